@@ -37,7 +37,7 @@ POWER_CUTS ?= 40
 BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
-.PHONY: help build page demo pictures default-model swift-model words-model bench quick test test-noasm \
+.PHONY: help build words page demo pictures default-model swift-model words-model bench quick test test-noasm \
 	test-arithmetic test-arm64 test-portable race race-short nightly test-attack test-long test-page \
 	test-docs test-openai test-postgres release test-release fuzz \
 	generate check cross lint vulnerabilities clean
@@ -47,6 +47,10 @@ help: ## show this list
 
 build: ## build bin/lmserve
 	$(GO) build -o bin/lmserve ./cmd/lmserve
+
+words: ## put the model of words beside bin/lmserve, where --model words finds it
+	@mkdir -p bin
+	cp packaging/models/words.safetensors.zst bin/
 
 page: ## build the web page, server/page/dist, of its sources (needs node 20 or later, npm and the network)
 	npm ci --prefix server/page --ignore-scripts --no-audit --no-fund --loglevel error
@@ -129,7 +133,7 @@ test-openai: ## run OpenAI's own client against a running server (needs node 20 
 	LMSERVE_TEST_OPENAI=1 $(GO) test ./server ./examples -run '^TestOpenAIsOwnClient' -count=1 -v
 
 test-postgres: ## run the tests of sessions in a database (needs PostgreSQL's programs; minutes)
-	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/pgstore/... -count=1 -timeout 40m
+	LMSERVE_TEST_POSTGRES=1 $(GO) test -tags s3 ./internal/pgstore/... -count=1 -timeout 40m
 	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/session -run 'Server' -count=1 -timeout 40m
 	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/e2e/cluster -count=1 -timeout 40m
 
@@ -164,6 +168,7 @@ release: ## make dist/: archives, packages, images, lists of components, checksu
 
 test-release: ## make a release for one machine twice, install the module, read the manifests (minutes)
 	cd packaging && $(GO) vet ./... && $(GO) test -count=1 -timeout 40m ./...
+	cd tools/clustersim && $(GO) vet . && $(GO) test -count=1 .
 
 fuzz: ## run every fuzz target for FUZZTIME
 	@for target in $(FUZZ); do \
@@ -179,13 +184,14 @@ check: ## check formatting and run go vet
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
 	$(GO) vet ./...
 
-cross: ## build and vet for the machines of TARGETS, without cgo, and with -tags clouds
+cross: ## build and vet for the machines of TARGETS, without cgo, and with -tags s3 and clouds
 	@for target in $(TARGETS); do \
 	  echo "$$target"; \
 	  export CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/}; \
 	  $(GO) build -o /dev/null ./cmd/lmserve && $(GO) vet ./... || exit 1; \
 	done
 	$(GO) test -tags clouds ./internal/pgstore -run OtherClouds
+	$(GO) vet -tags s3 ./internal/pgstore ./cmd/lmserve
 
 lint: ## run staticcheck, and list functions that no program and no test reaches
 	$(GO) run $(STATICCHECK) ./...

@@ -124,6 +124,27 @@ func TestEveryRoomImportsOnlyWhatStandsBelowIt(t *testing.T) {
 	}
 }
 
+// What go.mod requires directly is what ARCHITECTURE.md says, and no other.
+func TestEveryDirectDependencyHasAReason(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	require.NoError(t, err)
+	var listed []string
+	for _, row := range tableUnder(t, string(text), "## Modules from outside") {
+		require.Len(t, names(row[0]), 1, row)
+		require.NotEmpty(t, row[1], "%s: what is it for?", row[0])
+		require.NotEmpty(t, row[2], "%s: who uses it?", row[0])
+		listed = append(listed, names(row[0])[0])
+	}
+	gomod, err := os.ReadFile("../go.mod")
+	require.NoError(t, err)
+	var direct []string
+	for _, m := range regexp.MustCompile(`(?m)^(?:require )?\t?(\S+) v\S+$`).FindAllSubmatch(gomod, -1) {
+		direct = append(direct, string(m[1]))
+	}
+	require.ElementsMatch(t, direct, listed)
+	require.NotEmpty(t, direct)
+}
+
 // Foreign checkpoints are read by one command. No other file imports their room, so that nothing
 // that serves can reach it.
 func TestOnlyConvertReadsForeignCheckpoints(t *testing.T) {

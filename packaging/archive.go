@@ -13,7 +13,14 @@ import (
 	"time"
 )
 
-// writeArchive writes the binary and the documents: a zip file for Windows, a tar file for others.
+// wordsFile is the model of words, which the program finds by its name beside it.
+const wordsFile = "words.safetensors.zst"
+
+func (b *builder) wordsPath() string {
+	return filepath.Join(b.source, "packaging", "models", wordsFile)
+}
+
+// writeArchive writes the binary, the model of words and the documents: a zip file for Windows, a tar file for others.
 // Everything in it is in one folder.
 func (b *builder) writeArchive(base string, t target, binary string, docs tree) error {
 	program, err := os.ReadFile(binary)
@@ -21,6 +28,9 @@ func (b *builder) writeArchive(base string, t target, binary string, docs tree) 
 		return err
 	}
 	files := docs.with(tree{t.program(): program})
+	if err := files.read(wordsFile, b.wordsPath()); err != nil {
+		return err
+	}
 	var packed []byte
 	folder, extension := filepath.Base(base)+"/", ".tar.gz"
 	if t.os == "windows" {

@@ -37,14 +37,15 @@ type builder struct {
 	rev    revision
 }
 
-// build makes the binary of a target, if it is not there yet, and returns its path. The environment
+// build makes the binary of a target, with the client of S3, if the binary is not there yet, and
+// returns its path. The environment
 // of whoever builds has no part in it.
 func (b *builder) build(ctx context.Context, t target) (string, error) {
 	out := filepath.Join(b.work, t.os+"-"+t.arch, t.program())
 	if _, err := os.Stat(out); err == nil {
 		return out, nil
 	}
-	_, err := b.goTool(ctx, t, "build", "-trimpath", "-buildvcs=false",
+	_, err := b.goTool(ctx, t, "build", "-trimpath", "-buildvcs=false", "-tags=s3",
 		"-ldflags=-s -w -X main.version="+b.rev.version, "-o", out, "./cmd/lmserve")
 	return out, err
 }

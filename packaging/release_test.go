@@ -75,7 +75,7 @@ func checkArchive(t *testing.T, path string) {
 		"lmserve", "LICENSE", "CHANGELOG.md", "man/lmserve-serve.1", "completions/lmserve.bash",
 		"completions/_lmserve", "completions/lmserve.fish", "licenses/std/LICENSE",
 		"licenses/go.etcd.io/bbolt/LICENSE", "licenses/preact/LICENSE", "licenses/uplot/LICENSE",
-		"weights/README.md",
+		"weights/README.md", wordsFile,
 	} {
 		require.NotEmpty(t, files[folder+name], name)
 	}
@@ -162,6 +162,7 @@ func checkDeb(t *testing.T, path string) {
 		"/usr/bin/lmserve", "/usr/lib/systemd/system/lmserve.service", "/etc/lmserve/config.yaml",
 		"/usr/share/man/man1/lmserve-serve.1.gz", "/usr/share/bash-completion/completions/lmserve",
 		"/usr/share/doc/lmserve/copyright", "/usr/share/doc/lmserve/changelog.Debian.gz",
+		"/usr/share/lmserve/" + wordsFile,
 	} {
 		require.Contains(t, files, "."+name)
 	}

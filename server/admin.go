@@ -55,9 +55,7 @@ func (s *Server) newAdmin() *http.Server {
 func (s *Server) writeMetrics(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", contract.MediaMetrics)
 	w.Header().Set("Cache-Control", "no-store")
-	if err := s.options.Metrics.Write(w); err != nil {
-		s.problems.Answer(w, r, err)
-	}
+	s.options.Metrics.ServeHTTP(w, r)
 }
 
 // ServeAdmin answers requests to the admin address from l until Drain has ended, and then returns

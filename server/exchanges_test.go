@@ -176,6 +176,10 @@ var exchangesOfTheServer = []exchange{
 		[]string{"If-Match", "{etag}", "Range", "bytes=100-"},
 	},
 	{"metrics.beginning", "The beginning", "GET /metrics", "", nil},
+	{
+		"metrics.openmetrics", "The beginning, as OpenMetrics", "GET /metrics", "",
+		[]string{"Accept", "application/openmetrics-text"},
+	},
 	{"health.alive", "The process is alive", "GET /healthz", "", nil},
 	{"ready.ready", "The server takes new work", "GET /readyz", "", nil},
 	{"home.page", "The beginning of the page", "GET /", "", nil},

@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"io"
+	"net/http"
 	"time"
 
 	"github.com/lmserve/lmserve/server/middleware"
@@ -15,8 +15,9 @@ type Metrics interface {
 	Refused(problem string)
 	// Proxied is told of a request that is passed to another server.
 	Proxied()
-	// Write writes all that was counted, in Prometheus' text format.
-	Write(w io.Writer) error
+	// ServeHTTP answers with all that was counted, in a format of Prometheus that the request asks
+	// for.
+	http.Handler
 }
 
 // noMetrics are those of a server that has none.
@@ -26,4 +27,4 @@ func (noMetrics) RequestBegan()                                                 
 func (noMetrics) RequestEnded(context.Context, string, string, int, time.Duration) {}
 func (noMetrics) Refused(string)                                                   {}
 func (noMetrics) Proxied()                                                         {}
-func (noMetrics) Write(io.Writer) error                                            { return nil }
+func (noMetrics) ServeHTTP(http.ResponseWriter, *http.Request)                     {}

@@ -46,9 +46,8 @@ func (n *noted) Refused(problem string) {
 
 func (n *noted) Proxied() {}
 
-func (n *noted) Write(w io.Writer) error {
-	_, err := io.WriteString(w, "# what was counted\n")
-	return err
+func (n *noted) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, "# what was counted\n")
 }
 
 // told waits until all requests have ended, whose answers are there before.

@@ -65,7 +65,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		TakesWork: s.ready.Load,
 		Problems:  s.problems,
 		Memory:    middleware.NewMemory(),
-		Counted:   o.Metrics.Write,
+		Counted:   o.Metrics,
 
 		UserSessions: o.UserSessions,
 	}, c, o, draining)

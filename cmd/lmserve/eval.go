@@ -35,7 +35,7 @@ are of the words that are known.
 
 The settings are the model's. Flags for settings hold for every method that has them.`,
 		Example: `  lmserve eval --data docs --methods static,sparse-meta
-  lmserve eval --data docs --model words.safetensors.zst --p 0.3 --chunk 50 --gammas 0.999
+  lmserve eval --data docs --model words --p 0.3 --chunk 50 --gammas 0.999
   lmserve eval --data docs --reset never --shuffle-seed 1 --json --chart stream.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -98,7 +101,7 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	place, err := model.Find(name, modelFolders())
+	place, err := findModel(name)
 	if err != nil {
 		return nil, err
 	}
@@ -111,13 +114,28 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 	}, nil
 }
 
-// modelFolders are where files of models are found by their names: beside the program.
+// modelFolders are where files of models are found by their names: beside the program, and in the
+// folder for data of the prefix that a package installs it under, as /usr/share/lmserve.
 func modelFolders() []string {
 	program, err := os.Executable()
 	if err != nil {
 		return nil
 	}
-	return []string{filepath.Dir(program)}
+	folder := filepath.Dir(program)
+	return []string{folder, filepath.Join(filepath.Dir(folder), "share", "lmserve")}
+}
+
+// wordsFile is the model of words, which releases have as a file.
+const wordsFile = "words.safetensors.zst"
+
+// findModel finds the model of a name or a file. Its error says how to get the model of words.
+func findModel(name string) (model.Place, error) {
+	place, err := model.Find(name, modelFolders())
+	if errors.Is(err, fs.ErrNotExist) && strings.TrimPrefix(name, model.NamePrefix) == "words" {
+		err = fmt.Errorf("%w; the archives and packages of a release have its file, %s, and in a "+
+			"checkout 'make words' puts it beside bin/lmserve", err, wordsFile)
+	}
+	return place, err
 }
 
 // use returns the model as the flags want it to compute.

@@ -24,7 +24,8 @@ func newModels() *cobra.Command {
 		Use:   "models [NAME|FILE]...",
 		Short: "List the models that there are: names, sizes, bits and speed",
 		Long: `List the models that are embedded in the program, those whose files
-(NAME.safetensors.zst or NAME.safetensors) are beside it, and files that are named.
+(NAME.safetensors.zst or NAME.safetensors) are beside it or in its prefix's share/lmserve,
+and files that are named.
 --model takes each by its name.
 
 WEIGHTS is their number, MEMORY what they take, and SESSION what the state of a session takes
@@ -82,7 +83,7 @@ session with the model's defaults scores and learns. Else there is none.`,
 func modelPlaces(named []string) ([]model.Place, error) {
 	places := model.Places(modelFolders())
 	for _, name := range named {
-		p, err := model.Find(name, modelFolders())
+		p, err := findModel(name)
 		if err != nil {
 			return nil, err
 		}

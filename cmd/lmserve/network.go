@@ -26,8 +26,8 @@ const storeUsage = "URL of a PostgreSQL database to keep sessions in instead of 
 func (f *networkFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.store, "store", "", storeUsage)
 	flags.StringVar(&f.objects, "objects", "",
-		"with --store, URL of where the states of sessions are kept: s3://bucket?region=R, or "+
-			"file:///folder,\nwhich has to be there wherever the server runs (default: none)")
+		"with --store, URL of where the states of sessions are kept: s3://bucket?region=R\n(of a release, or a program built with -tags s3), or file:///folder, which "+
+			"has to be there wherever the server runs\n(default: none)")
 }
 
 // given says whether sessions are to be in a database.

@@ -7,12 +7,11 @@
 package metrics
 
 import (
-	"errors"
-	"io"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/lmserve/lmserve/internal/session"
 )
@@ -35,7 +34,8 @@ type Metrics struct {
 	byModel
 	folder
 	sharing
-	registry *prometheus.Registry
+	registry     *prometheus.Registry
+	http.Handler // answers with all metrics as they are now
 }
 
 var _ session.Observer = (*Metrics)(nil)
@@ -71,17 +71,8 @@ func New(o Options) *Metrics {
 	m.registry.MustRegister(m.work.all()...)
 	m.registry.MustRegister(m.byModel.vectors...)
 	m.registry.MustRegister(m.sharing.all()...)
+	m.Handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return m
-}
-
-// Write writes all metrics as they are now, in Prometheus' text format.
-func (m *Metrics) Write(w io.Writer) error {
-	families, err := m.registry.Gather()
-	for _, f := range families {
-		_, written := expfmt.MetricFamilyToText(w, f)
-		err = errors.Join(err, written)
-	}
-	return err
 }
 
 // Scored implements session.Observer.

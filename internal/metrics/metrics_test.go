@@ -1,9 +1,11 @@
 package metrics
 
 import (
-	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
+	"io"
+	"net/http/httptest"
 	"os/exec"
 	"strings"
 	"testing"
@@ -63,9 +65,39 @@ func used() *Metrics {
 
 func text(t *testing.T, m *Metrics) string {
 	t.Helper()
-	var b bytes.Buffer
-	require.NoError(t, m.Write(&b))
-	return b.String()
+	return answer(t, m).Body.String()
+}
+
+// answer is what a client gets that sends these headers.
+func answer(t *testing.T, m *Metrics, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest("GET", "/metrics", nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, r)
+	require.Equal(t, 200, w.Code)
+	return w
+}
+
+// Prometheus asks for OpenMetrics and for gzip; others get the text format as it is.
+func TestTheFormatIsWhatTheClientAsksFor(t *testing.T) {
+	m := used()
+	plain := answer(t, m)
+	require.Contains(t, plain.Header().Get("Content-Type"), "text/plain; version=0.0.4")
+	open := answer(t, m, "Accept",
+		"application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+		"Accept-Encoding", "gzip")
+	require.Contains(t, open.Header().Get("Content-Type"),
+		"application/openmetrics-text; version=1.0.0")
+	require.Equal(t, "gzip", open.Header().Get("Content-Encoding"))
+	unpacked, err := gzip.NewReader(open.Body)
+	require.NoError(t, err)
+	text, err := io.ReadAll(unpacked)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "lmserve_takeovers_total 1.0\n")
+	require.True(t, strings.HasSuffix(string(text), "\n# EOF\n"), "OpenMetrics ends so")
 }
 
 func TestMetricsSayWhatTheyWereTold(t *testing.T) {

@@ -7,7 +7,4 @@ import (
 	_ "gocloud.dev/blob/gcsblob"   // takes gs:// URLs
 )
 
-func init() {
-	buckets = append(buckets, "gs", "azblob")
-	otherBuckets = ""
-}
+func init() { openers["gs"], openers["azblob"] = openCloud, openCloud }

@@ -2,8 +2,10 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"io"
+	"io/fs"
+	"os"
+	"slices"
 	"time"
 )
 
@@ -28,7 +30,7 @@ func (s *Store) Exec(ctx context.Context, sql string) error {
 // LeaveHalf leaves what a process leaves that is killed while it writes a snapshot.
 func (s *Store) LeaveHalf(ctx context.Context) error {
 	name := objectName("half", 0, 1)
-	if err := s.objects.bucket.WriteAll(ctx, name, []byte("half"), nil); err != nil {
+	if err := s.overwrite(ctx, name, []byte("half")); err != nil {
 		return err
 	}
 	return s.Exec(ctx, `insert into objects (object, refs) values ('`+name+`', 0)`)
@@ -38,25 +40,38 @@ func (s *Store) LeaveHalf(ctx context.Context) error {
 const MarkerName = markerName
 
 // ObjectNames lists what is in the object store beside the marker.
-func (s *Store) ObjectNames(ctx context.Context) (names []string, err error) {
-	for all := s.objects.bucket.List(nil); ; {
-		o, err := all.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return names, nil
+func (s *Store) ObjectNames(ctx context.Context) ([]string, error) {
+	names, err := s.objects.bucket.(interface {
+		names(context.Context) ([]string, error)
+	}).names(ctx)
+	return slices.DeleteFunc(names, func(name string) bool { return name == markerName }), err
+}
+
+// names lists the files of a folder.
+func (f folder) names(context.Context) (names []string, err error) {
+	err = fs.WalkDir(os.DirFS(string(f)), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, name)
 		}
-		if err != nil {
-			return nil, err
-		}
-		if o.Key != markerName {
-			names = append(names, o.Key)
-		}
-	}
+		return err
+	})
+	return names, err
 }
 
 // Overwrite damages an object; nil removes the object.
 func (s *Store) Overwrite(ctx context.Context, name string, content []byte) error {
 	if content == nil {
-		return s.objects.bucket.Delete(ctx, name)
+		return s.objects.bucket.remove(ctx, name)
 	}
-	return s.objects.bucket.WriteAll(ctx, name, content, nil)
+	return s.overwrite(ctx, name, content)
+}
+
+func (s *Store) overwrite(ctx context.Context, name string, content []byte) error {
+	if err := s.objects.remove(ctx, name); err != nil {
+		return err
+	}
+	return s.objects.bucket.write(ctx, name, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
 }

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
-
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
@@ -42,7 +40,7 @@ func (o *objects) away(found string) error {
 func (o *objects) marker(ctx context.Context) (id string, err error) {
 	looking, cancel := context.WithTimeout(ctx, markerTime)
 	defer cancel()
-	r, err := o.bucket.NewReader(looking, markerName, nil)
+	r, err := o.bucket.read(looking, markerName)
 	if err == nil {
 		var text []byte
 		text, err = io.ReadAll(io.LimitReader(r, markerBytesMax))
@@ -54,7 +52,7 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 		return "none", nil // of an empty object
 	case err == nil, ctx.Err() != nil:
 		return id, ctx.Err()
-	case gcerrors.Code(err) == gcerrors.NotFound:
+	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	}
 	return "", unavailable(fmt.Errorf("reading object %s of %s: %w", markerName, o.where, err))
@@ -93,23 +91,26 @@ func (o *objects) present(ctx context.Context) error {
 
 // holds makes sure that the store has an object of so many bytes, and is the database's.
 func (o *objects) holds(ctx context.Context, name string, bytes int64) error {
-	found, err := o.bucket.Attributes(ctx, name)
+	found, err := o.bucket.size(ctx, name)
 	if err := o.present(ctx); err != nil {
 		return err
 	}
-	if err == nil && found.Size != bytes {
-		err = fmt.Errorf("%d bytes, expected %d", found.Size, bytes)
+	if err == nil && found != bytes {
+		err = fmt.Errorf("%d bytes, expected %d", found, bytes)
 	}
 	return objectError("looking for object "+name, err)
 }
 
 // mark writes the marker.
 func (o *objects) mark(ctx context.Context) error {
-	err := o.bucket.WriteAll(ctx, markerName, []byte(o.id+"\n"), &blob.WriterOptions{IfNotExist: true})
-	if err != nil && gcerrors.Code(err) != gcerrors.FailedPrecondition {
+	err := o.bucket.write(ctx, markerName, func(w io.Writer) error {
+		_, err := io.WriteString(w, o.id+"\n")
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return objectError("writing object "+markerName, err)
 	}
-	return errors.Join(o.sync(markerName), o.present(ctx))
+	return o.present(ctx)
 }
 
 // present is objects.present of an open store.
@@ -210,7 +211,8 @@ func (s *Store) recognize(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	for _, name := range names {
-		if there, err := s.objects.bucket.Exists(ctx, name); there || err != nil {
+		_, err := s.objects.bucket.size(ctx, name)
+		if !errors.Is(err, fs.ErrNotExist) {
 			return objectError("looking for object "+name, err)
 		}
 	}

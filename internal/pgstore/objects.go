@@ -8,29 +8,18 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"net/url"
-	"os"
-	"path/filepath"
-	"runtime"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
-	_ "gocloud.dev/blob/s3blob" // takes s3:// URLs
-	"gocloud.dev/gcerrors"
-
-	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/spool"
 )
 
 // objects is the object store.
 type objects struct {
-	bucket *blob.Bucket
-	folder string // that objects are files of; "": none
+	bucket bucket
 	where  string // its URL, without parameters
 
 	id, database string      // of whom the store has to be, see marker.go
@@ -38,12 +27,23 @@ type objects struct {
 	report       func(error) // is told when the store goes and comes; nil: nobody is
 }
 
-// buckets are the schemes of URLs of buckets, and otherBuckets says what the error about another
-// scheme adds. Clients of more services than this make the program a third larger: see clouds.go.
-var (
-	buckets      = []string{"s3"}
-	otherBuckets = "; a program that was built with -tags clouds also takes gs:// and azblob://"
-)
+// bucket is where objects are. Its errors are fs.ErrNotExist where there is no object of the name.
+type bucket interface {
+	// write makes an object of what fill writes, durable. After an error there is no object, or
+	// nobody knows. An object of that name is fs.ErrExist.
+	write(ctx context.Context, name string, fill func(io.Writer) error) error
+	read(ctx context.Context, name string) (io.ReadCloser, error)
+	size(ctx context.Context, name string) (bytes int64, err error)
+	remove(ctx context.Context, name string) error
+	close() error
+}
+
+// openers open buckets by the schemes of their URLs. The clients of object stores are a quarter of
+// what a build has to fetch, and the program has them if it is built with a tag: see cloud.go.
+var openers = map[string]func(ctx context.Context, url string) (bucket, error){}
+
+// tags are those that a program has the client of a scheme by.
+var tags = map[string]string{"s3": "s3", "gs": "clouds", "azblob": "clouds"}
 
 // openObjects opens the object store of a URL. A folder that is not there is made if create says so.
 func openObjects(ctx context.Context, at string, create bool) (*objects, error) {
@@ -52,25 +52,23 @@ func openObjects(ctx context.Context, at string, create bool) (*objects, error) 
 		return nil, sessionlog.Invalid("the URL of the objects: %v", err)
 	}
 	o := &objects{where: u.Scheme + "://" + u.Host + u.Path}
+	open, ok := openers[u.Scheme]
 	switch {
-	case slices.Contains(buckets, u.Scheme):
-		o.bucket, err = blob.OpenBucket(ctx, at)
-	case u.Scheme == fileblob.Scheme:
+	case u.Scheme == "file":
 		if u.Host != "" || u.Path == "" {
 			return nil, sessionlog.Invalid("the objects' URL %q, expected an absolute folder, as in "+
 				"file:///var/lib/lmserve", at)
 		}
-		o.folder = filepath.FromSlash(u.Path)
-		if runtime.GOOS == "windows" {
-			o.folder = filepath.FromSlash(u.Path[1:]) // of /C:/folder
-		}
-		o.bucket, err = fileblob.OpenBucket(o.folder, &fileblob.Options{
-			CreateDir: create, DirFileMode: 0o700, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
-		})
-	default:
-		return nil, sessionlog.Invalid("the objects' URL begins with %q, expected %s://bucket or "+
-			"file:///folder%s", u.Scheme+"://", strings.Join(buckets, "://bucket, "), otherBuckets)
+		open = func(context.Context, string) (bucket, error) { return openFolder(u.Path, create) }
+	case !ok && tags[u.Scheme] != "":
+		return nil, sessionlog.Invalid("the objects' URL begins with %q: this program was built "+
+			"without the client of that object store; a release has s3://, and 'go build -tags %s "+
+			"./cmd/lmserve' makes a program that takes %[1]s", u.Scheme+"://", tags[u.Scheme])
+	case !ok:
+		return nil, sessionlog.Invalid("the objects' URL begins with %q, expected s3://bucket, "+
+			"gs://bucket, azblob://bucket or file:///folder", u.Scheme+"://")
 	}
+	o.bucket, err = open(ctx, at)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("opening the object store %s: %w; expected a folder or "+
 			"bucket that is there: mount the folder, or name the bucket", o.where, err))
@@ -78,7 +76,7 @@ func openObjects(ctx context.Context, at string, create bool) (*objects, error) 
 	return o, nil
 }
 
-func (o *objects) close() error { return o.bucket.Close() }
+func (o *objects) close() error { return o.bucket.close() }
 
 // objectName is a name that no other object has, whoever makes it.
 func objectName(id string, at int64, epoch uint64) string {
@@ -90,52 +88,27 @@ func objectName(id string, at int64, epoch uint64) string {
 func (o *objects) put(
 	ctx context.Context, name string, write func(io.Writer) error,
 ) (bytes int64, sum [sha256.Size]byte, err error) {
-	ctx, cancel := context.WithCancel(ctx) // which is how a writer of objects is told to give up
-	defer cancel()
 	if err := o.present(ctx); err != nil { // writing would make a folder that is not there
 		return 0, sum, err
 	}
-	w, err := o.bucket.NewWriter(ctx, name, &blob.WriterOptions{
-		ContentType: "application/zstd", IfNotExist: true,
+	to := &measured{hash: sha256.New()}
+	filled := false
+	err = o.bucket.write(ctx, name, func(w io.Writer) error {
+		to.to = w
+		err := sessionlog.CompressSnapshot(ctx, to, write)
+		filled = err == nil
+		return err
 	})
-	if err != nil {
-		return 0, sum, objectError("making object "+name, err)
-	}
-	to := &measured{to: w, hash: sha256.New()}
-	if err := sessionlog.CompressSnapshot(ctx, to, write); err != nil {
-		if to.failed != nil {
-			err = objectError("writing object "+name, to.failed)
-		}
-		cancel()
-		_ = w.Close()
-		return 0, sum, err
-	}
-	if err := w.Close(); err != nil {
+	switch {
+	case err == nil:
+		err = o.holds(ctx, name, to.bytes)
+		return to.bytes, [sha256.Size]byte(to.hash.Sum(nil)), err
+	case to.failed != nil:
+		return 0, sum, objectError("writing object "+name, to.failed)
+	case filled || to.to == nil:
 		return 0, sum, objectError("writing object "+name, err)
 	}
-	if err := o.sync(name); err != nil {
-		return 0, sum, objectError("writing object "+name, err)
-	}
-	if err := o.holds(ctx, name, to.bytes); err != nil {
-		return 0, sum, err
-	}
-	return to.bytes, [sha256.Size]byte(to.hash.Sum(nil)), nil
-}
-
-// sync makes the file of an object durable, where objects are files.
-func (o *objects) sync(name string) error {
-	if o.folder == "" {
-		return nil
-	}
-	path := filepath.Join(o.folder, filepath.FromSlash(name))
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return errors.Join(atomicfile.SyncFolder(filepath.Dir(path)), atomicfile.SyncFolder(o.folder))
+	return 0, sum, err // what was to be written failed, and not the object store
 }
 
 // measured counts and hashes what is written, and notes an error of its writer.
@@ -161,8 +134,8 @@ func (m *measured) Write(p []byte) (n int, err error) {
 func (o *objects) get(
 	ctx context.Context, name string,
 ) (_ *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
-	r, err := o.bucket.NewReader(ctx, name, nil)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	r, err := o.bucket.read(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, sum, fmt.Errorf("pgstore: object %s: %w: %w", name, sessionlog.ErrNotFound, err)
 	}
 	if err != nil {
@@ -184,8 +157,8 @@ func (o *objects) get(
 
 // remove removes an object, if there is one.
 func (o *objects) remove(ctx context.Context, name string) error {
-	err := o.bucket.Delete(ctx, name)
-	if err == nil || gcerrors.Code(err) == gcerrors.NotFound {
+	err := o.bucket.remove(ctx, name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return objectError("removing object "+name, err)

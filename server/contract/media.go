@@ -16,7 +16,7 @@ const (
 	MediaTar         = "application/x-tar"
 	mediaText        = "text/plain"
 
-	// MediaMetrics is the text format of Prometheus.
+	// MediaMetrics is the text format of Prometheus, which clients get that ask for no other.
 	MediaMetrics = "text/plain; version=0.0.4; charset=utf-8"
 )
 

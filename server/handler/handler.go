@@ -11,6 +11,7 @@ package handler
 import (
 	"context"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/keys"
@@ -67,7 +68,7 @@ type Handlers struct {
 	TakesWork func() bool     // false as soon as the server drains
 	Problems  *answer.Problems
 	Memory    *middleware.Memory
-	Counted   func(io.Writer) error // writes the metrics of the server
+	Counted   http.Handler // answers with the metrics of the server
 
 	// UserSessions makes sessions for the users that completions in OpenAI's form name.
 	UserSessions bool

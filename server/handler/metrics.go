@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 
@@ -18,20 +17,20 @@ func (h *Handlers) Metrics(
 	if who := middleware.CallerOf(ctx); who.Key != "" && !who.Admin {
 		return nil, session.ErrAdminOnly
 	}
-	var text bytes.Buffer
-	if err := h.Counted(&text); err != nil {
-		return nil, err
-	}
-	return metricsText(text.Bytes()), nil
+	return metrics{h.Counted, middleware.RequestOf(ctx)}, nil
 }
 
-// metricsText is metrics in Prometheus' text format.
-type metricsText []byte
+// metrics answers a request with what was counted, in the format and the encoding that the request
+// asks for.
+type metrics struct {
+	counted http.Handler
+	request *http.Request
+}
 
 // VisitMetricsResponse implements routes.MetricsResponseObject.
-func (t metricsText) VisitMetricsResponse(w http.ResponseWriter) error {
+func (m metrics) VisitMetricsResponse(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", contract.MediaMetrics)
 	w.Header().Set("Cache-Control", "no-store")
-	_, err := w.Write(t)
-	return err
+	m.counted.ServeHTTP(w, m.request)
+	return nil
 }

@@ -15,8 +15,9 @@ type formKey struct{}
 
 // answerForm is the form of the answer to a request.
 type answerForm struct {
-	media string
-	head  bool // its headers alone
+	media   string
+	head    bool // its headers alone
+	request *http.Request
 }
 
 // Negotiate chooses the form of the answer among those that the contract offers for the operation,
@@ -37,7 +38,7 @@ func Negotiate(c *contract.Contract, problems *answer.Problems) func(http.Handle
 					problem.Quoted(accept), problem.OneOf(offers)))
 				return
 			}
-			chosen := answerForm{media: media, head: r.Method == http.MethodHead}
+			chosen := answerForm{media, r.Method == http.MethodHead, r}
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), formKey{}, chosen)))
 		})
 	}
@@ -45,6 +46,9 @@ func Negotiate(c *contract.Contract, problems *answer.Problems) func(http.Handle
 
 // MediaOf is the media type that Negotiate chose for the answer to a request.
 func MediaOf(ctx context.Context) string { return formOf(ctx).media }
+
+// RequestOf is the request whose answer's form Negotiate chose.
+func RequestOf(ctx context.Context) *http.Request { return formOf(ctx).request }
 
 // HeadOnly reports whether a request asks for the headers of an answer alone.
 func HeadOnly(ctx context.Context) bool { return formOf(ctx).head }

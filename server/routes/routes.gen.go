@@ -1801,6 +1801,26 @@ type MetricsResponseObject interface {
 	VisitMetricsResponse(w http.ResponseWriter) error
 }
 
+type Metrics200ApplicationOpenmetricsTextResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response Metrics200ApplicationOpenmetricsTextResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/openmetrics-text")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
 type Metrics200TextResponse string
 
 func (response Metrics200TextResponse) VisitMetricsResponse(w http.ResponseWriter) error {

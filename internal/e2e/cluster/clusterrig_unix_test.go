@@ -74,7 +74,7 @@ func newClusterRig(t *testing.T) *clusterRig {
 		t.Setenv(name, value)
 	}
 	folder := t.TempDir()
-	c.program = program.Built(t, program.AsTested(t, "clouds")...)
+	c.program = program.Built(t, program.AsTested(t, "s3")...)
 	var err error
 	c.weights, err = modeltest.SmallFile(folder)
 	require.NoError(t, err)

@@ -45,7 +45,7 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 		t.Skip("slow")
 	}
 	store, flags := network(t)
-	lmserve := program.Built(t, program.AsTested(t, "clouds")...)
+	lmserve := program.Built(t, program.AsTested(t, "s3")...)
 	keys := []string{"--data-dir", t.TempDir()}
 	_, stderr, code := program.Run(t, lmserve, append([]string{"serve", "--listen", "127.0.0.1:0"}, append(keys, flags...)...)...)
 	require.Equal(t, program.Failure, code)
@@ -118,7 +118,7 @@ func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 		t.Skip("slow")
 	}
 	store, flags := network(t)
-	lmserve := program.Built(t, program.AsTested(t, "clouds")...)
+	lmserve := program.Built(t, program.AsTested(t, "s3")...)
 	program.Must(t, lmserve, "migrate", "--store", store)
 	keys := func(args ...string) string {
 		return strings.TrimSpace(program.Must(t, lmserve, append([]string{"keys", "--store", store}, args...)...))

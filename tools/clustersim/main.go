@@ -3,8 +3,8 @@
 // load grows. It computes nothing of lmserve's; the costs of single steps are those that were
 // measured (see costs), the rest is assumed and can be set.
 //
-//	go run ./internal/clustersim
-//	go run ./internal/clustersim -model swift -rate 1e6
+//	cd tools/clustersim && go run .
+//	cd tools/clustersim && go run . -model swift -rate 1e6
 package main
 
 import (

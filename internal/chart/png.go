@@ -1,0 +1,76 @@
+package chart
+
+import (
+	"bytes"
+	"image/color"
+	"math"
+	"sync"
+
+	"codeberg.org/go-fonts/liberation/liberationsansregular"
+	"git.sr.ht/~sbinet/gg"
+	"golang.org/x/image/font"
+	"golang.org/x/image/font/opentype"
+)
+
+// Pixels an inch of a PNG, and a point.
+const (
+	dpi   = 192
+	pixel = dpi / 72.0
+)
+
+// sans is the font of all text.
+var sans = sync.OnceValue(func() *opentype.Font {
+	f, err := opentype.Parse(liberationsansregular.TTF)
+	if err != nil {
+		panic(err) // the font is a part of the program
+	}
+	return f
+})
+
+// face is the font in a size, in points, for a number of pixels an inch.
+func face(size, dpi float64) font.Face {
+	f, err := opentype.NewFace(sans(), &opentype.FaceOptions{Size: size, DPI: dpi})
+	if err != nil {
+		panic(err) // of a size that no text has
+	}
+	return f
+}
+
+// textWidth is the width of a text, in points.
+func textWidth(said string, size float64) float64 {
+	return float64(font.MeasureString(face(size, 72), said)) / 64
+}
+
+// png draws the picture as a PNG.
+func (p *picture) png() ([]byte, error) {
+	c := gg.NewContext(int(width*pixel), int(height*pixel))
+	c.SetColor(color.White)
+	c.Clear()
+	c.SetLineCapButt()
+	for _, l := range p.paths {
+		c.SetColor(l.color)
+		c.SetLineWidth(l.width * pixel)
+		var dashes []float64
+		for _, d := range l.dashes {
+			dashes = append(dashes, d*pixel)
+		}
+		c.SetDash(dashes...)
+		for _, at := range l.points {
+			c.LineTo(at.X*pixel, at.Y*pixel)
+		}
+		c.Stroke()
+	}
+	c.SetColor(color.Black)
+	for _, t := range p.texts {
+		c.Push()
+		if t.upward {
+			c.RotateAbout(-math.Pi/2, t.x*pixel, t.y*pixel)
+		}
+		c.SetFontFace(face(t.size, dpi))
+		c.DrawStringAnchored(t.said, t.x*pixel, t.y*pixel, float64(t.anchor), 0)
+		c.Pop()
+	}
+	var b bytes.Buffer
+	err := c.EncodePNG(&b)
+	return b.Bytes(), err
+}
