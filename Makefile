@@ -27,6 +27,11 @@ ARITHMETIC = ./txl ./sparsemeta/... ./tokenizer ./weights ./internal/kernel ./in
 	./internal/conformance ./internal/train/... ./internal/eval ./internal/tune ./internal/bench \
 	./internal/chart ./internal/linebench
 ATTACKS = ./internal/e2e/crash
+
+# Packages run side by side, three on two cores as many of their tests wait; those that take longest
+# (LONG) begin first, so that none of them is left for the end.
+LONG = ./server ./internal/session ./internal/sessionlog ./cmd/lmserve ./api/client
+SIDE_BY_SIDE = -p $$(($$(nproc 2>/dev/null || echo 2) + 1))
 TIMEOUT = 30m
 QEMU ?= $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
 
@@ -86,7 +91,7 @@ quick: ## run the checks for while one works, in under a minute: formatting, vet
 	echo "quick: $$(($$(date +%s) - began)) seconds"; exit $$code
 
 test: ## run all tests but those of the targets test-*, in under five minutes
-	@began=$$(date +%s); $(GO) test -timeout $(TIMEOUT) ./...; code=$$?; \
+	@began=$$(date +%s); $(GO) test $(SIDE_BY_SIDE) -timeout $(TIMEOUT) $(LONG) ./...; code=$$?; \
 	echo "test: $$(($$(date +%s) - began)) seconds"; exit $$code
 
 test-arithmetic: ## run all tests of ARITHMETIC, and those of memory that the race detector cannot run
@@ -138,10 +143,10 @@ test-postgres: ## run the tests of sessions in a database (needs PostgreSQL's pr
 	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/e2e/cluster -count=1 -timeout 40m
 
 race: ## run all tests under the race detector (needs a C compiler; many minutes)
-	CGO_ENABLED=1 $(GO) test -race -timeout 40m ./...
+	CGO_ENABLED=1 $(GO) test -race $(SIDE_BY_SIDE) -timeout 40m $(LONG) ./...
 
 race-short: ## run the race detector over all tests but slow arithmetic and ATTACKS (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -vet off -timeout 40m \
+	CGO_ENABLED=1 $(GO) test -race -vet off $(SIDE_BY_SIDE) -timeout 40m $(LONG) \
 	  $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ARITHMETIC) $(ATTACKS))")
 	CGO_ENABLED=1 $(GO) test -race -vet off -short -timeout 40m $(ARITHMETIC)
 

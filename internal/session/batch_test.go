@@ -78,7 +78,7 @@ func TestATextOfABatchIsTheCompletionByItself(t *testing.T) {
 			if r.MaxTokens > 0 {
 				sampled, logProbs := inOneGo(base, w, string(prompt), sampling, r.MaxTokens)
 				sampled = new(tokenizer.UTF8).Append(nil, sampled) // whole characters
-				want, wantLogProbs = string(sampled), logProbs[:len(sampled)]
+				want, wantLogProbs = string(sampled), append(wantLogProbs, logProbs[:len(sampled)]...)
 			}
 			if r.Echo {
 				var read []float64

@@ -71,7 +71,7 @@ func TestACompletionInTurnsIsACompletionInOneGo(t *testing.T) {
 			text, logProbs := joined(pieces)
 			want = new(tokenizer.UTF8).Append(nil, want) // whole characters
 			require.Equal(t, string(want), text)
-			require.Equal(t, wantLogProbs[:len(want)], logProbs)
+			require.Equal(t, append([]float64(nil), wantLogProbs[:len(want)]...), logProbs)
 			require.Equal(t, Completion{Text: want, FinishReason: FinishLength, PromptTokens: len(prompt), CompletionTokens: n, Seed: seed, Offset: int64(len(fed))}, done)
 			require.Equal(t, s.Hash(), hash(t, mg, id), "the session is as it was")
 			for page, _, _ := mg.List(Caller{}, "", 0); len(page) > 0; page = page[1:] {

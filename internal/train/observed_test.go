@@ -267,7 +267,7 @@ func TestDirectoriesAndFilesAreToldApart(t *testing.T) {
 	}{
 		"data":        {func(o *train.Options) { o.Data = file }, file + " is a file, expected a directory of text files"},
 		"valid":       {func(o *train.Options) { o.Valid = file }, file + " is a file, expected a directory of text files"},
-		"init":        {func(o *train.Options) { o.Init = dir }, dir + ": is a directory"},
+		"init":        {func(o *train.Options) { o.Init = dir }, dir + ": found a directory, expected a regular file"},
 		"out":         {func(o *train.Options) { o.Out = dir }, dir + " is a directory, expected the name of a file to write"},
 		"report":      {func(o *train.Options) { reported(o, report.Options{Page: dir}) }, dir + " is a directory, expected the name of a file to write"},
 		"metrics":     {func(o *train.Options) { reported(o, report.Options{Metrics: dir}) }, dir + ": is a directory"},
