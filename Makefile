@@ -62,7 +62,7 @@ page: ## build the web page, server/page/dist, of its sources (needs node 20 or 
 	npm run --prefix server/page build
 
 demo: build ## show a server at work: three texts, read as one looks on in a browser and in the terminal
-	@$(GO) run ./internal/demo -lmserve bin/lmserve
+	@$(GO) build -o bin/demo ./internal/demo && exec bin/demo -lmserve bin/lmserve
 
 pictures: build ## make the pictures of the documentation again, of the running page (needs Chromium)
 	mkdir -p docs/pictures
