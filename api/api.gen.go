@@ -789,7 +789,7 @@ type CompletionRequest struct {
 	// Seed Seed of the sampling. A seed that is left out is drawn at random, and reported.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are left out.
 	Stop *CompletionRequest_Stop `json:"stop,omitempty"`
 
 	// Stream Answer with server-sent events.
@@ -811,7 +811,7 @@ type CompletionRequest struct {
 // CompletionRequestStop1 defines model for CompletionRequest.Stop.1.
 type CompletionRequestStop1 = []StopString
 
-// CompletionRequest_Stop The text ends before the first occurrence of any of these.
+// CompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are left out.
 type CompletionRequest_Stop struct {
 	union json.RawMessage
 }
@@ -1227,7 +1227,7 @@ type OpenAICompletionRequest struct {
 	// one more. A seed that is left out is drawn at random for each prompt.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. A prompt that is echoed is not looked at.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are left out. A prompt that is echoed is not looked at.
 	Stop *OpenAICompletionRequest_Stop `json:"stop,omitempty"`
 
 	// Stream Answer with server-sent events.
@@ -1273,7 +1273,7 @@ type OpenAICompletionRequest_Prompt struct {
 // OpenAICompletionRequestStop1 defines model for OpenAICompletionRequest.Stop.1.
 type OpenAICompletionRequestStop1 = []StopString
 
-// OpenAICompletionRequest_Stop The text ends before the first occurrence of any of these. A prompt that is echoed is not looked at.
+// OpenAICompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are left out. A prompt that is echoed is not looked at.
 type OpenAICompletionRequest_Stop struct {
 	union json.RawMessage
 }
@@ -1778,7 +1778,7 @@ type StartEvent struct {
 // StartEventType Tells this event from others.
 type StartEventType string
 
-// StopString A text before which a completion ends.
+// StopString A text before which a completion ends; an empty one ends nothing.
 type StopString = string
 
 // SummaryEvent What the whole request did. Totals are the session's, after the request.

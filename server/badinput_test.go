@@ -182,7 +182,7 @@ func badFields() (all []badInput) {
 		{"POST", "/v1/sessions/web/complete", map[string]string{
 			"prompt": `1 null []`, "prompt_base64": `"?" 1 "YQ"`, "max_tokens": `0 -1 65537 1.5 "1"`,
 			"temperature": `-1 11 "1" 1e400`, "top_k": `-1 1048577 1.5`, "top_p": `0 -1 1.1 "1"`,
-			"seed": notInteger, "stop": `"" [] 1 ["a","b","c","d","e"] [1]`, "stream": `1 "true"`,
+			"seed": notInteger, "stop": `1 ["` + strings.Repeat(`a","`, limits.StopStringsMax) + `a"] [1]`, "stream": `1 "true"`,
 			"commit": `"some" 1 true`, "logprobs": `1 "yes"`, "n": `1`, "wait": `"1s"`,
 		}},
 	} {

@@ -26,7 +26,7 @@ func TestJSONBodiesAreBoundedBeforeATreeIsMade(t *testing.T) {
 		{"/v1/sessions", full(`{"x":[`, "[],", `1]}`), "x", "an unknown field", "an object with no fields but history, labels, model, seed, settings, shadow_of, ttl_seconds"},
 		{"/v1/sessions", full(``, "[", ``), "body", "an array", "an object with no fields but history, labels, model, seed, settings, shadow_of, ttl_seconds"},
 		{"/v1/sessions", full(`[`, "{},", `{}]`), "body", "more than 64 values", "an object with no fields but history, labels, model, seed, settings, shadow_of, ttl_seconds"},
-		{"/v1/sessions/s-0001/complete", full(`{"stop":[`, `"",`, `""]}`), "stop", "more than 64 values", "a string of 1 to 256 characters or 1 to 4 values, each a string of 1 to 256 characters"},
+		{"/v1/sessions/s-0001/complete", full(`{"stop":[`, `"",`, `""]}`), "stop", "more than 64 values", "a string of at most 256 characters or at most 32 values, each a string of at most 256 characters"},
 		{"/v1/sessions/s-0001/score", full(`{"text":[`, "1,", `1]}`), "text", "more than 64 values", "a string"},
 	} {
 		r := httptest.NewRequest("POST", "http://localhost"+c.path, strings.NewReader(c.body))

@@ -248,6 +248,20 @@ func TestTheLegacyBlockToTheLetter(t *testing.T) {
 	require.EqualValues(t, 8, stopped.Usage.CompletionTokens, "those of the stop strings, too")
 }
 
+// Clients send empty lists and strings where they want no stop string, and many of them.
+func TestEmptyStopStringsStopNothing(t *testing.T) {
+	g := newOpenAIRig(t, Options{})
+	body := func(stop string) string {
+		return `{"model":"small","prompt":"GET /","seed":5,"max_tokens":20` + stop + `}`
+	}
+	free := g.completed(body(""), "X-Request-Id", "r")
+	many := strings.Repeat(`"no such text",`, limits.StopStringsMax-1)
+	for _, stop := range []string{`""`, `[]`, `[""]`, `["",""]`, `[` + many + `""]`, `null`} {
+		got := g.completed(body(`,"stop":`+stop), "X-Request-Id", "r")
+		require.Equal(t, free.Choices, got.Choices, stop)
+	}
+}
+
 // The events of a stream make the answer that is given as a whole.
 func TestAStreamedAnswerIsTheWholeInPieces(t *testing.T) {
 	g := newOpenAIRig(t, Options{})

@@ -173,7 +173,7 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		"seed":              append([]string{`9007199254740992`}, slices.DeleteFunc(slices.Clone(notIntegers), func(s string) bool { return s == "1e9" || s == "1e2" })...),
 		"temperature":       append([]string{`-0.1`, `2.1`, `100`, `1e400`}, notNumbers...),
 		"top_p":             append([]string{`0`, `-1`, `1.01`}, notNumbers...),
-		"stop":              {`1`, `true`, `{}`, `""`, `[]`, `[""]`, `[1]`, `[null]`, `["a","b","c","d","e"]`, `["` + strings.Repeat("x", limits.StopCharsMax+1) + `"]`, `[["a"]]`},
+		"stop":              {`1`, `true`, `{}`, `[1]`, `[null]`, `["` + strings.Repeat(`a","`, limits.StopStringsMax) + `a"]`, `["` + strings.Repeat("x", limits.StopCharsMax+1) + `"]`, `[["a"]]`},
 		"stream":            notBools,
 		"echo":              notBools,
 		"user":              {`1`, `true`, `[]`, `{}`, `"` + strings.Repeat("u", limits.OpenAIUserCharsMax+1) + `"`},

@@ -270,7 +270,7 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{"/v1/sessions", `{"settings":null}`, "settings", "null", "an object with no fields but baseline, beta1, beta2, cache_size, chunk, companion, " +
 			"companion_bytes, companion_static, decay, floor, gammas, lambda, method, p, rate, skip_below, theta"},
 		{"/v1/sessions", `{"seed":-1}`, "seed", "-1", "an integer from 0 to 9007199254740991"},
-		{"/v1/sessions", `{"labels":{"a":1}}`, "labels.a", "1", "a string of 0 to 256 characters"},
+		{"/v1/sessions", `{"labels":{"a":1}}`, "labels.a", "1", "a string of at most 256 characters"},
 		{"/v1/sessions", `{"labels":{"":"x"}}`, "labels.", "a name of 0 characters", "1 to 64 characters"},
 		{"/v1/sessions", `{"seed":1,"settings":{"p":0.5,"\u0070":0}}`, "settings.p", "a field given twice", "it once"},
 		{"/v1/sessions", `[]`, "body", "[]", "an object with no fields but history, labels, model, seed, settings, shadow_of, ttl_seconds"},

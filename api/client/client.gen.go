@@ -208,7 +208,7 @@ type CompletionRequest = api.CompletionRequest
 // CompletionRequestStop1 defines model for CompletionRequest.Stop.1.
 type CompletionRequestStop1 = api.CompletionRequestStop1
 
-// CompletionRequest_Stop The text ends before the first occurrence of any of these.
+// CompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are left out.
 type CompletionRequest_Stop = api.CompletionRequest_Stop
 
 // Damage The place where a session is damaged. `lmserve sessions check` says more.
@@ -343,7 +343,7 @@ type StartEvent = api.StartEvent
 // StartEventType Tells this event from others.
 type StartEventType = api.StartEventType
 
-// StopString A text before which a completion ends.
+// StopString A text before which a completion ends; an empty one ends nothing.
 type StopString = api.StopString
 
 // SummaryEvent What the whole request did. Totals are the session's, after the request.

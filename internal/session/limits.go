@@ -44,7 +44,7 @@ const (
 	WaitMax            = 10 * time.Minute // for a session that others feed
 	WaitingMax         = 64               // requests that wait for their turn to feed one session
 	PromptBytesMax     = 8 << 20
-	StopStringsMax     = 4
+	StopStringsMax     = 32
 	StopCharsMax       = 256
 	BatchPromptsMax    = 128     // of one batch
 	BatchTextsMax      = 128     // of all prompts of a batch

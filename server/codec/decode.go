@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -197,13 +198,14 @@ func DecodeCompletion(
 	return request, nil
 }
 
-// stopStrings reads one string or a list of strings. Validation has seen that it is one of the two.
+// stopStrings reads one string or a list of strings, and leaves out the empty ones, which some
+// clients send for none. Validation has seen that the value is one of the two.
 func stopStrings(one func() (string, error), list func() ([]string, error)) []string {
-	if stop, err := one(); err == nil {
-		return []string{stop}
-	}
 	stops, _ := list()
-	return stops
+	if stop, err := one(); err == nil {
+		stops = []string{stop}
+	}
+	return slices.DeleteFunc(stops, func(stop string) bool { return stop == "" })
 }
 
 // value is what p points to, or the zero value if p is nil.

@@ -29,7 +29,7 @@ func describe(s *openapi3.Schema) string {
 	case s.Type.Is("string"):
 		return describeString(s)
 	case s.Type.Is("array"):
-		return fmt.Sprintf("%d to %d values, each %s", s.MinItems, *s.MaxItems, describe(s.Items.Value))
+		return fmt.Sprintf("%s values, each %s", upTo(s.MinItems, *s.MaxItems), describe(s.Items.Value))
 	}
 	return describeObject(s)
 }
@@ -57,8 +57,10 @@ func describeString(s *openapi3.Schema) string {
 	switch {
 	case s.Format == "byte":
 		return "a string in base64 with padding"
+	case s.MaxLength != nil && *s.MaxLength == 0:
+		text = "an empty string"
 	case s.MaxLength != nil:
-		text = fmt.Sprintf("a string of %d to %d characters", s.MinLength, *s.MaxLength)
+		text = "a string of " + upTo(s.MinLength, *s.MaxLength) + " characters"
 	}
 	if s.Pattern != "" {
 		text += " that matches " + s.Pattern
@@ -92,6 +94,14 @@ func describeObject(s *openapi3.Schema) string {
 		return fmt.Sprintf("an object with at most %d fields", *s.MaxProps)
 	}
 	return "an object"
+}
+
+// upTo writes the range of a number of things.
+func upTo(least, most uint64) string {
+	if least == 0 {
+		return fmt.Sprintf("at most %d", most)
+	}
+	return fmt.Sprintf("%d to %d", least, most)
 }
 
 // decimal writes a number without an exponent.
