@@ -17,7 +17,7 @@ TARGETS = linux/arm64 darwin/arm64 windows/amd64
 # KERNELS are the packages with kernels, or with loops of their own beside them. GOLDENS are the
 # packages that replay reference numbers, and GOLDEN matches these tests of theirs.
 KERNELS = ./internal/kernel ./txl ./sparsemeta ./internal/companion ./internal/stream ./internal/lines
-GOLDENS = ./internal/conformance ./internal/session ./internal/train
+GOLDENS = ./internal/conformance ./internal/session
 GOLDEN = Golden|Shipped|Reference
 
 # ARITHMETIC are the packages that compute. None but the kernels, checkpoints and models has locks or
