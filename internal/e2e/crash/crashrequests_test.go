@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -322,6 +323,7 @@ func (cl *crashClient) complete(tw *twin) error {
 		want = append(want, byte(id))
 		return len(want) < tokens
 	})
+	want = new(tokenizer.UTF8).Append(nil, want) // whole characters
 	got := []byte(done.Text)
 	if done.TextBase64 != nil { // it is no UTF-8
 		got = done.TextBase64

@@ -70,9 +70,10 @@ func Runs(pid int) bool {
 
 // Keep moves a folder of a test that has failed to where it stays, and returns its new path.
 func Keep(dir string) (path string, err error) {
-	path, err = os.MkdirTemp(outside, "lmserve-kept-")
+	kept, err := os.MkdirTemp(outside, "lmserve-kept-")
 	if err != nil {
 		return dir, err
 	}
+	path = filepath.Join(kept, filepath.Base(dir)) // os.Rename replaces no folder, not even an empty one
 	return path, os.Rename(dir, path)
 }

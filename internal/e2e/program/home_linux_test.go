@@ -88,3 +88,15 @@ func TestFolderRemovesThoseOfDeadProcessesOnly(t *testing.T) {
 		filepath.Join(parent, "it-x"), filepath.Join(parent, "other-1"),
 	}, left)
 }
+
+// What a failed test leaves is outside of the folder that goes.
+func TestKeepMovesAFolder(t *testing.T) {
+	outside = t.TempDir()
+	defer func() { outside = os.TempDir() }()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "text"), []byte("kept"), 0o600))
+	kept, err := Keep(dir)
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(kept, "text"))
+	require.NoDirExists(t, dir)
+}
