@@ -20,12 +20,12 @@ KERNELS = ./internal/kernel ./txl ./sparsemeta ./internal/companion ./internal/s
 GOLDENS = ./internal/conformance ./internal/session
 GOLDEN = Golden|Shipped|Reference
 
-# ARITHMETIC are the packages that compute. None but the kernels, checkpoints and models has locks or
-# goroutines of its own, and their fast tests start all of these. ATTACKS is what test-attack runs.
-ARITHMETIC = ./txl ./sparsemeta/... ./tokenizer ./weights ./internal/kernel ./internal/companion \
-	./internal/stream ./internal/lines ./internal/model ./internal/checkpoint ./internal/compress \
-	./internal/conformance ./internal/train/... ./internal/eval ./internal/tune ./internal/bench \
-	./internal/chart ./internal/linebench
+# ARITHMETIC are the packages that compute. Of these, THREADED use threads or locks; their fast tests
+# start all of them. ATTACKS is what test-attack runs.
+THREADED = ./txl ./sparsemeta/... ./internal/kernel ./internal/stream ./internal/model \
+	./internal/checkpoint ./internal/conformance ./internal/train/... ./internal/bench
+ARITHMETIC = $(THREADED) ./tokenizer ./weights ./internal/companion ./internal/lines \
+	./internal/compress ./internal/eval ./internal/tune ./internal/chart ./internal/linebench
 ATTACKS = ./internal/e2e/crash
 
 # Packages run side by side, three on two cores as many of their tests wait; those that take longest
@@ -148,7 +148,7 @@ race: ## run all tests under the race detector (needs a C compiler; many minutes
 race-short: ## run the race detector over all tests but slow arithmetic and ATTACKS (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -vet off $(SIDE_BY_SIDE) -timeout 40m $(LONG) \
 	  $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ARITHMETIC) $(ATTACKS))")
-	CGO_ENABLED=1 $(GO) test -race -vet off -short -timeout 40m $(ARITHMETIC)
+	CGO_ENABLED=1 $(GO) test -race -vet off -short -timeout 40m $(THREADED)
 
 nightly: ## run everything that .ci/run leaves out for its time, too (more than an hour)
 	.ci/run nightly
