@@ -101,6 +101,7 @@ test-arithmetic: ## run all tests of ARITHMETIC, and those of memory that the ra
 test-noasm: ## run the tests of KERNELS and GOLDENS with portable Go instead of assembly
 	$(GO) test -tags noasm -short -timeout $(TIMEOUT) $(KERNELS)
 	$(GO) test -tags noasm -timeout $(TIMEOUT) $(GOLDENS) -run '$(GOLDEN)'
+	$(GO) test -tags noasm -timeout $(TIMEOUT) ./cmd/lmserve -run FoldersOfOlderPrograms
 
 # EMULATED runs tests on arm64, in qemu-user if this machine is another one.
 ifneq ($(shell $(GO) env GOHOSTARCH),arm64)
@@ -113,7 +114,8 @@ endif
 test-arm64: ## look for fused products, and run fast tests of kernels and GOLDENS, on arm64 or emulated
 	LMSERVE_TEST_FUSION=1 $(GO) test ./internal -count=1 -run Fused
 ifneq ($(QEMU),)
-	$(EMULATED) -short -vet off -timeout $(TIMEOUT) ./internal/kernel ./sparsemeta ./internal/companion
+	$(EMULATED) -short -vet off -timeout $(TIMEOUT) ./internal/kernel ./sparsemeta ./internal/companion \
+	  ./internal/lines
 	$(EMULATED) -short -vet off -timeout $(TIMEOUT) ./txl ./internal/stream $(GOLDENS) -run '$(GOLDEN)'
 else
 	@echo "arm64 not tested: there is no qemu-aarch64 (qemu-user-static)"; test "$(CI)" != true
@@ -121,6 +123,7 @@ endif
 
 test-portable: ## run all of KERNELS on arm64, and everything fast with portable Go (many minutes)
 	$(EMULATED) -short -timeout $(TIMEOUT) $(KERNELS)
+	$(GO) test -tags noasm -timeout $(TIMEOUT) $(KERNELS)
 	$(GO) test -tags noasm -short -timeout $(TIMEOUT) ./...
 
 test-page: ## use the web page in a headless Chromium, as people do (needs chromium; minutes)
