@@ -196,19 +196,19 @@ cross: ## build and vet for the systems of TARGETS, without cgo
 	@for target in $(TARGETS); do \
 	  echo "$$target"; \
 	  export CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/}; \
-	  $(GO) build -o /dev/null ./cmd/lmserve && $(GO) vet ./... || exit 1; \
+	  $(GO) build -tags s3 -o /dev/null ./cmd/lmserve && $(GO) vet -tags s3 ./... || exit 1; \
 	done
 
 test-clouds: ## build and test with -tags clouds, for object stores of Google and Azure
 	$(GO) test -tags clouds ./internal/pgstore -run OtherClouds
 
 lint: ## run staticcheck, and list functions that no program and no test reaches
-	$(GO) run $(STATICCHECK) ./...
-	@dead=$$($(GO) run $(DEADCODE) -test ./...) || exit 1; \
+	$(GO) run $(STATICCHECK) -tags s3 ./...
+	@dead=$$($(GO) run $(DEADCODE) -tags s3 -test ./...) || exit 1; \
 	test -z "$$dead" || { echo "not reached:"; echo "$$dead"; exit 1; }
 
 vulnerabilities: ## list known vulnerabilities that the code reaches, if their database can be reached
-	@found=$$($(GO) run $(GOVULNCHECK) ./... 2>&1); code=$$?; echo "$$found"; \
+	@found=$$($(GO) run $(GOVULNCHECK) -tags s3 ./... 2>&1); code=$$?; echo "$$found"; \
 	case "$$found" in *"govulncheck: fetching vulnerabilities:"*) \
 	  echo "skipped: the database of vulnerabilities cannot be reached from here"; exit 0;; esac; \
 	exit $$code
