@@ -24,7 +24,7 @@ func openCloud(ctx context.Context, at string) (bucket, error) {
 }
 
 func (c cloud) write(ctx context.Context, name string, fill func(io.Writer) error) error {
-	ctx, cancel := context.WithCancel(ctx) // which is how a writer of objects is told to give up
+	ctx, cancel := context.WithCancel(ctx) // canceling aborts the write
 	defer cancel()
 	w, err := c.bucket.NewWriter(ctx, name, &blob.WriterOptions{
 		ContentType: "application/zstd", IfNotExist: true,

@@ -89,7 +89,7 @@ func (o *objects) present(ctx context.Context) error {
 	return err
 }
 
-// holds makes sure that the store has an object of so many bytes, and is the database's.
+// holds returns an error unless the store is the database's and has the object in its full size.
 func (o *objects) holds(ctx context.Context, name string, bytes int64) error {
 	found, err := o.bucket.size(ctx, name)
 	if err := o.present(ctx); err != nil {

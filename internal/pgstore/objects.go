@@ -24,7 +24,7 @@ type objects struct {
 
 	id, database string      // of whom the store has to be, see marker.go
 	gone         atomic.Bool // as it was when the marker was last looked for
-	report       func(error) // is told when the store goes and comes; nil: nobody is
+	report       func(error) // called when the store goes away or comes back; nil: not called
 }
 
 // bucket is where objects are. Its errors are fs.ErrNotExist where there is no object of the name.

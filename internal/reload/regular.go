@@ -29,7 +29,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile reads a regular file of at most so many bytes, and of a longer one a byte more.
+// ReadFile reads a regular file. Of a file longer than the limit it returns one byte more than that.
 func ReadFile(path string, most int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
