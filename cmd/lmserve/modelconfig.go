@@ -54,7 +54,8 @@ func readBounded(name string) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, configBytesMax+1))
 	if err == nil && len(text) > configBytesMax {
-		err = fmt.Errorf("%s: found more than %d bytes, expected at most so many", name, configBytesMax)
+		err = fmt.Errorf("%s: found more than %d bytes, expected a file of settings, which is smaller",
+			name, configBytesMax)
 	}
 	return text, err
 }
