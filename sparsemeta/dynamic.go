@@ -163,6 +163,9 @@ func hold(m []float32) {
 	}
 }
 
+// Reset puts M back to zero.
+func (d *Dynamic) Reset() { clear(d.M) }
+
 // RMS is the root mean square of the fast weights.
 func (d *Dynamic) RMS(v Vectors) float64 {
 	var sum float64

@@ -1,5 +1,10 @@
 package stream
 
+import (
+	"math"
+	"slices"
+)
+
 // This file puts a stream's companion beside its network, or beside two, the one that adapts and the
 // static one: what is scored, sampled and told of is then their mixture.
 
@@ -17,10 +22,18 @@ func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 // ofModel is distribution without a companion.
 func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 	w.seg.LogProbs(row, 0, logProbs)
+	if s.mayDiverge() && slices.ContainsFunc(logProbs, isNaN) {
+		uniform := -float32(math.Log(float64(len(logProbs)))) // NaN would stay in counts and caches
+		for i := range logProbs {
+			logProbs[i] = uniform
+		}
+	}
 	if s.Cache != nil {
 		w.mixAllCached(s, row, logProbs)
 	}
 }
+
+func isNaN(v float32) bool { return v != v }
 
 // ofNetworks sets w.networks to the distributions of the token after a row of the chunk.
 func (w *Worker) ofNetworks(s *Stream, row int) {

@@ -25,6 +25,9 @@ func (s *Stream) Hash() string {
 	for _, id := range s.Pending {
 		hashInts(h, uint64(id))
 	}
+	if d := s.Divergence; d.Count > 0 {
+		hashInts(h, uint64(d.Count), uint64(d.Offset), uint64(d.Step))
+	}
 	s.hashMemory(h, s.Memory)
 	s.hashMemory(h, s.StaticMemory)
 	switch {

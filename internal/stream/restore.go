@@ -69,6 +69,9 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	s := New(m, set)
 	s.Step, s.Written, s.Last = h.Step, h.Written, h.Last
 	s.Tally = tokenizer.Tally(h.Tally)
+	if h.Divergence != nil {
+		s.Divergence = *h.Divergence
+	}
 	if set.Baseline {
 		s.Baseline = s.Tally
 		s.Baseline.Bits, s.Baseline.UnknownBits = h.BaselineBits, h.BaselineUnknownBits
@@ -172,6 +175,9 @@ func (h *header) check(m *model.Model, set Settings) error {
 		return fmt.Errorf("settings are %s, expected those of the session: %s", found, want)
 	}
 	if err := h.checkText(m.OfWords()); err != nil {
+		return err
+	}
+	if err := h.Divergence.check(h, set); err != nil {
 		return err
 	}
 	chunk, tokens := int64(set.Chunk), h.Tally.Tokens

@@ -26,17 +26,17 @@ func (w *Worker) ScoreLines(s *Stream, text []byte, skip func(*lines.Line) bool)
 // returns how many bytes it has read.
 func (w *Worker) begin(s *Stream, text []byte) (read int) {
 	w.resume(s)
-	return w.read(s, text)
+	return w.read(s, text, s.Room())
 }
 
-// read makes tokens of the text behind the stream's, as many as the chunk has room for, and returns
-// how many bytes it has read.
-func (w *Worker) read(s *Stream, text []byte) int {
+// read makes at most room tokens of the text behind the stream's, and returns how many bytes it has
+// read.
+func (w *Worker) read(s *Stream, text []byte, room int) int {
 	w.tokens.Reset()
 	w.falls = w.falls[:0]
 	w.text.CopyFrom(&s.Text)
 	rest := text
-	for range s.Room() {
+	for range room {
 		rest = w.model.Tokenizer.Next(&w.tokens, &w.text, rest, 1)
 		if len(w.tokens.IDs) == len(w.falls) {
 			break
@@ -59,27 +59,32 @@ func (w *Worker) predict(
 func (w *Worker) scores(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {
+	last, diverged := w.diverged(s)
+	if diverged && last+1 < len(w.tokens.IDs) {
+		read := w.read(s, text, last+1)
+		text, how = text[:read], how.Until(text, read)
+	}
 	ids := w.tokens.IDs
 	scores := Scores{
-		Text: text, Tokens: &w.tokens, NLL: w.nll[:len(ids)], falls: w.falls, pending: &w.text,
+		Text: text, Tokens: &w.tokens, NLL: w.nll[:len(ids)], Diverged: diverged,
+		falls: w.falls, pending: &w.text,
 	}
 	if s.Cache != nil {
 		w.targets = append(append(w.targets[:0], s.Pending...), ids...)
 	}
-	step := w.step(s)
+	row := len(s.Pending)
 	switch {
 	case s.Companion != nil:
 		scores.Network = w.netNLL[:len(ids)]
 	case s.Cache != nil && s.Settings.Method != Cache:
-		step.Score(nil, ids, scores.NLL)
+		w.seg.NLL(row, ids, scores.NLL)
 		scores.Network = append(w.netNLL[:0], scores.NLL...)
 	default:
-		step.Score(nil, ids, scores.NLL)
+		w.seg.NLL(row, ids, scores.NLL)
 	}
 	if s.Settings.Baseline {
 		scores.Baseline = w.baseNLL[:len(ids)]
-		static := w.static(s)
-		static.Score(nil, ids, scores.Baseline)
+		w.base.NLL(row, ids, scores.Baseline)
 	}
 	w.slopes = w.slopes[:0]
 	scores.Lesson = w.follow(s, &scores, how, skip, func(from, to int) {
@@ -91,6 +96,12 @@ func (w *Worker) scores(
 		}
 	})
 	w.stay()
+	if diverged {
+		bound(scores.NLL)
+		if scores.Network != nil {
+			bound(scores.Network)
+		}
+	}
 	return scores
 }
 
@@ -113,5 +124,9 @@ func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	s.Tally, s.Baseline = s.After(scores)
 	s.Pending = append(s.Pending, scores.Tokens.IDs...)
 	s.Text.CopyFrom(scores.pending)
+	if scores.Diverged {
+		s.reset() // the segments are those of the fast weights before
+		return
+	}
 	w.at = place{s.id, s.Step}
 }

@@ -41,6 +41,8 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	}
 	switch {
 	case s.frozen, s.Fast == nil && s.Dynamic == nil:
+	case s.resetInChunk():
+		w.pass(s)
 	case s.held != nil:
 		w.ofMixture(s, step, s.Pending, s.slopes)
 		w.adaptHeld(s, step)
@@ -69,7 +71,8 @@ func (w *Worker) gradient(s *Stream, step *Step, targets []int32, slopes []float
 func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 	learns := !s.frozen && (s.Fast != nil || s.Dynamic != nil)
 	more := s.Cache != nil || s.held != nil || scores.Lesson.ByLine
-	if !learns || more || len(scores.Tokens.IDs) < s.Room() {
+	reset := scores.Diverged || s.resetInChunk()
+	if !learns || more || reset || len(scores.Tokens.IDs) < s.Room() {
 		return false
 	}
 	targets := append(append(w.targets[:0], s.Pending...), scores.Tokens.IDs...)

@@ -18,15 +18,16 @@ import (
 
 // header is a snapshot without its tensors.
 type header struct {
-	Version      int      `json:"version"`
-	Model        string   `json:"model"`
-	Numerics     string   `json:"numerics"`
-	Settings     Settings `json:"settings"`
-	Step         uint64   `json:"step"`
-	Written      int      `json:"written"`
-	Last         int32    `json:"last"`
-	Tally        tally    `json:"tally"`
-	BaselineBits float64  `json:"baseline_bits"`
+	Version      int         `json:"version"`
+	Model        string      `json:"model"`
+	Numerics     string      `json:"numerics"`
+	Settings     Settings    `json:"settings"`
+	Step         uint64      `json:"step"`
+	Written      int         `json:"written"`
+	Last         int32       `json:"last"`
+	Tally        tally       `json:"tally"`
+	BaselineBits float64     `json:"baseline_bits"`
+	Divergence   *Divergence `json:"divergence,omitempty"`
 
 	// Of words only.
 	BaselineUnknownBits float64  `json:"baseline_unknown_bits,omitempty"`
@@ -107,6 +108,9 @@ func (s *Stream) header() header {
 		Settings: s.Settings, Step: s.Step, Written: s.Written, Last: s.Last,
 		Tally: tally(s.Tally), BaselineBits: s.Baseline.Bits,
 		BaselineUnknownBits: s.Baseline.UnknownBits,
+	}
+	if s.Divergence.Count > 0 {
+		h.Divergence = &s.Divergence
 	}
 	if s.model.OfWords() {
 		h.Text = &pending{s.Text.Space, s.Text.More, s.Text.Line, s.Text.Chars}

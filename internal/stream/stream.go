@@ -28,14 +28,15 @@ import (
 // behind the last token is accepted as all text is, and is not in the Tally yet: it waits in Text
 // until its token is complete. So Offset is Tally.Bytes and the size of Text.
 type Stream struct {
-	Settings Settings
-	Tally    tokenizer.Tally   // bytes, tokens and bits of all tokens so far
-	Baseline tokenizer.Tally   // the same under the static model, if Settings.Baseline
-	Step     uint64            // full chunks so far
-	Written  int               // fast weights that the last update wrote
-	Pending  []int32           // targets of the chunk that is not full yet
-	Last     int32             // the token before the pending ones
-	Text     tokenizer.Pending // the text behind the last token; empty for bytes
+	Settings   Settings
+	Tally      tokenizer.Tally   // bytes, tokens and bits of all tokens so far
+	Baseline   tokenizer.Tally   // the same under the static model, if Settings.Baseline
+	Step       uint64            // full chunks so far
+	Written    int               // fast weights that the last update wrote
+	Pending    []int32           // targets of the chunk that is not full yet
+	Last       int32             // the token before the pending ones
+	Divergence Divergence        // of the fast weights
+	Text       tokenizer.Pending // the text behind the last token; empty for bytes
 
 	Memory *txl.Memory
 	// StaticMemory is that of the static model, which reads the text beside the one that adapts: of

@@ -1,0 +1,94 @@
+package stream
+
+import (
+	"fmt"
+	"math"
+)
+
+// Divergence tells how often a stream's fast weights diverged and were reset to zero.
+//
+// The sign of a divergence is a token that costs the network beside its fast weights more than
+// TokenBitsMax, or NaN. The token itself costs TokenBitsMax at most: over a whole vocabulary that
+// adds less to the sum of the probabilities than float32 can tell. Behind the token the stream
+// continues as if it had learned nothing: the fast weights and their averages are zero, and the
+// token's chunk makes no update. Counts, caches and the memory stay. No token's probability depends
+// on the token, nor anything on the pieces in which the text came.
+type Divergence struct {
+	Count  int64 `json:"count"`  // resets so far
+	Offset int64 `json:"offset"` // bytes of text before the last reset
+	Step   int64 `json:"step"`   // chunk of the last reset
+}
+
+// TokenBitsMax bounds the bits of a token under fast weights. The static model needs up to 47 for a
+// byte of random data behind English, and 54 with the fast weights of SparseMeta.
+const TokenBitsMax = 128
+
+const tokenNatsMax = TokenBitsMax * math.Ln2
+
+// mayDiverge reports whether the stream's network has fast weights that are not zero.
+func (s *Stream) mayDiverge() bool {
+	if s.Fast == nil && s.Dynamic == nil || s.Step == 0 {
+		return false
+	}
+	return s.Divergence.Count == 0 || int64(s.Step) > s.Divergence.Step+1
+}
+
+// resetInChunk reports whether the fast weights were reset in the current chunk.
+func (s *Stream) resetInChunk() bool {
+	return s.Divergence.Count > 0 && uint64(s.Divergence.Step) == s.Step
+}
+
+// diverged returns the place of the first of w.tokens, which the segments were extended for, that
+// costs the network too much; false if none does.
+func (w *Worker) diverged(s *Stream) (first int, found bool) {
+	if !s.mayDiverge() {
+		return 0, false
+	}
+	ids := w.tokens.IDs
+	nats := w.losses[:len(ids)]
+	w.seg.NLL(len(s.Pending), ids, nats)
+	for i, v := range nats {
+		if !(v <= tokenNatsMax) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// bound bounds the cost of the token that shows a divergence.
+func bound(nats []float32) {
+	if v := &nats[len(nats)-1]; !(*v <= tokenNatsMax) {
+		*v = tokenNatsMax
+	}
+}
+
+// reset makes the fast weights zero.
+func (s *Stream) reset() {
+	s.Divergence = Divergence{s.Divergence.Count + 1, s.Tally.Bytes, int64(s.Step)}
+	s.learnt = nextID.Add(1) // workers keep the sum of the banks by this number
+	switch {
+	case s.frozen: // the fast weights are those of another stream
+		s.Fast, s.Dynamic, s.dynamic = nil, nil, Arena{}
+	case s.Fast != nil:
+		s.Fast.Reset()
+	default:
+		s.Dynamic.Reset()
+	}
+	if s.held != nil {
+		s.held.line[lineCarries] = carriesNothing
+	}
+}
+
+// check compares a divergence with the header that it is part of.
+func (d *Divergence) check(h *header, set Settings) error {
+	if d == nil {
+		return nil
+	}
+	adapts := set.Method == SparseMeta || set.Method == DynamicSGD || set.Method == DynamicRMS
+	if !adapts || d.Count < 1 || d.Offset < 0 || d.Offset > h.Tally.Bytes || d.Step < 1 ||
+		uint64(d.Step) > h.Step {
+		return fmt.Errorf("divergence is %+v, expected a method with fast weights, a count of 1 or "+
+			"more, an offset of at most %d and a step of 1 to %d", *d, h.Tally.Bytes, h.Step)
+	}
+	return nil
+}
