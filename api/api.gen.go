@@ -692,6 +692,9 @@ type ChunkEvent struct {
 
 	// ElapsedMs Time from having the text to this report, waiting for other sessions included.
 	ElapsedMs float64 `json:"elapsed_ms"`
+
+	// Diverged The last token of this event cost the network more than 128 bits under its fast weights, which have diverged: the token counts as 128 bits, the fast weights are reset to zero behind it, and its chunk makes no update. Lower `rate` of the session's settings. Absent if false.
+	Diverged *bool `json:"diverged,omitempty"`
 }
 
 // ChunkEventType Tells this event from others.
@@ -1851,6 +1854,9 @@ type SummaryEvent struct {
 
 	// LinesLeftOut Number of lines, the last ones, that the answer has no room for. Absent if there is none.
 	LinesLeftOut *int64 `json:"lines_left_out,omitempty"`
+
+	// Divergences Number of these with `diverged`. Absent if 0.
+	Divergences *int64 `json:"divergences,omitempty"`
 }
 
 // SummaryEventType Tells this event from others.

@@ -44,11 +44,12 @@ func changedNothing(err error) bool {
 
 // delivery brings batches to a session, and takes in the events that come back.
 type delivery struct {
-	c       *Client
-	session string
-	score   ScoreOptions
-	event   func(Event) error
-	stall   time.Duration
+	c        *Client
+	session  string
+	score    ScoreOptions
+	event    func(Event) error
+	diverged func(int64)
+	stall    time.Duration
 
 	rest   *LineEvent // the line under way at the end of what was delivered
 	totals *Measures  // the session's, after the last answer that came in the whole
@@ -85,6 +86,9 @@ func (d *delivery) take(b *batch, e Event) error {
 	switch {
 	case e.Summary != nil:
 		b.taken, b.told, d.totals = e.Summary.Offset, e.Summary.Offset, &e.Summary.Totals
+		if n := e.Summary.Divergences; n != nil {
+			d.diverged(*n)
+		}
 		return nil
 	case e.Line != nil && !e.Line.Ended:
 		d.rest = e.Line

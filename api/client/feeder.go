@@ -21,7 +21,9 @@ type Feeder struct {
 // NewFeeder makes a feeder of a session, by its id or name. No request is made.
 func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
 	o = o.withDefaults()
-	to := delivery{c: c, session: session, score: o.Score, event: o.Event, stall: o.Stall}
+	to := delivery{
+		c: c, session: session, score: o.Score, event: o.Event, diverged: o.Diverged, stall: o.Stall,
+	}
 	f := &Feeder{o: o, to: to, offset: -1, err: o.validate()}
 	if o.Score.Offset != nil {
 		f.offset = *o.Score.Offset

@@ -30,6 +30,10 @@ type FeedOptions struct {
 	// Waiting is told why the feeder waits, and how long, before it tries again. Nil: nobody is told.
 	Waiting func(cause error, pause time.Duration)
 
+	// Diverged gets the number of times that the session's fast weights diverged and were reset in
+	// a request. Nil: the number is dropped.
+	Diverged func(int64)
+
 	BatchBytes int           // of a request at most; 0: BatchBytesDefault
 	Stall      time.Duration // after which an answer that does not go on is given up; 0: StallDefault
 }
@@ -44,6 +48,9 @@ func (o FeedOptions) withDefaults() FeedOptions {
 	}
 	if o.Waiting == nil {
 		o.Waiting = func(error, time.Duration) {}
+	}
+	if o.Diverged == nil {
+		o.Diverged = func(int64) {}
 	}
 	o.BatchBytes, o.Stall = cmp.Or(o.BatchBytes, BatchBytesDefault), cmp.Or(o.Stall, StallDefault)
 	return o

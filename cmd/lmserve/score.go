@@ -169,9 +169,13 @@ func (k *scoring) score(
 		progress.set(p.bytes(), all)
 		return err
 	}
-	err := feed(c.Context(), cl, s, in, o, event)
+	diverged, err := feed(c.Context(), cl, s, in, o, event)
 	progress.end()
-	if err := errors.Join(err, p.printTotal(err != nil)); err != nil {
+	err = errors.Join(err, p.printTotal(err != nil))
+	if diverged > 0 {
+		err = errors.Join(err, errors.New(watch.DivergedNote))
+	}
+	if err != nil {
 		return err
 	}
 	return k.readOn(c, cl, s.ID)
@@ -196,24 +200,31 @@ func (k *scoring) printer(
 	return &linePrinter{report}
 }
 
-// feed feeds a text to a session or, if that is not to learn it, has it scored only.
+// feed feeds a text to a session or, if that is not to learn it, has it scored only. It returns how
+// often the fast weights diverged.
 func feed(
 	ctx context.Context, cl *client.Client, s client.Session, in io.Reader, o client.ScoreOptions,
 	event func(client.Event) error,
-) error {
+) (diverged int64, err error) {
 	if o.Learn != client.LearnFalse {
-		_, err := cl.Feed(ctx, s.ID, in, client.FeedOptions{Score: o, Event: event})
-		return err
+		_, err := cl.Feed(ctx, s.ID, in, client.FeedOptions{
+			Score: o, Event: event, Diverged: func(n int64) { diverged += n },
+		})
+		return diverged, err
 	}
 	for e, err := range cl.Score(ctx, s.ID, in, o) {
-		if err == nil && e.Summary == nil {
+		switch {
+		case err != nil:
+		case e.Summary != nil:
+			diverged += orZero(e.Summary.Divergences)
+		default:
 			err = event(e)
 		}
 		if err != nil {
-			return err
+			return diverged, err
 		}
 	}
-	return nil
+	return diverged, nil
 }
 
 // openAll opens every file before the first byte is scored. "-" is standard input.

@@ -52,6 +52,9 @@ func TestTextsComeBack(t *testing.T) {
 		set.Chunk = rapid.IntRange(1, modeltest.Chunk).Draw(rt, "chunk")
 		set.Seed = rapid.Uint64().Draw(rt, "seed")
 		set.Baseline = rapid.Bool().Draw(rt, "baseline")
+		if rapid.Bool().Draw(rt, "diverging") {
+			set.SGD.Rate, set.RMS.Rate = 1000, 1000
+		}
 		text := rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(rt, "text")
 		file, _ := pack(rt, m, set, 1, text)
 		back, err := unpack(m, 2, file)

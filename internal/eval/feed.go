@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -36,7 +37,6 @@ type feeder struct {
 func (f *feeder) feed(
 	ctx context.Context, s *stream.Stream, text []byte,
 ) (diverged string, err error) {
-	guard := guard{meter: f.meter, unit: tokenName(f.model)}
 	for len(text) > 0 && diverged == "" {
 		if err := ctx.Err(); err != nil {
 			return "", err
@@ -50,15 +50,27 @@ func (f *feeder) feed(
 		f.worker.Commit(s, scores)
 		f.worker.Settle(s)
 		f.took += time.Since(start)
-		diverged = guard.check()
+		diverged = f.divergence(s)
 	}
 	if diverged == "" {
 		start := time.Now()
 		f.worker.End(s, func(_ []byte, scores stream.Scores) { f.add(scores) })
 		f.took += time.Since(start)
-		diverged = guard.check()
+		diverged = f.divergence(s)
 	}
 	return diverged, nil
+}
+
+// divergence returns the reason why a stream's method has diverged, "" if it has not.
+func (f *feeder) divergence(s *stream.Stream) string {
+	switch bits := f.meter.tally.Bits; {
+	case math.IsNaN(bits) || math.IsInf(bits, 0):
+		return "a score is not a finite number"
+	case s.Divergence.Count > 0:
+		return fmt.Sprintf("a %s cost the network more than %d bits", tokenName(f.model),
+			stream.TokenBitsMax)
+	}
+	return ""
 }
 
 func (f *feeder) add(scores stream.Scores) {

@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -38,40 +37,6 @@ func (m *meter) upTo(n int64) float64 {
 		return m.at[i]
 	}
 	return math.NaN()
-}
-
-// A method has diverged when a score is not a number, or when a stretch of guardTokens costs more
-// than maxBits a token. A uniform guess costs 8 bits a byte, or 18 a word of the largest vocabulary
-// that has been published. A static model of text that reads a binary file needs about 16 a byte.
-const (
-	guardTokens = 1024
-	maxBits     = 64
-)
-
-// guard watches a meter for divergence.
-type guard struct {
-	meter  *meter
-	unit   string // what a token is called
-	tokens int64  // tokens and bits at the beginning of the stretch that is watched
-	bits   float64
-}
-
-// check returns the reason why the method has diverged, "" if it has not.
-func (g *guard) check() string {
-	t := &g.meter.tally
-	if math.IsNaN(t.Bits) || math.IsInf(t.Bits, 0) {
-		return "a score is not a finite number"
-	}
-	n := t.Tokens - g.tokens
-	if n < guardTokens {
-		return ""
-	}
-	if mean := (t.Bits - g.bits) / float64(n); mean > maxBits {
-		return fmt.Sprintf("%.0f bits a %s over %d %ss, expected at most %d", mean, g.unit, n, g.unit,
-			maxBits)
-	}
-	g.tokens, g.bits = t.Tokens, t.Bits
-	return ""
 }
 
 const kb = 1024

@@ -71,21 +71,3 @@ func TestTheRunningWindowSuitsTheStream(t *testing.T) {
 		}
 	})
 }
-
-func TestTheGuardTellsDivergenceFromHardText(t *testing.T) {
-	feed := func(nats float32, n int) string {
-		m := &meter{}
-		g := guard{meter: m, unit: "byte"}
-		for range n {
-			m.add(bytesOf(1), []float32{nats})
-			if why := g.check(); why != "" {
-				return why
-			}
-		}
-		return ""
-	}
-	require.Empty(t, feed(16*math.Ln2, 5000), "binaries")
-	require.Contains(t, feed(100*math.Ln2, 5000), "100 bits a byte over 1024 bytes, expected at most 64")
-	require.Contains(t, feed(float32(math.NaN()), 1), "not a finite number")
-	require.Contains(t, feed(float32(math.Inf(1)), 1), "not a finite number")
-}

@@ -255,6 +255,9 @@ func (f *feeder) acceptLocked(
 	}
 	tally, baseline := s.stream.After(scores)
 	setTotals(&r, f.s.model.OfWords(), tally, baseline)
+	if scores.Diverged {
+		s.rms = 0
+	}
 	if !finite(r.Bits, r.Baseline, s.rms) {
 		return scores, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+

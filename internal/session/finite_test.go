@@ -94,47 +94,50 @@ func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// A state may come to numbers that are not finite though no number in it is infinite: then nothing
-// is accepted any more.
-func TestASessionWhoseScoresAreNotFiniteGoesOnWithNothing(t *testing.T) {
-	for name, use := range map[string]func(mg *Manager, id string) error{
-		"score": func(mg *Manager, id string) error {
-			return errOf(mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{}, noChunks))
-		},
-		"complete": func(mg *Manager, id string) error {
-			r := CompleteRequest{MaxTokens: 5, LogProbs: true}
-			return errOf(mg.Complete(background, Caller{}, id, r, noPieces))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
-			defer func() { sv.stop() }()
-			id, other := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
-			text := logText(testChunk)
-			score(t, sv.mg, id, text)
-			withSession(t, sv.mg, id, func(s *liveSession) {
-				for _, m := range s.stream.Fast.M {
-					for i := range m.BF16 {
-						m.BF16[i] = 0x7f7f // the largest finite number
-					}
-				}
-				f, err := s.stream.Snapshot()
-				require.NoError(t, err)
-				s.stream, _, err = stream.Restore(sv.mg.engine.models[0].Model, s.Settings, f.Stored()) // no worker has it
-				require.NoError(t, err)
-			})
-			for range 2 {
-				var bad *UnusableError
-				require.ErrorAs(t, use(sv.mg, id), &bad)
-				require.ErrorContains(t, bad, "finite number")
+// A state may come to numbers that are not finite though no number in it is infinite: then the fast
+// weights are reset.
+func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{})
+	text := logText(testChunk)
+	score(t, sv.mg, id, text)
+	withSession(t, sv.mg, id, func(s *liveSession) {
+		for _, m := range s.stream.Fast.M {
+			for i := range m.BF16 {
+				m.BF16[i] = 0x7f7f // the largest finite number
 			}
-			require.Equal(t, text, logged(t, sv.mg, id), "nothing is written")
-			requireListed(t, sv.mg, id, "finite number")
-			require.Equal(t, int64(testChunk), get(t, sv.mg, id).Offset)
-			score(t, sv.mg, other, "goes on")
-			require.NoError(t, sv.mg.Delete(Caller{}, id))
-		})
+		}
+		f, err := s.stream.Snapshot()
+		require.NoError(t, err)
+		s.stream, _, err = stream.Restore(sv.mg.engine.models[0].Model, s.Settings, f.Stored()) // no worker has it
+		require.NoError(t, err)
+		s.rms = s.stream.FastRMS()
+	})
+	r := CompleteRequest{MaxTokens: 5, LogProbs: true}
+	require.NoError(t, errOf(sv.mg.Complete(background, Caller{}, id, r, noPieces)))
+	var chunks []Chunk
+	keep := func(c Chunk) error {
+		chunks = append(chunks, c)
+		return nil
 	}
+	for _, learn := range []string{LearnFalse, LearnTrue} {
+		chunks = nil
+		in := strings.NewReader("more")
+		sum, err := sv.mg.Score(background, Caller{}, id, in, ScoreOptions{Learn: learn}, keep)
+		require.NoError(t, err)
+		require.Equal(t, 1, sum.Divergences)
+		require.Len(t, chunks, 2)
+		require.True(t, chunks[0].Diverged)
+		require.Equal(t, int64(1), chunks[0].Tokens)
+		require.False(t, chunks[1].Diverged)
+		require.Zero(t, chunks[1].FastRMS)
+		require.LessOrEqual(t, sum.Bits, 4.*stream.TokenBitsMax)
+	}
+	require.Equal(t, text+"more", logged(t, sv.mg, id))
+	withSession(t, sv.mg, id, func(s *liveSession) {
+		require.Equal(t, stream.Divergence{Count: 1, Offset: testChunk + 1, Step: 1}, s.stream.Divergence)
+	})
 }
 
 // What an older version has written is there, and says what is wrong with it.

@@ -46,6 +46,10 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 		Updates:      s.stream.Updates(),
 		Written:      int64(st.Written),
 		FastRMS:      s.rms,
+		Diverged:     scores.Diverged,
+	}
+	if scores.Diverged {
+		r.sum.Divergences++
 	}
 	if scores.Network != nil {
 		c.NetworkBits = ifFinite(scores.NetworkBits())

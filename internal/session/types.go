@@ -258,6 +258,9 @@ type Chunk struct {
 	Updates  uint64  // updates of the fast weights made before this chunk was scored
 	Written  int64   // entries the last of these wrote; 0 if none
 	FastRMS  float64 // root mean square of the fast weights under which the chunk was scored
+	// Diverged says that the fast weights diverged, and were reset behind this text: see
+	// stream.Divergence.
+	Diverged bool
 	// NetworkBits are what Bits would be without the companion, under the network as it has adapted;
 	// nil without a companion, and where they are not a finite number.
 	NetworkBits *float64
@@ -309,6 +312,7 @@ type Summary struct {
 	// PendingBytes is the number of bytes at the end of the text that have no bits yet, see Info.
 	PendingBytes int64
 	Chunks       int    // reports emitted
+	Divergences  int    // of these, reports that have Diverged
 	Updates      uint64 // of the fast weights that the session has made, after the call
 	Rest         *Line  // the line under way; nil if there is none, or lines were not asked for
 	Elapsed      time.Duration

@@ -22,8 +22,8 @@ func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 // ofModel is distribution without a companion.
 func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 	w.seg.LogProbs(row, 0, logProbs)
-	if s.mayDiverge() && slices.ContainsFunc(logProbs, isNaN) {
-		uniform := -float32(math.Log(float64(len(logProbs)))) // NaN would stay in counts and caches
+	if s.mayDiverge() && !(slices.Max(logProbs) > float32(math.Inf(-1))) {
+		uniform := -float32(math.Log(float64(len(logProbs)))) // else counts and caches would keep NaN
 		for i := range logProbs {
 			logProbs[i] = uniform
 		}
@@ -32,8 +32,6 @@ func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 		w.mixAllCached(s, row, logProbs)
 	}
 }
-
-func isNaN(v float32) bool { return v != v }
 
 // ofNetworks sets w.networks to the distributions of the token after a row of the chunk.
 func (w *Worker) ofNetworks(s *Stream, row int) {

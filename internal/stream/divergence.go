@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Divergence tells how often a stream's fast weights diverged and were reset to zero.
@@ -38,21 +39,17 @@ func (s *Stream) resetInChunk() bool {
 	return s.Divergence.Count > 0 && uint64(s.Divergence.Step) == s.Step
 }
 
-// diverged returns the place of the first of w.tokens, which the segments were extended for, that
-// costs the network too much; false if none does.
-func (w *Worker) diverged(s *Stream) (first int, found bool) {
+// diverged reports whether one of w.tokens, which the segments were extended for, costs the network
+// too much. Of several tokens any may be the one: the attention multiplies what comes after a token
+// by 0, so that an infinite number there makes NaN of all of them.
+func (w *Worker) diverged(s *Stream) bool {
 	if !s.mayDiverge() {
-		return 0, false
+		return false
 	}
 	ids := w.tokens.IDs
 	nats := w.losses[:len(ids)]
 	w.seg.NLL(len(s.Pending), ids, nats)
-	for i, v := range nats {
-		if !(v <= tokenNatsMax) {
-			return i, true
-		}
-	}
-	return 0, false
+	return slices.ContainsFunc(nats, func(v float32) bool { return !(v <= tokenNatsMax) })
 }
 
 // bound bounds the cost of the token that shows a divergence.

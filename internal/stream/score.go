@@ -52,6 +52,13 @@ func (w *Worker) predict(
 ) Scores {
 	w.extend(s, w.tokens.IDs)
 	w.at = place{} // until Commit the segments run ahead of the stream
+	if len(w.tokens.IDs) > 1 && w.diverged(s) {
+		w.resume(s)
+		read := w.read(s, text, 1)
+		text, how = text[:read], how.Until(text, read)
+		w.extend(s, w.tokens.IDs)
+		w.at = place{}
+	}
 	return w.scores(s, text, how, skip)
 }
 
@@ -59,12 +66,8 @@ func (w *Worker) predict(
 func (w *Worker) scores(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {
-	last, diverged := w.diverged(s)
-	if diverged && last+1 < len(w.tokens.IDs) {
-		read := w.read(s, text, last+1)
-		text, how = text[:read], how.Until(text, read)
-	}
 	ids := w.tokens.IDs
+	diverged := len(ids) == 1 && w.diverged(s)
 	scores := Scores{
 		Text: text, Tokens: &w.tokens, NLL: w.nll[:len(ids)], Diverged: diverged,
 		falls: w.falls, pending: &w.text,

@@ -466,14 +466,14 @@ var golden = map[string]map[string]string{
 		Static:     "a265a360709290152afdbe0c123b262182ce84048bca2274c7670365972c53b1",
 		SparseMeta: "e5811487838ec275c85429eba25c355a9ce4aa6a1b32864a871bcf4d36dfe710",
 		DynamicSGD: "336b5ae561df55fb205e4a9a00017556af20d8ee6827102d9c4921b404b660c6",
-		DynamicRMS: "db3a4cbab9e219a54a3a6abc8f6599bfc6f7b9cec274d8ef2ba77d5d0710b5c1",
+		DynamicRMS: "04ae0b7479a9900d13752c815d6c0f4a888ac4acb40c8221187a35b0aaa81654",
 		Cache:      "61e4b6f72fdca7f9d2fb18b53c08a8cedbddab98846fab48b932e38b17a8596b",
 	},
 	"float32-fma": {
 		Static:     "67593cf045fbe982b2011f244cdda92f3014604ce070710644f0b25faa05905c",
 		SparseMeta: "4e6b348d8d309e54ee1dbf19e5154d7da3884cf91c5691bddc3d39483c21b641",
 		DynamicSGD: "198b7940a7f55f5c474ea7e15fbdddfca0d8509d9a3a54c9d879dfcee25a9e2e",
-		DynamicRMS: "98519ddedf91a9db6fa6d49a587b02cc7e801593eb4e050c75d35f321b2a7f04",
+		DynamicRMS: "94ab4f972d30892aeb22664d111820f9ddb369eee191b64976c3ec0e18db1c99",
 		Cache:      "58afb4bfe1e328a3aef6721d74edbd01504f81a251a20aa08fae4c81fad8a355",
 	},
 }

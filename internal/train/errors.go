@@ -9,7 +9,7 @@ var (
 	// ErrInterrupted is wrapped by Run's error when Run's context has ended: a checkpoint was
 	// written, and the run can be resumed.
 	ErrInterrupted = errors.New("train: interrupted")
-	// ErrDiverged says that the loss or a gradient is no longer a finite number.
+	// ErrDiverged says that the loss or a gradient is no finite number, or the loss beyond any text.
 	ErrDiverged = errors.New("train: diverged")
 )
 

@@ -100,6 +100,18 @@ type diverging struct{ stepper }
 
 func (diverging) step() (Outcome, error) { return Outcome{Loss: 5, Norm: math.Inf(1)}, nil }
 
+func TestOutcomeDiverges(t *testing.T) {
+	for _, o := range []Outcome{
+		{Loss: 90, Norm: 1}, {Loss: 1e9, Norm: 1}, {Loss: math.NaN(), Norm: 1},
+		{Loss: 5, Norm: math.NaN()}, {Loss: 5, Norm: math.Inf(1)}, {Loss: math.Inf(1), Norm: 1},
+	} {
+		require.True(t, o.diverged(), o)
+	}
+	for _, o := range []Outcome{{}, {Loss: 5.5, Norm: 1e30}, {Loss: 88, Norm: 2}} {
+		require.False(t, o.diverged(), o)
+	}
+}
+
 func TestDivergenceIsAnError(t *testing.T) {
 	r, _, err := open(TinyPretraining(t))
 	require.NoError(t, err)

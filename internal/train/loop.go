@@ -61,7 +61,7 @@ func (r *runner) stepOnce(p stepper) error {
 	if err != nil {
 		return fmt.Errorf("train: phase %s, step %d: %w", r.at.Phase, r.at.Step, err)
 	}
-	if !out.finite() {
+	if out.diverged() {
 		return fmt.Errorf("%w: phase %s, step %d: loss %v, gradient norm %v: try a lower learning rate, a longer warm-up or stronger clipping%s",
 			ErrDiverged, r.at.Phase, r.at.Step, out.Loss, out.Norm, r.lastCheckpoint())
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 // BitsPerNat turns nats a token into bits a token.
@@ -25,10 +27,10 @@ type Outcome struct {
 	SlowRate float64 // learning rate of the slow weights in a joint phase
 }
 
-// finite tells whether a step went well.
-func (o Outcome) finite() bool {
-	sum := o.Loss + o.Norm
-	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
+// diverged reports a loss or a norm that is not finite, or a mean loss that no token reaches under
+// trained weights.
+func (o Outcome) diverged() bool {
+	return !(o.Loss <= stream.TokenBitsMax*math.Ln2 && o.Norm <= math.MaxFloat64)
 }
 
 // Measurement is what was measured on the validation text, in bits a token.

@@ -19,11 +19,11 @@ type trainee struct {
 // optimise moves the weights by the gradients that the chunks have left, and completes the outcome
 // of the step. If the outcome is not finite, optimise moves nothing: the loop gives up.
 func (t *trainee) optimise(o *Outcome) (err error) {
-	if o.Norm = t.meta.norm(); !o.finite() {
+	if o.Norm = t.meta.norm(); o.diverged() {
 		return nil
 	}
 	if t.slow != nil {
-		if o.SlowRate, o.Norm = t.slow.step(t.x, t.steps); !o.finite() {
+		if o.SlowRate, o.Norm = t.slow.step(t.x, t.steps); o.diverged() {
 			return nil
 		}
 	}

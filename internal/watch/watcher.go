@@ -80,11 +80,16 @@ func (w *Watcher) begin(
 func (f *feeding) options() client.FeedOptions {
 	o := client.FeedOptions{
 		Score: f.Score, Event: f.event, Waiting: f.waiting,
-		Lost: func(e *client.LostError) error { f.note("%v", e); return nil },
+		Lost:     func(e *client.LostError) error { f.note("%v", e); return nil },
+		Diverged: func(int64) { f.note("%s", DivergedNote) },
 	}
 	o.Score.Offset = &f.session.Offset
 	return o
 }
+
+// DivergedNote says what became of fast weights that diverged, and what helps.
+const DivergedNote = "the fast weights diverged and were reset to zero; try a lower rate or another " +
+	"method"
 
 func (f *feeding) note(format string, args ...any) {
 	f.Note(f.name + ": " + fmt.Sprintf(format, args...))

@@ -95,6 +95,7 @@ func (e Encoder) Chunk(c session.Chunk) api.ChunkEvent {
 		Totals:              e.measures(c.Total),
 		Adapted:             api.Adapted{Updates: c.Updates, Written: c.Written, FastRMS: c.FastRMS},
 		Complete:            c.Complete,
+		Diverged:            ifTrue(c.Diverged),
 		Logprobs:            c.LogProbs,
 		BaselineLogprobs:    c.BaselineLogProbs,
 		TopLogprobs:         e.top(&c, c.Top),
@@ -166,10 +167,26 @@ func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 		NetworkBits:        s.NetworkBits,
 		Chunks:             int64(s.Chunks),
 		PendingBytes:       e.ofWords(s.PendingBytes),
+		Divergences:        positive(int64(s.Divergences)),
 		Updates:            s.Updates,
 		Totals:             e.measures(s.Total),
 		ElapsedMs:          milliseconds(s.Elapsed),
 	}
+}
+
+// ifTrue and positive leave out what is false or 0.
+func ifTrue(v bool) *bool {
+	if !v {
+		return nil
+	}
+	return &v
+}
+
+func positive(n int64) *int64 {
+	if n <= 0 {
+		return nil
+	}
+	return &n
 }
 
 // milliseconds is a time in the unit of fields that end in _ms.
