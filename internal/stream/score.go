@@ -127,9 +127,9 @@ func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	s.Tally, s.Baseline = s.After(scores)
 	s.Pending = append(s.Pending, scores.Tokens.IDs...)
 	s.Text.CopyFrom(scores.pending)
-	if scores.Diverged {
-		s.reset() // the segments are those of the fast weights before
-		return
-	}
 	w.at = place{s.id, s.Step}
+	if scores.Diverged {
+		s.reset()
+		w.at = place{} // the segments hold activations of the fast weights before
+	}
 }
