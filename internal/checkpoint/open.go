@@ -31,6 +31,7 @@ type Checkpoint struct {
 
 	tensors  []Tensor
 	settings Settings
+	hugging  bool // the config.json beside the weights names Hugging Face's model
 	file     io.Closer
 }
 
@@ -64,8 +65,9 @@ func Open(path string) (*Checkpoint, error) {
 		vocabulary = firstOf(dir, vocabularyFiles)
 	}
 	var settings Settings
+	hugging := false
 	if config := firstOf(dir, []string{huggingConfigFile}); config != "" {
-		if settings, err = readHuggingConfig(config); err != nil {
+		if settings, hugging, err = readHuggingConfig(config); err != nil {
 			return nil, err
 		}
 	}
@@ -73,7 +75,7 @@ func Open(path string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, inFile(err, path)
 	}
-	c.Vocabulary = vocabulary
+	c.Vocabulary, c.hugging = vocabulary, hugging
 	c.settings = c.settings.over(settings)
 	return c, nil
 }
