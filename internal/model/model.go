@@ -180,6 +180,20 @@ func IsNamed(id, name, asked string) bool {
 	return asked == id || asked == name || NamePrefix+asked == name
 }
 
+// WhichNamed returns the indexes of the models of these IDs and names that a name is of: one for an
+// ID, and several where models share a name.
+func WhichNamed(ids, names []string, asked string) (which []int) {
+	for i, id := range ids {
+		if id == asked {
+			return []int{i}
+		}
+		if IsNamed(id, names[i], asked) {
+			which = append(which, i)
+		}
+	}
+	return which
+}
+
 // ArenaSize is the number of elements of a fast-weight arena: all branches
 // one after the other. 0 without meta-learners.
 func (m *Model) ArenaSize() (n int) {
