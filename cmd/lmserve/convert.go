@@ -111,7 +111,8 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 }
 
 // options are those of the configuration, if one is named, with those that flags say before them.
-func (f *convertFlags) options(flags *pflag.FlagSet) (checkpoint.Options, error) {
+func (f *convertFlags) options(c *cobra.Command) (checkpoint.Options, error) {
+	flags := c.Flags()
 	var o checkpoint.Options
 	switch order := checkpoint.Order(f.order); order {
 	case orderAuto:
@@ -122,7 +123,7 @@ func (f *convertFlags) options(flags *pflag.FlagSet) (checkpoint.Options, error)
 			orderAuto, checkpoint.Ascending, checkpoint.Descending)}
 	}
 	if f.config != "" {
-		_, config, err := readConfig(f.config)
+		_, config, err := readConfig(c.Context(), f.config)
 		if err != nil {
 			return o, err
 		}
@@ -155,7 +156,7 @@ func (f *convertFlags) options(flags *pflag.FlagSet) (checkpoint.Options, error)
 
 // convert makes the model and writes it.
 func convert(c *cobra.Command, f convertFlags, from string) error {
-	options, err := f.options(c.Flags())
+	options, err := f.options(c)
 	if err != nil {
 		return err
 	}

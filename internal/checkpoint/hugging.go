@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
-	"os"
 	"strconv"
+
+	"github.com/lmserve/lmserve/internal/reload"
 )
 
 // huggingConfig is what Hugging Face's config.json says of a Transformer-XL beside the shapes of
@@ -26,7 +27,7 @@ type huggingConfig struct {
 
 // readHuggingConfig reads a config.json. hugging says whether the file names the library's model.
 func readHuggingConfig(path string) (s Settings, hugging bool, err error) {
-	f, err := os.Open(path)
+	f, err := reload.Open(path)
 	if err != nil {
 		return s, false, err
 	}

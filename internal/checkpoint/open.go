@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/lmserve/lmserve/internal/reload"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -93,7 +94,7 @@ func firstOf(dir string, names []string) string {
 
 // openFile opens a file of tensors of any form.
 func openFile(path string) (*Checkpoint, error) {
-	f, err := os.Open(path)
+	f, err := reload.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
