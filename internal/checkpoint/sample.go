@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// english is plain English: Lincoln's address at Gettysburg, 1863, in the public domain. Punctuation
-// stands between spaces, as in the texts that models of words are usually trained on.
+// english is plain English: Lincoln's address at Gettysburg, 1863, in the public domain. Spaces
+// surround its punctuation, as in the texts that models of words are usually trained on.
 //
 //go:embed sample.txt
 var english []byte

@@ -58,7 +58,7 @@ func kindOf(t tokenizer.Tokenizer) string {
 // OfWords reports whether the model's tokens are words.
 func (m *ModelInfo) OfWords() bool { return m.Tokenizer == tokenizer.KindWords }
 
-// ModelsNamed returns the models that a name is of, as requests may have it, see model.Model.Named.
+// ModelsNamed returns the models that a name is of, as requests may have it, see model.WhichNamed.
 // Several models may share a name.
 func ModelsNamed(all []ModelInfo, name string) (named []ModelInfo) {
 	ids, names := make([]string, len(all)), make([]string, len(all))

@@ -16,7 +16,8 @@ func TestTimesThatAreStoredCanBeRead(t *testing.T) {
 		1930: 1970, 1970: 1970, 9999: 9999, 10000: 9999, 250_000: 9999,
 	} {
 		sv := newServer(t, t.TempDir(), Options{})
-		sv.mg.engine.clock.read = func() time.Time { return time.Date(year, 12, 31, 23, 59, 59, 1, time.UTC) }
+		now := time.Date(year, 12, 31, 23, 59, 59, 1, time.UTC)
+		sv.mg.engine.clock.read = func() time.Time { return now }
 		id := create(t, sv.mg, CreateRequest{})
 		score(t, sv.mg, id, logText(2*testChunk))
 		exported := export(t, sv.mg, id)

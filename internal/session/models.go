@@ -21,7 +21,7 @@ func (ms models) withHash(hash string) *servedModel {
 	return ms[i]
 }
 
-// named finds the model that a request names, see model.Model.Named; "" is the default. A name that
+// named finds the model that a request names, see model.WhichNamed; "" is the default. A name that
 // several models share is refused. The error is a *FieldError.
 func (ms models) named(name string) (*servedModel, error) {
 	if name == "" {
