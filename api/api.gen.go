@@ -1104,7 +1104,7 @@ type Model struct {
 	// OwnedBy As OpenAI has it: always `lmserve`.
 	OwnedBy string `json:"owned_by"`
 
-	// Name The name without the hash: requests may use either, and the name also without `lmserve-`.
+	// Name The name without the hash: requests may use either, and the name also without `lmserve-`. A name that several models share is refused: the error lists their ids.
 	Name string `json:"name"`
 
 	// Parameters Number of slow weights; meta-learners are not counted.

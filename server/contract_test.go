@@ -16,6 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/setting"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/problem"
 )
@@ -244,6 +245,16 @@ func TestProblemsStandAtTheirAnswers(t *testing.T) {
 	text.WriteString(document(t).Info.Description)
 	for kind := range problem.Kinds {
 		require.Contains(t, text.String(), "`"+strings.TrimPrefix(string(kind), "urn:lmserve:problem:")+"`")
+	}
+}
+
+// Every operation whose answer has a form may refuse an Accept header that allows none, and says so.
+func TestEveryAnswerWithAFormMayBeRefused(t *testing.T) {
+	for path, item := range document(t).Paths.Map() {
+		for method, op := range item.Operations() {
+			refuses := op.Responses.Value("406") != nil
+			require.Equal(t, len(contract.OffersOf(op)) > 0, refuses, method+" "+path)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/metrics"
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/server/contract"
@@ -403,6 +404,25 @@ func TestAModelHasItsIDAndItsName(t *testing.T) {
 	p := requireProblem(t, g.do("GET", "/v1/models/gpt-4", nil), api.ProblemModelNotFound)
 	require.Equal(t, "model_not_found", p.Error.Code)
 	require.Equal(t, "model", *p.Error.Param)
+}
+
+// Two versions of a model may have one name. Requests name them by their IDs.
+func TestANameThatModelsShareIsNoModel(t *testing.T) {
+	other, err := modeltest.New(20)
+	require.NoError(t, err)
+	small, err := modeltest.Small()
+	require.NoError(t, err)
+	other.Name = small.Name
+	from, _, err := model.NewSource(func() (*model.Model, error) { return other, nil })
+	require.NoError(t, err)
+	g := newRealRig(t, session.Options{Others: []*model.Source{from}}, Options{})
+	p := requireProblem(t, g.do("GET", "/v1/models/"+small.Name, nil), api.ProblemModelNotFound)
+	require.Equal(t, fmt.Sprintf("%q, the name of 2 models", small.Name), *p.Found)
+	require.Equal(t, small.ID()+" or "+other.ID(), *p.Expected)
+	for _, id := range []string{small.ID(), other.ID()} {
+		got := decode[api.Model](t, g.do("GET", "/v1/models/"+id, nil), http.StatusOK)
+		require.Equal(t, id, got.ID)
+	}
 }
 
 // The largest prompt is scored, and the largest batch, as texts and as tokens.

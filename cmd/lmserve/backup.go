@@ -47,7 +47,7 @@ LMSERVE_KEY, or as --key. The keys file is no part of a backup.`,
 			if f.dir != "" {
 				return usageError{errors.New("--server and --data-dir are given, expected one of them")}
 			}
-			if err := client.findKey(); err != nil {
+			if err := client.findKey(c.Context()); err != nil {
 				return err
 			}
 			p := newProgress(c, "backup")

@@ -29,11 +29,11 @@ type backupClient struct {
 }
 
 // findKey reads the key, if a file has it.
-func (b *backupClient) findKey() error {
+func (b *backupClient) findKey(ctx context.Context) error {
 	if b.keyFile == "" {
 		return nil
 	}
-	key, err := readBounded(b.keyFile)
+	key, err := readBounded(ctx, b.keyFile)
 	if err != nil {
 		return fmt.Errorf("--key-file: %w", err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,7 +41,7 @@ change their clocks. What is in the caches may be faster than memory.`,
 			p := newProgressOf(c, "bench", "measurement")
 			defer p.end()
 			p.say("the model")
-			m, err := benchModel(flags, config)
+			m, err := benchModel(c.Context(), flags, config)
 			if err != nil {
 				return err
 			}
@@ -69,14 +70,14 @@ change their clocks. What is in the caches may be faster than memory.`,
 }
 
 // benchModel returns the model of a file, the embedded one, or a random one of a configuration.
-func benchModel(flags modelFlags, config string) (*model.Model, error) {
+func benchModel(ctx context.Context, flags modelFlags, config string) (*model.Model, error) {
 	if config == "" {
 		return flags.load()
 	}
 	if flags.path != "" {
 		return nil, usageError{errors.New("--model and --config are both given, expected one of them")}
 	}
-	name, c, err := readConfig(config)
+	name, c, err := readConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,7 @@ func (k *completing) adapt(c *cobra.Command, cl *client.Client, on client.Sessio
 	if len(files) == 1 && files[0] == "-" {
 		files = nil
 	}
-	in, closeIn, err := openAll(files, c.InOrStdin())
+	in, closeIn, err := openAll(c.Context(), files, c.InOrStdin())
 	if err != nil {
 		return err
 	}

@@ -116,12 +116,12 @@ decoded: there, look at the exit code.`,
 			if err != nil {
 				return err
 			}
-			in, closeIn, err := openAll([]string{args[0]}, c.InOrStdin())
+			in, closeIn, err := openAll(c.Context(), []string{args[0]}, c.InOrStdin())
 			if err != nil {
 				return err
 			}
 			defer closeIn()
-			r, err := compress.Read(in)
+			r, err := compress.Read(&patientReader{ctx: c.Context(), in: in})
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
@@ -198,12 +198,12 @@ func outputName(in, out, usual string) (string, error) {
 
 // readInput reads a file, or standard input, whole.
 func readInput(c *cobra.Command, name string) ([]byte, error) {
-	in, closeIn, err := openAll([]string{name}, c.InOrStdin())
+	in, closeIn, err := openAll(c.Context(), []string{name}, c.InOrStdin())
 	if err != nil {
 		return nil, err
 	}
 	defer closeIn()
-	return io.ReadAll(in)
+	return io.ReadAll(&patientReader{ctx: c.Context(), in: in})
 }
 
 // writeOutput writes a new file whole or not at all, or to standard output.

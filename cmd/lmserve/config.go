@@ -38,7 +38,7 @@ whether they are from the environment, from the configuration file, or the defau
 			if err != nil {
 				return err
 			}
-			conf, err := readConfiguration(c.Root())
+			conf, err := readConfiguration(c.Context(), c.Root())
 			if err != nil {
 				return err
 			}

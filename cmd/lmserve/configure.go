@@ -62,7 +62,7 @@ const configDelimiter = "/"
 func newValues() *koanf.Koanf { return koanf.New(configDelimiter) }
 
 // readConfiguration reads the configuration file, if there is one.
-func readConfiguration(root *cobra.Command) (*configuration, error) {
+func readConfiguration(ctx context.Context, root *cobra.Command) (*configuration, error) {
 	conf := &configuration{values: newValues()}
 	path, named := root.PersistentFlags().Lookup(configName).Value.String(), true
 	if path == "" {
@@ -74,7 +74,7 @@ func readConfiguration(root *cobra.Command) (*configuration, error) {
 	if path == "" || path == noConfig {
 		return conf, nil
 	}
-	text, err := readBounded(path)
+	text, err := readBounded(ctx, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return conf, nil
@@ -180,7 +180,7 @@ func configure(c *cobra.Command, _ []string) error {
 	if c.HasSubCommands() || c.Hidden { // it shows its help, or is one of cobra's for shells
 		return nil
 	}
-	conf, err := readConfiguration(c.Root())
+	conf, err := readConfiguration(c.Context(), c.Root())
 	if err != nil {
 		return err
 	}

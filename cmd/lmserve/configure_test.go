@@ -173,7 +173,7 @@ func FuzzConfiguration(f *testing.F) {
 		t.Setenv(configVariable, configFile(t, text))
 		about, err := findCommand(newRoot(), []string{"serve"})
 		require.NoError(t, err)
-		conf, err := readConfiguration(about.Root())
+		conf, err := readConfiguration(t.Context(), about.Root())
 		if err != nil {
 			return
 		}

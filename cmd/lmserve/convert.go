@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,12 +27,19 @@ const (
 	convertChunkWords = 50
 )
 
+// The flag of the clusters' order, and its value for the order of the checkpoint's layout.
+const (
+	clusterOrderName = "cluster-order"
+	orderAuto        = "auto"
+)
+
 // convertFlags are the flags of the command.
 type convertFlags struct {
-	out, name, config, vocab    string
-	memLen, segLen, clampLen    int
-	sameLength, preLNorm, turns bool
-	cutoffs                     []int
+	out, name, config, vocab string
+	memLen, segLen, clampLen int
+	sameLength, preLNorm     bool
+	cutoffs                  []int
+	order                    string
 }
 
 func newConvert() *cobra.Command {
@@ -53,10 +61,17 @@ A state dict does not tell all of a configuration. What its shapes and names tel
 from them; what is still missing is asked for: --mem-len, --pre-lnorm and, where clusters
 of the softmax share one table, --cutoffs; or all of it by --config.
 
+The columns of the softmax's clusters are ascending in Hugging Face's layout, which convert
+recognizes by its names, and descending in others; --cluster-order says it otherwise. Which order
+was used is printed.
+
+convert then scores a sample of plain English, of at most 512 tokens, and warns of a model that
+predicts it no better than a uniform guess, or better with the other order.
+
 A model of words needs its vocabulary (vocab.txt, or the reference's or Hugging Face's
 pickle of one); without it the file has the weights only, and nothing can serve it.`,
 		Example: `  lmserve convert LM-TFM-wt103/model.pt --vocab vocab.txt --out wt103.safetensors
-  lmserve convert transfo-xl-wt103 --out wt103.safetensors.zst --reverse-clusters
+  lmserve convert transfo-xl-wt103 --out wt103.safetensors.zst
   lmserve convert state_dict.pt --mem-len 512 --pre-lnorm=false --out mine.safetensors`,
 		Args: exactly(1, "a checkpoint"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -89,16 +104,26 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 		"normalise in front of attention and feed-forward, not behind them")
 	flags.IntSliceVar(&f.cutoffs, "cutoffs", nil,
 		"first tokens of the softmax's clusters behind the head, such as 20000,40000,200000")
-	flags.BoolVar(&f.turns, "reverse-clusters", false,
-		"turn the order of the clusters' columns in the head round, "+
-			"for weights that the reference for TensorFlow or Hugging Face's library trained")
+	flags.StringVar(&f.order, clusterOrderName, orderAuto,
+		"order of the clusters' columns in the head: descending, as the reference for PyTorch trains\n"+
+			"them; ascending, as that for TensorFlow and Hugging Face's library do; or auto: ascending\n"+
+			"in Hugging Face's layout, descending in others")
 }
 
 // options are those of the configuration, if one is named, with those that flags say before them.
-func (f *convertFlags) options(flags *pflag.FlagSet) (checkpoint.Options, error) {
-	o := checkpoint.Options{ReverseClusters: f.turns}
+func (f *convertFlags) options(c *cobra.Command) (checkpoint.Options, error) {
+	flags := c.Flags()
+	var o checkpoint.Options
+	switch order := checkpoint.Order(f.order); order {
+	case orderAuto:
+	case checkpoint.Ascending, checkpoint.Descending:
+		o.Order = order
+	default:
+		return o, usageError{fmt.Errorf("--%s is %q, expected %s, %s or %s", clusterOrderName, f.order,
+			orderAuto, checkpoint.Ascending, checkpoint.Descending)}
+	}
 	if f.config != "" {
-		_, config, err := readConfig(f.config)
+		_, config, err := readConfig(c.Context(), f.config)
 		if err != nil {
 			return o, err
 		}
@@ -131,7 +156,7 @@ func (f *convertFlags) options(flags *pflag.FlagSet) (checkpoint.Options, error)
 
 // convert makes the model and writes it.
 func convert(c *cobra.Command, f convertFlags, from string) error {
-	options, err := f.options(c.Flags())
+	options, err := f.options(c)
 	if err != nil {
 		return err
 	}
@@ -159,7 +184,17 @@ func convert(c *cobra.Command, f convertFlags, from string) error {
 		return err
 	}
 	p.end()
-	return convertReport(c, opened.Form, file, f.out)
+	if err := convertReport(c, opened.Form, file, f.out); err != nil {
+		return err
+	}
+	if m.Order != "" {
+		fmt.Fprintf(c.OutOrStdout(), "  order of the clusters: %s, as %s\n", m.Order,
+			cmp.Or(m.Why, "--"+clusterOrderName+" says"))
+	}
+	if file.Metadata["lmserve.tokenizer"] == "" {
+		return nil
+	}
+	return tryConverted(c, f.out, m.Order)
 }
 
 // asked says by which flags settings are given that a checkpoint does not tell.

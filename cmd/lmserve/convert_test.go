@@ -21,11 +21,22 @@ import (
 
 // huggingFolder writes a small model as Hugging Face's library would, and gives its weights.
 func huggingFolder(t *testing.T, vocab int) (dir string, m *txl.Model) {
-	m, err := txl.NewModel(txl.Config{
+	return huggingFolderOf(t, txl.Config{
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: vocab, SegLen: 16, MemLen: 16,
-	})
+	}, nil)
+}
+
+// huggingFolderOf is huggingFolder for a configuration. set may set biases of the softmax by their
+// names.
+func huggingFolderOf(t *testing.T, c txl.Config, set map[string]func(bias []float32)) (
+	dir string, m *txl.Model,
+) {
+	m, err := txl.NewModel(c)
 	require.NoError(t, err)
 	m.Init(1)
+	for name, fill := range set {
+		fill(m.Tensor(m.Layout.Index(name)))
+	}
 	f := &weights.File{}
 	for i, tensor := range m.Layout.Tensors {
 		f.Tensors = append(f.Tensors, weights.F32Tensor(tensor.Name, tensor.Shape, m.Tensor(i)))

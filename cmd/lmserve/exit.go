@@ -61,11 +61,11 @@ func exitCode(ctx context.Context, err error) (int, error) {
 	switch {
 	case err == nil:
 		return 0, nil
+	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &ended),
+		errors.As(err, &ended): // also while a flag's file was read
+		return exitSignal + int(ended.signal), interrupted(err, ended)
 	case errors.As(err, &usage):
 		return exitUsage, err
-	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &ended),
-		errors.As(err, &ended):
-		return exitSignal + int(ended.signal), interrupted(err, ended)
 	case errors.Is(err, context.Canceled):
 		return exitSignal + int(syscall.SIGINT), err
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -18,16 +18,18 @@ func configUsage() string {
 
 // readConfig returns a valid configuration and its name: a configuration that is known by name, or
 // the one in a file whose name ends in .json.
-func readConfig(name string) (string, txl.Config, error) { return readConfigFor(name, 0) }
+func readConfig(ctx context.Context, name string) (string, txl.Config, error) {
+	return readConfigFor(ctx, name, 0)
+}
 
 // readConfigFor is readConfig for a vocabulary of the given size, which takes the place of the
 // configuration's own; 0: the configuration's own.
-func readConfigFor(name string, vocab int) (string, txl.Config, error) {
+func readConfigFor(ctx context.Context, name string, vocab int) (string, txl.Config, error) {
 	c, short, err := txl.Config{}, name, error(nil)
 	if filepath.Ext(name) != ".json" {
 		c, err = txl.Named(name)
 	} else {
-		c, err = readConfigFile(name)
+		c, err = readConfigFile(ctx, name)
 		short = strings.TrimSuffix(filepath.Base(name), ".json")
 	}
 	if vocab > 0 {
@@ -46,13 +48,14 @@ func readConfigFor(name string, vocab int) (string, txl.Config, error) {
 const configBytesMax = 1 << 20
 
 // readBounded reads a file, or what a pipe gives, that a person has written.
-func readBounded(name string) ([]byte, error) {
-	f, err := os.Open(name)
+func readBounded(ctx context.Context, name string) ([]byte, error) {
+	f, err := openFile(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, configBytesMax+1))
+	in := &patientReader{ctx: ctx, in: f}
+	text, err := io.ReadAll(io.LimitReader(in, configBytesMax+1))
 	if err == nil && len(text) > configBytesMax {
 		err = fmt.Errorf("%s: found more than %d bytes, expected a file of settings, which is smaller",
 			name, configBytesMax)
@@ -60,8 +63,8 @@ func readBounded(name string) ([]byte, error) {
 	return text, err
 }
 
-func readConfigFile(name string) (c txl.Config, err error) {
-	data, err := readBounded(name)
+func readConfigFile(ctx context.Context, name string) (c txl.Config, err error) {
+	data, err := readBounded(ctx, name)
 	if err != nil {
 		return c, err
 	}

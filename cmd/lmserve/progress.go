@@ -121,21 +121,17 @@ func (p *progress) parts() func(what string, done, total int64) {
 // reading returns a reader of a file of so many bytes (0: nobody knows) that tells how far it is.
 // What follows the end of the file is measured by time alone.
 func (p *progress) reading(ctx context.Context, in io.Reader, bytes int64) io.Reader {
-	return &progressReader{ctx, in, p, 0, bytes}
+	return &progressReader{&patientReader{ctx: ctx, in: in}, p, 0, bytes}
 }
 
 type progressReader struct {
-	ctx         context.Context
-	in          io.Reader
+	in          *patientReader
 	p           *progress
 	done, total int64
 }
 
 // Read implements io.Reader. The end of the context is an error.
 func (r *progressReader) Read(b []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
 	n, err := r.in.Read(b)
 	if r.done += int64(n); r.done >= r.total || err != nil {
 		r.total = 0

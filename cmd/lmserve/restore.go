@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
@@ -29,7 +28,7 @@ one, has to be put into the folder as well.`,
 		Example: "  lmserve restore lmserve.tar.zst /var/lib/lmserve",
 		Args:    exactly(2, "a backup and a folder to make"),
 		RunE: func(c *cobra.Command, args []string) error {
-			in, err := os.Open(args[0])
+			in, err := openFile(c.Context(), args[0])
 			if err != nil {
 				return err
 			}

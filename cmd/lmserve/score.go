@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -137,7 +136,7 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	if k.session == "" || c.Flags().Changed("seed") {
 		r.Seed = &k.stream.seed
 	}
-	in, closeIn, err := openAll(files, c.InOrStdin())
+	in, closeIn, err := openAll(c.Context(), files, c.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -225,31 +224,4 @@ func feed(
 		}
 	}
 	return diverged, nil
-}
-
-// openAll opens every file before the first byte is scored. "-" is standard input.
-func openAll(files []string, stdin io.Reader) (io.Reader, func(), error) {
-	if len(files) == 0 {
-		return stdin, func() {}, nil
-	}
-	var readers []io.Reader
-	var open []*os.File
-	closeAll := func() {
-		for _, f := range open {
-			f.Close()
-		}
-	}
-	for _, name := range files {
-		if name == standardInput {
-			readers = append(readers, stdin)
-			continue
-		}
-		f, err := os.Open(name)
-		if err != nil {
-			closeAll()
-			return nil, nil, err
-		}
-		open, readers = append(open, f), append(readers, f)
-	}
-	return io.MultiReader(readers...), closeAll, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +24,7 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			in, bytes := c.InOrStdin(), int64(0)
 			if args[0] != "-" {
-				file, err := os.Open(args[0])
+				file, err := openFile(c.Context(), args[0])
 				if err != nil {
 					return err
 				}

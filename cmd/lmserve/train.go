@@ -60,7 +60,7 @@ that one command line serves every sitting.`,
 				if o.Tokenizer.Kind == tokenizer.KindWords || o.Init != "" {
 					vocab = tokenizer.MaxVocab // it is not made yet, or in the model
 				}
-				name, model, err := readConfigFor(config, vocab)
+				name, model, err := readConfigFor(c.Context(), config, vocab)
 				if err != nil {
 					return err
 				}

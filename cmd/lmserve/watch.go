@@ -153,7 +153,7 @@ func (k *watching) watchOne(
 	}
 	info, err := os.Stat(file)
 	if err == nil && !info.Mode().IsRegular() {
-		pipe, err := os.Open(file)
+		pipe, err := openFile(ctx, file)
 		if err != nil {
 			return err
 		}

@@ -387,15 +387,6 @@ func TestAttentionBiasesOfLayers(t *testing.T) {
 	require.ErrorContains(t, err, "4 left over: layers.0.dec_attn.r_r_bias [2,2], ")
 }
 
-// The columns of the clusters can be turned round.
-func TestClustersCanBeReversed(t *testing.T) {
-	data := []byte{1, 2, 3, 4, 5, 6}
-	turned := reversed(Tensor{Shape: []int{3, 1}, Load: func() ([]byte, error) { return data, nil }})
-	got, err := turned.Load()
-	require.NoError(t, err)
-	require.Equal(t, []byte{5, 6, 3, 4, 1, 2}, got)
-}
-
 // vocabularyPickle is what the reference's Vocab or Hugging Face's dictionary is in a pickle.
 func vocabularyPickle(head, symbols string, tail string) []byte {
 	p := newPickler().op(head).op("}(")

@@ -20,17 +20,19 @@ type Options struct {
 	// Config, if it is given, is the configuration that the tensors have to fit. Without it they say
 	// themselves what they are.
 	Config *txl.Config
-	// ReverseClusters turns round the rows of the weights and biases of clusters in the head, for
-	// checkpoints of programs that give the columns behind the head's tokens to the clusters in
-	// ascending order. The reference implementation for PyTorch has them in descending order, and so
-	// has this program.
-	ReverseClusters bool
+	// Order is the order of the clusters' columns in the checkpoint; "" is that of its layout: Ascending
+	// in Hugging Face's, Descending elsewhere.
+	Order Order
 }
 
 // Converted is a model made of a checkpoint. Its tensors are read while they are written.
 type Converted struct {
 	Config  txl.Config
 	Tensors []weights.StoredTensor
+	// Order is the order of the clusters' columns that the checkpoint was read in, and Why the reason,
+	// "" if Options named the order. Both are "" where fewer than two clusters follow the head.
+	Order Order
+	Why   string
 }
 
 // Convert makes a model of the checkpoint. All tensors that are missing, left over or of another
@@ -68,14 +70,15 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.ReverseClusters {
-		for i, t := range chosen {
-			if t.Name == "crit.cluster_weight" || t.Name == "crit.cluster_bias" {
-				chosen[i] = reversed(t)
-			}
+	converted := &Converted{Config: config}
+	if len(config.Cutoffs) > 1 {
+		if converted.Order = o.Order; o.Order == "" {
+			converted.Order, converted.Why = c.orderOf()
 		}
+		ordered(chosen, converted.Order)
 	}
-	return &Converted{Config: config, Tensors: stored(chosen)}, nil
+	converted.Tensors = stored(chosen)
+	return converted, nil
 }
 
 // untwin puts the copy of a tied weight in the place of the weight where only the copy is there:
@@ -202,24 +205,6 @@ func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, erro
 		chosen[i].Name = want.Name
 	}
 	return chosen, nil
-}
-
-// reversed turns round the rows of a tensor.
-func reversed(t Tensor) Tensor {
-	load := t.Load
-	t.Load = func() ([]byte, error) {
-		data, err := load()
-		if err != nil || len(t.Shape) == 0 || t.Shape[0] == 0 {
-			return data, err
-		}
-		out := make([]byte, 0, len(data))
-		row := len(data) / t.Shape[0]
-		for at := len(data) - row; at >= 0 && row > 0; at -= row {
-			out = append(out, data[at:at+row]...)
-		}
-		return out, nil
-	}
-	return t
 }
 
 // stored gives the tensors a common type of weights: theirs, if all have one of the types that a

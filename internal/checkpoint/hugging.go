@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
-	"os"
 	"strconv"
+
+	"github.com/lmserve/lmserve/internal/reload"
 )
 
 // huggingConfig is what Hugging Face's config.json says of a Transformer-XL beside the shapes of
@@ -24,36 +25,36 @@ type huggingConfig struct {
 	TieWeight  *bool   `json:"tie_weight"` // the same in files of old versions
 }
 
-// readHuggingConfig reads a config.json.
-func readHuggingConfig(path string) (Settings, error) {
-	f, err := os.Open(path)
+// readHuggingConfig reads a config.json. hugging says whether the file names the library's model.
+func readHuggingConfig(path string) (s Settings, hugging bool, err error) {
+	f, err := reload.Open(path)
 	if err != nil {
-		return Settings{}, err
+		return s, false, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
 	if err != nil {
-		return Settings{}, err
+		return s, false, err
 	}
 	if len(text) > maxConfigBytes {
-		return Settings{}, &Error{File: path, Where: "file", Offset: -1,
+		return s, false, &Error{File: path, Where: "file", Offset: -1,
 			Found: "more than " + strconv.Itoa(maxConfigBytes) + " bytes", Want: "at most that",
 			Kind: ErrTooLarge}
 	}
 	var c huggingConfig
 	if err := json.Unmarshal(text, &c); err != nil {
-		return Settings{}, inFile(
+		return s, false, inFile(
 			malformed("JSON", err.Error(), "an object as Hugging Face's library writes it"),
 			path,
 		)
 	}
-	s, err := c.settings()
-	return s, inFile(err, path)
+	s, err = c.settings()
+	return s, c.ModelType == huggingModelType, inFile(err, path)
 }
 
 func (c huggingConfig) settings() (Settings, error) {
-	if c.ModelType != "" && c.ModelType != "transfo-xl" {
-		return Settings{}, unsupported("model_type", quote(c.ModelType), `"transfo-xl"`)
+	if c.ModelType != "" && c.ModelType != huggingModelType {
+		return Settings{}, unsupported("model_type", quote(c.ModelType), strconv.Quote(huggingModelType))
 	}
 	if c.AttnType != 0 {
 		return Settings{}, unsupported("attn_type", strconv.Itoa(c.AttnType),

@@ -10,10 +10,11 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Prefixes of names that say nothing of the tensor.
+// Prefixes of names. The first two say nothing of the tensor.
 const (
 	parallelPrefix = "module."      // of a model that was trained on several devices
 	huggingPrefix  = "transformer." // of Hugging Face's names, but for the softmax
+	softmaxPrefix  = "crit."
 )
 
 // rename gives tensors the names of the reference implementation's state dict.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/lmserve/lmserve/internal/reload"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -31,6 +32,7 @@ type Checkpoint struct {
 
 	tensors  []Tensor
 	settings Settings
+	hugging  bool // the config.json beside the weights names Hugging Face's model
 	file     io.Closer
 }
 
@@ -64,8 +66,9 @@ func Open(path string) (*Checkpoint, error) {
 		vocabulary = firstOf(dir, vocabularyFiles)
 	}
 	var settings Settings
+	hugging := false
 	if config := firstOf(dir, []string{huggingConfigFile}); config != "" {
-		if settings, err = readHuggingConfig(config); err != nil {
+		if settings, hugging, err = readHuggingConfig(config); err != nil {
 			return nil, err
 		}
 	}
@@ -73,7 +76,7 @@ func Open(path string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, inFile(err, path)
 	}
-	c.Vocabulary = vocabulary
+	c.Vocabulary, c.hugging = vocabulary, hugging
 	c.settings = c.settings.over(settings)
 	return c, nil
 }
@@ -91,7 +94,7 @@ func firstOf(dir string, names []string) string {
 
 // openFile opens a file of tensors of any form.
 func openFile(path string) (*Checkpoint, error) {
-	f, err := os.Open(path)
+	f, err := reload.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 
 	"github.com/nlpodyssey/gopickle/types"
 
+	"github.com/lmserve/lmserve/internal/reload"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
@@ -18,7 +18,7 @@ import (
 // or a pickle of the reference's class Vocab, of a corpus that has one, or of the dictionary that
 // Hugging Face's library makes of one, as pickle.dump or torch.save writes them.
 func ReadVocabulary(path string) (*tokenizer.Words, error) {
-	f, err := os.Open(path)
+	f, err := reload.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}

@@ -172,12 +172,18 @@ func (m *Model) ID() string { return m.Name + "-" + m.Hash()[:12] }
 // NamePrefix begins the names of the models that come with the product.
 const NamePrefix = "lmserve-"
 
-// Named tells whether a name is the model's: its ID, its Name, or that without NamePrefix.
-func (m *Model) Named(asked string) bool { return IsNamed(m.ID(), m.Name, asked) }
-
-// IsNamed is Model.Named of a model with this ID and Name.
-func IsNamed(id, name, asked string) bool {
-	return asked == id || asked == name || NamePrefix+asked == name
+// WhichNamed returns the indexes of the models that requests name so: by the ID, by the name, or by
+// the name without NamePrefix. An ID is that of one model; several models may share a name.
+func WhichNamed(ids, names []string, asked string) (which []int) {
+	for i, id := range ids {
+		if id == asked {
+			return []int{i}
+		}
+		if asked == names[i] || NamePrefix+asked == names[i] {
+			which = append(which, i)
+		}
+	}
+	return which
 }
 
 // ArenaSize is the number of elements of a fast-weight arena: all branches

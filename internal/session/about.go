@@ -58,8 +58,18 @@ func kindOf(t tokenizer.Tokenizer) string {
 // OfWords reports whether the model's tokens are words.
 func (m *ModelInfo) OfWords() bool { return m.Tokenizer == tokenizer.KindWords }
 
-// Named tells whether a name is the model's, as requests may have it, see model.Model.Named.
-func (m *ModelInfo) Named(name string) bool { return model.IsNamed(m.ID, m.Name, name) }
+// ModelsNamed returns the models that a name is of, as requests may have it, see model.WhichNamed.
+// Several models may share a name.
+func ModelsNamed(all []ModelInfo, name string) (named []ModelInfo) {
+	ids, names := make([]string, len(all)), make([]string, len(all))
+	for i := range all {
+		ids[i], names[i] = all[i].ID, all[i].Name
+	}
+	for _, i := range model.WhichNamed(ids, names, name) {
+		named = append(named, all[i])
+	}
+	return named
+}
 
 // tokenizer is the model's; of the zero value, that of bytes.
 func (m *ModelInfo) tokenizer() tokenizer.Tokenizer {

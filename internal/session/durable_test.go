@@ -467,10 +467,10 @@ func TestExpiredSessionsLeaveTheStore(t *testing.T) {
 	a, b := create(t, sv.mg, CreateRequest{TTL: time.Minute}), create(t, sv.mg, CreateRequest{TTL: 50 * time.Millisecond})
 	score(t, sv.mg, a, "text")
 	now := time.Now().Add(time.Hour)
-	sv.mg.engine.clock.now = func() time.Time { return now }
+	sv.mg.engine.clock.read = func() time.Time { return now }
 	_, err := sv.mg.Get(Caller{}, a)
 	require.ErrorIs(t, err, ErrNotFound)
-	sv.mg.engine.clock.now = time.Now
+	sv.mg.engine.clock.read = time.Now
 	get(t, sv.mg, a)
 	time.Sleep(60 * time.Millisecond)
 	sv.restart() // sweeps
@@ -478,7 +478,7 @@ func TestExpiredSessionsLeaveTheStore(t *testing.T) {
 		_, err := sv.store.Get(background, id)
 		require.Equal(t, id == b, errors.Is(err, sessionlog.ErrNotFound))
 	}
-	sv.mg.engine.clock.now = func() time.Time { return now }
+	sv.mg.engine.clock.read = func() time.Time { return now }
 	page, _, _ := sv.mg.List(Caller{}, "", 0)
 	require.Empty(t, page)
 	_, err = sv.store.Get(background, a)

@@ -10,8 +10,21 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// clock tells the time; tests set it.
-type clock struct{ now func() time.Time }
+// clock tells the time of what sessions store and of when they expire. Tests set read.
+type clock struct{ read func() time.Time }
+
+// now returns the time, or the nearest one of the years 1970 to 9999. Exports have no others, and
+// neither has the JSON of answers.
+func (c *clock) now() time.Time {
+	now := c.read()
+	switch ms := now.UnixMilli(); {
+	case ms < 0:
+		return time.UnixMilli(0)
+	case ms > timeMaxMS:
+		return time.UnixMilli(timeMaxMS)
+	}
+	return now
+}
 
 // engine is what every request at work on a session is handed: the states, the workers that compute
 // with them, the journal that makes text durable, and the line in front of all of these.

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -234,6 +235,22 @@ func TestASnapshotThatCannotBeTakenNowIsTakenLater(t *testing.T) {
 	}
 }
 
+// The store deletes a session before the session knows. A snapshot that comes between fails, and
+// nothing is wrong: nothing is reported or counted.
+func TestADeletionDuringASnapshotIsNoError(t *testing.T) {
+	for _, call := range []string{"WriteSnapshot", "Snapshots"} {
+		told := &recorded{}
+		sv, store := faulty(t, Options{ReplayMax: 1, Observer: told})
+		id := create(t, sv.mg, CreateRequest{})
+		score(t, sv.mg, id, logText(testChunk))
+		store.fail(call, fmt.Errorf("session %s: %w", id, sessionlog.ErrNotFound), false)
+		score(t, sv.mg, id, logText(testChunk))
+		require.Equal(t, 1, store.hit, call)
+		require.Empty(t, sv.told(), call)
+		require.Empty(t, told.snapshotErrors, call)
+	}
+}
+
 // A snapshot that cannot be dropped stays, and goes with a later one.
 func TestASnapshotThatCannotBeDroppedNowIsDroppedLater(t *testing.T) {
 	for _, err := range []error{sessionlog.ErrUnavailable, sessionlog.ErrUnknown} {
@@ -387,7 +404,7 @@ func TestADeletionIsFencedUnlessItIsAskedFor(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, sv.mg.Delete(Caller{}, asked))
-	sv.mg.engine.clock.now = func() time.Time { return time.Now().Add(time.Hour) }
+	sv.mg.engine.clock.read = func() time.Time { return time.Now().Add(time.Hour) }
 	page, _, err := sv.mg.List(Caller{}, "", 0)
 	require.NoError(t, err)
 	require.Empty(t, page)

@@ -65,7 +65,7 @@ func TestAPatchThatCannotBeChangesNothing(t *testing.T) {
 func TestAPatchedTTLIsInForce(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()
-	mg.engine.clock.now = func() time.Time { return now }
+	mg.engine.clock.read = func() time.Time { return now }
 	id, lasting := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{TTL: time.Minute})
 	_, err := mg.Patch(background, Caller{}, id, PatchRequest{TTL: ptr(time.Minute)})
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -327,6 +328,12 @@ func (s *liveSession) alive() error {
 		return ErrNotFound
 	}
 	return nil
+}
+
+// isGone says whether a write has failed because the session was deleted meanwhile. The store deletes
+// it before the session knows.
+func (s *liveSession) isGone(err error) bool {
+	return errors.Is(err, ErrNotFound) || errors.Is(err, sessionlog.ErrNotFound) || s.alive() != nil
 }
 
 // end makes an end of the session in memory; what the store has of it is not its concern.

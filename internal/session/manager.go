@@ -87,7 +87,7 @@ func assemble(served models, shared *sharing, o Options) *Manager {
 	}
 	life := lifecycle.New(o.Store, shared.err, workers.Close)
 	j := &journal{store: o.Store, sharing: shared, report: o.Report, told: o.Observer}
-	now := &clock{now: time.Now}
+	now := &clock{read: time.Now}
 	room := newGuard(o)
 	saved := newSnapshots(j, room, o)
 	recovery := &recoverer{journal: j, snapshots: saved, scheduler: workers, life: life,

@@ -272,7 +272,7 @@ func TestTheTextOfASessionIsBoundedToTheByte(t *testing.T) {
 func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	mg := newManager(t, Options{MaxSessions: 3})
 	now := time.Now()
-	mg.engine.clock.now = func() time.Time { return now }
+	mg.engine.clock.read = func() time.Time { return now }
 	id, lasting := create(t, mg, CreateRequest{TTL: time.Minute}), create(t, mg, CreateRequest{})
 	now = now.Add(59 * time.Second)
 	get(t, mg, id)
@@ -303,7 +303,7 @@ func TestASessionInUseDoesNotExpire(t *testing.T) {
 	clock := make(chan time.Duration, 1)
 	start := time.Now()
 	clock <- 0
-	mg.engine.clock.now = func() time.Time { d := <-clock; clock <- d; return start.Add(d) }
+	mg.engine.clock.read = func() time.Time { d := <-clock; clock <- d; return start.Add(d) }
 	id := create(t, mg, CreateRequest{TTL: time.Minute})
 	body, client := io.Pipe()
 	done := make(chan error, 1)

@@ -21,17 +21,33 @@ func (ms models) withHash(hash string) *servedModel {
 	return ms[i]
 }
 
-// named finds the model that a request names, see model.Model.Named; "" is the default. The error
-// is a *FieldError.
+// named finds the model that a request names, see model.WhichNamed; "" is the default. A name that
+// several models share is refused. The error is a *FieldError.
 func (ms models) named(name string) (*servedModel, error) {
 	if name == "" {
 		return ms[0], nil
 	}
-	i := slices.IndexFunc(ms, func(m *servedModel) bool { return m.Named(name) })
-	if i < 0 {
-		return nil, &FieldError{"model", strconv.Quote(name), ms.names()}
+	names := make([]string, len(ms))
+	for i, m := range ms {
+		names[i] = m.Name
 	}
-	return ms[i], nil
+	switch which := model.WhichNamed(ms.ids(), names, name); len(which) {
+	case 0:
+		return nil, &FieldError{"model", strconv.Quote(name), ms.names()}
+	case 1:
+		return ms[which[0]], nil
+	default:
+		var shared models
+		for _, i := range which {
+			shared = append(shared, ms[i])
+		}
+		return nil, &FieldError{"model", SharedName(name, len(which)), "the ID of one: " + shared.names()}
+	}
+}
+
+// SharedName says that a name is that of several models.
+func SharedName(name string, models int) string {
+	return fmt.Sprintf("%q, the name of %d models", name, models)
 }
 
 // check refuses a model that is there twice: a session would not know which is its own.
@@ -44,14 +60,17 @@ func (ms models) check() error {
 	return nil
 }
 
-// names are the ids of all.
-func (ms models) names() string {
+// ids are the IDs of all.
+func (ms models) ids() []string {
 	all := make([]string, len(ms))
 	for i, m := range ms {
 		all[i] = m.ID()
 	}
-	return strings.Join(all, ", ")
+	return all
 }
+
+// names lists the IDs of all for errors.
+func (ms models) names() string { return strings.Join(ms.ids(), ", ") }
 
 // live tells whether a model is one of those in memory.
 func (ms models) live(m *model.Model) bool {

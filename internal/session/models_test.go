@@ -317,8 +317,29 @@ func TestAModelIsAskedForByItsIDItsNameOrItsShortName(t *testing.T) {
 	for name, is := range map[string]bool{
 		m.ID(): true, "lmserve-tiny": true, "tiny": true, "": false, "lmserve-": false, "small": false,
 	} {
-		require.Equal(t, is, m.Named(name), fmt.Sprintf("%q", name))
+		which := model.WhichNamed([]string{m.ID()}, []string{m.Name}, name)
+		require.Equal(t, is, len(which) == 1, fmt.Sprintf("%q", name))
 	}
+}
+
+// Two versions of a model may have one name. A request that gives that name is refused, and told the
+// IDs of the two.
+func TestANameThatModelsShareIsRefused(t *testing.T) {
+	version, other := otherModel(t), manyModels(t, 1)[0]
+	version.Name, other.Name = testModel(t).Name, "another"
+	mg := newManager(t, Options{Others: sources(t, version, other)})
+	first, second := testModel(t).ID(), version.ID()
+	for _, name := range []string{first, second, "another"} {
+		create(t, mg, CreateRequest{Model: name})
+	}
+	_, err := mg.Create(background, Caller{}, CreateRequest{Model: version.Name})
+	var wrong *FieldError
+	require.ErrorAs(t, err, &wrong)
+	require.Equal(t, FieldError{"model", fmt.Sprintf("%q, the name of 2 models", version.Name),
+		"the ID of one: " + first + ", " + second}, *wrong)
+	require.Len(t, ModelsNamed(mg.Models(), version.Name), 2)
+	require.Len(t, ModelsNamed(mg.Models(), second), 1)
+	require.Empty(t, ModelsNamed(mg.Models(), "none"))
 }
 
 // Where the store is memory a session has its state from the beginning, and is not made without.

@@ -161,7 +161,7 @@ func TestAPutThatAsksForAnotherSessionSaysWhatDiffers(t *testing.T) {
 func TestANameIsFreeAgainWhenItsSessionExpires(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()
-	mg.engine.clock.now = func() time.Time { return now }
+	mg.engine.clock.read = func() time.Time { return now }
 	first, _ := put(t, mg, Caller{}, "web", CreateRequest{TTL: time.Minute})
 	now = now.Add(time.Minute)
 	_, err := mg.Get(Caller{}, "web")

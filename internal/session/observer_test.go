@@ -26,6 +26,8 @@ type recorded struct {
 
 	loads, drops []string // models
 	loadErrors   int
+
+	snapshotErrors []error
 }
 
 func (r *recorded) Phase(_ context.Context, p Phase, began, ended time.Time) {
@@ -76,6 +78,8 @@ func (r *recorded) Snapshot(_ time.Duration, err error) {
 	defer r.mu.Unlock()
 	if err == nil {
 		r.snapshots++
+	} else {
+		r.snapshotErrors = append(r.snapshotErrors, err)
 	}
 }
 

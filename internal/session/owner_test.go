@@ -78,7 +78,7 @@ func requireNotFound(t fatal, mg *Manager, who Caller, id string) {
 func TestAKeyHasSoManySessionsAndOthersAsManyOfTheirOwn(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()
-	mg.engine.clock.now = func() time.Time { return now }
+	mg.engine.clock.read = func() time.Time { return now }
 	a, b := Caller{Key: "a", MaxSessions: 2}, Caller{Key: "b", MaxSessions: 1}
 	first, err := mg.Create(context.Background(), a, CreateRequest{})
 	require.NoError(t, err)

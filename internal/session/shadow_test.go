@@ -260,7 +260,7 @@ func TestAShadowEndsWithItsSession(t *testing.T) {
 	defer func() { sv.stop() }()
 	text := logText(100 * testChunk)
 	var ahead atomic.Int64 // of the clock, which the follower reads at any time
-	sv.mg.roster.clock.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	sv.mg.roster.clock.read = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	for what, end := range map[string]func(of string){
 		"deleted": func(of string) { require.NoError(t, sv.mg.Delete(Caller{}, of)) },
 		"expired": func(of string) {

@@ -404,7 +404,7 @@ func (mg *Manager) handOver(ctx context.Context, s *liveSession, wait bool) {
 	err := mg.roster.sharing.store.Release(context.WithoutCancel(ctx), s.ID, s.epoch(), idle)
 	s.forsakeLocked()
 	s.watchers.cut(ErrDraining)
-	if err != nil {
+	if err != nil && !s.isGone(err) {
 		mg.roster.report(fmt.Errorf("session: handing over session %s: %w", s.ID, err))
 	}
 }

@@ -203,7 +203,7 @@ func TestLimitsAndExpiryHoldOnAllServersTogether(t *testing.T) {
 	a, b := d.join(t, "a", nil), d.join(t, "b", nil)
 	who := Caller{Key: "k", MaxSessions: 2}
 	begun := time.Now()
-	a.engine.clock.now = func() time.Time { return begun } // it stands still, unlike the database's
+	a.engine.clock.read = func() time.Time { return begun } // it stands still, unlike the database's
 	first, err := a.Create(t.Context(), who, CreateRequest{TTL: time.Millisecond})
 	require.NoError(t, err)
 	_, err = b.Create(t.Context(), who, CreateRequest{})
@@ -227,7 +227,7 @@ func TestLimitsAndExpiryHoldOnAllServersTogether(t *testing.T) {
 
 	mine, err := a.Create(t.Context(), Caller{}, CreateRequest{TTL: time.Minute})
 	require.NoError(t, err)
-	a.engine.clock.now = func() time.Time { return begun.Add(time.Hour) }
+	a.engine.clock.read = func() time.Time { return begun.Add(time.Hour) }
 	_, err = a.Get(Caller{}, mine.ID)
 	require.ErrorIs(t, err, ErrNotFound)
 	a.tend(a.member.Term())

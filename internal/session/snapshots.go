@@ -44,8 +44,10 @@ func (sn *snapshots) writeLocked(ctx context.Context, s *liveSession, st *stream
 	defer func() { <-sn.under }()
 	begun := time.Now()
 	err := sn.storeLocked(ctx, s, st)
-	sn.told.Snapshot(time.Since(begun), err)
-	if err != nil {
+	if err != nil && s.isGone(err) {
+		return err
+	}
+	if sn.told.Snapshot(time.Since(begun), err); err != nil {
 		return err
 	}
 	took := s.replay

@@ -250,7 +250,7 @@ func (st *states) keepLocked(ctx context.Context, s *liveSession) {
 		return
 	}
 	err := st.snapshots.writeLocked(ctx, s, state)
-	if err == nil || s.alive() != nil {
+	if err == nil || s.isGone(err) {
 		return
 	}
 	s.due = s.replay + st.replayMax
@@ -276,7 +276,7 @@ func (st *states) trimTailLocked(s *liveSession, at int64) {
 	if s.History != HistoryTail {
 		return
 	}
-	if err := st.snapshots.trimVolatileLocked(context.Background(), s); err != nil && s.alive() == nil {
+	if err := st.snapshots.trimVolatileLocked(context.Background(), s); err != nil && !s.isGone(err) {
 		st.report(fmt.Errorf("session: session %s: its text before offset %d is not trimmed: %w",
 			s.ID, at, err))
 	}

@@ -65,7 +65,7 @@ func newCrowd(t testing.TB, n int) *crowd {
 		budget:   budget.New[*liveSession](budget.Options{Max: int64(n)}),
 		journal:  &journal{store: store, report: func(error) {}, told: unobserved{}},
 		life:     lifecycle.New(store, (*sharing)(nil).err, func() {}),
-		clock:    &clock{now: time.Now},
+		clock:    &clock{read: time.Now},
 	}}
 	c.roster.journal.vanished = c.roster.remove
 	c.roster.journal.claimed = c.roster.index

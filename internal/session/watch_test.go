@@ -236,7 +236,7 @@ func TestAWatchEndsWithItsSessionAndAtADrain(t *testing.T) {
 func TestWatchingIsNoUse(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()
-	mg.engine.clock.now = func() time.Time { return now }
+	mg.engine.clock.read = func() time.Time { return now }
 	id := create(t, mg, CreateRequest{TTL: time.Minute})
 	r := startWatch(t, mg, Caller{}, id, WatchOptions{}, false)
 	now = now.Add(2 * time.Minute)

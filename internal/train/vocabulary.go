@@ -2,11 +2,11 @@ package train
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/lmserve/lmserve/internal/reload"
 	"github.com/lmserve/lmserve/internal/train/corpus"
 	"github.com/lmserve/lmserve/tokenizer"
 )
@@ -38,7 +38,7 @@ func (r *runner) vocabulary() (*tokenizer.Words, error) {
 		words, _, err := counts.Vocabulary(o.VocabularyOptions)
 		return words, err
 	}
-	f, err := os.Open(o.Vocabulary)
+	f, err := reload.Open(o.Vocabulary)
 	if err != nil {
 		return nil, fmt.Errorf("train: vocabulary %s: %w", o.Vocabulary, cause(err))
 	}

@@ -224,21 +224,30 @@ func (h *Handlers) TokenizerInfo(
 	return routes.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions().Models()[0])), nil
 }
 
-// modelNamed finds the model that a request names; no name is that of the default.
+// modelNamed finds the model that a request names; no name is that of the default. A name that
+// several models share is refused.
 func (h *Handlers) modelNamed(name *string) (session.ModelInfo, error) {
 	served := h.Sessions().Models()
 	if name == nil {
 		return served[0], nil
 	}
-	var names []string
-	for _, m := range served {
-		if m.Named(*name) {
-			return m, nil
-		}
-		names = append(names, m.ID, m.Name)
+	named := session.ModelsNamed(served, *name)
+	if len(named) == 1 {
+		return named[0], nil
 	}
-	return session.ModelInfo{}, problem.Field(api.ProblemModelNotFound, "model",
-		problem.Quoted(*name), problem.OneOf(names))
+	found, expected := problem.Quoted(*name), []string(nil)
+	if len(named) > 1 {
+		found = session.SharedName(*name, len(named))
+		for _, m := range named {
+			expected = append(expected, m.ID)
+		}
+	} else {
+		for _, m := range served {
+			expected = append(expected, m.ID, m.Name)
+		}
+	}
+	return session.ModelInfo{}, problem.Field(api.ProblemModelNotFound, "model", found,
+		problem.OneOf(expected))
 }
 
 // checkSessionModel refuses to continue the session of one model with another.

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+)
+
+// within returns what do returns. If the context ends first, within returns its error, and closes a
+// file that do opens later. Opening or reading a named pipe may wait for ever, and no context ends
+// these system calls.
+func within[T any](ctx context.Context, do func() (T, error)) (value T, err error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := do()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		go func() {
+			if late, ok := any((<-done).value).(*os.File); ok {
+				_ = late.Close() // nobody has read from the file, or will
+			}
+		}()
+		return value, ctx.Err()
+	}
+}
+
+// openFile opens a file, or a pipe that somebody writes to within the context.
+func openFile(ctx context.Context, name string) (*os.File, error) {
+	return within(ctx, func() (*os.File, error) { return os.Open(name) })
+}
+
+// openAll opens every file before the first byte is scored. "-" is standard input.
+func openAll(
+	ctx context.Context, files []string, stdin io.Reader,
+) (in io.Reader, closeAll func(), err error) {
+	if len(files) == 0 {
+		return stdin, func() {}, nil
+	}
+	var readers []io.Reader
+	var open []*os.File
+	closeAll = func() {
+		for _, f := range open {
+			f.Close()
+		}
+	}
+	for _, name := range files {
+		if name == standardInput {
+			readers = append(readers, stdin)
+			continue
+		}
+		f, err := openFile(ctx, name)
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		open, readers = append(open, f), append(readers, f)
+	}
+	return io.MultiReader(readers...), closeAll, nil
+}
+
+// patientReader reads what may be a pipe. The end of the context ends a read that waits.
+type patientReader struct {
+	ctx context.Context
+	in  io.Reader
+	buf []byte // a read that the context has ended may still write to it
+}
+
+// Read implements io.Reader.
+func (r *patientReader) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if r.buf == nil {
+		r.buf = make([]byte, 1<<16)
+	}
+	part := r.buf[:min(len(b), len(r.buf))]
+	n, err := within(r.ctx, func() (int, error) { return r.in.Read(part) })
+	return copy(b, part[:n]), err
+}

@@ -1,0 +1,99 @@
+package checkpoint
+
+import (
+	_ "embed"
+	"math"
+
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// english is plain English: Lincoln's address at Gettysburg, 1863, in the public domain. Spaces
+// surround its punctuation, as in the texts that models of words are usually trained on.
+//
+//go:embed sample.txt
+var english []byte
+
+// Bounds of the sample: few tokens, so that large models take seconds.
+const (
+	sampleTokens  = 512
+	sampleSegment = 64
+)
+
+// Sample is how well a model predicts a sample of plain English.
+type Sample struct {
+	Tokens, Unknown int // of the sample; Unknown are words that the vocabulary does not have
+	// Perplexity is that of the words that the vocabulary has, or of all bytes. A uniform guess has
+	// Vocab.
+	Perplexity float64
+	// Other is the perplexity with the clusters' columns in the other order; 0 where the model has
+	// one order only.
+	Other float64
+	Vocab int
+}
+
+// Applies reports whether the sample says something of the model: the vocabulary has at least half
+// of the sample's words.
+func (s Sample) Applies() bool { return 2*s.Unknown <= s.Tokens }
+
+// Sane reports whether the model predicts the sample better than a uniform guess does.
+func (s Sample) Sane() bool { return s.Perplexity < float64(s.Vocab) }
+
+// Try scores the sample by a model that nothing else uses: Try may reorder its weights.
+func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
+	var tokens tokenizer.Tokens
+	tok.Next(&tokens, &tokenizer.Pending{}, english, sampleTokens)
+	s := Sample{Tokens: len(tokens.IDs), Vocab: tok.Vocab()}
+	for _, id := range tokens.IDs {
+		if id == tok.Unknown() {
+			s.Unknown++
+		}
+	}
+	if !s.Applies() {
+		return s
+	}
+	x := txl.NewExec(threads)
+	defer x.Close()
+	inputs := append([]int32{tok.Start()}, tokens.IDs...)
+	s.Perplexity = perplexity(x, lm, inputs, tok.Unknown())
+	if twoOrders(lm) {
+		reverseClusters(lm)
+		s.Other = perplexity(x, lm, inputs, tok.Unknown())
+	}
+	return s
+}
+
+// perplexity returns the perplexity of each token after those before it, but for unknown ones.
+func perplexity(x *txl.Exec, lm *txl.Model, tokens []int32, unknown int32) float64 {
+	memLen := min(lm.Config.MemLen, sampleTokens) // the memory that the sample fills
+	config := lm.Config.WithLengths(txl.Lengths{MemLen: &memLen})
+	network := *lm
+	network.Config = config
+	segment, memory := txl.NewSegment(config, 1, sampleSegment), txl.NewMemory(config, 1)
+	nll := make([]float32, sampleSegment)
+	sum, count := 0., 0
+	for at := 0; at < len(tokens)-1; at += sampleSegment {
+		targets := tokens[at+1 : min(at+1+sampleSegment, len(tokens))]
+		segment.Begin(x, &network, nil, memory)
+		segment.Extend(x, tokens[at:at+len(targets)])
+		segment.NLL(0, targets, nll)
+		for i, id := range targets {
+			if id != unknown {
+				sum, count = sum+float64(nll[i]), count+1
+			}
+		}
+		segment.Remember(memory)
+	}
+	return math.Exp(sum / float64(count))
+}
+
+// twoOrders reports whether the order of the clusters' columns makes a difference.
+func twoOrders(lm *txl.Model) bool { return len(lm.Layout.Clusters()) > 2 }
+
+// reverseClusters turns the clusters' columns of a model round.
+func reverseClusters(lm *txl.Model) {
+	for _, name := range clusterTensors {
+		i := lm.Layout.Index(name)
+		copy(lm.Tensor(i), reverseRows(lm.Tensor(i), lm.Layout.Tensors[i].Shape[0]))
+	}
+}

@@ -1,0 +1,37 @@
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A clock may be wrong by millennia. Times that are stored stay in the years 1970 to 9999, so that
+// they can be written as JSON, and an export is one that its own server imports.
+func TestTimesThatAreStoredCanBeRead(t *testing.T) {
+	for year, want := range map[int]int{
+		1930: 1970, 1970: 1970, 9999: 9999, 10000: 9999, 250_000: 9999,
+	} {
+		sv := newServer(t, t.TempDir(), Options{})
+		now := time.Date(year, 12, 31, 23, 59, 59, 1, time.UTC)
+		sv.mg.engine.clock.read = func() time.Time { return now }
+		id := create(t, sv.mg, CreateRequest{})
+		score(t, sv.mg, id, logText(2*testChunk))
+		exported := export(t, sv.mg, id)
+		imported, err := sv.mg.Import(background, Caller{}, bytes.NewReader(exported), "")
+		require.NoError(t, err, year)
+		for _, info := range []Info{get(t, sv.mg, id), imported} {
+			for _, at := range []time.Time{info.Created, info.LastUsed} {
+				_, err := json.Marshal(at)
+				require.NoError(t, err, year)
+				require.Equal(t, want, at.Year(), year)
+			}
+		}
+		sv.restart()
+		require.Equal(t, want, get(t, sv.mg, id).LastUsed.Year(), year)
+		sv.stop()
+	}
+}
