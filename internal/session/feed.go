@@ -255,13 +255,14 @@ func (f *feeder) acceptLocked(
 	}
 	tally, baseline := s.stream.After(scores)
 	setTotals(&r, f.s.model.OfWords(), tally, baseline)
-	if scores.Diverged {
-		s.rms = 0
+	rms := s.rms
+	if scores.Diverged || s.stream.ResetInChunk() {
+		rms = 0
 	}
-	if !finite(r.Bits, r.Baseline, s.rms) {
+	if !finite(r.Bits, r.Baseline, rms) {
 		return scores, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
-			"finite numbers", s.stream.Offset(), r.Bits, r.Baseline, s.rms))
+			"finite numbers", s.stream.Offset(), r.Bits, r.Baseline, rms))
 	}
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
 		return scores, err

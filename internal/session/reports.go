@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -47,6 +48,12 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 		Written:      int64(st.Written),
 		FastRMS:      s.rms,
 		Diverged:     scores.Diverged,
+	}
+	switch {
+	case st.ResetInChunk():
+		c.FastRMS = 0
+	case !finite(c.FastRMS): // JSON has no infinity
+		c.FastRMS = math.MaxFloat64
 	}
 	if scores.Diverged {
 		r.sum.Divergences++

@@ -34,8 +34,8 @@ func (s *Stream) mayDiverge() bool {
 	return s.Divergence.Count == 0 || int64(s.Step) > s.Divergence.Step+1
 }
 
-// resetInChunk reports whether the fast weights were reset in the current chunk.
-func (s *Stream) resetInChunk() bool {
+// ResetInChunk reports whether the fast weights were reset in the current chunk.
+func (s *Stream) ResetInChunk() bool {
 	return s.Divergence.Count > 0 && uint64(s.Divergence.Step) == s.Step
 }
 

@@ -41,7 +41,7 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	}
 	switch {
 	case s.frozen, s.Fast == nil && s.Dynamic == nil:
-	case s.resetInChunk():
+	case s.ResetInChunk():
 		w.pass(s)
 	case s.held != nil:
 		w.ofMixture(s, step, s.Pending, s.slopes)
@@ -71,7 +71,7 @@ func (w *Worker) gradient(s *Stream, step *Step, targets []int32, slopes []float
 func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 	learns := !s.frozen && (s.Fast != nil || s.Dynamic != nil)
 	more := s.Cache != nil || s.held != nil || scores.Lesson.ByLine
-	reset := scores.Diverged || s.resetInChunk()
+	reset := scores.Diverged || s.ResetInChunk()
 	if !learns || more || reset || len(scores.Tokens.IDs) < s.Room() {
 		return false
 	}
