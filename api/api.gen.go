@@ -615,7 +615,7 @@ type ChunkEvent struct {
 	// Bytes Bytes of text that this event reports.
 	Bytes int64 `json:"bytes"`
 
-	// Chars The same in characters.
+	// Chars The same in characters of UTF-8 that begin in them.
 	Chars int64 `json:"chars"`
 
 	// Tokens The same in tokens.
@@ -630,7 +630,7 @@ type ChunkEvent struct {
 	// BPC bits/chars. Absent when there are no characters, and of a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
+	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent when there are no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
 	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
@@ -648,7 +648,7 @@ type ChunkEvent struct {
 	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
+	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only of a model of words; absent when there are no tokens or no baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
 	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
@@ -968,7 +968,7 @@ type LineEvent struct {
 	// Bytes Length of the line, with its newline.
 	Bytes int64 `json:"bytes"`
 
-	// Chars Length of the line in characters.
+	// Chars Length of the line in characters of UTF-8.
 	Chars int64 `json:"chars"`
 
 	// Bits What the line cost: the sum over its tokens of -log2 of their probability.
@@ -1034,7 +1034,7 @@ type Measures struct {
 	// Bytes The length of the text in bytes.
 	Bytes int64 `json:"bytes"`
 
-	// Chars Characters as the model's tokenizer counts them.
+	// Chars Characters of UTF-8 that begin in these bytes.
 	Chars int64 `json:"chars"`
 
 	// Tokens The length of the text in tokens, the units that the model predicts.
@@ -1049,7 +1049,7 @@ type Measures struct {
 	// BPC bits/chars. Absent when there are no characters, and of a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
+	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent when there are no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
 	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
@@ -1067,7 +1067,7 @@ type Measures struct {
 	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
+	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only of a model of words; absent when there are no tokens or no baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 }
 
@@ -1792,7 +1792,7 @@ type SummaryEvent struct {
 	// Bytes Bytes of text that the request has fed or scored; of a model of words, those of the tokens that were scored.
 	Bytes int64 `json:"bytes"`
 
-	// Chars The same in characters.
+	// Chars The same in characters of UTF-8 that begin in them.
 	Chars int64 `json:"chars"`
 
 	// Tokens The same in tokens.
@@ -1807,7 +1807,7 @@ type SummaryEvent struct {
 	// BPC bits/chars. Absent when there are no characters, and of a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
+	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent when there are no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
 	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
@@ -1825,7 +1825,7 @@ type SummaryEvent struct {
 	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
+	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only of a model of words; absent when there are no tokens or no baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
 	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
