@@ -761,8 +761,8 @@ type Completion struct {
 // CompletionType Tells this object from events of a stream.
 type CompletionType string
 
-// CompletionFrom Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
-// keeps a baseline, unless its method is `static` or `cache`.
+// CompletionFrom Which model the text is sampled from: as the session scores with it, or the static model, the slow weights without companion, after the same
+// text. `static` needs a session that keeps a baseline, unless its method is `static` or `cache`.
 type CompletionFrom string
 
 // CompletionRequest What is to be sampled. A request without any field continues the session with the defaults.
@@ -770,8 +770,8 @@ type CompletionRequest struct {
 	// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
 
-	// From Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
-	// keeps a baseline, unless its method is `static` or `cache`.
+	// From Which model the text is sampled from: as the session scores with it, or the static model, the slow weights without companion, after the same
+	// text. `static` needs a session that keeps a baseline, unless its method is `static` or `cache`.
 	From *CompletionFrom `json:"from,omitempty"`
 
 	// Logprobs Report the log-probability of every sampled token under the full distribution.
@@ -1073,14 +1073,14 @@ type Measures struct {
 
 // Method How a session adapts.
 //
-//   - `static`: not at all.
+//   - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
 //   - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 //   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 //     every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
 //   - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
 //     r̄ its mean over the weight's matrix and R its mean over all weights:
 //     M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-//   - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
+//   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 //     share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 //     exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 //
@@ -1629,14 +1629,14 @@ type SessionRequest struct {
 type Settings struct {
 	// Method How a session adapts.
 	//
-	// - `static`: not at all.
+	// - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
 	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
 	// - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
 	//   r̄ its mean over the weight's matrix and R its mean over all weights:
 	//   M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-	// - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
+	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 	//
@@ -1663,7 +1663,7 @@ type Settings struct {
 // SettingsRequest How the session is to adapt. A setting that is left out has the model's default for the method.
 // The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
 type SettingsRequest struct {
-	// Baseline Whether every chunk is scored with the static model too. It costs the time of scoring once more from the first layer on that adapts, and less where the companion mixes the static model in anyway.
+	// Baseline Whether every chunk is scored with the static model too. The static model is the slow weights alone, without companion. To score with it costs the time of scoring once more from the first layer on that adapts, and less where the companion mixes it in anyway.
 	Baseline *bool `json:"baseline,omitempty"`
 
 	// Beta1 Of `sparse-meta`: the weight of a chunk's gradient in the average.
@@ -1696,29 +1696,29 @@ type SettingsRequest struct {
 	// Gammas Of `sparse-meta`: the decay of the gradient average from chunk to chunk, one number a bank of the model. `Model.banks` is how many banks a model has.
 	Gammas []float32 `json:"gammas,omitempty"`
 
-	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as the static model does.
+	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as with the method `static`.
 	Lambda *float32 `json:"lambda,omitempty"`
 
 	// Method How a session adapts.
 	//
-	// - `static`: not at all.
+	// - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
 	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
 	// - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
 	//   r̄ its mean over the weight's matrix and R its mean over all weights:
 	//   M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-	// - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
+	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 	//
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 	Method *Method `json:"method,omitempty"`
 
-	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as the static model does.
+	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as with the method `static`.
 	P *float64 `json:"p,omitempty"`
 
-	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as the static model does.
+	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as with the method `static`.
 	Rate *float32 `json:"rate,omitempty"`
 
 	// SkipBelow Of `sparse-meta`: chunks that cost the network fewer bits a token teach nothing: they are not learnt from. Without a companion of counts, and at 0, every chunk is learnt from. Text that is learnt line by line always is.
