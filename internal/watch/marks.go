@@ -42,7 +42,7 @@ func Marks(l *client.LineEvent) []client.LineSpan {
 type costs func(words ...client.LineSpan) (bits, units float64)
 
 // ofWords reports whether a line was scored by a model of words.
-func ofWords(l *client.LineEvent) bool { return l.BPC == nil && l.Chars > 0 }
+func ofWords(l *client.LineEvent) bool { return l.BPC == nil }
 
 // costsOf gives the costs in a line: by the byte or, of a model of words, by the word.
 func costsOf(l *client.LineEvent) costs {
