@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/weights"
 )
 
 const cyrillic = "Съешь же ещё этих мягких\nфранцузских булок, да выпей чаю.\n"
@@ -100,4 +102,49 @@ func TestARecordWithAWrongCountIsRefused(t *testing.T) {
 	before := sessionlog.Record{Continued: 3}
 	require.ErrorContains(t, h.checkRecord(before, 4, sessionlog.Record{Continued: 2, Text: []byte("é")}),
 		"counts 2 bytes that continue a character, expected 3 to 6")
+}
+
+func TestAnExportWithAWrongCountIsRefused(t *testing.T) {
+	of := newManager(t, Options{})
+	id := create(t, of, CreateRequest{})
+	score(t, of, id, cyrillic)
+	ofWords := newManagerOf(t, wordModel(t), Options{})
+	counts := func(f *weights.File) *weights.Tensor {
+		x, ok := f.Tensor(columnContinued)
+		require.True(t, ok)
+		return x
+	}
+	refused := func(mg *Manager, id, want string, change func(f *weights.File)) {
+		f := exportedFile(t, mg, id)
+		change(f)
+		sealed(t, f)
+		var b bytes.Buffer
+		require.NoError(t, weights.Write(&b, f))
+		_, err := mg.Import(background, Caller{}, &b, "")
+		require.ErrorIs(t, err, ErrImport)
+		require.ErrorContains(t, err, want)
+	}
+	refused(of, id, "record 0 counts 255 bytes that continue", func(f *weights.File) {
+		counts(f).Data[0] = 255
+	})
+	refused(of, id, "the state counts", func(f *weights.File) {
+		x := counts(f)
+		x.Data[len(x.Data)-numberBytes]++
+	})
+	refused(of, id, "the state counts", func(f *weights.File) {
+		f.Tensors = slices.DeleteFunc(f.Tensors, func(x weights.Tensor) bool {
+			return x.Name == columnContinued
+		})
+	})
+	refused(of, id, `tensor "log.continued" has 1 elements`, func(f *weights.File) {
+		x := counts(f)
+		x.Shape, x.Data = []int{1}, x.Data[:numberBytes]
+	})
+	id = create(t, ofWords, CreateRequest{})
+	score(t, ofWords, id, "a\n")
+	refused(ofWords, id, "expected none of a model of words", func(f *weights.File) {
+		f.Tensors = append(f.Tensors, weights.Tensor{
+			Name: columnContinued, DType: weights.I64, Shape: []int{1}, Data: make([]byte, numberBytes),
+		})
+	})
 }

@@ -116,6 +116,8 @@ func findLog(f *weights.Stored, h *head, words bool) (l logColumns, err error) {
 	}
 	if _, ok := f.Tensor(columnContinued); ok && !words {
 		l.continued = find(columnContinued, weights.I64)
+	} else if ok && err == nil {
+		err = fmt.Errorf("tensor %q is there, expected none of a model of words", columnContinued)
 	}
 	if words {
 		l.words, l.unknown = find(columnWords, weights.I64), find(columnUnknown, weights.F64)
