@@ -205,8 +205,8 @@ type Stream struct {
 func (s *Stream) Feed(text []byte) (bits float64) { return s.FeedEach(text, nil) }
 
 // FeedEach does what Feed does, and calls each for every byte with the byte's information in bits
-// and, if Settings.Baseline asks for it, with the same under the model as it is when it learns
-// nothing, otherwise 0. The information of a word is that of the white space by which it ends.
+// and, if Settings.Baseline asks for it, with the same under the static model, which is the slow
+// weights alone, without companion, otherwise 0. The information of a word is that of the white space by which it ends.
 func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) (bits float64) {
 	before := s.state.Tally.Bits
 	s.model.compute(func(w *stream.Worker) {

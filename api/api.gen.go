@@ -615,7 +615,7 @@ type ChunkEvent struct {
 	// Bytes Bytes of text that this event reports.
 	Bytes int64 `json:"bytes"`
 
-	// Chars The same in characters.
+	// Chars The same in characters of UTF-8 that begin in them.
 	Chars int64 `json:"chars"`
 
 	// Tokens The same in tokens.
@@ -630,7 +630,7 @@ type ChunkEvent struct {
 	// BPC bits/chars. Absent when there are no characters, and of a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
+	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent when there are no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
 	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
@@ -648,7 +648,7 @@ type ChunkEvent struct {
 	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
+	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only of a model of words; absent when there are no tokens or no baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
 	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
@@ -764,8 +764,8 @@ type Completion struct {
 // CompletionType Tells this object from events of a stream.
 type CompletionType string
 
-// CompletionFrom Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
-// keeps a baseline, unless its method is `static` or `cache`.
+// CompletionFrom Which model the text is sampled from: as the session scores with it, or the static model, the slow weights without companion, after the same
+// text. `static` needs a session that keeps a baseline, unless its method is `static` or `cache`.
 type CompletionFrom string
 
 // CompletionRequest What is to be sampled. A request without any field continues the session with the defaults.
@@ -773,8 +773,8 @@ type CompletionRequest struct {
 	// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
 
-	// From Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
-	// keeps a baseline, unless its method is `static` or `cache`.
+	// From Which model the text is sampled from: as the session scores with it, or the static model, the slow weights without companion, after the same
+	// text. `static` needs a session that keeps a baseline, unless its method is `static` or `cache`.
 	From *CompletionFrom `json:"from,omitempty"`
 
 	// Logprobs Report the log-probability of every sampled token under the full distribution.
@@ -971,7 +971,7 @@ type LineEvent struct {
 	// Bytes Length of the line, with its newline.
 	Bytes int64 `json:"bytes"`
 
-	// Chars Length of the line in characters.
+	// Chars Length of the line in characters of UTF-8.
 	Chars int64 `json:"chars"`
 
 	// Bits What the line cost: the sum over its tokens of -log2 of their probability.
@@ -1037,7 +1037,7 @@ type Measures struct {
 	// Bytes The length of the text in bytes.
 	Bytes int64 `json:"bytes"`
 
-	// Chars Characters as the model's tokenizer counts them.
+	// Chars Characters of UTF-8 that begin in these bytes.
 	Chars int64 `json:"chars"`
 
 	// Tokens The length of the text in tokens, the units that the model predicts.
@@ -1052,7 +1052,7 @@ type Measures struct {
 	// BPC bits/chars. Absent when there are no characters, and of a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
+	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent when there are no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
 	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
@@ -1070,20 +1070,20 @@ type Measures struct {
 	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
+	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only of a model of words; absent when there are no tokens or no baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 }
 
 // Method How a session adapts.
 //
-//   - `static`: not at all.
+//   - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
 //   - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 //   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 //     every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
 //   - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
 //     r̄ its mean over the weight's matrix and R its mean over all weights:
 //     M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-//   - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
+//   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 //     share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 //     exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 //
@@ -1632,14 +1632,14 @@ type SessionRequest struct {
 type Settings struct {
 	// Method How a session adapts.
 	//
-	// - `static`: not at all.
+	// - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
 	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
 	// - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
 	//   r̄ its mean over the weight's matrix and R its mean over all weights:
 	//   M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-	// - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
+	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 	//
@@ -1666,7 +1666,7 @@ type Settings struct {
 // SettingsRequest How the session is to adapt. A setting that is left out has the model's default for the method.
 // The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
 type SettingsRequest struct {
-	// Baseline Whether every chunk is scored with the static model too. It costs the time of scoring once more from the first layer on that adapts, and less where the companion mixes the static model in anyway.
+	// Baseline Whether every chunk is scored with the static model too. The static model is the slow weights alone, without companion. To score with it costs the time of scoring once more from the first layer on that adapts, and less where the companion mixes it in anyway.
 	Baseline *bool `json:"baseline,omitempty"`
 
 	// Beta1 Of `sparse-meta`: the weight of a chunk's gradient in the average.
@@ -1699,29 +1699,29 @@ type SettingsRequest struct {
 	// Gammas Of `sparse-meta`: the decay of the gradient average from chunk to chunk, one number a bank of the model. `Model.banks` is how many banks a model has.
 	Gammas []float32 `json:"gammas,omitempty"`
 
-	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as the static model does.
+	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as with the method `static`.
 	Lambda *float32 `json:"lambda,omitempty"`
 
 	// Method How a session adapts.
 	//
-	// - `static`: not at all.
+	// - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
 	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
 	// - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
 	//   r̄ its mean over the weight's matrix and R its mean over all weights:
 	//   M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-	// - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
+	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 	//
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 	Method *Method `json:"method,omitempty"`
 
-	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as the static model does.
+	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as with the method `static`.
 	P *float64 `json:"p,omitempty"`
 
-	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as the static model does.
+	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as with the method `static`.
 	Rate *float32 `json:"rate,omitempty"`
 
 	// SkipBelow Of `sparse-meta`: chunks that cost the network fewer bits a token teach nothing: they are not learnt from. Without a companion of counts, and at 0, every chunk is learnt from. Text that is learnt line by line always is.
@@ -1795,7 +1795,7 @@ type SummaryEvent struct {
 	// Bytes Bytes of text that the request has fed or scored; of a model of words, those of the tokens that were scored.
 	Bytes int64 `json:"bytes"`
 
-	// Chars The same in characters.
+	// Chars The same in characters of UTF-8 that begin in them.
 	Chars int64 `json:"chars"`
 
 	// Tokens The same in tokens.
@@ -1810,7 +1810,7 @@ type SummaryEvent struct {
 	// BPC bits/chars. Absent when there are no characters, and of a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens). Absent when there are no tokens.
+	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent when there are no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
 	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
@@ -1828,7 +1828,7 @@ type SummaryEvent struct {
 	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens). Only of a model of words; absent when there are no tokens or no baseline.
+	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only of a model of words; absent when there are no tokens or no baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
 	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.

@@ -33,17 +33,15 @@ func (t Bytes) Decode(dst []byte, ids []int32) []byte {
 	return dst
 }
 
-// Chars returns the number of characters of text. The character of a
-// byte-level model is the byte, the convention of enwik8, so that its bits per
-// character can be compared with published ones.
-func (Bytes) Chars(text []byte) int { return len(text) }
+// Chars returns the number of characters of UTF-8 that begin in the text.
+func (Bytes) Chars(text []byte) int { return chars(text) }
 
 // Next adds the tokens of text, at most room of them, to t, and returns the rest of the text. A
 // byte is a token by itself: nothing is ever pending.
 func (Bytes) Next(t *Tokens, _ *Pending, text []byte, room int) (rest []byte) {
 	n := min(room, len(text))
-	for _, b := range text[:n] {
-		t.add(int32(b), 1, 1)
+	for i, b := range text[:n] {
+		t.add(int32(b), 1, int64(chars(text[i:i+1])))
 	}
 	return text[n:]
 }

@@ -9,7 +9,7 @@ import "math"
 // say that such a word comes, but not which: they are counted in Bits, and besides by themselves,
 // since the ratios by length are of the words that are known. A tokenizer of bytes knows them all.
 type Tally struct {
-	Bytes, Chars, Tokens int64   // of the tokens that were scored
+	Bytes, Chars, Tokens int64   // of the tokens that were scored; Chars as Tokenizer.Chars counts
 	Bits                 float64 // -log2 of the probability of all the tokens
 
 	Unknown                    int64 // those of Tokens that stand for a word that is not known
@@ -54,8 +54,8 @@ func (t Tally) BitsPerChar() float64 {
 	return per(t.Bits-t.UnknownBits, t.Chars-t.UnknownChars)
 }
 
-// BitsPerByte returns bits per byte of the tokens that are known; for a byte-level model it equals
-// bits per character.
+// BitsPerByte returns bits per byte of the tokens that are known. Published numbers of byte-level
+// models on enwik8 are in this unit, though the literature calls them bits per character.
 func (t Tally) BitsPerByte() float64 {
 	return per(t.Bits-t.UnknownBits, t.Bytes-t.UnknownBytes)
 }

@@ -32,7 +32,8 @@ type Tokenizer interface {
 	SpellMax() int
 	// PendingMax returns the most bytes that Pending.Word has.
 	PendingMax() int
-	// Chars returns the number of characters of a piece of text.
+	// Chars returns the number of characters of UTF-8 that begin in a piece of text: bytes that
+	// continue a character do not count, so that the sum does not depend on where a text was cut.
 	Chars(text []byte) int
 	// Describe returns the JSON description that Parse reads.
 	Describe() string

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -15,7 +16,7 @@ func TestIdsAreTheBytes(t *testing.T) {
 	require.Equal(t, []int32{'\n'}, tok.Encode(nil, []byte("\n")))
 	require.Equal(t, int32('\n'), tok.Start())
 	require.Equal(t, []int32{7, 'a', 0xc3, 0xa9, 0xff, 0}, tok.Encode([]int32{7}, []byte("aé\xff\x00")), "appended to what is there")
-	require.Equal(t, 4, tok.Chars([]byte("aé!")), "a character is a byte")
+	require.Equal(t, 3, tok.Chars([]byte("aé!")), "a character is one of UTF-8")
 }
 
 func TestDecodeUndoesEncode(t *testing.T) {
@@ -23,7 +24,7 @@ func TestDecodeUndoesEncode(t *testing.T) {
 		var tok Bytes
 		text := rapid.SliceOf(rapid.Byte()).Draw(t, "text")
 		ids := tok.Encode(nil, text)
-		require.Len(t, ids, tok.Chars(text))
+		require.Len(t, ids, len(text))
 		require.Equal(t, append([]byte("before "), text...), tok.Decode([]byte("before "), ids))
 	})
 }
@@ -101,4 +102,17 @@ func TestRatiosCanStandInJSON(t *testing.T) {
 	}
 	require.Equal(t, []float64{0, 0, 1}, []float64{Tally{}.BitsPerChar(), Tally{}.BitsPerByte(), Tally{}.Perplexity()})
 	require.Equal(t, math.MaxFloat64, Tally{Tokens: 1, Bits: 2000}.Perplexity())
+}
+
+// A tokenizer of bytes counts characters of UTF-8, as one of words does.
+func TestBytesCountTheirCharacters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.String().Draw(t, "text")
+		all, _ := feed(t, Bytes{}, []byte(text))
+		var tally Tally
+		tally.Count(&all, -1, make([]float32, len(text)))
+		require.EqualValues(t, utf8.RuneCountInString(text), tally.Chars)
+		require.Equal(t, utf8.RuneCountInString(text), Bytes{}.Chars([]byte(text)))
+		require.EqualValues(t, len(text), tally.Bytes)
+	})
 }

@@ -119,8 +119,7 @@ func (w *Words) ID(word []byte) int32 {
 // Symbol returns the symbol of an id.
 func (w *Words) Symbol(id int32) string { return w.symbols[id] }
 
-// Chars returns the number of characters that begin in the text: bytes that go on a character of
-// UTF-8 are not counted, so that the number does not depend on where a text was cut.
+// Chars returns the number of characters of UTF-8 that begin in the text.
 func (w *Words) Chars(text []byte) int { return chars(text) }
 
 // Next takes text behind what is pending and adds the tokens that end in it, at most room of them,

@@ -359,7 +359,7 @@ def main():
     seg = o.segment or c["seg_len"]
     valid = documents(o.valid, limit=o.valid_bytes)
     if o.check:
-        print(f"valid bpc {validate(model, valid, seg, device, autocast):.5f}")
+        print(f"valid bits/byte {validate(model, valid, seg, device, autocast):.5f}")
         return
 
     docs = documents(o.data, o.hold_out.split(","))

@@ -198,8 +198,8 @@ type Completion = api.Completion
 // CompletionType Tells this object from events of a stream.
 type CompletionType = api.CompletionType
 
-// CompletionFrom Which model the text is sampled from: as the session has adapted it, or as it is without that, after the same text. `static` needs a session that
-// keeps a baseline, unless its method is `static` or `cache`.
+// CompletionFrom Which model the text is sampled from: as the session scores with it, or the static model, the slow weights without companion, after the same
+// text. `static` needs a session that keeps a baseline, unless its method is `static` or `cache`.
 type CompletionFrom = api.CompletionFrom
 
 // CompletionRequest What is to be sampled. A request without any field continues the session with the defaults.
@@ -263,14 +263,14 @@ type Measures = api.Measures
 
 // Method How a session adapts.
 //
-//   - `static`: not at all.
+//   - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
 //   - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 //   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 //     every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
 //   - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
 //     r̄ its mean over the weight's matrix and R its mean over all weights:
 //     M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-//   - `cache`: the static model, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
+//   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 //     share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 //     exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
 //

@@ -29,10 +29,9 @@ and files that are named.
 --model takes each by its name.
 
 WEIGHTS is their number, MEMORY what they take, and SESSION what the state of a session takes
-beside them. STATIC and ADAPTIVE are bits, fewer are better: without learning from the text, and
-with. It is 'lmserve train' that has measured them on its validation text, and has put them into
+beside them. STATIC and ADAPTIVE are bits, fewer are better: without fast weights, and with. It is 'lmserve train' that has measured them on its validation text, and has put them into
 the model's file: per byte, or per word and line end of a model of words; of the network alone, or
-with counts, where it was trained beside a companion of counts. Models compare by them where both
+with companion, where it was trained beside a companion of counts. Models compare by them where both
 and the validation text are the same (its fingerprint is in --json). A model that says nothing of it
 has none.
 
@@ -190,7 +189,7 @@ func printModels(w io.Writer, list []listedModel) error {
 func (b *measuredBits) each(bits float64, tokenizer string) string {
 	text := fmt.Sprintf("%.3f a %s", bits, strings.TrimSuffix(tokenizer, "s"))
 	if b.Companion {
-		text += " with counts"
+		text += " with companion"
 	}
 	return text
 }

@@ -64,7 +64,7 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 			"with --lines, not from lines that are as strange as --rate or --threshold say")
 	flags.BoolVar(&k.lines, "lines", false, "print a line for each line of the text")
 	flags.BoolVar(&k.compare, "compare", false,
-		"score with the static model too, beside the adaptive one")
+		"score with the static model too: the slow weights alone, without companion")
 	flags.BoolVar(&k.totalOnly, "total-only", false, "print the total alone")
 	flags.BoolVar(&k.asJSON, "json", false, "print JSON, one object for each chunk or line")
 	renamed(c, map[string]string{"total": "total-only"})

@@ -11,7 +11,8 @@ import (
 type chunkPrinter struct {
 	out                        io.Writer
 	compare, totalOnly, asJSON bool
-	words                      bool // the model is one of words
+	words                      bool   // the model is one of words
+	served                     string // what the session scores with, see servedBy
 
 	before, after client.Measures // the session's totals
 	from, to      int64           // its offsets
@@ -20,8 +21,22 @@ type chunkPrinter struct {
 // newChunkPrinter makes a printer of what a session says from now on.
 func newChunkPrinter(s client.Session) *chunkPrinter {
 	return &chunkPrinter{
-		words: s.Totals.Unknown != nil, before: s.Totals, after: s.Totals, from: s.Offset, to: s.Offset,
+		served: servedBy(s.Settings),
+		words:  s.Totals.Unknown != nil, before: s.Totals, after: s.Totals, from: s.Offset, to: s.Offset,
 	}
+}
+
+// servedBy says what a session with these settings scores with. "static" alone is the baseline, the
+// slow weights without companion.
+func servedBy(s *client.Settings) string {
+	name := "adaptive"
+	if s == nil {
+		return name
+	}
+	if s.Method == client.MethodStatic {
+		name = string(client.MethodStatic)
+	}
+	return name + orWord("", s.Companion, "+companion")
 }
 
 func (p *chunkPrinter) bytes() int64 { return p.to - p.from }
@@ -30,11 +45,11 @@ func (p *chunkPrinter) header() {
 	switch {
 	case p.asJSON || p.totalOnly:
 	case p.words && p.compare:
-		fmt.Fprint(p.out, "    offset     static   adaptive  perplexity\n")
+		fmt.Fprintf(p.out, "    offset     static  %9s  perplexity\n", p.served)
 	case p.words:
 		fmt.Fprint(p.out, "    offset  perplexity  unknown words  bits/byte\n")
 	case p.compare:
-		fmt.Fprint(p.out, "    offset  static  adaptive  bits per character\n")
+		fmt.Fprintf(p.out, "    offset  static  %s  bits per character\n", p.served)
 	default:
 		fmt.Fprint(p.out, "    offset     bpc\n")
 	}
@@ -66,6 +81,9 @@ func (p *chunkPrinter) object(m client.Measures) chunkObject {
 	if p.words {
 		o.ofWords(m)
 		return o
+	}
+	if m.Chars == 0 && m.Bytes > 0 {
+		return o // all of these bytes continue a character
 	}
 	o.BPC = new(perUnit(m.Bits, m.Chars))
 	if m.BaselineBits != nil {
@@ -107,6 +125,11 @@ func orZero[T int64 | float64](v *T) T {
 	return *v
 }
 
+// orDash is the number that a field has, - if it is absent.
+func orDash(v *float64) string {
+	return orWord(fmt.Sprintf("%.3f", orZero(v)), v == nil, "-")
+}
+
 // print prints a chunk or the total.
 func (p *chunkPrinter) print(o chunkObject) error {
 	if p.asJSON {
@@ -133,14 +156,15 @@ func (p *chunkPrinter) columns(o chunkObject) string {
 		}
 		return text + fmt.Sprintf(", %.3f bits/byte,", orZero(o.BitsPerByte))
 	case p.words && p.compare:
-		return fmt.Sprintf("%9.2f  %9.2f", orZero(o.BaselinePerplexity), orZero(o.Perplexity))
+		return fmt.Sprintf("%9.2f  %*.2f", orZero(o.BaselinePerplexity), max(9, len(p.served)),
+			orZero(o.Perplexity))
 	case p.words:
 		return fmt.Sprintf("%10.2f  %13d  %9.3f", orZero(o.Perplexity), orZero(o.Unknown),
 			orZero(o.BitsPerByte))
 	case p.compare:
-		return fmt.Sprintf("%6.3f    %6.3f", orZero(o.BaselineBPC), orZero(o.BPC))
+		return fmt.Sprintf("%6s  %*s", orDash(o.BaselineBPC), len(p.served), orDash(o.BPC))
 	}
-	return fmt.Sprintf("%6.3f", orZero(o.BPC))
+	return fmt.Sprintf("%6s", orDash(o.BPC))
 }
 
 // rate says how surprising all chunks were, by the unit of the model.

@@ -191,8 +191,8 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte("{"), 0o600))
 	out := must(t, "", "models", broken)
 	for _, want := range []string{
-		`default +lmserve-default-\w+ +bytes +4\.4 M `, `1\.555 a byte with counts +1\.544 a byte with counts +- +embedded`,
-		`swift +lmserve-swift-\w+ +bytes +0\.593 M `, `1\.783 a byte with counts +1\.777 a byte with counts +- +embedded`,
+		`default +lmserve-default-\w+ +bytes +4\.4 M `, `1\.555 a byte with companion +1\.544 a byte with companion +- +embedded`,
+		`swift +lmserve-swift-\w+ +bytes +0\.593 M `, `1\.783 a byte with companion +1\.777 a byte with companion +- +embedded`,
 		`tiny +` + m.ID() + ` +words +0\.\d+ M .* - +- +- +`, regexp.QuoteMeta(broken) + ` +\S`,
 	} {
 		require.Regexp(t, want, out)

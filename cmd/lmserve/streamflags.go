@@ -20,7 +20,7 @@ type streamFlags struct {
 func (f *streamFlags) register(c *cobra.Command) {
 	f.asked = setting.Values{}
 	flags := c.Flags()
-	flags.BoolVar(&f.static, "static", false, "do not adapt: --method static")
+	flags.BoolVar(&f.static, "static", false, "no fast weights: --method static; a companion stays, unless --companion=false")
 	settingFlags(c, stream.Table, f.asked)
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the masks")
 }

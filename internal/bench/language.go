@@ -83,7 +83,7 @@ func (l language) textFrom(begin, n int) (text []byte) {
 // unit is what speeds of text are counted in.
 func (l language) unit() string {
 	if l.upTo == nil {
-		return chars
+		return bytes
 	}
 	return tokens
 }

@@ -84,7 +84,7 @@ func TestAReportHasEverything(t *testing.T) {
 		r.find(t, Chunks, "static chunk, anew", threads)
 		r.find(t, Chunks, "adaptive chunk, stale keys", threads)
 		r.find(t, Chunks, "static beside it", threads)
-		require.InEpsilon(t, 16/static.Seconds, static.Achieved, 1e-9, "characters a second")
+		require.InEpsilon(t, 16/static.Seconds, static.Achieved, 1e-9, "bytes a second")
 		sum := 0.0
 		for _, phase := range phaseNames {
 			sum += r.find(t, Chunks, "  "+phase, threads).Seconds

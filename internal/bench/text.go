@@ -49,7 +49,7 @@ func (t *text) score() {
 	t.Score(t.in, t.next, t.nll)
 }
 
-// task is a row whose speed is counted in characters, or in tokens that are words.
+// task is a row whose speed is counted in bytes, or in tokens that are words.
 func (t *text) task(section, what string, w work) task {
 	s := t.size
 	shape := fmt.Sprintf("%d after %d", s.rows, s.memory)

@@ -4,6 +4,6 @@ package bench
 const (
 	gflops = "GFLOP/s"
 	gbytes = "GB/s"
-	chars  = "char/s"
+	bytes  = "byte/s"
 	tokens = "token/s"
 )

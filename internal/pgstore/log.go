@@ -91,12 +91,14 @@ func (s *Store) append(ctx context.Context, id string, epoch uint64, b *batch) e
 				update sessions set "end" = $4, used = now()
 				where id = $1 and epoch = $2 and "end" = $3 returning id
 			)
-			insert into records (session, at, ms, bits, baseline, by_line, skipped, words, text, crc)
+			insert into records (
+				session, at, ms, bits, baseline, by_line, skipped, words, continued, text, crc)
 			select moved.id, r.* from moved, unnest(
 				$5::bigint[], $6::bigint[], $7::float8[], $8::float8[], $9::boolean[],
-				$10::bytea[], $11::bytea[], $12::bytea[], $13::bigint[]) as r`,
+				$10::bytea[], $11::bytea[], $12::bigint[], $13::bytea[], $14::bigint[]) as r`,
 			id, epoch, b.at[0], b.end,
-			b.at, b.ms, b.bits, b.baseline, b.byLine, b.skipped, b.words, b.text, b.crc)
+			b.at, b.ms, b.bits, b.baseline, b.byLine, b.skipped, b.words, b.continued,
+			b.text, b.crc)
 		if err != nil || done.RowsAffected() > 0 {
 			return err
 		}
@@ -183,14 +185,15 @@ type placed struct {
 func (s *Store) page(ctx context.Context, id string, at, end int64) (page []placed, err error) {
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		rows, err := q.Query(ctx, `
-			select at, ms, bits, baseline, by_line, skipped, words, text, crc from records
-			where session = $1 and at >= $2 and at < $3 order by at`, id, at, at+min(end-at, pageBytes))
+			select at, ms, bits, baseline, by_line, skipped, words, continued, text, crc
+			from records where session = $1 and at >= $2 and at < $3 order by at`,
+			id, at, at+min(end-at, pageBytes))
 		if err != nil {
 			return err
 		}
 		page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p placed, err error) {
 			err = row.Scan(&p.at, &p.ms, &p.bits, &p.baseline, &p.byLine,
-				&p.skipped, &p.words, &p.text, &p.crc)
+				&p.skipped, &p.words, &p.continued, &p.text, &p.crc)
 			return p, err
 		})
 		return err

@@ -18,6 +18,8 @@ type columns struct {
 	skipped  []byte // two bytes a line, little-endian; nil: none
 	words    []byte // the fields of sessionlog.Words in their order, little-endian; nil: none
 	text     []byte
+	// continued is Record.Continued; nil: 0, as in records of before there was the column.
+	continued *int64
 }
 
 func columnsOf(r *sessionlog.Record) columns {
@@ -31,6 +33,9 @@ func columnsOf(r *sessionlog.Record) columns {
 	if r.Words != nil {
 		c.words, _ = binary.Append(nil, binary.LittleEndian, r.Words) // never fails for numbers
 	}
+	if r.Continued != 0 {
+		c.continued = &r.Continued
+	}
 	return c
 }
 
@@ -38,6 +43,9 @@ func (c *columns) record() (r sessionlog.Record, err error) {
 	r = sessionlog.Record{UnixMS: c.ms, Bits: c.bits, ByLine: c.byLine, Text: c.text}
 	if c.baseline != nil {
 		r.HasBaseline, r.Baseline = true, *c.baseline
+	}
+	if c.continued != nil {
+		r.Continued = *c.continued
 	}
 	if len(c.skipped)%sessionlog.SkippedBytes != 0 {
 		return r, fmt.Errorf("%d bytes of lines that are not learnt, expected a multiple of %d",
@@ -73,6 +81,9 @@ func (c *columns) checksum(at int64) int64 {
 	if c.byLine {
 		b = append(b, 2)
 	}
+	if c.continued != nil {
+		b = binary.LittleEndian.AppendUint64(append(b, 3), uint64(*c.continued))
+	}
 	for _, part := range [][]byte{c.skipped, c.words} {
 		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(part))), part...)
 	}
@@ -87,6 +98,7 @@ type batch struct {
 	byLine               []bool
 	skipped, words, text [][]byte
 	crc                  []int64
+	continued            []*int64
 	end                  int64 // the offset after the last one
 }
 
@@ -98,6 +110,7 @@ func newBatch(at int64, records []sessionlog.Record) *batch {
 		b.baseline, b.byLine = append(b.baseline, c.baseline), append(b.byLine, c.byLine)
 		b.skipped, b.words = append(b.skipped, c.skipped), append(b.words, c.words)
 		b.text, b.crc = append(b.text, c.text), append(b.crc, c.checksum(b.end))
+		b.continued = append(b.continued, c.continued)
 		b.end += int64(len(c.text))
 	}
 	return b

@@ -16,7 +16,7 @@ import (
 )
 
 // schemaVersion is the number of the last migration, which is the schema that this package works on.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // versionTable says in one row which migrations the database has had.
 const versionTable = "lmserve_schema"

@@ -14,7 +14,8 @@ import (
 // described is what a session is told by: its row, and its last record without the text.
 const described = `
 	select s.id, s.epoch, s.head, s.start, s."end",
-		r.at, r.ms, r.bits, r.baseline, r.by_line, r.skipped, r.words, octet_length(r.text)
+		r.at, r.ms, r.bits, r.baseline, r.by_line, r.skipped, r.words, r.continued,
+		octet_length(r.text)
 	from sessions s left join lateral
 		(select * from records where session = s.id order by at desc limit 1) r on true `
 
@@ -26,7 +27,7 @@ func scanSession(row pgx.CollectableRow) (found sessionlog.Session, err error) {
 	var byLine *bool
 	var size *int64
 	err = row.Scan(&found.ID, &found.Epoch, &found.Head, &found.Start, &found.End,
-		&at, &ms, &bits, &c.baseline, &byLine, &c.skipped, &c.words, &size)
+		&at, &ms, &bits, &c.baseline, &byLine, &c.skipped, &c.words, &c.continued, &size)
 	if err != nil || at == nil {
 		return found, err
 	}
@@ -329,8 +330,9 @@ func (e extent) checkCut(ctx context.Context, tx pgx.Tx, id string, c sessionlog
 // meanwhile: then the part may not be whole any more, and snapshots of it may be gone.
 func copyTo(ctx context.Context, tx pgx.Tx, from, id string, c sessionlog.Cut) error {
 	_, err := tx.Exec(ctx, `
-		insert into records (session, at, ms, bits, baseline, by_line, skipped, words, text, crc)
-		select $2, at, ms, bits, baseline, by_line, skipped, words, text, crc from records
+		insert into records (
+			session, at, ms, bits, baseline, by_line, skipped, words, continued, text, crc)
+		select $2, at, ms, bits, baseline, by_line, skipped, words, continued, text, crc from records
 		where session = $1 and at >= $3 and at < $4`, from, id, c.Start, c.End)
 	if err != nil {
 		return err

@@ -12,8 +12,10 @@ import (
 
 // setTotals makes a record's totals those of tallies; words says that their tokens are words.
 func setTotals(r *sessionlog.Record, words bool, tally, baseline tokenizer.Tally) {
-	r.Bits, r.Baseline = tally.Bits, baseline.Bits
-	if words {
+	r.Bits, r.Baseline, r.Continued = tally.Bits, baseline.Bits, 0
+	if !words {
+		r.Continued = tally.Bytes - tally.Chars
+	} else {
 		r.Words = &sessionlog.Words{
 			Bytes: tally.Bytes, Chars: tally.Chars, Tokens: tally.Tokens,
 			Unknown: tally.Unknown, UnknownBytes: tally.UnknownBytes,
@@ -26,7 +28,7 @@ func setTotals(r *sessionlog.Record, words bool, tally, baseline tokenizer.Tally
 // totalsOf gives the tallies that a record that ends at an offset has as its totals. Without an
 // account of words, every byte up to there is a token.
 func totalsOf(r *sessionlog.Record, end int64) (tally, baseline tokenizer.Tally) {
-	tally = bytesTally(end)
+	tally = bytesTally(end, r.Continued)
 	if w := r.Words; w != nil {
 		tally = tokenizer.Tally{
 			Bytes: w.Bytes, Chars: w.Chars, Tokens: w.Tokens,
@@ -41,8 +43,10 @@ func totalsOf(r *sessionlog.Record, end int64) (tally, baseline tokenizer.Tally)
 	return tally, baseline
 }
 
-// bytesTally counts a text of which a token is a byte.
-func bytesTally(n int64) tokenizer.Tally { return tokenizer.Tally{Bytes: n, Chars: n, Tokens: n} }
+// bytesTally counts a text of which a token is a byte, and some bytes continue a character.
+func bytesTally(n, continued int64) tokenizer.Tally {
+	return tokenizer.Tally{Bytes: n, Chars: n - continued, Tokens: n}
+}
 
 // account is the form in which callers see the tally of a text, and that under the static model.
 func (h *head) account(t, baseline tokenizer.Tally) Tally {
@@ -56,8 +60,20 @@ func (h *head) account(t, baseline tokenizer.Tally) Tally {
 	return told
 }
 
-// checkWords says what is wrong with a record's account of words, up to an offset, after another;
-// nil stands for none.
+// checkCounts says what is wrong with what a record counts, up to an offset, after another record.
+func checkCounts(before, r *sessionlog.Record, end int64) error {
+	most := end
+	if r.Words != nil {
+		most = 0
+	}
+	if r.Continued < before.Continued || r.Continued > most {
+		return fmt.Errorf("counts %d bytes that continue a character, expected %d to %d",
+			r.Continued, before.Continued, most)
+	}
+	return checkWords(before.Words, r.Words, end)
+}
+
+// checkWords is the part of checkCounts that is about accounts of words; nil stands for none.
 func checkWords(before, w *sessionlog.Words, end int64) error {
 	if w == nil {
 		if before != nil {
@@ -82,14 +98,11 @@ func checkWords(before, w *sessionlog.Words, end int64) error {
 	return nil
 }
 
-// sameWords reports whether a stream has counted what an account of words says; nil says nothing.
-func sameWords(st *stream.Stream, w *sessionlog.Words) bool {
-	if w == nil {
-		return true
-	}
-	var r sessionlog.Record
-	setTotals(&r, true, st.Tally, st.Baseline)
-	return *r.Words == *w
+// sameCounts reports whether a stream has counted what a record that ends there says.
+func sameCounts(st *stream.Stream, r *sessionlog.Record) bool {
+	var own sessionlog.Record
+	setTotals(&own, r.Words != nil, st.Tally, st.Baseline)
+	return own.Continued == r.Continued && (r.Words == nil || *own.Words == *r.Words)
 }
 
 // finite reports whether all numbers are: neither NaN nor infinite, which JSON cannot say.

@@ -124,6 +124,7 @@ func readColumns(
 	ctx context.Context, h *head, st *stream.Stream, log logReader, start, end int64, content *spool.Spool,
 ) (*columns, error) {
 	has := logExtent{bytes: end - start, words: st.OfWords()}
+	has.continued = !has.words && st.Tally.Chars < st.Tally.Bytes
 	err := log.Read(ctx, h.ID, start, func(_ int64, r sessionlog.Record) error {
 		has.records++
 		has.skipped += int64(len(r.Skipped))

@@ -23,17 +23,18 @@ const (
 	exportLevel   = zstd.SpeedDefault
 	numberBytes   = 8 // of an element of every column but that of the text
 
-	keyExport      = "lmserve.export"  // of an exported
-	keyHead        = "lmserve.session" // of the head
-	columnText     = "log.text"
-	columnEnds     = "log.ends"
-	columnTimes    = "log.times"
-	columnBits     = "log.bits"
-	columnBaseline = "log.baseline"
-	columnLearning = "log.learning"
-	columnSkipped  = "log.skipped"
-	columnWords    = "log.words"   // the counts of sessionlog.Words
-	columnUnknown  = "log.unknown" // its bits
+	keyExport       = "lmserve.export"  // of an exported
+	keyHead         = "lmserve.session" // of the head
+	columnText      = "log.text"
+	columnEnds      = "log.ends"
+	columnTimes     = "log.times"
+	columnBits      = "log.bits"
+	columnBaseline  = "log.baseline"
+	columnContinued = "log.continued"
+	columnLearning  = "log.learning"
+	columnSkipped   = "log.skipped"
+	columnWords     = "log.words"   // the counts of sessionlog.Words
+	columnUnknown   = "log.unknown" // its bits
 
 	learnsAll = -1 // in columnLearning, of a record that is not learnt by lines
 )
@@ -71,6 +72,7 @@ type column struct {
 type columns struct {
 	content                       *spool.Spool
 	text, ends, times, bits, base column
+	continued                     column // of a session of bytes
 	learning, skipped             column // where the head says that text may be learnt by lines
 	words, unknown                column // of a session of words
 }
@@ -79,6 +81,7 @@ type columns struct {
 type logExtent struct {
 	records, bytes, skipped int64
 	words                   bool // its records have an account of words
+	continued               bool // its text has bytes that continue a character
 }
 
 // newColumns has room for a log of a session with a head, at the end of what the spool holds.
@@ -101,6 +104,9 @@ func newColumns(h *head, log logExtent, content *spool.Spool) (*columns, error) 
 			name: columnSkipped, dtype: weights.I64, bytes: log.skipped * numberBytes,
 		}
 	}
+	if log.continued {
+		l.continued = column{name: columnContinued, dtype: weights.I64, bytes: size}
+	}
 	if log.words {
 		l.words = column{name: columnWords, dtype: weights.I64, bytes: wordCounts * size}
 		l.unknown = column{name: columnUnknown, dtype: weights.F64, bytes: wordBits * size}
@@ -119,7 +125,7 @@ func newColumns(h *head, log logExtent, content *spool.Spool) (*columns, error) 
 // all are the columns that there are.
 func (l *columns) all() []*column {
 	all := []*column{&l.text, &l.ends, &l.times, &l.bits}
-	for _, c := range []*column{&l.base, &l.learning, &l.skipped, &l.words, &l.unknown} {
+	for _, c := range []*column{&l.base, &l.continued, &l.learning, &l.skipped, &l.words, &l.unknown} {
 		if c.name != "" {
 			all = append(all, c)
 		}
@@ -134,6 +140,9 @@ func (l *columns) append(at int64, r sessionlog.Record) error {
 		l.times.append(uint64(r.UnixMS)), l.bits.append(math.Float64bits(r.Bits)))
 	if l.base.out != nil {
 		err = errors.Join(err, l.base.append(math.Float64bits(r.Baseline)))
+	}
+	if l.continued.out != nil {
+		err = errors.Join(err, l.continued.append(uint64(r.Continued)))
 	}
 	if l.learning.out != nil {
 		err = errors.Join(err, l.appendLesson(r))

@@ -198,7 +198,9 @@ func (a *adder) add(at int64, r sessionlog.Record) error {
 	case end > a.end && a.lastEnd > 0:
 		return errFound
 	}
-	a.last, a.lastEnd = sessionlog.Record{UnixMS: r.UnixMS, Bits: r.Bits, Baseline: r.Baseline}, end
+	a.last, a.lastEnd = sessionlog.Record{
+		UnixMS: r.UnixMS, Bits: r.Bits, Baseline: r.Baseline, Continued: r.Continued,
+	}, end
 	if r.Words != nil {
 		a.last.Words = new(*r.Words)
 	}

@@ -26,6 +26,7 @@ type parsed struct {
 // logColumns are the columns of a log, as their file has them.
 type logColumns struct {
 	text, ends, times, bits, base *weights.StoredTensor // base: nil without a baseline
+	continued                     *weights.StoredTensor // nil: no byte continues a character
 	learning, skipped             *weights.StoredTensor // nil where no text is learnt by lines
 	words, unknown                *weights.StoredTensor // nil for a session of bytes
 
@@ -55,7 +56,7 @@ func parseExport(served models, f *weights.Stored) (*parsed, error) {
 	p := &parsed{model: m, head: h, snapshot: &weights.Stored{Metadata: f.Metadata}}
 	delete(f.Metadata, keyHead)
 	all := []string{columnText, columnEnds, columnTimes, columnBits, columnBaseline,
-		columnLearning, columnSkipped, columnWords, columnUnknown}
+		columnContinued, columnLearning, columnSkipped, columnWords, columnUnknown}
 	for _, t := range f.Tensors {
 		if !slices.Contains(all, t.Name) {
 			p.snapshot.Tensors = append(p.snapshot.Tensors, t)
@@ -113,6 +114,11 @@ func findLog(f *weights.Stored, h *head, words bool) (l logColumns, err error) {
 		err = fmt.Errorf("tensor %q is there, expected none where no text is learnt by lines",
 			columnLearning)
 	}
+	if _, ok := f.Tensor(columnContinued); ok && !words {
+		l.continued = find(columnContinued, weights.I64)
+	} else if ok && err == nil {
+		err = fmt.Errorf("tensor %q is there, expected none of a model of words", columnContinued)
+	}
 	if words {
 		l.words, l.unknown = find(columnWords, weights.I64), find(columnUnknown, weights.F64)
 	} else {
@@ -168,6 +174,7 @@ func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) err
 	ends, times, bits, base := numbersOf(l.ends), numbersOf(l.times), numbersOf(l.bits), numbersOf(l.base)
 	learning, skipped := numbersOf(l.learning), numbersOf(l.skipped)
 	words, unknown := numbersOf(l.words), numbersOf(l.unknown)
+	continued := numbersOf(l.continued)
 	in := bufio.NewReaderSize(l.text.Reader(), spool.BufferBytes)
 	var text []byte
 	at := l.start
@@ -186,6 +193,9 @@ func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) err
 		if r.HasBaseline {
 			r.Baseline = math.Float64frombits(base.next())
 		}
+		if l.continued != nil {
+			r.Continued = int64(continued.next())
+		}
 		if l.learning != nil && err == nil {
 			r.ByLine, r.Skipped, err = decodeLesson(learning, skipped)
 		}
@@ -193,7 +203,7 @@ func (l *logColumns) each(visit func(n int64, at int64, r sessionlog.Record) err
 			r.Words = decodeWords(words, unknown)
 		}
 		for _, column := range []*numbers{
-			ends, times, bits, base, learning, skipped, words, unknown,
+			ends, times, bits, base, continued, learning, skipped, words, unknown,
 		} {
 			if err == nil {
 				err = column.err
@@ -295,7 +305,7 @@ func (p *parsed) compare(st *stream.Stream) error {
 			return fmt.Errorf("record %d has totals of %v and %v bits after %v and %v, expected finite "+
 				"ones that do not fall", n, r.Bits, r.Baseline, last.Bits, last.Baseline)
 		}
-		if err := checkWords(last.Words, r.Words, at+int64(len(r.Text))); err != nil {
+		if err := checkCounts(&last, &r, at+int64(len(r.Text))); err != nil {
 			return fmt.Errorf("record %d %w", n, err)
 		}
 		last = r
@@ -315,9 +325,9 @@ func (p *parsed) compare(st *stream.Stream) error {
 	case math.Float64bits(st.Tally.Bits) != math.Float64bits(last.Bits):
 		return fmt.Errorf("the state has %v bits, expected %v, as the last record",
 			st.Tally.Bits, last.Bits)
-	case !sameWords(st, last.Words):
-		return fmt.Errorf("the state counts %+v, expected %+v, as the last record", st.Tally,
-			*last.Words)
+	case !sameCounts(st, &last):
+		tally, _ := totalsOf(&last, end)
+		return fmt.Errorf("the state counts %+v, expected %+v, as the last record", st.Tally, tally)
 	case math.Float64bits(st.Baseline.Bits) != math.Float64bits(last.Baseline):
 		return fmt.Errorf("the state has %v bits of the baseline, expected %v, as the last record",
 			st.Baseline.Bits, last.Baseline)

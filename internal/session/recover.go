@@ -250,7 +250,9 @@ func (t *totalsCheck) adopt(tally, baseline tokenizer.Tally) {
 	}
 	st := t.stream
 	st.Tally.Bits, st.Tally.UnknownBits = tally.Bits, tally.UnknownBits
+	st.Tally.Chars = tally.Chars // older programs took every byte for a character
 	if st.Settings.Baseline {
+		st.Baseline.Chars = tally.Chars
 		st.Baseline.Bits, st.Baseline.UnknownBits = baseline.Bits, baseline.UnknownBits
 	}
 }

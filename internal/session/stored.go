@@ -33,7 +33,7 @@ func progressOf(st *stream.Stream) progress {
 // progressAt is the progress of a session of which only the head and the last record are known.
 func (h *head) progressAt(found sessionlog.Session) progress {
 	n, last := found.End, found.Last
-	p := progress{offset: n, tally: bytesTally(n), blind: n > 0 && last == nil}
+	p := progress{offset: n, tally: bytesTally(n, 0), blind: n > 0 && last == nil}
 	if last != nil && last.UnixMS == uncounted {
 		p.blind = true
 	}
@@ -126,7 +126,7 @@ func (h *head) checkEnd(found sessionlog.Session) error {
 		return fmt.Errorf("its last record has totals of %v and %v bits, expected finite ones",
 			last.Bits, last.Baseline)
 	}
-	if err := checkWords(nil, last.Words, found.End); err != nil {
+	if err := checkCounts(new(sessionlog.Record), last, found.End); err != nil {
 		return fmt.Errorf("its last record %w", err)
 	}
 	return nil
@@ -143,7 +143,7 @@ func (h *head) checkRecord(before sessionlog.Record, at int64, r sessionlog.Reco
 		return fmt.Errorf("totals of %v and %v bits after %v and %v, expected finite ones that "+
 			"do not fall", r.Bits, r.Baseline, before.Bits, before.Baseline)
 	}
-	return checkWords(before.Words, r.Words, at+int64(len(r.Text)))
+	return checkCounts(&before, &r, at+int64(len(r.Text)))
 }
 
 // uncounted is the time of a record whose text was not computed when it was written: what a fork

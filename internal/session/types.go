@@ -117,7 +117,7 @@ type Parent struct {
 // and in no Tally.
 type Tally struct {
 	Bytes  int64
-	Chars  int64 // characters, as the tokenizer counts them
+	Chars  int64 // characters of UTF-8 that begin in these bytes
 	Tokens int64
 	Bits   float64 // the sum over the tokens of -log2 p
 	// Unknown are those of Tokens that stand for words that the vocabulary does not have, and
@@ -228,7 +228,7 @@ type Line struct {
 	Number       int64 // of the lines of the session, from 1
 	Offset       int64 // in the stream, of the line's first byte
 	Bytes        int64 // its newline among them
-	Chars        int64
+	Chars        int64 // as in a Tally
 	Bits         float64
 	BaselineBits *float64 // nil unless the setting "baseline" asks for it
 

@@ -313,11 +313,15 @@ func TestARecordOfLinesThatDoesNotFitIsRefused(t *testing.T) {
 	require.Equal(t, whole, got)
 	const lesson = recordBytesMin // where the count begins
 	for says, change := range map[string]func(b []byte) []byte{
-		"version 4, expected 1 to 3":      func(b []byte) []byte { b[0] = 4; return b },
+		"version 5, expected 1 to 4":      func(b []byte) []byte { b[0] = 5; return b },
 		"version 3 with flags 02":         func(b []byte) []byte { b[0] = 3; return b },
 		"version 1 with flags 02":         func(b []byte) []byte { b[0] = 1; return b },
 		"version 2 with flags 00":         func(b []byte) []byte { b[1] = 0; return b },
 		"version 2 with flags 06":         func(b []byte) []byte { b[1] |= 4; return b },
+		"version 2 with flags 0a":         func(b []byte) []byte { b[1] |= 8; return b },
+		"version 4 with flags 02":         func(b []byte) []byte { b[0] = 4; return b },
+		"version 4 with flags 1a":         func(b []byte) []byte { b[0], b[1] = 4, 0x1a; return b },
+		"before its count of bytes":       func(b []byte) []byte { b[0], b[1] = 4, 0xa; return b[:lesson+7] },
 		"ends before its count":           func(b []byte) []byte { return b[:lesson+3] },
 		"3 lines that are not learnt in":  func(b []byte) []byte { b[lesson] = 3; return b[:lesson+9] },
 		"4294967295 lines that":           func(b []byte) []byte { copy(b[lesson:], "\xff\xff\xff\xff"); return b },

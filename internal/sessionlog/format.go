@@ -39,13 +39,16 @@ const (
 	byLineFlag     = 2
 	// byLineVersion is that of a record whose text is learnt by lines, and lessonBytesMin what such a
 	// record has beside the lines that are not learnt.
-	byLineVersion   = 2
-	lessonBytesMin  = 4
-	wordsFlag       = 4
-	wordsVersion    = 3         // of a record with Words
-	entryBytesMin   = 1 + 8 + 8 // of a session with an empty head
-	snapshotSize    = 1 + 8 + 32
-	epochValueBytes = 1 + 8
+	byLineVersion    = 2
+	lessonBytesMin   = 4
+	wordsFlag        = 4
+	wordsVersion     = 3 // of a record with Words
+	continuedFlag    = 8
+	continuedVersion = 4 // of a record with Continued
+	continuedBytes   = 8
+	entryBytesMin    = 1 + 8 + 8 // of a session with an empty head
+	snapshotSize     = 1 + 8 + 32
+	epochValueBytes  = 1 + 8
 )
 
 // Every database has these buckets. One that was rebuilt after damage may have the bucket of the
@@ -80,7 +83,7 @@ func versionMax(bucket string) byte {
 	case sessionBucket, snapshotBucket:
 		return sharingVersion
 	case logBucket:
-		return wordsVersion
+		return continuedVersion
 	}
 	return formatVersion
 }
@@ -130,6 +133,10 @@ func encodeRecord(key []byte, r *Record) []byte {
 		b[1] |= wordsFlag
 		b, _ = binary.Append(b, binary.LittleEndian, r.Words) // never fails for numbers
 	}
+	if r.Continued != 0 {
+		b[1] |= continuedFlag
+		b = binary.LittleEndian.AppendUint64(b, uint64(r.Continued))
+	}
 	if r.ByLine {
 		b[1] |= byLineFlag
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Skipped)))
@@ -144,6 +151,8 @@ func encodeRecord(key []byte, r *Record) []byte {
 // recordVersion is the version of a record with these flags: the oldest that knows them.
 func recordVersion(flags byte) byte {
 	switch {
+	case flags&continuedFlag != 0:
+		return continuedVersion
 	case flags&wordsFlag != 0:
 		return wordsVersion
 	case flags&byLineFlag != 0:
@@ -218,7 +227,7 @@ func decodeRecord(key, value []byte) (Record, error) {
 	}
 	flags := b[1]
 	hasBaseline := flags&baselineFlag != 0
-	if flags > baselineFlag|byLineFlag|wordsFlag || hasBaseline && len(r.Text) < 8 ||
+	if flags > baselineFlag|byLineFlag|wordsFlag|continuedFlag || hasBaseline && len(r.Text) < 8 ||
 		b[0] != recordVersion(flags) {
 		return Record{}, fmt.Errorf("record of version %d with flags %02x and %d bytes, which do not "+
 			"go together", b[0], flags, len(b))
@@ -231,6 +240,14 @@ func decodeRecord(key, value []byte) (Record, error) {
 		if err := r.decodeWords(); err != nil {
 			return Record{}, err
 		}
+	}
+	if flags&continuedFlag != 0 {
+		if len(r.Text) < continuedBytes {
+			return Record{}, errors.New("record that ends before its count of bytes that continue a " +
+				"character")
+		}
+		r.Continued = int64(binary.LittleEndian.Uint64(r.Text))
+		r.Text = r.Text[continuedBytes:]
 	}
 	if flags&byLineFlag != 0 {
 		if err := r.decodeSkipped(); err != nil {
@@ -431,8 +448,8 @@ func parseSnapshotName(name string) (id string, at int64, ok bool) {
 }
 
 // valueBytesMax is more than any value has.
-const valueBytesMax = MaxTextBytes + recordBytesMin + 8 + WordsBytes + lessonBytesMin +
-	SkippedBytes*SkippedMax + crcBytes
+const valueBytesMax = MaxTextBytes + recordBytesMin + 8 + WordsBytes + continuedBytes +
+	lessonBytesMin + SkippedBytes*SkippedMax + crcBytes
 
 // bucketOf finds the bucket that a value's checksum says it is of; "": none.
 func bucketOf(key, value []byte) string {

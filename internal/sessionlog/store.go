@@ -138,6 +138,9 @@ type Record struct {
 	// learn, by the newlines of the text, counted from 0, in ascending order; none without ByLine.
 	ByLine  bool
 	Skipped []uint16
+	// Continued are the bytes of the session's text, up to the end of this record's, that continue a
+	// character of UTF-8: all other bytes begin one. It is 0 in a session of words.
+	Continued int64
 	// Words counts the tokens of a session of words; nil in one of bytes, where offsets do.
 	Words *Words
 	Text  []byte

@@ -34,7 +34,7 @@ const (
 // RecordCharge is what a record is charged, at most. Text is the bytes of its text, SkippedBytes
 // for each line that is not learnt, and WordsBytes where there is an account of words.
 func RecordCharge(id string, text int) int64 {
-	const value = recordBytesMin + 8 + lessonBytesMin + crcBytes
+	const value = recordBytesMin + 8 + continuedBytes + lessonBytesMin + crcBytes
 	return int64(len(offsetKey(id, 0))+value+text) + KeyCharge
 }
 

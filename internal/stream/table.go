@@ -42,7 +42,7 @@ var Table = setting.Table[Settings]{
 		Name: "p", Field: func(s *Settings) any { return &s.Adapt.P },
 		Methods: []string{SparseMeta}, Min: 0, Max: 1, Default: modelDefault,
 		Help: "the probability that an update writes one entry of the fast weights",
-		Note: "At 0 the session scores as the static model does.",
+		Note: "At 0 the session scores as with the method `static`.",
 	},
 	{
 		Name: "gammas", Field: func(s *Settings) any { return &s.Adapt.Gammas },
@@ -73,7 +73,7 @@ var Table = setting.Table[Settings]{
 		Methods: dynamicMethods, Min: 0, Max: 1000, Limit: "rate_max", Default: modelDefault,
 		Search: setting.Range{Min: 1e-8, Max: 1e3},
 		Help:   "the learning rate",
-		Note:   "At 0 the session scores as the static model does.",
+		Note:   "At 0 the session scores as with the method `static`.",
 	},
 	{
 		Name: "decay", Field: func(s *Settings) any { return &s.Dynamic().Decay },
@@ -109,7 +109,7 @@ var Table = setting.Table[Settings]{
 		Methods: []string{Cache}, Min: 0, Max: 1, Below: true, Default: modelDefault,
 		Search: setting.Range{Min: 1e-3, Max: 0.99},
 		Help:   "the share that the cache has in the probability",
-		Note:   "At 0 the session scores as the static model does.",
+		Note:   "At 0 the session scores as with the method `static`.",
 	},
 	{
 		Name: "companion", Field: func(s *Settings) any { return &s.Companion },
@@ -135,8 +135,9 @@ var Table = setting.Table[Settings]{
 		Name: "baseline", Field: func(s *Settings) any { return &s.Baseline },
 		Default: "false", NoFlag: true,
 		Help: "whether every chunk is scored with the static model too",
-		Note: "It costs the time of scoring once more from the first layer on that adapts, and less " +
-			"where the companion mixes the static model in anyway.",
+		Note: "The static model is the slow weights alone, without companion. To score with it costs the " +
+			"time of scoring once more from the first layer on that adapts, and less where the " +
+			"companion mixes it in anyway.",
 	},
 }
 

@@ -17,9 +17,11 @@ func (h *header) checkText(words bool) error {
 		return h.checkWords()
 	}
 	switch {
-	case t.Tokens < 0 || t.Bytes != t.Tokens || t.Chars != t.Tokens:
-		return fmt.Errorf("tally counts %d bytes, %d chars and %d tokens, expected the same number "+
-			"of each, 0 or more", t.Bytes, t.Chars, t.Tokens)
+	case t.Tokens < 0 || t.Bytes != t.Tokens:
+		return fmt.Errorf("tally counts %d bytes and %d tokens, expected the same number of each, "+
+			"0 or more", t.Bytes, t.Tokens)
+	case t.Chars < 0 || t.Chars > t.Bytes:
+		return fmt.Errorf("tally.chars is %d, expected 0 to %d", t.Chars, t.Bytes)
 	case h.Text != nil || t.Unknown != 0 || t.UnknownBytes != 0 || t.UnknownChars != 0 ||
 		t.UnknownBits != 0 || h.BaselineUnknownBits != 0:
 		return fmt.Errorf("tally counts unknown words, expected none of a model of bytes")

@@ -87,7 +87,7 @@ func TestJointFromScratchResumesToTheSameBits(t *testing.T) {
 }
 
 // After the online phase the model adapts: on the whole of the validation text, a domain that
-// pretraining never saw among it, adaptive bpc is below static. The slow weights stood still.
+// pretraining never saw among it, adaptive bits per byte are below static. The slow weights stood still.
 func TestOnlineMetaTrainingPays(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init = []string{PhaseMeta}, Pretrained(t)

@@ -90,15 +90,15 @@ func TestPretrainingLearns(t *testing.T) {
 	require.EqualValues(t, 90*6*16, last.Tokens)
 	require.Greater(t, first.Loss, 4.0) // near ln 256 = 5.5 at first
 	require.Less(t, last.Loss, 2.5)     // the text has about 16 letters
-	require.InDelta(t, last.Loss*1.442695, last.BPC, 1e-5)
+	require.InDelta(t, last.Loss*1.442695, last.Bits, 1e-5)
 
 	require.Len(t, done.Phases, 1)
 	require.Equal(t, 90, done.Phases[0].Steps)
 	require.Equal(t, 90, done.Phases[0].Best.Step)
 	require.Less(t, done.Phases[0].Best.Static, 4.0)
 	require.Nil(t, done.Phases[0].Best.Adaptive)
-	require.Contains(t, log.String(), "pretrain step 60  valid bpc static")
-	require.Contains(t, done.String(), "pretrain: 90 steps, 8640 tokens, training bpc")
+	require.Contains(t, log.String(), "pretrain step 60  valid bits/byte static")
+	require.Contains(t, done.String(), "pretrain: 90 steps, 8640 tokens, training bits/byte")
 	require.Contains(t, done.String(), "written to "+o.Out)
 
 	m, err := model.Load(o.Out)

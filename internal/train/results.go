@@ -35,7 +35,8 @@ func (o Outcome) diverged() bool {
 
 // Measurement is what was measured on the validation text, in bits a token.
 type Measurement struct {
-	Step     int        `json:"step"` // step of the phase
+	Step int `json:"step"` // step of the phase
+	// Static is of the slow weights, which with Companion have one beside them, as has Adaptive.
 	Static   float64    `json:"static"`
 	Adaptive *float64   `json:"adaptive,omitempty"` // nil for a model without meta-learners
 	Words    *WordCount `json:"words,omitempty"`    // nil for a model of bytes
@@ -61,7 +62,7 @@ func (v Measurement) unit() Unit {
 	if v.Words != nil {
 		return Perplexity
 	}
-	return PerCharacter
+	return PerByte
 }
 
 func (v Measurement) String() string {
@@ -77,7 +78,7 @@ func (v Measurement) String() string {
 		text += " (" + v.Words.of() + ")"
 	}
 	if v.Companion {
-		text += " (beside counts)"
+		text += " (with companion)"
 	}
 	return text
 }
@@ -92,18 +93,18 @@ func (v Measurement) score() float64 {
 
 // Unit is what losses and measurements, which are in bits a token, are told in.
 type Unit struct {
-	Short string // "bpc" or "perplexity"
-	Bits  string // what curves are in: "bits per character" or "bits per token"
+	Short string // "bits/byte" or "perplexity"
+	Bits  string // what curves are in: "bits per byte" or "bits per token"
 
 	power  bool // whether 2 to the power of the bits is told
 	digits int
 }
 
-// Units of models of bytes, whose characters are bytes, and of words. The perplexity is that of the
-// literature: 2 to the power of the bits a token.
+// Units of models of bytes and of words. The literature calls bits per byte of enwik8 bits per
+// character. The perplexity is the literature's: 2 to the power of the bits a token.
 var (
-	PerCharacter = Unit{Short: "bpc", Bits: "bits per character", digits: 4}
-	Perplexity   = Unit{Short: "perplexity", Bits: "bits per token", power: true, digits: 2}
+	PerByte    = Unit{Short: "bits/byte", Bits: "bits per byte", digits: 4}
+	Perplexity = Unit{Short: "perplexity", Bits: "bits per token", power: true, digits: 2}
 )
 
 // Of returns bits a token in the unit.

@@ -122,7 +122,7 @@ func (r *runner) unit() Unit {
 	if r.base.OfWords() {
 		return Perplexity
 	}
-	return PerCharacter
+	return PerByte
 }
 
 // interrupted is the error of a run that stopped after a step that is in the last checkpoint, if

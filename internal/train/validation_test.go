@@ -58,7 +58,7 @@ func TestValidationIsServing(t *testing.T) {
 				static, _ := served(m, texts, one, stream.Static, true)
 				require.Equal(t, static.Bits/float64(static.Tokens), measured.Static)
 				require.True(t, measured.Companion)
-				require.Contains(t, measured.String(), "(beside counts)")
+				require.Contains(t, measured.String(), "(with companion)")
 			}
 			m.Mixture = 0
 		}

@@ -66,15 +66,11 @@ func per(bits float64, units int64) *float64 {
 	return &ratio
 }
 
-// perplexity is 2^(bits/tokens); nil where there are no tokens, or where it is beyond every
-// float64.
+// perplexity is 2^(bits/tokens), or the largest float64 where it is beyond that; nil where there are
+// no tokens.
 func perplexity(bits float64, tokens int64) *float64 {
 	if tokens == 0 {
 		return nil
 	}
-	p := math.Exp2(bits / float64(tokens))
-	if math.IsInf(p, 0) {
-		return nil
-	}
-	return &p
+	return new(min(math.Exp2(bits/float64(tokens)), math.MaxFloat64))
 }

@@ -229,6 +229,9 @@ func (m *machine) append(t *rapid.T) {
 				UnknownChars: 6, UnknownBits: r.Bits / 3, UnknownBaseline: r.Bits / 4,
 			}
 		}
+		if rapid.Bool().Draw(t, "continued") {
+			r.Continued = rapid.Int64().Draw(t, "bytes that continue characters")
+		}
 		records = append(records, r)
 		added = append(added, logged{next, r})
 		next += int64(size)

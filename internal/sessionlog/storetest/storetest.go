@@ -203,7 +203,7 @@ func appended(t *testing.T, b Backend) {
 	epoch := create(t, s, "a")
 	records := []sessionlog.Record{
 		{UnixMS: -1, Bits: math.Inf(1), Text: []byte("x")},
-		{UnixMS: math.MaxInt64, Bits: 0.1, HasBaseline: true, Baseline: math.SmallestNonzeroFloat64, Text: []byte("\x00\xff\n")},
+		{UnixMS: math.MaxInt64, Bits: 0.1, Continued: math.MaxInt64, HasBaseline: true, Baseline: math.SmallestNonzeroFloat64, Text: []byte("\x00\xff\n")},
 		{Bits: math.Copysign(0, -1), HasBaseline: true, Text: bytes.Repeat([]byte("long "), 100_000)},
 		{Text: bytes.Repeat([]byte{7}, sessionlog.MaxTextBytes)},
 	}

@@ -28,7 +28,7 @@ func curvesOf(lines []Metric, phase string) curves {
 		at := func(v float64) chart.Point { return chart.Point{X: float64(l.Step), Y: v} }
 		switch l.Event {
 		case eventStep:
-			c.train, c.rate = append(c.train, at(l.BPC)), append(c.rate, at(l.Rate))
+			c.train, c.rate = append(c.train, at(l.Loss*train.BitsPerNat)), append(c.rate, at(l.Rate))
 			c.speed = append(c.speed, at(l.TokensPerSec))
 			if l.SlowRate > 0 {
 				c.slowRate = append(c.slowRate, at(l.SlowRate))

@@ -35,7 +35,7 @@ type Metric struct {
 	Tokens int64 `json:"tokens"`
 	// Loss is in nats a token, the mean over the steps since the last line.
 	Loss float64 `json:"loss,omitempty"`
-	BPC  float64 `json:"bpc,omitempty"` // Loss in bits a token: of a model of bytes, a character
+	Bits float64 `json:"bits_per_token,omitempty"` // Loss in bits a token
 	// Perplexity is that of Loss, of a model of words.
 	Perplexity float64 `json:"perplexity,omitempty"`
 	// Rate is the learning rate of the last step: in pretraining of the slow weights, else of the
@@ -47,7 +47,7 @@ type Metric struct {
 	// tables' nodes.
 	GradNorm     float64 `json:"grad_norm,omitempty"`
 	TokensPerSec float64 `json:"tokens_per_s,omitempty"` // speed since the last line
-	// Static is the validation without fast weights, in the unit of BPC.
+	// Static is the validation without fast weights, in bits a token.
 	Static   float64 `json:"valid_static,omitempty"`
 	Adaptive float64 `json:"valid_adaptive,omitempty"` // the validation with fast weights
 	// Perplexities of Static and Adaptive, of a model of words.
@@ -113,8 +113,8 @@ func (m *metrics) stepped(e train.Stepped) error {
 	}
 	now, line := time.Now(), lineOf(eventStep, e.Standing)
 	line.Loss = m.pace.meanLoss()
-	line.BPC = line.Loss * train.BitsPerNat
-	line.Perplexity = m.perplexity(line.BPC)
+	line.Bits = line.Loss * train.BitsPerNat
+	line.Perplexity = m.perplexity(line.Bits)
 	line.Rate, line.SlowRate, line.GradNorm = e.Outcome.Rate, e.Outcome.SlowRate, e.Outcome.Norm
 	line.TokensPerSec = m.pace.tokensPerSec(now)
 	m.pace.start(now)

@@ -81,7 +81,7 @@ func TestMetricsGoOnAfterACutOffLine(t *testing.T) {
 // Lines of a model of words have perplexities beside the bits: 2 to the power of the bits a token.
 func TestMetricsOfWordsHavePerplexities(t *testing.T) {
 	adaptive := 6.
-	for unit, want := range map[train.Unit]float64{train.Perplexity: 1, train.PerCharacter: 0} {
+	for unit, want := range map[train.Unit]float64{train.Perplexity: 1, train.PerByte: 0} {
 		m := &metrics{pace: pace{every: 1}}
 		for _, e := range []train.Event{
 			train.Opened{Unit: unit}, train.Begun{},
@@ -94,7 +94,7 @@ func TestMetricsOfWordsHavePerplexities(t *testing.T) {
 			require.NoError(t, m.Observe(e))
 		}
 		step, valid := m.lines[1], m.lines[2]
-		require.InDelta(t, 5, step.BPC, 1e-9)
+		require.InDelta(t, 5, step.Bits, 1e-9)
 		require.InDelta(t, 32*want, step.Perplexity, 1e-6)
 		require.Equal(t, []float64{7, 6}, []float64{valid.Static, valid.Adaptive})
 		require.Equal(t, []float64{128 * want, 64 * want},

@@ -14,7 +14,7 @@ import (
 // now and then.
 func TestProgressWithoutATerminal(t *testing.T) {
 	var out bytes.Buffer
-	p := &progress{w: &out, pace: pace{every: 1000}, unit: train.PerCharacter}
+	p := &progress{w: &out, pace: pace{every: 1000}, unit: train.PerByte}
 	start := time.Now()
 	at := func(step int) train.Stepped {
 		return train.Stepped{
@@ -29,7 +29,7 @@ func TestProgressWithoutATerminal(t *testing.T) {
 	require.Empty(t, out.String())
 	now := start.Add(4 * time.Second)
 	p.stepped(at(120), now)
-	require.Equal(t, "pretrain step 120/1100  loss 2.0000  bpc 2.8854  5000 tokens/s  3m16s left\n", out.String())
+	require.Equal(t, "pretrain step 120/1100  loss 2.0000  bits/byte 2.8854  5000 tokens/s  3m16s left\n", out.String())
 	out.Reset()
 	p.stepped(at(121), now.Add(lineInterval-1))
 	require.Empty(t, out.String())

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/model/modeltest"
+)
+
+// A character is one of UTF-8 in chunks, in lines and in both totals.
+func TestScoreCountsCharactersAlike(t *testing.T) {
+	file, err := modeltest.SmallFile(t.TempDir())
+	require.NoError(t, err)
+	text := strings.Repeat("Съешь же ещё этих мягких французских булок, да выпей чаю.\n", 3)
+	chars := float64(utf8.RuneCountInString(text))
+	args := []string{"score", "--model", file, "--json", "--seed", "1"}
+	for _, how := range [][]string{nil, {"--lines"}, {"--total-only"}} {
+		told := jsonLines(t, must(t, text, append(args, how...)...))
+		total := told[len(told)-1]
+		require.InEpsilon(t, total.Bits/chars, *total.BPC, 1e-12, "%v", how)
+	}
+	// A chunk without the beginning of a character has no bits per character.
+	told := must(t, "é", append(args[:3:3], "--chunk", "1")...)
+	require.Regexp(t, `\n +1 +-\n`, told)
+	require.Nil(t, jsonLines(t, must(t, "é", append(args, "--chunk", "1")...))[1].BPC)
+}
+
+// "static" is without companion, and the column beside it says what it is of.
+func TestScoreNamesWhatItCompares(t *testing.T) {
+	file, err := modeltest.SmallFile(t.TempDir())
+	require.NoError(t, err)
+	for header, how := range map[string][]string{
+		"    offset  static  adaptive+companion  bits per character\n": nil,
+		"    offset  static  adaptive  bits per character\n":           {"--companion=false"},
+		"    offset  static  static+companion  bits per character\n":   {"--static"},
+		"    offset  static  static  bits per character\n":             {"--static", "--companion=false"},
+	} {
+		table := must(t, "abc", append([]string{"score", "--model", file, "--compare"}, how...)...)
+		require.True(t, strings.HasPrefix(table, header), "%s", table)
+		row := strings.Split(table, "\n")[1]
+		require.Len(t, row, strings.Index(header, "  bits per"), "the numbers are below their names")
+	}
+}

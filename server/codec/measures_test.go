@@ -1,0 +1,27 @@
+package codec
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/session"
+)
+
+// A perplexity beyond every float64 is the largest: JSON has no infinity, and clients expect one.
+func TestPerplexityIsThereWhereTokensAre(t *testing.T) {
+	for _, words := range []bool{false, true} {
+		m := Encoder{words: words}.measures(session.Tally{
+			Bytes: 1, Chars: 1, Tokens: 1, Bits: 1025, BaselineBits: new(1024.),
+		})
+		require.Equal(t, new(math.MaxFloat64), m.Perplexity)
+		if words {
+			require.Equal(t, new(math.MaxFloat64), m.BaselinePerplexity)
+		}
+		_, err := json.Marshal(m)
+		require.NoError(t, err)
+		require.Nil(t, Encoder{words: words}.measures(session.Tally{}).Perplexity)
+	}
+}
