@@ -32,6 +32,8 @@ type Tokenizer interface {
 	SpellMax() int
 	// PendingMax returns the most bytes that Pending.Word has.
 	PendingMax() int
+	// DueMax returns the most tokens that may be due, see Pending.Due.
+	DueMax() int
 	// Chars returns the number of characters of a piece of text.
 	Chars(text []byte) int
 	// Describe returns the JSON description that Parse reads.
