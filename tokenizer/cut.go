@@ -18,11 +18,27 @@ const partsMost = 12
 // marks are the characters that may stand apart.
 const marks = ",.;:!?\"'()[]-%$£€“”‘’—–…"
 
-// cutsWords tells whether the vocabulary is of a text whose punctuation stands apart.
+// attachedMost is the share of a vocabulary that may be words with a comma at their end where
+// punctuation stands apart: those that its text has by accident.
+const attachedMost = 1. / 1000
+
+// cutsWords tells whether the vocabulary is of a text whose punctuation stands apart. Where a part
+// of the text has it at its words, "it," is a word of the vocabulary.
 func (w *Words) cutsWords() bool {
 	_, hyphen := w.ids["@-@"]
 	_, comma := w.ids[","]
-	return hyphen && comma
+	if !hyphen || !comma {
+		return false
+	}
+	attached := 0
+	for _, symbol := range w.symbols {
+		if word, ok := strings.CutSuffix(symbol, ","); ok {
+			if r, _ := utf8.DecodeLastRuneInString(word); unicode.IsLetter(r) {
+				attached++
+			}
+		}
+	}
+	return float64(attached) <= attachedMost*float64(len(w.symbols))
 }
 
 // cut returns the size and id of the first part of a word. The rest is cut in the same way, inside.
@@ -136,7 +152,7 @@ func (w *Words) joiner(word []byte, at int, inside bool) int32 {
 var contractions = [...]string{"n't", "'t", "'s", "'re", "'ll", "'ve", "'d", "'m"}
 
 // contraction is the size of the end of a word that begins at a place and that the vocabulary has
-// by itself; 0 of none.
+// by itself, or that is the whole word; 0 of none.
 func (w *Words) contraction(word []byte, at int) int {
 	if b := word[at]; b != 'n' && b != '\'' || at > 0 && !isWord(previous(word, at)) {
 		return 0
@@ -145,7 +161,7 @@ func (w *Words) contraction(word []byte, at int) int {
 		if !bytes.HasPrefix(word[at:], []byte(c)) || isWord(after(word, at+len(c))) {
 			continue
 		}
-		if _, ok := w.ids[c]; ok {
+		if _, ok := w.ids[c]; ok || at == 0 && len(word) == len(c) {
 			return len(c)
 		}
 	}

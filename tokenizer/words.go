@@ -37,10 +37,10 @@ var ErrVocabulary = errors.New("tokenizer: vocabulary")
 // A word is known to be complete when white space follows it. What has come until then is pending.
 // A word that reads as LineEnd does is no line end, but unknown.
 //
-// A vocabulary that has "@-@" and "," is of a text whose punctuation stands apart, as WikiText's
-// does. A word that such a vocabulary does not have is cut as that text is, into partsMost parts at
-// most, each of which is a token: "Really?" is "Really" and "?", "well-known" is "well", "@-@" and
-// "known". A word that it has is not cut.
+// A vocabulary that has "@-@" and ",", but no words with a comma at their end, is of a text whose
+// punctuation stands apart, as WikiText's does. A word that such a vocabulary does not have is cut
+// as that text is, into partsMost parts at most, each of which is a token: "Really?" is "Really" and
+// "?", "well-known" is "well", "@-@" and "known". A word that it has is not cut.
 //
 // Words is immutable; many may use it at the same time.
 type Words struct {
