@@ -66,12 +66,35 @@ func (o *chunkObject) amount() string {
 	if o.Tokens == nil {
 		return text
 	}
-	text = fmt.Sprintf("  %d bytes, %d tokens, %d unknown words, %.0f bits", o.Bytes, *o.Tokens,
-		orZero(o.Unknown), o.Bits)
+	text = fmt.Sprintf("  %d bytes, %s, %.0f bits", o.Bytes, unknownWords(orZero(o.Unknown), *o.Tokens),
+		o.Bits)
 	if pending := orZero(o.PendingBytes); pending > 0 {
 		text += fmt.Sprintf("; the last %d bytes wait for the end of their word", pending)
 	}
 	return text
+}
+
+// unknownWords says how many of the tokens are unknown words, and their share.
+func unknownWords(unknown, tokens int64) string {
+	text := fmt.Sprintf("unknown words %d of %d tokens", unknown, tokens)
+	if tokens > 0 {
+		text += fmt.Sprintf(" (%.0f %%)", 100*float64(unknown)/float64(tokens))
+	}
+	return text
+}
+
+// unknownMany is the share of unknown words from which on a perplexity says little.
+const unknownMany = 1. / 4
+
+// doubt says why the perplexity of a text says little; "" if it does not.
+func (o *chunkObject) doubt() string {
+	if unknown := orZero(o.Unknown); unknown > 0 && float64(unknown) >= unknownMany*float64(*o.Tokens) {
+		return unknownWords(unknown, *o.Tokens) + `: the perplexity says little about this text,
+since all unknown words are one token, which is easy to predict. Text of another language or script
+has many of them, and so has text whose punctuation stands at its words where the vocabulary's text
+has it apart ("The dog , she said .")`
+	}
+	return ""
 }
 
 // perUnit is bits a unit; 0 of none.

@@ -49,6 +49,27 @@ func TestScoreOfWords(t *testing.T) {
 	require.Contains(t, byLine, "xylophone")
 }
 
+// Where many words are unknown, the share stands beside the perplexity, and a warning says why it
+// means little.
+func TestScoreWarnsOfUnknownWords(t *testing.T) {
+	score := []string{"score", "--total-only", "--model", modelOfWords(t)}
+	known, errs, code := lmserve(strings.Repeat("the cat sat .\n", 5)+"zebra\n", score...)
+	require.Zero(t, code)
+	require.Contains(t, known, ", unknown words 1 of 27 tokens (4 %), ")
+	require.Empty(t, errs)
+	for text, share := range map[string]string{
+		"我喜欢学习新的语言\n":              "unknown words 1 of 2 tokens (50 %)",
+		"the cat, the dog; sat.\n": "unknown words 3 of 6 tokens (50 %)",
+	} {
+		out, errs, code := lmserve(text, score...)
+		require.Zero(t, code)
+		require.Contains(t, out, share)
+		require.Contains(t, errs, "lmserve: "+share+": the perplexity says little")
+		require.Contains(t, errs, "another language or script")
+		require.Contains(t, errs, "punctuation")
+	}
+}
+
 // The commands for a data folder say of a session of words what the folder has of it.
 func TestSessionsOfWords(t *testing.T) {
 	file, dir := modelOfWords(t), t.TempDir()
