@@ -86,13 +86,12 @@ func unknownWords(unknown, tokens int64) string {
 // unknownMany is the share of unknown words from which on a perplexity says little.
 const unknownMany = 1. / 4
 
-// doubt says why the perplexity of a text says little; "" if it does not.
+// doubt says why the perplexity of a text says little; "" if few words are unknown.
 func (o *chunkObject) doubt() string {
 	if unknown := orZero(o.Unknown); unknown > 0 && float64(unknown) >= unknownMany*float64(*o.Tokens) {
-		return unknownWords(unknown, *o.Tokens) + `: the perplexity says little about this text,
-since all unknown words are one token, which is easy to predict. Text of another language or script
-has many of them, and so has text whose punctuation stands at its words where the vocabulary's text
-has it apart ("The dog , she said .")`
+		return unknownWords(unknown, *o.Tokens) + ": the perplexity says little about this text, as " +
+			"all unknown words are one token; usual causes are another language or script, and " +
+			"punctuation that stands apart in the vocabulary's text (The dog , she said .)"
 	}
 	return ""
 }
