@@ -348,6 +348,16 @@ func TestSignalEndsWatchInOrder(t *testing.T) {
 	require.NotContains(t, errs.String(), "http://")
 }
 
+// Lines that end with CRLF are shown without it, and a carriage return inside a line is an escape.
+func TestCarriageReturnAtTheEndIsNotShown(t *testing.T) {
+	text := "one\r\ntwo\rthree\r\n"
+	out := must(t, text, "score", "--lines", "--model", smallModel(t))
+	require.Contains(t, out, "one\n")
+	require.Contains(t, out, `two\x0dthree`+"\n")
+	out = must(t, text, "score", "--lines", "--json", "--model", smallModel(t))
+	require.Contains(t, out, `"text":"one\r"`, "JSON has the text as it is")
+}
+
 // What is there of a pipe is scored at once, and what was scored is in the total when the end comes
 // early.
 func TestScorePrintsWhatAPipeHasAtOnceAndItsTotalWhenItIsEnded(t *testing.T) {
