@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -17,7 +18,13 @@ import (
 // modelOfWords is a file of the small model of words.
 func modelOfWords(t *testing.T) string {
 	t.Helper()
-	m, err := modeltest.SmallOfWords()
+	return wordsFileOf(t, modeltest.SmallOfWords)
+}
+
+// wordsFileOf is a file of a small model.
+func wordsFileOf(t *testing.T, small func() (*model.Model, error)) string {
+	t.Helper()
+	m, err := small()
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "words.safetensors")
 	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
@@ -83,6 +90,24 @@ func TestSessionsOfWords(t *testing.T) {
 	require.EqualValues(t, []int64{9, 1, 0},
 		[]int64{shown.Words.Tokens, shown.Words.Unknown, shown.Words.PendingBytes})
 	again := must(t, "", "sessions", "replay", "story", "--model", file, "--data-dir", dir)
+	require.Contains(t, again, "all to the bit")
+}
+
+// A session whose chunks are filled by the parts of words is replayed to the bit.
+func TestSessionsOfProseReplay(t *testing.T) {
+	file, dir := wordsFileOf(t, modeltest.SmallOfProse), t.TempDir()
+	text := strings.Repeat(modeltest.Prose, 7)
+	score := []string{
+		"score", "--model", file, "--data-dir", dir, "--session", "s", "--chunk", "13", "--json",
+	}
+	total := func(text string) chunkObject {
+		lines := jsonLines(t, must(t, text, score...))
+		return lines[len(lines)-1]
+	}
+	first, second := total(text[:900]), total(text[900:])
+	require.EqualValues(t, len(text), first.Bytes+second.Bytes+*second.PendingBytes)
+	require.Less(t, 4**second.Unknown, *second.Tokens)
+	again := must(t, "", "sessions", "replay", "s", "--model", file, "--data-dir", dir)
 	require.Contains(t, again, "all to the bit")
 }
 
