@@ -39,8 +39,8 @@ var ErrVocabulary = errors.New("tokenizer: vocabulary")
 //
 // A vocabulary that has "@-@" and ",", but no words with a comma at their end, is of a text whose
 // punctuation stands apart, as WikiText's does. A word that such a vocabulary does not have is cut
-// as that text is, into partsMost parts at most, each of which is a token: "Really?" is "Really" and
-// "?", "well-known" is "well", "@-@" and "known". A word that it has is not cut.
+// as that text is, into partsMost parts at most, each of which is a token: "Really?" is "Really"
+// and "?", "well-known" is "well", "@-@" and "known". A word that it has is not cut.
 //
 // Words is immutable; many may use it at the same time.
 type Words struct {

@@ -66,8 +66,8 @@ func (o *chunkObject) amount() string {
 	if o.Tokens == nil {
 		return text
 	}
-	text = fmt.Sprintf("  %d bytes, %s, %.0f bits", o.Bytes, unknownWords(orZero(o.Unknown), *o.Tokens),
-		o.Bits)
+	unknown := unknownWords(orZero(o.Unknown), *o.Tokens)
+	text = fmt.Sprintf("  %d bytes, %s, %.0f bits", o.Bytes, unknown, o.Bits)
 	if pending := orZero(o.PendingBytes); pending > 0 {
 		text += fmt.Sprintf("; the last %d bytes wait for the end of their word", pending)
 	}
@@ -88,7 +88,8 @@ const unknownMany = 1. / 4
 
 // doubt says why the perplexity of a text says little; "" if few words are unknown.
 func (o *chunkObject) doubt() string {
-	if unknown := orZero(o.Unknown); unknown > 0 && float64(unknown) >= unknownMany*float64(*o.Tokens) {
+	unknown := orZero(o.Unknown)
+	if unknown > 0 && float64(unknown) >= unknownMany*float64(*o.Tokens) {
 		return unknownWords(unknown, *o.Tokens) + ": the perplexity says little about this text, as " +
 			"all unknown words are one token; usual causes are another language or script, and " +
 			"punctuation that stands apart in the vocabulary's text (The dog , she said .)"
