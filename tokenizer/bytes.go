@@ -61,5 +61,8 @@ func (Bytes) SpellMax() int { return 1 }
 // PendingMax returns 0: nothing is ever pending.
 func (Bytes) PendingMax() int { return 0 }
 
+// DueMax returns 0: nothing is ever due.
+func (Bytes) DueMax() int { return 0 }
+
 // Symbols returns nil: the vocabulary of bytes is the same for all models.
 func (Bytes) Symbols() []byte { return nil }

@@ -17,7 +17,9 @@ func Count(t Tokenizer, text []byte) (n int) {
 		more = len(tokens.IDs) == countPiece
 	}
 	if len(pending.Word) > 0 {
-		n++
+		tokens.Reset()
+		t.End(&tokens, &pending)
+		n += len(tokens.IDs) - 1 // the end of a line, which the text has not
 	}
 	return n
 }

@@ -32,6 +32,8 @@ type Tokenizer interface {
 	SpellMax() int
 	// PendingMax returns the most bytes that Pending.Word has.
 	PendingMax() int
+	// DueMax returns the most tokens that may be due, see Pending.Due.
+	DueMax() int
 	// Chars returns the number of characters of UTF-8 that begin in a piece of text: bytes that
 	// continue a character do not count, so that the sum does not depend on where a text was cut.
 	Chars(text []byte) int

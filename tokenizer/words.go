@@ -37,6 +37,11 @@ var ErrVocabulary = errors.New("tokenizer: vocabulary")
 // A word is known to be complete when white space follows it. What has come until then is pending.
 // A word that reads as LineEnd does is no line end, but unknown.
 //
+// A vocabulary that has "@-@" and ",", but no words with a comma at their end, is of a text whose
+// punctuation stands apart, as WikiText's does. A word that such a vocabulary does not have is cut
+// as that text is, into partsMost parts at most, each of which is a token: "Really?" is "Really"
+// and "?", "well-known" is "well", "@-@" and "known". A word that it has is not cut.
+//
 // Words is immutable; many may use it at the same time.
 type Words struct {
 	symbols []string
@@ -44,6 +49,7 @@ type Words struct {
 	lineEnd int32
 	unknown int32
 	longest int // symbol, in bytes
+	cuts    bool
 }
 
 // NewWords returns the tokenizer of these symbols, whose ids are their places. One of them is
@@ -84,6 +90,7 @@ func NewWords(symbols []string) (*Words, error) {
 		}
 	}
 	delete(w.ids, LineEnd)
+	w.cuts = w.cutsWords()
 	return w, nil
 }
 
@@ -127,12 +134,18 @@ func (w *Words) Chars(text []byte) int { return chars(text) }
 // it takes all.
 func (w *Words) Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte) {
 	for ; room > 0; room-- {
+		if p.Ended > 0 {
+			w.addPart(t, p)
+			continue
+		}
 		var found piece
 		found, text = p.next(text)
 		if found.kind == noPiece {
 			return nil
 		}
-		w.add(t, found)
+		if rest := w.add(t, found); len(rest) > 0 {
+			p.holdParts(rest)
+		}
 	}
 	return text
 }
@@ -140,12 +153,20 @@ func (w *Words) Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte)
 // End adds the tokens that the end of the text completes: the word that is pending, and the end of
 // the last line. There are none if the text ends with a line feed. Then nothing is pending.
 func (w *Words) End(t *Tokens, p *Pending) {
+	for p.Ended > 0 {
+		w.addPart(t, p)
+	}
 	word, line := p.last()
-	w.add(t, word)
+	for rest := w.add(t, word); len(rest) > 0; {
+		size, id := w.cut(rest, true)
+		t.add(id, int64(size), int64(chars(rest[:size])))
+		rest = rest[size:]
+	}
 	w.add(t, line)
 }
 
-func (w *Words) add(t *Tokens, found piece) {
+// add adds the token of a piece, or of the first part of its word. It returns the other parts.
+func (w *Words) add(t *Tokens, found piece) (rest []byte) {
 	switch found.kind {
 	case linePiece:
 		t.add(w.lineEnd, found.size, found.chars)
@@ -154,8 +175,22 @@ func (w *Words) add(t *Tokens, found piece) {
 		if found.word != nil {
 			id = w.ID(found.word)
 		}
-		t.add(id, found.size, found.chars)
+		if id == w.unknown && w.cuts && found.word != nil {
+			var size int
+			size, id = w.cut(found.word, false)
+			rest = found.word[size:]
+		}
+		t.add(id, found.size-int64(len(rest)), found.chars-int64(chars(rest)))
 	}
+	return rest
+}
+
+// addPart adds the token of the next part of a word that has ended.
+func (w *Words) addPart(t *Tokens, p *Pending) {
+	size, id := w.cut(p.Word, true)
+	n := int64(chars(p.Word[:size]))
+	t.add(id, int64(size), n)
+	p.dropPart(size, n)
 }
 
 // Spell appends the text of a token that stands behind another: a line feed, or a word, with a
@@ -176,6 +211,14 @@ func (w *Words) SpellMax() int { return w.longest + 1 }
 
 // PendingMax returns the most bytes that are kept of a word.
 func (w *Words) PendingMax() int { return heldMost }
+
+// DueMax returns 1, for the end of a line, and the parts of a word but the first.
+func (w *Words) DueMax() int {
+	if w.cuts {
+		return partsMost
+	}
+	return 1
+}
 
 // Symbols returns the symbols in the order of their ids, each with a line feed behind it: the form
 // that ReadSymbols reads.

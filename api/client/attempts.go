@@ -25,7 +25,7 @@ func persist(
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w; the last attempt: %w", context.Cause(ctx), err)
+			return ended(ctx, err)
 		}
 		var last final
 		if errors.As(err, &last) || !passes(err) {
@@ -40,4 +40,13 @@ func persist(
 			return fmt.Errorf("%w; the last attempt: %w", errWait, err)
 		}
 	}
+}
+
+// ended says why the context ended, and what the last attempt came to if that was something else.
+func ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if errors.Is(err, cause) || errors.Is(err, ctx.Err()) {
+		return cause
+	}
+	return fmt.Errorf("%w; the last attempt: %w", cause, err)
 }

@@ -112,7 +112,8 @@ func (f *connectFlags) withSession(
 // joinedUnlessEnded joins an error with that of tidying up. Where a signal has ended the work, that
 // alone counts.
 func joinedUnlessEnded(err, tidying error) error {
-	if errors.Is(err, context.Canceled) {
+	var ended signalError
+	if errors.Is(err, context.Canceled) || errors.As(err, &ended) {
 		return err
 	}
 	return errors.Join(err, tidying)

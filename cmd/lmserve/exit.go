@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
 	"syscall"
@@ -72,10 +73,21 @@ func exitCode(ctx context.Context, err error) (int, error) {
 	return exitFailure, err
 }
 
-// interrupted says which signal it was where the error says no more than that there was one.
+// interrupted says which signal it was where the error says no more than that there was one, or
+// which request it has cut off.
 func interrupted(err error, ended signalError) error {
-	if err.Error() == context.Canceled.Error() { // an error around it says more
-		return ended
+	var request *url.Error
+	if err.Error() == context.Canceled.Error() || errors.As(err, &request) {
+		return ended // another error around it says more
+	}
+	return err
+}
+
+// unlessEnded is the error of work that goes on until its context ends: nil if it did.
+func unlessEnded(ctx context.Context, err error) error {
+	var ended signalError
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.As(err, &ended)) {
+		return nil
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,6 +118,12 @@ func TestFailuresAndSignals(t *testing.T) {
 		require.EqualError(t, err, "ended by a signal ("+number.String()+")")
 		code, _ = exitCode(ctx, context.Cause(ctx))
 		require.Equal(t, 128+int(number), code)
+		request := &url.Error{Op: "Post", URL: "http://localhost/v1", Err: context.Cause(ctx)}
+		_, err = exitCode(ctx, request)
+		require.EqualError(t, err, "ended by a signal ("+number.String()+")")
+		require.NoError(t, unlessEnded(ctx, request))
+		require.Error(t, unlessEnded(ctx, io.ErrUnexpectedEOF))
+		require.Error(t, unlessEnded(t.Context(), context.Canceled))
 		code, _ = exitCode(ctx, usageError{context.Canceled})
 		require.Equal(t, exitUsage, code)
 	}

@@ -161,7 +161,7 @@ func (k *scoring) score(
 	name := orWord(strings.Join(files, ", "), len(files) == 0, "standard input")
 	progress := newProgress(c, "scoring "+name)
 	defer progress.end()
-	p := k.printer(s, progress.beside(c.OutOrStdout()), c.OutOrStdout(), threshold)
+	p := k.printer(c, s, progress.beside(c.OutOrStdout()), threshold)
 	all := sizeOfAll(files)
 	event := func(e client.Event) error {
 		err := p.event(e)
@@ -182,15 +182,16 @@ func (k *scoring) score(
 
 // printer makes the printer of the unit.
 func (k *scoring) printer(
-	s client.Session, out, to io.Writer, threshold float64,
+	c *cobra.Command, s client.Session, out io.Writer, threshold float64,
 ) eventPrinter {
 	if !k.lines {
 		p := newChunkPrinter(s)
-		p.out, p.compare, p.totalOnly, p.asJSON = out, k.compare, k.totalOnly, k.asJSON
+		p.out, p.errs = out, c.ErrOrStderr()
+		p.compare, p.totalOnly, p.asJSON = k.compare, k.totalOnly, k.asJSON
 		p.header()
 		return p
 	}
-	report := newLineReport(out, to, false)
+	report := newLineReport(out, c.OutOrStdout(), false)
 	report.asJSON, report.measures, report.threshold = k.asJSON, true, threshold
 	report.total.words = s.Totals.Unknown != nil
 	if report.top = k.choice.list(); k.totalOnly {

@@ -66,12 +66,35 @@ func (o *chunkObject) amount() string {
 	if o.Tokens == nil {
 		return text
 	}
-	text = fmt.Sprintf("  %d bytes, %d tokens, %d unknown words, %.0f bits", o.Bytes, *o.Tokens,
-		orZero(o.Unknown), o.Bits)
+	unknown := unknownWords(orZero(o.Unknown), *o.Tokens)
+	text = fmt.Sprintf("  %d bytes, %s, %.0f bits", o.Bytes, unknown, o.Bits)
 	if pending := orZero(o.PendingBytes); pending > 0 {
 		text += fmt.Sprintf("; the last %d bytes wait for the end of their word", pending)
 	}
 	return text
+}
+
+// unknownWords says how many of the tokens are unknown words, and their share.
+func unknownWords(unknown, tokens int64) string {
+	text := fmt.Sprintf("unknown words %d of %d tokens", unknown, tokens)
+	if tokens > 0 {
+		text += fmt.Sprintf(" (%.0f %%)", 100*float64(unknown)/float64(tokens))
+	}
+	return text
+}
+
+// unknownMany is the share of unknown words from which on a perplexity says little.
+const unknownMany = 1. / 4
+
+// doubt says why the perplexity of a text says little; "" if few words are unknown.
+func (o *chunkObject) doubt() string {
+	unknown := orZero(o.Unknown)
+	if unknown > 0 && float64(unknown) >= unknownMany*float64(*o.Tokens) {
+		return unknownWords(unknown, *o.Tokens) + ": the perplexity says little about this text, as " +
+			"all unknown words are one token; usual causes are another language or script, and " +
+			"punctuation that stands apart in the vocabulary's text (The dog , she said .)"
+	}
+	return ""
 }
 
 // perUnit is bits a unit; 0 of none.

@@ -9,7 +9,7 @@ import (
 
 // chunkPrinter prints chunks.
 type chunkPrinter struct {
-	out                        io.Writer
+	out, errs                  io.Writer // errs: for what puts the numbers in doubt
 	compare, totalOnly, asJSON bool
 	words                      bool   // the model is one of words
 	served                     string // what the session scores with, see servedBy
@@ -99,7 +99,14 @@ func (p *chunkPrinter) printTotal(partial bool) error {
 	if p.words {
 		o.PendingBytes = new(p.to - p.after.Bytes)
 	}
-	return p.print(o)
+	if err := p.print(o); err != nil {
+		return err
+	}
+	if doubt := o.doubt(); doubt != "" {
+		_, err := fmt.Fprintf(p.errs, "lmserve: %s\n", doubt)
+		return err
+	}
+	return nil
 }
 
 // growth is by how much totals have grown.

@@ -101,7 +101,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	}
 	conn, err := k.connect(c)
 	if err != nil {
-		return err
+		return unlessEnded(c.Context(), err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	cl, err := conn.client()
@@ -117,10 +117,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	}
 	err = k.watchAll(c.Context(), w, c.InOrStdin(), files, names)
 	status.end()
-	if c.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		err = nil // the watching goes on until it is ended
-	}
-	err = errors.Join(err, report.end())
+	err = errors.Join(unlessEnded(c.Context(), err), report.end())
 	fmt.Fprintf(c.ErrOrStderr(), "lmserve: %s\n", report.summary())
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -149,7 +150,8 @@ func (r *lineReport) printLocked(f watch.Found) error {
 	if f.Line.Warm && (r.chosenLocked() || f.Line.P <= markedMost) {
 		marks = watch.Marks(&f.Line)
 	}
-	_, err := io.WriteString(r.out, r.style.Show(prefix, f.Line.TextBytes(), marks))
+	text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'}) // of a line that ends with CRLF
+	_, err := io.WriteString(r.out, r.style.Show(prefix, text, marks))
 	return err
 }
 

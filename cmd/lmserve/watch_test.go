@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -330,6 +331,31 @@ func TestTopComesAtTheEnd(t *testing.T) {
 	require.True(t, lines[61].Total)
 	require.EqualValues(t, text.Len(), lines[61].Bytes)
 	require.EqualValues(t, 61, *lines[61].Lines)
+}
+
+// A signal ends the watching in order while lines wait to be scored, too.
+func TestSignalEndsWatchInOrder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	logOf(t, file, 1, 100_000)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out, errs, code := new(syncBuffer), new(syncBuffer), make(chan int)
+	args := append([]string{"watch", file, "--from-start"}, everyLine(t)...)
+	go func() { code <- run(ctx, args, nil, out, errs) }()
+	require.Eventually(t, func() bool { return out.String() != "" }, time.Minute, time.Millisecond)
+	cancel(signalError{syscall.SIGTERM})
+	require.Zero(t, <-code, "%s", errs)
+	require.NotContains(t, errs.String(), "signal")
+	require.NotContains(t, errs.String(), "http://")
+}
+
+// Lines that end with CRLF are shown without it, and a carriage return inside a line is an escape.
+func TestCarriageReturnAtTheEndIsNotShown(t *testing.T) {
+	text := "one\r\ntwo\rthree\r\n"
+	out := must(t, text, "score", "--lines", "--model", smallModel(t))
+	require.Contains(t, out, "one\n")
+	require.Contains(t, out, `two\x0dthree`+"\n")
+	out = must(t, text, "score", "--lines", "--json", "--model", smallModel(t))
+	require.Contains(t, out, `"text":"one\r"`, "JSON has the text as it is")
 }
 
 // What is there of a pipe is scored at once, and what was scored is in the total when the end comes

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -17,7 +18,13 @@ import (
 // modelOfWords is a file of the small model of words.
 func modelOfWords(t *testing.T) string {
 	t.Helper()
-	m, err := modeltest.SmallOfWords()
+	return wordsFileOf(t, modeltest.SmallOfWords)
+}
+
+// wordsFileOf is a file of a small model.
+func wordsFileOf(t *testing.T, small func() (*model.Model, error)) string {
+	t.Helper()
+	m, err := small()
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "words.safetensors")
 	require.NoError(t, weights.WriteFile(file, m.File(), weights.WriteOptions{}))
@@ -49,6 +56,27 @@ func TestScoreOfWords(t *testing.T) {
 	require.Contains(t, byLine, "xylophone")
 }
 
+// Where many words are unknown, the share stands beside the perplexity, and a warning says why it
+// means little.
+func TestScoreWarnsOfUnknownWords(t *testing.T) {
+	score := []string{"score", "--total-only", "--model", modelOfWords(t)}
+	known, errs, code := lmserve(strings.Repeat("the cat sat .\n", 5)+"zebra\n", score...)
+	require.Zero(t, code)
+	require.Contains(t, known, ", unknown words 1 of 27 tokens (4 %), ")
+	require.Empty(t, errs)
+	for text, share := range map[string]string{
+		"我喜欢学习新的语言\n":              "unknown words 1 of 2 tokens (50 %)",
+		"the cat, the dog; sat.\n": "unknown words 3 of 6 tokens (50 %)",
+	} {
+		out, errs, code := lmserve(text, score...)
+		require.Zero(t, code)
+		require.Contains(t, out, share)
+		require.Contains(t, errs, "lmserve: "+share+": the perplexity says little")
+		require.Contains(t, errs, "another language or script")
+		require.Contains(t, errs, "punctuation")
+	}
+}
+
 // The commands for a data folder say of a session of words what the folder has of it.
 func TestSessionsOfWords(t *testing.T) {
 	file, dir := modelOfWords(t), t.TempDir()
@@ -62,6 +90,24 @@ func TestSessionsOfWords(t *testing.T) {
 	require.EqualValues(t, []int64{9, 1, 0},
 		[]int64{shown.Words.Tokens, shown.Words.Unknown, shown.Words.PendingBytes})
 	again := must(t, "", "sessions", "replay", "story", "--model", file, "--data-dir", dir)
+	require.Contains(t, again, "all to the bit")
+}
+
+// A session whose chunks are filled by the parts of words is replayed to the bit.
+func TestSessionsOfProseReplay(t *testing.T) {
+	file, dir := wordsFileOf(t, modeltest.SmallOfProse), t.TempDir()
+	text := strings.Repeat(modeltest.Prose, 7)
+	score := []string{
+		"score", "--model", file, "--data-dir", dir, "--session", "s", "--chunk", "13", "--json",
+	}
+	total := func(text string) chunkObject {
+		lines := jsonLines(t, must(t, text, score...))
+		return lines[len(lines)-1]
+	}
+	first, second := total(text[:900]), total(text[900:])
+	require.EqualValues(t, len(text), first.Bytes+second.Bytes+*second.PendingBytes)
+	require.Less(t, 4**second.Unknown, *second.Tokens)
+	again := must(t, "", "sessions", "replay", "s", "--model", file, "--data-dir", dir)
 	require.Contains(t, again, "all to the bit")
 }
 

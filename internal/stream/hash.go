@@ -79,6 +79,9 @@ func (s *Stream) hashWords(h hash.Hash) {
 	}
 	hashInts(h, uint64(p.Space), uint64(p.More), uint64(p.Chars), line, uint64(len(p.Word)))
 	h.Write(p.Word)
+	if p.Ended > 0 {
+		hashInts(h, uint64(p.Ended))
+	}
 }
 
 // hashMemory takes in the rows in use. A layer that the memory has not is that of s.Memory.

@@ -62,27 +62,29 @@ func draw(sampler Drawer, logProbs []float32, unknown int32) int32 {
 }
 
 // EndWord takes the word that is pending for complete, as if a space came that is not a part of the
-// text, and feeds it. It does the same to the end of a line for which there was no room yet. visit,
-// if not nil, is told of the token as by Read.
+// text, and feeds it. It also feeds the tokens for which there was no room yet. visit, if not nil,
+// is told of the tokens as by Read.
 func (w *Worker) EndWord(s *Stream, visit func(Token)) {
-	if !s.MidWord() {
-		return
-	}
+	ended := s.Text.Due() // the white space is a part of the text
 	end := space
-	if s.Text.Line {
+	if ended {
 		end = nil
 	}
-	scores := w.Score(s, end)
-	if visit != nil {
-		w.Tell(s, scores, visit)
+	for ; s.MidWord(); end = nil {
+		scores := w.Score(s, end)
+		if visit != nil {
+			w.Tell(s, scores, visit)
+		}
+		if !ended && !w.text.Due() {
+			w.text = tokenizer.Pending{Word: w.text.Word[:0]}
+		}
+		w.Commit(s, scores)
+		w.Settle(s)
 	}
-	w.text = tokenizer.Pending{Word: w.text.Word[:0]}
-	w.Commit(s, scores)
-	w.Settle(s)
 }
 
-// MidWord reports whether the stream's text ends in a word, or with the end of a line for which
-// there was no room yet.
-func (s *Stream) MidWord() bool { return s.Text.Line || len(s.Text.Word) > 0 }
+// MidWord reports whether the stream's text ends in a word, or with tokens for which there was no
+// room yet.
+func (s *Stream) MidWord() bool { return s.Text.Due() || len(s.Text.Word) > 0 }
 
 var space = []byte{' '}

@@ -136,15 +136,10 @@ func lacks(m *model.Model, method string) string {
 	return ""
 }
 
-// ChunkMin is the smallest chunk of a model. A chunk of words may begin with the end of a line for
-// which the chunk before had no room; with one token more it always reads some of the text that
-// comes, and so every piece of text that is accepted has bytes.
-func ChunkMin(m *model.Model) int {
-	if m.OfWords() {
-		return 2
-	}
-	return 1
-}
+// ChunkMin is the smallest chunk of a model. A chunk of words may begin with tokens for which the
+// chunk before had no room; with one token more it always reads some of the text that comes, and so
+// every piece of text that is accepted has bytes.
+func ChunkMin(m *model.Model) int { return m.Tokenizer.DueMax() + 1 }
 
 // companion are the settings of the stream's companion, if it has one. Of a stream that writes no
 // fast weights it has one network, and the scores of the static model.

@@ -54,6 +54,7 @@ type pending struct {
 	More  int64 `json:"more"`
 	Line  bool  `json:"line"`
 	Chars int64 `json:"chars"`
+	Ended int64 `json:"ended,omitempty"`
 }
 
 // Snapshot returns the stream as a file, from which Restore makes one that goes on to the same
@@ -113,7 +114,7 @@ func (s *Stream) header() header {
 		h.Divergence = &s.Divergence
 	}
 	if s.model.OfWords() {
-		h.Text = &pending{s.Text.Space, s.Text.More, s.Text.Line, s.Text.Chars}
+		h.Text = &pending{s.Text.Space, s.Text.More, s.Text.Line, s.Text.Chars, s.Text.Ended}
 	}
 	return h
 }

@@ -49,8 +49,9 @@ func (h *header) checkWords() error {
 	switch {
 	case h.Text == nil:
 		return fmt.Errorf("text is missing: the model is one of words")
-	case h.Text.Line && (t.Tokens == 0 || t.Tokens%int64(h.Settings.Chunk) != 0):
-		return fmt.Errorf("text.line is true, expected it only where a chunk is full")
+	case (h.Text.Line || h.Text.Ended != 0) && (t.Tokens == 0 || t.Tokens%int64(h.Settings.Chunk) != 0):
+		return fmt.Errorf("text.line is true or text.ended above 0, expected it only where a " +
+			"chunk is full")
 	case !(t.UnknownBits >= 0) || !(h.BaselineUnknownBits >= 0) ||
 		!h.Settings.Baseline && h.BaselineUnknownBits != 0:
 		return fmt.Errorf("unknown_bits are %v and %v, expected 0 or more, and 0 without a baseline",
@@ -74,10 +75,19 @@ func (s *Stream) readText(f *weights.Stored, p *pending) error {
 	}
 	text := tokenizer.Pending{
 		Space: p.Space, Word: word, More: p.More, Line: p.Line, Chars: p.Chars,
+		Ended: p.Ended,
 	}
 	if err := text.Check(); err != nil {
 		return fmt.Errorf("text: %w", err)
 	}
 	s.Text.CopyFrom(&text)
+	var tokens tokenizer.Tokens
+	var due tokenizer.Pending
+	due.CopyFrom(&text)
+	if most := s.model.Tokenizer.DueMax(); due.Due() {
+		if s.model.Tokenizer.Next(&tokens, &due, nil, most); due.Due() {
+			return fmt.Errorf("text: found more than %d tokens without room in their chunk", most)
+		}
+	}
 	return nil
 }

@@ -27,12 +27,21 @@ func wordModel(t require.TestingT) *model.Model {
 	return m
 }
 
+// eachWordModel runs a test with a model of words, and with one that cuts words.
+func eachWordModel(t *testing.T, test func(*testing.T, *model.Model)) {
+	t.Run("words", func(t *testing.T) { test(t, wordModel(t)) })
+	m, err := modeltest.SmallOfProse()
+	require.NoError(t, err)
+	t.Run("prose", func(t *testing.T) { test(t, m) })
+}
+
 // drawWordText makes a text that ends anywhere: in a word, in white space, with a line.
 func drawWordText(t *rapid.T) string {
 	text := modeltest.WordText(rapid.IntRange(1, 30).Draw(t, "lines"))
 	if rapid.Bool().Draw(t, "long") {
 		text += strings.Repeat("w", 3000) + " " + strings.Repeat(" ", 2000) + text
 	}
+	text += strings.Repeat(modeltest.Prose, rapid.IntRange(0, 3).Draw(t, "prose"))
 	return text[:rapid.IntRange(0, len(text)).Draw(t, "bytes")]
 }
 
@@ -48,7 +57,10 @@ func cutUp(t *rapid.T, text string) (cut []string) {
 
 // Any pieces of a text come to the same tokens, scores, lines and state.
 func TestWordsDoNotDependOnThePiecesOfTheText(t *testing.T) {
-	m := wordModel(t)
+	eachWordModel(t, wordsDoNotDependOnThePiecesOfTheText)
+}
+
+func wordsDoNotDependOnThePiecesOfTheText(t *testing.T, m *model.Model) {
 	one, many := testWorker(t, m, 1), testWorker(t, m, 3)
 	each(t, Methods(), func(t *testing.T, method string) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -130,9 +142,54 @@ func TestTheEndOfATextCompletesItsLastWord(t *testing.T) {
 	}
 }
 
+// Chunks that are filled by the parts of words always read some text, lines are complete, and the
+// text's end completes the parts that had no room.
+func TestPartsOfWordsFillChunks(t *testing.T) {
+	m, err := modeltest.SmallOfProse()
+	require.NoError(t, err)
+	w := testWorker(t, m, 1)
+	text := strings.Repeat(modeltest.Prose, 9)
+	var all tokenizer.Tokens
+	m.Tokenizer.Next(&all, new(tokenizer.Pending), []byte(text), len(text))
+	s := New(m, settings(m, func(s *Settings) { s.Chunk = ChunkMin(m) }))
+	var ids []int32
+	due := 0
+	for rest := []byte(text); len(rest) > 0; {
+		scores := w.Score(s, rest)
+		require.NotEmpty(t, scores.Text)
+		rest = rest[len(scores.Text):]
+		ids = append(ids, scores.Tokens.IDs...)
+		w.Commit(s, scores)
+		w.Settle(s)
+		if s.Text.Due() {
+			ended, tokens := s.Frozen(), s.Tally.Tokens
+			w.EndWord(ended, nil)
+			require.False(t, ended.MidWord())
+			require.Equal(t, s.Offset(), ended.Offset(), "no byte is added, and none is lost")
+			require.Greater(t, ended.Tally.Tokens, tokens)
+		}
+		if s.Text.Ended > 0 {
+			due++
+			f, err := s.Snapshot()
+			require.NoError(t, err)
+			tensor(tensorWord, func(t *weights.Tensor) {
+				t.Shape, t.Data = []int{12}, []byte(",,,,,,,,,,,,")
+			})(f)
+			line := regexp.MustCompile(`"line":false(.*"ended":)[0-9]`)
+			f.Metadata[keySnapshot] = line.ReplaceAllString(f.Metadata[keySnapshot], `"line":true${1}1`)
+			_, _, err = Restore(m, s.Settings, f.Stored())
+			require.ErrorContains(t, err, "found more than 12 tokens")
+		}
+	}
+	require.Equal(t, all.IDs, ids)
+	require.Positive(t, due)
+	require.EqualValues(t, len(text), s.Offset())
+}
+
 // A restored stream goes on in the middle of a word, and at the end of a line that had no room.
-func TestASnapshotInTheMiddleOfAWord(t *testing.T) {
-	m := wordModel(t)
+func TestASnapshotInTheMiddleOfAWord(t *testing.T) { eachWordModel(t, aSnapshotInTheMiddleOfAWord) }
+
+func aSnapshotInTheMiddleOfAWord(t *testing.T, m *model.Model) {
 	w := testWorker(t, m, 2)
 	each(t, Methods(), func(t *testing.T, method string) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -240,6 +297,10 @@ func TestAChunkOfOneWordIsRefused(t *testing.T) {
 	set := Defaults(m)
 	set.Chunk = 1
 	require.ErrorContains(t, set.Validate(m), "chunk is 1, expected 2 to 1024")
+	prose, err := modeltest.SmallOfProse()
+	require.NoError(t, err)
+	_, err = With(prose, setting.Values{"chunk": 12}) // a word may have as many parts
+	require.ErrorContains(t, err, "found 12, expected 13 to 1024")
 }
 
 func TestAWarmChunkOfWordsAllocatesNothing(t *testing.T) {
@@ -262,7 +323,10 @@ func TestAWarmChunkOfWordsAllocatesNothing(t *testing.T) {
 // What is sampled after a text is a function of the text. Printed behind it, it is read as the
 // tokens that were sampled, none of which is unknown.
 func TestSampledWordsArePrintedAsTheyAreRead(t *testing.T) {
-	m := wordModel(t)
+	eachWordModel(t, sampledWordsArePrintedAsTheyAreRead)
+}
+
+func sampledWordsArePrintedAsTheyAreRead(t *testing.T, m *model.Model) {
 	w := testWorker(t, m, 1)
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawWordText(t)

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -29,8 +30,16 @@ func ParseRate(text string) (float64, error) {
 }
 
 // StandsOut reports whether a line is as strange as the threshold asks. Nothing is before the
-// session has seen lines enough.
-func StandsOut(l *client.LineEvent, threshold float64) bool { return l.Warm && l.P <= threshold }
+// session has seen lines enough, nor is a blank line: it shows nothing that could be looked at.
+func StandsOut(l *client.LineEvent, threshold float64) bool {
+	return l.Warm && l.P <= threshold && !blank(l)
+}
+
+// blank reports whether a line is known to have nothing but white space.
+func blank(l *client.LineEvent) bool {
+	whole := l.Cut == nil || !*l.Cut
+	return whole && l.Text != nil && len(bytes.TrimSpace(l.TextBytes())) == 0
+}
 
 // Found is a line of a source.
 type Found struct {
@@ -46,7 +55,7 @@ type Top struct {
 
 // Add takes in a line.
 func (t *Top) Add(f Found) {
-	if !f.Line.Warm || len(t.lines) == t.Size && f.Line.P >= t.lines[t.Size-1].Line.P {
+	if !f.Line.Warm || blank(&f.Line) || len(t.lines) == t.Size && f.Line.P >= t.lines[t.Size-1].Line.P {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(t.lines, f, func(have, f Found) int {

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -286,4 +287,41 @@ func FuzzPosition(f *testing.F) {
 			require.GreaterOrEqual(t, place.Offset, int64(0))
 		}
 	})
+}
+
+// A line that shows nothing is never flagged, however strange it is that it comes.
+func TestBlankLinesNeverStandOut(t *testing.T) {
+	var top Top
+	top.Size = 9
+	for text, stands := range map[string]bool{"": false, "\r": false, " \t": false, "x": true} {
+		l := lineOf(text, nil, 0, 0)
+		l.P = 1e-6
+		require.Equal(t, stands, StandsOut(l, 1e-3), "%q", text)
+		top.Add(Found{Line: *l})
+	}
+	require.Len(t, top.Lines(), 1)
+	cut := lineOf("   ", nil, 0, 0)
+	cut.Cut = new(true)
+	require.True(t, StandsOut(cut, 1e-3), "nobody knows the rest of the line")
+	require.True(t, StandsOut(&client.LineEvent{Warm: true}, 1e-3), "the text was left out")
+}
+
+// What is read of a file is not unread any more, so a file that does not grow has nothing that comes.
+func TestPieceThatIsReadDoesNotCome(t *testing.T) {
+	cl, err := client.New("http://127.0.0.1:1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var told []Behind
+	unread := int64(60)
+	f := &feeding{
+		Watcher: &Watcher{
+			Client: cl, Score: client.ScoreOptions{Learn: client.LearnFalse},
+			Behind: func(b Behind) { told = append(told, b) },
+		},
+		unread: func() int64 { return unread },
+	}
+	require.Error(t, f.feed(ctx, make([]byte, 40)), "of 100 bytes")
+	require.Len(t, told, 1)
+	require.EqualValues(t, 100, told[0].Bytes)
 }

@@ -136,8 +136,8 @@ func (f *feeding) look(must bool) {
 
 // feed feeds a piece.
 func (f *feeding) feed(ctx context.Context, text []byte) error {
+	f.sent += int64(len(text)) // before look: the piece is no longer unread
 	f.look(false)
-	f.sent += int64(len(text))
 	feed := f.feeder.Feed
 	if f.Score.Learn == client.LearnFalse {
 		feed = f.read

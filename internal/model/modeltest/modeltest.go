@@ -3,6 +3,7 @@ package modeltest
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -21,6 +22,11 @@ var Small = sync.OnceValues(func() (*model.Model, error) { return New(7) })
 
 // SmallOfWords is NewOfWords(7), made once.
 var SmallOfWords = sync.OnceValues(func() (*model.Model, error) { return NewOfWords(7) })
+
+// SmallOfProse is SmallOfWords with a vocabulary whose punctuation stands apart, made once.
+var SmallOfProse = sync.OnceValues(func() (*model.Model, error) {
+	return NewOfWords(7, "@-@", "@,@", "@.@", "?", "\"", "(", ")", "'s", "n't", "%")
+})
 
 // SmallFile writes Small to a file in a folder.
 func SmallFile(folder string) (file string, err error) {
@@ -54,9 +60,14 @@ func WordText(lines int) string {
 	return text.String()
 }
 
-// NewOfWords is New for words: a model of an adaptive softmax, with a vocabulary of a few.
-func NewOfWords(seed uint64) (*model.Model, error) {
-	tok, err := tokenizer.NewWords(Vocabulary)
+// Prose is a text as people write it: parts of its words are tokens of SmallOfProse.
+const Prose = "\"The cat-house?\" a dog said; it (the mat) isn't the cat's, and 35,000.5% of a night\n" +
+	"(the-cat-and-a-dog-on-the-mat) a-b-c-d-e-f-g-h U.S. \"\"\u00a0\"(the)\".\n\n"
+
+// NewOfWords is New for words: a model of an adaptive softmax, with a vocabulary of a few, and of
+// more symbols.
+func NewOfWords(seed uint64, more ...string) (*model.Model, error) {
+	tok, err := tokenizer.NewWords(slices.Concat(Vocabulary, more))
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (c *Corpus) Encode(tok tokenizer.Tokenizer, told func(bytes int) error) err
 		for text := d.Text; len(text) > 0; {
 			n := min(len(text), pieceBytes)
 			tokens.Reset()
-			tok.Next(&tokens, &pending, text[:n], n+1) // a word more than bytes, if one is pending
+			tok.Next(&tokens, &pending, text[:n], n+1+tok.DueMax()) // what is pending makes the others
 			ids = append(ids, tokens.IDs...)
 			text, read = text[n:], read+n
 			if err := told(read); err != nil {

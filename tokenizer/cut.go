@@ -1,0 +1,194 @@
+package tokenizer
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// This file cuts a word that the vocabulary does not have, as texts of WikiText are prepared:
+// punctuation, "'s" and "n't" are words of their own, and a hyphen, a comma or a point inside a
+// word is "@-@", "@,@" or "@.@". What WikiText itself has no space in stays one word: "U.S.",
+// "Q." and "and/or".
+
+// partsMost bounds the parts of a word. A word that has more is no prose, and is not cut.
+const partsMost = 12
+
+// marks are the characters that may stand apart.
+const marks = ",.;:!?\"'()[]-%$£€“”‘’—–…"
+
+// attachedMost is the share of a vocabulary that may be words with a comma at their end where
+// punctuation stands apart: those that its text has by accident.
+const attachedMost = 1. / 1000
+
+// cutsWords tells whether the vocabulary is of a text whose punctuation stands apart. Where a part
+// of the text has it at its words, "it," is a word of the vocabulary.
+func (w *Words) cutsWords() bool {
+	_, hyphen := w.ids["@-@"]
+	_, comma := w.ids[","]
+	if !hyphen || !comma {
+		return false
+	}
+	attached := 0
+	for _, symbol := range w.symbols {
+		if word, ok := strings.CutSuffix(symbol, ","); ok {
+			if r, _ := utf8.DecodeLastRuneInString(word); unicode.IsLetter(r) {
+				attached++
+			}
+		}
+	}
+	return float64(attached) <= attachedMost*float64(len(w.symbols))
+}
+
+// cut returns the size and id of the first part of a word. The rest is cut in the same way, inside.
+func (w *Words) cut(word []byte, inside bool) (size int, id int32) {
+	size, id = w.part(word, inside)
+	rest := word[size:]
+	for n := 1; len(rest) > 0; n++ {
+		if n == partsMost {
+			return len(word), w.unknown
+		}
+		next, _ := w.part(rest, true)
+		rest = rest[next:]
+	}
+	return size, id
+}
+
+// part is cut for a word of however many parts: the longest part that the vocabulary has.
+func (w *Words) part(word []byte, inside bool) (size int, id int32) {
+	if known, ok := w.ids[string(word)]; ok && (!inside || w.joiner(word, 0, inside) < 0) {
+		return len(word), known
+	}
+	at, joined := 0, false
+	for n := 0; n < partsMost && at < len(word); n++ {
+		at, joined = w.partEnd(word, at, inside || at > 0)
+		known, ok := w.ids[string(word[:at])]
+		switch {
+		case n == 0 && joined:
+			return at, w.joiner(word, 0, inside)
+		case n == 0 && !ok:
+			size, id = at, w.unknown
+		case ok && !joined: // no part ends with a hyphen that joins
+			size, id = at, known
+		}
+	}
+	return size, id
+}
+
+// partEnd returns where the shortest part ends that begins at a place, and whether the part is a
+// mark that joins.
+func (w *Words) partEnd(word []byte, at int, inside bool) (end int, joined bool) {
+	if n := w.contraction(word, at); n > 0 {
+		return at + n, false
+	}
+	if n := w.mark(word, at, inside); n > 0 {
+		return at + n, w.joiner(word, at, inside) >= 0
+	}
+	for end = at; end < len(word); {
+		_, n := utf8.DecodeRune(word[end:])
+		if end += n; end < len(word) && (w.contraction(word, end) > 0 || w.mark(word, end, true) > 0) {
+			break
+		}
+	}
+	return end, false
+}
+
+// mark is the size of the punctuation at a place that the vocabulary has by itself; 0 of none.
+func (w *Words) mark(word []byte, at int, inside bool) int {
+	r, n := utf8.DecodeRune(word[at:])
+	if !strings.ContainsRune(marks, r) {
+		return 0
+	}
+	if w.joiner(word, at, inside) >= 0 {
+		return n
+	}
+	if next := after(word, at+n); isWord(next) {
+		switch r {
+		case '.', '-':
+			return 0
+		case '\'', '’':
+			if inside {
+				return 0
+			}
+		}
+	} else if r == '.' && next != '.' && abbreviates(word[:at]) {
+		return 0
+	}
+	run := n
+	for bytes.HasPrefix(word[at+run:], word[at:at+n]) {
+		run += n
+	}
+	for _, size := range [...]int{run, n} {
+		if _, ok := w.ids[string(word[at:at+size])]; ok {
+			return size
+		}
+	}
+	return 0
+}
+
+// joiner is the id of the mark inside a word, or between digits, at a place; -1 of none.
+func (w *Words) joiner(word []byte, at int, inside bool) int32 {
+	if !inside || at+1 >= len(word) {
+		return -1
+	}
+	next, symbol := after(word, at+1), ""
+	digits := unicode.IsDigit(next) && (at == 0 || unicode.IsDigit(previous(word, at)))
+	switch b := word[at]; {
+	case b == '-' && isWord(next) && (at == 0 || isWord(previous(word, at))):
+		symbol = "@-@"
+	case b == ',' && digits:
+		symbol = "@,@"
+	case b == '.' && digits:
+		symbol = "@.@"
+	}
+	if id, ok := w.ids[symbol]; ok {
+		return id
+	}
+	return -1
+}
+
+// contractions are the ends of words that are words of their own.
+var contractions = [...]string{"n't", "'t", "'s", "'re", "'ll", "'ve", "'d", "'m"}
+
+// contraction is the size of the end of a word that begins at a place and that the vocabulary has
+// by itself, or that is the whole word; 0 of none.
+func (w *Words) contraction(word []byte, at int) int {
+	if b := word[at]; b != 'n' && b != '\'' || at > 0 && !isWord(previous(word, at)) {
+		return 0
+	}
+	for _, c := range contractions {
+		if !bytes.HasPrefix(word[at:], []byte(c)) || isWord(after(word, at+len(c))) {
+			continue
+		}
+		if _, ok := w.ids[c]; ok || at == 0 && len(word) == len(c) {
+			return len(c)
+		}
+	}
+	return 0
+}
+
+// abbreviates tells whether a point behind a word belongs to it: that of an initial, or one that
+// is not the first.
+func abbreviates(word []byte) bool {
+	r, n := utf8.DecodeLastRune(word)
+	rest := word[:len(word)-n]
+	return unicode.IsUpper(r) && (len(rest) == 0 || !isWord(previous(rest, len(rest)))) ||
+		isWord(r) && bytes.HasSuffix(rest, []byte("."))
+}
+
+// after is the character at a place, previous that before it; utf8.RuneError if there is none.
+func after(word []byte, at int) rune {
+	r, _ := utf8.DecodeRune(word[at:])
+	return r
+}
+
+func previous(word []byte, at int) rune {
+	r, _ := utf8.DecodeLastRune(word[:at])
+	return r
+}
+
+// isWord tells the characters that words are made of.
+func isWord(r rune) bool {
+	return r != utf8.RuneError && (unicode.In(r, unicode.L, unicode.M, unicode.N) || r == '_')
+}
