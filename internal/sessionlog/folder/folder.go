@@ -1,0 +1,633 @@
+package folder
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"golang.org/x/sync/errgroup"
+)
+
+// Names in a data folder.
+const (
+	sessionsName = "sessions"
+	makingName   = "making"
+	removedName  = "removed"
+	backupName   = "backup"
+	versionName  = "version"
+	epochName    = "epoch"
+	lockName     = "lock"
+
+	versionText = "lmserve data folder 2\n"
+	oldDatabase = "lmserve.db"
+)
+
+// Folder is the sessionlog.Store in a data folder.
+type Folder struct {
+	dir      string
+	place    fs.FileInfo // of dir when it was opened
+	readOnly bool
+	report   func(error) // nil: nobody is told
+	files    fileSystem
+	lock     *os.File
+
+	// writing is held for reading by whatever changes files, and for writing by who needs that
+	// nothing changes: a backup while it links, and Close.
+	writing   sync.RWMutex
+	unlinking sync.Mutex // see unlinkShared
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[string]*session
+	ids      []string // of the sessions that are complete, in order; nil: not known
+	complete map[string]bool
+	epoch    uint64   // given out last
+	bound    uint64   // epochs below it may be given out
+	undone   []string // folders that could not be removed
+
+	usage     usage
+	temporary atomic.Int64 // bytes of files in the making
+	failed    chan struct{}
+}
+
+// Options of Open.
+type Options struct {
+	ReadOnly bool // for tools: writes are refused
+	Existing bool // the folder must be there; without it, one is made
+	// Report gets what was found at opening and is no reason not to open: damage, and entries that
+	// are not the store's. nil: nobody is told.
+	Report func(error)
+}
+
+// Open opens a data folder, or makes one. It reads the head and the last frame of every session;
+// Read and ReadSnapshot verify the rest, and Check all. sessionlog.ErrInUse if another process
+// writes there.
+func Open(dir string, o Options) (*Folder, error) { return open(dir, o, osFiles{}) }
+
+func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
+	f := &Folder{
+		dir: dir, readOnly: o.ReadOnly, report: o.Report, files: files,
+		sessions: map[string]*session{}, complete: map[string]bool{}, failed: make(chan struct{}),
+	}
+	if f.report == nil {
+		f.report = func(error) {}
+	}
+	f.usage.init()
+	if err := f.openDir(o); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.unlock())
+		}
+	}()
+	if f.place, err = os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("sessionlog: %w", err)
+	}
+	if err := f.loadEpoch(); err != nil {
+		return nil, err
+	}
+	if err := f.loadAll(); err != nil {
+		return nil, fmt.Errorf("sessionlog: opening %s: %w", dir, err)
+	}
+	if !f.readOnly {
+		f.tidy()
+	}
+	return f, nil
+}
+
+// openDir makes the folder if it is not there, locks it, and looks at its version.
+func (f *Folder) openDir(o Options) error {
+	version, err := f.read(f.path(versionName), 256)
+	switch {
+	case err == nil && string(version) != versionText:
+		return fmt.Errorf("sessionlog: %s: found %.40q, expected %q: it is of another version of lmserve",
+			f.path(versionName), version, versionText)
+	case err == nil:
+		return f.takeLock()
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	if _, err := os.Lstat(f.path(oldDatabase)); err == nil {
+		return fmt.Errorf("sessionlog: %s: found %s, expected %s: the folder is of a version of lmserve "+
+			"from before sessions were folders; use that version to export its sessions", f.dir, oldDatabase,
+			versionName)
+	}
+	if o.ReadOnly || o.Existing {
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	return f.makeDir()
+}
+
+func (f *Folder) makeDir() error {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return fmt.Errorf("sessionlog: making %s: %w", f.dir, err)
+	}
+	if err := f.takeLock(); err != nil {
+		return err
+	}
+	for _, name := range []string{sessionsName, makingName, removedName, backupName} {
+		if err := f.files.Mkdir(f.path(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return f.fault("making the folder", err)
+		}
+	}
+	return f.fault("making the folder", cmp.Or(f.files.SyncDir(filepath.Dir(f.dir)),
+		f.write(f.path(versionName), []byte(versionText))))
+}
+
+func (f *Folder) path(name string) string { return filepath.Join(f.dir, name) }
+
+// takeLock locks the folder: for writing alone, for reading with other readers.
+func (f *Folder) takeLock() (err error) {
+	flag := os.O_RDWR | os.O_CREATE
+	if f.readOnly {
+		flag = os.O_RDONLY | os.O_CREATE
+	}
+	if f.lock, err = os.OpenFile(f.path(lockName), flag, 0o600); err != nil {
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	held, err := lockFile(f.lock, !f.readOnly)
+	if err == nil && !held {
+		err = sessionlog.ErrInUse
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("sessionlog: %s: %w", f.dir, err), f.lock.Close())
+	}
+	return nil
+}
+
+func (f *Folder) unlock() error {
+	if f.lock == nil {
+		return nil
+	}
+	return f.lock.Close()
+}
+
+// epochsReserved is how many epochs are reserved with one write.
+const epochsReserved = 1 << 16
+
+func (f *Folder) loadEpoch() error {
+	b, err := f.read(f.path(epochName), 64)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sessionlog: %w", err)
+	}
+	n, ok := parseName(strings.TrimSuffix(string(b), "\n"), "")
+	if !ok {
+		return &sessionlog.CorruptError{File: epochName, Byte: 0, Offset: -1,
+			What: fmt.Sprintf("%.40q, expected 16 hexadecimal digits and a newline", b)}
+	}
+	f.epoch, f.bound = n, n
+	return nil
+}
+
+// nextEpoch gives out an epoch that was never given out.
+func (f *Folder) nextEpoch() (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.epoch+1 >= f.bound {
+		bound := f.epoch + epochsReserved
+		if err := f.write(f.path(epochName), []byte(hexName("", bound)+"\n")); err != nil {
+			return 0, f.fault("reserving epochs", err)
+		}
+		f.bound = bound
+	}
+	f.epoch++
+	return f.epoch, nil
+}
+
+// loadersMax is how many sessions are read at once.
+const loadersMax = 16
+
+// loadAll reads all sessions.
+func (f *Folder) loadAll() error {
+	entries, err := f.files.ReadDir(f.path(sessionsName))
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group
+	group.SetLimit(loadersMax)
+	for _, e := range entries {
+		id := e.Name()
+		if sessionlog.CheckID(id) != nil || !e.IsDir() {
+			f.report(&sessionlog.CorruptError{File: sessionsName + "/" + id, Byte: -1, Offset: -1,
+				Stray: true, What: "not a folder of a session: left alone"})
+			continue
+		}
+		group.Go(func() error {
+			s, err := f.load(id)
+			if err != nil {
+				return err
+			}
+			if s.damage != nil {
+				f.report(s.damage)
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.sessions[id], f.complete[id] = s, true
+			f.epoch = max(f.epoch, s.epoch)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.sessions)) {
+		f.usage.add(f.sessions[id])
+	}
+	return nil
+}
+
+// tidy removes what a process that was killed has left.
+func (f *Folder) tidy() {
+	for _, name := range []string{makingName, removedName, backupName} {
+		entries, err := f.files.ReadDir(f.path(name))
+		for _, e := range entries {
+			err = errors.Join(err, f.shredTree(filepath.Join(f.path(name), e.Name())))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.report(f.fault("removing what was left in "+name, err))
+		}
+	}
+}
+
+// inPlace makes sure that the folder still has its path.
+func (f *Folder) inPlace() error {
+	now, err := os.Stat(f.dir)
+	if err == nil && os.SameFile(f.place, now) {
+		return nil
+	}
+	found := "another folder"
+	if err != nil {
+		found = err.Error()
+	}
+	return fmt.Errorf("sessionlog: %w: %s: found %s, expected the data folder that was opened: move "+
+		"the folder back, or mount it", sessionlog.ErrUnavailable, f.dir, found)
+}
+
+// fault is an error of the file system: sessionlog.ErrNoSpace, or sessionlog.ErrUnavailable, since
+// the next call may succeed. Nothing was written.
+func (f *Folder) fault(doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("sessionlog: %s: %w: %w", doing, sessionlog.ErrNoSpace, err)
+	case errors.Is(err, fs.ErrNotExist):
+		if away := f.inPlace(); away != nil {
+			return away
+		}
+	}
+	return fmt.Errorf("sessionlog: %s: %w: %w", doing, sessionlog.ErrUnavailable, err)
+}
+
+// enter begins a call that changes something; the caller calls f.writing.RUnlock if there is no
+// error.
+func (f *Folder) enter(ctx context.Context) error {
+	if f.readOnly {
+		return fmt.Errorf("sessionlog: %s: %w", f.dir, sessionlog.ErrReadOnly)
+	}
+	f.writing.RLock()
+	err := f.usable(ctx)
+	if err == nil {
+		err = f.inPlace()
+	}
+	if err != nil {
+		f.writing.RUnlock()
+	}
+	return err
+}
+
+func (f *Folder) usable(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return sessionlog.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// with calls do with a session, under its lock.
+func (f *Folder) with(ctx context.Context, id string, do func(s *session) error) error {
+	if err := f.usable(ctx); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	s := f.sessions[id]
+	f.mu.Unlock()
+	if s == nil {
+		return sessionlog.NotFound(id)
+	}
+	if err := s.acquire(ctx); err != nil {
+		return err
+	}
+	defer s.release()
+	if s.gone {
+		return sessionlog.NotFound(id)
+	}
+	return do(s)
+}
+
+// change calls do with a session that the epoch lets the caller write to, under its lock.
+func (f *Folder) change(
+	ctx context.Context, id string, epoch uint64, do func(s *session) error,
+) error {
+	if err := f.enter(ctx); err != nil {
+		return err
+	}
+	defer f.writing.RUnlock()
+	return f.with(ctx, id, func(s *session) error {
+		if s.epoch != epoch {
+			return &sessionlog.FencedError{Session: id, Have: s.epoch, Want: epoch}
+		}
+		defer f.usage.update(s)
+		return do(s)
+	})
+}
+
+// Durable implements sessionlog.Store: it is.
+func (f *Folder) Durable() bool { return true }
+
+// Create implements sessionlog.Store.
+func (f *Folder) Create(
+	ctx context.Context, id string, head []byte, start int64,
+) (epoch uint64, err error) {
+	if err := sessionlog.CheckCreate(id, head, start); err != nil {
+		return 0, err
+	}
+	if err := f.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer f.writing.RUnlock()
+	s := newSession(id)
+	s.head, s.start, s.end = append([]byte{}, head...), start, start
+	return f.make(s, func(string) error { return nil })
+}
+
+// make enters a session whose folder fill completes.
+func (f *Folder) make(s *session, fill func(dir string) error) (epoch uint64, err error) {
+	if s.epoch, err = f.nextEpoch(); err != nil {
+		return 0, err
+	}
+	s.lock <- struct{}{}
+	defer s.release()
+	f.mu.Lock()
+	if f.sessions[s.id] != nil {
+		f.mu.Unlock()
+		return 0, fmt.Errorf("sessionlog: session %s: %w", s.id, sessionlog.ErrExists)
+	}
+	f.sessions[s.id] = s
+	f.mu.Unlock()
+	made := filepath.Join(f.path(makingName), fmt.Sprintf("%016x", rand.Uint64()))
+	if err = f.makeFolder(s, made, fill); err == nil {
+		f.usage.add(s)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		s.gone = true
+		delete(f.sessions, s.id)
+		return 0, errors.Join(f.fault("making session "+s.id, err), f.shredTree(made))
+	}
+	f.complete[s.id], f.ids = true, nil
+	return s.epoch, nil
+}
+
+func (f *Folder) makeFolder(s *session, made string, fill func(dir string) error) error {
+	if err := f.files.Mkdir(made, 0o700); err != nil {
+		return err
+	}
+	if err := fill(made); err != nil {
+		return err
+	}
+	head := encodeHead(headData{ID: s.id, Start: s.start}, s.head)
+	err := cmp.Or(
+		f.fill(filepath.Join(made, headName), head),
+		f.fillEmpty(filepath.Join(made, hexName(epochPrefix, s.epoch))),
+		f.files.SyncDir(made),
+		f.files.Rename(made, f.sessionPath(s.id)),
+	)
+	if err != nil {
+		return err
+	}
+	if err := f.files.SyncDir(f.path(sessionsName)); err != nil {
+		return errors.Join(err, f.files.Rename(f.sessionPath(s.id), made))
+	}
+	return nil
+}
+
+// fillEmpty makes an empty file, which need not be durable.
+func (f *Folder) fillEmpty(path string) error {
+	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// Claim implements sessionlog.Store. The claim is a file's name, whose change is not waited for to
+// reach the disk: after a cut of power nobody has the epoch of before, and none is given out again.
+func (f *Folder) Claim(ctx context.Context, id string) (found sessionlog.Session, err error) {
+	if err := f.enter(ctx); err != nil {
+		return found, err
+	}
+	defer f.writing.RUnlock()
+	err = f.with(ctx, id, func(s *session) error {
+		defer f.usage.update(s)
+		if s.damage != nil {
+			return s.damage
+		}
+		if err := f.mend(s); err != nil {
+			return err
+		}
+		epoch, err := f.nextEpoch()
+		if err != nil {
+			return err
+		}
+		dir := f.sessionPath(id)
+		err = f.files.Rename(filepath.Join(dir, hexName(epochPrefix, s.epoch)),
+			filepath.Join(dir, hexName(epochPrefix, epoch)))
+		if errors.Is(err, fs.ErrNotExist) { // of a folder that a person has made of an archive, say
+			err = f.fillEmpty(filepath.Join(dir, hexName(epochPrefix, epoch)))
+		}
+		if err != nil {
+			return f.fault("claiming session "+id, err)
+		}
+		s.epoch = epoch
+		found = s.describe()
+		return nil
+	})
+	return found, err
+}
+
+// mend removes what a killed process, a cut of power or a failed write has left of a session's files.
+func (f *Folder) mend(s *session) error {
+	for len(s.leftovers) > 0 {
+		if err := f.shred(filepath.Join(f.sessionPath(s.id), s.leftovers[0])); err != nil {
+			return f.fault("removing a leftover of session "+s.id, err)
+		}
+		s.leftovers = s.leftovers[1:]
+	}
+	if !s.suspect || len(s.segments) == 0 {
+		return nil
+	}
+	seg := &s.segments[len(s.segments)-1]
+	out, err := f.files.OpenFile(f.file(s, segmentPrefix, seg.offset), os.O_WRONLY|nonblock, 0)
+	if err == nil {
+		err = errors.Join(cmp.Or(out.Truncate(seg.bytes), out.Sync()), out.Close())
+	}
+	if err != nil {
+		return f.fault("mending the log of session "+s.id, err)
+	}
+	s.suspect = false
+	return nil
+}
+
+// Get implements sessionlog.Store.
+func (f *Folder) Get(ctx context.Context, id string) (found sessionlog.Session, err error) {
+	err = f.with(ctx, id, func(s *session) error {
+		found = s.describe()
+		return nil
+	})
+	return found, err
+}
+
+// List implements sessionlog.Store.
+func (f *Folder) List(
+	ctx context.Context, after string, limit int,
+) (found []sessionlog.Session, err error) {
+	if limit < 1 {
+		return nil, sessionlog.Invalid("limit %d, expected 1 or more", limit)
+	}
+	if err := f.usable(ctx); err != nil {
+		return nil, err
+	}
+	ids := f.completeIDs()
+	first, same := slices.BinarySearch(ids, after)
+	if same {
+		first++
+	}
+	for _, id := range ids[first:] {
+		d, err := f.Get(ctx, id)
+		if errors.Is(err, sessionlog.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if found = append(found, d); len(found) == limit {
+			break
+		}
+	}
+	return found, nil
+}
+
+// completeIDs are the ids of all sessions, in order. Nobody changes the slice.
+func (f *Folder) completeIDs() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ids == nil {
+		f.ids = slices.AppendSeq(make([]string, 0, len(f.complete)), maps.Keys(f.complete))
+		slices.Sort(f.ids)
+	}
+	return f.ids
+}
+
+// SetHead implements sessionlog.Store.
+func (f *Folder) SetHead(ctx context.Context, id string, epoch uint64, head []byte) error {
+	if err := sessionlog.CheckHead(head); err != nil {
+		return err
+	}
+	return f.change(ctx, id, epoch, func(s *session) error {
+		if err := f.writeHead(s, headData{ID: id, Start: s.start}, head); err != nil {
+			return err
+		}
+		s.head = append([]byte{}, head...)
+		return nil
+	})
+}
+
+func (f *Folder) writeHead(s *session, d headData, head []byte) error {
+	path := filepath.Join(f.sessionPath(s.id), headName)
+	return f.fault("writing the head of session "+s.id, f.write(path, encodeHead(d, head)))
+}
+
+// Delete implements sessionlog.Store.
+func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
+	if err := f.enter(ctx); err != nil {
+		return err
+	}
+	defer f.writing.RUnlock()
+	removed := filepath.Join(f.path(removedName), fmt.Sprintf("%016x", rand.Uint64()))
+	err := f.with(ctx, id, func(s *session) error {
+		if epoch != 0 && s.epoch != epoch {
+			return &sessionlog.FencedError{Session: id, Have: s.epoch, Want: epoch}
+		}
+		if err := f.files.Rename(f.sessionPath(id), removed); err != nil {
+			return f.fault("deleting session "+id, err)
+		}
+		s.gone = true
+		f.usage.remove(s)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.sessions, id)
+		delete(f.complete, id)
+		f.ids, f.undone = nil, append(f.undone, removed)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = f.files.SyncDir(f.path(sessionsName))
+	f.mu.Lock()
+	undone := f.undone
+	f.undone = nil
+	f.mu.Unlock()
+	for n, dir := range undone {
+		if failed := f.shredTree(dir); failed != nil {
+			f.mu.Lock()
+			f.undone = append(f.undone, undone[n])
+			f.mu.Unlock()
+			err = errors.Join(err, failed)
+		}
+	}
+	return f.fault("erasing session "+id, err)
+}
+
+// Failed implements sessionlog.Store: a folder never fails for good.
+func (f *Folder) Failed() <-chan struct{} { return f.failed }
+
+// Err implements sessionlog.Store.
+func (f *Folder) Err() error { return nil }
+
+// Close implements sessionlog.Store.
+func (f *Folder) Close() error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return sessionlog.ErrClosed
+	}
+	f.closed = true
+	return f.unlock()
+}
+
+func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
+
+var _ sessionlog.Store = (*Folder)(nil)

@@ -1,0 +1,15 @@
+//go:build linux || darwin || freebsd || dragonfly
+
+package folder
+
+import "golang.org/x/sys/unix"
+
+// spaceOf tells what this process may still write to the file system of a folder.
+func spaceOf(dir string) (left, all int64, err error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, 0, err
+	}
+	//nolint:unconvert // The types differ from system to system.
+	return int64(s.Bavail) * int64(s.Bsize), int64(s.Blocks) * int64(s.Bsize), nil
+}

@@ -1,0 +1,16 @@
+package folder
+
+import "golang.org/x/sys/windows"
+
+// spaceOf tells what this process may still write to the file system of a folder.
+func spaceOf(dir string) (left, all int64, err error) {
+	path, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	var available, total uint64
+	if err := windows.GetDiskFreeSpaceEx(path, &available, &total, nil); err != nil {
+		return 0, 0, err
+	}
+	return int64(available), int64(total), nil
+}
