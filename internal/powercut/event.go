@@ -13,7 +13,7 @@ const (
 	Write   Kind = "write"   // Data at Offset of Node
 	Size    Kind = "size"    // Node has Offset bytes, cut off or filled up with zeros
 	Sync    Kind = "sync"    // what was done to Node is on the disk
-	Name    Kind = "name"    // Name is that of Node
+	Name    Kind = "name"    // Name is that of Node; a folder with From brings what is in that one
 	Unname  Kind = "unname"  // Name is gone
 	SyncDir Kind = "syncdir" // the names in the folder Name are on the disk
 	Nothing Kind = "nothing" // an event that a test has taken away
@@ -29,6 +29,7 @@ type Event struct {
 	Offset int64
 	Data   []byte
 	Name   string // within the disk, with slashes
+	From   string // of a folder that is renamed: its name before
 	// Covers is the number of events that came before a sync was asked for: it is of these only. Of
 	// a program that does one thing at a time these are all events before.
 	Covers int

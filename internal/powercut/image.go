@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // sectorBytes is what a disk writes whole or not at all.
@@ -63,23 +64,60 @@ func (i *Image) Add(event Event) {
 		if e.Kind == Name && e.Node == Folder {
 			i.folders[e.Name] = true
 		}
+		if e.From != "" {
+			i.move(e.From+"/", e.Name+"/")
+		}
 		i.changes = append(i.changes, e)
 	case SyncDir:
+		var gone []numbered // folders
 		i.changes = slices.DeleteFunc(i.changes, func(c numbered) bool {
 			of := c.n < e.Covers && path.Dir(c.Name) == e.Name
 			if of {
-				c.rename(i.names)
+				i.rename(c.Event, i.names)
+			}
+			if of && c.Kind == Unname && i.folders[c.Name] {
+				gone = append(gone, c)
 			}
 			return of
 		})
+		for _, g := range gone {
+			i.changes = slices.DeleteFunc(i.changes, func(c numbered) bool {
+				return c.n < g.n && strings.HasPrefix(c.Name, g.Name+"/")
+			})
+		}
 	}
 }
 
-func (e *Event) rename(names map[string]int) {
+// move gives what is in a folder the names that it has in another, too. They count once that folder
+// is there.
+func (i *Image) move(from, to string) {
+	for name, node := range maps.Clone(i.names) {
+		if below, ok := strings.CutPrefix(name, from); ok {
+			i.names[to+below] = node
+		}
+	}
+	for name := range maps.Clone(i.folders) {
+		if below, ok := strings.CutPrefix(name, from); ok {
+			i.folders[to+below] = true
+		}
+	}
+	for _, c := range slices.Clone(i.changes) {
+		if below, ok := strings.CutPrefix(c.Name, from); ok {
+			c.Name = to + below
+			i.changes = append(i.changes, c)
+		}
+	}
+}
+
+// rename does to names what an event says. A folder that has lost its name has nothing in it.
+func (i *Image) rename(e Event, names map[string]int) {
 	if e.Kind == Name {
 		names[e.Name] = e.Node
-	} else {
-		delete(names, e.Name)
+		return
+	}
+	delete(names, e.Name)
+	if i.folders[e.Name] {
+		maps.DeleteFunc(names, func(name string, _ int) bool { return strings.HasPrefix(name, e.Name+"/") })
 	}
 }
 
@@ -141,20 +179,28 @@ func (i *Image) Restore(dir string, s Survivor) error {
 	names := maps.Clone(i.names)
 	for _, c := range i.changes {
 		if s.Name() {
-			c.rename(names)
+			i.rename(c.Event, names)
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	first := map[int]string{}                              // of the names of a file
 	for _, name := range slices.Sorted(maps.Keys(names)) { // a folder before what is in it
 		if !i.reachable(name, names) {
 			continue
 		}
-		to := filepath.Join(dir, filepath.FromSlash(name))
-		if err := i.restore(to, names[name], s); err != nil {
+		to, node := filepath.Join(dir, filepath.FromSlash(name)), names[name]
+		if linked, ok := first[node]; ok && node != Folder {
+			if err := os.Link(linked, to); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := i.restore(to, node, s); err != nil {
 			return err
 		}
+		first[node] = to
 	}
 	return nil
 }

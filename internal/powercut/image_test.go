@@ -74,6 +74,35 @@ func TestAFolderThatIsLostTakesWhatIsInIt(t *testing.T) {
 	require.Contains(t, left(t, events, Everything), "d/a")
 }
 
+func TestRenamedFolderBringsItsFiles(t *testing.T) {
+	events := []Event{
+		{Kind: Name, Node: Folder, Name: "d"},
+		{Kind: SyncDir, Name: ".", Covers: 1},
+		{Kind: Name, Node: 1, Name: "d/a"},
+		{Kind: SyncDir, Name: "d", Covers: 3},
+		{Kind: Name, Node: 2, Name: "d/b"},
+		{Kind: Name, Node: Folder, Name: "e", From: "d"},
+		{Kind: Unname, Name: "d"},
+	}
+	require.Equal(t, map[string]string{"d/a": ""}, left(t, events, OnlySynced))
+	require.Equal(t, map[string]string{"e/a": "", "e/b": ""}, left(t, events, Everything))
+	events = append(events, Event{Kind: SyncDir, Name: ".", Covers: 7})
+	require.Equal(t, map[string]string{"e/a": ""}, left(t, events, OnlySynced))
+	again := append(events, Event{Kind: Name, Node: Folder, Name: "d"})
+	require.Equal(t, map[string]string{"e/a": "", "e/b": ""}, left(t, again, Everything))
+}
+
+func TestLinksStayLinks(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "disk")
+	events := []Event{{Kind: Name, Node: 1, Name: "a"}, {Kind: Name, Node: 1, Name: "b"}}
+	require.NoError(t, After(events).Restore(dir, Everything))
+	a, err := os.Stat(filepath.Join(dir, "a"))
+	require.NoError(t, err)
+	b, err := os.Stat(filepath.Join(dir, "b"))
+	require.NoError(t, err)
+	require.True(t, os.SameFile(a, b))
+}
+
 func TestARenamedFileMayHaveEitherNameOrBothOrNone(t *testing.T) {
 	events := []Event{
 		{Kind: Name, Node: 1, Name: "a"},

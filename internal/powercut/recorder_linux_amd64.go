@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,6 +95,23 @@ func (r *Recorder) named(name string, node int) {
 func (r *Recorder) unnamed(name string) {
 	delete(r.node, name)
 	r.note(Event{Kind: Unname, Name: name})
+}
+
+func (r *Recorder) renamed(from, to string) {
+	n := r.node[from]
+	r.node[to] = n
+	e := Event{Kind: Name, Node: n, Name: to}
+	if n == Folder {
+		e.From = from
+		for name, node := range maps.Clone(r.node) {
+			if below, ok := strings.CutPrefix(name, from+"/"); ok {
+				delete(r.node, name)
+				r.node[to+"/"+below] = node
+			}
+		}
+	}
+	r.note(e)
+	r.unnamed(from)
 }
 
 // Run runs a command to its end, which is told. began is called with the process when it runs. Of
@@ -291,13 +309,11 @@ func (t *tracer) done(c *call, result int64) error {
 			r.named(to, r.node[from])
 		}
 	case syscall.SYS_RENAMEAT, sysRenameat2, syscall.SYS_RENAME:
-		if ofRoot != toRoot || ofRoot && r.node[from] == Folder {
+		if ofRoot != toRoot {
 			return fmt.Errorf("powercut: rename of %s to %s: not recorded", c.paths[0], c.paths[1])
 		}
 		if ofRoot {
-			n := r.node[from]
-			r.named(to, n)
-			r.unnamed(from)
+			r.renamed(from, to)
 		}
 	case syscall.SYS_OPEN, syscall.SYS_CREAT, syscall.SYS_TRUNCATE:
 		if ofRoot {

@@ -114,7 +114,8 @@ func (f *Folder) read(path string, size int64) (b []byte, err error) {
 }
 
 // write makes a file, or replaces one, as a whole and durably. What the file held before keeps a
-// name until it is overwritten, where the file system has links.
+// name until it is overwritten, where the file system has links. sessionlog.ErrUnknown says that the
+// file is the new one, and that a cut of power may undo that.
 func (f *Folder) write(path string, content []byte) error {
 	unfinished := temporaryName(path)
 	if err := f.fill(unfinished, content); err != nil {
@@ -129,8 +130,14 @@ func (f *Folder) write(path string, content []byte) error {
 	if linked == nil {
 		err = errors.Join(err, f.shred(old))
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("%w: %w", sessionlog.ErrUnknown, err)
+	}
+	return nil
 }
+
+// written reports whether a write has taken place.
+func written(err error) bool { return err == nil || errors.Is(err, sessionlog.ErrUnknown) }
 
 // fill writes a new file and syncs it.
 func (f *Folder) fill(path string, content []byte) error {

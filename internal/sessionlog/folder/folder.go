@@ -1,7 +1,6 @@
 package folder
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -60,6 +59,7 @@ type Folder struct {
 
 	usage     usage
 	temporary atomic.Int64 // bytes of files in the making
+	backingUp atomic.Bool
 	failed    chan struct{}
 }
 
@@ -86,21 +86,27 @@ func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
 		f.report = func(error) {}
 	}
 	f.usage.init()
-	if err := f.openDir(o); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.unlock())
 		}
 	}()
+	if err := f.openDir(o); err != nil {
+		return nil, err
+	}
 	if f.place, err = os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("sessionlog: %w", err)
 	}
 	if err := f.loadEpoch(); err != nil {
 		return nil, err
 	}
-	if err := f.loadAll(); err != nil {
+	index := f.readIndex()
+	if !f.readOnly {
+		if err := f.removeIndex(); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.loadAll(index); err != nil {
 		return nil, fmt.Errorf("sessionlog: opening %s: %w", dir, err)
 	}
 	if !f.readOnly {
@@ -117,7 +123,10 @@ func (f *Folder) openDir(o Options) error {
 		return fmt.Errorf("sessionlog: %s: found %.40q, expected %q: it is of another version of lmserve",
 			f.path(versionName), version, versionText)
 	case err == nil:
-		return f.takeLock()
+		if err := f.takeLock(); err != nil || o.ReadOnly {
+			return err
+		}
+		return f.fault("making the folder", f.makeFolders())
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("sessionlog: %w", err)
 	}
@@ -139,13 +148,30 @@ func (f *Folder) makeDir() error {
 	if err := f.takeLock(); err != nil {
 		return err
 	}
+	return f.fault("making the folder", firstError(f.makeFolders,
+		func() error { return f.files.SyncDir(filepath.Dir(f.dir)) },
+		func() error { return f.files.SyncDir(f.dir) },
+		func() error { return f.write(f.path(versionName), []byte(versionText)) }))
+}
+
+// makeFolders makes the folders that are not there: an archive may have left out empty ones.
+func (f *Folder) makeFolders() error {
 	for _, name := range []string{sessionsName, makingName, removedName, backupName} {
 		if err := f.files.Mkdir(f.path(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return f.fault("making the folder", err)
+			return err
 		}
 	}
-	return f.fault("making the folder", cmp.Or(f.files.SyncDir(filepath.Dir(f.dir)),
-		f.write(f.path(versionName), []byte(versionText))))
+	return nil
+}
+
+// firstError does steps until one fails.
+func firstError(steps ...func() error) error {
+	for _, do := range steps {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *Folder) path(name string) string { return filepath.Join(f.dir, name) }
@@ -164,7 +190,7 @@ func (f *Folder) takeLock() (err error) {
 		err = sessionlog.ErrInUse
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("sessionlog: %s: %w", f.dir, err), f.lock.Close())
+		return fmt.Errorf("sessionlog: %s: %w", f.dir, err)
 	}
 	return nil
 }
@@ -214,8 +240,8 @@ func (f *Folder) nextEpoch() (uint64, error) {
 // loadersMax is how many sessions are read at once.
 const loadersMax = 16
 
-// loadAll reads all sessions.
-func (f *Folder) loadAll() error {
+// loadAll reads all sessions that the index does not have as they are.
+func (f *Folder) loadAll(index map[string]indexed) error {
 	entries, err := f.files.ReadDir(f.path(sessionsName))
 	if err != nil {
 		return err
@@ -230,9 +256,16 @@ func (f *Folder) loadAll() error {
 			continue
 		}
 		group.Go(func() error {
-			s, err := f.load(id)
-			if err != nil {
-				return err
+			var s *session
+			if x, ok := index[id]; ok {
+				s = f.fromIndex(x)
+			}
+			if s == nil {
+				loaded, err := f.load(id)
+				if err != nil {
+					return err
+				}
+				s = loaded
 			}
 			if s.damage != nil {
 				f.report(s.damage)
@@ -286,6 +319,8 @@ func (f *Folder) fault(doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, sessionlog.ErrUnknown):
+		return fmt.Errorf("sessionlog: %s: %w", doing, err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("sessionlog: %s: %w: %w", doing, sessionlog.ErrNoSpace, err)
 	case errors.Is(err, fs.ErrNotExist):
@@ -416,11 +451,11 @@ func (f *Folder) makeFolder(s *session, made string, fill func(dir string) error
 		return err
 	}
 	head := encodeHead(headData{ID: s.id, Start: s.start}, s.head)
-	err := cmp.Or(
-		f.fill(filepath.Join(made, headName), head),
-		f.fillEmpty(filepath.Join(made, hexName(epochPrefix, s.epoch))),
-		f.files.SyncDir(made),
-		f.files.Rename(made, f.sessionPath(s.id)),
+	err := firstError(
+		func() error { return f.fill(filepath.Join(made, headName), head) },
+		func() error { return f.fillEmpty(filepath.Join(made, hexName(epochPrefix, s.epoch))) },
+		func() error { return f.files.SyncDir(made) },
+		func() error { return f.files.Rename(made, f.sessionPath(s.id)) },
 	)
 	if err != nil {
 		return err
@@ -489,7 +524,7 @@ func (f *Folder) mend(s *session) error {
 	seg := &s.segments[len(s.segments)-1]
 	out, err := f.files.OpenFile(f.file(s, segmentPrefix, seg.offset), os.O_WRONLY|nonblock, 0)
 	if err == nil {
-		err = errors.Join(cmp.Or(out.Truncate(seg.bytes), out.Sync()), out.Close())
+		err = errors.Join(firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync), out.Close())
 	}
 	if err != nil {
 		return f.fault("mending the log of session "+s.id, err)
@@ -554,11 +589,11 @@ func (f *Folder) SetHead(ctx context.Context, id string, epoch uint64, head []by
 		return err
 	}
 	return f.change(ctx, id, epoch, func(s *session) error {
-		if err := f.writeHead(s, headData{ID: id, Start: s.start}, head); err != nil {
-			return err
+		err := f.writeHead(s, headData{ID: id, Start: s.start}, head)
+		if written(err) {
+			s.head = append([]byte{}, head...)
 		}
-		s.head = append([]byte{}, head...)
-		return nil
+		return err
 	})
 }
 
@@ -620,12 +655,17 @@ func (f *Folder) Close() error {
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.closed {
+		f.mu.Unlock()
 		return sessionlog.ErrClosed
 	}
 	f.closed = true
-	return f.unlock()
+	f.mu.Unlock()
+	var err error
+	if !f.readOnly && f.inPlace() == nil {
+		err = f.fault("writing the index", f.writeIndex())
+	}
+	return errors.Join(err, f.unlock())
 }
 
 func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }

@@ -54,18 +54,8 @@ func (f *Folder) cut(s *session, c sessionlog.Cut) error {
 			return sessionlog.WithinRecord(s.id, at)
 		}
 	}
-	return cmpErrors(f.mend(s), func() error { return f.split(s, c.Start) },
-		func() error { return f.split(s, c.End) })
-}
-
-// cmpErrors returns the first error.
-func cmpErrors(err error, then ...func() error) error {
-	for _, next := range then {
-		if err == nil {
-			err = next()
-		}
-	}
-	return err
+	return firstError(func() error { return f.mend(s) }, func() error { return f.split(s, c.Start) },
+		func() error { return f.split(s, c.End) }, func() error { return f.cutAt(s, c.End) })
 }
 
 // share links what a cut of a session has into the folder of another.
@@ -115,7 +105,10 @@ func (f *Folder) share(origin, s *session, c sessionlog.Cut, dir string) error {
 
 // link gives a file the same name in a folder, or copies it where the file system has no links.
 func (f *Folder) link(path, dir string) (links, error) {
-	to := filepath.Join(dir, filepath.Base(path))
+	return f.linkAs(path, filepath.Join(dir, filepath.Base(path)))
+}
+
+func (f *Folder) linkAs(path, to string) (links, error) {
 	err := f.files.Link(path, to)
 	if err == nil {
 		info, err := os.Lstat(to)

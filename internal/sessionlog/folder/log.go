@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -93,7 +92,7 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 	}
 	if err != nil {
 		// Of a sync that failed nobody knows what is on the disk.
-		s.suspect = cmp.Or(out.Truncate(seg.bytes), out.Sync()) != nil
+		s.suspect = firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync) != nil
 		return errors.Join(err, out.Close())
 	}
 	seg.bytes += int64(len(b))
@@ -232,7 +231,7 @@ func (f *Folder) readSegment(
 			return visit(at, r)
 		})
 		if err != nil {
-			return end, cmp.Or(error(nil), ofVisit(s, name, at, err))
+			return end, ofVisit(s, name, at, err)
 		}
 		at += fr.size
 	}
@@ -286,38 +285,58 @@ func (s *session) endOf(n int) int64 {
 	return s.end
 }
 
-// split makes an offset at which a record begins the border of two segments. A crash in between
-// leaves records in both, of which the second's count.
+// split begins a segment at an offset at which a record begins. The segment before keeps its records
+// from there on, which are no longer read.
 func (f *Folder) split(s *session, offset int64) error {
 	n := s.segmentOf(offset)
 	if n < 0 || s.segments[n].offset == offset || offset >= s.end {
 		return nil
 	}
-	seg := s.segments[n]
-	halves := [2][]byte{}
-	_, err := f.readSegment(context.Background(), s, &seg, s.endOf(n),
-		func(at int64, r sessionlog.Record) error {
-			half := 0
-			if at >= offset {
-				half = 1
-			}
-			halves[half] = append(halves[half], frameOf(at, []sessionlog.Record{r})...)
-			return nil
-		})
+	_, second, err := f.halves(s, n, offset)
 	if err != nil {
 		return err
 	}
-	second := segment{offset: offset, bytes: int64(len(halves[1]))}
-	if err := f.write(f.file(s, segmentPrefix, offset), halves[1]); err != nil {
-		return f.fault("splitting the log of session "+s.id, err)
+	err = f.write(f.file(s, segmentPrefix, offset), second)
+	if written(err) {
+		s.segments = slices.Insert(s.segments, n+1, segment{offset: offset, bytes: int64(len(second))})
 	}
-	s.segments = slices.Insert(s.segments, n+1, second)
-	if err := f.write(f.file(s, segmentPrefix, seg.offset), halves[0]); err != nil {
-		return f.fault("splitting the log of session "+s.id, err)
+	return f.fault("splitting the log of session "+s.id, err)
+}
+
+// halves reads the records of a segment before an offset and from it on.
+func (f *Folder) halves(s *session, n int, offset int64) (first, second []byte, err error) {
+	_, err = f.readSegment(context.Background(), s, &s.segments[n], s.endOf(n),
+		func(at int64, r sessionlog.Record) error {
+			if b := frameOf(at, []sessionlog.Record{r}); at < offset {
+				first = append(first, b...)
+			} else {
+				second = append(second, b...)
+			}
+			return nil
+		})
+	return first, second, err
+}
+
+// cutAt makes the segment before an offset, at which another begins or the log ends, end there.
+func (f *Folder) cutAt(s *session, offset int64) error {
+	n := s.segmentOf(offset - 1)
+	if n < 0 || s.segments[n].offset >= offset {
+		return nil
 	}
-	f.usage.drop(s, seg.shared, seg.bytes)
-	s.segments[n] = segment{offset: seg.offset, bytes: int64(len(halves[0]))}
-	return nil
+	seg := &s.segments[n]
+	if end, found, err := f.lastFrame(newSession(s.id), seg); err != nil || found && end == offset {
+		return err
+	}
+	first, _, err := f.halves(s, n, offset)
+	if err != nil {
+		return err
+	}
+	err = f.write(f.file(s, segmentPrefix, seg.offset), first)
+	if written(err) {
+		f.usage.drop(s, seg.shared, seg.bytes)
+		*seg = segment{offset: seg.offset, bytes: int64(len(first))}
+	}
+	return f.fault("splitting the log of session "+s.id, err)
 }
 
 // Trim implements sessionlog.Store.
@@ -337,8 +356,9 @@ func (f *Folder) Trim(ctx context.Context, id string, epoch uint64, before int64
 		if err := f.split(s, start); err != nil {
 			return err
 		}
-		if err := f.writeHead(s, headData{ID: id, Start: start}, s.head); err != nil {
-			return err
+		unknown := f.writeHead(s, headData{ID: id, Start: start}, s.head)
+		if !written(unknown) {
+			return unknown
 		}
 		if s.start = start; start == s.end {
 			s.last, s.lastAt = nil, 0
@@ -349,9 +369,9 @@ func (f *Folder) Trim(ctx context.Context, id string, epoch uint64, before int64
 			s.segments = s.segments[1:]
 		}
 		s.segments = slices.Clone(s.segments)
-		if err := f.mend(s); err != nil {
-			return err
+		if unknown != nil {
+			return unknown
 		}
-		return f.fault("trimming session "+id, f.files.SyncDir(filepath.Clean(f.sessionPath(id))))
+		return f.mend(s)
 	})
 }
