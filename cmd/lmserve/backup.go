@@ -15,6 +15,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // zstdSuffix is that of a backup's name that asks for compression.
@@ -124,7 +125,7 @@ func writeBackup(
 	}
 	p.begin("reading it again")
 	err = withBackup(p.reading(c.Context(), in, info.Size()), func(r io.Reader) error {
-		return sessionlog.CheckBackup(c.Context(), r, func(d *sessionlog.CorruptError) {
+		return folder.CheckBackup(c.Context(), r, func(d *sessionlog.CorruptError) {
 			damaged++
 			p.aside(func() { fmt.Fprintln(c.OutOrStdout(), d) })
 		})

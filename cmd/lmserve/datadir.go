@@ -12,6 +12,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/pgstore"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // noDataDir is the --data-dir of a server that keeps sessions in memory only.
@@ -81,7 +82,7 @@ func (f *dataFlags) mustFolder() (string, error) {
 }
 
 // openStored opens what the sessions are kept in, which must be there already.
-func (f *dataFlags) openStored(ctx context.Context, o sessionlog.Options) (sessionlog.Store, error) {
+func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (sessionlog.Store, error) {
 	if f.network.given() {
 		store, err := f.network.open(ctx, pgstore.Options{Alone: !o.ReadOnly})
 		if err != nil {
@@ -94,14 +95,14 @@ func (f *dataFlags) openStored(ctx context.Context, o sessionlog.Options) (sessi
 		return nil, err
 	}
 	o.Existing = true
-	return sessionlog.Open(dir, o)
+	return folder.Open(dir, o)
 }
 
 // withStore calls do with the store of the sessions, opened for reading.
 func (f *dataFlags) withStore(
 	ctx context.Context, do func(store sessionlog.Store) error,
 ) (err error) {
-	store, err := f.openStored(ctx, sessionlog.Options{ReadOnly: true})
+	store, err := f.openStored(ctx, folder.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // zstdMagic begins every zstd stream.
@@ -42,7 +43,7 @@ one, has to be put into the folder as well.`,
 			defer p.end()
 			from := p.reading(c.Context(), in, info.Size())
 			err = withBackup(from, func(r io.Reader) error {
-				return sessionlog.Restore(c.Context(), r, args[1], func(d *sessionlog.CorruptError) {
+				return folder.Restore(c.Context(), r, args[1], func(d *sessionlog.CorruptError) {
 					damaged++
 					p.aside(func() { fmt.Fprintln(c.OutOrStdout(), d) })
 				})

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // reportDamage returns a function that logs what is wrong with the data folder.
@@ -14,11 +16,11 @@ func reportDamage(log *zap.Logger) func(error) {
 }
 
 // scrubbing is how fast a server looks for damage; tests cannot wait so long.
-var scrubbing = sessionlog.ScrubOptions{ReadsPerSecond: sessionlog.ScrubReads}
+var scrubbing = folder.ScrubOptions{FilesPerSecond: 4, Rest: time.Hour}
 
 // startScrub looks through the data folder for damage until the context ends or the store does.
 func startScrub(
-	ctx context.Context, folder *sessionlog.Folder, told *telemetry, log *zap.Logger,
+	ctx context.Context, data *folder.Folder, told *telemetry, log *zap.Logger,
 ) {
 	report, o := reportDamage(log), scrubbing
 	o.Report = func(d *sessionlog.CorruptError) {
@@ -27,5 +29,5 @@ func startScrub(
 			told.ScrubFinding()
 		}
 	}
-	go folder.ScrubForever(ctx, o)
+	go data.ScrubForever(ctx, o)
 }

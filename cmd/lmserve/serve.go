@@ -103,12 +103,11 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	defer told.close(log)
-	opening := func() (*opened, error) { return f.openSessions(c.Context(), models, told, log) }
-	o, err := opening()
+	o, err := f.openSessions(c.Context(), models, told, log)
 	if err != nil {
 		return err
 	}
-	h := &host{opened: o, open: opening, told: told, log: log}
+	h := &host{opened: o, told: told, log: log}
 	defer func() { _ = h.store.Close() }() // what was confirmed is durable before the store is closed
 	defer func() { h.among.leave() }()
 	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {

@@ -12,15 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/pgstore"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/server"
-)
-
-// How often, and how patiently, a server opens a folder again that it has found damaged.
-const (
-	reopeningsMax  = 3 // within reopeningsTime; then the server ends
-	reopeningsTime = time.Hour
-	reopeningWaits = 5 * time.Second // for the chunks and completions under way
-
 )
 
 // opened is the store of the sessions and their manager.
@@ -98,21 +91,14 @@ func (f *serveFlags) openStore(
 	if err != nil {
 		return nil, "", err
 	}
-	compacted := func(done sessionlog.Compacted, err error) {
-		log.Info("the database was mostly free", zap.String("folder", dir),
-			zap.Int64("bytes_before", done.Before), zap.Int64("bytes_after", done.After),
-			zap.Error(err))
-	}
-	folder, err := sessionlog.Open(dir, sessionlog.Options{
-		Report: reportDamage(log), Compacted: compacted, Serving: true,
-	})
+	data, err := folder.Open(dir, folder.Options{Report: reportDamage(log)})
 	if err != nil {
 		return nil, "", fmt.Errorf("--data-dir: %w", err)
 	}
 	if f.scrub {
-		startScrub(ctx, folder, told, log)
+		startScrub(ctx, data, told, log)
 	}
-	return folder, "the data folder " + dir, nil
+	return data, "the data folder " + dir, nil
 }
 
 // openShared opens a database for a server among others, which it joins.
@@ -139,30 +125,24 @@ func reportStore(log *zap.Logger) func(error) {
 	return func(err error) { log.Error("store", zap.Error(err)) }
 }
 
-// host serves the sessions of a store, and opens the store again when damage has ended it.
+// host serves the sessions of a store.
 type host struct {
 	*opened
-	open  func() (*opened, error)
 	srv   *server.Server
 	admin net.Listener // nil: none
 	told  *telemetry
 	log   *zap.Logger
-
-	reopenings []time.Time
 }
 
 // serve serves until the context ends, or the store fails for good, and then drains.
 func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration) error {
 	wait, failed := h.serveAll(l)
-	for goesOn := true; goesOn; {
-		select {
-		case err := <-failed:
-			return err
-		case <-h.sessions.Failed():
-			goesOn = h.reopen(ctx)
-		case <-ctx.Done():
-			goesOn = false
-		}
+	select {
+	case err := <-failed:
+		return err
+	case <-h.sessions.Failed():
+		h.log.Error("the store has failed", zap.Error(h.sessions.Err()))
+	case <-ctx.Done():
 	}
 	h.log.Info("draining", zap.Duration("timeout", timeout))
 	drain, cancel := context.WithTimeout(context.Background(), timeout)
@@ -170,42 +150,6 @@ func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration)
 	h.among.handOver(drain, h.sessions)
 	err := errors.Join(h.srv.Drain(drain), wait())
 	return errors.Join(h.sessions.Err(), err) // the store may also have failed during the drain
-}
-
-// reopen opens a store again that damage has ended: the opening makes a database of what the damage
-// has left, as at every start. Until then requests are told that the store has failed, and that
-// they may try again. It reports false if the server should end.
-func (h *host) reopen(ctx context.Context) bool {
-	failure := h.sessions.Err()
-	h.log.Error("the data folder has failed", zap.Error(failure))
-	began := time.Now()
-	for len(h.reopenings) > 0 && began.Sub(h.reopenings[0]) > reopeningsTime {
-		h.reopenings = h.reopenings[1:]
-	}
-	if !errors.Is(failure, sessionlog.ErrCorrupt) || len(h.reopenings) >= reopeningsMax {
-		return false
-	}
-	h.reopenings = append(h.reopenings, began)
-	wait, cancel := context.WithTimeout(ctx, reopeningWaits)
-	defer cancel()
-	// What takes longer ends on its own, with an error of the store.
-	if err := h.sessions.Drain(wait); err != nil {
-		h.log.Warn("the data folder is opened again", zap.Error(err))
-	}
-	if err := h.store.Close(); err != nil {
-		h.log.Error("the data folder is not opened again", zap.Error(err))
-		return false
-	}
-	o, err := h.open()
-	if err != nil {
-		h.log.Error("the data folder is not opened again", zap.Error(err))
-		return false
-	}
-	h.opened = o
-	h.srv.Replace(o.sessions)
-	h.told.Reopened()
-	h.log.Warn("the data folder is open again", zap.Duration("took", time.Since(began)))
-	return true
 }
 
 // reportAlarm returns a function that logs that too little is left of the disk, and that there is

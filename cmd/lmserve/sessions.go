@@ -7,14 +7,14 @@ func newSessions() *cobra.Command {
 	c := subcommand(&cobra.Command{
 		Use:   "sessions",
 		Short: "List, check, move and delete the sessions in a data folder",
-		Long: `List, check, compact, replay, export, import and delete the sessions in a data folder,
+		Long: `List, check, replay, export, import and delete the sessions in a data folder,
 while no server has it open. SESSION is the id of a session, or its name. With --store and --objects
-the sessions are those in a database; compact and rescue are for folders alone.`,
+the sessions are those in a database; rescue is for folders alone.`,
 		Example: "  lmserve sessions list\n  lmserve sessions check --data-dir /var/lib/lmserve",
 	})
 	f.registerFolder(c)
 	f.network.register(c.PersistentFlags())
 	c.AddCommand(newSessionsList(&f), newSessionsShow(&f), newSessionsCheck(&f), newSessionsRescue(), newSessionsReplay(&f), newSessionsExport(&f), newSessionsImport(&f),
-		newSessionsMove(&f), newSessionsDelete(&f), newSessionsCompact(&f))
+		newSessionsMove(&f), newSessionsDelete(&f))
 	return c
 }

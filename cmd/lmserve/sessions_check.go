@@ -9,6 +9,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 func newSessionsCheck(f *dataFlags) *cobra.Command {
@@ -47,8 +48,8 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 					return err
 				}
 				p.say("the files")
-				err = sessionlog.CheckWithProgress(c.Context(), dir,
-					func(damage *sessionlog.CorruptError) { tell(damage) }, p.set)
+				err = folder.Check(c.Context(), dir, func(damage *sessionlog.CorruptError) { tell(damage) },
+					p.set)
 				if err != nil {
 					return err
 				}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 func newSessionsImport(f *dataFlags) *cobra.Command {
@@ -63,7 +63,7 @@ func (f *dataFlags) withManager(
 	if err != nil {
 		return err
 	}
-	store, err := f.openStored(c.Context(), sessionlog.Options{})
+	store, err := f.openStored(c.Context(), folder.Options{})
 	if err != nil {
 		return err
 	}

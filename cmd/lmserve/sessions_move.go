@@ -9,6 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/pgstore"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 func newSessionsMove(f *dataFlags) *cobra.Command {
@@ -29,8 +30,8 @@ the same command goes on; one that is there and differs is printed, and the exit
 				return usageError{errors.New("--store is not given, expected the database and --objects " +
 					"beside the data folder")}
 			}
-			folder := dataFlags{dir: f.dir}
-			dir, err := folder.mustFolder()
+			data := dataFlags{dir: f.dir}
+			dir, err := data.mustFolder()
 			if err != nil {
 				return err
 			}
@@ -39,7 +40,7 @@ the same command goes on; one that is there and differs is printed, and the exit
 				return err
 			}
 			defer func() { err = errors.Join(err, network.Close()) }()
-			local, err := sessionlog.Open(dir, sessionlog.Options{ReadOnly: !back, Existing: !back})
+			local, err := folder.Open(dir, folder.Options{ReadOnly: !back, Existing: !back})
 			if err != nil {
 				return err
 			}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 func newSessionsRescue() *cobra.Command {
@@ -22,36 +22,28 @@ complete, is one line. If anything was lost, the exit code is 1. The keys file i
 		RunE: func(c *cobra.Command, args []string) error {
 			p := newProgress(c, "rescue")
 			defer p.end()
-			out, sessions, lost, damages := p.beside(c.OutOrStdout()), 0, 0, 0
-			err := sessionlog.Rescue(c.Context(), args[0], args[1], sessionlog.RescueOptions{
-				Progress: p.set,
-				Damage: func(d *sessionlog.CorruptError) {
-					damages++
+			out, sessions, lost := p.beside(c.OutOrStdout()), 0, 0
+			err := folder.Rescue(c.Context(), args[0], args[1], func(r folder.Rescued) {
+				for _, d := range r.Lost {
 					fmt.Fprintln(out, d)
-				},
-				Session: func(r sessionlog.Rescued) {
-					for _, d := range r.Lost {
-						fmt.Fprintln(out, d)
-					}
-					switch {
-					case !r.Kept:
-						lost++
-						fmt.Fprintf(out, "%s: lost\n", r.ID)
-						return
-					case len(r.Lost) > 0:
-						lost++
-						fmt.Fprintf(out, "%s: rescued in part: bytes %d to %d of its text, %d snapshots\n",
-							r.ID, r.Start, r.End, r.Snapshots)
-					}
-					sessions++
-				},
+				}
+				switch {
+				case !r.Kept:
+					lost++
+					fmt.Fprintf(out, "%s: lost\n", r.ID)
+					return
+				case len(r.Lost) > 0:
+					lost++
+					fmt.Fprintf(out, "%s: rescued in part: bytes %d to %d of its text, %d snapshots\n",
+						r.ID, r.Start, r.End, r.Snapshots)
+				}
+				sessions++
 			})
 			p.end()
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "%d sessions rescued, %d lost or in part, %d places do not read\n",
-				sessions, lost, damages)
+			fmt.Fprintf(out, "%d sessions rescued, %d lost or in part\n", sessions, lost)
 			if lost > 0 {
 				return errFindings
 			}

@@ -97,9 +97,7 @@ func (f *folder) Collect(to chan<- prometheus.Metric) {
 		tell(f.modelWeights, float64(m.WeightsBytes), m.ID)
 	}
 	if u := s.Disk; u != nil {
-		tell(f.disk, float64(u.Database), "database")
-		tell(f.disk, float64(u.Free), "free")
-		tell(f.disk, float64(u.Snapshots), "snapshots")
+		tell(f.disk, float64(u.Sessions), "sessions")
 		tell(f.disk, float64(u.Temporary), "temporary")
 		tell(f.diskLeft, float64(u.Left))
 		tell(f.diskSize, float64(u.All))

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// How long a backup stays where its reader can go on with it. As long as it stays it takes the size
-// of the database on the disk, and what is deleted meanwhile stays in it.
+// How long a backup stays where its reader can go on with it. What is deleted meanwhile stays in it, on
+// the disk.
 const (
 	BackupIdleMax = 2 * time.Minute // without a reader
 	BackupLifeMax = 6 * time.Hour   // with one
@@ -26,14 +27,14 @@ type backups struct {
 	closed  bool
 	making  bool // a backup is being made
 	readers int
-	current *sessionlog.Backup // nil: none
-	idle    *time.Timer        // ends current, which nobody reads; nil: somebody does
-	life    *time.Timer        // ends current, read or not
+	current sessionlog.Backup // nil: none
+	idle    *time.Timer       // ends current, which nobody reads; nil: somebody does
+	life    *time.Timer       // ends current, read or not
 }
 
 // Backup is a backup that is being read. Its reader closes it, and may open it again under its ID.
 type Backup struct {
-	*sessionlog.BackupReader
+	io.ReadSeekCloser
 	ID   string
 	Size int64 // bytes
 
@@ -43,7 +44,7 @@ type Backup struct {
 // Close ends the reading. The backup stays for BackupIdleMax.
 func (b *Backup) Close() error {
 	defer b.leave()
-	return b.BackupReader.Close()
+	return b.ReadSeekCloser.Close()
 }
 
 // open gives the backup of an id to another reader; "" makes a new one, which takes the place of
@@ -110,13 +111,13 @@ func (bs *backups) readLocked() *Backup {
 		bs.idle = nil
 	}
 	return &Backup{
-		BackupReader: current.Open(), ID: current.ID(), Size: current.Size(),
+		ReadSeekCloser: current.Open(), ID: current.ID(), Size: current.Size(),
 		leave: sync.OnceFunc(func() { bs.leave(current) }),
 	}
 }
 
 // leave ends a reading.
-func (bs *backups) leave(b *sessionlog.Backup) {
+func (bs *backups) leave(b sessionlog.Backup) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	if bs.current != b {
@@ -128,7 +129,7 @@ func (bs *backups) leave(b *sessionlog.Backup) {
 }
 
 // expire ends a backup whose time is up; evenRead: under its readers too.
-func (bs *backups) expire(b *sessionlog.Backup, evenRead bool) {
+func (bs *backups) expire(b sessionlog.Backup, evenRead bool) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	if bs.current != b || bs.readers > 0 && !evenRead {

@@ -144,7 +144,7 @@ func (e *engine) chargeRecords(s *liveSession, bytes, records int) error {
 
 // diskFor says why there is no room on the disk for records more of a session.
 func (e *engine) diskFor(s *liveSession, bytes, records int) error {
-	return e.room.Room(s.Owner, int64(records)*sessionlog.RecordCharge(s.ID, 0)+int64(bytes))
+	return e.room.Room(s.Owner, int64(records)*sessionlog.RecordCharge+int64(bytes))
 }
 
 // refund gives memory for a record of so many bytes back.

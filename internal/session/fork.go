@@ -63,13 +63,13 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 
 // takes is what the fork will take of the disk.
 func (f *fork) takes() (bytes int64) {
-	bytes = sessionlog.ForkCharge(f.to.ID, len(f.kept))
+	bytes = sessionlog.SessionCharge
 	if len(f.rest) > 0 {
 		r := sessionlog.Record{Text: f.rest, Skipped: f.lesson.Skipped}
 		if f.from.model.OfWords() {
 			r.Words = new(sessionlog.Words)
 		}
-		bytes += sessionlog.RecordCharge(f.to.ID, recordSize(&r))
+		bytes += sessionlog.RecordCharge + int64(recordSize(&r))
 	}
 	return bytes
 }

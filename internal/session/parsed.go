@@ -69,7 +69,7 @@ func parseExport(served models, f *weights.Stored) (*parsed, error) {
 // takes is what the session will be charged for on the disk, at most: a snapshot may be stored
 // compressed.
 func (p *parsed) takes(id string) int64 {
-	bytes := sessionlog.KeyCharge + p.log.records*sessionlog.RecordCharge(id, 0) + p.log.text.Bytes
+	bytes := sessionlog.SessionCharge + p.log.records*sessionlog.RecordCharge + p.log.text.Bytes
 	if p.log.skipped != nil {
 		bytes += p.log.skipped.Bytes / numberBytes * sessionlog.SkippedBytes
 	}

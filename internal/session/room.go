@@ -15,11 +15,7 @@ func newGuard(o Options) *disk.Guard {
 	return disk.New(guarding)
 }
 
-// spaceOf is what a folder takes and has left. The free pages of the database are no use of it, and
-// are room for text.
+// spaceOf is what a folder takes and has left.
 func spaceOf(u sessionlog.Usage) disk.Space {
-	return disk.Space{
-		Used: u.Database + u.Snapshots + u.Temporary,
-		Left: u.Left + u.Free, All: u.All,
-	}
+	return disk.Space{Used: u.Sessions + u.Temporary, Left: u.Left, All: u.All}
 }

@@ -432,7 +432,7 @@ func (ro *roster) admit(m blueprint) error {
 	err = memoryError(s.memory.Fits(s.stateBytes(s.model.Model))) // else it could never be used
 	if err == nil {
 		ro.room.Limit(who.Key, who.MaxDisk)
-		err = ro.room.Reserve(s.ID, s.Owner, sessionlog.KeyCharge+int64(len(s.encode()))+m.disk)
+		err = ro.room.Reserve(s.ID, s.Owner, sessionlog.SessionCharge+int64(len(s.encode()))+m.disk)
 	}
 	if err != nil {
 		ro.registry.Cancel(who.Key, name)

@@ -3,7 +3,6 @@ package sessionlog
 import (
 	"errors"
 	"fmt"
-	"syscall"
 )
 
 // Errors of a Store, for errors.Is.
@@ -102,22 +101,25 @@ func (e *CorruptError) Error() string {
 // Is makes it ErrCorrupt.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-func notFound(id string) error { return fmt.Errorf("sessionlog: session %.80q: %w", id, ErrNotFound) }
+// NotFound is the error of a call for a session that the store does not have.
+func NotFound(id string) error { return fmt.Errorf("sessionlog: session %.80q: %w", id, ErrNotFound) }
 
-func snapshotNotFound(id string, at int64) error {
+// SnapshotNotFound is the error of a call for a snapshot that the session does not have.
+func SnapshotNotFound(id string, at int64) error {
 	return fmt.Errorf("sessionlog: session %.80q: snapshot at offset %d: %w", id, at, ErrNotFound)
 }
 
-func snapshotExists(id string, at int64) error {
+// SnapshotExists is the error of a snapshot at an offset that has one.
+func SnapshotExists(id string, at int64) error {
 	return fmt.Errorf("sessionlog: session %.80q: snapshot at offset %d: %w", id, at, ErrExists)
 }
 
-func withinRecord(id string, at int64) error {
-	return invalid("session %s: offset %d, expected one at which a record begins", id, at)
+// WithinRecord is the error of a fork at an offset that lies within a record.
+func WithinRecord(id string, at int64) error {
+	return Invalid("session %s: offset %d, expected one at which a record begins", id, at)
 }
 
-func invalid(format string, args ...any) error {
+// Invalid is an ErrInvalid that says what was found, and what was expected.
+func Invalid(format string, args ...any) error {
 	return fmt.Errorf("sessionlog: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
-
-func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

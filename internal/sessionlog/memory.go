@@ -22,7 +22,9 @@ type Memory struct {
 }
 
 type memorySession struct {
-	entry                     // without pieces
+	epoch     uint64
+	start     int64
+	head      []byte
 	records   []*memoryRecord // they are never written again: forks share them
 	snapshots []memorySnapshot
 }
@@ -80,7 +82,7 @@ func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) 
 	defer m.mu.Unlock()
 	s := m.sessions[id]
 	if s == nil {
-		return notFound(id)
+		return NotFound(id)
 	}
 	return do(s)
 }
@@ -97,7 +99,7 @@ func (m *Memory) owned(ctx context.Context, id string, epoch uint64, do func(s *
 
 // Create implements Store.
 func (m *Memory) Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error) {
-	if err := checkCreate(id, head, start); err != nil {
+	if err := CheckCreate(id, head, start); err != nil {
 		return 0, err
 	}
 	if err := m.enter(ctx); err != nil {
@@ -108,7 +110,7 @@ func (m *Memory) Create(ctx context.Context, id string, head []byte, start int64
 		return 0, fmt.Errorf("sessionlog: session %s: %w", id, ErrExists)
 	}
 	m.epoch++
-	m.sessions[id] = &memorySession{entry: entry{epoch: m.epoch, start: start, head: append([]byte{}, head...)}}
+	m.sessions[id] = &memorySession{epoch: m.epoch, start: start, head: append([]byte{}, head...)}
 	return m.epoch, nil
 }
 
@@ -116,7 +118,7 @@ func (m *Memory) Create(ctx context.Context, id string, head []byte, start int64
 func (m *Memory) Fork(
 	ctx context.Context, from, id string, head []byte, c Cut,
 ) (epoch uint64, err error) {
-	if err := checkFork(id, head, c); err != nil {
+	if err := CheckFork(id, head, c); err != nil {
 		return 0, err
 	}
 	err = m.with(ctx, from, func(s *memorySession) error {
@@ -147,7 +149,7 @@ func (s *memorySession) fork(id string, c Cut) (*memorySession, error) {
 		if at < s.end() {
 			edges[n] = s.after(at) - 1
 			if s.records[edges[n]].at != at {
-				return nil, withinRecord(id, at)
+				return nil, WithinRecord(id, at)
 			}
 		}
 	}
@@ -184,7 +186,7 @@ func (m *Memory) Get(ctx context.Context, id string) (found Session, err error) 
 // List implements Store.
 func (m *Memory) List(ctx context.Context, after string, limit int) (found []Session, err error) {
 	if limit < 1 {
-		return nil, invalid("limit %d, expected 1 or more", limit)
+		return nil, Invalid("limit %d, expected 1 or more", limit)
 	}
 	if err := m.enter(ctx); err != nil {
 		return nil, err
@@ -205,7 +207,7 @@ func (m *Memory) List(ctx context.Context, after string, limit int) (found []Ses
 
 // SetHead implements Store.
 func (m *Memory) SetHead(ctx context.Context, id string, epoch uint64, head []byte) error {
-	if err := checkHead(head); err != nil {
+	if err := CheckHead(head); err != nil {
 		return err
 	}
 	return m.owned(ctx, id, epoch, func(s *memorySession) error {
@@ -227,7 +229,7 @@ func (m *Memory) Delete(ctx context.Context, id string, epoch uint64) error {
 
 // Append implements Store.
 func (m *Memory) Append(ctx context.Context, id string, epoch uint64, at int64, records ...Record) error {
-	if err := checkRecords(at, records); err != nil {
+	if err := CheckRecords(at, records); err != nil {
 		return err
 	}
 	return m.owned(ctx, id, epoch, func(s *memorySession) error {
@@ -305,7 +307,7 @@ func (m *Memory) WriteSnapshot(ctx context.Context, id string, epoch uint64, at 
 		return err
 	}
 	var data bytes.Buffer
-	if err := compress(&counter{ctx: ctx, w: &data}, write); err != nil {
+	if err := CompressSnapshot(ctx, &data, write); err != nil {
 		return fmt.Errorf("sessionlog: writing a snapshot of session %s at offset %d: %w", id, at, err)
 	}
 	return m.owned(ctx, id, epoch, func(s *memorySession) error {
@@ -325,10 +327,10 @@ func (m *Memory) WriteSnapshot(ctx context.Context, id string, epoch uint64, at 
 func (s *memorySession) admit(id string, at int64) error {
 	for _, kept := range s.snapshots {
 		if kept.Offset == at {
-			return snapshotExists(id, at)
+			return SnapshotExists(id, at)
 		}
 	}
-	return checkSnapshot(id, at, extent{s.start, s.end()}, len(s.snapshots))
+	return CheckSnapshot(id, at, s.start, s.end(), len(s.snapshots))
 }
 
 // Snapshots implements Store.
@@ -352,12 +354,12 @@ func (m *Memory) ReadSnapshot(ctx context.Context, id string, at int64, read fun
 				return nil
 			}
 		}
-		return snapshotNotFound(id, at)
+		return SnapshotNotFound(id, at)
 	})
 	if err != nil {
 		return err
 	}
-	return decompress(bytes.NewReader(data), read)
+	return DecompressSnapshot(bytes.NewReader(data), read)
 }
 
 // DropSnapshot implements Store.
@@ -365,7 +367,7 @@ func (m *Memory) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 	return m.owned(ctx, id, epoch, func(s *memorySession) error {
 		n := slices.IndexFunc(s.snapshots, func(kept memorySnapshot) bool { return kept.Offset == at })
 		if n < 0 {
-			return snapshotNotFound(id, at)
+			return SnapshotNotFound(id, at)
 		}
 		s.snapshots = slices.Delete(slices.Clone(s.snapshots), n, n+1)
 		return nil

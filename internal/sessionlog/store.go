@@ -1,11 +1,6 @@
 // Package sessionlog keeps sessions: the log of what each has accepted, the snapshots of its state,
-// and who may write them. It knows nothing of what they mean. Folder keeps them in a data folder
-// (docs/formats.md, "The data folder"), Memory for as long as the process runs.
-//
-// Folder gives bbolt no page that is damaged. It rebuilds a damaged database at opening from the
-// values that verify, and marks the sessions that may have lost some: a smaller unit of damage (a
-// database a session group, or another store) would have to be rebuilt as well, and would give up
-// the commit that all sessions share.
+// and who may write them. It knows nothing of what they mean. Package folder keeps them in a data
+// folder, package pgstore in a database, and Memory for as long as the process runs.
 package sessionlog
 
 import (
@@ -159,8 +154,6 @@ type Snapshot struct {
 	Offset int64
 	Bytes  int64    // as kept: compressed
 	SHA256 [32]byte // of those
-
-	owner string // the session that has written it; "": the one that has it
 }
 
 // Cut is what a fork takes of another session: offsets of the log.

@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// Backup is a data folder as of one moment, as a tar archive. It holds links to the files that there
+// Backup is the sessionlog.Backup of a data folder, a tar archive. It holds links to the files that there
 // were, which stay until the backup is closed, also those of sessions that are deleted meanwhile.
 type Backup struct {
 	f       *Folder
@@ -26,9 +26,8 @@ type Backup struct {
 	err     error // of end
 }
 
-// Backup makes a backup, which the caller closes. sessionlog.ErrBackup if there is one already. While
-// the files are linked, nothing is written.
-func (f *Folder) Backup(ctx context.Context) (_ *Backup, err error) {
+// Backup implements sessionlog.Backuper. While the files are linked, nothing is written.
+func (f *Folder) Backup(ctx context.Context) (_ sessionlog.Backup, err error) {
 	if err := f.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -58,8 +57,10 @@ func (b *Backup) link(ctx context.Context) (files []member, err error) {
 	if err := f.usable(ctx); err != nil { // closed meanwhile
 		return nil, err
 	}
-	if err := f.files.Mkdir(b.dir, 0o700); err != nil {
-		return nil, err
+	if !f.readOnly {
+		if err := f.files.Mkdir(b.dir, 0o700); err != nil {
+			return nil, err
+		}
 	}
 	first := map[inode]string{}
 	for _, id := range f.completeIDs() {
@@ -79,12 +80,12 @@ func (b *Backup) link(ctx context.Context) (files []member, err error) {
 }
 
 func (b *Backup) linkSession(s *session, first map[inode]string) (files []member, err error) {
-	dir := filepath.Join(b.dir, s.id)
-	if err := b.f.files.Mkdir(dir, 0o700); err != nil {
+	link, err := b.linker(s)
+	if err != nil {
 		return nil, err
 	}
-	link := func(name string, bytes int64) error {
-		l, err := b.f.link(filepath.Join(b.f.sessionPath(s.id), name), dir)
+	add := func(name string, bytes int64) error {
+		l, err := link(name)
 		if err != nil {
 			return err
 		}
@@ -99,16 +100,16 @@ func (b *Backup) linkSession(s *session, first map[inode]string) (files []member
 	}
 	info, err := os.Lstat(filepath.Join(b.f.sessionPath(s.id), headName))
 	if err == nil {
-		err = link(headName, info.Size())
+		err = add(headName, info.Size())
 	}
 	for n := range s.segments {
 		if err == nil {
-			err = link(hexName(segmentPrefix, uint64(s.segments[n].offset)), s.segments[n].bytes)
+			err = add(hexName(segmentPrefix, uint64(s.segments[n].offset)), s.segments[n].bytes)
 		}
 	}
 	for n := range s.states {
 		if err == nil {
-			err = link(hexName(statePrefix, uint64(s.states[n].Offset)), s.states[n].Bytes)
+			err = add(hexName(statePrefix, uint64(s.states[n].Offset)), s.states[n].Bytes)
 		}
 	}
 	if s.damage != nil && errors.Is(err, os.ErrNotExist) {
@@ -117,8 +118,31 @@ func (b *Backup) linkSession(s *session, first map[inode]string) (files []member
 	return files, err
 }
 
-// Made is the moment.
-func (b *Backup) Made() time.Time { return b.archive.made }
+// linker returns what links a file of a session. Of a folder that is open for reading nobody changes
+// a file: nothing is linked.
+func (b *Backup) linker(s *session) (func(name string) (links, error), error) {
+	from, to := b.f.sessionPath(s.id), b.sessionPath(s.id)
+	if b.f.readOnly {
+		return func(name string) (links, error) {
+			path := filepath.Join(from, name)
+			info, err := os.Lstat(path)
+			if err != nil {
+				return links{}, err
+			}
+			return linksOf(path, info), nil
+		}, nil
+	}
+	link := func(name string) (links, error) { return b.f.link(filepath.Join(from, name), to) }
+	return link, b.f.files.Mkdir(to, 0o700)
+}
+
+// sessionPath is where the backup finds the files of a session.
+func (b *Backup) sessionPath(id string) string {
+	if b.f.readOnly {
+		return b.f.sessionPath(id)
+	}
+	return filepath.Join(b.dir, id)
+}
 
 // Size is that of the archive, in bytes.
 func (b *Backup) Size() int64 { return b.archive.size }
@@ -127,20 +151,22 @@ func (b *Backup) Size() int64 { return b.archive.size }
 func (b *Backup) ID() string { return filepath.Base(b.dir) }
 
 // Open begins to read.
-func (b *Backup) Open() *BackupReader { return &BackupReader{b: b} }
+func (b *Backup) Open() io.ReadSeekCloser { return &reader{b: b} }
 
 // Close ends the backup, under readers too, and removes what was kept for it alone.
 func (b *Backup) Close() error {
 	b.end.Do(func() {
 		b.ended.Store(true)
-		b.err = b.f.shredTree(b.dir)
+		if !b.f.readOnly {
+			b.err = b.f.shredTree(b.dir)
+		}
 		b.f.backingUp.Store(false)
 	})
 	return b.err
 }
 
-// BackupReader reads a backup. It is for one goroutine, and is closed.
-type BackupReader struct {
+// reader reads a backup. It is for one goroutine.
+type reader struct {
 	b    *Backup
 	at   int64
 	open file // the file of the member that was read last
@@ -148,7 +174,7 @@ type BackupReader struct {
 }
 
 // Seek implements io.Seeker.
-func (r *BackupReader) Seek(offset int64, whence int) (int64, error) {
+func (r *reader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
 		offset += r.at
@@ -163,7 +189,7 @@ func (r *BackupReader) Seek(offset int64, whence int) (int64, error) {
 }
 
 // Read implements io.Reader. The error is sessionlog.ErrClosed once the backup has ended.
-func (r *BackupReader) Read(p []byte) (int, error) {
+func (r *reader) Read(p []byte) (int, error) {
 	a := r.b.archive
 	if r.at >= a.size {
 		return 0, io.EOF
@@ -200,7 +226,7 @@ func (r *BackupReader) Read(p []byte) (int, error) {
 }
 
 // content reads from a member's content.
-func (r *BackupReader) content(n int, p []byte, at int64) (int, error) {
+func (r *reader) content(n int, p []byte, at int64) (int, error) {
 	m := &r.b.archive.members[n]
 	switch m.name {
 	case contentsName:
@@ -212,8 +238,8 @@ func (r *BackupReader) content(n int, p []byte, at int64) (int, error) {
 		if err := r.Close(); err != nil {
 			return 0, err
 		}
-		linked := filepath.Join(r.b.dir, filepath.FromSlash(m.name[len(sessionsName)+1:]))
-		in, err := r.b.f.open(linked)
+		dir, name := path.Split(m.name)
+		in, err := r.b.f.open(filepath.Join(r.b.sessionPath(path.Base(dir)), name))
 		if err != nil {
 			return 0, fmt.Errorf("sessionlog: backup: %w", err)
 		}
@@ -230,7 +256,7 @@ func (r *BackupReader) content(n int, p []byte, at int64) (int, error) {
 }
 
 // Close closes what Read has open. The backup stays.
-func (r *BackupReader) Close() error {
+func (r *reader) Close() error {
 	if r.open == nil {
 		return nil
 	}
@@ -239,4 +265,4 @@ func (r *BackupReader) Close() error {
 	return err
 }
 
-var _ io.ReadSeekCloser = (*BackupReader)(nil)
+var _ sessionlog.Backuper = (*Folder)(nil)

@@ -25,7 +25,7 @@ func noDamage(t require.TestingT) func(*sessionlog.CorruptError) {
 	return func(d *sessionlog.CorruptError) { require.Fail(t, d.Error()) }
 }
 
-func readBackup(t require.TestingT, b *Backup) []byte {
+func readBackup(t require.TestingT, b sessionlog.Backup) []byte {
 	r := b.Open()
 	defer r.Close()
 	all, err := io.ReadAll(r)

@@ -3,7 +3,9 @@ package folder
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -54,36 +56,33 @@ func noBackup(format string, args ...any) error {
 	return fmt.Errorf("sessionlog: %w: %w", sessionlog.ErrNoBackup, fmt.Errorf(format, args...))
 }
 
-// extract reads a backup into the folder, which is empty.
-func (f *Folder) extract(r io.Reader) error {
+// readArchive reads a backup, and hands each of its files of sessions to take.
+func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header, want member) error) error {
 	in := tar.NewReader(r)
 	expected, err := readContents(in)
 	if err != nil {
 		return err
 	}
-	dirs := map[string]bool{}
 	for _, want := range expected {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return noBackup("%w", err)
-		}
-		if h.Name != want.name {
+		case h.Name != want.name:
 			return noBackup("%.80q, expected %s", h.Name, want.name)
+		case h.Typeflag == tar.TypeLink && !sessionFile(h.Linkname):
+			return noBackup("%s is a link to %.80q, expected a session's file", want.name, h.Linkname)
+		case h.Typeflag != tar.TypeLink && (h.Typeflag != tar.TypeReg || h.Size != want.size):
+			return noBackup("%s: type %q and %d bytes, expected a file of %d", want.name, h.Typeflag, h.Size,
+				want.size)
 		}
 		if want.name == versionName {
-			continue // the folder has one
+			continue
 		}
-		dir := filepath.Dir(f.path(filepath.FromSlash(want.name)))
-		if !dirs[dir] {
-			dirs[dir] = true
-			if err := f.files.Mkdir(dir, 0o700); err != nil {
-				return f.fault("restoring "+want.name, err)
-			}
-		}
-		if err := f.extractFile(in, h, want); err != nil {
+		if err := take(in, h, want); err != nil {
 			return err
 		}
 	}
@@ -99,6 +98,29 @@ func (f *Folder) extract(r io.Reader) error {
 	case !errors.Is(err, io.EOF):
 		return noBackup("%w", err)
 	}
+	return nil
+}
+
+// extract reads a backup into the folder, which is empty.
+func (f *Folder) extract(r io.Reader) error {
+	dirs := map[string]bool{}
+	err := readArchive(r, func(in io.Reader, h *tar.Header, want member) error {
+		to := f.path(filepath.FromSlash(want.name))
+		if dir := filepath.Dir(to); !dirs[dir] {
+			dirs[dir] = true
+			if err := f.files.Mkdir(dir, 0o700); err != nil {
+				return f.fault("restoring "+want.name, err)
+			}
+		}
+		if h.Typeflag == tar.TypeLink {
+			_, err := f.linkAs(f.path(filepath.FromSlash(h.Linkname)), to)
+			return f.fault("restoring "+want.name, err)
+		}
+		return f.extractFile(in, to, want)
+	})
+	if err != nil {
+		return err
+	}
 	for dir := range dirs {
 		if err := f.files.SyncDir(dir); err != nil {
 			return f.fault("restoring", err)
@@ -107,19 +129,7 @@ func (f *Folder) extract(r io.Reader) error {
 	return f.fault("restoring", f.files.SyncDir(f.path(sessionsName)))
 }
 
-func (f *Folder) extractFile(in io.Reader, h *tar.Header, want member) error {
-	to := f.path(filepath.FromSlash(want.name))
-	if h.Typeflag == tar.TypeLink {
-		if !sessionFile(h.Linkname) {
-			return noBackup("%s is a link to %.80q, expected a session's file", want.name, h.Linkname)
-		}
-		_, err := f.linkAs(f.path(filepath.FromSlash(h.Linkname)), to)
-		return f.fault("restoring "+want.name, err)
-	}
-	if h.Typeflag != tar.TypeReg || h.Size != want.size {
-		return noBackup("%s: type %q and %d bytes, expected a file of %d", want.name, h.Typeflag, h.Size,
-			want.size)
-	}
+func (f *Folder) extractFile(in io.Reader, to string, want member) error {
 	out, err := f.files.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return f.fault("restoring "+want.name, err)
@@ -132,6 +142,56 @@ func (f *Folder) extractFile(in io.Reader, h *tar.Header, want member) error {
 		err = out.Sync()
 	}
 	return f.fault("restoring "+want.name, errors.Join(err, out.Close()))
+}
+
+// CheckBackup reads a backup to its end, and reports files of sessions that do not verify. Everything
+// else that is wrong is the error.
+func CheckBackup(ctx context.Context, r io.Reader, report func(*sessionlog.CorruptError)) error {
+	return readArchive(&contextReader{ctx, r}, func(in io.Reader, h *tar.Header, want member) error {
+		if h.Typeflag == tar.TypeLink {
+			return nil
+		}
+		what, err := verifyFile(in, path.Base(want.name), want.size)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return noBackup("%s: %w", want.name, err)
+		}
+		if what != nil {
+			report(&sessionlog.CorruptError{File: want.name, Byte: -1, Session: path.Base(path.Dir(want.name)),
+				Offset: -1, What: what.Error()})
+		}
+		return err
+	})
+}
+
+// verifyFile reads a file of a session, and says what is wrong with it.
+func verifyFile(in io.Reader, name string, size int64) (what, err error) {
+	if strings.HasPrefix(name, statePrefix) {
+		hash := sha256.New()
+		if _, err := io.CopyN(hash, in, max(0, size-sha256.Size)); err != nil {
+			return nil, err
+		}
+		want, err := io.ReadAll(in)
+		if have := hash.Sum(nil); err == nil && !bytes.Equal(have, want) {
+			what = fmt.Errorf("SHA-256 %x, expected %x", have, want)
+		}
+		return what, err
+	}
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return nil, err
+	}
+	if name == headName {
+		_, _, what = decodeHead(b)
+		return what, nil
+	}
+	for at := 0; at < len(b) && what == nil; {
+		var fr frame
+		if fr, what = readFrame(b[at:]); what == nil {
+			at += int(fr.size)
+			what = fr.each(func(int64, sessionlog.Record) error { return nil })
+		}
+	}
+	return what, nil
 }
 
 // readContents reads the first file of a backup: what the others are.

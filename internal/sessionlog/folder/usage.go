@@ -7,14 +7,6 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// blockBytes is what the length of a file is rounded up to.
-const blockBytes = 4096
-
-// folderCharge is what a session is charged for its folder.
-const folderCharge = 2 * blockBytes
-
-func blocks(bytes int64) int64 { return (bytes + blockBytes - 1) / blockBytes * blockBytes }
-
 // usage is the account of a folder: a session is charged for the lengths of its files. A file that
 // several sessions have is charged to the one with the smallest id, which is the oldest of them.
 type usage struct {
@@ -58,7 +50,7 @@ func (u *usage) add(s *session) {
 		}
 		u.holders[l.file()] = slices.Insert(slices.Clone(before), n, s.id)
 		if n == 0 && len(before) > 0 { // the new session pays from now on
-			u.chargeLocked(before[0], -blocks(bytes))
+			u.chargeLocked(before[0], -bytes)
 		}
 	})
 	u.charges[s.id] = 0
@@ -67,14 +59,14 @@ func (u *usage) add(s *session) {
 
 // ownLocked is what a session pays for.
 func (u *usage) ownLocked(s *session) int64 {
-	sum := folderCharge + blocks(int64(len(s.head)))
+	sum := sessionlog.SessionCharge + int64(len(s.head))
 	s.files(func(l *links, bytes int64) {
 		if l.links > 1 {
 			if who := u.holders[l.file()]; len(who) > 0 && who[0] != s.id {
 				return
 			}
 		}
-		sum += blocks(bytes)
+		sum += bytes
 	})
 	return sum
 }
@@ -112,7 +104,7 @@ func (u *usage) dropLocked(id string, l links, bytes int64) {
 	}
 	who = slices.Delete(slices.Clone(who), n, n+1)
 	if n == 0 && len(who) > 0 {
-		u.chargeLocked(who[0], blocks(bytes))
+		u.chargeLocked(who[0], bytes)
 	}
 	if u.holders[l.file()] = who; len(who) == 0 {
 		delete(u.holders, l.file())
@@ -151,7 +143,7 @@ func (f *Folder) Meter(charged func(id string, bytes int64)) {
 // Usage implements sessionlog.Metered.
 func (f *Folder) Usage() sessionlog.Usage {
 	f.usage.mu.Lock()
-	sum := sessionlog.Usage{Snapshots: f.usage.sum}
+	sum := sessionlog.Usage{Sessions: f.usage.sum}
 	f.usage.mu.Unlock()
 	sum.Temporary = f.temporary.Load()
 	if left, all, err := f.files.Space(f.dir); err == nil {
