@@ -17,6 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // getBackup asks for a backup, or for the rest of one.
@@ -103,9 +104,9 @@ func TestABackupUnderLoadGoesOnToTheSameBits(t *testing.T) {
 	for n, content := range [][]byte{begun, later} {
 		dir := filepath.Join(t.TempDir(), "restored")
 		damage := func(d *sessionlog.CorruptError) { t.Error(d) }
-		require.NoError(t, sessionlog.Restore(t.Context(), bytes.NewReader(content), dir, damage))
-		require.NoError(t, sessionlog.Check(t.Context(), dir, damage))
-		store, err := sessionlog.Open(dir, sessionlog.Options{})
+		require.NoError(t, folder.Restore(t.Context(), bytes.NewReader(content), dir, damage))
+		require.NoError(t, folder.Check(t.Context(), dir, damage))
+		store, err := folder.Open(dir, folder.Options{})
 		require.NoError(t, err)
 		m, err := modeltest.Small()
 		require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/problem"
 )
@@ -28,7 +28,7 @@ import (
 // newStoryRig is a rig with a model and an empty data folder.
 func newStoryRig(t *testing.T, open func() (*model.Model, error)) *rig {
 	t.Helper()
-	store, err := sessionlog.Open(t.TempDir(), sessionlog.Options{})
+	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	m, err := open()

@@ -21,7 +21,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
@@ -48,7 +48,7 @@ func newRealRig(t *testing.T, sessions session.Options, o Options) *realRig {
 // newRealRigOf is newRealRig with another model.
 func newRealRigOf(t *testing.T, m *model.Model, sessions session.Options, o Options) *realRig {
 	t.Helper()
-	store, err := sessionlog.Open(t.TempDir(), sessionlog.Options{})
+	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
 	sessions.Store = store
 	sessions.Report = func(err error) { t.Error(err) }

@@ -27,6 +27,7 @@ import (
 	"github.com/lmserve/lmserve/internal/keys"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/problem"
@@ -35,7 +36,7 @@ import (
 // newFolderRig is a rig with the real session manager on a data folder.
 func newFolderRig(t *testing.T, dir string, seed uint64, o Options, so session.Options) *rig {
 	t.Helper()
-	store, err := sessionlog.Open(dir, sessionlog.Options{})
+	store, err := folder.Open(dir, folder.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	so.Store, so.Threads = store, 2
@@ -262,7 +263,7 @@ func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 // A session whose head cannot be read has nothing but an id and the reason.
 func TestASessionWithoutAHeadIsListed(t *testing.T) {
 	dir := t.TempDir()
-	store, err := sessionlog.Open(dir, sessionlog.Options{})
+	store, err := folder.Open(dir, folder.Options{})
 	require.NoError(t, err)
 	_, err = store.Create(t.Context(), "broken", []byte("no head"), 0)
 	require.NoError(t, err)

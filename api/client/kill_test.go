@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/server"
 )
 
@@ -33,7 +33,7 @@ func serveFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	store, err := sessionlog.Open(filepath.Join(dir, "data"), sessionlog.Options{})
+	store, err := datafolder.Open(filepath.Join(dir, "data"), datafolder.Options{})
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // The first Ctrl-C ends a command that waits for a writer of a named pipe, and one that waits for
@@ -24,7 +24,7 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 	m, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
 	data := t.TempDir()
-	store, err := sessionlog.Open(data, sessionlog.Options{})
+	store, err := folder.Open(data, folder.Options{})
 	require.NoError(t, err)
 	require.NoError(t, store.Close())
 	for _, args := range [][]string{

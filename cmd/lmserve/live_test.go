@@ -18,7 +18,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/server"
 	"github.com/lmserve/lmserve/weights"
@@ -127,7 +127,7 @@ type live struct {
 }
 
 func newLive(b *testing.B, m *model.Model, threads int) *live {
-	store, err := sessionlog.Open(b.TempDir(), sessionlog.Options{})
+	store, err := folder.Open(b.TempDir(), folder.Options{})
 	require.NoError(b, err)
 	mg, err := session.NewManager(m, session.Options{
 		Store: store, MaxQueue: 1024, MaxMemoryBytes: 16 << 30, Threads: threads,

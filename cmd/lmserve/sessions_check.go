@@ -48,7 +48,7 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 					return err
 				}
 				p.say("the files")
-				err = folder.Check(c.Context(), dir, func(damage *sessionlog.CorruptError) { tell(damage) },
+				err = folder.CheckWithProgress(c.Context(), dir, func(damage *sessionlog.CorruptError) { tell(damage) },
 					p.set)
 				if err != nil {
 					return err

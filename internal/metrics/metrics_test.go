@@ -58,7 +58,7 @@ func used() *Metrics {
 	m.Follow(source{
 		Sessions: 3, Hot: 1, Waiting: 2, MemoryBytes: 100, MemoryBytesMax: 1000, DiskAlarm: true,
 		Models: []session.ModelStats{{ID: "small-1", States: 1, WeightsBytes: 50}, {ID: "words-2"}},
-		Disk:   &sessionlog.Usage{Database: 1, Free: 2, Snapshots: 3, Temporary: 4, Left: 5, All: 6},
+		Disk:   &sessionlog.Usage{Sessions: 3, Temporary: 4, Left: 5, All: 6},
 	})
 	return m
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -31,7 +32,7 @@ type server struct {
 	model   *model.Model                            // nil: modeltest.Small
 	wrap    func(sessionlog.Store) sessionlog.Store // nil: as it is
 	mg      *Manager
-	store   *sessionlog.Folder
+	store   *datafolder.Folder
 
 	mu      sync.Mutex
 	reports []error
@@ -44,7 +45,7 @@ func newServer(t fatal, dir string, o Options) *server {
 }
 
 func (sv *server) start() {
-	store, err := sessionlog.Open(sv.dir, sessionlog.Options{})
+	store, err := datafolder.Open(sv.dir, datafolder.Options{})
 	require.NoError(sv.t, err)
 	sv.store = store
 	o := sv.options

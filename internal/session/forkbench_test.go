@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // longSession makes a session of so much text and with a snapshot, past the model: nothing here uses
@@ -109,7 +110,7 @@ func BenchmarkForks(b *testing.B) {
 		})
 		timed("ms/check", 1, func() {
 			sv.stop()
-			require.NoError(b, sessionlog.Check(background, sv.dir, func(d *sessionlog.CorruptError) { b.Error(d) }))
+			require.NoError(b, folder.Check(background, sv.dir, func(d *sessionlog.CorruptError) { b.Error(d) }))
 			sv.start()
 		})
 		timed("ms/delete-parent", 1, func() { require.NoError(b, sv.mg.Delete(Caller{}, id)) })

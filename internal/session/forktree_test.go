@@ -14,13 +14,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // checkFolder finds nothing wrong in the folder of a server, which it starts again.
 func checkFolder(t fatal, sv *server) {
 	t.Helper()
 	sv.stop()
-	require.NoError(t, sessionlog.Check(background, sv.dir, func(d *sessionlog.CorruptError) {
+	require.NoError(t, datafolder.Check(background, sv.dir, func(d *sessionlog.CorruptError) {
 		require.Fail(t, d.Error())
 	}))
 	sv.start()

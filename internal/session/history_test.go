@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 func TestTextIsThatOfTheSession(t *testing.T) {
@@ -121,7 +121,7 @@ func TestThePastOfAForkThatWasCutOutOfAPiece(t *testing.T) {
 
 // A session that keeps only the tail of its text says what it has.
 func TestAPastThatWasTrimmedIsToldSo(t *testing.T) {
-	store, err := sessionlog.Open(t.TempDir(), sessionlog.Options{})
+	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, store.Close()) }()
 	mg := newManager(t, Options{Store: store, Report: func(err error) { t.Error(err) }, ReplayMax: 1})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/lines"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -425,10 +426,8 @@ func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	require.NoError(t, b.Close())
 	restored := filepath.Join(t.TempDir(), "restored")
 	none := func(d *sessionlog.CorruptError) { t.Error(d) }
-	require.NoError(t, sessionlog.Restore(background, &archive, restored, none))
+	require.NoError(t, datafolder.Restore(background, &archive, restored, none))
 	sv.stop()
-	_, err = sessionlog.Compact(background, sv.dir, func(err error) { t.Error(err) }, nil)
-	require.NoError(t, err)
 	for _, dir := range []string{sv.dir, restored} {
 		sv.dir = dir
 		sv.start()
@@ -437,7 +436,7 @@ func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 		requireClean(t, sv, 1)
 		require.Empty(t, sv.told())
 		sv.stop()
-		require.NoError(t, sessionlog.Check(background, dir, none))
+		require.NoError(t, datafolder.Check(background, dir, none))
 	}
 }
 

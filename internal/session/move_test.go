@@ -7,15 +7,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // moveAll copies all sessions of one folder into another, whose store may fail.
 func moveAll(t *testing.T, from, to string, wrap func(sessionlog.Store) sessionlog.Store) map[string]Moved {
 	t.Helper()
-	source, err := sessionlog.Open(from, sessionlog.Options{ReadOnly: true, Existing: true})
+	source, err := datafolder.Open(from, datafolder.Options{ReadOnly: true, Existing: true})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, source.Close()) }()
-	folder, err := sessionlog.Open(to, sessionlog.Options{})
+	folder, err := datafolder.Open(to, datafolder.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, folder.Close()) }()
 	all, done, whole := map[string]Moved{}, int64(0), int64(0)
@@ -112,7 +113,7 @@ func putNamed(t *testing.T, mg *Manager, name string) (id string) {
 }
 
 func deleteAll(t *testing.T, dir string) error {
-	store, err := sessionlog.Open(dir, sessionlog.Options{})
+	store, err := datafolder.Open(dir, datafolder.Options{})
 	require.NoError(t, err)
 	err = sessionlog.Each(t.Context(), store, func(s sessionlog.Session) error {
 		return store.Delete(t.Context(), s.ID, 0)

@@ -243,7 +243,7 @@ func TestAnObserverIsToldOfSnapshotsAndReplays(t *testing.T) {
 	text := logText(3*testChunk + 5)
 	score(t, sv.mg, id, text)
 	require.NotNil(t, sv.mg.Stats().Disk)
-	require.Positive(t, sv.mg.Stats().Disk.Database)
+	require.Positive(t, sv.mg.Stats().Disk.Sessions)
 	sv.restart()
 	require.Zero(t, sv.mg.Stats().Hot, "a session is cold after a restart")
 	recoveries, before := told.has(PhaseRecover), told.replayed

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // untouched is a body that nobody may read.
@@ -221,7 +222,7 @@ func TestAKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
 
 // tightStore is on a disk of which a test says what is left.
 type tightStore struct {
-	*sessionlog.Folder
+	*folder.Folder
 	mu   sync.Mutex
 	left int64
 }
@@ -246,7 +247,7 @@ func TestADiskThatIsNearlyFullTakesNothingMoreAndLetsDeletionsThrough(t *testing
 	sv := &server{t: t, dir: t.TempDir(), options: Options{
 		ReplayMax: 1, DiskAlarm: func(why error) { told = append(told, why) },
 	}, wrap: func(s sessionlog.Store) sessionlog.Store {
-		tight.Folder = s.(*sessionlog.Folder)
+		tight.Folder = s.(*folder.Folder)
 		return tight
 	}}
 	sv.start()

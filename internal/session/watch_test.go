@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // reader is a Watch under way, and what it was told.
@@ -247,7 +247,7 @@ func TestWatchingIsNoUse(t *testing.T) {
 
 // Events go on when the state has left the memory and comes back; a fork has its own.
 func TestAWatchOutlivesTheStateInMemory(t *testing.T) {
-	store, err := sessionlog.Open(t.TempDir(), sessionlog.Options{})
+	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, store.Close()) }()
 	mg := newManager(t, Options{Store: store, Report: func(err error) { t.Error(err) }})

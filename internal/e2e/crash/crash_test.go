@@ -19,6 +19,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -309,7 +310,7 @@ func (c *crash) fatten() {
 	if info, err := os.Stat(path); err == nil && info.Size() > sessionlog.CompactFreeMin {
 		return
 	}
-	store, err := sessionlog.Open(c.dir, sessionlog.Options{})
+	store, err := datafolder.Open(c.dir, datafolder.Options{})
 	require.NoError(c.t, err)
 	epoch, err := store.Create(c.t.Context(), "fat", nil, 0)
 	require.NoError(c.t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // hit counts a request that a kill has cut off.
@@ -38,7 +39,7 @@ func (c *crash) look() {
 	}
 	check := []string{"sessions", "check", "--data-dir", c.dir, "--model", c.weights}
 	program.Must(t, c.program, check...)
-	store, err := sessionlog.Open(c.dir, sessionlog.Options{})
+	store, err := datafolder.Open(c.dir, datafolder.Options{})
 	require.NoError(t, err)
 	mg, err := session.NewManager(c.model, session.Options{
 		Store: store, ReplayMax: time.Hour, Report: func(err error) { t.Error(err) },
@@ -158,7 +159,7 @@ func (c *crash) restored(b *backedUp) {
 	program.Must(t, c.program, "restore", file, dir)
 	found := program.Must(t, c.program, "sessions", "check", "--data-dir", dir, "--model", c.weights)
 	require.Contains(t, found, " 0 findings\n")
-	store, err := sessionlog.Open(dir, sessionlog.Options{})
+	store, err := datafolder.Open(dir, datafolder.Options{})
 	require.NoError(t, err)
 	for id, acked := range b.sessions {
 		found, err := store.Get(t.Context(), id)

@@ -20,6 +20,7 @@ import (
 	"github.com/lmserve/lmserve/internal/powercut"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // recorded is a part of the life of a data folder: everything that was done to its files, and what
@@ -210,7 +211,7 @@ func glob(dir, pattern string) []string {
 
 // check gives the first finding.
 func check(t *testing.T, dir string, strays bool) (first error) {
-	err := sessionlog.Check(t.Context(), dir, func(d *sessionlog.CorruptError) {
+	err := datafolder.Check(t.Context(), dir, func(d *sessionlog.CorruptError) {
 		if first == nil && !(strays && d.Stray) {
 			first = d
 		}
@@ -220,7 +221,7 @@ func check(t *testing.T, dir string, strays bool) (first error) {
 
 // opened opens a folder and compares it with what is known.
 func (c *crash) opened(dir string, known map[*twin]claim) (err error) {
-	store, err := sessionlog.Open(dir, sessionlog.Options{})
+	store, err := datafolder.Open(dir, datafolder.Options{})
 	if err != nil {
 		return err
 	}

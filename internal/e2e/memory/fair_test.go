@@ -14,7 +14,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 )
 
 // BenchmarkAShortScoreBesideFilesAndCompletions is the wait of a key that scores 64 bytes, one
@@ -22,7 +22,7 @@ import (
 func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 	m, err := model.Default()
 	require.NoError(b, err)
-	store, err := sessionlog.Open(b.TempDir(), sessionlog.Options{})
+	store, err := folder.Open(b.TempDir(), folder.Options{})
 	require.NoError(b, err)
 	defer store.Close()
 	mg, err := session.NewManager(m, session.Options{Store: store, MaxMemoryBytes: 1 << 30})

@@ -16,9 +16,13 @@ import (
 
 // Check reads all of a data folder that means something, changes nothing, and visits what it finds
 // wrong, with the file and, where they can be told, position, session and offset. An error says why
-// not all could be checked. A folder without a finding reads back as it was written. progress, if
-// not nil, gets the bytes that were read, and all bytes.
-func Check(
+// not all could be checked. A folder without a finding reads back as it was written.
+func Check(ctx context.Context, dir string, visit func(*sessionlog.CorruptError)) error {
+	return CheckWithProgress(ctx, dir, visit, nil)
+}
+
+// CheckWithProgress is Check. progress, if not nil, gets the bytes that were read, and all bytes.
+func CheckWithProgress(
 	ctx context.Context, dir string, visit func(*sessionlog.CorruptError),
 	progress func(done, total int64),
 ) (err error) {

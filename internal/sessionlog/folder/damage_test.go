@@ -100,7 +100,7 @@ func flipped(t require.TestingT, dir, path string, at int64, bits byte, want map
 	shared := linksOf(path, info).links > 1
 	id := filepath.Base(filepath.Dir(path))
 	var found []*sessionlog.CorruptError
-	require.NoError(t, Check(background, dir, func(d *sessionlog.CorruptError) { found = append(found, d) }, nil))
+	require.NoError(t, Check(background, dir, func(d *sessionlog.CorruptError) { found = append(found, d) }))
 	require.NotEmpty(t, found, what)
 	s, err := open(dir, Options{ReadOnly: true}, unsynced{})
 	require.NoError(t, err)

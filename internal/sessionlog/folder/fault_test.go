@@ -170,7 +170,7 @@ func recorded(t *testing.T) (*disk, []mark) {
 func checked(t require.TestingT, dir, what string, strays bool) {
 	require.NoError(t, Check(background, dir, func(d *sessionlog.CorruptError) {
 		require.True(t, strays && d.Stray, "%s: %v", what, d)
-	}, nil), what)
+	}), what)
 }
 
 // recovered opens what is left after a power cut, and compares it with what may be there.

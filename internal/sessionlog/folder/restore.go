@@ -40,7 +40,7 @@ func Restore(
 	if err := errors.Join(f.extract(&contextReader{ctx, r}), f.Close()); err != nil {
 		return err
 	}
-	if err := Check(ctx, made, report, nil); err != nil {
+	if err := Check(ctx, made, report); err != nil {
 		return err
 	}
 	if err := f.files.Rename(made, dir); err != nil {
