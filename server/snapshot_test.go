@@ -237,7 +237,7 @@ func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 		path, good = g.create(`{"history":"tail"}`), g.create(`{}`)
 		g.score(path, someText)
 	})
-	files, err := filepath.Glob(filepath.Join(dir, "snapshots", "*"))
+	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "state.*"))
 	require.NoError(t, err)
 	require.Len(t, files, 2)
 	for _, file := range files {
@@ -249,7 +249,7 @@ func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 		"score": g.text(path+"/score", "x"), "complete": g.json(path+"/complete", "{}"), "snapshot": g.do("GET", path+"/snapshot", nil),
 	} {
 		p := requireProblem(t, resp, api.ProblemSessionUnusable)
-		require.Equal(t, "snapshots/"+filepath.Base(files[1]), p.Damage.File, what)
+		require.Equal(t, filepath.ToSlash(strings.TrimPrefix(files[1], dir+"/")), p.Damage.File, what)
 		require.NotNil(t, p.Damage.Offset, what)
 		require.Contains(t, *p.Detail, "10 bytes, expected", what)
 		require.NotContains(t, *p.Detail, dir, what)
@@ -299,7 +299,7 @@ func TestASessionWithoutAHeadIsListed(t *testing.T) {
 // Every error that package session exports has its type of problem; a new error needs a row here.
 func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 	field := session.FieldError{Field: "f", Found: "1", Want: "2"}
-	damage := &sessionlog.CorruptError{File: "lmserve.db", Byte: 7, Offset: 9}
+	damage := &sessionlog.CorruptError{File: "sessions/a/head", Byte: 7, Offset: 9}
 	table := map[string]struct {
 		err  error
 		kind api.ProblemType
@@ -346,7 +346,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		}
 	}
 	p := problem.Of(&session.UnusableError{Err: damage})
-	require.Equal(t, api.Damage{File: "lmserve.db", Byte: &damage.Byte, Offset: &damage.Offset}, *p.Damage)
+	require.Equal(t, api.Damage{File: "sessions/a/head", Byte: &damage.Byte, Offset: &damage.Offset}, *p.Damage)
 	require.Nil(t, problem.Of(&session.UnusableError{Err: &session.ModelError{}}).Damage)
 
 	limit := problem.Of(&session.DiskLimitError{Used: 90, Limit: 100})

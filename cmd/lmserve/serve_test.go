@@ -32,24 +32,21 @@ func randomModel(t *testing.T) string {
 	return file
 }
 
-// A folder is checked before anybody can connect: one that is damaged ends the server at once, and
-// it has listened to nobody.
-func TestServeDoesNotListenBeforeItsFolderIsChecked(t *testing.T) {
-	file, dir := randomModel(t), t.TempDir()
-	_, stop := serving(t, "--model", file, "--data-dir", dir)
-	stop()
-	db := filepath.Join(dir, "lmserve.db")
-	text, err := os.ReadFile(db)
-	require.NoError(t, err)
-	clear(text) // nothing is left to open
-	require.NoError(t, os.WriteFile(db, text, 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // should it serve
-	defer cancel()
-	var stdout, stderr bytes.Buffer
-	code := run(ctx, []string{"serve", "--model", file, "--listen", "127.0.0.1:0", "--log", "none", "--data-dir", dir}, nil, &stdout, &stderr)
-	require.Equal(t, exitFailure, code, stderr.String())
-	require.Contains(t, stderr.String(), "lmserve.db")
-	require.Empty(t, stdout.String())
+// A folder is opened before anybody can connect: one that is not lmserve's, or of an older version,
+// ends the server at once, and it has listened to nobody.
+func TestServeRefusesFoldersItCannotRead(t *testing.T) {
+	file := randomModel(t)
+	for name, content := range map[string]string{"version": "lmserve data folder 3\n", "lmserve.db": "old"} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // should it serve
+		var stdout, stderr bytes.Buffer
+		code := run(ctx, []string{"serve", "--model", file, "--listen", "127.0.0.1:0", "--log", "none", "--data-dir", dir}, nil, &stdout, &stderr)
+		cancel()
+		require.Equal(t, exitFailure, code, stderr.String())
+		require.Contains(t, stderr.String(), name)
+		require.Empty(t, stdout.String())
+	}
 }
 
 // A budget that no session of the model fits into is refused, with the smallest that works.

@@ -48,22 +48,24 @@ func TestADamagedSessionIsExportedInPart(t *testing.T) {
 		require.Equal(t, http.StatusOK, status)
 	}
 	stop()
-	database := filepath.Join(dir, "lmserve.db")
-	content, err := os.ReadFile(database)
+	logs, err := filepath.Glob(filepath.Join(dir, "sessions", created.ID, "log.*"))
+	require.NoError(t, err)
+	require.Len(t, logs, 1)
+	content, err := os.ReadFile(logs[0])
 	require.NoError(t, err)
 	// The chunk of 16 bytes ends within the second text, which is two records; the last is damaged.
 	at := bytes.LastIndex(content, []byte("at came last"))
 	require.Positive(t, at)
 	content[at] ^= 1
-	require.NoError(t, os.WriteFile(database, content, 0o600))
+	require.NoError(t, os.WriteFile(logs[0], content, 0o600))
 
 	file := filepath.Join(t.TempDir(), "part.session")
 	_, stderr, code := lmserve("", "sessions", "--data-dir", dir, "export", "--model", model,
 		created.ID, "--out", file)
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "session "+created.ID+" is exported in part: the file has bytes 0 to 16 of")
-	require.Contains(t, stderr, "lmserve.db, session "+created.ID+", offset ")
-	after, err := os.ReadFile(database)
+	require.Contains(t, stderr, "sessions/"+created.ID+"/log.0000000000000000, byte ")
+	after, err := os.ReadFile(logs[0])
 	require.NoError(t, err)
 	require.Equal(t, content, after, "nothing in the folder is changed")
 	offline, err := os.ReadFile(file)
@@ -82,13 +84,13 @@ func TestADamagedSessionIsExportedInPart(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(body), &shown))
 	require.Equal(t, map[string]string{"a": "b"}, shown.Labels)
-	require.Contains(t, shown.Error, "record")
+	require.Contains(t, shown.Error, "frame")
 
 	res, err = http.Get(session + "/snapshot")
 	status, part := answered(t, res, err)
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "bytes 0-15/16", res.Header.Get("Lmserve-Part"))
-	require.Contains(t, res.Header.Get("Lmserve-Damage"), "lmserve.db, session "+created.ID)
+	require.Contains(t, res.Header.Get("Lmserve-Damage"), "sessions/"+created.ID+"/log.0000000000000000")
 	require.Contains(t, res.Header.Get("Content-Disposition"), created.ID+".part.safetensors.zst")
 	require.Equal(t, offline, []byte(part), "both ways lead to the same bytes")
 
@@ -105,7 +107,7 @@ func TestADamagedSessionIsExportedInPart(t *testing.T) {
 		status, body = answered(t, res, err)
 		require.Equal(t, http.StatusConflict, status, "%s: %s", verb, body)
 		require.Contains(t, body, "session-unusable")
-		require.Contains(t, body, `"damage":{"file":"lmserve.db"`)
+		require.Contains(t, body, `"damage":{"file":"sessions/`+created.ID)
 	}
 	request, err := http.NewRequest(http.MethodDelete, session, nil)
 	require.NoError(t, err)

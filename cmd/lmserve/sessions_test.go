@@ -80,7 +80,7 @@ func TestSessionsOffline(t *testing.T) {
 	require.Equal(t, shown.Bits, again.Bits)
 	require.Len(t, again.Snapshots, 1)
 
-	snapshots, err := filepath.Glob(filepath.Join(dir, "snapshots", imported+".*"))
+	snapshots, err := filepath.Glob(filepath.Join(dir, "sessions", imported, "state.*"))
 	require.NoError(t, err)
 	require.Len(t, snapshots, 1)
 	require.NoError(t, os.Truncate(snapshots[0], 100))

@@ -152,7 +152,7 @@ lmserve_sessions{state="cold"} 2
 lmserve_queue_length 2
 lmserve_memory_bytes 100
 lmserve_memory_limit_bytes 1000
-lmserve_disk_bytes{kind="snapshots"} 3
+lmserve_disk_bytes{kind="sessions"} 3
 lmserve_disk_left_bytes 5
 lmserve_disk_size_bytes 6
 lmserve_disk_alarm 1

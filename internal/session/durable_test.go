@@ -105,10 +105,16 @@ func (sv *server) evict(id string) {
 	withSession(sv.t, sv.mg, id, func(s *liveSession) { s.dropLocked() })
 }
 
+// stateFiles are the files of all snapshots in a data folder.
+func stateFiles(t require.TestingT, dir string) []string {
+	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "state.*"))
+	require.NoError(t, err)
+	return files
+}
+
 // spoilSnapshots cuts all snapshot files off, and gives their paths. The server is stopped.
 func (sv *server) spoilSnapshots() []string {
-	files, err := filepath.Glob(filepath.Join(sv.dir, "snapshots", "*"))
-	require.NoError(sv.t, err)
+	files := stateFiles(sv.t, sv.dir)
 	for _, file := range files {
 		require.NoError(sv.t, os.Truncate(file, 10))
 	}
@@ -266,8 +272,7 @@ func TestADamagedSnapshotIsReportedAndGoneWithout(t *testing.T) {
 				}
 			}
 			sv.stop()
-			files, err := filepath.Glob(filepath.Join(sv.dir, "snapshots", "*"))
-			require.NoError(t, err)
+			files := stateFiles(t, sv.dir)
 			require.Len(t, files, 2)
 			for _, file := range files[2-damaged:] {
 				b, err := os.ReadFile(file)
@@ -283,7 +288,7 @@ func TestADamagedSnapshotIsReportedAndGoneWithout(t *testing.T) {
 			for n, err := range told {
 				var where *sessionlog.CorruptError
 				require.ErrorAs(t, err, &where)
-				require.Equal(t, "snapshots/"+filepath.Base(files[1-n]), where.File)
+				require.Equal(t, "sessions/"+id+"/"+filepath.Base(files[1-n]), where.File)
 				require.Equal(t, int64((3-n)*testChunk), where.Offset)
 			}
 			kept, err := sv.store.Snapshots(background, id)

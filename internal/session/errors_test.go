@@ -83,7 +83,7 @@ func TestDamageSaysWhereItIs(t *testing.T) {
 		var bad *UnusableError
 		require.ErrorAs(t, use(), &bad, name)
 		require.Equal(t, id, bad.ID)
-		require.Equal(t, "snapshots/"+filepath.Base(files[1]), bad.Damage().File)
+		require.Equal(t, "sessions/"+id+"/"+filepath.Base(files[1]), bad.Damage().File)
 		require.Contains(t, files[1], fmt.Sprintf("%016x", bad.Damage().Offset), "the newest")
 		require.Equal(t, 1, strings.Count(bad.Error(), "10 bytes, expected"))
 	}

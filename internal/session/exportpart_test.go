@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,22 +40,29 @@ func inPieces(
 	return id
 }
 
-// inDatabase changes the database of a server that is stopped wherever it has a text.
-func inDatabase(t testing.TB, dir, text string, change func(content []byte, at int)) {
-	path := filepath.Join(dir, "lmserve.db")
-	content, err := os.ReadFile(path)
+// inLog changes the logs of a server that is stopped wherever they have a text.
+func inLog(t testing.TB, dir, text string, change func(content []byte, at int)) {
+	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "log.*"))
 	require.NoError(t, err)
 	places := 0
-	for from := 0; ; places++ {
-		at := bytes.Index(content[from:], []byte(text))
-		if at < 0 {
-			break
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for from := 0; ; places++ {
+			at := bytes.Index(content[from:], []byte(text))
+			if at < 0 {
+				break
+			}
+			change(content, from+at)
+			from += at + 1
 		}
-		change(content, from+at)
-		from += at + 1
+		out, err := os.OpenFile(path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = out.WriteAt(content, 0)
+		require.NoError(t, errors.Join(err, out.Close()))
 	}
 	require.NotZero(t, places)
-	require.NoError(t, os.WriteFile(path, content, 0o600))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "index")))
 }
 
 func flip(content []byte, at int) { content[at] ^= 1 }
@@ -157,10 +165,9 @@ func TestATouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 				}
 			})
 			sv.stop()
-			inDatabase(t, sv.dir, text[c.bad:][:pieceBytes], flip)
+			inLog(t, sv.dir, text[c.bad:][:pieceBytes], flip)
 			if c.hurt {
-				files, err := filepath.Glob(filepath.Join(sv.dir, "snapshots", "*"))
-				require.NoError(t, err)
+				files := stateFiles(t, sv.dir)
 				require.Len(t, files, 1)
 				require.NoError(t, os.Truncate(files[0], 10))
 			}
@@ -208,7 +215,7 @@ func TestASessionThatLostAPageIsExportedByItsOwner(t *testing.T) {
 		require.NoError(t, err)
 	}
 	sv.stop()
-	inDatabase(t, sv.dir, text[len(text)/2:][:pieceBytes], zeroPage)
+	inLog(t, sv.dir, text[len(text)/2:][:pieceBytes], zeroPage)
 	sv.start()
 	sv.told()
 	found, err := sv.mg.Get(who, info.ID)
@@ -234,7 +241,7 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		defer func() { sv.stop() }()
 		id := inPieces(t, sv, CreateRequest{}, text, func(int) {})
 		sv.stop()
-		inDatabase(t, sv.dir, text[:pieceBytes], flip)
+		inLog(t, sv.dir, text[:pieceBytes], flip)
 		sv.start()
 		err := sv.mg.Export(background, Caller{}, id, 0, io.Discard, func(Part) { t.Error("a part") })
 		require.ErrorAs(t, err, new(*UnusableError))

@@ -90,7 +90,7 @@ func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 			require.NoError(rt, sv.mg.Delete(Caller{}, id))
 		}
 		checkFolder(rt, sv)
-		left, err := os.ReadDir(filepath.Join(sv.dir, "snapshots"))
+		left, err := os.ReadDir(filepath.Join(sv.dir, "sessions"))
 		require.NoError(rt, err)
 		require.Empty(rt, left)
 		require.Empty(rt, sv.told())
@@ -108,16 +108,7 @@ func TestAForkTakesNoDiskForWhatItShares(t *testing.T) {
 	score(t, sv.mg, id, text)
 	sv.keep(id)
 	size := func() (bytes int64) {
-		for _, dir := range []string{sv.dir, filepath.Join(sv.dir, "snapshots")} {
-			names, err := os.ReadDir(dir)
-			require.NoError(t, err)
-			for _, n := range names {
-				if info, err := n.Info(); err == nil && info.Mode().IsRegular() {
-					bytes += info.Size()
-				}
-			}
-		}
-		return bytes
+		return sv.store.Usage().Sessions
 	}
 	before := size()
 	forks := make([]string, 30)

@@ -76,8 +76,8 @@ func TestAForkGoesOnFromTheSnapshotBeforeADamagedOne(t *testing.T) {
 	kept := keptOffsets(t, sv, id)
 	sv.stop()
 	for _, at := range kept[2:] {
-		name := fmt.Sprintf("%s.%016x.safetensors.zst", id, at)
-		require.NoError(t, os.Truncate(filepath.Join(sv.dir, "snapshots", name), 10))
+		name := fmt.Sprintf("state.%016x", at)
+		require.NoError(t, os.Truncate(filepath.Join(sv.dir, "sessions", id, name), 10))
 	}
 	sv.start()
 	at := kept[3] + 1

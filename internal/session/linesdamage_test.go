@@ -104,7 +104,7 @@ func TestATouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 		sv.keep(id) // the second snapshot is of no use
 	}
 	sv.stop()
-	inDatabase(t, sv.dir, text[bad:bad+testChunk], flip)
+	inLog(t, sv.dir, text[bad:bad+testChunk], flip)
 	sv.start()
 	file, p := exportedPart(t, sv, id)
 	require.EqualValues(t, bad, p.End)

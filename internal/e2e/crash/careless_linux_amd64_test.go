@@ -3,7 +3,6 @@ package crash
 import (
 	"bytes"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,38 +18,30 @@ type forgotten func(events []powercut.Event, n int, is func(name string) bool) b
 
 // The servers that a power cut must find out.
 var careless = map[string]forgotten{
-	"the database is not synced, one time in four": func(
+	"logs are not synced, one time in four": func(
 		events []powercut.Event, n int, is func(string) bool,
 	) bool {
-		return events[n].Kind == powercut.Sync && is("data/lmserve.db") && n%4 == 0
+		return events[n].Kind == powercut.Sync && is("data/sessions/*/log.*") && n%4 == 0
 	},
-	"pages are not synced before the meta page that leads to them": func(
-		events []powercut.Event, n int, is func(string) bool,
-	) bool {
-		return events[n].Kind == powercut.Sync && is("data/lmserve.db") &&
-			next(events, n, powercut.Write).Offset < 2*4096
+	"erased files are not synced": func(events []powercut.Event, n int, is func(string) bool) bool {
+		return events[n].Kind == powercut.Sync && zeros(before(events, n))
 	},
-	"erased pages are not synced": func(events []powercut.Event, n int, is func(string) bool) bool {
-		return events[n].Kind == powercut.Sync && is("data/lmserve.db") && zeros(before(events, n))
+	"heads are not synced": func(events []powercut.Event, n int, is func(string) bool) bool {
+		return events[n].Kind == powercut.Sync && is("data/making/*/head")
 	},
 	"snapshots are not synced": func(events []powercut.Event, n int, is func(string) bool) bool {
-		return events[n].Kind == powercut.Sync && is("data/snapshots/*.zst")
+		return events[n].Kind == powercut.Sync && is("data/sessions/*/state.*")
 	},
-	"the folder of snapshots is not synced": func(
+	"the folder of sessions is not synced": func(
 		events []powercut.Event, n int, is func(string) bool,
 	) bool {
-		return events[n].Kind == powercut.SyncDir && is("data/snapshots")
+		return events[n].Kind == powercut.SyncDir && is("data/sessions")
 	},
-}
-
-// next is what is done to a file next, of a kind.
-func next(events []powercut.Event, n int, kind powercut.Kind) powercut.Event {
-	for _, e := range events[n+1:] {
-		if e.Kind == kind && e.Node == events[n].Node {
-			return e
-		}
-	}
-	return powercut.Event{Offset: math.MaxInt64}
+	"folders of sessions are not synced": func(
+		events []powercut.Event, n int, is func(string) bool,
+	) bool {
+		return events[n].Kind == powercut.SyncDir && is("data/sessions/*")
+	},
 }
 
 // before is the write to a file before a sync.
@@ -79,7 +70,7 @@ func (r *recorded) without(name string, left forgotten) (other *recorded, gaps [
 			names[e.Node] = append(names[e.Node], e.Name)
 		}
 	}
-	other = &recorded{name: name, claims: r.claims, begin: r.begin, damaged: r.damaged}
+	other = &recorded{name: name, claims: r.claims, begin: r.begin}
 	other.events = slices.Clone(r.events)
 	type synced struct {
 		node   int
@@ -137,8 +128,7 @@ func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 }
 
 // findsOut is the test of the test: power cuts find a server that leaves out some syncs. Of most
-// such servers a single cut at a telling moment is enough. One that does not sync pages before the
-// meta page is found by chance, with half of the cuts.
+// such servers a single cut at a telling moment is enough.
 func (c *crash) findsOut(life *recorded, name string, left forgotten) {
 	const cutsMost = 40
 	other, gaps := life.without(name, left)

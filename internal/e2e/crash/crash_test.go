@@ -18,8 +18,6 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -64,8 +62,6 @@ func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 // The moments at which a server is killed, beside those of the requests that are under way.
 const (
 	starting   = "starting"             // before it listens
-	compacting = "compacting"           // as the database is compacted at the start
-	rebuilding = "rebuilding"           // as a damaged database is rebuilt at the start
 	returning  = "recovering sessions"  // as the first requests bring sessions back
 	working    = "working"              // at any time
 	keeping    = "writing a snapshot"   // as it keeps a state
@@ -75,7 +71,7 @@ const (
 
 // crashPhases are all of them. A round aims at one, and counts what its kill has hit.
 var crashPhases = func() []string {
-	all := []string{starting, compacting, rebuilding, returning, working, keeping, draining}
+	all := []string{starting, returning, working, keeping, draining}
 	for _, o := range operations() {
 		all = append(all, o.name)
 	}
@@ -97,7 +93,6 @@ type crash struct {
 	events  atomic.Int64 // that clients were told of
 
 	wanted   atomic.Pointer[operation] // what clients do more often
-	damaged  bool                      // the database has been, and was not rebuilt yet
 	record   program.Recording         // of the server's writes; nil: they are not recorded
 	mu       sync.Mutex                // for hits
 	hits     map[string]int            // what kills have cut off
@@ -134,7 +129,7 @@ func newCrash(t *testing.T, seed uint64) *crash {
 
 // start starts the server. It is listening then, unless it has a fate, which may kill it before.
 func (c *crash) start(fate func(*program.Process)) *program.Process {
-	p := &program.Process{Damaged: c.damaged}
+	p := &program.Process{}
 	cmd := program.Command(c.program, "serve", "--listen", "127.0.0.1:0", "--model", c.weights,
 		"--data-dir", c.dir, "--log-format", "json", "--threads", "2",
 		"--max-replay", []string{"1ns", "1ns", "1ms", "10s"}[c.rand.IntN(4)],
@@ -201,36 +196,22 @@ func (c *crash) budget() (most int64) {
 func (c *crash) round(phase string) {
 	var fate func(*program.Process)
 	after := time.Duration(1 + c.rand.Int64N(int64(c.startup)*5/4))
-	switch phase {
-	case starting:
+	if phase == starting {
 		fate = func(p *program.Process) { time.Sleep(after); p.Kill() }
-	case compacting, rebuilding:
-		if c.fatten(); phase == rebuilding {
-			c.damage()
-		}
-		fate = func(p *program.Process) {
-			c.await(func() bool { return p.Ended() || c.count("lmserve.db.????????????????.tmp") > 0 })
-			time.Sleep(after / 2)
-			p.Kill()
-		}
 	}
 	p := c.start(fate)
 	if p.URL == "" {
 		p.Wait(c.t)
 		c.hit(starting)
-		if phase != starting && c.count("lmserve.db.????????????????.tmp") > 0 {
-			c.hit(phase)
-		}
 		return
 	}
-	c.damaged = false
 	c.live(p, phase)
 	p.Kill()
 	for _, cl := range c.clients {
 		cl.wait.Wait()
 	}
 	p.Wait(c.t)
-	if c.count("snapshots/*.tmp") > 0 {
+	if c.count("sessions/*/*.tmp") > 0 {
 		c.hit(keeping)
 	}
 	if phase == draining && p.Killed {
@@ -248,10 +229,10 @@ func (c *crash) live(p *program.Process, phase string) {
 		cl.wait.Go(func() { cl.run(p) })
 	}
 	switch phase {
-	case returning, starting, compacting, rebuilding:
+	case returning, starting:
 	case keeping:
 		c.progress(200)
-		c.await(func() bool { return c.count("snapshots/*.tmp") > 0 })
+		c.await(func() bool { return c.count("sessions/*/*.tmp") > 0 })
 	case draining:
 		c.progress(200)
 		p.Terminate()
@@ -304,42 +285,6 @@ func (c *crash) count(pattern string) int {
 	return len(names)
 }
 
-// fatten makes the database one that the next start compacts.
-func (c *crash) fatten() {
-	path := filepath.Join(c.dir, "lmserve.db")
-	if info, err := os.Stat(path); err == nil && info.Size() > sessionlog.CompactFreeMin {
-		return
-	}
-	store, err := datafolder.Open(c.dir, datafolder.Options{})
-	require.NoError(c.t, err)
-	epoch, err := store.Create(c.t.Context(), "fat", nil, 0)
-	require.NoError(c.t, err)
-	records := slices.Repeat([]sessionlog.Record{{Text: make([]byte, sessionlog.MaxTextBytes)}},
-		2+sessionlog.CompactFreeMin/sessionlog.MaxTextBytes)
-	require.NoError(c.t, store.Append(c.t.Context(), "fat", epoch, 0, records...))
-	require.NoError(c.t, store.Delete(c.t.Context(), "fat", epoch))
-	require.NoError(c.t, store.Close())
-}
-
-// damage makes the database one that the next start rebuilds, and of which nothing is lost: one bit
-// of a meta page is turned round.
-func (c *crash) damage() {
-	f, err := os.OpenFile(filepath.Join(c.dir, "lmserve.db"), os.O_RDWR, 0)
-	if os.IsNotExist(err) || c.damaged {
-		return
-	}
-	require.NoError(c.t, err)
-	defer f.Close()
-	const pageBytes, field = 4096, 16 + 48 // the number of the transaction
-	at, b := int64(c.rand.IntN(2)*pageBytes+field), make([]byte, 1)
-	_, err = f.ReadAt(b, at)
-	require.NoError(c.t, err)
-	b[0] ^= 1 << c.rand.IntN(8)
-	_, err = f.WriteAt(b, at)
-	require.NoError(c.t, err)
-	c.damaged = true
-}
-
 // end lets the server live, and go in peace.
 func (c *crash) end() {
 	p := c.start(nil)
@@ -352,11 +297,11 @@ func (c *crash) end() {
 		})
 	}
 	wait.Wait()
-	c.damaged = false
 	p.Terminate()
 	p.Wait(c.t)
 	require.Zero(c.t, p.Status.ExitStatus())
 	c.look()
 	program.Must(c.t, c.program, "sessions", "replay", "--data-dir", c.dir, "--model", c.weights)
-	require.Zero(c.t, c.count("*.tmp")+c.count("snapshots/*.tmp"), "what was left is gone")
+	require.Zero(c.t, c.count("*.tmp")+c.count("sessions/*/*.tmp")+c.count("making/*")+c.count("removed/*")+
+		c.count("backup/*"), "what was left is gone")
 }

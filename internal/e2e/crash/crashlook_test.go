@@ -31,12 +31,6 @@ func (c *crash) hit(what string) {
 // is left but what the clients know.
 func (c *crash) look() {
 	t := c.t
-	if c.damaged { // until a server has opened it
-		p := c.start(nil)
-		p.Kill()
-		p.Wait(t)
-		c.damaged = false
-	}
 	check := []string{"sessions", "check", "--data-dir", c.dir, "--model", c.weights}
 	program.Must(t, c.program, check...)
 	store, err := datafolder.Open(c.dir, datafolder.Options{})
@@ -115,14 +109,8 @@ func (cl *crashClient) compare(mg *session.Manager, seen map[string]bool) {
 	}
 }
 
-// erased makes sure that no file has text of deleted sessions. A database that was damaged is kept
-// as it was, for whoever wants to look at it: then all that it has is kept.
+// erased makes sure that no file has text of deleted sessions.
 func (c *crash) erased() {
-	kept, err := filepath.Glob(filepath.Join(c.dir, "lmserve.db.damaged-*"))
-	require.NoError(c.t, err)
-	for _, path := range kept {
-		require.NoError(c.t, os.Remove(path))
-	}
 	for _, cl := range c.clients {
 		var living []*twin
 		for _, other := range c.clients {

@@ -30,9 +30,6 @@ type recorded struct {
 	events []powercut.Event
 	claims []dated
 	begin  int // events of what was there before
-	// damaged says that the database was damaged when the recording began: until it is rebuilt, it
-	// may be found so.
-	damaged bool
 }
 
 // dated is a claim that was made after so many events.
@@ -47,7 +44,7 @@ func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded
 	require.NoError(c.t, os.MkdirAll(root, 0o700))
 	r, err := powercut.NewRecorder(root)
 	require.NoError(c.t, err)
-	life, mu := &recorded{name: name, begin: r.Len(), damaged: c.damaged}, sync.Mutex{}
+	life, mu := &recorded{name: name, begin: r.Len()}, sync.Mutex{}
 	note := func(x claim) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -124,17 +121,6 @@ func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *program
 	wait.Wait()
 	p.Terminate()
 	p.Wait(c.t)
-	c.damaged = false
-}
-
-// compactRecorded compacts the database.
-func (c *crash) compactRecorded(r *powercut.Recorder) {
-	var complaints bytes.Buffer
-	cmd := program.Command(c.program, "sessions", "--data-dir", c.dir, "compact")
-	cmd.Stderr = &complaints
-	status, err := r.Run(cmd, nil)
-	require.NoError(c.t, err)
-	require.Zero(c.t, status.ExitStatus(), complaints.String())
 }
 
 // known is what was told of a session up to a moment.
@@ -166,28 +152,22 @@ func (c *crash) after(r *recorded, events int, disk string) error {
 	gone, living = unique(gone), unique(living)
 	hidden := secrets(gone, living)
 	c.searched += len(hidden)
-	database := filepath.Join(dir, "lmserve.db")
-	if _, err := os.Stat(database); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, "version")); errors.Is(err, fs.ErrNotExist) {
 		for _, x := range known {
 			if x.made && !x.deleting {
-				return errors.New("there is no database")
+				return errors.New("there is no data folder")
 			}
 		}
 		return nil
 	}
-	if !r.damaged {
-		if err := nowhere(database, hidden); err != nil {
-			return err
-		}
-		if err := check(c.t, dir, true); err != nil {
-			return err
-		}
+	if err := nowhere(dir, hidden); err != nil {
+		return err
+	}
+	if err := check(c.t, dir, true); err != nil {
+		return err
 	}
 	if err := c.opened(dir, known); err != nil {
 		return err
-	}
-	for _, kept := range glob(dir, "lmserve.db.damaged-*") {
-		_ = os.Remove(kept) // it has everything, and must
 	}
 	return errors.Join(check(c.t, dir, false), nowhere(dir, hidden))
 }
@@ -199,14 +179,6 @@ func unique(all []*twin) (some []*twin) {
 		}
 	}
 	return some
-}
-
-func glob(dir, pattern string) []string {
-	names, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil {
-		panic(err)
-	}
-	return names
 }
 
 // check gives the first finding.
@@ -334,8 +306,7 @@ func some(r *rand.Rand, percent int) powercut.Survivor {
 	return powercut.Survivor{Write: draw, Name: draw}
 }
 
-// A server, a compaction and the rebuilding of a damaged database are recorded as the system sees
-// them, and the power is cut at random moments: whatever part of what was not synced survives, all
+// A server is recorded as the system sees it, and the power is cut at random moments: whatever part of what was not synced survives, all
 // that was acknowledged is there, and nothing else. LMSERVE_POWER_CUTS says how often; without it
 // the test does not run. LMSERVE_CRASH_SEED repeats the clients and the moments.
 func TestAPowerCutLosesNothing(t *testing.T) {
@@ -347,28 +318,18 @@ func TestAPowerCutLosesNothing(t *testing.T) {
 	c := newCrash(t, uint64(seed))
 	c.keepIfFailed("LMSERVE_CRASH_SEED", seed)
 	c.clients = c.clients[:3]
-	lives := []*recorded{
-		c.recordLife("serving", func(*powercut.Recorder) {
-			c.serveSteps(40, "")
-			c.serveSteps(20, "deleting")
-			c.deletionsAlone(8)
-		}),
-		c.recordLife("compacting", func(r *powercut.Recorder) {
-			c.compactRecorded(r)
-			c.serveSteps(3, "")
-		}),
-	}
-	c.damage()
-	lives = append(lives, c.recordLife("rebuilding", func(*powercut.Recorder) { c.serveSteps(3, "") }))
+	life := c.recordLife("serving", func(*powercut.Recorder) {
+		c.serveSteps(40, "")
+		c.serveSteps(20, "deleting")
+		c.deletionsAlone(8)
+	})
 	require.False(t, t.Failed())
-	for _, life := range lives {
-		require.NoError(t, c.cuts(life, c.moments(life, most)))
-		t.Logf("%s: %d events, %d claims", life.name, len(life.events), len(life.claims))
-	}
+	require.NoError(t, c.cuts(life, c.moments(life, most)))
+	t.Logf("%s: %d events, %d claims", life.name, len(life.events), len(life.claims))
 	c.report()
 	require.Positive(t, c.searched)
 	for _, name := range slices.Sorted(maps.Keys(careless)) {
-		c.findsOut(lives[0], name, careless[name])
+		c.findsOut(life, name, careless[name])
 	}
 }
 

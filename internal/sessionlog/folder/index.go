@@ -108,14 +108,12 @@ func (f *Folder) readIndex() map[string]indexed {
 
 // removeIndex makes sure that no later Open trusts the index.
 func (f *Folder) removeIndex() error {
-	err := f.files.Remove(f.path(indexName))
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(f.path(indexName)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = f.files.SyncDir(f.dir)
-	}
-	return f.fault("removing the index", err)
+	return f.fault("removing the index", firstError(
+		func() error { return f.shred(f.path(indexName)) },
+		func() error { return f.files.SyncDir(f.dir) }))
 }
 
 // fromIndex makes a session of what the index has; nil if the session has changed since.
