@@ -10,10 +10,10 @@ import (
 //
 // The sign of a divergence is a token that costs the network beside its fast weights more than
 // TokenBitsMax, or NaN. The token itself costs TokenBitsMax at most: over a whole vocabulary that
-// adds less to the sum of the probabilities than float32 can tell. Behind the token, and the tokens
-// that the same byte completes, the stream continues as if it had learned nothing: the fast weights
-// and their averages are zero, and the token's chunk makes no update. Counts, caches and the memory stay. No token's probability depends
-// on the token, nor anything on the pieces in which the text came.
+// adds less to the sum of the probabilities than float32 can tell. Behind the byte that completes
+// the token, the stream continues as if it had learned nothing: the fast weights and their averages
+// are zero, and the token's chunk makes no update. Counts, caches and the memory stay. No token's
+// probability depends on the token, nor anything on the pieces in which the text came.
 type Divergence struct {
 	Count  int64 `json:"count"`  // resets so far
 	Offset int64 `json:"offset"` // bytes of text before the last reset
