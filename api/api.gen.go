@@ -693,7 +693,7 @@ type ChunkEvent struct {
 	// ElapsedMs Time from having the text to this report, waiting for other sessions included.
 	ElapsedMs float64 `json:"elapsed_ms"`
 
-	// Diverged The last token of this event cost the network more than 128 bits under its fast weights, which have diverged: the token counts as 128 bits, the fast weights are reset to zero behind it, and its chunk makes no update. Lower `rate` of the session's settings. Absent if false.
+	// Diverged The last token of this event, or one that ends with it in a text of words, cost the network more than 128 bits under its fast weights, which have diverged: the token counts as 128 bits, the fast weights are reset to zero behind the event, and its chunk makes no update. Lower `rate` of the session's settings. Absent if false.
 	Diverged *bool `json:"diverged,omitempty"`
 }
 

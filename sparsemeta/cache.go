@@ -244,7 +244,7 @@ func (c *Cache) share(positions int) float64 {
 	return float64(c.set.Lambda) * (float64(positions) / float64(positions+c.Warm))
 }
 
-// mix returns -ln((1 - lambda) e^-nll + lambda p).
+// mix returns -ln((1 - lambda) e^-nll + lambda p), and 0 where rounding makes that less.
 func mix(lambda float64, nll float32, p float64) float32 {
 	a := math.Log1p(-lambda) - float64(nll)
 	b := math.Log(lambda * p)
@@ -252,9 +252,9 @@ func mix(lambda float64, nll float32, p float64) float32 {
 		a, b = b, a
 	}
 	if math.IsInf(b, -1) {
-		return float32(-a)
+		return max(0, float32(-a))
 	}
-	return float32(-(a + math.Log1p(math.Exp(b-a))))
+	return max(0, float32(-(a + math.Log1p(math.Exp(b-a)))))
 }
 
 // Bytes is the memory that the cache takes, without that for open positions.

@@ -148,6 +148,21 @@ func TestACopyOfACacheIsItsOwn(t *testing.T) {
 	require.Equal(t, []float32{3, 4, 5, 6, 7, 8}, twin.Keys)
 }
 
+// What the network and the cache are both sure of costs nothing: rounded shares add up to more than
+// 1.
+func TestNoTokenCostsLessThanNothing(t *testing.T) {
+	x := exec(t, 1)
+	c := NewCache(CacheSettings{Size: 8, Theta: 1, Lambda: 0.9}, 1)
+	c.Append([]float32{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7}, make([]int32, 7))
+	for n := range 100 {
+		hidden, nll, logProbs := []float32{float32(n) / 100}, []float32{0}, []float32{0}
+		c.Mix(x, hidden, []int32{0}, nll)
+		c.MixAll(x, hidden, nil, logProbs)
+		require.GreaterOrEqual(t, nll[0], float32(0), "state %v", hidden)
+		require.Equal(t, nll[0], -logProbs[0])
+	}
+}
+
 // Huge states and a huge theta still give a distribution: the most similar position takes all of
 // the probability.
 func TestTheCacheDoesNotOverflow(t *testing.T) {

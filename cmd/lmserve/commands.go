@@ -53,7 +53,7 @@ func subcommand(c *cobra.Command) *cobra.Command {
 		}
 		err := fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
 		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-			err = fmt.Errorf("%w, expected maybe %s", err, strings.Join(near, ", "))
+			err = fmt.Errorf("%w, did you mean \"%s\"?", err, strings.Join(near, `" or "`))
 		}
 		return err
 	}

@@ -150,28 +150,16 @@ decoded: there, look at the exit code.`,
 // decompressor loads the model that a file was compressed with: the one of --model, or of all models
 // that have names the one whose ID the file names.
 func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
-	if err := flags.check(); err != nil {
+	finder, err := flags.finder()
+	if err != nil {
 		return nil, err
 	}
-	if flags.path != "" {
-		m, err := flags.load()
-		if err == nil {
-			err = r.Check(m)
-		}
-		return m, err
+	m := finder.find(r.Model)
+	if m.ID() == r.Model || flags.path != "" {
+		return m, r.Check(m)
 	}
 	var found []string
-	for _, place := range model.Places(modelFolders()) {
-		m, err := place.Load()
-		if err == nil {
-			m, err = flags.use(m)
-		}
-		if err != nil {
-			continue // a file beside the program that is no model concerns nobody here
-		}
-		if m.ID() == r.Model {
-			return m, r.Check(m)
-		}
+	for _, m := range finder.loaded {
 		found = append(found, m.ID())
 	}
 	return nil, fmt.Errorf("found the models %s, expected %s, which the text was compressed with: "+

@@ -85,6 +85,12 @@ func argumentsFor(c *cobra.Command, words []string) []string {
 	return words
 }
 
+func TestUnknownCommandsNameNearOnes(t *testing.T) {
+	_, stderr, code := lmserve("", "scor")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, `unknown command "scor" for "lmserve", did you mean "score"?`)
+}
+
 func TestHelpAndVersionAreExitCode0(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"--help"}, {"help"}, {"help", "sessions", "replay"}, {"--version"}, {"version"},

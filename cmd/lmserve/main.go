@@ -42,8 +42,8 @@ func newRoot() *cobra.Command {
 keeps fast weights of its own, rewritten sparsely from the loss gradient of every
 chunk of text it has scored: the model learns the stream while it serves it.
 
-Every command works with the default model, embedded; --model takes another by its name ('lmserve models'
-lists them), or a file.
+Every command works with the default model, which is embedded. --model takes another: a name
+that 'lmserve models' lists, or a file.
 
 ` + configurationHelp + "\n\n" + exitHelp,
 		Example: `  journalctl | lmserve score

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/kernel"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -112,6 +114,57 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 		}
 		return f.use(m)
 	}, nil
+}
+
+// modelFinder finds the models that sessions and files name by their IDs: the one of --model or, without
+// it, one of all models that have names.
+type modelFinder struct {
+	flags  *modelFlags
+	loaded []*model.Model // of the first places, or the one of --model
+	places []model.Place  // the others
+}
+
+func (f *modelFlags) finder() (*modelFinder, error) {
+	if f.path != "" {
+		m, err := f.load()
+		return &modelFinder{flags: f, loaded: []*model.Model{m}}, err
+	}
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return &modelFinder{flags: f, places: model.Places(modelFolders())}, nil
+}
+
+// find returns the model of an ID, or one that is not if there is none.
+func (x *modelFinder) find(id string) *model.Model {
+	for _, m := range x.loaded {
+		if m.ID() == id {
+			return m
+		}
+	}
+	for len(x.places) > 0 {
+		m, err := x.places[0].Load()
+		x.places = x.places[1:]
+		if err == nil {
+			m, err = x.flags.use(m)
+		}
+		if err != nil {
+			continue // a file beside the program that is no model concerns nobody here
+		}
+		if x.loaded = append(x.loaded, m); m.ID() == id {
+			return m
+		}
+	}
+	return x.loaded[0]
+}
+
+// of returns the model of a stored session.
+func (x *modelFinder) of(ctx context.Context, store sessionlog.Store, id string) (*model.Model, error) {
+	found, err := store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return x.find(session.Describe(found).Model), nil
 }
 
 // modelFolders are where files of models are found by their names: beside the program, and in the

@@ -172,7 +172,7 @@ func (k *scoring) score(
 	progress.end()
 	err = errors.Join(err, p.printTotal(err != nil))
 	if diverged > 0 {
-		err = errors.Join(err, errors.New(watch.DivergedNote))
+		err = errors.Join(err, errors.New(watch.DivergedNote(diverged)))
 	}
 	if err != nil {
 		return err

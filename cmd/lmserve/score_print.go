@@ -146,6 +146,9 @@ func (p *chunkPrinter) print(o chunkObject) error {
 	if !o.Total {
 		label, tail = fmt.Sprintf("%10d", *o.Offset), ""
 	}
+	if p.words && p.totalOnly {
+		tail = "," + tail[1:]
+	}
 	if o.Partial {
 		tail += ", not to the end"
 	}
@@ -161,7 +164,7 @@ func (p *chunkPrinter) columns(o chunkObject) string {
 		if p.compare {
 			text += fmt.Sprintf(" (static %.2f)", orZero(o.BaselinePerplexity))
 		}
-		return text + fmt.Sprintf(", %.3f bits/byte,", orZero(o.BitsPerByte))
+		return text + fmt.Sprintf(", %.3f bits/byte", orZero(o.BitsPerByte))
 	case p.words && p.compare:
 		return fmt.Sprintf("%9.2f  %*.2f", orZero(o.BaselinePerplexity), max(9, len(p.served)),
 			orZero(o.Perplexity))

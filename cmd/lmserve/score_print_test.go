@@ -43,4 +43,6 @@ func TestScoreNamesWhatItCompares(t *testing.T) {
 		row := strings.Split(table, "\n")[1]
 		require.Len(t, row, strings.Index(header, "  bits per"), "the numbers are below their names")
 	}
+	byLine := must(t, "abc\n", "score", "--model", file, "--compare", "--lines")
+	require.Regexp(t, `total +1 line, .* [\d.]+ bits per character \(static [\d.]+\)\n$`, byLine)
 }

@@ -16,7 +16,7 @@ func TestScoreReportsDivergence(t *testing.T) {
 		}, more...)
 		stdout, stderr, code := lmserve(text, args...)
 		require.Equal(t, exitFailure, code, more)
-		require.Contains(t, stderr, "the fast weights diverged")
+		require.Regexp(t, `the fast weights diverged \d+ times and .* try a lower learning rate`, stderr)
 		require.NotContains(t, stdout, "not to the end")
 		require.NotEmpty(t, stdout)
 	}

@@ -25,7 +25,7 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 		Example: "  lmserve sessions check --data-dir /var/lib/lmserve",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			m, err := flags.load()
+			models, err := flags.finder()
 			if err != nil {
 				return err
 			}
@@ -64,6 +64,7 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 				return sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
 					p.set(int64(sessions), all)
 					sessions++
+					m := models.find(session.Describe(found).Model)
 					return session.Verify(c.Context(), m, store, found, tell)
 				})
 			})

@@ -24,12 +24,16 @@ error says which bytes are in it and what was lost, and the exit code is 1.`,
 		Example: "  lmserve sessions export news --out news.session.zst",
 		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := flags.load()
+			models, err := flags.finder()
 			if err != nil {
 				return err
 			}
 			return f.withStore(c.Context(), func(store sessionlog.Store) error {
 				id, err := session.Resolve(c.Context(), store, args[0])
+				if err != nil {
+					return err
+				}
+				m, err := models.of(c.Context(), store, id)
 				if err != nil {
 					return err
 				}

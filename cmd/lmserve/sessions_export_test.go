@@ -115,3 +115,24 @@ func TestADamagedSessionIsExportedInPart(t *testing.T) {
 	status, _ = answered(t, res, err)
 	require.Equal(t, http.StatusNoContent, status)
 }
+
+func TestStoredSessionsNameTheirModel(t *testing.T) {
+	dir := t.TempDir()
+	url, stop := serving(t, "--data-dir", dir, "--model", "swift")
+	made, err := http.NewRequest(http.MethodPut, url+"/v1/sessions/news", strings.NewReader("{}"))
+	require.NoError(t, err)
+	made.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(made)
+	status, body := answered(t, res, err)
+	require.Equal(t, http.StatusCreated, status, body)
+	res, err = http.Post(url+"/v1/sessions/news/score", "text/plain", strings.NewReader("a text"))
+	status, _ = answered(t, res, err)
+	require.Equal(t, http.StatusOK, status)
+	stop()
+	require.Contains(t, must(t, "", "sessions", "check", "--data-dir", dir), "1 sessions, 0 findings")
+	must(t, "", "sessions", "replay", "--data-dir", dir, "news")
+	must(t, "", "sessions", "export", "--data-dir", dir, "news", "--out", filepath.Join(t.TempDir(), "news"))
+	_, stderr, code := lmserve("", "sessions", "export", "--data-dir", dir, "--model", "default", "news")
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "swift")
+}

@@ -34,7 +34,7 @@ total to the bit. Text that was scored in another arithmetic ('lmserve version')
 there, rounding makes a difference. If any total differs, the exit code is 1.`,
 		Example: "  lmserve sessions replay\n  lmserve sessions replay --json news",
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := flags.load()
+			models, err := flags.finder()
 			if err != nil {
 				return err
 			}
@@ -48,6 +48,10 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 				wrong := false
 				for _, named := range ids {
 					id, err := session.Resolve(c.Context(), store, named)
+					if err != nil {
+						return err
+					}
+					m, err := models.of(c.Context(), store, id)
 					if err != nil {
 						return err
 					}

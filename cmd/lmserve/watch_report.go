@@ -201,10 +201,12 @@ func (t *lineTotal) String() string {
 		setting.Count(int(t.lines), "line"), fmt.Sprintf("%d printed", t.shown),
 		setting.Count(int(t.bytes), "byte"),
 	}
+	rate := func(bits float64) string { return fmt.Sprintf("%.3f", perUnit(bits, t.chars)) }
+	unit := "bits per character"
 	if t.words {
-		parts = append(parts, fmt.Sprintf("%.1f bits", t.bits))
-	} else {
-		parts = append(parts, fmt.Sprintf("%.3f bits per character", perUnit(t.bits, t.chars)))
+		rate = func(bits float64) string { return fmt.Sprintf("%.1f", bits) }
+		unit = "bits"
 	}
-	return strings.Join(parts, ", ")
+	text := strings.Join(append(parts, rate(t.bits)+" "+unit), ", ")
+	return text + orWord("", t.baseline, fmt.Sprintf(" (static %s)", rate(t.baselineBits)))
 }

@@ -50,8 +50,10 @@ func TestScoreOfWords(t *testing.T) {
 		unknown, tokens = unknown+*l.Unknown, tokens+*l.Tokens
 	}
 	require.Equal(t, []int64{*total.Unknown, *total.Tokens}, []int64{unknown, tokens})
-	require.Contains(t, must(t, text, "score", "--model", file, "--total-only"), "total  perplexity ")
-	byLine := must(t, text, "score", "--model", file, "--lines")
+	require.Regexp(t, `total  perplexity [\d.]+, [\d.]+ bits/byte, \d+ bytes, `,
+		must(t, text, "score", "--model", file, "--total-only"))
+	byLine := must(t, text, "score", "--model", file, "--lines", "--compare")
+	require.Regexp(t, ` bytes, [\d.]+ bits \(static [\d.]+\)\n`, byLine)
 	require.NotContains(t, byLine, "per character")
 	require.Contains(t, byLine, "xylophone")
 }

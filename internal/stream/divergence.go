@@ -10,10 +10,10 @@ import (
 //
 // The sign of a divergence is a token that costs the network beside its fast weights more than
 // TokenBitsMax, or NaN. The token itself costs TokenBitsMax at most: over a whole vocabulary that
-// adds less to the sum of the probabilities than float32 can tell. Behind the token the stream
-// continues as if it had learned nothing: the fast weights and their averages are zero, and the
-// token's chunk makes no update. Counts, caches and the memory stay. No token's probability depends
-// on the token, nor anything on the pieces in which the text came.
+// adds less to the sum of the probabilities than float32 can tell. Behind the byte that completes
+// the token, the stream continues as if it had learned nothing: the fast weights and their averages
+// are zero, and the token's chunk makes no update. Counts, caches and the memory stay. No token's
+// probability depends on the token, nor anything on the pieces in which the text came.
 type Divergence struct {
 	Count  int64 `json:"count"`  // resets so far
 	Offset int64 `json:"offset"` // bytes of text before the last reset
@@ -52,10 +52,12 @@ func (w *Worker) diverged(s *Stream) bool {
 	return slices.ContainsFunc(nats, func(v float32) bool { return !(v <= tokenNatsMax) })
 }
 
-// bound bounds the cost of the token that shows a divergence.
+// bound bounds the costs of the tokens that show a divergence.
 func bound(nats []float32) {
-	if v := &nats[len(nats)-1]; !(*v <= tokenNatsMax) {
-		*v = tokenNatsMax
+	for i, v := range nats {
+		if !(v <= tokenNatsMax) {
+			nats[i] = tokenNatsMax
+		}
 	}
 }
 

@@ -51,4 +51,43 @@ func divergenceResets(t *testing.T, m *model.Model) {
 	require.Positive(t, count)
 }
 
+// The tokens that one byte completes are scored together, so that every text that is accepted has
+// bytes, and what is pending is that of any pieces.
+func TestDivergenceInWordsKeepsTokensTogether(t *testing.T) {
+	eachWordModel(t, divergenceKeepsTokensTogether)
+}
+
+func divergenceKeepsTokensTogether(t *testing.T, m *model.Model) {
+	w := testWorker(t, m, 1)
+	count := int64(0)
+	rapid.Check(t, func(t *rapid.T) {
+		set := diverging(t, m)
+		set.Chunk = rapid.IntRange(ChunkMin(m), 2*ChunkMin(m)).Draw(t, "chunk")
+		text := drawWordText(t)
+		feed := func(s *Stream, text string) (nll []float32) {
+			w.Feed(s, []byte(text), func(text []byte, scores Scores) {
+				require.NotEmpty(t, text)
+				for _, nats := range scores.NLL {
+					require.True(t, nats >= 0 && nats <= tokenNatsMax, "%v", nats)
+				}
+				nll = append(nll, scores.NLL...)
+			})
+			return nll
+		}
+		whole, s := New(m, set), New(m, set)
+		want := feed(whole, text)
+		count += whole.Divergence.Count
+		var got []float32
+		for _, piece := range cutUp(t, text) {
+			got = append(got, feed(s, piece)...)
+			if rapid.Bool().Draw(t, "through a file") && finite(s) {
+				s = restored(t, m, set, snapshotBytes(t, s))
+			}
+		}
+		require.Equal(t, want, got)
+		require.Equal(t, whole.Divergence, s.Divergence)
+	})
+	require.Positive(t, count)
+}
+
 func finite(s *Stream) bool { return !math.IsNaN(s.FastRMS() - s.FastRMS()) }

@@ -52,9 +52,9 @@ func (w *Worker) predict(
 ) Scores {
 	w.extend(s, w.tokens.IDs)
 	w.at = place{} // until Commit the segments run ahead of the stream
-	if len(w.tokens.IDs) > 1 && w.diverged(s) {
+	if !w.together() && w.diverged(s) {
 		w.resume(s)
-		read := w.read(s, text, 1)
+		read := w.read(s, text[:w.falls[0]+1], s.Room())
 		text, how = text[:read], how.Until(text, read)
 		w.extend(s, w.tokens.IDs)
 		w.at = place{}
@@ -62,12 +62,19 @@ func (w *Worker) predict(
 	return w.scores(s, text, how, skip)
 }
 
+// together reports whether one byte completes all of w.tokens: a word's parts, and the end of its
+// line. A text cannot be accepted up to one of them, nor one of them without a byte of text.
+func (w *Worker) together() bool {
+	n := len(w.falls)
+	return n == 0 || w.falls[0] == w.falls[n-1]
+}
+
 // scores are those of w.tokens, which the text completes, and which the segments were extended for.
 func (w *Worker) scores(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {
 	ids := w.tokens.IDs
-	diverged := len(ids) == 1 && w.diverged(s)
+	diverged := w.together() && w.diverged(s)
 	scores := Scores{
 		Text: text, Tokens: &w.tokens, NLL: w.nll[:len(ids)], Diverged: diverged,
 		falls: w.falls, pending: &w.text,

@@ -16,7 +16,8 @@ type Scores struct {
 	Baseline []float32         // under the static model; nil without a baseline
 	Network  []float32         // without the companion; nil if there is none
 	Lesson   Lesson            // how the text is learnt, if it is accepted
-	// Diverged says that the last token shows a Divergence: Commit resets the fast weights.
+	// Diverged says that the last token, or one that the same byte completes, shows a Divergence:
+	// Commit resets the fast weights.
 	Diverged bool
 
 	falls   []int              // of each token: the byte of Text that its cost falls on

@@ -16,6 +16,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/follow"
 )
@@ -81,15 +83,17 @@ func (f *feeding) options() client.FeedOptions {
 	o := client.FeedOptions{
 		Score: f.Score, Event: f.event, Waiting: f.waiting,
 		Lost:     func(e *client.LostError) error { f.note("%v", e); return nil },
-		Diverged: func(int64) { f.note("%s", DivergedNote) },
+		Diverged: func(n int64) { f.note("%s", DivergedNote(n)) },
 	}
 	o.Score.Offset = &f.session.Offset
 	return o
 }
 
-// DivergedNote says what became of fast weights that diverged, and what helps.
-const DivergedNote = "the fast weights diverged and were reset to zero; try a lower rate or another " +
-	"method"
+// DivergedNote says how often fast weights diverged, what became of them, and what helps.
+func DivergedNote(times int64) string {
+	return fmt.Sprintf("the fast weights diverged %s and were reset to zero; try a lower learning "+
+		"rate or another method", english.Plural(int(times), "time", ""))
+}
 
 func (f *feeding) note(format string, args ...any) {
 	f.Note(f.name + ": " + fmt.Sprintf(format, args...))

@@ -154,13 +154,14 @@ type pacedBody struct {
 }
 
 // Read waits after it has read, while nobody waits for the client: the time does not count as
-// idleness of the client.
+// idleness of the client, who may leave meanwhile.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), max(1, b.meter.bytes.Burst()/limits.PacedParts))])
 	wait := b.meter.charge(n, time.Now())
 	if wait == 0 {
 		return n, err
 	}
+	defer Attend(b.ctx)()
 	paid := time.NewTimer(wait)
 	defer paid.Stop()
 	select {

@@ -1,6 +1,9 @@
 package middleware
 
 import (
+	"context"
+	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -44,4 +47,25 @@ func TestLimitsThatAKeyLeavesOutHaveDefaults(t *testing.T) {
 	require.Positive(t, all.Requests)
 	require.Positive(t, all.BytesPerSecond)
 	require.Positive(t, all.Disk)
+}
+
+// What another request of the key has used may take minutes to pay.
+func TestLeavingABodyThatIsPacedIsNoticed(t *testing.T) {
+	m := (&meters{byKey: map[string]*meter{}}).of("key", keys.Limits{BytesPerSecond: 100})
+	m.charge(10_000, time.Now())
+	ended := make(chan error, 1)
+	addr := serveStalled(t, time.Minute, t.Context(), func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(&pacedBody{r.Body, r.Context(), t.Context(), m})
+		ended <- err
+	})
+	conn := begin(t, addr, 1000)
+	_, err := io.WriteString(conn, "some of it")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(30 * time.Second):
+		t.Fatal("the client has left, and its request is under way")
+	}
 }
