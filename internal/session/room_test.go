@@ -169,10 +169,10 @@ func TestASmallImportOfALargeSessionIsRefusedBeforeItIsWritten(t *testing.T) {
 func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
-	who := Caller{Key: "a", MaxDisk: 100_000}
-	made, err := sv.mg.Create(background, who, CreateRequest{})
+	who := Caller{Key: "a", MaxDisk: 200_000}
+	made, err := sv.mg.Create(background, who, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	require.NoError(t, err)
-	_, err = feedAs(sv.mg, who, made.ID, logText(5000))
+	_, err = feedAs(sv.mg, who, made.ID, logText(60_000))
 	require.NoError(t, err)
 	var full *DiskLimitError
 	forks := int64(0)
@@ -185,7 +185,7 @@ func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
 	}
 	require.Greater(t, forks*sv.mg.engine.room.Charged(made.ID), 2*who.MaxDisk,
 		"no room is asked for what a fork shares")
-	_, err = sv.mg.Create(background, Caller{Key: "b", MaxDisk: 10_000}, CreateRequest{})
+	_, err = sv.mg.Create(background, Caller{Key: "b", MaxDisk: 20_000}, CreateRequest{})
 	require.NoError(t, err)
 }
 
@@ -193,7 +193,7 @@ func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
 func TestAKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
 	defer func() { sv.stop() }()
-	who := Caller{Key: "a", MaxDisk: 60_000}
+	who := Caller{Key: "a", MaxDisk: 160_000}
 	var ids []string
 	for range 8 {
 		made, err := sv.mg.Create(background, who, CreateRequest{})

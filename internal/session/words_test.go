@@ -288,7 +288,7 @@ func TestACompletionOfWordsIsCommittedInTheWholeOrNotAtAll(t *testing.T) {
 		Prompt: []byte(strings.Repeat("\n", 400)), MaxTokens: 1, Commit: CommitPrompt, // all tokens
 	}
 	refused := 0
-	for limit := int64(10_000); ; limit += 4000 {
+	for limit := int64(16_000); ; limit += 4000 {
 		who := Caller{Key: fmt.Sprint(limit), MaxDisk: limit}
 		made, err := sv.mg.Create(background, who, CreateRequest{
 			Settings: Settings{"method": MethodStatic, "chunk": 2},

@@ -28,7 +28,7 @@ type Backup struct {
 
 // Backup implements sessionlog.Backuper. While the files are linked, nothing is written.
 func (f *Folder) Backup(ctx context.Context) (_ sessionlog.Backup, err error) {
-	if err := f.usable(ctx); err != nil {
+	if err := f.usable(); err != nil {
 		return nil, err
 	}
 	if !f.backingUp.CompareAndSwap(false, true) {
@@ -54,7 +54,7 @@ func (b *Backup) link(ctx context.Context) (files []member, err error) {
 	f := b.f
 	f.writing.Lock()
 	defer f.writing.Unlock()
-	if err := f.usable(ctx); err != nil { // closed meanwhile
+	if err := f.usable(); err != nil { // closed meanwhile
 		return nil, err
 	}
 	if !f.readOnly {

@@ -94,12 +94,13 @@ func (f *Folder) strays() (found []*sessionlog.CorruptError) {
 
 // known reports whether a name is one of a session's files.
 func known(name string) bool {
-	for _, prefix := range []string{epochPrefix, segmentPrefix, statePrefix} {
+	for _, prefix := range []string{segmentPrefix, statePrefix} {
 		if _, ok := parseName(name, prefix); ok {
 			return true
 		}
 	}
-	return name == headName || strings.HasSuffix(name, temporary)
+	_, _, claim := parseClaim(name)
+	return claim || name == headName || strings.HasSuffix(name, temporary)
 }
 
 // checker reads sessions to their ends.
@@ -211,7 +212,7 @@ func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
 
 // ScrubForever scrubs again and again, until the context ends or the folder is closed.
 func (f *Folder) ScrubForever(ctx context.Context, o ScrubOptions) {
-	for f.usable(ctx) == nil && f.Scrub(ctx, o) == nil && wait(ctx, o.Rest) == nil {
+	for ctx.Err() == nil && f.usable() == nil && f.Scrub(ctx, o) == nil && wait(ctx, o.Rest) == nil {
 	}
 }
 

@@ -72,7 +72,7 @@ func (o only) List(ctx ctx, _ string, _ int) ([]sessionlog.Session, error) {
 // sessionFiles are the files of sessions.
 func sessionFiles(t require.TestingT, dir string) (paths []string) {
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, sessionsName), func(path string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() && !strings.HasPrefix(e.Name(), epochPrefix) {
+		if err == nil && !e.IsDir() && !strings.HasPrefix(e.Name(), claimPrefix) {
 			paths = append(paths, path)
 		}
 		return err

@@ -6,14 +6,15 @@
 //	index                     written at a clean end, so that opening need not read every session
 //	sessions/<id>/
 //	    head                  what the session is; replaced whole
-//	    epoch.<number>        empty: the name is the epoch of the last claim
+//	    claim.<epoch>.<end>   empty: the name says who claimed the session last, and where the log ended
 //	    log.<offset>          the log from an offset on, a segment of frames
 //	    state.<offset>        a snapshot
 //	making/<random>/          a session that is not complete
 //	removed/<random>/         a session that is deleted, until its files are overwritten
 //	backup/<random>/<id>/     links to the files of a backup under way
 //
-// Offsets and epochs in names have 16 hexadecimal digits. A session's files are its own: damage to
+// Offsets and epochs in names have 16 hexadecimal digits. What a log has lost before the end of its
+// last claim is damage; behind it a torn frame at the end is what a cut of power leaves. A session's files are its own: damage to
 // one is damage to one session, a tar of the folder is an export, and what a session takes on the
 // disk is the sum of their lengths. Files that never change again, closed segments and snapshots, are
 // shared with forks and backups by hard links; the file system counts them. A segment with more than

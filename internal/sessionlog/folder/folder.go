@@ -333,12 +333,12 @@ func (f *Folder) fault(doing string, err error) error {
 
 // enter begins a call that changes something; the caller calls f.writing.RUnlock if there is no
 // error.
-func (f *Folder) enter(ctx context.Context) error {
+func (f *Folder) enter() error {
 	if f.readOnly {
 		return fmt.Errorf("sessionlog: %s: %w", f.dir, sessionlog.ErrReadOnly)
 	}
 	f.writing.RLock()
-	err := f.usable(ctx)
+	err := f.usable()
 	if err == nil {
 		err = f.inPlace()
 	}
@@ -348,18 +348,18 @@ func (f *Folder) enter(ctx context.Context) error {
 	return err
 }
 
-func (f *Folder) usable(ctx context.Context) error {
+func (f *Folder) usable() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return sessionlog.ErrClosed
 	}
-	return ctx.Err()
+	return nil
 }
 
 // with calls do with a session, under its lock.
 func (f *Folder) with(ctx context.Context, id string, do func(s *session) error) error {
-	if err := f.usable(ctx); err != nil {
+	if err := f.usable(); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -382,7 +382,7 @@ func (f *Folder) with(ctx context.Context, id string, do func(s *session) error)
 func (f *Folder) change(
 	ctx context.Context, id string, epoch uint64, do func(s *session) error,
 ) error {
-	if err := f.enter(ctx); err != nil {
+	if err := f.enter(); err != nil {
 		return err
 	}
 	defer f.writing.RUnlock()
@@ -405,12 +405,15 @@ func (f *Folder) Create(
 	if err := sessionlog.CheckCreate(id, head, start); err != nil {
 		return 0, err
 	}
-	if err := f.enter(ctx); err != nil {
+	if err := f.enter(); err != nil {
 		return 0, err
 	}
 	defer f.writing.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	s := newSession(id)
-	s.head, s.start, s.end = append([]byte{}, head...), start, start
+	s.head, s.start, s.end, s.claimed = append([]byte{}, head...), start, start, start
 	return f.make(s, func(string) error { return nil })
 }
 
@@ -453,7 +456,7 @@ func (f *Folder) makeFolder(s *session, made string, fill func(dir string) error
 	head := encodeHead(headData{ID: s.id, Start: s.start}, s.head)
 	err := firstError(
 		func() error { return f.fill(filepath.Join(made, headName), head) },
-		func() error { return f.fillEmpty(filepath.Join(made, hexName(epochPrefix, s.epoch))) },
+		func() error { return f.fillEmpty(filepath.Join(made, claimName(s.epoch, s.end))) },
 		func() error { return f.files.SyncDir(made) },
 		func() error { return f.files.Rename(made, f.sessionPath(s.id)) },
 	)
@@ -478,7 +481,7 @@ func (f *Folder) fillEmpty(path string) error {
 // Claim implements sessionlog.Store. The claim is a file's name, whose change is not waited for to
 // reach the disk: after a cut of power nobody has the epoch of before, and none is given out again.
 func (f *Folder) Claim(ctx context.Context, id string) (found sessionlog.Session, err error) {
-	if err := f.enter(ctx); err != nil {
+	if err := f.enter(); err != nil {
 		return found, err
 	}
 	defer f.writing.RUnlock()
@@ -494,20 +497,27 @@ func (f *Folder) Claim(ctx context.Context, id string) (found sessionlog.Session
 		if err != nil {
 			return err
 		}
-		dir := f.sessionPath(id)
-		err = f.files.Rename(filepath.Join(dir, hexName(epochPrefix, s.epoch)),
-			filepath.Join(dir, hexName(epochPrefix, epoch)))
-		if errors.Is(err, fs.ErrNotExist) { // of a folder that a person has made of an archive, say
-			err = f.fillEmpty(filepath.Join(dir, hexName(epochPrefix, epoch)))
-		}
-		if err != nil {
+		if err := f.noteClaim(s, epoch); err != nil {
 			return f.fault("claiming session "+id, err)
 		}
-		s.epoch = epoch
 		found = s.describe()
 		return nil
 	})
 	return found, err
+}
+
+// noteClaim notes an epoch and the log's end in the name of a file.
+func (f *Folder) noteClaim(s *session, epoch uint64) error {
+	dir := f.sessionPath(s.id)
+	to := filepath.Join(dir, claimName(epoch, s.end))
+	err := f.files.Rename(filepath.Join(dir, claimName(s.epoch, s.claimed)), to)
+	if errors.Is(err, fs.ErrNotExist) { // of a folder that a person has made of an archive, say
+		err = f.fillEmpty(to)
+	}
+	if err == nil {
+		s.epoch, s.claimed = epoch, s.end
+	}
+	return err
 }
 
 // mend removes what a killed process, a cut of power or a failed write has left of a session's files.
@@ -549,7 +559,7 @@ func (f *Folder) List(
 	if limit < 1 {
 		return nil, sessionlog.Invalid("limit %d, expected 1 or more", limit)
 	}
-	if err := f.usable(ctx); err != nil {
+	if err := errors.Join(f.usable(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	ids := f.completeIDs()
@@ -604,7 +614,7 @@ func (f *Folder) writeHead(s *session, d headData, head []byte) error {
 
 // Delete implements sessionlog.Store.
 func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
-	if err := f.enter(ctx); err != nil {
+	if err := f.enter(); err != nil {
 		return err
 	}
 	defer f.writing.RUnlock()
@@ -663,7 +673,12 @@ func (f *Folder) Close() error {
 	f.mu.Unlock()
 	var err error
 	if !f.readOnly && f.inPlace() == nil {
-		err = f.fault("writing the index", f.writeIndex())
+		for _, s := range f.sessions {
+			if s.damage == nil && s.end != s.claimed {
+				err = errors.Join(err, f.noteClaim(s, s.epoch))
+			}
+		}
+		err = f.fault("closing the folder", errors.Join(err, f.writeIndex()))
 	}
 	return errors.Join(err, f.unlock())
 }

@@ -20,7 +20,7 @@ func (f *Folder) Fork(
 	if err := sessionlog.CheckFork(id, head, c); err != nil {
 		return 0, err
 	}
-	if err := f.enter(ctx); err != nil {
+	if err := f.enter(); err != nil {
 		return 0, err
 	}
 	defer f.writing.RUnlock()
@@ -87,6 +87,7 @@ func (f *Folder) share(origin, s *session, c sessionlog.Cut, dir string) error {
 		kept.shared = shared
 		s.states = append(s.states, *kept)
 	}
+	s.claimed = s.end
 	if c.End == origin.end && len(s.segments) > 0 && origin.last != nil {
 		last := *origin.last
 		s.last, s.lastAt = &last, origin.lastAt

@@ -26,6 +26,7 @@ type indexed struct {
 	ID       string
 	Changed  int64 // modification time of the session's folder, in nanoseconds
 	Epoch    uint64
+	Claimed  int64
 	Head     []byte
 	Start    int64
 	End      int64
@@ -63,7 +64,7 @@ func (f *Folder) writeIndex() error {
 
 func (s *session) indexed(info fs.FileInfo) indexed {
 	x := indexed{
-		ID: s.id, Changed: info.ModTime().UnixNano(), Epoch: s.epoch, Head: s.head, Start: s.start,
+		ID: s.id, Changed: info.ModTime().UnixNano(), Epoch: s.epoch, Claimed: s.claimed, Head: s.head, Start: s.start,
 		End: s.end, LastAt: s.lastAt,
 	}
 	if s.last != nil {
@@ -124,7 +125,8 @@ func (f *Folder) fromIndex(x indexed) *session {
 		return nil
 	}
 	s := newSession(x.ID)
-	s.epoch, s.head, s.start, s.end = x.Epoch, append([]byte{}, x.Head...), x.Start, x.End
+	s.epoch, s.claimed, s.start, s.end = x.Epoch, x.Claimed, x.Start, x.End
+	s.head = append([]byte{}, x.Head...)
 	s.lastAt = x.LastAt
 	if x.Last != nil {
 		last, err := decodeRecord(x.Last)

@@ -169,12 +169,12 @@ func (f *Folder) readLog(
 			at = next
 			continue
 		}
-		end, err := f.readSegment(ctx, s, &s.segments[n], next, func(at int64, r sessionlog.Record) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		end, err := f.readSegment(s, &s.segments[n], next, func(at int64, r sessionlog.Record) error {
 			if at+int64(len(r.Text)) <= from || at < s.start {
 				return nil
-			}
-			if err := ctx.Err(); err != nil {
-				return errVisit{err}
 			}
 			if err := visit(at, r); err != nil {
 				return errVisit{err}
@@ -199,7 +199,7 @@ func (f *Folder) readLog(
 // readSegment visits the records of a segment that begin before an offset, and returns where the
 // last of them ends.
 func (f *Folder) readSegment(
-	ctx context.Context, s *session, seg *segment, before int64,
+	s *session, seg *segment, before int64,
 	visit func(int64, sessionlog.Record) error,
 ) (end int64, err error) {
 	name := hexName(segmentPrefix, uint64(seg.offset))
@@ -256,7 +256,7 @@ func (f *Folder) border(s *session, offset int64) (at int64, err error) {
 		return s.start, nil
 	}
 	at = s.segments[n].offset
-	_, err = f.readSegment(context.Background(), s, &s.segments[n], s.endOf(n),
+	_, err = f.readSegment(s, &s.segments[n], s.endOf(n),
 		func(begin int64, _ sessionlog.Record) error {
 			if begin <= offset {
 				at = begin
@@ -305,7 +305,7 @@ func (f *Folder) split(s *session, offset int64) error {
 
 // halves reads the records of a segment before an offset and from it on.
 func (f *Folder) halves(s *session, n int, offset int64) (first, second []byte, err error) {
-	_, err = f.readSegment(context.Background(), s, &s.segments[n], s.endOf(n),
+	_, err = f.readSegment(s, &s.segments[n], s.endOf(n),
 		func(at int64, r sessionlog.Record) error {
 			if b := frameOf(at, []sessionlog.Record{r}); at < offset {
 				first = append(first, b...)

@@ -38,7 +38,7 @@ func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err e
 	if s.head == nil {
 		return r, nil // nobody knows what it was
 	}
-	pieces := from.pieces(ctx, s, &r)
+	pieces := from.pieces(s, &r)
 	good := from.goodStates(ctx, s, &r)
 	keep := choose(pieces, good, s.start)
 	epoch, err := to.Create(ctx, s.id, s.head, keep.from)
@@ -65,13 +65,13 @@ func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err e
 }
 
 // pieces reads the segments of a log, each as far as it goes.
-func (f *Folder) pieces(ctx context.Context, s *session, r *Rescued) (found []piece) {
+func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 	for n := range s.segments {
 		before := int64(math.MaxInt64)
 		if n+1 < len(s.segments) {
 			before = s.segments[n+1].offset
 		}
-		_, err := f.readSegment(ctx, s, &s.segments[n], before, func(at int64, rec sessionlog.Record) error {
+		_, err := f.readSegment(s, &s.segments[n], before, func(at int64, rec sessionlog.Record) error {
 			if at < s.start {
 				return nil
 			}
@@ -134,7 +134,7 @@ func (f *Folder) takeSegment(
 	if n+1 < len(s.segments) {
 		before = min(before, s.segments[n+1].offset)
 	}
-	_, err := from.readSegment(ctx, s, &s.segments[n], before, func(begin int64, r sessionlog.Record) error {
+	_, err := from.readSegment(s, &s.segments[n], before, func(begin int64, r sessionlog.Record) error {
 		if begin >= keep.from && begin < keep.to {
 			if at < 0 {
 				at = begin

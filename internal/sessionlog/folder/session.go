@@ -26,6 +26,7 @@ type session struct {
 	damage error // what is wrong with it; nil: nothing known
 
 	epoch      uint64
+	claimed    int64 // where the log ended at the last claim
 	head       []byte
 	start, end int64
 	last       *sessionlog.Record // without text
@@ -53,7 +54,7 @@ type state struct {
 
 const (
 	headName      = "head"
-	epochPrefix   = "epoch."
+	claimPrefix   = "claim."
 	segmentPrefix = "log."
 	statePrefix   = "state."
 	temporary     = ".tmp"
@@ -70,6 +71,21 @@ func parseName(name, prefix string) (n uint64, ok bool) {
 	digits, found := strings.CutPrefix(name, prefix)
 	n, err := strconv.ParseUint(digits, 16, 64)
 	return n, found && err == nil && hexName(prefix, n) == name
+}
+
+// claimName is the name of the file of a claim.
+func claimName(epoch uint64, end int64) string {
+	return hexName(hexName(claimPrefix, epoch)+".", uint64(end))
+}
+
+func parseClaim(name string) (epoch uint64, end int64, ok bool) {
+	n := len(hexName(claimPrefix, 0))
+	if len(name) < n {
+		return 0, 0, false
+	}
+	epoch, isClaim := parseName(name[:n], claimPrefix)
+	at, hasEnd := parseName(name[n:], ".")
+	return epoch, int64(at), isClaim && hasEnd && int64(at) >= 0
 }
 
 func (f *Folder) sessionPath(id string) string { return filepath.Join(f.dir, sessionsName, id) }
@@ -162,8 +178,10 @@ func (s *session) takeName(path string, info fs.FileInfo) {
 		s.states = append(s.states, state{kept, linksOf(path, info)})
 		return
 	}
-	if n, ok := parseName(name, epochPrefix); ok {
-		s.epoch = max(s.epoch, n)
+	if epoch, end, ok := parseClaim(name); ok {
+		if epoch > s.epoch {
+			s.epoch, s.claimed = epoch, end
+		}
 		return
 	}
 	if strings.HasSuffix(name, temporary) {
@@ -202,24 +220,29 @@ func (f *Folder) loadHead(s *session) error {
 
 // loadEnd finds the end of the log, and its last record. What a cut of power has left of an append
 // behind the end is cut off when the session is claimed.
-func (f *Folder) loadEnd(s *session) error {
-	for n := len(s.segments) - 1; n >= 0; n-- {
+func (f *Folder) loadEnd(s *session) (damage error) {
+	last := len(s.segments) - 1
+	for n := last; n >= 0; n-- {
 		at, err := f.endOf(s, n)
-		if err != nil {
-			return err
-		}
-		if n == len(s.segments)-1 {
+		if n == last {
 			s.end = max(at, s.segments[n].offset, s.start)
 		}
-		if s.last != nil || at > s.segments[n].offset {
+		if damage == nil {
+			damage = err
+		}
+		if s.last != nil {
 			break
 		}
 	}
-	if n := len(s.states); n > 0 && s.states[n-1].Offset > s.end {
-		return corrupt(s, hexName(segmentPrefix, uint64(s.end)), -1, fmt.Errorf("the log ends at offset "+
-			"%d, expected %d or more, where there is a snapshot", s.end, s.states[n-1].Offset))
+	want := s.claimed
+	if n := len(s.states); n > 0 {
+		want = max(want, s.states[n-1].Offset)
 	}
-	return nil
+	if damage == nil && s.end < want {
+		damage = corrupt(s, hexName(segmentPrefix, uint64(s.end)), -1, fmt.Errorf("the log ends at offset "+
+			"%d, expected %d or more", s.end, want))
+	}
+	return damage
 }
 
 // endOf finds where the frames of a segment end, and notes the last record.
