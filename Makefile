@@ -30,7 +30,7 @@ ATTACKS = ./internal/e2e/crash
 
 # Packages run side by side, three on two cores as many of their tests wait; those that take longest
 # (LONG) begin first, so that none of them is left for the end.
-LONG = ./server ./internal/session ./internal/sessionlog ./cmd/lmserve ./api/client
+LONG = ./server ./internal/session ./internal/sessionlog/folder ./cmd/lmserve ./api/client
 SIDE_BY_SIDE = -p $$(($$(nproc 2>/dev/null || echo 2) + 1))
 TIMEOUT = 30m
 QEMU ?= $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
@@ -39,7 +39,6 @@ QEMU ?= $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
 # many bits of a database and its snapshots one is turned round, and how long all that may take.
 CRASH_ROUNDS ?= 50
 POWER_CUTS ?= 40
-BIT_STEP ?= 1501
 ATTACK_TIMEOUT ?= 2h
 
 .PHONY: help build words page demo pictures default-model swift-model words-model bench quick test test-noasm \
@@ -156,15 +155,15 @@ race-short: ## run the race detector over all tests but slow arithmetic and ATTA
 nightly: ## run everything that .ci/run leaves out for its time, too (more than an hour)
 	.ci/run nightly
 
-test-attack: ## kill a server, cut the power and damage every page: CRASH_ROUNDS=N POWER_CUTS=N BIT_STEP=N
+test-attack: ## kill a server, cut the power and damage every page: CRASH_ROUNDS=N POWER_CUTS=N
 	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./internal/e2e/crash \
 	  -count=1 -v -timeout $(ATTACK_TIMEOUT)
-	LMSERVE_BIT_STEP=$(BIT_STEP) $(GO) test ./internal/sessionlog \
-	  -run 'PowerCut|NotSynced|Damage|Flipped|Swapped|Truncated|EveryBit' -count=1 -timeout $(ATTACK_TIMEOUT)
+	$(GO) test ./internal/sessionlog/folder \
+	  -run "PowerCut|Unsynced|Flipped|Torn|Rescue" -count=1 -timeout $(ATTACK_TIMEOUT)
 
 test-long: race fuzz ## run the race detector, all fuzz targets, tests with ten times the draws, the long attack
 	LMSERVE_TEST_LONG=1 $(GO) test -count=1 -timeout 2h $(RAPID) -rapid.checks=1000
-	$(MAKE) test-attack CRASH_ROUNDS=1000 POWER_CUTS=1000 BIT_STEP=1 ATTACK_TIMEOUT=12h
+	$(MAKE) test-attack CRASH_ROUNDS=1000 POWER_CUTS=1000 ATTACK_TIMEOUT=12h
 	LMSERVE_TEST_POSTGRES=1 LMSERVE_CLUSTER_ROUNDS=1000 $(GO) test ./internal/e2e/cluster \
 	  -run '^TestSessionsInADatabaseSurvive' -count=1 -v -timeout 12h
 

@@ -74,7 +74,7 @@ func checkArchive(t *testing.T, path string) {
 	for _, name := range []string{
 		"lmserve", "LICENSE", "CHANGELOG.md", "man/lmserve-serve.1", "completions/lmserve.bash",
 		"completions/_lmserve", "completions/lmserve.fish", "licenses/std/LICENSE",
-		"licenses/go.etcd.io/bbolt/LICENSE", "licenses/preact/LICENSE", "licenses/uplot/LICENSE",
+		"licenses/github.com/go-chi/chi/v5/LICENSE", "licenses/preact/LICENSE", "licenses/uplot/LICENSE",
 		"weights/README.md", wordsFile,
 	} {
 		require.NotEmpty(t, files[folder+name], name)
@@ -120,7 +120,7 @@ func checkSBOM(t *testing.T, path string) {
 		}
 	}
 	for _, name := range []string{
-		"std", "go.etcd.io/bbolt", "github.com/go-chi/chi/v5", "preact", "uplot",
+		"std", "github.com/go-chi/chi/v5", "preact", "uplot",
 		"default.safetensors.zst",
 	} {
 		require.True(t, names[name], name)

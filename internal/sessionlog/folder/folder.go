@@ -123,10 +123,14 @@ func (f *Folder) openDir(o Options) error {
 		return fmt.Errorf("sessionlog: %s: found %.40q, expected %q: it is of another version of lmserve",
 			f.path(versionName), version, versionText)
 	case err == nil:
+		if _, err := os.Stat(f.path(sessionsName)); err != nil { // no store is empty because it looks so
+			return fmt.Errorf("sessionlog: %s: expected the folder of all sessions: %w",
+				f.path(sessionsName), err)
+		}
 		if err := f.takeLock(); err != nil || o.ReadOnly {
 			return err
 		}
-		return f.fault("making the folder", f.makeFolders())
+		return f.fault("making the folder", f.makeFolders(makingName, removedName, backupName))
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("sessionlog: %w", err)
 	}
@@ -148,15 +152,16 @@ func (f *Folder) makeDir() error {
 	if err := f.takeLock(); err != nil {
 		return err
 	}
-	return f.fault("making the folder", firstError(f.makeFolders,
+	return f.fault("making the folder", firstError(
+		func() error { return f.makeFolders(sessionsName, makingName, removedName, backupName) },
 		func() error { return f.files.SyncDir(filepath.Dir(f.dir)) },
 		func() error { return f.files.SyncDir(f.dir) },
 		func() error { return f.write(f.path(versionName), []byte(versionText)) }))
 }
 
-// makeFolders makes the folders that are not there: an archive may have left out empty ones.
-func (f *Folder) makeFolders() error {
-	for _, name := range []string{sessionsName, makingName, removedName, backupName} {
+// makeFolders makes folders that are not there: an archive may have left out empty ones.
+func (f *Folder) makeFolders(names ...string) error {
+	for _, name := range names {
 		if err := f.files.Mkdir(f.path(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
