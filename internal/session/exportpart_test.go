@@ -200,8 +200,8 @@ func id0(sv *server) string {
 	return page[0].ID
 }
 
-// A page with records is gone: the database is rebuilt, and each of its sessions goes as far as
-// what is left of it; what the session's key is, is still known.
+// A page with records is gone: the session goes as far as what is left of it; what the session's key
+// is, is still known.
 func TestASessionThatLostAPageIsExportedByItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -218,11 +218,12 @@ func TestASessionThatLostAPageIsExportedByItsOwner(t *testing.T) {
 	inLog(t, sv.dir, text[len(text)/2:][:pieceBytes], zeroPage)
 	sv.start()
 	sv.told()
+	_, err = sv.mg.Score(background, who, info.ID, strings.NewReader("x"), ScoreOptions{}, noChunks)
+	require.ErrorIs(t, err, sessionlog.ErrCorrupt, "the state cannot be computed again")
+	require.ErrorAs(t, err, new(*UnusableError))
 	found, err := sv.mg.Get(who, info.ID)
 	require.NoError(t, err)
-	require.ErrorIs(t, found.Err, sessionlog.ErrCorrupt)
 	require.Equal(t, int64(len(text)), found.Offset, "the records behind the page are there")
-	require.Zero(t, found.TTL, "what nobody can use does not expire")
 	_, err = sv.mg.Get(Caller{Key: "bob"}, info.ID)
 	require.ErrorIs(t, err, ErrNotFound)
 	var file bytes.Buffer

@@ -169,10 +169,10 @@ func TestASmallImportOfALargeSessionIsRefusedBeforeItIsWritten(t *testing.T) {
 func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
-	who := Caller{Key: "a", MaxDisk: 200_000}
+	who := Caller{Key: "a", MaxDisk: 250_000}
 	made, err := sv.mg.Create(background, who, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	require.NoError(t, err)
-	_, err = feedAs(sv.mg, who, made.ID, logText(60_000))
+	_, err = feedAs(sv.mg, who, made.ID, logText(5000))
 	require.NoError(t, err)
 	var full *DiskLimitError
 	forks := int64(0)
