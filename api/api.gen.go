@@ -1245,7 +1245,8 @@ type OpenAICompletionRequest struct {
 		IncludeUsage *bool `json:"include_usage,omitempty"`
 	} `json:"stream_options,omitempty"`
 
-	// Suffix Not supported, unless it is empty.
+	// Suffix Text behind the place that is filled. A completion ends before it would repeat the beginning of the suffix: up to the end of the first line that
+	// is not blank, at most 64 characters. The model does not read the suffix.
 	Suffix *string `json:"suffix,omitempty"`
 
 	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.

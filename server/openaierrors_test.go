@@ -177,7 +177,7 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		"stream":            notBools,
 		"echo":              notBools,
 		"user":              {`1`, `true`, `[]`, `{}`, `"` + strings.Repeat("u", limits.OpenAIUserCharsMax+1) + `"`},
-		"suffix":            {`"x"`, `1`, `[]`, `{}`, `true`},
+		"suffix":            {`"` + strings.Repeat("x", 65537) + `"`, `1`, `[]`, `{}`, `true`},
 		"presence_penalty":  append([]string{`0.1`, `-2`, `1`}, notNumbers...),
 		"frequency_penalty": append([]string{`0.1`, `-2`, `1`}, notNumbers...),
 		"logit_bias":        {`{"50256":-100}`, `[]`, `1`, `"x"`},

@@ -296,6 +296,7 @@ func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
 	require.NoError(t, err)
 	for _, sql := range []string{
 		`drop table nodes, keys, object_store`,
+		`alter table records drop column continued`,
 		`alter table sessions drop column node, drop column owner, drop column name,
 			drop column complete, drop column ttl, drop column model, drop column numerics, drop column used`,
 		`update lmserve_schema set version = 1`,
