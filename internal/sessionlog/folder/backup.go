@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -34,7 +35,8 @@ func (f *Folder) Backup(ctx context.Context) (_ sessionlog.Backup, err error) {
 	if !f.backingUp.CompareAndSwap(false, true) {
 		return nil, fmt.Errorf("sessionlog: %s: %w", f.dir, sessionlog.ErrBackup)
 	}
-	b := &Backup{f: f, dir: temporaryName(filepath.Join(f.path(backupName), "links"))}
+	id := fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
+	b := &Backup{f: f, dir: filepath.Join(f.path(backupName), id)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(f.fault("a backup of "+f.dir, err), b.Close())
