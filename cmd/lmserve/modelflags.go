@@ -116,8 +116,8 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 	}, nil
 }
 
-// modelFinder finds the models that sessions and files name by their IDs: the one of --model or, without
-// it, one of all models that have names.
+// modelFinder finds the models that sessions and files name by their IDs: the one of --model or,
+// without it, one of all models that have names.
 type modelFinder struct {
 	flags  *modelFlags
 	loaded []*model.Model // of the first places, or the one of --model
@@ -159,7 +159,9 @@ func (x *modelFinder) find(id string) *model.Model {
 }
 
 // of returns the model of a stored session.
-func (x *modelFinder) of(ctx context.Context, store sessionlog.Store, id string) (*model.Model, error) {
+func (x *modelFinder) of(
+	ctx context.Context, store sessionlog.Store, id string,
+) (*model.Model, error) {
 	found, err := store.Get(ctx, id)
 	if err != nil {
 		return nil, err
