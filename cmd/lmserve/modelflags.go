@@ -135,11 +135,12 @@ func (f *modelFlags) finder() (*modelFinder, error) {
 	return &modelFinder{flags: f, places: model.Places(modelFolders())}, nil
 }
 
-// find returns the model of an ID, or one that is not if there is none.
-func (x *modelFinder) find(id string) *model.Model {
+// find returns the model of an ID, or another model if there is none. An error says that the flags fit
+// no model.
+func (x *modelFinder) find(id string) (*model.Model, error) {
 	for _, m := range x.loaded {
 		if m.ID() == id {
-			return m
+			return m, nil
 		}
 	}
 	for len(x.places) > 0 {
@@ -152,10 +153,13 @@ func (x *modelFinder) find(id string) *model.Model {
 			continue // a file beside the program that is no model concerns nobody here
 		}
 		if x.loaded = append(x.loaded, m); m.ID() == id {
-			return m
+			return m, nil
 		}
 	}
-	return x.loaded[0]
+	if len(x.loaded) == 0 {
+		return x.flags.load()
+	}
+	return x.loaded[0], nil
 }
 
 // of returns the model of a stored session.
@@ -166,7 +170,7 @@ func (x *modelFinder) of(
 	if err != nil {
 		return nil, err
 	}
-	return x.find(session.Describe(found).Model), nil
+	return x.find(session.Describe(found).Model)
 }
 
 // modelFolders are where files of models are found by their names: beside the program, and in the

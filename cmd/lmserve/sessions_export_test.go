@@ -134,4 +134,9 @@ func TestStoredSessionsNameTheirModel(t *testing.T) {
 	_, stderr, code := lmserve("", "sessions", "export", "--data-dir", dir, "--model", "default", "news")
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "swift")
+	for _, command := range [][]string{{"check"}, {"replay", "news"}, {"export", "news"}} {
+		args := append([]string{"sessions", "--data-dir", dir}, command...)
+		_, stderr, code = lmserve("", append(args, "--mem-len", "-1")...)
+		require.Equal(t, exitUsage, code, "%q: %s", command, stderr)
+	}
 }
