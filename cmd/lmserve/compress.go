@@ -154,7 +154,10 @@ func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := finder.find(r.Model)
+	m, err := finder.find(r.Model)
+	if err != nil {
+		return nil, err
+	}
 	if m.ID() == r.Model || flags.path != "" {
 		return m, r.Check(m)
 	}

@@ -116,8 +116,8 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 	}, nil
 }
 
-// modelFinder finds the models that sessions and files name by their IDs: the one of --model or, without
-// it, one of all models that have names.
+// modelFinder finds the models that sessions and files name by their IDs: the one of --model or,
+// without it, one of all models that have names.
 type modelFinder struct {
 	flags  *modelFlags
 	loaded []*model.Model // of the first places, or the one of --model
@@ -135,11 +135,12 @@ func (f *modelFlags) finder() (*modelFinder, error) {
 	return &modelFinder{flags: f, places: model.Places(modelFolders())}, nil
 }
 
-// find returns the model of an ID, or one that is not if there is none.
-func (x *modelFinder) find(id string) *model.Model {
+// find returns the model of an ID, or another model if there is none. An error says that the flags fit
+// no model.
+func (x *modelFinder) find(id string) (*model.Model, error) {
 	for _, m := range x.loaded {
 		if m.ID() == id {
-			return m
+			return m, nil
 		}
 	}
 	for len(x.places) > 0 {
@@ -152,19 +153,24 @@ func (x *modelFinder) find(id string) *model.Model {
 			continue // a file beside the program that is no model concerns nobody here
 		}
 		if x.loaded = append(x.loaded, m); m.ID() == id {
-			return m
+			return m, nil
 		}
 	}
-	return x.loaded[0]
+	if len(x.loaded) == 0 {
+		return x.flags.load()
+	}
+	return x.loaded[0], nil
 }
 
 // of returns the model of a stored session.
-func (x *modelFinder) of(ctx context.Context, store sessionlog.Store, id string) (*model.Model, error) {
+func (x *modelFinder) of(
+	ctx context.Context, store sessionlog.Store, id string,
+) (*model.Model, error) {
 	found, err := store.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return x.find(session.Describe(found).Model), nil
+	return x.find(session.Describe(found).Model)
 }
 
 // modelFolders are where files of models are found by their names: beside the program, and in the

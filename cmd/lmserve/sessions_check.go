@@ -64,7 +64,10 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 				return sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
 					p.set(int64(sessions), all)
 					sessions++
-					m := models.find(session.Describe(found).Model)
+					m, err := models.find(session.Describe(found).Model)
+					if err != nil {
+						return err
+					}
 					return session.Verify(c.Context(), m, store, found, tell)
 				})
 			})

@@ -133,8 +133,14 @@ func TestStoredSessionsNameTheirModel(t *testing.T) {
 	stop()
 	require.Contains(t, must(t, "", "sessions", "check", "--data-dir", dir), "1 sessions, 0 findings")
 	must(t, "", "sessions", "replay", "--data-dir", dir, "news")
-	must(t, "", "sessions", "export", "--data-dir", dir, "news", "--out", filepath.Join(t.TempDir(), "news"))
+	file := filepath.Join(t.TempDir(), "news")
+	must(t, "", "sessions", "export", "--data-dir", dir, "news", "--out", file)
 	_, stderr, code := lmserve("", "sessions", "export", "--data-dir", dir, "--model", "default", "news")
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "swift")
+	for _, command := range [][]string{{"check"}, {"replay", "news"}, {"export", "news"}} {
+		args := append([]string{"sessions", "--data-dir", dir}, command...)
+		_, stderr, code = lmserve("", append(args, "--mem-len", "-1")...)
+		require.Equal(t, exitUsage, code, "%q: %s", command, stderr)
+	}
 }

@@ -71,6 +71,9 @@ func TestACompletionInTurnsIsACompletionInOneGo(t *testing.T) {
 			text, logProbs := joined(pieces)
 			want = new(tokenizer.UTF8).Append(nil, want) // whole characters
 			require.Equal(t, string(want), text)
+			if len(want) == 0 {
+				want = nil // the one token was the beginning of a character
+			}
 			require.Equal(t, append([]float64(nil), wantLogProbs[:len(want)]...), logProbs)
 			require.Equal(t, Completion{Text: want, FinishReason: FinishLength, PromptTokens: len(prompt), CompletionTokens: n, Seed: seed, Offset: int64(len(fed))}, done)
 			require.Equal(t, s.Hash(), hash(t, mg, id), "the session is as it was")

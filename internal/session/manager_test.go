@@ -384,7 +384,11 @@ func TestDrainLetsACompletionFinish(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	drained := make(chan error, 1)
 	first := true
-	done, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte(logText(40)), MaxTokens: 50, Commit: CommitAll}, func(Piece) error {
+	seed := uint64(1) // of a text that ends with a whole character
+	request := CompleteRequest{
+		Prompt: []byte(logText(40)), MaxTokens: 50, Commit: CommitAll, Seed: &seed,
+	}
+	done, err := mg.Complete(context.Background(), Caller{}, id, request, func(Piece) error {
 		if first {
 			go func() { drained <- mg.Drain(context.Background()) }()
 			soon(t, "it drains", func() bool { _, err := mg.Create(context.Background(), Caller{}, CreateRequest{}); return err != nil })

@@ -40,7 +40,7 @@ func (s *Stream) ResetInChunk() bool {
 }
 
 // diverged reports whether one of w.tokens, which the segments were extended for, costs the network
-// too much. Of several tokens any may be the one: the attention multiplies what comes after a token
+// too much, and leaves the costs in w.losses. Of several tokens any may be the one: the attention multiplies what comes after a token
 // by 0, so that an infinite number there makes NaN of all of them.
 func (w *Worker) diverged(s *Stream) bool {
 	if !s.mayDiverge() {

@@ -20,8 +20,7 @@ func feedAs(w *Worker, s *Stream, text string, how Lesson) {
 		n := min(len(text)-at, s.Room())
 		rest := how.From([]byte(text), at)
 		part := []byte(text[at : at+n])
-		w.FeedAs(s, part, rest.Until(part, n))
-		at += n
+		at += w.FeedAs(s, part, rest.Until(part, n)) // fewer than n where the weights diverge
 	}
 }
 

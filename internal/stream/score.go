@@ -82,19 +82,18 @@ func (w *Worker) scores(
 	if s.Cache != nil {
 		w.targets = append(append(w.targets[:0], s.Pending...), ids...)
 	}
-	row := len(s.Pending)
 	switch {
 	case s.Companion != nil:
 		scores.Network = w.netNLL[:len(ids)]
 	case s.Cache != nil && s.Settings.Method != Cache:
-		w.seg.NLL(row, ids, scores.NLL)
+		w.network(s, scores.NLL)
 		scores.Network = append(w.netNLL[:0], scores.NLL...)
 	default:
-		w.seg.NLL(row, ids, scores.NLL)
+		w.network(s, scores.NLL)
 	}
 	if s.Settings.Baseline {
 		scores.Baseline = w.baseNLL[:len(ids)]
-		w.base.NLL(row, ids, scores.Baseline)
+		w.base.NLL(len(s.Pending), ids, scores.Baseline)
 	}
 	w.slopes = w.slopes[:0]
 	scores.Lesson = w.follow(s, &scores, how, skip, func(from, to int) {
@@ -113,6 +112,16 @@ func (w *Worker) scores(
 		}
 	}
 	return scores
+}
+
+// network writes what w.tokens cost the network. Of a stream that may diverge, diverged has computed
+// that.
+func (w *Worker) network(s *Stream, nll []float32) {
+	if s.mayDiverge() {
+		copy(nll, w.losses)
+		return
+	}
+	w.seg.NLL(len(s.Pending), w.tokens.IDs, nll)
 }
 
 // Commit accepts the text that was just scored, learnt as it was scored. It moves no weights:

@@ -408,7 +408,11 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 		prompt := text[:rapid.IntRange(0, s.Room()-1).Draw(t, "prompt")]
 		n := min(rapid.IntRange(1, 8).Draw(t, "tokens"), s.Room()-len(prompt))
 		ids, logProbs := generated(w, s, prompt, n, rapid.Uint64().Draw(t, "seed"))
-		nll := w.Score(s, tokenizer.Bytes{}.Decode([]byte(prompt), ids)).NLL[len(prompt):]
+		scores := w.Score(s, tokenizer.Bytes{}.Decode([]byte(prompt), ids))
+		if scores.Diverged || len(scores.NLL) < len(prompt)+n {
+			return // weights that diverge: the text is scored a token at a time, up to a bound
+		}
+		nll := scores.NLL[len(prompt):]
 		for i := range logProbs {
 			// LogProbs and NLL both are a logit less the same log-sum-exp; they may round
 			// differently.

@@ -57,6 +57,8 @@ test("a stop string ends the text", async () => {
   const [stopped] = (await client.completions.create({ ...request, stop: [stop, "no such text"] })).choices;
   assert.equal(stopped.text, text.slice(0, text.indexOf(stop)));
   assert.equal(stopped.finish_reason, "stop");
+  const [behind] = (await client.completions.create({ ...request, suffix: stop + "\nmore" })).choices;
+  assert.equal(behind.text, stopped.text);
 });
 
 test("a prompt is scored", async () => {
@@ -95,7 +97,7 @@ test("a session is continued, by header and by user", async () => {
 test("errors are those of the client", async () => {
   for (const [request, param] of [
     [{ model, prompt: "x", max_tokens: -1 }, "max_tokens"],
-    [{ model, prompt: "x", suffix: "y" }, "suffix"],
+    [{ model, prompt: "x", frequency_penalty: 1 }, "frequency_penalty"],
     [{ model, prompt: "x", logit_bias: { 50256: -100 } }, "logit_bias"],
     [{ model, prompt: "x", presence_penalty: 0.5 }, "presence_penalty"],
     [{ model, prompt: "x", stream: true, logprobs: 100 }, "logprobs"],
