@@ -271,7 +271,8 @@ func TestAWatchOutlivesTheStateInMemory(t *testing.T) {
 	}
 	require.Equal(t, text[20:], fed.String())
 	require.Len(t, f.events(), 1)
-	_, _ = complete(t, mg, fork.ID, CompleteRequest{Prompt: []byte("GET"), MaxTokens: 2, Commit: CommitAll})
+	_, _ = complete(t, mg, fork.ID, CompleteRequest{Prompt: []byte("GET"), MaxTokens: 2, Commit: CommitAll,
+		Seed: ptr(uint64(1))})
 	require.Len(t, f.upTo(t, 25), 2, "what a completion commits is fed, too")
 	r.stop()
 	f.stop()
