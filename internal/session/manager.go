@@ -15,8 +15,6 @@ import (
 	"github.com/lmserve/lmserve/internal/session/registry"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/spool"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // Manager keeps the sessions of its models in a store, and the states of those in use in memory. All
@@ -409,12 +407,11 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	return f.run(ctx, who, r)
 }
 
-// Export writes a session as one file, from which Import makes it again, here or elsewhere. The
-// file is made in a temporary file, so that a slow w holds up nobody else, and neither the file nor
-// what goes into it is in memory; ErrNoSpace if there is no room for it. Nothing is written before
-// an error but one of w.
+// Export writes a session as an archive, a tar file of package folder, from which Import makes it
+// again, here or elsewhere. The archive is made in a temporary file, so that a slow w holds up nobody
+// else; ErrNoSpace if there is no room for it. Nothing is written before an error but one of w.
 //
-// Of a session that damage has touched the file has what can be read, and part is told of that
+// Of a session that damage has touched the archive has what can be read, and part is told of that
 // before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError. It
 // waits for a state that is being computed again, see engine.patienceOf.
 func (mg *Manager) Export(
@@ -427,21 +424,23 @@ func (mg *Manager) Export(
 	defer done()
 	err = s.unusable()
 	if err == nil {
-		err = mg.engine.export(ctx, w, func(content *spool.Spool) (*weights.Stored, error) {
-			return mg.engine.exportFile(ctx, s, wait, content)
+		err = mg.engine.export(ctx, w, func(ctx context.Context, archive io.Writer) error {
+			return mg.engine.exportWhole(ctx, s, wait, archive)
 		})
 	}
 	if part != nil && touched(err) {
-		err = mg.engine.exportPart(ctx, s, w, part)
+		err = mg.engine.export(ctx, w, func(ctx context.Context, archive io.Writer) error {
+			return mg.engine.exportPart(ctx, s, archive, part)
+		})
 	}
 	return SpoolError(err)
 }
 
 // Import makes a session of what Export wrote, with a new id, that belongs to the caller. It has
 // the name given, "" for none, and not that of the session that was exported. Its error is a
-// *NameTakenError; ErrImport for a file that is not whole, or of another model (a *ModelError); a
-// *BodyError when the file cannot be read; ErrNoSpace when there is no room for it; and what Create
-// returns. The file is kept in temporary files. Its state, while it is looked at, takes memory as
+// *NameTakenError; ErrImport for an archive that is not whole, or of another model (a *ModelError); a
+// *BodyError when the archive cannot be read; ErrNoSpace when there is no room for it; and what Create
+// returns. The archive is kept in a temporary file. Its state, while it is looked at, takes memory as
 // that of a session at work does: Import waits for it, and returns ErrFull where waiting is of no
 // use.
 func (mg *Manager) Import(

@@ -123,12 +123,16 @@ func (sn *snapshots) read(ctx context.Context, s *liveSession, at int64) (*strea
 	return readSnapshot(ctx, s.weights, sn.journal.store, &s.head, at)
 }
 
+// snapshotLimits bound what reading a snapshot takes, which may be of an archive that somebody sent:
+// the header is that of a model with hundreds of layers and eight banks at most.
+var snapshotLimits = weights.Limits{HeaderBytes: 4 << 20, Window: 8 << 20}
+
 // readSnapshot reads the state that a snapshot is of.
 func readSnapshot(
 	ctx context.Context, m *model.Model, store sessionlog.Store, h *head, at int64,
 ) (st *stream.Stream, err error) {
 	err = store.ReadSnapshot(ctx, h.ID, at, func(r io.Reader) error {
-		return weights.Scan(r, weights.Limits{}, func(f *weights.Stored) error {
+		return weights.Scan(r, snapshotLimits, func(f *weights.Stored) error {
 			st, err = h.restoreStream(m, f)
 			if err == nil && st.Offset() != at {
 				return fmt.Errorf("it is of offset %d, expected %d", st.Offset(), at)

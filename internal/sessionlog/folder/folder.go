@@ -61,6 +61,7 @@ type Folder struct {
 	temporary atomic.Int64 // bytes of files in the making
 	backingUp atomic.Bool
 	failed    chan struct{}
+	closing   chan struct{} // closed by Close
 }
 
 // Options of Open.
@@ -78,14 +79,7 @@ type Options struct {
 func Open(dir string, o Options) (*Folder, error) { return open(dir, o, osFiles{}) }
 
 func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
-	f := &Folder{
-		dir: dir, readOnly: o.ReadOnly, report: o.Report, files: files,
-		sessions: map[string]*session{}, complete: map[string]bool{}, failed: make(chan struct{}),
-	}
-	if f.report == nil {
-		f.report = func(error) {}
-	}
-	f.usage.init()
+	f := newFolder(dir, o, files)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.unlock())
@@ -115,6 +109,19 @@ func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
 	return f, nil
 }
 
+func newFolder(dir string, o Options, files fileSystem) *Folder {
+	f := &Folder{
+		dir: dir, readOnly: o.ReadOnly, report: o.Report, files: files,
+		sessions: map[string]*session{}, complete: map[string]bool{}, failed: make(chan struct{}),
+		closing: make(chan struct{}),
+	}
+	if f.report == nil {
+		f.report = func(error) {}
+	}
+	f.usage.init()
+	return f
+}
+
 // openDir makes the folder if it is not there, locks it, and looks at its version.
 func (f *Folder) openDir(o Options) error {
 	version, err := f.read(f.path(versionName), 256)
@@ -136,8 +143,7 @@ func (f *Folder) openDir(o Options) error {
 	}
 	if _, err := os.Lstat(f.path(oldDatabase)); err == nil {
 		return fmt.Errorf("sessionlog: %s: found %s, expected %s: the folder is of a version of lmserve "+
-			"from before sessions were folders; use that version to export its sessions", f.dir, oldDatabase,
-			versionName)
+			"from before sessions were folders, which this version cannot read", f.dir, oldDatabase, versionName)
 	}
 	if o.ReadOnly || o.Existing {
 		return fmt.Errorf("sessionlog: %w", err)
@@ -306,6 +312,9 @@ func (f *Folder) tidy() {
 
 // inPlace makes sure that the folder still has its path.
 func (f *Folder) inPlace() error {
+	if f.place == nil { // an archive
+		return nil
+	}
 	now, err := os.Stat(f.dir)
 	if err == nil && os.SameFile(f.place, now) {
 		return nil
@@ -675,6 +684,7 @@ func (f *Folder) Close() error {
 		return sessionlog.ErrClosed
 	}
 	f.closed = true
+	close(f.closing)
 	f.mu.Unlock()
 	var err error
 	if !f.readOnly && f.inPlace() == nil {
