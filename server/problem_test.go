@@ -146,7 +146,7 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			return g.do("POST", "/v1/sessions/import", strings.NewReader("no file"))
 		},
 		api.ProblemImportModel: func(g *rig, path string) *http.Response {
-			return g.do("POST", "/v1/sessions/import", strings.NewReader(`{"Model":"other"}`), "Content-Type", contract.MediaZstd)
+			return g.do("POST", "/v1/sessions/import", strings.NewReader(`{"Model":"other"}`), "Content-Type", contract.MediaTar)
 		},
 		api.ProblemStoreFailed: func(g *rig, path string) *http.Response {
 			g.fake.failed = errors.New("sync /some/path: input/output error")

@@ -79,6 +79,9 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // Close ends the archive.
 func (e *Exporter) Close() error {
+	if err := e.flush(0); err != nil {
+		return err
+	}
 	if err := e.write(versionName, int64(len(versionText)), bytes.NewReader([]byte(versionText))); err != nil {
 		return err
 	}
@@ -155,18 +158,29 @@ func (a *archived) list() error {
 	}
 }
 
-// ends makes sure that nothing but zeros, with which tar fills up, comes behind the end.
+// ends makes sure that the archive ends as tar ends it: with two blocks of zeros, or more, and with
+// nothing behind them.
 func (a *archived) ends() error {
-	rest := bufio.NewReader(a.file)
-	for {
-		b, err := rest.ReadByte()
+	end := make([]byte, tarTrailBytes)
+	if n := a.file.Size(); n%tarBlock != 0 {
+		return fmt.Errorf("it has %d bytes, expected blocks of %d: it was cut short", n, tarBlock)
+	} else if _, err := a.file.ReadAt(end, max(0, n-tarTrailBytes)); err != nil {
+		return err
+	}
+	rest, err := a.file.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	behind := io.MultiReader(bytes.NewReader(end), io.NewSectionReader(a.file, rest, a.file.Size()-rest))
+	for in := bufio.NewReader(behind); ; {
+		b, err := in.ReadByte()
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
 		case b != 0:
-			return errors.New("there is something behind its end")
+			return errors.New("it does not end with two blocks of zeros: it was cut short, or is longer")
 		}
 	}
 }

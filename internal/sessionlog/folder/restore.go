@@ -101,16 +101,17 @@ func memberMax(name string) int64 {
 	return fileBytes
 }
 
-// readEnd reads the last file of an archive, and makes sure that nothing comes behind it.
+// readEnd reads the last file of an archive, and makes sure that it ends as an archive does.
 func readEnd(r io.Reader, in *tar.Reader) error {
 	if err := readVersion(in); err != nil {
 		return noBackup("%w", err)
 	}
-	// Reading on to the end finds an archive that was cut within its last block.
-	if h, err := in.Next(); err == nil {
-		return noBackup("%.80q, expected nothing after %s", h.Name, versionName)
-	} else if !errors.Is(err, io.EOF) {
-		return noBackup("%w", err)
+	end := make([]byte, tarBlock-len(versionText)+tarTrailBytes)
+	if _, err := io.ReadFull(r, end); err != nil {
+		return noBackup("it ends within its last blocks: %w", err)
+	}
+	if n := bytes.IndexFunc(end, func(b rune) bool { return b != 0 }); n >= 0 {
+		return noBackup("byte %d behind %s is not 0", n, versionName)
 	}
 	switch n, err := io.ReadFull(r, make([]byte, 1)); {
 	case n > 0:
