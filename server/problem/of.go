@@ -80,8 +80,6 @@ func Of(err error) *Problem {
 		return New(api.ProblemBackupGone, "")
 	case errors.Is(err, session.ErrNoBackup):
 		return New(api.ProblemNoBackup, "")
-	case errors.Is(err, session.ErrStore):
-		return logged(api.ProblemStoreFailed, err)
 	case errors.Is(err, session.ErrElsewhere):
 		p := New(api.ProblemOverloaded, "Another server has the session, or takes it over.")
 		p.RetryAfter = limits.RetryAfterBusy
