@@ -148,10 +148,6 @@ func TestEveryProblemIsReachable(t *testing.T) {
 		api.ProblemImportModel: func(g *rig, path string) *http.Response {
 			return g.do("POST", "/v1/sessions/import", strings.NewReader(`{"Model":"other"}`), "Content-Type", contract.MediaTar)
 		},
-		api.ProblemStoreFailed: func(g *rig, path string) *http.Response {
-			g.fake.failed = errors.New("sync /some/path: input/output error")
-			return g.do("GET", "/readyz", nil)
-		},
 		api.ProblemKeyDiskLimit: func(g *rig, path string) *http.Response {
 			g.fake.fail = &session.DiskLimitError{Used: 90, Limit: 100}
 			return g.text(path+"/score", strings.Repeat("x", 40))

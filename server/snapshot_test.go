@@ -307,7 +307,6 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"ErrFull":         {session.ErrFull, api.ProblemSessionLimit},
 		"ErrOverloaded":   {session.ErrOverloaded, api.ProblemOverloaded},
 		"ErrImport":       {fmt.Errorf("%w: why", session.ErrImport), api.ProblemImportDamaged},
-		"ErrStore":        {fmt.Errorf("%w: %w", session.ErrStore, damage), api.ProblemStoreFailed},
 		"ErrNoSpace":      {session.ErrNoSpace, api.ProblemNoSpace},
 		"ErrDraining":     {session.ErrDraining, api.ProblemDraining},
 		"ErrUnavailable":  {fmt.Errorf("%w: why", session.ErrUnavailable), api.ProblemOverloaded},

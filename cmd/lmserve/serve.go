@@ -32,10 +32,8 @@ Sessions are kept in the data folder, and are there again after a restart, to th
 with --data-dir=none they are in memory only; with --store and --objects they are in a
 PostgreSQL database and an object store (docs/cluster.md), for one server at a time, or
 with --advertise for several that share the sessions.
-If the server finds the folder damaged, it opens it again, as a start does, and goes on
-with the sessions that the damage does not touch. If the folder fails otherwise (say a
-disk does), or again and again, the server ends with an error, and what it had confirmed
-is there when it starts again.
+Damage to the data folder stops the sessions that it touches, and no others. While a disk
+refuses writes, requests that need one are refused, and what the server had confirmed stays.
 
 If the data folder has a keys file (see 'lmserve keys'), every request needs a key.
 If not, whoever reaches the server may do everything. Then it listens on a loopback

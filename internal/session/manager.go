@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/session/registry"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
-	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
 // Manager keeps the sessions of its models in a store, and the states of those in use in memory. All
@@ -83,7 +82,7 @@ func assemble(served models, shared *sharing, o Options) *Manager {
 		m.memory = memory.NewBase(m.comes(), m.drop)
 		m.forget, m.told = workers.Forget, o.Observer
 	}
-	life := lifecycle.New(o.Store, shared.err, workers.Close)
+	life := lifecycle.New(shared.err, workers.Close)
 	j := &journal{store: o.Store, sharing: shared, report: o.Report, told: o.Observer}
 	now := &clock{read: time.Now}
 	room := newGuard(o)
@@ -106,7 +105,7 @@ func assemble(served models, shared *sharing, o Options) *Manager {
 			observer:      o.Observer,
 			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 			states: &states{
-				journal: j, snapshots: saved, recoverer: recovery, budget: memory, life: life,
+				journal: j, snapshots: saved, recoverer: recovery, budget: memory,
 				room: room, replayMax: o.apart(), report: o.Report, told: o.Observer,
 			},
 		},
@@ -136,8 +135,7 @@ func (mg *Manager) describe(at int) ModelInfo {
 }
 
 // ModelOf describes the model that a session runs on, or that would run on it: of one whose model is
-// not served, and where no session is named, that is the default. The error is ErrNotFound, or
-// ErrStore.
+// not served, and where no session is named, that is the default. The error is ErrNotFound.
 func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	if id == "" {
 		return mg.Model(), nil
@@ -149,13 +147,6 @@ func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	at := max(0, slices.Index(mg.engine.models, s.model))
 	return mg.describe(at), nil
 }
-
-// Failed is closed when the store has failed for good: all requests get ErrStore. The store has to
-// be opened anew, for another Manager, or the process to end with Err.
-func (mg *Manager) Failed() <-chan struct{} { return mg.life.Failed() }
-
-// Err is why the store has failed, nil if it has not.
-func (mg *Manager) Err() error { return mg.life.Err() }
 
 // Patch changes the name of a session, its labels, and when it expires, without waiting for requests
 // that feed it. It is no use of the session: a TTL that has run out already ends it at once. The
@@ -196,7 +187,7 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 // List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in
 // the order of ids, which is that of creation; with labels only those that have all of them. It
 // starts after the id given; next is where the next page starts after, "" on the last page. A page
-// by label may have fewer sessions than there are. Its error is ErrStore.
+// by label may have fewer sessions than there are.
 func (mg *Manager) List(
 	who Caller, after string, limit int, labels ...Label,
 ) (page []Info, next string, err error) {
@@ -470,16 +461,12 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 	if who.Key != "" && !who.Admin {
 		return nil, ErrAdminOnly
 	}
-	if err := mg.life.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrStore, err)
-	}
 	return mg.backups.open(ctx, id)
 }
 
 // Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A
 // request that is feeding a session ends with ErrDraining after its chunk. Then it takes snapshots,
-// so that the next start has little to compute again, or if the store has failed gives the memory
-// of the states back. When the context ends the wait, what is under
+// so that the next start has little to compute again. When the context ends the wait, what is under
 // way goes on, and the threads end with it. Sessions can still be looked at and deleted. A backup
 // ends at once, and a Watch when it has told of the last chunk.
 func (mg *Manager) Drain(ctx context.Context) error {
@@ -501,5 +488,3 @@ func (mg *Manager) Drain(ctx context.Context) error {
 	mg.last.Do(func() { mg.engine.states.keepAll(ctx) })
 	return nil
 }
-
-var _ lifecycle.Failure = sessionlog.Store(nil)

@@ -74,9 +74,6 @@ func (ro *roster) load(ctx context.Context) error {
 
 // find finds the session that a request names, by its id or by the name that the caller gave it.
 func (ro *roster) find(who Caller, id string) (*liveSession, error) {
-	if err := ro.life.Err(); err != nil {
-		return nil, storeError("looking for session "+id, err)
-	}
 	if ro.sharing != nil {
 		return ro.findShared(who, id)
 	}
@@ -102,9 +99,6 @@ func (ro *roster) named(ctx context.Context, who Caller, name string) (*liveSess
 		return s, err
 	}
 	for {
-		if err := ro.life.Err(); err != nil {
-			return nil, storeError("looking for session "+name, err)
-		}
 		e, making := ro.registry.Named(who.Key, name, ro.clock.now())
 		switch {
 		case e != nil:
@@ -188,9 +182,6 @@ func (ro *roster) list(
 	who Caller, after string, limit int, labels []Label,
 ) (page []Info, next string, err error) {
 	ro.sweep()
-	if err := ro.life.Err(); err != nil {
-		return nil, "", storeError("listing sessions", err)
-	}
 	if ro.sharing != nil {
 		return ro.listShared(who, after, limit, labels)
 	}
@@ -369,9 +360,6 @@ func (ro *roster) fresh(
 // that names none. Its method is the static one, which no text is learnt by: it is what every method
 // that writes fast weights scores with before it has learnt.
 func (ro *roster) blank(who Caller, m *servedModel) (*liveSession, error) {
-	if err := ro.life.Err(); err != nil {
-		return nil, storeError("completing", err)
-	}
 	return ro.fresh(who, "", m, stream.DefaultsFor(m.Model, stream.Static), CreateRequest{})
 }
 
@@ -410,9 +398,6 @@ func (ro *roster) mayMake(who Caller) error {
 func (ro *roster) admit(m blueprint) error {
 	who, s := m.who, m.s
 	ro.sweep()
-	if err := ro.life.Err(); err != nil {
-		return storeError("making a session", err)
-	}
 	if err := ro.life.Check(); err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/disk"
-	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 )
@@ -21,7 +20,6 @@ type states struct {
 	snapshots *snapshots
 	recoverer *recoverer
 	budget    *budget.Budget[*liveSession]
-	life      *lifecycle.Lifecycle
 	room      *disk.Guard
 	replayMax time.Duration
 	report    func(error)
@@ -204,8 +202,6 @@ func (st *states) reserve(
 		case <-want.Changed:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-st.life.Failed():
-			return storeError("waiting for memory", st.life.Err())
 		}
 	}
 }
@@ -284,17 +280,14 @@ func (st *states) trimTailLocked(s *liveSession, at int64) {
 }
 
 // keepAll takes snapshots of what is hot, when nobody is at work any more. What the context leaves
-// out is computed again after a restart. If the store has failed it drops the states.
+// out is computed again after a restart.
 func (st *states) keepAll(ctx context.Context) {
 	for {
 		s, ok := st.budget.Victim()
 		if !ok || s.lock(ctx) != nil {
 			return
 		}
-		switch {
-		case st.life.Err() != nil:
-			s.dropLocked()
-		case s.stateLocked() != nil && s.replay >= replayWorth:
+		if s.stateLocked() != nil && s.replay >= replayWorth {
 			st.keepLocked(context.Background(), s)
 		}
 		<-s.state // a session that stays hot does not come up again

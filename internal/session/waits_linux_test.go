@@ -64,7 +64,7 @@ func newCrowd(t testing.TB, n int) *crowd {
 		registry: registry.New[*liveSession](2 * n),
 		budget:   budget.New[*liveSession](budget.Options{Max: int64(n)}),
 		journal:  &journal{store: store, report: func(error) {}, told: unobserved{}},
-		life:     lifecycle.New(store, (*sharing)(nil).err, func() {}),
+		life:     lifecycle.New((*sharing)(nil).err, func() {}),
 		clock:    &clock{read: time.Now},
 	}}
 	c.roster.journal.vanished = c.roster.remove

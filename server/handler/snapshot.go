@@ -29,7 +29,7 @@ func (h *Handlers) GetSnapshot(
 		part := func(p session.Part) {
 			file.IsPart(r.ID+".part.tar", partHeaders(p))
 		}
-		return h.Sessions().Export(ctx, middleware.CallerOf(ctx), r.ID, wait, file, part)
+		return h.Sessions.Export(ctx, middleware.CallerOf(ctx), r.ID, wait, file, part)
 	}), nil
 }
 
@@ -64,7 +64,7 @@ func (h *Handlers) ImportSession(
 			return nil, err
 		}
 	}
-	info, err := h.Sessions().Import(ctx, middleware.CallerOf(ctx), r.Body, name)
+	info, err := h.Sessions.Import(ctx, middleware.CallerOf(ctx), r.Body, name)
 	if err != nil {
 		return nil, err
 	}

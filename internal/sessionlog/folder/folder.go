@@ -60,7 +60,6 @@ type Folder struct {
 	usage     usage
 	temporary atomic.Int64 // bytes of files in the making
 	backingUp atomic.Bool
-	failed    chan struct{}
 	closing   chan struct{} // closed by Close
 }
 
@@ -112,8 +111,7 @@ func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
 func newFolder(dir string, o Options, files fileSystem) *Folder {
 	f := &Folder{
 		dir: dir, readOnly: o.ReadOnly, report: o.Report, files: files,
-		sessions: map[string]*session{}, complete: map[string]bool{}, failed: make(chan struct{}),
-		closing: make(chan struct{}),
+		sessions: map[string]*session{}, complete: map[string]bool{}, closing: make(chan struct{}),
 	}
 	if f.report == nil {
 		f.report = func(error) {}
@@ -328,7 +326,9 @@ func (f *Folder) inPlace() error {
 }
 
 // fault is an error of the file system: sessionlog.ErrNoSpace, or sessionlog.ErrUnavailable, since
-// the next call may succeed. Nothing was written.
+// the next call may succeed. Nothing was written. The error concerns the call's session alone: its
+// log is cut back to what was acknowledged, by writeFrame at once or, if the disk refuses that as
+// well, by mend before the session's next write.
 func (f *Folder) fault(doing string, err error) error {
 	switch {
 	case err == nil:
@@ -667,12 +667,6 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 	}
 	return f.fault("erasing session "+id, err)
 }
-
-// Failed implements sessionlog.Store: a folder never fails for good.
-func (f *Folder) Failed() <-chan struct{} { return f.failed }
-
-// Err implements sessionlog.Store.
-func (f *Folder) Err() error { return nil }
 
 // Close implements sessionlog.Store.
 func (f *Folder) Close() error {
