@@ -105,7 +105,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	h := &host{opened: o, told: told, log: log}
+	h := &host{opened: o, log: log}
 	defer func() { _ = h.store.Close() }() // what was confirmed is durable before the store is closed
 	defer func() { h.among.leave() }()
 	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {

@@ -130,7 +130,6 @@ type host struct {
 	*opened
 	srv   *server.Server
 	admin net.Listener // nil: none
-	told  *telemetry
 	log   *zap.Logger
 }
 

@@ -279,6 +279,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 	}{
 		{[]string{"--threshold", "1/10", "--top", "3"}, exitUsage, "--threshold and --top were given"},
 		{[]string{"--threshold", "2"}, exitUsage, `--threshold is "2", expected a probability`},
+		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`}, // its older name
 		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
 		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
 		{[]string{"--learn", "no"}, exitUsage, `--learn is "no", expected true, false or unflagged`},
