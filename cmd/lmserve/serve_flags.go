@@ -87,9 +87,9 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault,
 		"most computing that a restart may have to repeat for a session; it sets how often a "+
 			"session's state goes to disk")
-	flags.IntVar(&f.forkSnapshots, "fork-snapshots", session.ForkSnapshotsDefault,
+	flags.IntVar(&f.forkSnapshots, "fork-snapshots", 0,
 		"most snapshots of a session that are kept beside the last two, so that a fork far back is "+
-			"soon ready; 0: none.\nUntil there are as many, a state goes to disk every 4s of computing. "+
+			"soon ready.\nUntil there are as many, a state goes to disk every 4s of computing. "+
 			"docs/operations.md (Forks) has what they cost")
 	flags.DurationVar(&f.drain, "drain-timeout", 30*time.Second,
 		"longest time that finishing the requests under way may take when the server ends")

@@ -16,7 +16,6 @@ const (
 	SessionTextBytesDefault = 1 << 30     // text of one session
 	QueueDefault            = 256         // requests that wait for a session's turn, for memory or for a worker
 	ReplayMaxDefault        = 10 * time.Second
-	ForkSnapshotsDefault    = 8 // of a server; a Manager has none unless it is told to
 )
 
 // FileBytes is the memory of a snapshot, an export or an import while it is packed or parsed, beside
