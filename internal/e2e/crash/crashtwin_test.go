@@ -9,10 +9,10 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // settingsKind is a way in which sessions of the test are made.
@@ -112,7 +112,11 @@ func (tw *twin) told(w *stream.Worker, offset int, t totals) error {
 
 // sameState compares an export's state with the twin's.
 func (tw *twin) sameState(export io.Reader) error {
-	f, err := weights.Read(export, weights.Limits{})
+	b, err := io.ReadAll(export)
+	if err != nil {
+		return err
+	}
+	_, f, err := program.ReadExport(b)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@
 package crash
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/e2e/program"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // At whatever moment 'sessions export --out' is killed, the file of that name is whole or not
@@ -72,7 +70,7 @@ func TestAnExportThatIsKilledLeavesNoTornFile(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		_, err = weights.Read(bytes.NewReader(b), weights.Limits{})
+		_, _, err = program.ReadExport(b)
 		require.NoError(t, err, "kill %d", n)
 	}
 	require.NotZero(t, before, "some kills came before the end")

@@ -2,16 +2,18 @@ package memory
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/e2e/program"
+	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -20,7 +22,7 @@ import (
 // must be one that has no pending tokens, and a full memory.
 func grown(t testing.TB, export []byte, text []byte, record int64) []byte {
 	t.Helper()
-	f, err := weights.Read(bytes.NewReader(export), weights.Limits{})
+	found, f, err := program.ReadExport(export)
 	require.NoError(t, err)
 	var snapshot struct {
 		Step     uint64
@@ -44,32 +46,22 @@ func grown(t testing.TB, export []byte, text []byte, record int64) []byte {
 		replace(name, snapshot.Tally.Bytes, total)
 	}
 	f.Metadata["lmserve.snapshot"] = header
-	columns := map[string][]byte{"log.text": text}
-	for at := int64(0); at < total; {
-		at = min(total, at+record)
-		bits := snapshot.Tally.Bits
-		if at < total {
-			bits = 0
+
+	var b, state bytes.Buffer
+	a := folder.NewExporter(&b, found.ID, time.Unix(0, 0))
+	require.NoError(t, a.Head(0, found.Head))
+	for at := int64(0); at < total; at += record {
+		r := sessionlog.Record{UnixMS: 1_790_000_000_000, Text: text[at:min(total, at+record)]}
+		if at+record >= total {
+			r.Bits = snapshot.Tally.Bits
 		}
-		number := func(name string, n uint64) {
-			columns[name] = binary.LittleEndian.AppendUint64(columns[name], n)
-		}
-		number("log.ends", uint64(at))
-		number("log.times", 1_790_000_000_000)
-		number("log.bits", math.Float64bits(bits))
+		require.NoError(t, a.Append(at, r))
 	}
-	for i := range f.Tensors {
-		x := &f.Tensors[i]
-		if data, ok := columns[x.Name]; ok {
-			x.Data, x.Shape = data, []int{len(data) / x.DType.Size()}
-		}
-	}
-	delete(f.Metadata, "lmserve.export")
-	f.Metadata["lmserve.export"] = fmt.Sprintf(`{"version":1,"content":"%s"}`, f.Hash())
-	var b bytes.Buffer
-	z, err := zstd.NewWriter(&b, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
-	require.NoError(t, err)
-	require.NoError(t, weights.Write(z, f))
-	require.NoError(t, z.Close())
+	require.NoError(t, sessionlog.CompressSnapshot(t.Context(), &state, func(w io.Writer) error {
+		return weights.Write(w, f)
+	}))
+	content := bytes.NewReader(state.Bytes())
+	require.NoError(t, a.State(total, io.NewSectionReader(content, 0, content.Size())))
+	require.NoError(t, a.Close())
 	return b.Bytes()
 }

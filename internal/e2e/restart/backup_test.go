@@ -85,7 +85,7 @@ func TestBackupAndRestore(t *testing.T) {
 	feed(p.URL)
 
 	hot := filepath.Join(folder, "hot.tar.zst")
-	way, cuts := cutting(t, p.URL, 100_000)
+	way, cuts := cutting(t, p.URL, 20_000)
 	require.Contains(t, ok("backup", "--server", way.URL, hot), "bytes\n")
 	require.Greater(t, cuts.Load(), int64(1))
 	_, stderr, code := program.Run(t, lmserve, "backup", "--server", p.URL, hot)
