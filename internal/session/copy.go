@@ -10,32 +10,10 @@ import (
 // copyBytes is how much text of a log is appended to another at once.
 const copyBytes = 256 << 10
 
-// foundLocked notes what the store has of a session that is being made.
-func (e *engine) foundLocked(ctx context.Context, s *liveSession) error {
-	found, err := e.journal.get(ctx, s)
-	if err == nil {
-		s.claimedLocked(found)
-	}
-	return err
-}
-
-// settleIn ends the making of a session. In a store that is not durable its state is made now, or
-// there is no room for it, and what it was made of is dropped.
-func (e *engine) settleIn(ctx context.Context, s *liveSession) error {
-	if e.store().Durable() {
-		return nil
-	}
-	if err := e.states.open(ctx, s); err != nil {
-		return err
-	}
-	defer s.unlock()
-	return e.snapshots.dropAllLocked(ctx, s)
-}
-
 // copier appends records to a session that is being made.
 type copier struct {
 	engine  *engine
-	to      *liveSession
+	to      *session
 	at      int64 // the end of what was appended
 	records []sessionlog.Record
 	text    int // bytes of the records' text
@@ -60,7 +38,7 @@ func (c *copier) flush(ctx context.Context) error {
 	if err := c.engine.chargeRecords(c.to, c.bytes, len(c.records)); err != nil {
 		return err
 	}
-	if err := c.engine.journal.appendLocked(ctx, c.to, c.at, c.records...); err != nil {
+	if err := c.to.appendLocked(ctx, c.at, c.records...); err != nil {
 		return err
 	}
 	c.at += int64(c.text)

@@ -10,7 +10,7 @@ import (
 
 // differences lists what a request asks for, and a session has not. What the request leaves out
 // makes no difference, nor do labels and TTL, which are no part of how the session scores.
-func (s *liveSession) differences(r CreateRequest, asked sessionPlan) (all []FieldError) {
+func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldError) {
 	note := func(field string, have, want any) {
 		if !reflect.DeepEqual(have, want) {
 			all = append(all, FieldError{Field: field, Found: inWords(have), Want: inWords(want)})

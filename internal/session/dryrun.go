@@ -45,7 +45,7 @@ func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 // run scores the text. The session's offset has to be the expected one, if there is one.
 func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	patience := r.engine.patienceOf(r.options.Wait)
-	open := func() error { return r.engine.states.openCurrent(ctx, r.s, patience) }
+	open := func() error { return r.s.openWithin(ctx, patience, true) }
 	if err := r.engine.waiting.wait(r.s.Owner, &r.admitted, open); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	if err := r.s.alive(); err != nil {
 		return nil, err
 	}
-	if err := r.engine.journal.heldLocked(ctx, r.s); err != nil {
+	if err := r.s.heldLocked(ctx); err != nil {
 		return nil, err
 	}
 	return r.engine.leaseLocked(ctx, r.s, &r.admitted)
@@ -127,7 +127,7 @@ func (r *dryRun) scoreLocked(
 	c.Total = r.s.account(st.Tally, st.Baseline)
 	tellSettled(ctx, r.engine.observer, w.Settle(st))
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
-		return c, r.s.condemnLocked(fmt.Errorf("a text read from offset %d on has bits that are "+
+		return c, r.s.markUnusableLocked(fmt.Errorf("a text read from offset %d on has bits that are "+
 			"not a finite number", at))
 	}
 	return c, nil

@@ -75,22 +75,22 @@ func pack(f *weights.Stored, w io.Writer) error {
 // exportFile is the session as it is now, with its data in a spool. A drain waits for it, but not
 // for the packing and the sending, which may take long.
 func (e *engine) exportFile(
-	ctx context.Context, s *liveSession, wait time.Duration, content *spool.Spool,
+	ctx context.Context, s *session, wait time.Duration, content *spool.Spool,
 ) (f *weights.Stored, err error) {
 	if err := e.life.Enter(); err != nil {
 		return nil, err
 	}
 	defer e.life.Leave()
-	if err := e.states.openCurrent(ctx, s, e.patienceOf(wait)); err != nil {
+	if err := s.openWithin(ctx, e.patienceOf(wait), true); err != nil {
 		return nil, err
 	}
 	defer s.unlock()
-	found, err := e.journal.get(ctx, s)
+	found, err := s.get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	err = e.packs(ctx, func() error {
-		f, err = exportOf(ctx, &s.head, s.stream, e.store(), found.Start, found.End, content)
+		f, err = exportOf(ctx, &s.head, s.stream, e.store, found.Start, found.End, content)
 		return err
 	})
 	return f, err

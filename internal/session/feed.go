@@ -32,7 +32,7 @@ func noChunks(Chunk) error { return nil }
 // do, the request waits for its turn, at most so long; then the error is ErrBusy. If others may
 // have written to the session, it finds out where the session is.
 func (e *engine) beginFeeding(
-	ctx context.Context, s *liveSession, wait time.Duration,
+	ctx context.Context, s *session, wait time.Duration,
 ) (end func(), err error) {
 	begun := time.Now()
 	err = s.takeTurn(ctx, wait)
@@ -41,7 +41,7 @@ func (e *engine) beginFeeding(
 		return nil, err
 	}
 	end = func() { <-s.feeding }
-	if err := e.states.refresh(ctx, s); err != nil {
+	if err := s.hold(ctx); err != nil {
 		end()
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	defer s.unlock()
-	defer e.states.keepIfDueLocked(s) // between two chunks, and without a worker
+	defer s.keepIfDueLocked() // between two chunks, and without a worker
 	defer func() {
 		if n < all && err == nil {
 			l.ReleaseSoon()
@@ -203,10 +203,10 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 		return false, memoryError(err)
 	}
 	err = l.Yield(func() (err error) {
-		if ready, err = e.states.reserveNow(s.memory, more); err != nil {
+		if ready, err = e.reserveNow(s.memory, more); err != nil {
 			return err
 		}
-		err = e.journal.setHeadLocked(ctx, s, &next)
+		err = s.setHeadLocked(ctx, &next)
 		if err != nil && ready {
 			s.memory.Return(more)
 		}
@@ -217,7 +217,7 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 	}
 	s.noteHeadLocked(&next)
 	if !ready {
-		e.states.giveUpLocked(s)
+		s.giveUpLocked()
 		return false, nil
 	}
 	s.stream.WatchLines(*next.LinesFrom)
@@ -248,7 +248,7 @@ func (f *feeder) acceptLocked(
 	text = scores.Text
 	how := stream.Lesson{ByLine: scores.Lesson.ByLine, Skipped: slices.Clone(scores.Lesson.Skipped)}
 	scored := phaseSince(ctx, f.engine.observer, PhaseForward, begun)
-	s.replay += scored.Sub(begun)
+	s.replayCost += scored.Sub(begun)
 	r := sessionlog.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
 		ByLine: how.ByLine, Skipped: how.Skipped,
@@ -260,7 +260,7 @@ func (f *feeder) acceptLocked(
 		rms = 0
 	}
 	if !finite(r.Bits, r.Baseline, rms) {
-		return scores, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
+		return scores, s.markUnusableLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
 			"finite numbers", s.stream.Offset(), r.Bits, r.Baseline, rms))
 	}
@@ -270,13 +270,13 @@ func (f *feeder) acceptLocked(
 	st, at := s.stream, s.stream.Offset() // an append that finds the session taken over drops them
 	appended := make(chan error, 1)
 	go func() {
-		err := f.engine.journal.appendLocked(ctx, s, at, r)
+		err := s.appendLocked(ctx, at, r)
 		phaseSince(ctx, f.engine.observer, PhaseCommit, scored)
 		appended <- err
 	}()
 	took := f.foresee(ctx, l.Worker(), st, scores)
 	err = l.Yield(func() error { return <-appended }, patience)
-	s.replay += took
+	s.replayCost += took
 	switch {
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))
@@ -325,7 +325,7 @@ func (f *feeder) restOfLines(ctx context.Context) error {
 		return err
 	}
 	defer f.engine.life.Leave()
-	open := func() error { return f.engine.states.open(ctx, f.s) }
+	open := func() error { return f.s.open(ctx) }
 	if err := f.engine.waiting.wait(f.s.Owner, &f.admitted, open); err != nil {
 		return err
 	}

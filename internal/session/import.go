@@ -26,7 +26,7 @@ const (
 // importing is an import under way.
 type importing struct {
 	engine *engine
-	roster *roster
+	index  *index
 }
 
 // run makes a session of a file that Export wrote. The name that the file has in its head is not
@@ -54,7 +54,7 @@ func (im *importing) run(
 	}
 	h := p.head
 	like := CreateRequest{Labels: h.Labels, TTL: h.TTL, History: h.History}
-	s, err := im.roster.fresh(who, name, p.model, h.Settings, like)
+	s, err := im.index.fresh(who, name, p.model, h.Settings, like)
 	if err != nil {
 		return Info{}, err
 	}
@@ -64,15 +64,15 @@ func (im *importing) run(
 		return Info{}, fmt.Errorf("%w: metadata %s: a head of %d bytes, expected at most %d",
 			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)
 	}
-	store := func() error { return im.engine.journal.create(ctx, s, p.log.start) }
+	store := func() error { return im.index.create(ctx, s, p.log.start) }
 	fill := func() error { return im.fill(ctx, s, p) }
-	return im.roster.build(ctx, blueprint{
+	return im.index.build(ctx, sessionDraft{
 		who: who, s: s, store: store, fill: fill, disk: p.takes(s.ID),
 	})
 }
 
 // fill writes what was parsed.
-func (im *importing) fill(ctx context.Context, s *liveSession, p *parsed) error {
+func (im *importing) fill(ctx context.Context, s *session, p *parsed) error {
 	e := im.engine
 	c := copier{engine: e, to: s, at: p.log.start}
 	err := p.log.each(func(_, _ int64, r sessionlog.Record) error { return c.copy(ctx, r) })
@@ -82,13 +82,13 @@ func (im *importing) fill(ctx context.Context, s *liveSession, p *parsed) error 
 	if err := c.flush(ctx); err != nil {
 		return err
 	}
-	if err := e.journal.writeSnapshotLocked(ctx, s, c.at, p.snapshot.Write); err != nil {
+	if err := s.writeSnapshotLocked(ctx, c.at, p.snapshot.Write); err != nil {
 		return err
 	}
-	if err := e.foundLocked(ctx, s); err != nil {
+	if err := s.lookLocked(ctx); err != nil {
 		return err
 	}
-	return e.settleIn(ctx, s)
+	return s.settleIn(ctx)
 }
 
 // parse takes a file apart, whose content goes to the spool plain, and checks everything that can be
@@ -106,9 +106,9 @@ func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *pa
 	if err != nil {
 		return nil, err
 	}
-	state := e.states.budget.OpenOn(p.model.base(), nil)
+	state := e.budget.OpenOn(p.model.base(), nil)
 	defer state.Close()
-	m, err := e.states.reserveFor(ctx, state, p.model, p.head.stateBytes(p.model.Model))
+	m, err := e.reserveFor(ctx, state, p.model, p.head.stateBytes(p.model.Model))
 	if err != nil {
 		return nil, err
 	}

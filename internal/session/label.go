@@ -12,7 +12,7 @@ type Label struct {
 }
 
 // hasLabels says whether a session has all of the labels.
-func (s *liveSession) hasLabels(labels []Label) bool {
+func (s *session) hasLabels(labels []Label) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return hasLabels(s.Labels, labels)

@@ -62,21 +62,19 @@ func (mg *Manager) Watch(
 	if err := mg.life.Check(); err != nil {
 		return err
 	}
-	s, err := mg.roster.find(who, id)
+	s, err := mg.index.find(who, id)
 	if err != nil {
 		return err
 	}
 	if err := s.unusable(); err != nil {
 		return err
 	}
-	w, leave := mg.audience.join(s, o.detail())
+	w, leave := mg.subscribers.join(s, o.detail())
 	defer leave()
-	if mg.roster.sharing != nil { // who feeds it comes to this server then
-		if err := mg.engine.states.hold(ctx, s); err != nil {
-			return err
-		}
+	if err := s.hold(ctx); err != nil { // who feeds it comes to this server then
+		return err
 	}
-	info, err := mg.roster.get(ctx, who, s.ID) // after join, so that nothing is missed in between
+	info, err := mg.index.get(ctx, who, s.ID) // after join, so that nothing is missed in between
 	if err != nil {
 		return err
 	}

@@ -90,14 +90,14 @@ func (ws *watchers) cut(err error) {
 	}
 }
 
-// audience is the readers of all sessions: they end together, and share memory.
-type audience struct {
+// subscribers is the readers of all sessions: they end together, and share memory.
+type subscribers struct {
 	watchers
 	taken atomic.Int64 // bytes of their queues
 }
 
 // join makes a reader of a session's events; leave must follow.
-func (a *audience) join(s *liveSession, d detail) (w *watcher, leave func()) {
+func (a *subscribers) join(s *session, d detail) (w *watcher, leave func()) {
 	w = newWatcher(d, &a.taken)
 	a.add(w)
 	s.watchers.add(w)

@@ -1,10 +1,8 @@
 package session
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -54,8 +52,8 @@ func (e *ShadowError) Error() string {
 // following is what a session knows of its shadows, or a shadow of what it follows. The sessions at
 // both ends are locked one after the other, the one that is followed first.
 type following struct {
-	shadows []*liveSession // that follow the session
-	of      *liveSession   // that the session follows; nil: none, or it is not there
+	shadows []*session     // that follow the session
+	of      *session       // that the session follows; nil: none, or it is not there
 	running bool           // the follower is at work on it
 	turn    sync.WaitGroup // done when the follower neither has nor waits for the turn to feed it
 	again   bool           // and has more to do
@@ -65,14 +63,14 @@ type following struct {
 }
 
 // shadowOf is the id of the session whose shadow this is; "": it is none.
-func (s *liveSession) shadowOf() string {
+func (s *session) shadowOf() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ShadowOf
 }
 
 // feedable refuses a shadow.
-func (s *liveSession) feedable() error {
+func (s *session) feedable() error {
 	if of := s.shadowOf(); of != "" {
 		return &ShadowError{ID: s.ID, Of: of}
 	}
@@ -80,14 +78,14 @@ func (s *liveSession) feedable() error {
 }
 
 // followed is the session that a shadow follows; nil where it follows none any more.
-func (s *liveSession) followed() *liveSession {
+func (s *session) followed() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.following.of
 }
 
 // shadows are the sessions that follow this one.
-func (s *liveSession) shadows() []*liveSession {
+func (s *session) shadows() []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.mu.following.shadows)
@@ -95,7 +93,7 @@ func (s *liveSession) shadows() []*liveSession {
 
 // unread is the offset from which on a shadow has not read the session's text yet; the session's
 // own without shadows.
-func (s *liveSession) unread() int64 {
+func (s *session) unread() int64 {
 	least := s.seen().offset
 	for _, shadow := range s.shadows() {
 		least = min(least, shadow.seen().offset)
@@ -105,7 +103,7 @@ func (s *liveSession) unread() int64 {
 
 // follow makes the session follow another. It fails if the other has as many shadows as it may, or
 // is gone.
-func (s *liveSession) follow(of *liveSession) error {
+func (s *session) follow(of *session) error {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if of.deleted.Load() {
@@ -123,7 +121,7 @@ func (s *liveSession) follow(of *liveSession) error {
 }
 
 // leave ends the following, and gives the session that was followed; nil if there was none.
-func (s *liveSession) leave() (of *liveSession) {
+func (s *session) leave() (of *session) {
 	s.mu.Lock()
 	of = s.mu.following.of
 	s.mu.following.of = nil
@@ -134,13 +132,13 @@ func (s *liveSession) leave() (of *liveSession) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	of.mu.following.shadows = slices.DeleteFunc(slices.Clone(of.mu.following.shadows),
-		func(other *liveSession) bool { return other == s })
+		func(other *session) bool { return other == s })
 	return of
 }
 
 // takenUp tells whether the session is a shadow still, which the follower may then feed until it
 // says mu.following.turn.Done.
-func (s *liveSession) takenUp() bool {
+func (s *session) takenUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.following.of == nil {
@@ -151,7 +149,7 @@ func (s *liveSession) takenUp() bool {
 }
 
 // compare notes the totals of both ends at an offset, and gives those noted before; nil: none were.
-func (s *liveSession) compare(c Comparison) (before *Comparison) {
+func (s *session) compare(c Comparison) (before *Comparison) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, s.mu.following.last = s.mu.following.last, &c
@@ -159,7 +157,7 @@ func (s *liveSession) compare(c Comparison) (before *Comparison) {
 }
 
 // linkTo is what is told to one end of a shadow of the other.
-func linkTo(other, followed, shadow *liveSession) Shadow {
+func linkTo(other, followed, shadow *session) Shadow {
 	at, has := followed.seen(), shadow.seen()
 	other.mu.Lock()
 	name := other.Name
@@ -184,7 +182,7 @@ func linkTo(other, followed, shadow *liveSession) Shadow {
 
 // addLinks adds to what a caller is told of a session what there is of shadows, as far as the caller
 // sees them.
-func (s *liveSession) addLinks(who Caller, i *Info) {
+func (s *session) addLinks(who Caller, i *Info) {
 	if id := s.shadowOf(); id != "" {
 		link := Shadow{ID: id, Offset: i.Offset, Err: ErrNotFound} // until it is found
 		if of := s.followed(); of != nil && of.alive() == nil {
@@ -197,32 +195,4 @@ func (s *liveSession) addLinks(who Caller, i *Info) {
 			i.Shadows = append(i.Shadows, linkTo(shadow, s, shadow))
 		}
 	}
-}
-
-// toFollow finds the session that a shadow is to follow. done must follow.
-func (ro *roster) toFollow(
-	ctx context.Context, who Caller, id string,
-) (of *liveSession, done func(), err error) {
-	refuse := func(found, want string) error { return &FieldError{"shadow_of", found, want} }
-	of, done, err = ro.use(who, id)
-	if err == ErrNotFound {
-		return nil, nil, refuse(strconv.Quote(id), "the id or the name of a session")
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	found, err := ro.journal.get(ctx, of)
-	switch {
-	case err != nil:
-	case of.shadowOf() != "":
-		err = refuse("a shadow", "a session that is none")
-	case found.Start > 0:
-		err = refuse(fmt.Sprintf("a session whose text before offset %d is not kept", found.Start),
-			"one that has all of its text")
-	}
-	if err != nil {
-		done()
-		return nil, nil, err
-	}
-	return of, done, nil
 }
