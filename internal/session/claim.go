@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
@@ -15,6 +15,43 @@ import (
 // the session's epoch. What changes a session goes through writeLocked, the one place that reacts to
 // a store that has let another write, or does not know whether it has written; deletions, which do
 // not wait for what is at work on the session, have their own rules (delete, discard).
+
+// Lease lets this server act for the sessions that it has claimed in a store that others share.
+type Lease interface {
+	// Err says why this server must not act for them now; nil while it may.
+	Err() error
+	// Term grows whenever the lease was over: claims of an earlier term may be another's by now.
+	Term() uint64
+}
+
+// ownLease is the Lease on a store that no other server has: it is always in force.
+type ownLease struct{}
+
+func (ownLease) Err() error   { return nil }
+func (ownLease) Term() uint64 { return 0 }
+
+// lease is the Lease of a Manager, and whether it gives its sessions up.
+type lease struct {
+	Lease
+	own     bool        // the store is this Manager's alone
+	leaving atomic.Bool // the server hands its sessions over: it claims and makes none
+}
+
+// err says why the server must not act for any session now.
+func (l *lease) err() error {
+	if err := l.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// mayClaim says why the server must not take a session that it does not have.
+func (l *lease) mayClaim() error {
+	if l.leaving.Load() {
+		return fmt.Errorf("%w: this one hands its sessions over", ErrElsewhere)
+	}
+	return l.err()
+}
 
 // claimLocked makes this Manager the one who may write to the session, unless it is already.
 func (s *session) claimLocked(ctx context.Context) error {
@@ -40,34 +77,72 @@ func (s *session) claimLocked(ctx context.Context) error {
 	if err != nil {
 		return &UnusableError{ID: s.ID, Err: err}
 	}
+	seen := h.progressAt(found)
 	s.noteHeadLocked(&h)
-	s.noteClaimLocked(found, term)
+	s.noteClaim(found.Epoch, term, seen)
 	s.host.observer.Claimed(found.Taken)
 	s.host.claimed(s)
 	return nil
 }
 
-// loseClaimLocked forgets what this Manager took the session to be, because somebody else may have
-// written to it: the next request claims the session anew and reads what there is.
-func (s *session) loseClaimLocked() {
-	s.dropLocked()
-	s.loseClaim()
+// holds reports whether this Manager is the one who may write to the session: then nobody else can
+// have changed it.
+func (s *session) holds() bool {
+	term := s.host.lease.Term()
+	s.mu.Lock()
+	held := s.mu.claimed && s.mu.term == term
+	s.mu.Unlock()
+	return held && s.host.lease.Err() == nil
 }
 
-// loseClaim is the part of loseClaimLocked that needs no lock on the state.
-func (s *session) loseClaim() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.claimed, s.mu.stale = false, true
+// isKnown reports whether what is in memory of the session is what the store has.
+func (s *session) isKnown() bool { return s.holds() || s.host.lease.own && !s.isStale() }
+
+// stillHolds says why what this server goes on to say of the session may be old.
+func (s *session) stillHolds() error {
+	switch err := s.host.lease.err(); {
+	case err != nil:
+		return err
+	case !s.holds():
+		return fmt.Errorf("%w: the lease of this server was over meanwhile", ErrElsewhere)
+	}
+	return nil
 }
 
-// noteClaimLocked notes a claim of this Manager in a term of its lease, and what it has found.
-func (s *session) noteClaimLocked(found sessionlog.Session, term uint64) {
-	seen := s.progressAt(found)
+func (s *session) isClaimed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.epoch, s.mu.claimed, s.mu.term = found.Epoch, true, term
+	return s.mu.claimed
+}
+
+// isStale reports whether what was seen of the session may not be what the store has.
+func (s *session) isStale() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.stale
+}
+
+// epoch is that of the last claim this Manager knows of, 0 if it knows of none.
+func (s *session) epoch() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.epoch
+}
+
+// noteClaim notes a claim of this Manager in a term of its lease, and what it has found.
+func (s *session) noteClaim(epoch, term uint64, seen progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.epoch, s.mu.claimed, s.mu.term = epoch, true, term
 	s.mu.stale, s.mu.seen = false, seen
+}
+
+// noteHeadLocked takes over what can change in the head of a session.
+func (s *session) noteHeadLocked(h *head) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
+	s.Name, s.Labels, s.TTL, s.ShadowOf = h.Name, h.Labels, h.TTL, h.ShadowOf
 }
 
 // renewClaim notes that the claim is in force in another term of the lease.
@@ -95,55 +170,18 @@ func (s *session) saw(found sessionlog.Session) {
 	}
 }
 
-func (s *session) isClaimed() bool {
+// loseClaimLocked forgets what this Manager took the session to be, because somebody else may have
+// written to it: the next request claims the session anew and reads what there is.
+func (s *session) loseClaimLocked() {
+	s.dropLocked()
+	s.loseClaim()
+}
+
+// loseClaim is the part of loseClaimLocked that needs no lock on the state.
+func (s *session) loseClaim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.claimed
-}
-
-// holds reports whether this Manager is the one who may write to the session: then nobody else can
-// have changed it.
-func (s *session) holds() bool {
-	term := s.host.lease.Term()
-	s.mu.Lock()
-	held := s.mu.claimed && s.mu.term == term
-	s.mu.Unlock()
-	return held && s.host.lease.Err() == nil
-}
-
-// isKnown reports whether what is in memory of the session is what the store has.
-func (s *session) isKnown() bool { return s.holds() || s.host.lease.own && !s.isStale() }
-
-// stillHolds says why what this server goes on to say of the session may be old.
-func (s *session) stillHolds() error {
-	switch err := s.host.lease.err(); {
-	case err != nil:
-		return err
-	case !s.holds():
-		return fmt.Errorf("%w: the lease of this server was over meanwhile", ErrElsewhere)
-	}
-	return nil
-}
-
-// isStale reports whether what was seen of the session may not be what the store has.
-func (s *session) isStale() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.stale
-}
-
-// epoch is that of the last claim this Manager knows of, 0 if it knows of none.
-func (s *session) epoch() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.epoch
-}
-
-// missed looks whether an error says that the session has vanished.
-func (s *session) missed(err error) {
-	if errors.Is(err, sessionlog.ErrNotFound) {
-		s.host.gone(s)
-	}
+	s.mu.claimed, s.mu.stale = false, true
 }
 
 // writeLocked carries out a write under the session's epoch. If the store has let another write to
@@ -163,17 +201,24 @@ func (s *session) writeLocked(what string, do func(epoch uint64) error) error {
 	return storeError(what+" session "+s.ID, err)
 }
 
-// heldLocked finds out whether the claim is still in force, for requests that write nothing:
-// without it a completion would go on from a state that is not the session's any more.
-func (s *session) heldLocked(ctx context.Context) error {
-	return s.writeLocked("looking for", func(epoch uint64) error {
-		found, err := s.host.store.Get(ctx, s.ID)
-		s.missed(err)
-		if err == nil && found.Epoch != epoch {
-			return &sessionlog.FencedError{Session: s.ID, Have: found.Epoch, Want: epoch}
-		}
-		return err
-	})
+// moved says whether an error means that the session may not be what this Manager took it to be:
+// another has claimed it or has written to it, or nobody knows whether a write was made.
+func moved(err error) bool {
+	return errors.Is(err, sessionlog.ErrFenced) || errors.Is(err, sessionlog.ErrSequence) ||
+		errors.Is(err, sessionlog.ErrUnknown)
+}
+
+// missed looks whether an error says that the session has vanished.
+func (s *session) missed(err error) {
+	if errors.Is(err, sessionlog.ErrNotFound) {
+		s.host.gone(s)
+	}
+}
+
+// isGone says whether a write has failed because the session was deleted meanwhile. The store deletes
+// it before the session knows.
+func (s *session) isGone(err error) bool {
+	return errors.Is(err, ErrNotFound) || errors.Is(err, sessionlog.ErrNotFound) || s.alive() != nil
 }
 
 // currentLocked makes sure that the session's claim is in force: one that another has taken over is
@@ -185,6 +230,19 @@ func (s *session) currentLocked(ctx context.Context) error {
 		}
 	}
 	return s.claimLocked(ctx)
+}
+
+// heldLocked finds out whether the claim is still in force, for requests that write nothing:
+// without it a completion would go on from a state that is not the session's any more.
+func (s *session) heldLocked(ctx context.Context) error {
+	return s.writeLocked("looking for", func(epoch uint64) error {
+		found, err := s.host.store.Get(ctx, s.ID)
+		s.missed(err)
+		if err == nil && found.Epoch != epoch {
+			return &sessionlog.FencedError{Session: s.ID, Have: found.Epoch, Want: epoch}
+		}
+		return err
+	})
 }
 
 // hold claims the session if others may have written to it.
@@ -239,9 +297,7 @@ func (s *session) noteMade(epoch, term uint64, err error) error {
 		}
 		return storeError("making session "+s.ID, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.epoch, s.mu.claimed, s.mu.term = epoch, true, term
+	s.noteClaim(epoch, term, s.seen())
 	return nil
 }
 
@@ -258,26 +314,6 @@ func (s *session) appendLocked(
 func (s *session) setHeadLocked(ctx context.Context, h *head) error {
 	return s.writeLocked("writing the head of", func(epoch uint64) error {
 		return s.host.store.SetHead(ctx, s.ID, epoch, h.encode())
-	})
-}
-
-func (s *session) trimLocked(ctx context.Context, before int64) error {
-	return s.writeLocked("trimming the log of", func(epoch uint64) error {
-		return s.host.store.Trim(ctx, s.ID, epoch, before)
-	})
-}
-
-func (s *session) writeSnapshotLocked(
-	ctx context.Context, at int64, write func(io.Writer) error,
-) error {
-	return s.writeLocked("taking a snapshot of", func(epoch uint64) error {
-		return s.host.store.WriteSnapshot(ctx, s.ID, epoch, at, write)
-	})
-}
-
-func (s *session) dropSnapshotLocked(ctx context.Context, at int64) error {
-	return s.writeLocked("dropping a snapshot of", func(epoch uint64) error {
-		return s.host.store.DropSnapshot(ctx, s.ID, epoch, at)
 	})
 }
 

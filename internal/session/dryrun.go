@@ -45,7 +45,7 @@ func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 // run scores the text. The session's offset has to be the expected one, if there is one.
 func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	patience := r.engine.patienceOf(r.options.Wait)
-	open := func() error { return r.s.openWithin(ctx, patience, true) }
+	open := func() error { return r.s.openCurrent(ctx, patience) }
 	if err := r.engine.waiting.wait(r.s.Owner, &r.admitted, open); err != nil {
 		return err
 	}

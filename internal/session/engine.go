@@ -69,13 +69,13 @@ func (e *engine) workerFor(
 }
 
 // openWithWorker waits for a session's stream, which it locks, and for a worker. The computing of
-// the stream may take as long as a limit, see session.openWithin.
+// the stream may take as long as a limit, see session.open.
 func (e *engine) openWithWorker(
 	ctx context.Context, s *session, admitted *bool, limit time.Duration,
 ) (l *scheduler.Lease, err error) {
 	first := !*admitted
 	err = e.waiting.wait(s.Owner, admitted, func() error {
-		if err := s.openWithin(ctx, limit, false); err != nil {
+		if err := s.open(ctx, limit); err != nil {
 			return err
 		}
 		if l, err = e.workerFor(ctx, s, first); err != nil {

@@ -248,7 +248,7 @@ func (f *feeder) acceptLocked(
 	text = scores.Text
 	how := stream.Lesson{ByLine: scores.Lesson.ByLine, Skipped: slices.Clone(scores.Lesson.Skipped)}
 	scored := phaseSince(ctx, f.engine.observer, PhaseForward, begun)
-	s.replayCost += scored.Sub(begun)
+	s.computedLocked(scored.Sub(begun))
 	r := sessionlog.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
 		ByLine: how.ByLine, Skipped: how.Skipped,
@@ -276,7 +276,7 @@ func (f *feeder) acceptLocked(
 	}()
 	took := f.foresee(ctx, l.Worker(), st, scores)
 	err = l.Yield(func() error { return <-appended }, patience)
-	s.replayCost += took
+	s.computedLocked(took)
 	switch {
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))
@@ -325,7 +325,7 @@ func (f *feeder) restOfLines(ctx context.Context) error {
 		return err
 	}
 	defer f.engine.life.Leave()
-	open := func() error { return f.s.open(ctx) }
+	open := func() error { return f.s.open(ctx, 0) }
 	if err := f.engine.waiting.wait(f.s.Owner, &f.admitted, open); err != nil {
 		return err
 	}

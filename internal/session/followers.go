@@ -56,7 +56,7 @@ type following struct {
 	of      *session       // that the session follows; nil: none, or it is not there
 	running bool           // the follower is at work on it
 	turn    sync.WaitGroup // done when the follower neither has nor waits for the turn to feed it
-	again   bool           // and has more to do
+	more    bool           // and has more to do
 	stalled error          // why the follower has given up for now
 	rest    *time.Timer    // after which it tries again; nil: it never had to
 	last    *Comparison    // in a shadow
@@ -136,8 +136,8 @@ func (s *session) leave() (of *session) {
 	return of
 }
 
-// takenUp tells whether the session is a shadow still, which the follower may then feed until it
-// says mu.following.turn.Done.
+// takenUp tells whether the session is a shadow still, which the follower may then feed until
+// leftAlone.
 func (s *session) takenUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,6 +146,48 @@ func (s *session) takenUp() bool {
 	}
 	s.mu.following.turn.Add(1)
 	return true
+}
+
+func (s *session) leftAlone() { s.mu.following.turn.Done() }
+
+// awaitFollower waits until the follower neither has nor waits for the turn to feed the shadow.
+func (s *session) awaitFollower() { s.mu.following.turn.Wait() }
+
+// wake notes that there is text for the shadow, and reports whether the follower has to begin.
+func (s *session) wake() (idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	idle = !s.mu.following.running
+	s.mu.following.more, s.mu.following.running = true, true
+	return idle
+}
+
+func (s *session) beginFollowing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.following.more = false
+}
+
+// endFollowing notes why the follower has given up; nil: it has not. It reports whether there is more
+// text by now.
+func (s *session) endFollowing(err error) (more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.following.stalled = err
+	s.mu.following.running = err == nil && s.mu.following.more
+	return s.mu.following.running
+}
+
+// wakeAfter calls wake when a shadow that could not be fed has rested. It rests once, however often
+// that was tried meanwhile: the text that its session gets wakes it, too.
+func (s *session) wakeAfter(rest time.Duration, wake func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if timer := s.mu.following.rest; timer != nil {
+		timer.Reset(rest)
+		return
+	}
+	s.mu.following.rest = time.AfterFunc(rest, wake)
 }
 
 // compare notes the totals of both ends at an offset, and gives those noted before; nil: none were.

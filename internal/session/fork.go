@@ -154,21 +154,17 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 // too much to compute without one, or has no other state to come from. It tells what the store then
 // has.
 func (f *fork) snapshotLocked(ctx context.Context, end int64) (sessionlog.Session, error) {
-	s, e := f.from, f.engine
+	s := f.from
 	found, err := s.get(ctx)
 	if err != nil {
 		return found, err
 	}
-	cost, volatile := s.replayCost, !e.store.Durable()
-	must := volatile && found.Start > 0 // there is no other
-	if f.at != end || s.stream == nil || cost < replayWorth && !must || !s.hasSnapshotRoom() {
+	if f.at != end {
 		return found, nil
 	}
-	if err := s.writeStateLocked(ctx, s.stream); err != nil {
+	taken, err := s.snapshotForForkLocked(ctx, found.Start)
+	if err != nil || !taken {
 		return found, err
-	}
-	if volatile { // the snapshot is dropped when it is shared
-		s.replayCost = cost
 	}
 	return s.get(ctx) // the log may have been trimmed
 }

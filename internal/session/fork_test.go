@@ -69,7 +69,7 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 		want, _ = alone(rt, mg.engine.models[0].Model, r, text[:at]+"and on")
 		s, err := mg.index.find(who, info.ID)
 		require.NoError(rt, err)
-		require.NoError(rt, s.open(background))
+		require.NoError(rt, s.open(background, 0))
 		require.Equal(rt, want.Hash(), s.stream.Hash())
 		s.unlock()
 		require.Equal(rt, was, hash(rt, mg, id))

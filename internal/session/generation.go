@@ -71,7 +71,7 @@ func (g *generation) turns(ctx context.Context) error {
 		if g.blank {
 			return g.s.openBlank(ctx)
 		}
-		return g.s.openWithin(ctx, g.patience, true)
+		return g.s.openCurrent(ctx, g.patience)
 	}
 	if err := g.engine.waiting.wait(g.s.Owner, &g.admitted, open); err != nil {
 		return err

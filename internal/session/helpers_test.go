@@ -109,7 +109,7 @@ func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	t.Helper()
 	s, err := mg.index.find(Caller{}, id)
 	require.NoError(t, err)
-	require.NoError(t, s.open(context.Background()))
+	require.NoError(t, s.open(context.Background(), 0))
 	defer s.unlock()
 	f(s)
 }

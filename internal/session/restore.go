@@ -17,39 +17,6 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// MismatchError says that a session computed again from its log did not come to the totals that
-// were told when the text was accepted, though in the same arithmetic: some state or some weight is
-// not what it was. The session goes on with the totals that were told.
-type MismatchError struct {
-	ID       string
-	Offset   int64 // where the record ends that shows it first
-	Have     float64
-	Want     float64
-	Baseline bool // the totals are the baseline's
-}
-
-func (e *MismatchError) Error() string {
-	what := "bits"
-	if e.Baseline {
-		what = "baseline bits"
-	}
-	return fmt.Sprintf("session: session %s, offset %d: computed again, its total is %v %s, expected %v, as was told",
-		e.ID, e.Offset, e.Have, what, e.Want)
-}
-
-// snapshotReader reads the snapshots of a session, as a sessionlog.Store does.
-type snapshotReader interface {
-	Snapshots(ctx context.Context, id string) ([]sessionlog.Snapshot, error)
-	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
-}
-
-// logReader reads the log of a session, as a sessionlog.Store does.
-type logReader interface {
-	Read(
-		ctx context.Context, id string, from int64, visit func(at int64, r sessionlog.Record) error,
-	) error
-}
-
 // restorable is what a stream is restored from, and the workers that compute it.
 type restorable struct {
 	head      *head
@@ -73,6 +40,19 @@ type restoration struct {
 	exact      bool          // computed in the arithmetic of the log, to the same totals
 	mismatched bool          // the totals were others; reported once
 	cost       time.Duration // of computing since the last snapshot
+}
+
+// snapshotReader reads the snapshots of a session, as a sessionlog.Store does.
+type snapshotReader interface {
+	Snapshots(ctx context.Context, id string) ([]sessionlog.Snapshot, error)
+	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
+}
+
+// logReader reads the log of a session, as a sessionlog.Store does.
+type logReader interface {
+	Read(
+		ctx context.Context, id string, from int64, visit func(at int64, r sessionlog.Record) error,
+	) error
 }
 
 // restore returns the stream at the end of a log: the newest snapshot that can be read, and the log
@@ -163,10 +143,61 @@ func readSnapshot(
 	return st, nil
 }
 
-// interrupted keeps the errors of computing apart from those of the store that is read.
-type interrupted struct{ error }
+// emptyStream is the stream of an empty text.
+func (h *head) emptyStream(m *model.Model) *stream.Stream {
+	st := stream.New(m, h.Settings)
+	if h.LinesFrom != nil {
+		st.WatchLines(*h.LinesFrom)
+	}
+	return st
+}
 
-func (e interrupted) Unwrap() error { return e.error }
+// restoreStream is the stream that a snapshot was taken of.
+func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream, error) {
+	st, _, err := stream.Restore(m, h.Settings, f)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.checkLines(st); err != nil {
+		return nil, err
+	}
+	if h.LinesFrom != nil {
+		st.WatchLines(*h.LinesFrom)
+	}
+	return st, nil
+}
+
+// checkLines compares what a state has of lines with what the head says.
+func (h *head) checkLines(st *stream.Stream) error {
+	from, lines := st.LinesFrom()
+	switch {
+	case h.LinesFrom == nil && lines:
+		return errors.New("the state has lines, expected none, as the head has no lines_from")
+	case lines && from != *h.LinesFrom:
+		return fmt.Errorf("the state has lines from offset %d on, expected %d, the head's "+
+			"lines_from", from, *h.LinesFrom)
+	case h.LinesFrom != nil && !lines && st.Offset() > *h.LinesFrom:
+		return fmt.Errorf("the state of offset %d has no lines, expected those from offset %d on, "+
+			"the head's lines_from", st.Offset(), *h.LinesFrom)
+	case st.LearnsByLine() && !h.ByLine:
+		return errors.New("the state is learnt by lines, expected that the head's by_line is true")
+	}
+	return nil
+}
+
+// damaged says whether an error of reading a snapshot is the snapshot's own: then it will never be
+// read, and the session goes on without it. All others are the store's, or the context's.
+func damaged(err error) bool {
+	for _, other := range []error{
+		sessionlog.ErrFailed, sessionlog.ErrClosed, sessionlog.ErrNotFound, sessionlog.ErrUnavailable,
+		sessionlog.ErrUnknown,
+	} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return true
+}
 
 // replay computes the log from the stream's offset to its end, chunk by chunk as requests do, so that
 // nobody waits longer for a replay than for a request. It calls compare with every record, when the
@@ -191,10 +222,10 @@ func (from *restorable) replay(
 	})
 }
 
-// lessonOf returns how a session learns from the text of a record.
-func lessonOf(r sessionlog.Record) stream.Lesson {
-	return stream.Lesson{ByLine: r.ByLine, Skipped: r.Skipped}
-}
+// interrupted keeps the errors of computing apart from those of the store that is read.
+type interrupted struct{ error }
+
+func (e interrupted) Unwrap() error { return e.error }
 
 // feed computes one chunk with a worker, and returns how many bytes of the text it has taken.
 func (from *restorable) feed(
@@ -213,6 +244,11 @@ func (from *restorable) feed(
 	n := w.FeedAs(r.stream, text, how)
 	r.cost += time.Since(begun)
 	return n, nil
+}
+
+// lessonOf returns how a session learns from the text of a record.
+func lessonOf(r sessionlog.Record) stream.Lesson {
+	return stream.Lesson{ByLine: r.ByLine, Skipped: r.Skipped}
 }
 
 // compare adopts the totals of a record, unless they were not computed when it was written.
@@ -252,4 +288,24 @@ func mismatch(id string, st *stream.Stream, bits, baseline float64) *MismatchErr
 		return e
 	}
 	return nil
+}
+
+// MismatchError says that a session computed again from its log did not come to the totals that
+// were told when the text was accepted, though in the same arithmetic: some state or some weight is
+// not what it was. The session goes on with the totals that were told.
+type MismatchError struct {
+	ID       string
+	Offset   int64 // where the record ends that shows it first
+	Have     float64
+	Want     float64
+	Baseline bool // the totals are the baseline's
+}
+
+func (e *MismatchError) Error() string {
+	what := "bits"
+	if e.Baseline {
+		what = "baseline bits"
+	}
+	return fmt.Sprintf("session: session %s, offset %d: computed again, its total is %v %s, expected %v, as was told",
+		e.ID, e.Offset, e.Have, what, e.Want)
 }

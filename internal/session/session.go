@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,22 +15,6 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 )
-
-// clock tells the time of what sessions store and of when they expire. Tests set read.
-type clock struct{ read func() time.Time }
-
-// now returns the time, or the nearest one of the years 1970 to 9999. Exports have no others, and
-// neither has the JSON of answers.
-func (c *clock) now() time.Time {
-	now := c.read()
-	switch ms := now.UnixMilli(); {
-	case ms < 0:
-		return time.UnixMilli(0)
-	case ms > timeMaxMS:
-		return time.UnixMilli(timeMaxMS)
-	}
-	return now
-}
 
 // host is what the sessions of a Manager share.
 type host struct {
@@ -112,19 +95,6 @@ func newSession(h *host, k storedSession) *session {
 	return s
 }
 
-// lock waits for the session's state; the context ends the wait.
-func (s *session) lock(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case s.state <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // takeTurn waits until nobody else feeds the session, at most so long; then the error is ErrBusy.
 // The context ends the wait. What ends the turn takes the token out of feeding.
 func (s *session) takeTurn(ctx context.Context, wait time.Duration) error {
@@ -152,45 +122,10 @@ func (s *session) takeTurn(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// tryLock locks the state if nobody has to be waited for.
-func (s *session) tryLock() bool {
-	select {
-	case s.state <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// unlock ends what lock has begun: from now on the stream may be dropped from memory.
-func (s *session) unlock() {
-	<-s.state
-	s.memory.Rest()
-}
-
-// job is what the session wants a worker for. The work for a shadow is behind all other, unless
-// somebody asks for the shadow itself: then what it is being fed is ahead of that, and no less urgent.
-func (s *session) job() scheduler.Job {
-	return scheduler.Job{
-		Key: s.Owner, Session: s.ID, Model: s.weights, Chunk: s.Settings.Chunk,
-		Behind: s.shadowOf() != "" && s.asked.Load() == 0,
-	}
-}
-
-// publishLocked shows callers where the stream is.
-func (s *session) publishLocked() {
-	p := progressOf(s.stream)
+func (s *session) seen() progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.seen = p
-}
-
-// noteHeadLocked takes over what can change in the head of a session.
-func (s *session) noteHeadLocked(h *head) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
-	s.Name, s.Labels, s.TTL, s.ShadowOf = h.Name, h.Labels, h.TTL, h.ShadowOf
+	return s.mu.seen
 }
 
 // linesFrom is the offset from which on the session has lines; nil if it has none.
@@ -200,10 +135,11 @@ func (s *session) linesFrom() *int64 {
 	return s.LinesFrom
 }
 
-func (s *session) seen() progress {
+// hasLabels says whether a session has all of the labels.
+func (s *session) hasLabels(labels []Label) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.seen
+	return hasLabels(s.Labels, labels)
 }
 
 // checkOffset compares the session's offset with the one that a caller expects; nil expects none.
@@ -212,6 +148,19 @@ func checkOffset(s *session, want *int64) error {
 		return &OffsetError{Have: have, Want: *want}
 	}
 	return nil
+}
+
+// info describes the session to a caller. memory is what the session's account has.
+func (s *session) info(who Caller, lastUsed time.Time, memory int64) Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.head.info(who, s.mu.seen)
+	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.mu.bad
+	i.Words = s.model != nil && s.model.OfWords()
+	if recovery := s.mu.recovery; recovery.Of > 0 {
+		i.Recovery = &recovery
+	}
+	return i
 }
 
 // unusable says why the session cannot be used, nil if it can.
@@ -244,12 +193,6 @@ func (s *session) alive() error {
 	return nil
 }
 
-// isGone says whether a write has failed because the session was deleted meanwhile. The store deletes
-// it before the session knows.
-func (s *session) isGone(err error) bool {
-	return errors.Is(err, ErrNotFound) || errors.Is(err, sessionlog.ErrNotFound) || s.alive() != nil
-}
-
 // end releases the session in memory; the store is untouched.
 func (s *session) end() {
 	s.deleted.Store(true)
@@ -257,15 +200,18 @@ func (s *session) end() {
 	s.memory.Close()
 }
 
-// info describes the session to a caller. memory is what the session's account has.
-func (s *session) info(who Caller, lastUsed time.Time, memory int64) Info {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.head.info(who, s.mu.seen)
-	i.LastUsed, i.MemoryBytes, i.Err = lastUsed, memory, s.mu.bad
-	i.Words = s.model != nil && s.model.OfWords()
-	if recovery := s.mu.recovery; recovery.Of > 0 {
-		i.Recovery = &recovery
+// clock tells the time of what sessions store and of when they expire. Tests set read.
+type clock struct{ read func() time.Time }
+
+// now returns the time, or the nearest one of the years 1970 to 9999. Exports have no others, and
+// neither has the JSON of answers.
+func (c *clock) now() time.Time {
+	now := c.read()
+	switch ms := now.UnixMilli(); {
+	case ms < 0:
+		return time.UnixMilli(0)
+	case ms > timeMaxMS:
+		return time.UnixMilli(timeMaxMS)
 	}
-	return i
+	return now
 }

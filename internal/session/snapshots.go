@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,18 @@ import (
 )
 
 // This file is a session's snapshots: when they are taken, and which of them stay.
+
+const (
+	// recoverySnapshots is how many snapshots a session always has, once it has taken them: a recovery
+	// begins from the last one, and from the one before if damage has taken the last.
+	recoverySnapshots = 2
+	// forkReplay is the computing between two snapshots that are kept for forks, at most. With the
+	// reading of a state, and the fork itself, a fork is ready in 5 seconds, as long as there are enough.
+	forkReplay = 4 * time.Second
+	// dropsAtOnce bounds how many snapshots go when one is taken: mostly one does, and many only when
+	// a server may keep fewer than the one before.
+	dropsAtOnce = 8
+)
 
 // snapshotRules say when snapshots of a session are taken, and how many stay.
 type snapshotRules struct {
@@ -44,25 +55,17 @@ func (l limitedSnapshots) ReadSnapshot(
 	}
 }
 
-// snapshotDueLocked reports whether a recovery from the last snapshot would repeat too much.
-func (s *session) snapshotDueLocked() bool {
-	return s.replayCost >= cmp.Or(s.snapshotAt, s.host.snapshots.apart)
-}
-
-// stateLocked is the stream that a snapshot can be taken of, which may be that of a recovery; nil
-// if there is none. A recovery in another arithmetic is no state of the session before it has
-// ended.
-func (s *session) stateLocked() *stream.Stream {
-	if s.stream == nil && s.paused != nil && s.paused.exact {
-		return s.paused.stream
-	}
-	return s.stream
-}
-
 // keepIfDueLocked takes a snapshot when a recovery would repeat too much.
 func (s *session) keepIfDueLocked() {
 	if s.stream != nil && s.snapshotDueLocked() {
 		s.snapshotLocked(context.Background())
+	}
+}
+
+// saveLocked takes a snapshot of what is in memory if it saves computing that is worth it.
+func (s *session) saveLocked(ctx context.Context) {
+	if s.stateLocked() != nil && s.replayCost >= replayWorth {
+		s.snapshotLocked(ctx)
 	}
 }
 
@@ -88,11 +91,14 @@ func (s *session) snapshotLocked(ctx context.Context) {
 	s.host.logError(fmt.Errorf("session: session %s: keeping its state at offset %d: %w", s.ID, at, err))
 }
 
-// saveLocked takes a snapshot of what is in memory if it saves computing that is worth it.
-func (s *session) saveLocked(ctx context.Context) {
-	if s.stateLocked() != nil && s.replayCost >= replayWorth {
-		s.snapshotLocked(ctx)
+// stateLocked is the stream that a snapshot can be taken of, which may be that of a recovery; nil
+// if there is none. A recovery in another arithmetic is no state of the session before it has
+// ended.
+func (s *session) stateLocked() *stream.Stream {
+	if s.stream == nil && s.paused != nil && s.paused.exact {
+		return s.paused.stream
 	}
+	return s.stream
 }
 
 // mayTakeSnapshot says whether there is room for one more snapshot of a session. At its key's limit a
@@ -103,22 +109,23 @@ func (s *session) mayTakeSnapshot() bool {
 		s.host.disk.Fits(s.stateBytes(s.model.Model)) == nil
 }
 
-// hasSnapshotRoom says whether there is room for all of one more snapshot of a session.
-func (s *session) hasSnapshotRoom() bool {
-	return s.host.disk.Room(s.Owner, s.stateBytes(s.model.Model)) == nil
-}
-
-// trimTailLocked is what snapshotLocked does in a store that is not durable: there is no recovery
-// to make cheap, but text that nobody needs any more.
-func (s *session) trimTailLocked(at int64) {
-	if s.History != HistoryTail {
-		return
+// snapshotForForkLocked takes a snapshot for a fork of all of the text, of which the log has what
+// follows an offset, if the fork would have too much to compute without one, or has no other state to
+// come from. It reports whether it has.
+func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken bool, err error) {
+	cost, volatile := s.replayCost, !s.host.store.Durable()
+	must := volatile && start > 0 // there is no other
+	if s.stream == nil || cost < replayWorth && !must ||
+		s.host.disk.Room(s.Owner, s.stateBytes(s.model.Model)) != nil {
+		return false, nil
 	}
-	if err := s.trimVolatileLocked(context.Background()); err != nil && !s.isGone(err) {
-		s.host.logError(fmt.Errorf("session: session %s: its text before offset %d is not trimmed: %w",
-			s.ID, at, err))
+	if err := s.writeStateLocked(ctx, s.stream); err != nil {
+		return false, err
 	}
-	s.snapshotAt = s.replayCost + s.host.snapshots.apart // a fork computes no less than before: replay stays
+	if volatile { // the snapshot is dropped when it is shared
+		s.replayCost = cost
+	}
+	return true, nil
 }
 
 // writeStateLocked writes a state of the session to the store, and drops snapshots for which there is
@@ -198,6 +205,39 @@ func (s *session) snapshotsMax() int {
 	return s.host.snapshots.max
 }
 
+// spacing is how many bytes of text take so much computing, by what some have taken; 0 is not known.
+func spacing(bytes int64, took, apart time.Duration) int64 {
+	if took <= 0 {
+		return 0
+	}
+	return int64(float64(bytes) * float64(apart) / float64(took))
+}
+
+// superfluous says which of a session's snapshots, given by their offsets in ascending order, are of
+// no more use. The last ones, for recovery, stay. Of those before, for forks, at most so many stay,
+// and none whose neighbours are not further apart than the spacing: the start of the text is a
+// neighbour, too, from which a fork needs no snapshot. The one goes first that leaves the smallest
+// gap, so that the gaps grow evenly with the text: between snapshots that were taken evenly, none is
+// more than twice the text by the number that may stay.
+func superfluous(kept []int64, spacing int64, most int) (drop []int64) {
+	kept = slices.Clone(kept)
+	for older := len(kept) - recoverySnapshots; older > 0; older-- {
+		least, which, before := int64(-1), 0, int64(0)
+		for n, at := range kept[:older] {
+			if gap := kept[n+1] - before; least < 0 || gap < least {
+				least, which = gap, n
+			}
+			before = at
+		}
+		if older <= most && least > spacing {
+			break
+		}
+		drop = append(drop, kept[which])
+		kept = slices.Delete(kept, which, which+1)
+	}
+	return drop
+}
+
 // dropDamagedLocked drops snapshots that a restoration could not read: left there, they would be kept
 // in the place of good ones.
 func (s *session) dropDamagedLocked(ctx context.Context, r *restoration) error {
@@ -220,6 +260,39 @@ func (s *session) dropSnapshotsLocked(ctx context.Context) error {
 		err = errors.Join(err, s.dropSnapshotLocked(ctx, k.Offset))
 	}
 	return err
+}
+
+func (s *session) writeSnapshotLocked(
+	ctx context.Context, at int64, write func(io.Writer) error,
+) error {
+	return s.writeLocked("taking a snapshot of", func(epoch uint64) error {
+		return s.host.store.WriteSnapshot(ctx, s.ID, epoch, at, write)
+	})
+}
+
+func (s *session) dropSnapshotLocked(ctx context.Context, at int64) error {
+	return s.writeLocked("dropping a snapshot of", func(epoch uint64) error {
+		return s.host.store.DropSnapshot(ctx, s.ID, epoch, at)
+	})
+}
+
+func (s *session) trimLocked(ctx context.Context, before int64) error {
+	return s.writeLocked("trimming the log of", func(epoch uint64) error {
+		return s.host.store.Trim(ctx, s.ID, epoch, before)
+	})
+}
+
+// trimTailLocked is what snapshotLocked does in a store that is not durable: there is no recovery
+// to make cheap, but text that nobody needs any more.
+func (s *session) trimTailLocked(at int64) {
+	if s.History != HistoryTail {
+		return
+	}
+	if err := s.trimVolatileLocked(context.Background()); err != nil && !s.isGone(err) {
+		s.host.logError(fmt.Errorf("session: session %s: its text before offset %d is not trimmed: %w",
+			s.ID, at, err))
+	}
+	s.snapshotAt = s.replayCost + s.host.snapshots.apart // a fork computes no less than before: replay stays
 }
 
 // trimVolatileLocked trims the log of a session of a store that is not durable, and gives the

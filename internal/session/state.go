@@ -9,6 +9,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/budget"
+	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -17,30 +18,95 @@ import (
 // errSnapshotDue pauses a restoration, which continues at once when the snapshot is taken.
 var errSnapshotDue = errors.New("a snapshot is due")
 
-// open waits for the session's state, and makes its stream if it is not in memory. The context ends
-// both waits. The session is locked until its unlock.
-func (s *session) open(ctx context.Context) error { return s.openWithin(ctx, 0, false) }
-
-// openWithin is open for a request that does not wait longer than a limit for the computing of the
-// stream (0: as long as it takes). Then the error is a *RecoveringError. A request that reads the
-// state and writes nothing asks for the current one: the store would not refuse it if another had
-// claimed the session.
-func (s *session) openWithin(ctx context.Context, limit time.Duration, current bool) error {
-	begun := time.Now()
-	if err := s.lock(ctx); err != nil {
+// lock waits for the session's state; the context ends the wait.
+func (s *session) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var err error
-	if current {
-		err = s.currentLocked(ctx)
+	select {
+	case s.state <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if err == nil {
-		err = s.warmLocked(ctx, limit, begun)
+}
+
+// tryLock locks the state if nobody has to be waited for.
+func (s *session) tryLock() bool {
+	select {
+	case s.state <- struct{}{}:
+		return true
+	default:
+		return false
 	}
+}
+
+// unlock ends what lock has begun: from now on the stream may be dropped from memory.
+func (s *session) unlock() {
+	<-s.state
+	s.memory.Rest()
+}
+
+// unlockOn unlocks the session if there is an error, which it returns.
+func (s *session) unlockOn(err error) error {
 	if err != nil {
 		s.unlock()
 	}
 	return err
+}
+
+// open waits for the session's state, and makes its stream if it is not in memory. The context ends
+// both waits; the computing of the stream takes no longer than a limit (0: as long as it takes), or
+// the error is a *RecoveringError. The session is locked until its unlock.
+func (s *session) open(ctx context.Context, limit time.Duration) error {
+	begun := time.Now()
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	return s.unlockOn(s.warmLocked(ctx, limit, begun))
+}
+
+// openCurrent is open for a request that reads the state and writes nothing: the store would not
+// refuse it if another had claimed the session.
+func (s *session) openCurrent(ctx context.Context, limit time.Duration) error {
+	begun := time.Now()
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	err := s.currentLocked(ctx)
+	if err == nil {
+		err = s.warmLocked(ctx, limit, begun)
+	}
+	return s.unlockOn(err)
+}
+
+// openBlank makes the stream of a session of no text, which has no log to make it of. It may wait
+// for memory, also for that of the copies that a generation makes; the context ends the wait. The
+// session is locked until its unlock.
+func (s *session) openBlank(ctx context.Context) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	s.memory.Work()
+	need := (1 + frozenMax) * stream.StateBytes(s.model.Model, s.Settings)
+	m, err := s.host.reserveFor(ctx, s.memory, s.model, need)
+	if err == nil {
+		s.weights, s.stream = m, stream.New(m, s.Settings)
+	}
+	return s.unlockOn(err)
+}
+
+// settleIn ends the making of a session. In a store that is not durable its state is made now, or
+// there is no room for it, and what it was made of is dropped.
+func (s *session) settleIn(ctx context.Context) error {
+	if s.host.store.Durable() {
+		return nil
+	}
+	if err := s.open(ctx, 0); err != nil {
+		return err
+	}
+	defer s.unlock()
+	return s.dropSnapshotsLocked(ctx)
 }
 
 // warmLocked makes a cold session hot. What a recovery has done by the time that it is given up
@@ -144,35 +210,88 @@ func (s *session) restoredLocked(ctx context.Context, r *restoration) error {
 	return nil
 }
 
-// openBlank makes the stream of a session of no text, which has no log to make it of. It may wait
-// for memory, also for that of the copies that a generation makes; the context ends the wait. The
-// session is locked until its unlock.
-func (s *session) openBlank(ctx context.Context) error {
-	if err := s.lock(ctx); err != nil {
-		return err
-	}
-	s.memory.Work()
-	need := (1 + frozenMax) * stream.StateBytes(s.model.Model, s.Settings)
-	m, err := s.host.reserveFor(ctx, s.memory, s.model, need)
-	if err != nil {
-		s.unlock()
-		return err
-	}
-	s.weights, s.stream = m, stream.New(m, s.Settings)
-	return nil
+// snapshotDueLocked reports whether a recovery from the last snapshot would repeat too much.
+func (s *session) snapshotDueLocked() bool {
+	return s.replayCost >= cmp.Or(s.snapshotAt, s.host.snapshots.apart)
 }
 
-// settleIn ends the making of a session. In a store that is not durable its state is made now, or
-// there is no room for it, and what it was made of is dropped.
-func (s *session) settleIn(ctx context.Context) error {
-	if s.host.store.Durable() {
-		return nil
+// job is what the session wants a worker for. The work for a shadow is behind all other, unless
+// somebody asks for the shadow itself: then what it is being fed is ahead of that, and no less urgent.
+func (s *session) job() scheduler.Job {
+	return scheduler.Job{
+		Key: s.Owner, Session: s.ID, Model: s.weights, Chunk: s.Settings.Chunk,
+		Behind: s.shadowOf() != "" && s.asked.Load() == 0,
 	}
-	if err := s.open(ctx); err != nil {
-		return err
+}
+
+// noteRecovery shows callers how far a recovery has come; one of 0 bytes is none.
+func (s *session) noteRecovery(r Recovery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.recovery = r
+}
+
+// publishLocked shows callers where the stream is.
+func (s *session) publishLocked() {
+	p := progressOf(s.stream)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.seen = p
+}
+
+// settleLocked ends the chunk, which is full. If the update that follows is to be measured, norms
+// are what it has made of the fast weights; nil where there are none.
+func (s *session) settleLocked(
+	w *stream.Worker, measured bool,
+) (settled stream.Settled, norms []stream.BranchNorm, took time.Duration) {
+	begun := time.Now()
+	if measured {
+		settled, norms = w.SettleMeasured(s.stream)
+	} else {
+		settled = w.Settle(s.stream)
+	}
+	s.rms = s.stream.FastRMS()
+	took = time.Since(begun)
+	s.computedLocked(took)
+	return settled, norms, took
+}
+
+// computedLocked counts what a recovery would repeat.
+func (s *session) computedLocked(took time.Duration) { s.replayCost += took }
+
+// dropLocked makes the session cold.
+func (s *session) dropLocked() {
+	s.weights, s.stream, s.paused = nil, nil, nil
+	s.noteRecovery(Recovery{})
+	s.memory.Release()
+}
+
+// giveUpLocked drops the session from memory.
+func (s *session) giveUpLocked() {
+	s.saveLocked(context.Background())
+	s.dropLocked()
+}
+
+// evict drops the session from memory, unless somebody has begun to work on it. Without its snapshot
+// it comes back all the same, only later.
+func (s *session) evict() {
+	if !s.tryLock() {
+		return
 	}
 	defer s.unlock()
-	return s.dropSnapshotsLocked(ctx)
+	s.giveUpLocked()
+}
+
+// stateBytes is the memory that the session's state takes, at most.
+func (h *head) stateBytes(m *model.Model) int64 {
+	bytes := stream.StateBytes(m, h.Settings)
+	if h.LinesFrom != nil {
+		bytes += stream.LinesBytes
+	}
+	if h.ByLine {
+		bytes += stream.HeldBytes(m, h.Settings)
+	}
+	return bytes
 }
 
 // reserveFor takes memory for a state of a model, and gives the model with its weights. The account
@@ -187,24 +306,6 @@ func (h *host) reserveFor(
 		account.Release()
 	}
 	return m, err
-}
-
-// reserveNow takes memory beside what the account of a session at work has, and reports whether
-// there was any. It does not wait, so that nobody waits who has what others wait for.
-func (h *host) reserveNow(
-	account *budget.Account[*session], need int64,
-) (reserved bool, err error) {
-	for {
-		want, err := account.Reserve(need)
-		switch {
-		case err != nil:
-			return false, memoryError(err)
-		case want.Asked:
-			want.Victim.evict()
-		default:
-			return want.Changed == nil, nil
-		}
-	}
 }
 
 // reserve takes memory for a state. It drops the sessions that were not used for the longest time,
@@ -234,49 +335,32 @@ func (h *host) reserve(
 	}
 }
 
-// evict drops the session from memory, unless somebody has begun to work on it. Without its snapshot
-// it comes back all the same, only later.
-func (s *session) evict() {
-	if !s.tryLock() {
-		return
+// reserveNow takes memory beside what the account of a session at work has, and reports whether
+// there was any. It does not wait, so that nobody waits who has what others wait for.
+func (h *host) reserveNow(
+	account *budget.Account[*session], need int64,
+) (reserved bool, err error) {
+	for {
+		want, err := account.Reserve(need)
+		switch {
+		case err != nil:
+			return false, memoryError(err)
+		case want.Asked:
+			want.Victim.evict()
+		default:
+			return want.Changed == nil, nil
+		}
 	}
-	defer s.unlock()
-	s.giveUpLocked()
 }
 
-// giveUpLocked drops the session from memory.
-func (s *session) giveUpLocked() {
-	s.saveLocked(context.Background())
-	s.dropLocked()
-}
-
-// dropLocked makes the session cold.
-func (s *session) dropLocked() {
-	s.weights, s.stream, s.paused = nil, nil, nil
-	s.noteRecovery(Recovery{})
-	s.memory.Release()
-}
-
-// noteRecovery shows callers how far a recovery has come; one of 0 bytes is none.
-func (s *session) noteRecovery(r Recovery) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.recovery = r
-}
-
-// settleLocked ends the chunk, which is full. If the update that follows is to be measured, norms
-// are what it has made of the fast weights; nil where there are none.
-func (s *session) settleLocked(
-	w *stream.Worker, measured bool,
-) (settled stream.Settled, norms []stream.BranchNorm, took time.Duration) {
-	begun := time.Now()
-	if measured {
-		settled, norms = w.SettleMeasured(s.stream)
-	} else {
-		settled = w.Settle(s.stream)
+// memoryError is the error of a request that got no memory.
+func memoryError(err error) error {
+	var full *budget.FullError
+	switch {
+	case errors.As(err, &full):
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case errors.Is(err, budget.ErrClosed):
+		return ErrNotFound
 	}
-	s.rms = s.stream.FastRMS()
-	took = time.Since(begun)
-	s.replayCost += took
-	return settled, norms, took
+	return err
 }

@@ -107,3 +107,140 @@ func (a *subscribers) join(s *session, d detail) (w *watcher, leave func()) {
 		w.close()
 	}
 }
+
+// The memory of events that were not taken yet. What does not fit is left out, and its reader is
+// told so: nobody who feeds a session ever waits for a reader.
+const (
+	WatcherBytes  = 1 << 20  // of one reader
+	WatchersBytes = 16 << 20 // of all readers
+)
+
+// watcher is one reader of the events of a session: a queue that never makes its writer wait.
+type watcher struct {
+	detail detail
+	taken  *atomic.Int64 // bytes of the queues of all readers
+
+	ready chan struct{} // holds a token while there may be something to take
+
+	mu    sync.Mutex
+	queue []Event
+	bytes int64 // of the queue
+	gap   *Gap  // what was left out since the queue was full: it is told behind the queue
+	ended error // is told last
+}
+
+func newWatcher(d detail, taken *atomic.Int64) *watcher {
+	return &watcher{detail: d, taken: taken, ready: make(chan struct{}, 1)}
+}
+
+// add appends an event about the text from one offset to another, or notes that it is left out.
+func (w *watcher) add(e Event, from, to int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	bytes := e.bytes()
+	switch {
+	case w.ended != nil:
+		return
+	case w.gap != nil || !w.fits(bytes):
+		w.missLocked(from, to)
+	default:
+		w.bytes += bytes
+		w.taken.Add(bytes)
+		w.queue = append(w.queue, e)
+	}
+	w.signal()
+}
+
+// fits reports whether there is room for an event. An empty queue has room for any.
+func (w *watcher) fits(bytes int64) bool {
+	return len(w.queue) == 0 ||
+		w.bytes+bytes <= WatcherBytes && w.taken.Load()+bytes <= WatchersBytes
+}
+
+// miss notes that an event is left out.
+func (w *watcher) miss(from, to int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended == nil {
+		w.missLocked(from, to)
+		w.signal()
+	}
+}
+
+func (w *watcher) missLocked(from, to int64) {
+	if w.gap == nil {
+		w.gap = &Gap{From: from}
+	}
+	w.gap.To = to
+	w.gap.Events++
+}
+
+// end makes an error the last thing that is told.
+func (w *watcher) end(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended == nil {
+		w.ended = err
+		w.signal()
+	}
+}
+
+func (w *watcher) signal() {
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take takes the next event. more is false if there is none yet; the error is the end.
+func (w *watcher) take() (e Event, more bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case len(w.queue) > 0:
+		e, w.queue[0] = w.queue[0], Event{}
+		w.queue = w.queue[1:]
+		bytes := e.bytes()
+		w.bytes -= bytes
+		w.taken.Add(-bytes)
+		return e, true, nil
+	case w.gap != nil:
+		e.Gap, w.gap = w.gap, nil
+		return e, true, nil
+	}
+	return e, false, w.ended
+}
+
+// close gives the queue's memory back.
+func (w *watcher) close() {
+	w.end(ErrNotFound) // nobody adds to it any more
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.taken.Add(-w.bytes)
+	w.queue, w.bytes = nil, 0
+}
+
+// bytes is about the memory that an event takes until it is told.
+func (e *Event) bytes() (n int64) {
+	n = 1 << 9
+	if c := e.Chunk; c != nil {
+		n += 8*int64(len(c.LogProbs)+len(c.BaselineLogProbs)) + int64(len(c.Text))
+		if c.Words != nil {
+			n += 8*int64(len(c.Words.Sizes)) + 4*int64(len(c.Words.IDs))
+		}
+		for _, all := range [][][]Candidate{c.Top, c.BaselineTop} {
+			if len(all) > 0 {
+				n += int64(len(all)) * int64(24+16*len(all[0]))
+			}
+		}
+		for i := range c.Lines {
+			n += 1<<8 + int64(len(c.Lines[i].Text)) + 4*int64(len(c.Lines[i].TokenBits))
+		}
+	}
+	if u := e.Update; u != nil {
+		for i := range u.Branches {
+			n += 1<<7 + 16*int64(len(u.Branches[i].Banks))
+		}
+	}
+	return n
+}

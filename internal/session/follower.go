@@ -38,22 +38,16 @@ func newFollower(e *engine, ro *index, turns int) *follower {
 
 // grown tells the shadows of a session that it has got text.
 func (fo *follower) grown(of *session) {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	for _, s := range of.mu.following.shadows {
+	for _, s := range of.shadows() {
 		fo.wake(s)
 	}
 }
 
 // wake sees to it that a shadow is fed what it has not been fed yet. It does not wait.
 func (fo *follower) wake(s *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.following.again = true; s.mu.following.running {
-		return
+	if s.wake() {
+		go fo.run(s)
 	}
-	s.mu.following.running = true
-	go fo.run(s)
 }
 
 // begin wakes the shadows that were behind when the sessions were loaded.
@@ -80,7 +74,7 @@ func (fo *follower) detach(ctx context.Context, s *session, amend func() error) 
 	if err == nil {
 		err = amend()
 		<-s.feeding
-		s.mu.following.turn.Wait() // the follower may have waited for the turn, and leaves it at once
+		s.awaitFollower() // it may have waited for the turn, and leaves it at once
 	}
 	if err != nil && of != nil && s.follow(of) == nil {
 		fo.wake(s)
@@ -90,32 +84,14 @@ func (fo *follower) detach(ctx context.Context, s *session, amend func() error) 
 
 // run feeds a shadow until there is nothing more, or it cannot be done now.
 func (fo *follower) run(s *session) {
-	for goesOn := true; goesOn; {
-		s.mu.Lock()
-		s.mu.following.again = false
-		s.mu.Unlock()
+	for more := true; more; {
+		s.beginFollowing()
 		err := fo.catchUp(s)
-		s.mu.Lock()
-		s.mu.following.stalled = err
-		goesOn = err == nil && s.mu.following.again
-		s.mu.following.running = goesOn
-		s.mu.Unlock()
+		more = s.endFollowing(err)
 		if err != nil && fo.ctx.Err() == nil && s.unusable() == nil && s.followed() != nil {
-			fo.wakeLater(s)
+			s.wakeAfter(fo.rest, func() { fo.wake(s) })
 		}
 	}
-}
-
-// wakeLater wakes a shadow that could not be fed when it has rested. It rests once, however often
-// that was tried meanwhile: the text that its session gets wakes it, too.
-func (fo *follower) wakeLater(s *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if rest := s.mu.following.rest; rest != nil {
-		rest.Reset(fo.rest)
-		return
-	}
-	s.mu.following.rest = time.AfterFunc(fo.rest, func() { fo.wake(s) })
 }
 
 // catchUp feeds a shadow up to where its session is. A drain does not wait for it, but for the chunk
@@ -139,7 +115,7 @@ func (fo *follower) catchUp(s *session) error {
 	if !s.takenUp() {
 		return nil
 	}
-	defer s.mu.following.turn.Done()
+	defer s.leftAlone()
 	end, err := fo.engine.beginFeeding(fo.ctx, s, WaitMax)
 	if err == nil {
 		err = fo.readOn(s)
