@@ -6,36 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// This file is a session's claim: what lets this Manager write to it, and every write. A write names
-// the session's epoch. What changes a session goes through writeLocked, the one place that reacts to
-// a store that has let another write, or does not know whether it has written; deletions, which do
-// not wait for what is at work on the session, have their own rules (delete, discard).
-
-// Lease lets this server act for the sessions that it has claimed in a store that others share.
-type Lease interface {
-	// Err says why this server must not act for them now; nil while it may.
-	Err() error
-	// Term grows whenever the lease was over: claims of an earlier term may be another's by now.
-	Term() uint64
-}
-
-// ownLease is the Lease on a store that no other server has: it is always in force.
-type ownLease struct{}
-
-func (ownLease) Err() error   { return nil }
-func (ownLease) Term() uint64 { return 0 }
-
-// lease is the Lease of a Manager, and whether it gives its sessions up.
-type lease struct {
-	Lease
-	own     bool        // the store is this Manager's alone
-	leaving atomic.Bool // the server hands its sessions over: it claims and makes none
-}
+// This file is a session's claim: what lets this Manager write to it, and every write. A write
+// names the session's epoch. What changes a session goes through writeLocked, the one place that
+// reacts to a store that has let another write, or does not know whether it has written; deletions,
+// which do not wait for what is at work on the session, have their own rules (delete, discard).
 
 // err says why the server must not act for any session now.
 func (l *lease) err() error {
@@ -61,7 +39,7 @@ func (s *session) claimLocked(ctx context.Context) error {
 	if err := s.host.lease.mayClaim(); err != nil {
 		return err
 	}
-	if s.isClaimed() { // in a term that is over: another may have claimed and changed the session since
+	if s.isClaimed() { // in a term that is over: another may have changed the session since
 		s.loseClaimLocked()
 	}
 	term := s.host.lease.Term() // before the claim, which may be another's in the next
@@ -215,12 +193,6 @@ func (s *session) missed(err error) {
 	}
 }
 
-// isGone says whether a write has failed because the session was deleted meanwhile. The store deletes
-// it before the session knows.
-func (s *session) isGone(err error) bool {
-	return errors.Is(err, ErrNotFound) || errors.Is(err, sessionlog.ErrNotFound) || s.alive() != nil
-}
-
 // currentLocked makes sure that the session's claim is in force: one that another has taken over is
 // claimed anew, and what was in memory is forgotten.
 func (s *session) currentLocked(ctx context.Context) error {
@@ -243,18 +215,6 @@ func (s *session) heldLocked(ctx context.Context) error {
 		}
 		return err
 	})
-}
-
-// hold claims the session if others may have written to it.
-func (s *session) hold(ctx context.Context) error {
-	if s.isKnown() {
-		return nil
-	}
-	if err := s.lock(ctx); err != nil {
-		return err
-	}
-	defer s.unlock()
-	return s.claimLocked(ctx)
 }
 
 // look reads what the store has of a session that may have been written by others.
@@ -288,8 +248,8 @@ func (s *session) get(ctx context.Context) (sessionlog.Session, error) {
 	return found, nil
 }
 
-// noteMade notes the claim on a session that was made in a term of the lease. If nobody knows whether
-// it was made, nothing may be left.
+// noteMade notes the claim on a session that was made in a term of the lease. If nobody knows
+// whether it was made, nothing may be left.
 func (s *session) noteMade(epoch, term uint64, err error) error {
 	if err != nil {
 		if errors.Is(err, sessionlog.ErrUnknown) {
@@ -348,8 +308,9 @@ func (s *session) deleteUnder(ctx context.Context, epoch uint64) error {
 	return err
 }
 
-// discard deletes a session that nobody sees any more, because it has expired or was never completed,
-// under the epoch that was seen last: one that another has claimed since is in use there, and stays.
+// discard deletes a session that nobody sees any more, because it has expired or was never
+// completed, under the epoch that was seen last: one that another has claimed since is in use
+// there, and stays.
 func (s *session) discard() {
 	ctx, epoch, err := context.Background(), s.epoch(), error(nil)
 	if epoch == 0 { // making the session had an unknown outcome
@@ -360,7 +321,8 @@ func (s *session) discard() {
 	if err == nil {
 		err = s.deleteUnder(ctx, epoch)
 	}
-	if err != nil && !errors.Is(err, sessionlog.ErrNotFound) && !errors.Is(err, sessionlog.ErrFenced) {
+	if err != nil && !errors.Is(err, sessionlog.ErrNotFound) &&
+		!errors.Is(err, sessionlog.ErrFenced) {
 		s.host.logError(fmt.Errorf("session: deleting session %s, which has expired or was never "+
 			"completed: %w", s.ID, err))
 	}

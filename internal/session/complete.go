@@ -33,8 +33,8 @@ func (e *engine) beginCommit(
 func (e *engine) complete(
 	ctx context.Context, s *session, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
-	patience := e.patienceOf(r.Wait)
-	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, patience: patience}
+	maxWait := e.maxWaitOf(r.Wait)
+	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, maxWait: maxWait}
 	prompt := r.Prompt
 	if r.commits() {
 		if err := f.all(ctx, prompt); err != nil {
@@ -43,8 +43,8 @@ func (e *engine) complete(
 		prompt = nil
 	}
 	seed := seedOr(r.Seed)
-	g := generation{engine: e, s: s, admitted: f.admitted, patience: patience, plan: plan{
-		prompts: [][]byte{prompt}, n: 1, most: r.MaxTokens, sampling: r.sampling().Sampling,
+	g := generation{engine: e, s: s, admitted: f.admitted, maxWait: maxWait, plan: plan{
+		prompts: [][]byte{prompt}, n: 1, maxTokens: r.MaxTokens, sampling: r.sampling().Sampling,
 		seed: &seed, stops: r.Stop, logProbs: r.LogProbs, top: r.Top,
 		static: r.From == FromStatic,
 	}}
@@ -57,7 +57,7 @@ func (e *engine) complete(
 		done.Text = append(done.Text, p.Text...)
 		return emit(p)
 	})
-	f.admitted, f.patience = true, 0
+	f.admitted, f.maxWait = true, 0
 	if err == nil && r.Commit == CommitAll {
 		err = f.all(ctx, done.Text)
 	}

@@ -1,8 +1,13 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,7 +30,8 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 	return mg.createNamed(ctx, who, "", p, r)
 }
 
-// sessionPlan is what a request for a session comes to: the model and the settings, but for the seed.
+// sessionPlan is what a request for a session comes to: the model and the settings, but for the
+// seed.
 type sessionPlan struct {
 	model *servedModel
 	set   stream.Settings
@@ -75,9 +81,9 @@ func (mg *Manager) createNamed(
 		}
 	}
 	store := func() error { return mg.index.create(ctx, s, 0) }
-	info, err := mg.index.build(ctx, sessionDraft{who: who, s: s, store: store, fill: fill})
+	info, err := mg.index.build(ctx, creation{who: who, s: s, store: store, fill: fill})
 	if err == nil && p.of != nil {
-		mg.engine.follower.wake(s)
+		mg.follower.wake(s)
 	}
 	return info, err
 }
@@ -135,4 +141,38 @@ func (mg *Manager) match(
 		return Info{}, &DifferError{ID: s.ID, Fields: all}
 	}
 	return mg.index.get(ctx, who, s.ID)
+}
+
+// differences lists what a request asks for, and a session has not. What the request leaves out
+// makes no difference, nor do labels and TTL, which are no part of how the session scores.
+func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldError) {
+	note := func(field string, have, want any) {
+		if !reflect.DeepEqual(have, want) {
+			all = append(all, FieldError{Field: field, Found: inWords(have), Want: inWords(want)})
+		}
+	}
+	if r.Model != "" && asked.model != s.model {
+		note("model", s.Model.id(), asked.model.ID())
+		return all // the settings of two models do not compare
+	}
+	have, want := reported(s.Settings), reported(asked.set)
+	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
+		note("settings."+name, have[name], want[name])
+	}
+	if r.Seed != nil {
+		note("seed", s.Settings.Seed, *r.Seed)
+	}
+	if asked.of != nil {
+		note("shadow_of", s.shadowOf(), asked.of.ID)
+	}
+	note("history", s.History, cmp.Or(r.History, s.History))
+	return all
+}
+
+// inWords is a setting as an error tells it.
+func inWords(value any) string {
+	if text, ok := value.(string); ok {
+		return text
+	}
+	return fmt.Sprint(value)
 }

@@ -44,8 +44,8 @@ func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 
 // run scores the text. The session's offset has to be the expected one, if there is one.
 func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
-	patience := r.engine.patienceOf(r.options.Wait)
-	open := func() error { return r.s.openCurrent(ctx, patience) }
+	maxWait := r.engine.maxWaitOf(r.options.Wait)
+	open := func() error { return r.s.openCurrent(ctx, maxWait) }
 	if err := r.engine.waiting.wait(r.s.Owner, &r.admitted, open); err != nil {
 		return err
 	}
@@ -57,13 +57,13 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	if r.options.Lines {
 		st.WatchLines(st.Offset())
 	}
-	piece, have := make([]byte, r.engine.pieceMost(r.s)), 0
+	piece, have := make([]byte, r.engine.pieceMax(r.s)), 0
 	for {
-		most := len(piece)
+		limit := len(piece)
 		if !r.s.model.OfWords() {
-			most = st.Room() // so that pieces of bytes are whole chunks
+			limit = st.Room() // so that pieces of bytes are whole chunks
 		}
-		n, err := io.ReadFull(text, piece[have:most])
+		n, err := io.ReadFull(text, piece[have:limit])
 		if have += n; have > 0 {
 			read, err := r.pieceLocked(ctx, st, piece[:have])
 			if err != nil {

@@ -8,23 +8,23 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// engine is what every request at work on a session is handed: the host, and the line in front of it.
+// engine is what every request at work on a session is handed: the host, and the line in front of
+// it.
 type engine struct {
 	*host
-	models   models // the default first
-	follower *follower
-	waiting  queue
-	textMax  int64         // bytes of text that a session can have
-	packing  chan struct{} // holds a token for every file that is being packed or parsed
-	imports  Progress
+	models  models // the default first
+	waiting queue
+	textMax int64         // bytes of text that a session can have
+	packing chan struct{} // holds a token for every file that is being packed or parsed
+	imports Progress
 
 	// scoreRecovery and forkRecovery are the limits of that name; tests set them.
 	scoreRecovery, forkRecovery time.Duration
 }
 
-// patienceOf is how long a request waits for a state that is being computed again: as long as it
+// maxWaitOf is how long a request waits for a state that is being computed again: as long as it
 // says, and scoreRecovery at least; 0, as long as it takes, if it does not say.
-func (e *engine) patienceOf(wait time.Duration) time.Duration {
+func (e *engine) maxWaitOf(wait time.Duration) time.Duration {
 	if wait == 0 {
 		return 0
 	}
@@ -56,8 +56,8 @@ func (e *engine) leaseLocked(
 	return l, err
 }
 
-// workerFor waits for a worker for a session that is admitted; first says whether it is the request's
-// first.
+// workerFor waits for a worker for a session that is admitted; first says whether it is the
+// request's first.
 func (e *engine) workerFor(
 	ctx context.Context, s *session, first bool,
 ) (*scheduler.Lease, error) {
@@ -100,9 +100,9 @@ func (e *engine) fit(s *session, text []byte) ([]byte, error) {
 	return text[:min(int64(len(text)), left)], nil
 }
 
-// pieceMost is the most bytes of text that are scored as one: those of a chunk of bytes, or of
+// pieceMax is the most bytes of text that are scored as one: those of a chunk of bytes, or of
 // words as many as are read at once.
-func (e *engine) pieceMost(s *session) int {
+func (e *engine) pieceMax(s *session) int {
 	if s.model.OfWords() {
 		return readBufferBytes
 	}

@@ -262,3 +262,14 @@ func SpoolError(err error) error {
 	}
 	return err
 }
+
+// ShadowError says that a session is a shadow, to which no text can be fed. Nothing was accepted.
+type ShadowError struct {
+	ID string
+	Of string // the session that it follows
+}
+
+func (e *ShadowError) Error() string {
+	return fmt.Sprintf("session: session %s is the shadow of session %s, which it takes its text from",
+		e.ID, e.Of)
+}

@@ -81,7 +81,7 @@ func (e *engine) exportFile(
 		return nil, err
 	}
 	defer e.life.Leave()
-	if err := s.openCurrent(ctx, e.patienceOf(wait)); err != nil {
+	if err := s.openCurrent(ctx, e.maxWaitOf(wait)); err != nil {
 		return nil, err
 	}
 	defer s.unlock()

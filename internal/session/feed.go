@@ -19,11 +19,11 @@ import (
 type feeder struct {
 	reports
 	admitted bool // the request has waited for a worker before
-	// patience is how long the request waits for the session's state to be computed again before
+	// maxWait is how long the request waits for the session's state to be computed again before
 	// its first chunk; 0: as long as it takes.
-	patience time.Duration
-	given    *stream.Lesson // how the text that is left is learnt; nil: as the options say
-	update   *Update        // that the caller is still to be told of; nil: none
+	maxWait time.Duration
+	given   *stream.Lesson // how the text that is left is learnt; nil: as the options say
+	update  *Update        // that the caller is still to be told of; nil: none
 }
 
 func noChunks(Chunk) error { return nil }
@@ -102,7 +102,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	f.want = f.options.detail().and(s.watchers.want())
 	all := len(text)
-	text = text[:min(len(text), e.pieceMost(s))]
+	text = text[:min(len(text), e.pieceMax(s))]
 	if err := e.diskFor(s, f.recordSizeMax(text), 1); err != nil {
 		return 0, err
 	}
@@ -122,7 +122,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	if ready, err := f.watchLinesLocked(ctx, l); err != nil || !ready {
 		return 0, err
 	}
-	f.patience = 0
+	f.maxWait = 0
 	if text, err = e.fit(s, text); err != nil {
 		return 0, err
 	}
@@ -136,7 +136,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		*f.given = f.given.From(scores.Text, len(scores.Text))
 	}
 	s.publishLocked()
-	e.follower.grown(s)
+	e.grown(s)
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete, c.ByLine = s.stream.Room() == 0, scores.Lesson.ByLine
 	if f.given == nil { // else it was told of by the session that the text is from
@@ -149,7 +149,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		s.publishLocked()
 	}()
 	own := c.only(f.options.detail())
-	err = l.Yield(func() error { return f.emit(own) }, patience)
+	err = l.Yield(func() error { return f.emit(own) }, yieldWait)
 	phaseSince(ctx, e.observer, PhaseReport, begun.Add(c.Elapsed))
 	return len(scores.Text), err
 }
@@ -160,7 +160,7 @@ func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
 	if !f.admitted {
 		defer f.options.attend()()
 	}
-	return f.engine.openWithWorker(ctx, f.s, &f.admitted, f.patience)
+	return f.engine.openWithWorker(ctx, f.s, &f.admitted, f.maxWait)
 }
 
 // settleLocked ends the chunk if it is full, and notes what is told of the update that follows.
@@ -211,7 +211,7 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 			s.memory.Return(more)
 		}
 		return err
-	}, patience)
+	}, yieldWait)
 	if err != nil {
 		return false, err
 	}
@@ -275,7 +275,7 @@ func (f *feeder) acceptLocked(
 		appended <- err
 	}()
 	took := f.foresee(ctx, l.Worker(), st, scores)
-	err = l.Yield(func() error { return <-appended }, patience)
+	err = l.Yield(func() error { return <-appended }, yieldWait)
 	s.computedLocked(took)
 	switch {
 	case err != nil:
@@ -298,8 +298,8 @@ func (f *feeder) foresee(
 	return phaseSince(ctx, f.engine.observer, PhaseBackward, begun).Sub(begun)
 }
 
-// score scores a text that is to be learnt as the request asks for: by lines, those are skipped that
-// are stranger than its threshold, and those that are too long.
+// score scores a text that is to be learnt as the request asks for: by lines, those are skipped
+// that are stranger than its threshold, and those that are too long.
 func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
 	switch {
 	case f.given != nil:

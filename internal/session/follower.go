@@ -94,9 +94,9 @@ func (fo *follower) run(s *session) {
 	}
 }
 
-// catchUp feeds a shadow up to where its session is. A drain does not wait for it, but for the chunk
-// that it is at. The error is why it has not come so far; nil if the shadow is gone, or is none any
-// more.
+// catchUp feeds a shadow up to where its session is. A drain does not wait for it, but for the
+// chunk that it is at. The error is why it has not come so far; nil if the shadow is gone, or is
+// none any more.
 func (fo *follower) catchUp(s *session) error {
 	select {
 	case fo.turns <- struct{}{}:

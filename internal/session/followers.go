@@ -3,71 +3,14 @@ package session
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 )
 
 // A shadow is a session that is fed by the server, with the text of another session, which it
 // follows: the one whose text it is may run on another model, or with other settings, so that both
 // can be compared on the same text. It has a log, a state and an owner of its own, and comes to the
-// bits that it would come to if the text were fed to it by hand. It reads the other's log behind its
-// back (follow.go).
-
-// ShadowsMax is how many shadows a session may have.
-const ShadowsMax = 4
-
-// Shadow is what is told of the two ends of a shadow: to the session that it follows of the shadow,
-// and to the shadow of the session.
-type Shadow struct {
-	ID     string // of the other
-	Name   string // of the other
-	Model  string // ModelInfo.ID of the other's
-	Words  bool   // the tokens of the other's model are words
-	Offset int64  // of the shadow: how far it has come
-	Behind int64  // bytes that it has not been fed yet
-	// Err is why the shadow does not go on; nil if it does, or has come to the end.
-	Err error
-	// Compared are totals of both at the same offset, the last where that could be done; nil: at none
-	// yet.
-	Compared *Comparison
-}
-
-// Comparison has the totals of a session and its shadow at one offset.
-type Comparison struct {
-	Offset           int64
-	Followed, Shadow Tally
-}
-
-// ShadowError says that a session is a shadow, to which no text can be fed. Nothing was accepted.
-type ShadowError struct {
-	ID string
-	Of string // the session that it follows
-}
-
-func (e *ShadowError) Error() string {
-	return fmt.Sprintf("session: session %s is the shadow of session %s, which it takes its text from",
-		e.ID, e.Of)
-}
-
-// following is what a session knows of its shadows, or a shadow of what it follows. The sessions at
-// both ends are locked one after the other, the one that is followed first.
-type following struct {
-	shadows []*session     // that follow the session
-	of      *session       // that the session follows; nil: none, or it is not there
-	running bool           // the follower is at work on it
-	turn    sync.WaitGroup // done when the follower neither has nor waits for the turn to feed it
-	more    bool           // and has more to do
-	stalled error          // why the follower has given up for now
-	rest    *time.Timer    // after which it tries again; nil: it never had to
-	last    *Comparison    // in a shadow
-}
-
-// shadowOf is the id of the session whose shadow this is; "": it is none.
-func (s *session) shadowOf() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ShadowOf
-}
+// bits that it would come to if the text were fed to it by hand. It reads the other's log behind
+// its back (follow.go).
 
 // feedable refuses a shadow.
 func (s *session) feedable() error {
@@ -82,23 +25,6 @@ func (s *session) followed() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.following.of
-}
-
-// shadows are the sessions that follow this one.
-func (s *session) shadows() []*session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.mu.following.shadows)
-}
-
-// unread is the offset from which on a shadow has not read the session's text yet; the session's
-// own without shadows.
-func (s *session) unread() int64 {
-	least := s.seen().offset
-	for _, shadow := range s.shadows() {
-		least = min(least, shadow.seen().offset)
-	}
-	return least
 }
 
 // follow makes the session follow another. It fails if the other has as many shadows as it may, or
@@ -168,8 +94,8 @@ func (s *session) beginFollowing() {
 	s.mu.following.more = false
 }
 
-// endFollowing notes why the follower has given up; nil: it has not. It reports whether there is more
-// text by now.
+// endFollowing notes why the follower has given up; nil: it has not. It reports whether there is
+// more text by now.
 func (s *session) endFollowing(err error) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,8 +148,8 @@ func linkTo(other, followed, shadow *session) Shadow {
 	}
 }
 
-// addLinks adds to what a caller is told of a session what there is of shadows, as far as the caller
-// sees them.
+// addLinks adds to what a caller is told of a session what there is of shadows, as far as the
+// caller sees them.
 func (s *session) addLinks(who Caller, i *Info) {
 	if id := s.shadowOf(); id != "" {
 		link := Shadow{ID: id, Offset: i.Offset, Err: ErrNotFound} // until it is found

@@ -52,7 +52,7 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	if f.to, err = f.fresh(who, r); err != nil {
 		return Info{}, err
 	}
-	m := sessionDraft{who: who, s: f.to, disk: f.takes()}
+	m := creation{who: who, s: f.to, disk: f.takes()}
 	m.store = func() error {
 		defer unlock() // the other's state can make room for the fork's
 		return f.shareLocked(ctx)
@@ -254,7 +254,7 @@ func (f *fork) finish(ctx context.Context) error {
 	// Where there is a record before the cut, the totals before it are known.
 	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start
 	if e.store.Durable() && recorded {
-		feed.patience = e.forkRecovery
+		feed.maxWait = e.forkRecovery
 	}
 	err := feed.all(ctx, f.rest)
 	if errors.As(err, new(*RecoveringError)) {

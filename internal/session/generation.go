@@ -20,7 +20,7 @@ type generation struct {
 	blank  bool // the session is one of index.blank, which the store does not have
 	plan
 	admitted bool          // the request has waited before
-	patience time.Duration // that the request has for the computing of the state, see openWithin
+	maxWait  time.Duration // that the request has for the computing of the state, see openWithin
 
 	broken   bool       // a token's log-probability is not finite
 	late     []Piece    // that out has no room for
@@ -71,7 +71,7 @@ func (g *generation) turns(ctx context.Context) error {
 		if g.blank {
 			return g.s.openBlank(ctx)
 		}
-		return g.s.openCurrent(ctx, g.patience)
+		return g.s.openCurrent(ctx, g.maxWait)
 	}
 	if err := g.engine.waiting.wait(g.s.Owner, &g.admitted, open); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (g *generation) readLocked(
 
 // writeLocked samples one text, up to a chunk a turn.
 func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *draft) error {
-	if g.most == 0 {
+	if g.maxTokens == 0 {
 		g.end(d, FinishLength, d.cut.end())
 	}
 	var sampler *txl.Sampler
@@ -245,8 +245,8 @@ func (g *generation) sample(
 			g.accept(d, t)
 		}
 		room--
-		goesOn := d.reason == "" && !g.broken && ctx.Err() == nil
-		return goesOn && room > 0 && time.Since(begun) < turnMost
+		more := d.reason == "" && !g.broken && ctx.Err() == nil
+		return more && room > 0 && time.Since(begun) < turnMax
 	})
 }
 
@@ -258,7 +258,7 @@ func (g *generation) accept(d *draft, t stream.Token) {
 	switch {
 	case stopped:
 		g.end(d, FinishStop, p)
-	case d.tokens == g.most:
+	case d.tokens == g.maxTokens:
 		g.queue(d, p)
 		g.end(d, FinishLength, d.cut.end())
 	default:

@@ -1,14 +1,17 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -135,13 +138,10 @@ func (h *head) check(id string) error {
 				i, n.From)
 		}
 	}
-	if err := checkNameOrNone(h.Name); err != nil {
-		return err
-	}
 	if of := h.ShadowOf; of != "" && (of == id || !sessionID.MatchString(of)) {
 		return fmt.Errorf("shadow_of is %.80q, expected the id of another session", of)
 	}
-	return h.checkKept()
+	return cmp.Or(h.checkKept(), checkNameOrNone(h.Name))
 }
 
 // checkOrigin holds what an imported head says of other servers to the form in which they write it:
@@ -193,4 +193,52 @@ func (h *head) noteNumerics(n numerics) {
 		all = all[:len(all)-1]
 	}
 	h.Numerics = append(all, n)
+}
+
+// stateBytes is the memory that the session's state takes, at most.
+func (h *head) stateBytes(m *model.Model) int64 {
+	bytes := stream.StateBytes(m, h.Settings)
+	if h.LinesFrom != nil {
+		bytes += stream.LinesBytes
+	}
+	if h.ByLine {
+		bytes += stream.HeldBytes(m, h.Settings)
+	}
+	return bytes
+}
+
+// checkKept compares what a request gives a session beside its settings with the limits.
+func (h *head) checkKept() error {
+	return checkRequest(CreateRequest{
+		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,
+	})
+}
+
+// patched is the head of a session after a change. The labels of the head given are not touched.
+func (h head) patched(r PatchRequest) head {
+	labels := maps.Clone(h.Labels)
+	if r.Unlabel {
+		labels = nil
+	}
+	for name, value := range r.Labels {
+		if value == nil {
+			delete(labels, name)
+			continue
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[name] = *value
+	}
+	h.Labels = labels
+	if r.Name != nil {
+		h.Name = *r.Name
+	}
+	if r.Detach {
+		h.ShadowOf = ""
+	}
+	if r.TTL != nil {
+		h.TTL = *r.TTL
+	}
+	return h
 }

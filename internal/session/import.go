@@ -66,7 +66,7 @@ func (im *importing) run(
 	}
 	store := func() error { return im.index.create(ctx, s, p.log.start) }
 	fill := func() error { return im.fill(ctx, s, p) }
-	return im.index.build(ctx, sessionDraft{
+	return im.index.build(ctx, creation{
 		who: who, s: s, store: store, fill: fill, disk: p.takes(s.ID),
 	})
 }

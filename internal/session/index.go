@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
-// index is which sessions there are: the registry of those that are known in memory, and the catalog
-// of all.
+// index is which sessions there are: the registry of those that are known in memory, and the
+// catalog of all.
 type index struct {
 	*host
 	models   models
@@ -29,7 +29,8 @@ type index struct {
 type catalog interface {
 	// load makes sessions known that the store has. Nothing is computed.
 	load(ctx context.Context) error
-	// find finds the session that a request names, by its id or by the name that the caller gave it.
+	// find finds the session that a request names, by its id or by the name that the caller gave
+	// it.
 	find(who Caller, text string) (*session, error)
 	// named finds the caller's session of a name, nil if there is none. It may wait for one that is
 	// being made; the context ends the wait.
@@ -225,8 +226,8 @@ func (ix *index) sweep() {
 // sweepBatch is how many sessions expire under one lock, which a chunk may wait for.
 const sweepBatch = 64
 
-// sessionDraft is a session that is going to be made.
-type sessionDraft struct {
+// creation is a session that is going to be made.
+type creation struct {
 	who   Caller
 	s     *session
 	store func() error // makes it in the store
@@ -259,8 +260,8 @@ func (ix *index) fresh(
 }
 
 // blank is a session of no text that is in no store and in no registry: what a request continues
-// that names none. Its method is the static one, which no text is learnt by: it is what every method
-// that writes fast weights scores with before it has learnt.
+// that names none. Its method is the static one, which no text is learnt by: it is what every
+// method that writes fast weights scores with before it has learnt.
 func (ix *index) blank(who Caller, m *servedModel) (*session, error) {
 	if err := ix.life.Err(); err != nil {
 		return nil, storeError("completing", err)
@@ -269,13 +270,13 @@ func (ix *index) blank(who Caller, m *servedModel) (*session, error) {
 }
 
 // build makes a session, in the store first, and then fills it. If that fails nothing is left.
-func (ix *index) build(ctx context.Context, m sessionDraft) (Info, error) {
+func (ix *index) build(ctx context.Context, m creation) (Info, error) {
 	s := m.s
 	if err := ix.admit(m); err != nil {
 		return Info{}, err
 	}
 	defer ix.disk.Made(s.ID)
-	if err := ix.storeDraft(ctx, m); err != nil {
+	if err := ix.storeCreation(ctx, m); err != nil {
 		s.end()
 		name, _ := ix.catalog.reserves(s.Name, 0)
 		ix.registry.Cancel(s.Owner, name)
@@ -293,7 +294,7 @@ func (ix *index) mayMake(who Caller) error {
 }
 
 // admit reserves the place of one more session of the caller, and its room on the disk.
-func (ix *index) admit(m sessionDraft) error {
+func (ix *index) admit(m creation) error {
 	who, s := m.who, m.s
 	ix.sweep()
 	if err := ix.life.Err(); err != nil {
@@ -323,7 +324,7 @@ func (ix *index) admit(m sessionDraft) error {
 	return err
 }
 
-func (ix *index) storeDraft(ctx context.Context, m sessionDraft) error {
+func (ix *index) storeCreation(ctx context.Context, m creation) error {
 	s := m.s
 	err := m.store()
 	switch {
@@ -375,7 +376,7 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	if err := s.currentLocked(ctx); err != nil {
 		return err
 	}
-	next := r.patched(s.head)
+	next := s.head.patched(r)
 	if err := ix.checkHead(s, &next); err != nil {
 		return err
 	}

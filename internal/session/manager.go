@@ -20,9 +20,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Manager keeps the sessions of its models in a store, and the states of those in use in memory. All
-// its methods may be called at once. A Manager that is no longer needed is drained, which ends its
-// threads.
+// Manager keeps the sessions of its models in a store, and the states of those in use in memory.
+// All its methods may be called at once. A Manager that is no longer needed is drained, which ends
+// its threads.
 //
 // It is put together of parts that each do one thing and have a lock of their own: the index knows
 // which sessions there are, the engine works on one, the lifecycle says whether anything may begin.
@@ -30,6 +30,7 @@ type Manager struct {
 	about       []ModelInfo // of the models, the default first
 	index       *index
 	engine      *engine
+	follower    *follower
 	life        *lifecycle.Lifecycle
 	backups     *backups
 	subscribers subscribers
@@ -66,7 +67,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 		return nil, err
 	}
 	mg.life.Serve()
-	mg.engine.follower.begin()
+	mg.follower.begin()
 	mg.index.catalog.begin(mg.subscribers.cut)
 	return mg, nil
 }
@@ -109,10 +110,11 @@ func assemble(served models, o Options) (*Manager, error) {
 		packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
 		scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 	}
-	e.follower = newFollower(e, ix, o.Threads)
+	follower := newFollower(e, ix, o.Threads)
+	h.grown = follower.grown
 	return &Manager{
 		life: h.life, backups: &backups{store: o.Store, logError: o.Report}, watchIdle: WatchIdle,
-		index: ix, engine: e,
+		index: ix, engine: e, follower: follower,
 	}, nil
 }
 
@@ -121,10 +123,10 @@ func assemble(served models, o Options) (*Manager, error) {
 func (mg *Manager) Holds(id string) bool { return mg.index.catalog.has(id) }
 
 // HandOver gives the sessions that this server has to the others: it claims and makes none from now
-// on (ErrElsewhere), and frees those that it has, one after another, each with a snapshot of its state
-// if another would have much to compute. A request that feeds one ends after its chunk, and Watch with
-// ErrDraining; a completion is waited for. What the context leaves out is free when the server has
-// left. It does nothing where the store is not shared.
+// on (ErrElsewhere), and frees those that it has, one after another, each with a snapshot of its
+// state if another would have much to compute. A request that feeds one ends after its chunk, and
+// Watch with ErrDraining; a completion is waited for. What the context leaves out is free when the
+// server has left. It does nothing where the store is not shared.
 func (mg *Manager) HandOver(ctx context.Context) { mg.index.catalog.handOver(ctx) }
 
 // Models describe the models that sessions run on, the default first.
@@ -146,8 +148,8 @@ func (mg *Manager) describe(at int) ModelInfo {
 	return m
 }
 
-// ModelOf describes the model that a session runs on, or that would run on it: of one whose model is
-// not served, and where no session is named, that is the default. The error is ErrNotFound, or
+// ModelOf describes the model that a session runs on, or that would run on it: of one whose model
+// is not served, and where no session is named, that is the default. The error is ErrNotFound, or
 // ErrStore.
 func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	if id == "" {
@@ -168,9 +170,9 @@ func (mg *Manager) Failed() <-chan struct{} { return mg.life.Failed() }
 // Err is why the store has failed, nil if it has not.
 func (mg *Manager) Err() error { return mg.life.Err() }
 
-// Patch changes the name of a session, its labels, and when it expires, without waiting for requests
-// that feed it. It is no use of the session: a TTL that has run out already ends it at once. The
-// errors are a *FieldError, a *NameTakenError, and those of a write to the session.
+// Patch changes the name of a session, its labels, and when it expires, without waiting for
+// requests that feed it. It is no use of the session: a TTL that has run out already ends it at
+// once. The errors are a *FieldError, a *NameTakenError, and those of a write to the session.
 func (mg *Manager) Patch(
 	ctx context.Context, who Caller, id string, r PatchRequest,
 ) (Info, error) {
@@ -185,7 +187,7 @@ func (mg *Manager) Patch(
 	defer mg.life.Leave()
 	amend := func() error { return mg.index.amend(ctx, s, r) }
 	if r.Detach && s.shadowOf() != "" {
-		err = mg.engine.follower.detach(ctx, s, amend)
+		err = mg.follower.detach(ctx, s, amend)
 	} else {
 		err = amend()
 	}
@@ -269,7 +271,7 @@ func (mg *Manager) Score(
 		return Summary{}, err
 	}
 	f := feeder{
-		reports: mg.reporting(s, o, emit), patience: max(mg.engine.scoreRecovery, o.Wait),
+		reports: mg.reporting(s, o, emit), maxWait: max(mg.engine.scoreRecovery, o.Wait),
 	}
 	if err = f.body(ctx, body); err == nil {
 		err = f.restOfLines(ctx)
@@ -313,10 +315,10 @@ func (mg *Manager) dryRun(
 }
 
 // Complete samples text after the session's text and the prompt, from the model as the session has
-// adapted it or as it is without that, and leaves the session as it was unless it is told to commit. emit is told of each
-// piece of the text as it grows. While a completion samples, the session takes no other text: a
-// request that feeds it goes on afterwards; a completion that commits is itself a feeder, and gets
-// ErrBusy beside another.
+// adapted it or as it is without that, and leaves the session as it was unless it is told to
+// commit. emit is told of each piece of the text as it grows. While a completion samples, the
+// session takes no other text: a request that feeds it goes on afterwards; a completion that
+// commits is itself a feeder, and gets ErrBusy beside another.
 //
 // It ends with emit's error, with the context, with ErrNotFound when the session is deleted
 // meanwhile, and at its beginning with ErrOverloaded.
@@ -425,7 +427,7 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 //
 // Of a session that damage has touched the file has what can be read, and part is told of that
 // before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError. It
-// waits for a state that is being computed again, see engine.patienceOf.
+// waits for a state that is being computed again, see engine.maxWaitOf.
 func (mg *Manager) Export(
 	ctx context.Context, who Caller, id string, wait time.Duration, w io.Writer, part func(Part),
 ) error {
@@ -495,7 +497,7 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
 	mg.index.catalog.end()
-	mg.engine.follower.stop()
+	mg.follower.stop()
 	drained := mg.life.Drain()
 	defer mg.subscribers.end(ErrDraining)
 	select {

@@ -88,8 +88,8 @@ func readStored(served models, found sessionlog.Session) storedSession {
 		k.TTL = 0 // nobody can use the session, so that it is not for the want of use that it goes
 		return k
 	}
-	// A session that is not complete goes at the next start, whatever it still lacks. The making of a
-	// tail begins with a log that starts above 0 and has no record yet: that is no damage.
+	// A session that is not complete goes at the next start, whatever it still lacks. The making of
+	// a tail begins with a log that starts above 0 and has no record yet: that is no damage.
 	if h.Complete {
 		k.bad = h.suits(served, found)
 	}
@@ -248,13 +248,13 @@ func (h *head) account(t, baseline tokenizer.Tally) Tally {
 
 // checkCounts says what is wrong with what a record counts, up to an offset, after another record.
 func checkCounts(before, r *sessionlog.Record, end int64) error {
-	most := end
+	limit := end
 	if r.Words != nil {
-		most = 0
+		limit = 0
 	}
-	if r.Continued < before.Continued || r.Continued > most {
+	if r.Continued < before.Continued || r.Continued > limit {
 		return fmt.Errorf("counts %d bytes that continue a character, expected %d to %d",
-			r.Continued, before.Continued, most)
+			r.Continued, before.Continued, limit)
 	}
 	return checkWords(before.Words, r.Words, end)
 }

@@ -79,35 +79,6 @@ type PatchRequest struct {
 	Detach bool
 }
 
-// patched is the head of a session after a change. The labels of the head given are not touched.
-func (r *PatchRequest) patched(h head) head {
-	labels := maps.Clone(h.Labels)
-	if r.Unlabel {
-		labels = nil
-	}
-	for name, value := range r.Labels {
-		if value == nil {
-			delete(labels, name)
-			continue
-		}
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[name] = *value
-	}
-	h.Labels = labels
-	if r.Name != nil {
-		h.Name = *r.Name
-	}
-	if r.Detach {
-		h.ShadowOf = ""
-	}
-	if r.TTL != nil {
-		h.TTL = *r.TTL
-	}
-	return h
-}
-
 // checkRequest holds the fields of a request that are beside its settings against their limits.
 func checkRequest(r CreateRequest) error {
 	if r.TTL < 0 || r.TTL > TTLMax {
@@ -139,11 +110,4 @@ func checkSeed(seed *uint64) error {
 		return nil
 	}
 	return &FieldError{"seed", fmt.Sprint(*seed), fmt.Sprintf("0 to %d", SeedMax)}
-}
-
-// checkKept compares what a request gives a session beside its settings with the limits.
-func (h *head) checkKept() error {
-	return checkRequest(CreateRequest{
-		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,
-	})
 }

@@ -38,6 +38,7 @@ type restoration struct {
 	damaged    []int64       // offsets of newer snapshots, which cannot be read
 	cause      error         // why the first of them, or the list of snapshots, cannot be read
 	exact      bool          // computed in the arithmetic of the log, to the same totals
+	changed    *head         // in the end: the head, if the arithmetic is another from now on
 	mismatched bool          // the totals were others; reported once
 	cost       time.Duration // of computing since the last snapshot
 }
@@ -88,6 +89,11 @@ func restore(ctx context.Context, from *restorable, paused *restoration) (*resto
 	case !from.end.blind:
 		from.adopt(r, from.end.tally, from.end.baseline)
 	}
+	if !r.exact {
+		h := *from.head
+		h.noteNumerics(numerics{From: end, Name: from.model.Arithmetic.Numerics()})
+		r.changed = &h
+	}
 	return r, nil
 }
 
@@ -110,8 +116,8 @@ func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 		case ctx.Err() != nil || !damaged(err):
 			return nil, storeError("reading a snapshot of session "+id, err)
 		default:
-			from.logError(fmt.Errorf("session: session %s: going on without its snapshot at offset %d: %w",
-				id, at, err))
+			from.logError(fmt.Errorf("session: session %s: going on without its snapshot at "+
+				"offset %d: %w", id, at, err))
 			r.damaged, r.cause = append(r.damaged, at), cmp.Or(r.cause, err)
 		}
 	}
@@ -199,10 +205,10 @@ func damaged(err error) bool {
 	return true
 }
 
-// replay computes the log from the stream's offset to its end, chunk by chunk as requests do, so that
-// nobody waits longer for a replay than for a request. It calls compare with every record, when the
-// stream is at its end. Its error is an interrupted one if the computing was given up; else it is the
-// store's.
+// replay computes the log from the stream's offset to its end, chunk by chunk as requests do, so
+// that nobody waits longer for a replay than for a request. It calls compare with every record,
+// when the stream is at its end. Its error is an interrupted one if the computing was given up;
+// else it is the store's.
 func (from *restorable) replay(
 	ctx context.Context, r *restoration, compare func(sessionlog.Record),
 ) error {
@@ -306,6 +312,6 @@ func (e *MismatchError) Error() string {
 	if e.Baseline {
 		what = "baseline bits"
 	}
-	return fmt.Sprintf("session: session %s, offset %d: computed again, its total is %v %s, expected %v, as was told",
-		e.ID, e.Offset, e.Have, what, e.Want)
+	return fmt.Sprintf("session: session %s, offset %d: computed again, its total is %v %s, "+
+		"expected %v, as was told", e.ID, e.Offset, e.Have, what, e.Want)
 }

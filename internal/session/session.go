@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,66 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
 )
+
+// Lease lets this server act for the sessions that it has claimed in a store that others share.
+type Lease interface {
+	// Err says why this server must not act for them now; nil while it may.
+	Err() error
+	// Term grows whenever the lease was over: claims of an earlier term may be another's by now.
+	Term() uint64
+}
+
+// ownLease is the Lease on a store that no other server has: it is always in force.
+type ownLease struct{}
+
+func (ownLease) Err() error   { return nil }
+func (ownLease) Term() uint64 { return 0 }
+
+// lease is the Lease of a Manager, and whether it gives its sessions up.
+type lease struct {
+	Lease
+	own     bool        // the store is this Manager's alone
+	leaving atomic.Bool // the server hands its sessions over: it claims and makes none
+}
+
+// snapshotRules say when snapshots of a session are taken, and how many stay.
+type snapshotRules struct {
+	max    int           // snapshots that a session keeps for forks, beside those for recovery
+	apart  time.Duration // computing between two of them
+	rarest time.Duration // computing between two of a session that has as many as it may
+	// slots holds a token for every snapshot being written or read, which takes the memory of a
+	// compressor.
+	slots chan struct{}
+}
+
+// following is what a session knows of its shadows, or a shadow of what it follows. The sessions at
+// both ends are locked one after the other, the one that is followed first.
+type following struct {
+	shadows []*session     // that follow the session
+	of      *session       // that the session follows; nil: none, or it is not there
+	running bool           // the follower is at work on it
+	turn    sync.WaitGroup // done when the follower neither has nor waits for the turn to feed it
+	more    bool           // and has more to do
+	stalled error          // why the follower has given up for now
+	rest    *time.Timer    // after which it tries again; nil: it never had to
+	last    *Comparison    // in a shadow
+}
+
+// clock tells the time of what sessions store and of when they expire. Tests set read.
+type clock struct{ read func() time.Time }
+
+// now returns the time, or the nearest one of the years 1970 to 9999. Exports have no others, and
+// neither has the JSON of answers.
+func (c *clock) now() time.Time {
+	now := c.read()
+	switch ms := now.UnixMilli(); {
+	case ms < 0:
+		return time.UnixMilli(0)
+	case ms > timeMaxMS:
+		return time.UnixMilli(timeMaxMS)
+	}
+	return now
+}
 
 // host is what the sessions of a Manager share.
 type host struct {
@@ -34,6 +95,8 @@ type host struct {
 	// gone is called with a session that the store has no more, because another server that shares
 	// the store has deleted it.
 	gone func(*session)
+	// grown is called with a session that has got text.
+	grown func(*session)
 }
 
 // session is a session as it lives in this process, hot (its stream is in memory) or cold. It owns
@@ -43,18 +106,19 @@ type host struct {
 type session struct {
 	host    *host
 	model   *servedModel // nil: it is not served, or not known
-	head                 // what noteHeadLocked takes over changes under state and mu, the rest never
+	head                 // what noteHeadLocked takes over changes under state and mu
 	entry   *registry.Entry[*session]
 	memory  *budget.Account[*session]
 	deleted atomic.Bool
 
-	maxOwned int      // sessions that the owner of a session that is being made may have; 0: any number
+	maxOwned int      // while it is made: sessions that its owner may have; 0: any number
 	watchers watchers // those who are told of what is fed
 
-	asked atomic.Int32 // requests at work on it, the feeding of a shadow by the server not among them
+	asked atomic.Int32 // requests at work on it, without those of the server for a shadow
 
-	// feeding holds one token while a request feeds the session: only that request moves the offset.
-	// It is held for the length of the request. Those that wait get the token in the order they came.
+	// feeding holds one token while a request feeds the session: only that request moves the
+	// offset. It is held for the length of the request. Those that wait get the token in the order
+	// they came.
 	feeding chan struct{}
 	queued  atomic.Int32 // requests that wait for feeding
 
@@ -135,6 +199,20 @@ func (s *session) linesFrom() *int64 {
 	return s.LinesFrom
 }
 
+// shadowOf is the id of the session whose shadow this is; "": it is none.
+func (s *session) shadowOf() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ShadowOf
+}
+
+// shadows are the sessions that follow this one.
+func (s *session) shadows() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.mu.following.shadows)
+}
+
 // hasLabels says whether a session has all of the labels.
 func (s *session) hasLabels(labels []Label) bool {
 	s.mu.Lock()
@@ -173,18 +251,6 @@ func (s *session) unusable() error {
 	return &UnusableError{ID: s.ID, Err: s.mu.bad}
 }
 
-// markUnusableLocked ends the use of a session whose state gives numbers that are not finite:
-// whatever it is fed, it does not recover from them. The session stays as the store has it, and can
-// be deleted. The error is an *UnusableError.
-func (s *session) markUnusableLocked(why error) error {
-	s.mu.Lock()
-	s.mu.bad = why
-	s.mu.Unlock()
-	s.dropLocked()
-	s.watchers.end(s.unusable())
-	return s.unusable()
-}
-
 // alive says whether the session was deleted under a request.
 func (s *session) alive() error {
 	if s.deleted.Load() {
@@ -193,25 +259,23 @@ func (s *session) alive() error {
 	return nil
 }
 
+// noteRecovery shows callers how far a recovery has come; one of 0 bytes is none.
+func (s *session) noteRecovery(r Recovery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.recovery = r
+}
+
+// dropLocked makes the session cold.
+func (s *session) dropLocked() {
+	s.weights, s.stream, s.paused = nil, nil, nil
+	s.noteRecovery(Recovery{})
+	s.memory.Release()
+}
+
 // end releases the session in memory; the store is untouched.
 func (s *session) end() {
 	s.deleted.Store(true)
 	s.watchers.end(ErrNotFound)
 	s.memory.Close()
-}
-
-// clock tells the time of what sessions store and of when they expire. Tests set read.
-type clock struct{ read func() time.Time }
-
-// now returns the time, or the nearest one of the years 1970 to 9999. Exports have no others, and
-// neither has the JSON of answers.
-func (c *clock) now() time.Time {
-	now := c.read()
-	switch ms := now.UnixMilli(); {
-	case ms < 0:
-		return time.UnixMilli(0)
-	case ms > timeMaxMS:
-		return time.UnixMilli(timeMaxMS)
-	}
-	return now
 }

@@ -27,8 +27,8 @@ const (
 	handOverKeep = time.Second     // for a snapshot, which the next server can do without
 )
 
-// sharedCatalog is the catalog of a store that servers share: the store itself, which also knows the
-// names. The registry has the sessions that this server has come to know.
+// sharedCatalog is the catalog of a store that servers share: the store itself, which also knows
+// the names. The registry has the sessions that this server has come to know.
 type sharedCatalog struct {
 	*index
 	shared sessionlog.Shared

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,26 +16,17 @@ import (
 // This file is a session's snapshots: when they are taken, and which of them stay.
 
 const (
-	// recoverySnapshots is how many snapshots a session always has, once it has taken them: a recovery
-	// begins from the last one, and from the one before if damage has taken the last.
+	// recoverySnapshots is how many snapshots a session always has, once it has taken them: a
+	// recovery begins from the last one, and from the one before if damage has taken the last.
 	recoverySnapshots = 2
 	// forkReplay is the computing between two snapshots that are kept for forks, at most. With the
-	// reading of a state, and the fork itself, a fork is ready in 5 seconds, as long as there are enough.
+	// reading of a state, and the fork itself, a fork is ready in 5 seconds, as long as there are
+	// enough.
 	forkReplay = 4 * time.Second
-	// dropsAtOnce bounds how many snapshots go when one is taken: mostly one does, and many only when
-	// a server may keep fewer than the one before.
+	// dropsAtOnce bounds how many snapshots go when one is taken: mostly one does, and many only
+	// when a server may keep fewer than the one before.
 	dropsAtOnce = 8
 )
-
-// snapshotRules say when snapshots of a session are taken, and how many stay.
-type snapshotRules struct {
-	max    int           // snapshots that a session keeps for forks, beside those for recovery
-	apart  time.Duration // computing between two of them
-	rarest time.Duration // computing between two of a session that has as many as it may
-	// slots holds a token for every snapshot being written or read, which takes the memory of a
-	// compressor.
-	slots chan struct{}
-}
 
 // limitedSnapshots are the snapshots of a store, read no more at a time than there are slots.
 type limitedSnapshots struct {
@@ -55,6 +47,11 @@ func (l limitedSnapshots) ReadSnapshot(
 	}
 }
 
+// snapshotDueLocked reports whether a recovery from the last snapshot would repeat too much.
+func (s *session) snapshotDueLocked() bool {
+	return s.replayCost >= cmp.Or(s.snapshotAt, s.host.snapshots.apart)
+}
+
 // keepIfDueLocked takes a snapshot when a recovery would repeat too much.
 func (s *session) keepIfDueLocked() {
 	if s.stream != nil && s.snapshotDueLocked() {
@@ -69,9 +66,9 @@ func (s *session) saveLocked(ctx context.Context) {
 	}
 }
 
-// snapshotLocked makes it cheap to recover the session's state, as far as the store has use for that and
-// the context lasts. No request is to blame if that fails: the failure is reported, and the snapshot
-// is tried again when as much has been computed once more.
+// snapshotLocked makes it cheap to recover the session's state, as far as the store has use for
+// that and the context lasts. No request is to blame if that fails: the failure is reported, and
+// the snapshot is tried again when as much has been computed once more.
 func (s *session) snapshotLocked(ctx context.Context) {
 	state := s.stateLocked()
 	at := state.Offset()
@@ -88,7 +85,14 @@ func (s *session) snapshotLocked(ctx context.Context) {
 		return
 	}
 	s.snapshotAt = s.replayCost + s.host.snapshots.apart
-	s.host.logError(fmt.Errorf("session: session %s: keeping its state at offset %d: %w", s.ID, at, err))
+	s.host.logError(fmt.Errorf("session: session %s: keeping its state at offset %d: %w",
+		s.ID, at, err))
+}
+
+// isGone says whether a write has failed because the session was deleted meanwhile. The store
+// deletes it before the session knows.
+func (s *session) isGone(err error) bool {
+	return errors.Is(err, ErrNotFound) || errors.Is(err, sessionlog.ErrNotFound) || s.alive() != nil
 }
 
 // stateLocked is the stream that a snapshot can be taken of, which may be that of a recovery; nil
@@ -101,8 +105,8 @@ func (s *session) stateLocked() *stream.Stream {
 	return s.stream
 }
 
-// mayTakeSnapshot says whether there is room for one more snapshot of a session. At its key's limit a
-// session gets none, which costs little: it takes no more text there either, so that a recovery
+// mayTakeSnapshot says whether there is room for one more snapshot of a session. At its key's limit
+// a session gets none, which costs little: it takes no more text there either, so that a recovery
 // repeats no more than before. Below the limit a snapshot may go beyond it.
 func (s *session) mayTakeSnapshot() bool {
 	return s.host.disk.Room(s.Owner, 1) == nil &&
@@ -110,8 +114,8 @@ func (s *session) mayTakeSnapshot() bool {
 }
 
 // snapshotForForkLocked takes a snapshot for a fork of all of the text, of which the log has what
-// follows an offset, if the fork would have too much to compute without one, or has no other state to
-// come from. It reports whether it has.
+// follows an offset, if the fork would have too much to compute without one, or has no other state
+// to come from. It reports whether it has.
 func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken bool, err error) {
 	cost, volatile := s.replayCost, !s.host.store.Durable()
 	must := volatile && start > 0 // there is no other
@@ -128,10 +132,10 @@ func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken
 	return true, nil
 }
 
-// writeStateLocked writes a state of the session to the store, and drops snapshots for which there is
-// no more use. Of a log of which only the tail is kept, it trims what is older than the older of two
-// snapshots and was read by all shadows: it is never needed again. It needs no worker. A snapshot
-// that is there already is as good as a new one.
+// writeStateLocked writes a state of the session to the store, and drops snapshots for which there
+// is no more use. Of a log of which only the tail is kept, it trims what is older than the older of
+// two snapshots and was read by all shadows: it is never needed again. It needs no worker. A
+// snapshot that is there already is as good as a new one.
 func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error {
 	s.host.snapshots.slots <- struct{}{}
 	defer func() { <-s.host.snapshots.slots }()
@@ -182,22 +186,22 @@ func (s *session) thinLocked(
 			before = k.Offset
 		}
 	}
-	most := s.snapshotsMax()
-	drop := superfluous(kept, spacing(at-before, took, s.host.snapshots.apart), most)
+	forks := s.snapshotsMax()
+	drop := superfluous(kept, spacing(at-before, took, s.host.snapshots.apart), forks)
 	for _, old := range drop[:min(len(drop), dropsAtOnce)] {
 		if err := s.dropSnapshotLocked(ctx, old); err != nil {
 			return nil, err
 		}
 		kept = slices.DeleteFunc(kept, func(k int64) bool { return k == old })
 	}
-	if len(kept) >= most+recoverySnapshots {
+	if len(kept) >= forks+recoverySnapshots {
 		s.snapshotAt = s.host.snapshots.rarest
 	}
 	return kept, nil
 }
 
-// snapshotsMax is how many snapshots a session may keep for forks: none where only the tail of the text is
-// kept, and none where the disk is better left to text.
+// snapshotsMax is how many snapshots a session may keep for forks: none where only the tail of the
+// text is kept, and none where the disk is better left to text.
 func (s *session) snapshotsMax() int {
 	if s.History == HistoryTail || !s.host.disk.Ample(s.Owner, s.stateBytes(s.model.Model)) {
 		return 0
@@ -205,7 +209,8 @@ func (s *session) snapshotsMax() int {
 	return s.host.snapshots.max
 }
 
-// spacing is how many bytes of text take so much computing, by what some have taken; 0 is not known.
+// spacing is how many bytes of text take so much computing, by what some have taken; 0 is not
+// known.
 func spacing(bytes int64, took, apart time.Duration) int64 {
 	if took <= 0 {
 		return 0
@@ -213,23 +218,23 @@ func spacing(bytes int64, took, apart time.Duration) int64 {
 	return int64(float64(bytes) * float64(apart) / float64(took))
 }
 
-// superfluous says which of a session's snapshots, given by their offsets in ascending order, are of
-// no more use. The last ones, for recovery, stay. Of those before, for forks, at most so many stay,
-// and none whose neighbours are not further apart than the spacing: the start of the text is a
-// neighbour, too, from which a fork needs no snapshot. The one goes first that leaves the smallest
-// gap, so that the gaps grow evenly with the text: between snapshots that were taken evenly, none is
-// more than twice the text by the number that may stay.
-func superfluous(kept []int64, spacing int64, most int) (drop []int64) {
+// superfluous returns the snapshots to drop, of those at some offsets in ascending order. The
+// newest, for recovery, stay. Of the older ones, for forks, at most max stay, more than spacing
+// apart: the one goes first that leaves the smallest gap, so that the gaps grow evenly with the
+// text. The start of the text, from which a fork needs no snapshot, is a neighbor, too. Between
+// snapshots that were taken evenly, no gap is more than twice the text divided by the number that
+// may stay.
+func superfluous(kept []int64, spacing int64, max int) (drop []int64) {
 	kept = slices.Clone(kept)
 	for older := len(kept) - recoverySnapshots; older > 0; older-- {
-		least, which, before := int64(-1), 0, int64(0)
+		smallest, which, before := int64(-1), 0, int64(0)
 		for n, at := range kept[:older] {
-			if gap := kept[n+1] - before; least < 0 || gap < least {
-				least, which = gap, n
+			if gap := kept[n+1] - before; smallest < 0 || gap < smallest {
+				smallest, which = gap, n
 			}
 			before = at
 		}
-		if older <= most && least > spacing {
+		if older <= max && smallest > spacing {
 			break
 		}
 		drop = append(drop, kept[which])
@@ -238,8 +243,8 @@ func superfluous(kept []int64, spacing int64, most int) (drop []int64) {
 	return drop
 }
 
-// dropDamagedLocked drops snapshots that a restoration could not read: left there, they would be kept
-// in the place of good ones.
+// dropDamagedLocked drops snapshots that a restoration could not read: left there, they would be
+// kept in the place of good ones.
 func (s *session) dropDamagedLocked(ctx context.Context, r *restoration) error {
 	for ; len(r.damaged) > 0; r.damaged = r.damaged[1:] {
 		if err := s.dropSnapshotLocked(ctx, r.damaged[0]); err != nil {
@@ -249,8 +254,8 @@ func (s *session) dropDamagedLocked(ctx context.Context, r *restoration) error {
 	return nil
 }
 
-// dropSnapshotsLocked drops the snapshots of a session of a store that is not durable, which has no more
-// use for them: nothing is ever recovered from it.
+// dropSnapshotsLocked drops the snapshots of a session of a store that is not durable, which has no
+// more use for them: nothing is ever recovered from it.
 func (s *session) dropSnapshotsLocked(ctx context.Context) error {
 	kept, err := s.host.store.Snapshots(ctx, s.ID)
 	if err != nil {
@@ -292,7 +297,8 @@ func (s *session) trimTailLocked(at int64) {
 		s.host.logError(fmt.Errorf("session: session %s: its text before offset %d is not trimmed: %w",
 			s.ID, at, err))
 	}
-	s.snapshotAt = s.replayCost + s.host.snapshots.apart // a fork computes no less than before: replay stays
+	// A fork computes no less than before: replayCost stays.
+	s.snapshotAt = s.replayCost + s.host.snapshots.apart
 }
 
 // trimVolatileLocked trims the log of a session of a store that is not durable, and gives the
@@ -338,11 +344,21 @@ func recordSize(r *sessionlog.Record) int {
 	return size
 }
 
-// textBytes is what records take of the memory, whose sizes are added up: nothing where the store is
-// durable.
+// textBytes is what records take of the memory, whose sizes are added up: nothing where the store
+// is durable.
 func textBytes(store sessionlog.Store, bytes, records int) int64 {
 	if store.Durable() {
 		return 0
 	}
 	return int64(bytes) + int64(records)*recordBytes
+}
+
+// unread is the offset from which on a shadow has not read the session's text yet; the session's
+// own without shadows.
+func (s *session) unread() int64 {
+	from := s.seen().offset
+	for _, shadow := range s.shadows() {
+		from = min(from, shadow.seen().offset)
+	}
+	return from
 }

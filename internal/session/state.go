@@ -96,6 +96,18 @@ func (s *session) openBlank(ctx context.Context) error {
 	return s.unlockOn(err)
 }
 
+// hold claims the session if others may have written to it.
+func (s *session) hold(ctx context.Context) error {
+	if s.isKnown() {
+		return nil
+	}
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
+	return s.claimLocked(ctx)
+}
+
 // settleIn ends the making of a session. In a store that is not durable its state is made now, or
 // there is no room for it, and what it was made of is dropped.
 func (s *session) settleIn(ctx context.Context) error {
@@ -142,30 +154,26 @@ func (s *session) warmLocked(ctx context.Context, limit time.Duration, begun tim
 // restoreLocked makes the session's stream, within a limit. A long recovery takes snapshots on its
 // way.
 func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error {
-	h, until := s.host, time.Now().Add(limit)
-	more := func(r *restoration) error {
+	from, until := s.restorableLocked(), time.Now().Add(limit)
+	from.more = func(r *restoration) error {
 		s.replayCost = r.cost
-		now := Recovery{Done: r.stream.Offset() - r.from, Of: s.seen().offset - r.from}
+		now := Recovery{Done: r.stream.Offset() - r.from, Of: from.end.offset - r.from}
 		s.noteRecovery(now)
-		switch {
-		case s.alive() != nil:
-			return s.alive()
-		case r.exact && h.store.Durable() && s.snapshotDueLocked():
+		switch err := s.alive(); {
+		case err != nil:
+			return err
+		case r.exact && s.host.store.Durable() && s.snapshotDueLocked():
 			return errSnapshotDue
 		case limit > 0 && time.Now().After(until):
 			return &RecoveringError{now}
 		}
-		return h.life.Check()
+		return s.host.life.Check()
 	}
 	for {
 		if s.paused != nil {
 			s.paused.cost = s.replayCost // which a snapshot has made 0
 		}
-		r, err := restore(ctx, &restorable{
-			head: &s.head, model: s.weights, snapshots: limitedSnapshots{h.store, h.snapshots.slots},
-			log: h.store, end: s.seen(), scheduler: h.scheduler, job: s.job(),
-			more: more, replayed: h.observer.Replayed, logError: h.logError,
-		}, s.paused)
+		r, err := restore(ctx, from, s.paused)
 		s.paused = nil
 		if r == nil || s.alive() != nil {
 			return cmp.Or(err, s.alive())
@@ -173,15 +181,31 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 		if err := s.dropDamagedLocked(context.WithoutCancel(ctx), r); err != nil {
 			return err
 		}
-		if err == nil {
-			return s.restoredLocked(ctx, r)
+		if err != nil {
+			s.paused = r
 		}
-		if s.paused = r; !errors.Is(err, errSnapshotDue) {
+		if errors.Is(err, errSnapshotDue) {
+			if s.snapshotLocked(context.Background()); s.paused == nil {
+				return fmt.Errorf("%w: it was claimed while its state was restored", ErrElsewhere)
+			}
+			from.job = s.job() // somebody may have asked for it meanwhile
+			continue
+		}
+		if err != nil {
 			return err
 		}
-		if s.snapshotLocked(context.Background()); s.paused == nil {
-			return fmt.Errorf("%w: it was claimed while its state was restored", ErrElsewhere)
-		}
+		return s.restoredLocked(ctx, r)
+	}
+}
+
+// restorableLocked is what the store has of the session.
+func (s *session) restorableLocked() *restorable {
+	h := s.host
+	return &restorable{
+		head: &s.head, model: s.weights, log: h.store,
+		snapshots: limitedSnapshots{h.store, h.snapshots.slots},
+		scheduler: h.scheduler, job: s.job(), end: s.seen(),
+		replayed: h.observer.Replayed, logError: h.logError,
 	}
 }
 
@@ -190,19 +214,18 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 // here, and must not be needed once the head says that the arithmetic is this one.
 func (s *session) restoredLocked(ctx context.Context, r *restoration) error {
 	s.replayCost, s.snapshotAt = r.cost, 0
-	if !r.exact {
-		now := numerics{From: r.stream.Offset(), Name: s.model.Arithmetic.Numerics()}
-		s.host.logError(fmt.Errorf("session: session %s was computed in %s up to offset %d, and goes on in %s: "+
-			"scores may differ by rounding from those it would have had", s.ID, s.numerics().Name, now.From, now.Name))
+	if h := r.changed; h != nil {
+		was, now := s.numerics(), h.numerics()
+		s.host.logError(fmt.Errorf("session: session %s was computed in %s up to offset %d, "+
+			"and goes on in %s: scores may differ by rounding from those it would have had",
+			s.ID, was.Name, now.From, now.Name))
 		if err := s.writeStateLocked(ctx, r.stream); err != nil {
 			return err
 		}
-		h := s.head
-		h.noteNumerics(now)
-		if err := s.setHeadLocked(ctx, &h); err != nil {
+		if err := s.setHeadLocked(ctx, h); err != nil {
 			return err
 		}
-		s.noteHeadLocked(&h)
+		s.noteHeadLocked(h)
 	}
 	s.stream, s.rms = r.stream, r.stream.FastRMS()
 	s.noteRecovery(Recovery{})
@@ -210,25 +233,14 @@ func (s *session) restoredLocked(ctx context.Context, r *restoration) error {
 	return nil
 }
 
-// snapshotDueLocked reports whether a recovery from the last snapshot would repeat too much.
-func (s *session) snapshotDueLocked() bool {
-	return s.replayCost >= cmp.Or(s.snapshotAt, s.host.snapshots.apart)
-}
-
 // job is what the session wants a worker for. The work for a shadow is behind all other, unless
-// somebody asks for the shadow itself: then what it is being fed is ahead of that, and no less urgent.
+// somebody asks for the shadow itself: then what it is being fed is ahead of that, and no less
+// urgent.
 func (s *session) job() scheduler.Job {
 	return scheduler.Job{
 		Key: s.Owner, Session: s.ID, Model: s.weights, Chunk: s.Settings.Chunk,
 		Behind: s.shadowOf() != "" && s.asked.Load() == 0,
 	}
-}
-
-// noteRecovery shows callers how far a recovery has come; one of 0 bytes is none.
-func (s *session) noteRecovery(r Recovery) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.recovery = r
 }
 
 // publishLocked shows callers where the stream is.
@@ -259,11 +271,16 @@ func (s *session) settleLocked(
 // computedLocked counts what a recovery would repeat.
 func (s *session) computedLocked(took time.Duration) { s.replayCost += took }
 
-// dropLocked makes the session cold.
-func (s *session) dropLocked() {
-	s.weights, s.stream, s.paused = nil, nil, nil
-	s.noteRecovery(Recovery{})
-	s.memory.Release()
+// markUnusableLocked ends the use of a session whose state gives numbers that are not finite:
+// whatever it is fed, it does not recover from them. The session stays as the store has it, and can
+// be deleted. The error is an *UnusableError.
+func (s *session) markUnusableLocked(why error) error {
+	s.mu.Lock()
+	s.mu.bad = why
+	s.mu.Unlock()
+	s.dropLocked()
+	s.watchers.end(s.unusable())
+	return s.unusable()
 }
 
 // giveUpLocked drops the session from memory.
@@ -272,26 +289,14 @@ func (s *session) giveUpLocked() {
 	s.dropLocked()
 }
 
-// evict drops the session from memory, unless somebody has begun to work on it. Without its snapshot
-// it comes back all the same, only later.
+// evict drops the session from memory, unless somebody has begun to work on it. Without its
+// snapshot it comes back all the same, only later.
 func (s *session) evict() {
 	if !s.tryLock() {
 		return
 	}
 	defer s.unlock()
 	s.giveUpLocked()
-}
-
-// stateBytes is the memory that the session's state takes, at most.
-func (h *head) stateBytes(m *model.Model) int64 {
-	bytes := stream.StateBytes(m, h.Settings)
-	if h.LinesFrom != nil {
-		bytes += stream.LinesBytes
-	}
-	if h.ByLine {
-		bytes += stream.HeldBytes(m, h.Settings)
-	}
-	return bytes
 }
 
 // reserveFor takes memory for a state of a model, and gives the model with its weights. The account

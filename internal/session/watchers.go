@@ -6,6 +6,30 @@ import (
 	"sync/atomic"
 )
 
+// Event is what Watch tells: one of its fields is set, and none if nothing has happened for a
+// while.
+type Event struct {
+	Start  *WatchStart // always the first
+	Chunk  *Chunk      // with lines: some lines have ended, and nothing else of it is to be told
+	Update *Update
+	Gap    *Gap
+}
+
+// WatchStart is where the session is when somebody begins to watch it.
+type WatchStart struct {
+	Info
+	LinesFrom *int64 // the offset from which on the session has lines; nil: it has none
+}
+
+// Gap is text whose events the caller has missed: because it takes them too slowly, or came late.
+type Gap struct {
+	From, To int64 // offsets
+	Events   int   // that were left out; 0: nobody knows
+}
+
+// end is the session's offset after a chunk.
+func (c *Chunk) end() int64 { return c.Total.Bytes + c.PendingBytes }
+
 // watchers are the readers of the events of one session. The zero value has none.
 type watchers struct {
 	mu    sync.Mutex
@@ -97,12 +121,12 @@ type subscribers struct {
 }
 
 // join makes a reader of a session's events; leave must follow.
-func (a *subscribers) join(s *session, d detail) (w *watcher, leave func()) {
+func (a *subscribers) join(ws *watchers, d detail) (w *watcher, leave func()) {
 	w = newWatcher(d, &a.taken)
 	a.add(w)
-	s.watchers.add(w)
+	ws.add(w)
 	return w, func() {
-		s.watchers.remove(w)
+		ws.remove(w)
 		a.remove(w)
 		w.close()
 	}
@@ -243,4 +267,17 @@ func (e *Event) bytes() (n int64) {
 		}
 	}
 	return n
+}
+
+// isBefore reports whether an event is about text up to an offset only.
+func (e *Event) isBefore(offset int64) bool {
+	switch {
+	case e.Chunk != nil:
+		return e.Chunk.end() <= offset
+	case e.Gap != nil && e.Gap.To <= offset:
+		return true
+	case e.Gap != nil:
+		e.Gap.From = max(e.Gap.From, offset)
+	}
+	return false
 }

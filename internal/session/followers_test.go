@@ -226,7 +226,7 @@ func TestAShadowThatCannotBeFedIsTriedAgainNowAndThen(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{Observer: told})
 	defer func() { sv.stop() }()
 	mg := sv.mg
-	mg.engine.follower.rest = 50 * time.Millisecond
+	mg.follower.rest = 50 * time.Millisecond
 	of := create(t, mg, CreateRequest{})
 	boss := Caller{Key: "boss", Admin: true, MaxDisk: 1 << 20}
 	made, err := mg.Create(background, boss, CreateRequest{ShadowOf: of})
