@@ -338,7 +338,6 @@ const (
 	ProblemSessionNotFound             ProblemType = "urn:lmserve:problem:session-not-found"
 	ProblemSessionShadow               ProblemType = "urn:lmserve:problem:session-shadow"
 	ProblemSessionUnusable             ProblemType = "urn:lmserve:problem:session-unusable"
-	ProblemStoreFailed                 ProblemType = "urn:lmserve:problem:store-failed"
 	ProblemUnauthorized                ProblemType = "urn:lmserve:problem:unauthorized"
 	ProblemUnsupportedMediaType        ProblemType = "urn:lmserve:problem:unsupported-media-type"
 	ProblemUnsupportedTransferEncoding ProblemType = "urn:lmserve:problem:unsupported-transfer-encoding"
@@ -424,8 +423,6 @@ func (e ProblemType) Valid() bool {
 	case ProblemSessionShadow:
 		return true
 	case ProblemSessionUnusable:
-		return true
-	case ProblemStoreFailed:
 		return true
 	case ProblemUnauthorized:
 		return true

@@ -110,7 +110,7 @@ func badNames() (all []badInput) {
 	} {
 		in := escape.Replace(name)
 		parameter("PUT", "/v1/sessions/"+in, contract.MediaJSON, "{}", "id")
-		parameter("POST", "/v1/sessions/import?name="+in, contract.MediaZstd, "x", "name")
+		parameter("POST", "/v1/sessions/import?name="+in, contract.MediaTar, "x", "name")
 		all = append(all, field("POST", "/v1/sessions/web/fork", "name", fmt.Sprintf("%q", name)))
 	}
 	for _, query := range []string{

@@ -96,20 +96,3 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	require.NoError(t, <-served)
 	require.Error(t, <-failed, "the connection was cut")
 }
-
-// What is served can be replaced while clients are connected: the requests of before get the end
-// that their sessions give them, and those that follow are answered for the others.
-func TestSessionsAreReplacedUnderTheirClients(t *testing.T) {
-	g := newRig(t, Options{})
-	g.create("{}")
-	g.fake.mu.Lock()
-	g.fake.failed = session.ErrStore
-	g.fake.mu.Unlock()
-	resp := g.do("GET", "/v1/sessions", nil)
-	require.NotEmpty(t, resp.Header.Get("Retry-After"))
-	requireProblem(t, resp, api.ProblemStoreFailed)
-	requireProblem(t, g.do("GET", "/readyz", nil), api.ProblemStoreFailed)
-	g.server.Replace(newFake())
-	require.Equal(t, http.StatusOK, g.do("GET", "/readyz", nil).StatusCode)
-	require.Empty(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions)
-}

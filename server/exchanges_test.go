@@ -132,7 +132,7 @@ var exchangesOfCopies = []exchange{
 	{
 		"importSession.file", "The file of the export above, with a name",
 		"POST /v1/sessions/import?name=copy", "{export}",
-		[]string{"Content-Type", contract.MediaZstd},
+		[]string{"Content-Type", contract.MediaTar},
 	},
 	{
 		"importSession.bytes", "The same file as bytes of any kind", "POST /v1/sessions/import",

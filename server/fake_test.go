@@ -34,7 +34,6 @@ type fakeSessions struct {
 	n        int
 	sessions map[string]*fakeSession
 	draining bool
-	failed   error                    // of the store
 	tight    error                    // the alarm of the disk
 	asked    session.CreateRequest    // the last request of Create
 	forked   session.ForkRequest      // the last request of Fork
@@ -139,9 +138,6 @@ func (f *fakeSessions) List(
 ) (page []session.Info, next string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.failed != nil {
-		return nil, "", f.failed
-	}
 	for _, s := range f.sessions {
 		if s.info.ID > after && (who.Admin || s.info.Owner == who.Key) && hasLabels(s.info, labels) {
 			page = append(page, told(who, s.info))
@@ -259,12 +255,6 @@ func (f *fakeSessions) DiskAlarm() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.tight
-}
-
-func (f *fakeSessions) Err() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.failed
 }
 
 func (f *fakeSessions) Delete(who session.Caller, id string) error {

@@ -32,7 +32,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	openapi3filter.RegisterBodyDecoder(contract.MediaZstd, openapi3filter.FileBodyDecoder)
+	openapi3filter.RegisterBodyDecoder(contract.MediaTar, openapi3filter.FileBodyDecoder)
 	openapi3filter.RegisterBodyDecoder("application/openmetrics-text", openapi3filter.FileBodyDecoder)
 	for _, media := range []string{"text/html", "text/css", "text/javascript"} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.FileBodyDecoder)

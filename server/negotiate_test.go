@@ -90,7 +90,7 @@ func TestABodyThatCurlCallsAFormIsToldWhatToType(t *testing.T) {
 		"/v1/sessions":     {`-H 'Content-Type: application/json' -d 'JSON'`, contract.MediaJSON, "{}"},
 		"/tokenize":        {`-H 'Content-Type: application/json' -d 'JSON'`, contract.MediaJSON, `{"prompt":"hi"}`},
 		"/v1/sessions/import": {
-			`-H 'Content-Type: application/zstd' --data-binary @FILE`, contract.MediaZstd, "{}",
+			`-H 'Content-Type: application/x-tar' --data-binary @FILE`, contract.MediaTar, "{}",
 		},
 	} {
 		resp := g.do("POST", path, strings.NewReader(c.body), "Content-Type", form)

@@ -65,7 +65,6 @@ func TestEveryProblemOfTheseRoutesHasTheEnvelope(t *testing.T) {
 		"internal":   {500, "server_error", "internal", "", failing(io.ErrShortBuffer)},
 		"overloaded": {503, "server_error", "overloaded", "", failing(session.ErrOverloaded)},
 		"draining":   {503, "server_error", "draining", "", func(g *rig) *http.Response { g.fake.draining = true; return g.json("/v1/completions", body) }},
-		"store":      {503, "server_error", "store_failed", "", failing(session.ErrStore)},
 		"disk":       {507, "server_error", "no_space", "", failing(session.ErrNoSpace)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -315,9 +315,9 @@ func TestPageExportsAndImportsASession(t *testing.T) {
 		return true;
 	})()`)
 	b.click("Export")
-	b.until(`window.saved?.name?.endsWith(".safetensors.zst")`)
+	b.until(`window.saved?.name?.endsWith(".tar")`)
 	require.Greater(t, value[int](b, `window.saved.size`), 1000)
-	file := filepath.Join(t.TempDir(), "session.safetensors.zst")
+	file := filepath.Join(t.TempDir(), "session.tar")
 	require.NoError(t, os.WriteFile(file, b.export(path), 0o600))
 
 	b.click("New session…")

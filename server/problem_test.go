@@ -146,11 +146,7 @@ func TestEveryProblemIsReachable(t *testing.T) {
 			return g.do("POST", "/v1/sessions/import", strings.NewReader("no file"))
 		},
 		api.ProblemImportModel: func(g *rig, path string) *http.Response {
-			return g.do("POST", "/v1/sessions/import", strings.NewReader(`{"Model":"other"}`), "Content-Type", contract.MediaZstd)
-		},
-		api.ProblemStoreFailed: func(g *rig, path string) *http.Response {
-			g.fake.failed = errors.New("sync /some/path: input/output error")
-			return g.do("GET", "/readyz", nil)
+			return g.do("POST", "/v1/sessions/import", strings.NewReader(`{"Model":"other"}`), "Content-Type", contract.MediaTar)
 		},
 		api.ProblemKeyDiskLimit: func(g *rig, path string) *http.Response {
 			g.fake.fail = &session.DiskLimitError{Used: 90, Limit: 100}

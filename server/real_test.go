@@ -21,6 +21,7 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/internal/stream"
 	"github.com/lmserve/lmserve/server/contract"
@@ -92,17 +93,23 @@ func stateBytes(t *testing.T, settings session.Settings) int64 {
 func (r *realRig) state(t require.TestingT, path string) []any {
 	var b bytes.Buffer
 	require.NoError(t, r.mg.Export(context.Background(), session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"), 0, &b, nil))
-	f, err := weights.Read(&b, weights.Limits{})
+	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(b.Bytes()), 0, int64(b.Len())))
 	require.NoError(t, err)
-	text, ok := f.Tensor("log.text")
-	require.True(t, ok)
-	all := []any{f.Metadata["lmserve.snapshot"], string(text.Data)}
-	for _, x := range f.Tensors {
-		if !strings.HasPrefix(x.Name, "log.") { // the log also tells in which pieces the text came
-			all = append(all, x)
-		}
-	}
-	return all
+	all, err := store.List(context.Background(), "", 1)
+	require.NoError(t, err)
+	var text []byte
+	err = store.Read(context.Background(), all[0].ID, all[0].Start, func(_ int64, r sessionlog.Record) error {
+		text = append(text, r.Text...) // the log also tells in which pieces the text came
+		return nil
+	})
+	require.NoError(t, err)
+	var f *weights.File
+	err = store.ReadSnapshot(context.Background(), all[0].ID, all[0].End, func(r io.Reader) (err error) {
+		f, err = weights.Read(r, weights.Limits{})
+		return err
+	})
+	require.NoError(t, err)
+	return []any{f.Metadata, f.Tensors, string(text)}
 }
 
 // numbered is text whose lines differ from each other, and from those of other numbers.

@@ -44,7 +44,7 @@ func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
 			return g.do("POST", path+"/score", silent(g), "Content-Type", "application/json")
 		},
 		"import that is silent": func(g *rig, path string) *http.Response {
-			return g.do("POST", "/v1/sessions/import", silent(g), "Content-Type", contract.MediaZstd)
+			return g.do("POST", "/v1/sessions/import", silent(g), "Content-Type", contract.MediaTar)
 		},
 		"completion": func(g *rig, path string) *http.Response {
 			return g.json(path+"/complete", `{"max_tokens":65536}`)

@@ -30,9 +30,9 @@ type Sessions interface {
 
 var _ Sessions = (*session.Manager)(nil)
 
-// Server answers HTTP for one session manager at a time. Its life: New, Serve, Drain.
+// Server answers HTTP for a session manager. Its life: New, Serve, Drain.
 type Server struct {
-	sessions atomic.Pointer[Sessions]
+	sessions Sessions
 	options  Options // with defaults
 	problems *answer.Problems
 	router   *chi.Mux
@@ -55,12 +55,13 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	s := &Server{options: o, problems: answer.NewProblems(o.Log, o.Metrics.Refused)}
-	s.Replace(sessions)
+	s := &Server{
+		sessions: sessions, options: o, problems: answer.NewProblems(o.Log, o.Metrics.Refused),
+	}
 	draining, endBodies := context.WithCancel(context.Background())
 	s.endBodies = endBodies
 	s.router = newRouter(&handler.Handlers{
-		Sessions:  func() handler.Sessions { return *s.sessions.Load() },
+		Sessions:  sessions,
 		Keys:      o.Keys,
 		TakesWork: s.ready.Load,
 		Problems:  s.problems,
@@ -86,10 +87,6 @@ func New(sessions Sessions, o Options) (*Server, error) {
 	s.ready.Store(true)
 	return s, nil
 }
-
-// Replace puts another session manager in the place of the one that is served: requests that begin
-// from now on are answered for it. Those under way stay with the one before, which is not drained.
-func (s *Server) Replace(sessions Sessions) { s.sessions.Store(&sessions) }
 
 // Serve answers requests from l until Drain, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
@@ -125,7 +122,7 @@ func (s *Server) drain(ctx context.Context) error {
 		}
 	}
 	s.endBodies()
-	errSessions := (*s.sessions.Load()).Drain(ctx)
+	errSessions := s.sessions.Drain(ctx)
 	errHTTP := s.http.Shutdown(ctx)
 	if errHTTP != nil {
 		errHTTP = errors.Join(errHTTP, s.http.Close())

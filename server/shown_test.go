@@ -26,7 +26,7 @@ const updateExamples = "LMSERVE_UPDATE_EXAMPLES"
 // How many of the bytes of a file or a page an example shows.
 const (
 	pageShown = 24
-	zstdShown = 4 // those that are the same in every such file
+	fileShown = 9 // those that are the same in every such file
 )
 
 // shown is an example as the contract has it.
@@ -156,8 +156,8 @@ func valueOf(t *testing.T, media string, raw []byte) yaml.Node {
 		n.SetString(string(raw))
 	default:
 		most := pageShown
-		if media == contract.MediaZstd {
-			most = zstdShown
+		if media == contract.MediaTar {
+			most = fileShown
 		}
 		var runes []rune
 		for _, b := range raw[:min(len(raw), most)] {

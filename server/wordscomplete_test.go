@@ -216,7 +216,7 @@ func TestASessionOfWordsIsExportedWithinAWord(t *testing.T) {
 	g.score(path, prose)
 	file := g.export(path)
 	resp := g.do("POST", "/v1/sessions/import?name=back", bytes.NewReader(file),
-		"Content-Type", contract.MediaZstd)
+		"Content-Type", contract.MediaTar)
 	back := decode[api.Session](t, resp, http.StatusCreated)
 	require.Equal(t, g.get(path).Totals, back.Totals)
 	require.Equal(t, g.get(path).PendingBytes, back.PendingBytes)

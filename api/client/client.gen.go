@@ -122,7 +122,6 @@ const (
 	ProblemSessionNotFound             = api.ProblemSessionNotFound
 	ProblemSessionShadow               = api.ProblemSessionShadow
 	ProblemSessionUnusable             = api.ProblemSessionUnusable
-	ProblemStoreFailed                 = api.ProblemStoreFailed
 	ProblemUnauthorized                = api.ProblemUnauthorized
 	ProblemUnsupportedMediaType        = api.ProblemUnsupportedMediaType
 	ProblemUnsupportedTransferEncoding = api.ProblemUnsupportedTransferEncoding

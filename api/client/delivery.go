@@ -36,10 +36,8 @@ var errStalled = errors.New("client: nothing has come of an answer for too long"
 // that is about to come back may have taken in text before: then the answer says up to where.
 func changedNothing(err error) bool {
 	var e *Error
-	if !errors.As(err, &e) || e.Type == ProblemStoreFailed {
-		return false
-	}
-	return e.Type == ProblemOffsetConflict || comesBack(err) && e.Type != "" && e.Offset == nil
+	return errors.As(err, &e) && (e.Type == ProblemOffsetConflict ||
+		comesBack(err) && e.Type != "" && e.Offset == nil)
 }
 
 // delivery brings batches to a session, and takes in the events that come back.

@@ -86,6 +86,9 @@ func (k *completing) run(c *cobra.Command) error {
 		opening.Seed = &k.stream.seed
 	}
 	return k.withSession(c, opening, func(cl *client.Client, s client.Session) error {
+		if err := k.stream.checkEffect(string(s.Settings.Method)); err != nil {
+			return err
+		}
 		if err := k.adapt(c, cl, s); err != nil {
 			return err
 		}

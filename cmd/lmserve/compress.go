@@ -51,6 +51,9 @@ same model. That takes several times as long: bytes have to come out one after t
 			if err != nil {
 				return settingError(err)
 			}
+			if err := adapt.checkEffect(set.Method); err != nil {
+				return err
+			}
 			set.Seed = adapt.seed
 			text, err := readInput(c, args[0])
 			if err != nil {

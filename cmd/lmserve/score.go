@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/watch"
@@ -37,7 +36,7 @@ before the update that it causes. What a pipe has is scored and printed at once.
 
 With --lines it is every line that is printed, with its number, its bits, its bits per
 character and its rank: 1/2300 is the strangest of about 2,300 lines (see docs/watch.md).
---rate, --threshold or --top choose the strange ones.
+--threshold or --top choose the strange ones.
 
 Of a model of words it is the perplexity of every chunk, how many of its words the vocabulary
 does not have, and the bits per byte of the others. A word is scored when the white space behind
@@ -52,16 +51,12 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	}
 	k.connectFlags.register(c)
 	k.stream.register(c)
-	k.choice.registerOthers(c)
+	k.choice.register(c, "")
 	flags := c.Flags()
 	k.shadowFlag(flags)
-	rate := flags.Lookup("rate")
-	rate.Value = &rateFlag{Value: rate.Value, lines: &k.choice.rate}
-	rate.Usage += ";\nas a fraction, 1/1000, with --lines: " +
-		"print lines that are stranger than all but so many ordinary ones"
 	flags.StringVar(&k.learn, "learn", string(client.LearnTrue),
 		"whether the session takes in the text and learns from it: true, false, or\nunflagged: "+
-			"with --lines, not from lines that are as strange as --rate or --threshold say")
+			"with --lines, not from lines that are as strange as --threshold says")
 	flags.BoolVar(&k.lines, "lines", false, "print a line for each line of the text")
 	flags.BoolVar(&k.compare, "compare", false,
 		"score with the static model too: the slow weights alone, without companion")
@@ -69,22 +64,6 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	flags.BoolVar(&k.asJSON, "json", false, "print JSON, one object for each chunk or line")
 	renamed(c, map[string]string{"total": "total-only"})
 	return c
-}
-
-// rateFlag is the flag --rate of score: a number is a setting of dynamic evaluation, as in all
-// commands, and a fraction is the rate of lines that are printed.
-type rateFlag struct {
-	pflag.Value
-	lines *string
-}
-
-// Set implements pflag.Value.
-func (f *rateFlag) Set(text string) error {
-	if !strings.Contains(text, "/") {
-		return f.Value.Set(text)
-	}
-	*f.lines = text
-	return nil
 }
 
 // options are those of the scoring.
@@ -102,7 +81,7 @@ func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) 
 			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)
 	}
 	if err == nil && !k.lines && (threshold > 0 || k.choice.top > 0) {
-		err = errors.New("--rate 1/N, --threshold and --top choose lines, expected --lines, too")
+		err = errors.New("--threshold and --top choose lines, expected --lines, too")
 	}
 	if err != nil {
 		return o, usageError{err}
@@ -142,6 +121,9 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	}
 	defer closeIn()
 	return k.withSession(c, r, func(cl *client.Client, s client.Session) error {
+		if err := k.stream.checkEffect(string(s.Settings.Method)); err != nil {
+			return err
+		}
 		return k.score(c, cl, s, options, files, in, threshold)
 	})
 }

@@ -32,10 +32,8 @@ Sessions are kept in the data folder, and are there again after a restart, to th
 with --data-dir=none they are in memory only; with --store and --objects they are in a
 PostgreSQL database and an object store (docs/cluster.md), for one server at a time, or
 with --advertise for several that share the sessions.
-If the server finds the folder damaged, it opens it again, as a start does, and goes on
-with the sessions that the damage does not touch. If the folder fails otherwise (say a
-disk does), or again and again, the server ends with an error, and what it had confirmed
-is there when it starts again.
+Damage to the data folder stops the sessions that it touches, and no others. While a disk
+refuses writes, requests that need one are refused, and what the server had confirmed stays.
 
 If the data folder has a keys file (see 'lmserve keys'), every request needs a key.
 If not, whoever reaches the server may do everything. Then it listens on a loopback
@@ -107,7 +105,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	h := &host{opened: o, told: told, log: log}
+	h := &host{opened: o, log: log}
 	defer func() { _ = h.store.Close() }() // what was confirmed is durable before the store is closed
 	defer func() { h.among.leave() }()
 	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {

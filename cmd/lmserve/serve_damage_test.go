@@ -37,8 +37,8 @@ func TestServeChild(t *testing.T) {
 	os.Exit(run(t.Context(), strings.Split(args, "\n"), nil, os.Stdout, os.Stderr))
 }
 
-// reopening is a server in a process of its own, and what its clients know.
-type reopening struct {
+// damagedServer is a server in a process of its own, and what its clients know.
+type damagedServer struct {
 	t    *testing.T
 	dir  string
 	url  string
@@ -67,8 +67,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func newReopening(t *testing.T, sessions int) *reopening {
-	r := &reopening{t: t, dir: filepath.Join(t.TempDir(), "data")}
+func newDamagedServer(t *testing.T, sessions int) *damagedServer {
+	r := &damagedServer{t: t, dir: filepath.Join(t.TempDir(), "data")}
 	r.cmd = program.Command(os.Args[0], "-test.run", "^TestServeChild$")
 	args := []string{
 		"serve", "--listen", "127.0.0.1:0", "--data-dir", r.dir, "--model", smallModel(t),
@@ -96,7 +96,7 @@ func newReopening(t *testing.T, sessions int) *reopening {
 }
 
 // ask sends a request, and decodes the answer if it is no problem.
-func (r *reopening) ask(method, path, body string, into any) (status int, header http.Header) {
+func (r *damagedServer) ask(method, path, body string, into any) (status int, header http.Header) {
 	request, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
 	require.NoError(r.t, err)
 	request.Header.Set("Content-Type", "application/json")
@@ -119,9 +119,9 @@ func textOf(n, bytes int) (text string) {
 	return text[:bytes]
 }
 
-// feed feeds a session up to an offset, and tells the answer's status. A client that is told that
-// the store has failed comes back as soon as the answer says.
-func (r *reopening) feed(n, to int) (status int) {
+// feed feeds a session up to an offset, and returns the answer's status. A client that is refused
+// with 503 comes back.
+func (r *damagedServer) feed(n, to int) (status int) {
 	for {
 		body, err := json.Marshal(map[string]string{"text": textOf(n, to)[r.at[n]:]})
 		require.NoError(r.t, err)
@@ -140,7 +140,7 @@ func (r *reopening) feed(n, to int) (status int) {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		case http.StatusConflict:
-			// A chunk may have been acknowledged by an answer that was cut off by the failure.
+			// A chunk may have been acknowledged by an answer that was cut off.
 			var info struct{ Offset int }
 			_, _ = r.ask(http.MethodGet, "/v1/sessions/"+r.ids[n], "", &info)
 			if info.Offset > r.at[n] && info.Offset < to {
@@ -153,7 +153,7 @@ func (r *reopening) feed(n, to int) (status int) {
 }
 
 // damage turns a bit round in the log of a session.
-func (r *reopening) damage(n int) {
+func (r *damagedServer) damage(n int) {
 	path := filepath.Join(r.dir, "sessions", r.ids[n], "log.0000000000000000")
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(r.t, err)
@@ -175,7 +175,7 @@ func TestDamageUnderAServerIsOneSessions(t *testing.T) {
 	}
 	t.Parallel()
 	const sessions, before, after = 12, 800, 1100
-	r := newReopening(t, sessions)
+	r := newDamagedServer(t, sessions)
 	for n := range sessions {
 		require.Equal(t, http.StatusOK, r.feed(n, before))
 	}

@@ -130,26 +130,22 @@ type host struct {
 	*opened
 	srv   *server.Server
 	admin net.Listener // nil: none
-	told  *telemetry
 	log   *zap.Logger
 }
 
-// serve serves until the context ends, or the store fails for good, and then drains.
+// serve serves until the context ends, and then drains.
 func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration) error {
 	wait, failed := h.serveAll(l)
 	select {
 	case err := <-failed:
 		return err
-	case <-h.sessions.Failed():
-		h.log.Error("the store has failed", zap.Error(h.sessions.Err()))
 	case <-ctx.Done():
 	}
 	h.log.Info("draining", zap.Duration("timeout", timeout))
 	drain, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	h.among.handOver(drain, h.sessions)
-	err := errors.Join(h.srv.Drain(drain), wait())
-	return errors.Join(h.sessions.Err(), err) // the store may also have failed during the drain
+	return errors.Join(h.srv.Drain(drain), wait())
 }
 
 // reportAlarm returns a function that logs that too little is left of the disk, and that there is

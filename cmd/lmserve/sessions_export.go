@@ -21,7 +21,7 @@ func newSessionsExport(f *dataFlags) *cobra.Command {
 folder is changed. Of a session that damage has touched, the file has the text up to the
 last good record, and the state that this text leaves behind: then a line on standard
 error says which bytes are in it and what was lost, and the exit code is 1.`,
-		Example: "  lmserve sessions export news --out news.session.zst",
+		Example: "  lmserve sessions export news --out news.tar",
 		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			models, err := flags.finder()

@@ -93,10 +93,10 @@ func TestADamagedSessionIsExportedInPart(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "bytes 0-15/16", res.Header.Get("Lmserve-Part"))
 	require.Contains(t, res.Header.Get("Lmserve-Damage"), "sessions/"+created.ID+"/log.0000000000000000")
-	require.Contains(t, res.Header.Get("Content-Disposition"), created.ID+".part.safetensors.zst")
+	require.Contains(t, res.Header.Get("Content-Disposition"), created.ID+".part.tar")
 	require.Equal(t, offline, []byte(part), "both ways lead to the same bytes")
 
-	res, err = http.Post(url+"/v1/sessions/import", "application/zstd", strings.NewReader(part))
+	res, err = http.Post(url+"/v1/sessions/import", "application/x-tar", strings.NewReader(part))
 	status, body = answered(t, res, err)
 	require.Equal(t, http.StatusCreated, status, body)
 	var imported struct{ Offset int64 }

@@ -18,7 +18,7 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Make a session of an exported file (-: standard input) and print its id",
-		Example: "  lmserve sessions import news.session.zst --name news\n" +
+		Example: "  lmserve sessions import news.tar --name news\n" +
 			"  lmserve sessions export news | lmserve sessions import - --data-dir other",
 		Args: exactly(1, "a file"),
 		RunE: func(c *cobra.Command, args []string) error {

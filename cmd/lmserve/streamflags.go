@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +42,8 @@ func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into se
 	}
 }
 
-// chosen are the settings that the flags ask for.
+// chosen are the settings that the flags ask for. A setting of another method than --method's is
+// refused.
 func (f *streamFlags) chosen() (setting.Values, error) {
 	if f.static {
 		if method, given := f.asked["method"]; given && method != stream.Static {
@@ -48,5 +52,20 @@ func (f *streamFlags) chosen() (setting.Values, error) {
 		}
 		f.asked["method"] = stream.Static
 	}
+	if method, given := f.asked["method"].(string); given {
+		return f.asked, f.checkEffect(method)
+	}
 	return f.asked, nil
+}
+
+// checkEffect refuses a setting that a stream of the method would not look at.
+func (f *streamFlags) checkEffect(method string) error {
+	for _, row := range stream.Table {
+		_, given := f.asked[row.Name]
+		if given && len(row.Methods) > 0 && !slices.Contains(row.Methods, method) {
+			return usageError{fmt.Errorf("--%s has no effect with method %s, expected method %s",
+				row.FlagName(), method, strings.Join(row.Methods, " or "))}
+		}
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ func TestEverySettingIsAFlag(t *testing.T) {
 				continue
 			}
 			require.NotNil(t, flag, row.Name)
-			require.True(t, strings.HasPrefix(flag.Usage, row.FlagUsage()), flag.Usage)
+			require.Equal(t, row.FlagUsage(), flag.Usage)
 			require.Empty(t, flag.DefValue, "the default is the model's")
 		}
 	}
@@ -51,4 +50,25 @@ func TestFlagsOfTheMetaLearnersReachThem(t *testing.T) {
 	for _, flag := range [][2]string{{"--gammas", "0.5,0.9"}, {"--beta1", "0.25"}, {"--beta2", "2"}, {"--p", "0.25"}, {"--chunk", "8"}} {
 		require.NotEqual(t, usual, must(t, text, append(score, flag[:]...)...), flag)
 	}
+}
+
+func TestFlagOfAnotherMethodIsRefused(t *testing.T) {
+	model := smallModel(t)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--lines", "--rate", "0.01"}, "--rate has no effect with method sparse-meta, " +
+			"expected method dynamic-sgd or dynamic-rms"},
+		{[]string{"--static", "--p", "0.1"}, "--p has no effect with method static"},
+		{[]string{"--method", "cache", "--decay", "0.1"}, "--decay has no effect with method cache"},
+		{[]string{"--lines", "--rate", "1/1000"}, `found "1/1000", expected 0 to 1000`},
+	} {
+		_, stderr, code := lmserve("text\n", append([]string{"score", "--model", model}, c.args...)...)
+		require.Equal(t, exitUsage, code, c)
+		require.Contains(t, stderr, c.want)
+	}
+	_, stderr, code := lmserve("", "complete", "--model", model, "--theta", "0.5")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--theta has no effect with method sparse-meta, expected method cache")
 }

@@ -149,11 +149,16 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 	}
 }
 
-// Every flag that an error can name exists.
+// Every flag that an error can name exists, and holds what the error is about.
 func TestOptionsAreNamedByFlags(t *testing.T) {
 	c := newTrain()
-	for option, flag := range trainFlags {
-		require.NotNil(t, c.Flags().Lookup(flag), option)
+	for _, row := range trainFlags {
+		require.NotNil(t, c.Flags().Lookup(row.name), row.field)
+	}
+	for _, option := range []string{"Model", "Meta.Normal", "Meta.Online.Chunks", "Tokenizer.Size"} {
+		err := trainError(&train.OptionError{Field: option, Found: "1", Want: "2"})
+		require.ErrorAs(t, err, &usageError{})
+		require.Regexp(t, "^--(config|normalise|meta-chunks|vocab-size) is 1, expected 2$", err.Error())
 	}
 	require.Equal(t, train.StoreDefault, c.Flags().Lookup("store").DefValue)
 }

@@ -54,12 +54,13 @@ and how far it can be trusted, is in docs/watch.md. If the model does not keep u
 standard error says so. Ctrl-C ends the watching, with exit code 0.`, lines.WarmUp),
 		Example: `  journalctl -f | lmserve watch
   lmserve watch /var/log/nginx/access.log /var/log/nginx/error.log --session web
-  lmserve watch app.log --rate 1/100 --learn unflagged --json | jq .text
+  lmserve watch app.log --threshold 1/100 --learn unflagged --json | jq .text
   lmserve watch app.log --from-start --top 20`,
 		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
 	}
 	k.connectFlags.register(c)
-	k.choice.register(c)
+	k.choice.register(c, watch.RateDefault)
+	renamed(c, map[string]string{"rate": "threshold"})
 	flags := c.Flags()
 	flags.StringVar(&k.learn, "learn", string(client.LearnTrue), "what the session learns from: "+
 		"true: all lines; false: none, it stays as it is;\n"+

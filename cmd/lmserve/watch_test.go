@@ -106,7 +106,7 @@ func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
 	strange := "2026-11-21T03:25:37.500Z\tWARN\tsshd\tAccepted password for root from 203.0.113.9"
 	lines = slices.Insert(lines, 59, strange+"\n")
 	stdout, stderr, code := lmserve(strings.Join(lines, ""), "watch", "--model", "swift",
-		"--rate", "1/100", "-")
+		"--threshold", "1/100", "-")
 	require.Zero(t, code, stderr)
 	rows := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 	require.Len(t, rows, 2, stdout)
@@ -277,8 +277,9 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--rate", "1/10", "--top", "3"}, exitUsage, "--rate and --top were given"},
-		{[]string{"--rate", "2"}, exitUsage, `--rate is "2", expected a probability`},
+		{[]string{"--threshold", "1/10", "--top", "3"}, exitUsage, "--threshold and --top were given"},
+		{[]string{"--threshold", "2"}, exitUsage, `--threshold is "2", expected a probability`},
+		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`}, // its older name
 		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
 		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
 		{[]string{"--learn", "no"}, exitUsage, `--learn is "no", expected true, false or unflagged`},

@@ -20,10 +20,10 @@ type folder struct {
 
 	sessions, queue, memory, memoryMax *prometheus.Desc
 	disk, diskLeft, diskSize           *prometheus.Desc
-	diskAlarm, failed                  *prometheus.Desc
+	diskAlarm                          *prometheus.Desc
 	modelStates, modelWeights          *prometheus.Desc
 
-	scrubFindings, reopenings prometheus.Counter
+	scrubFindings prometheus.Counter
 }
 
 func newFolder() folder {
@@ -42,14 +42,11 @@ func newFolder() folder {
 		diskLeft:    gauge("disk_left_bytes", "What is left of the file system of the data folder."),
 		diskSize:    gauge("disk_size_bytes", "All of the file system of the data folder."),
 		diskAlarm:   gauge("disk_alarm", "1 while too little of the disk is left for new text."),
-		failed:      gauge("store_failed", "1 when what keeps the sessions has failed."),
 		modelStates: gauge("model_states", "States in memory of sessions of a model.", "model"),
 		modelWeights: gauge("model_weights_bytes",
 			"Memory of the weights of a model; 0 while they are not in memory.", "model"),
 		scrubFindings: counter("scrub_findings_total",
 			"Damage that was found by reading through the data folder."),
-		reopenings: counter("store_reopenings_total",
-			"How often the data folder was opened again, as damage had ended its use."),
 	}
 }
 
@@ -59,14 +56,11 @@ func (f *folder) Follow(source Source) { f.source.Store(&source) }
 // ScrubFinding is told of damage to the data folder.
 func (f *folder) ScrubFinding() { f.scrubFindings.Inc() }
 
-// Reopened is told that the data folder was opened again.
-func (f *folder) Reopened() { f.reopenings.Inc() }
-
 // Describe implements prometheus.Collector.
 func (f *folder) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		f.sessions, f.queue, f.memory, f.memoryMax, f.disk, f.diskLeft, f.diskSize, f.diskAlarm,
-		f.failed, f.modelStates, f.modelWeights, f.scrubFindings.Desc(), f.reopenings.Desc(),
+		f.modelStates, f.modelWeights, f.scrubFindings.Desc(),
 	} {
 		to <- d
 	}
@@ -75,7 +69,6 @@ func (f *folder) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (f *folder) Collect(to chan<- prometheus.Metric) {
 	to <- f.scrubFindings
-	to <- f.reopenings
 	source := f.source.Load()
 	if source == nil {
 		return
@@ -91,7 +84,6 @@ func (f *folder) Collect(to chan<- prometheus.Metric) {
 	tell(f.memory, float64(s.MemoryBytes))
 	tell(f.memoryMax, float64(s.MemoryBytesMax))
 	tell(f.diskAlarm, truth(s.DiskAlarm))
-	tell(f.failed, truth(s.Failed))
 	for _, m := range s.Models {
 		tell(f.modelStates, float64(m.States), m.ID)
 		tell(f.modelWeights, float64(m.WeightsBytes), m.ID)

@@ -54,7 +54,6 @@ func used() *Metrics {
 	m.Proxied()
 	m.Among(func() int { return 3 })
 	m.ScrubFinding()
-	m.Reopened()
 	m.Follow(source{
 		Sessions: 3, Hot: 1, Waiting: 2, MemoryBytes: 100, MemoryBytesMax: 1000, DiskAlarm: true,
 		Models: []session.ModelStats{{ID: "small-1", States: 1, WeightsBytes: 50}, {ID: "words-2"}},
@@ -146,7 +145,6 @@ lmserve_fenced_writes_total 1
 lmserve_proxied_requests_total 1
 lmserve_servers 3
 lmserve_scrub_findings_total 1
-lmserve_store_reopenings_total 1
 lmserve_sessions{state="hot"} 1
 lmserve_sessions{state="cold"} 2
 lmserve_queue_length 2
@@ -155,8 +153,7 @@ lmserve_memory_limit_bytes 1000
 lmserve_disk_bytes{kind="sessions"} 3
 lmserve_disk_left_bytes 5
 lmserve_disk_size_bytes 6
-lmserve_disk_alarm 1
-lmserve_store_failed 0`), "\n") {
+lmserve_disk_alarm 1`), "\n") {
 		require.Contains(t, got, line+"\n")
 	}
 	require.Contains(t, got, "\ngo_goroutines ")

@@ -75,7 +75,6 @@ type Store struct {
 	careless  atomic.Pointer[error] // which setting of the database is off; nil: none
 	stop      context.CancelFunc    // of what runs in the background
 	stopped   []<-chan struct{}
-	failed    chan struct{} // never closed: a network store comes back
 }
 
 // scheme is how the URL of a database begins; a longer form of it is taken, too.
@@ -109,7 +108,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{report: o.Report, node: o.Node, terms: o.Terms, failed: make(chan struct{})}
+	s := &Store{report: o.Report, node: o.Node, terms: o.Terms}
 	if s.report == nil {
 		s.report = func(error) {}
 	}
@@ -178,13 +177,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // Durable implements sessionlog.Store: it is.
 func (s *Store) Durable() bool { return true }
-
-// Failed implements sessionlog.Store. A database that cannot be reached may come back, so that the
-// store never fails for good.
-func (s *Store) Failed() <-chan struct{} { return s.failed }
-
-// Err implements sessionlog.Store.
-func (s *Store) Err() error { return nil }
 
 // Close implements sessionlog.Store.
 func (s *Store) Close() error {

@@ -68,9 +68,6 @@ func (c ownCatalog) find(who Caller, id string) (*session, error) {
 // made; the context ends the wait.
 func (c ownCatalog) named(ctx context.Context, who Caller, name string) (*session, error) {
 	for {
-		if err := c.life.Err(); err != nil {
-			return nil, storeError("looking for session "+name, err)
-		}
 		e, making := c.registry.Named(who.Key, name, c.clock.now())
 		switch {
 		case e != nil:

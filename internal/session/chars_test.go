@@ -2,7 +2,6 @@ package session
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/weights"
 )
 
 const cyrillic = "Съешь же ещё этих мягких\nфранцузских булок, да выпей чаю.\n"
@@ -109,42 +107,16 @@ func TestAnExportWithAWrongCountIsRefused(t *testing.T) {
 	id := create(t, of, CreateRequest{})
 	score(t, of, id, cyrillic)
 	ofWords := newManagerOf(t, wordModel(t), Options{})
-	counts := func(f *weights.File) *weights.Tensor {
-		x, ok := f.Tensor(columnContinued)
-		require.True(t, ok)
-		return x
-	}
-	refused := func(mg *Manager, id, want string, change func(f *weights.File)) {
-		f := exportedFile(t, mg, id)
-		change(f)
-		sealed(t, f)
-		var b bytes.Buffer
-		require.NoError(t, weights.Write(&b, f))
-		_, err := mg.Import(background, Caller{}, &b, "")
-		require.ErrorIs(t, err, ErrImport)
-		require.ErrorContains(t, err, want)
-	}
-	refused(of, id, "record 0 counts 255 bytes that continue", func(f *weights.File) {
-		counts(f).Data[0] = 255
-	})
-	refused(of, id, "the state counts", func(f *weights.File) {
-		x := counts(f)
-		x.Data[len(x.Data)-numberBytes]++
-	})
-	refused(of, id, "the state counts", func(f *weights.File) {
-		f.Tensors = slices.DeleteFunc(f.Tensors, func(x weights.Tensor) bool {
-			return x.Name == columnContinued
-		})
-	})
-	refused(of, id, `tensor "log.continued" has 1 elements`, func(f *weights.File) {
-		x := counts(f)
-		x.Shape, x.Data = []int{1}, x.Data[:numberBytes]
-	})
+	refused(t, of, id, func(x *changeable) { x.records[0].Continued = 255 },
+		"the record at offset 0: counts 255 bytes that continue")
+	refused(t, of, id, func(x *changeable) { x.last().Continued++ }, "the state counts")
+	refused(t, of, id, func(x *changeable) {
+		for i := range x.records {
+			x.records[i].Continued = 0
+		}
+	}, "the state counts")
 	id = create(t, ofWords, CreateRequest{})
 	score(t, ofWords, id, "a\n")
-	refused(ofWords, id, "expected none of a model of words", func(f *weights.File) {
-		f.Tensors = append(f.Tensors, weights.Tensor{
-			Name: columnContinued, DType: weights.I64, Shape: []int{1}, Data: make([]byte, numberBytes),
-		})
-	})
+	refused(t, ofWords, id, func(x *changeable) { x.last().Continued = 1 }, "bytes that continue a character, expected 0 to 0")
+	refused(t, ofWords, id, func(x *changeable) { x.last().Words = nil }, "words")
 }

@@ -10,38 +10,32 @@ import (
 // copyBytes is how much text of a log is appended to another at once.
 const copyBytes = 256 << 10
 
-// copier appends records to a session that is being made.
-type copier struct {
-	engine  *engine
-	to      *session
-	at      int64 // the end of what was appended
-	records []sessionlog.Record
-	text    int // bytes of the records' text
-	bytes   int // the records' sizes
-}
-
-// copy copies a record, with its text.
-func (c *copier) copy(ctx context.Context, r sessionlog.Record) error {
-	r.Text = bytes.Clone(r.Text)
-	c.records = append(c.records, r)
-	c.text += len(r.Text)
-	if c.bytes += recordSize(&r); c.bytes < copyBytes {
-		return nil
-	}
-	return c.flush(ctx)
-}
-
-func (c *copier) flush(ctx context.Context) error {
-	if len(c.records) == 0 {
-		return nil
-	}
-	if err := c.engine.chargeRecords(c.to, c.bytes, len(c.records)); err != nil {
+// copyLog reads the records of a log from an offset on, and appends them, several at once, to
+// another: records of so many bytes in all (see recordSize), text of them text.
+func copyLog(
+	ctx context.Context, log logReader, id string, from int64,
+	appendAt func(at int64, records []sessionlog.Record, bytes, text int) error,
+) error {
+	var batch []sessionlog.Record
+	at, size, text := from, 0, 0
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		err := appendAt(at, batch, size, text)
+		at, size, text, batch = at+int64(text), 0, 0, batch[:0]
 		return err
 	}
-	if err := c.to.appendLocked(ctx, c.at, c.records...); err != nil {
+	err := log.Read(ctx, id, from, func(_ int64, r sessionlog.Record) error {
+		r.Text = bytes.Clone(r.Text)
+		batch, text = append(batch, r), text+len(r.Text)
+		if size += recordSize(&r); size < copyBytes {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
 		return err
 	}
-	c.at += int64(c.text)
-	c.records, c.text, c.bytes = c.records[:0], 0, 0
-	return nil
+	return flush()
 }

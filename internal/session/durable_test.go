@@ -19,7 +19,6 @@ import (
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
-	"github.com/lmserve/lmserve/internal/stream"
 )
 
 var background = context.Background()
@@ -491,61 +490,13 @@ func TestExpiredSessionsLeaveTheStore(t *testing.T) {
 	require.ErrorIs(t, err, sessionlog.ErrNotFound)
 }
 
-// failedStore has failed for good once it is told to.
-type failedStore struct {
-	sessionlog.Store
-	failed chan struct{}
-}
-
-func (f *failedStore) Failed() <-chan struct{} { return f.failed }
-
-func (f *failedStore) Err() error {
-	select {
-	case <-f.failed:
-		return sessionlog.ErrFailed
-	default:
-		return nil
-	}
-}
-
-func (f *failedStore) Append(ctx context.Context, id string, epoch uint64, at int64, records ...sessionlog.Record) error {
-	if at == testChunk {
-		close(f.failed)
-		return sessionlog.ErrFailed
-	}
-	return f.Store.Append(ctx, id, epoch, at, records...)
-}
-
-func TestAStoreThatHasFailedIsToldToEveryRequest(t *testing.T) {
-	store := &failedStore{sessionlog.NewMemory(), make(chan struct{})}
+func TestClosedStoreEndsRequestsAsDraining(t *testing.T) {
+	store := sessionlog.NewMemory()
 	mg := newManager(t, Options{Store: store})
 	id := create(t, mg, CreateRequest{})
-	require.NoError(t, mg.Err())
-	events := 0
-	sum, err := mg.Score(background, Caller{}, id, endless{}, ScoreOptions{}, func(Chunk) error { events++; return nil })
-	require.ErrorIs(t, err, ErrStore)
-	require.Equal(t, 1, events)
-	require.Equal(t, int64(testChunk), sum.Offset)
-	<-mg.Failed()
-	require.ErrorIs(t, mg.Err(), sessionlog.ErrFailed)
-	_, err = mg.Get(Caller{}, id)
-	require.ErrorIs(t, err, ErrStore)
-	_, err = mg.Score(background, Caller{}, id, unread{t}, ScoreOptions{}, nil)
-	require.ErrorIs(t, err, ErrStore)
-	require.ErrorIs(t, mg.Delete(Caller{}, id), ErrStore)
-	_, err = mg.Create(background, Caller{}, CreateRequest{})
-	require.ErrorIs(t, err, ErrStore)
-
-	// Another Manager takes over from here: what this one has in memory is given back, and requests
-	// hear of the failure, not of the drain.
-	set, err := effective(mg.engine.models[0].Model, Settings{})
-	require.NoError(t, err)
-	state := stream.StateBytes(mg.engine.models[0].Model, set)
-	before := mg.index.budget.Used()
-	require.NoError(t, mg.Drain(background))
-	require.Equal(t, before-state, mg.index.budget.Used())
-	_, err = mg.Score(background, Caller{}, id, unread{t}, ScoreOptions{}, nil)
-	require.ErrorIs(t, err, ErrStore)
-	_, err = mg.Import(background, Caller{}, nil, "")
-	require.ErrorIs(t, err, ErrStore)
+	score(t, mg, id, "text")
+	require.NoError(t, store.Close())
+	_, err := mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{}, noChunks)
+	require.ErrorIs(t, err, ErrDraining)
+	require.ErrorIs(t, mg.Delete(Caller{}, id), ErrDraining)
 }

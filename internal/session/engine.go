@@ -125,18 +125,14 @@ func (e *engine) refund(s *session, bytes int) {
 }
 
 // saveAll takes snapshots of what is hot, when nobody is at work any more. What the context leaves
-// out is computed again after a restart. If the store has failed it drops the states.
+// out is computed again after a restart.
 func (e *engine) saveAll(ctx context.Context) {
 	for {
 		s, ok := e.budget.Victim()
 		if !ok || s.lock(ctx) != nil {
 			return
 		}
-		if e.life.Err() != nil {
-			s.dropLocked()
-		} else {
-			s.saveLocked(context.Background())
-		}
+		s.saveLocked(context.Background())
 		<-s.state // a session that stays hot does not come up again
 	}
 }

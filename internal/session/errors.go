@@ -30,9 +30,6 @@ var (
 	// ErrNoSpace says that the disk is full. What was acknowledged before stays, and nothing else
 	// of the call is kept.
 	ErrNoSpace = errors.New("session: no space left on the disk")
-	// ErrStore says that what keeps the sessions has failed for good. What was acknowledged before
-	// is there when it is opened again.
-	ErrStore = lifecycle.ErrFailed
 	// ErrUnavailable says that what keeps the sessions cannot be reached now. Nothing of the call
 	// was accepted that was not acknowledged before, and nothing is lost: the call can be repeated.
 	ErrUnavailable = errors.New("session: the store is not available now")
@@ -231,8 +228,8 @@ func (e *BodyError) Unwrap() error { return e.Err }
 func storeError(what string, err error) error {
 	var damage *sessionlog.CorruptError
 	switch {
-	case errors.Is(err, sessionlog.ErrFailed), errors.Is(err, sessionlog.ErrClosed):
-		return fmt.Errorf("%w: %s: %w", ErrStore, what, err)
+	case errors.Is(err, sessionlog.ErrClosed): // after a drain that did not wait for the request
+		return fmt.Errorf("%w: %s: %w", ErrDraining, what, err)
 	case errors.Is(err, sessionlog.ErrUnavailable):
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
 	case errors.Is(err, sessionlog.ErrUnknown):

@@ -10,15 +10,13 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/weights"
 )
 
-// Part says how much of a session that damage has touched is in its file: the text up to the last
+// Part says how much of a session that damage has touched is in its archive: the text up to the last
 // good record, and the state that this text leaves behind.
 type Part struct {
-	Start, End int64 // of the text in the file
+	Start, End int64 // of the text in the archive
 	// Known is where the text ended, as far as damage has left it known. What there was from End
 	// to Known is lost, and maybe more.
 	Known int64
@@ -30,7 +28,7 @@ func (p Part) String() string {
 		"further; lost is what followed: %v", p.Start, p.End, p.Known, p.Err)
 }
 
-// partMaker makes the file of a session from what can be read of it. It claims nothing, writes
+// partMaker finds what can be exported of a session, and makes the state there. It claims nothing, writes
 // nothing to the store, and leaves the session's stream in memory alone.
 type partMaker struct {
 	models    models
@@ -43,10 +41,8 @@ type partMaker struct {
 	weights func(of *servedModel, bytes int64) (*model.Model, error)
 }
 
-// file makes the file, with its data in a spool. The Part has an Err if the session is not whole.
-func (m *partMaker) file(
-	ctx context.Context, id string, content *spool.Spool,
-) (*weights.Stored, Part, error) {
+// find finds it. The Part has an Err if the session is not whole.
+func (m *partMaker) find(ctx context.Context, id string) (*exported, Part, error) {
 	found, err := m.store.Get(ctx, id)
 	if err != nil {
 		return nil, Part{}, storeError("reading session "+id, err)
@@ -72,8 +68,7 @@ func (m *partMaker) file(
 	if err != nil {
 		return nil, Part{}, err
 	}
-	f, err := exportOf(ctx, &h, st, boundedLog{m.store, p.End}, p.Start, p.End, content)
-	return f, p, err
+	return &exported{h, p.Start, boundedLog{m.store, p.End}, st}, p, nil
 }
 
 // notEvenPart is the error for a session of which no file can be made.
@@ -208,31 +203,32 @@ func (l boundedLog) Read(
 	return err
 }
 
-// exportPart writes to w what can be read of a session that damage has touched, and tells part
-// what that is before.
+// exportPart writes what can be read of a session that damage has touched, and tells part what that
+// is before.
 func (e *engine) exportPart(
-	ctx context.Context, s *session, w io.Writer, part func(Part),
+	ctx context.Context, s *session, archive io.Writer, part func(Part),
 ) error {
-	return e.export(ctx, w, func(content *spool.Spool) (*weights.Stored, error) {
-		if err := e.life.Enter(); err != nil {
-			return nil, err
-		}
-		defer e.life.Leave()
-		state := e.budget.OpenOn(s.model.base(), nil)
-		defer state.Close()
-		m := &partMaker{
-			models: e.models, store: e.store, scheduler: e.scheduler, report: e.logError,
-			goesOn: func() error { return cmp.Or(s.alive(), e.life.Check()) },
-			weights: func(of *servedModel, bytes int64) (*model.Model, error) {
-				return e.reserveFor(ctx, state, of, bytes)
-			},
-		}
-		f, p, err := m.file(ctx, s.ID, content)
-		if err == nil && p.Err != nil {
-			part(p)
-		}
-		return f, err
-	})
+	if err := e.life.Enter(); err != nil {
+		return err
+	}
+	defer e.life.Leave()
+	state := e.budget.OpenOn(s.model.base(), nil)
+	defer state.Close()
+	m := &partMaker{
+		models: e.models, store: e.store, scheduler: e.scheduler, report: e.logError,
+		goesOn: func() error { return cmp.Or(s.alive(), e.life.Check()) },
+		weights: func(of *servedModel, bytes int64) (*model.Model, error) {
+			return e.reserveFor(ctx, state, of, bytes)
+		},
+	}
+	x, p, err := m.find(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	if p.Err != nil {
+		part(p)
+	}
+	return e.packs(ctx, func() error { return x.write(ctx, archive) })
 }
 
 // touched says whether an error of an export is damage, so that a part may still be had.

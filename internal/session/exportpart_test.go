@@ -120,7 +120,7 @@ func TestExportAndImportTellHowFarTheyAre(t *testing.T) {
 		func(Part) { t.Error("a part") }, tell))
 	_, err := sv.mg.Import(background, Caller{}, &file, "")
 	require.NoError(t, err)
-	require.Equal(t, []string{"reading the text", "packing", "unpacking", "storing"}, parts)
+	require.Equal(t, []string{"reading the text", "checking", "storing"}, parts)
 	for _, what := range parts {
 		require.Equal(t, last[what].total, last[what].done, what)
 	}

@@ -2,11 +2,9 @@ package session
 
 import (
 	"context"
-	"io"
 	"sync/atomic"
 
 	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // Progress is told what is being done, and how many bytes of all are done.
@@ -23,21 +21,6 @@ func (p Progress) part(what string, total int64) (add func(bytes int)) {
 	return func(bytes int) { p(what, min(done.Add(int64(bytes)), total), total) }
 }
 
-// file begins a part of the work that reads the data of a file so many times.
-func (p Progress) file(what string, f *weights.Stored, times int64) {
-	if p == nil {
-		return
-	}
-	var bytes int64
-	for i := range f.Tensors {
-		bytes += f.Tensors[i].Bytes
-	}
-	add := p.part(what, times*bytes)
-	for i := range f.Tensors {
-		f.Tensors[i].Data = toldData{f.Tensors[i].Data, add}
-	}
-}
-
 // toldLog tells of the text of the records that are read.
 type toldLog struct {
 	sessionlog.Store
@@ -52,30 +35,4 @@ func (l toldLog) Read(
 		l.add(len(r.Text))
 		return visit(at, r)
 	})
-}
-
-// toldData tells of the bytes that are read.
-type toldData struct {
-	io.ReaderAt
-	add func(bytes int)
-}
-
-// ReadAt implements io.ReaderAt.
-func (d toldData) ReadAt(p []byte, at int64) (int, error) {
-	n, err := d.ReaderAt.ReadAt(p, at)
-	d.add(n)
-	return n, err
-}
-
-// toldFile tells of the bytes that are read.
-type toldFile struct {
-	io.Reader
-	add func(bytes int)
-}
-
-// Read implements io.Reader.
-func (f toldFile) Read(p []byte) (int, error) {
-	n, err := f.Reader.Read(p)
-	f.add(n)
-	return n, err
 }

@@ -4,17 +4,17 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"math"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -153,94 +153,152 @@ func TestAnImportIsTheSessionThatWasExported(t *testing.T) {
 	})
 }
 
-// sealed puts a file that was changed under its seal again.
-func sealed(t require.TestingT, f *weights.File) { require.NoError(t, seal(f.Stored())) }
+// changeable is an export that can be changed.
+type changeable struct {
+	head    head
+	start   int64
+	records []sessionlog.Record
+	state   *weights.File
+	end     int64 // offset of the state
+}
 
-// exportedFile is an export that can be changed.
-func exportedFile(t testing.TB, mg *Manager, id string) *weights.File {
-	f, err := weights.Read(bytes.NewReader(export(t.(fatal), mg, id)), weights.Limits{})
+// takeApart takes an export of a session apart.
+func takeApart(t testing.TB, mg *Manager, id string) *changeable {
+	b := export(t.(fatal), mg, id)
+	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b))))
 	require.NoError(t, err)
-	delete(f.Metadata, keyExport)
-	return f
+	found, err := store.Get(background, id)
+	require.NoError(t, err)
+	require.NoError(t, found.Err)
+	x := &changeable{start: found.Start, end: found.End}
+	x.head, err = decodeHead(id, found.Head)
+	require.NoError(t, err)
+	require.NoError(t, store.Read(background, id, found.Start, func(_ int64, r sessionlog.Record) error {
+		r.Text = bytes.Clone(r.Text)
+		x.records = append(x.records, r)
+		return nil
+	}))
+	require.NoError(t, store.ReadSnapshot(background, id, found.End, func(r io.Reader) (err error) {
+		x.state, err = weights.Read(r, weights.Limits{})
+		return err
+	}))
+	return x
+}
+
+// archive puts it together again.
+func (x *changeable) archive(t require.TestingT) *bytes.Reader {
+	var b, state bytes.Buffer
+	a := folder.NewExporter(&b, x.head.ID, x.head.Created)
+	require.NoError(t, a.Head(x.start, x.head.encode()))
+	at := x.start
+	for _, r := range x.records {
+		require.NoError(t, a.Append(at, r))
+		at += int64(len(r.Text))
+	}
+	if x.state != nil {
+		write := func(w io.Writer) error { return weights.Write(w, x.state) }
+		require.NoError(t, sessionlog.CompressSnapshot(background, &state, write))
+		content := bytes.NewReader(state.Bytes())
+		require.NoError(t, a.State(x.end, io.NewSectionReader(content, 0, content.Size())))
+	}
+	require.NoError(t, a.Close())
+	return bytes.NewReader(b.Bytes())
+}
+
+// last is the last record.
+func (x *changeable) last() *sessionlog.Record { return &x.records[len(x.records)-1] }
+
+// tensor is one of the state's.
+func (x *changeable) tensor(t require.TestingT, name string) *weights.Tensor {
+	found, ok := x.state.Tensor(name)
+	require.True(t, ok, name)
+	return found
+}
+
+// refused makes sure that an export that is changed is refused.
+func refused(
+	t testing.TB, mg *Manager, id string, change func(x *changeable), says ...string,
+) {
+	t.Helper()
+	x := takeApart(t, mg, id)
+	change(x)
+	_, err := mg.Import(background, Caller{}, x.archive(t), "")
+	require.ErrorIs(t, err, ErrImport, "%v", says)
+	for _, text := range says {
+		require.ErrorContains(t, err, text)
+	}
 }
 
 func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
 	score(t, mg, id, logText(40))
-	tensor := func(f *weights.File, name string) *weights.Tensor {
-		x, ok := f.Tensor(name)
-		require.True(t, ok)
-		return x
-	}
-	for want, change := range map[string]func(f *weights.File){
-		`tensor "log.text" is missing`: func(f *weights.File) {
-			f.Tensors = slices.DeleteFunc(f.Tensors, func(x weights.Tensor) bool { return x.Name == columnText })
+	for want, change := range map[string]func(x *changeable){
+		"the log ends at offset ": func(x *changeable) { x.records = x.records[:1] },
+		"a text of 0 bytes, expected 1": func(x *changeable) {
+			x.records = slices.Insert(x.records, 1, x.records[0])
+			x.records[1].Text = nil
 		},
-		`tensor "log.bits" has`:        func(f *weights.File) { x := tensor(f, columnBits); x.Shape, x.Data = []int{1}, x.Data[:8] },
-		`tensor "log.ends", element 0`: func(f *weights.File) { tensor(f, columnEnds).Data[0] = 0 },
-		"the state has": func(f *weights.File) {
-			x := tensor(f, columnBits)
-			copy(x.Data[16:], x.Data[:8])
-			copy(x.Data[8:16], x.Data[:8])
+		"the state has": func(x *changeable) {
+			for i := range x.records {
+				x.records[i].Bits = x.records[0].Bits
+			}
 		},
-		"record 0 has totals":              func(f *weights.File) { tensor(f, columnBaseline).Data[7] = 0xff },
-		"metadata lmserve.session: ":       func(f *weights.File) { f.Metadata[keyHead] += " " },
-		"metadata lmserve.snapshot is mis": func(f *weights.File) { delete(f.Metadata, "lmserve.snapshot") },
-		"is none of a stream": func(f *weights.File) {
-			f.Tensors = append(f.Tensors, weights.Tensor{Name: "more", DType: weights.U8, Shape: []int{0}})
+		"the record at offset 0: has baseline": func(x *changeable) { x.records[0].HasBaseline = false },
+		"the record at offset 0: totals of":    func(x *changeable) { x.records[0].Baseline = -1 },
+		"head: version is 2, expected 1":       func(x *changeable) { x.head.Version = 2 },
+		"metadata lmserve.snapshot is mis":     func(x *changeable) { delete(x.state.Metadata, "lmserve.snapshot") },
+		"there is no state at offset 40":       func(x *changeable) { x.state = nil },
+		"is none of a stream": func(x *changeable) {
+			x.state.Tensors = append(x.state.Tensors, weights.Tensor{Name: "more", DType: weights.U8, Shape: []int{0}})
 		},
 	} {
-		f := exportedFile(t, mg, id)
-		change(f)
-		sealed(t, f)
-		var b bytes.Buffer
-		require.NoError(t, weights.Write(&b, f))
-		_, err := mg.Import(background, Caller{}, &b, "")
-		require.ErrorIs(t, err, ErrImport)
-		require.ErrorContains(t, err, want)
+		refused(t, mg, id, change, want)
 	}
 	whole := export(t, mg, id)
-	refused := func(file []byte, what string, at int) {
+	isRefused := func(file []byte, what string, at int) error {
 		_, err := mg.Import(background, Caller{}, bytes.NewReader(file), "")
 		require.ErrorIs(t, err, ErrImport, what, at)
+		return err
 	}
-	flipped := func(file []byte, at int) []byte {
-		b := bytes.Clone(file)
+	for at := 0; at < len(whole); at += max(1, len(whole)/97) {
+		isRefused(whole[:at], "the first %d bytes", at)
+	}
+	for _, file := range []string{memberName(id, "head"), memberName(id, "log."), memberName(id, "state.")} {
+		at := bytes.Index(whole, []byte(file)) + 512 + 40
+		require.GreaterOrEqual(t, at, 552, file)
+		b := bytes.Clone(whole)
 		b[at] ^= 1
-		return b
+		isRefused(b, file+" at byte %d", at)
 	}
-	z, err := zstd.NewReader(nil)
-	require.NoError(t, err)
-	defer z.Close()
-	content, err := z.DecodeAll(whole, nil)
-	require.NoError(t, err)
-	for _, at := range []int{0, 5, len(content) / 2, len(content) - 1} {
-		refused(flipped(content, at), "byte %d of the content", at)
-	}
-	// Only the magic number and the checksum are certain to matter in the compressed file: between
-	// them are bits that decode to the same whatever they are.
-	for _, at := range []int{0, len(whole) - 1} {
-		refused(flipped(whole, at), "byte %d", at)
-	}
-	for _, at := range []int{0, 5, len(whole) / 2, len(whole) - 1} {
-		refused(whole[:at], "the first %d bytes", at)
-	}
-	f := exportedFile(t, mg, id)
-	sealed(t, f)
-	tensor(f, columnText).Data[0] ^= 1
-	var b bytes.Buffer
-	require.NoError(t, weights.Write(&b, f))
-	_, err = mg.Import(background, Caller{}, &b, "")
-	require.ErrorContains(t, err, "the content's hash is")
+	old := isRefused([]byte("\x28\xb5\x2f\xfd and so on"), "%d", 0)
+	require.ErrorContains(t, old, "before exports were tar files")
 	other := newManagerOf(t, staticModel(t), Options{})
-	_, err = other.Import(background, Caller{}, bytes.NewReader(whole), "")
+	_, err := other.Import(background, Caller{}, bytes.NewReader(whole), "")
 	require.ErrorContains(t, err, "its model is")
 	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 1)
 }
 
-// FuzzImport changes what is under the seal.
+func memberName(id, name string) string { return "sessions/" + id + "/" + name }
+
+// The archive is a data folder: tar unpacks it, and a server goes on.
+func TestAnExportIsADataFolder(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(100))
+	dir := filepath.Join(t.TempDir(), "data")
+	damage := func(err *sessionlog.CorruptError) { t.Error(err) }
+	require.NoError(t, folder.Restore(background, bytes.NewReader(export(t, mg, id)), dir, damage))
+	sv := newServer(t, dir, Options{})
+	defer func() { sv.stop() }()
+	require.Equal(t, hash(t, mg, id), hash(t, sv.mg, id))
+	score(t, mg, id, "and on")
+	score(t, sv.mg, id, "and on")
+	require.Equal(t, hash(t, mg, id), hash(t, sv.mg, id))
+}
+
+// FuzzImport reads archives that may be any file.
 func FuzzImport(f *testing.F) {
 	m, err := modeltest.Small()
 	require.NoError(f, err)
@@ -253,33 +311,26 @@ func FuzzImport(f *testing.F) {
 			_, err = mg.Score(context.Background(), Caller{}, info.ID, io.LimitReader(endless{}, 20), ScoreOptions{}, func(Chunk) error { return nil })
 			require.NoError(f, err)
 		}
-		var b bytes.Buffer
-		require.NoError(f, weights.Write(&b, exportedFile(f, mg, info.ID)))
-		f.Add(b.Bytes())
+		f.Add(export(f, mg, info.ID))
 		_, err = feedLines(mg, info.ID, "\na\nb", unflagged)
 		require.NoError(f, err)
-		b.Reset()
-		require.NoError(f, weights.Write(&b, exportedFile(f, mg, info.ID)))
-		f.Add(b.Bytes())
+		f.Add(export(f, mg, info.ID))
 	}
-	require.NoError(f, mg.Drain(background)) // parse needs no threads
+	require.NoError(f, mg.Drain(background)) // reading needs no threads
 	f.Fuzz(func(t *testing.T, b []byte) {
-		file, err := weights.Read(bytes.NewReader(b), weights.Limits{})
-		if err != nil || file.Metadata == nil || seal(file.Stored()) != nil {
-			return
-		}
-		p, err := parseExport(models{residentModel(m)}, file.Stored())
-		if err != nil || p.check(m) != nil {
+		file := io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)))
+		a, err := readArchive(background, models{residentModel(m)}, file)
+		if err != nil || a.check(background, m, a.store) != nil {
 			return
 		}
 		store := sessionlog.NewMemory()
-		epoch, err := store.Create(background, "a", p.head.encode(), p.log.start)
+		epoch, err := store.Create(background, "a", a.found.Head, a.found.Start)
 		require.NoError(t, err)
-		last := 0.
-		require.NoError(t, p.log.each(func(_, at int64, r sessionlog.Record) error {
-			r.Text, last = bytes.Clone(r.Text), r.Bits
-			return store.Append(background, "a", epoch, at, r)
-		}), "what is accepted can be kept")
-		require.False(t, math.IsNaN(last))
+		require.NoError(t, a.store.Read(background, a.found.ID, a.found.Start,
+			func(at int64, r sessionlog.Record) error {
+				r.Text = bytes.Clone(r.Text)
+				require.True(t, finite(r.Bits))
+				return store.Append(background, "a", epoch, at, r)
+			}), "what is accepted can be kept")
 	})
 }

@@ -1,26 +1,18 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
+	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/internal/spool"
-	"github.com/lmserve/lmserve/weights"
-)
-
-const (
-	// importWindow is the largest window of a zstd stream that is imported; what zstd makes up to
-	// its level 19 has no larger one.
-	importWindow = 8 << 20
-	// importHeader is the largest header of a file that is imported: that of a model with hundreds
-	// of layers and eight banks.
-	importHeader = 4 << 20
-	// importReadings is how often the data of the file is read: for its seal, for the other checks,
-	// and when it is stored.
-	importReadings = 3
+	"github.com/lmserve/lmserve/internal/stream"
 )
 
 // importing is an import under way.
@@ -29,8 +21,8 @@ type importing struct {
 	index  *index
 }
 
-// run makes a session of a file that Export wrote. The name that the file has in its head is not
-// that of the new session.
+// run makes a session of an archive that Export wrote. The name that the archive has in its head is
+// not that of the new session.
 func (im *importing) run(
 	ctx context.Context, who Caller, r io.Reader, name string,
 ) (Info, error) {
@@ -43,46 +35,51 @@ func (im *importing) run(
 		return Info{}, err
 	}
 	defer received.Close()
-	plain, err := spool.New()
+	a, err := im.engine.openArchive(ctx, received)
 	if err != nil {
 		return Info{}, err
 	}
-	defer plain.Close()
-	p, err := im.engine.parse(ctx, received, plain)
-	if err != nil {
-		return Info{}, err
-	}
-	h := p.head
+	h := a.head
 	like := CreateRequest{Labels: h.Labels, TTL: h.TTL, History: h.History}
-	s, err := im.index.fresh(who, name, p.model, h.Settings, like)
+	s, err := im.index.fresh(who, name, a.model, h.Settings, like)
 	if err != nil {
 		return Info{}, err
 	}
 	s.Complete, s.Parent = false, h.Parent
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
 	if n := len(s.encode()); n > sessionlog.MaxHeadBytes {
-		return Info{}, fmt.Errorf("%w: metadata %s: a head of %d bytes, expected at most %d",
-			ErrImport, keyHead, n, sessionlog.MaxHeadBytes)
+		return Info{}, fmt.Errorf("%w: a head of %d bytes, expected at most %d", ErrImport, n,
+			sessionlog.MaxHeadBytes)
 	}
-	store := func() error { return im.index.create(ctx, s, p.log.start) }
-	fill := func() error { return im.fill(ctx, s, p) }
+	store := func() error { return im.index.create(ctx, s, a.found.Start) }
+	fill := func() error { return im.fill(ctx, s, a) }
 	return im.index.build(ctx, creation{
-		who: who, s: s, store: store, fill: fill, disk: p.takes(s.ID),
+		who: who, s: s, store: store, fill: fill, disk: a.store.Usage().Sessions,
 	})
 }
 
-// fill writes what was parsed.
-func (im *importing) fill(ctx context.Context, s *session, p *parsed) error {
+// fill writes what the archive has.
+func (im *importing) fill(ctx context.Context, s *session, a *archive) error {
 	e := im.engine
-	c := copier{engine: e, to: s, at: p.log.start}
-	err := p.log.each(func(_, _ int64, r sessionlog.Record) error { return c.copy(ctx, r) })
+	log := toldLog{a.store, e.imports.part("storing", a.found.End-a.found.Start)}
+	err := copyLog(ctx, log, a.found.ID, a.found.Start,
+		func(at int64, records []sessionlog.Record, bytes, _ int) error {
+			if err := e.chargeRecords(s, bytes, len(records)); err != nil {
+				return err
+			}
+			return s.appendLocked(ctx, at, records...)
+		})
 	if err != nil {
 		return err
 	}
-	if err := c.flush(ctx); err != nil {
-		return err
-	}
-	if err := s.writeSnapshotLocked(ctx, c.at, p.snapshot.Write); err != nil {
+	end := a.found.End
+	err = s.writeSnapshotLocked(ctx, end, func(w io.Writer) error {
+		return a.store.ReadSnapshot(ctx, a.found.ID, end, func(r io.Reader) error {
+			_, err := io.Copy(w, r)
+			return err
+		})
+	})
+	if err != nil {
 		return err
 	}
 	if err := s.lookLocked(ctx); err != nil {
@@ -91,51 +88,147 @@ func (im *importing) fill(ctx context.Context, s *session, p *parsed) error {
 	return s.settleIn(ctx)
 }
 
-// parse takes a file apart, whose content goes to the spool plain, and checks everything that can be
-// checked without computing the session again. While it does, there is a state more in memory.
-func (e *engine) parse(ctx context.Context, received, plain *spool.Spool) (p *parsed, err error) {
+// archive is an archive of a session that was looked at.
+type archive struct {
+	store *folder.Folder // the session, and no other
+	found sessionlog.Session
+	head  head
+	model *servedModel
+}
+
+// openArchive opens an archive, and checks everything that can be checked without computing the
+// session again. While it does, there is a state more in memory.
+func (e *engine) openArchive(ctx context.Context, received *spool.Spool) (a *archive, err error) {
+	file, err := received.Reader()
+	if err != nil {
+		return nil, err
+	}
 	err = e.packs(ctx, func() error {
-		f, err := unpack(received, plain, e.imports)
-		if err != nil {
-			return importError(err)
-		}
-		e.imports.file("storing", f, importReadings)
-		p, err = parseExport(e.models, f)
+		a, err = readArchive(ctx, e.models, file)
 		return importError(err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	state := e.budget.OpenOn(p.model.base(), nil)
+	state := e.budget.OpenOn(a.model.base(), nil)
 	defer state.Close()
-	m, err := e.reserveFor(ctx, state, p.model, p.head.stateBytes(p.model.Model))
+	m, err := e.reserveFor(ctx, state, a.model, a.head.stateBytes(a.model.Model))
 	if err != nil {
 		return nil, err
 	}
-	return p, e.packs(ctx, func() error { return importError(p.check(m)) })
+	log := toldLog{a.store, e.imports.part("checking", a.found.End-a.found.Start)}
+	return a, e.packs(ctx, func() error { return importError(a.check(ctx, m, log)) })
 }
 
-// unpack reads a file, which may be compressed. The data of its tensors goes to the spool plain.
-func unpack(
-	received, plain *spool.Spool, progress Progress,
-) (f *weights.Stored, err error) {
-	whole, err := received.Reader()
-	if err != nil {
-		return nil, err
-	}
-	r := toldFile{whole, progress.part("unpacking", whole.Size())}
-	limits := weights.Limits{Window: importWindow, HeaderBytes: importHeader}
-	err = weights.Scan(r, limits, func(in *weights.Stored) error {
-		f, err = in.Keep(plain, plain)
-		return err
-	})
-	return f, err
-}
-
-// importError is the error of a file that is no export; a full disk is not the file's fault.
+// importError is the error of a file that is no archive; a full disk is not the file's fault.
 func importError(err error) error {
 	if err == nil || errors.Is(err, spool.ErrNoSpace) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrImport, err)
+}
+
+// readArchive opens an archive, and checks its head.
+func readArchive(ctx context.Context, served models, file *io.SectionReader) (*archive, error) {
+	if err := checkForm(file); err != nil {
+		return nil, err
+	}
+	store, err := folder.OpenExport(file)
+	if err != nil {
+		return nil, err
+	}
+	a := &archive{store: store}
+	err = sessionlog.Each(ctx, store, func(found sessionlog.Session) error {
+		a.found = found
+		return found.Err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if a.head, err = decodeHead(a.found.ID, a.found.Head); err != nil {
+		return nil, err
+	}
+	if err := a.head.checkOrigin(); err != nil {
+		return nil, err
+	}
+	if a.model = served.withHash(a.head.Model.Hash); a.model == nil {
+		return nil, &ModelError{Have: a.head.Model.id(), Want: served.names()}
+	}
+	return a, a.head.Settings.Validate(a.model.Model)
+}
+
+// checkForm recognizes the form that exports had before sessions were folders.
+func checkForm(file *io.SectionReader) error {
+	begin := make([]byte, 9)
+	if _, err := file.ReadAt(begin, 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if bytes.HasPrefix(begin, []byte("\x28\xb5\x2f\xfd")) || begin[8] == '{' {
+		return errors.New("the file is of a version of lmserve from before exports were tar files, " +
+			"which this version cannot read")
+	}
+	return nil
+}
+
+// check makes sure that state, head and log are those of one session that can go on. For that it
+// makes the state, of which it keeps nothing.
+func (a *archive) check(ctx context.Context, m *model.Model, log logReader) error {
+	end := a.found.End
+	st, err := readSnapshot(ctx, m, a.store, &a.head, end)
+	if errors.Is(err, sessionlog.ErrNotFound) {
+		return fmt.Errorf("there is no state at offset %d, the end of the log", end)
+	}
+	if err != nil {
+		return fmt.Errorf("the state at offset %d: %w", end, err)
+	}
+	if err := st.Finite(); err != nil {
+		return err
+	}
+	if a.head.History == HistoryFull && a.found.Start > 0 {
+		return fmt.Errorf("the log begins at offset %d, expected 0: the head says that it is full",
+			a.found.Start)
+	}
+	last, err := a.checkLog(ctx, m, log)
+	if err != nil {
+		return err
+	}
+	if err := a.head.checkOffsets(end); err != nil {
+		return fmt.Errorf("head: %w", err)
+	}
+	return compareTotals(st, &last)
+}
+
+// checkLog checks the records, and returns the last one.
+func (a *archive) checkLog(
+	ctx context.Context, m *model.Model, log logReader,
+) (last sessionlog.Record, err error) {
+	err = log.Read(ctx, a.found.ID, a.found.Start, func(at int64, r sessionlog.Record) error {
+		err := errors.Join(checkTime(r.UnixMS), sessionlog.CheckRecords(at, []sessionlog.Record{r}),
+			a.head.checkRecord(last, at, r))
+		if has := r.Words != nil; has != m.OfWords() {
+			err = fmt.Errorf("has an account of words: %t, expected %t", has, m.OfWords())
+		}
+		if err != nil {
+			return fmt.Errorf("the record at offset %d: %w", at, err)
+		}
+		last = r
+		return nil
+	})
+	return last, err
+}
+
+// compareTotals compares a state with the last record before it, to the bit.
+func compareTotals(st *stream.Stream, last *sessionlog.Record) error {
+	switch {
+	case math.Float64bits(st.Tally.Bits) != math.Float64bits(last.Bits):
+		return fmt.Errorf("the state has %v bits, expected %v, as the last record",
+			st.Tally.Bits, last.Bits)
+	case !sameCounts(st, last):
+		tally, _ := totalsOf(last, st.Offset())
+		return fmt.Errorf("the state counts %+v, expected %+v, as the last record", st.Tally, tally)
+	case math.Float64bits(st.Baseline.Bits) != math.Float64bits(last.Baseline):
+		return fmt.Errorf("the state has %v bits of the baseline, expected %v, as the last record",
+			st.Baseline.Bits, last.Baseline)
+	}
+	return nil
 }

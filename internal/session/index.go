@@ -68,9 +68,6 @@ func (ix *index) known(id string) *session {
 
 // find finds the session that a request names.
 func (ix *index) find(who Caller, id string) (*session, error) {
-	if err := ix.life.Err(); err != nil {
-		return nil, storeError("looking for session "+id, err)
-	}
 	return ix.catalog.find(who, id)
 }
 
@@ -139,9 +136,6 @@ func (ix *index) list(
 	who Caller, after string, limit int, labels []Label,
 ) (page []Info, next string, err error) {
 	ix.sweep()
-	if err := ix.life.Err(); err != nil {
-		return nil, "", storeError("listing sessions", err)
-	}
 	return ix.catalog.list(who, after, limit, labels)
 }
 
@@ -263,9 +257,6 @@ func (ix *index) fresh(
 // that names none. Its method is the static one, which no text is learnt by: it is what every
 // method that writes fast weights scores with before it has learnt.
 func (ix *index) blank(who Caller, m *servedModel) (*session, error) {
-	if err := ix.life.Err(); err != nil {
-		return nil, storeError("completing", err)
-	}
 	return ix.fresh(who, "", m, stream.DefaultsFor(m.Model, stream.Static), CreateRequest{})
 }
 
@@ -297,9 +288,6 @@ func (ix *index) mayMake(who Caller) error {
 func (ix *index) admit(m creation) error {
 	who, s := m.who, m.s
 	ix.sweep()
-	if err := ix.life.Err(); err != nil {
-		return storeError("making a session", err)
-	}
 	if err := ix.life.Check(); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 	"github.com/lmserve/lmserve/internal/sessionlog"
 	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // unflagged flags about a third of all lines of the texts that whole makes.
@@ -227,12 +225,9 @@ func TestAForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	require.NoError(t, err)
 	want := hash(t, sv.mg, id)
 
-	f := exportedFile(t, sv.mg, id)
-	inOneRecord(t, f)
-	sealed(t, f)
-	var b bytes.Buffer
-	require.NoError(t, weights.Write(&b, f))
-	long, err := sv.mg.Import(background, Caller{}, &b, "")
+	x := takeApart(t, sv.mg, id)
+	inOneRecord(x)
+	long, err := sv.mg.Import(background, Caller{}, x.archive(t), "")
 	require.NoError(t, err)
 
 	step := int64(37) // has no divisor in common with the chunk
@@ -256,33 +251,17 @@ func TestAForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 }
 
 // inOneRecord makes one record of an exported log that is learnt by lines.
-func inOneRecord(t *testing.T, f *weights.File) {
-	column := func(name string) *weights.Tensor {
-		x, ok := f.Tensor(name)
-		require.True(t, ok)
-		return x
-	}
-	number := func(x *weights.Tensor, i int) int64 {
-		return int64(binary.LittleEndian.Uint64(x.Data[8*i:]))
-	}
-	text, ends := column(columnText), column(columnEnds)
-	learning, skipped := column(columnLearning), column(columnSkipped)
-	done, begun, first := 0, int64(0), int64(0)
-	for i := range len(ends.Data) / 8 {
-		for range number(learning, i) {
-			n := number(skipped, done)
-			binary.LittleEndian.PutUint64(skipped.Data[8*done:], uint64(n+first))
-			done++
+func inOneRecord(x *changeable) {
+	one := *x.last()
+	one.Text, one.Skipped = nil, nil
+	for _, r := range x.records {
+		first := bytes.Count(one.Text, []byte{'\n'})
+		for _, n := range r.Skipped {
+			one.Skipped = append(one.Skipped, n+uint16(first))
 		}
-		end := number(ends, i)
-		first += int64(bytes.Count(text.Data[begun:end], []byte{'\n'}))
-		begun = end
+		one.Text = append(one.Text, r.Text...)
 	}
-	binary.LittleEndian.PutUint64(learning.Data[len(learning.Data)-8:], uint64(done))
-	for _, name := range []string{columnEnds, columnTimes, columnBits, columnLearning} {
-		x := column(name)
-		x.Shape, x.Data = []int{1}, x.Data[len(x.Data)-8:]
-	}
+	x.records = []sessionlog.Record{one}
 }
 
 // A session's labels change while lines are fed to it, and what the head says of lines stays.

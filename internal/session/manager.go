@@ -16,8 +16,6 @@ import (
 	"github.com/lmserve/lmserve/internal/session/registry"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/spool"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // Manager keeps the sessions of its models in a store, and the states of those in use in memory.
@@ -99,7 +97,7 @@ func assemble(served models, o Options) (*Manager, error) {
 		return nil, errors.New("session: a lease is given, expected a store that servers can share")
 	}
 	h.gone, h.claimed = ix.remove, ix.catalog.claimed
-	h.life = lifecycle.New(o.Store, h.lease.err, h.scheduler.Close)
+	h.life = lifecycle.New(h.lease.err, h.scheduler.Close)
 	h.scheduler.Live = served.live
 	for _, m := range served {
 		m.memory = h.budget.NewBase(m.comes(), m.drop)
@@ -148,9 +146,8 @@ func (mg *Manager) describe(at int) ModelInfo {
 	return m
 }
 
-// ModelOf describes the model that a session runs on, or that would run on it: of one whose model
-// is not served, and where no session is named, that is the default. The error is ErrNotFound, or
-// ErrStore.
+// ModelOf describes the model that a session runs on, or that would run on it: of one whose model is
+// not served, and where no session is named, that is the default. The error is ErrNotFound.
 func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	if id == "" {
 		return mg.Model(), nil
@@ -163,16 +160,9 @@ func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	return mg.describe(at), nil
 }
 
-// Failed is closed when the store has failed for good: all requests get ErrStore. The store has to
-// be opened anew, for another Manager, or the process to end with Err.
-func (mg *Manager) Failed() <-chan struct{} { return mg.life.Failed() }
-
-// Err is why the store has failed, nil if it has not.
-func (mg *Manager) Err() error { return mg.life.Err() }
-
-// Patch changes the name of a session, its labels, and when it expires, without waiting for
-// requests that feed it. It is no use of the session: a TTL that has run out already ends it at
-// once. The errors are a *FieldError, a *NameTakenError, and those of a write to the session.
+// Patch changes the name of a session, its labels, and when it expires, without waiting for requests
+// that feed it. It is no use of the session: a TTL that has run out already ends it at once. The
+// errors are a *FieldError, a *NameTakenError, and those of a write to the session.
 func (mg *Manager) Patch(
 	ctx context.Context, who Caller, id string, r PatchRequest,
 ) (Info, error) {
@@ -209,7 +199,7 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 // List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in
 // the order of ids, which is that of creation; with labels only those that have all of them. It
 // starts after the id given; next is where the next page starts after, "" on the last page. A page
-// by label may have fewer sessions than there are. Its error is ErrStore.
+// by label may have fewer sessions than there are.
 func (mg *Manager) List(
 	who Caller, after string, limit int, labels ...Label,
 ) (page []Info, next string, err error) {
@@ -420,12 +410,11 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	return f.run(ctx, who, r)
 }
 
-// Export writes a session as one file, from which Import makes it again, here or elsewhere. The
-// file is made in a temporary file, so that a slow w holds up nobody else, and neither the file nor
-// what goes into it is in memory; ErrNoSpace if there is no room for it. Nothing is written before
-// an error but one of w.
+// Export writes a session as an archive, a tar file of package folder, from which Import makes it
+// again, here or elsewhere. The archive is made in a temporary file, so that a slow w holds up nobody
+// else; ErrNoSpace if there is no room for it. Nothing is written before an error but one of w.
 //
-// Of a session that damage has touched the file has what can be read, and part is told of that
+// Of a session that damage has touched the archive has what can be read, and part is told of that
 // before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError. It
 // waits for a state that is being computed again, see engine.maxWaitOf.
 func (mg *Manager) Export(
@@ -438,21 +427,23 @@ func (mg *Manager) Export(
 	defer done()
 	err = s.unusable()
 	if err == nil {
-		err = mg.engine.export(ctx, w, func(content *spool.Spool) (*weights.Stored, error) {
-			return mg.engine.exportFile(ctx, s, wait, content)
+		err = mg.engine.export(ctx, w, func(ctx context.Context, archive io.Writer) error {
+			return mg.engine.exportWhole(ctx, s, wait, archive)
 		})
 	}
 	if part != nil && touched(err) {
-		err = mg.engine.exportPart(ctx, s, w, part)
+		err = mg.engine.export(ctx, w, func(ctx context.Context, archive io.Writer) error {
+			return mg.engine.exportPart(ctx, s, archive, part)
+		})
 	}
 	return SpoolError(err)
 }
 
 // Import makes a session of what Export wrote, with a new id, that belongs to the caller. It has
 // the name given, "" for none, and not that of the session that was exported. Its error is a
-// *NameTakenError; ErrImport for a file that is not whole, or of another model (a *ModelError); a
-// *BodyError when the file cannot be read; ErrNoSpace when there is no room for it; and what Create
-// returns. The file is kept in temporary files. Its state, while it is looked at, takes memory as
+// *NameTakenError; ErrImport for an archive that is not whole, or of another model (a *ModelError); a
+// *BodyError when the archive cannot be read; ErrNoSpace when there is no room for it; and what Create
+// returns. The archive is kept in a temporary file. Its state, while it is looked at, takes memory as
 // that of a session at work does: Import waits for it, and returns ErrFull where waiting is of no
 // use.
 func (mg *Manager) Import(
@@ -482,16 +473,12 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 	if who.Key != "" && !who.Admin {
 		return nil, ErrAdminOnly
 	}
-	if err := mg.life.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrStore, err)
-	}
 	return mg.backups.open(ctx, id)
 }
 
 // Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A
 // request that is feeding a session ends with ErrDraining after its chunk. Then it takes snapshots,
-// so that the next start has little to compute again, or if the store has failed gives the memory
-// of the states back. When the context ends the wait, what is under
+// so that the next start has little to compute again. When the context ends the wait, what is under
 // way goes on, and the threads end with it. Sessions can still be looked at and deleted. A backup
 // ends at once, and a Watch when it has told of the last chunk.
 func (mg *Manager) Drain(ctx context.Context) error {
@@ -513,5 +500,3 @@ func (mg *Manager) Drain(ctx context.Context) error {
 	mg.last.Do(func() { mg.engine.saveAll(ctx) })
 	return nil
 }
-
-var _ lifecycle.Failure = sessionlog.Store(nil)

@@ -131,30 +131,14 @@ func (m *mover) compare(ctx context.Context, found sessionlog.Session) (same boo
 
 // fill copies text and states.
 func (m *mover) fill(ctx context.Context, found sessionlog.Session, epoch uint64) error {
-	var batch []sessionlog.Record
-	at, size, text := found.Start, 0, int64(0)
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		if err := m.to.Append(ctx, found.ID, epoch, at, batch...); err != nil {
+	err := copyLog(ctx, m.from, found.ID, found.Start,
+		func(at int64, records []sessionlog.Record, _, text int) error {
+			err := m.to.Append(ctx, found.ID, epoch, at, records...)
+			if err == nil {
+				m.add(int64(text))
+			}
 			return err
-		}
-		m.add(text)
-		at, size, text, batch = at+text, 0, 0, batch[:0]
-		return nil
-	}
-	err := m.from.Read(ctx, found.ID, found.Start, func(_ int64, r sessionlog.Record) error {
-		r.Text = bytes.Clone(r.Text)
-		batch, text = append(batch, r), text+int64(len(r.Text))
-		if size += recordSize(&r); size < copyBytes {
-			return nil
-		}
-		return flush()
-	})
-	if err == nil {
-		err = flush()
-	}
+		})
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/spool"
 	"github.com/lmserve/lmserve/internal/stream"
 )
 
@@ -141,37 +140,34 @@ func Replay(
 	return r, err
 }
 
-// ExportStored writes a session as one file, as Manager.Export does, and claims nothing. Its state is
-// computed from the last snapshot on. part is told of a session that is not whole, before w is
+// ExportStored writes a session as an archive, as Manager.Export does, and claims nothing. Its state
+// is computed from the last snapshot on. part is told of a session that is not whole, before w is
 // written to. A nil progress is told nothing.
 func ExportStored(
 	ctx context.Context, m *model.Model, store sessionlog.Store, id string, threads int, w io.Writer,
 	part func(Part), progress Progress,
 ) error {
-	if found, err := store.Get(ctx, id); err == nil { // else file says why not
-		all := exportReadings * (found.End - found.Start)
-		store = toldLog{store, progress.part("reading the text", all)}
+	if found, err := store.Get(ctx, id); err == nil { // else find says why not
+		store = toldLog{store, progress.part("reading the text", exportReadings*(found.End-found.Start))}
 	}
 	workers := scheduler.New(m, threads)
 	defer workers.Close()
-	content, err := spool.New()
-	if err != nil {
-		return err
-	}
-	defer content.Close()
 	made := &partMaker{models: models{residentModel(m)}, store: store, scheduler: workers,
 		goesOn: ctx.Err, report: func(error) {},
 		weights: func(of *servedModel, _ int64) (*model.Model, error) { return of.Model, nil }}
-	f, p, err := made.file(ctx, id, content)
+	x, p, err := made.find(ctx, id)
 	if err != nil {
 		return err
 	}
 	if p.Err != nil {
 		part(p)
 	}
-	progress.file("packing", f, packReadings)
-	return pack(f, w)
+	return x.write(ctx, w)
 }
+
+// exportReadings is how often ExportStored reads the text: to find out how much of it there is, and
+// to write it.
+const exportReadings = 2
 
 // otherNumerics names other arithmetic than this machine's (or the model's) in which text after
 // an offset was scored.

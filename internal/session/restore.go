@@ -130,12 +130,16 @@ func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 	return r, nil
 }
 
+// snapshotLimits bound what reading a snapshot takes, which may be of an archive that somebody
+// sent: the header is that of a model with hundreds of layers and eight banks at most.
+var snapshotLimits = weights.Limits{HeaderBytes: 4 << 20, Window: 8 << 20}
+
 // readSnapshot reads the state of a snapshot.
 func readSnapshot(
 	ctx context.Context, m *model.Model, kept snapshotReader, h *head, at int64,
 ) (st *stream.Stream, err error) {
 	err = kept.ReadSnapshot(ctx, h.ID, at, func(r io.Reader) error {
-		return weights.Scan(r, weights.Limits{}, func(f *weights.Stored) error {
+		return weights.Scan(r, snapshotLimits, func(f *weights.Stored) error {
 			st, err = h.restoreStream(m, f)
 			if err == nil && st.Offset() != at {
 				return fmt.Errorf("it is of offset %d, expected %d", st.Offset(), at)
@@ -195,7 +199,7 @@ func (h *head) checkLines(st *stream.Stream) error {
 // read, and the session goes on without it. All others are the store's, or the context's.
 func damaged(err error) bool {
 	for _, other := range []error{
-		sessionlog.ErrFailed, sessionlog.ErrClosed, sessionlog.ErrNotFound, sessionlog.ErrUnavailable,
+		sessionlog.ErrClosed, sessionlog.ErrNotFound, sessionlog.ErrUnavailable,
 		sessionlog.ErrUnknown,
 	} {
 		if errors.Is(err, other) {

@@ -334,8 +334,6 @@ func (h *host) reserve(
 		case <-want.Changed:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-h.life.Failed():
-			return storeError("waiting for memory", h.life.Err())
 		}
 	}
 }

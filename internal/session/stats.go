@@ -12,7 +12,6 @@ type Stats struct {
 	// Disk is what the store takes of the disk, and what is left; nil where the store is on none.
 	Disk      *sessionlog.Usage
 	DiskAlarm bool // too little of the disk is left, see DiskAlarm
-	Failed    bool // the store has failed for good, see Err
 	Models    []ModelStats
 }
 
@@ -29,7 +28,7 @@ func (mg *Manager) Stats() Stats {
 	s := Stats{
 		Sessions: mg.index.registry.Places(), Hot: memory.Holders(),
 		Waiting: mg.engine.waiting.length(), MemoryBytes: memory.Used(), MemoryBytesMax: memory.Max(),
-		DiskAlarm: mg.DiskAlarm() != nil, Failed: mg.Err() != nil,
+		DiskAlarm: mg.DiskAlarm() != nil,
 	}
 	if m, ok := mg.engine.store.(sessionlog.Metered); ok {
 		usage := m.Usage()

@@ -63,7 +63,7 @@ func newCrowd(t testing.TB, n int) *crowd {
 	h := &host{
 		store: store, lease: &lease{Lease: ownLease{}, own: true}, clock: &clock{read: time.Now},
 		budget:   budget.New[*session](budget.Options{Max: int64(n)}),
-		life:     lifecycle.New(store, ownLease{}.Err, func() {}),
+		life:     lifecycle.New(ownLease{}.Err, func() {}),
 		observer: unobserved{}, logError: func(error) {},
 	}
 	c := &crowd{index: &index{host: h, registry: registry.New[*session](2 * n)}}

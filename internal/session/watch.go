@@ -91,8 +91,6 @@ func (mg *Manager) follow(
 			if err := emit(Event{}); err != nil {
 				return err
 			}
-		case <-mg.life.Failed():
-			return mg.life.Check()
 		case <-ctx.Done():
 			return ctx.Err()
 		}

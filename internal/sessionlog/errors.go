@@ -18,11 +18,9 @@ var (
 	ErrInUse    = errors.New("in use by another process")
 	ErrReadOnly = errors.New("open for reading only")
 	ErrClosed   = errors.New("closed")
-	ErrFailed   = errors.New("the store has failed") // for good, see Store.Failed
 
-	// ErrUnavailable says that the store cannot be reached now. Nothing was written, nothing that
-	// was written before is lost, and the store has not failed for good: the same call may succeed
-	// later.
+	// ErrUnavailable says that the store cannot be reached now. Nothing was written, and nothing that
+	// was written before is lost: the same call may succeed later.
 	ErrUnavailable = errors.New("unavailable for now")
 	// ErrUnknown says that nobody knows whether a write was made: the connection was lost while the
 	// store was at work on it. Either all of the write was made or nothing. The caller has to

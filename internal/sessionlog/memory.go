@@ -18,7 +18,6 @@ type Memory struct {
 	sessions map[string]*memorySession
 	epoch    uint64
 	closed   bool
-	failed   chan struct{} // never closed
 }
 
 type memorySession struct {
@@ -43,7 +42,7 @@ type memorySnapshot struct {
 
 // NewMemory makes an empty one.
 func NewMemory() *Memory {
-	return &Memory{sessions: map[string]*memorySession{}, failed: make(chan struct{})}
+	return &Memory{sessions: map[string]*memorySession{}}
 }
 
 func (s *memorySession) end() int64 {
@@ -376,12 +375,6 @@ func (m *Memory) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 
 // Durable implements Store: it is not.
 func (m *Memory) Durable() bool { return false }
-
-// Failed implements Store.
-func (m *Memory) Failed() <-chan struct{} { return m.failed }
-
-// Err implements Store.
-func (m *Memory) Err() error { return nil }
 
 // Close implements Store.
 func (m *Memory) Close() error {

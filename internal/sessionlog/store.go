@@ -76,11 +76,6 @@ type Store interface {
 	// DropSnapshot removes one, because newer ones do for it, or because it is damaged.
 	DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error
 
-	// Failed is closed when the store has failed for good: every call then returns Err, which is
-	// ErrFailed, and what was not acknowledged before may be there or not when the store is opened
-	// again.
-	Failed() <-chan struct{}
-	Err() error
 	// Close waits for writes that were accepted. Every later call returns ErrClosed.
 	Close() error
 }

@@ -19,7 +19,7 @@ type File struct {
 	begun bool
 }
 
-// NewFile makes an answer on w of a zstd file of this name. It is written until ctx ends.
+// NewFile makes an answer on w of a tar file of this name. It is written until ctx ends.
 func NewFile(ctx context.Context, w http.ResponseWriter, name string) *File {
 	return &File{ctx: ctx, w: w, name: name, extra: http.Header{}}
 }
@@ -41,7 +41,7 @@ func (f *File) Write(p []byte) (int, error) {
 		f.begun = true
 		h := f.w.Header()
 		maps.Copy(h, f.extra)
-		h.Set("Content-Type", contract.MediaZstd)
+		h.Set("Content-Type", contract.MediaTar)
 		h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", f.name))
 		h.Set("Cache-Control", "no-store")
 		f.w.WriteHeader(http.StatusOK)

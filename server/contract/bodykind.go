@@ -62,7 +62,7 @@ func (o *Operation) insteadOfForm() string {
 		media = mediaText
 		send = "--data-binary 'TEXT' or --data-binary @FILE; -d drops the newlines of a file"
 	case o.TakesFile():
-		media, send = MediaZstd, "--data-binary @FILE"
+		media, send = MediaTar, "--data-binary @FILE"
 	}
 	return fmt.Sprintf(". With curl: -H 'Content-Type: %s' %s", media, send)
 }

@@ -132,7 +132,7 @@ func (c *Contract) AnswerHeaders() (names []string) {
 }
 
 // TakesFile reports whether the operation's body is an exported session.
-func (o *Operation) TakesFile() bool { return slices.Contains(o.Accepts, MediaZstd) }
+func (o *Operation) TakesFile() bool { return slices.Contains(o.Accepts, MediaTar) }
 
 // parameter finds a parameter of the operation by its name; nil if there is none.
 func (o *Operation) parameter(name string) *openapi3.Parameter {

@@ -12,7 +12,6 @@ const (
 	MediaNDJSON      = "application/x-ndjson"
 	MediaEventStream = "text/event-stream"
 	MediaOctetStream = "application/octet-stream"
-	MediaZstd        = "application/zstd"
 	MediaTar         = "application/x-tar"
 	mediaText        = "text/plain"
 

@@ -40,7 +40,7 @@ func curl(got example, data *example) string {
 func dataOf(e example) string {
 	switch {
 	case e.isText() && e.Value.Value == exportMark:
-		return "--data-binary @session.safetensors.zst"
+		return "--data-binary @session.tar"
 	case e.isText():
 		escaped := strconv.QuoteToASCII(e.Value.Value)
 		escaped = strings.NewReplacer(`'`, `\'`, `\"`, `"`).Replace(escaped[1 : len(escaped)-1])

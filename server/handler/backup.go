@@ -31,7 +31,7 @@ func (h *Handlers) Backup(
 			from, _ = strconv.ParseInt(strings.Trim(*r.Params.Range, "bytes=-"), 10, 64)
 		}
 	}
-	b, err := h.Sessions().Backup(ctx, middleware.CallerOf(ctx), id)
+	b, err := h.Sessions.Backup(ctx, middleware.CallerOf(ctx), id)
 	if err != nil {
 		return nil, err
 	}

@@ -25,11 +25,11 @@ func (h *Handlers) Complete(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
-	model, err := h.Sessions().ModelOf(middleware.CallerOf(ctx), r.ID)
+	model, err := h.Sessions.ModelOf(middleware.CallerOf(ctx), r.ID)
 	if err != nil {
 		return nil, err
 	}
-	call := completeCall{h.Sessions(), r.ID, request, codec.NewPieceEncoder(model)}
+	call := completeCall{h.Sessions, r.ID, request, codec.NewPieceEncoder(model)}
 	if r.Body.Stream != nil && *r.Body.Stream {
 		return completeStream(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, contract.MediaEventStream, h.Problems), start)

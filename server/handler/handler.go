@@ -57,15 +57,13 @@ type Sessions interface {
 
 	// DiskAlarm is why nothing is done that needs more of the disk; nil while there is room.
 	DiskAlarm() error
-	// Err is why the store of the sessions has failed for good; nil if it has not.
-	Err() error
 }
 
 // Handlers implements the operations of the contract.
 type Handlers struct {
-	Sessions  func() Sessions // those that are served now
-	Keys      *keys.Ring      // nil: the server asks for no keys
-	TakesWork func() bool     // false as soon as the server drains
+	Sessions  Sessions
+	Keys      *keys.Ring  // nil: the server asks for no keys
+	TakesWork func() bool // false as soon as the server drains
 	Problems  *answer.Problems
 	Memory    *middleware.Memory
 	Counted   http.Handler // answers with the metrics of the server
@@ -79,7 +77,7 @@ var _ routes.StrictServerInterface = (*Handlers)(nil)
 
 // encoder writes what clients are told of the text of a session.
 func (h *Handlers) encoder(ctx context.Context, id string) (codec.Encoder, error) {
-	m, err := h.Sessions().ModelOf(middleware.CallerOf(ctx), id)
+	m, err := h.Sessions.ModelOf(middleware.CallerOf(ctx), id)
 	return codec.NewEncoder(m), err
 }
 

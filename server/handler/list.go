@@ -44,7 +44,7 @@ func (h *Handlers) list(ctx context.Context, l codec.Listing, made *spool.Spool)
 	}
 	defer taken.Keep(0)
 	who := middleware.CallerOf(ctx)
-	page, next, err := h.Sessions().List(who, l.After, l.Limit, l.Labels...)
+	page, next, err := h.Sessions.List(who, l.After, l.Limit, l.Labels...)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (h *Handlers) CreateCompletion(
 	if err != nil {
 		return nil, err
 	}
-	call := batchCall{h.Sessions(), named, model, request, codec.NewOpenAIAnswer(
+	call := batchCall{h.Sessions, named, model, request, codec.NewOpenAIAnswer(
 		"cmpl-"+answer.RequestID(ctx), model, start, request)}
 	if r.Body.Stream != nil && *r.Body.Stream {
 		return batchAnswer(func(w http.ResponseWriter) error {
@@ -75,7 +75,7 @@ func (h *Handlers) completionSession(
 	who := middleware.CallerOf(ctx)
 	if header != nil {
 		named := namedSession{*header, headerSession}
-		info, err := h.Sessions().Get(who, *header)
+		info, err := h.Sessions.Get(who, *header)
 		if err != nil {
 			return namedSession{}, named.problemOf(err)
 		}
@@ -85,7 +85,7 @@ func (h *Handlers) completionSession(
 	if user == nil || *user == "" {
 		return namedSession{}, nil
 	}
-	info, err := h.Sessions().Get(who, *user)
+	info, err := h.Sessions.Get(who, *user)
 	switch {
 	case err == nil:
 		return namedSession{info.ID, "user"}, checkSessionModel(model, info)
@@ -94,7 +94,7 @@ func (h *Handlers) completionSession(
 	case !h.UserSessions:
 		return namedSession{}, nil
 	}
-	id, err := h.users.session(ctx, h.Sessions(), who, model.ID, *user)
+	id, err := h.users.session(ctx, h.Sessions, who, model.ID, *user)
 	return namedSession{id, "user"}, err
 }
 
@@ -221,13 +221,13 @@ func (h *Handlers) Detokenize(
 func (h *Handlers) TokenizerInfo(
 	context.Context, routes.TokenizerInfoRequestObject,
 ) (routes.TokenizerInfoResponseObject, error) {
-	return routes.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions().Models()[0])), nil
+	return routes.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions.Models()[0])), nil
 }
 
 // modelNamed finds the model that a request names; no name is that of the default. A name that
 // several models share is refused.
 func (h *Handlers) modelNamed(name *string) (session.ModelInfo, error) {
-	served := h.Sessions().Models()
+	served := h.Sessions.Models()
 	if name == nil {
 		return served[0], nil
 	}

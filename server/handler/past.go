@@ -20,7 +20,7 @@ func (h *Handlers) GetText(
 	if err != nil {
 		return nil, err
 	}
-	part, err := h.Sessions().Text(
+	part, err := h.Sessions.Text(
 		ctx, middleware.CallerOf(ctx), r.ID, asked.Offset, asked.Length)
 	if err != nil {
 		taken.Keep(0)
@@ -54,7 +54,7 @@ func (h *Handlers) GetScores(
 		return nil, err
 	}
 	defer taken.Keep(0)
-	found, err := h.Sessions().Scores(
+	found, err := h.Sessions.Scores(
 		ctx, middleware.CallerOf(ctx), r.ID, asked.Offset, asked.Length, asked.Points)
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func (h *Handlers) Score(
 		return nil, err
 	}
 	call := scoreCall{
-		sessions: h.Sessions(), encode: encode, id: r.ID, text: text, options: options,
+		sessions: h.Sessions, encode: encode, id: r.ID, text: text, options: options,
 		updates: isTrue(r.Params.Updates),
 	}
 	if media != contract.MediaJSON {

@@ -3,7 +3,6 @@ package handler
 import (
 	"bytes"
 	"context"
-	"fmt"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/session"
@@ -16,7 +15,7 @@ func (h *Handlers) ListModels(
 	context.Context, routes.ListModelsRequestObject,
 ) (routes.ListModelsResponseObject, error) {
 	list := routes.ListModels200JSONResponse{Object: api.ObjectList}
-	for _, m := range h.Sessions().Models() {
+	for _, m := range h.Sessions.Models() {
 		list.Data = append(list.Data, codec.EncodeModel(m))
 	}
 	return list, nil
@@ -33,9 +32,6 @@ func (h *Handlers) Health(
 func (h *Handlers) Ready(
 	context.Context, routes.ReadyRequestObject,
 ) (routes.ReadyResponseObject, error) {
-	if err := h.Sessions().Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", session.ErrStore, err)
-	}
 	if !h.TakesWork() {
 		return nil, session.ErrDraining
 	}
@@ -44,7 +40,7 @@ func (h *Handlers) Ready(
 		stale := api.KeysStale
 		status.Keys = &stale
 	}
-	if h.Sessions().DiskAlarm() != nil {
+	if h.Sessions.DiskAlarm() != nil {
 		full := api.DiskFull
 		status.Disk = &full
 	}

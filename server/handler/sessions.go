@@ -20,7 +20,7 @@ func (h *Handlers) CreateSession(
 			return nil, err
 		}
 	}
-	info, err := h.Sessions().Create(ctx, middleware.CallerOf(ctx), request)
+	info, err := h.Sessions.Create(ctx, middleware.CallerOf(ctx), request)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (h *Handlers) PutSession(
 			return nil, err
 		}
 	}
-	info, made, err := h.Sessions().Put(ctx, middleware.CallerOf(ctx), name, request)
+	info, made, err := h.Sessions.Put(ctx, middleware.CallerOf(ctx), name, request)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (h *Handlers) PatchSession(
 	if err != nil {
 		return nil, err
 	}
-	info, err := h.Sessions().Patch(ctx, middleware.CallerOf(ctx), r.ID, request)
+	info, err := h.Sessions.Patch(ctx, middleware.CallerOf(ctx), r.ID, request)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (h *Handlers) ForkSession(
 			return nil, err
 		}
 	}
-	info, err := h.Sessions().Fork(ctx, middleware.CallerOf(ctx), r.ID, request)
+	info, err := h.Sessions.Fork(ctx, middleware.CallerOf(ctx), r.ID, request)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (h *Handlers) ForkSession(
 func (h *Handlers) GetSession(
 	ctx context.Context, r routes.GetSessionRequestObject,
 ) (routes.GetSessionResponseObject, error) {
-	info, err := h.Sessions().Get(middleware.CallerOf(ctx), r.ID)
+	info, err := h.Sessions.Get(middleware.CallerOf(ctx), r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (h *Handlers) GetSession(
 func (h *Handlers) DeleteSession(
 	ctx context.Context, r routes.DeleteSessionRequestObject,
 ) (routes.DeleteSessionResponseObject, error) {
-	if err := h.Sessions().Delete(middleware.CallerOf(ctx), r.ID); err != nil {
+	if err := h.Sessions.Delete(middleware.CallerOf(ctx), r.ID); err != nil {
 		return nil, err
 	}
 	return routes.DeleteSession204Response{}, nil

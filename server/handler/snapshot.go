@@ -25,11 +25,11 @@ func (h *Handlers) GetSnapshot(
 		return nil, err
 	}
 	return snapshotFile(func(w http.ResponseWriter) error {
-		file := answer.NewFile(ctx, w, r.ID+".safetensors.zst")
+		file := answer.NewFile(ctx, w, r.ID+".tar")
 		part := func(p session.Part) {
-			file.IsPart(r.ID+".part.safetensors.zst", partHeaders(p))
+			file.IsPart(r.ID+".part.tar", partHeaders(p))
 		}
-		return h.Sessions().Export(ctx, middleware.CallerOf(ctx), r.ID, wait, file, part)
+		return h.Sessions.Export(ctx, middleware.CallerOf(ctx), r.ID, wait, file, part)
 	}), nil
 }
 
@@ -64,7 +64,7 @@ func (h *Handlers) ImportSession(
 			return nil, err
 		}
 	}
-	info, err := h.Sessions().Import(ctx, middleware.CallerOf(ctx), r.Body, name)
+	info, err := h.Sessions.Import(ctx, middleware.CallerOf(ctx), r.Body, name)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (h *Handlers) WatchSession(
 	if err != nil {
 		return nil, err
 	}
-	call := watchCall{h.Sessions(), encode, r.ID, options}
+	call := watchCall{h.Sessions, encode, r.ID, options}
 	return watchStream(func(w http.ResponseWriter) error {
 		return call.stream(ctx, answer.NewEventStream(w, middleware.MediaOf(ctx), h.Problems))
 	}), nil

@@ -53,7 +53,6 @@ var Kinds = map[api.ProblemType]struct {
 	api.ProblemSessionLimit:                {http.StatusServiceUnavailable, "The limit on live sessions, or on their memory, is reached"},
 	api.ProblemOverloaded:                  {http.StatusServiceUnavailable, "Too much is to be done before this request; it may be made again"},
 	api.ProblemModelUnavailable:            {http.StatusServiceUnavailable, "The model's weights cannot be loaded now; nothing was changed"},
-	api.ProblemStoreFailed:                 {http.StatusServiceUnavailable, "What keeps the sessions has failed; the server opens it again or ends, and what was reported before stays"},
 	api.ProblemDraining:                    {http.StatusServiceUnavailable, "The server is shutting down; what was reported before stays"},
 	api.ProblemKeyDiskLimit:                {http.StatusInsufficientStorage, "The key has as much on the disk as it may have; what was reported before stays"},
 	api.ProblemNoSpace:                     {http.StatusInsufficientStorage, "The disk is full; what was reported before stays"},

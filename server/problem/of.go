@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,92 +19,150 @@ import (
 
 // Of turns any error of a handler or middleware into the problem that the client is told. What it
 // does not know is an internal error.
-func Of(err error) *Problem {
-	var (
-		ready    *Problem
-		body     *session.BodyError
-		offset   *session.OffsetError
-		limit    *session.LimitError
-		trimmed  *session.TrimmedError
-		long     *session.TooLongError
-		field    *session.FieldError
-		quota    *session.QuotaError
-		stored   *session.DiskLimitError
-		alarm    *session.DiskAlarmError
-		again    *session.RecoveringError
-		unusable *session.UnusableError
-	)
-	switch {
-	case errors.As(err, &ready):
-		return ready
-	case errors.As(err, &body):
-		return OfBody(body.Err).At(body.Offset)
-	case errors.As(err, &unusable):
-		return ofUnusable(unusable)
-	case errors.Is(err, session.ErrImport):
-		return ofImport(err)
-	case errors.As(err, &offset):
-		return Field(api.ProblemOffsetConflict, "offset", strconv.FormatInt(offset.Want, 10),
-			strconv.FormatInt(offset.Have, 10)).At(offset.Have)
-	case errors.As(err, &limit):
+func Of(err error) *Problem { return first(rules, err) }
+
+// OfBody says why a body could not be read to its end.
+func OfBody(err error) *Problem { return first(bodyRules, err) }
+
+// rule gives the problem of an error of one kind; nil for any other error.
+type rule func(err error) *Problem
+
+// rules hold every kind of error. The first rule that knows an error decides: an error may wrap
+// errors of further kinds.
+var rules = slices.Concat([]rule{
+	as(func(e *Problem) *Problem { return e }),
+	as(func(e *session.BodyError) *Problem { return OfBody(e.Err).At(e.Offset) }),
+	as(ofUnusable),
+	is(session.ErrImport, ofImport),
+	as(func(e *session.OffsetError) *Problem {
+		return Field(api.ProblemOffsetConflict, "offset", strconv.FormatInt(e.Want, 10),
+			strconv.FormatInt(e.Have, 10)).At(e.Have)
+	}),
+	as(func(e *session.LimitError) *Problem {
 		return New(api.ProblemSessionFull,
-			fmt.Sprintf("A session has at most %d bytes of text.", limit.Max)).At(limit.Offset)
-	case errors.As(err, &long):
+			fmt.Sprintf("A session has at most %d bytes of text.", e.Max)).At(e.Offset)
+	}),
+	as(func(e *session.TooLongError) *Problem {
 		return New(api.ProblemBodyTooLarge,
-			fmt.Sprintf("A text that nothing is learnt of has at most %d bytes.", long.Max))
-	case errors.As(err, &trimmed):
-		return Field(api.ProblemHistoryTrimmed, trimmed.Field, trimmed.Found, trimmed.Want)
-	case errors.As(err, &field):
-		return Field(api.ProblemInvalidField, field.Field, field.Found, field.Want)
-	case errors.As(err, &quota):
-		return New(api.ProblemKeySessionLimit, fmt.Sprintf("The key has %d live sessions.", quota.Max))
-	case errors.As(err, &stored):
-		return ofDiskLimit(stored)
-	case errors.As(err, &alarm):
+			fmt.Sprintf("A text that nothing is learnt of has at most %d bytes.", e.Max))
+	}),
+	as(func(e *session.TrimmedError) *Problem {
+		return Field(api.ProblemHistoryTrimmed, e.Field, e.Found, e.Want)
+	}),
+	as(func(e *session.FieldError) *Problem {
+		return Field(api.ProblemInvalidField, e.Field, e.Found, e.Want)
+	}),
+	as(func(e *session.QuotaError) *Problem {
+		return New(api.ProblemKeySessionLimit, fmt.Sprintf("The key has %d live sessions.", e.Max))
+	}),
+	as(ofDiskLimit),
+	as(func(*session.DiskAlarmError) *Problem {
 		return New(api.ProblemNoSpace, "Nothing that needs more of the disk is done until there is "+
 			"room. Deleting sessions makes room.")
-	case errors.Is(err, session.ErrNotFound):
-		return New(api.ProblemSessionNotFound, "")
-	case errors.Is(err, session.ErrFull):
+	}),
+	plain(session.ErrNotFound, api.ProblemSessionNotFound, ""),
+	is(session.ErrFull, func(err error) *Problem {
 		return New(api.ProblemSessionLimit, strings.TrimPrefix(err.Error(), "session: "))
-	case errors.As(err, &again):
-		return ofRecovery(again)
-	case errors.Is(err, session.ErrOverloaded):
-		return New(api.ProblemOverloaded, "As many requests wait for a worker as may.")
-	case errors.Is(err, session.ErrDraining):
-		return New(api.ProblemDraining, "")
-	case errors.Is(err, session.ErrAdminOnly):
-		return New(api.ProblemAdminOnly, "")
-	case errors.Is(err, session.ErrBackupBusy):
-		return New(api.ProblemBackupBusy, "")
-	case errors.Is(err, session.ErrBackupGone):
-		return New(api.ProblemBackupGone, "")
-	case errors.Is(err, session.ErrNoBackup):
-		return New(api.ProblemNoBackup, "")
-	case errors.Is(err, session.ErrStore):
-		return logged(api.ProblemStoreFailed, err)
-	case errors.Is(err, session.ErrElsewhere):
-		p := New(api.ProblemOverloaded, "Another server has the session, or takes it over.")
-		p.RetryAfter = limits.RetryAfterBusy
-		return p
-	case errors.Is(err, session.ErrUnavailable): // as after an overload, the same request may succeed later
-		return logged(api.ProblemOverloaded, err)
-	case errors.Is(err, session.ErrNoSpace):
-		return logged(api.ProblemNoSpace, err)
-	}
-	for _, of := range []func(error) *Problem{ofOther, ofModel, ofKey} {
+	}),
+	soon(as(ofRecovery)),
+	plain(session.ErrOverloaded, api.ProblemOverloaded, "As many requests wait for a worker as may."),
+	plain(session.ErrDraining, api.ProblemDraining, ""),
+	plain(session.ErrAdminOnly, api.ProblemAdminOnly, ""),
+	plain(session.ErrBackupBusy, api.ProblemBackupBusy, ""),
+	plain(session.ErrBackupGone, api.ProblemBackupGone, ""),
+	plain(session.ErrNoBackup, api.ProblemNoBackup, ""),
+	soon(plain(session.ErrElsewhere, api.ProblemOverloaded,
+		"Another server has the session, or takes it over.")),
+	// As after an overload, the same request may succeed later.
+	is(session.ErrUnavailable, logged(api.ProblemOverloaded)),
+	is(session.ErrNoSpace, logged(api.ProblemNoSpace)),
+	soon(plain(session.ErrBusy, api.ProblemSessionBusy, "")),
+	as(ofDifference),
+	as(func(e *session.ShadowError) *Problem {
+		return New(api.ProblemSessionShadow, fmt.Sprintf("It is the shadow of session %s.", e.Of))
+	}),
+	as(func(e *session.NameTakenError) *Problem {
+		return Field(api.ProblemNameTaken, "name", Quoted(e.Name), "a name that is free")
+	}),
+	ofModel,
+}, keyRules, []rule{logged(api.ProblemInternal)})
+
+// bodyRules hold the errors of reading a body.
+var bodyRules = slices.Concat(keyRules, []rule{
+	as(func(e *http.MaxBytesError) *Problem {
+		return New(api.ProblemBodyTooLarge, fmt.Sprintf("The body has more than %d bytes.", e.Limit))
+	}),
+	plain(session.ErrDraining, api.ProblemDraining, ""),
+	plain(os.ErrDeadlineExceeded, api.ProblemBodyTimeout, ""),
+	plain(io.ErrUnexpectedEOF, api.ProblemBodyIncomplete, "The body ended before its declared end."),
+	func(err error) *Problem { return New(api.ProblemBodyIncomplete, err.Error()) },
+})
+
+// keyRules hold the errors of keys. The problems never repeat the key that the request shows.
+var keyRules = []rule{
+	is(keys.ErrMalformed, func(error) *Problem {
+		return Field(api.ProblemUnauthorized, "Authorization", "a header that is not",
+			"Bearer and a key, one time, as lmserve keys add has shown it")
+	}),
+	plain(keys.ErrUnknown, api.ProblemUnauthorized, "The key is none of this server's."),
+	plain(keys.ErrRevoked, api.ProblemUnauthorized, "The key was revoked."),
+	plain(keys.ErrExpired, api.ProblemUnauthorized, "The key has expired."),
+}
+
+// first gives the problem by the first rule that knows the error; nil if none does.
+func first(rules []rule, err error) *Problem {
+	for _, of := range rules {
 		if p := of(err); p != nil {
 			return p
 		}
 	}
-	return logged(api.ProblemInternal, err)
+	return nil
 }
 
-// logged makes the problem of a cause that concerns only those who run the server.
-func logged(kind api.ProblemType, cause error) *Problem {
-	p := New(kind, "The server's log has more, under this request_id.")
-	p.Cause = cause
-	return p
+// as is the rule of a type of errors.
+func as[E error](of func(E) *Problem) rule {
+	return func(err error) *Problem {
+		var e E
+		if !errors.As(err, &e) {
+			return nil
+		}
+		return of(e)
+	}
+}
+
+// is is the rule of a sentinel error. of gets the whole error.
+func is(target error, of rule) rule {
+	return func(err error) *Problem {
+		if !errors.Is(err, target) {
+			return nil
+		}
+		return of(err)
+	}
+}
+
+// plain is the rule of a sentinel error that says it all.
+func plain(target error, kind api.ProblemType, detail string) rule {
+	return is(target, func(error) *Problem { return New(kind, detail) })
+}
+
+// soon is the rule of an error after which the request may soon be made again.
+func soon(of rule) rule {
+	return func(err error) *Problem {
+		p := of(err)
+		if p != nil {
+			p.RetryAfter = limits.RetryAfterBusy
+		}
+		return p
+	}
+}
+
+// logged is the rule of any error, as one that concerns only those who run the server.
+func logged(kind api.ProblemType) rule {
+	return func(err error) *Problem {
+		p := New(kind, "The server's log has more, under this request_id.")
+		p.Cause = err
+		return p
+	}
 }
 
 // ofDiskLimit says what the sessions of a key take of the disk, and what they may take.
@@ -117,31 +176,9 @@ func ofDiskLimit(e *session.DiskLimitError) *Problem {
 // ofRecovery says how far a session's state has come. It comes further with the next request only,
 // which can be made soon.
 func ofRecovery(e *session.RecoveringError) *Problem {
-	p := New(api.ProblemOverloaded, fmt.Sprintf("The session's state is being computed again from "+
+	return New(api.ProblemOverloaded, fmt.Sprintf("The session's state is being computed again from "+
 		"its text: %d of %d bytes are done, and kept. The same request, made again, goes on from "+
 		"there, and waits for longer with a longer wait.", e.Done, e.Of))
-	p.RetryAfter = limits.RetryAfterBusy
-	return p
-}
-
-// ofOther says which other session or request stands in the way; nil if none does.
-func ofOther(err error) *Problem {
-	var differ *session.DifferError
-	var taken *session.NameTakenError
-	var shadow *session.ShadowError
-	switch {
-	case errors.Is(err, session.ErrBusy):
-		p := New(api.ProblemSessionBusy, "")
-		p.RetryAfter = limits.RetryAfterBusy
-		return p
-	case errors.As(err, &differ):
-		return ofDifference(differ)
-	case errors.As(err, &shadow):
-		return New(api.ProblemSessionShadow, fmt.Sprintf("It is the shadow of session %s.", shadow.Of))
-	case errors.As(err, &taken):
-		return Field(api.ProblemNameTaken, "name", Quoted(taken.Name), "a name that is free")
-	}
-	return nil
 }
 
 // ofModel says which model cannot be loaded; nil if err is not of that kind. Why it cannot concerns
@@ -151,7 +188,7 @@ func ofModel(err error) *Problem {
 	if !errors.As(err, &failed) {
 		return nil
 	}
-	p := logged(api.ProblemModelUnavailable, err)
+	p := logged(api.ProblemModelUnavailable)(err)
 	detail := "Model " + failed.ID + " cannot be loaded. " + *p.Detail
 	p.Detail = &detail
 	return p
@@ -197,26 +234,6 @@ func ofImport(err error) *Problem {
 	return New(api.ProblemImportDamaged, Clipped(detail, limits.DetailCharsMax))
 }
 
-// OfBody says why a body could not be read to its end.
-func OfBody(err error) *Problem {
-	var tooLarge *http.MaxBytesError
-	if p := ofKey(err); p != nil {
-		return p
-	}
-	switch {
-	case errors.As(err, &tooLarge):
-		return New(api.ProblemBodyTooLarge,
-			fmt.Sprintf("The body has more than %d bytes.", tooLarge.Limit))
-	case errors.Is(err, session.ErrDraining):
-		return New(api.ProblemDraining, "")
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return New(api.ProblemBodyTimeout, "")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return New(api.ProblemBodyIncomplete, "The body ended before its declared end.")
-	}
-	return New(api.ProblemBodyIncomplete, err.Error())
-}
-
 // OfJSON says why encoding/json could not decode a body that is valid JSON.
 func OfJSON(err error) *Problem {
 	var mismatch *json.UnmarshalTypeError
@@ -225,21 +242,4 @@ func OfJSON(err error) *Problem {
 			"a value that fits "+mismatch.Type.String())
 	}
 	return New(api.ProblemMalformedBody, err.Error())
-}
-
-// ofKey says why a key is not good; nil if err is no error of a key. The problem never repeats the
-// key that the request shows.
-func ofKey(err error) *Problem {
-	switch {
-	case errors.Is(err, keys.ErrMalformed):
-		return Field(api.ProblemUnauthorized, "Authorization", "a header that is not",
-			"Bearer and a key, one time, as lmserve keys add has shown it")
-	case errors.Is(err, keys.ErrUnknown):
-		return New(api.ProblemUnauthorized, "The key is none of this server's.")
-	case errors.Is(err, keys.ErrRevoked):
-		return New(api.ProblemUnauthorized, "The key was revoked.")
-	case errors.Is(err, keys.ErrExpired):
-		return New(api.ProblemUnauthorized, "The key has expired.")
-	}
-	return nil
 }

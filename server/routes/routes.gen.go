@@ -2730,15 +2730,15 @@ type GetSnapshot200ResponseHeaders struct {
 	LmservePart        *string
 }
 
-type GetSnapshot200ApplicationZstdResponse struct {
+type GetSnapshot200ApplicationXTarResponse struct {
 	Body          io.Reader
 	Headers       GetSnapshot200ResponseHeaders
 	ContentLength int64
 }
 
-func (response GetSnapshot200ApplicationZstdResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
+func (response GetSnapshot200ApplicationXTarResponse) VisitGetSnapshotResponse(w http.ResponseWriter) error {
 
-	w.Header().Set("Content-Type", "application/zstd")
+	w.Header().Set("Content-Type", "application/x-tar")
 	if response.ContentLength != 0 {
 		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
 	}

@@ -138,7 +138,7 @@ func (cl *crashClient) imports(*twin) error {
 	e := cl.exports[cl.rand.IntN(len(cl.exports))]
 	tw := e.of.like(cl.c.model, e.at, randomText(cl.rand, 1000+cl.rand.IntN(3000)))
 	return cl.making(tw, func(into any) error {
-		header := contentType("application/zstd")
+		header := contentType("application/x-tar")
 		return cl.do("POST", "/v1/sessions/import", cl.dripping(e.file), header, one(into))
 	})
 }

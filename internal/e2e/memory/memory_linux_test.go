@@ -198,7 +198,7 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 		l.create(labelled)
 	}
 	var session string
-	_, h := l.ask(t.Context(), http.MethodPost, "/v1/sessions/import", "application/zstd", bytes.NewReader(large), discard)
+	_, h := l.ask(t.Context(), http.MethodPost, "/v1/sessions/import", "application/x-tar", bytes.NewReader(large), discard)
 	session = h.Get("Location")
 
 	full := func(begin, each, end string) []byte {
@@ -232,7 +232,7 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 			l.ask(ctx, http.MethodPost, b.path, json, bytes.NewReader(b.body), discard)
 		},
 		"import": func(ctx context.Context, n int) {
-			_, h := l.ask(ctx, http.MethodPost, "/v1/sessions/import", "application/zstd", bytes.NewReader(files[n%len(files)]), discard)
+			_, h := l.ask(ctx, http.MethodPost, "/v1/sessions/import", "application/x-tar", bytes.NewReader(files[n%len(files)]), discard)
 			if made := h.Get("Location"); made != "" {
 				l.ask(t.Context(), http.MethodDelete, made, "", nil, discard)
 			}

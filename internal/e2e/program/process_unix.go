@@ -106,16 +106,6 @@ func plainly(cmd *exec.Cmd, began func(*os.Process)) (syscall.WaitStatus, error)
 	return cmd.ProcessState.Sys().(syscall.WaitStatus), nil
 }
 
-// Ended reports whether the process has ended.
-func (p *Process) Ended() bool {
-	select {
-	case <-p.End:
-		return true
-	default:
-		return false
-	}
-}
-
 // Kill kills the process.
 func (p *Process) Kill() {
 	p.Cut.Store(true)

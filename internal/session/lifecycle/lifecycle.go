@@ -1,30 +1,20 @@
-// Package lifecycle is the life of what serves sessions: it loads, serves, drains, and may be
-// struck by the failure of what it stands on. It counts the operations under way, so that a drain
-// knows when they are over; what an operation is, it does not know.
+// Package lifecycle is the life of what serves sessions: it loads, serves and drains. It counts the
+// operations under way, so that a drain knows when they are over; what an operation is, it does not
+// know.
 //
 //	loading --Serve--> serving --Drain--> draining --the last operation ends--> drained
 package lifecycle
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 )
 
 // Errors of Enter.
 var (
-	ErrFailed   = errors.New("session: the store has failed")
 	ErrLoading  = errors.New("session: what is stored is still being loaded")
 	ErrDraining = errors.New("session: draining, no new work is taken")
 )
-
-// Failure is what the whole stands on, and may fail for good.
-type Failure interface {
-	// Failed is closed when it has failed.
-	Failed() <-chan struct{}
-	// Err is why, nil if it has not.
-	Err() error
-}
 
 type phase int
 
@@ -36,7 +26,6 @@ const (
 
 // Lifecycle is one life. All methods may be called at once.
 type Lifecycle struct {
-	Failure
 	lease   func() error
 	end     func()
 	drained chan struct{}
@@ -51,8 +40,8 @@ type Lifecycle struct {
 // New begins a life that is loading. lease says why no operation may begin now, although one may
 // later; nil if one may. end is called once, when it drains and the last operation is over. Neither
 // must call the Lifecycle.
-func New(f Failure, lease func() error, end func()) *Lifecycle {
-	return &Lifecycle{Failure: f, lease: lease, end: end, drained: make(chan struct{})}
+func New(lease func() error, end func()) *Lifecycle {
+	return &Lifecycle{lease: lease, end: end, drained: make(chan struct{})}
 }
 
 // Serve ends the loading.
@@ -64,8 +53,8 @@ func (l *Lifecycle) Serve() {
 	}
 }
 
-// Check says why no operation may begin or go on: ErrFailed, ErrLoading, ErrDraining, or the lease's
-// error; nil if one may.
+// Check says why no operation may begin or go on: ErrLoading, ErrDraining, or the lease's error; nil
+// if one may.
 func (l *Lifecycle) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,9 +93,6 @@ func (l *Lifecycle) Drain() <-chan struct{} {
 }
 
 func (l *Lifecycle) checkLocked() error {
-	if err := l.Err(); err != nil { // it says more than that a drain has followed
-		return fmt.Errorf("%w: %w", ErrFailed, err)
-	}
 	switch l.mu.phase {
 	case loading:
 		return ErrLoading

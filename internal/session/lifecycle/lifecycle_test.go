@@ -1,27 +1,12 @@
 package lifecycle
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-// ground is a Failure that fails when its channel is closed.
-type ground struct{ failed chan struct{} }
-
-func (g ground) Failed() <-chan struct{} { return g.failed }
-
-func (g ground) Err() error {
-	select {
-	case <-g.failed:
-		return errors.New("it has failed")
-	default:
-		return nil
-	}
-}
 
 func over(drained <-chan struct{}) bool {
 	select {
@@ -37,7 +22,7 @@ func leased() error { return nil }
 
 func TestOperationsBeginOnlyWhileItServes(t *testing.T) {
 	ends := 0
-	l := New(ground{}, leased, func() { ends++ })
+	l := New(leased, func() { ends++ })
 	require.ErrorIs(t, l.Enter(), ErrLoading)
 	l.Serve()
 	require.NoError(t, l.Check())
@@ -59,7 +44,7 @@ func TestOperationsBeginOnlyWhileItServes(t *testing.T) {
 
 func TestADrainWithNothingUnderWayIsOverAtOnce(t *testing.T) {
 	for _, serve := range []bool{false, true} {
-		l := New(ground{}, leased, func() {})
+		l := New(leased, func() {})
 		if serve {
 			l.Serve()
 		}
@@ -67,22 +52,9 @@ func TestADrainWithNothingUnderWayIsOverAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheFailureOfTheGroundIsSeen(t *testing.T) {
-	g := ground{make(chan struct{})}
-	l := New(g, leased, func() {})
-	require.NoError(t, l.Err())
-	require.False(t, over(l.Failed()))
-	close(g.failed)
-	require.EqualError(t, l.Err(), "it has failed")
-	require.ErrorIs(t, l.Enter(), ErrFailed)
-	l.Drain()
-	require.ErrorIs(t, l.Check(), ErrFailed, "it says more than the drain")
-	require.True(t, over(l.Failed()))
-}
-
 func TestADrainWaitsForExactlyWhatHasBegun(t *testing.T) {
 	var working atomic.Int64
-	l := New(ground{}, leased, func() { require.Zero(t, working.Load()) })
+	l := New(leased, func() { require.Zero(t, working.Load()) })
 	l.Serve()
 	var wait sync.WaitGroup
 	for range 8 {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// A backup is a tar archive of a data folder: the file contents, which lists the others, the version,
-// and the files of the sessions. A file that several sessions have is in the archive once; the others
-// are links to it. `tar -x` makes a data folder of it. Every header has one block, so that the place
-// of every byte follows from the sizes.
+// An archive is a tar file of a data folder: of all of its sessions (a backup) or of one (an export).
+// It has the files of the sessions, and then the version, so that one that was cut short is neither
+// an archive nor, behind `tar -x`, a data folder. A file that several sessions have is in the archive
+// once; the others are links to it. Every header has one block, so that the place of every byte
+// follows from the sizes.
 const (
-	contentsName  = "contents"
 	tarBlock      = 512
 	tarTrailBytes = 2 * tarBlock
 )
@@ -59,19 +59,15 @@ func (m *member) header(made time.Time) ([]byte, error) {
 
 // archive is where everything is in a backup. It does not change once it is made.
 type archive struct {
-	made     time.Time
-	contents []byte // of the first member
-	members  []member
-	size     int64
+	made    time.Time
+	members []member
+	size    int64
 }
 
-// newArchive lays out an archive of files, whose places it sets.
+// newArchive lays out an archive of the files of sessions, whose places it sets.
 func newArchive(made time.Time, files []member) *archive {
-	a := &archive{made: made}
-	for n := range files {
-		a.contents = fmt.Appendf(a.contents, "%12d %s\n", files[n].size, files[n].name)
-	}
-	a.members = append([]member{{name: contentsName, size: int64(len(a.contents))}}, files...)
+	version := member{name: versionName, size: int64(len(versionText))}
+	a := &archive{made: made, members: append(files, version)}
 	for n := range a.members {
 		m := &a.members[n]
 		m.start = a.size

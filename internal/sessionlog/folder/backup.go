@@ -46,8 +46,7 @@ func (f *Folder) Backup(ctx context.Context) (_ sessionlog.Backup, err error) {
 	if err != nil {
 		return nil, err
 	}
-	version := member{name: versionName, size: int64(len(versionText))}
-	b.archive = newArchive(time.Now(), append([]member{version}, files...))
+	b.archive = newArchive(time.Now(), files)
 	return b, nil
 }
 
@@ -230,10 +229,7 @@ func (r *reader) Read(p []byte) (int, error) {
 // content reads from a member's content.
 func (r *reader) content(n int, p []byte, at int64) (int, error) {
 	m := &r.b.archive.members[n]
-	switch m.name {
-	case contentsName:
-		return copy(p, r.b.archive.contents[at:]), nil
-	case versionName:
+	if m.name == versionName {
 		return copy(p, versionText[at:]), nil
 	}
 	if r.open == nil || r.n != n {

@@ -112,14 +112,14 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	require.NoError(t, b.Close())
 	require.NoError(t, s.Close())
 	to := filepath.Join(t.TempDir(), "restored")
-	for n := 0; n < len(archive); n += 97 {
+	for n := 0; n < len(archive); n += 397 {
 		err := Restore(background, bytes.NewReader(archive[:n]), to, noDamage(t))
 		require.ErrorIs(t, err, sessionlog.ErrNoBackup, "%d bytes", n)
 		require.NoFileExists(t, to)
 	}
 	err = Restore(background, bytes.NewReader(append(bytes.Clone(archive), 0)), to, noDamage(t))
 	require.ErrorIs(t, err, sessionlog.ErrNoBackup)
-	for n := 0; n < len(archive); n += 41 {
+	for n := 0; n < len(archive); n += 307 {
 		broken := bytes.Clone(archive)
 		broken[n] ^= 4
 		damage := 0

@@ -206,22 +206,25 @@ type ScrubOptions struct {
 // Scrub reads all sessions once, slowly, and reports damage. It changes nothing.
 func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
 	pause := time.Second / time.Duration(max(1, o.FilesPerSecond))
-	c := checker{f: f, visit: o.Report, pace: func(ctx context.Context) error { return wait(ctx, pause) }}
+	c := checker{f: f, visit: o.Report, pace: func(ctx context.Context) error { return f.wait(ctx, pause) }}
 	return c.all(ctx)
 }
 
 // ScrubForever scrubs again and again, until the context ends or the folder is closed.
 func (f *Folder) ScrubForever(ctx context.Context, o ScrubOptions) {
-	for ctx.Err() == nil && f.usable() == nil && f.Scrub(ctx, o) == nil && wait(ctx, o.Rest) == nil {
+	for f.Scrub(ctx, o) == nil && f.wait(ctx, o.Rest) == nil {
 	}
 }
 
-func wait(ctx context.Context, pause time.Duration) error {
+// wait waits, unless the context ends or the folder is closed.
+func (f *Folder) wait(ctx context.Context, pause time.Duration) error {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-f.closing:
+		return sessionlog.ErrClosed
 	case <-timer.C:
 		return nil
 	}

@@ -60,7 +60,7 @@ type Folder struct {
 	usage     usage
 	temporary atomic.Int64 // bytes of files in the making
 	backingUp atomic.Bool
-	failed    chan struct{}
+	closing   chan struct{} // closed by Close
 }
 
 // Options of Open.
@@ -78,14 +78,7 @@ type Options struct {
 func Open(dir string, o Options) (*Folder, error) { return open(dir, o, osFiles{}) }
 
 func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
-	f := &Folder{
-		dir: dir, readOnly: o.ReadOnly, report: o.Report, files: files,
-		sessions: map[string]*session{}, complete: map[string]bool{}, failed: make(chan struct{}),
-	}
-	if f.report == nil {
-		f.report = func(error) {}
-	}
-	f.usage.init()
+	f := newFolder(dir, o, files)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.unlock())
@@ -115,6 +108,18 @@ func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
 	return f, nil
 }
 
+func newFolder(dir string, o Options, files fileSystem) *Folder {
+	f := &Folder{
+		dir: dir, readOnly: o.ReadOnly, report: o.Report, files: files,
+		sessions: map[string]*session{}, complete: map[string]bool{}, closing: make(chan struct{}),
+	}
+	if f.report == nil {
+		f.report = func(error) {}
+	}
+	f.usage.init()
+	return f
+}
+
 // openDir makes the folder if it is not there, locks it, and looks at its version.
 func (f *Folder) openDir(o Options) error {
 	version, err := f.read(f.path(versionName), 256)
@@ -136,8 +141,7 @@ func (f *Folder) openDir(o Options) error {
 	}
 	if _, err := os.Lstat(f.path(oldDatabase)); err == nil {
 		return fmt.Errorf("sessionlog: %s: found %s, expected %s: the folder is of a version of lmserve "+
-			"from before sessions were folders; use that version to export its sessions", f.dir, oldDatabase,
-			versionName)
+			"from before sessions were folders, which this version cannot read", f.dir, oldDatabase, versionName)
 	}
 	if o.ReadOnly || o.Existing {
 		return fmt.Errorf("sessionlog: %w", err)
@@ -306,6 +310,9 @@ func (f *Folder) tidy() {
 
 // inPlace makes sure that the folder still has its path.
 func (f *Folder) inPlace() error {
+	if f.place == nil { // an archive
+		return nil
+	}
 	now, err := os.Stat(f.dir)
 	if err == nil && os.SameFile(f.place, now) {
 		return nil
@@ -319,7 +326,9 @@ func (f *Folder) inPlace() error {
 }
 
 // fault is an error of the file system: sessionlog.ErrNoSpace, or sessionlog.ErrUnavailable, since
-// the next call may succeed. Nothing was written.
+// the next call may succeed. Nothing was written. The error concerns the call's session alone: its
+// log is cut back to what was acknowledged, by writeFrame at once or, if the disk refuses that as
+// well, by mend before the session's next write.
 func (f *Folder) fault(doing string, err error) error {
 	switch {
 	case err == nil:
@@ -659,12 +668,6 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 	return f.fault("erasing session "+id, err)
 }
 
-// Failed implements sessionlog.Store: a folder never fails for good.
-func (f *Folder) Failed() <-chan struct{} { return f.failed }
-
-// Err implements sessionlog.Store.
-func (f *Folder) Err() error { return nil }
-
 // Close implements sessionlog.Store.
 func (f *Folder) Close() error {
 	f.writing.Lock()
@@ -675,6 +678,7 @@ func (f *Folder) Close() error {
 		return sessionlog.ErrClosed
 	}
 	f.closed = true
+	close(f.closing)
 	f.mu.Unlock()
 	var err error
 	if !f.readOnly && f.inPlace() == nil {

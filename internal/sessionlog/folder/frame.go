@@ -21,6 +21,8 @@ const (
 
 	// segmentBytes is the length from which on a segment gets no more frames.
 	segmentBytes = 1 << 20
+	// fileBytes bounds a head and a segment in an archive, which are read at once.
+	fileBytes = 32 << 20
 )
 
 // Flags of a record: the parts that it has behind time and bits, in this order.

@@ -93,6 +93,9 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 	if err != nil {
 		// Of a sync that failed nobody knows what is on the disk.
 		s.suspect = firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync) != nil
+		if s.suspect {
+			err = fmt.Errorf("%w: %w", sessionlog.ErrUnknown, err)
+		}
 		return errors.Join(err, out.Close())
 	}
 	seg.bytes += int64(len(b))
@@ -159,14 +162,12 @@ func (e errVisit) Unwrap() error { return e.error }
 func (f *Folder) readLog(
 	ctx context.Context, s *session, from int64, visit func(int64, sessionlog.Record) error,
 ) error {
-	at := s.start
 	for n := range s.segments {
 		next := s.end
 		if n+1 < len(s.segments) {
 			next = s.segments[n+1].offset
 		}
 		if next <= from && n+1 < len(s.segments) {
-			at = next
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -188,9 +189,9 @@ func (f *Folder) readLog(
 		if err != nil {
 			return err
 		}
-		if at = end; at != next {
+		if end != next {
 			return corrupt(s, hexName(segmentPrefix, uint64(s.segments[n].offset)), s.segments[n].bytes,
-				fmt.Errorf("the segment ends at offset %d, expected %d", at, next))
+				fmt.Errorf("the segment ends at offset %d, expected %d", end, next))
 		}
 	}
 	return nil

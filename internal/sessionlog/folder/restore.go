@@ -2,13 +2,13 @@ package folder
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -56,41 +56,62 @@ func noBackup(format string, args ...any) error {
 	return fmt.Errorf("sessionlog: %w: %w", sessionlog.ErrNoBackup, fmt.Errorf(format, args...))
 }
 
-// readArchive reads a backup, and hands each of its files of sessions to take.
-func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header, want member) error) error {
+// readArchive reads an archive to its end, and hands each file of a session to take.
+func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header) error) error {
 	in := tar.NewReader(r)
-	expected, err := readContents(in)
-	if err != nil {
-		return err
-	}
-	for _, want := range expected {
+	for {
 		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
 		switch {
+		case errors.Is(err, io.EOF):
+			return noBackup("it ends before the file %s: it was cut short", versionName)
 		case err != nil:
 			return noBackup("%w", err)
-		case h.Name != want.name:
-			return noBackup("%.80q, expected %s", h.Name, want.name)
-		case h.Typeflag == tar.TypeLink && !sessionFile(h.Linkname):
-			return noBackup("%s is a link to %.80q, expected a session's file", want.name, h.Linkname)
-		case h.Typeflag != tar.TypeLink && (h.Typeflag != tar.TypeReg || h.Size != want.size):
-			return noBackup("%s: type %q and %d bytes, expected a file of %d", want.name, h.Typeflag, h.Size,
-				want.size)
+		case h.Name == versionName:
+			return readEnd(r, in)
 		}
-		if want.name == versionName {
-			continue
+		if err := checkMember(h); err != nil {
+			return noBackup("%w", err)
 		}
-		if err := take(in, h, want); err != nil {
+		if err := take(in, h); err != nil {
 			return err
 		}
 	}
-	// Reading on to the end finds an archive that was cut within its last block.
-	if h, err := in.Next(); err == nil {
-		return noBackup("%.80q, expected nothing after the files of %s", h.Name, contentsName)
-	} else if !errors.Is(err, io.EOF) {
+}
+
+// checkMember refuses what is none of a session's files.
+func checkMember(h *tar.Header) error {
+	switch {
+	case !sessionFile(h.Name):
+		return fmt.Errorf("%.200q, expected a file of a session, or %s", h.Name, versionName)
+	case h.Typeflag == tar.TypeLink && !sessionFile(h.Linkname):
+		return fmt.Errorf("%s is a link to %.200q, expected a session's file", h.Name, h.Linkname)
+	case h.Typeflag != tar.TypeLink && h.Typeflag != tar.TypeReg:
+		return fmt.Errorf("%s is of type %q, expected a file", h.Name, h.Typeflag)
+	case h.Size > memberMax(h.Name):
+		return fmt.Errorf("%s has %d bytes, expected at most %d", h.Name, h.Size, memberMax(h.Name))
+	}
+	return nil
+}
+
+// memberMax is the largest size of a file in an archive. States are not read at once.
+func memberMax(name string) int64 {
+	if strings.HasPrefix(path.Base(name), statePrefix) {
+		return math.MaxInt64
+	}
+	return fileBytes
+}
+
+// readEnd reads the last file of an archive, and makes sure that it ends as an archive does.
+func readEnd(r io.Reader, in *tar.Reader) error {
+	if err := readVersion(in); err != nil {
 		return noBackup("%w", err)
+	}
+	end := make([]byte, tarBlock-len(versionText)+tarTrailBytes)
+	if _, err := io.ReadFull(r, end); err != nil {
+		return noBackup("it ends within its last blocks: %w", err)
+	}
+	if n := bytes.IndexFunc(end, func(b rune) bool { return b != 0 }); n >= 0 {
+		return noBackup("byte %d behind %s is not 0", n, versionName)
 	}
 	switch n, err := io.ReadFull(r, make([]byte, 1)); {
 	case n > 0:
@@ -101,22 +122,33 @@ func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header, want member
 	return nil
 }
 
+func readVersion(in io.Reader) error {
+	version, err := io.ReadAll(io.LimitReader(in, 256))
+	if err == nil && string(version) != versionText {
+		err = fmt.Errorf("found %.40q, expected %q: it is of another version of lmserve", version, versionText)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", versionName, err)
+	}
+	return nil
+}
+
 // extract reads a backup into the folder, which is empty.
 func (f *Folder) extract(r io.Reader) error {
 	dirs := map[string]bool{}
-	err := readArchive(r, func(in io.Reader, h *tar.Header, want member) error {
-		to := f.path(filepath.FromSlash(want.name))
+	err := readArchive(r, func(in io.Reader, h *tar.Header) error {
+		to := f.path(filepath.FromSlash(h.Name))
 		if dir := filepath.Dir(to); !dirs[dir] {
 			dirs[dir] = true
 			if err := f.files.Mkdir(dir, 0o700); err != nil {
-				return f.fault("restoring "+want.name, err)
+				return f.fault("restoring "+h.Name, err)
 			}
 		}
 		if h.Typeflag == tar.TypeLink {
 			_, err := f.linkAs(f.path(filepath.FromSlash(h.Linkname)), to)
-			return f.fault("restoring "+want.name, err)
+			return f.fault("restoring "+h.Name, err)
 		}
-		return f.extractFile(in, to, want)
+		return f.extractFile(in, to, h)
 	})
 	if err != nil {
 		return err
@@ -129,34 +161,34 @@ func (f *Folder) extract(r io.Reader) error {
 	return f.fault("restoring", f.files.SyncDir(f.path(sessionsName)))
 }
 
-func (f *Folder) extractFile(in io.Reader, to string, want member) error {
+func (f *Folder) extractFile(in io.Reader, to string, h *tar.Header) error {
 	out, err := f.files.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return f.fault("restoring "+want.name, err)
+		return f.fault("restoring "+h.Name, err)
 	}
 	_, err = io.Copy(out, in)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.Join(noBackup("%s: %w", want.name, err), out.Close())
+		return errors.Join(noBackup("%s: %w", h.Name, err), out.Close())
 	}
 	if err == nil {
 		err = out.Sync()
 	}
-	return f.fault("restoring "+want.name, errors.Join(err, out.Close()))
+	return f.fault("restoring "+h.Name, errors.Join(err, out.Close()))
 }
 
 // CheckBackup reads a backup to its end, and reports files of sessions that do not verify. Everything
 // else that is wrong is the error.
 func CheckBackup(ctx context.Context, r io.Reader, report func(*sessionlog.CorruptError)) error {
-	return readArchive(&contextReader{ctx, r}, func(in io.Reader, h *tar.Header, want member) error {
+	return readArchive(&contextReader{ctx, r}, func(in io.Reader, h *tar.Header) error {
 		if h.Typeflag == tar.TypeLink {
 			return nil
 		}
-		what, err := verifyFile(in, path.Base(want.name), want.size)
+		what, err := verifyFile(in, path.Base(h.Name), h.Size)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return noBackup("%s: %w", want.name, err)
+			return noBackup("%s: %w", h.Name, err)
 		}
 		if what != nil {
-			report(&sessionlog.CorruptError{File: want.name, Byte: -1, Session: path.Base(path.Dir(want.name)),
+			report(&sessionlog.CorruptError{File: h.Name, Byte: -1, Session: path.Base(path.Dir(h.Name)),
 				Offset: -1, What: what.Error()})
 		}
 		return err
@@ -192,36 +224,6 @@ func verifyFile(in io.Reader, name string, size int64) (what, err error) {
 		}
 	}
 	return what, nil
-}
-
-// readContents reads the first file of a backup: what the others are.
-func readContents(in *tar.Reader) (files []member, err error) {
-	h, err := in.Next()
-	if err != nil {
-		return nil, noBackup("%w", err)
-	}
-	if h.Name != contentsName {
-		return nil, noBackup("%.80q, expected %s first", h.Name, contentsName)
-	}
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		var m member
-		if _, err := fmt.Sscanf(lines.Text(), "%d %s", &m.size, &m.name); err != nil {
-			return nil, noBackup("%s: line %.200q, expected a size and a name", contentsName, lines.Text())
-		}
-		if m.name != versionName && !sessionFile(m.name) {
-			return nil, noBackup("%s: file %.200q, expected %s or a file of a session", contentsName, m.name,
-				versionName)
-		}
-		files = append(files, m)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, noBackup("%w", err)
-	}
-	if len(files) == 0 || files[0].name != versionName {
-		return nil, noBackup("%s: expected %s first", contentsName, versionName)
-	}
-	return files, nil
 }
 
 // sessionFile reports whether a name in an archive is that of a session's file.

@@ -37,7 +37,6 @@ type session struct {
 	// suspect says that a write has failed, and that nobody knows what the disk has behind the end of
 	// the last segment.
 	suspect bool
-	charged int64 // told last
 }
 
 // segment is a part of the log. Records of a segment that begin behind the next one's offset are a

@@ -27,10 +27,10 @@ export function putSession(name: string, request: object): Promise<Session> {
 /** Gives a session's file, and the name that the server has for it. */
 export async function exportSession(id: string): Promise<{ file: Blob; name: string }> {
   const response = await call(`v1/sessions/${encodeURIComponent(id)}/snapshot`, {
-    accept: "application/zstd",
+    accept: "application/x-tar",
   });
   const named = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") ?? "");
-  return { file: await response.blob(), name: named?.[1] ?? `${id}.safetensors.zst` };
+  return { file: await response.blob(), name: named?.[1] ?? `${id}.tar` };
 }
 
 export function importSession(file: Blob, name: string): Promise<Session> {

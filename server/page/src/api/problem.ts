@@ -40,7 +40,6 @@ const advice: Record<string, string> = {
   "model-unavailable": "Begin with another model, or have whoever runs the server look at its log.",
   overloaded: "Wait a moment, then try again.",
   draining: "Wait until the server is there again, then go on.",
-  "store-failed": "Wait a few seconds, then try again.",
 };
 
 /** What to do now; "" where the problem says it all. */
