@@ -20,8 +20,8 @@ const (
 
 // backups has the one backup that a Manager may have at a time.
 type backups struct {
-	store  sessionlog.Store
-	report func(error)
+	store    sessionlog.Store
+	logError func(error)
 
 	mu      sync.Mutex
 	closed  bool
@@ -136,7 +136,7 @@ func (bs *backups) expire(b sessionlog.Backup, evenRead bool) {
 		return
 	}
 	if err := bs.endLocked(); err != nil {
-		bs.report(fmt.Errorf("session: ending a backup: %w", err))
+		bs.logError(fmt.Errorf("session: ending a backup: %w", err))
 	}
 }
 
@@ -160,6 +160,6 @@ func (bs *backups) close() {
 	defer bs.mu.Unlock()
 	bs.closed = true
 	if err := bs.endLocked(); err != nil {
-		bs.report(fmt.Errorf("session: ending a backup: %w", err))
+		bs.logError(fmt.Errorf("session: ending a backup: %w", err))
 	}
 }

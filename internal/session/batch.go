@@ -45,12 +45,12 @@ func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 	return checkStops(r.Stop)
 }
 
-// batch carries out a batch that was checked. A blank session is one of roster.blank.
+// batch carries out a batch that was checked. A blank session is one of index.blank.
 func (e *engine) batch(
-	ctx context.Context, s *liveSession, blank bool, r BatchRequest, emit func(Piece) error,
+	ctx context.Context, s *session, blank bool, r BatchRequest, emit func(Piece) error,
 ) error {
 	g := generation{engine: e, s: s, blank: blank, plan: plan{
-		prompts: r.Prompts, n: r.N, most: r.MaxTokens,
+		prompts: r.Prompts, n: r.N, maxTokens: r.MaxTokens,
 		sampling: samplingOf(r.Temperature, r.TopP).Sampling, seed: r.Seed, stops: r.Stop,
 		echo: r.Echo, logProbs: r.LogProbs, top: r.Top,
 	}}

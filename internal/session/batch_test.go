@@ -104,7 +104,7 @@ func TestATextOfABatchIsTheCompletionByItself(t *testing.T) {
 		page, _, err := mg.List(Caller{}, "", 0)
 		require.NoError(t, err)
 		require.Empty(t, page, "a batch without a session leaves none")
-		require.Zero(t, mg.engine.states.budget.Used())
+		require.Zero(t, mg.engine.budget.Used())
 	})
 }
 
@@ -215,7 +215,7 @@ func TestABatchEndsWithItsClient(t *testing.T) {
 		mg.CompleteBatch(t.Context(), Caller{}, "", r, func(Piece) error { return gone }),
 		gone,
 	)
-	require.Zero(t, mg.engine.states.budget.Used())
+	require.Zero(t, mg.engine.budget.Used())
 	require.NoError(t, mg.Drain(t.Context()))
 	require.ErrorIs(t, mg.CompleteBatch(t.Context(), Caller{}, "", r, noPieces), ErrDraining)
 }
@@ -228,7 +228,7 @@ func TestABatchWithoutASessionTakesMemoryLikeASession(t *testing.T) {
 	need := stream.StateBytes(m, stream.DefaultsFor(m, stream.Static))
 	mg := newManager(t, Options{MaxMemoryBytes: need - 1})
 	require.ErrorIs(t, mg.CompleteBatch(t.Context(), Caller{}, "", r, noPieces), ErrFull)
-	require.Zero(t, mg.engine.states.budget.Used())
+	require.Zero(t, mg.engine.budget.Used())
 }
 
 func TestCandidatesAreTheLikeliestInOrder(t *testing.T) {

@@ -13,7 +13,7 @@ func (r *CompleteRequest) commits() bool { return r.Commit == CommitPrompt || r.
 // beginCommit makes a completion that commits the one request that feeds its session, until end is
 // called, and makes sure that there is room for what it will commit.
 func (e *engine) beginCommit(
-	ctx context.Context, s *liveSession, r CompleteRequest,
+	ctx context.Context, s *session, r CompleteRequest,
 ) (end func(), err error) {
 	if !r.commits() {
 		return func() {}, nil
@@ -31,10 +31,10 @@ func (e *engine) beginCommit(
 // complete carries out a completion that was checked. A completion that commits feeds the prompt
 // first, so that the text is sampled from a model that has learnt from it, and the text last.
 func (e *engine) complete(
-	ctx context.Context, s *liveSession, r CompleteRequest, emit func(Piece) error,
+	ctx context.Context, s *session, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
-	patience := e.patienceOf(r.Wait)
-	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, patience: patience}
+	maxWait := e.maxWaitOf(r.Wait)
+	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, maxWait: maxWait}
 	prompt := r.Prompt
 	if r.commits() {
 		if err := f.all(ctx, prompt); err != nil {
@@ -43,8 +43,8 @@ func (e *engine) complete(
 		prompt = nil
 	}
 	seed := seedOr(r.Seed)
-	g := generation{engine: e, s: s, admitted: f.admitted, patience: patience, plan: plan{
-		prompts: [][]byte{prompt}, n: 1, most: r.MaxTokens, sampling: r.sampling().Sampling,
+	g := generation{engine: e, s: s, admitted: f.admitted, maxWait: maxWait, plan: plan{
+		prompts: [][]byte{prompt}, n: 1, maxTokens: r.MaxTokens, sampling: r.sampling().Sampling,
 		seed: &seed, stops: r.Stop, logProbs: r.LogProbs, top: r.Top,
 		static: r.From == FromStatic,
 	}}
@@ -57,7 +57,7 @@ func (e *engine) complete(
 		done.Text = append(done.Text, p.Text...)
 		return emit(p)
 	})
-	f.admitted, f.patience = true, 0
+	f.admitted, f.maxWait = true, 0
 	if err == nil && r.Commit == CommitAll {
 		err = f.all(ctx, done.Text)
 	}
@@ -67,7 +67,7 @@ func (e *engine) complete(
 
 // roomFor says whether the session, the disk and the memory have room for what a completion will
 // commit at most.
-func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
+func (e *engine) roomFor(s *session, r CompleteRequest) error {
 	bytes, tokens := int64(len(r.Prompt)), len(r.Prompt)
 	if r.Commit == CommitAll {
 		bytes += int64(r.MaxTokens) * int64(s.model.Tokenizer.SpellMax())
@@ -83,5 +83,5 @@ func (e *engine) roomFor(s *liveSession, r CompleteRequest) error {
 	if err := e.diskFor(s, int(bytes), records); err != nil {
 		return err
 	}
-	return memoryError(e.states.budget.Check(textBytes(e.store(), int(bytes), records)))
+	return memoryError(e.budget.Check(textBytes(e.store, int(bytes), records)))
 }

@@ -39,7 +39,7 @@ func checkCompletion(r CompleteRequest) error {
 }
 
 // checkFrom says whether a session can be continued under the model that a request asks for.
-func checkFrom(s *liveSession, r CompleteRequest) error {
+func checkFrom(s *session, r CompleteRequest) error {
 	switch r.From {
 	case "", FromAdapted:
 		return nil

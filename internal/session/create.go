@@ -1,8 +1,13 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,12 +30,13 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 	return mg.createNamed(ctx, who, "", p, r)
 }
 
-// sessionPlan is what a request for a session comes to: the model and the settings, but for the seed.
+// sessionPlan is what a request for a session comes to: the model and the settings, but for the
+// seed.
 type sessionPlan struct {
 	model *servedModel
 	set   stream.Settings
-	of    *liveSession // that the session is to follow; nil: none
-	done  func()       // ends the use of it
+	of    *session // that the session is to follow; nil: none
+	done  func()   // ends the use of it
 }
 
 // planOf checks a request, and gives what it asks for. What it gives is to be done with.
@@ -47,11 +53,11 @@ func (mg *Manager) planOf(
 	if err := checkRequest(r); err != nil || r.ShadowOf == "" {
 		return p, err
 	}
-	if mg.roster.sharing != nil {
+	if !mg.index.lease.own {
 		return p, &FieldError{"shadow_of", strconv.Quote(r.ShadowOf),
 			"none: servers that share their sessions have no shadows"}
 	}
-	p.of, p.done, err = mg.roster.toFollow(ctx, who, r.ShadowOf)
+	p.of, p.done, err = mg.index.toFollow(ctx, who, r.ShadowOf)
 	return p, err
 }
 
@@ -60,24 +66,24 @@ func (mg *Manager) createNamed(
 	ctx context.Context, who Caller, name string, p sessionPlan, r CreateRequest,
 ) (Info, error) {
 	p.set.Seed = seedOr(r.Seed)
-	s, err := mg.roster.fresh(who, name, p.model, p.set, r)
+	s, err := mg.index.fresh(who, name, p.model, p.set, r)
 	if err != nil {
 		return Info{}, err
 	}
-	fill := func() error { return mg.engine.settleIn(ctx, s) }
+	fill := func() error { return s.settleIn(ctx) }
 	if p.of != nil {
 		s.ShadowOf = p.of.ID
 		fill = func() error {
-			if err := mg.engine.settleIn(ctx, s); err != nil {
+			if err := s.settleIn(ctx); err != nil {
 				return err
 			}
 			return s.follow(p.of)
 		}
 	}
-	store := func() error { return mg.engine.journal.create(ctx, s, 0) }
-	info, err := mg.roster.build(ctx, blueprint{who: who, s: s, store: store, fill: fill})
+	store := func() error { return mg.index.create(ctx, s, 0) }
+	info, err := mg.index.build(ctx, creation{who: who, s: s, store: store, fill: fill})
 	if err == nil && p.of != nil {
-		mg.engine.follower.wake(s)
+		mg.follower.wake(s)
 	}
 	return info, err
 }
@@ -101,7 +107,7 @@ func (mg *Manager) Put(
 	}
 	defer p.done()
 	for {
-		s, err := mg.roster.named(ctx, who, name)
+		s, err := mg.index.catalog.named(ctx, who, name)
 		if err != nil {
 			return Info{}, false, err
 		}
@@ -117,7 +123,7 @@ func (mg *Manager) Put(
 		if err := ctx.Err(); err != nil { // another was quicker
 			return Info{}, false, err
 		}
-		if mg.roster.sharing != nil { // and may be at work on it, elsewhere
+		if !mg.index.lease.own { // and may be at work on it, elsewhere
 			time.Sleep(madeElsewhere)
 		}
 	}
@@ -125,7 +131,7 @@ func (mg *Manager) Put(
 
 // match describes a session if it is the one that a request asks for.
 func (mg *Manager) match(
-	ctx context.Context, who Caller, s *liveSession, p sessionPlan, r CreateRequest,
+	ctx context.Context, who Caller, s *session, p sessionPlan, r CreateRequest,
 ) (Info, error) {
 	if err := s.unusable(); err != nil {
 		return Info{}, err
@@ -134,5 +140,39 @@ func (mg *Manager) match(
 	if all := s.differences(r, p); len(all) > 0 {
 		return Info{}, &DifferError{ID: s.ID, Fields: all}
 	}
-	return mg.roster.get(ctx, who, s.ID)
+	return mg.index.get(ctx, who, s.ID)
+}
+
+// differences lists what a request asks for, and a session has not. What the request leaves out
+// makes no difference, nor do labels and TTL, which are no part of how the session scores.
+func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldError) {
+	note := func(field string, have, want any) {
+		if !reflect.DeepEqual(have, want) {
+			all = append(all, FieldError{Field: field, Found: inWords(have), Want: inWords(want)})
+		}
+	}
+	if r.Model != "" && asked.model != s.model {
+		note("model", s.Model.id(), asked.model.ID())
+		return all // the settings of two models do not compare
+	}
+	have, want := reported(s.Settings), reported(asked.set)
+	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
+		note("settings."+name, have[name], want[name])
+	}
+	if r.Seed != nil {
+		note("seed", s.Settings.Seed, *r.Seed)
+	}
+	if asked.of != nil {
+		note("shadow_of", s.shadowOf(), asked.of.ID)
+	}
+	note("history", s.History, cmp.Or(r.History, s.History))
+	return all
+}
+
+// inWords is a setting as an error tells it.
+func inWords(value any) string {
+	if text, ok := value.(string); ok {
+		return text
+	}
+	return fmt.Sprint(value)
 }

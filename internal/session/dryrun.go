@@ -44,8 +44,8 @@ func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 
 // run scores the text. The session's offset has to be the expected one, if there is one.
 func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
-	patience := r.engine.patienceOf(r.options.Wait)
-	open := func() error { return r.engine.states.openCurrent(ctx, r.s, patience) }
+	maxWait := r.engine.maxWaitOf(r.options.Wait)
+	open := func() error { return r.s.openCurrent(ctx, maxWait) }
 	if err := r.engine.waiting.wait(r.s.Owner, &r.admitted, open); err != nil {
 		return err
 	}
@@ -57,13 +57,13 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	if r.options.Lines {
 		st.WatchLines(st.Offset())
 	}
-	piece, have := make([]byte, r.engine.pieceMost(r.s)), 0
+	piece, have := make([]byte, r.engine.pieceMax(r.s)), 0
 	for {
-		most := len(piece)
+		limit := len(piece)
 		if !r.s.model.OfWords() {
-			most = st.Room() // so that pieces of bytes are whole chunks
+			limit = st.Room() // so that pieces of bytes are whole chunks
 		}
-		n, err := io.ReadFull(text, piece[have:most])
+		n, err := io.ReadFull(text, piece[have:limit])
 		if have += n; have > 0 {
 			read, err := r.pieceLocked(ctx, st, piece[:have])
 			if err != nil {
@@ -108,7 +108,7 @@ func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	if err := r.s.alive(); err != nil {
 		return nil, err
 	}
-	if err := r.engine.journal.heldLocked(ctx, r.s); err != nil {
+	if err := r.s.heldLocked(ctx); err != nil {
 		return nil, err
 	}
 	return r.engine.leaseLocked(ctx, r.s, &r.admitted)
@@ -127,7 +127,7 @@ func (r *dryRun) scoreLocked(
 	c.Total = r.s.account(st.Tally, st.Baseline)
 	tellSettled(ctx, r.engine.observer, w.Settle(st))
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
-		return c, r.s.condemnLocked(fmt.Errorf("a text read from offset %d on has bits that are "+
+		return c, r.s.markUnusableLocked(fmt.Errorf("a text read from offset %d on has bits that are "+
 			"not a finite number", at))
 	}
 	return c, nil

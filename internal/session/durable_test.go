@@ -69,7 +69,7 @@ func (sv *server) start() {
 // stop leaves what a process leaves that was killed: what is in memory is forgotten first, so that the drain takes no snapshots of it, however long it
 // took to compute on a busy machine.
 func (sv *server) stop() {
-	for s, ok := sv.mg.roster.budget.Victim(); ok; s, ok = sv.mg.roster.budget.Victim() {
+	for s, ok := sv.mg.index.budget.Victim(); ok; s, ok = sv.mg.index.budget.Victim() {
 		require.NoError(sv.t, s.lock(background))
 		s.dropLocked()
 		s.unlock()
@@ -94,14 +94,14 @@ func (sv *server) told() []error {
 
 // keep takes a snapshot now.
 func (sv *server) keep(id string) {
-	withSession(sv.t, sv.mg, id, func(s *liveSession) {
-		require.NoError(sv.t, sv.mg.engine.snapshots.writeLocked(background, s, s.stream))
+	withSession(sv.t, sv.mg, id, func(s *session) {
+		require.NoError(sv.t, s.writeStateLocked(background, s.stream))
 	})
 }
 
 // evict drops a session from memory now.
 func (sv *server) evict(id string) {
-	withSession(sv.t, sv.mg, id, func(s *liveSession) { s.dropLocked() })
+	withSession(sv.t, sv.mg, id, func(s *session) { s.dropLocked() })
 }
 
 // stateFiles are the files of all snapshots in a data folder.
@@ -198,7 +198,7 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 		return &watched{s, func() {
 			looking.Lock()
 			defer looking.Unlock()
-			most = max(most, sv.mg.roster.budget.Used())
+			most = max(most, sv.mg.index.budget.Used())
 		}}
 	}
 	sv.start()
@@ -208,7 +208,7 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	for i := range ids {
 		ids[i] = create(t, sv.mg, CreateRequest{})
 	}
-	require.Zero(t, sv.mg.roster.budget.Used(), "before its first text a session takes none")
+	require.Zero(t, sv.mg.index.budget.Used(), "before its first text a session takes none")
 	var wait sync.WaitGroup
 	for c := range clients {
 		wait.Go(func() {
@@ -227,7 +227,7 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	for _, id := range ids {
 		require.Equal(t, want.Hash(), hash(t, sv.mg, id))
 	}
-	require.LessOrEqual(t, sv.mg.roster.budget.Used(), 3*size)
+	require.LessOrEqual(t, sv.mg.index.budget.Used(), 3*size)
 	require.Empty(t, sv.told())
 }
 
@@ -238,7 +238,7 @@ func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
 	defer func() { sv.stop() }()
 	a, b := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
 	done := make(chan error, 1)
-	withSession(t, sv.mg, a, func(*liveSession) { // at work
+	withSession(t, sv.mg, a, func(*session) { // at work
 		ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 		defer cancel()
 		_, err := sv.mg.Score(ctx, Caller{}, b, strings.NewReader("x"), ScoreOptions{}, nil)
@@ -247,7 +247,7 @@ func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
 			_, err := sv.mg.Score(background, Caller{}, b, strings.NewReader("x"), ScoreOptions{}, func(Chunk) error { return nil })
 			done <- err
 		}()
-		soon(t, "it waits", sv.mg.roster.budget.Waiting)
+		soon(t, "it waits", sv.mg.index.budget.Waiting)
 	})
 	require.NoError(t, <-done)
 	require.Zero(t, get(t, sv.mg, a).MemoryBytes, "it made room")
@@ -320,7 +320,7 @@ func TestATailIsNotEnoughWithoutASnapshot(t *testing.T) {
 		require.Len(t, sv.told(), 2)
 	}
 	require.Equal(t, int64(4*testChunk+3), get(t, sv.mg, id).Offset)
-	require.Zero(t, sv.mg.roster.budget.Used())
+	require.Zero(t, sv.mg.index.budget.Used())
 }
 
 func TestAnotherArithmeticIsNotedAndSnapshotted(t *testing.T) {
@@ -362,7 +362,7 @@ func TestADrainTakesTheSnapshotsThatAreWorthIt(t *testing.T) {
 	ids := []string{create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})}
 	for n, cost := range []time.Duration{replayWorth - 1, replayWorth} {
 		score(t, sv.mg, ids[n], logText(2*testChunk+1))
-		withSession(t, sv.mg, ids[n], func(s *liveSession) { s.replay = cost })
+		withSession(t, sv.mg, ids[n], func(s *session) { s.replayCost = cost })
 	}
 	require.NoError(t, sv.mg.Drain(background))
 	for n, id := range ids {

@@ -4,55 +4,27 @@ import (
 	"context"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/session/disk"
-	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
 	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// clock tells the time of what sessions store and of when they expire. Tests set read.
-type clock struct{ read func() time.Time }
-
-// now returns the time, or the nearest one of the years 1970 to 9999. Exports have no others, and
-// neither has the JSON of answers.
-func (c *clock) now() time.Time {
-	now := c.read()
-	switch ms := now.UnixMilli(); {
-	case ms < 0:
-		return time.UnixMilli(0)
-	case ms > timeMaxMS:
-		return time.UnixMilli(timeMaxMS)
-	}
-	return now
-}
-
-// engine is what every request at work on a session is handed: the states, the workers that compute
-// with them, the journal that makes text durable, and the line in front of all of these.
+// engine is what every request at work on a session is handed: the host, and the line in front of
+// it.
 type engine struct {
-	models    models // the default first
-	journal   *journal
-	states    *states
-	snapshots *snapshots
-	scheduler *scheduler.Scheduler
-	follower  *follower
-	waiting   queue
-	life      *lifecycle.Lifecycle
-	clock     *clock
-	room      *disk.Guard
-	textMax   int64         // bytes of text that a session can have
-	packing   chan struct{} // holds a token for every file that is being packed or parsed
-	imports   Progress
-	observer  Observer
+	*host
+	models  models // the default first
+	waiting queue
+	textMax int64         // bytes of text that a session can have
+	packing chan struct{} // holds a token for every file that is being packed or parsed
+	imports Progress
 
 	// scoreRecovery and forkRecovery are the limits of that name; tests set them.
 	scoreRecovery, forkRecovery time.Duration
 }
 
-func (e *engine) store() sessionlog.Store { return e.journal.store }
-
-// patienceOf is how long a request waits for a state that is being computed again: as long as it
+// maxWaitOf is how long a request waits for a state that is being computed again: as long as it
 // says, and scoreRecovery at least; 0, as long as it takes, if it does not say.
-func (e *engine) patienceOf(wait time.Duration) time.Duration {
+func (e *engine) maxWaitOf(wait time.Duration) time.Duration {
 	if wait == 0 {
 		return 0
 	}
@@ -74,7 +46,7 @@ func (e *engine) packs(ctx context.Context, f func() error) error {
 
 // leaseLocked waits for a worker for a session. admitted is the request's, see queue.
 func (e *engine) leaseLocked(
-	ctx context.Context, s *liveSession, admitted *bool,
+	ctx context.Context, s *session, admitted *bool,
 ) (l *scheduler.Lease, err error) {
 	first := !*admitted
 	err = e.waiting.wait(s.Owner, admitted, func() (err error) {
@@ -84,10 +56,10 @@ func (e *engine) leaseLocked(
 	return l, err
 }
 
-// workerFor waits for a worker for a session that is admitted; first says whether it is the request's
-// first.
+// workerFor waits for a worker for a session that is admitted; first says whether it is the
+// request's first.
 func (e *engine) workerFor(
-	ctx context.Context, s *liveSession, first bool,
+	ctx context.Context, s *session, first bool,
 ) (*scheduler.Lease, error) {
 	begun, job := time.Now(), s.job()
 	job.First = first
@@ -97,13 +69,13 @@ func (e *engine) workerFor(
 }
 
 // openWithWorker waits for a session's stream, which it locks, and for a worker. The computing of
-// the stream may take as long as a limit, see states.openWithin.
+// the stream may take as long as a limit, see session.open.
 func (e *engine) openWithWorker(
-	ctx context.Context, s *liveSession, admitted *bool, limit time.Duration,
+	ctx context.Context, s *session, admitted *bool, limit time.Duration,
 ) (l *scheduler.Lease, err error) {
 	first := !*admitted
 	err = e.waiting.wait(s.Owner, admitted, func() error {
-		if err := e.states.openWithin(ctx, s, limit); err != nil {
+		if err := s.open(ctx, limit); err != nil {
 			return err
 		}
 		if l, err = e.workerFor(ctx, s, first); err != nil {
@@ -116,7 +88,7 @@ func (e *engine) openWithWorker(
 
 // fit gives as much of a text as the session can have. It fails when the session was deleted, and
 // when it is full.
-func (e *engine) fit(s *liveSession, text []byte) ([]byte, error) {
+func (e *engine) fit(s *session, text []byte) ([]byte, error) {
 	have := s.seen().offset
 	left := e.textMax - have
 	if err := s.alive(); err != nil {
@@ -128,9 +100,9 @@ func (e *engine) fit(s *liveSession, text []byte) ([]byte, error) {
 	return text[:min(int64(len(text)), left)], nil
 }
 
-// pieceMost is the most bytes of text that are scored as one: those of a chunk of bytes, or of
+// pieceMax is the most bytes of text that are scored as one: those of a chunk of bytes, or of
 // words as many as are read at once.
-func (e *engine) pieceMost(s *liveSession) int {
+func (e *engine) pieceMax(s *session) int {
 	if s.model.OfWords() {
 		return readBufferBytes
 	}
@@ -138,16 +110,29 @@ func (e *engine) pieceMost(s *liveSession) int {
 }
 
 // chargeRecords takes memory for records of so many bytes, see recordSize.
-func (e *engine) chargeRecords(s *liveSession, bytes, records int) error {
-	return memoryError(s.memory.Charge(textBytes(e.store(), bytes, records)))
+func (e *engine) chargeRecords(s *session, bytes, records int) error {
+	return memoryError(s.memory.Charge(textBytes(e.store, bytes, records)))
 }
 
 // diskFor says why there is no room on the disk for records more of a session.
-func (e *engine) diskFor(s *liveSession, bytes, records int) error {
-	return e.room.Room(s.Owner, int64(records)*sessionlog.RecordCharge+int64(bytes))
+func (e *engine) diskFor(s *session, bytes, records int) error {
+	return e.disk.Room(s.Owner, int64(records)*sessionlog.RecordCharge+int64(bytes))
 }
 
 // refund gives memory for a record of so many bytes back.
-func (e *engine) refund(s *liveSession, bytes int) {
-	s.memory.Refund(textBytes(e.store(), bytes, 1))
+func (e *engine) refund(s *session, bytes int) {
+	s.memory.Refund(textBytes(e.store, bytes, 1))
+}
+
+// saveAll takes snapshots of what is hot, when nobody is at work any more. What the context leaves
+// out is computed again after a restart.
+func (e *engine) saveAll(ctx context.Context) {
+	for {
+		s, ok := e.budget.Victim()
+		if !ok || s.lock(ctx) != nil {
+			return
+		}
+		s.saveLocked(context.Background())
+		<-s.state // a session that stays hot does not come up again
+	}
 }

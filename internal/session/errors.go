@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/lmserve/lmserve/internal/session/budget"
 	"github.com/lmserve/lmserve/internal/session/disk"
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/sessionlog"
@@ -249,26 +248,6 @@ func storeError(what string, err error) error {
 	return fmt.Errorf("session: %s: %w", what, err)
 }
 
-// moved says whether an error means that the session may not be what this Manager took it to be:
-// another has claimed it or has written to it, or nobody knows whether a write was made.
-func moved(err error) bool {
-	return errors.Is(err, sessionlog.ErrFenced) || errors.Is(err, sessionlog.ErrSequence) ||
-		errors.Is(err, sessionlog.ErrUnknown)
-}
-
-// damaged says whether an error of reading a snapshot is the snapshot's own: then it will never be
-// read, and the session goes on without it. All others are the store's, or the context's.
-func damaged(err error) bool {
-	for _, other := range []error{
-		sessionlog.ErrClosed, sessionlog.ErrNotFound, sessionlog.ErrUnavailable, sessionlog.ErrUnknown,
-	} {
-		if errors.Is(err, other) {
-			return false
-		}
-	}
-	return true
-}
-
 // SpoolError makes an error of a temporary file ErrNoSpace, or ErrUnavailable where only a
 // descriptor is missing. Other errors stay as they are.
 func SpoolError(err error) error {
@@ -281,14 +260,13 @@ func SpoolError(err error) error {
 	return err
 }
 
-// memoryError is the error of a request that got no memory.
-func memoryError(err error) error {
-	var full *budget.FullError
-	switch {
-	case errors.As(err, &full):
-		return fmt.Errorf("%w: %w", ErrFull, err)
-	case errors.Is(err, budget.ErrClosed):
-		return ErrNotFound
-	}
-	return err
+// ShadowError says that a session is a shadow, to which no text can be fed. Nothing was accepted.
+type ShadowError struct {
+	ID string
+	Of string // the session that it follows
+}
+
+func (e *ShadowError) Error() string {
+	return fmt.Sprintf("session: session %s is the shadow of session %s, which it takes its text from",
+		e.ID, e.Of)
 }

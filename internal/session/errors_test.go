@@ -120,20 +120,20 @@ func TestImportsLookAtTheirStateWithinTheBudget(t *testing.T) {
 
 	small := newManager(t, Options{MaxMemoryBytes: state - 1})
 	require.ErrorIs(t, errOf(small.Import(background, Caller{}, bytes.NewReader(file), "")), ErrFull)
-	require.Zero(t, small.roster.budget.Used())
-	require.Zero(t, small.roster.registry.Places())
+	require.Zero(t, small.index.budget.Used())
+	require.Zero(t, small.index.registry.Places())
 
 	sv := newServer(t, t.TempDir(), Options{MaxMemoryBytes: state})
 	defer func() { sv.stop() }()
 	info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(file), "")
 	require.NoError(t, err)
 	require.NoError(t, sv.mg.Export(background, Caller{}, info.ID, 0, io.Discard, nil))
-	require.Equal(t, state, sv.mg.roster.budget.Used(), "the session's own")
+	require.Equal(t, state, sv.mg.index.budget.Used(), "the session's own")
 
 	done := make(chan error)
-	withSession(t, sv.mg, info.ID, func(*liveSession) {
+	withSession(t, sv.mg, info.ID, func(*session) {
 		go func() { done <- errOf(sv.mg.Import(background, Caller{}, bytes.NewReader(file), "")) }()
-		soon(t, "the import waits for memory", sv.mg.roster.budget.Waiting)
+		soon(t, "the import waits for memory", sv.mg.index.budget.Waiting)
 	})
 	require.NoError(t, <-done)
 }
@@ -154,7 +154,7 @@ func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(40))
-	used := mg.roster.budget.Used()
+	used := mg.index.budget.Used()
 	whole := export(t, mg, id)
 	slow := make([]*blocked, 5)
 	done := make(chan error)
@@ -168,7 +168,7 @@ func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
 		}
 	}
 	require.Equal(t, whole, export(t, mg, id))
-	require.Equal(t, used, mg.roster.budget.Used())
+	require.Equal(t, used, mg.index.budget.Used())
 	for _, b := range slow {
 		close(b.goOn)
 		require.NoError(t, <-done)
@@ -207,9 +207,9 @@ func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 		id, text := create(t, mg, r), logText(20*testChunk+5)
 		empty := get(t, mg, id).MemoryBytes
 		score(t, mg, id, text)
-		found, err := mg.engine.store().Get(background, id)
+		found, err := mg.engine.store.Get(background, id)
 		require.NoError(t, err)
-		kept, err := mg.engine.store().Snapshots(background, id)
+		kept, err := mg.engine.store.Snapshots(background, id)
 		require.NoError(t, err)
 		require.Empty(t, kept)
 		if history == HistoryFull {
@@ -236,6 +236,6 @@ func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 			require.Equal(t, want.Hash(), hash(t, mg, id))
 			require.NoError(t, mg.Delete(Caller{}, id))
 		}
-		require.Zero(t, mg.roster.budget.Used())
+		require.Zero(t, mg.index.budget.Used())
 	}
 }

@@ -82,20 +82,20 @@ func (e *engine) export(
 
 // exportWhole writes the session as it is now. A drain waits for it, but not for the sending.
 func (e *engine) exportWhole(
-	ctx context.Context, s *liveSession, wait time.Duration, archive io.Writer,
+	ctx context.Context, s *session, wait time.Duration, archive io.Writer,
 ) error {
 	if err := e.life.Enter(); err != nil {
 		return err
 	}
 	defer e.life.Leave()
-	if err := e.states.openCurrent(ctx, s, e.patienceOf(wait)); err != nil {
+	if err := s.openCurrent(ctx, e.maxWaitOf(wait)); err != nil {
 		return err
 	}
 	defer s.unlock()
-	found, err := e.journal.get(ctx, s)
+	found, err := s.get(ctx)
 	if err != nil {
 		return err
 	}
-	x := exported{s.head, found.Start, e.store(), s.stream}
+	x := exported{s.head, found.Start, e.store, s.stream}
 	return e.packs(ctx, func() error { return x.write(ctx, archive) })
 }

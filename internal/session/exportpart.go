@@ -121,15 +121,14 @@ func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream,
 		return nil, err
 	}
 	now, here := h.numerics(), m.model.Arithmetic.Numerics()
-	rec := &recovery{stream: st, exact: now.Name == here && st.Offset() >= now.From}
-	re := &replayer{
-		stream: st, job: scheduler.Job{
+	r := &restoration{stream: st, exact: now.Name == here && st.Offset() >= now.From}
+	from := &restorable{
+		head: h, log: boundedLog{m.store, p.End}, scheduler: m.scheduler, job: scheduler.Job{
 			Key: h.Owner, Session: h.ID, Model: m.model, Chunk: h.Settings.Chunk,
 		},
-		scheduler: m.scheduler, goesOn: m.goesOn,
-		compare: (&totalsCheck{recovery: rec, id: h.ID, report: m.report}).compare,
+		more: func(*restoration) error { return m.goesOn() }, logError: m.report,
 	}
-	err = re.run(ctx, boundedLog{m.store, p.End})
+	err = from.replay(ctx, r, func(rec sessionlog.Record) { from.compare(r, &rec) })
 	var given interrupted
 	switch {
 	case errors.As(err, &given):
@@ -137,7 +136,7 @@ func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream,
 	case err != nil:
 		return nil, storeError("replaying session "+h.ID, err)
 	}
-	if !rec.exact {
+	if !r.exact {
 		h.noteNumerics(numerics{From: p.End, Name: here})
 	}
 	return st, nil
@@ -207,19 +206,19 @@ func (l boundedLog) Read(
 // exportPart writes what can be read of a session that damage has touched, and tells part what that
 // is before.
 func (e *engine) exportPart(
-	ctx context.Context, s *liveSession, archive io.Writer, part func(Part),
+	ctx context.Context, s *session, archive io.Writer, part func(Part),
 ) error {
 	if err := e.life.Enter(); err != nil {
 		return err
 	}
 	defer e.life.Leave()
-	state := e.states.budget.OpenOn(s.model.base(), nil)
+	state := e.budget.OpenOn(s.model.base(), nil)
 	defer state.Close()
 	m := &partMaker{
-		models: e.models, store: e.store(), scheduler: e.scheduler, report: e.states.report,
+		models: e.models, store: e.store, scheduler: e.scheduler, report: e.logError,
 		goesOn: func() error { return cmp.Or(s.alive(), e.life.Check()) },
 		weights: func(of *servedModel, bytes int64) (*model.Model, error) {
-			return e.states.reserveFor(ctx, state, of, bytes)
+			return e.reserveFor(ctx, state, of, bytes)
 		},
 	}
 	x, p, err := m.find(ctx, s.ID)

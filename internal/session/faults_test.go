@@ -211,9 +211,9 @@ func TestAStoreThatIsUnavailableFailsTheRequestAndNothingElse(t *testing.T) {
 
 // withoutClaim makes the next request claim the session, as the first after a restart does.
 func withoutClaim(t *testing.T, sv *server, id string) {
-	s, err := sv.mg.roster.find(Caller{}, id)
+	s, err := sv.mg.index.find(Caller{}, id)
 	require.NoError(t, err)
-	s.forsakeClaim()
+	s.loseClaim()
 }
 
 func TestASnapshotThatCannotBeTakenNowIsTakenLater(t *testing.T) {
@@ -285,7 +285,7 @@ func TestWhatWasMadeWithAnUnknownOutcomeDoesNotStay(t *testing.T) {
 		found, err := sv.store.List(background, "", 10)
 		require.NoError(t, err)
 		require.Len(t, found, 1)
-		require.Equal(t, 1, sv.mg.roster.registry.Places())
+		require.Equal(t, 1, sv.mg.index.registry.Places())
 		require.Empty(t, sv.told())
 	}
 }
@@ -300,15 +300,15 @@ func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 			return err
 		},
 		"snapshot": func(sv *server, id string) (err error) {
-			s, err := sv.mg.roster.find(Caller{}, id)
+			s, err := sv.mg.index.find(Caller{}, id)
 			require.NoError(sv.t, err)
 			require.NoError(sv.t, s.lock(background))
 			defer s.unlock()
-			return sv.mg.engine.snapshots.writeLocked(background, s, s.stream)
+			return s.writeStateLocked(background, s.stream)
 		},
-		"head":          write(func(j *journal, s *liveSession) error { return j.setHeadLocked(background, s, &s.head) }),
-		"trim":          write(func(j *journal, s *liveSession) error { return j.trimLocked(background, s, 0) }),
-		"drop snapshot": write(func(j *journal, s *liveSession) error { return j.dropSnapshotLocked(background, s, testChunk) }),
+		"head":          write(func(s *session) error { return s.setHeadLocked(background, &s.head) }),
+		"trim":          write(func(s *session) error { return s.trimLocked(background, 0) }),
+		"drop snapshot": write(func(s *session) error { return s.dropSnapshotLocked(background, testChunk) }),
 	} {
 		sv, _ := faulty(t, Options{ReplayMax: time.Hour})
 		id := create(t, sv.mg, CreateRequest{})
@@ -326,14 +326,14 @@ func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 	}
 }
 
-// write is a request that is a write of the journal.
-func write(do func(*journal, *liveSession) error) func(sv *server, id string) error {
+// write is a request that is one write.
+func write(do func(*session) error) func(sv *server, id string) error {
 	return func(sv *server, id string) error {
-		s, err := sv.mg.roster.find(Caller{}, id)
+		s, err := sv.mg.index.find(Caller{}, id)
 		require.NoError(sv.t, err)
 		require.NoError(sv.t, s.lock(background))
 		defer s.unlock()
-		return do(sv.mg.engine.journal, s)
+		return do(s)
 	}
 }
 
@@ -465,8 +465,8 @@ func TestASessionThatAnotherHasDeletedVanishes(t *testing.T) {
 		page, _, err := sv.mg.List(Caller{}, "", 0)
 		require.NoError(t, err)
 		require.Empty(t, page, name)
-		require.Zero(t, sv.mg.roster.registry.Places(), name)
-		require.Zero(t, sv.mg.roster.budget.Used(), name)
+		require.Zero(t, sv.mg.index.registry.Places(), name)
+		require.Zero(t, sv.mg.index.budget.Used(), name)
 	}
 }
 

@@ -19,11 +19,11 @@ import (
 type feeder struct {
 	reports
 	admitted bool // the request has waited for a worker before
-	// patience is how long the request waits for the session's state to be computed again before
+	// maxWait is how long the request waits for the session's state to be computed again before
 	// its first chunk; 0: as long as it takes.
-	patience time.Duration
-	given    *stream.Lesson // how the text that is left is learnt; nil: as the options say
-	update   *Update        // that the caller is still to be told of; nil: none
+	maxWait time.Duration
+	given   *stream.Lesson // how the text that is left is learnt; nil: as the options say
+	update  *Update        // that the caller is still to be told of; nil: none
 }
 
 func noChunks(Chunk) error { return nil }
@@ -32,7 +32,7 @@ func noChunks(Chunk) error { return nil }
 // do, the request waits for its turn, at most so long; then the error is ErrBusy. If others may
 // have written to the session, it finds out where the session is.
 func (e *engine) beginFeeding(
-	ctx context.Context, s *liveSession, wait time.Duration,
+	ctx context.Context, s *session, wait time.Duration,
 ) (end func(), err error) {
 	begun := time.Now()
 	err = s.takeTurn(ctx, wait)
@@ -41,7 +41,7 @@ func (e *engine) beginFeeding(
 		return nil, err
 	}
 	end = func() { <-s.feeding }
-	if err := e.states.refresh(ctx, s); err != nil {
+	if err := s.hold(ctx); err != nil {
 		end()
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	f.want = f.options.detail().and(s.watchers.want())
 	all := len(text)
-	text = text[:min(len(text), e.pieceMost(s))]
+	text = text[:min(len(text), e.pieceMax(s))]
 	if err := e.diskFor(s, f.recordSizeMax(text), 1); err != nil {
 		return 0, err
 	}
@@ -111,7 +111,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	defer s.unlock()
-	defer e.states.keepIfDueLocked(s) // between two chunks, and without a worker
+	defer s.keepIfDueLocked() // between two chunks, and without a worker
 	defer func() {
 		if n < all && err == nil {
 			l.ReleaseSoon()
@@ -122,7 +122,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	if ready, err := f.watchLinesLocked(ctx, l); err != nil || !ready {
 		return 0, err
 	}
-	f.patience = 0
+	f.maxWait = 0
 	if text, err = e.fit(s, text); err != nil {
 		return 0, err
 	}
@@ -136,7 +136,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		*f.given = f.given.From(scores.Text, len(scores.Text))
 	}
 	s.publishLocked()
-	e.follower.grown(s)
+	e.grown(s)
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete, c.ByLine = s.stream.Room() == 0, scores.Lesson.ByLine
 	if f.given == nil { // else it was told of by the session that the text is from
@@ -149,7 +149,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		s.publishLocked()
 	}()
 	own := c.only(f.options.detail())
-	err = l.Yield(func() error { return f.emit(own) }, patience)
+	err = l.Yield(func() error { return f.emit(own) }, yieldWait)
 	phaseSince(ctx, e.observer, PhaseReport, begun.Add(c.Elapsed))
 	return len(scores.Text), err
 }
@@ -160,7 +160,7 @@ func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
 	if !f.admitted {
 		defer f.options.attend()()
 	}
-	return f.engine.openWithWorker(ctx, f.s, &f.admitted, f.patience)
+	return f.engine.openWithWorker(ctx, f.s, &f.admitted, f.maxWait)
 }
 
 // settleLocked ends the chunk if it is full, and notes what is told of the update that follows.
@@ -203,21 +203,21 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 		return false, memoryError(err)
 	}
 	err = l.Yield(func() (err error) {
-		if ready, err = e.states.reserveNow(s.memory, more); err != nil {
+		if ready, err = e.reserveNow(s.memory, more); err != nil {
 			return err
 		}
-		err = e.journal.setHeadLocked(ctx, s, &next)
+		err = s.setHeadLocked(ctx, &next)
 		if err != nil && ready {
 			s.memory.Return(more)
 		}
 		return err
-	}, patience)
+	}, yieldWait)
 	if err != nil {
 		return false, err
 	}
 	s.noteHeadLocked(&next)
 	if !ready {
-		e.states.giveUpLocked(s)
+		s.giveUpLocked()
 		return false, nil
 	}
 	s.stream.WatchLines(*next.LinesFrom)
@@ -248,7 +248,7 @@ func (f *feeder) acceptLocked(
 	text = scores.Text
 	how := stream.Lesson{ByLine: scores.Lesson.ByLine, Skipped: slices.Clone(scores.Lesson.Skipped)}
 	scored := phaseSince(ctx, f.engine.observer, PhaseForward, begun)
-	s.replay += scored.Sub(begun)
+	s.computedLocked(scored.Sub(begun))
 	r := sessionlog.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
 		ByLine: how.ByLine, Skipped: how.Skipped,
@@ -260,7 +260,7 @@ func (f *feeder) acceptLocked(
 		rms = 0
 	}
 	if !finite(r.Bits, r.Baseline, rms) {
-		return scores, s.condemnLocked(fmt.Errorf("the text from offset %d on would bring its "+
+		return scores, s.markUnusableLocked(fmt.Errorf("the text from offset %d on would bring its "+
 			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
 			"finite numbers", s.stream.Offset(), r.Bits, r.Baseline, rms))
 	}
@@ -270,13 +270,13 @@ func (f *feeder) acceptLocked(
 	st, at := s.stream, s.stream.Offset() // an append that finds the session taken over drops them
 	appended := make(chan error, 1)
 	go func() {
-		err := f.engine.journal.appendLocked(ctx, s, at, r)
+		err := s.appendLocked(ctx, at, r)
 		phaseSince(ctx, f.engine.observer, PhaseCommit, scored)
 		appended <- err
 	}()
 	took := f.foresee(ctx, l.Worker(), st, scores)
-	err = l.Yield(func() error { return <-appended }, patience)
-	s.replay += took
+	err = l.Yield(func() error { return <-appended }, yieldWait)
+	s.computedLocked(took)
 	switch {
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))
@@ -298,8 +298,8 @@ func (f *feeder) foresee(
 	return phaseSince(ctx, f.engine.observer, PhaseBackward, begun).Sub(begun)
 }
 
-// score scores a text that is to be learnt as the request asks for: by lines, those are skipped that
-// are stranger than its threshold, and those that are too long.
+// score scores a text that is to be learnt as the request asks for: by lines, those are skipped
+// that are stranger than its threshold, and those that are too long.
 func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
 	switch {
 	case f.given != nil:
@@ -325,7 +325,7 @@ func (f *feeder) restOfLines(ctx context.Context) error {
 		return err
 	}
 	defer f.engine.life.Leave()
-	open := func() error { return f.engine.states.open(ctx, f.s) }
+	open := func() error { return f.s.open(ctx, 0) }
 	if err := f.engine.waiting.wait(f.s.Owner, &f.admitted, open); err != nil {
 		return err
 	}

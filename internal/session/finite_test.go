@@ -81,7 +81,7 @@ func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 	id := create(t, sv.mg, CreateRequest{})
 	text := logText(testChunk)
 	score(t, sv.mg, id, text)
-	withSession(t, sv.mg, id, func(s *liveSession) {
+	withSession(t, sv.mg, id, func(s *session) {
 		for _, m := range s.stream.Fast.M {
 			for i := range m.BF16 {
 				m.BF16[i] = 0x7f7f // the largest finite number
@@ -114,7 +114,7 @@ func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 		require.LessOrEqual(t, sum.Bits, 4.*stream.TokenBitsMax)
 	}
 	require.Equal(t, text+"more", logged(t, sv.mg, id))
-	withSession(t, sv.mg, id, func(s *liveSession) {
+	withSession(t, sv.mg, id, func(s *session) {
 		require.Equal(t, stream.Divergence{Count: 1, Offset: testChunk + 1, Step: 1}, s.stream.Divergence)
 	})
 }

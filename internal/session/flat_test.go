@@ -57,7 +57,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 			used := heap() - base
 			most = max(most, used)
 			require.LessOrEqual(t, used, budget+workingBytes+int64(sessions)*idleSessionBytes)
-			require.LessOrEqual(t, sv.mg.roster.budget.Used(), budget)
+			require.LessOrEqual(t, sv.mg.index.budget.Used(), budget)
 		}
 	}
 	feed := func(i, from, to int) error {

@@ -16,8 +16,8 @@ import (
 // snapshot before its offset and the log after it, as after a restart.
 type fork struct {
 	engine   *engine
-	roster   *roster
-	from, to *liveSession
+	index    *index
+	from, to *session
 	history  string
 	at       int64          // the fork's offset
 	cut      sessionlog.Cut // what it shares
@@ -52,13 +52,13 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	if f.to, err = f.fresh(who, r); err != nil {
 		return Info{}, err
 	}
-	m := blueprint{who: who, s: f.to, disk: f.takes()}
+	m := creation{who: who, s: f.to, disk: f.takes()}
 	m.store = func() error {
 		defer unlock() // the other's state can make room for the fork's
 		return f.shareLocked(ctx)
 	}
 	m.fill = func() error { return f.finish(ctx) }
-	return f.roster.build(ctx, m)
+	return f.index.build(ctx, m)
 }
 
 // takes is what the fork will take of the disk.
@@ -83,13 +83,13 @@ func (f *fork) shareLocked(ctx context.Context) error {
 	if err := f.engine.chargeRecords(f.to, bytes, records); err != nil {
 		return err
 	}
-	return f.engine.journal.fork(ctx, f.from, f.to, f.cut)
+	return f.index.fork(ctx, f.from, f.to, f.cut)
 }
 
 // sharedText tells what the shared text takes of the memory, in a store that is there: a fork pays
 // for all of its text, since it keeps the text when the other goes.
 func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
-	store := f.engine.store()
+	store := f.engine.store
 	if store.Durable() || f.cut.Start == f.cut.End {
 		return 0, 0, nil
 	}
@@ -104,16 +104,16 @@ func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
 
 // tidyLocked drops the snapshot that was taken to be shared, where there is no other use for it.
 func (f *fork) tidyLocked() {
-	if !f.engine.store().Durable() {
+	if !f.engine.store.Durable() {
 		// A session that is gone has no snapshots, and this error can be ignored.
-		_ = f.engine.snapshots.dropAllLocked(context.Background(), f.from)
+		_ = f.from.dropSnapshotsLocked(context.Background())
 	}
 }
 
 // planLocked finds out what there is to share.
 func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	s, e := f.from, f.engine
-	if err := e.journal.currentLocked(ctx, s); err != nil {
+	if err := s.currentLocked(ctx); err != nil {
 		return err
 	}
 	end := s.seen().offset
@@ -124,7 +124,7 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	if err != nil {
 		return err
 	}
-	kept, err := e.store().Snapshots(ctx, s.ID)
+	kept, err := e.store.Snapshots(ctx, s.ID)
 	if err != nil {
 		return storeError("looking for snapshots of session "+s.ID, err)
 	}
@@ -154,23 +154,19 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 // too much to compute without one, or has no other state to come from. It tells what the store then
 // has.
 func (f *fork) snapshotLocked(ctx context.Context, end int64) (sessionlog.Session, error) {
-	s, e := f.from, f.engine
-	found, err := e.journal.get(ctx, s)
+	s := f.from
+	found, err := s.get(ctx)
 	if err != nil {
 		return found, err
 	}
-	cost, volatile := s.replay, !e.store().Durable()
-	must := volatile && found.Start > 0 // there is no other
-	if f.at != end || s.stream == nil || cost < replayWorth && !must || !e.states.hasRoom(s) {
+	if f.at != end {
 		return found, nil
 	}
-	if err := e.snapshots.writeLocked(ctx, s, s.stream); err != nil {
+	taken, err := s.snapshotForForkLocked(ctx, found.Start)
+	if err != nil || !taken {
 		return found, err
 	}
-	if volatile { // the snapshot is dropped when it is shared
-		s.replay = cost
-	}
-	return e.journal.get(ctx, s) // the log may have been trimmed
+	return s.get(ctx) // the log may have been trimmed
 }
 
 // checkOffset says whether the fork's offset can be recovered.
@@ -201,7 +197,7 @@ func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 	if f.at == end {
 		return nil
 	}
-	err := f.engine.store().Read(ctx, f.from.ID, f.at, func(at int64, r sessionlog.Record) error {
+	err := f.engine.store.Read(ctx, f.from.ID, f.at, func(at int64, r sessionlog.Record) error {
 		f.cut.End, f.rest = at, bytes.Clone(r.Text[:f.at-at])
 		f.lesson = lessonOf(r).Until(r.Text, int(f.at-at))
 		return errFound
@@ -213,7 +209,7 @@ func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 // the snapshots before, few if any are shared.
 func (f *fork) beginTail(ctx context.Context) error {
 	last := f.kept[len(f.kept)-1]
-	err := f.engine.store().Read(ctx, f.from.ID, last-1, func(at int64, _ sessionlog.Record) error {
+	err := f.engine.store.Read(ctx, f.from.ID, last-1, func(at int64, _ sessionlog.Record) error {
 		f.cut.Start = at
 		return errFound
 	})
@@ -231,9 +227,9 @@ func (f *fork) readError(err error) error {
 }
 
 // fresh is the session to be made, which is not complete.
-func (f *fork) fresh(who Caller, r ForkRequest) (*liveSession, error) {
+func (f *fork) fresh(who Caller, r ForkRequest) (*session, error) {
 	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: f.history}
-	to, err := f.roster.fresh(who, r.Name, f.from.model, f.from.Settings, like)
+	to, err := f.index.fresh(who, r.Name, f.from.model, f.from.Settings, like)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +245,7 @@ func (f *fork) fresh(who Caller, r ForkRequest) (*liveSession, error) {
 // recovered later, it makes the state now.
 func (f *fork) finish(ctx context.Context) error {
 	e, to := f.engine, f.to
-	if err := e.foundLocked(ctx, to); err != nil {
+	if err := to.lookLocked(ctx); err != nil {
 		return err
 	}
 	feed := feeder{
@@ -257,8 +253,8 @@ func (f *fork) finish(ctx context.Context) error {
 	}
 	// Where there is a record before the cut, the totals before it are known.
 	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start
-	if e.store().Durable() && recorded {
-		feed.patience = e.forkRecovery
+	if e.store.Durable() && recorded {
+		feed.maxWait = e.forkRecovery
 	}
 	err := feed.all(ctx, f.rest)
 	if errors.As(err, new(*RecoveringError)) {
@@ -267,13 +263,13 @@ func (f *fork) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return e.settleIn(ctx, to)
+	return to.settleIn(ctx)
 }
 
 // appendUncounted appends what is left of a record that was cut, without its totals: the state that
 // they follow from is far to compute, and is made when the fork is used first.
 func (f *fork) appendUncounted(ctx context.Context) error {
-	e, to := f.engine, f.to
+	to := f.to
 	if err := to.lock(ctx); err != nil {
 		return err
 	}
@@ -284,8 +280,8 @@ func (f *fork) appendUncounted(ctx context.Context) error {
 		ByLine: f.lesson.ByLine, Skipped: f.lesson.Skipped,
 	}
 	setTotals(&r, to.model.OfWords(), seen.tally, seen.baseline)
-	if err := e.journal.appendLocked(ctx, to, seen.offset, r); err != nil {
+	if err := to.appendLocked(ctx, seen.offset, r); err != nil {
 		return err
 	}
-	return e.foundLocked(ctx, to)
+	return to.lookLocked(ctx)
 }

@@ -37,12 +37,12 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 		id, text := create(rt, mg, r), logText(rapid.IntRange(1, 150).Draw(rt, "bytes"))
 		for _, piece := range cut(rt, text, 60) {
 			score(rt, mg, id, piece)
-			if rapid.Bool().Draw(rt, "snapshot") && mg.engine.store().Durable() {
+			if rapid.Bool().Draw(rt, "snapshot") && mg.engine.store.Durable() {
 				sv.keep(id)
 			}
 		}
 		if rapid.Bool().Draw(rt, "costly") {
-			withSession(rt, mg, id, func(s *liveSession) { s.replay = time.Minute })
+			withSession(rt, mg, id, func(s *session) { s.replayCost = time.Minute })
 		}
 		was := hash(rt, mg, id)
 		at := rapid.Int64Range(0, int64(len(text))).Draw(rt, "at")
@@ -60,16 +60,16 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 		want, _ := alone(rt, mg.engine.models[0].Model, r, text[:at])
 		require.Equal(rt, want.Tally.Bits, info.Bits)
 		require.Equal(rt, at, info.Offset)
-		if mg.engine.store().Durable() && rapid.Bool().Draw(rt, "restart") {
+		if mg.engine.store.Durable() && rapid.Bool().Draw(rt, "restart") {
 			sv.restart()
 			mg = sv.mg
 		}
 		_, err = mg.Score(background, who, info.ID, bytes.NewReader([]byte("and on")), ScoreOptions{Offset: &at}, func(Chunk) error { return nil })
 		require.NoError(rt, err)
 		want, _ = alone(rt, mg.engine.models[0].Model, r, text[:at]+"and on")
-		s, err := mg.roster.find(who, info.ID)
+		s, err := mg.index.find(who, info.ID)
 		require.NoError(rt, err)
-		require.NoError(rt, mg.engine.states.open(background, s))
+		require.NoError(rt, s.open(background, 0))
 		require.Equal(rt, want.Hash(), s.stream.Hash())
 		s.unlock()
 		require.Equal(rt, was, hash(rt, mg, id))
@@ -77,8 +77,8 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 		for _, id := range []string{id, info.ID} {
 			require.NoError(rt, mg.Delete(who, id))
 		}
-		require.Zero(rt, mg.roster.budget.Used())
-		require.Zero(rt, mg.roster.registry.Places())
+		require.Zero(rt, mg.index.budget.Used())
+		require.Zero(rt, mg.index.registry.Places())
 	})
 }
 

@@ -16,11 +16,11 @@ import (
 // go. It runs on a goroutine beside the caller's, which emits: the worker never waits for a client.
 type generation struct {
 	engine *engine
-	s      *liveSession
-	blank  bool // the session is one of roster.blank, which the store does not have
+	s      *session
+	blank  bool // the session is one of index.blank, which the store does not have
 	plan
 	admitted bool          // the request has waited before
-	patience time.Duration // that the request has for the computing of the state, see openWithin
+	maxWait  time.Duration // that the request has for the computing of the state, see openWithin
 
 	broken   bool       // a token's log-probability is not finite
 	late     []Piece    // that out has no room for
@@ -69,9 +69,9 @@ func (g *generation) generate(ctx context.Context) {
 func (g *generation) turns(ctx context.Context) error {
 	open := func() error {
 		if g.blank {
-			return g.engine.states.openBlank(ctx, g.s)
+			return g.s.openBlank(ctx)
 		}
-		return g.engine.states.openCurrent(ctx, g.s, g.patience)
+		return g.s.openCurrent(ctx, g.maxWait)
 	}
 	if err := g.engine.waiting.wait(g.s.Owner, &g.admitted, open); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (g *generation) readLocked(
 
 // writeLocked samples one text, up to a chunk a turn.
 func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *draft) error {
-	if g.most == 0 {
+	if g.maxTokens == 0 {
 		g.end(d, FinishLength, d.cut.end())
 	}
 	var sampler *txl.Sampler
@@ -160,7 +160,7 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 		return err
 	}
 	if !g.blank {
-		if err := g.engine.journal.heldLocked(ctx, g.s); err != nil {
+		if err := g.s.heldLocked(ctx); err != nil {
 			return err
 		}
 	}
@@ -178,7 +178,7 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 // endTurnLocked waits for the client, and ends the use of a session whose numbers are not finite.
 func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	if !g.blank {
-		if err := g.engine.journal.sharing.stillHolds(g.s); err != nil {
+		if err := g.s.stillHolds(); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	if g.blank { // then it is the model that is wrong
 		return fmt.Errorf("session: %w", why)
 	}
-	return g.s.condemnLocked(why)
+	return g.s.markUnusableLocked(why)
 }
 
 // read feeds the part of the prompt that the chunk has room for, or ends its last word.
@@ -245,8 +245,8 @@ func (g *generation) sample(
 			g.accept(d, t)
 		}
 		room--
-		goesOn := d.reason == "" && !g.broken && ctx.Err() == nil
-		return goesOn && room > 0 && time.Since(begun) < turnMost
+		more := d.reason == "" && !g.broken && ctx.Err() == nil
+		return more && room > 0 && time.Since(begun) < turnMax
 	})
 }
 
@@ -258,7 +258,7 @@ func (g *generation) accept(d *draft, t stream.Token) {
 	switch {
 	case stopped:
 		g.end(d, FinishStop, p)
-	case d.tokens == g.most:
+	case d.tokens == g.maxTokens:
 		g.queue(d, p)
 		g.end(d, FinishLength, d.cut.end())
 	default:

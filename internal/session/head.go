@@ -1,9 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,7 +13,6 @@ import (
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // headVersion is the version of the whole document (docs/formats.md, "The head of a session").
@@ -61,60 +62,6 @@ func (h *head) cutAt(end int64) {
 	if h.LinesFrom != nil && *h.LinesFrom > end {
 		h.LinesFrom, h.ByLine = nil, false
 	}
-}
-
-// stateBytes is the memory that the session's state takes, at most.
-func (h *head) stateBytes(m *model.Model) int64 {
-	bytes := stream.StateBytes(m, h.Settings)
-	if h.LinesFrom != nil {
-		bytes += stream.LinesBytes
-	}
-	if h.ByLine {
-		bytes += stream.HeldBytes(m, h.Settings)
-	}
-	return bytes
-}
-
-// emptyStream is the stream of an empty text.
-func (h *head) emptyStream(m *model.Model) *stream.Stream {
-	st := stream.New(m, h.Settings)
-	if h.LinesFrom != nil {
-		st.WatchLines(*h.LinesFrom)
-	}
-	return st
-}
-
-// restoreStream is the stream that a snapshot was taken of.
-func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream, error) {
-	st, _, err := stream.Restore(m, h.Settings, f)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.checkLines(st); err != nil {
-		return nil, err
-	}
-	if h.LinesFrom != nil {
-		st.WatchLines(*h.LinesFrom)
-	}
-	return st, nil
-}
-
-// checkLines compares what a state has of lines with what the head says.
-func (h *head) checkLines(st *stream.Stream) error {
-	from, lines := st.LinesFrom()
-	switch {
-	case h.LinesFrom == nil && lines:
-		return errors.New("the state has lines, expected none, as the head has no lines_from")
-	case lines && from != *h.LinesFrom:
-		return fmt.Errorf("the state has lines from offset %d on, expected %d, the head's "+
-			"lines_from", from, *h.LinesFrom)
-	case h.LinesFrom != nil && !lines && st.Offset() > *h.LinesFrom:
-		return fmt.Errorf("the state of offset %d has no lines, expected those from offset %d on, "+
-			"the head's lines_from", st.Offset(), *h.LinesFrom)
-	case st.LearnsByLine() && !h.ByLine:
-		return errors.New("the state is learnt by lines, expected that the head's by_line is true")
-	}
-	return nil
 }
 
 // numerics is the arithmetic that a session was computed in from an offset on.
@@ -191,20 +138,10 @@ func (h *head) check(id string) error {
 				i, n.From)
 		}
 	}
-	if err := checkNameOrNone(h.Name); err != nil {
-		return err
-	}
 	if of := h.ShadowOf; of != "" && (of == id || !sessionID.MatchString(of)) {
 		return fmt.Errorf("shadow_of is %.80q, expected the id of another session", of)
 	}
-	return h.checkKept()
-}
-
-// checkKept compares what a request gives a session beside its settings with the limits.
-func (h *head) checkKept() error {
-	return checkRequest(CreateRequest{
-		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,
-	})
+	return cmp.Or(h.checkKept(), checkNameOrNone(h.Name))
 }
 
 // checkOrigin holds what an imported head says of other servers to the form in which they write it:
@@ -256,4 +193,52 @@ func (h *head) noteNumerics(n numerics) {
 		all = all[:len(all)-1]
 	}
 	h.Numerics = append(all, n)
+}
+
+// stateBytes is the memory that the session's state takes, at most.
+func (h *head) stateBytes(m *model.Model) int64 {
+	bytes := stream.StateBytes(m, h.Settings)
+	if h.LinesFrom != nil {
+		bytes += stream.LinesBytes
+	}
+	if h.ByLine {
+		bytes += stream.HeldBytes(m, h.Settings)
+	}
+	return bytes
+}
+
+// checkKept compares what a request gives a session beside its settings with the limits.
+func (h *head) checkKept() error {
+	return checkRequest(CreateRequest{
+		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,
+	})
+}
+
+// patched is the head of a session after a change. The labels of the head given are not touched.
+func (h head) patched(r PatchRequest) head {
+	labels := maps.Clone(h.Labels)
+	if r.Unlabel {
+		labels = nil
+	}
+	for name, value := range r.Labels {
+		if value == nil {
+			delete(labels, name)
+			continue
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[name] = *value
+	}
+	h.Labels = labels
+	if r.Name != nil {
+		h.Name = *r.Name
+	}
+	if r.Detach {
+		h.ShadowOf = ""
+	}
+	if r.TTL != nil {
+		h.TTL = *r.TTL
+	}
+	return h
 }

@@ -105,11 +105,11 @@ func logProbs(chunks []Chunk) (all []float64) {
 }
 
 // withSession gives the test a session as a request has it.
-func withSession(t fatal, mg *Manager, id string, f func(s *liveSession)) {
+func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	t.Helper()
-	s, err := mg.roster.find(Caller{}, id)
+	s, err := mg.index.find(Caller{}, id)
 	require.NoError(t, err)
-	require.NoError(t, mg.engine.states.open(context.Background(), s))
+	require.NoError(t, s.open(context.Background(), 0))
 	defer s.unlock()
 	f(s)
 }
@@ -118,7 +118,7 @@ func withSession(t fatal, mg *Manager, id string, f func(s *liveSession)) {
 func logged(t fatal, mg *Manager, id string) string {
 	t.Helper()
 	var text []byte
-	require.NoError(t, mg.engine.store().Read(context.Background(), id, 0, func(_ int64, r sessionlog.Record) error {
+	require.NoError(t, mg.engine.store.Read(context.Background(), id, 0, func(_ int64, r sessionlog.Record) error {
 		text = append(text, r.Text...)
 		return nil
 	}))
@@ -127,7 +127,7 @@ func logged(t fatal, mg *Manager, id string) string {
 
 func hash(t fatal, mg *Manager, id string) (h string) {
 	t.Helper()
-	withSession(t, mg, id, func(s *liveSession) { h = s.stream.Hash() })
+	withSession(t, mg, id, func(s *session) { h = s.stream.Hash() })
 	return h
 }
 

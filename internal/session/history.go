@@ -88,8 +88,7 @@ func (mg *Manager) Scores(
 
 // past is a session's log, for who reads what it has.
 type past struct {
-	s          *liveSession
-	journal    *journal
+	s          *session
 	start, end int64 // offsets of the text that is kept
 	seen       progress
 }
@@ -98,21 +97,20 @@ type past struct {
 func (mg *Manager) past(
 	ctx context.Context, who Caller, id string, offset int64,
 ) (p past, err error) {
-	s, err := mg.roster.find(who, id)
+	s, err := mg.index.find(who, id)
 	if err != nil {
 		return p, err
 	}
 	if err := s.unusable(); err != nil {
 		return p, err
 	}
-	j := mg.engine.journal
-	found, err := j.get(ctx, s)
+	found, err := s.get(ctx)
 	if err != nil {
 		return p, err
 	}
 	s.saw(found)
 	seen := s.seen()
-	p = past{s: s, journal: j, start: found.Start, end: min(found.End, seen.offset), seen: seen}
+	p = past{s: s, start: found.Start, end: min(found.End, seen.offset), seen: seen}
 	switch {
 	case offset > p.end:
 		return p, &OffsetError{Have: p.end, Want: offset}
@@ -132,7 +130,7 @@ func (p *past) trimmed(offset int64) error {
 func (p *past) read(
 	ctx context.Context, offset int64, visit func(at int64, r sessionlog.Record) error,
 ) error {
-	err := p.journal.store.Read(ctx, p.s.ID, offset, func(at int64, r sessionlog.Record) error {
+	err := p.s.host.store.Read(ctx, p.s.ID, offset, func(at int64, r sessionlog.Record) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -151,7 +149,7 @@ func (p *past) read(
 
 // adder adds up the pieces of a text to a history.
 type adder struct {
-	s       *liveSession
+	s       *session
 	seen    progress
 	history *History
 	points  int64

@@ -111,7 +111,7 @@ func TestThePastOfAForkThatWasCutOutOfAPiece(t *testing.T) {
 	h = past(h.Next)
 	require.Empty(t, h.Scores)
 	require.EqualValues(t, testChunk, h.Next)
-	withSession(t, sv.mg, fork.ID, func(*liveSession) {})
+	withSession(t, sv.mg, fork.ID, func(*session) {})
 	h = past(0)
 	require.EqualValues(t, cut, h.Next)
 	require.Len(t, h.Scores, 1)

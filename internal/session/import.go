@@ -18,7 +18,7 @@ import (
 // importing is an import under way.
 type importing struct {
 	engine *engine
-	roster *roster
+	index  *index
 }
 
 // run makes a session of an archive that Export wrote. The name that the archive has in its head is
@@ -41,7 +41,7 @@ func (im *importing) run(
 	}
 	h := a.head
 	like := CreateRequest{Labels: h.Labels, TTL: h.TTL, History: h.History}
-	s, err := im.roster.fresh(who, name, a.model, h.Settings, like)
+	s, err := im.index.fresh(who, name, a.model, h.Settings, like)
 	if err != nil {
 		return Info{}, err
 	}
@@ -51,15 +51,15 @@ func (im *importing) run(
 		return Info{}, fmt.Errorf("%w: a head of %d bytes, expected at most %d", ErrImport, n,
 			sessionlog.MaxHeadBytes)
 	}
-	store := func() error { return im.engine.journal.create(ctx, s, a.found.Start) }
+	store := func() error { return im.index.create(ctx, s, a.found.Start) }
 	fill := func() error { return im.fill(ctx, s, a) }
-	return im.roster.build(ctx, blueprint{
+	return im.index.build(ctx, creation{
 		who: who, s: s, store: store, fill: fill, disk: a.store.Usage().Sessions,
 	})
 }
 
 // fill writes what the archive has.
-func (im *importing) fill(ctx context.Context, s *liveSession, a *archive) error {
+func (im *importing) fill(ctx context.Context, s *session, a *archive) error {
 	e := im.engine
 	log := toldLog{a.store, e.imports.part("storing", a.found.End-a.found.Start)}
 	err := copyLog(ctx, log, a.found.ID, a.found.Start,
@@ -67,13 +67,13 @@ func (im *importing) fill(ctx context.Context, s *liveSession, a *archive) error
 			if err := e.chargeRecords(s, bytes, len(records)); err != nil {
 				return err
 			}
-			return e.journal.appendLocked(ctx, s, at, records...)
+			return s.appendLocked(ctx, at, records...)
 		})
 	if err != nil {
 		return err
 	}
 	end := a.found.End
-	err = e.journal.writeSnapshotLocked(ctx, s, end, func(w io.Writer) error {
+	err = s.writeSnapshotLocked(ctx, end, func(w io.Writer) error {
 		return a.store.ReadSnapshot(ctx, a.found.ID, end, func(r io.Reader) error {
 			_, err := io.Copy(w, r)
 			return err
@@ -82,10 +82,10 @@ func (im *importing) fill(ctx context.Context, s *liveSession, a *archive) error
 	if err != nil {
 		return err
 	}
-	if err := e.foundLocked(ctx, s); err != nil {
+	if err := s.lookLocked(ctx); err != nil {
 		return err
 	}
-	return e.settleIn(ctx, s)
+	return s.settleIn(ctx)
 }
 
 // archive is an archive of a session that was looked at.
@@ -110,9 +110,9 @@ func (e *engine) openArchive(ctx context.Context, received *spool.Spool) (a *arc
 	if err != nil {
 		return nil, err
 	}
-	state := e.states.budget.OpenOn(a.model.base(), nil)
+	state := e.budget.OpenOn(a.model.base(), nil)
 	defer state.Close()
-	m, err := e.states.reserveFor(ctx, state, a.model, a.head.stateBytes(a.model.Model))
+	m, err := e.reserveFor(ctx, state, a.model, a.head.stateBytes(a.model.Model))
 	if err != nil {
 		return nil, err
 	}

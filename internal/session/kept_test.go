@@ -134,7 +134,7 @@ func TestSnapshotsForForksGoWhereThereIsNoUseForThem(t *testing.T) {
 func TestSnapshotsForForksAreNotTakenForNothing(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour, ForkSnapshots: 2})
 	defer func() { sv.stop() }()
-	sv.mg.engine.states.replayMax, sv.mg.engine.snapshots.apart = 1, 1
+	sv.mg.engine.snapshots.apart = 1
 	id := create(t, sv.mg, CreateRequest{})
 	score(t, sv.mg, id, logText(9*testChunk))
 	require.Equal(t, []int64{testChunk, 2 * testChunk, 3 * testChunk, 4 * testChunk},

@@ -128,7 +128,7 @@ func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.
 				if done {
 					want = 2
 				}
-				require.Equal(t, want, sv.mg.roster.registry.Places())
+				require.Equal(t, want, sv.mg.index.registry.Places())
 				requireClean(t, sv, want)
 				sv.stop()
 			}

@@ -43,7 +43,7 @@ func feedLines(mg *Manager, id, text string, o ScoreOptions) (Summary, error) {
 
 // linesBegun is what the head of a session says of lines.
 func linesBegun(t testing.TB, mg *Manager, id string) (from *int64, byLine bool) {
-	s, err := mg.roster.find(Caller{}, id)
+	s, err := mg.index.find(Caller{}, id)
 	require.NoError(t, err)
 	require.NoError(t, s.lock(background))
 	defer s.unlock()
@@ -100,13 +100,13 @@ func TestLinesWaitForMemory(t *testing.T) {
 	id, other := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
 	score(t, sv.mg, id, "abc")
 	done := make(chan error, 1)
-	withSession(t, sv.mg, other, func(*liveSession) {
+	withSession(t, sv.mg, other, func(*session) {
 		go func() {
 			_, err := feedLines(sv.mg, id, whole(0, 9), ScoreOptions{Lines: true})
 			done <- err
 		}()
 		soon(t, "the session waits", func() bool {
-			return get(t, sv.mg, id).MemoryBytes == 0 && sv.mg.engine.states.budget.Waiting()
+			return get(t, sv.mg, id).MemoryBytes == 0 && sv.mg.engine.budget.Waiting()
 		})
 	})
 	require.NoError(t, <-done)
@@ -373,7 +373,7 @@ func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	require.NoError(t, err)
 	remove := func() { require.NoError(t, mg.Delete(Caller{}, id)) }
 	require.ErrorIs(t, read(sync.OnceFunc(remove), background), ErrNotFound)
-	require.Zero(t, mg.engine.states.budget.Used())
+	require.Zero(t, mg.engine.budget.Used())
 }
 
 // Of a tail of text that is learnt by lines, what is left is enough; also after a compaction, and
@@ -441,10 +441,10 @@ func TestWhatIsNotLearntIsCharged(t *testing.T) {
 	id := create(t, mg, like)
 	_, err = feedLines(mg, id, text, all)
 	require.NoError(t, err)
-	withSession(t, mg, id, func(s *liveSession) {
+	withSession(t, mg, id, func(s *session) {
 		state := s.stateBytes(mg.engine.models[0].Model)
 		require.Greater(t, s.memory.Bytes()-state, int64(len(text))*27/10)
-		require.NoError(t, mg.engine.snapshots.trimVolatileLocked(background, s))
+		require.NoError(t, s.trimVolatileLocked(background))
 		require.Equal(t, int64(1000+2*1000+recordBytes), s.memory.Bytes()-state)
 	})
 	fork, err := mg.Fork(background, Caller{}, id, ForkRequest{})

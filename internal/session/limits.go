@@ -56,6 +56,9 @@ const (
 	PastPointsMax      = 4096     // parts of these
 )
 
+// WatchIdle is how long Watch tells nothing before it tells that there was nothing.
+const WatchIdle = 15 * time.Second
+
 const (
 	readBufferBytes = 16 << 10 // of a body, read ahead of its scoring: many chunks
 	recordBytes     = 128      // that a record in memory takes beside its text
@@ -77,12 +80,12 @@ const (
 	scoreRecovery = 30 * time.Second
 	forkRecovery  = time.Second
 
-	// turnMost is how long a completion samples before others have their turn: about as long as a
+	// turnMax is how long a completion samples before others have their turn: about as long as a
 	// chunk of the embedded model takes a processor. A chunk of sampled tokens, which are computed one
 	// by one, takes several times as long.
-	turnMost = 20 * time.Millisecond
+	turnMax = 20 * time.Millisecond
 
-	// patience is how long a client may take to accept an event, or a disk to take a record, before the worker behind it goes to others. A healthy
+	// yieldWait is how long a client may take to accept an event, or a disk to take a record, before the worker behind it goes to others. A healthy
 	// connection takes an event into its buffer at once; a worker that is taken away has to compute the chunk's activations again.
-	patience = 50 * time.Millisecond
+	yieldWait = 50 * time.Millisecond
 )

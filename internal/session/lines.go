@@ -17,7 +17,7 @@ func (h head) watching(o ScoreOptions, at int64) head {
 }
 
 // checkLearn refuses to learn by lines where that cannot be done.
-func checkLearn(s *liveSession, o ScoreOptions) error {
+func checkLearn(s *session, o ScoreOptions) error {
 	switch {
 	case o.Learn != LearnUnflagged:
 		return nil

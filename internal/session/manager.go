@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,23 +15,24 @@ import (
 	"github.com/lmserve/lmserve/internal/session/lifecycle"
 	"github.com/lmserve/lmserve/internal/session/registry"
 	"github.com/lmserve/lmserve/internal/session/scheduler"
+	"github.com/lmserve/lmserve/internal/sessionlog"
 )
 
-// Manager keeps the sessions of its models in a store, and the states of those in use in memory. All
-// its methods may be called at once. A Manager that is no longer needed is drained, which ends its
-// threads.
+// Manager keeps the sessions of its models in a store, and the states of those in use in memory.
+// All its methods may be called at once. A Manager that is no longer needed is drained, which ends
+// its threads.
 //
-// It is put together of parts that each do one thing and have a lock of their own: the roster knows
+// It is put together of parts that each do one thing and have a lock of their own: the index knows
 // which sessions there are, the engine works on one, the lifecycle says whether anything may begin.
 type Manager struct {
-	about    []ModelInfo // of the models, the default first
-	roster   *roster
-	engine   *engine
-	life     *lifecycle.Lifecycle
-	backups  *backups
-	audience audience
-	last     sync.Once // what is done when the Manager has drained
-	tender   tender    // where the store is shared
+	about       []ModelInfo // of the models, the default first
+	index       *index
+	engine      *engine
+	follower    *follower
+	life        *lifecycle.Lifecycle
+	backups     *backups
+	subscribers subscribers
+	last        sync.Once // what is done when the Manager has drained
 
 	watchIdle time.Duration // the constant of that name; tests set it
 }
@@ -48,11 +50,10 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err := served.check(); err != nil {
 		return nil, err
 	}
-	shared, err := newSharing(o)
+	mg, err := assemble(served, o.withDefaults())
 	if err != nil {
 		return nil, err
 	}
-	mg := assemble(served, shared, o.withDefaults())
 	for _, m := range served {
 		about, err := modelInfo(m.Model, m.size())
 		if err != nil {
@@ -60,60 +61,71 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 		}
 		mg.about = append(mg.about, about)
 	}
-	if err := mg.roster.load(context.Background()); err != nil {
+	if err := mg.index.catalog.load(context.Background()); err != nil {
 		return nil, err
 	}
 	mg.life.Serve()
-	mg.engine.follower.begin()
-	if shared != nil {
-		mg.tender.begin(mg)
-	}
+	mg.follower.begin()
+	mg.index.catalog.begin(mg.subscribers.cut)
 	return mg, nil
 }
 
 // assemble makes the parts of a Manager and hands each what it needs.
-func assemble(served models, shared *sharing, o Options) *Manager {
-	memory := budget.New[*liveSession](budget.Options{
-		Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
-	})
-	workers := scheduler.New(served[0].Model, o.Threads)
-	workers.Live = served.live
+func assemble(served models, o Options) (*Manager, error) {
+	h := &host{
+		store: o.Store, lease: &lease{Lease: o.Lease, own: o.Lease == nil},
+		budget: budget.New[*session](budget.Options{
+			Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
+		}),
+		scheduler: scheduler.New(served[0].Model, o.Threads),
+		disk:      newGuard(o), clock: &clock{read: time.Now},
+		snapshots: snapshotRules{
+			max: o.ForkSnapshots, apart: o.apart(), rarest: o.ReplayMax,
+			slots: make(chan struct{}, o.Threads),
+		},
+		observer: o.Observer, logError: o.Report,
+	}
+	ix := &index{
+		host: h, models: served, registry: registry.New[*session](o.MaxSessions), max: o.MaxSessions,
+	}
+	ix.catalog = ownCatalog{ix}
+	if h.lease.own {
+		h.lease.Lease = ownLease{}
+	} else if store, ok := o.Store.(sessionlog.Shared); ok {
+		ix.catalog = &sharedCatalog{index: ix, shared: store}
+	} else {
+		return nil, errors.New("session: a lease is given, expected a store that servers can share")
+	}
+	h.gone, h.claimed = ix.remove, ix.catalog.claimed
+	h.life = lifecycle.New(h.lease.err, h.scheduler.Close)
+	h.scheduler.Live = served.live
 	for _, m := range served {
-		m.memory = memory.NewBase(m.comes(), m.drop)
-		m.forget, m.told = workers.Forget, o.Observer
+		m.memory = h.budget.NewBase(m.comes(), m.drop)
+		m.forget, m.observer = h.scheduler.Forget, o.Observer
 	}
-	life := lifecycle.New(shared.err, workers.Close)
-	j := &journal{store: o.Store, sharing: shared, report: o.Report, told: o.Observer}
-	now := &clock{read: time.Now}
-	room := newGuard(o)
-	saved := newSnapshots(j, room, o)
-	recovery := &recoverer{journal: j, snapshots: saved, scheduler: workers, life: life,
-		replayMax: o.apart(), report: o.Report, told: o.Observer}
-	mg := &Manager{
-		life:      life,
-		backups:   &backups{store: o.Store, report: o.Report},
-		watchIdle: WatchIdle,
-		roster: &roster{
-			models: served, sharing: shared, registry: registry.New[*liveSession](o.MaxSessions), budget: memory, journal: j, life: life,
-			room: room, clock: now, max: o.MaxSessions, report: o.Report,
-		},
-		engine: &engine{
-			models:  served,
-			journal: j, snapshots: saved, scheduler: workers, waiting: queue{most: o.MaxQueue},
-			life: life, clock: now, room: room, textMax: o.MaxSessionBytes,
-			packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
-			observer:      o.Observer,
-			scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
-			states: &states{
-				journal: j, snapshots: saved, recoverer: recovery, budget: memory,
-				room: room, replayMax: o.apart(), report: o.Report, told: o.Observer,
-			},
-		},
+	e := &engine{
+		host: h, models: served, waiting: queue{max: o.MaxQueue}, textMax: o.MaxSessionBytes,
+		packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
+		scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
 	}
-	j.vanished, j.claimed = mg.roster.remove, mg.roster.index
-	mg.engine.follower = newFollower(mg.engine, mg.roster, o.Threads)
-	return mg
+	follower := newFollower(e, ix, o.Threads)
+	h.grown = follower.grown
+	return &Manager{
+		life: h.life, backups: &backups{store: o.Store, logError: o.Report}, watchIdle: WatchIdle,
+		index: ix, engine: e, follower: follower,
+	}, nil
 }
+
+// Holds reports whether this server has a session, by its id, so that requests for the session are
+// for this server.
+func (mg *Manager) Holds(id string) bool { return mg.index.catalog.has(id) }
+
+// HandOver gives the sessions that this server has to the others: it claims and makes none from now
+// on (ErrElsewhere), and frees those that it has, one after another, each with a snapshot of its
+// state if another would have much to compute. A request that feeds one ends after its chunk, and
+// Watch with ErrDraining; a completion is waited for. What the context leaves out is free when the
+// server has left. It does nothing where the store is not shared.
+func (mg *Manager) HandOver(ctx context.Context) { mg.index.catalog.handOver(ctx) }
 
 // Models describe the models that sessions run on, the default first.
 func (mg *Manager) Models() []ModelInfo {
@@ -140,7 +152,7 @@ func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	if id == "" {
 		return mg.Model(), nil
 	}
-	s, err := mg.roster.find(who, id)
+	s, err := mg.index.find(who, id)
 	if err != nil {
 		return ModelInfo{}, err
 	}
@@ -154,7 +166,7 @@ func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 func (mg *Manager) Patch(
 	ctx context.Context, who Caller, id string, r PatchRequest,
 ) (Info, error) {
-	s, done, err := mg.roster.use(who, id)
+	s, done, err := mg.index.use(who, id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -163,25 +175,25 @@ func (mg *Manager) Patch(
 		return Info{}, err
 	}
 	defer mg.life.Leave()
-	amend := func() error { return mg.roster.amend(ctx, s, r) }
+	amend := func() error { return mg.index.amend(ctx, s, r) }
 	if r.Detach && s.shadowOf() != "" {
-		err = mg.engine.follower.detach(ctx, s, amend)
+		err = mg.follower.detach(ctx, s, amend)
 	} else {
 		err = amend()
 	}
 	if err != nil {
 		return Info{}, err
 	}
-	return mg.roster.info(who, s), nil
+	return mg.index.info(who, s), nil
 }
 
 // DiskAlarm is a *DiskAlarmError while there is too little room left on the disk; nil: there is
 // enough.
-func (mg *Manager) DiskAlarm() error { return mg.engine.room.Alarm() }
+func (mg *Manager) DiskAlarm() error { return mg.engine.disk.Alarm() }
 
 // Get describes a session, without waiting for what is at work on it.
 func (mg *Manager) Get(who Caller, id string) (Info, error) {
-	return mg.roster.get(context.Background(), who, id)
+	return mg.index.get(context.Background(), who, id)
 }
 
 // List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in
@@ -194,12 +206,12 @@ func (mg *Manager) List(
 	if limit < 1 {
 		limit = ListDefault
 	}
-	return mg.roster.list(who, after, min(limit, ListMax), labels)
+	return mg.index.list(who, after, min(limit, ListMax), labels)
 }
 
 // Delete removes a session with everything that was ever kept for it. A request that is at work on
 // it ends with ErrNotFound after its chunk.
-func (mg *Manager) Delete(who Caller, id string) error { return mg.roster.delete(who, id) }
+func (mg *Manager) Delete(who Caller, id string) error { return mg.index.delete(who, id) }
 
 // Score feeds text to a session, as it comes: what the body has at hand, up to the end of the
 // chunk, is scored at once. emit is told of each thing scored, in order, before the update that it
@@ -224,7 +236,7 @@ func (mg *Manager) Score(
 	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
 	begun := time.Now()
-	s, done, err := mg.roster.use(who, id)
+	s, done, err := mg.index.use(who, id)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -249,24 +261,24 @@ func (mg *Manager) Score(
 		return Summary{}, err
 	}
 	f := feeder{
-		reports: mg.reporting(s, o, emit), patience: max(mg.engine.scoreRecovery, o.Wait),
+		reports: mg.reporting(s, o, emit), maxWait: max(mg.engine.scoreRecovery, o.Wait),
 	}
 	if err = f.body(ctx, body); err == nil {
 		err = f.restOfLines(ctx)
 	}
-	mg.roster.touch(s)
+	mg.index.touch(s)
 	f.finish(begun)
 	return f.sum, err
 }
 
 // reporting are the reports of a score request.
-func (mg *Manager) reporting(s *liveSession, o ScoreOptions, emit func(Chunk) error) reports {
+func (mg *Manager) reporting(s *session, o ScoreOptions, emit func(Chunk) error) reports {
 	return reports{engine: mg.engine, s: s, options: o, want: o.detail(), emit: emit}
 }
 
 // dryRun carries out a score request that learns nothing.
 func (mg *Manager) dryRun(
-	ctx context.Context, s *liveSession, body io.Reader, o ScoreOptions, emit func(Chunk) error,
+	ctx context.Context, s *session, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
 	begun := time.Now()
 	if err := checkOffset(s, o.Offset); err != nil {
@@ -287,23 +299,23 @@ func (mg *Manager) dryRun(
 	}
 	defer mg.life.Leave()
 	err = r.run(ctx, in, o.Offset)
-	mg.roster.touch(s)
+	mg.index.touch(s)
 	r.finish(begun)
 	return r.sum, err
 }
 
 // Complete samples text after the session's text and the prompt, from the model as the session has
-// adapted it or as it is without that, and leaves the session as it was unless it is told to commit. emit is told of each
-// piece of the text as it grows. While a completion samples, the session takes no other text: a
-// request that feeds it goes on afterwards; a completion that commits is itself a feeder, and gets
-// ErrBusy beside another.
+// adapted it or as it is without that, and leaves the session as it was unless it is told to
+// commit. emit is told of each piece of the text as it grows. While a completion samples, the
+// session takes no other text: a request that feeds it goes on afterwards; a completion that
+// commits is itself a feeder, and gets ErrBusy beside another.
 //
 // It ends with emit's error, with the context, with ErrNotFound when the session is deleted
 // meanwhile, and at its beginning with ErrOverloaded.
 func (mg *Manager) Complete(
 	ctx context.Context, who Caller, id string, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
-	s, done, err := mg.roster.use(who, id)
+	s, done, err := mg.index.use(who, id)
 	if err != nil {
 		return Completion{}, err
 	}
@@ -323,7 +335,7 @@ func (mg *Manager) Complete(
 		return Completion{}, err
 	}
 	defer end()
-	defer mg.roster.touch(s)
+	defer mg.index.touch(s)
 	return mg.engine.complete(ctx, s, r, emit)
 }
 
@@ -348,7 +360,7 @@ func (mg *Manager) CompleteBatch(
 	}
 	defer mg.life.Leave()
 	if id != "" {
-		defer mg.roster.touch(s)
+		defer mg.index.touch(s)
 	}
 	return mg.engine.batch(ctx, s, id == "", r, emit)
 }
@@ -357,25 +369,25 @@ func (mg *Manager) CompleteBatch(
 // follow.
 func (mg *Manager) grounds(
 	who Caller, id, modelName string,
-) (s *liveSession, done func(), err error) {
+) (s *session, done func(), err error) {
 	if id == "" {
 		m, err := mg.engine.models.named(modelName)
 		if err != nil {
 			return nil, nil, err
 		}
-		if s, err = mg.roster.blank(who, m); err != nil {
+		if s, err = mg.index.blank(who, m); err != nil {
 			return nil, nil, err
 		}
 		return s, s.end, nil
 	}
-	return mg.roster.use(who, id)
+	return mg.index.use(who, id)
 }
 
 // Fork makes a session that has the text of another up to an offset, and goes its own way from
 // there. It belongs to the caller. It returns a *FieldError for an offset that the other does not
 // have (a *TrimmedError: any more), a *NameTakenError, and what Create does.
 func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
-	s, done, err := mg.roster.use(who, id)
+	s, done, err := mg.index.use(who, id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -391,10 +403,10 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	if err := checkNameOrNone(r.Name); err != nil {
 		return Info{}, err
 	}
-	if err := mg.roster.mayMake(who); err != nil {
+	if err := mg.index.mayMake(who); err != nil {
 		return Info{}, err
 	}
-	f := fork{engine: mg.engine, roster: mg.roster, from: s}
+	f := fork{engine: mg.engine, index: mg.index, from: s}
 	return f.run(ctx, who, r)
 }
 
@@ -404,11 +416,11 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 //
 // Of a session that damage has touched the archive has what can be read, and part is told of that
 // before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError. It
-// waits for a state that is being computed again, see engine.patienceOf.
+// waits for a state that is being computed again, see engine.maxWaitOf.
 func (mg *Manager) Export(
 	ctx context.Context, who Caller, id string, wait time.Duration, w io.Writer, part func(Part),
 ) error {
-	s, done, err := mg.roster.useAny(who, id)
+	s, done, err := mg.index.useAny(who, id)
 	if err != nil {
 		return err
 	}
@@ -444,10 +456,10 @@ func (mg *Manager) Import(
 		return Info{}, err
 	}
 	defer mg.life.Leave()
-	if err := mg.roster.mayMake(who); err != nil {
+	if err := mg.index.mayMake(who); err != nil {
 		return Info{}, err
 	}
-	im := importing{engine: mg.engine, roster: mg.roster}
+	im := importing{engine: mg.engine, index: mg.index}
 	info, err := im.run(ctx, who, r, name)
 	return info, SpoolError(err)
 }
@@ -471,10 +483,10 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 // ends at once, and a Watch when it has told of the last chunk.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
-	mg.tender.end()
-	mg.engine.follower.stop()
+	mg.index.catalog.end()
+	mg.follower.stop()
 	drained := mg.life.Drain()
-	defer mg.audience.end(ErrDraining)
+	defer mg.subscribers.end(ErrDraining)
 	select {
 	case <-drained:
 	default:
@@ -484,7 +496,7 @@ func (mg *Manager) Drain(ctx context.Context) error {
 			return fmt.Errorf("session: drain: chunks are still under way: %w", ctx.Err())
 		}
 	}
-	mg.audience.end(ErrDraining) // before the snapshots, which may take a while
-	mg.last.Do(func() { mg.engine.states.keepAll(ctx) })
+	mg.subscribers.end(ErrDraining) // before the snapshots, which may take a while
+	mg.last.Do(func() { mg.engine.saveAll(ctx) })
 	return nil
 }

@@ -182,7 +182,7 @@ func TestUnknownAndDeletedSessionsAreNotFound(t *testing.T) {
 		_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{MaxTokens: 1}, nil)
 		require.ErrorIs(t, err, ErrNotFound)
 	}
-	require.Zero(t, mg.roster.budget.Used())
+	require.Zero(t, mg.index.budget.Used())
 }
 
 func TestDeletingASessionEndsItsFeederAfterItsChunk(t *testing.T) {
@@ -198,7 +198,7 @@ func TestDeletingASessionEndsItsFeederAfterItsChunk(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 	require.Equal(t, 2, events)
 	require.Equal(t, int64(2*testChunk), sum.Offset)
-	require.Zero(t, mg.roster.budget.Used())
+	require.Zero(t, mg.index.budget.Used())
 }
 
 func TestASecondFeederIsRefusedAtOnce(t *testing.T) {
@@ -245,7 +245,7 @@ func TestTheMemoryOfAllSessionsIsBounded(t *testing.T) {
 	_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: make([]byte, 50), MaxTokens: 1, Commit: CommitPrompt}, noPieces)
 	require.ErrorIs(t, err, ErrFull)
 	require.Equal(t, sum.Offset, get(t, mg, id).Offset)
-	require.LessOrEqual(t, mg.roster.budget.Used(), most)
+	require.LessOrEqual(t, mg.index.budget.Used(), most)
 }
 
 func TestTheTextOfASessionIsBoundedToTheByte(t *testing.T) {
@@ -295,7 +295,7 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 2)
 	require.Equal(t, lasting, page[0].ID)
-	require.Equal(t, page[0].MemoryBytes+page[1].MemoryBytes, mg.roster.budget.Used())
+	require.Equal(t, page[0].MemoryBytes+page[1].MemoryBytes, mg.index.budget.Used())
 }
 
 func TestASessionInUseDoesNotExpire(t *testing.T) {

@@ -68,7 +68,7 @@ func TestAModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
 	require.NoError(t, err)
 	told := &recorded{}
 	mg := newDurable(t, Options{Others: []*model.Source{from}, Observer: told, Threads: 4})
-	require.Zero(t, mg.roster.budget.Used())
+	require.Zero(t, mg.index.budget.Used())
 	ids := make([]string, 12)
 	for i := range ids {
 		ids[i] = create(t, mg, CreateRequest{Model: other.ID()})
@@ -84,7 +84,7 @@ func TestAModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
 	require.Equal(t, []string{other.ID()}, told.loads)
 	require.True(t, mg.Models()[1].Loaded)
 	state := get(t, mg, ids[0]).MemoryBytes
-	require.Equal(t, int64(len(ids))*state+from.Bytes, mg.roster.budget.Used(), "once for all")
+	require.Equal(t, int64(len(ids))*state+from.Bytes, mg.index.budget.Used(), "once for all")
 	require.Equal(t, len(ids), mg.engine.models[1].memory.Users())
 	for _, id := range ids {
 		requireSame(t, mg, id, other, logText(3*testChunk))
@@ -173,7 +173,7 @@ func TestModelsTakeTurnsInTheMemoryThatThereIs(t *testing.T) {
 	for range 3 {
 		for _, id := range ids {
 			score(t, sv.mg, id, logText(40))
-			require.LessOrEqual(t, sv.mg.roster.budget.Used(), most)
+			require.LessOrEqual(t, sv.mg.index.budget.Used(), most)
 		}
 	}
 	for i, id := range ids {
@@ -212,7 +212,7 @@ func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 		})
 	}
 	working.Wait()
-	require.LessOrEqual(t, sv.mg.roster.budget.Used(), most)
+	require.LessOrEqual(t, sv.mg.index.budget.Used(), most)
 	for i, id := range ids {
 		requireSame(t, sv.mg, id, served[i%len(served)], text)
 	}

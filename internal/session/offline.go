@@ -116,22 +116,23 @@ func Replay(
 	r.Numerics = otherNumerics(m, &s.head, r.From)
 	workers := scheduler.New(m, threads)
 	defer workers.Close()
-	re := &replayer{
-		stream: st, job: scheduler.Job{Session: id, Chunk: s.Settings.Chunk}, scheduler: workers, goesOn: ctx.Err,
-		compare: func(rec sessionlog.Record) {
-			if rec.UnixMS == uncounted {
-				return
-			}
-			r.Records++
-			if wrong := mismatch(id, st, rec.Bits, rec.Baseline); wrong != nil {
-				if r.Wrong++; r.First == nil {
-					r.First = wrong
-				}
-			}
-			progress(st.Offset()-r.From, r.To-r.From)
-		},
+	from := &restorable{
+		head: &s.head, log: store, scheduler: workers,
+		job:  scheduler.Job{Session: id, Chunk: s.Settings.Chunk},
+		more: func(*restoration) error { return ctx.Err() },
 	}
-	err = re.run(ctx, store)
+	err = from.replay(ctx, &restoration{stream: st}, func(rec sessionlog.Record) {
+		if rec.UnixMS == uncounted {
+			return
+		}
+		r.Records++
+		if wrong := mismatch(id, st, rec.Bits, rec.Baseline); wrong != nil {
+			if r.Wrong++; r.First == nil {
+				r.First = wrong
+			}
+		}
+		progress(st.Offset()-r.From, r.To-r.From)
+	})
 	var given interrupted
 	if errors.As(err, &given) {
 		err = given.error

@@ -60,7 +60,7 @@ func TestASessionExistsForItsKeyAndForAdminsOnly(t *testing.T) {
 		for id, key := range owner {
 			require.NoError(rt, mg.Delete(Caller{Key: key}, id))
 		}
-		require.Zero(rt, mg.roster.registry.Places())
+		require.Zero(rt, mg.index.registry.Places())
 	})
 }
 
@@ -101,7 +101,7 @@ func TestAKeyHasSoManySessionsAndOthersAsManyOfTheirOwn(t *testing.T) {
 }
 
 func TestAFullQueueRefusesTheNewOnly(t *testing.T) {
-	q := &queue{most: 1}
+	q := &queue{max: 1}
 	ran := 0
 	work := func() error { ran++; return nil }
 	var first, second bool
@@ -199,7 +199,7 @@ func TestTheFirstChunkOfARequestWaitsForNoLongTextOfItsKey(t *testing.T) {
 
 // A key that fills the queue keeps no other out.
 func TestAFullQueueHasAPartForEachKey(t *testing.T) {
-	q := queue{most: 6}
+	q := queue{max: 6}
 	var wait func(keys []string) error // nested, so that all wait at once
 	wait = func(keys []string) error {
 		if len(keys) == 0 {

@@ -9,7 +9,7 @@ import "sync"
 // When the queue is full, the keys that wait have equal parts of it: one that has less than its
 // part is let in all the same, so that no key keeps the others out.
 type queue struct {
-	most int
+	max int
 
 	mu struct {
 		sync.Mutex
@@ -40,7 +40,7 @@ func (q *queue) enter(key string, admitted bool) bool {
 	if !waits {
 		keys++
 	}
-	if full := q.mu.waiting >= q.most; full && n*keys >= q.most && !admitted {
+	if full := q.mu.waiting >= q.max; full && n*keys >= q.max && !admitted {
 		return false
 	}
 	q.mu.waiting++

@@ -15,7 +15,7 @@ import (
 // reports tells a caller what becomes of the text of a score request, and adds it up.
 type reports struct {
 	engine  *engine
-	s       *liveSession
+	s       *session
 	options ScoreOptions
 	want    detail // what is told of a text: what the options ask for, and what others do
 	emit    func(Chunk) error

@@ -136,7 +136,7 @@ func TestProbabilitiesSumToOneInAnAdaptedSession(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	for _, piece := range []string{logText(5), logText(30), logText(61), logText(9)} {
 		score(t, mg, id, piece)
-		withSession(t, mg, id, func(s *liveSession) {
+		withSession(t, mg, id, func(s *session) {
 			var sum float64
 			for b := range 256 {
 				sum += math.Exp(-float64(w.Score(s.stream, []byte{byte(b)}).NLL[0]))
@@ -175,7 +175,7 @@ func TestNothingWrittenIsStaticToTheBit(t *testing.T) {
 func TestAnEventIsEmittedAfterTheLogAndBeforeTheUpdateItCauses(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
-	s, err := mg.roster.find(Caller{}, id)
+	s, err := mg.index.find(Caller{}, id)
 	require.NoError(t, err)
 	updates := uint64(0)
 	_, err = mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(5*testChunk)), ScoreOptions{}, func(c Chunk) error {

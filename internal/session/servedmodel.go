@@ -17,11 +17,11 @@ import (
 type servedModel struct {
 	*model.Model // of the default all, of another the outline
 
-	id     string        // ID
-	source *model.Source // nil: the default
-	memory *budget.Base
-	forget func(*model.Model) // told of weights that nobody is to keep in memory
-	told   Observer
+	id       string        // ID
+	source   *model.Source // nil: the default
+	memory   *budget.Base
+	forget   func(*model.Model) // told of weights that nobody is to keep in memory
+	observer Observer
 
 	flight singleflight.Group
 
@@ -104,7 +104,7 @@ func (s *servedModel) load() (*model.Model, error) {
 	}
 	begun := time.Now()
 	m, err := s.source.Load()
-	s.told.Loaded(s.id, time.Since(begun), err)
+	s.observer.Loaded(s.id, time.Since(begun), err)
 	if err != nil {
 		return nil, &ModelLoadError{ID: s.id, Err: err}
 	}
@@ -124,7 +124,7 @@ func (s *servedModel) drop() {
 	s.mu.drops++
 	s.mu.Unlock()
 	if dropped != nil {
-		s.told.Dropped(s.id)
+		s.observer.Dropped(s.id)
 		go s.forget(dropped) // it may wait for who makes a worker, and the budget does not
 	}
 }

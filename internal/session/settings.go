@@ -5,11 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"time"
-	"unicode/utf8"
 
 	"github.com/lmserve/lmserve/internal/model"
 	"github.com/lmserve/lmserve/internal/setting"
@@ -43,39 +38,6 @@ func reported(s stream.Settings) Settings {
 		return nil
 	}
 	return stream.Table.Values(&s)
-}
-
-// checkRequest holds the fields of a request that are beside its settings against their limits.
-func checkRequest(r CreateRequest) error {
-	if r.TTL < 0 || r.TTL > TTLMax {
-		return &FieldError{"ttl_seconds", strconv.FormatFloat(r.TTL.Seconds(), 'g', -1, 64), fmt.Sprintf("0 to %d", TTLMax/time.Second)}
-	}
-	if err := checkSeed(r.Seed); err != nil {
-		return err
-	}
-	if r.History != "" && r.History != HistoryFull && r.History != HistoryTail {
-		return &FieldError{"history", strconv.Quote(r.History), HistoryFull + " or " + HistoryTail}
-	}
-	if n := len(r.Labels); n > LabelsMax {
-		return &FieldError{"labels", setting.Count(n, "label"), fmt.Sprintf("at most %d", LabelsMax)}
-	}
-	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
-		value := r.Labels[key]
-		if n := utf8.RuneCountInString(key); n < 1 || n > LabelKeyCharsMax {
-			return &FieldError{"labels", "a name of " + setting.Count(n, "character"), fmt.Sprintf("names of 1 to %d characters", LabelKeyCharsMax)}
-		}
-		if n := utf8.RuneCountInString(value); n > LabelValueCharsMax {
-			return &FieldError{fmt.Sprintf("labels[%q]", key), setting.Count(n, "character"), fmt.Sprintf("at most %d", LabelValueCharsMax)}
-		}
-	}
-	return nil
-}
-
-func checkSeed(seed *uint64) error {
-	if seed == nil || *seed <= SeedMax {
-		return nil
-	}
-	return &FieldError{"seed", fmt.Sprint(*seed), fmt.Sprintf("0 to %d", SeedMax)}
 }
 
 // seedOr gives the seed, or one drawn at random.

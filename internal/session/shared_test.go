@@ -104,6 +104,10 @@ func (s *peer) lose(t testing.TB) {
 
 func (s *peer) regain(t testing.TB) { require.NoError(t, s.member.Renew(context.Background())) }
 
+func (s *peer) tend(term uint64) {
+	s.index.catalog.(*sharedCatalog).tend(term, s.subscribers.cut)
+}
+
 func (s *peer) score(id, text string, at *int64) (Summary, error) {
 	sum, _, err := s.feed(id, text, at)
 	return sum, err
@@ -346,10 +350,10 @@ func TestASessionOfALostServerGoesOnElsewhereToTheSameBits(t *testing.T) {
 
 	// A write that was on its way when the lease ended: the store refuses it.
 	withStale := func() error {
-		s := a.roster.known(id)
+		s := a.index.known(id)
 		require.NoError(t, s.lock(t.Context()))
 		defer s.unlock()
-		return a.engine.journal.appendLocked(t.Context(), s, 3*testChunk+1, sessionlog.Record{Text: []byte("late")})
+		return s.appendLocked(t.Context(), 3*testChunk+1, sessionlog.Record{Text: []byte("late")})
 	}
 	require.ErrorIs(t, withStale(), sessionlog.ErrFenced)
 	require.Equal(t, 1, first.fence)
@@ -475,7 +479,7 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 				case err == nil:
 					round++
 					mu.Lock()
-					if live := s.roster.known(id); live != nil && s.Holds(id) {
+					if live := s.index.known(id); live != nil && s.Holds(id) {
 						epoch := live.epoch()
 						if other, taken := epochs[id][epoch]; taken && other != s.name {
 							t.Errorf("session %s: epoch %d is of %s and of %s", id, epoch, other, s.name)

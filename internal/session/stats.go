@@ -24,13 +24,13 @@ type ModelStats struct {
 
 // Stats tells what the Manager has now. It costs about as much as looking at the file system.
 func (mg *Manager) Stats() Stats {
-	memory := mg.engine.states.budget
+	memory := mg.engine.budget
 	s := Stats{
-		Sessions: mg.roster.registry.Places(), Hot: memory.Holders(),
+		Sessions: mg.index.registry.Places(), Hot: memory.Holders(),
 		Waiting: mg.engine.waiting.length(), MemoryBytes: memory.Used(), MemoryBytesMax: memory.Max(),
 		DiskAlarm: mg.DiskAlarm() != nil,
 	}
-	if m, ok := mg.engine.store().(sessionlog.Metered); ok {
+	if m, ok := mg.engine.store.(sessionlog.Metered); ok {
 		usage := m.Usage()
 		s.Disk = &usage
 	}

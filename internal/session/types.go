@@ -417,3 +417,28 @@ type ModelInfo struct {
 
 	text tokenizer.Tokenizer // nil: bytes
 }
+
+// ShadowsMax is how many shadows a session may have.
+const ShadowsMax = 4
+
+// Shadow is what is told of the two ends of a shadow: to the session that it follows of the shadow,
+// and to the shadow of the session.
+type Shadow struct {
+	ID     string // of the other
+	Name   string // of the other
+	Model  string // ModelInfo.ID of the other's
+	Words  bool   // the tokens of the other's model are words
+	Offset int64  // of the shadow: how far it has come
+	Behind int64  // bytes that it has not been fed yet
+	// Err is why the shadow does not go on; nil if it does, or has come to the end.
+	Err error
+	// Compared are totals of both at the same offset, the last where that could be done; nil: at none
+	// yet.
+	Compared *Comparison
+}
+
+// Comparison has the totals of a session and its shadow at one offset.
+type Comparison struct {
+	Offset           int64
+	Followed, Shadow Tally
+}

@@ -49,10 +49,10 @@ func BenchmarkWaitsBesideManySessions(b *testing.B) {
 	}
 }
 
-// crowd is a roster of many sessions without a model: what a chunk asks of it needs none.
+// crowd is an index of many sessions without a model: what a chunk asks of it needs none.
 type crowd struct {
-	roster *roster
-	all    []*liveSession
+	index  *index
+	all    []*session
 	serial int
 	done   chan struct{}
 	held   time.Duration // the longest call of others that takes a lock
@@ -60,16 +60,16 @@ type crowd struct {
 
 func newCrowd(t testing.TB, n int) *crowd {
 	store := sessionlog.NewMemory()
-	c := &crowd{roster: &roster{
-		registry: registry.New[*liveSession](2 * n),
-		budget:   budget.New[*liveSession](budget.Options{Max: int64(n)}),
-		journal:  &journal{store: store, report: func(error) {}, told: unobserved{}},
-		life:     lifecycle.New((*sharing)(nil).err, func() {}),
-		clock:    &clock{read: time.Now},
-	}}
-	c.roster.journal.vanished = c.roster.remove
-	c.roster.journal.claimed = c.roster.index
-	c.roster.life.Serve()
+	h := &host{
+		store: store, lease: &lease{Lease: ownLease{}, own: true}, clock: &clock{read: time.Now},
+		budget:   budget.New[*session](budget.Options{Max: int64(n)}),
+		life:     lifecycle.New(ownLease{}.Err, func() {}),
+		observer: unobserved{}, logError: func(error) {},
+	}
+	c := &crowd{index: &index{host: h, registry: registry.New[*session](2 * n)}}
+	c.index.catalog = ownCatalog{c.index}
+	h.gone, h.claimed = c.index.remove, c.index.catalog.claimed
+	c.index.life.Serve()
 	for range n {
 		s := c.add(time.Duration(n%2) * time.Hour)
 		want, err := s.memory.Reserve(1)
@@ -83,14 +83,14 @@ func newCrowd(t testing.TB, n int) *crowd {
 }
 
 // add makes a session of one of a hundred owners.
-func (c *crowd) add(ttl time.Duration) *liveSession {
+func (c *crowd) add(ttl time.Duration) *session {
 	c.serial++
 	h := head{
 		ID: fmt.Sprintf("%08d", c.serial), Owner: fmt.Sprint(c.serial % 100), TTL: ttl,
 		Settings: stream.Settings{Method: stream.Static, Chunk: 128}, Numerics: []numerics{{Name: "any"}},
 	}
-	s := newSession(storedSession{head: h, lastUsed: time.Now()}, c.roster.budget)
-	c.roster.registry.Add(s.entry)
+	s := newSession(c.index.host, storedSession{head: h, lastUsed: time.Now()})
+	c.index.registry.Add(s.entry)
 	return s
 }
 
@@ -117,8 +117,8 @@ func (c *crowd) waits(chunks int, others func(), at *crowd) []time.Duration {
 }
 
 // chunk asks for what a request of one chunk asks for.
-func (c *crowd) chunk(s *liveSession) {
-	r := c.roster
+func (c *crowd) chunk(s *session) {
+	r := c.index
 	if r.life.Enter() != nil || !r.registry.Use(s.entry, time.Now()) {
 		return
 	}
@@ -155,13 +155,13 @@ func processorTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// list lists all sessions, and those of one owner, page by page, as roster.list does.
+// list lists all sessions, and those of one owner, page by page, as ownCatalog.list does.
 func (c *crowd) list() {
-	r := c.roster
+	r := c.index
 	for !c.over() {
 		for _, owner := range []string{"all", "7"} {
 			for after, more := "", true; more && !c.over(); {
-				var page []*registry.Entry[*liveSession]
+				var page []*registry.Entry[*session]
 				c.hold(func() {
 					if owner == "all" {
 						page, more = r.registry.Page(after, ListMax, time.Now())
@@ -169,7 +169,7 @@ func (c *crowd) list() {
 						page, more = r.registry.PageOf(owner, after, ListMax, time.Now())
 					}
 				})
-				var accounts []*budget.Account[*liveSession]
+				var accounts []*budget.Account[*session]
 				for _, e := range page {
 					accounts, after = append(accounts, e.Value.memory), e.ID
 				}
@@ -182,23 +182,23 @@ func (c *crowd) list() {
 	}
 }
 
-// expire makes sessions, and lets them expire a thousand at once, as roster.sweep does.
+// expire makes sessions, and lets them expire a thousand at once, as index.sweep does.
 func (c *crowd) expire() {
 	for !c.over() {
 		for range 1000 {
 			c.add(1)
 		}
 		for more := true; more; {
-			c.hold(func() { more = len(c.roster.registry.Expire(time.Now(), sweepBatch)) == sweepBatch })
+			c.hold(func() { more = len(c.index.registry.Expire(time.Now(), sweepBatch)) == sweepBatch })
 		}
 	}
 }
 
 // evict takes memory for a session, and gives up that of the session that was idle longest.
 func (c *crowd) evict() {
-	late := c.roster.budget.Open(nil)
+	late := c.index.budget.Open(nil)
 	for !c.over() {
-		var want budget.Want[*liveSession]
+		var want budget.Want[*session]
 		c.hold(func() { want, _ = late.Reserve(1) })
 		switch {
 		case want.Asked:

@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// WatchIdle is how long Watch tells nothing before it tells that there was nothing.
-const WatchIdle = 15 * time.Second
-
 // WatchOptions say what Watch tells of the text that others feed. The zero value asks for chunks.
 type WatchOptions struct {
 	// Offset is up to where the caller has the session's text and events; nil: it has none, and
@@ -28,30 +25,6 @@ func (o *WatchOptions) detail() detail {
 	}
 }
 
-// Event is what Watch tells: one of its fields is set, and none if nothing has happened for a
-// while.
-type Event struct {
-	Start  *WatchStart // always the first
-	Chunk  *Chunk      // with lines: some lines have ended, and nothing else of it is to be told
-	Update *Update
-	Gap    *Gap
-}
-
-// WatchStart is where the session is when somebody begins to watch it.
-type WatchStart struct {
-	Info
-	LinesFrom *int64 // the offset from which on the session has lines; nil: it has none
-}
-
-// Gap is text whose events the caller has missed: because it takes them too slowly, or came late.
-type Gap struct {
-	From, To int64 // offsets
-	Events   int   // that were left out; 0: nobody knows
-}
-
-// end is the session's offset after a chunk.
-func (c *Chunk) end() int64 { return c.Total.Bytes + c.PendingBytes }
-
 // Watch tells of what others feed to a session, as it happens, until emit fails or the context
 // ends; the session is deleted, or expires (ErrNotFound); the Manager drains (ErrDraining) or its
 // store fails (ErrStore). It is no use of the session, needs no turn and no worker, and nobody waits for
@@ -62,21 +35,19 @@ func (mg *Manager) Watch(
 	if err := mg.life.Check(); err != nil {
 		return err
 	}
-	s, err := mg.roster.find(who, id)
+	s, err := mg.index.find(who, id)
 	if err != nil {
 		return err
 	}
 	if err := s.unusable(); err != nil {
 		return err
 	}
-	w, leave := mg.audience.join(s, o.detail())
+	w, leave := mg.subscribers.join(&s.watchers, o.detail())
 	defer leave()
-	if mg.roster.sharing != nil { // who feeds it comes to this server then
-		if err := mg.engine.states.hold(ctx, s); err != nil {
-			return err
-		}
+	if err := s.hold(ctx); err != nil { // who feeds it comes to this server then
+		return err
 	}
-	info, err := mg.roster.get(ctx, who, s.ID) // after join, so that nothing is missed in between
+	info, err := mg.index.get(ctx, who, s.ID) // after join, so that nothing is missed in between
 	if err != nil {
 		return err
 	}
@@ -124,17 +95,4 @@ func (mg *Manager) follow(
 			return ctx.Err()
 		}
 	}
-}
-
-// isBefore reports whether an event is about text up to an offset only.
-func (e *Event) isBefore(offset int64) bool {
-	switch {
-	case e.Chunk != nil:
-		return e.Chunk.end() <= offset
-	case e.Gap != nil && e.Gap.To <= offset:
-		return true
-	case e.Gap != nil:
-		e.Gap.From = max(e.Gap.From, offset)
-	}
-	return false
 }

@@ -189,8 +189,8 @@ func TestASlowReaderMissesEventsAndIsToldSo(t *testing.T) {
 	slow := startWatch(t, mg, Caller{}, id, WatchOptions{LogProbs: true, Top: 20, Text: true}, true)
 	text := logText(8 << 10)
 	score(t, mg, id, text) // returns, though nobody reads
-	require.Greater(t, mg.audience.taken.Load(), int64(WatcherBytes/2))
-	require.LessOrEqual(t, mg.audience.taken.Load(), int64(WatcherBytes))
+	require.Greater(t, mg.subscribers.taken.Load(), int64(WatcherBytes/2))
+	require.LessOrEqual(t, mg.subscribers.taken.Load(), int64(WatcherBytes))
 	close(slow.hold)
 	at, gaps := int64(0), 0
 	for _, e := range slow.upTo(t, int64(len(text))) {
@@ -212,7 +212,7 @@ func TestASlowReaderMissesEventsAndIsToldSo(t *testing.T) {
 	require.Equal(t, "and on", string(rest[len(rest)-1].Chunk.Text))
 	slow.stop()
 	<-slow.ended
-	require.Zero(t, mg.audience.taken.Load(), "the memory is given back")
+	require.Zero(t, mg.subscribers.taken.Load(), "the memory is given back")
 }
 
 func TestAWatchEndsWithItsSessionAndAtADrain(t *testing.T) {
@@ -255,7 +255,7 @@ func TestAWatchOutlivesTheStateInMemory(t *testing.T) {
 	text := logText(4 * testChunk)
 	score(t, mg, id, text[:20])
 	r := startWatch(t, mg, Caller{}, id, WatchOptions{Text: true}, false)
-	s, err := mg.roster.find(Caller{}, id)
+	s, err := mg.index.find(Caller{}, id)
 	require.NoError(t, err)
 	require.NoError(t, s.lock(background))
 	s.dropLocked()

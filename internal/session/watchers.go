@@ -6,6 +6,30 @@ import (
 	"sync/atomic"
 )
 
+// Event is what Watch tells: one of its fields is set, and none if nothing has happened for a
+// while.
+type Event struct {
+	Start  *WatchStart // always the first
+	Chunk  *Chunk      // with lines: some lines have ended, and nothing else of it is to be told
+	Update *Update
+	Gap    *Gap
+}
+
+// WatchStart is where the session is when somebody begins to watch it.
+type WatchStart struct {
+	Info
+	LinesFrom *int64 // the offset from which on the session has lines; nil: it has none
+}
+
+// Gap is text whose events the caller has missed: because it takes them too slowly, or came late.
+type Gap struct {
+	From, To int64 // offsets
+	Events   int   // that were left out; 0: nobody knows
+}
+
+// end is the session's offset after a chunk.
+func (c *Chunk) end() int64 { return c.Total.Bytes + c.PendingBytes }
+
 // watchers are the readers of the events of one session. The zero value has none.
 type watchers struct {
 	mu    sync.Mutex
@@ -90,20 +114,170 @@ func (ws *watchers) cut(err error) {
 	}
 }
 
-// audience is the readers of all sessions: they end together, and share memory.
-type audience struct {
+// subscribers is the readers of all sessions: they end together, and share memory.
+type subscribers struct {
 	watchers
 	taken atomic.Int64 // bytes of their queues
 }
 
 // join makes a reader of a session's events; leave must follow.
-func (a *audience) join(s *liveSession, d detail) (w *watcher, leave func()) {
+func (a *subscribers) join(ws *watchers, d detail) (w *watcher, leave func()) {
 	w = newWatcher(d, &a.taken)
 	a.add(w)
-	s.watchers.add(w)
+	ws.add(w)
 	return w, func() {
-		s.watchers.remove(w)
+		ws.remove(w)
 		a.remove(w)
 		w.close()
 	}
+}
+
+// The memory of events that were not taken yet. What does not fit is left out, and its reader is
+// told so: nobody who feeds a session ever waits for a reader.
+const (
+	WatcherBytes  = 1 << 20  // of one reader
+	WatchersBytes = 16 << 20 // of all readers
+)
+
+// watcher is one reader of the events of a session: a queue that never makes its writer wait.
+type watcher struct {
+	detail detail
+	taken  *atomic.Int64 // bytes of the queues of all readers
+
+	ready chan struct{} // holds a token while there may be something to take
+
+	mu    sync.Mutex
+	queue []Event
+	bytes int64 // of the queue
+	gap   *Gap  // what was left out since the queue was full: it is told behind the queue
+	ended error // is told last
+}
+
+func newWatcher(d detail, taken *atomic.Int64) *watcher {
+	return &watcher{detail: d, taken: taken, ready: make(chan struct{}, 1)}
+}
+
+// add appends an event about the text from one offset to another, or notes that it is left out.
+func (w *watcher) add(e Event, from, to int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	bytes := e.bytes()
+	switch {
+	case w.ended != nil:
+		return
+	case w.gap != nil || !w.fits(bytes):
+		w.missLocked(from, to)
+	default:
+		w.bytes += bytes
+		w.taken.Add(bytes)
+		w.queue = append(w.queue, e)
+	}
+	w.signal()
+}
+
+// fits reports whether there is room for an event. An empty queue has room for any.
+func (w *watcher) fits(bytes int64) bool {
+	return len(w.queue) == 0 ||
+		w.bytes+bytes <= WatcherBytes && w.taken.Load()+bytes <= WatchersBytes
+}
+
+// miss notes that an event is left out.
+func (w *watcher) miss(from, to int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended == nil {
+		w.missLocked(from, to)
+		w.signal()
+	}
+}
+
+func (w *watcher) missLocked(from, to int64) {
+	if w.gap == nil {
+		w.gap = &Gap{From: from}
+	}
+	w.gap.To = to
+	w.gap.Events++
+}
+
+// end makes an error the last thing that is told.
+func (w *watcher) end(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended == nil {
+		w.ended = err
+		w.signal()
+	}
+}
+
+func (w *watcher) signal() {
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take takes the next event. more is false if there is none yet; the error is the end.
+func (w *watcher) take() (e Event, more bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case len(w.queue) > 0:
+		e, w.queue[0] = w.queue[0], Event{}
+		w.queue = w.queue[1:]
+		bytes := e.bytes()
+		w.bytes -= bytes
+		w.taken.Add(-bytes)
+		return e, true, nil
+	case w.gap != nil:
+		e.Gap, w.gap = w.gap, nil
+		return e, true, nil
+	}
+	return e, false, w.ended
+}
+
+// close gives the queue's memory back.
+func (w *watcher) close() {
+	w.end(ErrNotFound) // nobody adds to it any more
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.taken.Add(-w.bytes)
+	w.queue, w.bytes = nil, 0
+}
+
+// bytes is about the memory that an event takes until it is told.
+func (e *Event) bytes() (n int64) {
+	n = 1 << 9
+	if c := e.Chunk; c != nil {
+		n += 8*int64(len(c.LogProbs)+len(c.BaselineLogProbs)) + int64(len(c.Text))
+		if c.Words != nil {
+			n += 8*int64(len(c.Words.Sizes)) + 4*int64(len(c.Words.IDs))
+		}
+		for _, all := range [][][]Candidate{c.Top, c.BaselineTop} {
+			if len(all) > 0 {
+				n += int64(len(all)) * int64(24+16*len(all[0]))
+			}
+		}
+		for i := range c.Lines {
+			n += 1<<8 + int64(len(c.Lines[i].Text)) + 4*int64(len(c.Lines[i].TokenBits))
+		}
+	}
+	if u := e.Update; u != nil {
+		for i := range u.Branches {
+			n += 1<<7 + 16*int64(len(u.Branches[i].Banks))
+		}
+	}
+	return n
+}
+
+// isBefore reports whether an event is about text up to an offset only.
+func (e *Event) isBefore(offset int64) bool {
+	switch {
+	case e.Chunk != nil:
+		return e.Chunk.end() <= offset
+	case e.Gap != nil && e.Gap.To <= offset:
+		return true
+	case e.Gap != nil:
+		e.Gap.From = max(e.Gap.From, offset)
+	}
+	return false
 }

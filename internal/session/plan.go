@@ -9,16 +9,16 @@ import (
 
 // plan is what a generation writes: n texts after each prompt.
 type plan struct {
-	prompts  [][]byte
-	n        int
-	most     int          // tokens sampled for a text; 0: none
-	sampling txl.Sampling // but for the seed
-	seed     *uint64      // of the first text after a prompt, see drafts; nil: drawn at random
-	stops    []string
-	echo     bool // a text begins with its prompt
-	logProbs bool // pieces have their tokens' log-probabilities
-	top      int  // pieces have so many of the likeliest tokens at each token
-	static   bool // texts are sampled from the static model
+	prompts   [][]byte
+	n         int
+	maxTokens int          // tokens sampled for a text; 0: none
+	sampling  txl.Sampling // but for the seed
+	seed      *uint64      // of the first text after a prompt, see drafts; nil: drawn at random
+	stops     []string
+	echo      bool // a text begins with its prompt
+	logProbs  bool // pieces have their tokens' log-probabilities
+	top       int  // pieces have so many of the likeliest tokens at each token
+	static    bool // texts are sampled from the static model
 }
 
 // draft is one text as it grows.

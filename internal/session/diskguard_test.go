@@ -30,7 +30,7 @@ func feedAs(mg *Manager, who Caller, id, text string) (Summary, error) {
 // requireNothingGrows tries everything that needs more of the disk.
 func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file []byte, want any) {
 	t.Helper()
-	before := mg.engine.room.Used(who.Key)
+	before := mg.engine.disk.Used(who.Key)
 	_, err := mg.Create(background, who, CreateRequest{})
 	require.ErrorAs(t, err, want)
 	_, err = mg.Fork(background, who, id, ForkRequest{})
@@ -46,7 +46,7 @@ func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file 
 			CompleteRequest{Prompt: []byte("x"), MaxTokens: 4, Commit: commit}, func(Piece) error { return nil })
 		require.ErrorAs(t, err, want)
 	}
-	require.Equal(t, before, mg.engine.room.Used(who.Key))
+	require.Equal(t, before, mg.engine.disk.Used(who.Key))
 }
 
 // requireTheRestGoesOn tries what needs no more of the disk.
@@ -119,7 +119,7 @@ func TestAKeyAtItsLimitOfTheDiskBesideOneThatGoesOn(t *testing.T) {
 	_, err = feedAs(sv.mg, higher, id, "xyz")
 	require.NoError(t, err)
 	require.NoError(t, sv.mg.Delete(a, id))
-	require.Zero(t, sv.mg.engine.room.Used("a"))
+	require.Zero(t, sv.mg.engine.disk.Used("a"))
 	_, err = sv.mg.Create(background, a, CreateRequest{})
 	require.NoError(t, err)
 	require.Empty(t, sv.told())
@@ -143,7 +143,7 @@ func TestAnImportBeyondALimitIsRefusedBeforeItIsWritten(t *testing.T) {
 	found, err := sv.store.List(background, "", 10)
 	require.NoError(t, err)
 	require.Empty(t, found)
-	require.Zero(t, sv.mg.engine.room.Used("a"))
+	require.Zero(t, sv.mg.engine.disk.Used("a"))
 
 	// Two at once do not fit one after the other.
 	who.MaxDisk = 200_000
@@ -161,7 +161,7 @@ func TestAnImportBeyondALimitIsRefusedBeforeItIsWritten(t *testing.T) {
 	}
 	wait.Wait()
 	require.Equal(t, 1, fitted)
-	require.LessOrEqual(t, sv.mg.engine.room.Used("a"), who.MaxDisk)
+	require.LessOrEqual(t, sv.mg.engine.disk.Used("a"), who.MaxDisk)
 }
 
 func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
@@ -179,9 +179,9 @@ func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
 		if _, err := sv.mg.Fork(background, who, made.ID, ForkRequest{}); err != nil {
 			require.ErrorAs(t, err, &full)
 		}
-		require.LessOrEqual(t, sv.mg.engine.room.Used("a"), who.MaxDisk)
+		require.LessOrEqual(t, sv.mg.engine.disk.Used("a"), who.MaxDisk)
 	}
-	require.Greater(t, forks*sv.mg.engine.room.Charged(made.ID), 2*who.MaxDisk,
+	require.Greater(t, forks*sv.mg.engine.disk.Charged(made.ID), 2*who.MaxDisk,
 		"no room is asked for what a fork shares")
 	_, err = sv.mg.Create(background, Caller{Key: "b", MaxDisk: 20_000}, CreateRequest{})
 	require.NoError(t, err)
@@ -212,7 +212,7 @@ func TestAKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
 		}
 	}
 	require.Positive(t, largest)
-	used := sv.mg.engine.room.Used("a")
+	used := sv.mg.engine.disk.Used("a")
 	require.GreaterOrEqual(t, used, who.MaxDisk)
 	require.LessOrEqual(t, used, who.MaxDisk+largest+2*4096)
 	require.Empty(t, sv.told(), "that a snapshot is left out is no failure")

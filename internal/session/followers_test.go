@@ -114,7 +114,7 @@ func TestAShadowLearnsWhatItsSessionLearns(t *testing.T) {
 	caughtUp(t, sv.mg, id)
 	require.Equal(t, hash(t, sv.mg, of), hash(t, sv.mg, id))
 	require.Equal(t, get(t, sv.mg, of).Tally, get(t, sv.mg, id).Tally)
-	withSession(t, sv.mg, id, func(s *liveSession) { require.True(t, s.ByLine) })
+	withSession(t, sv.mg, id, func(s *session) { require.True(t, s.ByLine) })
 	// What learns from all that it reads, learns from all.
 	cache := shadow(t, sv.mg, of, CreateRequest{Settings: Settings{"method": MethodCache}})
 	caughtUp(t, sv.mg, cache)
@@ -153,7 +153,7 @@ func TestARequestToAShadowIsNotBehindOthers(t *testing.T) {
 	id := shadow(t, mg, of, CreateRequest{})
 	score(t, mg, of, logText(40))
 	caughtUp(t, mg, id)
-	s, err := mg.roster.find(Caller{}, id)
+	s, err := mg.index.find(Caller{}, id)
 	require.NoError(t, err)
 	require.True(t, s.job().Behind)
 	pieces := 0
@@ -226,12 +226,12 @@ func TestAShadowThatCannotBeFedIsTriedAgainNowAndThen(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{Observer: told})
 	defer func() { sv.stop() }()
 	mg := sv.mg
-	mg.engine.follower.rest = 50 * time.Millisecond
+	mg.follower.rest = 50 * time.Millisecond
 	of := create(t, mg, CreateRequest{})
 	boss := Caller{Key: "boss", Admin: true, MaxDisk: 1 << 20}
 	made, err := mg.Create(background, boss, CreateRequest{ShadowOf: of})
 	require.NoError(t, err)
-	mg.engine.room.Limit(boss.Key, 1)
+	mg.engine.disk.Limit(boss.Key, 1)
 	tries := func() int { // the turns that are taken to feed a session
 		told.mu.Lock()
 		defer told.mu.Unlock()
@@ -251,7 +251,7 @@ func TestAShadowThatCannotBeFedIsTriedAgainNowAndThen(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	require.LessOrEqual(t, tries()-before, 11)
 	require.Eventually(t, func() bool { return tries() > before }, time.Minute, time.Millisecond)
-	mg.engine.room.Limit(boss.Key, 0)
+	mg.engine.disk.Limit(boss.Key, 0)
 	require.Eventually(t, func() bool { return link().Behind == 0 }, time.Minute, time.Millisecond)
 }
 
@@ -260,7 +260,7 @@ func TestAShadowEndsWithItsSession(t *testing.T) {
 	defer func() { sv.stop() }()
 	text := logText(100 * testChunk)
 	var ahead atomic.Int64 // of the clock, which the follower reads at any time
-	sv.mg.roster.clock.read = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	sv.mg.index.clock.read = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	for what, end := range map[string]func(of string){
 		"deleted": func(of string) { require.NoError(t, sv.mg.Delete(Caller{}, of)) },
 		"expired": func(of string) {
@@ -356,7 +356,7 @@ func TestATailIsKeptUntilTheShadowHasReadIt(t *testing.T) {
 		require.Equal(t, want.Hash(), hash(t, mg, id))
 		score(t, mg, of, logText(4*testChunk))
 		caughtUp(t, mg, id)
-		found, err := mg.engine.store().Get(context.Background(), of)
+		found, err := mg.engine.store.Get(context.Background(), of)
 		require.NoError(t, err)
 		require.Positive(t, found.Start, "what was read goes")
 		if durable {

@@ -34,14 +34,17 @@ func coldServer(t *testing.T, text string, o Options) (sv *server, id string) {
 }
 
 func begunAt(t *testing.T, sv *server, id string) int64 {
-	s, err := sv.mg.roster.find(Caller{}, id)
+	s, err := sv.mg.index.find(Caller{}, id)
 	require.NoError(t, err)
 	require.NoError(t, s.lock(background))
 	defer s.unlock()
-	if s.begun == nil {
+	switch {
+	case s.stream != nil: // the recovery has ended, and the request after it
+		return s.stream.Tally.Bytes
+	case s.paused == nil:
 		return 0
 	}
-	return s.begun.stream.Tally.Bytes
+	return s.paused.stream.Tally.Bytes
 }
 
 // A request that is abandoned stops within a chunk, and the next goes on from what it has done.
@@ -89,10 +92,10 @@ func TestALongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 	text := logText(20*testChunk + 5)
 	for name, lose := range map[string]func(sv *server, id string){
 		"evicted": func(sv *server, id string) {
-			s, err := sv.mg.roster.find(Caller{}, id)
+			s, err := sv.mg.index.find(Caller{}, id)
 			require.NoError(t, err)
-			s.replay = time.Minute // it is worth it
-			sv.mg.engine.states.evict(s)
+			s.replayCost = time.Minute // it is worth it
+			s.evict()
 			require.Zero(t, get(t, sv.mg, id).MemoryBytes)
 		},
 		"killed":  func(sv *server, _ string) { sv.restart() },
@@ -107,9 +110,9 @@ func TestALongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 		_, err := sv.mg.Score(ctx, Caller{}, id, bytes.NewReader([]byte("on")), ScoreOptions{}, noChunks)
 		require.ErrorIs(t, err, context.Canceled)
 		if name == "drained" {
-			s, err := sv.mg.roster.find(Caller{}, id)
+			s, err := sv.mg.index.find(Caller{}, id)
 			require.NoError(t, err)
-			s.replay = time.Minute
+			s.replayCost = time.Minute
 		}
 		lose(sv, id)
 		kept, err := sv.store.Snapshots(background, id)

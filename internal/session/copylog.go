@@ -10,28 +10,6 @@ import (
 // copyBytes is how much text of a log is appended to another at once.
 const copyBytes = 256 << 10
 
-// foundLocked notes what the store has of a session that is being made.
-func (e *engine) foundLocked(ctx context.Context, s *liveSession) error {
-	found, err := e.journal.get(ctx, s)
-	if err == nil {
-		s.claimedLocked(found)
-	}
-	return err
-}
-
-// settleIn ends the making of a session. In a store that is not durable its state is made now, or
-// there is no room for it, and what it was made of is dropped.
-func (e *engine) settleIn(ctx context.Context, s *liveSession) error {
-	if e.store().Durable() {
-		return nil
-	}
-	if err := e.states.open(ctx, s); err != nil {
-		return err
-	}
-	defer s.unlock()
-	return e.snapshots.dropAllLocked(ctx, s)
-}
-
 // copyLog reads the records of a log from an offset on, and appends them, several at once, to
 // another: records of so many bytes in all (see recordSize), text of them text.
 func copyLog(

@@ -21,45 +21,39 @@ var errLeft = errors.New("the session follows no other any more")
 // the totals of both are known.
 type follower struct {
 	engine *engine
-	roster *roster
+	index  *index
 	turns  chan struct{}   // holds a token for every shadow that is being fed
 	ctx    context.Context // ends with the first drain
 	stop   context.CancelFunc
 	rest   time.Duration // the constant stallTime; tests set it
 }
 
-func newFollower(e *engine, ro *roster, turns int) *follower {
+func newFollower(e *engine, ro *index, turns int) *follower {
 	ctx, stop := context.WithCancel(context.Background())
 	return &follower{
-		engine: e, roster: ro, turns: make(chan struct{}, turns), ctx: ctx, stop: stop,
+		engine: e, index: ro, turns: make(chan struct{}, turns), ctx: ctx, stop: stop,
 		rest: stallTime,
 	}
 }
 
 // grown tells the shadows of a session that it has got text.
-func (fo *follower) grown(of *liveSession) {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	for _, s := range of.mu.following.shadows {
+func (fo *follower) grown(of *session) {
+	for _, s := range of.shadows() {
 		fo.wake(s)
 	}
 }
 
 // wake sees to it that a shadow is fed what it has not been fed yet. It does not wait.
-func (fo *follower) wake(s *liveSession) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.following.again = true; s.mu.following.running {
-		return
+func (fo *follower) wake(s *session) {
+	if s.wake() {
+		go fo.run(s)
 	}
-	s.mu.following.running = true
-	go fo.run(s)
 }
 
 // begin wakes the shadows that were behind when the sessions were loaded.
 func (fo *follower) begin() {
 	for after := ""; ; {
-		page, more := fo.roster.registry.Page(after, listPage, fo.engine.clock.now())
+		page, more := fo.index.registry.Page(after, listPage, fo.engine.clock.now())
 		for _, e := range page {
 			if of := e.Value.followed(); of != nil && e.Value.seen().offset < of.seen().offset {
 				fo.wake(e.Value)
@@ -74,13 +68,13 @@ func (fo *follower) begin() {
 
 // detach makes a session of its own of a shadow: amend takes the shadow out of the session's head.
 // Nothing is fed to it any more when that is done, and nothing is before.
-func (fo *follower) detach(ctx context.Context, s *liveSession, amend func() error) error {
+func (fo *follower) detach(ctx context.Context, s *session, amend func() error) error {
 	of := s.leave()
 	err := s.takeTurn(ctx, WaitMax)
 	if err == nil {
 		err = amend()
 		<-s.feeding
-		s.mu.following.turn.Wait() // the follower may have waited for the turn, and leaves it at once
+		s.awaitFollower() // it may have waited for the turn, and leaves it at once
 	}
 	if err != nil && of != nil && s.follow(of) == nil {
 		fo.wake(s)
@@ -89,39 +83,21 @@ func (fo *follower) detach(ctx context.Context, s *liveSession, amend func() err
 }
 
 // run feeds a shadow until there is nothing more, or it cannot be done now.
-func (fo *follower) run(s *liveSession) {
-	for goesOn := true; goesOn; {
-		s.mu.Lock()
-		s.mu.following.again = false
-		s.mu.Unlock()
+func (fo *follower) run(s *session) {
+	for more := true; more; {
+		s.beginFollowing()
 		err := fo.catchUp(s)
-		s.mu.Lock()
-		s.mu.following.stalled = err
-		goesOn = err == nil && s.mu.following.again
-		s.mu.following.running = goesOn
-		s.mu.Unlock()
+		more = s.endFollowing(err)
 		if err != nil && fo.ctx.Err() == nil && s.unusable() == nil && s.followed() != nil {
-			fo.wakeLater(s)
+			s.wakeAfter(fo.rest, func() { fo.wake(s) })
 		}
 	}
 }
 
-// wakeLater wakes a shadow that could not be fed when it has rested. It rests once, however often
-// that was tried meanwhile: the text that its session gets wakes it, too.
-func (fo *follower) wakeLater(s *liveSession) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if rest := s.mu.following.rest; rest != nil {
-		rest.Reset(fo.rest)
-		return
-	}
-	s.mu.following.rest = time.AfterFunc(fo.rest, func() { fo.wake(s) })
-}
-
-// catchUp feeds a shadow up to where its session is. A drain does not wait for it, but for the chunk
-// that it is at. The error is why it has not come so far; nil if the shadow is gone, or is none any
-// more.
-func (fo *follower) catchUp(s *liveSession) error {
+// catchUp feeds a shadow up to where its session is. A drain does not wait for it, but for the
+// chunk that it is at. The error is why it has not come so far; nil if the shadow is gone, or is
+// none any more.
+func (fo *follower) catchUp(s *session) error {
 	select {
 	case fo.turns <- struct{}{}:
 		defer func() { <-fo.turns }()
@@ -132,14 +108,14 @@ func (fo *follower) catchUp(s *liveSession) error {
 		return err
 	}
 	defer fo.engine.life.Leave()
-	if !fo.roster.registry.Use(s.entry, fo.engine.clock.now()) {
+	if !fo.index.registry.Use(s.entry, fo.engine.clock.now()) {
 		return nil
 	}
-	defer fo.roster.registry.Done(s.entry)
+	defer fo.index.registry.Done(s.entry)
 	if !s.takenUp() {
 		return nil
 	}
-	defer s.mu.following.turn.Done()
+	defer s.leftAlone()
 	end, err := fo.engine.beginFeeding(fo.ctx, s, WaitMax)
 	if err == nil {
 		err = fo.readOn(s)
@@ -153,19 +129,19 @@ func (fo *follower) catchUp(s *liveSession) error {
 
 // readOn reads the log of the session that a shadow follows from where the shadow is, as long as
 // there is text.
-func (fo *follower) readOn(s *liveSession) error {
+func (fo *follower) readOn(s *session) error {
 	for {
 		of, at := s.followed(), s.seen().offset
 		if of == nil || of.alive() != nil || at >= of.seen().offset {
 			return nil
 		}
-		err := fo.engine.store().Read(fo.ctx, of.ID, at, func(begin int64, r sessionlog.Record) error {
+		err := fo.engine.store.Read(fo.ctx, of.ID, at, func(begin int64, r sessionlog.Record) error {
 			if s.followed() != of {
 				return errLeft
 			}
 			return fo.feed(of, s, begin, r)
 		})
-		fo.roster.touch(s)
+		fo.index.touch(s)
 		if err != nil {
 			return err
 		}
@@ -174,7 +150,7 @@ func (fo *follower) readOn(s *liveSession) error {
 
 // feed feeds what a shadow has not been fed yet of a record of its session's, which begins at an
 // offset, and compares both where the record ends.
-func (fo *follower) feed(of, s *liveSession, begin int64, r sessionlog.Record) error {
+func (fo *follower) feed(of, s *session, begin int64, r sessionlog.Record) error {
 	fed := int(s.seen().offset - begin)
 	how := lessonOf(r).From(r.Text, fed)
 	var o ScoreOptions

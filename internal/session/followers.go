@@ -1,0 +1,166 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A shadow is a session that is fed by the server, with the text of another session, which it
+// follows: the one whose text it is may run on another model, or with other settings, so that both
+// can be compared on the same text. It has a log, a state and an owner of its own, and comes to the
+// bits that it would come to if the text were fed to it by hand. It reads the other's log behind
+// its back (follow.go).
+
+// feedable refuses a shadow.
+func (s *session) feedable() error {
+	if of := s.shadowOf(); of != "" {
+		return &ShadowError{ID: s.ID, Of: of}
+	}
+	return nil
+}
+
+// followed is the session that a shadow follows; nil where it follows none any more.
+func (s *session) followed() *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.following.of
+}
+
+// follow makes the session follow another. It fails if the other has as many shadows as it may, or
+// is gone.
+func (s *session) follow(of *session) error {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.deleted.Load() {
+		return ErrNotFound
+	}
+	if n := len(of.mu.following.shadows); n >= ShadowsMax {
+		return &FieldError{"shadow_of", fmt.Sprintf("a session of %d shadows", n),
+			fmt.Sprintf("one of at most %d", ShadowsMax-1)}
+	}
+	of.mu.following.shadows = append(of.mu.following.shadows, s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.following.of = of
+	return nil
+}
+
+// leave ends the following, and gives the session that was followed; nil if there was none.
+func (s *session) leave() (of *session) {
+	s.mu.Lock()
+	of = s.mu.following.of
+	s.mu.following.of = nil
+	s.mu.Unlock()
+	if of == nil {
+		return nil
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	of.mu.following.shadows = slices.DeleteFunc(slices.Clone(of.mu.following.shadows),
+		func(other *session) bool { return other == s })
+	return of
+}
+
+// takenUp tells whether the session is a shadow still, which the follower may then feed until
+// leftAlone.
+func (s *session) takenUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.following.of == nil {
+		return false
+	}
+	s.mu.following.turn.Add(1)
+	return true
+}
+
+func (s *session) leftAlone() { s.mu.following.turn.Done() }
+
+// awaitFollower waits until the follower neither has nor waits for the turn to feed the shadow.
+func (s *session) awaitFollower() { s.mu.following.turn.Wait() }
+
+// wake notes that there is text for the shadow, and reports whether the follower has to begin.
+func (s *session) wake() (idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	idle = !s.mu.following.running
+	s.mu.following.more, s.mu.following.running = true, true
+	return idle
+}
+
+func (s *session) beginFollowing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.following.more = false
+}
+
+// endFollowing notes why the follower has given up; nil: it has not. It reports whether there is
+// more text by now.
+func (s *session) endFollowing(err error) (more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.following.stalled = err
+	s.mu.following.running = err == nil && s.mu.following.more
+	return s.mu.following.running
+}
+
+// wakeAfter calls wake when a shadow that could not be fed has rested. It rests once, however often
+// that was tried meanwhile: the text that its session gets wakes it, too.
+func (s *session) wakeAfter(rest time.Duration, wake func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if timer := s.mu.following.rest; timer != nil {
+		timer.Reset(rest)
+		return
+	}
+	s.mu.following.rest = time.AfterFunc(rest, wake)
+}
+
+// compare notes the totals of both ends at an offset, and gives those noted before; nil: none were.
+func (s *session) compare(c Comparison) (before *Comparison) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.mu.following.last = s.mu.following.last, &c
+	return before
+}
+
+// linkTo is what is told to one end of a shadow of the other.
+func linkTo(other, followed, shadow *session) Shadow {
+	at, has := followed.seen(), shadow.seen()
+	other.mu.Lock()
+	name := other.Name
+	other.mu.Unlock()
+	shadow.mu.Lock()
+	compared, stalled := shadow.mu.following.last, shadow.mu.following.stalled
+	shadow.mu.Unlock()
+	if at.offset == has.offset && at.offset > 0 && !at.blind && !has.blind {
+		stalled = nil
+		compared = &Comparison{
+			Offset:   at.offset,
+			Followed: followed.account(at.tally, at.baseline),
+			Shadow:   shadow.account(has.tally, has.baseline),
+		}
+	}
+	return Shadow{
+		ID: other.ID, Name: name, Model: other.Model.id(),
+		Words:  other.model != nil && other.model.OfWords(),
+		Offset: has.offset, Behind: max(0, at.offset-has.offset), Err: stalled, Compared: compared,
+	}
+}
+
+// addLinks adds to what a caller is told of a session what there is of shadows, as far as the
+// caller sees them.
+func (s *session) addLinks(who Caller, i *Info) {
+	if id := s.shadowOf(); id != "" {
+		link := Shadow{ID: id, Offset: i.Offset, Err: ErrNotFound} // until it is found
+		if of := s.followed(); of != nil && of.alive() == nil {
+			link = linkTo(of, of, s)
+		}
+		i.ShadowOf = &link
+	}
+	for _, shadow := range s.shadows() {
+		if who.sees(shadow.Owner) {
+			i.Shadows = append(i.Shadows, linkTo(shadow, s, shadow))
+		}
+	}
+}
