@@ -16,21 +16,21 @@ TARGETS = linux/arm64 darwin/arm64 windows/amd64
 
 # KERNELS are the packages with kernels, or with loops of their own beside them. GOLDENS are the
 # packages that replay reference numbers, and GOLDEN matches these tests of theirs.
-KERNELS = ./internal/kernel ./txl ./sparsemeta ./internal/companion ./internal/stream ./internal/lines
-GOLDENS = ./internal/conformance ./internal/session
+KERNELS = ./internal/arithmetic/kernel ./txl ./sparsemeta ./internal/arithmetic/companion ./internal/arithmetic/stream ./internal/arithmetic/lines
+GOLDENS = ./internal/lab/conformance ./internal/serving/session
 GOLDEN = Golden|Shipped|Reference
 
 # ARITHMETIC are the packages that compute. Of these, THREADED use threads or locks; their fast tests
 # start all of them. ATTACKS is what test-attack runs.
-THREADED = ./txl ./sparsemeta/... ./internal/kernel ./internal/stream ./internal/model \
-	./internal/checkpoint ./internal/conformance ./internal/train/... ./internal/bench
-ARITHMETIC = $(THREADED) ./tokenizer ./weights ./internal/companion ./internal/lines \
-	./internal/compress ./internal/eval ./internal/tune ./internal/chart ./internal/linebench
+THREADED = ./txl ./sparsemeta/... ./internal/arithmetic/kernel ./internal/arithmetic/stream ./internal/arithmetic/model \
+	./internal/learning/checkpoint ./internal/lab/conformance ./internal/learning/train/... ./internal/lab/bench
+ARITHMETIC = $(THREADED) ./tokenizer ./weights ./internal/arithmetic/companion ./internal/arithmetic/lines \
+	./internal/arithmetic/compress ./internal/lab/eval ./internal/lab/tune ./internal/lab/chart ./internal/lab/linebench
 ATTACKS = ./internal/e2e/crash
 
 # Packages run side by side, three on two cores as many of their tests wait; those that take longest
 # (LONG) begin first, so that none of them is left for the end.
-LONG = ./server ./internal/session ./internal/sessionlog/folder ./cmd/lmserve ./api/client
+LONG = ./server ./internal/serving/session ./internal/serving/storage/folder ./cmd/lmserve ./api/client
 SIDE_BY_SIDE = -p $$(($$(nproc 2>/dev/null || echo 2) + 1))
 TIMEOUT = 30m
 QEMU ?= $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
@@ -61,11 +61,11 @@ page: ## build the web page, server/page/dist, of its sources (needs node 20 or 
 	npm run --prefix server/page build
 
 demo: build ## show a server at work: three texts, read as one looks on in a browser and in the terminal
-	@$(GO) build -o bin/demo ./internal/demo && exec bin/demo -lmserve bin/lmserve
+	@$(GO) build -o bin/demo ./internal/lab/demo && exec bin/demo -lmserve bin/lmserve
 
 pictures: build ## make the pictures of the documentation again, of the running page (needs Chromium)
 	mkdir -p docs/pictures
-	LMSERVE_PICTURES=$(CURDIR)/docs/pictures $(GO) test ./internal/demo -run Pictures -count=1 -timeout 1h
+	LMSERVE_PICTURES=$(CURDIR)/docs/pictures $(GO) test ./internal/lab/demo -run Pictures -count=1 -timeout 1h
 
 default-model: build ## make the embedded model again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (many hours)
 	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }
@@ -82,7 +82,7 @@ words-model: build ## make the model of words again, in WORK, with TEXT=DIR VALI
 bench: build ## measure speed against this machine's limits, and products against OpenBLAS if it is installed
 	bin/lmserve bench
 	@if pkg-config --exists openblas; \
-	then cd internal/kernel/_openblas && CGO_ENABLED=1 $(GO) run .; \
+	then cd internal/arithmetic/kernel/_openblas && CGO_ENABLED=1 $(GO) run .; \
 	else echo "products not compared with OpenBLAS: pkg-config finds no openblas (libopenblas-dev)"; fi
 
 quick: ## run the checks for while one works, in under a minute: formatting, vet, fast tests
@@ -95,7 +95,7 @@ test: ## run all tests but those of the targets test-*, in under five minutes
 
 test-arithmetic: ## run all tests of ARITHMETIC, and those of memory that the race detector cannot run
 	$(GO) test -timeout $(TIMEOUT) $(ARITHMETIC)
-	$(GO) test -timeout $(TIMEOUT) ./internal/session ./server -run Memory
+	$(GO) test -timeout $(TIMEOUT) ./internal/serving/session ./server -run Memory
 
 test-noasm: ## run the tests of KERNELS and GOLDENS with portable Go instead of assembly
 	$(GO) test -tags noasm -short -timeout $(TIMEOUT) $(KERNELS)
@@ -113,9 +113,9 @@ endif
 test-arm64: ## look for fused products, and run fast tests of kernels and GOLDENS, on arm64 or emulated
 	LMSERVE_TEST_FUSION=1 $(GO) test ./internal -count=1 -run Fused
 ifneq ($(QEMU),)
-	$(EMULATED) -short -vet off -timeout $(TIMEOUT) ./internal/kernel ./sparsemeta ./internal/companion \
-	  ./internal/lines
-	$(EMULATED) -short -vet off -timeout $(TIMEOUT) ./txl ./internal/stream $(GOLDENS) -run '$(GOLDEN)'
+	$(EMULATED) -short -vet off -timeout $(TIMEOUT) ./internal/arithmetic/kernel ./sparsemeta ./internal/arithmetic/companion \
+	  ./internal/arithmetic/lines
+	$(EMULATED) -short -vet off -timeout $(TIMEOUT) ./txl ./internal/arithmetic/stream $(GOLDENS) -run '$(GOLDEN)'
 else
 	@echo "arm64 not tested: there is no qemu-aarch64 (qemu-user-static)"; test "$(CI)" != true
 endif
@@ -140,8 +140,8 @@ test-openai: ## run OpenAI's own client against a running server (needs node 20 
 	LMSERVE_TEST_OPENAI=1 $(GO) test ./server ./examples -run '^TestOpenAIsOwnClient' -count=1 -v
 
 test-postgres: ## run the tests of sessions in a database (needs PostgreSQL's programs; minutes)
-	LMSERVE_TEST_POSTGRES=1 $(GO) test -tags s3 ./internal/pgstore/... -count=1 -timeout 40m
-	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/session -run 'Server' -count=1 -timeout 40m
+	LMSERVE_TEST_POSTGRES=1 $(GO) test -tags s3 ./internal/serving/storage/postgres/... -count=1 -timeout 40m
+	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/serving/session -run 'Server' -count=1 -timeout 40m
 	LMSERVE_TEST_POSTGRES=1 $(GO) test ./internal/e2e/cluster -count=1 -timeout 40m
 
 race: ## run all tests under the race detector (needs a C compiler; many minutes)
@@ -158,7 +158,7 @@ nightly: ## run everything that .ci/run leaves out for its time, too (more than 
 test-attack: ## kill a server, cut the power and damage every page: CRASH_ROUNDS=N POWER_CUTS=N
 	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./internal/e2e/crash \
 	  -count=1 -v -timeout $(ATTACK_TIMEOUT)
-	$(GO) test ./internal/sessionlog/folder \
+	$(GO) test ./internal/serving/storage/folder \
 	  -run "PowerCut|Unsynced|Flipped|Torn|Rescue" -count=1 -timeout $(ATTACK_TIMEOUT)
 
 test-long: race fuzz ## run the race detector, all fuzz targets, tests with ten times the draws, the long attack
@@ -199,7 +199,7 @@ cross: ## build and vet for the systems of TARGETS, without cgo
 	done
 
 test-clouds: ## build and test with -tags clouds, for object stores of Google and Azure
-	$(GO) test -tags clouds ./internal/pgstore -run OtherClouds
+	$(GO) test -tags clouds ./internal/serving/storage/postgres -run OtherClouds
 
 lint: ## run staticcheck, and list functions that no program and no test reaches
 	$(GO) run $(STATICCHECK) -tags s3 ./...

@@ -45,8 +45,8 @@ import (
 	"io"
 	"sync"
 
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lmserve/lmserve"
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )

@@ -12,7 +12,7 @@ import (
 // exact lists the packages whose arithmetic a session's bits depend on.
 var exact = []string{
 	"txl", "sparsemeta", "tokenizer", "weights",
-	"internal/kernel", "internal/companion", "internal/model", "internal/stream", "internal/lines",
+	"internal/arithmetic/kernel", "internal/arithmetic/companion", "internal/arithmetic/model", "internal/arithmetic/stream", "internal/arithmetic/lines",
 }
 
 // fused finds an instruction of arm64 that multiplies and adds with a single rounding, and

@@ -155,7 +155,7 @@ func TestOnlyConvertReadsForeignCheckpoints(t *testing.T) {
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
 		require.NoError(t, err)
 		for _, spec := range f.Imports {
-			if spec.Path.Value == strconv.Quote(module+"internal/checkpoint") {
+			if spec.Path.Value == strconv.Quote(module+"internal/learning/checkpoint") {
 				readers = append(readers, filepath.Base(file))
 			}
 		}
@@ -163,7 +163,7 @@ func TestOnlyConvertReadsForeignCheckpoints(t *testing.T) {
 	require.Equal(t, []string{"convert.go", "convert_try.go"}, readers)
 	for room, imports := range importsByPackage(t) {
 		if room != "cmd/lmserve" {
-			require.NotContains(t, imports, module+"internal/checkpoint", room)
+			require.NotContains(t, imports, module+"internal/learning/checkpoint", room)
 		}
 	}
 }

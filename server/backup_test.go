@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
 // getBackup asks for a backup, or for the rest of one.
@@ -103,7 +103,7 @@ func TestABackupUnderLoadGoesOnToTheSameBits(t *testing.T) {
 	requireProblem(t, g.getBackup("If-Match", etag, "Range", "bytes=5-"), api.ProblemBackupGone)
 	for n, content := range [][]byte{begun, later} {
 		dir := filepath.Join(t.TempDir(), "restored")
-		damage := func(d *sessionlog.CorruptError) { t.Error(d) }
+		damage := func(d *storage.CorruptError) { t.Error(d) }
 		require.NoError(t, folder.Restore(t.Context(), bytes.NewReader(content), dir, damage))
 		require.NoError(t, folder.Check(t.Context(), dir, damage))
 		store, err := folder.Open(dir, folder.Options{})
@@ -163,7 +163,7 @@ func TestABackupIsReadByOneAtATime(t *testing.T) {
 	require.NoError(t, err)
 	g.close() // ends it under its reader
 	_, err = held.Read(make([]byte, 1))
-	require.ErrorIs(t, err, sessionlog.ErrClosed)
+	require.ErrorIs(t, err, storage.ErrClosed)
 	require.NoError(t, held.Close())
 	_, err = g.mg.Backup(t.Context(), session.Caller{}, "")
 	require.ErrorIs(t, err, session.ErrDraining)

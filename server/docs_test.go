@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/serving/keys"
 	"github.com/lmserve/lmserve/server/docs"
 )
 

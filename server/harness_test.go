@@ -24,8 +24,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/problem"

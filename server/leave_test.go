@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/limits"
 )

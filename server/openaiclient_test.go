@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
 // OpenAI's own client for JavaScript speaks with a running server, streamed and not. The client is

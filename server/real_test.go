@@ -18,12 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
-	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/weights"
@@ -98,7 +98,7 @@ func (r *realRig) state(t require.TestingT, path string) []any {
 	all, err := store.List(context.Background(), "", 1)
 	require.NoError(t, err)
 	var text []byte
-	err = store.Read(context.Background(), all[0].ID, all[0].Start, func(_ int64, r sessionlog.Record) error {
+	err = store.Read(context.Background(), all[0].ID, all[0].Start, func(_ int64, r storage.Record) error {
 		text = append(text, r.Text...) // the log also tells in which pieces the text came
 		return nil
 	})

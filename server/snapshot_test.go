@@ -24,10 +24,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/keys"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/keys"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/problem"
@@ -297,7 +297,7 @@ func TestASessionWithoutAHeadIsListed(t *testing.T) {
 // Every error that package session exports has its type of problem; a new error needs a row here.
 func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 	field := session.FieldError{Field: "f", Found: "1", Want: "2"}
-	damage := &sessionlog.CorruptError{File: "sessions/a/head", Byte: 7, Offset: 9}
+	damage := &storage.CorruptError{File: "sessions/a/head", Byte: 7, Offset: 9}
 	table := map[string]struct {
 		err  error
 		kind api.ProblemType
@@ -334,7 +334,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"ShadowError":     {&session.ShadowError{}, api.ProblemSessionShadow},
 		"MismatchError":   {&session.MismatchError{}, api.ProblemInternal}, // only Options.Report gets it
 	}
-	require.ElementsMatch(t, exportedErrors(t, "../internal/session"), slices.Collect(maps.Keys(table)))
+	require.ElementsMatch(t, exportedErrors(t, "../internal/serving/session"), slices.Collect(maps.Keys(table)))
 	for name, row := range table {
 		require.Equal(t, row.kind, problem.Of(fmt.Errorf("somewhere: %w", row.err)).Type, name)
 		p := problem.Of(row.err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // BenchmarkUpdate compares the update after a chunk with the speed of the memory. GB/s counts the

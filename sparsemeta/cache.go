@@ -8,7 +8,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // CacheSettings are the numbers of a continuous cache.

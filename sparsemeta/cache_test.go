@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // reading is a text as a model reads it: hidden states, the symbol that followed each, and the

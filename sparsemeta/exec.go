@@ -1,6 +1,6 @@
 package sparsemeta
 
-import "github.com/lmserve/lmserve/internal/kernel"
+import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 // Exec is what operations compute with: threads, the instructions of the processor, and scratch.
 // One Exec serves one caller at a time, and allocates nothing once every kind of operation has

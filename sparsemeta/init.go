@@ -3,7 +3,7 @@ package sparsemeta
 import (
 	"math"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // Init is a distribution of initial meta-weights, normal for each array, by its

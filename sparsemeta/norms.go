@@ -3,7 +3,7 @@ package sparsemeta
 import (
 	"math"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // Norm tells how large the fast weights of a branch are, and how far an update has moved them.

@@ -9,7 +9,7 @@ import (
 	"math"
 	"sync/atomic"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // State is the part of a session that lives in the branches: gradient averages and

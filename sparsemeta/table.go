@@ -5,7 +5,7 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // The grid of a table is that of package kernel. Up to |x| = e^-7 (z = 2) its cells

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // Update takes in the gradient of a chunk (eqs. 3 to 6): g is an arena, the gradient

@@ -252,7 +252,7 @@ def orthogonal(x):
 
 
 class Muon:
-    """The optimiser of internal/train/optim/muon.go: Muon for the matrices of the layers, Adam for
+    """The optimiser of internal/learning/train/optim/muon.go: Muon for the matrices of the layers, Adam for
     all other weights, at one learning rate. Matrices of one shape step together."""
 
     def __init__(self, named, decay):

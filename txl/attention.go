@@ -3,7 +3,7 @@ package txl
 import (
 	"math"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // Do implements kernel.Task: it does task i.

@@ -1,6 +1,6 @@
 package txl
 
-import "github.com/lmserve/lmserve/internal/kernel"
+import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 // table is the effective weights of a cluster in the softmax, (tokens, E_i), as a right operand.
 // Where they are tied they are the embeddings, so that M acts on both uses.

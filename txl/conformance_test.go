@@ -16,7 +16,7 @@ import (
 )
 
 var update = flag.Bool("update", false,
-	"write internal/conformance/testdata/adasoftmax_*.safetensors instead of comparing with them")
+	"write internal/lab/conformance/testdata/adasoftmax_*.safetensors instead of comparing with them")
 
 // conformanceFiles are the files of kind adasoftmax that the reference of these tests makes, each
 // of a form that adaptive input and softmax may have. All have batches of two streams.
@@ -59,13 +59,13 @@ var conformanceFiles = map[string]Config{
 
 const conformanceBatch, conformanceSegments = 2, 3
 
-// The files of kind adasoftmax in internal/conformance are what the reference computes in float64.
+// The files of kind adasoftmax in internal/lab/conformance are what the reference computes in float64.
 // `go test -run AdasoftmaxFiles -update` writes them anew, with the gradients of all weights;
 // without -update a few gradients of each weight are compared.
 func TestAdasoftmaxFilesAreOfTheReference(t *testing.T) {
 	for name, c := range conformanceFiles {
 		t.Run(name, func(t *testing.T) {
-			path := fmt.Sprintf("../internal/conformance/testdata/adasoftmax_%s.safetensors", name)
+			path := fmt.Sprintf("../internal/lab/conformance/testdata/adasoftmax_%s.safetensors", name)
 			if *update {
 				f, _ := conformanceFile(t, c, math.MaxInt)
 				require.NoError(t, weights.WriteFile(path, f, weights.WriteOptions{}))

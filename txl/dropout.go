@@ -3,7 +3,7 @@ package txl
 import (
 	"math"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // Dropout is used in training only. Hidden is the probability of dropping an element of the

@@ -3,7 +3,7 @@ package txl
 import (
 	"strings"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // addFast forms the effective weights W+M of the layers and of all vectors, once a segment. Tables

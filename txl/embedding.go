@@ -3,7 +3,7 @@ package txl
 import (
 	"math"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // embed writes the first layer's input of rows n0..n1: sqrt(D) times the tokens' embeddings, which

@@ -1,6 +1,6 @@
 package txl
 
-import "github.com/lmserve/lmserve/internal/kernel"
+import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 // feedForward computes rows n0..n1 of layer i's second half,
 //

@@ -3,7 +3,7 @@ package txl
 import (
 	"fmt"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // project computes the head's logits of rows n0..n1. Those of the tails wait until a target, or a

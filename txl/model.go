@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // Tensor is one named weight in the flat arena. A linear layer's weight has

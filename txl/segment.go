@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
 // Segment is the caller-owned working space of one segment: every activation

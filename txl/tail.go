@@ -1,6 +1,6 @@
 package txl
 
-import "github.com/lmserve/lmserve/internal/kernel"
+import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 // tailBlock is the first of the rows that need a tail: as many as a block has.
 func (s *Segment) tailBlock(k *cluster, rows []int32) []int32 {

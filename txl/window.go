@@ -1,6 +1,6 @@
 package txl
 
-import "github.com/lmserve/lmserve/internal/kernel"
+import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 // advance moves the window on by so many rows, behind which s.mlen rows of memory stand.
 func (s *Segment) advance(by int) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/lmserve/lmserve/internal/reload"
+	"github.com/lmserve/lmserve/internal/serving/reload"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lmserve/lmserve/api/client"
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
+	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/atomicfile"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
 // zstdSuffix is that of a backup's name that asks for compression.
@@ -78,8 +78,8 @@ func absent(path string) error {
 
 // backupFolder backs up a folder that nobody writes to.
 func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
-	return f.withStore(c.Context(), func(store sessionlog.Store) error {
-		backuper, ok := store.(sessionlog.Backuper)
+	return f.withStore(c.Context(), func(store storage.Store) error {
+		backuper, ok := store.(storage.Backuper)
 		if !ok {
 			return fmt.Errorf("%T has no backups", store)
 		}
@@ -125,7 +125,7 @@ func writeBackup(
 	}
 	p.begin("reading it again")
 	err = withBackup(p.reading(c.Context(), in, info.Size()), func(r io.Reader) error {
-		return folder.CheckBackup(c.Context(), r, func(d *sessionlog.CorruptError) {
+		return folder.CheckBackup(c.Context(), r, func(d *storage.CorruptError) {
 			damaged++
 			p.aside(func() { fmt.Fprintln(c.OutOrStdout(), d) })
 		})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/bench"
+	"github.com/lmserve/lmserve/internal/lab/bench"
 )
 
 func TestBenchPrintsATableOrJSON(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
 // usageArgs makes the errors of a command's arguments usage errors, which name the command's help.

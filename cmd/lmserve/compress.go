@@ -9,10 +9,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/compress"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 	"github.com/lmserve/lmserve/internal/atomicfile"
-	"github.com/lmserve/lmserve/internal/compress"
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/stream"
 )
 
 // compressedSuffix ends the names of compressed files.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/serving/storage"
 	"github.com/lmserve/lmserve/server"
 )
 
@@ -103,7 +103,7 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 		return nil, err
 	}
 	o, err := serving.openSessions(c.Context(), models, nil, log)
-	if errors.Is(err, sessionlog.ErrInUse) {
+	if errors.Is(err, storage.ErrInUse) {
 		return nil, fmt.Errorf("%w; if a server has it open, name the server with --server", err)
 	}
 	if err != nil {

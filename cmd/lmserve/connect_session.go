@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/api/client"
-	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
@@ -187,7 +187,7 @@ func TestAConvertedModelOfWordsGivesTheReferencesNumbers(t *testing.T) {
 	} {
 		t.Run(file.name, func(t *testing.T) {
 			reference, err := weights.ReadFile(
-				"../../internal/conformance/testdata/adasoftmax_" + file.name + ".safetensors",
+				"../../internal/lab/conformance/testdata/adasoftmax_" + file.name + ".safetensors",
 			)
 			require.NoError(t, err)
 			text, symbols, bits := referenceText(t, reference)

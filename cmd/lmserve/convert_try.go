@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/checkpoint"
-	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/learning/checkpoint"
 )
 
 // tryConverted loads a model that was written, scores the sample of English, prints the perplexity

@@ -13,7 +13,7 @@ import (
 )
 
 // english is the sample that convert scores.
-const english = "../../internal/checkpoint/sample.txt"
+const english = "../../internal/learning/checkpoint/sample.txt"
 
 // wordsOf writes a vocabulary of the sample's words, and of more after them.
 func wordsOf(t *testing.T, more int) (file string, words int) {

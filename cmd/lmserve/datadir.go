@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/pgstore"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
+	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
 // noDataDir is the --data-dir of a server that keeps sessions in memory only.
@@ -82,11 +82,11 @@ func (f *dataFlags) mustFolder() (string, error) {
 }
 
 // openStored opens what the sessions are kept in, which must be there already.
-func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (sessionlog.Store, error) {
+func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (storage.Store, error) {
 	if f.network.given() {
-		store, err := f.network.open(ctx, pgstore.Options{Alone: !o.ReadOnly})
+		store, err := f.network.open(ctx, postgres.Options{Alone: !o.ReadOnly})
 		if err != nil {
-			return nil, err // not store: a nil *pgstore.Store is no nil sessionlog.Store
+			return nil, err // not store: a nil *postgres.Store is no nil storage.Store
 		}
 		return store, nil
 	}
@@ -100,7 +100,7 @@ func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (sessionlo
 
 // withStore calls do with the store of the sessions, opened for reading.
 func (f *dataFlags) withStore(
-	ctx context.Context, do func(store sessionlog.Store) error,
+	ctx context.Context, do func(store storage.Store) error,
 ) (err error) {
 	store, err := f.openStored(ctx, folder.Options{ReadOnly: true})
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/chart"
-	"github.com/lmserve/lmserve/internal/eval"
-	"github.com/lmserve/lmserve/internal/setting"
-	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/lab/chart"
+	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
 func newEval() *cobra.Command {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/lmserve/lmserve/internal/eval"
+	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
 // nameWidth keeps a table of five methods within 120 columns.

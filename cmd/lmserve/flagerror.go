@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/lmserve/lmserve/api/client"
-	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
 // settingError names the flag of a setting that is out of its range.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/serving/keys"
 	"github.com/lmserve/lmserve/server/limits"
 )
 

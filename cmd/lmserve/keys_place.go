@@ -13,9 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lmserve/lmserve/internal/atomicfile"
-	"github.com/lmserve/lmserve/internal/keys"
-	"github.com/lmserve/lmserve/internal/pgstore"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/serving/keys"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
 // keysPlace is where the commands on keys find them: a file, or a database.
@@ -47,7 +47,7 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 	return keysPlace{
 		name: name, kind: "database", none: "There are no keys in " + name + ": a server on it asks for none.",
 		read: func() ([]keys.Key, error) {
-			text, err := pgstore.ReadKeys(ctx, url)
+			text, err := postgres.ReadKeys(ctx, url)
 			if err == nil && text == nil {
 				err = fmt.Errorf("%s: no keys: %w", name, fs.ErrNotExist)
 			}
@@ -57,7 +57,7 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 			return keys.Parse(name, text)
 		},
 		update: func(change func([]keys.Key) ([]keys.Key, error)) error {
-			return storeUnread(pgstore.UpdateKeys(ctx, url, func(text []byte) (_ []byte, err error) {
+			return storeUnread(postgres.UpdateKeys(ctx, url, func(text []byte) (_ []byte, err error) {
 				var list []keys.Key
 				if text != nil {
 					if list, err = keys.Parse(name, text); err != nil {
@@ -76,7 +76,7 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 // storeUnread is an error of a database, as the command line is told.
 func storeUnread(err error) error {
 	switch {
-	case errors.Is(err, sessionlog.ErrInvalid):
+	case errors.Is(err, storage.ErrInvalid):
 		return usageError{fmt.Errorf("--store: %w", err)}
 	case err != nil:
 		return fmt.Errorf("--store: %w", err)
@@ -102,7 +102,7 @@ func (f *serveFlags) copyKeys(ctx context.Context, log *zap.Logger) (path string
 	if _, err := os.Lstat(filepath.Join(dir, "keys.json")); err == nil {
 		return "", nil
 	}
-	text, err := pgstore.ReadKeys(ctx, url)
+	text, err := postgres.ReadKeys(ctx, url)
 	if err != nil {
 		return "", storeUnread(err)
 	}
@@ -125,7 +125,7 @@ func (f *serveFlags) copyKeys(ctx context.Context, log *zap.Logger) (path string
 	if err := put(text); err != nil {
 		return "", err
 	}
-	go pgstore.FollowKeys(ctx, url, keysLook, text, func(text []byte) {
+	go postgres.FollowKeys(ctx, url, keysLook, text, func(text []byte) {
 		if err := put(text); err != nil {
 			log.Error("the keys of the database", zap.Error(err))
 		}

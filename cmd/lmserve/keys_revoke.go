@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
 func newKeysRevoke(f *dataFlags) *cobra.Command {

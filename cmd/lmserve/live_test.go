@@ -16,10 +16,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
-	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 	"github.com/lmserve/lmserve/server"
 	"github.com/lmserve/lmserve/weights"
 )

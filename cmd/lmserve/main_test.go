@@ -15,12 +15,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/kernel"
-	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
 // The log of the demo: real, structured, repetitive.
-const accessLog = "../../internal/demo/access.log"
+const accessLog = "../../internal/lab/demo/access.log"
 
 // lmserve runs the program as the shell would.
 func lmserve(stdin string, args ...string) (stdout, stderr string, code int) {
@@ -36,7 +36,7 @@ func must(t *testing.T, stdin string, args ...string) string {
 }
 
 func TestVerifyReplaysTheShippedFiles(t *testing.T) {
-	files, err := filepath.Glob("../../internal/conformance/testdata/*.safetensors")
+	files, err := filepath.Glob("../../internal/lab/conformance/testdata/*.safetensors")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	out := must(t, "", append([]string{"verify"}, files...)...)
@@ -45,7 +45,7 @@ func TestVerifyReplaysTheShippedFiles(t *testing.T) {
 }
 
 func TestVerifyExitsWithOneOnAWrongNumber(t *testing.T) {
-	text, err := os.ReadFile("../../internal/conformance/testdata/txl_small.safetensors")
+	text, err := os.ReadFile("../../internal/lab/conformance/testdata/txl_small.safetensors")
 	require.NoError(t, err)
 	text[len(text)-2] ^= 0x40 // an exponent bit of the last tensor
 	wrong := filepath.Join(t.TempDir(), "wrong.safetensors")

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/pgstore"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
 func newMigrate() *cobra.Command {
@@ -27,8 +27,8 @@ the id of the database. A database that has states already marks only a store th
 			if store == "" {
 				return usageError{errors.New("--store is not given, expected the URL of a database")}
 			}
-			before, now, err := pgstore.Migrate(c.Context(), store)
-			if errors.Is(err, sessionlog.ErrInvalid) {
+			before, now, err := postgres.Migrate(c.Context(), store)
+			if errors.Is(err, storage.ErrInvalid) {
 				return usageError{fmt.Errorf("--store: %w", err)}
 			}
 			if err != nil {
@@ -39,7 +39,7 @@ the id of the database. A database that has states already marks only a store th
 				return err
 			}
 			to := networkFlags{store: store, objects: objects}
-			marked, err := to.open(c.Context(), pgstore.Options{Adopt: true})
+			marked, err := to.open(c.Context(), postgres.Options{Adopt: true})
 			if err != nil {
 				return err
 			}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/kernel"
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
 	"github.com/lmserve/lmserve/txl"
 )
 
@@ -164,7 +164,7 @@ func (x *modelFinder) find(id string) (*model.Model, error) {
 
 // of returns the model of a stored session.
 func (x *modelFinder) of(
-	ctx context.Context, store sessionlog.Store, id string,
+	ctx context.Context, store storage.Store, id string,
 ) (*model.Model, error) {
 	found, err := store.Get(ctx, id)
 	if err != nil {

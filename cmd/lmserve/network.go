@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/lmserve/lmserve/internal/pgstore"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
 // networkFlags say where sessions are that outlive the machine of their server.
@@ -50,15 +50,15 @@ const serverWait = 15 * time.Second
 
 // open opens the store, with the rest of its options.
 func (f *networkFlags) open(
-	ctx context.Context, o pgstore.Options,
-) (*pgstore.Store, error) {
+	ctx context.Context, o postgres.Options,
+) (*postgres.Store, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
 	o.Database, o.Objects, o.Terms = f.store, f.objects, session.TermsOf
-	s, err := pgstore.Open(ctx, o)
+	s, err := postgres.Open(ctx, o)
 	switch {
-	case errors.Is(err, sessionlog.ErrInvalid):
+	case errors.Is(err, storage.ErrInvalid):
 		return nil, usageError{fmt.Errorf("--store, --objects: %w", err)}
 	case err != nil:
 		return nil, fmt.Errorf("--store, --objects: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/lmserve/lmserve/internal/setting"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
 // quietName is the flag that leaves progress out.

@@ -10,8 +10,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
 // zstdMagic begins every zstd stream.
@@ -43,7 +43,7 @@ one, has to be put into the folder as well.`,
 			defer p.end()
 			from := p.reading(c.Context(), in, info.Size())
 			err = withBackup(from, func(r io.Reader) error {
-				return folder.Restore(c.Context(), r, args[1], func(d *sessionlog.CorruptError) {
+				return folder.Restore(c.Context(), r, args[1], func(d *storage.CorruptError) {
 					damaged++
 					p.aside(func() { fmt.Fprintln(c.OutOrStdout(), d) })
 				})

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/api/client"
-	"github.com/lmserve/lmserve/internal/watch"
+	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
 // scoring is what score was asked for.

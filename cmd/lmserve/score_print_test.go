@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/model/modeltest"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
 // A character is one of UTF-8 in chunks, in lines and in both totals.

@@ -6,8 +6,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
 // reportDamage returns a function that logs what is wrong with the data folder.
@@ -23,7 +23,7 @@ func startScrub(
 	ctx context.Context, data *folder.Folder, told *telemetry, log *zap.Logger,
 ) {
 	report, o := reportDamage(log), scrubbing
-	o.Report = func(d *sessionlog.CorruptError) {
+	o.Report = func(d *storage.CorruptError) {
 		report(d)
 		if told != nil {
 			told.ScrubFinding()

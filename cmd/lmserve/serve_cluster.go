@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/cluster"
-	"github.com/lmserve/lmserve/internal/keys"
-	"github.com/lmserve/lmserve/internal/pgstore"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/cluster"
+	"github.com/lmserve/lmserve/internal/serving/keys"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
@@ -98,14 +98,14 @@ const knownMore = 100 * time.Millisecond
 
 // joined is a server's place among others; nil: it has its store alone.
 type joined struct {
-	store  *pgstore.Store
+	store  *postgres.Store
 	member *cluster.Member
 	log    *zap.Logger
 }
 
 // join makes the server one of several.
 func (f *clusterFlags) join(
-	ctx context.Context, store *pgstore.Store, self cluster.Node, log *zap.Logger,
+	ctx context.Context, store *postgres.Store, self cluster.Node, log *zap.Logger,
 ) (*joined, error) {
 	m, err := cluster.Join(ctx, cluster.Options{
 		Self: self, Directory: store, Lease: f.lease,

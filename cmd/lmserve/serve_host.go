@@ -9,16 +9,16 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/pgstore"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
+	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 	"github.com/lmserve/lmserve/server"
 )
 
 // opened is the store of the sessions and their manager.
 type opened struct {
-	store    sessionlog.Store
+	store    storage.Store
 	sessions *session.Manager
 	among    *joined // the servers that share the store; nil: there are none
 	where    string  // the store, in words
@@ -74,9 +74,9 @@ func (f *serveFlags) openSessions(
 // openStore opens the store of the sessions, and says in words where the sessions are.
 func (f *serveFlags) openStore(
 	ctx context.Context, told *telemetry, log *zap.Logger,
-) (store sessionlog.Store, where string, err error) {
+) (store storage.Store, where string, err error) {
 	if f.data.network.given() {
-		store, err := f.data.network.open(ctx, pgstore.Options{
+		store, err := f.data.network.open(ctx, postgres.Options{
 			Alone: true, Wait: serverWait, Report: reportStore(log),
 		})
 		if err != nil {
@@ -85,7 +85,7 @@ func (f *serveFlags) openStore(
 		return store, f.data.network.where(), nil
 	}
 	if f.data.dir == noDataDir {
-		return sessionlog.NewMemory(), "memory only", nil
+		return storage.NewMemory(), "memory only", nil
 	}
 	dir, err := f.data.folder()
 	if err != nil {
@@ -106,7 +106,7 @@ func (f *serveFlags) openShared(
 	ctx context.Context, o *opened, models servedModels, log *zap.Logger,
 ) error {
 	self := f.cluster.self(models)
-	store, err := f.data.network.open(ctx, pgstore.Options{
+	store, err := f.data.network.open(ctx, postgres.Options{
 		Node: self.ID, Wait: serverWait, Report: reportStore(log),
 	})
 	if err != nil {

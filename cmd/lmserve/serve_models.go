@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
 // servedModels are the models that a server serves. The first is in memory as long as the server

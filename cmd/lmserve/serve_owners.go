@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 
-	"github.com/lmserve/lmserve/internal/keys"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/keys"
+	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 // checkOwners refuses to open to everybody what belongs to keys: a keys file that was lost or

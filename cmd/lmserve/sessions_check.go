@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
 func newSessionsCheck(f *dataFlags) *cobra.Command {
@@ -34,7 +34,7 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 			defer p.end()
 			tell := func(err error) {
 				findings = append(findings, err.Error())
-				var where *sessionlog.CorruptError
+				var where *storage.CorruptError
 				if !errors.As(err, &where) || !where.Stray {
 					damaged++
 				}
@@ -48,7 +48,7 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 					return err
 				}
 				p.say("the files")
-				err = folder.CheckWithProgress(c.Context(), dir, func(damage *sessionlog.CorruptError) { tell(damage) },
+				err = folder.CheckWithProgress(c.Context(), dir, func(damage *storage.CorruptError) { tell(damage) },
 					p.set)
 				if err != nil {
 					return err
@@ -56,12 +56,12 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 			}
 			sessions := 0
 			p.beginOf("the sessions", "session")
-			err = f.withStore(c.Context(), func(store sessionlog.Store) error {
+			err = f.withStore(c.Context(), func(store storage.Store) error {
 				all, err := countSessions(c.Context(), store)
 				if err != nil {
 					return err
 				}
-				return sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
+				return storage.Each(c.Context(), store, func(found storage.Session) error {
 					p.set(int64(sessions), all)
 					sessions++
 					m, err := models.find(session.Describe(found).Model)
@@ -92,7 +92,7 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 }
 
 // countSessions counts the sessions of a store.
-func countSessions(ctx context.Context, store sessionlog.Store) (all int64, err error) {
-	err = sessionlog.Each(ctx, store, func(sessionlog.Session) error { all++; return nil })
+func countSessions(ctx context.Context, store storage.Store) (all int64, err error) {
+	err = storage.Each(ctx, store, func(storage.Session) error { all++; return nil })
 	return all, err
 }

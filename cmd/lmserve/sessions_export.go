@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/internal/atomicfile"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
 func newSessionsExport(f *dataFlags) *cobra.Command {
@@ -28,7 +28,7 @@ error says which bytes are in it and what was lost, and the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			return f.withStore(c.Context(), func(store sessionlog.Store) error {
+			return f.withStore(c.Context(), func(store storage.Store) error {
 				id, err := session.Resolve(c.Context(), store, args[0])
 				if err != nil {
 					return err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
 func newSessionsList(f *dataFlags) *cobra.Command {
@@ -18,9 +18,9 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 		Example: "  lmserve sessions list --json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.withStore(c.Context(), func(store sessionlog.Store) error {
+			return f.withStore(c.Context(), func(store storage.Store) error {
 				all, charged := []storedSession{}, charges(store)
-				err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error {
+				err := storage.Each(c.Context(), store, func(found storage.Session) error {
 					s := describeStored(found)
 					s.DiskBytes = charged[s.ID]
 					all = append(all, s)

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/pgstore"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
+	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
 func newSessionsMove(f *dataFlags) *cobra.Command {
@@ -35,7 +35,7 @@ the same command goes on; one that is there and differs is printed, and the exit
 			if err != nil {
 				return err
 			}
-			network, err := f.network.open(c.Context(), pgstore.Options{Alone: true})
+			network, err := f.network.open(c.Context(), postgres.Options{Alone: true})
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ the same command goes on; one that is there and differs is printed, and the exit
 }
 
 // moveSessions prints what becomes of each session.
-func moveSessions(c *cobra.Command, from, to sessionlog.Store) error {
+func moveSessions(c *cobra.Command, from, to storage.Store) error {
 	copied, there, failed := 0, 0, 0
 	p := newProgress(c, "move")
 	defer p.end()

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
 // replayedSession is the result of replaying one session.
@@ -38,10 +38,10 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			return f.withStore(c.Context(), func(store sessionlog.Store) error {
+			return f.withStore(c.Context(), func(store storage.Store) error {
 				ids := args
 				if len(ids) == 0 {
-					if err := sessionlog.Each(c.Context(), store, func(found sessionlog.Session) error { ids = append(ids, found.ID); return nil }); err != nil {
+					if err := storage.Each(c.Context(), store, func(found storage.Session) error { ids = append(ids, found.ID); return nil }); err != nil {
 						return err
 					}
 				}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
 func newSessionsRescue() *cobra.Command {

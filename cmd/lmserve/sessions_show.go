@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
 func newSessionsShow(f *dataFlags) *cobra.Command {
@@ -14,7 +14,7 @@ func newSessionsShow(f *dataFlags) *cobra.Command {
 		Example: "  lmserve sessions show news",
 		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.withStore(c.Context(), func(store sessionlog.Store) error {
+			return f.withStore(c.Context(), func(store storage.Store) error {
 				id, err := session.Resolve(c.Context(), store, args[0])
 				if err != nil {
 					return err

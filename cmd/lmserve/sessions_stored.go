@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
 // storedSession is a session as 'list' and 'show' print it.
@@ -52,15 +52,15 @@ type storedSnapshot struct {
 }
 
 // charges tells what a store charges each of its sessions for.
-func charges(store sessionlog.Store) map[string]int64 {
+func charges(store storage.Store) map[string]int64 {
 	all := map[string]int64{}
-	if m, ok := store.(sessionlog.Metered); ok {
+	if m, ok := store.(storage.Metered); ok {
 		m.Meter(func(id string, bytes int64) { all[id] = bytes })
 	}
 	return all
 }
 
-func describeStored(found sessionlog.Session) storedSession {
+func describeStored(found storage.Session) storedSession {
 	i := session.Describe(found)
 	s := storedSession{ID: i.ID, Name: i.Name, Model: i.Model, Owner: i.Owner, Created: i.Created, LastUsed: i.LastUsed, Offset: i.Offset, Bits: i.Bits,
 		BaselineBits: i.BaselineBits, Seed: i.Seed, History: i.History, Start: found.Start,

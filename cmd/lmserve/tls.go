@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lmserve/lmserve/internal/reload"
+	"github.com/lmserve/lmserve/internal/serving/reload"
 )
 
 // tlsConfig serves the certificate of two files, and reads the files again when they change; while

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/kernel"
-	"github.com/lmserve/lmserve/internal/train"
-	"github.com/lmserve/lmserve/internal/train/optim"
-	"github.com/lmserve/lmserve/internal/train/report"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/learning/train"
+	"github.com/lmserve/lmserve/internal/learning/train/optim"
+	"github.com/lmserve/lmserve/internal/learning/train/report"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/train"
+	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
 // foxes is a directory of a little text.

@@ -13,13 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/eval"
-	"github.com/lmserve/lmserve/internal/kernel"
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/stream"
-	"github.com/lmserve/lmserve/internal/train"
-	"github.com/lmserve/lmserve/internal/train/corpus"
-	"github.com/lmserve/lmserve/internal/tune"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/lab/eval"
+	"github.com/lmserve/lmserve/internal/lab/tune"
+	"github.com/lmserve/lmserve/internal/learning/train"
+	"github.com/lmserve/lmserve/internal/learning/train/corpus"
 	"github.com/lmserve/lmserve/weights"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/eval"
-	"github.com/lmserve/lmserve/internal/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/lab/eval"
 	"github.com/lmserve/lmserve/weights"
 )
 

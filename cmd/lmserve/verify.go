@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/conformance"
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/lab/conformance"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -21,7 +21,7 @@ func newVerify() *cobra.Command {
 tensor's largest error, and exit with 1 if one is out of tolerance. Kinds: txl,
 adasoftmax, sparsemeta, metatrain, metaonline. See docs/conformance.md for the
 format.`,
-		Example: "  lmserve verify internal/conformance/testdata/*.safetensors",
+		Example: "  lmserve verify internal/lab/conformance/testdata/*.safetensors",
 		Args:    atLeastOne("a file"),
 		RunE: func(c *cobra.Command, files []string) error {
 			x := kernel.NewExec(1)

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lmserve/lmserve/api/client"
-	"github.com/lmserve/lmserve/internal/follow"
-	"github.com/lmserve/lmserve/internal/lines"
-	"github.com/lmserve/lmserve/internal/watch"
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+	"github.com/lmserve/lmserve/internal/serving/follow"
+	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
 // watchHistory is how much of a file is read before what comes: some hundred lines.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/watch"
+	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
 // topMax bounds --top.

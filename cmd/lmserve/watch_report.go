@@ -11,9 +11,9 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lmserve/lmserve/api/client"
-	"github.com/lmserve/lmserve/internal/lines"
-	"github.com/lmserve/lmserve/internal/setting"
-	"github.com/lmserve/lmserve/internal/watch"
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
 // lineReport prints lines. Several streams may report at once.

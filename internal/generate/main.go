@@ -10,9 +10,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/setting"
-	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 func main() {

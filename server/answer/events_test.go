@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server/contract"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 // Encoder writes what clients are told of texts, by the kind of the model's tokenizer. The zero

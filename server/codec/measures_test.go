@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 // A perplexity beyond every float64 is the largest: JSON has no infinity, and clients expect one.

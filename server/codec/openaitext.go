@@ -4,7 +4,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 // openAIText is one of the texts of an answer in OpenAI's form, as it grows.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 // PieceEncoder writes the pieces of one completion, in their order.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 // decodeSettings collects the settings that a request gives, by the names that the contract has for

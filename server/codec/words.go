@@ -1,6 +1,6 @@
 package codec
 
-import "github.com/lmserve/lmserve/internal/session"
+import "github.com/lmserve/lmserve/internal/serving/session"
 
 // wordText is a text of a model of words, cut into its tokens as it grows.
 type wordText struct {

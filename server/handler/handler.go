@@ -14,8 +14,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/keys"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/keys"
+	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/middleware"

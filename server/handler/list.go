@@ -6,8 +6,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/spool"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/spool"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"

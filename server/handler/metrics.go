@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/middleware"
 	"github.com/lmserve/lmserve/server/routes"

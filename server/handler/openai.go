@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/contract"

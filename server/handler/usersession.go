@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 // userSessions is what is needed of a session manager to keep sessions for users.

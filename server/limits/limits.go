@@ -5,7 +5,7 @@ package limits
 import (
 	"time"
 
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 // What the contract states, as info.x-limits or in the schema of a field (a test holds the two

@@ -1,6 +1,6 @@
 package middleware
 
-import "github.com/lmserve/lmserve/internal/spool"
+import "github.com/lmserve/lmserve/internal/serving/spool"
 
 // ahead holds the part of a body that was read before its reader asked for it: the end in memory, all
 // before it in a temporary file. The zero value is empty.

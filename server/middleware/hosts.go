@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/lmserve/lmserve/api"
-	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/serving/keys"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/problem"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/keys"
+	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
 func TestAMeterHoldsAKeyToItsRequestsAndBytes(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/session"
+	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server/contract"
 )
 

@@ -9,13 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/weights"
 )
 
 // conformance is where the numbers of the float64 reference lie.
-const conformance = "../../internal/conformance/testdata/"
+const conformance = "../../internal/lab/conformance/testdata/"
 
 // tolerance of a float32 implementation: of the largest entry of a tensor.
 const tolerance = 1e-3

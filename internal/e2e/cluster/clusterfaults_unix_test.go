@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 	"github.com/lmserve/lmserve/internal/e2e/program"
-	"github.com/lmserve/lmserve/internal/model/modeltest"
 )
 
 // Three servers on one database are killed, stopped for longer than their leases, ended, and cut off

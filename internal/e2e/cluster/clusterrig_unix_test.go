@@ -23,9 +23,9 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 	"github.com/lmserve/lmserve/internal/e2e/program"
-	"github.com/lmserve/lmserve/internal/model/modeltest"
-	"github.com/lmserve/lmserve/internal/pgstore/pgtest"
+	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
 // leaseOfFaults is the lease of servers that are disturbed: the shortest there is.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/e2e/program"
-	"github.com/lmserve/lmserve/internal/pgstore/pgtest"
+	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
 // network is a database and a folder of objects, as flags. The database has no tables yet.

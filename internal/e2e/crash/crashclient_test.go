@@ -16,8 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 	"github.com/lmserve/lmserve/internal/e2e/program"
-	"github.com/lmserve/lmserve/internal/stream"
 )
 
 // errCut is the end of a request that was cut off.

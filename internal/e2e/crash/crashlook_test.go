@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/e2e/program"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
 // hit counts a request that a kill has cut off.
@@ -156,7 +156,7 @@ func (c *crash) restored(b *backedUp) {
 	}
 	for _, id := range b.deleted {
 		_, err := store.Get(t.Context(), id)
-		require.ErrorIs(t, err, sessionlog.ErrNotFound)
+		require.ErrorIs(t, err, storage.ErrNotFound)
 	}
 	require.NoError(t, store.Close())
 	c.checked++

@@ -9,10 +9,10 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 	"github.com/lmserve/lmserve/internal/e2e/program"
-	"github.com/lmserve/lmserve/internal/model"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/stream"
+	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 // settingsKind is a way in which sessions of the test are made.

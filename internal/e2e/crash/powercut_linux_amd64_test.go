@@ -18,9 +18,9 @@ import (
 
 	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/powercut"
-	"github.com/lmserve/lmserve/internal/session"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	datafolder "github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
 // recorded is a part of the life of a data folder: everything that was done to its files, and what
@@ -183,7 +183,7 @@ func unique(all []*twin) (some []*twin) {
 
 // check gives the first finding.
 func check(t *testing.T, dir string, strays bool) (first error) {
-	err := datafolder.Check(t.Context(), dir, func(d *sessionlog.CorruptError) {
+	err := datafolder.Check(t.Context(), dir, func(d *storage.CorruptError) {
 		if first == nil && !(strays && d.Stray) {
 			first = d
 		}
@@ -232,7 +232,7 @@ func (c *crash) opened(dir string, known map[*twin]claim) (err error) {
 }
 
 // same compares a session with what is known of it, and computes some of them again.
-func (c *crash) same(store sessionlog.Store, tw *twin, x claim, info session.Info) error {
+func (c *crash) same(store storage.Store, tw *twin, x claim, info session.Info) error {
 	if info.Err != nil {
 		return info.Err
 	}
@@ -244,7 +244,7 @@ func (c *crash) same(store sessionlog.Store, tw *twin, x claim, info session.Inf
 	if err != nil {
 		return err
 	}
-	err = store.Read(c.t.Context(), tw.id, found.Start, func(at int64, r sessionlog.Record) error {
+	err = store.Read(c.t.Context(), tw.id, found.Start, func(at int64, r storage.Record) error {
 		if want := tw.text[at:][:len(r.Text)]; !bytes.Equal(r.Text, want) {
 			return fmt.Errorf("session %s at offset %d: text %q, expected %q", tw.id, at, r.Text, want)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/e2e/program"
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -51,13 +51,13 @@ func grown(t testing.TB, export []byte, text []byte, record int64) []byte {
 	a := folder.NewExporter(&b, found.ID, time.Unix(0, 0))
 	require.NoError(t, a.Head(0, found.Head))
 	for at := int64(0); at < total; at += record {
-		r := sessionlog.Record{UnixMS: 1_790_000_000_000, Text: text[at:min(total, at+record)]}
+		r := storage.Record{UnixMS: 1_790_000_000_000, Text: text[at:min(total, at+record)]}
 		if at+record >= total {
 			r.Bits = snapshot.Tally.Bits
 		}
 		require.NoError(t, a.Append(at, r))
 	}
-	require.NoError(t, sessionlog.CompressSnapshot(t.Context(), &state, func(w io.Writer) error {
+	require.NoError(t, storage.CompressSnapshot(t.Context(), &state, func(w io.Writer) error {
 		return weights.Write(w, f)
 	}))
 	content := bytes.NewReader(state.Bytes())

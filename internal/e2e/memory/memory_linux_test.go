@@ -26,8 +26,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 	"github.com/lmserve/lmserve/internal/e2e/program"
-	"github.com/lmserve/lmserve/internal/model/modeltest"
 	"github.com/lmserve/lmserve/server/limits"
 )
 

@@ -5,13 +5,13 @@ import (
 	"context"
 	"io"
 
-	"github.com/lmserve/lmserve/internal/sessionlog"
-	"github.com/lmserve/lmserve/internal/sessionlog/folder"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 	"github.com/lmserve/lmserve/weights"
 )
 
 // ReadExport reads an export to its end: what the store would tell of the session, and its state.
-func ReadExport(export []byte) (found sessionlog.Session, state *weights.File, err error) {
+func ReadExport(export []byte) (found storage.Session, state *weights.File, err error) {
 	ctx := context.Background()
 	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(export), 0, int64(len(export))))
 	if err != nil {
@@ -25,7 +25,7 @@ func ReadExport(export []byte) (found sessionlog.Session, state *weights.File, e
 	if found.Err != nil {
 		return found, nil, found.Err
 	}
-	err = store.Read(ctx, found.ID, found.Start, func(int64, sessionlog.Record) error { return nil })
+	err = store.Read(ctx, found.ID, found.Start, func(int64, storage.Record) error { return nil })
 	if err != nil {
 		return found, nil, err
 	}

@@ -55,7 +55,7 @@ func stream() error {
 	return err
 }
 
-// adapt puts the packages together by hand, as internal/stream does: a chunk is scored, its
+// adapt puts the packages together by hand, as internal/arithmetic/stream does: a chunk is scored, its
 // gradient writes the fast weights, and the next chunk is scored with them.
 func adapt() error {
 	config := txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: tokenizer.Bytes{}.Vocab(), SegLen: 8, MemLen: 8}

@@ -1,0 +1,281 @@
+// Package compress writes a text in as many bits as a stream needs to predict it: an arithmetic
+// coder takes the very distributions that are served, byte after byte, and the stream learns as it
+// goes. So the size of a file is the proof of the bits that are reported: whoever has the model gets
+// the text back from it.
+//
+// A file, all numbers big-endian:
+//
+//	"LMSC", a byte with the version of the format, 2
+//	length of the header, 4 bytes
+//	header: JSON, see Header
+//	SHA-256 of the header and the text
+//	the text, arithmetically coded, to the end of the file
+package compress
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/strictjson"
+)
+
+// version is that of the format. It stands, too, for what neither the header nor the model's hash
+// tells: companion.Version.
+const version = 2
+
+const (
+	magic     = "LMSC"
+	headerMax = 64 << 10
+)
+
+// Header says what a text was compressed with.
+type Header struct {
+	Model    string         `json:"model"`              // its ID, which has a part of its hash
+	Numerics string         `json:"numerics"`           // the arithmetic, see kernel.Arithmetic.Numerics
+	Bytes    int64          `json:"bytes"`              // of the text
+	Seed     uint64         `json:"seed,omitempty"`     // of the stream
+	Settings setting.Values `json:"settings,omitempty"` // that are not the model's, see stream.Recorded
+}
+
+// Compressed is a text that was compressed.
+type Compressed struct {
+	Head []byte  // what comes before the coded text
+	Text []byte  // the coded text
+	Bits float64 // that the model needs for the text
+}
+
+// Write writes the file.
+func (c *Compressed) Write(w io.Writer) error {
+	if _, err := w.Write(c.Head); err != nil {
+		return err
+	}
+	_, err := w.Write(c.Text)
+	return err
+}
+
+// Compress writes a text as a stream of the model would score it. The settings are the stream's.
+// It tells each of every piece that is done, of how many bytes. The error is the context's, or says
+// that the model's tokens are not bytes.
+func Compress(
+	ctx context.Context, m *model.Model, set stream.Settings, threads int, text []byte, each func(bytes int),
+) (c Compressed, err error) {
+	if err := ofBytes(m); err != nil {
+		return c, err
+	}
+	if c.Head, err = head(m, set, text); err != nil {
+		return c, err
+	}
+	w := stream.NewWorker(m, threads)
+	defer w.Close()
+	s, out := stream.New(m, set), newEncoder()
+	dist := newShares(m.Arithmetic.Vectors(), m.Tokenizer.Vocab())
+	for len(text) > 0 {
+		if err := ctx.Err(); err != nil {
+			return c, err
+		}
+		read := w.Read(s, text, func(t stream.Token) {
+			dist.set(t.LogProbs)
+			from, size := dist.of(t.ID)
+			out.encode(from, size, dist.total())
+		})
+		text = text[read:]
+		each(read)
+	}
+	c.Text, c.Bits = out.end(), s.Tally.Bits
+	return c, nil
+}
+
+func ofBytes(m *model.Model) error {
+	if m.OfWords() {
+		return fmt.Errorf("model %s is one of words, which has no token for most texts; expected a model of bytes", m.ID())
+	}
+	return nil
+}
+
+func head(m *model.Model, set stream.Settings, text []byte) ([]byte, error) {
+	h := Header{
+		Model: m.ID(), Numerics: m.Arithmetic.Numerics(), Bytes: int64(len(text)),
+		Seed: set.Seed, Settings: stream.Recorded(m, set),
+	}
+	header, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	b := binary.BigEndian.AppendUint32(append([]byte(magic), version), uint32(len(header)))
+	b = append(b, header...)
+	return append(b, checksum(header, text)...), nil
+}
+
+func checksum(header, text []byte) []byte {
+	sum := sha256.New()
+	sum.Write(header)
+	sum.Write(text)
+	return sum.Sum(nil)
+}
+
+// Reader reads a compressed text.
+type Reader struct {
+	Header
+	header, sum []byte
+	coded       []byte
+}
+
+// Read is Open of a file that is read whole, if it begins as one does: others may have no end.
+func Read(in io.Reader) (*Reader, error) {
+	file := make([]byte, len(magic))
+	n, err := io.ReadFull(in, file)
+	if err == nil && string(file) == magic {
+		var rest []byte
+		rest, err = io.ReadAll(in)
+		file = append(file, rest...)
+		n = len(file)
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
+	}
+	return Open(file[:n])
+}
+
+// Open reads the beginning of a file. The error says what is wrong with it, and where.
+func Open(file []byte) (*Reader, error) {
+	if !bytes.HasPrefix(file, []byte(magic)) {
+		return nil, fmt.Errorf("byte 0: found %q, expected %q: not a text that lmserve compressed", file[:min(len(file), len(magic))], magic)
+	}
+	const length = len(magic) + 1 // where the header's stands
+	at := length + 4
+	if len(file) < at {
+		return nil, short(file, at, "the length of the header")
+	}
+	if found := file[len(magic)]; found != version {
+		return nil, fmt.Errorf("byte %d: version %d of the format, expected %d: made by another version of lmserve",
+			len(magic), found, version)
+	}
+	size := binary.BigEndian.Uint32(file[length:])
+	if size > headerMax {
+		return nil, fmt.Errorf("byte %d: a header of %d bytes, expected %d at most", length, size, headerMax)
+	}
+	end := at + int(size)
+	if len(file) < end+sha256.Size {
+		return nil, short(file, end+sha256.Size, "the header and the checksum")
+	}
+	r := &Reader{header: file[at:end], sum: file[end : end+sha256.Size], coded: file[end+sha256.Size:]}
+	if err := r.read(r.header); err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	if r.Bytes < 0 {
+		return nil, fmt.Errorf("header: bytes is %d, expected 0 or more", r.Bytes)
+	}
+	return r, nil
+}
+
+// read reads the header. Its settings are decoded to the types that their rows have.
+func (h *Header) read(header []byte) (err error) {
+	type plain Header
+	read := struct {
+		*plain
+		Settings map[string]json.RawMessage `json:"settings"`
+	}{plain: (*plain)(h)}
+	if err := strictjson.Unmarshal(header, &read); err != nil {
+		return err
+	}
+	h.Settings, err = stream.Table.Read(read.Settings)
+	return err
+}
+
+func short(file []byte, want int, what string) error {
+	return fmt.Errorf("byte %d: the file ends, expected %d bytes or more, with %s", len(file), want, what)
+}
+
+// Check says why a model cannot read the text; nil if it can.
+func (r *Reader) Check(m *model.Model) error {
+	switch numerics := m.Arithmetic.Numerics(); {
+	case r.Model != m.ID():
+		return fmt.Errorf("found model %s, expected %s, which the text was compressed with", m.ID(), r.Model)
+	case r.Numerics != numerics:
+		return fmt.Errorf("found arithmetic %s, expected %s, which the text was compressed with: "+
+			"--precision and the processor decide it", numerics, r.Numerics)
+	}
+	if _, err := r.settings(m); err != nil {
+		return fmt.Errorf("header: settings: %w", err)
+	}
+	return ofBytes(m)
+}
+
+// settings are the stream's.
+func (r *Reader) settings(m *model.Model) (stream.Settings, error) {
+	set, err := stream.With(m, r.Settings)
+	set.Seed = r.Seed
+	return set, err
+}
+
+var errDamaged = errors.New("the text that comes out is not the one that went in: the file is damaged, " +
+	"or was made on a processor of another kind")
+
+// Decompress writes the text, piece by piece. An error after the first piece means that what was
+// written is not, or not surely, the text.
+func (r *Reader) Decompress(ctx context.Context, m *model.Model, threads int, to io.Writer) error {
+	if err := r.Check(m); err != nil {
+		return err
+	}
+	set, err := r.settings(m)
+	if err != nil {
+		return err
+	}
+	w := stream.NewWorker(m, threads)
+	defer w.Close()
+	sum := sha256.New()
+	sum.Write(r.header)
+	in := &drawer{decoder: newDecoder(r.coded), shares: newShares(m.Arithmetic.Vectors(), m.Tokenizer.Vocab())}
+	if err := r.draw(ctx, w, stream.New(m, set), in, io.MultiWriter(sum, to)); err != nil {
+		return err
+	}
+	if n := in.beyond(); n < ahead {
+		return fmt.Errorf("%d bytes more than the text takes", ahead-n)
+	}
+	if !bytes.Equal(sum.Sum(nil), r.sum) {
+		return errDamaged
+	}
+	return nil
+}
+
+// draw lets the stream go on as the coded text says.
+func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, in *drawer, to io.Writer) (err error) {
+	if r.Bytes == 0 {
+		return nil
+	}
+	w.Sample(s, in, func(t stream.Token) bool {
+		if _, err = to.Write(t.Text); err == nil {
+			err = ctx.Err()
+		}
+		if err == nil && in.beyond() > ahead {
+			err = fmt.Errorf("byte %d of the text: the file ends, expected more of it: %d bytes of text", s.Offset(), r.Bytes)
+		}
+		return err == nil && s.Offset() < r.Bytes
+	})
+	return err
+}
+
+// drawer draws from a distribution what the decoder says.
+type drawer struct {
+	*decoder
+	*shares
+}
+
+// Next implements stream.Drawer.
+func (d *drawer) Next(logProbs []float32) int32 {
+	d.set(logProbs)
+	total := d.total()
+	symbol := d.holder(d.part(total))
+	from, size := d.of(symbol)
+	d.narrow(from, size, total)
+	return symbol
+}

@@ -1,0 +1,80 @@
+// Command _generate writes the assembly of internal/arithmetic/kernel with avo, one file a set
+// of functions; run it by `go generate` there. The portable Go beside the assembly
+// says what each function computes and is the reference in the tests.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	. "github.com/mmcloughlin/avo/build"
+)
+
+// sets is what each file holds.
+var sets = map[string]func(){
+	"adam":   adam,
+	"adapt":  adapt,
+	"bf16":   bf16,
+	"gemm":   gemm,
+	"dot":    rows,
+	"log":    log,
+	"peak":   peak,
+	"vector": vector,
+}
+
+// main takes the name of a set, then avo's own flags.
+func main() {
+	if len(os.Args) < 2 || sets[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: _generate SET -out FILE.s -stubs FILE.go -pkg kernel")
+		os.Exit(2)
+	}
+	set := sets[os.Args[1]]
+	os.Args = append(os.Args[:1], os.Args[2:]...)
+	ConstraintExpr("!noasm")
+	set()
+	Generate()
+}
+
+func gemm() {
+	for _, s := range []isa{avx2, avx512} {
+		for rows := 1; rows <= s.rows; rows++ {
+			s.tile(rows)
+		}
+	}
+	prefetch()
+	packRows(false)
+	packRows(true)
+	addTransposed()
+	packCols(false)
+	packCols(true)
+	packLeft(1)
+	packLeft(2)
+	for _, rows := range []int{1, 2, 4} {
+		fewRows(rows)
+	}
+	sumRows()
+}
+
+func vector() {
+	e := newExponential()
+	e.exp()
+	dot()
+	axpy()
+	scale()
+	largest()
+	add()
+	relu()
+	reluBackward()
+	softmaxBackward()
+	n := newNormal(e)
+	n.gelu()
+	n.geluBackward()
+	sum()
+	squares()
+	normalize()
+	normDots()
+	normBackward()
+	normGain()
+	widen()
+	addWiden()
+}

@@ -1,0 +1,187 @@
+// Command _openblas compares the products of internal/arithmetic/kernel with OpenBLAS at the
+// shapes of our models: the same operands, in turns, medians. It is a module of its
+// own because it needs a C compiler and libopenblas-dev, and the product does not.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+)
+
+var (
+	rounds   = flag.Int("rounds", 15, "measurements of each product")
+	roundMS  = flag.Int("round-ms", 4, "length of one measurement, at least")
+	only     = flag.String("only", "", "only products whose name has this in it")
+	quantile = flag.Float64("quantile", 0.5, "of the measurements: the median, or 1 for the best")
+	threads  = flag.Int("threads", 2, "compare on 1 to this many threads")
+)
+
+// shape is a product in one of three forms, C (m,n) over k.
+type shape struct {
+	form    string // NT, NN, TN
+	m, n, k int
+}
+
+func (s shape) String() string { return fmt.Sprintf("%s %dx%dx%d", s.form, s.m, s.n, s.k) }
+
+func (s shape) flops() float64 { return 2 * float64(s.m) * float64(s.n) * float64(s.k) }
+
+// shapes are the layers of the models as (rows, outputs, inputs), each forward (NT),
+// backward to the input (NN) and to the weights (TN); then attention, a head at a time.
+func shapes() (s []shape) {
+	layers := [][3]int{{128, 1536, 512}, {128, 512, 512}, {128, 2048, 512}, {128, 512, 2048}, {1024, 2048, 512},
+		{128, 768, 256}, {128, 1024, 256}, {128, 480, 160}, {128, 160, 160}, {128, 640, 160}, {128, 160, 640}}
+	for _, l := range layers {
+		s = append(s, shape{"NT", l[0], l[1], l[2]})
+	}
+	for _, l := range layers {
+		s = append(s, shape{"NN", l[0], l[2], l[1]})
+	}
+	for _, l := range layers {
+		s = append(s, shape{"TN", l[1], l[2], l[0]})
+	}
+	for _, head := range []int{64, 32} {
+		s = append(s, shape{"NT", 128, 640, head}, shape{"NN", 128, head, 640}, shape{"TN", 640, head, 128})
+	}
+	for _, rows := range []int{1, 4, 8} {
+		s = append(s, shape{"NT", rows, 1536, 512}, shape{"NT", rows, 2048, 512}, shape{"NT", rows, 512, 2048})
+	}
+	return append(s, shape{"NT", 1, 640, 64}, shape{"NN", 1, 64, 640})
+}
+
+func main() {
+	flag.Parse()
+	fmt.Println(version())
+	for n := 1; n <= *threads; n++ {
+		setThreads(n)
+		x := kernel.NewExec(n)
+		fmt.Printf("\n%d thread(s), GFLOP/s\n%-20s %8s %8s %6s %8s %6s %10s\n", n,
+			"C rows x columns x k", "ours", "OpenBLAS", "ratio", "with Add", "/ours", "difference")
+		var products []*product
+		for _, s := range shapes() {
+			if strings.Contains(s.String(), *only) {
+				products = append(products, newProduct(x, s))
+			}
+		}
+		compare(products, n)
+		x.Close()
+	}
+}
+
+// product is a shape with its operands: ours with Add, ours, OpenBLAS's.
+type product struct {
+	shape
+	run          [3]func()
+	rates        [3]float64 // GFLOP/s
+	ours, theirs kernel.Matrix
+}
+
+func newProduct(x *kernel.Exec, s shape) *product {
+	a, b := random(s.m, s.k), random(s.k, s.n)
+	mul, transA, transB := x.MulNN, s.form == "TN", s.form == "NT"
+	if transA {
+		a, mul = kernel.Mat(a.Data, s.k, s.m), x.MulTN
+	}
+	if transB {
+		b, mul = kernel.Mat(b.Data, s.n, s.k), x.MulNT
+	}
+	added := b
+	added.Add = make([]float32, len(b.Data))
+	p := &product{shape: s, ours: random(s.m, s.n), theirs: random(s.m, s.n)}
+	p.run = [3]func(){
+		func() { mul(p.ours, a, added, false) },
+		func() { mul(p.ours, a, b, false) },
+		func() { gemm(p.theirs, a, b, transA, transB) },
+	}
+	return p
+}
+
+// compare prints a line for each product. On several threads OpenBLAS comes when ours
+// are done: for a long while after a product its threads hold the cores, looking for work.
+func compare(products []*product, threads int) {
+	if threads > 1 {
+		for _, p := range products {
+			p.measure(0, 1)
+		}
+	}
+	for _, p := range products {
+		if threads > 1 {
+			p.measure(2)
+		} else {
+			p.measure(0, 1, 2)
+		}
+		d := difference(p.ours.Data, p.theirs.Data)
+		fmt.Printf("%-20s %8.1f %8.1f %6.2f %8.1f %6.2f %10.0e\n", p.shape,
+			p.rates[1], p.rates[2], p.rates[1]/p.rates[2], p.rates[0], p.rates[0]/p.rates[1], d)
+		if d > 1e-4 {
+			fmt.Fprintln(os.Stderr, "the results differ by more than rounding")
+			os.Exit(1)
+		}
+	}
+}
+
+// measure sets some rates, measured in turns.
+func (p *product) measure(which ...int) {
+	var f []func()
+	for _, i := range which {
+		f = append(f, p.run[i])
+	}
+	for k, rate := range medians(p.flops(), f...) {
+		p.rates[which[k]] = rate
+	}
+}
+
+// medians measures functions of so many operations in turns, in GFLOP/s. Every round
+// begins with another: what was run before matters to the caches and to the clock.
+func medians(flops float64, f ...func()) []float64 {
+	rates := make([][]float64, len(f))
+	for round := range *rounds {
+		for i := range f {
+			i = (i + round) % len(f)
+			rates[i] = append(rates[i], rate(flops, f[i]))
+		}
+	}
+	m := make([]float64, len(rates))
+	for i, r := range rates {
+		slices.Sort(r)
+		m[i] = r[int(*quantile*float64(len(r)-1))]
+	}
+	return m
+}
+
+// rate is GFLOP/s of f over one measurement.
+func rate(flops float64, f func()) float64 {
+	f()
+	n, start := 0, time.Now()
+	for time.Since(start) < time.Duration(*roundMS)*time.Millisecond {
+		f()
+		n++
+	}
+	return float64(n) * flops / float64(time.Since(start).Nanoseconds())
+}
+
+func random(rows, cols int) kernel.Matrix {
+	m := kernel.Mat(make([]float32, rows*cols), rows, cols)
+	for i := range m.Data {
+		m.Data[i] = float32(rand.NormFloat64())
+	}
+	return m
+}
+
+// difference is the root mean square of a-b against that of b.
+func difference(a, b []float32) float64 {
+	var d, size float64
+	for i := range a {
+		d += math.Pow(float64(a[i]-b[i]), 2)
+		size += math.Pow(float64(b[i]), 2)
+	}
+	return math.Sqrt(d / size)
+}

@@ -1,0 +1,351 @@
+package model
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
+	"github.com/lmserve/lmserve/internal/strictjson"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Keys of the metadata. Every value is JSON except the name, which is plain text.
+const (
+	keyName      = "lmserve.name"
+	keyConfig    = "lmserve.config"
+	keyTokenizer = "lmserve.tokenizer"
+	keyAdapt     = "lmserve.adapt"
+	keyRivals    = "lmserve.rivals"
+	keyCard      = "lmserve.card"
+)
+
+// SymbolsTensor names the tensor that has the vocabulary of a tokenizer that needs one:
+// tokenizer.Tokenizer.Symbols, U8 [n].
+const SymbolsTensor = "tokenizer.symbols"
+
+// adapt is the value of lmserve.adapt.
+type adapt struct {
+	sparsemeta.Settings
+	Chunk    int                `json:"chunk"`
+	Branches []string           `json:"branches"`
+	Normal   *sparsemeta.Normal `json:"normal,omitempty"`
+	Mixture  float32            `json:"mixture,omitempty"`
+	// CompanionBytes is missing where it is companion.TableBytesDefault.
+	CompanionBytes int  `json:"companion_bytes,omitempty"`
+	CompanionAlone bool `json:"companion_alone,omitempty"`
+}
+
+// networkTensor names one array of a meta-learner.
+func networkTensor(bank int, branch, part string) string {
+	return fmt.Sprintf("meta.%d.%s.%s", bank, branch, part)
+}
+
+// File returns the model as a file of weights: the slow weights in the type that Store names, the
+// meta-learners in float32.
+func (m *Model) File() *weights.File {
+	f := &weights.File{Metadata: map[string]string{
+		keyName:      m.Name,
+		keyConfig:    mustJSON(m.LM.Config),
+		keyTokenizer: m.Tokenizer.Describe(),
+		keyAdapt:     mustJSON(m.adapt()),
+	}}
+	if len(m.Card) > 0 {
+		f.Metadata[keyCard] = string(m.Card)
+	}
+	store := cmp.Or(m.Store, weights.F32)
+	for i, t := range m.LM.Layout.Tensors {
+		f.Tensors = append(f.Tensors, weights.FloatTensor(t.Name, store, t.Shape, m.LM.Tensor(i)))
+	}
+	if m.Rivals != DefaultRivals() {
+		f.Metadata[keyRivals] = mustJSON(m.Rivals)
+	}
+	m.appendLearner(f)
+	m.appendStatistics(f)
+	if symbols := m.Tokenizer.Symbols(); symbols != nil {
+		f.Tensors = append(f.Tensors, weights.Tensor{
+			Name: SymbolsTensor, DType: weights.U8, Shape: []int{len(symbols)}, Data: symbols,
+		})
+	}
+	return f
+}
+
+// appendLearner adds the meta-learners' tensors to a file.
+func (m *Model) appendLearner(f *weights.File) {
+	if m.Learner == nil {
+		return
+	}
+	for bank, networks := range m.Learner.Phi {
+		for k, branch := range m.Learner.Branches {
+			for _, part := range sparsemeta.Parts() {
+				f.Tensors = append(f.Tensors, weights.F32Tensor(networkTensor(bank, branch.Name, part.Name), part.Shape, networks[k][part.Lo:part.Hi]))
+			}
+		}
+	}
+}
+
+func (m *Model) adapt() adapt {
+	a := adapt{Chunk: m.Chunk, CompanionAlone: m.CompanionAlone}
+	if m.CompanionBytes != companion.TableBytesDefault {
+		a.CompanionBytes = m.CompanionBytes
+	}
+	if m.Learner != nil {
+		a.Settings, a.Normal, a.Mixture = m.Learner.Settings, m.Learner.Normal, m.Mixture
+		for _, b := range m.Learner.Branches {
+			a.Branches = append(a.Branches, b.Name)
+		}
+	}
+	return a
+}
+
+func mustJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // plain structs of numbers and strings
+	}
+	return string(b)
+}
+
+// FromFile builds the model that a file of weights holds. Every tensor must be one the configuration
+// asks for, of its shape, and none may be missing. Its metadata is read strictly: a field that this
+// version does not know may change what the weights mean.
+func FromFile(f *weights.File) (*Model, error) {
+	if _, ok := f.Metadata[keyConfig]; !ok {
+		return nil, ErrNotAModel
+	}
+	var config txl.Config
+	var a adapt
+	if err := strictjson.Unmarshal([]byte(f.Metadata[keyConfig]), &config); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
+	}
+	if err := strictjson.Unmarshal([]byte(f.Metadata[keyAdapt]), &a); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyAdapt, err)
+	}
+	rivals, err := readRivals(f)
+	if err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyRivals, err)
+	}
+	r := reader{file: f}
+	tok, err := tokenizer.Parse(f.Metadata[keyTokenizer], r.symbols())
+	if err := cmp.Or(r.err, err); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyTokenizer, err)
+	}
+	lm, err := readNetwork(&r, config)
+	if err != nil {
+		return nil, err
+	}
+	var learner *sparsemeta.Learner
+	if len(a.Branches) > 0 {
+		if learner, err = readLearner(&r, lm.Layout, a); err != nil {
+			return nil, err
+		}
+	}
+	statistics, err := readStatistics(&r, lm.Layout)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.finish(); err != nil {
+		return nil, err
+	}
+	if err := normalise(learner, a.Normal, statistics); err != nil {
+		return nil, err
+	}
+	m, err := NewOf(tok, f.Metadata[keyName], lm, learner, a.Chunk,
+		json.RawMessage(f.Metadata[keyCard]))
+	if err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(a.checkMixture(m), a.checkCompanion(m)); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyAdapt, err)
+	}
+	return m.with(func(m *Model) {
+		m.Store, m.Rivals, m.Statistics = storedAs(f, lm.Layout), rivals, statistics
+		m.Mixture, m.CompanionBytes = a.Mixture, cmp.Or(a.CompanionBytes, m.CompanionBytes)
+		m.CompanionAlone = a.CompanionAlone
+	}), nil
+}
+
+// checkCompanion reports a table of no size that one can have, or beside a model that has none.
+func (a adapt) checkCompanion(m *Model) error {
+	switch {
+	case a.CompanionAlone && m.OfWords():
+		return errors.New("companion_alone is true, expected false of a model of words")
+	case a.CompanionBytes == 0:
+		return nil
+	case m.OfWords():
+		return fmt.Errorf("companion_bytes is %d, expected none of a model of words", a.CompanionBytes)
+	}
+	return companion.Settings{TableBytes: a.CompanionBytes, Networks: 1}.Validate()
+}
+
+// checkMixture reports a share that is none, or that is not the model's to have.
+func (a adapt) checkMixture(m *Model) error {
+	switch share := a.Mixture; {
+	case !(share >= 0 && share <= 1):
+		return fmt.Errorf("mixture is %v, expected 0 to 1", share)
+	case share > 0 && (m.Learner == nil || m.OfWords()):
+		return fmt.Errorf("mixture is %v, expected 0 of a model of words or without branches", share)
+	}
+	return nil
+}
+
+// storedAs returns the 16-bit type that all slow weights of a file have in common, otherwise F32.
+func storedAs(f *weights.File, l *txl.Layout) weights.DType {
+	var common weights.DType
+	for i, t := range l.Tensors {
+		stored, _ := f.Tensor(t.Name)
+		if i == 0 {
+			common = stored.DType
+		}
+		if stored.DType != common || common != weights.F16 && common != weights.BF16 {
+			return weights.F32
+		}
+	}
+	return common
+}
+
+// readNetwork reads the slow weights. All of them are looked for before memory is taken for them: a
+// configuration is a few bytes of a file, and may ask for anything.
+func readNetwork(r *reader, config txl.Config) (*txl.Model, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
+	}
+	for _, t := range txl.NewLayout(config).Tensors {
+		r.tensor(t.Name, t.Shape)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	lm, err := txl.NewModel(config)
+	if err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
+	}
+	for i, t := range lm.Layout.Tensors {
+		r.read(t.Name, t.Shape, lm.Tensor(i))
+	}
+	return lm, nil
+}
+
+func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, error) {
+	if err := a.Settings.Validate(); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyAdapt, err)
+	}
+	l := &sparsemeta.Learner{Settings: a.Settings}
+	for _, name := range a.Branches {
+		i := layout.Index(name)
+		if i < 0 {
+			return nil, fmt.Errorf("metadata %s: branch %q is no weight of the model", keyAdapt, name)
+		}
+		l.Branches = append(l.Branches, sparsemeta.Branch{Name: name, Size: layout.Tensors[i].Size})
+	}
+	for bank := range a.Gammas {
+		networks := make([]sparsemeta.Network, len(l.Branches))
+		for k, b := range l.Branches {
+			for _, part := range sparsemeta.Parts() {
+				r.read(networkTensor(bank, b.Name, part.Name), part.Shape, networks[k][part.Lo:part.Hi])
+			}
+		}
+		l.Phi = append(l.Phi, networks)
+	}
+	return l, nil
+}
+
+// normalise makes a learner that was read what it was, if its inputs were brought to one size.
+func normalise(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statistics) (err error) {
+	switch {
+	case n == nil:
+		return nil
+	case l == nil:
+		return fmt.Errorf("metadata %s: normal: there are no branches", keyAdapt)
+	case s == nil:
+		return fmt.Errorf("metadata %s: normal: the file has no statistics of gradients", keyAdapt)
+	}
+	if err := l.Normalise(*n, s); err != nil {
+		return fmt.Errorf("metadata %s: %w", keyAdapt, err)
+	}
+	return nil
+}
+
+// reader copies named tensors out of a file and remembers the first error.
+type reader struct {
+	file *weights.File
+	used int
+	err  error
+}
+
+// tensor gives a tensor of that shape, or nil after an error.
+func (r *reader) tensor(name string, shape []int) *weights.Tensor {
+	if r.err != nil {
+		return nil
+	}
+	t, ok := r.file.Tensor(name)
+	if !ok {
+		r.err = fmt.Errorf("tensor %q is missing, the configuration needs it with shape %v", name, shape)
+		return nil
+	}
+	if !slices.Equal(t.Shape, shape) {
+		r.err = fmt.Errorf("tensor %q has shape %v, the configuration needs %v", name, t.Shape, shape)
+		return nil
+	}
+	return t
+}
+
+// readBytes reads a tensor of U8.
+func (r *reader) readBytes(name string, shape []int, dst []uint8) {
+	t := r.tensor(name, shape)
+	if t == nil {
+		return
+	}
+	if t.DType != weights.U8 {
+		r.err = fmt.Errorf("tensor %q has dtype %s, expected %s", name, t.DType, weights.U8)
+		return
+	}
+	copy(dst, t.Data)
+	r.used++
+}
+
+// symbols gives the vocabulary of a file, nil without one.
+func (r *reader) symbols() []byte {
+	t, ok := r.file.Tensor(SymbolsTensor)
+	switch {
+	case !ok:
+		return nil
+	case t.DType != weights.U8 || len(t.Shape) != 1:
+		r.err = fmt.Errorf("tensor %q is %s of shape %v, expected %s of one dimension", SymbolsTensor,
+			t.DType, t.Shape, weights.U8)
+	}
+	r.used++
+	return t.Data
+}
+
+func (r *reader) read(name string, shape []int, dst []float32) {
+	t := r.tensor(name, shape)
+	if t == nil {
+		return
+	}
+	values, err := t.Float32s()
+	if err != nil {
+		r.err = err
+		return
+	}
+	for j, v := range values {
+		if v-v != 0 { // NaN or infinite
+			r.err = fmt.Errorf("tensor %q, element %d is %v, expected a finite number", name, j, v)
+			return
+		}
+	}
+	copy(dst, values)
+	r.used++
+}
+
+func (r *reader) finish() error {
+	if r.err == nil && r.used != len(r.file.Tensors) {
+		r.err = fmt.Errorf("%d tensors, the configuration needs %d", len(r.file.Tensors), r.used)
+	}
+	return r.err
+}

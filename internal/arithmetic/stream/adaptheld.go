@@ -1,0 +1,47 @@
+package stream
+
+import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
+
+// adaptHeld makes a stream that learns by lines learn from its chunk. Both gradients are those at
+// the weights before the update.
+func (w *Worker) adaptHeld(s *Stream, step *Step) {
+	h, gradient := s.held, w.grads.Values
+	if s.Dynamic != nil {
+		gradient = w.all.Values
+	}
+	open, opens := h.marked(w.targets[:0], s.Pending, tokenOpen)
+	if opens {
+		w.backward(step, open)
+		w.open = append(w.open[:0], gradient...)
+	}
+	learnt, learns := h.marked(w.targets[:0], s.Pending, tokenLearnt)
+	if learns || h.line[lineCarries] == carriesDue {
+		w.backward(step, learnt)
+		if h.line[lineCarries] == carriesDue {
+			addTo(w.Exec, gradient, h.gradient)
+		}
+		w.update(s, step)
+	} else {
+		w.pass(s)
+	}
+	switch {
+	case !opens:
+		h.line[lineCarries] = carriesNothing
+	case h.line[lineCarries] == carriesOpen: // the line has the whole chunk
+		addTo(w.Exec, h.gradient, w.open)
+	default:
+		copy(h.gradient, w.open)
+		h.line[lineCarries] = carriesOpen
+	}
+}
+
+func addTo(x *kernel.Exec, to, from []float32) { x.Axpy(to, 1, from) }
+
+// pass is an update that writes nothing.
+func (w *Worker) pass(s *Stream) {
+	s.Written = 0
+	if s.Fast != nil {
+		s.Fast.Step++ // an update is made for every chunk, or passed
+		w.fastAt = place{s.learnt, s.Fast.Step}
+	}
+}

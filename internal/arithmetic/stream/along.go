@@ -1,0 +1,197 @@
+package stream
+
+import (
+	"bytes"
+	"sort"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+)
+
+// setOut begins a text behind the stream's.
+func (w *Worker) setOut(s *Stream, how Lesson) {
+	a := &w.along
+	*a = along{companion: s.Companion, marking: marking{marks: a.marks[:0]}}
+	switch {
+	case s.held != nil:
+		a.marks, a.marking.line = append(a.marks, s.held.marks...), s.held.line
+	case how.ByLine:
+		a.take(len(s.Pending), tokenLearnt)
+	}
+	if s.Cache != nil {
+		a.cached = s.Cache.Len
+	}
+	a.begun = a.marking.line[lineBytes] == 0
+	if a.companion == nil {
+		return
+	}
+	if !how.ByLine && a.marking.line[lineBytes] > HeldMax {
+		a.companion, a.back = s.held.companion, true // the line so far is not learnt
+	}
+	w.counts.Begin(a.companion)
+	a.line = w.counts.Mark(a.companion)
+}
+
+// follow goes along a text that is scored: part by part, of which none is of two lines. It tells
+// visit of the tokens of each part, whose scores it needs then. Of a text that is learnt by lines
+// those lines are skipped that how says or, if skip is not nil, those that skip is for. It returns
+// how the text is learnt then.
+func (w *Worker) follow(
+	s *Stream, scores *Scores, how Lesson, skip func(*lines.Line) bool, visit func(from, to int),
+) Lesson {
+	w.setOut(s, how)
+	if !how.ByLine {
+		visit(0, len(scores.NLL))
+		w.along.learn()
+		if s.held != nil {
+			w.along.take(len(scores.NLL), tokenLearnt)
+		}
+		return Lesson{}
+	}
+	if skip != nil {
+		w.lookAhead(s)
+	}
+	given, ends, token := how.Skipped, uint16(0), 0
+	w.skipped = w.skipped[:0]
+	for from, to := 0, 0; from < len(scores.Text); from = to {
+		to = from + w.along.part(scores.Text[from:])
+		next := token + sort.SearchInts(scores.falls[token:], to)
+		visit(token, next)
+		skips := false
+		if skip != nil {
+			skips = w.skips(scores, from, to, skip)
+		}
+		w.takeIn(s, next-token, to-from)
+		token = next
+		if scores.Text[to-1] != '\n' {
+			continue
+		}
+		if len(given) > 0 && given[0] == ends {
+			given, skips = given[1:], true
+		}
+		if skips {
+			w.skipped = append(w.skipped, ends)
+		}
+		w.endLine(s, skips)
+		ends++
+	}
+	return Lesson{ByLine: true, Skipped: w.skipped}
+}
+
+// part is how many bytes of a text, which is not empty, are of its first line, and can be decided
+// on at once.
+func (a *along) part(text []byte) int {
+	n := len(text)
+	if end := bytes.IndexByte(text, '\n'); end >= 0 {
+		n = end + 1
+	}
+	return min(n, max(1, HeldMax-int(a.marking.line[lineBytes])))
+}
+
+// lookAhead prepares the meter of lines that are not accepted yet.
+func (w *Worker) lookAhead(s *Stream) {
+	if w.ahead == nil {
+		w.ahead = new(lines.Meter)
+	}
+	s.beginLines()
+	w.ahead.CopyFrom(s.lines)
+	w.aheadFrom = s.Offset() - s.lines.Bytes()
+}
+
+// skips lets the meter ahead take in a part of a text, and reports whether a line ends in it that
+// is skipped.
+func (w *Worker) skips(
+	scores *Scores, from, to int, skip func(*lines.Line) bool,
+) (skips bool) {
+	addLines(w.ahead, w.aheadFrom, *scores, from, to, func(l *lines.Line) { skips = skip(l) })
+	return skips
+}
+
+// learn decides that the line under way is learnt, unless it is decided on, and that none is under
+// way behind it.
+func (a *along) learn() {
+	a.decide(tokenLearnt)
+	a.marking.line[lineBytes], a.marking.line[lineCached] = 0, 0
+}
+
+// takeIn makes so many tokens and bytes a part of the line under way. Of too long a line nothing is
+// learnt; the companion goes back at its end.
+func (w *Worker) takeIn(s *Stream, tokens, bytes int) {
+	a := &w.along
+	a.take(tokens, tokenOpen)
+	under := &a.marking.line[lineBytes]
+	if *under = min(*under+int32(bytes), HeldMax+1); *under > HeldMax {
+		a.skip(s)
+	}
+}
+
+// skip decides that the line under way is not learnt.
+func (a *along) skip(s *Stream) {
+	a.decide(tokenSkipped)
+	if s.Cache != nil {
+		a.cached -= int(a.marking.line[lineCached])
+		a.marking.line[lineCached] = 0
+	}
+}
+
+// endLine decides on the line under way, and begins the next one.
+func (w *Worker) endLine(s *Stream, skips bool) {
+	a := &w.along
+	if skips = skips || a.marking.line[lineBytes] > HeldMax; skips {
+		a.skip(s)
+		w.takeBack(s)
+	}
+	a.learn()
+	a.begun = true
+	if a.companion != nil {
+		a.line = w.counts.Mark(a.companion)
+	}
+}
+
+// takeBack takes the companion back to where the line under way begins.
+func (w *Worker) takeBack(s *Stream) {
+	a := &w.along
+	switch {
+	case a.companion == nil:
+	case a.begun:
+		w.counts.Drop(a.companion, a.line)
+	default:
+		w.counts.Back(a.companion)
+		a.companion, a.back = s.held.companion, true
+		w.counts.Begin(a.companion)
+	}
+}
+
+// stay leaves the stream as it is: arrive makes the text its own.
+func (w *Worker) stay() {
+	if w.along.companion != nil {
+		w.counts.Back(w.along.companion)
+	}
+}
+
+// arrive makes what the text has moved the stream's.
+func (w *Worker) arrive(s *Stream) {
+	a := &w.along
+	if s.Companion != nil {
+		if a.back {
+			s.Companion, s.held.companion = s.held.companion, s.Companion
+		}
+		w.counts.Forth(s.Companion)
+	}
+	if s.slopes != nil {
+		s.slopes = append(s.slopes, w.slopes...)
+	}
+	if s.held == nil {
+		return
+	}
+	s.held.marks, s.held.line = append(s.held.marks[:0], a.marks...), a.marking.line
+	under := a.marking.line[lineBytes] > 0
+	if under && a.begun && s.Companion != nil {
+		s.held.companion.CopyFrom(s.Companion)
+		w.counts.Drop(s.held.companion, a.line)
+	}
+	if s.Cache != nil {
+		if s.Cache.Len = a.cached; s.held.line[lineCached] == 0 {
+			s.Cache.Close()
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package stream
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// What is told of a token is the whole distribution that its score is of, and it sums to one; what
+// is sampled is drawn from the same.
+func TestTheMixtureIsScoredToldAndSampled(t *testing.T) {
+	m := upperModel(t)
+	w := testWorker(t, m, 1)
+	each(t, Methods(), func(t *testing.T, method string) {
+		set := settings(m, methodIs(method))
+		require.True(t, set.Companion)
+		want := scored(w, New(m, set), text)
+		told := New(m, set)
+		var got []float32
+		for rest := []byte(text); len(rest) > 0; {
+			rest = rest[w.Read(told, rest, func(token Token) {
+				sum := 0.
+				for _, l := range token.LogProbs {
+					sum += math.Exp(float64(l))
+				}
+				require.InDelta(t, 1, sum, 1e-6)
+				got = append(got, -token.LogProbs[token.ID])
+			}):]
+		}
+		require.Equal(t, want, got)
+
+		sampled, again := told.Frozen(), told.Frozen()
+		var written []byte
+		var said []float32
+		w.Generate(sampled, txl.NewSampler(txl.Sampling{Temperature: 1, Seed: 5}, 256),
+			func(id int32, logProb float32) bool {
+				written, said = append(written, byte(id)), append(said, -logProb)
+				return len(written) < 40
+			})
+		require.Equal(t, said, scored(w, again, string(written)))
+	})
+}
+
+// A stream with a companion knows what it has read before sooner than its network learns it, and
+// without one it has the bits of the network alone, which its fast weights learn from either way.
+func TestACompanionKnowsWhatItHasRead(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	again := strings.Repeat(text, 4)
+	each(t, Methods(), func(t *testing.T, method string) {
+		with := New(m, settings(m, func(s *Settings) { s.Method, s.CompanionStatic = method, false }))
+		without := New(m, settings(m, func(s *Settings) { s.Method, s.Companion = method, false }))
+		w.Feed(with, []byte(again), nil)
+		w.Feed(without, []byte(again), nil)
+		require.Less(t, with.Tally.Bits, 0.8*without.Tally.Bits)
+		requireNetworkBits(t, w, with, without)
+		require.Equal(t, without.FastRMS(), with.FastRMS())
+		require.Equal(t, companion.Bytes(with.Settings.companion()),
+			with.MemoryBytes()-without.MemoryBytes())
+		require.Equal(t, with.MemoryBytes(), StateBytes(m, with.Settings))
+	})
+}
+
+// requireNetworkBits checks that a stream with a companion tells of its next text, too, what the
+// stream without it scores.
+func requireNetworkBits(t *testing.T, w *Worker, with, without *Stream) {
+	t.Helper()
+	const next = "and on it goes "
+	network := slices.Clone(w.Score(with, []byte(next)).Network)
+	alone := w.Score(without, []byte(next))
+	require.Nil(t, alone.Network)
+	require.Equal(t, alone.NLL, network)
+}
+
+// goldenCompanion is the state of a sparse-meta stream with a companion after text, by
+// kernel.Arithmetic.Numerics, beside one network and beside two. A change here says that sessions
+// made before do not go on to the same bits.
+var goldenCompanion = map[string][2]string{
+	"float32": {
+		"edad72a23162698b078d46ce06c5e7867b22c39ad4e37d9579e10ddb11982001",
+		"d397ed9ca6a848d87e2a44f2883b6e7d50b035cbc98784cccba55e8f01334402",
+	},
+	"float32-fma": {
+		"89ee76b391bb5a389c560c83e31bb7f72cec24cfbac6300852403cd4795ee80b",
+		"32632c6ff1a6b9c367928ea3b36477082f9c3dbca78eba091a0cfa68b8d3ffa5",
+	},
+}
+
+func TestGoldenStateWithACompanion(t *testing.T) {
+	m := testModel(t)
+	for networks, want := range goldenCompanion[kernel.Arithmetic{}.Numerics()] {
+		for _, threads := range []int{1, 3} {
+			w := testWorker(t, m, threads)
+			s := New(m, settings(m, func(s *Settings) {
+				s.Method, s.CompanionStatic = SparseMeta, networks > 0
+				s.CompanionBytes = 1 << 20
+			}))
+			w.Feed(s, []byte(text), nil)
+			require.Equal(t, want, s.Hash())
+		}
+	}
+}
+
+// A score that is not committed leaves the companion as it was, whatever the worker did between.
+func TestAScoreThatIsNotCommittedIsForgotten(t *testing.T) {
+	m := testModel(t)
+	w, other := testWorker(t, m, 1), testWorker(t, m, 1)
+	set := settings(m, methodIs(SparseMeta))
+	s, beside := New(m, set), New(m, set)
+	w.Feed(s, []byte(text[:20]), nil)
+	before := s.Hash()
+	w.Score(s, []byte("something else"))
+	other.Score(s, []byte("and more"))
+	require.Equal(t, before, s.Hash())
+	w.Feed(beside, []byte("another stream's text"), nil)
+	want := New(m, set)
+	w.Feed(want, []byte(text), nil)
+	other.Feed(s, []byte(text[20:]), nil)
+	require.Equal(t, want.Hash(), s.Hash())
+}
+
+func TestASnapshotWithoutItsCompanionIsRefused(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	set := settings(m, methodIs(Static))
+	s := New(m, set)
+	w.Feed(s, []byte(text[:21]), nil)
+	shorter := New(m, set)
+	w.Feed(shorter, []byte(text[:20]), nil)
+	for says, spoil := range map[string]func(tensor *weights.Tensor){
+		`tensor "companion" is missing`: func(tensor *weights.Tensor) { tensor.Name = "other" },
+		"companion: the state has": func(tensor *weights.Tensor) {
+			tensor.Data, tensor.Shape = tensor.Data[1:], []int{len(tensor.Data) - 1}
+		},
+		"is of version 7": func(tensor *weights.Tensor) { tensor.Data[0] = 7 },
+		"its text has 20 bytes, expected 21": func(tensor *weights.Tensor) {
+			copy(tensor.Data, shorter.Companion.AppendTo(nil))
+		},
+	} {
+		f, err := s.Snapshot()
+		require.NoError(t, err)
+		for i := range f.Tensors {
+			if f.Tensors[i].Name == tensorCompanion {
+				spoil(&f.Tensors[i])
+			}
+		}
+		_, _, err = Restore(m, set, f.Stored())
+		require.ErrorContains(t, err, says)
+	}
+}
+
+func TestSettingsOfACompanionAreChecked(t *testing.T) {
+	m := testModel(t)
+	set, err := With(m, setting.Values{"companion_bytes": 1 << 17})
+	require.NoError(t, err)
+	require.Equal(t, 1<<17, New(m, set).Companion.Settings().TableBytes)
+	_, err = With(m, setting.Values{"companion_bytes": 100_000})
+	require.ErrorContains(t, err, "a power of two from 65536 to 67108864")
+}
+
+// The companion of a model of words is its cache, beside any method: it makes what comes again
+// cheaper, is a part of the state, and leaves the fast weights alone.
+func TestTheCompanionOfWordsIsACache(t *testing.T) {
+	m := wordModel(t)
+	text := []byte(strings.Repeat("the cat sat on a mat , and the dog\n", 30))
+	for _, method := range []string{Static, SparseMeta, DynamicSGD} {
+		w := testWorker(t, m, 1)
+		with := New(m, settings(m, methodIs(method)))
+		require.Nil(t, with.Companion)
+		without := New(m, settings(m, func(s *Settings) { s.Method, s.Companion = method, false }))
+		require.Nil(t, without.Cache)
+		w.Feed(with, text, nil)
+		w.Feed(without, text, nil)
+		require.Less(t, with.Tally.Bits, without.Tally.Bits, method)
+		requireNetworkBits(t, w, with, without)
+		require.Equal(t, without.FastRMS(), with.FastRMS())
+		require.Equal(t, with.Cache.Bytes(), with.MemoryBytes()-without.MemoryBytes())
+		require.Equal(t, with.MemoryBytes(), StateBytes(m, with.Settings))
+		f, err := with.Snapshot()
+		require.NoError(t, err)
+		back, _, err := Restore(m, with.Settings, f.Stored())
+		require.NoError(t, err)
+		require.Equal(t, with.Hash(), back.Hash())
+		w.Feed(with, text, nil)
+		testWorker(t, m, 2).Feed(back, text, nil)
+		require.Equal(t, with.Hash(), back.Hash())
+	}
+}

@@ -1,0 +1,85 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// WatchLines makes lines of the stream's text from an offset on, at which the stream is or will
+// come by; between two pieces of text. A stream that makes lines of its text already goes on. The
+// lines do not change what the stream learns, nor its scores.
+func (s *Stream) WatchLines(from int64) {
+	s.linesFrom = &from
+	s.beginLines()
+}
+
+// beginLines begins the lines where the stream has come to their offset.
+func (s *Stream) beginLines() {
+	if s.lines == nil && s.linesFrom != nil && s.Offset() >= *s.linesFrom {
+		s.lines = lines.NewMeter()
+	}
+}
+
+// LinesFrom is the offset at which the lines of the stream's text begin; false if none are made of
+// the text that comes next.
+func (s *Stream) LinesFrom() (offset int64, ok bool) {
+	if s.lines == nil {
+		return 0, false
+	}
+	return s.Offset() - s.lines.Bytes(), true
+}
+
+// addLines lets a meter, whose lines begin at an offset of the stream, take in a part of the text
+// that was scored. Every line that ends in it goes to each, which may be nil, with its offset in the
+// stream.
+func addLines(
+	m *lines.Meter, offset int64, scores Scores, from, to int, each func(*lines.Line),
+) {
+	visit := each
+	if each != nil {
+		visit = atOffset(offset, each)
+	}
+	scores.eachByte(from, to, func(b byte, bits, baseline float64) {
+		m.Add(b, max(0, bits), max(0, baseline), visit) // a rounding may leave less than nothing
+	})
+}
+
+// RestOfLines gives the line under way, if there is one, as if it ended here; the stream stays as
+// it is. The line is valid until each returns.
+func (s *Stream) RestOfLines(each func(*lines.Line)) {
+	if s.lines != nil && s.lines.Pending() > 0 {
+		s.lines.Clone().End(atOffset(s.Offset()-s.lines.Bytes(), each))
+	}
+}
+
+// atOffset gives lines the offsets that they have where their text begins at an offset.
+func atOffset(begin int64, each func(*lines.Line)) func(*lines.Line) {
+	return func(l *lines.Line) {
+		l.Offset += begin
+		each(l)
+	}
+}
+
+// readLines reads the state of the lines, if the snapshot has one.
+func (s *Stream) readLines(f *weights.Stored) error {
+	t, ok := f.Tensor(tensorLines)
+	if !ok {
+		return nil
+	}
+	state, err := readBytes(t, lines.StateBytesMax)
+	if err != nil {
+		return err
+	}
+	meter, err := lines.ReadState(state)
+	if err == nil && meter.Bytes() > s.Offset() {
+		err = errors.New("its lines have more text than the stream")
+	}
+	if err != nil {
+		return fmt.Errorf("tensor %q: %w", tensorLines, err)
+	}
+	s.lines = meter
+	return nil
+}

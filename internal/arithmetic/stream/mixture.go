@@ -1,0 +1,39 @@
+package stream
+
+import (
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// This file makes fast weights beside a companion learn from the mixture's loss. The gradient of a
+// byte's loss depends on what the companion knew when the byte was scored. A stream keeps that part
+// of it, eight numbers a byte, until the chunk is full; the network's part is in the segment, or is
+// computed again, to the same bits.
+
+// LogitGradients writes the gradients [n,256] of the losses of a chunk's targets [n] with respect to
+// the logits of the segment that holds the chunk. The mixture's loss has the share, the network's
+// own the rest. slopes [n,8] are those of the mixture's losses, of companion.Scratch.Slopes.
+func LogitGradients(
+	x *companion.Scratch, seg *txl.Segment, targets []int32, slopes []float32, share float32,
+	gradients []float32,
+) {
+	vocab := len(gradients) / len(targets)
+	for i, id := range targets {
+		row, of := gradients[i*vocab:(i+1)*vocab], slopes[i*slopesOfByte:]
+		seg.LogProbs(i, 0, row)
+		x.Gradient(row, byte(id), (*companion.Slopes)(of), share, row)
+	}
+}
+
+// ofMixture makes a step's backward that of the loss that the stream learns from. targets [n] are
+// those of the whole chunk, and slopes [n,8] theirs.
+func (w *Worker) ofMixture(s *Stream, step *Step, targets []int32, slopes []float32) {
+	if s.slopes == nil {
+		return
+	}
+	if n := s.Settings.Chunk * w.model.LM.Config.Vocab; len(w.logits) != n {
+		w.logits = make([]float32, n)
+	}
+	step.Logits = w.logits
+	LogitGradients(w.counts, w.seg, targets, slopes, w.model.Mixture, step.Logits)
+}

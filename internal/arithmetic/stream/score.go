@@ -1,0 +1,151 @@
+package stream
+
+import "github.com/lmserve/lmserve/internal/arithmetic/lines"
+
+// Score scores the tokens that are complete in the next bytes of the stream, as many as the chunk
+// has room for, and does not change the stream: Commit accepts them. It reads the text up to the
+// byte by which the last token is complete that there is room for, else all of it: Scores.Text.
+// What is scored, and what is pending then, do not depend on the pieces in which the text comes.
+func (w *Worker) Score(s *Stream, text []byte) Scores { return w.ScoreAs(s, text, Lesson{}) }
+
+// ScoreAs is Score for a text that is learnt in some way.
+func (w *Worker) ScoreAs(s *Stream, text []byte, how Lesson) Scores {
+	read := w.begin(s, text)
+	return w.predict(s, text[:read], how.Until(text, read), nil)
+}
+
+// ScoreLines is Score for a text that is learnt by lines, of which those are skipped that skip
+// reports true for. It asks for every line that ends in the text, when the line is scored. The
+// stream makes lines of its text. A line is valid until skip returns.
+func (w *Worker) ScoreLines(s *Stream, text []byte, skip func(*lines.Line) bool) Scores {
+	read := w.begin(s, text)
+	return w.predict(s, text[:read], Lesson{ByLine: true}, skip)
+}
+
+// begin makes the segments ready for the text behind the stream's, and tokens of the text. It
+// returns how many bytes it has read.
+func (w *Worker) begin(s *Stream, text []byte) (read int) {
+	w.resume(s)
+	return w.read(s, text, s.Room())
+}
+
+// read makes at most room tokens of the text behind the stream's, and returns how many bytes it has
+// read.
+func (w *Worker) read(s *Stream, text []byte, room int) int {
+	w.tokens.Reset()
+	w.falls = w.falls[:0]
+	w.text.CopyFrom(&s.Text)
+	rest := text
+	for range room {
+		rest = w.model.Tokenizer.Next(&w.tokens, &w.text, rest, 1)
+		if len(w.tokens.IDs) == len(w.falls) {
+			break
+		}
+		w.falls = append(w.falls, max(0, len(text)-len(rest)-1))
+	}
+	return len(text) - len(rest)
+}
+
+// predict scores w.tokens, which the text completes, behind what the segments hold.
+func (w *Worker) predict(
+	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
+) Scores {
+	w.extend(s, w.tokens.IDs)
+	w.at = place{} // until Commit the segments run ahead of the stream
+	if !w.together() && w.diverged(s) {
+		w.resume(s)
+		read := w.read(s, text[:w.falls[0]+1], s.Room())
+		text, how = text[:read], how.Until(text, read)
+		w.extend(s, w.tokens.IDs)
+		w.at = place{}
+	}
+	return w.scores(s, text, how, skip)
+}
+
+// together reports whether one byte completes all of w.tokens: a word's parts, and the end of its
+// line. A text cannot be accepted up to one of them, nor one of them without a byte of text.
+func (w *Worker) together() bool {
+	n := len(w.falls)
+	return n == 0 || w.falls[0] == w.falls[n-1]
+}
+
+// scores are those of w.tokens, which the text completes, and which the segments were extended for.
+func (w *Worker) scores(
+	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
+) Scores {
+	ids := w.tokens.IDs
+	diverged := w.together() && w.diverged(s)
+	scores := Scores{
+		Text: text, Tokens: &w.tokens, NLL: w.nll[:len(ids)], Diverged: diverged,
+		falls: w.falls, pending: &w.text,
+	}
+	if s.Cache != nil {
+		w.targets = append(append(w.targets[:0], s.Pending...), ids...)
+	}
+	switch {
+	case s.Companion != nil:
+		scores.Network = w.netNLL[:len(ids)]
+	case s.Cache != nil && s.Settings.Method != Cache:
+		w.network(s, scores.NLL)
+		scores.Network = append(w.netNLL[:0], scores.NLL...)
+	default:
+		w.network(s, scores.NLL)
+	}
+	if s.Settings.Baseline {
+		scores.Baseline = w.baseNLL[:len(ids)]
+		w.base.NLL(len(s.Pending), ids, scores.Baseline)
+	}
+	w.slopes = w.slopes[:0]
+	scores.Lesson = w.follow(s, &scores, how, skip, func(from, to int) {
+		switch {
+		case s.Companion != nil:
+			w.mixed(s, from, to, &scores)
+		case s.Cache != nil:
+			w.mixCached(s, from, to, scores.NLL)
+		}
+	})
+	w.stay()
+	if diverged {
+		bound(scores.NLL)
+		if scores.Network != nil {
+			bound(scores.Network)
+		}
+	}
+	return scores
+}
+
+// network writes what w.tokens cost the network. Of a stream that may diverge, diverged has computed
+// that.
+func (w *Worker) network(s *Stream, nll []float32) {
+	if s.mayDiverge() {
+		copy(nll, w.losses)
+		return
+	}
+	w.seg.NLL(len(s.Pending), w.tokens.IDs, nll)
+}
+
+// Commit accepts the text that was just scored, learnt as it was scored. It moves no weights:
+// Settle does, once the chunk is full.
+func (w *Worker) Commit(s *Stream, scores Scores) { w.CommitLines(s, scores, nil) }
+
+// CommitLines is Commit, which tells each, if not nil, of every line that ends in the text, if the
+// stream makes lines of it. A line is valid until each returns.
+func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
+	s.beginLines()
+	if s.lines != nil {
+		from := s.Offset() - s.lines.Bytes()
+		addLines(s.lines, from, scores, 0, len(scores.Text), each)
+	}
+	if scores.Lesson.ByLine {
+		s.holdLines()
+	}
+	w.arrive(s)
+	s.Tally, s.Baseline = s.After(scores)
+	s.Pending = append(s.Pending, scores.Tokens.IDs...)
+	s.Text.CopyFrom(scores.pending)
+	w.at = place{s.id, s.Step}
+	if scores.Diverged {
+		s.reset()
+		w.at = place{} // the segments hold activations of the fast weights before
+	}
+}

@@ -1,0 +1,137 @@
+package stream
+
+import (
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Step is one step of an adaptive stream, which a chunk of text takes it through. Its methods
+// are the phases, in this order:
+//
+//	Begin or Continue  the network at the weights W + M and the memory before the chunk
+//	Score              the losses of the chunk's tokens
+//	Backward           the gradient G of their mean, or of that of other losses, see Logits
+//	Update             I and M from G, eqs. 3 to 6 of the paper
+//	Remember           the memory that the next chunk attends to
+//
+// No phase calls another: whoever takes the step does its own work between two of them. A
+// server writes its log between Score and Backward, training takes meta-gradients between
+// Backward and Update, a benchmark reads its clock after each, a conformance test compares.
+// Remember may come anywhere after Score.
+//
+// A Step owns nothing. It is put together from arrays of others, and putting one together
+// anew for every chunk costs nothing: no phase allocates.
+type Step struct {
+	Exec    *kernel.Exec
+	Network *txl.Model   // the slow weights W
+	Segment *txl.Segment // the activations
+	Memory  *txl.Memory
+
+	Fast  Arena // M, the banks added up; the zero Arena: the network is static
+	Grads Arena // G of the branches, the weights that have fast weights
+	All   Arena // G of all weights; the zero Arena: only the branches' G is computed
+	// Logits are the gradients [n,B,V] of the targets' losses with respect to the logits, where it
+	// is not the network's own losses that Backward takes the mean of; else nil.
+	Logits []float32
+
+	State *sparsemeta.State // I and M of each bank; not used before Update
+	Rule
+}
+
+// Rule says how fast weights are held and written: what serving, training and the replay of
+// reference numbers choose differently.
+type Rule struct {
+	Learner   *sparsemeta.Learner
+	Tables    sparsemeta.Tables   // compiled from the learner as it is now
+	Settings  sparsemeta.Settings // settings of the writes
+	Precision kernel.Precision    // precision of I and M: ServingPrecision or TrainingPrecision
+	Trace     bool                // the state keeps the input of each element's last write
+	Masks     [][]uint8           // which elements are written, an arena a bank; nil: drawn
+}
+
+// Precisions of I and M. A server holds many sessions, so theirs have half the size, rounded at
+// random. Training and conformance hold one state, and compare or differentiate what it did:
+// theirs is exact. Everything is computed in float32 in either case.
+const (
+	ServingPrecision  = kernel.BF16
+	TrainingPrecision = kernel.Float32
+)
+
+// NewState returns the fast weights of a stream before its first chunk: all zero. The seed is
+// that of the masks.
+func (r *Rule) NewState(seed uint64) *sparsemeta.State {
+	s := sparsemeta.NewState(r.Learner.Branches, len(r.Settings.Gammas), seed, r.Precision)
+	if r.Trace {
+		s.Trace()
+	}
+	return s
+}
+
+// Begin starts a chunk behind the memory.
+func (s *Step) Begin() { s.Segment.Begin(s.Exec, s.Network, s.Fast.Views, s.Memory) }
+
+// Continue starts a chunk behind the one that the segment has just held, to the bits of
+// Remember and Begin. The segment's network and fast weights stay the same arrays.
+func (s *Step) Continue() { s.Segment.Continue(s.Exec) }
+
+// Score appends the inputs [n,B] to the chunk, and writes the negative log-likelihoods, in
+// nats, of the chunk's last targets [k,B] to nll. A chunk may be scored in pieces.
+func (s *Step) Score(inputs, targets []int32, nll []float32) {
+	s.Segment.Extend(s.Exec, inputs)
+	s.Segment.NLL(s.Segment.Len()-len(targets)/s.Segment.B, targets, nll)
+}
+
+// Backward sets Grads, and All if it is there, to the gradient of the chunk's mean loss at
+// W + M. Targets [n,B] are those of the whole chunk.
+func (s *Step) Backward(targets []int32) {
+	if s.All.Values == nil {
+		s.backward(targets, s.Grads.Views)
+		return
+	}
+	s.backward(targets, s.All.Views)
+	for i, branch := range s.Grads.Views { // dL/dM is dL/dW
+		copy(branch, s.All.Views[i])
+	}
+}
+
+func (s *Step) backward(targets []int32, grads txl.Grads) {
+	if s.Logits == nil {
+		s.Segment.Backward(s.Exec, targets, grads)
+		return
+	}
+	s.Segment.BackwardOf(s.Exec, targets, s.Logits, grads)
+}
+
+// Update lets the chunk's gradient write the fast weights and returns the number of elements
+// written, over all banks.
+func (s *Step) Update() (written int) {
+	g, fast := s.Grads.Values, s.Fast.Values
+	if s.Masks != nil {
+		return s.State.UpdateMasked(s.Exec, s.Tables, s.Settings, s.Learner.Scale, g, fast, s.Masks)
+	}
+	return s.State.Update(s.Exec, s.Tables, s.Settings, s.Learner.Scale, g, fast)
+}
+
+// Remember moves the memory on, behind the chunk.
+func (s *Step) Remember() { s.Segment.Remember(s.Memory) }
+
+// Arena holds a number for every element of some of a model's weights, end to end.
+type Arena struct {
+	Values []float32
+	// Views has a slice of Values for each tensor of the layout, nil where the tensor has no
+	// part in the arena: the form in which txl takes fast weights and gives gradients.
+	Views [][]float32
+}
+
+// NewArena returns an arena of zeros for the branches of the model's meta-learners.
+func NewArena(m *model.Model) Arena {
+	values := kernel.NewLarge(m.ArenaSize())
+	return Arena{values, m.Views(values)}
+}
+
+// NewArenaOfAll returns an arena of zeros for all weights.
+func NewArenaOfAll(l *txl.Layout) Arena { return arenaOfAll(l, kernel.NewLarge(l.Size)) }
+
+func arenaOfAll(l *txl.Layout, values []float32) Arena { return Arena{values, l.Slices(values)} }

@@ -1,0 +1,270 @@
+// Package stream is one adaptive stream of text: the loop
+//
+//	score a chunk -> backward -> update of the fast weights
+//
+// over the model's parts, txl and sparsemeta, which do not know each other. A
+// Stream is the state, a Worker the working space and threads that advance it.
+// Neither knows about concurrency, order between requests, or storage.
+package stream
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Stream is the state a text has left behind: a function of the model, the
+// settings and the bytes fed, and of nothing else. It is plain data.
+//
+// Chunk t holds the tokens [t*Chunk, (t+1)*Chunk) of the text as targets; the token before each is
+// its input, and the first of all is predicted after the tokenizer's start token. Every token is
+// scored when it is complete: a byte at once, a word when white space has come behind it. The text
+// behind the last token is accepted as all text is, and is not in the Tally yet: it waits in Text
+// until its token is complete. So Offset is Tally.Bytes and the size of Text.
+type Stream struct {
+	Settings   Settings
+	Tally      tokenizer.Tally   // bytes, tokens and bits of all tokens so far
+	Baseline   tokenizer.Tally   // the same under the static model, if Settings.Baseline
+	Step       uint64            // full chunks so far
+	Written    int               // fast weights that the last update wrote
+	Pending    []int32           // targets of the chunk that is not full yet
+	Last       int32             // the token before the pending ones
+	Divergence Divergence        // of the fast weights
+	Text       tokenizer.Pending // the text behind the last token; empty for bytes
+
+	Memory *txl.Memory
+	// StaticMemory is that of the static model, which reads the text beside the one that adapts: of
+	// the layers whose input is another than in that one. It is nil where nothing asks for it.
+	StaticMemory *txl.Memory
+
+	// What the method keeps: one of them, none for Static.
+	Fast    *sparsemeta.State   // state of SparseMeta
+	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
+
+	// What it has beside the method: counts of bytes, or a cache of words, which may be the method,
+	// too.
+	Companion *companion.State
+	Cache     *sparsemeta.Cache
+	slopes    []float32 // of the pending bytes, see learnsMixture; nil: it learns from other losses
+
+	lines     *lines.Meter // of the text from linesFrom on; nil: not begun
+	linesFrom *int64       // the offset at which lines begin; nil: nowhere
+	held      *held        // nil: nothing was learnt by lines so far
+
+	model   *model.Model
+	dynamic Arena  // Dynamic's fast weights, as a step takes them
+	id      uint64 // tells streams apart in workers
+	learnt  uint64 // tells their fast weights apart; a frozen stream has that of its origin
+	frozen  bool
+}
+
+// nextID counts the streams of the process, so that workers tell them apart.
+var nextID atomic.Uint64
+
+// New returns the stream of an empty text. The settings must be valid.
+func New(m *model.Model, set Settings) *Stream {
+	s := &Stream{Settings: set, model: m, Last: m.Tokenizer.Start(), id: nextID.Add(1)}
+	s.learnt = s.id
+	s.Memory = txl.NewMemory(m.LM.Config, 1)
+	s.Pending = make([]int32, 0, set.Chunk)
+	s.Text.Word = make([]byte, 0, m.Tokenizer.PendingMax())
+	if set.runsStatic(m) {
+		s.StaticMemory = txl.NewMemoryAbove(m.LM.Config, 1, set.layersAlike(m))
+	}
+	if set.counts(m) {
+		s.Companion = companion.New(set.companion())
+	}
+	if set.learnsMixture(m) {
+		s.slopes = make([]float32, 0, slopesOfByte*set.Chunk)
+	}
+	if set.caches(m) {
+		s.Cache = sparsemeta.NewCache(set.Cache, m.LM.Config.DModel)
+		if set.Method != Cache {
+			s.Cache.Warm = companionWarm
+		}
+	}
+	switch set.Method {
+	case SparseMeta:
+		rule := s.rule()
+		s.Fast = rule.NewState(set.Seed)
+	case DynamicSGD:
+		s.Dynamic = sparsemeta.NewDynamic(model.Weights(m.LM.Layout), set.SGD, nil)
+		s.dynamic = arenaOfAll(m.LM.Layout, s.Dynamic.M)
+	case DynamicRMS:
+		s.Dynamic = sparsemeta.NewDynamic(model.Weights(m.LM.Layout), set.RMS, m.Statistics)
+		s.dynamic = arenaOfAll(m.LM.Layout, s.Dynamic.M)
+	}
+	return s
+}
+
+// rule says how the fast weights of a SparseMeta stream are held and written.
+func (s *Stream) rule() Rule {
+	return Rule{Learner: s.model.Learner, Tables: s.model.Tables, Settings: s.Settings.Adapt, Precision: ServingPrecision}
+}
+
+// Frozen returns a copy that reads on without learning: it has s's fast weights,
+// by reference, so s must not settle a chunk while the copy is in use, and a
+// memory, a cache and a pending chunk of its own. Nothing that happens to the copy
+// changes s. It has no Snapshot.
+func (s *Stream) Frozen() *Stream {
+	f := *s
+	f.id, f.frozen = nextID.Add(1), true
+	f.Settings.Baseline, f.StaticMemory = false, nil
+	f.lines, f.linesFrom, f.held, f.slopes = nil, nil, nil, nil
+	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
+	f.Text.Word = append(make([]byte, 0, cap(s.Text.Word)), s.Text.Word...)
+	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
+	f.Memory.CopyFrom(s.Memory)
+	if s.Cache != nil { // the cache, like the memory, holds what was read, not what was learnt
+		f.Cache = s.Cache.Copy()
+		if s.held != nil {
+			f.held = &held{marking: marking{slices.Clone(s.held.marks), s.held.line}}
+		}
+	}
+	if s.Companion != nil { // and so does the companion
+		f.Companion = s.Companion.Clone()
+	}
+	if f.Settings.runsStatic(s.model) {
+		f.StaticMemory = s.copyStatic()
+	}
+	return &f
+}
+
+// copyStatic returns a copy of the static model's memory.
+func (s *Stream) copyStatic() *txl.Memory {
+	c := txl.NewMemoryAbove(s.model.LM.Config, 1, s.Settings.layersAlike(s.model))
+	c.CopyFrom(s.StaticMemory)
+	return c
+}
+
+// Static returns a Frozen copy that reads on under the static model: what the stream would be if
+// nothing had been adapted. The stream's settings must allow it, see Settings.HasStatic.
+func (s *Stream) Static() *Stream {
+	f := s.Frozen()
+	f.Fast, f.Dynamic, f.dynamic, f.Cache, f.Companion = nil, nil, Arena{}, nil, nil
+	if f.StaticMemory = nil; s.StaticMemory != nil {
+		f.Memory.CopyFrom(s.StaticMemory)
+	}
+	return f
+}
+
+// Reader returns a Frozen copy that also scores with the static model, and makes lines of its text,
+// where s does.
+func (s *Stream) Reader() *Stream {
+	f := s.Frozen()
+	if s.Settings.Baseline {
+		f.Settings.Baseline, f.StaticMemory = true, s.copyStatic()
+	}
+	if s.lines != nil {
+		f.lines = s.lines.Clone()
+	}
+	return f
+}
+
+// StateBytes is the MemoryBytes of a stream with these settings, without making one: of a stream
+// that makes no lines of its text.
+func StateBytes(m *model.Model, set Settings) int64 {
+	c, layout := m.LM.Config, m.LM.Layout
+	layers := c.NLayer
+	if set.runsStatic(m) {
+		layers += c.NLayer - set.layersAlike(m)
+	}
+	memory := 4 * int64(layers) * int64(c.MemLen) * int64(c.DModel)
+	bytes := 4*int64(set.Chunk) + memory + int64(m.Tokenizer.PendingMax())
+	if set.counts(m) {
+		bytes += companion.Bytes(set.companion()) + set.slopesBytes(m)
+	}
+	if set.caches(m) {
+		bytes += 4 * int64(set.Cache.Size) * int64(c.DModel+1)
+	}
+	switch set.Method {
+	case SparseMeta: // I and M of every bank, 16 bits an element
+		bytes += 2 * 2 * int64(len(set.Adapt.Gammas)) * int64(m.ArenaSize())
+	case DynamicSGD:
+		bytes += sparsemeta.DynamicBytes(layout.Size, 0)
+	case DynamicRMS:
+		bytes += sparsemeta.DynamicBytes(layout.Size, len(layout.Tensors))
+	}
+	return bytes
+}
+
+// OfWords reports whether the stream's tokens are words; else they are bytes.
+func (s *Stream) OfWords() bool { return s.model.OfWords() }
+
+// LearnsByLine reports whether some of the stream's text was learnt by lines.
+func (s *Stream) LearnsByLine() bool { return s.held != nil }
+
+// Offset is how many bytes of text the stream has accepted.
+func (s *Stream) Offset() int64 { return s.Tally.Bytes + s.Text.Size() }
+
+// Room is how many more tokens the current chunk takes: at least 1 when it was settled.
+func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
+
+// Updates is the number of updates of the fast weights so far: 0 for a method without.
+func (s *Stream) Updates() uint64 {
+	if s.Fast == nil && s.Dynamic == nil {
+		return 0
+	}
+	return s.Step
+}
+
+// FastRMS is the root mean square of the fast weights, 0 without any.
+func (s *Stream) FastRMS() float64 {
+	switch {
+	case s.Fast != nil:
+		return s.Fast.RMS(s.model.Arithmetic.Vectors())
+	case s.Dynamic != nil:
+		return s.Dynamic.RMS(s.model.Arithmetic.Vectors())
+	}
+	return 0
+}
+
+// MemoryBytes is the memory that the stream occupies. It does not depend on the stream's text, but
+// on whether lines are made of it.
+func (s *Stream) MemoryBytes() int64 {
+	n := cap(s.Pending)
+	for _, mem := range []*txl.Memory{s.Memory, s.StaticMemory} {
+		if mem != nil {
+			for _, l := range mem.Layers {
+				n += len(l)
+			}
+		}
+	}
+	bytes := 4*int64(n) + int64(cap(s.Text.Word))
+	if s.lines != nil {
+		bytes += LinesBytes
+	}
+	if s.held != nil {
+		bytes += HeldBytes(s.model, s.Settings)
+	}
+	if s.Companion != nil {
+		bytes += companion.Bytes(s.Companion.Settings()) + 4*int64(cap(s.slopes))
+	}
+	if s.Cache != nil {
+		bytes += s.Cache.Bytes()
+	}
+	switch {
+	case s.Fast != nil:
+		bytes += s.Fast.Bytes()
+	case s.Dynamic != nil:
+		bytes += s.Dynamic.Bytes()
+	}
+	return bytes
+}
+
+// LinesBytes is the memory of what a stream keeps of its lines, at most.
+const LinesBytes = lines.MeterBytes
+
+// Before is the token in front of the next one.
+func (s *Stream) Before() int32 {
+	if n := len(s.Pending); n > 0 {
+		return s.Pending[n-1]
+	}
+	return s.Last
+}

@@ -1,0 +1,199 @@
+package stream
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+	"github.com/lmserve/lmserve/sparsemeta"
+)
+
+// modelDefault is the default of most settings, in the words of the documentation.
+const modelDefault = "the model's"
+
+// skipBelowMax is more than a token costs a model that knows nothing.
+const skipBelowMax = 32
+
+// dynamicMethods are the two forms of dynamic evaluation.
+var dynamicMethods = []string{DynamicSGD, DynamicRMS}
+
+// Table is the one place that knows every setting that people can choose: the flags of commands,
+// the checks of requests, the contract and docs/settings.md are made of its rows. The field of a
+// row is the one that the mathematics uses. The method comes first: which field of dynamic
+// evaluation a row means depends on it.
+var Table = setting.Table[Settings]{
+	{
+		Name: "method", Field: func(s *Settings) any { return &s.Method },
+		Words: Methods(), Schema: "Method", Default: modelDefault,
+		Help: "how the session adapts",
+		Note: "`Method` in the contract describes each.",
+	},
+	{
+		Name: "chunk", Field: func(s *Settings) any { return &s.Chunk },
+		Min: 1, Max: MaxChunk, Limit: "chunk_tokens_max", Unit: "tokens", Default: modelDefault,
+		Help: "tokens between two updates of the fast weights",
+		Note: "The model may allow fewer than the maximum.",
+	},
+	{
+		Name: "p", Field: func(s *Settings) any { return &s.Adapt.P },
+		Methods: []string{SparseMeta}, Min: 0, Max: 1, Default: modelDefault,
+		Help: "the probability that an update writes one entry of the fast weights",
+		Note: "At 0 the session scores as with the method `static`.",
+	},
+	{
+		Name: "gammas", Field: func(s *Settings) any { return &s.Adapt.Gammas },
+		Methods: []string{SparseMeta}, Min: 0, Max: 1, Default: modelDefault,
+		MaxItems: sparsemeta.MaxBanks, Limit: "gammas_max",
+		Help: "the decay of the gradient average from chunk to chunk, one number a bank of the model",
+		Note: "`Model.banks` is how many banks a model has.",
+	},
+	{
+		Name: "beta1", Field: func(s *Settings) any { return &s.Adapt.Beta1 },
+		Methods: []string{SparseMeta}, Min: 0, Max: 1000, Limit: "beta_max", Default: modelDefault,
+		Help: "the weight of a chunk's gradient in the average",
+	},
+	{
+		Name: "beta2", Field: func(s *Settings) any { return &s.Adapt.Beta2 },
+		Methods: []string{SparseMeta}, Min: 0, Max: 1000, Limit: "beta_max", Default: modelDefault,
+		Help: "the weight of a chunk's gradient beside the average",
+	},
+	{
+		Name: "skip_below", Field: func(s *Settings) any { return &s.SkipBelow },
+		Methods: []string{SparseMeta}, Min: 0, Max: skipBelowMax, Limit: "skip_below_max",
+		Unit: "bits", Default: fmt.Sprint(SkipBelowDefault),
+		Help: "chunks that cost the network fewer bits a token teach nothing: they are not learnt from",
+		Note: "Without a companion of counts, and at 0, every chunk is learnt from. Text that is learnt line by line always is.",
+	},
+	{
+		Name: "rate", Field: func(s *Settings) any { return &s.Dynamic().Rate },
+		Methods: dynamicMethods, Min: 0, Max: 1000, Limit: "rate_max", Default: modelDefault,
+		Search: setting.Range{Min: 1e-8, Max: 1e3},
+		Help:   "the learning rate",
+		Note:   "At 0 the session scores as with the method `static`.",
+	},
+	{
+		Name: "decay", Field: func(s *Settings) any { return &s.Dynamic().Decay },
+		Methods: dynamicMethods, Min: 0, Max: 1, Default: modelDefault,
+		Search: setting.Range{Min: 1e-6, Max: 1},
+		Help:   "the part of the fast weights that an update takes away",
+		Note:   "In `dynamic-rms` it is multiplied by the weight's r/R.",
+	},
+	{
+		Name: "floor", Field: func(s *Settings) any { return &s.Dynamic().Floor },
+		Methods: []string{DynamicRMS}, Min: 0, Max: 1000, Limit: "floor_max", Default: modelDefault,
+		Search: setting.Range{Min: 1e-3, Max: 1e2},
+		Help:   "what is added to a weight's root mean square, in units of the mean of its matrix",
+		Note:   "The smaller it is, the sooner the weights diverge.",
+	},
+	{
+		Name: "cache_size", Field: func(s *Settings) any { return &s.Cache.Size },
+		Methods: []string{Cache}, Min: 1, Max: sparsemeta.CacheSizeMax, Limit: "cache_size_max",
+		Unit: "tokens", Default: modelDefault,
+		Search: setting.Range{Min: 1, Max: sparsemeta.CacheSizeMax},
+		Help:   "how many tokens the cache remembers",
+		Note:   "Memory and time grow with it.",
+	},
+	{
+		Name: "theta", Field: func(s *Settings) any { return &s.Cache.Theta },
+		Methods: []string{Cache}, Min: 0, Max: sparsemeta.CacheThetaMax, Limit: "theta_max", Default: modelDefault,
+		Search: setting.Range{Min: 1e-3, Max: sparsemeta.CacheThetaMax},
+		Help:   "how sharply states like the present one are preferred",
+		Note:   "At 0 all count alike.",
+	},
+	{
+		Name: "lambda", Field: func(s *Settings) any { return &s.Cache.Lambda },
+		Methods: []string{Cache}, Min: 0, Max: 1, Below: true, Default: modelDefault,
+		Search: setting.Range{Min: 1e-3, Max: 0.99},
+		Help:   "the share that the cache has in the probability",
+		Note:   "At 0 the session scores as with the method `static`.",
+	},
+	{
+		Name: "companion", Field: func(s *Settings) any { return &s.Companion },
+		Default: "true",
+		Help:    "whether the model's distribution is mixed with what the session's text has had so far",
+		Note: "Beside a model of bytes it is counts; beside one of words the cache of the method " +
+			"`cache`, whose settings it has. Without, the model scores alone.",
+	},
+	{
+		Name: "companion_bytes", Field: func(s *Settings) any { return &s.CompanionBytes },
+		Min: companion.TableBytesMin, Max: companion.TableBytesMax, Limit: "companion_bytes_max",
+		Unit: "bytes", Default: modelDefault,
+		Help: "the size of the companion's table of counts, a power of two",
+	},
+	{
+		Name: "companion_static", Field: func(s *Settings) any { return &s.CompanionStatic },
+		Methods: []string{SparseMeta}, Default: modelDefault,
+		Help: "whether the companion mixes the static model's distribution in, too",
+		Note: "It reads the text beside the adaptive one, through the layers alone in which both " +
+			"differ. It has no effect beside a model of words.",
+	},
+	{
+		Name: "baseline", Field: func(s *Settings) any { return &s.Baseline },
+		Default: "false", NoFlag: true,
+		Help: "whether every chunk is scored with the static model too",
+		Note: "The static model is the slow weights alone, without companion. To score with it costs the " +
+			"time of scoring once more from the first layer on that adapts, and less where the " +
+			"companion mixes it in anyway.",
+	},
+}
+
+// Asked are the settings that are not those that the model has for the method, by the names of
+// Table, and the method if it is not the model's: what With makes the same settings of.
+func Asked(m *model.Model, set Settings) setting.Values {
+	of := DefaultsFor(m, set.Method)
+	asked, known := Table.Values(&set), Table.Values(&of)
+	known["method"] = Defaults(m).Method
+	maps.DeleteFunc(asked, func(name string, value any) bool {
+		return reflect.DeepEqual(value, known[name])
+	})
+	return asked
+}
+
+// Recorded are the settings that a file names, so that a later program computes what this one does:
+// Asked, and the settings of the method whose defaults are the program's, not the model's. The
+// baseline is left out, which changes no bit of the stream.
+func Recorded(m *model.Model, set Settings) setting.Values {
+	recorded, all := Asked(m, set), Table.Values(&set)
+	for _, row := range Table {
+		of := row.Methods == nil || slices.Contains(row.Methods, set.Method)
+		if of && row.Default != modelDefault && row.Name != "baseline" {
+			recorded[row.Name] = all[row.Name]
+		}
+	}
+	return recorded
+}
+
+// With are the model's default settings, and in their place what is asked for. A *setting.Error
+// names the first value that is out of its row's range or that the model cannot serve. The settings
+// of other methods than the stream's are held to their ranges, too, and have no effect.
+func With(m *model.Model, asked setting.Values) (Settings, error) { return with(Table, m, asked) }
+
+func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (Settings, error) {
+	set := Defaults(m)
+	banks := len(set.Adapt.Gammas)
+	if err := table.Set(&set, asked); err != nil {
+		return set, err
+	}
+	if what := lacks(m, set.Method); what != "" {
+		want := "another: the model has no " + what
+		return set, &setting.Error{Name: "method", Found: set.Method, Want: want}
+	}
+	if least := ChunkMin(m); set.Chunk < least {
+		want := fmt.Sprintf("%d to %d: the model is one of words", least, MaxChunk)
+		return set, &setting.Error{Name: "chunk", Found: fmt.Sprint(set.Chunk), Want: want}
+	}
+	if n := len(set.Adapt.Gammas); n != banks {
+		want := setting.Count(banks, "value") + ", one for each bank of the model"
+		return set, &setting.Error{Name: "gammas", Found: setting.Count(n, "value"), Want: want}
+	}
+	if n := set.CompanionBytes; n&(n-1) != 0 {
+		return set, &setting.Error{
+			Name: "companion_bytes", Found: fmt.Sprint(n), Want: companion.TableBytesWanted,
+		}
+	}
+	return set, set.Validate(m)
+}

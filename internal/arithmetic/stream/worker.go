@@ -1,0 +1,260 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Worker advances streams of one model. It owns what they need for that and can share: threads,
+// activations, gradient arenas, and the fast weights as the model computes with them. It serves
+// one stream at a time, any stream, and leaves nothing of one in another. A worker that is warm
+// allocates nothing.
+type Worker struct {
+	Exec *kernel.Exec
+	// StaleKeys makes the worker keep the memory's keys and values while the fast weights that made
+	// them move on: see txl.Reuse. Its streams' bits then depend on who had the worker when, so that
+	// no session may be served by it. It is set before the worker's first use.
+	StaleKeys bool
+
+	model *model.Model
+	seg   *txl.Segment
+	base  *txl.Segment // segment of the static model beside it, made on first use
+	chunk int          // largest number of rows of the segments
+	grads Arena        // gradients of the branches
+	all   Arena        // gradients of all weights, made on first use
+
+	// The fast weights of a SparseMeta stream, the banks' M added up, and whose they are: a
+	// stream's learnt, and the updates that it had made. Streams keep the banks alone, which
+	// takes a third off their size; a worker that takes up another stream adds them up again.
+	fast   Arena
+	fastAt place
+
+	// The stream and chunk whose rows the segments hold: base those of a stream that the static
+	// model reads, too. Scoring goes on behind these rows instead of beginning the chunk again; the
+	// bits are the same either way.
+	at place
+	// foreseen says that the arenas hold the gradient of the chunk that the text scored last fills:
+	// resume, with which everything begins but the end of that chunk, forgets it.
+	foreseen bool
+
+	inputs  []int32           // what the segments have read last
+	tokens  tokenizer.Tokens  // tokens scored last
+	falls   []int             // Scores.falls of these
+	text    tokenizer.Pending // the text behind them
+	targets []int32           // the pending tokens and those scored last
+	open    []float32         // gradient of a line under way, made on first use
+	along   along             // how the text scored last moves its stream
+	skipped []uint16          // of its lesson
+	ahead   *lines.Meter      // lines of text that is not accepted yet, made on first use
+	nll     []float32
+	baseNLL []float32
+	netNLL  []float32
+	losses  []float32 // of a whole chunk's tokens
+
+	aheadFrom int64 // offset in the stream at which these lines begin
+
+	counts       *companion.Scratch // of the streams' companions, made on first use
+	networks     companion.Networks // distributions of the networks beside a companion
+	slopes       []float32          // of the tokens scored last, beside a companion
+	logits       []float32          // gradients of a chunk's losses, made on first use
+	logProbs     []float32          // of a whole vocabulary, made on first use
+	baseLogProbs []float32          // the same under the static model
+	spelt        []byte             // text of a sampled token
+
+	kept     []float32 // hidden states of a chunk that were not skipped, made on first use
+	keptNext []int32   // the tokens behind them
+
+	before sparsemeta.Before // fast weights before an update that is measured, made on first use
+
+	settled Settled // of the Settle under way
+}
+
+// place is a chunk of a stream; the zero value is none.
+type place struct{ stream, step uint64 }
+
+// NewWorker returns a worker of up to threads threads; Close ends them.
+func NewWorker(m *model.Model, threads int) *Worker {
+	return &Worker{
+		Exec: kernel.NewExecIn(threads, m.Arithmetic), model: m, grads: NewArena(m), fast: NewArena(m),
+		text: tokenizer.Pending{Word: make([]byte, 0, m.Tokenizer.PendingMax())},
+	}
+}
+
+// WorkerBytes is the memory of a worker at most: of one that has served streams of every method, in
+// chunks of MaxChunk, and the static model beside them, and has learnt by lines from each, and measured updates.
+func WorkerBytes(m *model.Model) int64 {
+	c := m.LM.Config
+	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)
+	numbers := 2*m.ArenaSize() + 3*m.LM.Layout.Size + 4*c.Vocab
+	numbers += MaxChunk * (c.DModel + 1) // of the rows that were not skipped
+	if !m.OfWords() {
+		numbers += MaxChunk * slopesOfByte
+	}
+	if m.Mixture > 0 {
+		numbers += MaxChunk * c.Vocab
+	}
+	return segments + 4*int64(numbers) + LinesBytes + beforeBytes(m) + companion.ScratchBytes(MaxChunk)
+}
+
+// Close ends the worker's threads.
+func (w *Worker) Close() { w.Exec.Close() }
+
+// fit makes room for chunks of the stream.
+func (w *Worker) fit(s *Stream) {
+	chunk := s.Settings.Chunk
+	if w.chunk != chunk {
+		w.chunk, w.at = chunk, place{}
+		w.seg, w.base = txl.NewSegment(w.model.LM.Config, 1, chunk), nil
+		w.seg.SetReuse(w.reuse())
+		w.inputs, w.targets = make([]int32, 0, chunk), make([]int32, 0, chunk)
+		w.tokens, w.falls = tokenizer.NewTokens(chunk), make([]int, 0, chunk)
+		w.nll, w.baseNLL = make([]float32, chunk), make([]float32, chunk)
+		w.netNLL, w.losses = make([]float32, chunk), make([]float32, chunk)
+	}
+	if s.StaticMemory != nil && w.base == nil {
+		w.base = txl.NewBeside(w.seg)
+		w.base.SetReuse(w.reuse())
+	}
+	if s.Companion != nil && w.counts == nil {
+		w.counts = companion.NewScratch(w.Exec.Vectors)
+		for i := range w.networks {
+			w.networks[i] = make([]float32, w.model.LM.Config.Vocab)
+		}
+	}
+	if n := slopesOfByte * chunk; s.Companion != nil && cap(w.slopes) < n {
+		w.slopes = make([]float32, 0, n)
+	}
+	if s.Dynamic != nil && !s.frozen && w.all.Values == nil {
+		w.all = NewArenaOfAll(w.model.LM.Layout)
+	}
+}
+
+// reuse is what the segments keep. The slow weights of a model that is served never change.
+func (w *Worker) reuse() txl.Reuse {
+	return txl.Reuse{FixedWeights: true, StaleKeys: w.StaleKeys}
+}
+
+// step returns the step of the stream's current chunk, in the worker's arrays.
+func (w *Worker) step(s *Stream) Step {
+	step := Step{Exec: w.Exec, Network: s.model.LM, Segment: w.seg, Memory: s.Memory}
+	switch {
+	case s.Fast != nil:
+		step.Fast, step.Grads, step.State, step.Rule = w.sum(s), w.grads, s.Fast, s.rule()
+	case s.Dynamic != nil:
+		step.Fast, step.All = s.dynamic, w.all
+	}
+	return step
+}
+
+// static returns the step of the same chunk under the static model, of a stream that it reads, too.
+// Its phases come after those of step.
+func (w *Worker) static(s *Stream) Step {
+	return Step{Exec: w.Exec, Network: s.model.LM, Segment: w.base, Memory: s.StaticMemory}
+}
+
+// sum returns the fast weights of a SparseMeta stream, its banks added up.
+func (w *Worker) sum(s *Stream) Arena {
+	if here := (place{s.learnt, s.Fast.Step}); w.fastAt != here {
+		s.Fast.Sum(w.Exec.Vectors, w.fast.Values)
+		w.fastAt = here
+	}
+	return w.fast
+}
+
+// resume makes the segments hold the inputs of exactly the pending tokens.
+func (w *Worker) resume(s *Stream) {
+	w.fit(s)
+	here := place{s.id, s.Step}
+	if w.at == here && w.seg.Len() == len(s.Pending) {
+		return
+	}
+	w.foreseen = false
+	inputs := w.inputsOf(s.Last, s.Pending)
+	step := w.step(s)
+	step.Begin()
+	step.Score(inputs, nil, nil)
+	if s.StaticMemory != nil {
+		static := w.static(s)
+		static.Begin()
+		static.Score(inputs, nil, nil)
+	}
+	w.at = here
+}
+
+// extend makes the segments read what predicts the given targets, which follow the pending ones.
+func (w *Worker) extend(s *Stream, targets []int32) {
+	inputs := w.inputsOf(s.Before(), targets)
+	step := w.step(s)
+	step.Score(inputs, nil, nil)
+	if s.StaticMemory != nil {
+		static := w.static(s)
+		static.Score(inputs, nil, nil)
+	}
+}
+
+// inputsOf is what a model reads to predict the targets: the token before them and all
+// of them but the last.
+func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
+	if len(targets) == 0 {
+		return nil
+	}
+	w.inputs = append(append(w.inputs[:0], before), targets[:len(targets)-1]...)
+	return w.inputs
+}
+
+// Settled says when the parts of a Settle ended. Those are zero that it did not have: all of them
+// where the chunk was not full, Backward and Update where nothing was learnt, and Backward where
+// Foresee had done it.
+type Settled struct{ Begun, Backward, Update, Remember time.Time }
+
+// backward computes the gradient of the mean loss of a chunk's targets.
+func (w *Worker) backward(step *Step, targets []int32) {
+	step.Backward(targets)
+	w.settled.Backward = time.Now()
+}
+
+// update lets the gradient that Backward has computed write the stream's fast weights.
+func (w *Worker) update(s *Stream, step *Step) {
+	defer func() { w.settled.Update = time.Now() }()
+	if s.Fast != nil {
+		s.Written = step.Update()
+		w.fastAt = place{s.learnt, s.Fast.Step}
+		return
+	}
+	s.Dynamic.Update(w.Exec, w.all.Values)
+	s.Written = len(w.all.Values)
+}
+
+// along is how a text that is scored, and not accepted yet, moves what a stream keeps of lines and
+// beside its network. A line that is skipped takes back what was kept of it, so that the text
+// behind it is scored beside what was learnt.
+type along struct {
+	// The companion at the text, which is held.companion once back is true: the line that was under
+	// way at the beginning of the text is skipped.
+	companion *companion.State
+	back      bool
+
+	// Where the line under way begins, if begun: it does in this text. Else held.companion is the
+	// companion there.
+	line  companion.Mark
+	begun bool
+
+	marking     // as it will be behind the text; empty in a stream that does not learn by lines
+	cached  int // positions of the cache that are not taken back
+}
+
+// beforeBytes is the most that the fast weights before an update take.
+func beforeBytes(m *model.Model) int64 {
+	banks := int64(0)
+	if m.Learner != nil {
+		banks = int64(len(m.Learner.Settings.Gammas))
+	}
+	return max(2*banks*int64(m.ArenaSize()), 4*int64(m.LM.Layout.Size))
+}

@@ -1,0 +1,189 @@
+// Package bench measures the machine's limits, multiply-adds and bytes a second, and
+// in the same run what lmserve does against them: its kernels at the model's shapes, a
+// chunk, a step of training, a token of a completion, and sessions side by side.
+//
+// Machines are shared and change their clocks, so the limits are measured again
+// before and after every row, and a row is compared with those. Times are medians.
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/cpuid/v2"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Sections of a report, in order.
+const (
+	Limits   = "limits"
+	Kernels  = "kernels"
+	Chunks   = "chunks"
+	Train    = "train"
+	Decode   = "decode"
+	Sessions = "sessions"
+)
+
+// Sections lists all of them.
+func Sections() []string { return []string{Limits, Kernels, Chunks, Train, Decode, Sessions} }
+
+// Options say what to measure.
+type Options struct {
+	Chunk   int // tokens of a chunk; 0: the model's number
+	Threads int // number of threads that is measured besides one; 0: one alone
+	// Seconds is the time for the samples of each row, of which there are three at least; 0:
+	// SecondsDefault.
+	Seconds float64
+	Only    []string // sections; nil: all
+	// Progress, if set, is told what is measured next, after how many measurements of all.
+	Progress func(what string, done, total int)
+}
+
+const (
+	SecondsDefault = 0.2
+	secondsMax     = 3600
+)
+
+// Validate reports the first option that is out of range.
+func (o Options) Validate() error {
+	switch {
+	case o.Chunk < 0 || o.Chunk > stream.MaxChunk:
+		return fmt.Errorf("bench: chunk is %d, expected 1 to %d, or 0 for the model's", o.Chunk, stream.MaxChunk)
+	case o.Threads < 0:
+		return fmt.Errorf("bench: threads is %d, expected at least 1", o.Threads)
+	case !(o.Seconds >= 0 && o.Seconds <= secondsMax):
+		return fmt.Errorf("bench: seconds is %v, expected a number from 0 to %d", o.Seconds, secondsMax)
+	}
+	for _, name := range o.Only {
+		if !slices.Contains(Sections(), name) {
+			return fmt.Errorf("bench: section %q is not known, expected some of %s", name, strings.Join(Sections(), ", "))
+		}
+	}
+	return nil
+}
+
+// complete fills in the defaults.
+func (o *Options) complete(m *model.Model) {
+	o.Chunk = cmp.Or(o.Chunk, m.Chunk)
+	o.Threads = cmp.Or(o.Threads, 1)
+	o.Seconds = cmp.Or(o.Seconds, SecondsDefault)
+	if len(o.Only) == 0 {
+		o.Only = Sections()
+	}
+}
+
+// Report is what was measured, and on what.
+type Report struct {
+	Processor string `json:"processor"`
+	Cores     int    `json:"cores"` // processors that Go may use
+	Go        string `json:"go"`
+	Numerics  string `json:"numerics"`
+	Peak      string `json:"peak"` // instructions that the peak is measured with
+	Model     string `json:"model"`
+	Weights   int    `json:"weights"`
+	// FastWeights are the elements of all branches; 0: the model only serves statically.
+	FastWeights int `json:"fast_weights"`
+	Banks       int `json:"banks"`
+	Chunk       int `json:"chunk"`  // tokens of a chunk
+	Memory      int `json:"memory"` // rows of memory, full in all that is measured
+	// Bytes is the memory that the model and its sessions take.
+	Bytes Bytes `json:"bytes"`
+	Rows  []Row `json:"rows"`
+}
+
+// Bytes are amounts of memory.
+type Bytes struct {
+	Weights int64 `json:"weights"` // of the model, in float32
+	Session int64 `json:"session"` // of a session by the model's own method
+	Static  int64 `json:"static"`  // of a session that does not adapt
+	Worker  int64 `json:"worker"`  // of what computes chunks, of one session at a time
+}
+
+// bytesOf says what a model takes, in chunks of so many tokens.
+func bytesOf(m *model.Model, chunk int) Bytes {
+	set, static := stream.Defaults(m), stream.DefaultsFor(m, stream.Static)
+	set.Chunk, static.Chunk = chunk, chunk
+	return Bytes{
+		Weights: 4 * int64(m.LM.Layout.Size),
+		Session: stream.StateBytes(m, set),
+		Static:  stream.StateBytes(m, static),
+		Worker:  txl.SegmentBytes(m.LM.Config, 1, chunk) + 3*4*int64(m.ArenaSize()),
+	}
+}
+
+// Row is one thing measured. Achieved and Limit are speeds in Unit.
+type Row struct {
+	Section string `json:"section"`
+	What    string `json:"what"`
+	Shape   string `json:"shape,omitempty"`
+	Threads int    `json:"threads"`
+	// Seconds is the median; of a limit, it is for 10^9 operations or bytes; of sessions, it is the
+	// time from one chunk of any session to the next.
+	Seconds  float64 `json:"seconds"`
+	Achieved float64 `json:"achieved"`
+	Limit    float64 `json:"limit"`
+	Unit     string  `json:"unit"`
+	OfLimit  float64 `json:"of_limit"` // Achieved / Limit
+	Note     string  `json:"note,omitempty"`
+}
+
+// bench is a run under way.
+type bench struct {
+	Options
+	ctx    context.Context
+	model  *model.Model
+	x      *kernel.Exec
+	report Report
+	language
+
+	memory  memory          // the arrays that memory speed is measured on
+	pieces  int             // pieces of memory passed over so far
+	factors []factors       // of the products from the cache, one a thread
+	rounds  int             // repetitions in a piece of the peak; 0: not known yet
+	seen    map[int][]rates // limits measured so far, by threads
+
+	begun, planned int // measurements
+}
+
+func (b *bench) about(m *model.Model, o Options) Report {
+	r := Report{
+		Processor: cpuid.CPU.BrandName, Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), Numerics: m.Arithmetic.Numerics(), Peak: b.x.PeakName(),
+		Model: m.Name, Weights: m.LM.Layout.Size, FastWeights: m.ArenaSize(), Chunk: o.Chunk, Memory: m.LM.Config.MemLen,
+		Bytes: bytesOf(m, o.Chunk),
+	}
+	if m.Learner != nil {
+		r.Banks = len(m.Learner.Settings.Gammas)
+	}
+	if r.Processor == "" {
+		r.Processor = runtime.GOARCH
+	}
+	return r
+}
+
+// threadCounts are one thread and all.
+func (b *bench) threadCounts() []int {
+	if b.Threads == 1 {
+		return []int{1}
+	}
+	return []int{1, b.Threads}
+}
+
+// segment is a chunk of one stream with a full memory.
+func (b *bench) segment() segment { return b.segmentOf(1, b.Chunk) }
+
+// segmentOf is a segment of the text with a full memory.
+func (b *bench) segmentOf(batch, rows int) segment {
+	c := b.model.LM.Config
+	return segment{
+		Config: c, batch: batch, rows: rows, memory: c.MemLen,
+		shares: b.shares(b.model.LM.Layout.Clusters()),
+	}
+}

@@ -1,0 +1,190 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// chunks measures a chunk of a static stream and one of an adaptive stream, each going on from the
+// one before it; a static chunk that begins anew from its memory, as it does where streams take
+// turns; and an adaptive one that keeps stale keys, if it has keys that fast weights make.
+func (b *bench) chunks() {
+	t := b.newText(b.segment())
+	for _, threads := range b.threadCounts() {
+		t.Segment.SetReuse(txl.Reuse{FixedWeights: true})
+		t.Begin()
+		static := b.staticChunk(threads, t, "static chunk", none, func() {
+			t.score()
+			t.Remember()
+			t.Continue()
+		})
+		b.staticChunk(threads, t, "static chunk, anew", keys, func() {
+			t.Begin()
+			t.score()
+			t.Remember()
+		})
+		if threads == 1 && b.hasCompanion() {
+			b.companionChunk(static)
+		}
+		if b.model.Learner == nil {
+			continue
+		}
+		adaptive := b.adaptiveChunk(threads, t, static)
+		if b.hasCompanion() {
+			b.staticBeside(threads, t, adaptive)
+		}
+		if b.adaptsKeys() {
+			b.staleChunk(threads, t, static)
+		}
+	}
+}
+
+// Tensors that what a segment has computed before is of no use for.
+var (
+	none = func(string) bool { return false }
+	keys = func(tensor string) bool { return strings.HasSuffix(tensor, keysSuffix) }
+)
+
+// keysSuffix ends the names of the tensors that make keys and values.
+const keysSuffix = "dec_attn.qkv_net.weight"
+
+// adaptsKeys tells whether fast weights make keys and values.
+func (b *bench) adaptsKeys() bool {
+	return b.model.Learner != nil && slices.ContainsFunc(b.model.Learner.Branches,
+		func(branch sparsemeta.Branch) bool { return keys(branch.Name) })
+}
+
+func (b *bench) staticChunk(
+	threads int, t *text, what string, moved func(tensor string) bool, do func(),
+) (seconds float64) {
+	w := work{products: t.size.forwardAfter(moved), reads: t.size.tailReads()}
+	return b.measure(threads, t.task(Chunks, what, w), do)
+}
+
+// staleChunk measures an adaptive chunk that keeps the keys and values of its memory.
+func (b *bench) staleChunk(threads int, t *text, static float64) {
+	if b.ctx.Err() != nil {
+		return
+	}
+	stale := *t
+	stale.size.staleKeys = true
+	stale.Segment.SetReuse(txl.Reuse{FixedWeights: true, StaleKeys: true})
+	a := newAdaptive(&stale, b.model)
+	what := "adaptive chunk, stale keys"
+	r := b.beside(threads, what, a.measured(b))
+	if b.ctx.Err() != nil {
+		return
+	}
+	adapted := b.adapted()
+	row := stale.task(Chunks, what, work{
+		products: stale.size.forwardAfter(func(tensor string) bool {
+			return adapted(tensor) && !keys(tensor)
+		}) + stale.size.backward(adapted),
+		streams: updateBytes(b.model.Learner), reads: 2 * stale.size.tailReads(),
+	})
+	total := median(a.whole)
+	row.note = fmt.Sprintf("%.2f x static", total/static)
+	b.add(row, threads, total, r)
+}
+
+// adapted tells which tensors are branches.
+func (b *bench) adapted() wanted {
+	branches := map[string]bool{}
+	for _, branch := range b.model.Learner.Branches {
+		branches[branch.Name] = true
+	}
+	return func(tensor string) bool { return branches[tensor] }
+}
+
+// adaptive is a text that the model adapts to, and the times that its phases take.
+type adaptive struct {
+	text
+	laps  [len(phaseNames)][]float64 // seconds of each phase, one a chunk
+	whole []float64
+}
+
+// phaseNames are the phases of a chunk.
+var phaseNames = [...]string{"forward", "backward", "update"}
+
+// newAdaptive returns a text in the segment and memory of a static one.
+func newAdaptive(t *text, m *model.Model) *adaptive {
+	a := &adaptive{text: *t}
+	a.Rule = servingRule(m)
+	a.State = a.NewState(1)
+	a.Fast, a.Grads = stream.NewArena(m), stream.NewArena(m)
+	a.Begin()
+	return a
+}
+
+// step takes a chunk through the phases, as a stream's worker does. What has to be computed anew
+// before the next chunk can be scored counts as forward.
+func (a *adaptive) step() {
+	start := time.Now()
+	last := start
+	lap := func() float64 {
+		now := time.Now()
+		seconds := max(now.Sub(last), 1).Seconds()
+		last = now
+		return seconds
+	}
+	a.score()
+	forward := lap()
+	a.Backward(a.next)
+	backward := lap()
+	a.Update()
+	update := lap()
+	a.Remember()
+	a.Continue()
+	forward += lap()
+	for phase, seconds := range []float64{forward, backward, update} {
+		a.laps[phase] = append(a.laps[phase], seconds)
+	}
+	a.whole = append(a.whole, last.Sub(start).Seconds())
+}
+
+// measured takes chunks for the time of a row, once the caches are warm.
+func (a *adaptive) measured(b *bench) func() {
+	return func() {
+		a.step()
+		a.laps, a.whole = [len(phaseNames)][]float64{}, nil
+		b.sample(a.step)
+	}
+}
+
+// adaptiveChunk measures a chunk and its phases, and returns the time of the chunk; static is that of
+// a static one.
+func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float64) {
+	if b.ctx.Err() != nil {
+		return 0
+	}
+	a := newAdaptive(t, b.model)
+	r := b.beside(threads, "adaptive chunk", a.measured(b))
+	if b.ctx.Err() != nil {
+		return 0
+	}
+	l, adapted := b.model.Learner, b.adapted()
+	forward, backward := t.size.forwardAfter(adapted), t.size.backward(adapted)
+	total = median(a.whole)
+	tails := t.size.tailReads()
+	whole := t.task(Chunks, "adaptive chunk",
+		work{products: forward + backward, streams: updateBytes(l), reads: 2 * tails})
+	whole.note = fmt.Sprintf("%.2f x static", total/static)
+	b.add(whole, threads, total, r)
+	phases := []task{
+		task{}.ofProducts(forward).reading(tails), task{}.ofProducts(backward).reading(tails), updateTask(l),
+	}
+	for p, phase := range phases {
+		phase.section, phase.what = Chunks, "  "+phaseNames[p]
+		seconds := median(a.laps[p])
+		phase.note = fmt.Sprintf("%.0f %% of the chunk", 100*seconds/total)
+		b.add(phase, threads, seconds, r)
+	}
+	return total
+}

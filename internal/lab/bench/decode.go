@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/klauspost/cpuid/v2"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// decodeBytes is what one token of a completion has to read: every matrix of the slow
+// weights once, the fast weights that are added to them, and, of each layer, the keys,
+// values and r of all positions, at the chunk's mean length.
+func (b *bench) decodeBytes() float64 {
+	s := b.segment()
+	elements := s.NLayer * 3 * s.heads() * (s.memory + (s.rows+1)/2)
+	for _, t := range b.model.LM.Layout.Tensors {
+		if t.IsMatrix() {
+			elements += t.Size
+		}
+	}
+	return 4 * float64(elements+b.model.ArenaSize())
+}
+
+// decode measures the sampling of whole chunks behind an adapted stream: the median token, and the
+// mean, which includes a share of what a new chunk costs.
+func (b *bench) decode() {
+	if b.hasCompanion() {
+		b.companionToken()
+	}
+	bytes := b.decodeBytes()
+	t := task{section: Decode, shape: fmt.Sprintf("%.1f MB", bytes/1e6), work: work{reads: bytes}, amount: 1, unit: tokens}
+	if bytes < float64(cpuid.CPU.Cache.L3) {
+		t.note = "fits the cache"
+	}
+	for _, threads := range b.threadCounts() {
+		var times []float64
+		r := b.beside(threads, "decoded token", func() { times = b.generate(threads) })
+		if b.ctx.Err() != nil {
+			return
+		}
+		mean := 0.0
+		for _, s := range times {
+			mean += s / float64(len(times))
+		}
+		t.what = "decoded token"
+		b.add(t, threads, median(times), r)
+		t.what = "decoded token, mean"
+		b.add(t, threads, mean, r)
+	}
+}
+
+// generate samples chunks of tokens and returns the time of each token.
+func (b *bench) generate(threads int) (times []float64) {
+	w := stream.NewWorker(b.model, threads)
+	defer w.Close()
+	s := b.startedStream(w, 1)
+	sampler := txl.NewSampler(txl.Sampling{Temperature: 1}, b.model.LM.Config.Vocab)
+	start := time.Now()
+	last, left := start, b.Chunk
+	w.Generate(s.Frozen(), sampler, func(int32, float32) bool {
+		now := time.Now()
+		times = append(times, max(now.Sub(last), 1).Seconds())
+		last = now
+		if left--; left == 0 && now.Sub(start).Seconds() < b.Seconds {
+			left = b.Chunk
+		}
+		return left > 0 && b.ctx.Err() == nil
+	})
+	return times
+}
+
+// startedStream is a stream with a full memory, that adapts if the model can.
+func (b *bench) startedStream(w *stream.Worker, seed uint64) *stream.Stream {
+	set := stream.Defaults(b.model)
+	set.Chunk, set.Seed = b.Chunk, seed
+	s := stream.New(b.model, set)
+	chunk := b.text(b.Chunk)
+	for s.Memory.Len < b.model.LM.Config.MemLen && b.ctx.Err() == nil {
+		w.Feed(s, chunk, nil)
+	}
+	return s
+}

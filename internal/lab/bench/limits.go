@@ -1,0 +1,220 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/cpuid/v2"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+)
+
+// rates are the machine's limits with some number of threads, each per second.
+type rates struct {
+	flops    float64 // operations in registers; a multiply-add is two
+	products float64 // operations of a matrix product whose operands are in the cache
+	// streams are bytes of y += a x over arrays far larger than the caches: two are read, one is
+	// written in place.
+	streams float64
+	reads   float64 // bytes of the scalar product of two such arrays
+}
+
+const (
+	rateSamples = 5
+	ratePieces  = 32      // pieces of a sample, for each thread
+	productRate = 8       // products of a sample, for each thread
+	peakSeconds = 1e-3    // length of a sample of the peak
+	streamPiece = 1 << 15 // elements of each array that a piece passes over
+
+	arrayLeast  = 64 << 20 // least bytes of an array
+	arrayMost   = 1 << 30
+	cachesLarge = 2 // an array is at least so many times as large as the last cache
+)
+
+// mean is the rates between two measurements.
+func (r rates) mean(s rates) rates {
+	return rates{
+		flops: (r.flops + s.flops) / 2, products: (r.products + s.products) / 2,
+		streams: (r.streams + s.streams) / 2, reads: (r.reads + s.reads) / 2,
+	}
+}
+
+// memory is two arrays far larger than any cache.
+type memory struct{ y, x []float32 }
+
+func newMemory() memory {
+	n := min(max(arrayLeast, cachesLarge*cpuid.CPU.Cache.L3), arrayMost) / 4
+	m := memory{y: make([]float32, n), x: make([]float32, n)}
+	for i := range m.y { // pages never written would share one page of zeros
+		m.y[i], m.x[i] = 1, 1
+	}
+	return m
+}
+
+// piece is the i'th piece of both arrays, which begin anew where they end.
+func (m memory) piece(i int) (y, x []float32) {
+	at := i % (len(m.y) / streamPiece) * streamPiece
+	return m.y[at : at+streamPiece], m.x[at : at+streamPiece]
+}
+
+// factors are the operands of a product, 178 KiB: they stay in the cache of a core. The rows are
+// whole tiles of every set of instructions, and k is the length of one chain of additions.
+type factors struct{ c, a, b kernel.Matrix }
+
+func newFactors() factors {
+	const m, n, k = 96, 64, 256
+	return factors{c: zeros(m, n), a: random(m, k), b: random(n, k)}
+}
+
+// rates measures the limits.
+func (b *bench) rates(threads int) rates {
+	b.x.SetThreads(threads)
+	r := rates{
+		flops: b.peak(threads), products: b.products(threads),
+		streams: b.stream(threads, 3, b.addTo), reads: b.stream(threads, 2, b.dot),
+	}
+	b.seen[threads] = append(b.seen[threads], r)
+	return r
+}
+
+// peak is the operations a second of all threads together.
+func (b *bench) peak(threads int) float64 {
+	if b.rounds == 0 {
+		const rounds = 1 << 12
+		once := seconds(func() { b.x.PeakRounds(rounds) })
+		b.rounds = max(1, int(rounds*peakSeconds/ratePieces/once))
+	}
+	amount := float64(b.x.PeakRounds(1)) * float64(b.rounds)
+	return b.rate(threads, ratePieces, amount, func(*kernel.Exec, int, int) {
+		b.x.PeakRounds(b.rounds)
+	})
+}
+
+// products is the operations a second of all threads together in products from the cache. Some
+// processors do not sustain the speed of their registers there, whoever writes the product.
+func (b *bench) products(threads int) float64 {
+	for len(b.factors) < threads {
+		b.factors = append(b.factors, newFactors())
+	}
+	f := b.factors[0]
+	amount := product(f.a.Rows, f.b.Rows, f.a.Cols)
+	return b.rate(threads, productRate, amount, func(w *kernel.Exec, thread, _ int) {
+		f := b.factors[thread]
+		w.MulNT(f.c, f.a, f.b, false)
+	})
+}
+
+// stream returns the bytes per second of passes over the arrays that move so many elements at each
+// place. A pass goes on where the last one ended, so that it finds nothing in a cache.
+func (b *bench) stream(threads, elements int, pass func(y, x []float32)) float64 {
+	first := b.pieces
+	b.pieces += rateSamples * ratePieces * threads
+	amount := float64(4 * elements * streamPiece)
+	return b.rate(threads, ratePieces, amount, func(_ *kernel.Exec, _, i int) {
+		pass(b.memory.piece(first + i))
+	})
+}
+
+// rate returns what so many threads together do per second, the median of a few samples of so many
+// pieces for each thread. do works on the i'th piece, which counts as amount.
+func (b *bench) rate(
+	threads, each int, amount float64, do func(w *kernel.Exec, thread, i int),
+) float64 {
+	var samples [rateSamples]float64
+	pieces := each * threads
+	for k := range samples {
+		r := race{n: pieces, ends: make([]time.Time, threads)}
+		r.do = func(w *kernel.Exec, thread, i int) { do(w, thread, k*pieces+i) }
+		r.missing.Store(int64(threads))
+		b.x.Parallel(threads, &r)
+		samples[k] = amount * float64(pieces) / r.seconds()
+	}
+	return median(samples[:])
+}
+
+// race is a number of pieces of work for threads that begin together, for waking a
+// thread takes a good part of a sample. As a kernel.Task it has an index a thread.
+type race struct {
+	n       int
+	do      func(w *kernel.Exec, thread, i int)
+	missing atomic.Int64 // threads not there yet
+	next    atomic.Int64 // index of the next piece
+	begin   time.Time
+	ends    []time.Time // of each thread
+}
+
+// Do waits for the other threads and takes pieces as long as there are any.
+func (r *race) Do(w *kernel.Exec, thread int) {
+	if r.missing.Add(-1) == 0 {
+		r.begin = time.Now()
+	}
+	for r.missing.Load() > 0 {
+		runtime.Gosched()
+	}
+	for i := int(r.next.Add(1)) - 1; i < r.n; i = int(r.next.Add(1)) - 1 {
+		r.do(w, thread, i)
+	}
+	r.ends[thread] = time.Now()
+}
+
+// seconds is the time from the beginning to the last end.
+func (r *race) seconds() float64 {
+	return max(slices.MaxFunc(r.ends, time.Time.Compare).Sub(r.begin), 1).Seconds()
+}
+
+func (b *bench) addTo(y, x []float32) { b.x.Axpy(y, 1e-9, x) }
+
+func (b *bench) dot(y, x []float32) {
+	if s := b.x.Dot(y, x); s < 0 {
+		panic(fmt.Sprintf("bench: the scalar product of positive numbers is %v", s))
+	}
+}
+
+// limits adds the rows of the limits themselves: each is its own limit, its time that of
+// 10^9 operations or bytes.
+func (b *bench) limits() {
+	for _, threads := range b.threadCounts() {
+		b.beside(threads, "the machine's limits", func() {
+			b.sample(func() { b.rates(threads) })
+		})
+		for _, l := range limitNames {
+			speed := median(b.all(threads, l.of)) / 1e9
+			b.report.Rows = append(b.report.Rows, Row{Section: Limits, What: l.what, Shape: l.shape, Threads: threads,
+				Seconds: 1 / speed, Achieved: speed, Limit: speed, Unit: l.unit, OfLimit: 1})
+		}
+	}
+}
+
+var limitNames = []struct {
+	what, shape, unit string
+	of                func(rates) float64
+}{
+	{"multiply-adds", "in registers", gflops, func(r rates) float64 { return r.flops }},
+	{"multiply-adds", "products from cache", gflops, func(r rates) float64 { return r.products }},
+	{"memory, in place", "y += a x", gbytes, func(r rates) float64 { return r.streams }},
+	{"memory, read", "x·y", gbytes, func(r rates) float64 { return r.reads }},
+}
+
+// all is what has been measured of one limit so far.
+func (b *bench) all(threads int, of func(rates) float64) (values []float64) {
+	for _, r := range b.seen[threads] {
+		values = append(values, of(r))
+	}
+	return values
+}
+
+// noteRange notes with each limit how far it moved during the run.
+func (b *bench) noteRange() {
+	for i := range b.report.Rows {
+		row := &b.report.Rows[i]
+		for _, l := range limitNames {
+			if row.Section == Limits && row.What == l.what && row.Shape == l.shape {
+				v := b.all(row.Threads, l.of)
+				row.Note = fmt.Sprintf("%.4g to %.4g during the run", slices.Min(v)/1e9, slices.Max(v)/1e9)
+			}
+		}
+	}
+}

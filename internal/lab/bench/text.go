@@ -1,0 +1,63 @@
+package bench
+
+import (
+	"fmt"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// text takes a step through segments of text, one after the other: what a stream's worker or a
+// step of training does, phase by phase.
+type text struct {
+	stream.Step
+	language
+	size     segment
+	at       uint64  // tokens read
+	in, next []int32 // inputs and targets [rows,batch]
+	nll      []float32
+}
+
+// newText returns text under the static network, with a full memory.
+func (b *bench) newText(size segment) *text {
+	n := size.batch * size.rows
+	lm := b.model.LM
+	t := &text{
+		Step: stream.Step{
+			Exec: b.x, Network: lm,
+			Segment: txl.NewSegment(lm.Config, size.batch, size.rows),
+			Memory:  txl.NewMemory(lm.Config, size.batch),
+		},
+		language: b.language, size: size,
+		in: make([]int32, n), next: make([]int32, n), nll: make([]float32, n),
+	}
+	for t.Memory.Len < size.memory && b.ctx.Err() == nil {
+		t.Begin()
+		t.score()
+		t.Remember()
+	}
+	return t
+}
+
+// score scores the next segment, which has begun.
+func (t *text) score() {
+	for i := range t.next {
+		t.next[i] = t.token(t.at)
+		t.at++
+	}
+	copy(t.in[t.size.batch:], t.next) // the first row's inputs do not matter
+	t.Score(t.in, t.next, t.nll)
+}
+
+// task is a row whose speed is counted in bytes, or in tokens that are words.
+func (t *text) task(section, what string, w work) task {
+	s := t.size
+	shape := fmt.Sprintf("%d after %d", s.rows, s.memory)
+	if s.batch > 1 {
+		shape = fmt.Sprintf("%dx%s", s.batch, shape)
+	}
+	return task{
+		section: section, what: what, shape: shape, work: w,
+		amount: float64(s.batch * s.rows), unit: t.unit(),
+	}
+}

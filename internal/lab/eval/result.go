@@ -1,0 +1,187 @@
+package eval
+
+import (
+	"math"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+	"github.com/lmserve/lmserve/tokenizer"
+)
+
+// Result of an evaluation. Its JSON has null where there is no number because a method diverged.
+type Result struct {
+	Model string `json:"model"`
+	// Words says that a token is a word or the end of a line, and not a byte.
+	Words bool   `json:"words,omitempty"`
+	Data  string `json:"data"` // the directory
+	// Settings are those in the place of the model's own.
+	Settings setting.Values `json:"settings,omitempty"`
+	// Interrupted says that not all documents of the directory were scored.
+	Interrupted bool `json:"interrupted,omitempty"`
+	// Partial is the document within which the evaluation was interrupted. It counts in nothing else.
+	Partial *Partial `json:"partial,omitempty"`
+	// Methods are in the order that every list of scores has. Gain and cost are relative to the
+	// first.
+	Methods   []string `json:"methods"`
+	Reset     string   `json:"reset"`
+	Shuffle   *uint64  `json:"shuffle"`   // seed of the documents' order; null: path order
+	MaxBytes  int64    `json:"max_bytes"` // of each document; 0: all
+	Seed      uint64   `json:"seed"`
+	Threads   int      `json:"threads"`
+	KV        string   `json:"kv"`        // KVExact or KVCached
+	Documents []Part   `json:"documents"` // in the order in which they were scored
+	Domains   []Part   `json:"domains"`   // by name
+	Total     Part     `json:"total"`
+	// Curve has the first 2, 8, 32 and 128 KB of a document, 1 KB = 1024 bytes, or the first 512,
+	// 2048, 8192 and 32768 words, as far as any document is that long.
+	Curve      []Point      `json:"curve"`
+	Windows    []Point      `json:"windows"` // of a document, or of the stream if it is never reset
+	Divergence []Divergence `json:"divergence"`
+}
+
+// Part of the text: a document, a domain or all.
+type Part struct {
+	Name string `json:"name"` // path below the directory, or the domain
+	// Domain is the first folder of a document below the directory, "." for none.
+	Domain    string `json:"domain,omitempty"`
+	Documents int    `json:"documents"`
+	Bytes     int64  `json:"bytes"`
+	// Tokens are counted as the literature does for perplexities: words, unknown ones among them,
+	// and ends of lines. 0 if all methods diverged.
+	Tokens       int64 `json:"tokens"`
+	Unknown      int64 `json:"unknown,omitempty"`       // tokens of unknown words
+	UnknownBytes int64 `json:"unknown_bytes,omitempty"` // bytes of these words
+
+	Scores []*Score `json:"scores"` // one a method; null if the method diverged in this part
+}
+
+// Score is one method on one part.
+type Score struct {
+	Bits        float64 `json:"bits"`
+	UnknownBits float64 `json:"unknown_bits,omitempty"` // bits of unknown words
+	// BitsPerByte is of what is known: unknown words have no part in it, since their bits do not
+	// tell them apart.
+	BitsPerByte float64 `json:"bits_per_byte"`
+	Perplexity  float64 `json:"perplexity"` // 2 to the power of the bits a token
+	// Gain is how many bits per byte less than the first method this method needs, GainPercent by
+	// how many percent its perplexity is lower; null if the first method diverged.
+	Gain           *float64 `json:"gain"`
+	GainPercent    *float64 `json:"gain_percent"`
+	Seconds        float64  `json:"seconds"`
+	MicrosPerByte  float64  `json:"us_per_byte"`
+	MicrosPerToken float64  `json:"us_per_token"`
+	// Cost is the time as a multiple of the first method's; null if the first method diverged.
+	Cost *float64 `json:"cost"`
+}
+
+// Partial is how far each method came in a document that was not scored to its end. The methods
+// score a document one after the other, so each has scored another stretch of it.
+type Partial struct {
+	Name   string         `json:"name"`  // path below the directory
+	Bytes  int64          `json:"bytes"` // of the document that were to be scored
+	Scores []PartialScore `json:"scores"`
+}
+
+// PartialScore is one method on the bytes with which a document begins.
+type PartialScore struct {
+	Method      string  `json:"method"`
+	Bytes       int64   `json:"bytes"`
+	Tokens      int64   `json:"tokens"` // at least 1
+	Bits        float64 `json:"bits"`
+	BitsPerByte float64 `json:"bits_per_byte"`
+	Perplexity  float64 `json:"perplexity"`
+}
+
+// Point is the mean over texts of the bits per token in the stretch of tokens from From to To.
+type Point struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// Texts is the number of texts that are long enough: documents, or the one stream.
+	Texts int `json:"texts"`
+	// BitsPerByte and, of words, BitsPerToken has one score a method; null if the method diverged in
+	// one of the texts.
+	BitsPerByte  []*float64 `json:"bits_per_byte,omitempty"`
+	BitsPerToken []*float64 `json:"bits_per_token,omitempty"`
+}
+
+// Bits are the scores of the point, one a method, in bits a token.
+func (p Point) Bits() []*float64 {
+	if p.BitsPerToken != nil {
+		return p.BitsPerToken
+	}
+	return p.BitsPerByte
+}
+
+// Divergence says that a method has no scores from about byte Offset of a document on. In a stream
+// that is never reset the method has none in the documents after this one, either.
+type Divergence struct {
+	Method   string `json:"method"`
+	Document string `json:"document"`
+	Offset   int64  `json:"offset"`
+	Why      string `json:"why"`
+}
+
+// newPart has an empty score for each method.
+func newPart(name string, methods int) Part {
+	p := Part{Name: name, Scores: make([]*Score, methods)}
+	for k := range p.Scores {
+		p.Scores[k] = new(Score)
+	}
+	return p
+}
+
+// count notes how many tokens there are, of which every method that has not diverged knows.
+func (p *Part) count(t tokenizer.Tally) {
+	p.Tokens, p.Unknown, p.UnknownBytes = t.Tokens, t.Unknown, t.UnknownBytes
+}
+
+// add adds a document's counts, bits and seconds.
+func (p *Part) add(o Part) {
+	p.Documents += o.Documents
+	p.Bytes += o.Bytes
+	p.Tokens += o.Tokens
+	p.Unknown += o.Unknown
+	p.UnknownBytes += o.UnknownBytes
+	for k, s := range o.Scores {
+		if s == nil || p.Scores[k] == nil {
+			p.Scores[k] = nil
+			continue
+		}
+		p.Scores[k].Bits += s.Bits
+		p.Scores[k].UnknownBits += s.UnknownBits
+		p.Scores[k].Seconds += s.Seconds
+	}
+}
+
+// tally is the account of a score of the part.
+func (p *Part) tally(s *Score) tokenizer.Tally {
+	return tokenizer.Tally{
+		Bytes: p.Bytes, Tokens: p.Tokens, Bits: s.Bits,
+		Unknown: p.Unknown, UnknownBytes: p.UnknownBytes, UnknownBits: s.UnknownBits,
+	}
+}
+
+// derive computes what follows from counts, bits and seconds.
+func (p *Part) derive() {
+	if p.Bytes == 0 { // an interrupted evaluation may have no document
+		return
+	}
+	for _, s := range p.Scores {
+		if s == nil {
+			continue
+		}
+		t := p.tally(s)
+		s.BitsPerByte, s.Perplexity = t.BitsPerByte(), t.Perplexity()
+		s.MicrosPerByte = 1e6 * s.Seconds / float64(p.Bytes)
+		s.MicrosPerToken = 1e6 * s.Seconds / float64(p.Tokens)
+		if first := p.Scores[0]; first != nil {
+			gain := first.BitsPerByte - s.BitsPerByte
+			bits := (first.Bits - s.Bits) / float64(p.Tokens)
+			percent := 100 * (1 - math.Exp2(-bits))
+			s.Gain, s.GainPercent = &gain, &percent
+			if first.Seconds > 0 { // a coarse clock may see no time pass
+				cost := s.Seconds / first.Seconds
+				s.Cost = &cost
+			}
+		}
+	}
+}

@@ -1,0 +1,125 @@
+// Command linebench asks which methods find strange lines in logs. It puts incidents into a log,
+// one to three lines of another format, of a known format with another path, user or status, or out
+// of time, and compares what each method flags with what was injected. The same seeds make the same
+// logs.
+//
+//	go run ./internal/lab/linebench [-seeds 10] [-threads 2] [-max-bytes N] LOG...
+//
+// With -calibration it injects nothing, and prints for each file how many lines had a probability
+// of at most 1/2, 1/10 and so on, in multiples of what was promised.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lmserve/lmserve"
+)
+
+func main() {
+	seeds := flag.Int("seeds", 10, "logs with injected lines made of each log")
+	threads := flag.Int("threads", 2, "threads that compute")
+	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
+	calibration := flag.Bool("calibration", false, "compare probabilities with counts")
+	maxBytes := flag.Int("max-bytes", math.MaxInt, "read of each file, whole lines")
+	flag.Parse()
+	paths := flag.Args()
+	if len(paths) == 0 || *seeds < 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	var err error
+	switch {
+	case *list:
+		err = eachLog(paths, *maxBytes, func(name string, log []string) error {
+			printInjected(name, log, *seeds)
+			return nil
+		})
+	case *calibration:
+		err = printCalibration(paths, *maxBytes, *threads)
+	default:
+		err = printComparison(paths, *maxBytes, *seeds, *threads)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "linebench:", err)
+		os.Exit(1)
+	}
+}
+
+// eachLog reads the files, and calls f with the lines of each.
+func eachLog(paths []string, maxBytes int, f func(name string, log []string) error) error {
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if len(text) > maxBytes {
+			text = text[:bytes.LastIndexByte(text[:maxBytes], '\n')+1]
+		}
+		log := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+		if err := f(filepath.Base(path), log); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func printComparison(paths []string, maxBytes, seeds, threads int) error {
+	model, err := lmserve.Default(lmserve.Options{Threads: threads})
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	return eachLog(paths, maxBytes, func(name string, log []string) error {
+		result, err := compare(model, log, seeds)
+		if err != nil {
+			return err
+		}
+		result.print(os.Stdout, name)
+		return nil
+	})
+}
+
+func printCalibration(paths []string, maxBytes, threads int) error {
+	model, err := lmserve.Default(lmserve.Options{Threads: threads})
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	total := calibration{}
+	fmt.Printf("%-28s %6s", "", "lines")
+	for _, rate := range promised {
+		fmt.Printf(" %7s", fmt.Sprintf("1/%.0f", 1/rate))
+	}
+	fmt.Println()
+	err = eachLog(paths, maxBytes, func(name string, log []string) error {
+		c, err := calibrate(model, log)
+		if err != nil {
+			return err
+		}
+		c.print(os.Stdout, name)
+		total.add(c)
+		return nil
+	})
+	if err == nil {
+		total.print(os.Stdout, "all")
+	}
+	return err
+}
+
+// printInjected shows what would be injected into a log.
+func printInjected(name string, log []string, seeds int) {
+	for seed := range seeds {
+		for i, l := range inject(log, uint64(seed)) {
+			if l.kind != ordinary {
+				fmt.Printf("%s seed %d line %d %s: %s\n", name, seed, i+1, kindNames[l.kind],
+					l.text)
+			}
+		}
+	}
+}

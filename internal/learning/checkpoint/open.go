@@ -1,0 +1,179 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/serving/reload"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// Form names the form that a checkpoint was found in.
+type Form string
+
+// The forms that are read.
+const (
+	FormZip         Form = "PyTorch, zip"
+	FormLegacy      Form = "PyTorch, before 1.6"
+	FormSafetensors Form = "safetensors"
+)
+
+// Checkpoint is a checkpoint that was opened. Its tensors are read while they are converted.
+type Checkpoint struct {
+	Form Form
+	// Vocabulary is the path of the vocabulary beside the weights, "" if there is none.
+	Vocabulary string
+
+	tensors  []Tensor
+	settings Settings
+	hugging  bool // the config.json beside the weights names Hugging Face's model
+	file     io.Closer
+}
+
+// Close closes the file of the checkpoint.
+func (c *Checkpoint) Close() error { return c.file.Close() }
+
+// Names of files in a folder, the one that is preferred first.
+var (
+	weightFiles     = []string{"model.safetensors", "pytorch_model.bin", "model.pt"}
+	vocabularyFiles = []string{"vocab.txt", "vocab.bin", "vocab.pkl"}
+)
+
+const huggingConfigFile = "config.json"
+
+// Open opens a checkpoint: a file, or a folder with Hugging Face's config.json or the reference's
+// model.pt in it. Of a file in such a folder the config.json is read, too.
+func Open(path string) (*Checkpoint, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	dir, vocabulary := filepath.Dir(path), ""
+	if info.IsDir() {
+		dir = path
+		if path = firstOf(dir, weightFiles); path == "" {
+			return nil, inFile(
+				malformed("folder", "none of "+strings.Join(weightFiles, ", "), "one of them"),
+				dir,
+			)
+		}
+		vocabulary = firstOf(dir, vocabularyFiles)
+	}
+	var settings Settings
+	hugging := false
+	if config := firstOf(dir, []string{huggingConfigFile}); config != "" {
+		if settings, hugging, err = readHuggingConfig(config); err != nil {
+			return nil, err
+		}
+	}
+	c, err := openFile(path)
+	if err != nil {
+		return nil, inFile(err, path)
+	}
+	c.Vocabulary, c.hugging = vocabulary, hugging
+	c.settings = c.settings.over(settings)
+	return c, nil
+}
+
+// firstOf gives the path of the first of the files that is in a folder, "" if none is.
+func firstOf(dir string, names []string) string {
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return path // if there is another error, opening the file will say so
+		}
+	}
+	return ""
+}
+
+// openFile opens a file of tensors of any form.
+func openFile(path string) (*Checkpoint, error) {
+	f, err := reload.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	c, err := readFile(f)
+	if err != nil {
+		_ = f.Close() // the first error says more
+		return nil, err
+	}
+	c.file = f
+	return c, nil
+}
+
+func readFile(f *os.File) (*Checkpoint, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	return openReader(f, info.Size())
+}
+
+// openReader finds out the form of a file and reads all of it but the data of tensors.
+func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
+	head := make([]byte, 16)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, fmt.Errorf("checkpoint: reading: %w", err)
+	}
+	if head = head[:n]; isSafetensors(head) {
+		return readSafetensors(io.NewSectionReader(f, 0, size))
+	}
+	form, object, err := loadObject(f, size, head)
+	if err != nil {
+		return nil, err
+	}
+	s, err := stateOf(object)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.tensors) > weights.MaxTensors {
+		return nil, &Error{Where: "state", Offset: -1, Found: fmt.Sprintf("%d tensors", len(s.tensors)),
+			Want: fmt.Sprintf("at most %d", weights.MaxTensors), Kind: ErrTooLarge}
+	}
+	if err := checkReads(s.tensors); err != nil {
+		return nil, err
+	}
+	settings, err := settingsOf(s.attributes)
+	return &Checkpoint{Form: form, tensors: s.tensors, settings: settings}, err
+}
+
+// loadObject makes the objects of a file that torch.save wrote.
+func loadObject(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
+	if isArchive(head) {
+		a, err := openArchive(f, size)
+		if err != nil {
+			return FormZip, nil, err
+		}
+		object, err := a.load()
+		return FormZip, object, err
+	}
+	object, err := loadLegacy(f, size)
+	return FormLegacy, object, err
+}
+
+// isSafetensors tells whether a file begins with the length of a header and its brace.
+func isSafetensors(head []byte) bool {
+	return len(head) > 8 && head[8] == '{' &&
+		binary.LittleEndian.Uint64(head) <= weights.MaxHeaderBytes
+}
+
+// readSafetensors reads a file of safetensors; its tensors are in memory then.
+func readSafetensors(r io.Reader) (*Checkpoint, error) {
+	f, err := weights.Read(r, weights.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{Form: FormSafetensors}
+	for _, t := range f.Tensors {
+		c.tensors = append(c.tensors, Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape,
+			Load: func() ([]byte, error) { return t.Data, nil }})
+	}
+	return c, nil
+}

@@ -1,0 +1,109 @@
+package checkpoint
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/nlpodyssey/gopickle/types"
+
+	"github.com/lmserve/lmserve/internal/serving/reload"
+	"github.com/lmserve/lmserve/tokenizer"
+)
+
+// ReadVocabulary reads the tokenizer of a vocabulary: a text as tokenizer.ReadVocabulary reads it,
+// or a pickle of the reference's class Vocab, of a corpus that has one, or of the dictionary that
+// Hugging Face's library makes of one, as pickle.dump or torch.save writes them.
+func ReadVocabulary(path string) (*tokenizer.Words, error) {
+	f, err := reload.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	words, err := readVocabulary(f, info.Size())
+	if errors.Is(err, tokenizer.ErrVocabulary) {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return words, inFile(err, path)
+}
+
+// readVocabulary finds out the form of a vocabulary and reads it.
+func readVocabulary(f io.ReaderAt, size int64) (*tokenizer.Words, error) {
+	head := make([]byte, 4)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, fmt.Errorf("checkpoint: reading: %w", err)
+	}
+	head = head[:n]
+	var object any
+	switch {
+	case isArchive(head):
+		_, object, err = loadObject(f, size, head)
+	case bytes.HasPrefix(head, []byte{0x80}): // of a pickle of protocol 2 and later; no text in UTF-8
+		object, err = loadVocabulary(f, size)
+	default:
+		return tokenizer.ReadVocabulary(io.NewSectionReader(f, 0, size))
+	}
+	if err != nil {
+		return nil, err
+	}
+	symbols, err := symbolsOf(object)
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.NewWords(symbols)
+}
+
+// loadVocabulary makes the objects of what pickle.dump wrote, or torch.save before version 1.6.
+func loadVocabulary(f io.ReaderAt, size int64) (any, error) {
+	object, err := unpickle(bufio.NewReader(io.NewSectionReader(f, 0, size)), nil)
+	if err != nil {
+		return nil, err
+	}
+	switch object.(type) {
+	case *module, *types.Dict, *types.OrderedDict:
+		return object, nil
+	}
+	return loadLegacy(f, size)
+}
+
+// symbolsOf gives the symbols of a vocabulary as an object.
+func symbolsOf(object any) ([]string, error) {
+	attributes, err := attributesOfAny(object)
+	if err != nil {
+		return nil, err
+	}
+	if inner, ok := attributes["vocab"]; ok { // of a corpus
+		if attributes, err = attributesOfAny(inner); err != nil {
+			return nil, err
+		}
+	}
+	list, ok := attributes["idx2sym"].(*types.List)
+	if !ok {
+		return nil, malformed("vocabulary, idx2sym", describe(attributes["idx2sym"]), "a list of symbols")
+	}
+	symbols := make([]string, list.Len())
+	for i, o := range *list {
+		s, ok := o.(string)
+		if !ok {
+			return nil, malformed("vocabulary, symbol "+strconv.Itoa(i), describe(o), "a string")
+		}
+		symbols[i] = s
+	}
+	return symbols, nil
+}
+
+// attributesOfAny gives the attributes of an object, or the entries of a dictionary.
+func attributesOfAny(object any) (map[string]any, error) {
+	if m, ok := object.(*module); ok {
+		return m.attributes, nil
+	}
+	return stringKeys(object)
+}

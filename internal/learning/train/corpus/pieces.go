@@ -1,0 +1,132 @@
+package corpus
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+)
+
+// PiecesState is all that a Pieces has to remember.
+type PiecesState struct {
+	Piece  uint64 `json:"piece"`  // pieces begun so far
+	Domain int    `json:"domain"` // the domain of the piece being read
+	Doc    int    `json:"doc"`
+	Pos    int    `json:"pos"` // place of the next token in the document
+	End    int    `json:"end"` // end of the piece in the document
+	Last   int32  `json:"last"`
+}
+
+// Pieces is the text of online meta-training: one endless stream of pieces of documents, each of
+// another domain than the one before it (where there is more than one), so that what the fast
+// weights have learnt keeps going out of date. If some domains are held out from pretraining, half
+// of the pieces, on average, are of these.
+type Pieces struct {
+	docs     []Document
+	domains  [][]int // documents of each domain
+	groups   [][]int // domains seen in pretraining and, if there are any, those held out
+	seed     uint64
+	min, max int   // tokens of a piece
+	first    int32 // the token that ends a line
+	State    PiecesState
+}
+
+// NewPieces returns a stream at its start. Pieces have min to max tokens, or those of their
+// document if these are fewer; first is the token before the first one of the stream, the one that
+// ends a line.
+func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
+	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max, first: first}
+	index := map[string]int{}
+	for i, name := range c.Domains() {
+		index[name] = i
+	}
+	s.domains = make([][]int, len(index))
+	for i, d := range c.Documents {
+		s.domains[index[d.Domain]] = append(s.domains[index[d.Domain]], i)
+	}
+	held := make([]bool, len(index))
+	for _, name := range heldOut {
+		held[index[name]] = true
+	}
+	var seen, unseen []int
+	for i := range held {
+		if held[i] {
+			unseen = append(unseen, i)
+		} else {
+			seen = append(seen, i)
+		}
+	}
+	for _, group := range [][]int{seen, unseen} {
+		if len(group) > 0 {
+			s.groups = append(s.groups, group)
+		}
+	}
+	s.State = PiecesState{Domain: -1, Last: first}
+	return s
+}
+
+// Next fills inputs and targets [T] with the next tokens of the stream, as a session would be fed
+// them: the input of a target is the token before it in the stream, across the borders of pieces.
+// It tells whether a piece begins among the targets.
+func (s *Pieces) Next(inputs, targets []int32) (begins bool) {
+	st := &s.State
+	for i := range targets {
+		if st.Pos == st.End {
+			s.begin()
+			begins = true
+		}
+		inputs[i] = st.Last
+		st.Last = s.docs[st.Doc].Token(st.Pos)
+		targets[i] = st.Last
+		st.Pos++
+	}
+	return begins
+}
+
+// begin chooses the next piece. The choice depends on the seed, the number of the piece and the
+// domain of the piece before.
+func (s *Pieces) begin() {
+	st := &s.State
+	key := kernel.Key(s.seed, st.Piece)
+	group := s.groups[below(kernel.Bits(key, 0), len(s.groups))]
+	st.Domain = other(group, st.Domain, kernel.Bits(key, 1))
+	docs := s.domains[st.Domain]
+	st.Doc = docs[below(kernel.Bits(key, 2), len(docs))]
+	doc := &s.docs[st.Doc]
+	unit := float64(kernel.Bits(key, 3)>>11) / (1 << 53)
+	size := min(doc.Len(), int(float64(s.min)*math.Pow(float64(s.max)/float64(s.min), unit)))
+	st.Pos = doc.lineStart(below(kernel.Bits(key, 4), doc.Len()-size+1), s.first)
+	st.End = min(st.Pos+size, doc.Len())
+	st.Piece++
+}
+
+// other picks one of the domains of a group, but not the last one unless it is the only one.
+func other(group []int, last int, random uint64) int {
+	at := -1
+	for i, d := range group {
+		if d == last {
+			at = i
+		}
+	}
+	if at < 0 || len(group) == 1 {
+		return group[below(random, len(group))]
+	}
+	i := below(random, len(group)-1)
+	if i >= at {
+		i++
+	}
+	return group[i]
+}
+
+// Restore puts the stream where a saved state says. The error is a *StateError if the state is not
+// one of this stream's.
+func (s *Pieces) Restore(st PiecesState) error {
+	fits := st.Doc >= 0 && st.Doc < len(s.docs) && st.Domain >= -1 && st.Domain < len(s.domains) &&
+		st.Pos >= 0 && st.Pos <= st.End && st.End <= s.docs[st.Doc].Len()
+	if !fits {
+		return &StateError{fmt.Sprintf("stream: piece %d, document %d, tokens %d to %d: outside the text",
+			st.Piece, st.Doc, st.Pos, st.End)}
+	}
+	s.State = st
+	return nil
+}

@@ -1,0 +1,180 @@
+package corpus
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+)
+
+// spanSegments is the longest run of segments that a lane reads from one document before it goes
+// to another. It is long against the memory of a model, so that nearly everything is read with its
+// own past before it, and short enough that the steps of an optimiser see well mixed text.
+const spanSegments = 64
+
+// span is a run of one document.
+type span struct{ doc, start, end int }
+
+// Lane is where one of the streams of a batch stands.
+type Lane struct {
+	Span int `json:"span"`
+	Pos  int `json:"pos"` // place of the next token in the span's document
+}
+
+// ReaderState is all that a Reader has to remember.
+type ReaderState struct {
+	Epoch int    `json:"epoch"` // counted from 0
+	Taken int    `json:"taken"` // spans handed out in this epoch
+	Lanes []Lane `json:"lanes"`
+}
+
+// Reader reads a corpus as a batch of streams. Documents are cut into spans of about equal length.
+// Each epoch deals about as many spans as there are, in an order drawn from the seed and the
+// epoch's number; a lane that has read its span goes on with the next one dealt. Without balance an
+// epoch deals every span once. With it, a domain's part of an epoch is in proportion to
+// tokens^(1-balance), and its spans take turns across epochs. Nothing is padded.
+type Reader struct {
+	docs    []Document
+	spans   []span
+	domains []dealt
+	seed    uint64
+	first   int32 // the token before a document's first
+	State   ReaderState
+	order   []int // spans, as they are dealt in State.Epoch
+}
+
+// dealt is a domain: its spans, and how many of them an epoch deals.
+type dealt struct {
+	spans []int
+	share int
+}
+
+// NewReader returns a reader at its start. A lane reads segment tokens at a time: the corpus must
+// hold at least one segment for each lane. The token before a document's first is given, and the
+// balance is from 0 (every token counts alike) to 1 (every domain does).
+func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed uint64) (*Reader, error) {
+	purpose := fmt.Sprintf("%d streams of %d %s; fewer or shorter ones need less", batch, segment,
+		c.Unit())
+	if err := c.Need(batch*segment, purpose); err != nil {
+		return nil, err
+	}
+	r := &Reader{docs: c.Documents, seed: seed, first: first}
+	length := min(spanSegments*segment, c.Tokens()/batch)
+	domains := c.Domains()
+	r.domains = make([]dealt, len(domains))
+	for d, doc := range c.Documents {
+		size := doc.Len()
+		parts := (size + length - 1) / length
+		domain, _ := slices.BinarySearch(domains, doc.Domain)
+		for i := range parts {
+			r.domains[domain].spans = append(r.domains[domain].spans, len(r.spans))
+			r.spans = append(r.spans, span{d, size * i / parts, size * (i + 1) / parts})
+		}
+	}
+	r.share(balance)
+	r.deal()
+	r.State.Lanes = make([]Lane, batch)
+	for b := range r.State.Lanes {
+		r.take(&r.State.Lanes[b])
+	}
+	return r, nil
+}
+
+// share sets how many spans of each domain an epoch deals: at least one.
+func (r *Reader) share(balance float64) {
+	weights, total := make([]float64, len(r.domains)), 0.
+	for i, d := range r.domains {
+		tokens := 0
+		for _, s := range d.spans {
+			tokens += r.spans[s].end - r.spans[s].start
+		}
+		weights[i] = math.Pow(float64(tokens), 1-balance)
+		total += weights[i]
+	}
+	for i, w := range weights {
+		r.domains[i].share = len(r.domains[i].spans)
+		if balance > 0 {
+			r.domains[i].share = max(1, int(math.Round(float64(len(r.spans))*w/total)))
+		}
+	}
+}
+
+// deal sets the order of the state's epoch. Epochs take a domain's spans from one endless row: all
+// spans of the domain shuffled, then all of them shuffled anew, and so on.
+func (r *Reader) deal() {
+	r.order = r.order[:0]
+	for i, d := range r.domains {
+		n := len(d.spans)
+		var row []int
+		for k := range d.share {
+			at := r.State.Epoch*d.share + k
+			if row == nil || at%n == 0 {
+				row = slices.Clone(d.spans)
+				shuffle(row, kernel.Key(r.seed, uint64(i), uint64(at/n)))
+			}
+			r.order = append(r.order, row[at%n])
+		}
+	}
+	shuffle(r.order, kernel.Key(r.seed, uint64(r.State.Epoch)))
+}
+
+// shuffle is the shuffle of Fisher and Yates.
+func shuffle(values []int, key uint64) {
+	for i := len(values) - 1; i > 0; i-- {
+		j := below(kernel.Bits(key, uint64(i)), i+1)
+		values[i], values[j] = values[j], values[i]
+	}
+}
+
+// take puts a lane at the start of the next span.
+func (r *Reader) take(l *Lane) {
+	if r.State.Taken == len(r.order) {
+		r.State.Epoch++
+		r.State.Taken = 0
+		r.deal()
+	}
+	l.Span = r.order[r.State.Taken]
+	l.Pos = r.spans[l.Span].start
+	r.State.Taken++
+}
+
+// Next fills inputs and targets, time-major [T,B], with the next T tokens of every lane. The input
+// of a target is the token before it in its document; before a document's first one it is the
+// start token.
+func (r *Reader) Next(inputs, targets []int32) {
+	batch := len(r.State.Lanes)
+	for i := 0; i < len(targets); i += batch {
+		for b := range r.State.Lanes {
+			l := &r.State.Lanes[b]
+			if l.Pos == r.spans[l.Span].end {
+				r.take(l)
+			}
+			doc := &r.docs[r.spans[l.Span].doc]
+			inputs[i+b] = r.first
+			if l.Pos > 0 {
+				inputs[i+b] = doc.Token(l.Pos - 1)
+			}
+			targets[i+b] = doc.Token(l.Pos)
+			l.Pos++
+		}
+	}
+}
+
+// Restore puts the reader where a saved state says. The error is a *StateError if the state is not
+// one of this reader's.
+func (r *Reader) Restore(s ReaderState) error {
+	if s.Epoch < 0 || s.Taken < 0 || s.Taken > len(r.order) || len(s.Lanes) != len(r.State.Lanes) {
+		return &StateError{fmt.Sprintf("reader: epoch %d, %d of %d spans taken, %d lanes; expected %d lanes",
+			s.Epoch, s.Taken, len(r.order), len(s.Lanes), len(r.State.Lanes))}
+	}
+	for b, l := range s.Lanes {
+		if l.Span < 0 || l.Span >= len(r.spans) || l.Pos < r.spans[l.Span].start || l.Pos > r.spans[l.Span].end {
+			return &StateError{fmt.Sprintf("reader: lane %d at span %d, token %d: outside the text", b, l.Span, l.Pos)}
+		}
+	}
+	r.State.Epoch, r.State.Taken = s.Epoch, s.Taken
+	copy(r.State.Lanes, s.Lanes)
+	r.deal()
+	return nil
+}

@@ -1,0 +1,103 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// A companion in pretraining reads as much text as sessions often have, and then begins anew: it is
+// to know as little as theirs do. Its table is one for so little text.
+const (
+	countedText  = 1 << 15
+	countedTable = 1 << 19
+)
+
+// counted are companions beside a batch of streams of bytes, one each, as sessions have them: the
+// slow weights learn from the losses of the mixtures, as far as these have a share.
+type counted struct {
+	share   float32 // of the mixtures' losses; the network's own have the rest
+	streams []countedStream
+	logits  []float32 // gradients [T,B,256] of the losses by the logits
+
+	// Of the chunk under way.
+	segment *txl.Segment
+	targets []int32 // [T,B]
+	nll     []float32
+}
+
+// countedStream is what one stream has.
+type countedStream struct {
+	counts   *companion.State
+	scratch  *companion.Scratch
+	networks companion.Networks
+}
+
+func newCounted(x *kernel.Exec, batch, length int, share float32) *counted {
+	c := &counted{
+		share: share, streams: make([]countedStream, batch),
+		logits: make([]float32, batch*length*256),
+	}
+	for i := range c.streams {
+		c.streams[i] = countedStream{
+			companion.New(companion.Settings{TableBytes: countedTable, Networks: 1}),
+			companion.NewScratch(x.Vectors), companion.Networks{make([]float32, 256)},
+		}
+	}
+	return c
+}
+
+// begin begins the companions anew whose turn it is at a step: one after the other.
+func (c *counted) begin(step, length int) {
+	for i := range c.streams {
+		if (step*length+i*countedText/len(c.streams))%countedText < length {
+			c.streams[i].counts.Reset()
+		}
+	}
+}
+
+// score writes the mixtures' losses, in nats, of a segment's targets [T,B], and the gradients that
+// the slow weights learn from.
+func (c *counted) score(x *kernel.Exec, seg *txl.Segment, targets []int32, nll []float32) {
+	c.segment, c.targets, c.nll = seg, targets, nll
+	x.Parallel(len(c.streams), c)
+}
+
+// Do implements kernel.Task: it reads a stream.
+func (c *counted) Do(_ *kernel.Exec, i int) {
+	s := &c.streams[i]
+	s.scratch.Begin(s.counts)
+	for row := 0; row*len(c.streams) < len(c.targets); row++ {
+		at := row*len(c.streams) + i
+		b := byte(c.targets[at])
+		c.segment.LogProbs(row, i, s.networks[0])
+		c.nll[at] = s.scratch.Score(s.counts, s.networks, b)
+		slopes := s.scratch.Slopes()
+		s.scratch.Gradient(s.networks[0], b, &slopes, c.share, c.logits[256*at:256*at+256])
+	}
+}
+
+func (c *counted) save(to *checkpoint) {
+	for i := range c.streams {
+		to.putBytes(countedName(i), c.streams[i].counts.AppendTo(nil))
+	}
+}
+
+func (c *counted) load(from *checkpoint) {
+	for i := range c.streams {
+		s := &c.streams[i]
+		set := s.counts.Settings()
+		data := from.getBytes(countedName(i), int(companion.EncodedBytes(set)))
+		if from.err != nil {
+			return
+		}
+		counts, err := companion.Decode(set, data)
+		if from.failWith(err); err == nil {
+			s.counts = counts
+		}
+	}
+}
+
+func countedName(stream int) string { return fmt.Sprintf("companion.%d", stream) }

@@ -1,0 +1,146 @@
+package train
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/learning/train/optim"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/tokenizer"
+)
+
+// withDefaults replaces zero fields by what they stand for, except those that depend on the model
+// or the text: see complete.
+func (o Options) withDefaults() Options {
+	if len(o.Phases) == 0 {
+		o.Phases = []string{PhasePretrain, PhaseMeta}
+	}
+	o.HoldOut = slices.Compact(slices.Sorted(slices.Values(o.HoldOut)))
+	fill(&o.Threads, runtime.GOMAXPROCS(0))
+	fill(&o.Store, StoreDefault)
+	if o.Init == "" { // otherwise the model has a tokenizer
+		o.Tokenizer.withDefaults()
+	}
+	fill(&o.CheckpointEvery, 500)
+	fill(&o.Validation.Bytes, 16384)
+	fill(&o.Pretrain.Batch, 16)
+	pretrainRate := 3e-3
+	if o.Pretrain.Optimizer == OptimizerAdam {
+		pretrainRate = 1e-3
+	}
+	o.Pretrain.SlowOptions.withDefaults(OptimizerMuon, pretrainRate)
+	o.Meta.withDefaults()
+	rate := 1e-4
+	if o.Meta.Scheme == SchemeWindow {
+		rate = 2.5e-4
+	}
+	o.Joint.SlowOptions.withDefaults(OptimizerAdam, rate)
+	return o
+}
+
+func (t *TokenizerOptions) withDefaults() {
+	fill(&t.Kind, tokenizer.KindBytes)
+	none := t.Vocabulary == "" && t.VocabularyOptions == (tokenizer.VocabularyOptions{})
+	if t.Kind == tokenizer.KindWords && none {
+		t.MinCount = MinCountDefault
+	}
+}
+
+func (s *SlowOptions) withDefaults(optimizer string, rate float64) {
+	fill(&s.Optimizer, optimizer)
+	fill(&s.Schedule, optim.ScheduleCosine)
+	fill(&s.Rate, rate)
+	fill(&s.Final, 0.05)
+	fill(&s.Clip, 0.25)
+}
+
+func (m *MetaOptions) withDefaults() {
+	fill(&m.Scheme, SchemeOnline)
+	fill(&m.Schedule, optim.ScheduleCosine)
+	fill(&m.Final, 0.05)
+	fill(&m.Online.Chunks, 8)
+	fill(&m.Online.Sample, 8)
+	fill(&m.Online.Reset, 0.5)
+	fill(&m.Online.PieceMin, 4<<10)
+	fill(&m.Online.PieceMax, 64<<10)
+	fill(&m.Window.Batch, 8)
+	fill(&m.Window.P, 0.05)
+}
+
+// What the paper has for models of words: in serving, the probability that an update writes a fast
+// weight and the tokens of a chunk; in training by windows, their chunks and the tokens of the last.
+const (
+	wordP             = 0.3
+	wordChunk         = 50
+	wordWindow        = 4
+	wordGradientChunk = 150
+)
+
+// complete replaces the zero fields that depend on the model to start from, whose meta-learners are
+// nil unless they are trained further, and on the tokens of text.
+func (o *Options) complete(base *model.Model, tokens int) {
+	m := &o.Meta
+	settings, chunk, window, gradientChunk := sparsemeta.TwoBankSettings(), 64, 5, 512
+	if m.Scheme == SchemeWindow {
+		settings, chunk = sparsemeta.PaperSettings(), 128
+	}
+	if base.OfWords() { // as in the paper
+		settings.P, chunk, window, gradientChunk = wordP, wordChunk, wordWindow, wordGradientChunk
+	}
+	fill(&m.Window.K, window)
+	fill(&m.Window.GradientChunk, gradientChunk)
+	switch {
+	case base.Learner != nil:
+		settings, chunk = base.Learner.Settings, base.Chunk
+		if !m.Companion && base.Mixture > 0 {
+			m.Companion, m.Mixture = true, base.Mixture
+		}
+	case len(m.Branches) == 0 && m.Scheme == SchemeWindow:
+		m.Branches = []string{"paper"}
+	case len(m.Branches) == 0:
+		m.Branches = []string{"upper"}
+	}
+	m.Settings = settingsOver(m.Settings, settings)
+	fill(&m.Chunk, chunk)
+	rate := 3e-3
+	if largeOutput(m.Settings) {
+		rate = 2.5e-4
+	}
+	fill(&m.Rate, rate)
+
+	fill(&o.Pretrain.Segment, base.LM.Config.SegLen)
+	long := max(min(3*tokens, 20<<20), 1<<20) // what pretraining reads by default
+	steps := func(read, perStep int) int { return (read + perStep - 1) / perStep }
+	fill(&o.Pretrain.Steps, steps(long, o.Pretrain.Batch*o.Pretrain.Segment))
+	metaSteps := steps(max(min(tokens, 1<<20), 1<<18), m.Online.Chunks*m.Chunk)
+	if m.Scheme == SchemeWindow {
+		metaSteps = steps(long, m.Window.Batch*((m.Window.K-1)*m.Chunk+m.Window.GradientChunk))
+	}
+	fill(&m.Steps, metaSteps)
+	fill(&o.Joint.Steps, m.Steps)
+	// Without a warm-up a model with post-norm may never leave the frequencies of single bytes.
+	fill(&o.Pretrain.Warmup, o.Pretrain.Steps/20)
+	fill(&o.Joint.Warmup, o.Joint.Steps/20)
+}
+
+// settingsOver returns the asked settings. Fields that they leave open are as in the others.
+func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
+	if asked.Gammas == nil {
+		asked.Gammas = others.Gammas
+	}
+	if asked.Beta1 == 0 && asked.Beta2 == 0 {
+		asked.Beta1, asked.Beta2 = others.Beta1, others.Beta2
+	}
+	fill(&asked.P, others.P)
+	fill(&asked.Out, others.Out)
+	return asked
+}
+
+// largeOutput tells the paper's meta-learners, whose output is not scaled down, from those of two
+// banks: the paper's begin with small weights, and are moved by small steps.
+func largeOutput(s sparsemeta.Settings) bool { return s.Out > 0.1 }
+
+// fill replaces a zero value.
+func fill[T comparable](v *T, by T) { *v = cmp.Or(*v, by) }

@@ -1,0 +1,164 @@
+package train
+
+import (
+	"context"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/learning/train/corpus"
+	"github.com/lmserve/lmserve/weights"
+)
+
+func TestFilesWithoutPermissionAreNamed(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may read and write everything")
+	}
+	o := TinyPretraining(t)
+	secret := filepath.Join(o.Data, "domain0", "0.txt")
+	require.NoError(t, os.Chmod(secret, 0))
+	_, err := Run(context.Background(), o)
+	require.ErrorIs(t, err, corpus.ErrData)
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.ErrorContains(t, err, secret)
+	require.NoError(t, os.Chmod(secret, 0o666))
+
+	locked := t.TempDir()
+	require.NoError(t, os.Chmod(locked, 0o555))
+	o.Out = filepath.Join(locked, "m")
+	_, err = Run(context.Background(), o)
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.ErrorContains(t, err, o.Out+" cannot be written")
+}
+
+// A checkpoint that cannot be written leaves the one before it as it was.
+func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
+	o := TinyPretraining(t)
+	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), WriteText(t, 100), ValidationOptions{Every: 4, Bytes: 50}
+	// A folder stands in the place of the best checkpoint, so that the write fails after the last
+	// checkpoint has been written.
+	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
+	_, err := Run(context.Background(), o)
+	require.ErrorIs(t, err, ErrCheckpoint)
+	require.ErrorContains(t, err, bestName(PhasePretrain))
+	require.ErrorContains(t, err, "the one before it is intact")
+	require.NoError(t, os.Remove(filepath.Join(o.Dir, bestName(PhasePretrain))))
+	o.Resume = true
+	_, err = Run(context.Background(), o)
+	require.NoError(t, err)
+}
+
+// On a full disk the run ends with an error that says so; the last checkpoint is whole, and the run
+// goes on from it to the same bits.
+func TestFullDiskLosesNothing(t *testing.T) {
+	whole := TinyPretraining(t)
+	whole.Out = filepath.Join(t.TempDir(), "m")
+	_, err := Run(context.Background(), whole)
+	require.NoError(t, err)
+	want, err := os.ReadFile(whole.Out)
+	require.NoError(t, err)
+
+	for room := range 4 { // checkpoints at 5, 10 and 12, then the model
+		o := whole
+		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
+		r, _, err := open(o)
+		require.NoError(t, err)
+		written := 0
+		r.writeFile = func(path string, f *weights.File, w weights.WriteOptions) error {
+			if written++; written > room {
+				return &fs.PathError{Op: "write", Path: path, Err: syscall.ENOSPC}
+			}
+			return weights.WriteFile(path, f, w)
+		}
+		_, err = r.phases(context.Background(), nil)
+		r.x.Close()
+		require.ErrorIs(t, err, syscall.ENOSPC)
+		if room < 3 {
+			require.ErrorIs(t, err, ErrCheckpoint)
+			require.ErrorContains(t, err, r.file(lastName)+" could not be written (the one before it is intact)")
+		} else {
+			require.ErrorContains(t, err, "the model could not be written: ")
+			require.ErrorContains(t, err, r.file(lastName)+" has step 12")
+			require.NoFileExists(t, o.Out)
+		}
+		o.Resume = true
+		_, err = Run(context.Background(), o)
+		require.NoError(t, err)
+		got, err := os.ReadFile(o.Out)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
+// diverging is a phase whose steps go wrong.
+type diverging struct{ stepper }
+
+func (diverging) step() (Outcome, error) { return Outcome{Loss: 5, Norm: math.Inf(1)}, nil }
+
+func TestOutcomeDiverges(t *testing.T) {
+	for _, o := range []Outcome{
+		{Loss: 90, Norm: 1}, {Loss: 1e9, Norm: 1}, {Loss: math.NaN(), Norm: 1},
+		{Loss: 5, Norm: math.NaN()}, {Loss: 5, Norm: math.Inf(1)}, {Loss: math.Inf(1), Norm: 1},
+	} {
+		require.True(t, o.diverged(), o)
+	}
+	for _, o := range []Outcome{{}, {Loss: 5.5, Norm: 1e30}, {Loss: 88, Norm: 2}} {
+		require.False(t, o.diverged(), o)
+	}
+}
+
+func TestDivergenceIsAnError(t *testing.T) {
+	r, _, err := open(TinyPretraining(t))
+	require.NoError(t, err)
+	defer r.x.Close()
+	p, err := r.newPhase(PhasePretrain)
+	require.NoError(t, err)
+	r.at.Phase = PhasePretrain
+	err = r.loop(context.Background(), diverging{p})
+	require.ErrorIs(t, err, ErrDiverged)
+	require.ErrorContains(t, err, "phase pretrain, step 0: loss 5, gradient norm +Inf: try a lower learning rate")
+	require.Zero(t, r.at.Step)
+}
+
+// poisoned is pretraining in which a weight becomes NaN before some step.
+type poisoned struct {
+	*pretraining
+	at int
+}
+
+func (p poisoned) step() (Outcome, error) {
+	if p.steps == p.at {
+		p.lm.W[0] = float32(math.NaN())
+	}
+	return p.pretraining.step()
+}
+
+// A NaN in the weights is found in the step that meets it, and never gets into a checkpoint.
+func TestDivergenceLeavesTheLastCheckpoint(t *testing.T) {
+	o := TinyPretraining(t) // a checkpoint every 5 steps
+	o.Dir = filepath.Join(t.TempDir(), "run")
+	r, _, err := open(o)
+	require.NoError(t, err)
+	defer r.x.Close()
+	p, err := r.newPhase(PhasePretrain)
+	require.NoError(t, err)
+	r.at.Phase = PhasePretrain
+	err = r.loop(context.Background(), poisoned{p.(*pretraining), 7})
+	require.ErrorIs(t, err, ErrDiverged)
+	require.ErrorContains(t, err, "phase pretrain, step 7: loss NaN")
+	require.ErrorContains(t, err, filepath.Join(o.Dir, lastName)+" has step 5")
+	last, err := readCheckpoint(r.file(lastName), r.recipe)
+	require.NoError(t, err)
+	for _, a := range append(p.trained(), p.(*pretraining).slow.moments()...) {
+		last.get(a.name, a.data)
+		require.NoError(t, last.err)
+		for _, v := range a.data {
+			require.Zero(t, v-v, "%s has %v", a.name, v)
+		}
+	}
+}

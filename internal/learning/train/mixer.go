@@ -1,0 +1,116 @@
+package train
+
+import (
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// mixer is a companion beside the step of one stream of bytes, as sessions have it: what is lost is
+// then the mixture's, and so is what is learnt, as far as it has a share. Beside fast weights the
+// static network is mixed in, too, unless the model has its companion alone.
+type mixer struct {
+	counts   *companion.State
+	scratch  *companion.Scratch
+	share    float32      // of the mixture's loss in what the fast weights learn from
+	static   *stream.Step // nil: it is not mixed in
+	networks companion.Networks
+	slopes   []float32 // of the chunk, see stream.LogitGradients
+	logits   []float32 // gradients of the chunk's losses [T,256]
+}
+
+// newMixer returns a companion of the model's size beside a step of the model.
+func newMixer(t *textStep, m *model.Model, share float32) *mixer {
+	set, vocab := companion.Settings{TableBytes: m.CompanionBytes, Networks: 1}, 256
+	x := &mixer{
+		scratch: companion.NewScratch(t.Exec.Vectors), share: share,
+		logits: make([]float32, len(t.targets)*vocab),
+	}
+	if t.State != nil && !m.CompanionAlone {
+		alike := m.LM.LayersAlike(m.IsBranch)
+		set.Networks = 2
+		x.static = &stream.Step{
+			Exec: t.Exec, Network: t.Network, Segment: txl.NewBeside(t.Segment),
+			Memory: txl.NewMemoryAbove(m.LM.Config, 1, alike),
+		}
+	}
+	for i := range set.Networks {
+		x.networks[i] = make([]float32, vocab)
+	}
+	x.counts = companion.New(set)
+	return x
+}
+
+// begin, goOn and remember are these phases of the static network's step, after those of the step.
+func (x *mixer) begin() {
+	if x != nil && x.static != nil {
+		x.static.Begin()
+	}
+}
+
+func (x *mixer) goOn() {
+	if x != nil && x.static != nil {
+		x.static.Continue()
+	}
+}
+
+func (x *mixer) remember() {
+	if x != nil && x.static != nil {
+		x.static.Remember()
+	}
+}
+
+// score writes the mixture's losses, in nats, of a chunk's targets [n]. The step's segment has read
+// the inputs [n].
+func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {
+	if x.static != nil {
+		x.static.Score(inputs, nil, nil)
+	}
+	x.slopes = x.slopes[:0]
+	x.scratch.Begin(x.counts)
+	for i, id := range targets {
+		s.Segment.LogProbs(i, 0, x.networks[0])
+		if x.static != nil {
+			x.static.Segment.LogProbs(i, 0, x.networks[1])
+		}
+		nll[i] = x.scratch.Score(x.counts, x.networks, byte(id))
+		slopes := x.scratch.Slopes()
+		x.slopes = append(x.slopes, slopes[:]...)
+	}
+}
+
+// learnFrom makes the step's backward that of a loss of the chunk that was scored last, in which the
+// mixture's loss has the share and the network's own the rest.
+func (x *mixer) learnFrom(s *stream.Step, targets []int32, share float32) {
+	if s.Logits = nil; share > 0 {
+		s.Logits = x.logits
+		stream.LogitGradients(x.scratch, s.Segment, targets, x.slopes, share, x.logits)
+	}
+}
+
+// save stores the companion, and the rows in use of the static network's memory.
+func (x *mixer) save(c *checkpoint) {
+	c.putBytes("companion", x.counts.AppendTo(nil))
+	if x.static != nil {
+		saveRows(c, staticMemory, x.static.Memory, x.static.Network.Config.DModel)
+	}
+}
+
+// load reads what save has stored, with so many rows.
+func (x *mixer) load(c *checkpoint, rows int) {
+	set := x.counts.Settings()
+	data := c.getBytes("companion", int(companion.EncodedBytes(set)))
+	if c.err != nil {
+		return
+	}
+	counts, err := companion.Decode(set, data)
+	if c.failWith(err); err == nil {
+		x.counts = counts
+	}
+	if x.static != nil {
+		loadRows(c, staticMemory, x.static.Memory, rows, x.static.Network.Config.DModel)
+	}
+}
+
+const staticMemory = "static.memory"

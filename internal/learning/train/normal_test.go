@@ -1,0 +1,108 @@
+package train
+
+import (
+	"context"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/learning/train/corpus"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// withStatistics makes the file of a pretrained model of words that has statistics of gradients.
+func withStatistics(t *testing.T) string {
+	m, err := model.Load(pretrainedWords(t))
+	require.NoError(t, err)
+	text, err := corpus.Load(WriteText(t, 3000), 0)
+	require.NoError(t, err)
+	x := kernel.NewExec(1)
+	defer x.Close()
+	rms, err := GradientRMS(context.Background(), x, m, text, 20, 8, 1, nil)
+	require.NoError(t, err)
+	m, err = m.WithStatistics(rms)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "measured.safetensors")
+	require.NoError(t, weights.WriteFile(path, m.File(), weights.WriteOptions{}))
+	return path
+}
+
+// normalisedRun meta-trains on top of a model with statistics.
+func normalisedRun(t *testing.T) Options {
+	o := tinyWordsMeta(t, SchemeOnline)
+	o.Tokenizer, o.Model.NLayer = TokenizerOptions{}, 0
+	o.Phases, o.Init = []string{PhaseMeta}, withStatistics(t)
+	normal := sparsemeta.DefaultNormal()
+	o.Meta.Normal, o.Valid = &normal, ValidNone
+	return o
+}
+
+func TestMetaLearnersAreTrainedOnNormalisedGradients(t *testing.T) {
+	o := normalisedRun(t)
+	o.Out = filepath.Join(t.TempDir(), "m.safetensors")
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	before, err := model.Load(o.Init)
+	require.NoError(t, err)
+	first, err := model.Load(o.Out)
+	require.NoError(t, err)
+	require.Equal(t, o.Meta.Normal, first.Learner.Normal)
+	require.Equal(t, before.Statistics, first.Statistics, "the trained model keeps them")
+
+	plain := o // no validation: the last weights are those that are kept
+	plain.Meta.Normal, plain.Out = nil, filepath.Join(t.TempDir(), "plain.safetensors")
+	_, err = Run(context.Background(), plain)
+	require.NoError(t, err)
+	other, err := model.Load(plain.Out)
+	require.NoError(t, err)
+	require.Nil(t, other.Learner.Normal)
+	require.Nil(t, other.Statistics)
+	require.False(t, reflect.DeepEqual(first.Learner.Phi, other.Learner.Phi))
+
+	// Trained further, the meta-learners see what they have seen, unless others are asked for.
+	o.Init, o.Meta.Normal, o.Out = o.Out, nil, filepath.Join(t.TempDir(), "further.safetensors")
+	_, err = Run(context.Background(), o)
+	require.NoError(t, err)
+	further, err := model.Load(o.Out)
+	require.NoError(t, err)
+	require.Equal(t, first.Learner.Normal, further.Learner.Normal)
+	require.Equal(t, first.Learner.Scale, further.Learner.Scale)
+	o.Meta.Normal = &sparsemeta.Normal{Level: 1, Floor: 1}
+	told := &recorder{}
+	o.Observer = told
+	_, err = Run(context.Background(), o)
+	require.NoError(t, err)
+	require.Contains(t, told.notes(), learnerRenewed)
+}
+
+func TestARunOnNormalisedGradientsResumes(t *testing.T) {
+	o := normalisedRun(t)
+	o.Valid = WriteText(t, 200)
+	requireSameResult(t, o, 1, 3)
+}
+
+// Statistics are of the slow weights that they were gathered with.
+func TestNormalisingNeedsStatisticsOfTheSameWeights(t *testing.T) {
+	refused := func(change func(*Options)) {
+		o := normalisedRun(t)
+		change(&o)
+		_, err := Run(context.Background(), o)
+		require.ErrorContains(t, err, "Meta.Normal is true, expected false, or a model to go on from that "+
+			"has statistics of its gradients (lmserve tune --statistics gathers them)")
+	}
+	refused(func(o *Options) { o.Init = pretrainedWords(t) })
+	refused(func(o *Options) { o.Phases = []string{PhasePretrain, PhaseMeta} })
+	refused(func(o *Options) {
+		o.Init, o.Model, o.Phases = "", tinyClusters, []string{PhasePretrain, PhaseMeta}
+	})
+	refused(func(o *Options) { o.Model = tinyClusters; o.Model.UntieSoftmax = true })
+	o := normalisedRun(t)
+	o.Meta.Normal = &sparsemeta.Normal{Level: -1, Floor: 1}
+	_, err := Run(context.Background(), o)
+	require.ErrorContains(t, err, "option Meta.Normal: sparsemeta: normal: level: found -1")
+}

@@ -1,0 +1,265 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/learning/train/corpus"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// open reads everything a run needs: text, model and, to resume, the last checkpoint.
+func open(o Options) (*runner, *checkpoint, error) {
+	r := &runner{o: o.withDefaults(), writeFile: weights.WriteFile}
+	if err := r.o.validate(); err != nil {
+		return nil, nil, err
+	}
+	text, valid, err := r.loadText()
+	if err != nil {
+		return nil, nil, err
+	}
+	init, becomes, err := r.loadModel()
+	if err != nil {
+		return nil, nil, err
+	}
+	r.base.Arithmetic = kernel.Arithmetic{Precision: r.o.Precision}
+	if err := r.o.validate(); err != nil { // what depends on text and model, too
+		return nil, nil, err
+	}
+	// Sessions of the model would refuse a smaller chunk.
+	if c, least := r.o.Meta.Chunk, stream.ChunkMin(r.base); c != 0 && c < least {
+		return nil, nil, &OptionError{"Meta.Chunk", fmt.Sprint(c),
+			fmt.Sprintf("%d to %d for a model of words", least, stream.MaxChunk)}
+	}
+	if r.o.Meta.Companion && r.base.OfWords() {
+		return nil, nil, &OptionError{"Meta.Companion", "true", "false of a model of words"}
+	}
+	if n := r.o.Meta.CompanionBytes; n != 0 && r.base.OfWords() {
+		return nil, nil, &OptionError{"Meta.CompanionBytes", fmt.Sprint(n), "none of a model of words"}
+	}
+	if r.o.Meta.CompanionAlone && r.base.OfWords() {
+		return nil, nil, &OptionError{"Meta.CompanionAlone", "true", "false of a model of words"}
+	}
+	if share := r.o.Pretrain.Companion; share > 0 && r.base.OfWords() {
+		return nil, nil, &OptionError{"Pretrain.Companion", fmt.Sprint(share),
+			"0 of a model of words"}
+	}
+	if r.valid != nil {
+		r.valid.companion = r.o.Meta.Companion || r.o.Pretrain.Companion > 0
+	}
+	if becomes != "" {
+		if err := r.note("meta-learners of %s %s", o.Init, becomes); err != nil {
+			return nil, nil, err
+		}
+	}
+	r.recipe = newRecipe(&r.o, r.base, init, text, valid)
+	last, err := r.openFolder()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := CanWrite(o.Out); err != nil {
+		return nil, nil, err
+	}
+	fields, err := r.recipe.Fields()
+	if err != nil {
+		return nil, nil, fmt.Errorf("train: the recipe: %w", err)
+	}
+	err = r.tell(Opened{
+		r.o.Name, r.unit(), r.o.Phases, fields, r.o.Dir, r.o.Store, r.base.Arithmetic.Numerics(),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	r.x = kernel.NewExecIn(r.o.Threads, r.base.Arithmetic)
+	return r, last, nil
+}
+
+// openFolder makes the folder of the checkpoints and reads the last one, if the run is to go on
+// from it. A folder that holds a run already is only used to resume that run.
+func (r *runner) openFolder() (last *checkpoint, err error) {
+	dir := r.o.Dir
+	if dir == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("%w folder %s: %w", ErrCheckpoint, dir, cause(err))
+	}
+	_, err = os.Stat(r.file(lastName))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		if r.o.Resume {
+			err := r.note("there is no checkpoint in %s yet: the run starts from its beginning", dir)
+			return nil, err
+		}
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w %s: %w", ErrCheckpoint, r.file(lastName), cause(err))
+	case !r.o.Resume:
+		return nil, fmt.Errorf("%w folder %s holds a run already (%s): resume it or choose another folder", ErrCheckpoint, dir, lastName)
+	}
+	return readCheckpoint(r.file(lastName), r.recipe)
+}
+
+// loadText reads the text to train on and the text for validation, whose record may be nil.
+func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
+	if r.text, err = corpus.Load(r.o.Data, 0); err != nil {
+		return text, nil, err
+	}
+	var valid *corpus.Corpus
+	switch r.o.Valid {
+	case ValidNone:
+	case "":
+		r.text, valid = r.text.KeepBack(kernel.Key(r.o.Seed, useKeepBack))
+	default:
+		if valid, err = corpus.Load(r.o.Valid, max(0, r.o.Validation.Bytes)); err != nil {
+			return text, nil, err
+		}
+	}
+	text = recordOf(r.text)
+	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil || valid == nil {
+		return text, nil, err
+	}
+	r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads, false}
+	record := recordOf(valid)
+	return text, &record, nil
+}
+
+// loadModel makes the model to start from and completes the options that depend on it. If the model
+// is one to go on from, init is its hash, and becomes says what is done with its meta-learners.
+func (r *runner) loadModel() (init, becomes string, err error) {
+	if r.o.Init == "" {
+		err = r.newModel()
+	} else {
+		init, becomes, err = r.goOn()
+	}
+	if err == nil {
+		r.o.complete(r.base, r.text.Tokens())
+	}
+	return init, becomes, err
+}
+
+// goOn reads the model to go on from, and makes the tokens of the text that are the model's.
+func (r *runner) goOn() (init, becomes string, err error) {
+	o := &r.o
+	m, err := model.Load(o.Init)
+	if err != nil {
+		return "", "", fmt.Errorf("train: the model to go on from: %w", err)
+	}
+	if m.OfWords() && o.Tokenizer.Kind == tokenizer.KindBytes {
+		return "", "", otherTokenizer(tokenizer.KindBytes)
+	}
+	init = m.Hash()
+	size := m.LM.Layout.Size
+	if m.LM, err = reshape(m.LM, o.Model); err != nil {
+		return "", "", err
+	}
+	if m.LM.Layout.Size != size || o.Phases[0] == PhasePretrain {
+		m.Statistics = nil // they are of other weights
+	}
+	fill(&o.Name, m.Name)
+	m.Name = o.Name
+	if becomes, err = r.keepLearner(m); err != nil {
+		return "", "", err
+	}
+	if o.Meta.Normal != nil && m.Statistics == nil {
+		return "", "", noStatistics()
+	}
+	r.base = m
+	return init, becomes, r.encode(m.Tokenizer)
+}
+
+// reshape gives a model the form of a configuration, if it takes no new weights: other lengths, on
+// which no weight depends, and tables of the softmax's own, which begin as copies of those of the
+// embeddings. The zero configuration asks for nothing.
+func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
+	if to.NLayer == 0 {
+		return lm, nil
+	}
+	c := lm.Config
+	to = to.WithVocab(c.Vocab) // a vocabulary says its size
+	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
+	c.UntieSoftmax = c.UntieSoftmax || to.UntieSoftmax
+	if have, want := showJSON(to), showJSON(c); have != want {
+		return nil, &OptionError{"Model", have, want + ", which the weights of the model to go on from " +
+			"have (only lengths can be others, and untie_softmax be set)"}
+	}
+	if c.UntieSoftmax {
+		lm = lm.UntieSoftmax()
+	}
+	lm.Config = c
+	return lm, nil
+}
+
+// What becomes of the meta-learners of Options.Init; "" if the model has none.
+const (
+	learnerKept    = "are kept as they are"
+	learnerTrained = "are trained further"
+	learnerRenewed = "are made anew: other branches, banks or inputs are asked for"
+	learnerDropped = "are dropped: their inputs are of the size of the gradients before pretraining"
+)
+
+func noStatistics() error {
+	return &OptionError{"Meta.Normal", "true", "false, or a model to go on from that has statistics of " +
+		"its gradients (lmserve tune --statistics gathers them), and is not pretrained further"}
+}
+
+// keepLearner decides what becomes of the model's meta-learners, and takes those from it that are of
+// no more use.
+func (r *runner) keepLearner(m *model.Model) (string, error) {
+	if m.Learner == nil {
+		return "", nil
+	}
+	if m.Learner.Normal != nil && m.Statistics == nil {
+		m.Learner = nil
+		return learnerDropped, nil
+	}
+	switch ok, err := reusable(m, r.o.Meta); {
+	case !ok || err != nil:
+		m.Learner = nil
+		return learnerRenewed, err
+	case slices.Equal(r.o.Phases, []string{PhasePretrain}):
+		return learnerKept, nil
+	}
+	return learnerTrained, nil
+}
+
+// newModel makes a model with random weights.
+func (r *runner) newModel() error {
+	o := &r.o
+	if o.Meta.Normal != nil {
+		return noStatistics()
+	}
+	tok, err := r.newTokenizer()
+	if err != nil {
+		return err
+	}
+	name := "model"
+	if o.Model.NLayer == 0 {
+		if o.Model, err = txl.Named(DefaultConfig); err != nil {
+			return err
+		}
+		name = DefaultConfig
+	}
+	fill(&o.Name, name)
+	words := o.Tokenizer.Kind == tokenizer.KindWords
+	if words {
+		o.Model = o.Model.WithVocab(tok.Vocab())
+	}
+	lm, err := txl.NewModel(o.Model)
+	if err != nil && words {
+		return fmt.Errorf("train: with the %d symbols of the vocabulary: %w", tok.Vocab(), err)
+	}
+	if err != nil {
+		return err
+	}
+	lm.Init(kernel.Key(o.Seed, useWeights))
+	r.base, err = model.NewOf(tok, o.Name, lm, nil, 1, nil)
+	return err
+}

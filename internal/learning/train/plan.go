@@ -1,0 +1,125 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/learning/train/corpus"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// How often and how long a step of a phase is tried, and on how much text a validation.
+const (
+	rehearsals      = 4
+	rehearsalTime   = 500 * time.Millisecond
+	rehearsalTokens = 1024
+)
+
+// prepare makes every phase that is left once, so that what is wrong with a later phase is known
+// before the first has run for hours, and tells what the run will do. It changes nothing.
+func (r *runner) prepare(ctx context.Context, names []string) error {
+	if err := r.note("%s", r.describeText()); err != nil {
+		return err
+	}
+	for i, name := range names {
+		steps := 0
+		if i == 0 {
+			steps = r.at.Step
+		}
+		if err := r.rehearse(ctx, name, steps); err != nil {
+			return err
+		}
+	}
+	if err := r.tell(Ready{}); err != nil || r.o.Dir != "" {
+		return err
+	}
+	return r.note("without a folder for checkpoints an interruption loses everything")
+}
+
+// describeText says what is read.
+func (r *runner) describeText() string {
+	text := fmt.Sprintf("text: %s in %s", r.text, r.o.Data)
+	if len(r.o.HoldOut) > 0 {
+		text += ", of which pretraining does not see " + strings.Join(r.o.HoldOut, ", ")
+	}
+	switch {
+	case r.valid == nil:
+		return text + "; no validation"
+	case r.recipe.KeptBack:
+		return text + "; validation on " + r.valid.text.String() + ", kept back from it"
+	}
+	return text + "; validation on " + r.valid.text.String() + " in " + r.o.Valid
+}
+
+// rehearse makes a phase on a copy of the model, tells what the phase will do after the given
+// number of steps, and throws it away.
+func (r *runner) rehearse(ctx context.Context, name string, made int) (err error) {
+	trial := *r
+	base := *r.base
+	if base.LM, err = txl.NewModel(base.LM.Config); err != nil {
+		return err
+	}
+	copy(base.LM.W, r.base.LM.W)
+	trial.base = &base
+	p, err := trial.newPhase(name)
+	if err != nil {
+		return err
+	}
+	told := r.tell(Planned{
+		Phase: name, Description: p.describe(), Steps: p.length(), Made: made,
+		Estimate: func() (time.Duration, error) { return trial.estimate(ctx, p, made) },
+	})
+	return errors.Join(told, p.close())
+}
+
+// estimate tries a few steps of a phase and returns the time that the steps after the given one
+// will take, validations and all.
+func (r *runner) estimate(ctx context.Context, p stepper, from int) (time.Duration, error) {
+	step, err := timed(func() error { _, err := p.step(); return err })
+	if err != nil {
+		return 0, err
+	}
+	spent := step * time.Duration(p.length()-from)
+	if r.valid == nil {
+		return spent, nil
+	}
+	times := p.length()/r.validationEvery(p) - from/r.validationEvery(p)
+	one, err := r.timeValidation(ctx, p)
+	return spent + one*time.Duration(max(1, times)), err
+}
+
+// timed is the shortest of the times that a few calls take; there are fewer if they take long.
+func timed(call func() error) (best time.Duration, err error) {
+	for i, begin := 0, time.Now(); i < rehearsals && (i == 0 || time.Since(begin) < rehearsalTime); i++ {
+		start := time.Now()
+		if err := call(); err != nil {
+			return 0, err
+		}
+		if took := time.Since(start); i == 0 || took < best {
+			best = took
+		}
+	}
+	return best, nil
+}
+
+// timeValidation is the time of one validation, from that of a small part of its text.
+func (r *runner) timeValidation(ctx context.Context, p stepper) (time.Duration, error) {
+	m, err := r.model(p.learner())
+	if err != nil {
+		return 0, err
+	}
+	doc := r.valid.text.Documents[0].Head(rehearsalTokens)
+	small := *r.valid
+	small.text = &corpus.Corpus{Documents: []corpus.Document{doc}}
+	took, err := timed(func() error {
+		_, err := small.measure(ctx, m, nil)
+		return err
+	})
+	if err != nil && ctx.Err() == nil { // the loop will see to an interruption
+		return 0, err
+	}
+	return time.Duration(float64(took) / float64(doc.Len()) * float64(r.valid.text.Tokens())), nil
+}

@@ -1,0 +1,126 @@
+package train
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/learning/train/corpus"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// Recipe identifies a run: everything that its bits depend on. A checkpoint is resumed by a run
+// with the same recipe only.
+type Recipe struct {
+	Phases []string   `json:"phases"`
+	Name   string     `json:"name"`
+	Init   string     `json:"init,omitempty"` // hash of the model that the run started from
+	Model  txl.Config `json:"model"`
+	// Words is nil for a model of bytes.
+	Words   *WordsRecord `json:"words,omitempty"`
+	Data    TextRecord   `json:"data"`
+	HoldOut []string     `json:"hold_out,omitempty"`
+	Valid   *TextRecord  `json:"valid,omitempty"`
+	// KeptBack says that Valid is a part of the directory that Data is the rest of.
+	KeptBack bool   `json:"kept_back,omitempty"`
+	Seed     uint64 `json:"seed"`
+	// Pretrain is nil if the phase is not part of the run.
+	Pretrain *PretrainOptions `json:"pretrain,omitempty"`
+	Meta     *MetaOptions     `json:"meta,omitempty"` // nil if the run is pretraining alone
+	// Joint is nil if the phase is not part of the run.
+	Joint      *JointOptions      `json:"joint,omitempty"`
+	Chunk      int                `json:"chunk"`
+	Validation *ValidationOptions `json:"validation,omitempty"`
+}
+
+// TextRecord identifies a directory of text.
+type TextRecord struct {
+	Files       int      `json:"files"`
+	Bytes       int      `json:"bytes"`
+	Domains     []string `json:"domains,omitempty"`
+	Fingerprint string   `json:"fingerprint"`
+}
+
+// WordsRecord identifies a vocabulary.
+type WordsRecord struct {
+	Vocabulary  string `json:"vocabulary,omitempty"` // the file; else it was made of the text, by
+	Size        int    `json:"size,omitempty"`       // tokenizer.VocabularyOptions
+	MinCount    int64  `json:"min_count,omitempty"`
+	Fingerprint string `json:"fingerprint"` // of the symbols
+}
+
+// recordOfWords is nil for other tokenizers.
+func recordOfWords(o TokenizerOptions, tok tokenizer.Tokenizer) *WordsRecord {
+	words, ok := tok.(*tokenizer.Words)
+	if !ok {
+		return nil
+	}
+	sum := sha256.Sum256(words.Symbols())
+	r := &WordsRecord{Vocabulary: o.Vocabulary, Fingerprint: hex.EncodeToString(sum[:8])}
+	if o.Vocabulary == "" {
+		r.Size, r.MinCount = o.Size, o.MinCount
+	}
+	return r
+}
+
+func recordOf(c *corpus.Corpus) TextRecord {
+	return TextRecord{len(c.Documents), c.Bytes(), c.Domains(), c.Fingerprint()}
+}
+
+// newRecipe returns the recipe of a run with these options, all of them complete, on a text. The
+// record of the text for validation may be nil; a model that is gone on from has a hash.
+func newRecipe(
+	o *Options, base *model.Model, init string, text TextRecord, valid *TextRecord,
+) Recipe {
+	r := Recipe{
+		Phases: o.Phases, Name: o.Name, Init: init, Model: base.LM.Config, Data: text,
+		Words:   recordOfWords(o.Tokenizer, base.Tokenizer),
+		HoldOut: o.HoldOut, Seed: o.Seed, Chunk: o.Meta.Chunk,
+	}
+	for _, phase := range o.Phases {
+		if phase == PhasePretrain {
+			r.Pretrain = &o.Pretrain
+			continue
+		}
+		r.Meta = &o.Meta
+		if phase == PhaseJoint {
+			r.Joint = &o.Joint
+		}
+	}
+	if valid != nil {
+		r.Valid, r.KeptBack, r.Validation = valid, o.Valid == "", &o.Validation
+	}
+	return r
+}
+
+// Fields are the recipe's fields under their JSON names, numbers as json.Number.
+func (r Recipe) Fields() (map[string]any, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return decodeFields(text)
+}
+
+// decodeFields keeps numbers as they are written: a seed does not fit a float64.
+func decodeFields(text []byte) (fields map[string]any, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	err = d.Decode(&fields)
+	return fields, err
+}
+
+// card is what a model's file says of its making. It holds nothing that two runs of the same recipe
+// would not share, so that a resumed run ends with the same file, to the byte, as one that was not
+// interrupted.
+type card struct {
+	Recipe  Recipe        `json:"recipe"`
+	Results []PhaseReport `json:"results"`
+	Store   string        `json:"store"`           // type of the slow weights in the file
+	Stored  *Measurement  `json:"valid,omitempty"` // measurement of the model as stored
+	// Numerics is the arithmetic of the machine, see kernel.Arithmetic.Numerics.
+	Numerics string `json:"numerics"`
+}

@@ -1,0 +1,208 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/learning/train"
+)
+
+// Events of Metric.
+const (
+	eventStart  = "start" // a phase begins
+	eventResume = "resume"
+	eventStep   = "step" // a step, and those since the last such line
+	eventValid  = "valid"
+	eventEnd    = "end"
+)
+
+// Metric is one line of the metrics file: what has happened since the line before it. Fields that
+// do not apply are left out.
+type Metric struct {
+	Time  time.Time `json:"time"`
+	Event string    `json:"event"` // start, resume, step, valid or end
+	Phase string    `json:"phase"`
+	Step  int       `json:"step"` // optimiser steps made in the phase
+
+	// Tokens is how many were scored for training in the phase so far.
+	Tokens int64 `json:"tokens"`
+	// Loss is in nats a token, the mean over the steps since the last line.
+	Loss float64 `json:"loss,omitempty"`
+	Bits float64 `json:"bits_per_token,omitempty"` // Loss in bits a token
+	// Perplexity is that of Loss, of a model of words.
+	Perplexity float64 `json:"perplexity,omitempty"`
+	// Rate is the learning rate of the last step: in pretraining of the slow weights, else of the
+	// meta-learners.
+	Rate float64 `json:"lr,omitempty"`
+	// SlowRate is the learning rate of the slow weights in the phase joint.
+	SlowRate float64 `json:"slow_lr,omitempty"`
+	// GradNorm is that of the last step, before clipping; in the phase meta, of the gradient at the
+	// tables' nodes.
+	GradNorm     float64 `json:"grad_norm,omitempty"`
+	TokensPerSec float64 `json:"tokens_per_s,omitempty"` // speed since the last line
+	// Static is the validation without fast weights, in bits a token.
+	Static   float64 `json:"valid_static,omitempty"`
+	Adaptive float64 `json:"valid_adaptive,omitempty"` // the validation with fast weights
+	// Perplexities of Static and Adaptive, of a model of words.
+	StaticPerplexity   float64 `json:"valid_perplexity_static,omitempty"`
+	AdaptivePerplexity float64 `json:"valid_perplexity_adaptive,omitempty"`
+	Best               bool    `json:"best,omitempty"` // the validation is the best so far
+}
+
+// metricsName is the metrics file in the folder of the checkpoints.
+const metricsName = "metrics.jsonl"
+
+// metrics are the lines of a run so far, over all its sittings, in memory and at the end of a file.
+// A run that goes on appends: see current. Without a file the lines are in memory alone.
+type metrics struct {
+	path  string // "": a file in the folder of the checkpoints
+	file  *os.File
+	lines []Metric
+	pace  pace
+	unit  train.Unit
+}
+
+// Observe writes the line of an event that has one.
+func (m *metrics) Observe(e train.Event) error {
+	switch e := e.(type) {
+	case train.Opened:
+		m.unit = e.Unit
+		if m.path == "" && e.Dir != "" {
+			m.path = filepath.Join(e.Dir, metricsName)
+		}
+		return m.open()
+	case train.Begun:
+		event := eventStart
+		if e.Step > 0 {
+			event = eventResume
+		}
+		err := m.write(lineOf(event, e.Standing))
+		m.pace.start(time.Now())
+		return err
+	case train.Stepped:
+		return m.stepped(e)
+	case train.Validated:
+		m.pace.pause(e.Took)
+		return m.validated(e)
+	case train.Ended:
+		if e.Err == nil {
+			return m.write(lineOf(eventEnd, e.Standing))
+		}
+	case train.Finished:
+		return m.close()
+	}
+	return nil
+}
+
+// lineOf is a line with what all events have.
+func lineOf(event string, at train.Standing) Metric {
+	return Metric{Event: event, Phase: at.Phase, Step: at.Step, Tokens: at.Tokens}
+}
+
+// stepped writes a line behind every few steps.
+func (m *metrics) stepped(e train.Stepped) error {
+	if !m.pace.add(e) {
+		return nil
+	}
+	now, line := time.Now(), lineOf(eventStep, e.Standing)
+	line.Loss = m.pace.meanLoss()
+	line.Bits = line.Loss * train.BitsPerNat
+	line.Perplexity = m.perplexity(line.Bits)
+	line.Rate, line.SlowRate, line.GradNorm = e.Outcome.Rate, e.Outcome.SlowRate, e.Outcome.Norm
+	line.TokensPerSec = m.pace.tokensPerSec(now)
+	m.pace.start(now)
+	return m.write(line)
+}
+
+// validated writes the line of a validation.
+func (m *metrics) validated(e train.Validated) error {
+	line := lineOf(eventValid, e.Standing)
+	line.Static, line.Best = e.Measurement.Static, e.Best
+	line.StaticPerplexity = m.perplexity(line.Static)
+	if e.Measurement.Adaptive != nil {
+		line.Adaptive = *e.Measurement.Adaptive
+		line.AdaptivePerplexity = m.perplexity(line.Adaptive)
+	}
+	return m.write(line)
+}
+
+// perplexity is that of bits a token, 0 for a model of bytes.
+func (m *metrics) perplexity(bits float64) float64 {
+	if m.unit != train.Perplexity {
+		return 0
+	}
+	return m.unit.Of(bits)
+}
+
+// open reads what the file has, which need not exist, and makes the file ready for more. A line
+// that is cut off, by a full disk or a power failure, is passed over.
+func (m *metrics) open() error {
+	if m.path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(m.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666)
+	if err != nil {
+		return m.failed(err)
+	}
+	m.file = f
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil // a pipe or a device has nothing to read
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		f.Close()
+		return m.failed(err)
+	}
+	for line := range bytes.Lines(text) {
+		var l Metric
+		if json.Unmarshal(line, &l) == nil {
+			m.lines = append(m.lines, l)
+		}
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		return m.append([]byte{'\n'})
+	}
+	return nil
+}
+
+func (m *metrics) write(line Metric) error {
+	line.Time = time.Now().UTC().Truncate(time.Millisecond)
+	m.lines = append(m.lines, line)
+	text, err := json.Marshal(line)
+	if err != nil {
+		return fmt.Errorf("train: metrics: %w", err)
+	}
+	return m.append(append(text, '\n'))
+}
+
+func (m *metrics) append(text []byte) error {
+	if m.file == nil {
+		return nil
+	}
+	if _, err := m.file.Write(text); err != nil {
+		return m.failed(err)
+	}
+	return nil
+}
+
+func (m *metrics) close() error {
+	if m.file == nil {
+		return nil
+	}
+	if err := m.file.Close(); err != nil {
+		return m.failed(err)
+	}
+	return nil
+}
+
+// failed names the file; the error of the file system names it, too, and is stripped of that.
+func (m *metrics) failed(err error) error {
+	return fmt.Errorf("train: metrics file %s: %w", m.path, cmp.Or(errors.Unwrap(err), err))
+}

@@ -1,0 +1,121 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
+	"github.com/lmserve/lmserve/internal/learning/train"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"adaptive": adaptiveText,
+	"count":    countText,
+	"time":     roundly,
+}).Parse(pageText))
+
+// countText is an integer of any size with commas between the thousands.
+func countText(v any) string {
+	switch v := v.(type) {
+	case int:
+		return humanize.Comma(int64(v))
+	case int64:
+		return humanize.Comma(v)
+	}
+	return fmt.Sprint(v)
+}
+
+func adaptiveText(u train.Unit, v *train.Measurement) string {
+	if v == nil || v.Adaptive == nil {
+		return "–"
+	}
+	return u.Text(*v.Adaptive)
+}
+
+// page writes the page of a run when the run has ended or was interrupted.
+type page struct {
+	path    string // "": there is no page
+	metrics *metrics
+	run     train.Opened
+}
+
+// pageContent is what page.html shows.
+type pageContent struct {
+	Name        string
+	Unit        train.Unit
+	Report      train.Report
+	Interrupted *train.InterruptedError
+	Phases      []pagePhase
+	Recipe      []recipeSection
+	Store       string
+	Numerics    string
+}
+
+// pagePhase is one phase on the page.
+type pagePhase struct {
+	train.PhaseReport
+	Elapsed time.Duration // over all sittings
+	Charts  []template.HTML
+}
+
+// Observe makes sure, before the run, that the page can be written, and writes it after the run.
+func (p *page) Observe(e train.Event) error {
+	if p.path == "" {
+		return nil
+	}
+	switch e := e.(type) {
+	case train.Opened:
+		p.run = e
+		return train.CanWrite(p.path)
+	case train.Finished:
+		var interrupted *train.InterruptedError
+		if e.Err == nil || errors.As(e.Err, &interrupted) {
+			return p.write(e.Report, interrupted)
+		}
+	}
+	return nil
+}
+
+func (p *page) write(report train.Report, interrupted *train.InterruptedError) error {
+	text, err := p.render(report, interrupted)
+	if err == nil {
+		err = atomicfile.Write(p.path, atomicfile.Options{}, func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("train: the report %s could not be written: %w", p.path, err)
+	}
+	return nil
+}
+
+func (p *page) render(report train.Report, interrupted *train.InterruptedError) ([]byte, error) {
+	phases := p.run.Phases
+	content := pageContent{
+		Name: p.run.Name, Unit: p.run.Unit, Recipe: recipe(p.run.Fields), Report: report,
+		Interrupted: interrupted, Store: p.run.Store, Numerics: p.run.Numerics,
+	}
+	lines := ofRun(p.metrics.lines, phases[0])
+	spent, now := elapsed(lines), current(lines, phases)
+	for _, phase := range report.Phases {
+		charts, err := curvesOf(now, phase.Phase).charts(p.run.Unit)
+		if err != nil {
+			return nil, err
+		}
+		content.Phases = append(content.Phases, pagePhase{phase, spent[phase.Phase], charts})
+	}
+	var out bytes.Buffer
+	err := pageTemplate.Execute(&out, content)
+	return out.Bytes(), err
+}

@@ -1,0 +1,59 @@
+// Package report tells people of a training run: a live bar or lines on a terminal, a file of
+// metrics, and a page with the recipe, the results and the curves. Each is an observer of the run
+// (see train.Observer), which knows none of them.
+package report
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/lmserve/lmserve/internal/learning/train"
+)
+
+// Options say where a run is reported. Zero fields stand for the defaults given with them.
+type Options struct {
+	Progress io.Writer // live bar if it is a terminal, else a line now and then; nil: silent
+	// Metrics is a file to which metrics are appended as JSON lines; "": metricsName in the folder
+	// of the checkpoints, if there is one.
+	Metrics  string
+	Page     string // file of a page with the recipe, the results and the curves; "": none
+	LogEvery int    // steps between two lines of metrics; 0: 10
+}
+
+const (
+	logEveryDefault = 10
+	logEveryMax     = 1 << 30
+)
+
+// New returns an observer of one run. The error is a *train.OptionError.
+func New(o Options) (train.Observer, error) {
+	if o.LogEvery == 0 {
+		o.LogEvery = logEveryDefault
+	}
+	if o.LogEvery < 1 || o.LogEvery > logEveryMax {
+		return nil, &train.OptionError{Field: "LogEvery", Found: fmt.Sprint(o.LogEvery), Want: fmt.Sprintf("1 to %d", logEveryMax)}
+	}
+	m := &metrics{path: o.Metrics, pace: pace{every: o.LogEvery}}
+	all := observers{&page{path: o.Page, metrics: m}, m}
+	if o.Progress != nil {
+		all = append(all, &progress{w: o.Progress, pace: pace{every: o.LogEvery}})
+	}
+	return all, nil
+}
+
+// observers are told one after the other, up to the first that has an error.
+type observers []train.Observer
+
+// Observe tells all of them that the run has finished, even after an error: they close their files.
+func (all observers) Observe(e train.Event) (first error) {
+	_, last := e.(train.Finished)
+	for _, o := range all {
+		if err := o.Observe(e); first == nil {
+			first = err
+		}
+		if first != nil && !last {
+			return first
+		}
+	}
+	return first
+}

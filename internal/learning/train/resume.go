@@ -1,0 +1,116 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/learning/train/optim"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// MismatchError says that a checkpoint belongs to a run with other settings.
+type MismatchError struct {
+	Path  string // path of the checkpoint
+	Field string // the JSON path of the first field that differs, e.g. "model.d_model"
+	Have  string // the value in the checkpoint
+	Want  string // the value in this run
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("train: checkpoint %s is of another run: %s is %s there and %s here",
+		e.Path, e.Field, e.Have, e.Want)
+}
+
+// readCheckpoint reads a checkpoint and makes sure that it belongs to the run.
+func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
+	f, err := weights.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	if v := f.Metadata[checkpointKind]; v != checkpointValue {
+		return nil, fmt.Errorf("%w %s: metadata %s is %q, expected %q: is it a model?",
+			ErrCheckpoint, path, checkpointKind, v, checkpointValue)
+	}
+	c := &checkpoint{path: path, file: f}
+	var at position
+	if c.getJSON(keyPosition, &at); c.err != nil {
+		return nil, c.err
+	}
+	if err := sameRun(path, f.Metadata[keyRun], shortened(want, f.Metadata[keyRun], at)); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// shortened returns the recipe with the number of pretraining steps that a checkpoint's recipe has,
+// if the difference does not matter at the position: before the decay of both, under a schedule
+// whose rates until then do not depend on the number of steps. So a run may be prolonged.
+func shortened(want Recipe, have string, at position) Recipe {
+	var other Recipe
+	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil || want.Pretrain == nil || other.Pretrain == nil {
+		return want
+	}
+	o := *want.Pretrain
+	a := optim.Schedule{Kind: o.Schedule, Warmup: max(0, o.Warmup), Steps: o.Steps}
+	b := a
+	b.Steps = other.Pretrain.Steps
+	if o.Schedule != optim.ScheduleCosine && at.Step <= min(a.DecayStart(), b.DecayStart()) {
+		o.Steps = b.Steps
+		want.Pretrain = &o
+	}
+	return want
+}
+
+// sameRun compares a checkpoint's recipe with this run's and names the first field that differs.
+func sameRun(path, have string, want Recipe) error {
+	found, err := decodeFields([]byte(have))
+	if err != nil {
+		return fmt.Errorf("%w %s: metadata %s: %w", ErrCheckpoint, path, keyRun, err)
+	}
+	expected, err := want.Fields()
+	if err != nil {
+		return fmt.Errorf("%w %s: %w", ErrCheckpoint, path, err)
+	}
+	if field, h, w := firstDifference("", found, expected); field != "" {
+		return &MismatchError{Path: path, Field: field, Have: h, Want: w}
+	}
+	return nil
+}
+
+// firstDifference walks two decoded JSON values in the order of their keys.
+func firstDifference(at string, a, b any) (field, have, want string) {
+	ma, aok := a.(map[string]any)
+	mb, bok := b.(map[string]any)
+	if aok && bok {
+		keys := slices.AppendSeq(slices.Collect(maps.Keys(ma)), maps.Keys(mb))
+		slices.Sort(keys)
+		for _, k := range slices.Compact(keys) {
+			path := k
+			if at != "" {
+				path = at + "." + k
+			}
+			if field, have, want = firstDifference(path, ma[k], mb[k]); field != "" {
+				return field, have, want
+			}
+		}
+		return "", "", ""
+	}
+	if h, w := showJSON(a), showJSON(b); h != w {
+		return at, h, w
+	}
+	return "", "", ""
+}
+
+// showJSON is a value for a message.
+func showJSON(v any) string {
+	if v == nil {
+		return "not set"
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}

@@ -1,0 +1,144 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/learning/train/corpus"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// runner is a run under way.
+type runner struct {
+	o      Options
+	x      *kernel.Exec
+	base   *model.Model // slow weights and tokenizer; its LM is trained in place
+	text   *corpus.Corpus
+	seen   *corpus.Corpus // text without the domains that are held out
+	valid  *validator     // nil: no validation
+	recipe Recipe
+	at     position
+	best   []array // the trained arrays at position.Best
+
+	// writeFile is weights.WriteFile; tests put a disk with a fault in its place.
+	writeFile func(string, *weights.File, weights.WriteOptions) error
+
+	saved     int // step of the phase that the last checkpoint has
+	bestSaved int // step of the phase that the best checkpoint has; -1: none that this run wrote
+}
+
+// file is the path of a file in the folder of the checkpoints.
+func (r *runner) file(name string) string { return filepath.Join(r.o.Dir, name) }
+
+// tell tells the observer, if there is one, what has happened.
+func (r *runner) tell(e Event) error {
+	if r.o.Observer == nil {
+		return nil
+	}
+	return r.o.Observer.Observe(e)
+}
+
+// note tells a sentence for a person.
+func (r *runner) note(format string, args ...any) error {
+	return r.tell(Noted{fmt.Sprintf(format, args...)})
+}
+
+// standing is where the phase under way stands.
+func (r *runner) standing(p stepper) Standing {
+	return Standing{Phase: r.at.Phase, Step: r.at.Step, Steps: p.length(), Tokens: r.at.Tokens, Loss: r.at.Loss}
+}
+
+// newPhase makes a phase of the run, at its first step.
+func (r *runner) newPhase(name string) (stepper, error) {
+	o := &r.o
+	seed := o.Seed
+	var joint *JointOptions
+	switch name {
+	case PhasePretrain:
+		return newPretrain(r.x, r.base.LM, r.seen, r.base.Tokenizer.Start(), o.Pretrain, seed)
+	case PhaseJoint:
+		// Another seed, so that PhaseJoint does not read the text of PhaseMeta over again.
+		joint, seed = &o.Joint, kernel.Key(seed, useJoint)
+	}
+	if o.Meta.Scheme == SchemeWindow {
+		return newWindow(r.x, r.base, r.text, o.Meta, joint, seed)
+	}
+	return newOnline(r.x, r.base, r.text, o.HoldOut, o.Meta, joint, seed)
+}
+
+// model is the model as trained so far, sharing its weights.
+func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
+	m, err := model.NewOf(r.base.Tokenizer, r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
+	if err != nil {
+		return nil, err
+	}
+	m.Arithmetic, m.Rivals = r.base.Arithmetic, r.base.Rivals
+	m.CompanionBytes = cmp.Or(r.o.Meta.CompanionBytes, r.base.CompanionBytes)
+	m.CompanionAlone = r.o.Meta.CompanionAlone || r.base.CompanionAlone
+	if learner != nil {
+		m.Mixture = r.o.Meta.Mixture
+	}
+	if learner != nil && learner.Normal != nil {
+		m.Statistics = r.base.Statistics
+	}
+	return m, nil
+}
+
+// keepBest keeps a copy of the weights as they are.
+func (r *runner) keepBest(p stepper) {
+	r.best = r.best[:0]
+	for _, a := range p.trained() {
+		r.best = append(r.best, array{a.name, slices.Clone(a.data)})
+	}
+}
+
+// takeBest gives the phase the best weights, if there was a validation.
+func (r *runner) takeBest(p stepper) {
+	if r.at.Best == nil {
+		return
+	}
+	for i, a := range p.trained() {
+		copy(a.data, r.best[i].data)
+	}
+}
+
+// report is that of a run that ends here, with the phase under way as its last.
+func (r *runner) report() Report {
+	phases := slices.Clone(r.at.Done)
+	if r.at.Phase != "" {
+		phases = append(phases, r.at.report())
+	}
+	return Report{Unit: r.unit(), Phases: phases}
+}
+
+// unit is what the run's losses are told in.
+func (r *runner) unit() Unit {
+	if r.base.OfWords() {
+		return Perplexity
+	}
+	return PerByte
+}
+
+// interrupted is the error of a run that stopped after a step that is in the last checkpoint, if
+// there are checkpoints.
+func (r *runner) interrupted(ctx context.Context, phase string, step int) *InterruptedError {
+	e := &InterruptedError{Phase: phase, Step: step, Cause: context.Cause(ctx)}
+	if r.o.Dir != "" {
+		e.Checkpoint = r.file(lastName)
+	}
+	return e
+}
+
+// lastCheckpoint says what is left of a run that went wrong.
+func (r *runner) lastCheckpoint() string {
+	if r.o.Dir == "" || r.saved == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s has step %d", r.file(lastName), r.saved)
+}

@@ -1,0 +1,64 @@
+package train
+
+import (
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/learning/train/optim"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// slow is the optimiser of the slow weights and what it works on.
+type slow struct {
+	options  SlowOptions
+	schedule optim.Schedule
+	seed     uint64 // seed of the dropout
+	lm       *txl.Model
+	opt      optim.Optimizer
+	grads    stream.Arena // gradients of all slow weights
+}
+
+func newSlow(lm *txl.Model, o SlowOptions, steps int, seed uint64) *slow {
+	return &slow{
+		options: o, lm: lm, seed: kernel.Key(seed, useDropout),
+		schedule: optim.Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Warmup: max(0, o.Warmup), Steps: steps},
+		opt:      newOptimizer(lm.Layout, o), grads: stream.NewArenaOfAll(lm.Layout),
+	}
+}
+
+func newOptimizer(l *txl.Layout, o SlowOptions) optim.Optimizer {
+	if o.Optimizer == OptimizerMuon {
+		return optim.NewMuon(l, o.Clip)
+	}
+	return optim.NewAdam(l.Size, optim.Beta1, optim.Beta2, optim.Epsilon, o.Clip)
+}
+
+// dropout is that of the i'th chunk of step t.
+func (s *slow) dropout(t, i int) txl.Dropout {
+	return txl.Dropout{
+		Hidden: float32(s.options.Dropout), Attention: float32(s.options.AttentionDropout),
+		Key: kernel.Key(s.seed, uint64(t), uint64(i)),
+	}
+}
+
+// step moves the slow weights against grads, as step t.
+func (s *slow) step(x *kernel.Exec, t int) (rate, norm float64) {
+	rate = s.schedule.Rate(t)
+	return rate, s.opt.Step(x, s.lm.W, s.grads.Values, rate)
+}
+
+// moments are what the optimiser remembers but the number of steps.
+func (s *slow) moments() []array {
+	var all []array
+	for _, m := range s.opt.Moments() {
+		all = append(all, array{m.Name, m.Values})
+	}
+	return all
+}
+
+func (s *slow) save(c *checkpoint) { c.putAll(s.moments()) }
+
+// load restores the optimiser as it was after so many steps.
+func (s *slow) load(c *checkpoint, steps int) {
+	c.getAll(s.moments())
+	s.opt.SetSteps(steps)
+}

@@ -1,0 +1,86 @@
+package train
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lmserve/lmserve/internal/learning/train/corpus"
+	"github.com/lmserve/lmserve/internal/serving/reload"
+	"github.com/lmserve/lmserve/tokenizer"
+)
+
+// textInterval is the time between two notes of how far a long text has been read.
+const textInterval = 5 * time.Second
+
+// newTokenizer makes the tokenizer of a new model, and its tokens of the text.
+func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
+	if r.o.Tokenizer.Kind != tokenizer.KindWords {
+		return tokenizer.Bytes{}, nil
+	}
+	words, err := r.vocabulary()
+	if err != nil {
+		return nil, err
+	}
+	return words, r.encode(words)
+}
+
+// vocabulary reads the vocabulary, or makes it of the text that is pretrained on: what is held out
+// remains new.
+func (r *runner) vocabulary() (*tokenizer.Words, error) {
+	o := r.o.Tokenizer
+	if o.Vocabulary == "" {
+		counts, err := r.seen.Count(r.reading("words are counted", r.seen))
+		if err != nil {
+			return nil, err
+		}
+		words, _, err := counts.Vocabulary(o.VocabularyOptions)
+		return words, err
+	}
+	f, err := reload.Open(o.Vocabulary)
+	if err != nil {
+		return nil, fmt.Errorf("train: vocabulary %s: %w", o.Vocabulary, cause(err))
+	}
+	defer f.Close()
+	words, err := tokenizer.ReadVocabulary(f)
+	if err != nil {
+		return nil, fmt.Errorf("train: file %s: %w", o.Vocabulary, err)
+	}
+	return words, nil
+}
+
+// encode makes tokens of all text, unless a token is a byte, and tells how much text that is.
+func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
+	words, ok := tok.(*tokenizer.Words)
+	if !ok {
+		return nil
+	}
+	r.seen = nil // so that the bytes go as the tokens come
+	if err := r.text.Encode(words, r.reading("text is made tokens", r.text)); err != nil {
+		return err
+	}
+	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil {
+		return err
+	}
+	if r.valid != nil {
+		told := r.reading("validation text is made tokens", r.valid.text)
+		if err := r.valid.text.Encode(words, told); err != nil {
+			return err
+		}
+	}
+	return r.note("vocabulary: %s symbols; the text is %s",
+		humanize.Comma(int64(words.Vocab())), countOf(r.text, words).of())
+}
+
+// reading returns a function that notes now and then how far a text has been read.
+func (r *runner) reading(what string, c *corpus.Corpus) func(bytes int) error {
+	total, noted := c.Bytes(), time.Now()
+	return func(bytes int) error {
+		if time.Since(noted) < textInterval {
+			return nil
+		}
+		noted = time.Now()
+		return r.note("%s: %s of %s", what, humanize.Bytes(uint64(bytes)), humanize.Bytes(uint64(total)))
+	}
+}

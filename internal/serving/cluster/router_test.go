@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// places are sessions by their names.
+type places map[string]storage.Place
+
+func (p places) Locate(_ context.Context, _, text string) (at storage.Place, err error) {
+	at, found := p[text]
+	if !found {
+		return at, storage.ErrNotFound
+	}
+	return at, nil
+}
+
+// A request goes to the server that has its session, also to one that has come since the last
+// renewal, or that is to have it; where neither is known the claim decides.
+func TestARequestGoesToTheServerOfItsSession(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	b := &book{now: now, until: map[string]time.Time{}}
+	self := Node{ID: "a-1", Name: "a", Addr: "http://a"}
+	m, err := Join(t.Context(), Options{
+		Self: self, Directory: b, Lease: time.Hour, Now: func() time.Time { return now },
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, m.Leave(t.Context())) }()
+	r := &Router{
+		Member: m, Holds: func(id string) bool { return id == "held" },
+		Sessions: places{
+			"mine": {ID: "mine", Node: "a-1"}, "new": {ID: "new", Node: "b-1"}, "free": {ID: "free"},
+			"lost": {ID: "lost", Node: "c-1"},
+		},
+	}
+	goes := func(text, addr string) {
+		to, found, err := r.Session(t.Context(), "", text)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, addr, to, text)
+	}
+	for _, text := range []string{"held", "mine", "free", "lost"} {
+		goes(text, "")
+	}
+	_, found, err := r.Session(t.Context(), "", "none")
+	require.NoError(t, err)
+	require.False(t, found)
+	b.others = []Node{{ID: "b-1", Name: "b", Addr: "http://b"}}
+	goes("new", "") // it was looked just now
+	now = now.Add(time.Second)
+	goes("new", "http://b")
+	require.True(t, r.Alive("http://b"))
+	require.False(t, r.Alive("http://c"))
+}

@@ -1,0 +1,69 @@
+package keys
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
+	"github.com/lmserve/lmserve/internal/serving/reload"
+)
+
+const (
+	lockPatience = 5 * time.Second       // how long a writer waits for another
+	lockRetry    = 10 * time.Millisecond // how often it looks whether the other has finished
+)
+
+// ReadFile reads a keys file. Its errors are *FormatError, reload.ErrNotFile, or those of package os.
+func ReadFile(path string) ([]Key, error) {
+	text, err := reload.ReadFile(path, FileBytesMax)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, text)
+}
+
+// UpdateFile replaces a keys file by what change makes of its keys, all or nothing. Without a file
+// change gets no keys, and the file and its folder are made. Of two writers at once, one waits for
+// the other: the temporary file is their lock.
+func UpdateFile(path string, change func([]Key) ([]Key, error)) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	file, err := createLocked(path)
+	if err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Discard()) }()
+	list, err := ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("keys: %w", err)
+	}
+	if list, err = change(list); err != nil {
+		return err
+	}
+	if _, err := file.Write(Format(list)); err != nil {
+		return fmt.Errorf("keys: writing %s: %w", path, err)
+	}
+	if err := file.Commit(); err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	return nil
+}
+
+// createLocked begins a new keys file, and waits for another writer to finish first.
+func createLocked(path string) (*atomicfile.File, error) {
+	lock := path + ".lock"
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockRetry) {
+		f, err := atomicfile.Create(path, atomicfile.Options{Perm: 0o600, Temporary: lock})
+		if err == nil || !errors.Is(err, fs.ErrExist) {
+			return f, err
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%s exists: another program is writing the keys; if none is, one was killed at it: remove this file", lock)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package keys
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/serving/reload"
+)
+
+// Reasons to refuse a token. Whoever is told ErrExpired or ErrRevoked has shown the right secret.
+var (
+	ErrMalformed = errors.New("keys: not of the form of a key")
+	ErrUnknown   = errors.New("keys: unknown key") // an id that does not exist, or the wrong secret
+	ErrExpired   = errors.New("keys: the key has expired")
+	ErrRevoked   = errors.New("keys: the key was revoked")
+)
+
+// Ring is the keys of a running server, as their file has them at any moment. Its methods may be
+// called concurrently.
+type Ring struct {
+	file *reload.Value[map[string]Key] // keys by id; the map is nil while no file has been there
+}
+
+// OpenRing reads a keys file. Without a file there are no keys until a file appears. OpenRing calls
+// report for later changes of the file, with nil when the changes are in force and else with the
+// reason why they are not; report must not call the Ring.
+func OpenRing(path string, report func(error)) (*Ring, error) {
+	known := false
+	read := func() (map[string]Key, error) {
+		list, err := ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) && !known {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("keys: %w", err)
+		}
+		known = true
+		byID := make(map[string]Key, len(list))
+		for _, k := range list {
+			byID[k.ID] = k
+		}
+		return byID, nil
+	}
+	file, err := reload.New(read, report, path)
+	if err != nil {
+		return nil, err
+	}
+	return &Ring{file}, nil
+}
+
+// Required reports whether there is a keys file, and so whether a request needs a key. Once the
+// answer is true it stays true.
+func (r *Ring) Required() bool {
+	byID, _ := r.file.Get()
+	return byID != nil
+}
+
+// Stale returns why the keys in force are not those of the file, or nil if they are.
+func (r *Ring) Stale() error {
+	_, err := r.file.Get()
+	return err
+}
+
+// Authenticate returns the key that a token is for. The time that Authenticate takes does not tell
+// how much of a secret is right, nor, for a token of the right form, whether the token's id exists.
+func (r *Ring) Authenticate(token string) (Key, error) {
+	id, secret, ok := splitToken(token)
+	if !ok {
+		return Key{}, ErrMalformed
+	}
+	byID, _ := r.file.Get()
+	k, exists := byID[id] // an unknown id gives the zero Key, whose hash no secret has
+	hash := sha256.Sum256([]byte(secret))
+	if subtle.ConstantTimeCompare(hash[:], k.Hash[:]) != 1 || !exists {
+		return Key{}, ErrUnknown
+	}
+	return k, refusal(k)
+}
+
+// Check returns nil if a key that was authenticated before is still good, and else the reason.
+func (r *Ring) Check(id string) error {
+	byID, _ := r.file.Get()
+	k, exists := byID[id]
+	if !exists {
+		return ErrUnknown
+	}
+	return refusal(k)
+}
+
+// holdEvery is the time between two looks at a key that Hold watches.
+const holdEvery = 500 * time.Millisecond
+
+// Hold returns a context that ends, within two seconds, when a key that was authenticated before is
+// no longer good; the context's cause is then what Check returns. release ends the watch.
+func (r *Ring) Hold(ctx context.Context, id string) (held context.Context, release func()) {
+	held, cancel := context.WithCancelCause(ctx)
+	go func() {
+		look := time.NewTicker(holdEvery)
+		defer look.Stop()
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-look.C:
+				if err := r.Check(id); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		}
+	}()
+	return held, func() { cancel(nil) }
+}
+
+func refusal(k Key) error {
+	switch k.Status(time.Now()) {
+	case "revoked":
+		return ErrRevoked
+	case "expired":
+		return ErrExpired
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+// Package metrics counts what a server does, for Prometheus. It is told of requests by the server,
+// and of the work on sessions by their manager (session.Observer), which both know nothing of
+// Prometheus.
+//
+// Every label has few values, known beforehand: routes are those of the contract, never paths, and
+// no label names a session, a key or a client. docs/operations.md has a table of the metrics.
+package metrics
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/lmserve/lmserve/internal/serving/session"
+)
+
+const namespace = "lmserve"
+
+// Options say what does not change while a server runs.
+type Options struct {
+	Version  string   // of the program
+	Models   []string // their names and the starts of their hashes; the first is the default
+	Numerics string   // the name of the arithmetic
+	Problems []string // that a request may be refused with: values of a label, all 0 at first
+}
+
+// Metrics are those of a server. All methods may be called at once; those that are told of
+// something allocate nothing.
+type Metrics struct {
+	requests
+	work
+	byModel
+	folder
+	sharing
+	registry     *prometheus.Registry
+	http.Handler // answers with all metrics as they are now
+}
+
+var _ session.Observer = (*Metrics)(nil)
+
+// New makes metrics that have counted nothing yet.
+func New(o Options) *Metrics {
+	m := &Metrics{
+		requests: newRequests(o.Problems), work: newWork(), byModel: newByModel(o.Models),
+		folder:   newFolder(),
+		sharing:  newSharing(),
+		registry: prometheus.NewRegistry(),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels say what runs.",
+		ConstLabels: prometheus.Labels{
+			"version": o.Version, "model": o.Models[0], "numerics": o.Numerics,
+		},
+	})
+	build.Set(1)
+	models := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "model_info",
+		Help: "Always 1; the models that sessions run on, and which is the default.",
+	}, []string{"default", "model"})
+	for i, name := range o.Models {
+		models.WithLabelValues(map[bool]string{true: "yes", false: "no"}[i == 0], name).Set(1)
+	}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		build, models, &m.folder,
+	)
+	m.registry.MustRegister(m.requests.all()...)
+	m.registry.MustRegister(m.work.all()...)
+	m.registry.MustRegister(m.byModel.vectors...)
+	m.registry.MustRegister(m.sharing.all()...)
+	m.Handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return m
+}
+
+// Scored implements session.Observer.
+func (m *Metrics) Scored(model, learn string, t session.Tally) {
+	m.work.scoredText(learn, t)
+	if on := m.byModel.of[model]; on != nil {
+		on.bytes.Add(float64(t.Bytes))
+		on.bits.Add(t.Bits)
+	}
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: namespace, Name: name, Help: help,
+	})
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(
+		prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels,
+	)
+}
+
+func histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
+	}
+}

@@ -1,0 +1,200 @@
+package metrics
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lmserve/lmserve/internal/serving/session"
+)
+
+// work counts what is done for sessions.
+type work struct {
+	phases  *prometheus.HistogramVec
+	byPhase [session.Phases]prometheus.Observer
+
+	scored  [learns][2]scored // the second for sessions with a baseline
+	shadows [roles]compared
+	vectors []prometheus.Collector
+
+	lines, flagged   prometheus.Counter
+	strangeness      prometheus.Histogram
+	completions      *prometheus.CounterVec
+	completionTokens prometheus.Counter
+
+	snapshots        prometheus.Histogram
+	snapshotFailures prometheus.Counter
+	replayed         prometheus.Counter
+}
+
+// scored counts text of one kind.
+type scored struct{ bytes, tokens, bits, baseline prometheus.Counter }
+
+// compared counts text that a session and a shadow of it have both scored.
+type compared struct{ bytes, bits prometheus.Counter }
+
+// The two ends of a shadow have an index each.
+const (
+	roleSession = iota
+	roleShadow
+	roles
+)
+
+// The kinds of learning have an index each.
+const (
+	learnTrue = iota
+	learnFalse
+	learnUnflagged
+	learns
+)
+
+func learnIndex(learn string) int {
+	switch learn {
+	case session.LearnFalse:
+		return learnFalse
+	case session.LearnUnflagged:
+		return learnUnflagged
+	}
+	return learnTrue
+}
+
+// phaseSeconds are the bounds of buckets, from a token of a small model to a long recovery.
+var phaseSeconds = prometheus.ExponentialBuckets(.0001, 2, 20)
+
+// strangenessBounds are powers of ten: a line of 3 is as strange as one in a thousand.
+var strangenessBounds = []float64{.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6}
+
+func newWork() work {
+	w := work{
+		phases: prometheus.NewHistogramVec(histogramOpts("phase_seconds",
+			"Time that a chunk, or a turn of a completion, has spent in each phase of its work.",
+			phaseSeconds), []string{"phase"}),
+		lines: counter("lines_total", "Lines that have ended in text whose lines were asked for."),
+		flagged: counter("lines_flagged_total",
+			"Lines that were not learnt: stranger than the request's threshold, or too long."),
+		strangeness: prometheus.NewHistogram(histogramOpts("line_strangeness",
+			"How strange lines were for those before them: -log10 of the probability of a line "+
+				"at least as strange.", strangenessBounds)),
+		completions: counters("completions_total",
+			"Texts that were sampled to their end, by why they ended.", "reason"),
+		completionTokens: counter("completion_tokens_total", "Tokens of these texts."),
+		snapshots: prometheus.NewHistogram(histogramOpts("snapshot_seconds",
+			"Time that writing the state of a session has taken.", phaseSeconds)),
+		snapshotFailures: counter("snapshot_failures_total",
+			"States of sessions that could not be written; they are tried again."),
+		replayed: counter("replayed_bytes_total",
+			"Text that was computed again to make the states of cold sessions."),
+	}
+	for p := range session.Phases {
+		w.byPhase[p] = w.phases.WithLabelValues(p.String())
+	}
+	for _, reason := range []string{session.FinishStop, session.FinishLength} {
+		w.completions.WithLabelValues(reason)
+	}
+	w.makeScored()
+	w.makeShadows()
+	return w
+}
+
+// makeScored makes the counters of text.
+func (w *work) makeScored() {
+	of := []string{"learn", "baseline"}
+	bytes := counters("scored_bytes_total", "Text that was scored.", of...)
+	tokens := counters("scored_tokens_total", "Tokens that were scored.", of...)
+	bits := counters("scored_shannons_total",
+		"Surprise of the scored text under the models as adapted, in shannons: bits of information.",
+		of...)
+	baseline := counters("baseline_shannons_total",
+		"Surprise of the same text under the static model, of sessions that have a baseline.",
+		"learn")
+	w.vectors = []prometheus.Collector{bytes, tokens, bits, baseline}
+	for _, learn := range []string{
+		session.LearnTrue, session.LearnFalse, session.LearnUnflagged,
+	} {
+		for i, has := range []string{"no", "yes"} {
+			w.scored[learnIndex(learn)][i] = scored{
+				bytes: bytes.WithLabelValues(learn, has), tokens: tokens.WithLabelValues(learn, has),
+				bits: bits.WithLabelValues(learn, has), baseline: baseline.WithLabelValues(learn),
+			}
+		}
+	}
+}
+
+// makeShadows makes the counters of sessions and their shadows.
+func (w *work) makeShadows() {
+	bytes := counters("shadow_bytes_total",
+		"Text that sessions and their shadows have scored, but for words that the model does not know.",
+		"role")
+	bits := counters("shadow_shannons_total", "Surprise of that text, in shannons.", "role")
+	w.vectors = append(w.vectors, bytes, bits)
+	for role, name := range [roles]string{roleSession: "session", roleShadow: "shadow"} {
+		w.shadows[role] = compared{bytes.WithLabelValues(name), bits.WithLabelValues(name)}
+	}
+}
+
+func (w *work) all() []prometheus.Collector {
+	return append([]prometheus.Collector{
+		w.phases, w.lines, w.flagged, w.strangeness, w.completions, w.completionTokens,
+		w.snapshots, w.snapshotFailures, w.replayed,
+	}, w.vectors...)
+}
+
+// Phase implements session.Observer.
+func (w *work) Phase(_ context.Context, p session.Phase, began, ended time.Time) {
+	w.byPhase[p].Observe(ended.Sub(began).Seconds())
+}
+
+// scoredText counts text that was scored, on whatever model.
+func (w *work) scoredText(learn string, t session.Tally) {
+	has := 0
+	if t.BaselineBits != nil {
+		has = 1
+	}
+	of := &w.scored[learnIndex(learn)][has]
+	of.bytes.Add(float64(t.Bytes))
+	of.tokens.Add(float64(t.Tokens))
+	of.bits.Add(t.Bits)
+	if t.BaselineBits != nil {
+		of.baseline.Add(*t.BaselineBits)
+	}
+}
+
+// Line implements session.Observer. Before a session has seen some lines, the strangeness of one
+// means little.
+func (w *work) Line(l *session.Line) {
+	w.lines.Inc()
+	if l.Unlearnt {
+		w.flagged.Inc()
+	}
+	if l.Warm() {
+		w.strangeness.Observe(-math.Log10(l.P))
+	}
+}
+
+// Compared implements session.Observer. Models of all kinds compare by the words that they know.
+func (w *work) Compared(followed, shadow session.Tally) {
+	for role, t := range [roles]*session.Tally{roleSession: &followed, roleShadow: &shadow} {
+		w.shadows[role].bytes.Add(float64(t.Bytes - t.UnknownBytes))
+		w.shadows[role].bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may leave less than nothing
+	}
+}
+
+// Completed implements session.Observer.
+func (w *work) Completed(reason string, tokens int) {
+	w.completions.WithLabelValues(reason).Inc()
+	w.completionTokens.Add(float64(tokens))
+}
+
+// Snapshot implements session.Observer.
+func (w *work) Snapshot(took time.Duration, err error) {
+	if err != nil {
+		w.snapshotFailures.Inc()
+		return
+	}
+	w.snapshots.Observe(took.Seconds())
+}
+
+// Replayed implements session.Observer.
+func (w *work) Replayed(bytes int64) { w.replayed.Add(float64(bytes)) }

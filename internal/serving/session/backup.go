@@ -1,0 +1,165 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// How long a backup stays where its reader can go on with it. What is deleted meanwhile stays in it, on
+// the disk.
+const (
+	BackupIdleMax = 2 * time.Minute // without a reader
+	BackupLifeMax = 6 * time.Hour   // with one
+)
+
+// backups has the one backup that a Manager may have at a time.
+type backups struct {
+	store    storage.Store
+	logError func(error)
+
+	mu      sync.Mutex
+	closed  bool
+	making  bool // a backup is being made
+	readers int
+	current storage.Backup // nil: none
+	idle    *time.Timer    // ends current, which nobody reads; nil: somebody does
+	life    *time.Timer    // ends current, read or not
+}
+
+// Backup is a backup that is being read. Its reader closes it, and may open it again under its ID.
+type Backup struct {
+	io.ReadSeekCloser
+	ID   string
+	Size int64 // bytes
+
+	leave func()
+}
+
+// Close ends the reading. The backup stays for BackupIdleMax.
+func (b *Backup) Close() error {
+	defer b.leave()
+	return b.ReadSeekCloser.Close()
+}
+
+// open gives the backup of an id to another reader; "" makes a new one, which takes the place of
+// one that nobody reads.
+func (bs *backups) open(ctx context.Context, id string) (*Backup, error) {
+	if id != "" {
+		bs.mu.Lock()
+		defer bs.mu.Unlock()
+		switch {
+		case bs.closed:
+			return nil, ErrDraining
+		case bs.current == nil || bs.current.ID() != id:
+			return nil, ErrBackupGone
+		}
+		return bs.readLocked(), nil
+	}
+	backuper, ok := bs.store.(storage.Backuper)
+	if !ok {
+		return nil, ErrNoBackup
+	}
+	if err := bs.begin(); err != nil {
+		return nil, err
+	}
+	made, err := backuper.Backup(ctx)
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	bs.making = false
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, storeError("making a backup", err)
+	case bs.closed:
+		return nil, errors.Join(ErrDraining, made.Close())
+	}
+	bs.current = made
+	bs.life = time.AfterFunc(BackupLifeMax, func() { bs.expire(made, true) })
+	return bs.readLocked(), nil
+}
+
+// begin makes room for a new backup.
+func (bs *backups) begin() error {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	switch {
+	case bs.closed:
+		return ErrDraining
+	case bs.making || bs.readers > 0:
+		return ErrBackupBusy
+	}
+	if err := bs.endLocked(); err != nil {
+		return storeError("ending a backup", err)
+	}
+	bs.making = true
+	return nil
+}
+
+// readLocked begins a reading of the current backup.
+func (bs *backups) readLocked() *Backup {
+	current := bs.current
+	bs.readers++
+	if bs.idle != nil {
+		bs.idle.Stop()
+		bs.idle = nil
+	}
+	return &Backup{
+		ReadSeekCloser: current.Open(), ID: current.ID(), Size: current.Size(),
+		leave: sync.OnceFunc(func() { bs.leave(current) }),
+	}
+}
+
+// leave ends a reading.
+func (bs *backups) leave(b storage.Backup) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.current != b {
+		return // it has ended under its readers
+	}
+	if bs.readers--; bs.readers == 0 {
+		bs.idle = time.AfterFunc(BackupIdleMax, func() { bs.expire(b, false) })
+	}
+}
+
+// expire ends a backup whose time is up; evenRead: under its readers too.
+func (bs *backups) expire(b storage.Backup, evenRead bool) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.current != b || bs.readers > 0 && !evenRead {
+		return
+	}
+	if err := bs.endLocked(); err != nil {
+		bs.logError(fmt.Errorf("session: ending a backup: %w", err))
+	}
+}
+
+// endLocked ends the current backup, if there is one.
+func (bs *backups) endLocked() error {
+	if bs.current == nil {
+		return nil
+	}
+	bs.life.Stop()
+	if bs.idle != nil {
+		bs.idle.Stop()
+	}
+	b := bs.current
+	bs.current, bs.idle, bs.readers = nil, nil, 0
+	return b.Close()
+}
+
+// close ends the current backup and refuses new ones.
+func (bs *backups) close() {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	bs.closed = true
+	if err := bs.endLocked(); err != nil {
+		bs.logError(fmt.Errorf("session: ending a backup: %w", err))
+	}
+}

@@ -1,0 +1,173 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/serving/session/budget"
+	"github.com/lmserve/lmserve/internal/serving/session/registry"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// ownCatalog is the catalog of a store that this Manager has alone: the registry has all sessions,
+// with their names.
+type ownCatalog struct{ *index }
+
+// load finds out which sessions the store has. Nothing is computed, and nothing but heads and last
+// records is read. Sessions that were never completed, and those that have expired, are deleted.
+func (c ownCatalog) load(ctx context.Context) error {
+	var halves, shadows []*session
+	err := storage.Each(ctx, c.store, func(found storage.Session) error {
+		s := newSession(c.host, readStored(c.models, found))
+		c.disk.Open(s.ID, s.Owner)
+		bad := s.unusable()
+		switch {
+		case bad == nil && !s.Complete:
+			halves = append(halves, s)
+			return nil
+		case bad != nil:
+			c.logError(bad)
+		}
+		c.registry.Add(s.entry)
+		if s.ShadowOf != "" {
+			shadows = append(shadows, s)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("session: listing what is stored: %w", err)
+	}
+	if m, ok := c.store.(storage.Metered); ok {
+		m.Meter(c.disk.Charge)
+	}
+	discardAll(halves)
+	for _, s := range shadows {
+		if e := c.registry.Find(s.ShadowOf, c.clock.now()); e != nil {
+			_ = s.follow(e.Value) // one too many does not go on, and says so
+		}
+	}
+	c.sweep()
+	return nil
+}
+
+// find finds the session that a request names, by its id or by the name that the caller gave it.
+func (c ownCatalog) find(who Caller, id string) (*session, error) {
+	now := c.clock.now()
+	e := c.registry.Find(id, now)
+	if e == nil {
+		e, _ = c.registry.Named(who.Key, id, now)
+	}
+	if e == nil || !who.sees(e.Owner) {
+		return nil, ErrNotFound
+	}
+	return e.Value, nil
+}
+
+// named finds the caller's session of a name, nil if there is none. It waits for one that is being
+// made; the context ends the wait.
+func (c ownCatalog) named(ctx context.Context, who Caller, name string) (*session, error) {
+	for {
+		e, making := c.registry.Named(who.Key, name, c.clock.now())
+		switch {
+		case e != nil:
+			return e.Value, nil
+		case making == nil:
+			return nil, nil
+		}
+		select {
+		case <-making:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// list describes a page of the sessions that a caller sees and that have all of the labels.
+func (c ownCatalog) list(
+	who Caller, after string, limit int, labels []Label,
+) (page []Info, next string, err error) {
+	found, next := c.choose(who, after, limit, labels)
+	accounts := make([]*budget.Account[*session], len(found))
+	for i, e := range found {
+		accounts[i] = e.Value.memory
+	}
+	for i, bytes := range c.budget.BytesOf(accounts) {
+		told := found[i].Value.info(who, c.registry.LastUsed(found[i]), bytes)
+		told.DiskBytes = c.disk.Charged(told.ID)
+		found[i].Value.addLinks(who, &told)
+		page = append(page, told)
+	}
+	return page, next, nil
+}
+
+// page finds sessions that a caller sees, in order, and says whether there are more.
+func (c ownCatalog) page(
+	who Caller, after string, limit int,
+) (found []*registry.Entry[*session], more bool) {
+	now := c.clock.now()
+	if who.Admin {
+		return c.registry.Page(after, limit, now)
+	}
+	return c.registry.PageOf(who.Key, after, limit, now)
+}
+
+// choose finds sessions that a caller sees and that have all of the labels, and where the next page
+// starts after. Labels are in no index: sessions are looked at in order, a few under one lock, and
+// up to lookedMax of them for one page, which may have few sessions, or none, and yet not be the
+// last.
+func (c ownCatalog) choose(
+	who Caller, after string, limit int, labels []Label,
+) (found []*registry.Entry[*session], next string) {
+	if len(labels) == 0 {
+		found, more := c.page(who, after, limit)
+		if more {
+			next = found[len(found)-1].ID
+		}
+		return found, next
+	}
+	for looked := 0; looked < lookedMax; looked += lookedAtOnce {
+		some, more := c.page(who, after, lookedAtOnce)
+		for _, e := range some {
+			if !e.Value.hasLabels(labels) {
+				continue
+			}
+			if len(found) == limit {
+				return found, found[limit-1].ID
+			}
+			found = append(found, e)
+		}
+		if !more {
+			return found, ""
+		}
+		after = some[len(some)-1].ID
+	}
+	return found, after
+}
+
+func (c ownCatalog) entry(s *session, _ time.Time) *registry.Entry[*session] { return s.entry }
+
+func (c ownCatalog) reserves(name string, max int) (string, int) { return name, max }
+
+func (c ownCatalog) make(_ int, do func(storage.Store) (uint64, error)) (uint64, error) {
+	return do(c.store)
+}
+
+func (c ownCatalog) deletes(*session) bool { return true }
+
+func (c ownCatalog) has(string) bool { return true }
+
+func (c ownCatalog) begin(func(error)) {}
+
+func (c ownCatalog) end() {}
+
+func (c ownCatalog) handOver(context.Context) {}
+
+// claimed has the registry know a session by what its head says now. A name that another session of
+// the owner has stays that session's.
+func (c ownCatalog) claimed(s *session) {
+	c.registry.SetTTL(s.entry, s.TTL)
+	if named, err := c.registry.Rename(s.entry, s.Name); err == nil {
+		named(true)
+	}
+}

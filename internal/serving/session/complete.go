@@ -1,0 +1,87 @@
+package session
+
+import (
+	"context"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/tokenizer"
+)
+
+// commits reports whether the completion feeds its session.
+func (r *CompleteRequest) commits() bool { return r.Commit == CommitPrompt || r.Commit == CommitAll }
+
+// beginCommit makes a completion that commits the one request that feeds its session, until end is
+// called, and makes sure that there is room for what it will commit.
+func (e *engine) beginCommit(
+	ctx context.Context, s *session, r CompleteRequest,
+) (end func(), err error) {
+	if !r.commits() {
+		return func() {}, nil
+	}
+	if end, err = e.beginFeeding(ctx, s, r.Wait); err != nil {
+		return nil, err
+	}
+	if err := e.roomFor(s, r); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+// complete carries out a completion that was checked. A completion that commits feeds the prompt
+// first, so that the text is sampled from a model that has learnt from it, and the text last.
+func (e *engine) complete(
+	ctx context.Context, s *session, r CompleteRequest, emit func(Piece) error,
+) (Completion, error) {
+	maxWait := e.maxWaitOf(r.Wait)
+	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, maxWait: maxWait}
+	prompt := r.Prompt
+	if r.commits() {
+		if err := f.all(ctx, prompt); err != nil {
+			return Completion{}, err
+		}
+		prompt = nil
+	}
+	seed := seedOr(r.Seed)
+	g := generation{engine: e, s: s, admitted: f.admitted, maxWait: maxWait, plan: plan{
+		prompts: [][]byte{prompt}, n: 1, maxTokens: r.MaxTokens, sampling: r.sampling().Sampling,
+		seed: &seed, stops: r.Stop, logProbs: r.LogProbs, top: r.Top,
+		static: r.From == FromStatic,
+	}}
+	done := Completion{Seed: seed, PromptTokens: tokenizer.Count(s.model.Tokenizer, r.Prompt)}
+	err := g.run(ctx, func(p Piece) error {
+		done.FinishReason, done.CompletionTokens = p.FinishReason, p.Tokens
+		if len(p.Text) == 0 && len(p.LogProbs) == 0 {
+			return nil
+		}
+		done.Text = append(done.Text, p.Text...)
+		return emit(p)
+	})
+	f.admitted, f.maxWait = true, 0
+	if err == nil && r.Commit == CommitAll {
+		err = f.all(ctx, done.Text)
+	}
+	done.Offset = s.seen().offset
+	return done, err
+}
+
+// roomFor says whether the session, the disk and the memory have room for what a completion will
+// commit at most.
+func (e *engine) roomFor(s *session, r CompleteRequest) error {
+	bytes, tokens := int64(len(r.Prompt)), len(r.Prompt)
+	if r.Commit == CommitAll {
+		bytes += int64(r.MaxTokens) * int64(s.model.Tokenizer.SpellMax())
+		tokens += r.MaxTokens
+	}
+	if have := s.seen().offset; have+bytes > e.textMax {
+		return &LimitError{Offset: have, Max: e.textMax}
+	}
+	records := tokens/s.Settings.Chunk + 4 // the first and last of prompt and text are short
+	if s.model.OfWords() {
+		bytes += int64(records) * storage.WordsBytes
+	}
+	if err := e.diskFor(s, int(bytes), records); err != nil {
+		return err
+	}
+	return memoryError(e.budget.Check(textBytes(e.store, int(bytes), records)))
+}

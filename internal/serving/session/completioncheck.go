@@ -1,0 +1,90 @@
+package session
+
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// checkCompletion compares a request with its limits.
+func checkCompletion(r CompleteRequest) error {
+	if n := len(r.Prompt); n > PromptBytesMax {
+		return &FieldError{"prompt", setting.Count(n, "byte"), fmt.Sprintf("at most %d",
+			PromptBytesMax)}
+	}
+	sampling := r.sampling()
+	if err := SamplingTable.Check(&sampling); err != nil {
+		return fieldError("", err)
+	}
+	if err := checkSeed(r.Seed); err != nil {
+		return err
+	}
+	if err := checkStops(r.Stop); err != nil {
+		return err
+	}
+	switch {
+	case r.Top < 0 || r.Top > CandidatesMax:
+		return &FieldError{"top_logprobs", strconv.Itoa(r.Top), fmt.Sprintf("0 to %d", CandidatesMax)}
+	case r.Top > 0 && !r.LogProbs:
+		return &FieldError{"top_logprobs", strconv.Itoa(r.Top), "0 without logprobs"}
+	}
+	switch r.Commit {
+	case "", CommitNone, CommitPrompt, CommitAll:
+		return nil
+	}
+	return &FieldError{"commit", strconv.Quote(r.Commit), CommitNone + ", " + CommitPrompt + " or " + CommitAll}
+}
+
+// checkFrom says whether a session can be continued under the model that a request asks for.
+func checkFrom(s *session, r CompleteRequest) error {
+	switch r.From {
+	case "", FromAdapted:
+		return nil
+	case FromStatic:
+		if s.Settings.HasStatic() {
+			return nil
+		}
+		return &FieldError{"from", FromStatic, FromAdapted + ", as the session, which adapts by " +
+			s.Settings.Method + ", has no settings.baseline"}
+	}
+	return &FieldError{"from", strconv.Quote(r.From), FromAdapted + " or " + FromStatic}
+}
+
+func checkStops(stops []string) error {
+	if n := len(stops); n > StopStringsMax {
+		return &FieldError{"stop", setting.Count(n, "string"), fmt.Sprintf("at most %d",
+			StopStringsMax)}
+	}
+	for i, stop := range stops {
+		if n := utf8.RuneCountInString(stop); n < 1 || n > StopCharsMax {
+			return &FieldError{
+				fmt.Sprintf("stop[%d]", i), setting.Count(n, "character"), fmt.Sprintf("1 to %d",
+					StopCharsMax),
+			}
+		}
+	}
+	return nil
+}
+
+// sampling is how the request samples, without its seed.
+func (r CompleteRequest) sampling() Sampling {
+	s := samplingOf(r.Temperature, r.TopP)
+	s.MaxTokens, s.TopK = r.MaxTokens, r.TopK
+	return s
+}
+
+// samplingOf is how a request with these numbers samples; by default from the model's own
+// distribution.
+func samplingOf(temperature, topP *float64) Sampling {
+	s := Sampling{Sampling: txl.Sampling{Temperature: 1, TopP: 1}}
+	if temperature != nil {
+		s.Temperature = *temperature
+	}
+	if topP != nil {
+		s.TopP = *topP
+	}
+	return s
+}

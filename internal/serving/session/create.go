@@ -1,0 +1,178 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+)
+
+// Create makes a session, which belongs to the caller's key. It returns a *FieldError for settings
+// that cannot be used, a *QuotaError when the key has as many as it may, a *DiskLimitError when
+// they take as much of the disk as they may, a *DiskAlarmError when the disk has no room, and
+// ErrFull when there is none in memory.
+func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Info, error) {
+	if err := ctx.Err(); err != nil {
+		return Info{}, err
+	}
+	p, err := mg.planOf(ctx, who, r)
+	if err != nil {
+		return Info{}, err
+	}
+	defer p.done()
+	return mg.createNamed(ctx, who, "", p, r)
+}
+
+// sessionPlan is what a request for a session comes to: the model and the settings, but for the
+// seed.
+type sessionPlan struct {
+	model *servedModel
+	set   stream.Settings
+	of    *session // that the session is to follow; nil: none
+	done  func()   // ends the use of it
+}
+
+// planOf checks a request, and gives what it asks for. What it gives is to be done with.
+func (mg *Manager) planOf(
+	ctx context.Context, who Caller, r CreateRequest,
+) (p sessionPlan, err error) {
+	p.done = func() {}
+	if p.model, err = mg.engine.models.named(r.Model); err != nil {
+		return p, err
+	}
+	if p.set, err = effective(p.model.Model, r.Settings); err != nil {
+		return p, err
+	}
+	if err := checkRequest(r); err != nil || r.ShadowOf == "" {
+		return p, err
+	}
+	if !mg.index.lease.own {
+		return p, &FieldError{"shadow_of", strconv.Quote(r.ShadowOf),
+			"none: servers that share their sessions have no shadows"}
+	}
+	p.of, p.done, err = mg.index.toFollow(ctx, who, r.ShadowOf)
+	return p, err
+}
+
+// createNamed makes a session of a request that was checked; the name may be "".
+func (mg *Manager) createNamed(
+	ctx context.Context, who Caller, name string, p sessionPlan, r CreateRequest,
+) (Info, error) {
+	p.set.Seed = seedOr(r.Seed)
+	s, err := mg.index.fresh(who, name, p.model, p.set, r)
+	if err != nil {
+		return Info{}, err
+	}
+	fill := func() error { return s.settleIn(ctx) }
+	if p.of != nil {
+		s.ShadowOf = p.of.ID
+		fill = func() error {
+			if err := s.settleIn(ctx); err != nil {
+				return err
+			}
+			return s.follow(p.of)
+		}
+	}
+	store := func() error { return mg.index.create(ctx, s, 0) }
+	info, err := mg.index.build(ctx, creation{who: who, s: s, store: store, fill: fill})
+	if err == nil && p.of != nil {
+		mg.follower.wake(s)
+	}
+	return info, err
+}
+
+// madeElsewhere is the time between two looks for a session that another server makes.
+const madeElsewhere = 20 * time.Millisecond
+
+// Put finds the caller's session of a name, or makes it, as Create does, and tells which. Of calls
+// at the same time one makes it. It returns a *DifferError if there is one whose settings, seed or
+// history are not those that the request names; what the request leaves out, and its labels and
+// TTL, are for making it only. The error is a *FieldError for what cannot be a name.
+func (mg *Manager) Put(
+	ctx context.Context, who Caller, name string, r CreateRequest,
+) (info Info, made bool, err error) {
+	if err := CheckName(name); err != nil {
+		return Info{}, false, err
+	}
+	p, err := mg.planOf(ctx, who, r)
+	if err != nil {
+		return Info{}, false, err
+	}
+	defer p.done()
+	for {
+		s, err := mg.index.catalog.named(ctx, who, name)
+		if err != nil {
+			return Info{}, false, err
+		}
+		if s != nil {
+			info, err := mg.match(ctx, who, s, p, r)
+			return info, false, err
+		}
+		info, err := mg.createNamed(ctx, who, name, p, r)
+		var taken *NameTakenError
+		if !errors.As(err, &taken) {
+			return info, err == nil, err
+		}
+		if err := ctx.Err(); err != nil { // another was quicker
+			return Info{}, false, err
+		}
+		if !mg.index.lease.own { // and may be at work on it, elsewhere
+			time.Sleep(madeElsewhere)
+		}
+	}
+}
+
+// match describes a session if it is the one that a request asks for.
+func (mg *Manager) match(
+	ctx context.Context, who Caller, s *session, p sessionPlan, r CreateRequest,
+) (Info, error) {
+	if err := s.unusable(); err != nil {
+		return Info{}, err
+	}
+	p.set.Seed = s.Settings.Seed
+	if all := s.differences(r, p); len(all) > 0 {
+		return Info{}, &DifferError{ID: s.ID, Fields: all}
+	}
+	return mg.index.get(ctx, who, s.ID)
+}
+
+// differences lists what a request asks for, and a session has not. What the request leaves out
+// makes no difference, nor do labels and TTL, which are no part of how the session scores.
+func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldError) {
+	note := func(field string, have, want any) {
+		if !reflect.DeepEqual(have, want) {
+			all = append(all, FieldError{Field: field, Found: inWords(have), Want: inWords(want)})
+		}
+	}
+	if r.Model != "" && asked.model != s.model {
+		note("model", s.Model.id(), asked.model.ID())
+		return all // the settings of two models do not compare
+	}
+	have, want := reported(s.Settings), reported(asked.set)
+	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
+		note("settings."+name, have[name], want[name])
+	}
+	if r.Seed != nil {
+		note("seed", s.Settings.Seed, *r.Seed)
+	}
+	if asked.of != nil {
+		note("shadow_of", s.shadowOf(), asked.of.ID)
+	}
+	note("history", s.History, cmp.Or(r.History, s.History))
+	return all
+}
+
+// inWords is a setting as an error tells it.
+func inWords(value any) string {
+	if text, ok := value.(string); ok {
+		return text
+	}
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,134 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
+	"github.com/lmserve/lmserve/internal/serving/spool"
+)
+
+// dryRun is a request that scores a text after a session's without learning from it, and leaves
+// the session as it was. Like a completion it goes on from a frozen copy of the session's stream,
+// whose fast weights are the session's own: it has the session's state, which takes no other text,
+// until the text has been read. So the text comes in whole first, and has a largest length.
+type dryRun struct {
+	reports
+	admitted bool // the request has waited before
+}
+
+// receive takes in a text of at most UnlearntBytesMax bytes, in a temporary file. The error is a
+// *TooLongError, a *BodyError at the session's offset, or ErrNoSpace.
+func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
+	text, err := spool.Receive(io.LimitReader(body, UnlearntBytesMax+1))
+	if failed := (*spool.ReadError)(nil); errors.As(err, &failed) {
+		return nil, &BodyError{Offset: r.s.seen().offset, Err: failed.Err}
+	}
+	if err != nil {
+		return nil, SpoolError(err)
+	}
+	bytes, err := text.Bytes()
+	if err == nil && bytes > UnlearntBytesMax {
+		err = &TooLongError{Max: UnlearntBytesMax}
+	}
+	if err != nil {
+		text.Close()
+		return nil, err
+	}
+	return text, nil
+}
+
+// run scores the text. The session's offset has to be the expected one, if there is one.
+func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
+	maxWait := r.engine.maxWaitOf(r.options.Wait)
+	open := func() error { return r.s.openCurrent(ctx, maxWait) }
+	if err := r.engine.waiting.wait(r.s.Owner, &r.admitted, open); err != nil {
+		return err
+	}
+	defer r.s.unlock()
+	if err := checkOffset(r.s, offset); err != nil {
+		return err
+	}
+	st := r.s.stream.Reader()
+	if r.options.Lines {
+		st.WatchLines(st.Offset())
+	}
+	piece, have := make([]byte, r.engine.pieceMax(r.s)), 0
+	for {
+		limit := len(piece)
+		if !r.s.model.OfWords() {
+			limit = st.Room() // so that pieces of bytes are whole chunks
+		}
+		n, err := io.ReadFull(text, piece[have:limit])
+		if have += n; have > 0 {
+			read, err := r.pieceLocked(ctx, st, piece[:have])
+			if err != nil {
+				return err
+			}
+			have = copy(piece, piece[read:have])
+		}
+		ended := err == io.EOF || err == io.ErrUnexpectedEOF
+		switch {
+		case ended && have == 0:
+			r.lineUnderWay(st)
+			return nil
+		case err != nil && !ended:
+			return err
+		}
+	}
+}
+
+// pieceLocked scores what a chunk has room for, and reports it when the worker is free for others.
+// It returns how many bytes it has read. A drain waits for the request, as for a completion.
+func (r *dryRun) pieceLocked(
+	ctx context.Context, st *stream.Stream, text []byte,
+) (read int, err error) {
+	begun := time.Now()
+	l, err := r.workerLocked(ctx)
+	if err != nil {
+		return 0, err
+	}
+	before := st.Offset()
+	c, err := r.scoreLocked(ctx, l.Worker(), st, text)
+	l.Release()
+	if err != nil {
+		return 0, err
+	}
+	r.tell(&c)
+	c.Elapsed = time.Since(begun)
+	return int(st.Offset() - before), r.emit(c)
+}
+
+// workerLocked waits for a worker, unless the session was deleted, or is another's by now.
+func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
+	if err := r.s.alive(); err != nil {
+		return nil, err
+	}
+	if err := r.s.heldLocked(ctx); err != nil {
+		return nil, err
+	}
+	return r.engine.leaseLocked(ctx, r.s, &r.admitted)
+}
+
+// scoreLocked takes the copy of the session's stream through a text. Numbers that are not finite
+// end the use of the session.
+func (r *dryRun) scoreLocked(
+	ctx context.Context, w *stream.Worker, st *stream.Stream, text []byte,
+) (Chunk, error) {
+	begun, at := time.Now(), st.Offset()
+	scores := w.Score(st, text)
+	phaseSince(ctx, r.engine.observer, PhaseForward, begun)
+	c := r.report(w, st, scores)
+	w.CommitLines(st, scores, r.takeLines(&c, scores.Lesson))
+	c.Total = r.s.account(st.Tally, st.Baseline)
+	tellSettled(ctx, r.engine.observer, w.Settle(st))
+	if !finite(st.Tally.Bits, st.Baseline.Bits) {
+		return c, r.s.markUnusableLocked(fmt.Errorf("a text read from offset %d on has bits that are "+
+			"not a finite number", at))
+	}
+	return c, nil
+}

@@ -1,0 +1,101 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/spool"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
+)
+
+// exported is what the archive of a session is made of: its log from an offset to that of its state.
+type exported struct {
+	head  head
+	start int64
+	log   logReader
+	state *stream.Stream
+}
+
+// write writes the archive.
+func (x *exported) write(ctx context.Context, w io.Writer) error {
+	f, err := x.state.Stored()
+	if err != nil {
+		return fmt.Errorf("session: export: %w", err)
+	}
+	content, err := spool.New()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	err = content.Fill(func(w io.Writer) error { return storage.CompressSnapshot(ctx, w, f.Write) })
+	if err != nil {
+		return fmt.Errorf("session: export: %w", err)
+	}
+	state, err := content.Reader()
+	if err != nil {
+		return fmt.Errorf("session: export: %w", err)
+	}
+	own, end := x.head, x.state.Offset()
+	own.ShadowOf = "" // the archive is that of a session of its own
+	a := folder.NewExporter(w, own.ID, own.Created)
+	if err := a.Head(x.start, own.encode()); err != nil {
+		return fmt.Errorf("session: export: %w", err)
+	}
+	err = x.log.Read(ctx, own.ID, x.start, func(at int64, r storage.Record) error {
+		if r.UnixMS == uncounted && at+int64(len(r.Text)) == end {
+			setTotals(&r, r.Words != nil, x.state.Tally, x.state.Baseline)
+		}
+		return a.Append(at, r)
+	})
+	if err != nil {
+		return storeError("reading the log of session "+own.ID, err)
+	}
+	if err := a.State(end, state); err != nil {
+		return fmt.Errorf("session: export: %w", err)
+	}
+	if err := a.Close(); err != nil {
+		return fmt.Errorf("session: export: %w", err)
+	}
+	return nil
+}
+
+// export writes a session to w as an archive. The archive is made in a temporary file before its
+// first byte is written.
+func (e *engine) export(
+	ctx context.Context, w io.Writer, make func(ctx context.Context, archive io.Writer) error,
+) error {
+	made, err := spool.New()
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	err = made.Fill(func(archive io.Writer) error { return make(ctx, archive) })
+	if err != nil {
+		return err
+	}
+	return made.CopyTo(w)
+}
+
+// exportWhole writes the session as it is now. A drain waits for it, but not for the sending.
+func (e *engine) exportWhole(
+	ctx context.Context, s *session, wait time.Duration, archive io.Writer,
+) error {
+	if err := e.life.Enter(); err != nil {
+		return err
+	}
+	defer e.life.Leave()
+	if err := s.openCurrent(ctx, e.maxWaitOf(wait)); err != nil {
+		return err
+	}
+	defer s.unlock()
+	found, err := s.get(ctx)
+	if err != nil {
+		return err
+	}
+	x := exported{s.head, found.Start, e.store, s.stream}
+	return e.packs(ctx, func() error { return x.write(ctx, archive) })
+}

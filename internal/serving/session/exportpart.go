@@ -1,0 +1,238 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Part says how much of a session that damage has touched is in its archive: the text up to the last
+// good record, and the state that this text leaves behind.
+type Part struct {
+	Start, End int64 // of the text in the archive
+	// Known is where the text ended, as far as damage has left it known. What there was from End
+	// to Known is lost, and maybe more.
+	Known int64
+	Err   error // the damage
+}
+
+func (p Part) String() string {
+	return fmt.Sprintf("the file has bytes %d to %d of its text, which went to offset %d or "+
+		"further; lost is what followed: %v", p.Start, p.End, p.Known, p.Err)
+}
+
+// partMaker finds what can be exported of a session, and makes the state there. It claims nothing, writes
+// nothing to the store, and leaves the session's stream in memory alone.
+type partMaker struct {
+	models    models
+	model     *model.Model // of the session, set when its state is made
+	store     storage.Store
+	scheduler *scheduler.Scheduler
+	goesOn    func() error // why the making should end
+	report    func(error)
+	// weights takes memory for a state of a model, and gives the model with its weights.
+	weights func(of *servedModel, bytes int64) (*model.Model, error)
+}
+
+// find finds it. The Part has an Err if the session is not whole.
+func (m *partMaker) find(ctx context.Context, id string) (*exported, Part, error) {
+	found, err := m.store.Get(ctx, id)
+	if err != nil {
+		return nil, Part{}, storeError("reading session "+id, err)
+	}
+	h, err := decodeHead(id, found.Head)
+	if err != nil {
+		return nil, Part{}, notEvenPart(id, err)
+	}
+	served := m.models.withHash(h.Model.Hash)
+	if served == nil {
+		err := &ModelError{Have: h.Model.id(), Want: m.models.names()}
+		return nil, Part{}, &UnusableError{ID: id, Err: err}
+	}
+	p, err := m.reach(ctx, &h, found)
+	if err != nil {
+		return nil, Part{}, err
+	}
+	h.cutTo(p.End)
+	if m.model, err = m.weights(served, h.stateBytes(served.Model)); err != nil {
+		return nil, Part{}, err
+	}
+	st, err := m.state(ctx, &h, p)
+	if err != nil {
+		return nil, Part{}, err
+	}
+	return &exported{h, p.Start, boundedLog{m.store, p.End}, st}, p, nil
+}
+
+// notEvenPart is the error for a session of which no file can be made.
+func notEvenPart(id string, why error) error {
+	return &UnusableError{ID: id, Err: fmt.Errorf("no part of it can be exported: %w; "+
+		"'lmserve sessions rescue' on the data folder may get more", why)}
+}
+
+// reach finds the last record up to which the log can be read and has totals that an import takes.
+func (m *partMaker) reach(
+	ctx context.Context, h *head, found storage.Session,
+) (p Part, err error) {
+	p = Part{Start: found.Start, End: found.Start, Known: found.End, Err: found.Err}
+	last, stopped := storage.Record{}, errors.New("the record does not follow")
+	err = m.store.Read(ctx, h.ID, found.Start, func(at int64, r storage.Record) error {
+		if wrong := h.checkRecord(last, at, r); wrong != nil {
+			p.Err = fmt.Errorf("session: session %s, record at offset %d: %w", h.ID, at, wrong)
+			return stopped
+		}
+		p.End, last = at+int64(len(r.Text)), r
+		last.Text = nil
+		return m.goesOn()
+	})
+	switch {
+	case errors.Is(err, stopped):
+	case errors.Is(err, storage.ErrCorrupt):
+		p.Err = err
+	case err != nil:
+		return p, storeError("reading the log of session "+h.ID, err)
+	}
+	if p.End == p.Start && p.Err != nil {
+		return p, notEvenPart(h.ID, fmt.Errorf("none of its text can be read: %w", p.Err))
+	}
+	return p, nil
+}
+
+// cutTo makes of a session's head that of the session as it was at an offset.
+func (h *head) cutTo(end int64) {
+	h.cutAt(end)
+	if h.Parent != nil && h.Parent.Offset > end { // all of the text is the parent's, too
+		h.Parent = &Parent{ID: h.Parent.ID, Offset: end}
+	}
+}
+
+// state computes the state at the end of a part, and notes in the head if that is not the
+// arithmetic that the session had there.
+func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream, error) {
+	st, err := m.start(ctx, h, p)
+	if err != nil {
+		return nil, err
+	}
+	now, here := h.numerics(), m.model.Arithmetic.Numerics()
+	r := &restoration{stream: st, exact: now.Name == here && st.Offset() >= now.From}
+	from := &restorable{
+		head: h, log: boundedLog{m.store, p.End}, scheduler: m.scheduler, job: scheduler.Job{
+			Key: h.Owner, Session: h.ID, Model: m.model, Chunk: h.Settings.Chunk,
+		},
+		more: func(*restoration) error { return m.goesOn() }, logError: m.report,
+	}
+	err = from.replay(ctx, r, func(rec storage.Record) { from.compare(r, &rec) })
+	var given interrupted
+	switch {
+	case errors.As(err, &given):
+		return nil, given.error
+	case err != nil:
+		return nil, storeError("replaying session "+h.ID, err)
+	}
+	if !r.exact {
+		h.noteNumerics(numerics{From: p.End, Name: here})
+	}
+	return st, nil
+}
+
+// start gives the newest good state that lies within a part, else that of an empty text.
+func (m *partMaker) start(ctx context.Context, h *head, p Part) (*stream.Stream, error) {
+	kept, err := m.store.Snapshots(ctx, h.ID)
+	cause := err
+	if err != nil && !errors.Is(err, storage.ErrCorrupt) {
+		return nil, storeError("looking for snapshots of session "+h.ID, err)
+	}
+	for n := len(kept) - 1; n >= 0; n-- {
+		at := kept[n].Offset
+		if at < p.Start || at > p.End {
+			continue
+		}
+		st, err := readSnapshot(ctx, m.model, m.store, h, at)
+		if err == nil {
+			return st, nil
+		}
+		if ctx.Err() != nil || !damaged(err) {
+			return nil, storeError("reading a snapshot of session "+h.ID, err)
+		}
+		cause = cmp.Or(cause, err) // the newest snapshot's says most
+	}
+	if p.Start > 0 {
+		err := fmt.Errorf("its log begins at offset %d only, and there is no good snapshot up to "+
+			"offset %d", p.Start, p.End)
+		if why := errors.Join(cause, p.Err); why != nil {
+			err = fmt.Errorf("%w: %w", err, why)
+		}
+		return nil, notEvenPart(h.ID, err)
+	}
+	return h.emptyStream(m.model), nil
+}
+
+// boundedLog is a log that is read up to an offset at which a record ends.
+type boundedLog struct {
+	logReader
+	end int64
+}
+
+// Read implements logReader.
+func (l boundedLog) Read(
+	ctx context.Context, id string, from int64, visit func(int64, storage.Record) error,
+) error {
+	if from >= l.end {
+		return nil
+	}
+	ended := errors.New("the end of the part")
+	err := l.logReader.Read(ctx, id, from, func(at int64, r storage.Record) error {
+		if err := visit(at, r); err != nil {
+			return err
+		}
+		if at+int64(len(r.Text)) >= l.end {
+			return ended
+		}
+		return nil
+	})
+	if errors.Is(err, ended) {
+		return nil
+	}
+	return err
+}
+
+// exportPart writes what can be read of a session that damage has touched, and tells part what that
+// is before.
+func (e *engine) exportPart(
+	ctx context.Context, s *session, archive io.Writer, part func(Part),
+) error {
+	if err := e.life.Enter(); err != nil {
+		return err
+	}
+	defer e.life.Leave()
+	state := e.budget.OpenOn(s.model.base(), nil)
+	defer state.Close()
+	m := &partMaker{
+		models: e.models, store: e.store, scheduler: e.scheduler, report: e.logError,
+		goesOn: func() error { return cmp.Or(s.alive(), e.life.Check()) },
+		weights: func(of *servedModel, bytes int64) (*model.Model, error) {
+			return e.reserveFor(ctx, state, of, bytes)
+		},
+	}
+	x, p, err := m.find(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	if p.Err != nil {
+		part(p)
+	}
+	return e.packs(ctx, func() error { return x.write(ctx, archive) })
+}
+
+// touched says whether an error of an export is damage, so that a part may still be had.
+func touched(err error) bool {
+	var unusable *UnusableError
+	return errors.As(err, &unusable) && unusable.Damage() != nil
+}

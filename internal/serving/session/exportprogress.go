@@ -1,0 +1,38 @@
+package session
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Progress is told what is being done, and how many bytes of all are done.
+type Progress func(what string, done, total int64)
+
+// part begins a part of the work, of so many bytes, and gives the function that is told of each that
+// is done. A nil Progress is told nothing.
+func (p Progress) part(what string, total int64) (add func(bytes int)) {
+	if p == nil {
+		return func(int) {}
+	}
+	var done atomic.Int64
+	p(what, 0, total)
+	return func(bytes int) { p(what, min(done.Add(int64(bytes)), total), total) }
+}
+
+// toldLog tells of the text of the records that are read.
+type toldLog struct {
+	storage.Store
+	add func(bytes int)
+}
+
+// Read implements logReader.
+func (l toldLog) Read(
+	ctx context.Context, id string, from int64, visit func(int64, storage.Record) error,
+) error {
+	return l.Store.Read(ctx, id, from, func(at int64, r storage.Record) error {
+		l.add(len(r.Text))
+		return visit(at, r)
+	})
+}

@@ -1,0 +1,335 @@
+package session
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// feeder is a request that feeds a session: it holds feeding.
+type feeder struct {
+	reports
+	admitted bool // the request has waited for a worker before
+	// maxWait is how long the request waits for the session's state to be computed again before
+	// its first chunk; 0: as long as it takes.
+	maxWait time.Duration
+	given   *stream.Lesson // how the text that is left is learnt; nil: as the options say
+	update  *Update        // that the caller is still to be told of; nil: none
+}
+
+func noChunks(Chunk) error { return nil }
+
+// beginFeeding makes a request the only one that feeds a session, until end is called. While others
+// do, the request waits for its turn, at most so long; then the error is ErrBusy. If others may
+// have written to the session, it finds out where the session is.
+func (e *engine) beginFeeding(
+	ctx context.Context, s *session, wait time.Duration,
+) (end func(), err error) {
+	begun := time.Now()
+	err = s.takeTurn(ctx, wait)
+	phaseSince(ctx, e.observer, PhaseTurn, begun)
+	if err != nil {
+		return nil, err
+	}
+	end = func() { <-s.feeding }
+	if err := s.hold(ctx); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+// body reads ahead of the scoring only what is there: a slow body is scored as it comes, of a fast
+// one every chunk is full.
+func (f *feeder) body(ctx context.Context, body io.Reader) error {
+	r := bufio.NewReaderSize(body, readBufferBytes)
+	for {
+		if _, err := r.Peek(1); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return &BodyError{Offset: f.s.seen().offset, Err: err}
+		}
+		text, _ := r.Peek(r.Buffered())
+		n, err := f.piece(ctx, text)
+		if err != nil {
+			return err
+		}
+		_, _ = r.Discard(n) // they are in the buffer
+	}
+}
+
+// piece is one operation that a drain waits for.
+func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
+	if err := f.engine.life.Enter(); err != nil {
+		return 0, err
+	}
+	defer f.engine.life.Leave()
+	if n, err = f.chunk(ctx, text); err != nil || f.update == nil {
+		return n, err
+	}
+	update := *f.update
+	f.update = nil
+	return n, f.options.Updated(update)
+}
+
+// all feeds the whole text.
+func (f *feeder) all(ctx context.Context, text []byte) error {
+	for len(text) > 0 {
+		n, err := f.chunk(ctx, text)
+		if err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	return nil
+}
+
+// chunk feeds as much of the text as the chunk has room for, in the order that makes a session what
+// it is: score with the state before; append to the log; accept; report; and only then, if the
+// chunk is full, backward and update. Nothing changes before the log has the text, and nothing
+// after that is left out, whether the report arrives or not. It returns the number of bytes that
+// were fed, 0 without an error where the session has to be opened once more.
+func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
+	begun, e, s := time.Now(), f.engine, f.s
+	f.want = f.options.detail().and(s.watchers.want())
+	all := len(text)
+	text = text[:min(len(text), e.pieceMax(s))]
+	if err := e.diskFor(s, f.recordSizeMax(text), 1); err != nil {
+		return 0, err
+	}
+	l, err := f.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer s.unlock()
+	defer s.keepIfDueLocked() // between two chunks, and without a worker
+	defer func() {
+		if n < all && err == nil {
+			l.ReleaseSoon()
+		} else {
+			l.Release()
+		}
+	}()
+	if ready, err := f.watchLinesLocked(ctx, l); err != nil || !ready {
+		return 0, err
+	}
+	f.maxWait = 0
+	if text, err = e.fit(s, text); err != nil {
+		return 0, err
+	}
+	scores, err := f.acceptLocked(ctx, l, text)
+	if err != nil {
+		return 0, err
+	}
+	c := f.report(l.Worker(), s.stream, scores)
+	l.Worker().CommitLines(s.stream, scores, f.takeLines(&c, scores.Lesson))
+	if f.given != nil {
+		*f.given = f.given.From(scores.Text, len(scores.Text))
+	}
+	s.publishLocked()
+	e.grown(s)
+	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
+	c.Complete, c.ByLine = s.stream.Room() == 0, scores.Lesson.ByLine
+	if f.given == nil { // else it was told of by the session that the text is from
+		f.tell(&c)
+	}
+	c.Elapsed = time.Since(begun)
+	s.watchers.tellChunk(&c, f.want, c.end()-int64(len(scores.Text)))
+	defer func() { // whatever becomes of the report
+		f.settleLocked(ctx, l.Worker())
+		s.publishLocked()
+	}()
+	own := c.only(f.options.detail())
+	err = l.Yield(func() error { return f.emit(own) }, yieldWait)
+	phaseSince(ctx, e.observer, PhaseReport, begun.Add(c.Elapsed))
+	return len(scores.Text), err
+}
+
+// open is engine.openWithWorker, attended the first time: what is accepted later is fed, whether
+// its client leaves or not.
+func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
+	if !f.admitted {
+		defer f.options.attend()()
+	}
+	return f.engine.openWithWorker(ctx, f.s, &f.admitted, f.maxWait)
+}
+
+// settleLocked ends the chunk if it is full, and notes what is told of the update that follows.
+func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
+	s := f.s
+	if s.stream.Room() > 0 {
+		return
+	}
+	settled, norms, took := s.settleLocked(w, f.want.updates)
+	tellSettled(ctx, f.engine.observer, settled)
+	if norms == nil {
+		return
+	}
+	update := Update{
+		Offset: s.stream.Tally.Bytes, Step: s.stream.Step - 1, Updates: s.stream.Updates(),
+		Written: int64(s.stream.Written), FastRMS: s.rms, Branches: norms, Elapsed: took,
+	}
+	s.watchers.tellUpdate(&update, s.stream.Offset())
+	if f.options.Updated != nil {
+		f.update = &update
+	}
+}
+
+// watchLinesLocked makes lines of the session's text from where it is, if the request asks for
+// lines and none are made yet. The offset stands in the head before text comes after it, so that a
+// recovery begins the lines there as well. The head also says from then on that text may be learnt
+// by lines, if the request does that. While the disk is at work, the worker is not held.
+//
+// A session that does not get the memory for that at once is dropped, and ready is false: whoever
+// opens it again waits for all of its memory, and has none that others wait for.
+func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
+	e, s := f.engine, f.s
+	next := s.watching(f.options, s.stream.Offset())
+	all := next.stateBytes(s.model.Model)
+	more := all - s.stateBytes(s.model.Model)
+	if more == 0 {
+		return true, nil
+	}
+	if err := s.memory.Fits(all); err != nil {
+		return false, memoryError(err)
+	}
+	err = l.Yield(func() (err error) {
+		if ready, err = e.reserveNow(s.memory, more); err != nil {
+			return err
+		}
+		err = s.setHeadLocked(ctx, &next)
+		if err != nil && ready {
+			s.memory.Return(more)
+		}
+		return err
+	}, yieldWait)
+	if err != nil {
+		return false, err
+	}
+	s.noteHeadLocked(&next)
+	if !ready {
+		s.giveUpLocked()
+		return false, nil
+	}
+	s.stream.WatchLines(*next.LinesFrom)
+	return true, nil
+}
+
+// recordSizeMax is the most that the record of a text may take, see recordSize.
+func (f *feeder) recordSizeMax(text []byte) int {
+	r := storage.Record{Text: text}
+	if f.options.Learn == LearnUnflagged {
+		r.Skipped = make([]uint16, bytes.Count(text, []byte{'\n'}))
+	}
+	if f.s.model.OfWords() {
+		r.Words = new(storage.Words)
+	}
+	return recordSize(&r)
+}
+
+// acceptLocked scores what the chunk has room for of a text, takes memory for its record and makes
+// it durable. While the disk is at work, the worker computes the gradient of a chunk that is full,
+// and then is not held. A text whose scores are not finite is not accepted, and ends the use of the
+// session.
+func (f *feeder) acceptLocked(
+	ctx context.Context, l *scheduler.Lease, text []byte,
+) (scores stream.Scores, err error) {
+	s, begun := f.s, time.Now()
+	scores = f.score(l.Worker(), text)
+	text = scores.Text
+	how := stream.Lesson{ByLine: scores.Lesson.ByLine, Skipped: slices.Clone(scores.Lesson.Skipped)}
+	scored := phaseSince(ctx, f.engine.observer, PhaseForward, begun)
+	s.computedLocked(scored.Sub(begun))
+	r := storage.Record{
+		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
+		ByLine: how.ByLine, Skipped: how.Skipped,
+	}
+	tally, baseline := s.stream.After(scores)
+	setTotals(&r, f.s.model.OfWords(), tally, baseline)
+	rms := s.rms
+	if scores.Diverged || s.stream.ResetInChunk() {
+		rms = 0
+	}
+	if !finite(r.Bits, r.Baseline, rms) {
+		return scores, s.markUnusableLocked(fmt.Errorf("the text from offset %d on would bring its "+
+			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
+			"finite numbers", s.stream.Offset(), r.Bits, r.Baseline, rms))
+	}
+	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
+		return scores, err
+	}
+	st, at := s.stream, s.stream.Offset() // an append that finds the session taken over drops them
+	appended := make(chan error, 1)
+	go func() {
+		err := s.appendLocked(ctx, at, r)
+		phaseSince(ctx, f.engine.observer, PhaseCommit, scored)
+		appended <- err
+	}()
+	took := f.foresee(ctx, l.Worker(), st, scores)
+	err = l.Yield(func() error { return <-appended }, yieldWait)
+	s.computedLocked(took)
+	switch {
+	case err != nil:
+		f.engine.refund(s, recordSize(&r))
+	case l.Lost():
+		scores = l.Worker().ScoreAs(s.stream, text, how) // the same bits
+	}
+	return scores, err
+}
+
+// foresee computes what the end of the chunk begins with, if the text fills it, and says how long
+// that took. Nothing of it is seen if the text is not accepted.
+func (f *feeder) foresee(
+	ctx context.Context, w *stream.Worker, st *stream.Stream, scores stream.Scores,
+) time.Duration {
+	begun := time.Now()
+	if !w.Foresee(st, scores) {
+		return 0
+	}
+	return phaseSince(ctx, f.engine.observer, PhaseBackward, begun).Sub(begun)
+}
+
+// score scores a text that is to be learnt as the request asks for: by lines, those are skipped
+// that are stranger than its threshold, and those that are too long.
+func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
+	switch {
+	case f.given != nil:
+		return w.ScoreAs(f.s.stream, text, *f.given)
+	case f.options.Learn == LearnUnflagged:
+		return w.ScoreLines(f.s.stream, text, f.skips)
+	}
+	return w.Score(f.s.stream, text)
+}
+
+// skips reports whether a line that is fed is not learnt.
+func (f *feeder) skips(l *lines.Line) bool {
+	return l.Warm() && l.P <= f.options.Threshold || l.Bytes > stream.HeldMax
+}
+
+// restOfLines reports the line under way at the end of a text that was fed. If the session is cold
+// by then, the request waits for its state as a chunk does.
+func (f *feeder) restOfLines(ctx context.Context) error {
+	if !f.options.Lines || f.accepted == 0 {
+		return nil
+	}
+	if err := f.engine.life.Enter(); err != nil {
+		return err
+	}
+	defer f.engine.life.Leave()
+	open := func() error { return f.s.open(ctx, 0) }
+	if err := f.engine.waiting.wait(f.s.Owner, &f.admitted, open); err != nil {
+		return err
+	}
+	defer f.s.unlock()
+	f.lineUnderWay(f.s.stream)
+	return nil
+}

@@ -1,0 +1,189 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// stallTime is how long a shadow that could not be fed rests, if its session gets no text before.
+const stallTime = 5 * time.Second
+
+// errLeft ends the reading for a shadow that is one no more.
+var errLeft = errors.New("the session follows no other any more")
+
+// follower feeds shadows with what the logs of their sessions have, in goroutines that last as long
+// as there is something to feed. A shadow goes on where its own log ends, also after a restart. It
+// is fed record by record, learns from each as its session did, and ends where a record ends: there
+// the totals of both are known.
+type follower struct {
+	engine *engine
+	index  *index
+	turns  chan struct{}   // holds a token for every shadow that is being fed
+	ctx    context.Context // ends with the first drain
+	stop   context.CancelFunc
+	rest   time.Duration // the constant stallTime; tests set it
+}
+
+func newFollower(e *engine, ro *index, turns int) *follower {
+	ctx, stop := context.WithCancel(context.Background())
+	return &follower{
+		engine: e, index: ro, turns: make(chan struct{}, turns), ctx: ctx, stop: stop,
+		rest: stallTime,
+	}
+}
+
+// grown tells the shadows of a session that it has got text.
+func (fo *follower) grown(of *session) {
+	for _, s := range of.shadows() {
+		fo.wake(s)
+	}
+}
+
+// wake sees to it that a shadow is fed what it has not been fed yet. It does not wait.
+func (fo *follower) wake(s *session) {
+	if s.wake() {
+		go fo.run(s)
+	}
+}
+
+// begin wakes the shadows that were behind when the sessions were loaded.
+func (fo *follower) begin() {
+	for after := ""; ; {
+		page, more := fo.index.registry.Page(after, listPage, fo.engine.clock.now())
+		for _, e := range page {
+			if of := e.Value.followed(); of != nil && e.Value.seen().offset < of.seen().offset {
+				fo.wake(e.Value)
+			}
+		}
+		if !more {
+			return
+		}
+		after = page[len(page)-1].ID
+	}
+}
+
+// detach makes a session of its own of a shadow: amend takes the shadow out of the session's head.
+// Nothing is fed to it any more when that is done, and nothing is before.
+func (fo *follower) detach(ctx context.Context, s *session, amend func() error) error {
+	of := s.leave()
+	err := s.takeTurn(ctx, WaitMax)
+	if err == nil {
+		err = amend()
+		<-s.feeding
+		s.awaitFollower() // it may have waited for the turn, and leaves it at once
+	}
+	if err != nil && of != nil && s.follow(of) == nil {
+		fo.wake(s)
+	}
+	return err
+}
+
+// run feeds a shadow until there is nothing more, or it cannot be done now.
+func (fo *follower) run(s *session) {
+	for more := true; more; {
+		s.beginFollowing()
+		err := fo.catchUp(s)
+		more = s.endFollowing(err)
+		if err != nil && fo.ctx.Err() == nil && s.unusable() == nil && s.followed() != nil {
+			s.wakeAfter(fo.rest, func() { fo.wake(s) })
+		}
+	}
+}
+
+// catchUp feeds a shadow up to where its session is. A drain does not wait for it, but for the
+// chunk that it is at. The error is why it has not come so far; nil if the shadow is gone, or is
+// none any more.
+func (fo *follower) catchUp(s *session) error {
+	select {
+	case fo.turns <- struct{}{}:
+		defer func() { <-fo.turns }()
+	case <-fo.ctx.Done():
+		return nil
+	}
+	if err := fo.engine.life.Enter(); err != nil {
+		return err
+	}
+	defer fo.engine.life.Leave()
+	if !fo.index.registry.Use(s.entry, fo.engine.clock.now()) {
+		return nil
+	}
+	defer fo.index.registry.Done(s.entry)
+	if !s.takenUp() {
+		return nil
+	}
+	defer s.leftAlone()
+	end, err := fo.engine.beginFeeding(fo.ctx, s, WaitMax)
+	if err == nil {
+		err = fo.readOn(s)
+		end()
+	}
+	if errors.Is(err, errLeft) || s.alive() != nil || fo.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// readOn reads the log of the session that a shadow follows from where the shadow is, as long as
+// there is text.
+func (fo *follower) readOn(s *session) error {
+	for {
+		of, at := s.followed(), s.seen().offset
+		if of == nil || of.alive() != nil || at >= of.seen().offset {
+			return nil
+		}
+		err := fo.engine.store.Read(fo.ctx, of.ID, at, func(begin int64, r storage.Record) error {
+			if s.followed() != of {
+				return errLeft
+			}
+			return fo.feed(of, s, begin, r)
+		})
+		fo.index.touch(s)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// feed feeds what a shadow has not been fed yet of a record of its session's, which begins at an
+// offset, and compares both where the record ends.
+func (fo *follower) feed(of, s *session, begin int64, r storage.Record) error {
+	fed := int(s.seen().offset - begin)
+	how := lessonOf(r).From(r.Text, fed)
+	var o ScoreOptions
+	if r.ByLine && stream.LearnsByLine(s.Settings.Method) {
+		o.Lines, o.Learn = true, LearnUnflagged
+	} else {
+		how = stream.Lesson{}
+	}
+	from := of.linesFrom()
+	o.Lines = o.Lines || from != nil && *from <= begin
+	f := feeder{
+		reports:  reports{engine: fo.engine, s: s, options: o, emit: noChunks},
+		admitted: true, given: &how,
+	}
+	if err := f.all(fo.ctx, r.Text[fed:]); err != nil {
+		return err
+	}
+	at := s.seen()
+	if r.UnixMS == uncounted || at.blind {
+		return nil
+	}
+	tally, baseline := totalsOf(&r, at.offset)
+	c := Comparison{
+		Offset:   at.offset,
+		Followed: of.account(tally, baseline),
+		Shadow:   s.account(at.tally, at.baseline),
+	}
+	before := s.compare(c)
+	if before == nil && begin == 0 {
+		before = new(Comparison)
+	}
+	if before != nil {
+		fo.engine.observer.Compared(c.Followed.since(before.Followed), c.Shadow.since(before.Shadow))
+	}
+	return nil
+}

@@ -1,0 +1,287 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// fork is one under way: a session that shares another's log and snapshots, which the store does at
+// once, however long they are. The state comes by itself: the fork is recovered from the last
+// snapshot before its offset and the log after it, as after a restart.
+type fork struct {
+	engine   *engine
+	index    *index
+	from, to *session
+	history  string
+	at       int64         // the fork's offset
+	cut      storage.Cut   // what it shares
+	kept     []int64       // offsets of the snapshots that it shares
+	rest     []byte        // the text from there to its offset: the beginning of a record
+	lesson   stream.Lesson // how the rest is learnt
+}
+
+// run makes the fork. The other must not trim its log, and not drop its snapshots, before the store
+// has made the fork: until then its state is locked.
+func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error) {
+	s := f.from
+	if f.history = r.History; f.history == "" {
+		f.history = s.History
+	}
+	if err := s.lock(ctx); err != nil {
+		return Info{}, err
+	}
+	locked := true
+	unlock := func() {
+		if locked {
+			f.tidyLocked()
+			s.unlock()
+		}
+		locked = false
+	}
+	defer unlock()
+	if err := f.planLocked(ctx, r.AtOffset); err != nil {
+		return Info{}, err
+	}
+	var err error
+	if f.to, err = f.fresh(who, r); err != nil {
+		return Info{}, err
+	}
+	m := creation{who: who, s: f.to, disk: f.takes()}
+	m.store = func() error {
+		defer unlock() // the other's state can make room for the fork's
+		return f.shareLocked(ctx)
+	}
+	m.fill = func() error { return f.finish(ctx) }
+	return f.index.build(ctx, m)
+}
+
+// takes is what the fork will take of the disk.
+func (f *fork) takes() (bytes int64) {
+	bytes = storage.SessionCharge
+	if len(f.rest) > 0 {
+		r := storage.Record{Text: f.rest, Skipped: f.lesson.Skipped}
+		if f.from.model.OfWords() {
+			r.Words = new(storage.Words)
+		}
+		bytes += storage.RecordCharge + int64(recordSize(&r))
+	}
+	return bytes
+}
+
+// shareLocked makes the fork in the store.
+func (f *fork) shareLocked(ctx context.Context) error {
+	bytes, records, err := f.sharedText(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.engine.chargeRecords(f.to, bytes, records); err != nil {
+		return err
+	}
+	return f.index.fork(ctx, f.from, f.to, f.cut)
+}
+
+// sharedText tells what the shared text takes of the memory, in a store that is there: a fork pays
+// for all of its text, since it keeps the text when the other goes.
+func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
+	store := f.engine.store
+	if store.Durable() || f.cut.Start == f.cut.End {
+		return 0, 0, nil
+	}
+	err = store.Read(ctx, f.from.ID, f.cut.Start, func(at int64, r storage.Record) error {
+		if at < f.cut.End {
+			bytes, records = bytes+recordSize(&r), records+1
+		}
+		return nil
+	})
+	return bytes, records, f.readError(err)
+}
+
+// tidyLocked drops the snapshot that was taken to be shared, where there is no other use for it.
+func (f *fork) tidyLocked() {
+	if !f.engine.store.Durable() {
+		// A session that is gone has no snapshots, and this error can be ignored.
+		_ = f.from.dropSnapshotsLocked(context.Background())
+	}
+}
+
+// planLocked finds out what there is to share.
+func (f *fork) planLocked(ctx context.Context, asked *int64) error {
+	s, e := f.from, f.engine
+	if err := s.currentLocked(ctx); err != nil {
+		return err
+	}
+	end := s.seen().offset
+	if f.at = end; asked != nil {
+		f.at = *asked
+	}
+	found, err := f.snapshotLocked(ctx, end)
+	if err != nil {
+		return err
+	}
+	kept, err := e.store.Snapshots(ctx, s.ID)
+	if err != nil {
+		return storeError("looking for snapshots of session "+s.ID, err)
+	}
+	if err := f.checkOffset(found, kept, end); err != nil {
+		return err
+	}
+	f.cut = storage.Cut{Start: found.Start, End: f.at}
+	if err := f.endAtRecord(ctx, end); err != nil {
+		return err
+	}
+	for _, k := range kept {
+		if k.Offset >= found.Start && k.Offset <= f.cut.End {
+			f.kept = append(f.kept, k.Offset)
+		}
+	}
+	if n := len(f.kept); f.history == HistoryTail && n > 0 && f.kept[n-1] > 0 {
+		return f.beginTail(ctx)
+	}
+	if f.history == HistoryFull && found.Start > 0 {
+		want := HistoryTail + ": the session has its text from offset " + fmt.Sprint(found.Start) + " on only"
+		return &FieldError{"history", HistoryFull, want}
+	}
+	return nil
+}
+
+// snapshotLocked takes a snapshot of the other at its end, if the fork begins there and would have
+// too much to compute without one, or has no other state to come from. It tells what the store then
+// has.
+func (f *fork) snapshotLocked(ctx context.Context, end int64) (storage.Session, error) {
+	s := f.from
+	found, err := s.get(ctx)
+	if err != nil {
+		return found, err
+	}
+	if f.at != end {
+		return found, nil
+	}
+	taken, err := s.snapshotForForkLocked(ctx, found.Start)
+	if err != nil || !taken {
+		return found, err
+	}
+	return s.get(ctx) // the log may have been trimmed
+}
+
+// checkOffset says whether the fork's offset can be recovered.
+func (f *fork) checkOffset(found storage.Session, kept []storage.Snapshot, end int64) error {
+	first := int64(0)
+	if found.Start > 0 {
+		first = end
+		if len(kept) > 0 {
+			first = max(kept[0].Offset, found.Start+1) // there has to be a record
+		}
+	}
+	if f.at >= first && f.at <= end {
+		return nil
+	}
+	wrong := FieldError{"at_offset", fmt.Sprint(f.at), fmt.Sprintf("%d to %d", first, end)}
+	if f.at >= 0 && f.at < first {
+		return &TrimmedError{wrong}
+	}
+	return &wrong
+}
+
+// errFound ends a reading.
+var errFound = errors.New("found")
+
+// endAtRecord ends what is shared where a record ends, and keeps the text from there to the fork's
+// offset.
+func (f *fork) endAtRecord(ctx context.Context, end int64) error {
+	if f.at == end {
+		return nil
+	}
+	err := f.engine.store.Read(ctx, f.from.ID, f.at, func(at int64, r storage.Record) error {
+		f.cut.End, f.rest = at, bytes.Clone(r.Text[:f.at-at])
+		f.lesson = lessonOf(r).Until(r.Text, int(f.at-at))
+		return errFound
+	})
+	return f.readError(err)
+}
+
+// beginTail begins the log with the record before the last snapshot's end, so that there is one. Of
+// the snapshots before, few if any are shared.
+func (f *fork) beginTail(ctx context.Context) error {
+	last := f.kept[len(f.kept)-1]
+	err := f.engine.store.Read(ctx, f.from.ID, last-1, func(at int64, _ storage.Record) error {
+		f.cut.Start = at
+		return errFound
+	})
+	if errors.Is(err, storage.ErrRange) { // the log begins with the snapshot: no record is before it
+		return nil
+	}
+	return f.readError(err)
+}
+
+func (f *fork) readError(err error) error {
+	if err == nil || errors.Is(err, errFound) {
+		return nil
+	}
+	return storeError("reading the log of session "+f.from.ID, err)
+}
+
+// fresh is the session to be made, which is not complete.
+func (f *fork) fresh(who Caller, r ForkRequest) (*session, error) {
+	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: f.history}
+	to, err := f.index.fresh(who, r.Name, f.from.model, f.from.Settings, like)
+	if err != nil {
+		return nil, err
+	}
+	to.Complete = false
+	to.Parent = &Parent{ID: f.from.ID, Offset: f.at}
+	to.Numerics, to.LinesFrom = slices.Clone(f.from.Numerics), f.from.LinesFrom
+	to.ByLine = f.from.ByLine
+	to.cutAt(f.at)
+	return to, nil
+}
+
+// finish feeds what is left of a record that was cut, for its totals; and where nothing is
+// recovered later, it makes the state now.
+func (f *fork) finish(ctx context.Context) error {
+	e, to := f.engine, f.to
+	if err := to.lookLocked(ctx); err != nil {
+		return err
+	}
+	feed := feeder{
+		reports: reports{engine: e, s: to, emit: noChunks}, admitted: true, given: &f.lesson,
+	}
+	// Where there is a record before the cut, the totals before it are known.
+	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start
+	if e.store.Durable() && recorded {
+		feed.maxWait = e.forkRecovery
+	}
+	err := feed.all(ctx, f.rest)
+	if errors.As(err, new(*RecoveringError)) {
+		err = f.appendUncounted(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return to.settleIn(ctx)
+}
+
+// appendUncounted appends what is left of a record that was cut, without its totals: the state that
+// they follow from is far to compute, and is made when the fork is used first.
+func (f *fork) appendUncounted(ctx context.Context) error {
+	to := f.to
+	if err := to.lock(ctx); err != nil {
+		return err
+	}
+	defer to.unlock()
+	seen := to.seen()
+	r := storage.Record{
+		UnixMS: uncounted, HasBaseline: to.Settings.Baseline, Text: f.rest,
+		ByLine: f.lesson.ByLine, Skipped: f.lesson.Skipped,
+	}
+	setTotals(&r, to.model.OfWords(), seen.tally, seen.baseline)
+	if err := to.appendLocked(ctx, seen.offset, r); err != nil {
+		return err
+	}
+	return to.lookLocked(ctx)
+}

@@ -1,0 +1,304 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// generation is a plan being carried out. It works in turns of at most one chunk and about a chunk's
+// time, each with a worker of its own from the line, so that a long completion does not keep short
+// requests waiting; a frozen stream carries a text from turn to turn, and the bits are those of one
+// go. It runs on a goroutine beside the caller's, which emits: the worker never waits for a client.
+type generation struct {
+	engine *engine
+	s      *session
+	blank  bool // the session is one of index.blank, which the store does not have
+	plan
+	admitted bool          // the request has waited before
+	maxWait  time.Duration // that the request has for the computing of the state, see openWithin
+
+	broken   bool       // a token's log-probability is not finite
+	late     []Piece    // that out has no room for
+	out      chan Piece // made by run
+	err      error      // of the goroutine, as panicked: to be read after out is closed
+	panicked string     // what the goroutine panicked with, and its stack
+}
+
+// run emits what the goroutine generates.
+func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
+	queue := pieceQueue
+	if g.echo { // pieces of a prompt are whole chunks
+		queue = 1
+	}
+	g.out = make(chan Piece, queue)
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() { // whatever emit does, nobody is left behind at work on the stream
+		cancel()
+		for range g.out {
+		}
+	}()
+	go g.generate(ctx)
+	for p := range g.out {
+		if err := emit(p); err != nil {
+			return err
+		}
+	}
+	if g.panicked != "" {
+		panic(g.panicked)
+	}
+	return g.err
+}
+
+// generate is the goroutine. Its panics become the caller's.
+func (g *generation) generate(ctx context.Context) {
+	defer close(g.out)
+	defer func() {
+		if p := recover(); p != nil {
+			g.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+		}
+	}()
+	g.err = g.turns(ctx)
+}
+
+// turns takes the session's state, which stays as it is, for the whole plan.
+func (g *generation) turns(ctx context.Context) error {
+	open := func() error {
+		if g.blank {
+			return g.s.openBlank(ctx)
+		}
+		return g.s.openCurrent(ctx, g.maxWait)
+	}
+	if err := g.engine.waiting.wait(g.s.Owner, &g.admitted, open); err != nil {
+		return err
+	}
+	defer g.s.unlock()
+	for i := range g.prompts {
+		if err := g.continueLocked(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// continueLocked writes the texts after one prompt, which is read once for all of them.
+func (g *generation) continueLocked(ctx context.Context, prompt int) error {
+	ground := g.s.stream.Frozen
+	if g.static {
+		ground = g.s.stream.Static
+	}
+	read, drafts := ground(), g.drafts(prompt, g.s.model.OfWords())
+	if err := g.readLocked(ctx, read, g.prompts[prompt], drafts); err != nil {
+		return err
+	}
+	for i, d := range drafts {
+		frozen := read
+		if i < len(drafts)-1 {
+			frozen = read.Frozen()
+		}
+		if err := g.writeLocked(ctx, frozen, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reading is how far a prompt was read.
+type reading struct {
+	prompt []byte
+	read   int // bytes
+	words  int // bytes up to the end of the last token; below 0 where that is before the prompt
+}
+
+// readLocked feeds a prompt to a frozen stream, a chunk a turn. A word at its end counts as
+// complete. The prompt is the beginning of each of the drafts if the plan says so.
+func (g *generation) readLocked(
+	ctx context.Context, frozen *stream.Stream, prompt []byte, drafts []*draft,
+) error {
+	r := reading{prompt: prompt, words: -int(frozen.Text.Size())}
+	for r.read < len(prompt) || frozen.MidWord() {
+		err := g.turnLocked(ctx, func(w *stream.Worker) { g.read(w, frozen, &r, drafts) })
+		if err == nil {
+			err = g.endTurnLocked(ctx, drafts[0])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeLocked samples one text, up to a chunk a turn.
+func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *draft) error {
+	if g.maxTokens == 0 {
+		g.end(d, FinishLength, d.cut.end())
+	}
+	var sampler *txl.Sampler
+	if d.reason == "" {
+		sampler = txl.NewSampler(d.sampling, g.s.model.LM.Config.Vocab)
+	}
+	for d.reason == "" {
+		err := g.turnLocked(ctx, func(w *stream.Worker) { g.sample(ctx, w, frozen, d, sampler) })
+		if err == nil {
+			err = g.endTurnLocked(ctx, d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return g.catchUp(ctx)
+}
+
+// turnLocked does one turn's work with a worker, unless the session was deleted, or is another's by
+// now.
+func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) error {
+	if err := g.s.alive(); err != nil {
+		return err
+	}
+	if !g.blank {
+		if err := g.s.heldLocked(ctx); err != nil {
+			return err
+		}
+	}
+	l, err := g.engine.leaseLocked(ctx, g.s, &g.admitted)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	begun := time.Now()
+	do(l.Worker())
+	phaseSince(ctx, g.engine.observer, PhaseSample, begun)
+	return nil
+}
+
+// endTurnLocked waits for the client, and ends the use of a session whose numbers are not finite.
+func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
+	if !g.blank {
+		if err := g.s.stillHolds(); err != nil {
+			return err
+		}
+	}
+	if !g.broken {
+		return g.catchUp(ctx)
+	}
+	why := fmt.Errorf("token %d of a completion from offset %d on has a log-probability that is "+
+		"not a finite number", d.tokens, g.s.seen().offset)
+	if g.blank { // then it is the model that is wrong
+		return fmt.Errorf("session: %w", why)
+	}
+	return g.s.markUnusableLocked(why)
+}
+
+// read feeds the part of the prompt that the chunk has room for, or ends its last word.
+func (g *generation) read(
+	w *stream.Worker, frozen *stream.Stream, r *reading, drafts []*draft,
+) {
+	var scores tokenScores
+	rest, n := r.prompt[r.read:], 0
+	scored := func(t stream.Token) { g.scored(&scores, r, t) }
+	switch asked := g.echo && g.logProbs; {
+	case len(rest) == 0 && asked:
+		w.EndWord(frozen, scored)
+	case len(rest) == 0:
+		w.EndWord(frozen, nil)
+	case asked:
+		n = w.Read(frozen, rest, scored)
+	default:
+		n = w.FeedAs(frozen, rest, stream.Lesson{})
+	}
+	r.read += n
+	for _, d := range drafts {
+		if g.echo {
+			g.queue(d, d.cut.echo(rest[:n], scores))
+		}
+	}
+}
+
+// scored notes a token of the prompt. The prompt may begin by ending a word of the session's text,
+// which is none of its own.
+func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
+	logProb := float64(t.LogProbs[t.ID])
+	g.broken = g.broken || !finite(logProb)
+	begin := r.words
+	r.words += int(t.Size)
+	if r.words <= 0 {
+		return
+	}
+	scores.logProbs = append(scores.logProbs, logProb)
+	scores.top = append(scores.top, candidates(t.LogProbs, g.top))
+	if g.s.model.OfWords() {
+		scores.addWord(t.ID, r.words-max(0, begin))
+	}
+}
+
+// sample samples up to the end of the chunk, or as long as a turn may take.
+func (g *generation) sample(
+	ctx context.Context, w *stream.Worker, frozen *stream.Stream, d *draft, sampler *txl.Sampler,
+) {
+	room, begun := frozen.Room(), time.Now()
+	w.Sample(frozen, sampler, func(t stream.Token) bool {
+		if g.broken = !finite(float64(t.LogProbs[t.ID])); !g.broken {
+			g.accept(d, t)
+		}
+		room--
+		more := d.reason == "" && !g.broken && ctx.Err() == nil
+		return more && room > 0 && time.Since(begun) < turnMax
+	})
+}
+
+// accept accepts a sampled token.
+func (g *generation) accept(d *draft, t stream.Token) {
+	d.tokens++
+	d.cut.note(candidates(t.LogProbs, g.top))
+	p, stopped := d.cut.push(t.ID, t.Text, float64(t.LogProbs[t.ID]))
+	switch {
+	case stopped:
+		g.end(d, FinishStop, p)
+	case d.tokens == g.maxTokens:
+		g.queue(d, p)
+		g.end(d, FinishLength, d.cut.end())
+	default:
+		g.queue(d, p)
+	}
+}
+
+// end ends a text with its last piece.
+func (g *generation) end(d *draft, reason string, last Piece) {
+	d.reason = reason
+	last.FinishReason, last.Tokens = reason, d.tokens
+	g.engine.observer.Completed(reason, d.tokens)
+	g.queue(d, last)
+}
+
+// queue never waits.
+func (g *generation) queue(d *draft, p Piece) {
+	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
+		return // a piece of log-probabilities alone is told: that of a word at the end of a prompt
+	}
+	p.Index = d.index
+	if len(g.late) == 0 {
+		select {
+		case g.out <- p:
+			return
+		default:
+		}
+	}
+	g.late = append(g.late, p)
+}
+
+// catchUp waits for a client that is a whole turn behind.
+func (g *generation) catchUp(ctx context.Context) error {
+	for _, p := range g.late {
+		select {
+		case g.out <- p:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	g.late = g.late[:0]
+	return nil
+}

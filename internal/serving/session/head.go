@@ -1,0 +1,244 @@
+package session
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+)
+
+// headVersion is the version of the whole document (docs/formats.md, "The head of a session").
+const headVersion = 1
+
+// head is what the store keeps of a session beside its text and its snapshots.
+type head struct {
+	Version  int               `json:"version"`
+	ID       string            `json:"id"`
+	Complete bool              `json:"complete"` // false: its making was under way
+	Owner    string            `json:"owner"`    // Caller.Key of who made it
+	Created  time.Time         `json:"created"`
+	Model    modelName         `json:"model"`
+	Settings stream.Settings   `json:"settings"` // in force
+	Labels   map[string]string `json:"labels"`
+	TTL      time.Duration     `json:"ttl_ns"`
+	History  string            `json:"history"`
+	Parent   *Parent           `json:"parent"` // null unless it is a fork
+	Numerics []numerics        `json:"numerics"`
+	// LinesFrom is the offset from which on lines are made of the text; nil: of none of it.
+	LinesFrom *int64 `json:"lines_from,omitempty"`
+	// ByLine says that some of the text may be learnt by lines.
+	ByLine bool   `json:"by_line,omitempty"`
+	Name   string `json:"name,omitempty"` // "": the session has none
+	// ShadowOf is the id of the session that the session follows; "": it is no shadow.
+	ShadowOf string `json:"shadow_of,omitempty"`
+}
+
+type modelName struct {
+	Name string `json:"name"`
+	Hash string `json:"hash"`
+}
+
+// id is ModelInfo.ID.
+func (m modelName) id() string {
+	if len(m.Hash) < 12 {
+		return m.Name
+	}
+	return m.Name + "-" + m.Hash[:12]
+}
+
+// cutAt takes off what the head says of text behind an offset.
+func (h *head) cutAt(end int64) {
+	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
+		h.Numerics = h.Numerics[:n]
+	}
+	if h.LinesFrom != nil && *h.LinesFrom > end {
+		h.LinesFrom, h.ByLine = nil, false
+	}
+}
+
+// numerics is the arithmetic that a session was computed in from an offset on.
+type numerics struct {
+	From int64  `json:"from"`
+	Name string `json:"name"`
+}
+
+func (h *head) encode() []byte {
+	text, err := json.Marshal(h)
+	if err != nil {
+		panic(err) // every number in it was held finite
+	}
+	return text
+}
+
+// decodeHead accepts a head only as encode writes it: a field that this version does not know may
+// change what the others mean, and a field that is missing is not 0.
+func decodeHead(id string, text []byte) (h head, err error) {
+	if err := json.Unmarshal(text, &h); err != nil {
+		return h, fmt.Errorf("head: %w", err)
+	}
+	if h.Version != headVersion {
+		return h, fmt.Errorf("head: version is %d, expected %d", h.Version, headVersion)
+	}
+	if want := string(h.encode()); string(text) != want {
+		at := 0
+		for at < min(len(text), len(want)) && text[at] == want[at] {
+			at++
+		}
+		return h, fmt.Errorf("head: byte %d: found %.24q, expected %.24q", at, text[at:], want[at:])
+	}
+	if err := h.check(id); err != nil {
+		return h, fmt.Errorf("head: %w", err)
+	}
+	return h, nil
+}
+
+// check compares what does not depend on the model with its limits.
+func (h *head) check(id string) error {
+	if h.ID != id {
+		return fmt.Errorf("id is %.80q, expected %q", h.ID, id)
+	}
+	if h.Settings.Chunk < 1 || h.Settings.Chunk > ChunkTokensMax {
+		return fmt.Errorf("settings.chunk is %d, expected 1 to %d",
+			h.Settings.Chunk, ChunkTokensMax)
+	}
+	if !slices.Contains(stream.Methods(), h.Settings.Method) {
+		return fmt.Errorf("settings.method is %.80q, expected %s",
+			h.Settings.Method, strings.Join(stream.Methods(), ", "))
+	}
+	if h.History != HistoryFull && h.History != HistoryTail {
+		return fmt.Errorf("history is %.80q, expected %s or %s",
+			h.History, HistoryFull, HistoryTail)
+	}
+	if h.Parent != nil && h.Parent.Offset < 0 {
+		return fmt.Errorf("parent.offset is %d, expected 0 or more", h.Parent.Offset)
+	}
+	if h.LinesFrom != nil && *h.LinesFrom < 0 {
+		return fmt.Errorf("lines_from is %d, expected 0 or more", *h.LinesFrom)
+	}
+	if h.ByLine && h.LinesFrom == nil {
+		return errors.New("by_line is true, expected false without lines_from")
+	}
+	if h.ByLine && !stream.LearnsByLine(h.Settings.Method) {
+		return fmt.Errorf("by_line is true, expected false with the method %s", h.Settings.Method)
+	}
+	if len(h.Numerics) == 0 {
+		return fmt.Errorf("numerics is empty, expected one entry or more")
+	}
+	for i, n := range h.Numerics {
+		if n.From < 0 || i > 0 && n.From <= h.Numerics[i-1].From {
+			return fmt.Errorf("numerics[%d].from is %d, expected more than the one before",
+				i, n.From)
+		}
+	}
+	if of := h.ShadowOf; of != "" && (of == id || !sessionID.MatchString(of)) {
+		return fmt.Errorf("shadow_of is %.80q, expected the id of another session", of)
+	}
+	return cmp.Or(h.checkKept(), checkNameOrNone(h.Name))
+}
+
+// checkOrigin holds what an imported head says of other servers to the form in which they write it:
+// these texts are shown to people and programs, and nothing else gives them a form.
+func (h *head) checkOrigin() error {
+	if h.Parent != nil && !sessionID.MatchString(h.Parent.ID) {
+		return fmt.Errorf("head: parent.id is %.80q, expected the id of a session: "+
+			"1 to 64 of 0-9 a-z -, the first not -", h.Parent.ID)
+	}
+	for i, n := range h.Numerics {
+		if !numericsName.MatchString(n.Name) {
+			return fmt.Errorf("head: numerics[%d].name is %.80q, expected 1 to 64 letters, "+
+				"digits, - and +", i, n.Name)
+		}
+	}
+	return nil
+}
+
+// The forms of ids (storage has the same) and of names of arithmetics.
+var (
+	sessionID    = regexp.MustCompile(`^[0-9a-z][0-9a-z-]{0,63}$`)
+	numericsName = regexp.MustCompile(`^[0-9A-Za-z+-]{1,64}$`)
+)
+
+// checkOffsets says which offset in the head is beyond the end of the session's text.
+func (h *head) checkOffsets(end int64) error {
+	if h.Parent != nil && h.Parent.Offset > end {
+		return fmt.Errorf("parent.offset is %d, expected at most %d, the end of the log",
+			h.Parent.Offset, end)
+	}
+	if from := h.numerics().From; from > end {
+		return fmt.Errorf("numerics[%d].from is %d, expected at most %d, the end of the log",
+			len(h.Numerics)-1, from, end)
+	}
+	if h.LinesFrom != nil && *h.LinesFrom > end {
+		return fmt.Errorf("lines_from is %d, expected at most %d, the end of the log",
+			*h.LinesFrom, end)
+	}
+	return nil
+}
+
+// numerics is the arithmetic that the session is computed in now.
+func (h *head) numerics() numerics { return h.Numerics[len(h.Numerics)-1] }
+
+// noteNumerics notes that the session is computed in another arithmetic from an offset on.
+func (h *head) noteNumerics(n numerics) {
+	all := slices.Clone(h.Numerics)
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // nothing was computed in these
+		all = all[:len(all)-1]
+	}
+	h.Numerics = append(all, n)
+}
+
+// stateBytes is the memory that the session's state takes, at most.
+func (h *head) stateBytes(m *model.Model) int64 {
+	bytes := stream.StateBytes(m, h.Settings)
+	if h.LinesFrom != nil {
+		bytes += stream.LinesBytes
+	}
+	if h.ByLine {
+		bytes += stream.HeldBytes(m, h.Settings)
+	}
+	return bytes
+}
+
+// checkKept compares what a request gives a session beside its settings with the limits.
+func (h *head) checkKept() error {
+	return checkRequest(CreateRequest{
+		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,
+	})
+}
+
+// patched is the head of a session after a change. The labels of the head given are not touched.
+func (h head) patched(r PatchRequest) head {
+	labels := maps.Clone(h.Labels)
+	if r.Unlabel {
+		labels = nil
+	}
+	for name, value := range r.Labels {
+		if value == nil {
+			delete(labels, name)
+			continue
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[name] = *value
+	}
+	h.Labels = labels
+	if r.Name != nil {
+		h.Name = *r.Name
+	}
+	if r.Detach {
+		h.ShadowOf = ""
+	}
+	if r.TTL != nil {
+		h.TTL = *r.TTL
+	}
+	return h
+}

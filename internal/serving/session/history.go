@@ -1,0 +1,242 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/tokenizer"
+)
+
+// The past of a session, out of its log: nothing is computed for it.
+
+// TextPart is a part of a session's text.
+type TextPart struct {
+	Text []byte
+	From int64 // the first offset of which the session keeps the text
+	End  int64 // the session's offset
+}
+
+// Text gives a part of a session's text: length bytes from an offset on, TextBytesMax at most, or
+// what there is of them. It is an *OffsetError if the session does not go so far, and a
+// *TrimmedError if it does not keep the text any more.
+func (mg *Manager) Text(
+	ctx context.Context, who Caller, id string, offset, length int64,
+) (TextPart, error) {
+	p, err := mg.past(ctx, who, id, offset)
+	if err != nil {
+		return TextPart{}, err
+	}
+	length = min(length, TextBytesMax, p.end-offset)
+	part := TextPart{Text: make([]byte, 0, max(0, length)), From: p.start, End: p.end}
+	if length <= 0 {
+		return part, nil
+	}
+	err = p.read(ctx, offset, func(at int64, r storage.Record) error {
+		text := r.Text[max(0, offset-at):]
+		part.Text = append(part.Text, text[:min(length-int64(len(part.Text)), int64(len(text)))]...)
+		if int64(len(part.Text)) == length {
+			return errFound
+		}
+		return nil
+	})
+	return part, err
+}
+
+// PastScore is what a part of a session's text has cost when it was fed.
+type PastScore struct {
+	Tally            // of the tokens of this part
+	Offset int64     // in the stream, of the first of them
+	Time   time.Time // when the last of them was accepted, UTC
+}
+
+// History are the scores of a part of a session's text.
+type History struct {
+	Scores []PastScore // they tile the text
+	From   int64       // the first offset of which the session keeps the scores
+	Next   int64       // the offset behind the last of Scores, where another call goes on
+	End    int64       // the session's offset
+}
+
+// Scores tells what a session's text has cost, from an offset on, length bytes and PastBytesMax at
+// most, in about equal parts, of which there are about points at most. A part is some of the pieces
+// that the text came in: it begins and ends where the log says how much the session's text had cost
+// until then. The last piece of a fork that was cut out of a longer one has no part before the fork
+// is used: Next is before it then. The errors are those of Text.
+func (mg *Manager) Scores(
+	ctx context.Context, who Caller, id string, offset, length int64, points int,
+) (History, error) {
+	p, err := mg.past(ctx, who, id, offset)
+	if err != nil {
+		return History{}, err
+	}
+	end := min(p.end, offset+min(length, PastBytesMax))
+	h := History{From: p.start, Next: offset, End: p.end}
+	if end <= offset {
+		return h, nil
+	}
+	sum := adder{s: p.s, seen: p.seen, history: &h, points: int64(max(1, points)), end: end}
+	if offset == 0 {
+		sum.begin(0, new(storage.Record))
+	}
+	err = p.read(ctx, max(p.start, offset-1), sum.add)
+	sum.finish()
+	return h, err
+}
+
+// past is a session's log, for who reads what it has.
+type past struct {
+	s          *session
+	start, end int64 // offsets of the text that is kept
+	seen       progress
+}
+
+// past finds a session's log, which has to have the offset.
+func (mg *Manager) past(
+	ctx context.Context, who Caller, id string, offset int64,
+) (p past, err error) {
+	s, err := mg.index.find(who, id)
+	if err != nil {
+		return p, err
+	}
+	if err := s.unusable(); err != nil {
+		return p, err
+	}
+	found, err := s.get(ctx)
+	if err != nil {
+		return p, err
+	}
+	s.saw(found)
+	seen := s.seen()
+	p = past{s: s, start: found.Start, end: min(found.End, seen.offset), seen: seen}
+	switch {
+	case offset > p.end:
+		return p, &OffsetError{Have: p.end, Want: offset}
+	case offset < p.start:
+		return p, p.trimmed(offset)
+	}
+	return p, nil
+}
+
+// trimmed says that an offset is not kept any more.
+func (p *past) trimmed(offset int64) error {
+	return &TrimmedError{FieldError{"offset", fmt.Sprint(offset), fmt.Sprintf("%d to %d",
+		p.start, p.end)}}
+}
+
+// read visits the records from the one on that holds an offset, until visit returns errFound.
+func (p *past) read(
+	ctx context.Context, offset int64, visit func(at int64, r storage.Record) error,
+) error {
+	err := p.s.host.store.Read(ctx, p.s.ID, offset, func(at int64, r storage.Record) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return visit(at, r)
+	})
+	switch {
+	case err == nil, errors.Is(err, errFound):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, storage.ErrRange): // it was trimmed just now
+		return p.trimmed(offset)
+	}
+	return storeError("reading the log of session "+p.s.ID, err)
+}
+
+// adder adds up the pieces of a text to a history.
+type adder struct {
+	s       *session
+	seen    progress
+	history *History
+	points  int64
+	end     int64 // offset at which the history ends
+
+	begun bool  // the totals before the next piece are known
+	size  int64 // bytes of a part, at least
+	part  int64 // the offset at which the part under way begins
+
+	before, baseline tokenizer.Tally // totals there
+	last             storage.Record
+	lastEnd          int64 // of last, the piece at which the part could end; 0: there is none
+}
+
+// begin begins the history behind a record, whose totals are those of the text before it.
+func (a *adder) begin(offset int64, r *storage.Record) {
+	a.begun, a.part, a.history.Next = true, offset, offset
+	a.before, a.baseline = totalsOf(r, offset)
+	a.size = max(1, (a.end-offset+a.points-1)/a.points)
+}
+
+// count gives an uncounted record at the end of the log the totals that the session has come to
+// since, if it has, and reports whether the record is counted then. They were never accepted from a
+// client: their time is that of the fork.
+func (a *adder) count(r *storage.Record, end int64) bool {
+	if r.UnixMS == uncounted && end == a.seen.offset && !a.seen.blind {
+		setTotals(r, a.s.model.OfWords(), a.seen.tally, a.seen.baseline)
+		r.UnixMS = a.s.Created.UnixMilli()
+	}
+	return r.UnixMS != uncounted
+}
+
+// add takes in a record.
+func (a *adder) add(at int64, r storage.Record) error {
+	end := at + int64(len(r.Text))
+	switch {
+	case !a.count(&r, end): // its totals are those before it
+		return nil
+	case !a.begun:
+		if a.begin(end, &r); end >= a.end {
+			return errFound
+		}
+		return nil
+	case end > a.end && a.lastEnd > 0:
+		return errFound
+	}
+	a.last, a.lastEnd = storage.Record{
+		UnixMS: r.UnixMS, Bits: r.Bits, Baseline: r.Baseline, Continued: r.Continued,
+	}, end
+	if r.Words != nil {
+		a.last.Words = new(*r.Words)
+	}
+	if end-a.part >= a.size {
+		a.cut()
+	}
+	if end >= a.end {
+		return errFound
+	}
+	return nil
+}
+
+// finish ends the last part.
+func (a *adder) finish() {
+	if a.lastEnd > a.part {
+		a.cut()
+	}
+}
+
+// cut ends the part under way.
+func (a *adder) cut() {
+	tally, baseline := totalsOf(&a.last, a.lastEnd)
+	a.history.Scores = append(a.history.Scores, PastScore{
+		Offset: a.before.Bytes, Tally: a.s.account(less(tally, a.before), less(baseline, a.baseline)),
+		Time: time.UnixMilli(a.last.UnixMS).UTC(),
+	})
+	a.before, a.baseline = tally, baseline
+	a.part, a.history.Next, a.lastEnd = a.lastEnd, a.lastEnd, 0
+}
+
+// less is what one tally counts more than another.
+func less(t, before tokenizer.Tally) tokenizer.Tally {
+	return tokenizer.Tally{
+		Bytes: t.Bytes - before.Bytes, Chars: t.Chars - before.Chars,
+		Tokens: t.Tokens - before.Tokens, Bits: t.Bits - before.Bits,
+		Unknown:      t.Unknown - before.Unknown,
+		UnknownBytes: t.UnknownBytes - before.UnknownBytes,
+		UnknownChars: t.UnknownChars - before.UnknownChars,
+		UnknownBits:  t.UnknownBits - before.UnknownBits,
+	}
+}

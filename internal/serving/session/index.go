@@ -1,0 +1,440 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/session/registry"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// index is which sessions there are: the registry of those that are known in memory, and the
+// catalog of all.
+type index struct {
+	*host
+	models   models
+	registry *registry.Registry[*session]
+	catalog  catalog
+	max      int // sessions
+}
+
+// catalog is the record of which sessions there are.
+type catalog interface {
+	// load makes sessions known that the store has. Nothing is computed.
+	load(ctx context.Context) error
+	// find finds the session that a request names, by its id or by the name that the caller gave
+	// it.
+	find(who Caller, text string) (*session, error)
+	// named finds the caller's session of a name, nil if there is none. It may wait for one that is
+	// being made; the context ends the wait.
+	named(ctx context.Context, who Caller, name string) (*session, error)
+	// list describes a page of the sessions that a caller sees and that have all of the labels.
+	list(who Caller, after string, limit int, labels []Label) (page []Info, next string, err error)
+	// entry is the place of a session in the registry.
+	entry(s *session, lastUsed time.Time) *registry.Entry[*session]
+	// reserves returns what the registry reserves of a name and of how many sessions its owner may
+	// have: nothing of what the store does itself.
+	reserves(name string, max int) (string, int)
+	// make makes a session in the store, of a caller who may have at most max.
+	make(max int, do func(storage.Store) (uint64, error)) (uint64, error)
+	// claimed has the registry know a session by what its head says now.
+	claimed(s *session)
+	// has reports whether this server has a session.
+	has(id string) bool
+	// begin begins what no request does, until end. cut is called when others may have claimed
+	// sessions.
+	begin(cut func(error))
+	end()
+	// handOver frees the sessions that this server has, for others.
+	handOver(ctx context.Context)
+	// deletes reports whether this server deletes the session when it has expired.
+	deletes(s *session) bool
+}
+
+// known is a session that is known here, expired or not; nil if there is none.
+func (ix *index) known(id string) *session {
+	if e := ix.registry.Find(id, time.Time{}); e != nil {
+		return e.Value
+	}
+	return nil
+}
+
+// find finds the session that a request names.
+func (ix *index) find(who Caller, id string) (*session, error) {
+	return ix.catalog.find(who, id)
+}
+
+// use finds a session for a request that feeds or samples it. done must follow.
+func (ix *index) use(who Caller, id string) (s *session, done func(), err error) {
+	s, used, err := ix.useAny(who, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.unusable(); err != nil {
+		used()
+		return nil, nil, err
+	}
+	if who.Key == s.Owner { // else the limit is another key's
+		ix.disk.Limit(s.Owner, who.MaxDisk)
+	}
+	s.asked.Add(1)
+	return s, func() {
+		s.asked.Add(-1)
+		used()
+	}, nil
+}
+
+// useAny is use for a session that may be unusable.
+func (ix *index) useAny(who Caller, id string) (s *session, done func(), err error) {
+	if err := ix.life.Check(); err != nil {
+		return nil, nil, err
+	}
+	for {
+		if s, err = ix.find(who, id); err != nil {
+			return nil, nil, err
+		}
+		if ix.registry.Use(s.entry, ix.clock.now()) {
+			return s, func() { ix.registry.Done(s.entry) }, nil
+		} // it was forgotten meanwhile, or is found no more
+	}
+}
+
+// touch ends a request that fed or sampled a session.
+func (ix *index) touch(s *session) { ix.registry.Touch(s.entry, ix.clock.now().UTC()) }
+
+// info describes a session.
+func (ix *index) info(who Caller, s *session) Info {
+	i := s.info(who, ix.registry.LastUsed(s.entry), s.memory.Bytes())
+	i.DiskBytes = ix.disk.Charged(s.ID)
+	s.addLinks(who, &i)
+	return i
+}
+
+// get describes the session that a request names.
+func (ix *index) get(ctx context.Context, who Caller, id string) (Info, error) {
+	s, err := ix.find(who, id)
+	if err != nil {
+		return Info{}, err
+	}
+	if s.isStale() {
+		if err := s.look(ctx); err != nil {
+			return Info{}, err
+		}
+	}
+	return ix.info(who, s), nil
+}
+
+// list describes a page of the sessions that a caller sees and that have all of the labels.
+func (ix *index) list(
+	who Caller, after string, limit int, labels []Label,
+) (page []Info, next string, err error) {
+	ix.sweep()
+	return ix.catalog.list(who, after, limit, labels)
+}
+
+// delete deletes the session that a request names, and its shadows, which have its text: these
+// first, so that none is left without it. What is at work on them ends after its chunk.
+func (ix *index) delete(who Caller, id string) error {
+	s, err := ix.find(who, id)
+	if err != nil {
+		return err
+	}
+	if err := ix.deleteShadows(s); err != nil {
+		return err
+	}
+	if err := ix.deleteOne(s); err != nil {
+		return err
+	}
+	return ix.deleteShadows(s) // of which one may have been made meanwhile
+}
+
+// deleteShadows deletes the shadows of a session.
+func (ix *index) deleteShadows(of *session) error {
+	for _, s := range of.shadows() {
+		if err := ix.deleteOne(s); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteOne deletes a session.
+func (ix *index) deleteOne(s *session) error {
+	id, ctx := s.ID, context.Background() // the erasing of what is gone has to come to its end
+	err := s.delete(ctx)
+	if err != nil {
+		if _, still := ix.store.Get(ctx, s.ID); !errors.Is(still, storage.ErrNotFound) {
+			return storeError("deleting session "+id, err)
+		}
+	}
+	ix.remove(s)
+	_ = ix.disk.Alarm() // it may have ended, and is told to whom it concerns
+	if err != nil {
+		return storeError("deleting session "+id, err)
+	}
+	return nil
+}
+
+// remove makes an end of a session that the store has no more.
+func (ix *index) remove(s *session) {
+	if ix.registry.Remove(s.entry) {
+		s.end()
+		s.leave()
+	}
+}
+
+// sweep deletes the sessions that were not used for too long. It runs whenever sessions are made or
+// listed, so that no goroutine is needed: nobody finds a session that has expired before.
+func (ix *index) sweep() {
+	now := ix.clock.now()
+	for more := true; more; {
+		var doomed, shadows []*session
+		for more && len(doomed) < deletesAtOnce {
+			gone := ix.registry.Expire(now, sweepBatch)
+			for _, e := range gone {
+				e.Value.end()
+				e.Value.leave()
+				if !ix.catalog.deletes(e.Value) {
+					continue // it is for another to say
+				}
+				doomed = append(doomed, e.Value)
+				shadows = append(shadows, e.Value.shadows()...)
+			}
+			more = len(gone) == sweepBatch
+		}
+		for _, s := range shadows {
+			ix.remove(s)
+		}
+		discardAll(shadows) // first, so that none is left without its session
+		discardAll(doomed)
+	}
+}
+
+// sweepBatch is how many sessions expire under one lock, which a chunk may wait for.
+const sweepBatch = 64
+
+// creation is a session that is going to be made.
+type creation struct {
+	who   Caller
+	s     *session
+	store func() error // makes it in the store
+	fill  func() error // what is to be done before anybody sees it; nil: nothing
+	disk  int64        // bytes of the disk that it will take, at most, besides its head
+}
+
+// fresh is a session that is not in the store yet.
+func (ix *index) fresh(
+	who Caller, name string, m *servedModel, set stream.Settings, r CreateRequest,
+) (*session, error) {
+	id, err := uuid.NewV7() // ordered by time of creation, and so are lists
+	if err != nil {
+		return nil, fmt.Errorf("session: id: %w", err)
+	}
+	now := ix.clock.now().UTC()
+	h := head{
+		Version: headVersion, ID: id.String(), Complete: true, Owner: who.Key, Created: now,
+		Model: modelName{m.Name, m.Hash()}, Settings: set, Labels: maps.Clone(r.Labels),
+		TTL: r.TTL, History: r.History, Numerics: []numerics{{Name: m.Arithmetic.Numerics()}},
+		Name: name,
+	}
+	if h.History == "" {
+		h.History = HistoryFull
+	}
+	s := newSession(ix.host, storedSession{head: h, model: m, lastUsed: now})
+	s.maxOwned = who.MaxSessions
+	s.entry = ix.catalog.entry(s, now)
+	return s, nil
+}
+
+// blank is a session of no text that is in no store and in no registry: what a request continues
+// that names none. Its method is the static one, which no text is learnt by: it is what every
+// method that writes fast weights scores with before it has learnt.
+func (ix *index) blank(who Caller, m *servedModel) (*session, error) {
+	return ix.fresh(who, "", m, stream.DefaultsFor(m.Model, stream.Static), CreateRequest{})
+}
+
+// build makes a session, in the store first, and then fills it. If that fails nothing is left.
+func (ix *index) build(ctx context.Context, m creation) (Info, error) {
+	s := m.s
+	if err := ix.admit(m); err != nil {
+		return Info{}, err
+	}
+	defer ix.disk.Made(s.ID)
+	if err := ix.storeCreation(ctx, m); err != nil {
+		s.end()
+		name, _ := ix.catalog.reserves(s.Name, 0)
+		ix.registry.Cancel(s.Owner, name)
+		return Info{}, err
+	}
+	ix.registry.Enter(s.entry)
+	ix.registry.SetTTL(s.entry, s.TTL)
+	return ix.info(m.who, s), nil
+}
+
+// mayMake says early whether a caller has no room on the disk for one more session.
+func (ix *index) mayMake(who Caller) error {
+	ix.disk.Limit(who.Key, who.MaxDisk)
+	return ix.disk.Room(who.Key, emptyBytes)
+}
+
+// admit reserves the place of one more session of the caller, and its room on the disk.
+func (ix *index) admit(m creation) error {
+	who, s := m.who, m.s
+	ix.sweep()
+	if err := ix.life.Check(); err != nil {
+		return err
+	}
+	name, limit := ix.catalog.reserves(s.Name, who.MaxSessions)
+	err := ix.registry.Reserve(who.Key, name, limit)
+	switch {
+	case errors.Is(err, registry.ErrName):
+		return &NameTakenError{s.Name}
+	case errors.Is(err, registry.ErrQuota):
+		return &QuotaError{Max: who.MaxSessions}
+	case errors.Is(err, registry.ErrFull):
+		return fmt.Errorf("%w: %d sessions", ErrFull, ix.max)
+	}
+	err = memoryError(s.memory.Fits(s.stateBytes(s.model.Model))) // else it could never be used
+	if err == nil {
+		ix.disk.Limit(who.Key, who.MaxDisk)
+		err = ix.disk.Reserve(s.ID, s.Owner, storage.SessionCharge+int64(len(s.encode()))+m.disk)
+	}
+	if err != nil {
+		ix.registry.Cancel(who.Key, name)
+	}
+	return err
+}
+
+func (ix *index) storeCreation(ctx context.Context, m creation) error {
+	s := m.s
+	err := m.store()
+	switch {
+	case errors.Is(err, storage.ErrTaken):
+		return &NameTakenError{s.Name}
+	case errors.Is(err, storage.ErrQuota):
+		return &QuotaError{Max: m.who.MaxSessions}
+	case err != nil:
+		return err
+	}
+	err = m.fill()
+	if err == nil && !s.Complete {
+		s.Complete = true
+		err = s.setHeadLocked(ctx, &s.head)
+	}
+	if err != nil {
+		s.discard()
+	}
+	return err
+}
+
+// create makes a session in the store, whose log begins at an offset.
+func (ix *index) create(ctx context.Context, s *session, start int64) error {
+	term := ix.lease.Term()
+	epoch, err := ix.catalog.make(s.maxOwned, func(store storage.Store) (uint64, error) {
+		return store.Create(ctx, s.ID, s.encode(), start)
+	})
+	return s.noteMade(epoch, term, err)
+}
+
+// fork makes a session in the store that shares what another has.
+func (ix *index) fork(ctx context.Context, from, to *session, cut storage.Cut) error {
+	term := ix.lease.Term()
+	epoch, err := ix.catalog.make(to.maxOwned, func(store storage.Store) (uint64, error) {
+		return store.Fork(ctx, from.ID, to.ID, to.encode(), cut)
+	})
+	from.missed(err)
+	return to.noteMade(epoch, term, err)
+}
+
+// amend changes the head of a session, in the store first. It waits for what has the session's
+// state at the moment, which is a chunk, a completion, or a text that is only read, and for no
+// more: a request may feed the session meanwhile.
+func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
+	if err := s.currentLocked(ctx); err != nil {
+		return err
+	}
+	next := s.head.patched(r)
+	if err := ix.checkHead(s, &next); err != nil {
+		return err
+	}
+	if err := s.alive(); err != nil {
+		return err
+	}
+	named := func(bool) {}
+	if r.Name != nil {
+		var err error
+		name, _ := ix.catalog.reserves(next.Name, 0)
+		if named, err = ix.registry.Rename(s.entry, name); err != nil {
+			return &NameTakenError{next.Name}
+		}
+	}
+	err := s.setHeadLocked(ctx, &next)
+	named(err == nil)
+	if errors.Is(err, storage.ErrTaken) {
+		return &NameTakenError{next.Name}
+	}
+	if err != nil {
+		return err
+	}
+	s.noteHeadLocked(&next)
+	ix.registry.SetTTL(s.entry, next.TTL)
+	return nil
+}
+
+// checkHead says why a session cannot have another head.
+func (ix *index) checkHead(s *session, next *head) error {
+	if err := checkNameOrNone(next.Name); err != nil {
+		return err
+	}
+	if err := next.checkKept(); err != nil {
+		return err
+	}
+	size := len(next.encode())
+	if size > storage.MaxHeadBytes {
+		return &FieldError{"labels", fmt.Sprintf("labels that make a head of %d bytes", size),
+			fmt.Sprintf("labels that leave it at most %d", storage.MaxHeadBytes)}
+	}
+	if more := size - len(s.encode()); more > 0 {
+		return ix.disk.Room(s.Owner, int64(more))
+	}
+	return nil
+}
+
+// toFollow finds the session that a shadow is to follow. done must follow.
+func (ix *index) toFollow(
+	ctx context.Context, who Caller, id string,
+) (of *session, done func(), err error) {
+	refuse := func(found, want string) error { return &FieldError{"shadow_of", found, want} }
+	of, done, err = ix.use(who, id)
+	if err == ErrNotFound {
+		return nil, nil, refuse(strconv.Quote(id), "the id or the name of a session")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := of.get(ctx)
+	switch {
+	case err != nil:
+	case of.shadowOf() != "":
+		err = refuse("a shadow", "a session that is none")
+	case found.Start > 0:
+		err = refuse(fmt.Sprintf("a session whose text before offset %d is not kept", found.Start),
+			"one that has all of its text")
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return of, done, nil
+}

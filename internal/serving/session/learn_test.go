@@ -1,0 +1,453 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
+)
+
+// unflagged flags about a third of all lines of the texts that whole makes.
+var unflagged = ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: .3}
+
+// strangeText is a text with lines that unflagged flags: their numbers cannot be foreseen.
+func strangeText() string {
+	var b strings.Builder
+	for i := range lines.WarmUp + 20 {
+		page := uint32(i * i % 7)
+		if i%5 == 4 {
+			page = uint32(i) * 2654435761 >> 12
+		}
+		fmt.Fprintf(&b, "%d GET /%d\n", i%10, page)
+	}
+	return b.String()
+}
+
+// feedLines scores a text with options.
+func feedLines(mg *Manager, id, text string, o ScoreOptions) (Summary, error) {
+	return mg.Score(background, Caller{}, id, strings.NewReader(text), o, noChunks)
+}
+
+// linesBegun is what the head of a session says of lines.
+func linesBegun(t testing.TB, mg *Manager, id string) (from *int64, byLine bool) {
+	s, err := mg.index.find(Caller{}, id)
+	require.NoError(t, err)
+	require.NoError(t, s.lock(background))
+	defer s.unlock()
+	return s.LinesFrom, s.ByLine
+}
+
+// undisturbed is the hash of a session that was fed a text by lines, and nothing ever happened to.
+func undisturbed(t testing.TB, r CreateRequest, text string) string {
+	mg := newManager(t, Options{Threads: 1})
+	id := create(t, mg, r)
+	_, err := feedLines(mg, id, text, unflagged)
+	require.NoError(t, err)
+	return hash(t, mg, id)
+}
+
+// A request for lines waits for a session that is cold as one for text does: it is refused where
+// the queue is full, and told to come again where the state takes long to be computed.
+func TestARequestForLinesWaitsAsOneForTextDoes(t *testing.T) {
+	sv, id := coldServer(t, logText(9*testChunk), Options{ReplayMax: time.Hour, MaxQueue: 2})
+	defer func() { sv.stop() }()
+	refused := func() {
+		t.Helper()
+		_, err := feedLines(sv.mg, id, "a\n", unflagged)
+		require.ErrorIs(t, err, ErrOverloaded)
+		from, byLine := linesBegun(t, sv.mg, id)
+		require.Nil(t, from)
+		require.False(t, byLine)
+	}
+	queue := &sv.mg.engine.waiting
+	require.True(t, queue.enter("", true))
+	require.True(t, queue.enter("", true))
+	refused()
+	queue.leave("")
+	queue.leave("")
+	sv.mg.engine.scoreRecovery = 1
+	refused()
+	sv.mg.engine.scoreRecovery = time.Minute
+	_, err := feedLines(sv.mg, id, "a\n", unflagged)
+	require.NoError(t, err)
+	from, byLine := linesBegun(t, sv.mg, id)
+	require.EqualValues(t, 9*testChunk, *from)
+	require.True(t, byLine)
+	require.Zero(t, queue.length())
+}
+
+// A session whose lines need memory that others have waits for it with none of its own, so that
+// nobody waits for it in turn.
+func TestLinesWaitForMemory(t *testing.T) {
+	small := stream.StateBytes(testModel(t), stream.Defaults(testModel(t)))
+	sv := newServer(t, t.TempDir(), Options{
+		ReplayMax: time.Hour, MaxMemoryBytes: 2*small + stream.LinesBytes - 1,
+	})
+	defer func() { sv.stop() }()
+	id, other := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
+	score(t, sv.mg, id, "abc")
+	done := make(chan error, 1)
+	withSession(t, sv.mg, other, func(*session) {
+		go func() {
+			_, err := feedLines(sv.mg, id, whole(0, 9), ScoreOptions{Lines: true})
+			done <- err
+		}()
+		soon(t, "the session waits", func() bool {
+			return get(t, sv.mg, id).MemoryBytes == 0 && sv.mg.engine.budget.Waiting()
+		})
+	})
+	require.NoError(t, <-done)
+	from, _ := linesBegun(t, sv.mg, id)
+	require.EqualValues(t, 3, *from)
+	require.Equal(t, "abc"+whole(0, 9), logged(t, sv.mg, id))
+	require.Equal(t, get(t, sv.mg, id).MemoryBytes, small+stream.LinesBytes)
+
+	tight := newManager(t, Options{MaxMemoryBytes: small + 1000})
+	id = create(t, tight, CreateRequest{})
+	_, err := feedLines(tight, id, "a\n", ScoreOptions{Lines: true})
+	require.ErrorIs(t, err, ErrFull)
+	score(t, tight, id, "it goes on without lines")
+	from, _ = linesBegun(t, tight, id)
+	require.Nil(t, from)
+}
+
+// Without text nothing begins.
+func TestAnEmptyTextBeginsNoLines(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1})
+	id := create(t, mg, CreateRequest{})
+	_, err := feedLines(mg, id, "", unflagged)
+	require.NoError(t, err)
+	from, byLine := linesBegun(t, mg, id)
+	require.Nil(t, from)
+	require.False(t, byLine)
+}
+
+// A head that cannot be written leaves the session and its memory as they were.
+func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		sv, store := faulty(t, Options{ReplayMax: time.Hour})
+		id := create(t, sv.mg, CreateRequest{})
+		score(t, sv.mg, id, "abc")
+		before := get(t, sv.mg, id).MemoryBytes
+		store.fail("SetHead", storage.ErrUnavailable, false)
+		_, err := feedLines(sv.mg, id, "a\n", unflagged)
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.Equal(t, before, get(t, sv.mg, id).MemoryBytes)
+		require.Equal(t, "abc", logged(t, sv.mg, id))
+		store.fail("SetHead", storage.ErrUnknown, made)
+		_, err = feedLines(sv.mg, id, "a\n", unflagged)
+		require.ErrorIs(t, err, ErrUnknown)
+		require.Zero(t, get(t, sv.mg, id).MemoryBytes)
+		_, err = feedLines(sv.mg, id, "a\n", unflagged)
+		require.NoError(t, err)
+		from, _ := linesBegun(t, sv.mg, id)
+		require.EqualValues(t, 3, *from)
+		require.Empty(t, sv.told())
+	}
+}
+
+// A line is learnt or not by its own length and strangeness, also where its first part came with
+// learn=true: what is reported of it is what the log has.
+func TestTooLongALineIsAmongThoseThatAreNotLearnt(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 1024, "method": MethodStatic}})
+	_, err := feedLines(sv.mg, id, strings.Repeat("a", 3000), ScoreOptions{Lines: true})
+	require.NoError(t, err)
+	o := unflagged
+	o.Threshold = 1e-300
+	ended, _ := watch(t, sv.mg, id, o, strings.Repeat("a", 2000)+"\nshort\n")
+	require.True(t, ended[0].Unlearnt)
+	require.False(t, ended[1].Unlearnt)
+	var skipped []uint16
+	require.NoError(t, sv.store.Read(background, id, 0, func(_ int64, r storage.Record) error {
+		skipped = append(skipped, r.Skipped...)
+		return nil
+	}))
+	require.Equal(t, []uint16{0}, skipped)
+}
+
+// Whenever the process is killed while lines are fed, the session that goes on from its offset is
+// the one that nothing ever happened to.
+func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	text, r := strangeText(), CreateRequest{}
+	want := undisturbed(t, r, text)
+	for killed, done := 0, false; !done; killed += 19 { // another write every time: kinds alternate
+		k := &killedStore{left: killed}
+		sv := &server{t: t, dir: t.TempDir(), options: Options{ReplayMax: 1}}
+		sv.start()
+		id := create(t, sv.mg, r)
+		sv.stop()
+		sv.wrap = func(s storage.Store) storage.Store { k.Store = s; return k }
+		sv.start()
+		_, err := feedLines(sv.mg, id, text, unflagged)
+		done = err == nil
+		k.left = 0
+		sv.stop()
+		sv.wrap, sv.options.ReplayMax = nil, time.Hour
+		sv.start()
+		sv.told()
+		at := get(t, sv.mg, id).Offset
+		_, err = feedLines(sv.mg, id, text[at:], unflagged)
+		require.NoError(t, err)
+		require.Equal(t, want, hash(t, sv.mg, id), "killed before write %d, at offset %d", killed, at)
+		require.Equal(t, text, logged(t, sv.mg, id))
+		requireClean(t, sv, 1)
+		require.Empty(t, sv.told())
+		sv.stop()
+	}
+}
+
+// A fork has what its origin had at the offset, wherever in lines, chunks and records that is; also
+// where records are longer than chunks.
+func TestAForkOfLinesAtEveryKindOfOffset(t *testing.T) {
+	text := strangeText()
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{})
+	_, err := feedLines(sv.mg, id, text, unflagged)
+	require.NoError(t, err)
+	want := hash(t, sv.mg, id)
+
+	x := takeApart(t, sv.mg, id)
+	inOneRecord(x)
+	long, err := sv.mg.Import(background, Caller{}, x.archive(t), "")
+	require.NoError(t, err)
+
+	step := int64(37) // has no divisor in common with the chunk
+	if testing.Short() {
+		step = 101
+	}
+	for from, id := range []string{id, long.ID} {
+		for at := int64(0); at <= int64(len(text)); at += step {
+			fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+			require.NoError(t, err)
+			_, err = feedLines(sv.mg, fork.ID, text[at:], unflagged)
+			require.NoError(t, err)
+			require.Equal(t, want, hash(t, sv.mg, fork.ID), "log %d, offset %d", from, at)
+			r, err := Replay(background, testModel(t), sv.store, fork.ID, 1, func(int64, int64) {})
+			require.NoError(t, err)
+			require.Zero(t, r.Wrong)
+			require.NoError(t, sv.mg.Delete(Caller{}, fork.ID))
+		}
+	}
+	require.Empty(t, sv.told())
+}
+
+// inOneRecord makes one record of an exported log that is learnt by lines.
+func inOneRecord(x *changeable) {
+	one := *x.last()
+	one.Text, one.Skipped = nil, nil
+	for _, r := range x.records {
+		first := bytes.Count(one.Text, []byte{'\n'})
+		for _, n := range r.Skipped {
+			one.Skipped = append(one.Skipped, n+uint16(first))
+		}
+		one.Text = append(one.Text, r.Text...)
+	}
+	x.records = []storage.Record{one}
+}
+
+// A session's labels change while lines are fed to it, and what the head says of lines stays.
+func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id, text := create(t, sv.mg, CreateRequest{}), strangeText()
+	want := undisturbed(t, CreateRequest{}, text)
+	var patches sync.WaitGroup
+	label := func(c Chunk) error {
+		patches.Go(func() {
+			labels := map[string]*string{"n": ptr(fmt.Sprint(c.Step))}
+			_, err := sv.mg.Patch(background, Caller{}, id, PatchRequest{Labels: labels})
+			require.NoError(t, err)
+		})
+		return nil
+	}
+	_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader(text), unflagged, label)
+	require.NoError(t, err)
+	patches.Wait()
+	sv.restart()
+	require.Equal(t, want, hash(t, sv.mg, id))
+	require.NotEmpty(t, get(t, sv.mg, id).Labels)
+	from, byLine := linesBegun(t, sv.mg, id)
+	require.Zero(t, *from)
+	require.True(t, byLine)
+}
+
+// The text of a line may come by lines, as usual, and after a restart: it is learnt as the log
+// says.
+func TestLearningChangesInTheMidstOfALine(t *testing.T) {
+	r := CreateRequest{Settings: Settings{"method": MethodDynamicSGD}}
+	pieces := []struct {
+		text string
+		o    ScoreOptions
+	}{
+		{strangeText(), unflagged}, {strings.Repeat("z", testChunk+3), unflagged},
+		{"now all of it, and on", ScoreOptions{}}, {" by lines again\n", unflagged},
+		{strings.Repeat("y", 2*testChunk), unflagged}, {" lines\nand", ScoreOptions{Lines: true}},
+	}
+	hashes := map[string]bool{}
+	for _, restarts := range []bool{false, true} {
+		sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+		id := create(t, sv.mg, r)
+		for _, p := range pieces {
+			_, err := feedLines(sv.mg, id, p.text, p.o)
+			require.NoError(t, err)
+			if restarts {
+				sv.restart()
+			}
+		}
+		hashes[hash(t, sv.mg, id)] = true
+		requireClean(t, sv, 1)
+		sv.stop()
+	}
+	require.Len(t, hashes, 1)
+}
+
+// Two that only read beside one that feeds: each is told of one state of the session, and the
+// session is the one that nobody has read.
+func TestReadersBesideAFeeder(t *testing.T) {
+	mg := newManager(t, Options{Threads: 2})
+	id, text := create(t, mg, CreateRequest{}), strangeText()
+	read := ScoreOptions{Learn: LearnFalse, Lines: true, LogProbs: true}
+	ctx, stop := context.WithCancel(background)
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				at := int64(-1)
+				_, err := mg.Score(background, Caller{}, id, strings.NewReader(whole(7, 4)), read,
+					func(c Chunk) error {
+						if at >= 0 && at != c.Offset {
+							return fmt.Errorf("a chunk at offset %d, expected %d", c.Offset, at)
+						}
+						at = c.Offset + c.Bytes
+						return nil
+					})
+				require.NoError(t, err)
+			}
+		})
+	}
+	for at := 0; at < len(text); at += 50 {
+		_, err := feedLines(mg, id, text[at:min(len(text), at+50)], unflagged)
+		require.NoError(t, err)
+	}
+	stop()
+	all.Wait()
+	require.Equal(t, undisturbed(t, CreateRequest{}, text), hash(t, mg, id))
+}
+
+// A text that is read ends between two chunks when its request is given up, as that of a key that
+// is revoked is, and when its session is deleted; a feeder then goes on at once.
+func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1})
+	id := create(t, mg, CreateRequest{})
+	read := func(stop func(), ctx context.Context) error {
+		o := ScoreOptions{Learn: LearnFalse, Lines: true}
+		_, err := mg.Score(ctx, Caller{}, id, strings.NewReader(strangeText()), o, func(Chunk) error {
+			stop()
+			return nil
+		})
+		return err
+	}
+	ctx, revoke := context.WithCancelCause(background)
+	revoked := errors.New("revoked")
+	require.ErrorIs(t, read(func() { revoke(revoked) }, ctx), context.Canceled)
+	_, err := feedLines(mg, id, "on\n", unflagged)
+	require.NoError(t, err)
+	remove := func() { require.NoError(t, mg.Delete(Caller{}, id)) }
+	require.ErrorIs(t, read(sync.OnceFunc(remove), background), ErrNotFound)
+	require.Zero(t, mg.engine.budget.Used())
+}
+
+// Of a tail of text that is learnt by lines, what is left is enough; also after a compaction, and
+// in a folder that was restored from a backup.
+func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	text := strangeText()
+	want := undisturbed(t, CreateRequest{}, text+text)
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
+	id := create(t, sv.mg, CreateRequest{History: HistoryTail})
+	half := func() {
+		t.Helper()
+		at := get(t, sv.mg, id).Offset
+		_, err := feedLines(sv.mg, id, (text + text)[at:], unflagged)
+		require.NoError(t, err)
+	}
+	_, err := feedLines(sv.mg, id, text+text[:33], unflagged)
+	require.NoError(t, err)
+	found, err := sv.store.Get(background, id)
+	require.NoError(t, err)
+	require.Positive(t, found.Start)
+	b, err := sv.mg.Backup(background, Caller{}, "")
+	require.NoError(t, err)
+	var archive bytes.Buffer
+	_, err = io.Copy(&archive, b)
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	restored := filepath.Join(t.TempDir(), "restored")
+	none := func(d *storage.CorruptError) { t.Error(d) }
+	require.NoError(t, datafolder.Restore(background, &archive, restored, none))
+	sv.stop()
+	for _, dir := range []string{sv.dir, restored} {
+		sv.dir = dir
+		sv.start()
+		half()
+		require.Equal(t, want, hash(t, sv.mg, id))
+		requireClean(t, sv, 1)
+		require.Empty(t, sv.told())
+		sv.stop()
+		require.NoError(t, datafolder.Check(background, dir, none))
+	}
+}
+
+// The numbers of lines that are not learnt are charged as the text is: on the disk to the key's
+// limit, in a store in memory to the memory, from which they are given back.
+func TestWhatIsNotLearntIsCharged(t *testing.T) {
+	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
+	text := strings.Repeat("\n", 20_000)
+	like := CreateRequest{Settings: Settings{"method": MethodStatic, "chunk": 1000}}
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	who := Caller{Key: "a", MaxDisk: 40_000}
+	info, err := sv.mg.Create(background, who, like)
+	require.NoError(t, err)
+	var full *DiskLimitError
+	_, err = sv.mg.Score(background, who, info.ID, strings.NewReader(text), all, noChunks)
+	require.ErrorAs(t, err, &full)
+	require.LessOrEqual(t, full.Used, who.MaxDisk)
+	require.Greater(t, full.Used, who.MaxDisk*8/10)
+
+	mg := newManager(t, Options{})
+	like.History = HistoryTail
+	id := create(t, mg, like)
+	_, err = feedLines(mg, id, text, all)
+	require.NoError(t, err)
+	withSession(t, mg, id, func(s *session) {
+		state := s.stateBytes(mg.engine.models[0].Model)
+		require.Greater(t, s.memory.Bytes()-state, int64(len(text))*27/10)
+		require.NoError(t, s.trimVolatileLocked(background))
+		require.Equal(t, int64(1000+2*1000+recordBytes), s.memory.Bytes()-state)
+	})
+	fork, err := mg.Fork(background, Caller{}, id, ForkRequest{})
+	require.NoError(t, err)
+	require.Equal(t, get(t, mg, id).MemoryBytes, get(t, mg, fork.ID).MemoryBytes)
+}

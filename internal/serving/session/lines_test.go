@@ -1,0 +1,211 @@
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+)
+
+// watch scores a text by lines, and returns the lines that have ended and the one under way.
+func watch(
+	t fatal, mg *Manager, id string, o ScoreOptions, body ...string,
+) (ended []Line, rest *Line) {
+	t.Helper()
+	o.Lines = true
+	sum, err := mg.Score(background, Caller{}, id, (*reads)(&body), o, func(c Chunk) error {
+		ended = append(ended, c.Lines...)
+		return nil
+	})
+	require.NoError(t, err)
+	return ended, sum.Rest
+}
+
+// linesOf makes lines of a text with these log-probabilities, with nothing of this package between.
+func linesOf(text string, from int64, logProbs []float64) (all []Line) {
+	m := lines.NewMeter()
+	for i := range len(text) {
+		m.Add(text[i], max(0, -logProbs[i]/math.Ln2), 0, func(l *lines.Line) {
+			all = append(all, Line{
+				Number: l.Number, Offset: from + l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
+				Strangeness: l.Strangeness, Text: bytes.Clone(l.Text),
+				TokenBits: append([]float32{}, l.Costs...), Ended: true,
+			})
+		})
+	}
+	return all
+}
+
+// whole is a text that ends with a newline, of lines that differ.
+func whole(first, count int) string {
+	var b strings.Builder
+	for i := first; i < first+count; i++ {
+		fmt.Fprintf(&b, "%d GET /%d\n", i%10, i*i%7)
+	}
+	return b.String()
+}
+
+// happens lets something happen to a session that changes no bit of it, or nothing, and gives the id
+// of the session that goes on.
+func happens(rt *rapid.T, sv *server, id string) string {
+	switch rapid.IntRange(0, 6).Draw(rt, "then") {
+	case 0:
+		sv.restart()
+	case 1:
+		sv.keep(id)
+	case 2:
+		sv.keep(id)
+		sv.evict(id)
+	case 3:
+		info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{})
+		require.NoError(rt, err)
+		return info.ID
+	case 4:
+		var file bytes.Buffer
+		require.NoError(rt, sv.mg.Export(background, Caller{}, id, 0, &file, nil))
+		info, err := sv.mg.Import(background, Caller{}, &file, "")
+		require.NoError(rt, err)
+		return info.ID
+	}
+	return id
+}
+
+// However the text comes, and whatever happens to the session between, lines are what they are for
+// the text from the first request for lines on.
+func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
+		defer func() { sv.stop() }()
+		id := create(rt, sv.mg, CreateRequest{})
+		before := whole(0, 2)[:rapid.IntRange(0, 15).Draw(rt, "before")]
+		score(rt, sv.mg, id, before)
+		text := whole(2, rapid.IntRange(1, 12).Draw(rt, "lines"))
+		_, logProbs := alone(rt, testModel(t), CreateRequest{Seed: new(uint64(3))}, before+text)
+		from := int64(len(before))
+		want := linesOf(text, from, logProbs[from:])
+
+		var found []Line
+		options := ScoreOptions{Text: true, TokenBits: true}
+		for n, body := range cut(rt, text, 60) {
+			if n > 0 && rapid.IntRange(0, 3).Draw(rt, "without lines") == 0 {
+				score(rt, sv.mg, id, body) // the meter goes on
+				end := get(rt, sv.mg, id).Offset
+				for _, l := range want[len(found):] {
+					if l.Offset+l.Bytes <= end {
+						found = append(found, l)
+					}
+				}
+			} else {
+				ended, rest := watch(rt, sv.mg, id, options, cut(rt, body, 30)...)
+				found = append(found, ended...)
+				require.Equal(rt, strings.HasSuffix(body, "\n"), rest == nil)
+				if rest != nil {
+					require.False(rt, rest.Ended)
+					require.Equal(rt, int64(len(found)+1), rest.Number)
+				}
+			}
+			id = happens(rt, sv, id)
+		}
+		require.Equal(rt, want, found)
+		require.Empty(rt, sv.told())
+	})
+}
+
+// A fork has the lines of the text that it has: those of its origin, if they had begun.
+func TestAForkHasTheLinesOfItsText(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{})
+	score(t, sv.mg, id, whole(0, 3))
+	began := get(t, sv.mg, id).Offset
+	all, _ := watch(t, sv.mg, id, ScoreOptions{}, whole(3, 9))
+	fork := func(at int64) string {
+		info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+		require.NoError(t, err)
+		return info.ID
+	}
+	later := fork(all[4].Offset + 3)
+	sv.restart()
+	rest := whole(3, 9)[all[4].Offset+3-began:]
+	again, _ := watch(t, sv.mg, later, ScoreOptions{}, rest)
+	require.Equal(t, all[4:], again)
+
+	earlier, _ := watch(t, sv.mg, fork(began-2), ScoreOptions{}, whole(3, 1))
+	require.Equal(t, int64(1), earlier[0].Number)
+	require.Equal(t, began-2, earlier[0].Offset)
+}
+
+// Lines change nothing of a session but what it knows of its lines.
+func TestLinesChangeNoScore(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1})
+	a, b := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
+	watch(t, mg, a, ScoreOptions{}, whole(0, 9))
+	score(t, mg, b, whole(0, 9))
+	one, _ := score(t, mg, a, whole(9, 9))
+	other, _ := score(t, mg, b, whole(9, 9))
+	require.Equal(t, logProbs(other), logProbs(one))
+	require.Equal(t, get(t, mg, b).Tally, get(t, mg, a).Tally)
+}
+
+func TestLinesOfATextThatIsReadAreThoseOfALearntOneUpToTheUpdate(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1})
+	id := create(t, mg, CreateRequest{Settings: Settings{"chunk": 64, "baseline": true}})
+	watch(t, mg, id, ScoreOptions{}, whole(0, 1))
+	was := hash(t, mg, id)
+	o := ScoreOptions{Learn: LearnFalse, Text: true}
+	read, rest := watch(t, mg, id, o, whole(1, 3), "and")
+	require.Equal(t, was, hash(t, mg, id))
+	learnt, restLearnt := watch(t, mg, id, ScoreOptions{Text: true}, whole(1, 3), "and")
+	require.Equal(t, learnt, read)
+	require.Equal(t, restLearnt, rest)
+	require.Equal(t, "and", string(rest.Text))
+	require.NotNil(t, rest.BaselineBits)
+}
+
+// A session that learns by lines is a function of its text and of what it did not learn: whatever
+// happens to it, it has the bits of one that nothing ever happened to.
+func TestWhatIsNotLearntIsPartOfTheLog(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
+		defer func() { sv.stop() }()
+		// Lines are flagged by a threshold that about a third of all are under.
+		o := ScoreOptions{Learn: LearnUnflagged, Threshold: 0.3}
+		method := rapid.SampledFrom([]string{MethodSparseMeta, MethodDynamicSGD}).Draw(rt, "method")
+		r := CreateRequest{Settings: Settings{"method": method}}
+		id, undisturbed := create(rt, sv.mg, r), create(rt, sv.mg, r)
+		text := strangeText()
+		want, _ := watch(rt, sv.mg, undisturbed, o, text)
+		var found []Line
+		for _, body := range cut(rt, text, 200) {
+			ended, _ := watch(rt, sv.mg, id, o, cut(rt, body, 60)...)
+			found = append(found, ended...)
+			if rapid.IntRange(0, 6).Draw(rt, "fork") == 0 {
+				at := rapid.Int64Range(0, get(rt, sv.mg, id).Offset).Draw(rt, "fork at")
+				info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+				require.NoError(rt, err)
+				rest := text[at:get(rt, sv.mg, id).Offset]
+				watch(rt, sv.mg, info.ID, o, rest)
+				require.Equal(rt, hash(rt, sv.mg, id), hash(rt, sv.mg, info.ID))
+				id = info.ID
+			}
+			id = happens(rt, sv, id)
+		}
+		require.Equal(rt, want, found)
+		require.Equal(rt, hash(rt, sv.mg, undisturbed), hash(rt, sv.mg, id))
+		skipped := 0
+		for _, l := range want {
+			if l.Unlearnt {
+				skipped++
+			}
+		}
+		require.NotZero(rt, skipped, "or nothing was tested")
+		require.Empty(rt, sv.told())
+	})
+}

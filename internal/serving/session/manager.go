@@ -1,0 +1,502 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/serving/session/budget"
+	"github.com/lmserve/lmserve/internal/serving/session/lifecycle"
+	"github.com/lmserve/lmserve/internal/serving/session/registry"
+	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Manager keeps the sessions of its models in a store, and the states of those in use in memory.
+// All its methods may be called at once. A Manager that is no longer needed is drained, which ends
+// its threads.
+//
+// It is put together of parts that each do one thing and have a lock of their own: the index knows
+// which sessions there are, the engine works on one, the lifecycle says whether anything may begin.
+type Manager struct {
+	about       []ModelInfo // of the models, the default first
+	index       *index
+	engine      *engine
+	follower    *follower
+	life        *lifecycle.Lifecycle
+	backups     *backups
+	subscribers subscribers
+	last        sync.Once // what is done when the Manager has drained
+
+	watchIdle time.Duration // the constant of that name; tests set it
+}
+
+// NewManager returns a Manager of the sessions that the store has. The model is that of sessions
+// that ask for none; Options.Others may be asked for.
+func NewManager(m *model.Model, o Options) (*Manager, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	served := models{residentModel(m)}
+	for _, other := range o.Others {
+		served = append(served, sourcedModel(other))
+	}
+	if err := served.check(); err != nil {
+		return nil, err
+	}
+	mg, err := assemble(served, o.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range served {
+		about, err := modelInfo(m.Model, m.size())
+		if err != nil {
+			return nil, err
+		}
+		mg.about = append(mg.about, about)
+	}
+	if err := mg.index.catalog.load(context.Background()); err != nil {
+		return nil, err
+	}
+	mg.life.Serve()
+	mg.follower.begin()
+	mg.index.catalog.begin(mg.subscribers.cut)
+	return mg, nil
+}
+
+// assemble makes the parts of a Manager and hands each what it needs.
+func assemble(served models, o Options) (*Manager, error) {
+	h := &host{
+		store: o.Store, lease: &lease{Lease: o.Lease, own: o.Lease == nil},
+		budget: budget.New[*session](budget.Options{
+			Max: o.MaxMemoryBytes, Keeps: !o.Store.Durable(),
+		}),
+		scheduler: scheduler.New(served[0].Model, o.Threads),
+		disk:      newGuard(o), clock: &clock{read: time.Now},
+		snapshots: snapshotRules{
+			max: o.ForkSnapshots, apart: o.apart(), rarest: o.ReplayMax,
+			slots: make(chan struct{}, o.Threads),
+		},
+		observer: o.Observer, logError: o.Report,
+	}
+	ix := &index{
+		host: h, models: served, registry: registry.New[*session](o.MaxSessions), max: o.MaxSessions,
+	}
+	ix.catalog = ownCatalog{ix}
+	if h.lease.own {
+		h.lease.Lease = ownLease{}
+	} else if store, ok := o.Store.(storage.Shared); ok {
+		ix.catalog = &sharedCatalog{index: ix, shared: store}
+	} else {
+		return nil, errors.New("session: a lease is given, expected a store that servers can share")
+	}
+	h.gone, h.claimed = ix.remove, ix.catalog.claimed
+	h.life = lifecycle.New(h.lease.err, h.scheduler.Close)
+	h.scheduler.Live = served.live
+	for _, m := range served {
+		m.memory = h.budget.NewBase(m.comes(), m.drop)
+		m.forget, m.observer = h.scheduler.Forget, o.Observer
+	}
+	e := &engine{
+		host: h, models: served, waiting: queue{max: o.MaxQueue}, textMax: o.MaxSessionBytes,
+		packing: make(chan struct{}, max(1, o.Threads/2)), imports: o.Importing,
+		scoreRecovery: scoreRecovery, forkRecovery: forkRecovery,
+	}
+	follower := newFollower(e, ix, o.Threads)
+	h.grown = follower.grown
+	return &Manager{
+		life: h.life, backups: &backups{store: o.Store, logError: o.Report}, watchIdle: WatchIdle,
+		index: ix, engine: e, follower: follower,
+	}, nil
+}
+
+// Holds reports whether this server has a session, by its id, so that requests for the session are
+// for this server.
+func (mg *Manager) Holds(id string) bool { return mg.index.catalog.has(id) }
+
+// HandOver gives the sessions that this server has to the others: it claims and makes none from now
+// on (ErrElsewhere), and frees those that it has, one after another, each with a snapshot of its
+// state if another would have much to compute. A request that feeds one ends after its chunk, and
+// Watch with ErrDraining; a completion is waited for. What the context leaves out is free when the
+// server has left. It does nothing where the store is not shared.
+func (mg *Manager) HandOver(ctx context.Context) { mg.index.catalog.handOver(ctx) }
+
+// Models describe the models that sessions run on, the default first.
+func (mg *Manager) Models() []ModelInfo {
+	all := make([]ModelInfo, len(mg.about))
+	for i := range mg.about {
+		all[i] = mg.describe(i)
+	}
+	return all
+}
+
+// Model describes the default model.
+func (mg *Manager) Model() ModelInfo { return mg.describe(0) }
+
+// describe describes a model as it is now.
+func (mg *Manager) describe(at int) ModelInfo {
+	m := mg.about[at].clone()
+	m.Loaded = mg.engine.models[at].current() != nil
+	return m
+}
+
+// ModelOf describes the model that a session runs on, or that would run on it: of one whose model is
+// not served, and where no session is named, that is the default. The error is ErrNotFound.
+func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
+	if id == "" {
+		return mg.Model(), nil
+	}
+	s, err := mg.index.find(who, id)
+	if err != nil {
+		return ModelInfo{}, err
+	}
+	at := max(0, slices.Index(mg.engine.models, s.model))
+	return mg.describe(at), nil
+}
+
+// Patch changes the name of a session, its labels, and when it expires, without waiting for requests
+// that feed it. It is no use of the session: a TTL that has run out already ends it at once. The
+// errors are a *FieldError, a *NameTakenError, and those of a write to the session.
+func (mg *Manager) Patch(
+	ctx context.Context, who Caller, id string, r PatchRequest,
+) (Info, error) {
+	s, done, err := mg.index.use(who, id)
+	if err != nil {
+		return Info{}, err
+	}
+	defer done()
+	if err := mg.life.Enter(); err != nil {
+		return Info{}, err
+	}
+	defer mg.life.Leave()
+	amend := func() error { return mg.index.amend(ctx, s, r) }
+	if r.Detach && s.shadowOf() != "" {
+		err = mg.follower.detach(ctx, s, amend)
+	} else {
+		err = amend()
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	return mg.index.info(who, s), nil
+}
+
+// DiskAlarm is a *DiskAlarmError while there is too little room left on the disk; nil: there is
+// enough.
+func (mg *Manager) DiskAlarm() error { return mg.engine.disk.Alarm() }
+
+// Get describes a session, without waiting for what is at work on it.
+func (mg *Manager) Get(who Caller, id string) (Info, error) {
+	return mg.index.get(context.Background(), who, id)
+}
+
+// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in
+// the order of ids, which is that of creation; with labels only those that have all of them. It
+// starts after the id given; next is where the next page starts after, "" on the last page. A page
+// by label may have fewer sessions than there are.
+func (mg *Manager) List(
+	who Caller, after string, limit int, labels ...Label,
+) (page []Info, next string, err error) {
+	if limit < 1 {
+		limit = ListDefault
+	}
+	return mg.index.list(who, after, min(limit, ListMax), labels)
+}
+
+// Delete removes a session with everything that was ever kept for it. A request that is at work on
+// it ends with ErrNotFound after its chunk.
+func (mg *Manager) Delete(who Caller, id string) error { return mg.index.delete(who, id) }
+
+// Score feeds text to a session, as it comes: what the body has at hand, up to the end of the
+// chunk, is scored at once. emit is told of each thing scored, in order, before the update that it
+// causes; what emit was told of is in the session, whatever happens then.
+//
+// One request at a time feeds a session; others wait for their turn, in the order in which they
+// came, as long as they may, and then get ErrBusy. Score ends with the body; with emit's error;
+// between two chunks with the context, when the session is deleted (ErrNotFound), and when the
+// Manager drains (ErrDraining); with a *BodyError when the body cannot be read; with a *LimitError
+// when the session is full, and with ErrFull when the memory is; with a *DiskLimitError or a
+// *DiskAlarmError; with ErrUnavailable and ErrUnknown. A call that fails with *OffsetError or
+// ErrBusy has read nothing of the body; one that fails with ErrOverloaded has read some, and
+// accepted nothing: also when the session's state takes longer to be computed again than the call
+// may wait, and than scoreRecovery (a *RecoveringError), of which the next call finds what was
+// done. The Summary tells what was accepted, also beside an error.
+//
+// With LearnFalse the text is scored after the session's, and the session stays as it was: nothing
+// is accepted. The text is received first, in a temporary file, a *TooLongError if it is longer
+// than UnlearntBytesMax, and scored then while, as beside a completion, the session takes no other
+// text.
+func (mg *Manager) Score(
+	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error,
+) (Summary, error) {
+	begun := time.Now()
+	s, done, err := mg.index.use(who, id)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer done()
+	if err := checkLearn(s, o); err != nil {
+		return Summary{}, err
+	}
+	if o.Learn == LearnFalse {
+		return mg.dryRun(ctx, s, body, o, emit)
+	}
+	if err := s.feedable(); err != nil {
+		return Summary{}, err
+	}
+	attended := o.attend()
+	end, err := mg.engine.beginFeeding(ctx, s, o.Wait)
+	attended()
+	if err != nil {
+		return Summary{}, err
+	}
+	defer end()
+	if err := checkOffset(s, o.Offset); err != nil {
+		return Summary{}, err
+	}
+	f := feeder{
+		reports: mg.reporting(s, o, emit), maxWait: max(mg.engine.scoreRecovery, o.Wait),
+	}
+	if err = f.body(ctx, body); err == nil {
+		err = f.restOfLines(ctx)
+	}
+	mg.index.touch(s)
+	f.finish(begun)
+	return f.sum, err
+}
+
+// reporting are the reports of a score request.
+func (mg *Manager) reporting(s *session, o ScoreOptions, emit func(Chunk) error) reports {
+	return reports{engine: mg.engine, s: s, options: o, want: o.detail(), emit: emit}
+}
+
+// dryRun carries out a score request that learns nothing.
+func (mg *Manager) dryRun(
+	ctx context.Context, s *session, body io.Reader, o ScoreOptions, emit func(Chunk) error,
+) (Summary, error) {
+	begun := time.Now()
+	if err := checkOffset(s, o.Offset); err != nil {
+		return Summary{}, err
+	}
+	r := dryRun{reports: mg.reporting(s, o, emit)}
+	text, err := r.receive(body)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer text.Close()
+	in, err := text.Reader()
+	if err != nil {
+		return Summary{}, err
+	}
+	if err := mg.life.Enter(); err != nil {
+		return Summary{}, err
+	}
+	defer mg.life.Leave()
+	err = r.run(ctx, in, o.Offset)
+	mg.index.touch(s)
+	r.finish(begun)
+	return r.sum, err
+}
+
+// Complete samples text after the session's text and the prompt, from the model as the session has
+// adapted it or as it is without that, and leaves the session as it was unless it is told to
+// commit. emit is told of each piece of the text as it grows. While a completion samples, the
+// session takes no other text: a request that feeds it goes on afterwards; a completion that
+// commits is itself a feeder, and gets ErrBusy beside another.
+//
+// It ends with emit's error, with the context, with ErrNotFound when the session is deleted
+// meanwhile, and at its beginning with ErrOverloaded.
+func (mg *Manager) Complete(
+	ctx context.Context, who Caller, id string, r CompleteRequest, emit func(Piece) error,
+) (Completion, error) {
+	s, done, err := mg.index.use(who, id)
+	if err != nil {
+		return Completion{}, err
+	}
+	defer done()
+	if err := cmp.Or(checkCompletion(r), checkFrom(s, r)); err != nil {
+		return Completion{}, err
+	}
+	if err := s.feedable(); err != nil && r.commits() {
+		return Completion{}, err
+	}
+	if err := mg.life.Enter(); err != nil {
+		return Completion{}, err
+	}
+	defer mg.life.Leave()
+	end, err := mg.engine.beginCommit(ctx, s, r)
+	if err != nil {
+		return Completion{}, err
+	}
+	defer end()
+	defer mg.index.touch(s)
+	return mg.engine.complete(ctx, s, r, emit)
+}
+
+// CompleteBatch samples texts as Complete does, after several prompts and several after each, and
+// leaves the session as it was. Without an id it continues no session but an empty text, and keeps
+// nothing. emit is told of the texts one after the other, but for what they have in common: with
+// Echo the texts after a prompt begin at the same time. The errors are those of Complete, and
+// ErrFull where there is no memory for a state.
+func (mg *Manager) CompleteBatch(
+	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
+) error {
+	s, done, err := mg.grounds(who, id, r.Model)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := checkBatch(s.model.Tokenizer, r); err != nil {
+		return err
+	}
+	if err := mg.life.Enter(); err != nil {
+		return err
+	}
+	defer mg.life.Leave()
+	if id != "" {
+		defer mg.index.touch(s)
+	}
+	return mg.engine.batch(ctx, s, id == "", r, emit)
+}
+
+// grounds finds the session that a batch continues, or makes a blank one of a model. done must
+// follow.
+func (mg *Manager) grounds(
+	who Caller, id, modelName string,
+) (s *session, done func(), err error) {
+	if id == "" {
+		m, err := mg.engine.models.named(modelName)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s, err = mg.index.blank(who, m); err != nil {
+			return nil, nil, err
+		}
+		return s, s.end, nil
+	}
+	return mg.index.use(who, id)
+}
+
+// Fork makes a session that has the text of another up to an offset, and goes its own way from
+// there. It belongs to the caller. It returns a *FieldError for an offset that the other does not
+// have (a *TrimmedError: any more), a *NameTakenError, and what Create does.
+func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
+	s, done, err := mg.index.use(who, id)
+	if err != nil {
+		return Info{}, err
+	}
+	defer done()
+	if err := mg.life.Enter(); err != nil {
+		return Info{}, err
+	}
+	defer mg.life.Leave()
+	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: r.History}
+	if err := checkRequest(like); err != nil {
+		return Info{}, err
+	}
+	if err := checkNameOrNone(r.Name); err != nil {
+		return Info{}, err
+	}
+	if err := mg.index.mayMake(who); err != nil {
+		return Info{}, err
+	}
+	f := fork{engine: mg.engine, index: mg.index, from: s}
+	return f.run(ctx, who, r)
+}
+
+// Export writes a session as an archive, a tar file of package folder, from which Import makes it
+// again, here or elsewhere. The archive is made in a temporary file, so that a slow w holds up nobody
+// else; ErrNoSpace if there is no room for it. Nothing is written before an error but one of w.
+//
+// Of a session that damage has touched the archive has what can be read, and part is told of that
+// before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError. It
+// waits for a state that is being computed again, see engine.maxWaitOf.
+func (mg *Manager) Export(
+	ctx context.Context, who Caller, id string, wait time.Duration, w io.Writer, part func(Part),
+) error {
+	s, done, err := mg.index.useAny(who, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = s.unusable()
+	if err == nil {
+		err = mg.engine.export(ctx, w, func(ctx context.Context, archive io.Writer) error {
+			return mg.engine.exportWhole(ctx, s, wait, archive)
+		})
+	}
+	if part != nil && touched(err) {
+		err = mg.engine.export(ctx, w, func(ctx context.Context, archive io.Writer) error {
+			return mg.engine.exportPart(ctx, s, archive, part)
+		})
+	}
+	return SpoolError(err)
+}
+
+// Import makes a session of what Export wrote, with a new id, that belongs to the caller. It has
+// the name given, "" for none, and not that of the session that was exported. Its error is a
+// *NameTakenError; ErrImport for an archive that is not whole, or of another model (a *ModelError); a
+// *BodyError when the archive cannot be read; ErrNoSpace when there is no room for it; and what Create
+// returns. The archive is kept in a temporary file. Its state, while it is looked at, takes memory as
+// that of a session at work does: Import waits for it, and returns ErrFull where waiting is of no
+// use.
+func (mg *Manager) Import(
+	ctx context.Context, who Caller, r io.Reader, name string,
+) (Info, error) {
+	if err := checkNameOrNone(name); err != nil {
+		return Info{}, err
+	}
+	if err := mg.life.Enter(); err != nil {
+		return Info{}, err
+	}
+	defer mg.life.Leave()
+	if err := mg.index.mayMake(who); err != nil {
+		return Info{}, err
+	}
+	im := importing{engine: mg.engine, index: mg.index}
+	info, err := im.run(ctx, who, r, name)
+	return info, SpoolError(err)
+}
+
+// Backup gives the content of the store as of one moment to read, to the caller with an admin's
+// key, or without keys to the one owner; to others it is ErrAdminOnly. An id is that of a backup
+// that was read before and is to be read again; if it has ended, the error is ErrBackupGone.
+// Without one a backup is made, which ends what nobody reads; ErrBackupBusy if somebody does.
+// ErrNoBackup is the error of a store in memory.
+func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, error) {
+	if who.Key != "" && !who.Admin {
+		return nil, ErrAdminOnly
+	}
+	return mg.backups.open(ctx, id)
+}
+
+// Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A
+// request that is feeding a session ends with ErrDraining after its chunk. Then it takes snapshots,
+// so that the next start has little to compute again. When the context ends the wait, what is under
+// way goes on, and the threads end with it. Sessions can still be looked at and deleted. A backup
+// ends at once, and a Watch when it has told of the last chunk.
+func (mg *Manager) Drain(ctx context.Context) error {
+	mg.backups.close()
+	mg.index.catalog.end()
+	mg.follower.stop()
+	drained := mg.life.Drain()
+	defer mg.subscribers.end(ErrDraining)
+	select {
+	case <-drained:
+	default:
+		select {
+		case <-drained:
+		case <-ctx.Done():
+			return fmt.Errorf("session: drain: chunks are still under way: %w", ctx.Err())
+		}
+	}
+	mg.subscribers.end(ErrDraining) // before the snapshots, which may take a while
+	mg.last.Do(func() { mg.engine.saveAll(ctx) })
+	return nil
+}

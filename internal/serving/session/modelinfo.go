@@ -1,0 +1,117 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/tokenizer"
+)
+
+// modelInfo is what Manager.Models tell of a model, whose weights take so many bytes of memory.
+func modelInfo(m *model.Model, weightsBytes int64) (ModelInfo, error) {
+	defaults, err := effective(m, Settings{"chunk": m.Chunk})
+	if err != nil {
+		return ModelInfo{}, fmt.Errorf("session: model %s: %w", m.Name, err)
+	}
+	config, err := json.Marshal(m.LM.Config)
+	if err != nil {
+		return ModelInfo{}, fmt.Errorf("session: model %s: configuration: %w", m.Name, err)
+	}
+	return ModelInfo{
+		ID:         m.ID(),
+		Hash:       m.Hash(),
+		Name:       m.Name,
+		Parameters: int64(m.LM.Layout.Size),
+		Config:     config,
+		Tokenizer:  kindOf(m.Tokenizer),
+		Vocab:      m.Tokenizer.Vocab(),
+		Start:      m.Tokenizer.Start(),
+		TokenBytes: m.Tokenizer.SpellMax(),
+		Banks:      len(defaults.Adapt.Gammas),
+		Defaults:   reported(defaults),
+		Card:       m.Card,
+
+		WeightsBytes: weightsBytes,
+		SessionBytes: stream.StateBytes(m, defaults),
+		text:         m.Tokenizer,
+	}, nil
+}
+
+// clone is a copy that its holder may change.
+func (m ModelInfo) clone() ModelInfo {
+	m.Card, m.Config, m.Defaults = slices.Clone(m.Card), slices.Clone(m.Config), m.Defaults.Clone()
+	return m
+}
+
+// kindOf is the kind of a tokenizer.
+func kindOf(t tokenizer.Tokenizer) string {
+	if _, words := t.(*tokenizer.Words); words {
+		return tokenizer.KindWords
+	}
+	return tokenizer.KindBytes
+}
+
+// OfWords reports whether the model's tokens are words.
+func (m *ModelInfo) OfWords() bool { return m.Tokenizer == tokenizer.KindWords }
+
+// ModelsNamed returns the models that a name is of, as requests may have it, see model.WhichNamed.
+// Several models may share a name.
+func ModelsNamed(all []ModelInfo, name string) (named []ModelInfo) {
+	ids, names := make([]string, len(all)), make([]string, len(all))
+	for i := range all {
+		ids[i], names[i] = all[i].ID, all[i].Name
+	}
+	for _, i := range model.WhichNamed(ids, names, name) {
+		named = append(named, all[i])
+	}
+	return named
+}
+
+// tokenizer is the model's; of the zero value, that of bytes.
+func (m *ModelInfo) tokenizer() tokenizer.Tokenizer {
+	if m.text == nil {
+		return tokenizer.Bytes{}
+	}
+	return m.text
+}
+
+// tokensAtOnce is how many tokens ModelInfo.Tokens has in memory.
+const tokensAtOnce = 512
+
+// Tokens gives the tokens of a text by itself. A word at its end counts as complete; white space
+// behind the last token is no token.
+func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		var some tokenizer.Tokens
+		var pending tokenizer.Pending
+		t, rest := m.tokenizer(), text
+		for more := true; more; {
+			some.Reset()
+			rest = t.Next(&some, &pending, rest, tokensAtOnce)
+			if more = len(some.IDs) == tokensAtOnce; !more && pending.Size() > 0 {
+				t.End(&some, &pending)
+				some.IDs = some.IDs[:len(some.IDs)-1] // the end of a line, which the text has not
+			}
+			for _, id := range some.IDs {
+				if !yield(id) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// CountTokens is the number of Tokens.
+func (m *ModelInfo) CountTokens(text []byte) int64 {
+	return int64(tokenizer.Count(m.tokenizer(), text))
+}
+
+// Spell appends the text of a token that stands behind another. It panics at an id outside the
+// vocabulary.
+func (m *ModelInfo) Spell(dst []byte, after, id int32) []byte {
+	return m.tokenizer().Spell(dst, after, id)
+}

@@ -1,0 +1,78 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+)
+
+// models are those that a Manager serves, the default first. None is there twice.
+type models []*servedModel
+
+// withHash finds a model by its content hash; nil if it is not served.
+func (ms models) withHash(hash string) *servedModel {
+	i := slices.IndexFunc(ms, func(m *servedModel) bool { return m.Hash() == hash })
+	if i < 0 {
+		return nil
+	}
+	return ms[i]
+}
+
+// named finds the model that a request names, see model.WhichNamed; "" is the default. A name that
+// several models share is refused. The error is a *FieldError.
+func (ms models) named(name string) (*servedModel, error) {
+	if name == "" {
+		return ms[0], nil
+	}
+	names := make([]string, len(ms))
+	for i, m := range ms {
+		names[i] = m.Name
+	}
+	switch which := model.WhichNamed(ms.ids(), names, name); len(which) {
+	case 0:
+		return nil, &FieldError{"model", strconv.Quote(name), ms.names()}
+	case 1:
+		return ms[which[0]], nil
+	default:
+		var shared models
+		for _, i := range which {
+			shared = append(shared, ms[i])
+		}
+		return nil, &FieldError{"model", SharedName(name, len(which)), "the ID of one: " + shared.names()}
+	}
+}
+
+// SharedName says that a name is that of several models.
+func SharedName(name string, models int) string {
+	return fmt.Sprintf("%q, the name of %d models", name, models)
+}
+
+// check refuses a model that is there twice: a session would not know which is its own.
+func (ms models) check() error {
+	for i, m := range ms {
+		if ms[:i].withHash(m.Hash()) != nil {
+			return fmt.Errorf("session: model %s is there twice", m.ID())
+		}
+	}
+	return nil
+}
+
+// ids are the IDs of all.
+func (ms models) ids() []string {
+	all := make([]string, len(ms))
+	for i, m := range ms {
+		all[i] = m.ID()
+	}
+	return all
+}
+
+// names lists the IDs of all for errors.
+func (ms models) names() string { return strings.Join(ms.ids(), ", ") }
+
+// live tells whether a model is one of those in memory.
+func (ms models) live(m *model.Model) bool {
+	return slices.ContainsFunc(ms, func(s *servedModel) bool { return s.current() == m })
+}

@@ -1,0 +1,365 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
+)
+
+// sources are sources of models, which make another copy each time, as files do.
+func sources(t fatal, all ...*model.Model) (list []*model.Source) {
+	t.Helper()
+	for _, m := range all {
+		from, _, err := model.NewSource(func() (*model.Model, error) { return model.FromFile(m.File()) })
+		require.NoError(t, err)
+		list = append(list, from)
+	}
+	return list
+}
+
+// newDurable is newManager with a store on disk, whose sessions take memory when they are used.
+func newDurable(t *testing.T, o Options) *Manager {
+	sv := newServer(t, t.TempDir(), o)
+	t.Cleanup(sv.stop)
+	return sv.mg
+}
+
+// manyModels are small models of different weights.
+func manyModels(t testing.TB, n int) (all []*model.Model) {
+	t.Helper()
+	for i := range n {
+		m, err := modeltest.New(uint64(20 + i))
+		require.NoError(t, err)
+		all = append(all, m)
+	}
+	return all
+}
+
+// requireSame checks that a session has come to the bits of its text on a model.
+func requireSame(t fatal, mg *Manager, id string, m *model.Model, text string) {
+	t.Helper()
+	want, _ := alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, text)
+	require.Equal(t, want.Hash(), hash(t, mg, id))
+}
+
+// Many first requests at once load the weights of a model once.
+func TestAModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
+	other := otherModel(t)
+	var loads atomic.Int32
+	from, _, err := model.NewSource(func() (*model.Model, error) {
+		if loads.Add(1) > 1 { // the first was to know it
+			time.Sleep(20 * time.Millisecond)
+		}
+		return model.FromFile(other.File())
+	})
+	require.NoError(t, err)
+	told := &recorded{}
+	mg := newDurable(t, Options{Others: []*model.Source{from}, Observer: told, Threads: 4})
+	require.Zero(t, mg.index.budget.Used())
+	ids := make([]string, 12)
+	for i := range ids {
+		ids[i] = create(t, mg, CreateRequest{Model: other.ID()})
+	}
+	require.False(t, mg.Models()[1].Loaded, "no text, no weights")
+	require.True(t, mg.Models()[0].Loaded)
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() { score(t, mg, id, logText(3*testChunk)) })
+	}
+	all.Wait()
+	require.EqualValues(t, 2, loads.Load())
+	require.Equal(t, []string{other.ID()}, told.loads)
+	require.True(t, mg.Models()[1].Loaded)
+	state := get(t, mg, ids[0]).MemoryBytes
+	require.Equal(t, int64(len(ids))*state+from.Bytes, mg.index.budget.Used(), "once for all")
+	require.Equal(t, len(ids), mg.engine.models[1].memory.Users())
+	for _, id := range ids {
+		requireSame(t, mg, id, other, logText(3*testChunk))
+	}
+}
+
+// A model that cannot be loaded is the trouble of the requests that need it, and of no other.
+func TestAModelThatCannotBeLoadedLeavesTheServerServing(t *testing.T) {
+	other, broken := otherModel(t), errors.New("the file is gone")
+	var fails atomic.Bool
+	from, _, err := model.NewSource(func() (*model.Model, error) {
+		if fails.Load() {
+			return nil, broken
+		}
+		return model.FromFile(other.File())
+	})
+	require.NoError(t, err)
+	told := &recorded{}
+	mg := newDurable(t, Options{Others: []*model.Source{from}, Observer: told})
+	id := create(t, mg, CreateRequest{Model: other.ID()})
+	fails.Store(true)
+	for range 2 {
+		_, err = mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil)
+		var failed *ModelLoadError
+		require.ErrorAs(t, err, &failed)
+		require.ErrorIs(t, err, broken)
+		require.Equal(t, other.ID(), failed.ID)
+	}
+	err = mg.CompleteBatch(background, Caller{}, "", BatchRequest{
+		Model: other.ID(), Prompts: [][]byte{[]byte("a")}, N: 1, MaxTokens: 1,
+	}, func(Piece) error { return nil })
+	require.ErrorIs(t, err, broken)
+	require.Equal(t, 3, told.loadErrors)
+	require.Zero(t, mg.engine.models[1].memory.Users())
+	here := create(t, mg, CreateRequest{})
+	score(t, mg, here, logText(40))
+	requireSame(t, mg, here, testModel(t), logText(40))
+	require.Zero(t, get(t, mg, id).Offset)
+	fails.Store(false)
+	score(t, mg, id, logText(40))
+	requireSame(t, mg, id, other, logText(40))
+}
+
+// The file of another model in the place of the one that is served is none that is served.
+func TestAFileThatHasChangedIsNotLoaded(t *testing.T) {
+	now := otherModel(t)
+	from, _, err := model.NewSource(func() (*model.Model, error) { return now, nil })
+	require.NoError(t, err)
+	mg := newDurable(t, Options{Others: []*model.Source{from}})
+	id := create(t, mg, CreateRequest{Model: now.ID()})
+	now = manyModels(t, 1)[0]
+	_, err = mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil)
+	require.ErrorIs(t, err, model.ErrOther)
+	require.ErrorContains(t, err, now.ID())
+}
+
+// roomFor is memory for the weights of one model and so many states on it.
+func roomFor(t testing.TB, m *model.Model, states int64) int64 {
+	t.Helper()
+	probe := newManager(t, Options{})
+	return m.WeightsBytes() + states*get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes
+}
+
+// With memory for one model beside the default, models take turns. What is dropped is gone from the
+// memory, and whoever comes back goes on to the same bits.
+func TestModelsTakeTurnsInTheMemoryThatThereIs(t *testing.T) {
+	all := manyModels(t, 2)
+	most := roomFor(t, all[0], 1)
+	told := &recorded{}
+	sv := newServer(t, t.TempDir(), Options{
+		Others: sources(t, all...), MaxMemoryBytes: most, Observer: told, Threads: 2,
+	})
+	defer func() { sv.stop() }()
+	ids := []string{
+		create(t, sv.mg, CreateRequest{Model: all[0].ID()}),
+		create(t, sv.mg, CreateRequest{Model: all[1].ID()}),
+	}
+	score(t, sv.mg, ids[0], logText(40))
+	weights := weak.Make(sv.mg.engine.models[1].current())
+	require.NotNil(t, weights.Value())
+	score(t, sv.mg, ids[1], logText(40))
+	require.Nil(t, sv.mg.engine.models[1].current())
+	require.Equal(t, []string{all[0].ID()}, told.drops)
+	require.Eventually(t, func() bool { runtime.GC(); return weights.Value() == nil }, 10*time.Second,
+		time.Millisecond, "nothing holds the weights that were dropped")
+	for range 3 {
+		for _, id := range ids {
+			score(t, sv.mg, id, logText(40))
+			require.LessOrEqual(t, sv.mg.index.budget.Used(), most)
+		}
+	}
+	for i, id := range ids {
+		requireSame(t, sv.mg, id, all[i], strings.Repeat(logText(40), 4))
+	}
+	_, err := sv.mg.Create(background, Caller{}, CreateRequest{
+		Model: all[0].ID(), Settings: Settings{"companion_bytes": 1 << 22},
+	})
+	require.ErrorIs(t, err, ErrFull, "it would never fit beside the weights")
+}
+
+// Sessions of three models at once, in memory for one of them and for little more, all come to
+// their ends: nobody who waits has what others wait for.
+func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
+	all := manyModels(t, 3)
+	most := roomFor(t, all[0], 2)
+	sv := newServer(t, t.TempDir(), Options{
+		Others: sources(t, all...), MaxMemoryBytes: most, Threads: 4,
+	})
+	defer func() { sv.stop() }()
+	served := append([]*model.Model{testModel(t)}, all...)
+	text := logText(2*testChunk + 3)
+	var working sync.WaitGroup
+	ids := make([]string, 12)
+	for i := range ids {
+		ids[i] = create(t, sv.mg, CreateRequest{Model: served[i%len(served)].ID()})
+		working.Go(func() {
+			for at := 0; at < len(text); at += 7 {
+				piece := text[at:min(at+7, len(text))]
+				_, err := sv.mg.Score(background, Caller{}, ids[i], strings.NewReader(piece),
+					ScoreOptions{}, func(Chunk) error { return nil })
+				if err != nil {
+					t.Errorf("session %d: %v", i, err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	require.LessOrEqual(t, sv.mg.index.budget.Used(), most)
+	for i, id := range ids {
+		requireSame(t, sv.mg, id, served[i%len(served)], text)
+	}
+}
+
+// Weights go when it is their turn: the states that were used before go first.
+func TestAModelThatNoStateNeedsStaysUntilItsMemoryIsWanted(t *testing.T) {
+	other := otherModel(t)
+	state := roomFor(t, other, 1) - other.WeightsBytes()
+	sv := newServer(t, t.TempDir(), Options{
+		Others: sources(t, other), MaxMemoryBytes: other.WeightsBytes() + 3*state,
+	})
+	defer func() { sv.stop() }()
+	old := create(t, sv.mg, CreateRequest{})
+	score(t, sv.mg, old, "x")
+	on := create(t, sv.mg, CreateRequest{Model: other.ID()})
+	score(t, sv.mg, on, "x")
+	require.NoError(t, sv.mg.Delete(Caller{}, on))
+	require.True(t, sv.mg.Models()[1].Loaded, "it may be needed again")
+	for range 2 {
+		score(t, sv.mg, create(t, sv.mg, CreateRequest{}), "x")
+	}
+	require.True(t, sv.mg.Models()[1].Loaded, "there was room")
+	score(t, sv.mg, create(t, sv.mg, CreateRequest{}), "x")
+	require.True(t, sv.mg.Models()[1].Loaded)
+	require.Zero(t, get(t, sv.mg, old).MemoryBytes, "its state was used before the weights")
+	score(t, sv.mg, create(t, sv.mg, CreateRequest{}), "x")
+	require.False(t, sv.mg.Models()[1].Loaded)
+}
+
+// What else is done with sessions is done with those of a model whose weights come and go.
+func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
+	other := otherModel(t)
+	sv := newServer(t, t.TempDir(), Options{Others: sources(t, other)})
+	defer func() { sv.stop() }()
+	text := logText(3 * testChunk)
+	drop := func() {
+		sv.restart()
+		require.False(t, sv.mg.Models()[1].Loaded)
+	}
+	id := create(t, sv.mg, CreateRequest{Model: other.ID()})
+	score(t, sv.mg, id, text)
+	drop()
+	fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(20))})
+	require.NoError(t, err)
+	require.Equal(t, other.ID(), fork.Model)
+	requireSame(t, sv.mg, fork.ID, other, text[:20])
+	drop()
+	var file bytes.Buffer
+	require.NoError(t, sv.mg.Export(background, Caller{}, id, 0, &file, nil))
+	drop()
+	got, err := sv.mg.Import(background, Caller{}, &file, "")
+	require.NoError(t, err)
+	requireSame(t, sv.mg, got.ID, other, text)
+	drop()
+	_, err = sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 3},
+		func(Piece) error { return nil })
+	require.NoError(t, err)
+	drop()
+	_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader(text),
+		ScoreOptions{Learn: LearnFalse}, func(Chunk) error { return nil })
+	require.NoError(t, err)
+	drop()
+	require.NoError(t, sv.mg.CompleteBatch(background, Caller{}, "", BatchRequest{
+		Model: other.ID(), Prompts: [][]byte{[]byte("GET")}, N: 1, MaxTokens: 3,
+	}, func(Piece) error { return nil }))
+	require.True(t, sv.mg.Models()[1].Loaded)
+	require.Zero(t, sv.mg.engine.models[1].memory.Users())
+}
+
+// A request that is given up while the weights are loaded leaves, and what is loaded is there for
+// the next one.
+func TestARequestDoesNotWaitForWeightsLongerThanItMay(t *testing.T) {
+	other, gate := otherModel(t), make(chan struct{})
+	var first sync.Once
+	from, _, err := model.NewSource(func() (*model.Model, error) {
+		known := false
+		first.Do(func() { known = true })
+		if !known {
+			<-gate
+		}
+		return model.FromFile(other.File())
+	})
+	require.NoError(t, err)
+	mg := newDurable(t, Options{Others: []*model.Source{from}})
+	id := create(t, mg, CreateRequest{Model: other.ID()})
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	_, err = mg.Score(ctx, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Zero(t, mg.engine.models[1].memory.Users())
+	here := create(t, mg, CreateRequest{})
+	score(t, mg, here, logText(40)) // others do not wait at all
+	close(gate)
+	score(t, mg, id, logText(40))
+	requireSame(t, mg, id, other, logText(40))
+}
+
+func TestAModelIsAskedForByItsIDItsNameOrItsShortName(t *testing.T) {
+	m := *testModel(t)
+	m.Name = model.NamePrefix + "tiny"
+	for name, is := range map[string]bool{
+		m.ID(): true, "lmserve-tiny": true, "tiny": true, "": false, "lmserve-": false, "small": false,
+	} {
+		which := model.WhichNamed([]string{m.ID()}, []string{m.Name}, name)
+		require.Equal(t, is, len(which) == 1, fmt.Sprintf("%q", name))
+	}
+}
+
+// Two versions of a model may have one name. A request that gives that name is refused, and told the
+// IDs of the two.
+func TestANameThatModelsShareIsRefused(t *testing.T) {
+	version, other := otherModel(t), manyModels(t, 1)[0]
+	version.Name, other.Name = testModel(t).Name, "another"
+	mg := newManager(t, Options{Others: sources(t, version, other)})
+	first, second := testModel(t).ID(), version.ID()
+	for _, name := range []string{first, second, "another"} {
+		create(t, mg, CreateRequest{Model: name})
+	}
+	_, err := mg.Create(background, Caller{}, CreateRequest{Model: version.Name})
+	var wrong *FieldError
+	require.ErrorAs(t, err, &wrong)
+	require.Equal(t, FieldError{"model", fmt.Sprintf("%q, the name of 2 models", version.Name),
+		"the ID of one: " + first + ", " + second}, *wrong)
+	require.Len(t, ModelsNamed(mg.Models(), version.Name), 2)
+	require.Len(t, ModelsNamed(mg.Models(), second), 1)
+	require.Empty(t, ModelsNamed(mg.Models(), "none"))
+}
+
+// Where the store is memory a session has its state from the beginning, and is not made without.
+func TestASessionInMemoryIsNotMadeWithoutItsModel(t *testing.T) {
+	other, broken := otherModel(t), errors.New("the file is gone")
+	var fails atomic.Bool
+	from, _, err := model.NewSource(func() (*model.Model, error) {
+		if fails.Load() {
+			return nil, broken
+		}
+		return model.FromFile(other.File())
+	})
+	require.NoError(t, err)
+	mg := newManager(t, Options{Others: []*model.Source{from}})
+	fails.Store(true)
+	_, err = mg.Create(background, Caller{}, CreateRequest{Model: other.ID()})
+	require.ErrorIs(t, err, broken)
+	require.Zero(t, mg.Stats().Sessions)
+	fails.Store(false)
+	id := create(t, mg, CreateRequest{Model: other.ID()})
+	score(t, mg, id, logText(40))
+	requireSame(t, mg, id, other, logText(40))
+}

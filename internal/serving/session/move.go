@@ -1,0 +1,161 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Moved says what has become of a session that was to be copied into another store.
+type Moved struct {
+	ID, Name string
+	Bytes    int64 // of its text
+	There    bool  // it was there already, the same
+	Err      error // why it is not there
+}
+
+// Move copies the sessions of a store into another, which no server may have open: with their ids,
+// names, text and states, so that they go on there to the same bits. The store that they come from
+// stays as it is. A session that is there already is compared, and left as it is; what an earlier
+// call has left half-made is made anew. Forks no longer share what they have in common. visit is
+// told of each session, and progress of the bytes of text done of all. The error is that of a store
+// as a whole.
+func Move(
+	ctx context.Context, from, to storage.Store, visit func(Moved), progress func(done, all int64),
+) error {
+	m := mover{from: from, to: to, progress: progress, names: map[[2]string]string{}}
+	err := storage.Each(ctx, to, func(found storage.Session) error {
+		if h, err := decodeHead(found.ID, found.Head); err == nil && h.Complete && h.Name != "" {
+			m.names[[2]string{h.Owner, h.Name}] = h.ID
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = storage.Each(ctx, from, func(found storage.Session) error {
+		m.all += found.End - found.Start
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return storage.Each(ctx, from, func(found storage.Session) error {
+		before := m.done
+		moved := Moved{ID: found.ID, Bytes: found.End - found.Start, Err: found.Err}
+		h, err := decodeHead(found.ID, found.Head)
+		switch {
+		case moved.Err != nil:
+		case err != nil:
+			moved.Err = err
+		case !h.Complete:
+			return nil // the next start of a server deletes it
+		default:
+			moved.Name = h.Name
+			moved.There, moved.Err = m.move(ctx, found, h)
+		}
+		m.add(before + moved.Bytes - m.done)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		visit(moved)
+		return nil
+	})
+}
+
+// mover copies sessions from a store to another.
+type mover struct {
+	from, to  storage.Store
+	names     map[[2]string]string // owner and name: id, of the sessions that are there
+	done, all int64
+	progress  func(done, all int64)
+}
+
+func (m *mover) add(bytes int64) {
+	m.done += bytes
+	m.progress(m.done, m.all)
+}
+
+// move copies a session, unless it is there.
+func (m *mover) move(ctx context.Context, found storage.Session, h head) (there bool, err error) {
+	if there, err = m.compare(ctx, found); there || err != nil {
+		return there, err
+	}
+	name := [2]string{h.Owner, h.Name}
+	if other := m.names[name]; h.Name != "" && other != "" && other != h.ID {
+		return false, fmt.Errorf("%w: session %s there has the name %q", storage.ErrExists, other, h.Name)
+	}
+	h.Complete = false // until all of it is there
+	epoch, err := m.to.Create(ctx, h.ID, h.encode(), found.Start)
+	if err != nil {
+		return false, err
+	}
+	if err := m.fill(ctx, found, epoch); err != nil {
+		return false, err
+	}
+	if err := m.to.SetHead(ctx, h.ID, epoch, found.Head); err != nil {
+		return false, err
+	}
+	m.names[name] = h.ID
+	return false, nil
+}
+
+// compare reports whether the session is there, the same. What is there half-made is deleted.
+func (m *mover) compare(ctx context.Context, found storage.Session) (same bool, err error) {
+	there, err := m.to.Get(ctx, found.ID)
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	h, err := decodeHead(there.ID, there.Head)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("the session there: %w", err)
+	case !h.Complete:
+		return false, m.to.Delete(ctx, there.ID, 0)
+	case !bytes.Equal(there.Head, found.Head) || there.Start != found.Start || there.End != found.End:
+		return false, fmt.Errorf("%w: the session there has other settings or text (to offset %d, "+
+			"this one to %d)", storage.ErrExists, there.End, found.End)
+	case (there.Last == nil) != (found.Last == nil) ||
+		there.Last != nil && there.Last.Bits != found.Last.Bits:
+		return false, fmt.Errorf("%w: the text of the session there has other bits", storage.ErrExists)
+	}
+	return true, nil
+}
+
+// fill copies text and states.
+func (m *mover) fill(ctx context.Context, found storage.Session, epoch uint64) error {
+	err := copyLog(ctx, m.from, found.ID, found.Start,
+		func(at int64, records []storage.Record, _, text int) error {
+			err := m.to.Append(ctx, found.ID, epoch, at, records...)
+			if err == nil {
+				m.add(int64(text))
+			}
+			return err
+		})
+	if err != nil {
+		return err
+	}
+	kept, err := m.from.Snapshots(ctx, found.ID)
+	if err != nil {
+		return err
+	}
+	for _, s := range kept {
+		err := m.to.WriteSnapshot(ctx, found.ID, epoch, s.Offset, func(w io.Writer) error {
+			return m.from.ReadSnapshot(ctx, found.ID, s.Offset, func(r io.Reader) error {
+				_, err := io.Copy(w, r)
+				return err
+			})
+		})
+		if err != nil {
+			return fmt.Errorf("the state at offset %d: %w", s.Offset, err)
+		}
+	}
+	return nil
+}

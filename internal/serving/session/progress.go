@@ -1,0 +1,302 @@
+package session
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/tokenizer"
+)
+
+// progress is what callers see of a stream: how it was after the last text that was accepted.
+type progress struct {
+	offset          int64
+	updates         uint64
+	pending         int
+	tally, baseline tokenizer.Tally
+	// blind says that the bits are not known: because no record ends where the log does, as in a
+	// fork that is being made, or because the last one is uncounted.
+	blind bool
+}
+
+func progressOf(st *stream.Stream) progress {
+	return progress{
+		offset: st.Offset(), updates: st.Updates(), pending: len(st.Pending),
+		tally: st.Tally, baseline: st.Baseline,
+	}
+}
+
+// progressAt is the progress of a session of which only the head and the last record are known.
+func (h *head) progressAt(found storage.Session) progress {
+	n, last := found.End, found.Last
+	p := progress{offset: n, tally: bytesTally(n, 0), blind: n > 0 && last == nil}
+	if last != nil && last.UnixMS == uncounted {
+		p.blind = true
+	}
+	baseline, tokens := p.tally, n
+	if last != nil && finite(last.Bits, last.Baseline) {
+		counted := n
+		if last.UnixMS == uncounted {
+			counted = found.LastAt // all totals are those of the record before
+		}
+		if p.tally, baseline = totalsOf(last, counted); last.Words != nil {
+			tokens = p.tally.Tokens
+		}
+	}
+	if h.Settings.Baseline {
+		p.baseline = baseline
+	}
+	chunk := int64(h.Settings.Chunk)
+	p.pending = int(tokens % chunk)
+	if m := h.Settings.Method; m != stream.Static && m != stream.Cache {
+		p.updates = uint64(tokens / chunk)
+	}
+	return p
+}
+
+// storedSession is what a store tells of a session without its log being read.
+type storedSession struct {
+	head
+	model    *servedModel // that it runs on; nil if it is not known
+	seen     progress
+	lastUsed time.Time
+	epoch    uint64
+	bad      error // why the session cannot be used; nil if it can
+}
+
+// readStored reads what a store has found. Without models, whether the session could go on under
+// one is not looked at.
+func readStored(served models, found storage.Session) storedSession {
+	k := storedSession{head: head{ID: found.ID}, epoch: found.Epoch}
+	h, err := decodeHead(found.ID, found.Head)
+	if k.bad = cmp.Or(found.Err, err); err != nil {
+		return k
+	}
+	k.head, k.lastUsed, k.seen = h, h.Created, h.progressAt(found)
+	k.model = served.withHash(h.Model.Hash)
+	if r := found.Last; r != nil {
+		if at := time.UnixMilli(r.UnixMS).UTC(); at.After(k.lastUsed) && r.UnixMS <= timeMaxMS {
+			k.lastUsed = at
+		}
+	}
+	if found.Err != nil {
+		k.TTL = 0 // nobody can use the session, so that it is not for the want of use that it goes
+		return k
+	}
+	// A session that is not complete goes at the next start, whatever it still lacks. The making of
+	// a tail begins with a log that starts above 0 and has no record yet: that is no damage.
+	if h.Complete {
+		k.bad = h.suits(served, found)
+	}
+	return k
+}
+
+// suits says why a session cannot go on here.
+func (h *head) suits(served models, found storage.Session) error {
+	m := served.withHash(h.Model.Hash)
+	switch {
+	case len(served) == 0:
+		return h.checkEnd(found)
+	case m == nil:
+		return &ModelError{Have: h.Model.id(), Want: served.names()}
+	}
+	if last := found.Last; last != nil && (last.Words != nil) != m.OfWords() {
+		return fmt.Errorf("its last record has an account of words: %t, expected %t, as the model "+
+			"says", last.Words != nil, m.OfWords())
+	}
+	return cmp.Or(h.checkEnd(found), h.Settings.Validate(m.Model))
+}
+
+// checkEnd says what is wrong with the record that a session's totals are known by.
+func (h *head) checkEnd(found storage.Session) error {
+	last := found.Last
+	switch {
+	case last == nil && found.End > 0:
+		return fmt.Errorf("no record ends at offset %d, the end of its log: expected one with its totals", found.End)
+	case last == nil:
+		return nil
+	case last.HasBaseline != h.Settings.Baseline:
+		return fmt.Errorf("its last record has baseline bits: %t, expected %t, as its settings say",
+			last.HasBaseline, h.Settings.Baseline)
+	case !finite(last.Bits, last.Baseline):
+		return fmt.Errorf("its last record has totals of %v and %v bits, expected finite ones",
+			last.Bits, last.Baseline)
+	}
+	if err := checkCounts(new(storage.Record), last, found.End); err != nil {
+		return fmt.Errorf("its last record %w", err)
+	}
+	return nil
+}
+
+// checkRecord says what is wrong with a record at an offset, after another.
+func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) error {
+	switch {
+	case r.HasBaseline != h.Settings.Baseline:
+		return fmt.Errorf("has baseline bits: %t, expected %t", r.HasBaseline, h.Settings.Baseline)
+	case r.ByLine && !h.ByLine:
+		return errors.New("is learnt by lines, expected that the head's by_line is true")
+	case r.Bits < before.Bits, r.Baseline < before.Baseline, !finite(r.Bits, r.Baseline):
+		return fmt.Errorf("totals of %v and %v bits after %v and %v, expected finite ones that "+
+			"do not fall", r.Bits, r.Baseline, before.Bits, before.Baseline)
+	}
+	return checkCounts(&before, &r, at+int64(len(r.Text)))
+}
+
+// uncounted is the time of a record whose text was not computed when it was written: what a fork
+// has cut off a record, where the state before it was far to compute. Its totals are those of the
+// record before, and the session's own when the session is used.
+const uncounted = -1
+
+// timeMaxMS is the end of the year 9999, beyond which RFC 3339 has no times.
+const timeMaxMS = 253402300799999
+
+// checkTime says what is wrong with the time of a record.
+func checkTime(unixMS int64) error {
+	if (unixMS < 0 || unixMS > timeMaxMS) && unixMS != uncounted {
+		return fmt.Errorf("time %d, expected 0 to %d ms, the years 1970 to 9999",
+			unixMS, int64(timeMaxMS))
+	}
+	return nil
+}
+
+// info describes a session with this head to a caller, but for what its life in memory adds.
+func (h *head) info(who Caller, p progress) Info {
+	i := Info{
+		ID:      h.ID,
+		Name:    h.Name,
+		Model:   h.Model.id(),
+		Created: h.Created,
+		Offset:  p.offset,
+		Step:    p.updates,
+		Pending: p.pending,
+		Tally:   h.account(p.tally, p.baseline),
+
+		PendingBytes: p.offset - p.tally.Bytes,
+		Settings:     reported(h.Settings),
+		Seed:         h.Settings.Seed,
+		Labels:       maps.Clone(h.Labels),
+		TTL:          h.TTL,
+		History:      h.History,
+		Parent:       h.Parent,
+	}
+	if h.ShadowOf != "" {
+		i.ShadowOf = &Shadow{ID: h.ShadowOf, Offset: p.offset}
+	}
+	if len(h.Numerics) > 0 { // else the head is damaged
+		i.Numerics = h.numerics().Name
+	}
+	if who.Admin {
+		i.Owner = h.Owner
+	}
+	return i
+}
+
+// setTotals makes a record's totals those of tallies; words says that their tokens are words.
+func setTotals(r *storage.Record, words bool, tally, baseline tokenizer.Tally) {
+	r.Bits, r.Baseline, r.Continued = tally.Bits, baseline.Bits, 0
+	if !words {
+		r.Continued = tally.Bytes - tally.Chars
+	} else {
+		r.Words = &storage.Words{
+			Bytes: tally.Bytes, Chars: tally.Chars, Tokens: tally.Tokens,
+			Unknown: tally.Unknown, UnknownBytes: tally.UnknownBytes,
+			UnknownChars: tally.UnknownChars, UnknownBits: tally.UnknownBits,
+			UnknownBaseline: baseline.UnknownBits,
+		}
+	}
+}
+
+// totalsOf gives the tallies that a record that ends at an offset has as its totals. Without an
+// account of words, every byte up to there is a token.
+func totalsOf(r *storage.Record, end int64) (tally, baseline tokenizer.Tally) {
+	tally = bytesTally(end, r.Continued)
+	if w := r.Words; w != nil {
+		tally = tokenizer.Tally{
+			Bytes: w.Bytes, Chars: w.Chars, Tokens: w.Tokens,
+			Unknown: w.Unknown, UnknownBytes: w.UnknownBytes, UnknownChars: w.UnknownChars,
+		}
+	}
+	baseline = tally
+	tally.Bits, baseline.Bits = r.Bits, r.Baseline
+	if w := r.Words; w != nil {
+		tally.UnknownBits, baseline.UnknownBits = w.UnknownBits, w.UnknownBaseline
+	}
+	return tally, baseline
+}
+
+// bytesTally counts a text of which a token is a byte, and some bytes continue a character.
+func bytesTally(n, continued int64) tokenizer.Tally {
+	return tokenizer.Tally{Bytes: n, Chars: n - continued, Tokens: n}
+}
+
+// account is the form in which callers see the tally of a text, and that under the static model.
+func (h *head) account(t, baseline tokenizer.Tally) Tally {
+	told := Tally{
+		Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits,
+		Unknown: t.Unknown, UnknownBytes: t.UnknownBytes, UnknownBits: t.UnknownBits,
+	}
+	if h.Settings.Baseline {
+		told.BaselineBits = &baseline.Bits
+	}
+	return told
+}
+
+// checkCounts says what is wrong with what a record counts, up to an offset, after another record.
+func checkCounts(before, r *storage.Record, end int64) error {
+	limit := end
+	if r.Words != nil {
+		limit = 0
+	}
+	if r.Continued < before.Continued || r.Continued > limit {
+		return fmt.Errorf("counts %d bytes that continue a character, expected %d to %d",
+			r.Continued, before.Continued, limit)
+	}
+	return checkWords(before.Words, r.Words, end)
+}
+
+// checkWords is the part of checkCounts that is about accounts of words; nil stands for none.
+func checkWords(before, w *storage.Words, end int64) error {
+	if w == nil {
+		if before != nil {
+			return errors.New("has no account of words, and the one before has")
+		}
+		return nil
+	}
+	if before == nil {
+		before = new(storage.Words)
+	}
+	counts := w.Bytes >= before.Bytes && w.Bytes <= end &&
+		w.Chars >= before.Chars && w.Chars <= w.Bytes &&
+		w.Tokens >= before.Tokens && w.Tokens <= w.Bytes &&
+		w.Unknown >= before.Unknown && w.Unknown <= w.Tokens &&
+		w.UnknownBytes >= before.UnknownBytes && w.UnknownBytes <= w.Bytes &&
+		w.UnknownChars >= before.UnknownChars && w.UnknownChars <= w.UnknownBytes
+	if !counts || !(w.UnknownBits >= before.UnknownBits) ||
+		!(w.UnknownBaseline >= before.UnknownBaseline) || !finite(w.UnknownBits, w.UnknownBaseline) {
+		return fmt.Errorf("has the account of words %+v after %+v, expected one of at most %d bytes, "+
+			"of numbers that do not fall and are parts of others", *w, *before, end)
+	}
+	return nil
+}
+
+// sameCounts reports whether a stream has counted what a record that ends there says.
+func sameCounts(st *stream.Stream, r *storage.Record) bool {
+	var own storage.Record
+	setTotals(&own, r.Words != nil, st.Tally, st.Baseline)
+	return own.Continued == r.Continued && (r.Words == nil || *own.Words == *r.Words)
+}
+
+// finite reports whether all numbers are: neither NaN nor infinite, which JSON cannot say.
+func finite(values ...float64) bool {
+	for _, v := range values {
+		if math.IsNaN(v - v) { // v - v is 0 for a finite v
+			return false
+		}
+	}
+	return true
+}

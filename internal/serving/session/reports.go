@@ -1,0 +1,178 @@
+package session
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/tokenizer"
+)
+
+// reports tells a caller what becomes of the text of a score request, and adds it up.
+type reports struct {
+	engine  *engine
+	s       *session
+	options ScoreOptions
+	want    detail // what is told of a text: what the options ask for, and what others do
+	emit    func(Chunk) error
+	sum     Summary
+
+	tally, baseline tokenizer.Tally // of sum
+	network         float64         // bits of the network alone
+	accepted        int64           // bytes of text
+}
+
+// report describes a text that a worker has just scored after a stream's, and that is not committed
+// yet, and adds it to the summary. The stream is the session's, or a copy that learns nothing.
+func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scores) Chunk {
+	s, unknown := r.s, r.s.model.Tokenizer.Unknown()
+	var tally, baseline tokenizer.Tally
+	for _, t := range []*tokenizer.Tally{&tally, &r.tally} {
+		t.Count(scores.Tokens, unknown, scores.NLL)
+	}
+	if s.Settings.Baseline {
+		for _, t := range []*tokenizer.Tally{&baseline, &r.baseline} {
+			t.Count(scores.Tokens, unknown, scores.Baseline)
+		}
+	}
+	c := Chunk{
+		Tally:        s.account(tally, baseline),
+		Step:         st.Step,
+		Offset:       st.Tally.Bytes,
+		PendingBytes: st.Text.Size() + int64(len(scores.Text)) - tally.Bytes,
+		Updates:      s.stream.Updates(),
+		Written:      int64(st.Written),
+		FastRMS:      s.rms,
+		Diverged:     scores.Diverged,
+	}
+	switch {
+	case st.ResetInChunk():
+		c.FastRMS = 0
+	case !finite(c.FastRMS): // JSON has no infinity
+		c.FastRMS = math.MaxFloat64
+	}
+	if scores.Diverged {
+		r.sum.Divergences++
+	}
+	if scores.Network != nil {
+		c.NetworkBits = ifFinite(scores.NetworkBits())
+		r.network = stream.AddBits(r.network, scores.Network)
+	}
+	if r.want.logProbs {
+		r.tellTokens(&c, w, st, scores)
+	}
+	if r.want.chunkText {
+		c.Text, c.TextOffset = bytes.Clone(scores.Text), st.Offset()
+	}
+	r.sum.Chunks++
+	r.accepted += int64(len(scores.Text))
+	return c
+}
+
+// tell tells the observer of a text that was scored, and of its lines if the caller has asked for
+// them; that a reader of the session's events has makes no difference.
+func (r *reports) tell(c *Chunk) {
+	r.engine.observer.Scored(r.s.model.id, cmp.Or(r.options.Learn, LearnTrue), c.Tally)
+	if r.options.Lines {
+		for i := range c.Lines {
+			r.engine.observer.Line(&c.Lines[i])
+		}
+	}
+}
+
+// tellTokens describes the tokens of a text.
+func (r *reports) tellTokens(
+	c *Chunk, w *stream.Worker, st *stream.Stream, scores stream.Scores,
+) {
+	c.LogProbs, c.BaselineLogProbs = logProbsOf(scores.NLL), logProbsOf(scores.Baseline)
+	if r.s.model.OfWords() {
+		c.Words = &ChunkWords{
+			Sizes: slices.Clone(scores.Tokens.Sizes), IDs: slices.Clone(scores.Tokens.IDs),
+			After: st.Before(),
+		}
+	}
+	if r.want.top == 0 {
+		return
+	}
+	w.Tell(st, scores, func(t stream.Token) {
+		c.Top = append(c.Top, candidates(t.LogProbs, r.want.top))
+		if t.Baseline != nil {
+			c.BaselineTop = append(c.BaselineTop, candidates(t.Baseline, r.want.top))
+		}
+	})
+}
+
+// logProbsOf turns negative log-likelihoods round; nil stays nil.
+func logProbsOf(nll []float32) []float64 {
+	if nll == nil {
+		return nil
+	}
+	logProbs := make([]float64, len(nll))
+	for i, v := range nll {
+		logProbs[i] = -float64(v)
+	}
+	return logProbs
+}
+
+// ifFinite is a number for callers, who are told of none that JSON cannot say.
+func ifFinite(v float64) *float64 {
+	if !finite(v) {
+		return nil
+	}
+	return &v
+}
+
+// finish completes the summary.
+func (r *reports) finish(begun time.Time) {
+	p := r.s.seen()
+	r.sum.Offset, r.sum.Updates = p.offset, p.updates
+	r.sum.PendingBytes = p.offset - p.tally.Bytes
+	r.sum.Tally = r.s.account(r.tally, r.baseline)
+	if r.s.Settings.HasCompanion(r.s.model.Model) {
+		r.sum.NetworkBits = ifFinite(r.network)
+	}
+	r.sum.Total = r.s.account(p.tally, p.baseline)
+	r.sum.Elapsed = time.Since(begun)
+}
+
+// takeLines gives what takes in the lines that end in a chunk; nil if nobody asks for lines.
+func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
+	if !r.want.lines {
+		return nil
+	}
+	return func(l *lines.Line) {
+		n := uint16(len(c.Lines))
+		line := r.lineReport(l, true)
+		line.Unlearnt = slices.Contains(how.Skipped, n)
+		c.Lines = append(c.Lines, line)
+	}
+}
+
+// lineReport is what the caller is told of a line, which has ended or is under way.
+func (r *reports) lineReport(l *lines.Line, ended bool) Line {
+	line := Line{
+		Number: l.Number, Offset: l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
+		Strangeness: l.Strangeness, Cut: l.Cut, Ended: ended,
+	}
+	if r.s.Settings.Baseline {
+		line.BaselineBits = new(l.Baseline)
+	}
+	if r.want.lineText {
+		line.Text = bytes.Clone(l.Text)
+	}
+	if r.want.tokenBits {
+		line.TokenBits = slices.Clone(l.Costs)
+	}
+	return line
+}
+
+// lineUnderWay reports the line under way at the end of a text.
+func (r *reports) lineUnderWay(st *stream.Stream) {
+	if r.options.Lines && r.accepted > 0 {
+		st.RestOfLines(func(l *lines.Line) { r.sum.Rest = new(r.lineReport(l, false)) })
+	}
+}

@@ -1,0 +1,321 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/tokenizer"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// restorable is what a stream is restored from, and the workers that compute it.
+type restorable struct {
+	head      *head
+	model     *model.Model
+	snapshots snapshotReader
+	log       logReader
+	end       progress // what clients were told at the end of the log
+	scheduler *scheduler.Scheduler
+	job       scheduler.Job
+	more      func(*restoration) error // asked before every chunk; an error pauses the restoration
+	replayed  func(bytes int64)        // called with what was computed
+	logError  func(error)
+}
+
+// restoration is a stream on its way from a snapshot to the end of a log, between two chunks.
+type restoration struct {
+	stream     *stream.Stream
+	from       int64         // offset of the snapshot
+	damaged    []int64       // offsets of newer snapshots, which cannot be read
+	cause      error         // why the first of them, or the list of snapshots, cannot be read
+	exact      bool          // computed in the arithmetic of the log, to the same totals
+	changed    *head         // in the end: the head, if the arithmetic is another from now on
+	mismatched bool          // the totals were others; reported once
+	cost       time.Duration // of computing since the last snapshot
+}
+
+// snapshotReader reads the snapshots of a session, as a storage.Store does.
+type snapshotReader interface {
+	Snapshots(ctx context.Context, id string) ([]storage.Snapshot, error)
+	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
+}
+
+// logReader reads the log of a session, as a storage.Store does.
+type logReader interface {
+	Read(
+		ctx context.Context, id string, from int64, visit func(at int64, r storage.Record) error,
+	) error
+}
+
+// restore returns the stream at the end of a log: the newest snapshot that can be read, and the log
+// after it computed again, to the bits that the stream had. It knows no session and no lock.
+//
+// A restoration that is returned beside an error is paused: because the context has ended, or
+// because more has that error. Another call continues it.
+func restore(ctx context.Context, from *restorable, paused *restoration) (*restoration, error) {
+	r, err := paused, error(nil)
+	if r == nil {
+		if r, err = from.newest(ctx); err != nil {
+			return nil, err
+		}
+	}
+	id, begun := from.head.ID, r.stream.Offset()
+	err = from.replay(ctx, r, func(rec storage.Record) { from.compare(r, &rec) })
+	end := r.stream.Offset()
+	from.replayed(end - begun)
+	var pause interrupted
+	switch {
+	case errors.As(err, &pause):
+		return r, pause.error
+	case errors.Is(err, storage.ErrRange):
+		return nil, &UnusableError{ID: id, Err: errors.Join(fmt.Errorf(
+			"there is no good snapshot, and its log does not begin at 0: %w", err), r.cause)}
+	case err != nil && ctx.Err() != nil:
+		return r, storeError("replaying session "+id, err)
+	case err != nil:
+		return nil, storeError("replaying session "+id, err)
+	case end != from.end.offset:
+		return nil, &UnusableError{ID: id, Err: fmt.Errorf("recovered up to offset %d, expected %d",
+			end, from.end.offset)}
+	case !from.end.blind:
+		from.adopt(r, from.end.tally, from.end.baseline)
+	}
+	if !r.exact {
+		h := *from.head
+		h.noteNumerics(numerics{From: end, Name: from.model.Arithmetic.Numerics()})
+		r.changed = &h
+	}
+	return r, nil
+}
+
+// newest begins at the newest snapshot that can be read; without one, at the beginning of the text.
+func (from *restorable) newest(ctx context.Context) (*restoration, error) {
+	id, r := from.head.ID, new(restoration)
+	kept, err := from.snapshots.Snapshots(ctx, id)
+	switch {
+	case errors.Is(err, storage.ErrCorrupt):
+		from.logError(fmt.Errorf("session: session %s: its snapshots are not used: %w", id, err))
+		r.cause = err
+	case err != nil:
+		return nil, storeError("looking for snapshots of session "+id, err)
+	}
+	for n := len(kept) - 1; n >= 0 && r.stream == nil; n-- {
+		at := kept[n].Offset
+		r.stream, err = readSnapshot(ctx, from.model, from.snapshots, from.head, at)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || !damaged(err):
+			return nil, storeError("reading a snapshot of session "+id, err)
+		default:
+			from.logError(fmt.Errorf("session: session %s: going on without its snapshot at "+
+				"offset %d: %w", id, at, err))
+			r.damaged, r.cause = append(r.damaged, at), cmp.Or(r.cause, err)
+		}
+	}
+	if r.stream == nil {
+		r.stream = from.head.emptyStream(from.model)
+	}
+	r.from = r.stream.Offset()
+	log := from.head.numerics()
+	r.exact = log.Name == from.model.Arithmetic.Numerics() && r.from >= log.From
+	return r, nil
+}
+
+// snapshotLimits bound what reading a snapshot takes, which may be of an archive that somebody
+// sent: the header is that of a model with hundreds of layers and eight banks at most.
+var snapshotLimits = weights.Limits{HeaderBytes: 4 << 20, Window: 8 << 20}
+
+// readSnapshot reads the state of a snapshot.
+func readSnapshot(
+	ctx context.Context, m *model.Model, kept snapshotReader, h *head, at int64,
+) (st *stream.Stream, err error) {
+	err = kept.ReadSnapshot(ctx, h.ID, at, func(r io.Reader) error {
+		return weights.Scan(r, snapshotLimits, func(f *weights.Stored) error {
+			st, err = h.restoreStream(m, f)
+			if err == nil && st.Offset() != at {
+				return fmt.Errorf("it is of offset %d, expected %d", st.Offset(), at)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// emptyStream is the stream of an empty text.
+func (h *head) emptyStream(m *model.Model) *stream.Stream {
+	st := stream.New(m, h.Settings)
+	if h.LinesFrom != nil {
+		st.WatchLines(*h.LinesFrom)
+	}
+	return st
+}
+
+// restoreStream is the stream that a snapshot was taken of.
+func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream, error) {
+	st, _, err := stream.Restore(m, h.Settings, f)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.checkLines(st); err != nil {
+		return nil, err
+	}
+	if h.LinesFrom != nil {
+		st.WatchLines(*h.LinesFrom)
+	}
+	return st, nil
+}
+
+// checkLines compares what a state has of lines with what the head says.
+func (h *head) checkLines(st *stream.Stream) error {
+	from, lines := st.LinesFrom()
+	switch {
+	case h.LinesFrom == nil && lines:
+		return errors.New("the state has lines, expected none, as the head has no lines_from")
+	case lines && from != *h.LinesFrom:
+		return fmt.Errorf("the state has lines from offset %d on, expected %d, the head's "+
+			"lines_from", from, *h.LinesFrom)
+	case h.LinesFrom != nil && !lines && st.Offset() > *h.LinesFrom:
+		return fmt.Errorf("the state of offset %d has no lines, expected those from offset %d on, "+
+			"the head's lines_from", st.Offset(), *h.LinesFrom)
+	case st.LearnsByLine() && !h.ByLine:
+		return errors.New("the state is learnt by lines, expected that the head's by_line is true")
+	}
+	return nil
+}
+
+// damaged says whether an error of reading a snapshot is the snapshot's own: then it will never be
+// read, and the session goes on without it. All others are the store's, or the context's.
+func damaged(err error) bool {
+	for _, other := range []error{
+		storage.ErrClosed, storage.ErrNotFound, storage.ErrUnavailable,
+		storage.ErrUnknown,
+	} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// replay computes the log from the stream's offset to its end, chunk by chunk as requests do, so
+// that nobody waits longer for a replay than for a request. It calls compare with every record,
+// when the stream is at its end. Its error is an interrupted one if the computing was given up;
+// else it is the store's.
+func (from *restorable) replay(
+	ctx context.Context, r *restoration, compare func(storage.Record),
+) error {
+	begin := r.stream.Offset()
+	return from.log.Read(ctx, from.head.ID, begin, func(at int64, rec storage.Record) error {
+		skip := int(r.stream.Offset() - at)
+		text, how := rec.Text[skip:], lessonOf(rec).From(rec.Text, skip)
+		for len(text) > 0 {
+			n, err := from.feed(ctx, r, text, how)
+			if err != nil {
+				return interrupted{err}
+			}
+			text, how = text[n:], how.From(text, n)
+		}
+		compare(rec)
+		return nil
+	})
+}
+
+// interrupted keeps the errors of computing apart from those of the store that is read.
+type interrupted struct{ error }
+
+func (e interrupted) Unwrap() error { return e.error }
+
+// feed computes one chunk with a worker, and returns how many bytes of the text it has taken.
+func (from *restorable) feed(
+	ctx context.Context, r *restoration, text []byte, how stream.Lesson,
+) (int, error) {
+	if err := from.more(r); err != nil {
+		return 0, err
+	}
+	l, err := from.scheduler.Lease(ctx, from.job)
+	if err != nil {
+		return 0, err
+	}
+	defer l.ReleaseSoon()
+	begun, w := time.Now(), l.Worker()
+	w.Settle(r.stream)
+	n := w.FeedAs(r.stream, text, how)
+	r.cost += time.Since(begun)
+	return n, nil
+}
+
+// lessonOf returns how a session learns from the text of a record.
+func lessonOf(r storage.Record) stream.Lesson {
+	return stream.Lesson{ByLine: r.ByLine, Skipped: r.Skipped}
+}
+
+// compare adopts the totals of a record, unless they were not computed when it was written.
+func (from *restorable) compare(r *restoration, rec *storage.Record) {
+	if rec.UnixMS != uncounted {
+		tally, baseline := totalsOf(rec, r.stream.Offset())
+		from.adopt(r, tally, baseline)
+	}
+}
+
+// adopt compares totals with those that clients were told, reports the first difference, and keeps
+// those that they were told.
+func (from *restorable) adopt(r *restoration, tally, baseline tokenizer.Tally) {
+	st := r.stream
+	wrong := mismatch(from.head.ID, st, tally.Bits, baseline.Bits)
+	if wrong != nil && r.exact && !r.mismatched {
+		r.mismatched = true
+		from.logError(wrong)
+	}
+	st.Tally.Bits, st.Tally.UnknownBits = tally.Bits, tally.UnknownBits
+	st.Tally.Chars = tally.Chars // older programs took every byte for a character
+	if st.Settings.Baseline {
+		st.Baseline.Chars = tally.Chars
+		st.Baseline.Bits, st.Baseline.UnknownBits = baseline.Bits, baseline.UnknownBits
+	}
+}
+
+// mismatch compares the totals that a stream has come to with those that were told, to the bit. It
+// returns nil if they are the same.
+func mismatch(id string, st *stream.Stream, bits, baseline float64) *MismatchError {
+	e := &MismatchError{ID: id, Offset: st.Offset(), Have: st.Tally.Bits, Want: bits}
+	if math.Float64bits(e.Have) != math.Float64bits(e.Want) {
+		return e
+	}
+	e.Have, e.Want, e.Baseline = st.Baseline.Bits, baseline, true
+	if st.Settings.Baseline && math.Float64bits(e.Have) != math.Float64bits(e.Want) {
+		return e
+	}
+	return nil
+}
+
+// MismatchError says that a session computed again from its log did not come to the totals that
+// were told when the text was accepted, though in the same arithmetic: some state or some weight is
+// not what it was. The session goes on with the totals that were told.
+type MismatchError struct {
+	ID       string
+	Offset   int64 // where the record ends that shows it first
+	Have     float64
+	Want     float64
+	Baseline bool // the totals are the baseline's
+}
+
+func (e *MismatchError) Error() string {
+	what := "bits"
+	if e.Baseline {
+		what = "baseline bits"
+	}
+	return fmt.Sprintf("session: session %s, offset %d: computed again, its total is %v %s, "+
+		"expected %v, as was told", e.ID, e.Offset, e.Have, what, e.Want)
+}

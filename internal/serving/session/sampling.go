@@ -1,0 +1,46 @@
+package session
+
+import (
+	"strconv"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// CompletionTokensDefault is how many tokens a completion samples at most, where nobody says it.
+const CompletionTokensDefault = 128
+
+// Sampling is how a completion is sampled.
+type Sampling struct {
+	MaxTokens int
+	txl.Sampling
+}
+
+// SamplingTable is the one place that knows the range and the default of every number of a completion:
+// the checks of requests, the flags of commands, the contract and docs/settings.md are made of its
+// rows.
+var SamplingTable = setting.Table[Sampling]{
+	{
+		Name: "max_tokens", Field: func(s *Sampling) any { return &s.MaxTokens },
+		Min: 1, Max: 65536, Limit: "completion_tokens_max", Unit: "tokens",
+		Default: strconv.Itoa(CompletionTokensDefault),
+		Help:    "the most tokens that are sampled",
+		Note: "A text ends with a whole character: what the last tokens begin of another is left off, " +
+			"and not committed.",
+	},
+	{
+		Name: "temperature", Field: func(s *Sampling) any { return &s.Temperature },
+		Min: 0, Max: 10, Limit: "temperature_max", Default: "1",
+		Help: "the number that the logits are divided by; at 0 the likeliest token is always taken",
+	},
+	{
+		Name: "top_k", Field: func(s *Sampling) any { return &s.TopK },
+		Min: 0, Max: 1 << 20, Limit: "top_k_max", Unit: "tokens", Default: "0",
+		Help: "how many of the likeliest tokens are sampled among; 0 is all of them",
+	},
+	{
+		Name: "top_p", Field: func(s *Sampling) any { return &s.TopP },
+		Min: 0, Max: 1, Above: true, Default: "1",
+		Help: "the probability that the likeliest tokens, among which one is sampled, have together",
+	},
+}

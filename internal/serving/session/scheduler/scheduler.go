@@ -1,0 +1,251 @@
+// Package scheduler shares workers among keys, and among the sessions of each, one chunk at a time.
+// There are as many workers as threads. A session that finds none free waits in line; a worker that
+// comes free goes to the key whose turn it is, and there to the session that came first. So a
+// session with a long upload is behind the others of its key again after each turn of some chunks,
+// see turn.go, and a key with many uploads is behind every other key. The first chunk of a request
+// does not wait for long uploads of its own key, see line.go. Jobs that nobody waits for are behind
+// all of these, see behind.go.
+//
+// Threads follow the number of active sessions, those that hold a worker or wait for one: one
+// session alone computes on all threads, and from as many sessions as threads on each computes on
+// one. Results do not depend on it.
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+)
+
+// Scheduler has the workers of one model, or of several. All methods may be called at once.
+type Scheduler struct {
+	// Live, if set, tells whether a model that a job names is in memory to stay. Of one that is not,
+	// no worker is kept. It is set before the first job.
+	Live func(*model.Model) bool
+
+	model   *model.Model // of jobs that name none
+	threads int
+
+	mu struct {
+		sync.Mutex
+		all    []*slot // idle or not
+		idle   []*slot // the least recently used first
+		line   line
+		active int // sessions that hold a worker or wait for one
+		behind behind
+	}
+}
+
+// Job is what a worker is wanted for. It names the session by its id: holding the session would
+// keep the session's memory alive.
+type Job struct {
+	Key     string       // who the session belongs to
+	Session string       // id
+	Model   *model.Model // nil: the scheduler's
+	Chunk   int          // tokens: the size of a worker's segments
+	Behind  bool         // nobody waits for the job: it is done while no other is
+	First   bool         // the request has had no worker yet
+}
+
+// goesOn reports whether a job may find its session's segment with a slot that had another.
+func (j Job) goesOn(had Job) bool {
+	return j.Session == had.Session && j.Model == had.Model && j.Chunk == had.Chunk
+}
+
+// slot is one of the workers that compute at the same time, and what its working space was last
+// used for. A slot has a worker for each model that it has served: their working space is large,
+// and sessions of two models may take turns after every chunk.
+type slot struct {
+	worker *stream.Worker // of the job's model
+	of     map[*model.Model]*stream.Worker
+	job    Job
+	turn   time.Time   // when the turn of the job's session began
+	kept   *time.Timer // ends the keeping of the slot for the session's next chunk; nil: it is not kept
+}
+
+// New makes a scheduler of up to so many slots, each of up to so many threads. Slots and workers are
+// made when they are needed first. The model is that of jobs that name none.
+func New(m *model.Model, threads int) *Scheduler {
+	return &Scheduler{model: m, threads: threads}
+}
+
+// acquire waits for a worker. The context ends the wait.
+func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	sc.mu.Lock()
+	sc.mu.active++
+	t := &ticket{job: j, ready: make(chan *slot, 1)}
+	switch kept := sc.takeKeptLocked(j); {
+	case kept != nil:
+		defer sc.mu.Unlock()
+		sc.mu.behind.ahead++
+		return sc.prepareLocked(kept, j), nil
+	case j.Behind:
+		sc.mu.behind.join(t)
+		sc.watchLocked()
+	case sc.freeLocked(): // then nobody waits but those behind
+		defer sc.mu.Unlock()
+		sc.mu.behind.ahead++
+		sc.mu.line.grant(j.Key)
+		return sc.beginLocked(sc.pickLocked(j), j), nil
+	default:
+		sc.mu.behind.ahead++
+		sc.mu.line.join(t)
+	}
+	sc.mu.Unlock()
+
+	select {
+	case s := <-t.ready:
+		return s, nil
+	case <-ctx.Done():
+		sc.leave(t)
+		return nil, ctx.Err()
+	}
+}
+
+// freeLocked reports whether there is a slot that nobody has, or one to be made.
+func (sc *Scheduler) freeLocked() bool {
+	return len(sc.mu.idle) > 0 || len(sc.mu.all) < sc.threads
+}
+
+// pickLocked removes an idle slot, or makes one. The best is the one that served the session last
+// and may still hold its segment, then one whose segments have the right size, the least recently
+// used of these.
+func (sc *Scheduler) pickLocked(j Job) *slot {
+	for _, fits := range []func(*slot) bool{
+		func(s *slot) bool { return j.goesOn(s.job) },
+		func(s *slot) bool { return s.job.Model == j.Model && s.job.Chunk == j.Chunk },
+		func(*slot) bool { return len(sc.mu.all) == sc.threads },
+	} {
+		if i := slices.IndexFunc(sc.mu.idle, fits); i >= 0 {
+			s := sc.mu.idle[i]
+			sc.mu.idle = slices.Delete(sc.mu.idle, i, i+1)
+			return s
+		}
+	}
+	s := &slot{of: map[*model.Model]*stream.Worker{}}
+	sc.mu.all = append(sc.mu.all, s)
+	return s
+}
+
+// beginLocked prepares a slot for a job, with which a turn begins.
+func (sc *Scheduler) beginLocked(s *slot, j Job) *slot {
+	s.turn = time.Now()
+	return sc.prepareLocked(s, j)
+}
+
+// prepareLocked prepares a slot for a job.
+func (sc *Scheduler) prepareLocked(s *slot, j Job) *slot {
+	m := cmp.Or(j.Model, sc.model)
+	if s.of[m] == nil {
+		s.of[m] = stream.NewWorker(m, sc.threads)
+	}
+	s.job, s.worker = j, s.of[m]
+	sharing := sc.mu.active
+	if !j.Behind {
+		sharing = sc.mu.behind.ahead
+	}
+	s.worker.Exec.SetThreads(max(1, sc.threads/max(1, sharing)))
+	return s
+}
+
+// leave gives up a place in the line, or the worker it has got meanwhile.
+func (sc *Scheduler) leave(t *ticket) {
+	sc.mu.Lock()
+	line := &sc.mu.line
+	if t.job.Behind {
+		line = &sc.mu.behind.line
+	}
+	waited := line.leave(t)
+	if waited {
+		sc.endLocked(t.job)
+	}
+	sc.mu.Unlock()
+	if !waited {
+		sc.release(<-t.ready)
+	}
+}
+
+// release gives a worker back.
+func (sc *Scheduler) release(s *slot) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.endLocked(s.job)
+	sc.passLocked(s)
+}
+
+// passLocked hands a slot on that nobody has.
+func (sc *Scheduler) passLocked(s *slot) {
+	if m := s.job.Model; m != nil && sc.Live != nil && !sc.Live(m) {
+		s.forget(m)
+	}
+	t := sc.mu.behind.next()
+	if t == nil {
+		t = sc.mu.line.next()
+	}
+	if t == nil {
+		sc.mu.idle = append(sc.mu.idle, s)
+		sc.watchLocked()
+		return
+	}
+	t.ready <- sc.beginLocked(s, t.job)
+}
+
+// endLocked notes that a job holds no worker any more, and waits for none.
+func (sc *Scheduler) endLocked(j Job) {
+	sc.mu.active--
+	if !j.Behind {
+		sc.mu.behind.ahead--
+		sc.mu.behind.rests = time.Now()
+	}
+}
+
+// Close ends the workers' threads. No job may hold a worker.
+func (sc *Scheduler) Close() {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for _, s := range sc.mu.all {
+		if s.endKeepingLocked() {
+			sc.mu.idle = append(sc.mu.idle, s)
+		}
+	}
+	for _, s := range sc.mu.idle {
+		for _, w := range s.of {
+			w.Close()
+		}
+	}
+	sc.mu.all = slices.DeleteFunc(sc.mu.all, func(s *slot) bool {
+		return slices.Contains(sc.mu.idle, s)
+	})
+	sc.mu.idle = nil
+}
+
+// Forget ends the workers of a model that is no longer Live, so that nothing here keeps it in
+// memory. One that a job still holds ends with the job.
+func (sc *Scheduler) Forget(m *model.Model) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for _, s := range sc.mu.all {
+		if s.job.Model != m || slices.Contains(sc.mu.idle, s) {
+			s.forget(m)
+		}
+	}
+}
+
+// forget ends the worker of a model, which no job holds.
+func (s *slot) forget(m *model.Model) {
+	if w := s.of[m]; w != nil {
+		w.Close()
+		delete(s.of, m)
+	}
+	if s.job.Model == m {
+		s.job, s.worker = Job{}, nil
+	}
+}

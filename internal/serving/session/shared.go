@@ -1,0 +1,320 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lmserve/lmserve/internal/serving/session/registry"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// This file is what a Manager does otherwise where other servers share its store. The registry then
+// has the sessions that this server has come to know, and the store those that there are. What is
+// known of a session is true as long as the server holds the session: it has claimed the session in
+// the term of its lease that lasts. Before anything else is said or done of a session, the store is
+// asked.
+
+const (
+	tendTime     = 2 * time.Second // between two looks after what nobody asks for
+	tendBatch    = 100             // sessions that are deleted in one look
+	handOverMax  = 16              // sessions that are handed over at once
+	handOverKeep = time.Second     // for a snapshot, which the next server can do without
+)
+
+// sharedCatalog is the catalog of a store that servers share: the store itself, which also knows
+// the names. The registry has the sessions that this server has come to know.
+type sharedCatalog struct {
+	*index
+	shared storage.Shared
+
+	stop  chan struct{} // of the loop that tends the sessions; nil: it has not begun
+	once  sync.Once
+	ended sync.WaitGroup
+}
+
+// load does nothing: sessions become known when somebody asks for them.
+func (c *sharedCatalog) load(context.Context) error { return nil }
+
+// TermsOf is what a store that servers share has to know of a session's head; of one that cannot be
+// read it is that there is one.
+func TermsOf(text []byte) storage.Terms {
+	var h head
+	if err := json.Unmarshal(text, &h); err != nil {
+		return storage.Terms{Complete: true}
+	}
+	t := storage.Terms{
+		Owner: h.Owner, Name: h.Name, Complete: h.Complete, TTL: h.TTL, Model: h.Model.Hash,
+	}
+	if len(h.Numerics) > 0 {
+		t.Numerics = h.numerics().Name
+	}
+	return t
+}
+
+// has reports whether this server has a session.
+func (c *sharedCatalog) has(id string) bool {
+	s := c.known(id)
+	return s != nil && s.holds()
+}
+
+// entry is the place of a session in the registry. The store knows the names, and a session has an
+// end here only while it is held.
+func (c *sharedCatalog) entry(s *session, lastUsed time.Time) *registry.Entry[*session] {
+	return registry.NewEntry(s.ID, s.Owner, "", 0, lastUsed, s)
+}
+
+func (c *sharedCatalog) reserves(string, int) (string, int) { return "", 0 }
+
+func (c *sharedCatalog) deletes(s *session) bool { return s.holds() }
+
+// claimed counts a claim as a use.
+func (c *sharedCatalog) claimed(s *session) {
+	c.registry.Touch(s.entry, c.clock.now().UTC())
+	c.registry.SetTTL(s.entry, s.TTL)
+}
+
+// named finds the caller's session of a name.
+func (c *sharedCatalog) named(_ context.Context, who Caller, name string) (*session, error) {
+	s, err := c.index.find(who, name)
+	if err == ErrNotFound {
+		err = nil
+	}
+	return s, err
+}
+
+// find finds a session here, if this server holds it, else in the store.
+func (c *sharedCatalog) find(who Caller, text string) (*session, error) {
+	if err := c.lease.err(); err != nil {
+		return nil, err
+	}
+	held := func(id string) (s *session, err error) {
+		if s = c.known(id); s == nil || !s.holds() {
+			return nil, nil
+		}
+		if !who.sees(s.Owner) || c.registry.Find(id, c.clock.now()) == nil {
+			return nil, ErrNotFound
+		}
+		return s, nil
+	}
+	if s, err := held(text); s != nil || err != nil {
+		return s, err
+	}
+	ctx, term := context.Background(), c.lease.Term()
+	at, err := c.shared.Locate(ctx, who.Key, text)
+	if errors.Is(err, storage.ErrNotFound) {
+		if s := c.known(text); s != nil {
+			c.remove(s)
+		}
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, storeError("looking for session "+text, err)
+	}
+	if !who.sees(at.Owner) {
+		return nil, ErrNotFound
+	}
+	if s, err := held(at.ID); s != nil || err != nil {
+		return s, err
+	}
+	found, err := c.shared.Get(ctx, at.ID)
+	if err != nil {
+		return nil, storeError("looking for session "+text, err)
+	}
+	return c.adopt(found, term), nil
+}
+
+// adopt makes a session known, or what is known of it new. The store was asked in a term.
+func (c *sharedCatalog) adopt(found storage.Session, term uint64) *session {
+	k := readStored(c.models, found)
+	for {
+		if s := c.known(found.ID); s != nil {
+			c.renew(s, k, found, term)
+			return s
+		}
+		s := newSession(c.host, k)
+		s.entry = c.entry(s, k.lastUsed)
+		if c.registry.Add(s.entry) {
+			return s
+		}
+		s.memory.Close() // another request was quicker
+	}
+}
+
+// renew makes what is known of a session that is not held what the store has. A session that
+// somebody is at work on is left to whoever that is, who claims it first.
+func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session, term uint64) {
+	if !s.tryLock() {
+		return
+	}
+	defer s.unlock()
+	switch {
+	case s.holds():
+	case s.isClaimed() && s.epoch() == found.Epoch: // nobody has claimed it since this server has
+		s.renewClaim(term)
+	default:
+		s.loseClaimLocked()
+		if k.Version != 0 {
+			s.noteHeadLocked(&k.head)
+		}
+		s.found(found.Epoch, k.bad)
+		s.saw(found)
+		c.registry.SetTTL(s.entry, 0)
+	}
+}
+
+// list is a page of a caller's sessions, as the store has them, and as they are for those that
+// are held.
+func (c *sharedCatalog) list(
+	who Caller, after string, limit int, labels []Label,
+) (page []Info, next string, err error) {
+	for looked := 0; looked < lookedMax; looked += limit + 1 {
+		some, err := c.shared.ListOf(context.Background(), who.Key, who.Admin, after, limit+1)
+		if err != nil {
+			return nil, "", storeError("listing sessions", err)
+		}
+		for i, found := range some {
+			if i == limit || len(page) == limit {
+				break
+			}
+			after = found.ID
+			if info := c.infoOf(who, found); hasLabels(info.Labels, labels) {
+				page = append(page, info)
+			}
+		}
+		if len(some) <= limit && (len(some) == 0 || after == some[len(some)-1].ID) {
+			return page, "", nil
+		}
+		if len(page) == limit {
+			break
+		}
+	}
+	return page, after, nil
+}
+
+// infoOf describes a session that the store has found.
+func (c *sharedCatalog) infoOf(who Caller, found storage.Session) Info {
+	if s := c.known(found.ID); s != nil && s.holds() {
+		return c.info(who, s)
+	}
+	k := readStored(c.models, found)
+	i := k.info(who, k.seen)
+	i.LastUsed, i.Err = k.lastUsed, k.bad
+	i.Words = k.model != nil && k.model.OfWords()
+	return i
+}
+
+// make makes a session in the store. What has expired is deleted where it stands in the way.
+func (c *sharedCatalog) make(max int, do func(storage.Store) (uint64, error)) (uint64, error) {
+	if err := c.lease.mayClaim(); err != nil {
+		return 0, err
+	}
+	store := c.shared.Within(max)
+	epoch, err := do(store)
+	if errors.Is(err, storage.ErrTaken) || errors.Is(err, storage.ErrQuota) {
+		if n, _ := c.shared.Expire(context.Background(), tendBatch); n > 0 {
+			return do(store)
+		}
+	}
+	return epoch, err
+}
+
+// begin looks after what no request does, until end. cut is called when others may have claimed
+// sessions meanwhile.
+func (c *sharedCatalog) begin(cut func(error)) {
+	c.stop = make(chan struct{})
+	c.ended.Go(func() {
+		ticks := time.NewTicker(tendTime)
+		defer ticks.Stop()
+		for term := c.lease.Term(); ; {
+			select {
+			case <-c.stop:
+				return
+			case <-ticks.C:
+			}
+			term = c.tend(term, cut)
+		}
+	})
+}
+
+func (c *sharedCatalog) end() {
+	c.once.Do(func() { close(c.stop) })
+	c.ended.Wait()
+}
+
+// tend deletes what has expired, and forgets what this server does not have. It returns the term of
+// the lease.
+func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
+	term = c.lease.Term()
+	if err := c.lease.Err(); err != nil || term != before {
+		cut(fmt.Errorf("%w: the lease of this server was over", ErrUnavailable))
+		if err != nil {
+			return term
+		}
+	}
+	c.sweep()
+	c.forget()
+	if _, err := c.shared.Expire(context.Background(), tendBatch); err != nil &&
+		!errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrClosed) {
+		c.logError(fmt.Errorf("session: deleting what has expired: %w", err))
+	}
+	return term
+}
+
+// forget removes the sessions that this server has only looked at, or has handed over.
+func (c *sharedCatalog) forget() {
+	for after, more := "", true; more; {
+		var page []*registry.Entry[*session]
+		page, more = c.registry.Page(after, lookedAtOnce, time.Time{})
+		for _, e := range page {
+			after = e.ID
+			if s := e.Value; !s.isClaimed() && c.registry.Drop(e) {
+				s.memory.Close()
+			}
+		}
+	}
+}
+
+// handOver frees the sessions that this server has, those that somebody is at work on last.
+func (c *sharedCatalog) handOver(ctx context.Context) {
+	c.lease.leaving.Store(true)
+	for _, wait := range []bool{false, true} {
+		var all errgroup.Group
+		all.SetLimit(handOverMax)
+		for after, more := "", true; more && ctx.Err() == nil; {
+			var page []*registry.Entry[*session]
+			page, more = c.registry.Page(after, listPage, time.Time{})
+			for _, e := range page {
+				after = e.ID
+				all.Go(func() error {
+					c.release(ctx, e.Value, wait)
+					return nil
+				})
+			}
+		}
+		_ = all.Wait()
+	}
+}
+
+// release frees a session.
+func (c *sharedCatalog) release(ctx context.Context, s *session, wait bool) {
+	if !s.isClaimed() || !s.tryLock() && (!wait || s.lock(ctx) != nil) {
+		return
+	}
+	defer s.unlock()
+	keeping, cancel := context.WithTimeout(ctx, handOverKeep)
+	s.saveLocked(keeping)
+	cancel()
+	idle := c.clock.now().Sub(c.registry.LastUsed(s.entry))
+	err := c.shared.Release(context.WithoutCancel(ctx), s.ID, s.epoch(), idle)
+	s.loseClaimLocked()
+	s.watchers.cut(ErrDraining)
+	if err != nil && !s.isGone(err) {
+		c.logError(fmt.Errorf("session: handing over session %s: %w", s.ID, err))
+	}
+}

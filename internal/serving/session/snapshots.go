@@ -1,0 +1,364 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// This file is a session's snapshots: when they are taken, and which of them stay.
+
+const (
+	// recoverySnapshots is how many snapshots a session always has, once it has taken them: a
+	// recovery begins from the last one, and from the one before if damage has taken the last.
+	recoverySnapshots = 2
+	// forkReplay is the computing between two snapshots that are kept for forks, at most. With the
+	// reading of a state, and the fork itself, a fork is ready in 5 seconds, as long as there are
+	// enough.
+	forkReplay = 4 * time.Second
+	// dropsAtOnce bounds how many snapshots go when one is taken: mostly one does, and many only
+	// when a server may keep fewer than the one before.
+	dropsAtOnce = 8
+)
+
+// limitedSnapshots are the snapshots of a store, read no more at a time than there are slots.
+type limitedSnapshots struct {
+	storage.Store
+	slots chan struct{}
+}
+
+// ReadSnapshot implements snapshotReader.
+func (l limitedSnapshots) ReadSnapshot(
+	ctx context.Context, id string, at int64, read func(io.Reader) error,
+) error {
+	select {
+	case l.slots <- struct{}{}:
+		defer func() { <-l.slots }()
+		return l.Store.ReadSnapshot(ctx, id, at, read)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// snapshotDueLocked reports whether a recovery from the last snapshot would repeat too much.
+func (s *session) snapshotDueLocked() bool {
+	return s.replayCost >= cmp.Or(s.snapshotAt, s.host.snapshots.apart)
+}
+
+// keepIfDueLocked takes a snapshot when a recovery would repeat too much.
+func (s *session) keepIfDueLocked() {
+	if s.stream != nil && s.snapshotDueLocked() {
+		s.snapshotLocked(context.Background())
+	}
+}
+
+// saveLocked takes a snapshot of what is in memory if it saves computing that is worth it.
+func (s *session) saveLocked(ctx context.Context) {
+	if s.stateLocked() != nil && s.replayCost >= replayWorth {
+		s.snapshotLocked(ctx)
+	}
+}
+
+// snapshotLocked makes it cheap to recover the session's state, as far as the store has use for
+// that and the context lasts. No request is to blame if that fails: the failure is reported, and
+// the snapshot is tried again when as much has been computed once more.
+func (s *session) snapshotLocked(ctx context.Context) {
+	state := s.stateLocked()
+	at := state.Offset()
+	if !s.host.store.Durable() {
+		s.trimTailLocked(at)
+		return
+	}
+	if !s.mayTakeSnapshot() {
+		s.snapshotAt = s.replayCost + s.host.snapshots.apart
+		return
+	}
+	err := s.writeStateLocked(ctx, state)
+	if err == nil || s.isGone(err) {
+		return
+	}
+	s.snapshotAt = s.replayCost + s.host.snapshots.apart
+	s.host.logError(fmt.Errorf("session: session %s: keeping its state at offset %d: %w",
+		s.ID, at, err))
+}
+
+// isGone says whether a write has failed because the session was deleted meanwhile. The store
+// deletes it before the session knows.
+func (s *session) isGone(err error) bool {
+	return errors.Is(err, ErrNotFound) || errors.Is(err, storage.ErrNotFound) || s.alive() != nil
+}
+
+// stateLocked is the stream that a snapshot can be taken of, which may be that of a recovery; nil
+// if there is none. A recovery in another arithmetic is no state of the session before it has
+// ended.
+func (s *session) stateLocked() *stream.Stream {
+	if s.stream == nil && s.paused != nil && s.paused.exact {
+		return s.paused.stream
+	}
+	return s.stream
+}
+
+// mayTakeSnapshot says whether there is room for one more snapshot of a session. At its key's limit
+// a session gets none, which costs little: it takes no more text there either, so that a recovery
+// repeats no more than before. Below the limit a snapshot may go beyond it.
+func (s *session) mayTakeSnapshot() bool {
+	return s.host.disk.Room(s.Owner, 1) == nil &&
+		s.host.disk.Fits(s.stateBytes(s.model.Model)) == nil
+}
+
+// snapshotForForkLocked takes a snapshot for a fork of all of the text, of which the log has what
+// follows an offset, if the fork would have too much to compute without one, or has no other state
+// to come from. It reports whether it has.
+func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken bool, err error) {
+	cost, volatile := s.replayCost, !s.host.store.Durable()
+	must := volatile && start > 0 // there is no other
+	if s.stream == nil || cost < replayWorth && !must ||
+		s.host.disk.Room(s.Owner, s.stateBytes(s.model.Model)) != nil {
+		return false, nil
+	}
+	if err := s.writeStateLocked(ctx, s.stream); err != nil {
+		return false, err
+	}
+	if volatile { // the snapshot is dropped when it is shared
+		s.replayCost = cost
+	}
+	return true, nil
+}
+
+// writeStateLocked writes a state of the session to the store, and drops snapshots for which there
+// is no more use. Of a log of which only the tail is kept, it trims what is older than the older of
+// two snapshots and was read by all shadows: it is never needed again. It needs no worker. A
+// snapshot that is there already is as good as a new one.
+func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error {
+	s.host.snapshots.slots <- struct{}{}
+	defer func() { <-s.host.snapshots.slots }()
+	begun := time.Now()
+	err := s.storeLocked(ctx, st)
+	if err != nil && s.isGone(err) {
+		return err
+	}
+	if s.host.observer.Snapshot(time.Since(begun), err); err != nil {
+		return err
+	}
+	took := s.replayCost
+	s.replayCost, s.snapshotAt = 0, 0
+	kept, err := s.thinLocked(ctx, st.Offset(), took)
+	if err != nil || s.History != HistoryTail || len(kept) < recoverySnapshots {
+		return err
+	}
+	return s.trimLocked(ctx, min(kept[0], s.unread()))
+}
+
+// storeLocked writes a state to the store, unless the store has it.
+func (s *session) storeLocked(ctx context.Context, st *stream.Stream) error {
+	f, err := st.Stored()
+	if err != nil {
+		return fmt.Errorf("session: taking a snapshot of session %s: %w", s.ID, err)
+	}
+	err = s.writeSnapshotLocked(ctx, st.Offset(), f.Write)
+	if errors.Is(err, storage.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// thinLocked drops the snapshots of a session that are superfluous now that there is one at an
+// offset, to which computing from the one before has taken so long. It gives the offsets of those
+// that are left. If these are as many as there may be, the next one is of use for recovery only.
+func (s *session) thinLocked(
+	ctx context.Context, at int64, took time.Duration,
+) (kept []int64, err error) {
+	all, err := s.host.store.Snapshots(ctx, s.ID)
+	if err != nil {
+		return nil, storeError("looking for snapshots of session "+s.ID, err)
+	}
+	before := int64(0)
+	for _, k := range all {
+		kept = append(kept, k.Offset)
+		if k.Offset < at {
+			before = k.Offset
+		}
+	}
+	forks := s.snapshotsMax()
+	drop := superfluous(kept, spacing(at-before, took, s.host.snapshots.apart), forks)
+	for _, old := range drop[:min(len(drop), dropsAtOnce)] {
+		if err := s.dropSnapshotLocked(ctx, old); err != nil {
+			return nil, err
+		}
+		kept = slices.DeleteFunc(kept, func(k int64) bool { return k == old })
+	}
+	if len(kept) >= forks+recoverySnapshots {
+		s.snapshotAt = s.host.snapshots.rarest
+	}
+	return kept, nil
+}
+
+// snapshotsMax is how many snapshots a session may keep for forks: none where only the tail of the
+// text is kept, and none where the disk is better left to text.
+func (s *session) snapshotsMax() int {
+	if s.History == HistoryTail || !s.host.disk.Ample(s.Owner, s.stateBytes(s.model.Model)) {
+		return 0
+	}
+	return s.host.snapshots.max
+}
+
+// spacing is how many bytes of text take so much computing, by what some have taken; 0 is not
+// known.
+func spacing(bytes int64, took, apart time.Duration) int64 {
+	if took <= 0 {
+		return 0
+	}
+	return int64(float64(bytes) * float64(apart) / float64(took))
+}
+
+// superfluous returns the snapshots to drop, of those at some offsets in ascending order. The
+// newest, for recovery, stay. Of the older ones, for forks, at most max stay, more than spacing
+// apart: the one goes first that leaves the smallest gap, so that the gaps grow evenly with the
+// text. The start of the text, from which a fork needs no snapshot, is a neighbor, too. Between
+// snapshots that were taken evenly, no gap is more than twice the text divided by the number that
+// may stay.
+func superfluous(kept []int64, spacing int64, max int) (drop []int64) {
+	kept = slices.Clone(kept)
+	for older := len(kept) - recoverySnapshots; older > 0; older-- {
+		smallest, which, before := int64(-1), 0, int64(0)
+		for n, at := range kept[:older] {
+			if gap := kept[n+1] - before; smallest < 0 || gap < smallest {
+				smallest, which = gap, n
+			}
+			before = at
+		}
+		if older <= max && smallest > spacing {
+			break
+		}
+		drop = append(drop, kept[which])
+		kept = slices.Delete(kept, which, which+1)
+	}
+	return drop
+}
+
+// dropDamagedLocked drops snapshots that a restoration could not read: left there, they would be
+// kept in the place of good ones.
+func (s *session) dropDamagedLocked(ctx context.Context, r *restoration) error {
+	for ; len(r.damaged) > 0; r.damaged = r.damaged[1:] {
+		if err := s.dropSnapshotLocked(ctx, r.damaged[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropSnapshotsLocked drops the snapshots of a session of a store that is not durable, which has no
+// more use for them: nothing is ever recovered from it.
+func (s *session) dropSnapshotsLocked(ctx context.Context) error {
+	kept, err := s.host.store.Snapshots(ctx, s.ID)
+	if err != nil {
+		return storeError("dropping snapshots of session "+s.ID, err)
+	}
+	for _, k := range kept {
+		err = errors.Join(err, s.dropSnapshotLocked(ctx, k.Offset))
+	}
+	return err
+}
+
+func (s *session) writeSnapshotLocked(
+	ctx context.Context, at int64, write func(io.Writer) error,
+) error {
+	return s.writeLocked("taking a snapshot of", func(epoch uint64) error {
+		return s.host.store.WriteSnapshot(ctx, s.ID, epoch, at, write)
+	})
+}
+
+func (s *session) dropSnapshotLocked(ctx context.Context, at int64) error {
+	return s.writeLocked("dropping a snapshot of", func(epoch uint64) error {
+		return s.host.store.DropSnapshot(ctx, s.ID, epoch, at)
+	})
+}
+
+func (s *session) trimLocked(ctx context.Context, before int64) error {
+	return s.writeLocked("trimming the log of", func(epoch uint64) error {
+		return s.host.store.Trim(ctx, s.ID, epoch, before)
+	})
+}
+
+// trimTailLocked is what snapshotLocked does in a store that is not durable: there is no recovery
+// to make cheap, but text that nobody needs any more.
+func (s *session) trimTailLocked(at int64) {
+	if s.History != HistoryTail {
+		return
+	}
+	if err := s.trimVolatileLocked(context.Background()); err != nil && !s.isGone(err) {
+		s.host.logError(fmt.Errorf("session: session %s: its text before offset %d is not trimmed: %w",
+			s.ID, at, err))
+	}
+	// A fork computes no less than before: replayCost stays.
+	s.snapshotAt = s.replayCost + s.host.snapshots.apart
+}
+
+// trimVolatileLocked trims the log of a session of a store that is not durable, and gives the
+// memory of the text back. The state is in memory for good, so of a tail nothing is needed but the
+// last record, for its totals.
+func (s *session) trimVolatileLocked(ctx context.Context) error {
+	store := s.host.store
+	found, err := store.Get(ctx, s.ID)
+	if err != nil || found.Last == nil {
+		return err
+	}
+	var last int64 // offset of the last record
+	var size, bytes, records int
+	err = store.Read(ctx, s.ID, found.Start, func(at int64, r storage.Record) error {
+		last, size = at, recordSize(&r)
+		bytes += size
+		records++
+		return nil
+	})
+	if err != nil || records < 2 || s.unread() < last {
+		return err
+	}
+	// The store trims what a snapshot makes superfluous. That the state is in memory makes it
+	// superfluous too: the snapshot is an empty one, and does not stay.
+	nothing := func(io.Writer) error { return nil }
+	if err := s.writeSnapshotLocked(ctx, found.End, nothing); err != nil {
+		return err
+	}
+	if err := errors.Join(s.trimLocked(ctx, last), s.dropSnapshotsLocked(ctx)); err != nil {
+		return err
+	}
+	s.memory.Refund(textBytes(store, bytes-size, records-1))
+	return nil
+}
+
+// recordSize is what a record takes beside what every record does: its text, the numbers of the
+// lines that are not learnt, and the account of words.
+func recordSize(r *storage.Record) int {
+	size := len(r.Text) + storage.SkippedBytes*len(r.Skipped)
+	if r.Words != nil {
+		size += storage.WordsBytes
+	}
+	return size
+}
+
+// textBytes is what records take of the memory, whose sizes are added up: nothing where the store
+// is durable.
+func textBytes(store storage.Store, bytes, records int) int64 {
+	if store.Durable() {
+		return 0
+	}
+	return int64(bytes) + int64(records)*recordBytes
+}
+
+// unread is the offset from which on a shadow has not read the session's text yet; the session's
+// own without shadows.
+func (s *session) unread() int64 {
+	from := s.seen().offset
+	for _, shadow := range s.shadows() {
+		from = min(from, shadow.seen().offset)
+	}
+	return from
+}

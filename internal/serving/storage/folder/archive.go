@@ -1,0 +1,83 @@
+package folder
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"sort"
+	"time"
+)
+
+// An archive is a tar file of a data folder: of all of its sessions (a backup) or of one (an export).
+// It has the files of the sessions, and then the version, so that one that was cut short is neither
+// an archive nor, behind `tar -x`, a data folder. A file that several sessions have is in the archive
+// once; the others are links to it. Every header has one block, so that the place of every byte
+// follows from the sizes.
+const (
+	tarBlock      = 512
+	tarTrailBytes = 2 * tarBlock
+)
+
+// member is a file of an archive.
+type member struct {
+	name  string // within the data folder
+	size  int64
+	link  string // the member that has the content; "": this one
+	start int64  // position of its header in the archive
+}
+
+// content is the size of what follows a member's header.
+func (m *member) content() int64 {
+	if m.link != "" {
+		return 0
+	}
+	return m.size
+}
+
+// padded is content with what fills up its last block.
+func (m *member) padded() int64 { return (m.content() + tarBlock - 1) / tarBlock * tarBlock }
+
+// header is the block before a member's content.
+func (m *member) header(made time.Time) ([]byte, error) {
+	h := tar.Header{
+		Format: tar.FormatGNU, Typeflag: tar.TypeReg, Name: m.name, Size: m.size, Mode: 0o600,
+		ModTime: made.Truncate(time.Second),
+	}
+	if m.link != "" {
+		h.Typeflag, h.Linkname, h.Size = tar.TypeLink, m.link, 0
+	}
+	var b bytes.Buffer
+	err := tar.NewWriter(&b).WriteHeader(&h)
+	if err == nil && b.Len() != tarBlock {
+		err = fmt.Errorf("a header of %d bytes, expected %d", b.Len(), tarBlock)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("storage: backup: %s: %w", m.name, err)
+	}
+	return b.Bytes(), nil
+}
+
+// archive is where everything is in a backup. It does not change once it is made.
+type archive struct {
+	made    time.Time
+	members []member
+	size    int64
+}
+
+// newArchive lays out an archive of the files of sessions, whose places it sets.
+func newArchive(made time.Time, files []member) *archive {
+	version := member{name: versionName, size: int64(len(versionText))}
+	a := &archive{made: made, members: append(files, version)}
+	for n := range a.members {
+		m := &a.members[n]
+		m.start = a.size
+		a.size += tarBlock + m.padded()
+	}
+	a.size += tarTrailBytes
+	return a
+}
+
+// at finds the member that holds a position.
+func (a *archive) at(position int64) int {
+	return sort.Search(len(a.members), func(n int) bool { return a.members[n].start > position }) - 1
+}

@@ -1,0 +1,266 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Backup is the storage.Backup of a data folder, a tar archive. It holds links to the files that there
+// were, which stay until the backup is closed, also those of sessions that are deleted meanwhile.
+type Backup struct {
+	f       *Folder
+	dir     string // of the links
+	archive *archive
+	ended   atomic.Bool
+	end     sync.Once
+	err     error // of end
+}
+
+// Backup implements storage.Backuper. While the files are linked, nothing is written.
+func (f *Folder) Backup(ctx context.Context) (_ storage.Backup, err error) {
+	if err := f.usable(); err != nil {
+		return nil, err
+	}
+	if !f.backingUp.CompareAndSwap(false, true) {
+		return nil, fmt.Errorf("storage: %s: %w", f.dir, storage.ErrBackup)
+	}
+	id := fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
+	b := &Backup{f: f, dir: filepath.Join(f.path(backupName), id)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(f.fault("a backup of "+f.dir, err), b.Close())
+		}
+	}()
+	files, err := b.link(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.archive = newArchive(time.Now(), files)
+	return b, nil
+}
+
+// link links all files of all sessions, and lists them.
+func (b *Backup) link(ctx context.Context) (files []member, err error) {
+	f := b.f
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if err := f.usable(); err != nil { // closed meanwhile
+		return nil, err
+	}
+	if !f.readOnly {
+		if err := f.files.Mkdir(b.dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	first := map[inode]string{}
+	for _, id := range f.completeIDs() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		err := f.with(ctx, id, func(s *session) error {
+			linked, err := b.linkSession(s, first)
+			files = append(files, linked...)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+func (b *Backup) linkSession(s *session, first map[inode]string) (files []member, err error) {
+	link, err := b.linker(s)
+	if err != nil {
+		return nil, err
+	}
+	add := func(name string, bytes int64) error {
+		l, err := link(name)
+		if err != nil {
+			return err
+		}
+		m := member{name: path.Join(sessionsName, s.id, name), size: bytes}
+		if had, ok := first[l.file()]; ok && l.links > 1 {
+			m.link = had
+		} else {
+			first[l.file()] = m.name
+		}
+		files = append(files, m)
+		return nil
+	}
+	info, err := os.Lstat(filepath.Join(b.f.sessionPath(s.id), headName))
+	if err == nil {
+		err = add(headName, info.Size())
+	}
+	for n := range s.segments {
+		if err == nil {
+			err = add(hexName(segmentPrefix, uint64(s.segments[n].offset)), s.segments[n].bytes)
+		}
+	}
+	for n := range s.states {
+		if err == nil {
+			err = add(hexName(statePrefix, uint64(s.states[n].Offset)), s.states[n].Bytes)
+		}
+	}
+	if s.damage != nil && errors.Is(err, os.ErrNotExist) {
+		return files, nil // damage is no reason to have no backup
+	}
+	return files, err
+}
+
+// linker returns what links a file of a session. Of a folder that is open for reading nobody changes
+// a file: nothing is linked.
+func (b *Backup) linker(s *session) (func(name string) (links, error), error) {
+	from, to := b.f.sessionPath(s.id), b.sessionPath(s.id)
+	if b.f.readOnly {
+		return func(name string) (links, error) {
+			path := filepath.Join(from, name)
+			info, err := os.Lstat(path)
+			if err != nil {
+				return links{}, err
+			}
+			return linksOf(path, info), nil
+		}, nil
+	}
+	link := func(name string) (links, error) { return b.f.link(filepath.Join(from, name), to) }
+	return link, b.f.files.Mkdir(to, 0o700)
+}
+
+// sessionPath is where the backup finds the files of a session.
+func (b *Backup) sessionPath(id string) string {
+	if b.f.readOnly {
+		return b.f.sessionPath(id)
+	}
+	return filepath.Join(b.dir, id)
+}
+
+// Size is that of the archive, in bytes.
+func (b *Backup) Size() int64 { return b.archive.size }
+
+// ID names the backup. No two have the same.
+func (b *Backup) ID() string { return filepath.Base(b.dir) }
+
+// Open begins to read.
+func (b *Backup) Open() io.ReadSeekCloser { return &reader{b: b} }
+
+// Close ends the backup, under readers too, and removes what was kept for it alone.
+func (b *Backup) Close() error {
+	b.end.Do(func() {
+		b.ended.Store(true)
+		if !b.f.readOnly {
+			b.err = b.f.shredTree(b.dir)
+		}
+		b.f.backingUp.Store(false)
+	})
+	return b.err
+}
+
+// reader reads a backup. It is for one goroutine.
+type reader struct {
+	b    *Backup
+	at   int64
+	open file // the file of the member that was read last
+	n    int  // that member
+}
+
+// Seek implements io.Seeker.
+func (r *reader) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += r.at
+	case io.SeekEnd:
+		offset += r.b.archive.size
+	}
+	if offset < 0 {
+		return 0, storage.Invalid("offset %d in a backup, expected 0 or more", offset)
+	}
+	r.at = offset
+	return offset, nil
+}
+
+// Read implements io.Reader. The error is storage.ErrClosed once the backup has ended.
+func (r *reader) Read(p []byte) (int, error) {
+	a := r.b.archive
+	if r.at >= a.size {
+		return 0, io.EOF
+	}
+	n := a.at(r.at)
+	m := &a.members[n]
+	in := r.at - m.start // position within the member
+	end := tarBlock + m.padded()
+	if n == len(a.members)-1 {
+		end += tarTrailBytes
+	}
+	var err error
+	var got int
+	switch {
+	case in < tarBlock:
+		var header []byte
+		if header, err = m.header(a.made); err == nil {
+			got = copy(p, header[in:])
+		}
+	case in < tarBlock+m.content():
+		p = p[:min(int64(len(p)), tarBlock+m.size-in)]
+		got, err = r.content(n, p, in-tarBlock)
+	default:
+		p = p[:min(int64(len(p)), end-in)]
+		clear(p)
+		got = len(p)
+	}
+	// What was read after the end may have been overwritten.
+	if r.b.ended.Load() {
+		return 0, fmt.Errorf("storage: backup: %w", storage.ErrClosed)
+	}
+	r.at += int64(got)
+	return got, err
+}
+
+// content reads from a member's content.
+func (r *reader) content(n int, p []byte, at int64) (int, error) {
+	m := &r.b.archive.members[n]
+	if m.name == versionName {
+		return copy(p, versionText[at:]), nil
+	}
+	if r.open == nil || r.n != n {
+		if err := r.Close(); err != nil {
+			return 0, err
+		}
+		dir, name := path.Split(m.name)
+		in, err := r.b.f.open(filepath.Join(r.b.sessionPath(path.Base(dir)), name))
+		if err != nil {
+			return 0, fmt.Errorf("storage: backup: %w", err)
+		}
+		r.open, r.n = in, n
+	}
+	got, err := r.open.ReadAt(p, at)
+	if got > 0 {
+		return got, nil
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return 0, fmt.Errorf("storage: backup: %s, byte %d: %w", m.name, at, err)
+}
+
+// Close closes what Read has open. The backup stays.
+func (r *reader) Close() error {
+	if r.open == nil {
+		return nil
+	}
+	err := r.open.Close()
+	r.open = nil
+	return err
+}
+
+var _ storage.Backuper = (*Folder)(nil)

@@ -1,0 +1,170 @@
+package folder
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+type ctx = context.Context
+
+var fixed = time.Unix(1, 0)
+
+func noDamage(t require.TestingT) func(*storage.CorruptError) {
+	return func(d *storage.CorruptError) { require.Fail(t, d.Error()) }
+}
+
+func readBackup(t require.TestingT, b storage.Backup) []byte {
+	r := b.Open()
+	defer r.Close()
+	all, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Len(t, all, int(b.Size()))
+	return all
+}
+
+func TestBackupIsTheFolderOfOneMoment(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	want := damageable(t, dir)
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	b, err := s.Backup(background)
+	require.NoError(t, err)
+	_, err = s.Backup(background)
+	require.ErrorIs(t, err, storage.ErrBackup)
+	// What comes after the moment is not in it.
+	a, err := s.Claim(background, "a")
+	require.NoError(t, err)
+	require.NoError(t, s.Append(background, "a", a.Epoch, a.End, record{Text: []byte("later")}))
+	require.NoError(t, s.SetHead(background, "a", a.Epoch, []byte("later")))
+	require.NoError(t, s.Delete(background, "b", 0))
+	_, err = s.Create(background, "later", nil, 0)
+	require.NoError(t, err)
+	archive := readBackup(t, b)
+	r := b.Open()
+	require.NoError(t, b.Close())
+	_, err = r.Read(make([]byte, 10))
+	require.ErrorIs(t, err, storage.ErrClosed)
+	require.NoError(t, s.Close())
+	checked(t, dir, "", false)
+
+	restored := filepath.Join(t.TempDir(), "restored")
+	require.NoError(t, Restore(background, bytes.NewReader(archive), restored, noDamage(t)))
+	untarred := filepath.Join(t.TempDir(), "untarred")
+	require.NoError(t, os.Mkdir(untarred, 0o700))
+	tar := exec.Command("tar", "-x", "-C", untarred)
+	tar.Stdin = bytes.NewReader(archive)
+	out, err := tar.CombinedOutput()
+	require.NoError(t, err, string(out))
+	for _, made := range []string{restored, untarred} {
+		checked(t, made, made, false)
+		s, err := open(made, Options{}, unsynced{})
+		require.NoError(t, err)
+		require.Equal(t, want, eachDump(t, s))
+		x, err := s.Claim(background, "f")
+		require.NoError(t, err)
+		require.NoError(t, s.Append(background, "f", x.Epoch, x.End, record{Text: []byte("on")}))
+		require.NoError(t, s.Close())
+	}
+}
+
+func TestBackupIsReadFromAnyOffset(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	damageable(t, dir)
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	defer s.Close()
+	b, err := s.Backup(background)
+	require.NoError(t, err)
+	defer b.Close()
+	archive := readBackup(t, b)
+	rapid.Check(t, func(t *rapid.T) {
+		at := rapid.Int64Range(0, b.Size()).Draw(t, "at")
+		r := b.Open()
+		defer r.Close()
+		_, err := r.Seek(at, io.SeekStart)
+		require.NoError(t, err)
+		rest, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(archive[at:], rest))
+	})
+}
+
+func TestDamagedBackupIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	damageable(t, dir)
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	b, err := s.Backup(background)
+	require.NoError(t, err)
+	archive := readBackup(t, b)
+	require.NoError(t, b.Close())
+	require.NoError(t, s.Close())
+	to := filepath.Join(t.TempDir(), "restored")
+	for n := 0; n < len(archive); n += 397 {
+		err := Restore(background, bytes.NewReader(archive[:n]), to, noDamage(t))
+		require.ErrorIs(t, err, storage.ErrNoBackup, "%d bytes", n)
+		require.NoFileExists(t, to)
+	}
+	err = Restore(background, bytes.NewReader(append(bytes.Clone(archive), 0)), to, noDamage(t))
+	require.ErrorIs(t, err, storage.ErrNoBackup)
+	for n := 0; n < len(archive); n += 307 {
+		broken := bytes.Clone(archive)
+		broken[n] ^= 4
+		damage := 0
+		err := Restore(background, bytes.NewReader(broken), to, func(*storage.CorruptError) { damage++ })
+		if err != nil {
+			require.ErrorIs(t, err, storage.ErrNoBackup, "byte %d", n)
+			require.NoFileExists(t, to)
+			continue
+		}
+		if s, err := open(to, Options{}, unsynced{}); damage == 0 {
+			require.NoError(t, err, fmt.Sprint("byte ", n))
+			require.NoError(t, s.Close())
+		} else {
+			require.NoError(t, s.Close())
+		}
+		require.NoError(t, os.RemoveAll(to))
+	}
+}
+
+// Charges that follow every call are those that opening counts.
+func TestChargesAreThoseThatOpeningCounts(t *testing.T) {
+	for _, way := range []string{"index", "no index"} {
+		t.Run(way, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			s, err := open(dir, Options{}, unsynced{})
+			require.NoError(t, err)
+			for _, x := range newScript().steps() {
+				told := map[string]int64{}
+				s.Meter(func(id string, bytes int64) { told[id] = bytes })
+				require.NoError(t, x.do(s))
+				for id, bytes := range told {
+					if bytes == 0 {
+						delete(told, id)
+					}
+				}
+				require.Equal(t, s.usage.charges, told, x.name)
+				require.NoError(t, s.Close())
+				if way == "no index" {
+					require.NoError(t, os.Remove(filepath.Join(dir, indexName)))
+				}
+				s, err = open(dir, Options{}, unsynced{})
+				require.NoError(t, err)
+				require.Equal(t, told, s.usage.charges, x.name)
+			}
+			require.NoError(t, s.Close())
+		})
+	}
+}

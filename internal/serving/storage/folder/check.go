@@ -1,0 +1,268 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Check reads all of a data folder that means something, changes nothing, and visits what it finds
+// wrong, with the file and, where they can be told, position, session and offset. An error says why
+// not all could be checked. A folder without a finding reads back as it was written.
+func Check(ctx context.Context, dir string, visit func(*storage.CorruptError)) error {
+	return CheckWithProgress(ctx, dir, visit, nil)
+}
+
+// CheckWithProgress is Check. progress, if not nil, gets the bytes that were read, and all bytes.
+func CheckWithProgress(
+	ctx context.Context, dir string, visit func(*storage.CorruptError),
+	progress func(done, total int64),
+) (err error) {
+	report := func(err error) {
+		var damage *storage.CorruptError
+		if errors.As(err, &damage) {
+			visit(damage)
+		}
+	}
+	// Sessions that do not load are reported by Open, and not read again.
+	f, err := open(dir, Options{ReadOnly: true, Report: report}, osFiles{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for _, stray := range f.strays() {
+		visit(stray)
+	}
+	c := checker{f: f, visit: visit, pace: func(context.Context) error { return nil }}
+	if progress != nil {
+		total := f.bytes()
+		c.read = func(n int64) { c.done += n; progress(min(c.done, total), total) }
+	}
+	return c.all(ctx)
+}
+
+// bytes is the length of all files of sessions; one that several have counts for each.
+func (f *Folder) bytes() (sum int64) {
+	for _, s := range f.sessions {
+		s.files(func(_ *links, bytes int64) { sum += bytes })
+	}
+	return sum
+}
+
+// strays are entries of the folder that are none of the store's.
+func (f *Folder) strays() (found []*storage.CorruptError) {
+	note := func(name, what string) {
+		found = append(found, &storage.CorruptError{File: filepath.ToSlash(name), Byte: -1, Offset: -1,
+			Stray: true, What: what})
+	}
+	const leftBehind = "left behind by a process that was stopped; it is removed when the folder is " +
+		"opened for writing"
+	for _, dir := range []string{makingName, removedName, backupName} {
+		entries, err := f.files.ReadDir(f.path(dir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			note(dir, err.Error())
+		}
+		for _, e := range entries {
+			note(filepath.Join(dir, e.Name()), leftBehind)
+		}
+	}
+	for _, id := range f.completeIDs() {
+		entries, err := f.files.ReadDir(f.sessionPath(id))
+		if err != nil {
+			note(filepath.Join(sessionsName, id), err.Error())
+		}
+		for _, e := range entries {
+			name := filepath.Join(sessionsName, id, e.Name())
+			switch {
+			case slices.Contains(f.sessions[id].leftovers, e.Name()):
+				note(name, leftBehind)
+			case !known(e.Name()):
+				note(name, "not a file of a session: left alone")
+			}
+		}
+	}
+	return found
+}
+
+// known reports whether a name is one of a session's files.
+func known(name string) bool {
+	for _, prefix := range []string{segmentPrefix, statePrefix} {
+		if _, ok := parseName(name, prefix); ok {
+			return true
+		}
+	}
+	_, _, claim := parseClaim(name)
+	return claim || name == headName || strings.HasSuffix(name, temporary)
+}
+
+// checker reads sessions to their ends.
+type checker struct {
+	f     *Folder
+	visit func(*storage.CorruptError)
+	pace  func(context.Context) error // called before every file
+	read  func(bytes int64)           // nil: nobody is told
+	done  int64
+}
+
+func (c *checker) all(ctx context.Context) error {
+	for _, id := range c.f.completeIDs() {
+		if err := c.session(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// session reads the files of a session. Its error is none of damage.
+func (c *checker) session(ctx context.Context, id string) error {
+	found, err := c.f.Get(ctx, id)
+	if errors.Is(err, storage.ErrNotFound) || found.Err != nil {
+		return nil // it is listed as damaged
+	}
+	if err == nil {
+		err = c.log(ctx, id, found.Start)
+	}
+	if err == nil {
+		err = c.states(ctx, id)
+	}
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil // deleted meanwhile
+	}
+	return err
+}
+
+func (c *checker) log(ctx context.Context, id string, from int64) error {
+	if err := c.pace(ctx); err != nil {
+		return err
+	}
+	read := int64(0)
+	err := c.f.Read(ctx, id, from, func(_ int64, r storage.Record) error {
+		if read += int64(len(r.Text)); read < segmentBytes {
+			return nil
+		}
+		c.tell(read)
+		read = 0
+		return c.pace(ctx)
+	})
+	c.tell(read)
+	if errors.Is(err, storage.ErrRange) {
+		return nil // trimmed meanwhile
+	}
+	return c.found(err)
+}
+
+func (c *checker) states(ctx context.Context, id string) error {
+	kept, err := c.f.Snapshots(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, k := range kept {
+		if err := c.pace(ctx); err != nil {
+			return err
+		}
+		err := c.f.ReadSnapshot(ctx, id, k.Offset, func(io.Reader) error { return nil })
+		if errors.Is(err, storage.ErrNotFound) {
+			continue // dropped meanwhile
+		}
+		if err := c.found(err); err != nil {
+			return err
+		}
+		c.tell(k.Bytes)
+	}
+	return nil
+}
+
+// found visits damage, and returns any other error.
+func (c *checker) found(err error) error {
+	var damage *storage.CorruptError
+	if errors.As(err, &damage) {
+		c.visit(damage)
+		return nil
+	}
+	return err
+}
+
+func (c *checker) tell(bytes int64) {
+	if c.read != nil {
+		c.read(bytes)
+	}
+}
+
+// ScrubOptions are those of Scrub.
+type ScrubOptions struct {
+	FilesPerSecond int // of a snapshot, or a segment of a log
+	Report         func(*storage.CorruptError)
+	Rest           time.Duration // of ScrubForever between two rounds
+}
+
+// Scrub reads all sessions once, slowly, and reports damage. It changes nothing.
+func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
+	pause := time.Second / time.Duration(max(1, o.FilesPerSecond))
+	c := checker{f: f, visit: o.Report, pace: func(ctx context.Context) error { return f.wait(ctx, pause) }}
+	return c.all(ctx)
+}
+
+// ScrubForever scrubs again and again, until the context ends or the folder is closed.
+func (f *Folder) ScrubForever(ctx context.Context, o ScrubOptions) {
+	for f.Scrub(ctx, o) == nil && f.wait(ctx, o.Rest) == nil {
+	}
+}
+
+// wait waits, unless the context ends or the folder is closed.
+func (f *Folder) wait(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.closing:
+		return storage.ErrClosed
+	case <-timer.C:
+		return nil
+	}
+}
+
+// Rescued says what became of a session in a rescue.
+type Rescued struct {
+	ID         string
+	Start, End int64 // of the log in the new folder
+	Snapshots  int   // that were taken along
+	Kept       bool  // the session is in the new folder
+	// Lost says what may be missing; empty: nothing is.
+	Lost []*storage.CorruptError
+}
+
+// Rescue writes what can be read of a folder into a new one, and changes nothing in the old one. Of
+// a session that has lost records the log goes up to the last good record before the gap; if a good
+// snapshot follows the gap, the log begins behind the gap instead.
+func Rescue(ctx context.Context, dir, out string, each func(Rescued)) (err error) {
+	if err := absent(out); err != nil {
+		return fmt.Errorf("storage: %s: %w", out, err)
+	}
+	from, err := open(dir, Options{ReadOnly: true}, osFiles{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	to, err := open(out, Options{}, osFiles{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	for _, id := range from.completeIDs() {
+		r, err := rescue(ctx, from, to, from.sessions[id])
+		if err != nil {
+			return err
+		}
+		each(r)
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package folder
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// damageable makes a folder with a fork and with all kinds of files, and returns what each session
+// has.
+func damageable(t require.TestingT, dir string) map[string]string {
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	for n, id := range []string{"a", "b"} {
+		epoch, err := s.Create(background, id, []byte(`{"head of":"`+id+`"}`), 0)
+		require.NoError(t, err)
+		at := int64(0)
+		for k := range 4 {
+			r := record{UnixMS: int64(k), Bits: float64(n), Text: []byte(strings.Repeat(id, 40+k))}
+			require.NoError(t, s.Append(background, id, epoch, at, r, learned(r, k%3)))
+			at += 2 * int64(len(r.Text))
+		}
+		require.NoError(t, s.WriteSnapshot(background, id, epoch, at, func(w io.Writer) error {
+			_, err := io.WriteString(w, "state of "+id)
+			return err
+		}))
+	}
+	_, err = s.Fork(background, "a", "f", []byte("fork"), storage.Cut{End: 80})
+	require.NoError(t, err)
+	contents := eachDump(t, s)
+	require.NoError(t, s.Close())
+	return contents
+}
+
+// eachDump is what can be read of each session: the error instead of one that is damaged.
+func eachDump(t require.TestingT, s *Folder) map[string]string {
+	contents := map[string]string{}
+	for _, id := range s.completeIDs() {
+		text, err := dump(only{s, id})
+		if err != nil {
+			require.ErrorIs(t, err, storage.ErrCorrupt, id)
+			text = "damaged"
+		}
+		contents[id] = text
+	}
+	return contents
+}
+
+// only is a store whose list has one session.
+type only struct {
+	*Folder
+	id string
+}
+
+func (o only) List(ctx ctx, _ string, _ int) ([]storage.Session, error) {
+	x, err := o.Get(ctx, o.id)
+	return []storage.Session{x}, err
+}
+
+// sessionFiles are the files of sessions.
+func sessionFiles(t require.TestingT, dir string) (paths []string) {
+	require.NoError(t, filepath.WalkDir(filepath.Join(dir, sessionsName), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && !strings.HasPrefix(e.Name(), claimPrefix) {
+			paths = append(paths, path)
+		}
+		return err
+	}))
+	return paths
+}
+
+// flipped changes bits of a byte, and makes sure that nothing but damage is seen of it: sessions that
+// do not have the file are as they were, and Check finds the damage.
+func flipped(t require.TestingT, dir, path string, at int64, bits byte, want map[string]string) {
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	what := fmt.Sprintf("%s, byte %d, bits %08b", path, at, bits)
+	write := func(x byte) {
+		b[at] ^= x
+		out, err := os.OpenFile(path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = out.WriteAt(b[at:at+1], at)
+		require.NoError(t, errors.Join(err, out.Close()))
+	}
+	write(bits)
+	defer write(bits)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	shared := linksOf(path, info).links > 1
+	id := filepath.Base(filepath.Dir(path))
+	var found []*storage.CorruptError
+	require.NoError(t, Check(background, dir, func(d *storage.CorruptError) { found = append(found, d) }))
+	require.NotEmpty(t, found, what)
+	s, err := open(dir, Options{ReadOnly: true}, unsynced{})
+	require.NoError(t, err)
+	got := eachDump(t, s)
+	require.NoError(t, s.Close())
+	for other, text := range want {
+		if other == id || shared && (other == "a" || other == "f") {
+			require.Contains(t, []string{text, "damaged"}, got[other], what)
+		} else {
+			require.Equal(t, text, got[other], what)
+		}
+	}
+	require.Equal(t, "damaged", got[id], what)
+}
+
+func TestEveryFlippedBitIsFound(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	want := damageable(t, dir)
+	require.NoError(t, os.Remove(filepath.Join(dir, indexName)))
+	for _, path := range sessionFiles(t, dir) {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		for at := range info.Size() {
+			flipped(t, dir, path, at, 1<<(at%8), want)
+		}
+	}
+}
+
+// With the index, of which damage is taken for none, only the log's last frame is not looked at
+// before it is read.
+func TestAnyFlippedBitIsFoundWithIndex(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	want := damageable(t, dir)
+	paths := sessionFiles(t, dir)
+	rapid.Check(t, func(t *rapid.T) {
+		path := rapid.SampledFrom(paths).Draw(t, "path")
+		if filepath.Base(path) == headName {
+			return // the index has it
+		}
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		at := rapid.Int64Range(0, info.Size()-1).Draw(t, "at")
+		flipped(t, dir, path, at, rapid.ByteRange(1, 255).Draw(t, "bits"), want)
+	})
+}
+
+func TestTornFrameIsCutOff(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp("", "torn-*")
+		require.NoError(t, err)
+		defer os.RemoveAll(dir)
+		data := filepath.Join(dir, "data")
+		want := damageable(t, data)
+		require.NoError(t, os.Remove(filepath.Join(data, indexName)))
+		path := filepath.Join(data, sessionsName, "b", hexName(segmentPrefix, 0))
+		size := rapid.SampledFrom([]int{1, 100, 3000}).Draw(t, "size")
+		s, err := open(data, Options{ReadOnly: true}, unsynced{})
+		require.NoError(t, err)
+		x, err := s.Get(background, "b")
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		frame := frameOf(x.End, []record{{Text: bytes.Repeat([]byte{'x'}, size)}})
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		begin := len(b)
+		whole := append(b, frame...)
+		if rapid.Bool().Draw(t, "short") {
+			whole = whole[:begin+rapid.IntRange(0, len(frame)-1).Draw(t, "bytes")]
+		} else {
+			zeroSector(t, whole, begin)
+		}
+		require.NoError(t, os.WriteFile(path, whole, 0o600))
+		s, err = open(data, Options{}, unsynced{})
+		require.NoError(t, err)
+		require.Equal(t, want, eachDump(t, s))
+		claimed, err := s.Claim(background, "b")
+		require.NoError(t, err)
+		require.NoError(t, s.Append(background, "b", claimed.Epoch, claimed.End, record{Text: []byte("on")}))
+		require.NoError(t, s.Close())
+		checked(t, data, "", false)
+	})
+}
+
+// zeroSector leaves a sector of what is behind a byte unwritten.
+func zeroSector(t *rapid.T, b []byte, begin int) {
+	sectors := (len(b)-1)/sectorBytes - begin/sectorBytes + 1
+	k := begin/sectorBytes + rapid.IntRange(0, sectors-1).Draw(t, "sector")
+	clear(b[max(begin, k*sectorBytes):min(len(b), (k+1)*sectorBytes)])
+}
+
+func TestRescueTakesWhatReads(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	want := damageable(t, dir)
+	r := rand.New(rand.NewPCG(1, 2))
+	paths := sessionFiles(t, dir)
+	for n := range 60 {
+		path := paths[r.IntN(len(paths))]
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		at := r.IntN(len(b))
+		broken := bytes.Clone(b)
+		broken[at] ^= 1 << r.IntN(8)
+		out, err := os.OpenFile(path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = out.WriteAt(broken, 0)
+		require.NoError(t, err)
+		require.NoError(t, os.Chtimes(filepath.Dir(path), fixed, fixed))
+		to := filepath.Join(t.TempDir(), fmt.Sprint("rescued", n))
+		rescued := map[string]Rescued{}
+		require.NoError(t, Rescue(background, dir, to, func(r Rescued) { rescued[r.ID] = r }))
+		require.Len(t, rescued, len(want))
+		lost := 0
+		for id, x := range rescued {
+			if len(x.Lost) > 0 {
+				lost++
+				continue
+			}
+			require.True(t, x.Kept, id)
+		}
+		require.Positive(t, lost, "%s byte %d", path, at)
+		checked(t, to, "", false)
+		s, err := open(to, Options{}, unsynced{})
+		require.NoError(t, err)
+		got := eachDump(t, s)
+		for id, x := range rescued {
+			if len(x.Lost) == 0 {
+				require.Equal(t, want[id], got[id])
+			}
+		}
+		require.NoError(t, s.Close())
+		_, err = out.WriteAt(b, 0)
+		require.NoError(t, errors.Join(err, out.Close()))
+	}
+}

@@ -1,0 +1,259 @@
+package folder
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Exporter writes an archive of one session: its head, then its records in order, then its state at
+// the end of these, and Close. An error of one call is that of all later ones.
+type Exporter struct {
+	tar   *tar.Writer
+	id    string
+	made  time.Time
+	begin int64  // offset of the segment under way
+	open  []byte // the segment under way
+}
+
+// NewExporter begins an archive of a session, whose files have a time.
+func NewExporter(w io.Writer, id string, made time.Time) *Exporter {
+	return &Exporter{tar: tar.NewWriter(w), id: id, made: made.Truncate(time.Second)}
+}
+
+// Head writes the head of a session whose log begins at an offset.
+func (e *Exporter) Head(start int64, head []byte) error {
+	e.begin = start
+	b := encodeHead(headData{ID: e.id, Start: start}, head)
+	return e.file(headName, int64(len(b)), bytes.NewReader(b))
+}
+
+// Append adds a record at an offset, where the one before ends.
+func (e *Exporter) Append(at int64, r storage.Record) error {
+	if len(e.open) >= segmentBytes {
+		if err := e.flush(at); err != nil {
+			return err
+		}
+	}
+	e.open = append(e.open, frameOf(at, []storage.Record{r})...)
+	return nil
+}
+
+func (e *Exporter) flush(next int64) error {
+	if len(e.open) == 0 {
+		return nil
+	}
+	name := hexName(segmentPrefix, uint64(e.begin))
+	err := e.file(name, int64(len(e.open)), bytes.NewReader(e.open))
+	e.begin, e.open = next, e.open[:0]
+	return err
+}
+
+// State writes the state at an offset, which storage.CompressSnapshot has made.
+func (e *Exporter) State(at int64, compressed *io.SectionReader) error {
+	if err := e.flush(at); err != nil {
+		return err
+	}
+	hash := sha256.New()
+	size := compressed.Size() + sha256.Size
+	sum := readerFunc(func(p []byte) (int, error) { return copy(p, hash.Sum(nil)), io.EOF })
+	content := io.MultiReader(io.TeeReader(compressed, hash), sum)
+	return e.file(hexName(statePrefix, uint64(at)), size, content)
+}
+
+// readerFunc is a reader whose first call gives all that there is.
+type readerFunc func(p []byte) (int, error)
+
+// Read implements io.Reader.
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// Close ends the archive.
+func (e *Exporter) Close() error {
+	if err := e.flush(0); err != nil {
+		return err
+	}
+	if err := e.write(versionName, int64(len(versionText)), bytes.NewReader([]byte(versionText))); err != nil {
+		return err
+	}
+	return e.tar.Close()
+}
+
+func (e *Exporter) file(name string, size int64, content io.Reader) error {
+	return e.write(path.Join(sessionsName, e.id, name), size, content)
+}
+
+func (e *Exporter) write(name string, size int64, content io.Reader) error {
+	err := e.tar.WriteHeader(&tar.Header{
+		Format: tar.FormatGNU, Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: e.made,
+	})
+	if err == nil {
+		_, err = io.Copy(e.tar, content)
+	}
+	return err
+}
+
+// exportFiles bounds the files of an archive of one session: 64 GiB of text.
+const exportFiles = 1 << 16
+
+// OpenExport opens an archive of one session for reading: one that an Exporter has written, or that
+// tar has made of a session's files and the file version. The error is storage.ErrNoBackup if it
+// is none; damage of the session is the session's Err, or found when it is read.
+func OpenExport(file *io.SectionReader) (*Folder, error) {
+	a := &archived{file: file, members: map[string]member{}}
+	if err := a.list(); err != nil {
+		return nil, noBackup("%w", err)
+	}
+	f := newFolder("", Options{ReadOnly: true}, a)
+	s, err := f.load(a.id)
+	if err != nil {
+		return nil, err
+	}
+	f.sessions[a.id], f.complete[a.id] = s, true
+	f.usage.add(s)
+	return f, nil
+}
+
+// archived is the fileSystem of an archive of one session. What it lacks is never called for a
+// folder that is open for reading.
+type archived struct {
+	fileSystem
+	file    *io.SectionReader
+	id      string
+	members map[string]member // start is that of the content
+}
+
+// list finds the files.
+func (a *archived) list() error {
+	in, version := tar.NewReader(a.file), false
+	for {
+		h, err := in.Next()
+		switch {
+		case errors.Is(err, io.EOF) && !version:
+			return fmt.Errorf("there is no file %s: the archive is none of lmserve, or was cut short", versionName)
+		case errors.Is(err, io.EOF):
+			return a.ends()
+		case err != nil:
+			return err
+		case h.Typeflag == tar.TypeDir:
+			continue
+		}
+		if h.Name = path.Clean(h.Name); h.Name == versionName {
+			version, err = true, readVersion(in)
+		} else {
+			err = a.add(h)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ends makes sure that the archive ends as tar ends it: with two blocks of zeros, or more, and with
+// nothing behind them.
+func (a *archived) ends() error {
+	end := make([]byte, tarTrailBytes)
+	if n := a.file.Size(); n%tarBlock != 0 {
+		return fmt.Errorf("it has %d bytes, expected blocks of %d: it was cut short", n, tarBlock)
+	} else if _, err := a.file.ReadAt(end, max(0, n-tarTrailBytes)); err != nil {
+		return err
+	}
+	rest, err := a.file.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	behind := io.MultiReader(bytes.NewReader(end), io.NewSectionReader(a.file, rest, a.file.Size()-rest))
+	for in := bufio.NewReader(behind); ; {
+		b, err := in.ReadByte()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case b != 0:
+			return errors.New("it does not end with two blocks of zeros: it was cut short, or is longer")
+		}
+	}
+}
+
+// add notes a file, whose content is where the archive has been read to.
+func (a *archived) add(h *tar.Header) error {
+	at, err := a.file.Seek(0, io.SeekCurrent)
+	if err == nil {
+		err = checkMember(h)
+	}
+	if err != nil {
+		return err
+	}
+	of := path.Base(path.Dir(h.Name))
+	if a.id == "" {
+		a.id = of
+	}
+	_, twice := a.members[h.Name]
+	switch {
+	case of != a.id:
+		return fmt.Errorf("%s, expected files of session %s alone", h.Name, a.id)
+	case twice:
+		return fmt.Errorf("%s is there twice", h.Name)
+	case h.Typeflag == tar.TypeLink:
+		return fmt.Errorf("%s is a link, expected a file", h.Name)
+	case h.PAXRecords["GNU.sparse.major"] != "" || h.PAXRecords["GNU.sparse.map"] != "":
+		return fmt.Errorf("%s has holes, expected a plain file", h.Name)
+	case len(a.members) >= exportFiles:
+		return fmt.Errorf("more than %d files", exportFiles)
+	}
+	a.members[h.Name] = member{name: h.Name, size: h.Size, start: at}
+	return nil
+}
+
+// ReadDir implements fileSystem for the folder of the session.
+func (a *archived) ReadDir(string) (entries []fs.DirEntry, _ error) {
+	for _, m := range a.members {
+		entries = append(entries, fs.FileInfoToDirEntry(m.info()))
+	}
+	return entries, nil
+}
+
+// OpenFile implements fileSystem.
+func (a *archived) OpenFile(name string, _ int, _ fs.FileMode) (file, error) {
+	m, ok := a.members[filepath.ToSlash(name)]
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return &archivedFile{SectionReader: io.NewSectionReader(a.file, m.start, m.size), m: m}, nil
+}
+
+// Space implements fileSystem: it is not known.
+func (a *archived) Space(string) (left, all int64, err error) { return 0, 0, nil }
+
+func (m member) info() fs.FileInfo {
+	return (&tar.Header{Typeflag: tar.TypeReg, Name: m.name, Size: m.size, Mode: 0o600}).FileInfo()
+}
+
+// archivedFile is a file of an archive.
+type archivedFile struct {
+	*io.SectionReader
+	file // what it lacks is never called
+	m    member
+}
+
+// Read implements io.Reader.
+func (f *archivedFile) Read(p []byte) (int, error) { return f.SectionReader.Read(p) }
+
+// ReadAt implements io.ReaderAt.
+func (f *archivedFile) ReadAt(p []byte, at int64) (int, error) { return f.SectionReader.ReadAt(p, at) }
+
+// Stat implements file.
+func (f *archivedFile) Stat() (fs.FileInfo, error) { return f.m.info(), nil }
+
+// Close implements io.Closer.
+func (f *archivedFile) Close() error { return nil }

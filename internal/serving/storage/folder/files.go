@@ -1,0 +1,238 @@
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// fileSystem is what the store asks of the operating system. Tests make it fail.
+type fileSystem interface {
+	OpenFile(name string, flag int, perm fs.FileMode) (file, error)
+	ReadDir(name string) ([]fs.DirEntry, error)
+	Mkdir(name string, perm fs.FileMode) error
+	Link(from, to string) error
+	Rename(from, to string) error
+	Remove(name string) error
+	// SyncDir makes what came and went in a folder durable.
+	SyncDir(name string) error
+	// Space returns the bytes that are left of a folder's file system, and all of its bytes. 0 of 0
+	// is not known.
+	Space(dir string) (left, all int64, err error)
+}
+
+type file interface {
+	io.Reader
+	io.ReaderAt
+	io.Writer
+	io.WriterAt
+	Stat() (fs.FileInfo, error)
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+// osFiles is the operating system. A call that finds no descriptor free waits for one; then the
+// error is storage.ErrUnavailable.
+type osFiles struct{}
+
+const (
+	descriptorWait  = 5 * time.Second
+	descriptorRetry = 20 * time.Millisecond
+)
+
+func patiently(call func() error) error {
+	for begun := time.Now(); ; time.Sleep(descriptorRetry) {
+		err := call()
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
+			return err
+		}
+		if time.Since(begun) >= descriptorWait {
+			return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
+		}
+	}
+}
+
+func (osFiles) OpenFile(name string, flag int, perm fs.FileMode) (f file, err error) {
+	err = patiently(func() error {
+		opened, err := os.OpenFile(name, flag, perm)
+		if err == nil { // a nil *os.File is no nil file
+			f = opened
+		}
+		return err
+	})
+	return f, err
+}
+
+func (osFiles) ReadDir(name string) (entries []fs.DirEntry, err error) {
+	err = patiently(func() error { entries, err = os.ReadDir(name); return err })
+	return entries, err
+}
+
+func (osFiles) SyncDir(name string) error {
+	return patiently(func() error { return atomicfile.SyncFolder(name) })
+}
+
+func (osFiles) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, perm) }
+func (osFiles) Link(from, to string) error                { return os.Link(from, to) }
+func (osFiles) Rename(from, to string) error              { return os.Rename(from, to) }
+func (osFiles) Remove(name string) error                  { return os.Remove(name) }
+
+func (osFiles) Space(dir string) (left, all int64, err error) { return spaceOf(dir) }
+
+// read reads the beginning of a regular file, size bytes of it; all of it if size is negative.
+func (f *Folder) read(path string, size int64) (b []byte, err error) {
+	in, err := f.files.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%v, expected a regular file", info.Mode())
+	}
+	if size < 0 {
+		size = info.Size()
+	}
+	b = make([]byte, size)
+	n, err := io.ReadFull(in, b)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return b[:n], nil
+	}
+	return b, err
+}
+
+// write makes a file, or replaces one, as a whole and durably. What the file held before keeps a
+// name until it is overwritten, where the file system has links. storage.ErrUnknown says that the
+// file is the new one, and that a cut of power may undo that.
+func (f *Folder) write(path string, content []byte) error {
+	unfinished := temporaryName(path)
+	if err := f.fill(unfinished, content); err != nil {
+		return errors.Join(err, f.shred(unfinished))
+	}
+	old := temporaryName(path)
+	linked := f.files.Link(path, old)
+	if err := f.files.Rename(unfinished, path); err != nil {
+		return errors.Join(err, f.shred(unfinished), f.shred(old))
+	}
+	err := f.files.SyncDir(filepath.Dir(path))
+	if linked == nil {
+		err = errors.Join(err, f.shred(old))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", storage.ErrUnknown, err)
+	}
+	return nil
+}
+
+// written reports whether a write has taken place.
+func written(err error) bool { return err == nil || errors.Is(err, storage.ErrUnknown) }
+
+// fill writes a new file and syncs it.
+func (f *Folder) fill(path string, content []byte) error {
+	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(content)
+	if err == nil {
+		err = out.Sync()
+	}
+	return errors.Join(err, out.Close())
+}
+
+// links is how often the file system knows a file, and by what.
+type links struct {
+	device, inode uint64
+	links         uint64
+}
+
+// shred overwrites a file with zeros, unless other links have it, and removes the name. A file that
+// is not there is no error. The file is removed even if it cannot be overwritten.
+//
+// The overwriting reaches the file's own blocks only where the file system writes in place (ext4
+// without data journaling, XFS, NTFS; not btrfs, ZFS or APFS) and the device does so, too (a magnetic
+// disk; not an SSD, which remaps blocks).
+func (f *Folder) shred(path string) error {
+	last, err := f.unlinkShared(path)
+	if err != nil || !last {
+		return err
+	}
+	out, err := f.files.OpenFile(path, os.O_WRONLY|nonblock, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = out.Stat(); err == nil && info.Mode().IsRegular() {
+			err = zero(out, info.Size())
+		}
+		err = errors.Join(err, out.Close())
+	}
+	return errors.Join(err, f.remove(path))
+}
+
+// unlinkShared removes the name of a file that has others, and reports whether this one is the last.
+// Of two that remove the last two names at once, one finds the other's gone.
+func (f *Folder) unlinkShared(path string) (last bool, err error) {
+	f.unlinking.Lock()
+	defer f.unlinking.Unlock()
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case linksOf(path, info).links > 1 || !info.Mode().IsRegular():
+		return false, f.remove(path)
+	}
+	return true, nil
+}
+
+func (f *Folder) remove(path string) error {
+	if err := f.files.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+const zeroBlock = 1 << 20
+
+// zero overwrites a file and syncs it.
+func zero(out file, size int64) error {
+	zeros := make([]byte, min(zeroBlock, size))
+	for at := int64(0); at < size; at += int64(len(zeros)) {
+		if _, err := out.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
+			return err
+		}
+	}
+	return out.Sync()
+}
+
+// shredTree shreds the files of a folder, and removes it.
+func (f *Folder) shredTree(dir string) error {
+	entries, err := f.files.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			err = errors.Join(err, f.shredTree(path))
+		} else {
+			err = errors.Join(err, f.shred(path))
+		}
+	}
+	return errors.Join(err, f.remove(dir))
+}

@@ -1,0 +1,135 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Fork implements storage.Store. What the two sessions have in common are the same files. The
+// origin's log is split at the ends of the cut, where no segment ends.
+func (f *Folder) Fork(
+	ctx context.Context, from, id string, head []byte, c storage.Cut,
+) (epoch uint64, err error) {
+	if err := storage.CheckFork(id, head, c); err != nil {
+		return 0, err
+	}
+	if err := f.enter(); err != nil {
+		return 0, err
+	}
+	defer f.writing.RUnlock()
+	err = f.with(ctx, from, func(origin *session) error {
+		defer f.usage.update(origin)
+		if from == id {
+			return fmt.Errorf("storage: session %s: %w", id, storage.ErrExists)
+		}
+		if err := f.cut(origin, c); err != nil {
+			return err
+		}
+		s := newSession(id)
+		s.head, s.start, s.end = append([]byte{}, head...), c.Start, c.Start
+		epoch, err = f.make(s, func(dir string) error { return f.share(origin, s, c, dir) })
+		return err
+	})
+	return epoch, err
+}
+
+// cut makes the ends of a cut borders of segments.
+func (f *Folder) cut(s *session, c storage.Cut) error {
+	for _, at := range []int64{c.Start, c.End} {
+		if at < s.start || at > s.end {
+			return &storage.RangeError{Session: s.id, Offset: at, Start: s.start, End: s.end}
+		}
+		begin, err := f.border(s, at)
+		if err != nil {
+			return err
+		}
+		if begin != at {
+			return storage.WithinRecord(s.id, at)
+		}
+	}
+	return firstError(func() error { return f.mend(s) }, func() error { return f.split(s, c.Start) },
+		func() error { return f.split(s, c.End) }, func() error { return f.cutAt(s, c.End) })
+}
+
+// share links what a cut of a session has into the folder of another.
+func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
+	for n := range origin.segments {
+		seg := &origin.segments[n]
+		if seg.offset < c.Start || origin.endOf(n) > c.End {
+			continue
+		}
+		shared, err := f.link(f.file(origin, segmentPrefix, seg.offset), dir)
+		if err != nil {
+			return err
+		}
+		f.usage.share(origin, seg.shared, shared, seg.bytes)
+		seg.shared = shared
+		s.segments = append(s.segments, *seg)
+		s.end = origin.endOf(n)
+	}
+	for n := range origin.states {
+		kept := &origin.states[n]
+		if kept.Offset < c.Start || kept.Offset > c.End {
+			continue
+		}
+		shared, err := f.link(f.file(origin, statePrefix, kept.Offset), dir)
+		if err != nil {
+			return err
+		}
+		f.usage.share(origin, kept.shared, shared, kept.Bytes)
+		kept.shared = shared
+		s.states = append(s.states, *kept)
+	}
+	s.claimed = s.end
+	if c.End == origin.end && len(s.segments) > 0 && origin.last != nil {
+		last := *origin.last
+		s.last, s.lastAt = &last, origin.lastAt
+		return nil
+	}
+	if n := len(s.segments); n > 0 {
+		// The end is read where the fork's files are not yet.
+		reader := &session{id: origin.id, segments: slices.Clone(s.segments)}
+		if _, err := f.endOf(reader, n-1); err != nil {
+			return err
+		}
+		s.last, s.lastAt = reader.last, reader.lastAt
+	}
+	return nil
+}
+
+// link gives a file the same name in a folder, or copies it where the file system has no links.
+func (f *Folder) link(path, dir string) (links, error) {
+	return f.linkAs(path, filepath.Join(dir, filepath.Base(path)))
+}
+
+func (f *Folder) linkAs(path, to string) (links, error) {
+	err := f.files.Link(path, to)
+	if err == nil {
+		info, err := os.Lstat(to)
+		if err != nil {
+			return links{}, err
+		}
+		return linksOf(to, info), nil
+	}
+	in, opening := f.open(path)
+	if opening != nil {
+		return links{}, opening
+	}
+	defer in.Close()
+	out, err := f.files.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return links{}, err
+	}
+	_, err = io.Copy(out, in)
+	if err == nil {
+		err = out.Sync()
+	}
+	return links{links: 1}, errors.Join(err, out.Close())
+}

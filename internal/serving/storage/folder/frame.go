@@ -1,0 +1,206 @@
+package folder
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Sizes within a segment, in bytes.
+const (
+	frameHead   = 8 + 4 + 4 + 4
+	frameTail   = 4
+	lengthBytes = 4
+	recordMin   = 1 + 8 + 8 // flags, time and bits
+	sectorBytes = 512       // what a disk writes whole
+
+	// segmentBytes is the length from which on a segment gets no more frames.
+	segmentBytes = 1 << 20
+	// fileBytes bounds a head and a segment in an archive, which are read at once.
+	fileBytes = 32 << 20
+)
+
+// Flags of a record: the parts that it has behind time and bits, in this order.
+const (
+	hasBaseline = 1 << iota
+	hasWords
+	hasContinued
+	byLine
+	knownFlags = 1<<iota - 1
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// appendRecord appends a record to the body of a frame.
+func appendRecord(b []byte, r *storage.Record) []byte {
+	from := len(b)
+	b = append(b, make([]byte, lengthBytes+1)...)
+	flags := byte(0)
+	put := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
+	put(uint64(r.UnixMS))
+	put(math.Float64bits(r.Bits))
+	if r.HasBaseline {
+		flags |= hasBaseline
+		put(math.Float64bits(r.Baseline))
+	}
+	if r.Words != nil {
+		flags |= hasWords
+		b, _ = binary.Append(b, binary.LittleEndian, r.Words) // never fails for numbers
+	}
+	if r.Continued != 0 {
+		flags |= hasContinued
+		put(uint64(r.Continued))
+	}
+	if r.ByLine {
+		flags |= byLine
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Skipped)))
+		for _, n := range r.Skipped {
+			b = binary.LittleEndian.AppendUint16(b, n)
+		}
+	}
+	b = append(b, r.Text...)
+	b[from+lengthBytes] = flags
+	binary.LittleEndian.PutUint32(b[from:], uint32(len(b)-from-lengthBytes))
+	return b
+}
+
+// frameOf encodes what one Append writes at an offset.
+func frameOf(at int64, records []storage.Record) []byte {
+	b := make([]byte, frameHead)
+	for i := range records {
+		b = appendRecord(b, &records[i])
+	}
+	size := uint32(len(b) - frameHead)
+	b = binary.LittleEndian.AppendUint32(b, size)
+	binary.LittleEndian.PutUint64(b, uint64(at))
+	binary.LittleEndian.PutUint32(b[8:], size)
+	binary.LittleEndian.PutUint32(b[12:], crc32.Checksum(b[:12], castagnoli))
+	binary.LittleEndian.PutUint32(b[16:], crc32.Checksum(b[frameHead:], castagnoli))
+	return b
+}
+
+// frame is a frame that was read, and verifies.
+type frame struct {
+	at   int64
+	body []byte
+	size int64 // in the file
+}
+
+// errShort says that a file ends within a frame.
+var errShort = errors.New("the file ends within a frame")
+
+// readFrame reads the frame that begins a part of a segment.
+func readFrame(b []byte) (frame, error) {
+	if len(b) < frameHead {
+		return frame{}, fmt.Errorf("%w: %d bytes, expected %d or more", errShort, len(b), frameHead)
+	}
+	at, size := int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint32(b[8:]))
+	if have, want := crc32.Checksum(b[:12], castagnoli), binary.LittleEndian.Uint32(b[12:]); have != want {
+		return frame{}, fmt.Errorf("checksum %08x of a frame's beginning, expected %08x", want, have)
+	}
+	all := frameHead + size + frameTail
+	if int64(len(b)) < all {
+		return frame{}, fmt.Errorf("%w: %d bytes, expected %d", errShort, len(b), all)
+	}
+	covered := b[frameHead:all]
+	if have, want := crc32.Checksum(covered, castagnoli), binary.LittleEndian.Uint32(b[16:]); have != want {
+		return frame{}, fmt.Errorf("checksum %08x of a frame's body, expected %08x", want, have)
+	}
+	if again := int64(binary.LittleEndian.Uint32(b[all-frameTail:])); again != size {
+		return frame{}, fmt.Errorf("a frame of %d bytes ends as one of %d", size, again)
+	}
+	return frame{at, b[frameHead : all-frameTail], all}, nil
+}
+
+// each visits the records of a frame. A text is part of the frame.
+func (f frame) each(visit func(at int64, r storage.Record) error) error {
+	at, rest := f.at, f.body
+	for len(rest) > 0 {
+		size := int64(0)
+		if len(rest) >= lengthBytes {
+			size = int64(binary.LittleEndian.Uint32(rest))
+		}
+		if size < recordMin || size > int64(len(rest)-lengthBytes) {
+			return fmt.Errorf("a record of %d bytes in %d, expected %d or more", size, len(rest), recordMin)
+		}
+		r, err := decodeRecord(rest[lengthBytes:][:size])
+		if err != nil {
+			return err
+		}
+		if err := visit(at, r); err != nil {
+			return err
+		}
+		at, rest = at+int64(len(r.Text)), rest[lengthBytes+size:]
+	}
+	return nil
+}
+
+// decodeRecord decodes a record, whose text is part of b.
+func decodeRecord(b []byte) (r storage.Record, err error) {
+	flags, rest := b[0], b[1:]
+	if flags&^knownFlags != 0 {
+		return r, fmt.Errorf("a record with flags %02x, expected some of %02x", flags, knownFlags)
+	}
+	take := func(n int64) []byte {
+		if int64(len(rest)) < n {
+			err, rest = fmt.Errorf("a record of %d bytes that ends early", len(b)), nil
+			return make([]byte, n)
+		}
+		taken := rest[:n]
+		rest = rest[n:]
+		return taken
+	}
+	number := func() uint64 { return binary.LittleEndian.Uint64(take(8)) }
+	r.UnixMS, r.Bits = int64(number()), math.Float64frombits(number())
+	if r.HasBaseline = flags&hasBaseline != 0; r.HasBaseline {
+		r.Baseline = math.Float64frombits(number())
+	}
+	if flags&hasWords != 0 {
+		r.Words = new(storage.Words)
+		_, _ = binary.Decode(take(storage.WordsBytes), binary.LittleEndian, r.Words) // never fails for numbers
+	}
+	if flags&hasContinued != 0 {
+		r.Continued = int64(number())
+	}
+	if r.ByLine = flags&byLine != 0; r.ByLine {
+		count := int64(binary.LittleEndian.Uint32(take(4)))
+		skipped := take(min(count, storage.SkippedMax) * storage.SkippedBytes)
+		for i := 0; i < len(skipped); i += storage.SkippedBytes {
+			r.Skipped = append(r.Skipped, binary.LittleEndian.Uint16(skipped[i:]))
+		}
+		if count > storage.SkippedMax && err == nil {
+			err = fmt.Errorf("a record with %d lines that are not learned", count)
+		}
+	}
+	r.Text = rest
+	if n := len(rest); err == nil && (n < 1 || n > storage.MaxTextBytes) {
+		err = fmt.Errorf("a text of %d bytes, expected 1 to %d", n, storage.MaxTextBytes)
+	}
+	if err == nil {
+		err = r.CheckSkipped()
+	}
+	return r, err
+}
+
+// torn reports whether a frame that does not verify, the last of the last segment, was never
+// acknowledged: power was cut before all of it was on the disk. Then the file ends within it, or
+// some of its sectors were never written, and read as zeros. Damage looks otherwise. rest is the
+// segment from the frame on, which begins at a byte of the file.
+func torn(rest []byte, begin int64, why error) bool {
+	if errors.Is(why, errShort) {
+		return true
+	}
+	for len(rest) > 0 {
+		n := min(int64(len(rest)), sectorBytes-begin%sectorBytes)
+		if len(bytes.Trim(rest[:n], "\x00")) == 0 {
+			return true
+		}
+		rest, begin = rest[n:], begin+n
+	}
+	return false
+}

@@ -1,0 +1,378 @@
+package folder
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// open opens a regular file for reading.
+func (f *Folder) open(path string) (file, error) {
+	in, err := f.files.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := in.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%v, expected a regular file", info.Mode())
+	}
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	return in, nil
+}
+
+// Append implements storage.Store. All records are one frame, so that after a cut of power they
+// are there together or not at all.
+func (f *Folder) Append(
+	ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record,
+) error {
+	if err := storage.CheckRecords(at, records); err != nil {
+		return err
+	}
+	return f.change(ctx, id, epoch, func(s *session) error {
+		if s.end != at {
+			return &storage.SequenceError{Session: id, Have: s.end, Want: at}
+		}
+		if err := f.mend(s); err != nil {
+			return err
+		}
+		if err := f.appendFrame(s, frameOf(at, records)); err != nil {
+			return f.fault("appending to session "+id, err)
+		}
+		for _, r := range records {
+			s.lastAt = s.end
+			s.end += int64(len(r.Text))
+		}
+		last := records[len(records)-1]
+		last.Text, last.Skipped = nil, slices.Clone(last.Skipped)
+		if !last.HasBaseline {
+			last.Baseline = 0
+		}
+		s.last = &last
+		return nil
+	})
+}
+
+// appendFrame writes a frame behind the last segment's end, or begins a segment with it. After an
+// error the log is what it was.
+func (f *Folder) appendFrame(s *session, b []byte) error {
+	if n := len(s.segments); n > 0 && s.segments[n-1].bytes < segmentBytes {
+		seg := &s.segments[n-1]
+		path := f.file(s, segmentPrefix, seg.offset)
+		out, err := f.files.OpenFile(path, os.O_WRONLY|nonblock, 0)
+		if err != nil {
+			return err
+		}
+		info, err := out.Stat()
+		if err != nil {
+			return errors.Join(err, out.Close())
+		}
+		if seg.shared = linksOf(path, info); seg.shared.links <= 1 {
+			return f.writeFrame(s, seg, out, b)
+		}
+		if err := out.Close(); err != nil {
+			return err
+		}
+	}
+	return f.beginSegment(s, b)
+}
+
+// writeFrame writes a frame behind a segment's end.
+func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error {
+	_, err := out.WriteAt(b, seg.bytes)
+	if err == nil {
+		err = out.Sync()
+	}
+	if err != nil {
+		// Of a sync that failed nobody knows what is on the disk.
+		s.suspect = firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync) != nil
+		if s.suspect {
+			err = fmt.Errorf("%w: %w", storage.ErrUnknown, err)
+		}
+		return errors.Join(err, out.Close())
+	}
+	seg.bytes += int64(len(b))
+	return out.Close()
+}
+
+// beginSegment makes a segment of a frame.
+func (f *Folder) beginSegment(s *session, b []byte) error {
+	path := f.file(s, segmentPrefix, s.end)
+	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|nonblock, 0o600)
+	if err != nil {
+		return err
+	}
+	seg := segment{offset: s.end}
+	err = f.writeFrame(s, &seg, out, b)
+	if err == nil {
+		err = f.files.SyncDir(f.sessionPath(s.id))
+	}
+	if err != nil {
+		return errors.Join(err, f.remove(path))
+	}
+	if n := len(s.segments); n > 0 && s.segments[n-1].offset == seg.offset {
+		s.segments = s.segments[:n-1] // an empty one
+	}
+	s.segments = append(s.segments, seg)
+	return nil
+}
+
+// Read implements storage.Store.
+func (f *Folder) Read(
+	ctx context.Context, id string, from int64,
+	visit func(at int64, r storage.Record) error,
+) error {
+	var s session // as it is now
+	err := f.with(ctx, id, func(now *session) error {
+		if from < now.start || from > now.end {
+			return &storage.RangeError{Session: id, Offset: from, Start: now.start, End: now.end}
+		}
+		s = session{id: id, start: now.start, end: now.end, segments: slices.Clone(now.segments)}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = f.readLog(ctx, &s, from, visit)
+	if !errors.Is(err, storage.ErrCorrupt) {
+		return err
+	}
+	// The session may have been deleted or trimmed meanwhile, and its files overwritten.
+	if now, gone := f.Get(ctx, id); gone != nil {
+		return gone
+	} else if now.Start > from {
+		return &storage.RangeError{Session: id, Offset: from, Start: now.Start, End: now.End}
+	}
+	return err
+}
+
+// errVisit keeps the errors of a visitor apart from those of reading.
+type errVisit struct{ error }
+
+func (e errVisit) Unwrap() error { return e.error }
+
+// readLog visits the records from the one that holds an offset to the end.
+func (f *Folder) readLog(
+	ctx context.Context, s *session, from int64, visit func(int64, storage.Record) error,
+) error {
+	for n := range s.segments {
+		next := s.end
+		if n+1 < len(s.segments) {
+			next = s.segments[n+1].offset
+		}
+		if next <= from && n+1 < len(s.segments) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		end, err := f.readSegment(s, &s.segments[n], next, func(at int64, r storage.Record) error {
+			if at+int64(len(r.Text)) <= from || at < s.start {
+				return nil
+			}
+			if err := visit(at, r); err != nil {
+				return errVisit{err}
+			}
+			return nil
+		})
+		var visited errVisit
+		if errors.As(err, &visited) {
+			return visited.error
+		}
+		if err != nil {
+			return err
+		}
+		if end != next {
+			return corrupt(s, hexName(segmentPrefix, uint64(s.segments[n].offset)), s.segments[n].bytes,
+				fmt.Errorf("the segment ends at offset %d, expected %d", end, next))
+		}
+	}
+	return nil
+}
+
+// readSegment visits the records of a segment that begin before an offset, and returns where the
+// last of them ends.
+func (f *Folder) readSegment(
+	s *session, seg *segment, before int64,
+	visit func(int64, storage.Record) error,
+) (end int64, err error) {
+	name := hexName(segmentPrefix, uint64(seg.offset))
+	b, err := f.read(f.file(s, segmentPrefix, seg.offset), seg.bytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		if away := f.inPlace(); away != nil {
+			return 0, away
+		}
+	}
+	if errors.Is(err, storage.ErrUnavailable) {
+		return 0, err
+	}
+	if err != nil {
+		return 0, corrupt(s, name, -1, err)
+	}
+	end = seg.offset
+	for at := int64(0); at < int64(len(b)) && end < before; {
+		fr, err := readFrame(b[at:])
+		if err == nil && fr.at != end {
+			err = fmt.Errorf("a frame of offset %d, expected %d", fr.at, end)
+		}
+		if err != nil {
+			return end, corrupt(s, name, at, err)
+		}
+		err = fr.each(func(at int64, r storage.Record) error {
+			if end = at + int64(len(r.Text)); at >= before {
+				return nil
+			}
+			return visit(at, r)
+		})
+		if err != nil {
+			return end, ofVisit(s, name, at, err)
+		}
+		at += fr.size
+	}
+	return min(end, before), nil
+}
+
+// ofVisit makes damage of an error, unless it is a visitor's.
+func ofVisit(s *session, name string, at int64, err error) error {
+	if errors.As(err, new(errVisit)) {
+		return err
+	}
+	return corrupt(s, name, at, err)
+}
+
+// border finds where the record that holds an offset begins, or the log's end.
+func (f *Folder) border(s *session, offset int64) (at int64, err error) {
+	if offset >= s.end {
+		return s.end, nil
+	}
+	n := s.segmentOf(offset)
+	if n < 0 {
+		return s.start, nil
+	}
+	at = s.segments[n].offset
+	_, err = f.readSegment(s, &s.segments[n], s.endOf(n),
+		func(begin int64, _ storage.Record) error {
+			if begin <= offset {
+				at = begin
+			}
+			return nil
+		})
+	return at, err
+}
+
+// segmentOf finds the segment that holds an offset; -1: none.
+func (s *session) segmentOf(offset int64) int {
+	n, same := slices.BinarySearchFunc(s.segments, offset, func(seg segment, offset int64) int {
+		return cmp.Compare(seg.offset, offset)
+	})
+	if same {
+		return n
+	}
+	return n - 1
+}
+
+// endOf is where the records of a segment end.
+func (s *session) endOf(n int) int64 {
+	if n+1 < len(s.segments) {
+		return s.segments[n+1].offset
+	}
+	return s.end
+}
+
+// split begins a segment at an offset at which a record begins. The segment before keeps its records
+// from there on, which are no longer read.
+func (f *Folder) split(s *session, offset int64) error {
+	n := s.segmentOf(offset)
+	if n < 0 || s.segments[n].offset == offset || offset >= s.end {
+		return nil
+	}
+	_, second, err := f.halves(s, n, offset)
+	if err != nil {
+		return err
+	}
+	err = f.write(f.file(s, segmentPrefix, offset), second)
+	if written(err) {
+		s.segments = slices.Insert(s.segments, n+1, segment{offset: offset, bytes: int64(len(second))})
+	}
+	return f.fault("splitting the log of session "+s.id, err)
+}
+
+// halves reads the records of a segment before an offset and from it on.
+func (f *Folder) halves(s *session, n int, offset int64) (first, second []byte, err error) {
+	_, err = f.readSegment(s, &s.segments[n], s.endOf(n),
+		func(at int64, r storage.Record) error {
+			if b := frameOf(at, []storage.Record{r}); at < offset {
+				first = append(first, b...)
+			} else {
+				second = append(second, b...)
+			}
+			return nil
+		})
+	return first, second, err
+}
+
+// cutAt makes the segment before an offset, at which another begins or the log ends, end there.
+func (f *Folder) cutAt(s *session, offset int64) error {
+	n := s.segmentOf(offset - 1)
+	if n < 0 || s.segments[n].offset >= offset {
+		return nil
+	}
+	seg := &s.segments[n]
+	if end, found, err := f.lastFrame(newSession(s.id), seg); err != nil || found && end == offset {
+		return err
+	}
+	first, _, err := f.halves(s, n, offset)
+	if err != nil {
+		return err
+	}
+	err = f.write(f.file(s, segmentPrefix, seg.offset), first)
+	if written(err) {
+		f.usage.drop(s, seg.shared, seg.bytes)
+		*seg = segment{offset: seg.offset, bytes: int64(len(first))}
+	}
+	return f.fault("splitting the log of session "+s.id, err)
+}
+
+// Trim implements storage.Store.
+func (f *Folder) Trim(ctx context.Context, id string, epoch uint64, before int64) error {
+	return f.change(ctx, id, epoch, func(s *session) error {
+		newest := s.start
+		if n := len(s.states); n > 0 {
+			newest = s.states[n-1].Offset
+		}
+		if before < 0 || before > newest {
+			return &storage.RangeError{Session: id, Offset: before, Start: 0, End: newest}
+		}
+		start, err := f.border(s, before)
+		if err != nil || start <= s.start {
+			return err
+		}
+		if err := f.split(s, start); err != nil {
+			return err
+		}
+		unknown := f.writeHead(s, headData{ID: id, Start: start}, s.head)
+		if !written(unknown) {
+			return unknown
+		}
+		if s.start = start; start == s.end {
+			s.last, s.lastAt = nil, 0
+		}
+		for len(s.segments) > 0 && s.endOf(0) <= start {
+			f.usage.drop(s, s.segments[0].shared, s.segments[0].bytes)
+			s.leftovers = append(s.leftovers, hexName(segmentPrefix, uint64(s.segments[0].offset)))
+			s.segments = s.segments[1:]
+		}
+		s.segments = slices.Clone(s.segments)
+		if unknown != nil {
+			return unknown
+		}
+		return f.mend(s)
+	})
+}

@@ -1,0 +1,234 @@
+package folder
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Restore makes a data folder of a backup. There must be nothing at dir yet; after an error there is
+// still nothing. Damage within a session's file is reported, and stays that session's.
+// storage.ErrNoBackup says that what was read is no whole backup.
+func Restore(
+	ctx context.Context, r io.Reader, dir string, report func(*storage.CorruptError),
+) (err error) {
+	dir = filepath.Clean(dir)
+	if err := absent(dir); err != nil {
+		return fmt.Errorf("storage: restoring to %s: %w", dir, err)
+	}
+	made := temporaryName(dir)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(made))
+		}
+	}()
+	f, err := open(made, Options{}, osFiles{})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.extract(&contextReader{ctx, r}), f.Close()); err != nil {
+		return err
+	}
+	if err := Check(ctx, made, report); err != nil {
+		return err
+	}
+	if err := f.files.Rename(made, dir); err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	if err := f.files.SyncDir(filepath.Dir(dir)); err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	return nil
+}
+
+func noBackup(format string, args ...any) error {
+	return fmt.Errorf("storage: %w: %w", storage.ErrNoBackup, fmt.Errorf(format, args...))
+}
+
+// readArchive reads an archive to its end, and hands each file of a session to take.
+func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header) error) error {
+	in := tar.NewReader(r)
+	for {
+		h, err := in.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return noBackup("it ends before the file %s: it was cut short", versionName)
+		case err != nil:
+			return noBackup("%w", err)
+		case h.Name == versionName:
+			return readEnd(r, in)
+		}
+		if err := checkMember(h); err != nil {
+			return noBackup("%w", err)
+		}
+		if err := take(in, h); err != nil {
+			return err
+		}
+	}
+}
+
+// checkMember refuses what is none of a session's files.
+func checkMember(h *tar.Header) error {
+	switch {
+	case !sessionFile(h.Name):
+		return fmt.Errorf("%.200q, expected a file of a session, or %s", h.Name, versionName)
+	case h.Typeflag == tar.TypeLink && !sessionFile(h.Linkname):
+		return fmt.Errorf("%s is a link to %.200q, expected a session's file", h.Name, h.Linkname)
+	case h.Typeflag != tar.TypeLink && h.Typeflag != tar.TypeReg:
+		return fmt.Errorf("%s is of type %q, expected a file", h.Name, h.Typeflag)
+	case h.Size > memberMax(h.Name):
+		return fmt.Errorf("%s has %d bytes, expected at most %d", h.Name, h.Size, memberMax(h.Name))
+	}
+	return nil
+}
+
+// memberMax is the largest size of a file in an archive. States are not read at once.
+func memberMax(name string) int64 {
+	if strings.HasPrefix(path.Base(name), statePrefix) {
+		return math.MaxInt64
+	}
+	return fileBytes
+}
+
+// readEnd reads the last file of an archive, and makes sure that it ends as an archive does.
+func readEnd(r io.Reader, in *tar.Reader) error {
+	if err := readVersion(in); err != nil {
+		return noBackup("%w", err)
+	}
+	end := make([]byte, tarBlock-len(versionText)+tarTrailBytes)
+	if _, err := io.ReadFull(r, end); err != nil {
+		return noBackup("it ends within its last blocks: %w", err)
+	}
+	if n := bytes.IndexFunc(end, func(b rune) bool { return b != 0 }); n >= 0 {
+		return noBackup("byte %d behind %s is not 0", n, versionName)
+	}
+	switch n, err := io.ReadFull(r, make([]byte, 1)); {
+	case n > 0:
+		return noBackup("a byte after the end of the archive, expected none")
+	case !errors.Is(err, io.EOF):
+		return noBackup("%w", err)
+	}
+	return nil
+}
+
+func readVersion(in io.Reader) error {
+	version, err := io.ReadAll(io.LimitReader(in, 256))
+	if err == nil && string(version) != versionText {
+		err = fmt.Errorf("found %.40q, expected %q: it is of another version of lmserve", version, versionText)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", versionName, err)
+	}
+	return nil
+}
+
+// extract reads a backup into the folder, which is empty.
+func (f *Folder) extract(r io.Reader) error {
+	dirs := map[string]bool{}
+	err := readArchive(r, func(in io.Reader, h *tar.Header) error {
+		to := f.path(filepath.FromSlash(h.Name))
+		if dir := filepath.Dir(to); !dirs[dir] {
+			dirs[dir] = true
+			if err := f.files.Mkdir(dir, 0o700); err != nil {
+				return f.fault("restoring "+h.Name, err)
+			}
+		}
+		if h.Typeflag == tar.TypeLink {
+			_, err := f.linkAs(f.path(filepath.FromSlash(h.Linkname)), to)
+			return f.fault("restoring "+h.Name, err)
+		}
+		return f.extractFile(in, to, h)
+	})
+	if err != nil {
+		return err
+	}
+	for dir := range dirs {
+		if err := f.files.SyncDir(dir); err != nil {
+			return f.fault("restoring", err)
+		}
+	}
+	return f.fault("restoring", f.files.SyncDir(f.path(sessionsName)))
+}
+
+func (f *Folder) extractFile(in io.Reader, to string, h *tar.Header) error {
+	out, err := f.files.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return f.fault("restoring "+h.Name, err)
+	}
+	_, err = io.Copy(out, in)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.Join(noBackup("%s: %w", h.Name, err), out.Close())
+	}
+	if err == nil {
+		err = out.Sync()
+	}
+	return f.fault("restoring "+h.Name, errors.Join(err, out.Close()))
+}
+
+// CheckBackup reads a backup to its end, and reports files of sessions that do not verify. Everything
+// else that is wrong is the error.
+func CheckBackup(ctx context.Context, r io.Reader, report func(*storage.CorruptError)) error {
+	return readArchive(&contextReader{ctx, r}, func(in io.Reader, h *tar.Header) error {
+		if h.Typeflag == tar.TypeLink {
+			return nil
+		}
+		what, err := verifyFile(in, path.Base(h.Name), h.Size)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return noBackup("%s: %w", h.Name, err)
+		}
+		if what != nil {
+			report(&storage.CorruptError{File: h.Name, Byte: -1, Session: path.Base(path.Dir(h.Name)),
+				Offset: -1, What: what.Error()})
+		}
+		return err
+	})
+}
+
+// verifyFile reads a file of a session, and says what is wrong with it.
+func verifyFile(in io.Reader, name string, size int64) (what, err error) {
+	if strings.HasPrefix(name, statePrefix) {
+		hash := sha256.New()
+		if _, err := io.CopyN(hash, in, max(0, size-sha256.Size)); err != nil {
+			return nil, err
+		}
+		want, err := io.ReadAll(in)
+		if have := hash.Sum(nil); err == nil && !bytes.Equal(have, want) {
+			what = fmt.Errorf("SHA-256 %x, expected %x", have, want)
+		}
+		return what, err
+	}
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return nil, err
+	}
+	if name == headName {
+		_, _, what = decodeHead(b)
+		return what, nil
+	}
+	for at := 0; at < len(b) && what == nil; {
+		var fr frame
+		if fr, what = readFrame(b[at:]); what == nil {
+			at += int(fr.size)
+			what = fr.each(func(int64, storage.Record) error { return nil })
+		}
+	}
+	return what, nil
+}
+
+// sessionFile reports whether a name in an archive is that of a session's file.
+func sessionFile(name string) bool {
+	dir, base := path.Split(name)
+	id, ok := strings.CutPrefix(strings.TrimSuffix(dir, "/"), sessionsName+"/")
+	return ok && storage.CheckID(id) == nil && known(base) && !strings.HasSuffix(base, temporary)
+}

@@ -1,0 +1,352 @@
+package folder
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// session is what the store knows of a session. Who holds the lock may use the rest.
+type session struct {
+	id   string
+	lock chan struct{} // has the lock if it is empty
+
+	gone   bool  // deleted, or never completed
+	damage error // what is wrong with it; nil: nothing known
+
+	epoch      uint64
+	claimed    int64 // where the log ended at the last claim
+	head       []byte
+	start, end int64
+	last       *storage.Record // without text
+	lastAt     int64
+	segments   []segment // the last one gets frames; none overlap
+	states     []state   // in order
+	leftovers  []string  // names of files that are removed with the next claim
+	// suspect says that a write has failed, and that nobody knows what the disk has behind the end of
+	// the last segment.
+	suspect bool
+}
+
+// segment is a part of the log. Records of a segment that begin behind the next one's offset are a
+// split that was cut short, and not read.
+type segment struct {
+	offset, bytes int64
+	shared        links // links.links > 1: other sessions have the file, too
+}
+
+type state struct {
+	storage.Snapshot
+	shared links
+}
+
+const (
+	headName      = "head"
+	claimPrefix   = "claim."
+	segmentPrefix = "log."
+	statePrefix   = "state."
+	temporary     = ".tmp"
+)
+
+func hexName(prefix string, n uint64) string { return fmt.Sprintf("%s%016x", prefix, n) }
+
+func temporaryName(path string) string {
+	return fmt.Sprintf("%s.%016x%s", path, rand.Uint64(), temporary)
+}
+
+// parseName gives the number in a name of the form of hexName.
+func parseName(name, prefix string) (n uint64, ok bool) {
+	digits, found := strings.CutPrefix(name, prefix)
+	n, err := strconv.ParseUint(digits, 16, 64)
+	return n, found && err == nil && hexName(prefix, n) == name
+}
+
+// claimName is the name of the file of a claim.
+func claimName(epoch uint64, end int64) string {
+	return hexName(hexName(claimPrefix, epoch)+".", uint64(end))
+}
+
+func parseClaim(name string) (epoch uint64, end int64, ok bool) {
+	n := len(hexName(claimPrefix, 0))
+	if len(name) < n {
+		return 0, 0, false
+	}
+	epoch, isClaim := parseName(name[:n], claimPrefix)
+	at, hasEnd := parseName(name[n:], ".")
+	return epoch, int64(at), isClaim && hasEnd && int64(at) >= 0
+}
+
+func (f *Folder) sessionPath(id string) string { return filepath.Join(f.dir, sessionsName, id) }
+
+func (f *Folder) file(s *session, prefix string, offset int64) string {
+	return filepath.Join(f.sessionPath(s.id), hexName(prefix, uint64(offset)))
+}
+
+// headLine begins a head's file; the checksum of what is behind the line follows.
+const headLine = "lmserve session 1 "
+
+// headData is the second line of a head's file.
+type headData struct {
+	ID    string `json:"id"`
+	Start int64  `json:"start"` // offset at which the log begins
+	Lost  string `json:"lost,omitempty"`
+}
+
+func encodeHead(d headData, head []byte) []byte {
+	second, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // of no value that d can have
+	}
+	rest := append(append(second, '\n'), head...)
+	return fmt.Appendf(nil, "%s%08x\n%s", headLine, crc32.Checksum(rest, castagnoli), rest)
+}
+
+func decodeHead(b []byte) (d headData, head []byte, err error) {
+	first, rest, found := bytes.Cut(b, []byte("\n"))
+	want, isHead := bytes.CutPrefix(first, []byte(headLine))
+	if !found || !isHead {
+		return d, nil, fmt.Errorf("%.40q, expected a line that begins with %q", first, headLine)
+	}
+	if have := fmt.Sprintf("%08x", crc32.Checksum(rest, castagnoli)); have != string(want) {
+		return d, nil, fmt.Errorf("checksum %s, expected %.20q", have, want)
+	}
+	second, head, _ := bytes.Cut(rest, []byte("\n"))
+	if err := json.Unmarshal(second, &d); err != nil {
+		return d, nil, fmt.Errorf("second line: %w", err)
+	}
+	return d, head, nil
+}
+
+// corrupt locates damage in a session's file.
+func corrupt(s *session, name string, at int64, what error) error {
+	path := filepath.ToSlash(filepath.Join(sessionsName, s.id, name))
+	return &storage.CorruptError{File: path, Byte: at, Session: s.id, Offset: -1, What: what.Error()}
+}
+
+// load reads what a session is: its names, its head, and the last frame of its log. Damage goes to
+// session.damage; an error says that the folder cannot be read.
+func (f *Folder) load(id string) (*session, error) {
+	s := newSession(id)
+	dir := f.sessionPath(id)
+	entries, err := f.files.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.takeName(filepath.Join(dir, e.Name()), info)
+	}
+	slices.SortFunc(s.segments, func(a, b segment) int { return int(min(max(a.offset-b.offset, -1), 1)) })
+	slices.SortFunc(s.states, func(a, b state) int { return int(min(max(a.Offset-b.Offset, -1), 1)) })
+	s.damage = f.loadHead(s)
+	if s.damage == nil {
+		s.damage = f.loadEnd(s)
+	}
+	return s, nil
+}
+
+func newSession(id string) *session { return &session{id: id, lock: make(chan struct{}, 1)} }
+
+// takeName notes a file of the session's folder.
+func (s *session) takeName(path string, info fs.FileInfo) {
+	name := info.Name()
+	switch n, isSegment := parseName(name, segmentPrefix); {
+	case isSegment && int64(n) >= 0:
+		s.segments = append(s.segments, segment{int64(n), info.Size(), linksOf(path, info)})
+		return
+	}
+	if n, ok := parseName(name, statePrefix); ok && int64(n) >= 0 {
+		kept := storage.Snapshot{Offset: int64(n), Bytes: info.Size()}
+		s.states = append(s.states, state{kept, linksOf(path, info)})
+		return
+	}
+	if epoch, end, ok := parseClaim(name); ok {
+		if epoch > s.epoch {
+			s.epoch, s.claimed = epoch, end
+		}
+		return
+	}
+	if strings.HasSuffix(name, temporary) {
+		s.leftovers = append(s.leftovers, name)
+	}
+}
+
+func (f *Folder) loadHead(s *session) error {
+	b, err := f.read(filepath.Join(f.sessionPath(s.id), headName), -1)
+	if err != nil {
+		return corrupt(s, headName, -1, err)
+	}
+	d, head, err := decodeHead(b)
+	switch {
+	case err != nil:
+		return corrupt(s, headName, -1, err)
+	case d.ID != s.id:
+		return corrupt(s, headName, -1, fmt.Errorf("the head of session %.80q: the folder was copied "+
+			"or renamed", d.ID))
+	case d.Start < 0:
+		return corrupt(s, headName, -1, fmt.Errorf("start %d, expected 0 or more", d.Start))
+	}
+	s.head, s.start, s.end = head, d.Start, d.Start
+	for len(s.segments) > 1 && s.segments[1].offset <= s.start { // trimming was cut short
+		s.leftovers = append(s.leftovers, hexName(segmentPrefix, uint64(s.segments[0].offset)))
+		s.segments = s.segments[1:]
+	}
+	if n := len(s.segments); n > 0 && s.segments[0].offset > s.start {
+		return corrupt(s, hexName(segmentPrefix, uint64(s.start)), -1, errors.New("missing"))
+	}
+	if d.Lost != "" {
+		return corrupt(s, headName, -1, errors.New(d.Lost))
+	}
+	return nil
+}
+
+// loadEnd finds the end of the log, and its last record. What a cut of power has left of an append
+// behind the end is cut off when the session is claimed.
+func (f *Folder) loadEnd(s *session) (damage error) {
+	last := len(s.segments) - 1
+	for n := last; n >= 0; n-- {
+		at, err := f.endOf(s, n)
+		if n == last {
+			s.end = max(at, s.segments[n].offset, s.start)
+		}
+		if damage == nil {
+			damage = err
+		}
+		if s.last != nil {
+			break
+		}
+	}
+	want := s.claimed
+	if n := len(s.states); n > 0 {
+		want = max(want, s.states[n-1].Offset)
+	}
+	if damage == nil && s.end < want {
+		damage = corrupt(s, hexName(segmentPrefix, uint64(s.end)), -1, fmt.Errorf("the log ends at offset "+
+			"%d, expected %d or more", s.end, want))
+	}
+	return damage
+}
+
+// endOf finds where the frames of a segment end, and notes the last record.
+func (f *Folder) endOf(s *session, n int) (end int64, err error) {
+	seg := &s.segments[n]
+	if end, found, err := f.lastFrame(s, seg); found || err != nil {
+		return end, err
+	}
+	// The file does not end with a frame.
+	b, err := f.read(f.file(s, segmentPrefix, seg.offset), seg.bytes)
+	if err != nil {
+		return 0, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), -1, err)
+	}
+	end = seg.offset
+	for at := int64(0); at < int64(len(b)); {
+		fr, err := readFrame(b[at:])
+		if err != nil {
+			if n < len(s.segments)-1 || !torn(b[at:], at, err) {
+				return end, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), at, err)
+			}
+			s.suspect, seg.bytes = true, at
+			break
+		}
+		if err := s.noteLast(fr, &end); err != nil {
+			return end, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), at, err)
+		}
+		at += fr.size
+	}
+	return end, nil
+}
+
+// noteLast notes the last record of a frame that begins at the end of those before.
+func (s *session) noteLast(fr frame, end *int64) error {
+	if fr.at != *end {
+		return fmt.Errorf("a frame of offset %d, expected %d", fr.at, *end)
+	}
+	return fr.each(func(at int64, r storage.Record) error {
+		*end = at + int64(len(r.Text))
+		r.Text = nil
+		s.last, s.lastAt = &r, at
+		return nil
+	})
+}
+
+// lastFrame reads the frame that a segment ends with, if it does.
+func (f *Folder) lastFrame(s *session, seg *segment) (end int64, found bool, err error) {
+	if seg.bytes < frameHead+frameTail {
+		return seg.offset, seg.bytes == 0, nil
+	}
+	in, err := f.open(f.file(s, segmentPrefix, seg.offset))
+	if err != nil {
+		return 0, false, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), -1, err)
+	}
+	defer in.Close()
+	tail := make([]byte, frameTail)
+	if _, err := in.ReadAt(tail, seg.bytes-frameTail); err != nil {
+		return 0, false, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), -1, err)
+	}
+	all := frameHead + int64(le32(tail)) + frameTail
+	if all > seg.bytes {
+		return 0, false, nil
+	}
+	b := make([]byte, all)
+	if _, err := in.ReadAt(b, seg.bytes-all); err != nil {
+		return 0, false, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), -1, err)
+	}
+	fr, err := readFrame(b)
+	if err != nil {
+		return 0, false, nil
+	}
+	end = fr.at
+	err = s.noteLast(fr, &end)
+	if err != nil {
+		return end, false, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), seg.bytes-all, err)
+	}
+	return end, true, nil
+}
+
+// describe says what a session is, as it is now.
+func (s *session) describe() storage.Session {
+	d := storage.Session{
+		ID: s.id, Epoch: s.epoch, Head: bytes.Clone(s.head), Start: s.start, End: s.end,
+		LastAt: s.lastAt, Err: s.damage,
+	}
+	if s.head != nil && d.Head == nil {
+		d.Head = []byte{}
+	}
+	if s.last != nil {
+		last := *s.last
+		d.Last = &last
+	}
+	return d
+}
+
+// acquire takes the lock of a session.
+func (s *session) acquire(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case s.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *session) release() { <-s.lock }

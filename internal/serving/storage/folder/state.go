@@ -1,0 +1,244 @@
+package folder
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// A snapshot's file has its content in the form of storage.CompressSnapshot, and behind it the
+// SHA-256 of that.
+
+// WriteSnapshot implements storage.Store.
+func (f *Folder) WriteSnapshot(
+	ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error,
+) error {
+	admit := func(s *session) error { return s.admit(at) }
+	// Before the work, and again when it is entered.
+	if err := f.change(ctx, id, epoch, admit); err != nil {
+		return err
+	}
+	unfinished := temporaryName(filepath.Join(f.sessionPath(id), hexName(statePrefix, uint64(at))))
+	kept, err := f.writeState(ctx, unfinished, write)
+	if err == nil {
+		kept.Offset = at
+		err = f.change(ctx, id, epoch, func(s *session) error {
+			if err := admit(s); err != nil {
+				return err
+			}
+			path := f.file(s, statePrefix, at)
+			if err := f.files.Rename(unfinished, path); err != nil {
+				return f.fault("writing "+path, err)
+			}
+			if err := f.files.SyncDir(f.sessionPath(id)); err != nil {
+				return f.fault("writing "+path, errors.Join(err, f.files.Rename(path, unfinished)))
+			}
+			n := len(s.states)
+			for n > 0 && s.states[n-1].Offset > at {
+				n--
+			}
+			s.states = slices.Insert(s.states, n, state{Snapshot: kept})
+			return nil
+		})
+	}
+	if err != nil {
+		_ = f.shred(unfinished) // the first error says more; the next claim removes it
+	}
+	return err
+}
+
+// admit says why a snapshot may not be written.
+func (s *session) admit(at int64) error {
+	if slices.ContainsFunc(s.states, func(kept state) bool { return kept.Offset == at }) {
+		return storage.SnapshotExists(s.id, at)
+	}
+	return storage.CheckSnapshot(s.id, at, s.start, s.end, len(s.states))
+}
+
+func (f *Folder) writeState(
+	ctx context.Context, path string, write func(io.Writer) error,
+) (kept storage.Snapshot, err error) {
+	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return kept, f.fault("writing "+path, err)
+	}
+	hash := sha256.New()
+	made := &counter{sum: &f.temporary, w: out}
+	defer made.gone()
+	err = storage.CompressSnapshot(ctx, io.MultiWriter(made, hash), write)
+	if err == nil {
+		kept.SHA256 = [32]byte(hash.Sum(nil))
+		_, err = made.Write(kept.SHA256[:])
+	}
+	if err == nil {
+		err = out.Sync()
+	}
+	kept.Bytes = made.n
+	err = errors.Join(err, out.Close())
+	if errors.As(err, new(*fs.PathError)) {
+		err = f.fault("writing "+path, err)
+	}
+	return kept, err
+}
+
+// counter counts the bytes of a file in the making, as long as it is.
+type counter struct {
+	sum *atomic.Int64
+	w   io.Writer
+	n   int64
+}
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	c.sum.Add(int64(n))
+	return n, err
+}
+
+func (c *counter) gone() { c.sum.Add(-c.n) }
+
+// Snapshots implements storage.Store.
+func (f *Folder) Snapshots(ctx context.Context, id string) (found []storage.Snapshot, err error) {
+	err = f.with(ctx, id, func(s *session) error {
+		for n := range s.states {
+			kept := &s.states[n]
+			if kept.SHA256 == [32]byte{} {
+				f.readSum(s, kept)
+			}
+			found = append(found, kept.Snapshot)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// readSum reads the SHA-256 that a snapshot's file says it has; none of a file that cannot be read.
+func (f *Folder) readSum(s *session, kept *state) {
+	in, err := f.open(f.file(s, statePrefix, kept.Offset))
+	if err != nil {
+		return
+	}
+	defer in.Close()
+	var sum [sha256.Size]byte
+	if _, err := in.ReadAt(sum[:], max(0, kept.Bytes-sha256.Size)); err == nil {
+		kept.SHA256 = sum
+	}
+}
+
+// ReadSnapshot implements storage.Store.
+func (f *Folder) ReadSnapshot(
+	ctx context.Context, id string, at int64, read func(io.Reader) error,
+) error {
+	var path string
+	find := func(s *session) error {
+		path = f.file(s, statePrefix, at)
+		if !slices.ContainsFunc(s.states, func(kept state) bool { return kept.Offset == at }) {
+			return storage.SnapshotNotFound(id, at)
+		}
+		return nil
+	}
+	if err := f.with(ctx, id, find); err != nil {
+		return err
+	}
+	err := f.readState(ctx, path, id, at, read)
+	if errors.Is(err, storage.ErrCorrupt) {
+		if err := f.inPlace(); err != nil {
+			return err
+		}
+		// The snapshot may have been dropped meanwhile, and its file overwritten.
+		if err := f.with(ctx, id, find); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// readState verifies a snapshot's file, and then reads it.
+func (f *Folder) readState(
+	ctx context.Context, path, id string, at int64, read func(io.Reader) error,
+) error {
+	damaged := func(format string, args ...any) error {
+		name := sessionsName + "/" + id + "/" + filepath.Base(path)
+		return &storage.CorruptError{File: name, Byte: -1, Session: id, Offset: at,
+			What: fmt.Sprintf(format, args...)}
+	}
+	in, err := f.open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return damaged("missing")
+	case errors.Is(err, storage.ErrUnavailable):
+		return err
+	case err != nil:
+		return damaged("%v", err)
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return damaged("%v", err)
+	}
+	size := info.Size() - sha256.Size
+	if size < 0 {
+		return damaged("%d bytes, expected %d or more", info.Size(), sha256.Size)
+	}
+	hash, want := sha256.New(), make([]byte, sha256.Size)
+	n, err := io.Copy(hash, &contextReader{ctx, io.NewSectionReader(in, 0, size)})
+	if err == nil {
+		_, err = in.ReadAt(want, size)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return damaged("after %d bytes: %v", n, err)
+	case [32]byte(hash.Sum(nil)) != [32]byte(want):
+		return damaged("SHA-256 %x, expected %x", hash.Sum(nil), want)
+	}
+	return storage.DecompressSnapshot(io.NewSectionReader(in, 0, size), read)
+}
+
+// contextReader reads until its context ends.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (r *contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
+
+// DropSnapshot implements storage.Store.
+func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error {
+	return f.change(ctx, id, epoch, func(s *session) error {
+		n := slices.IndexFunc(s.states, func(kept state) bool { return kept.Offset == at })
+		if n < 0 {
+			return storage.SnapshotNotFound(id, at)
+		}
+		// The name goes first: half overwritten, the file would be a damaged snapshot.
+		path := f.file(s, statePrefix, at)
+		dropped := temporaryName(path)
+		if err := f.files.Rename(path, dropped); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return f.fault("dropping "+path, err)
+		}
+		f.usage.drop(s, s.states[n].shared, s.states[n].Bytes)
+		s.states = slices.Delete(s.states, n, n+1)
+		s.leftovers = append(s.leftovers, filepath.Base(dropped))
+		if err := f.files.SyncDir(f.sessionPath(id)); err != nil {
+			return f.fault("dropping "+path, err)
+		}
+		return f.mend(s)
+	})
+}

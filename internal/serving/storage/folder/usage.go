@@ -1,0 +1,155 @@
+package folder
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// usage is the account of a folder: a session is charged for the lengths of its files. A file that
+// several sessions have is charged to the one with the smallest id, which is the oldest of them.
+type usage struct {
+	mu      sync.Mutex
+	charges map[string]int64
+	holders map[inode][]string // ids in order, of files that several have
+	sum     int64
+	charged func(id string, bytes int64)
+}
+
+type inode struct{ device, inode uint64 }
+
+func (l links) file() inode { return inode{l.device, l.inode} }
+
+func (u *usage) init() {
+	u.charges, u.holders = map[string]int64{}, map[inode][]string{}
+}
+
+// files visits the files of a session.
+func (s *session) files(visit func(l *links, bytes int64)) {
+	for n := range s.segments {
+		visit(&s.segments[n].shared, s.segments[n].bytes)
+	}
+	for n := range s.states {
+		visit(&s.states[n].shared, s.states[n].Bytes)
+	}
+}
+
+// add begins to charge a session that was made, or found at opening.
+func (u *usage) add(s *session) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s.files(func(l *links, bytes int64) {
+		if l.links <= 1 {
+			return
+		}
+		before := u.holders[l.file()]
+		n, found := slices.BinarySearch(before, s.id)
+		if found {
+			return
+		}
+		u.holders[l.file()] = slices.Insert(slices.Clone(before), n, s.id)
+		if n == 0 && len(before) > 0 { // the new session pays from now on
+			u.chargeLocked(before[0], -bytes)
+		}
+	})
+	u.charges[s.id] = 0
+	u.setLocked(s.id, u.ownLocked(s))
+}
+
+// ownLocked is what a session pays for.
+func (u *usage) ownLocked(s *session) int64 {
+	sum := storage.SessionCharge + int64(len(s.head))
+	s.files(func(l *links, bytes int64) {
+		if l.links > 1 {
+			if who := u.holders[l.file()]; len(who) > 0 && who[0] != s.id {
+				return
+			}
+		}
+		sum += bytes
+	})
+	return sum
+}
+
+// update charges a session for what it has now.
+func (u *usage) update(s *session) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, ok := u.charges[s.id]; ok {
+		u.setLocked(s.id, u.ownLocked(s))
+	}
+}
+
+// share notes that a file of a session has another link.
+func (u *usage) share(s *session, _, now links, _ int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if now.links > 1 && u.holders[now.file()] == nil {
+		u.holders[now.file()] = []string{s.id}
+	}
+}
+
+// drop notes that a session has lost a file: the next of its holders pays.
+func (u *usage) drop(s *session, l links, bytes int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.dropLocked(s.id, l, bytes)
+}
+
+func (u *usage) dropLocked(id string, l links, bytes int64) {
+	who := u.holders[l.file()]
+	n, found := slices.BinarySearch(who, id)
+	if l.links <= 1 || !found {
+		return
+	}
+	who = slices.Delete(slices.Clone(who), n, n+1)
+	if n == 0 && len(who) > 0 {
+		u.chargeLocked(who[0], bytes)
+	}
+	if u.holders[l.file()] = who; len(who) == 0 {
+		delete(u.holders, l.file())
+	}
+}
+
+// remove ends the charges of a session.
+func (u *usage) remove(s *session) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s.files(func(l *links, bytes int64) { u.dropLocked(s.id, *l, bytes) })
+	u.setLocked(s.id, 0)
+	delete(u.charges, s.id)
+}
+
+func (u *usage) chargeLocked(id string, more int64) { u.setLocked(id, u.charges[id]+more) }
+
+func (u *usage) setLocked(id string, bytes int64) {
+	before := u.charges[id]
+	u.charges[id] = bytes
+	if u.sum += bytes - before; u.charged != nil && bytes != before {
+		u.charged(id, bytes)
+	}
+}
+
+// Meter implements storage.Metered.
+func (f *Folder) Meter(charged func(id string, bytes int64)) {
+	f.usage.mu.Lock()
+	defer f.usage.mu.Unlock()
+	f.usage.charged = charged
+	for id, bytes := range f.usage.charges {
+		charged(id, bytes)
+	}
+}
+
+// Usage implements storage.Metered.
+func (f *Folder) Usage() storage.Usage {
+	f.usage.mu.Lock()
+	sum := storage.Usage{Sessions: f.usage.sum}
+	f.usage.mu.Unlock()
+	sum.Temporary = f.temporary.Load()
+	if left, all, err := f.files.Space(f.dir); err == nil {
+		sum.Left, sum.All = left, all
+	}
+	return sum
+}
+
+var _ storage.Metered = (*Folder)(nil)

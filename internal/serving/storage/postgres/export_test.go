@@ -1,0 +1,77 @@
+package postgres
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+)
+
+// AloneLock is the lock of those who have a database open.
+const AloneLock = aloneLock
+
+// Sweep removes what no snapshot refers to and is older than that.
+func (s *Store) Sweep(ctx context.Context, age time.Duration) error { return s.sweep(ctx, age) }
+
+// Objects tells how many objects the database knows of, snapshots or not.
+func (s *Store) Objects(ctx context.Context) (n int, err error) {
+	err = s.pool.QueryRow(ctx, `select count(*) from objects`).Scan(&n)
+	return n, err
+}
+
+// Exec changes what is in the database.
+func (s *Store) Exec(ctx context.Context, sql string) error {
+	_, err := s.pool.Exec(ctx, sql)
+	return err
+}
+
+// LeaveHalf leaves what a process leaves that is killed while it writes a snapshot.
+func (s *Store) LeaveHalf(ctx context.Context) error {
+	name := objectName("half", 0, 1)
+	if err := s.overwrite(ctx, name, []byte("half")); err != nil {
+		return err
+	}
+	return s.Exec(ctx, `insert into objects (object, refs) values ('`+name+`', 0)`)
+}
+
+// MarkerName is that of the object that says whose the store is.
+const MarkerName = markerName
+
+// ObjectNames lists what is in the object store beside the marker.
+func (s *Store) ObjectNames(ctx context.Context) ([]string, error) {
+	names, err := s.objects.bucket.(interface {
+		names(context.Context) ([]string, error)
+	}).names(ctx)
+	return slices.DeleteFunc(names, func(name string) bool { return name == markerName }), err
+}
+
+// names lists the files of a folder.
+func (f folder) names(context.Context) (names []string, err error) {
+	err = fs.WalkDir(os.DirFS(string(f)), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, name)
+		}
+		return err
+	})
+	return names, err
+}
+
+// Overwrite damages an object; nil removes the object.
+func (s *Store) Overwrite(ctx context.Context, name string, content []byte) error {
+	if content == nil {
+		return s.objects.bucket.remove(ctx, name)
+	}
+	return s.overwrite(ctx, name, content)
+}
+
+func (s *Store) overwrite(ctx context.Context, name string, content []byte) error {
+	if err := s.objects.remove(ctx, name); err != nil {
+		return err
+	}
+	return s.objects.bucket.write(ctx, name, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+}

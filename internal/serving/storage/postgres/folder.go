@@ -1,0 +1,77 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
+)
+
+// folder is a bucket whose objects are files.
+type folder string
+
+// openFolder opens the folder of a URL's path, and makes the folder if create says so.
+func openFolder(path string, create bool) (folder, error) {
+	if runtime.GOOS == "windows" {
+		path = path[1:] // of /C:/folder
+	}
+	path = filepath.FromSlash(path)
+	if create {
+		return folder(path), os.MkdirAll(path, 0o700)
+	}
+	entries, err := os.Open(path)
+	if err != nil {
+		return folder(path), err
+	}
+	defer entries.Close()
+	_, err = entries.Readdirnames(1)
+	if err == io.EOF {
+		err = nil
+	}
+	return folder(path), err
+}
+
+func (f folder) path(name string) string {
+	return filepath.Join(string(f), filepath.FromSlash(name))
+}
+
+func (f folder) write(_ context.Context, name string, fill func(io.Writer) error) error {
+	path := f.path(name)
+	// The folder itself is not made: it may be a mount point that has lost its file system.
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	file, err := atomicfile.Create(path, atomicfile.Options{Perm: 0o600, Exclusive: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Discard() }()
+	if err := fill(file); err != nil {
+		return err
+	}
+	if err := file.Commit(); err != nil {
+		return err
+	}
+	return atomicfile.SyncFolder(string(f)) // which may have the object's folder only now
+}
+
+func (f folder) read(_ context.Context, name string) (io.ReadCloser, error) {
+	return os.Open(f.path(name))
+}
+
+func (f folder) size(_ context.Context, name string) (int64, error) {
+	about, err := os.Stat(f.path(name))
+	if err != nil {
+		return 0, err
+	}
+	return about.Size(), nil
+}
+
+func (f folder) remove(_ context.Context, name string) error { return os.Remove(f.path(name)) }
+
+func (f folder) close() error { return nil }

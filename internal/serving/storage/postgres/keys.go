@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// keysLock is the advisory lock under which keys are changed, a row of which there may not be yet.
+const keysLock = 0x6c6d6b657973
+
+// ReadKeys reads the text of the keys that are in a database, of this URL; nil: there are none.
+func ReadKeys(ctx context.Context, url string) (text []byte, err error) {
+	err = withKeys(ctx, url, func(conn *pgx.Conn) error {
+		text, err = readKeys(ctx, conn)
+		return err
+	})
+	return text, err
+}
+
+// UpdateKeys replaces the text of the keys in a database by what change makes of it, all or nothing.
+// change gets nil if there are none. Of two writers at once one waits for the other.
+func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byte, error)) error {
+	return withKeys(ctx, url, func(conn *pgx.Conn) error {
+		var mine error // what change says is told as it is
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", int64(keysLock)); err != nil {
+				return err
+			}
+			text, err := readKeys(ctx, tx)
+			if err != nil {
+				return err
+			}
+			if text, mine = change(text); mine != nil {
+				return mine
+			}
+			_, err = tx.Exec(ctx, `insert into keys (text) values ($1)
+				on conflict (one) do update set text = excluded.text`, text)
+			return err
+		})
+		if mine != nil {
+			return mine
+		}
+		return err
+	})
+}
+
+// FollowKeys looks again and again at the keys of a database, with so much time in between, and tells
+// of texts that differ from the one before, first of all from the given one, until the context ends.
+// While the database cannot be reached there is nothing to tell.
+func FollowKeys(
+	ctx context.Context, url string, every time.Duration, text []byte, tell func(text []byte),
+) {
+	for ctx.Err() == nil {
+		_ = withKeys(ctx, url, func(conn *pgx.Conn) error {
+			for sleep(ctx, every) {
+				looking, cancel := context.WithTimeout(ctx, statementTime)
+				now, err := readKeys(looking, conn)
+				cancel()
+				if err != nil {
+					return err
+				}
+				if !bytes.Equal(now, text) || (now == nil) != (text == nil) {
+					text = now
+					tell(text)
+				}
+			}
+			return nil
+		})
+		sleep(ctx, every)
+	}
+}
+
+// withKeys connects to a database for its keys.
+func withKeys(ctx context.Context, url string, do func(conn *pgx.Conn) error) error {
+	config, err := parse(url)
+	if err != nil {
+		return err
+	}
+	connecting, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(connecting, config.ConnConfig)
+	if err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	have, err := version(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if have != schemaVersion {
+		return &SchemaError{config.ConnConfig.Database, have, schemaVersion}
+	}
+	return do(conn)
+}
+
+func readKeys(ctx context.Context, q queryer) (text []byte, err error) {
+	err = q.QueryRow(ctx, "select text from keys").Scan(&text)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("postgres: reading the keys: %w", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// An object store that is not mounted, or another bucket, looks like an empty one. The store of a
+// database has a marker, an object with the id of the database: what is missing beside the marker is
+// lost, and what is missing without the marker may come back. Nothing is written, trimmed or deleted
+// without the marker.
+
+const (
+	// markerName has a dot, which no id of a session has: objects of sessions begin with the id.
+	markerName     = "lmserve.marker"
+	markerBytesMax = 256
+	markerTime     = 10 * time.Second // the longest that a look at the marker may take
+	// adoptLook is how many snapshots are looked for in a store that is to get the marker.
+	adoptLook = 16
+)
+
+// away is the error about a store in which something else than the marker was found.
+func (o *objects) away(found string) error {
+	return unavailable(fmt.Errorf("the object store %s is not that of database %s: found %s, expected "+
+		"the object %s with the id %s; mount the folder, or name the bucket, that has the states. If "+
+		"only the marker is missing, run 'lmserve migrate --store URL --objects URL'",
+		o.where, o.database, found, markerName, o.id))
+}
+
+// marker reads the id in the marker; "": there is no marker.
+func (o *objects) marker(ctx context.Context) (id string, err error) {
+	looking, cancel := context.WithTimeout(ctx, markerTime)
+	defer cancel()
+	r, err := o.bucket.read(looking, markerName)
+	if err == nil {
+		var text []byte
+		text, err = io.ReadAll(io.LimitReader(r, markerBytesMax))
+		err = errors.Join(err, r.Close())
+		id = strings.TrimSpace(string(text))
+	}
+	switch {
+	case err == nil && id == "":
+		return "none", nil // of an empty object
+	case err == nil, ctx.Err() != nil:
+		return id, ctx.Err()
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	}
+	return "", unavailable(fmt.Errorf("reading object %s of %s: %w", markerName, o.where, err))
+}
+
+// is says what is wrong with a store whose marker has an id.
+func (o *objects) is(id string) error {
+	switch id {
+	case o.id:
+		return nil
+	case "":
+		return o.away("no such object")
+	}
+	return o.away(fmt.Sprintf("one with the id %q", id))
+}
+
+// present makes sure that the store is the database's, and reports when the store has gone, and when
+// it is back. An answer from before would not do: folders are unmounted between two calls.
+func (o *objects) present(ctx context.Context) error {
+	id, err := o.marker(ctx)
+	if err == nil {
+		err = o.is(id)
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	if gone := err != nil; o.gone.Swap(gone) != gone && o.report != nil {
+		if gone {
+			o.report(err)
+		} else {
+			o.report(fmt.Errorf("postgres: the object store %s is back", o.where))
+		}
+	}
+	return err
+}
+
+// holds returns an error unless the store is the database's and has the object in its full size.
+func (o *objects) holds(ctx context.Context, name string, bytes int64) error {
+	found, err := o.bucket.size(ctx, name)
+	if err := o.present(ctx); err != nil {
+		return err
+	}
+	if err == nil && found != bytes {
+		err = fmt.Errorf("%d bytes, expected %d", found, bytes)
+	}
+	return objectError("looking for object "+name, err)
+}
+
+// mark writes the marker.
+func (o *objects) mark(ctx context.Context) error {
+	err := o.bucket.write(ctx, markerName, func(w io.Writer) error {
+		_, err := io.WriteString(w, o.id+"\n")
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return objectError("writing object "+markerName, err)
+	}
+	return o.present(ctx)
+}
+
+// present is objects.present of an open store.
+func (s *Store) present(ctx context.Context) error {
+	if s.closed.Load() {
+		return storage.ErrClosed
+	}
+	return s.objects.present(ctx)
+}
+
+// openMarked opens the object store, which has to be the database's. A database that knows of no
+// objects and has had no store yet marks the store, whose folder is made. adopt is asked for by a
+// person whose store has lost the marker, or never had one: the store gets it if it has snapshots of
+// the database.
+func (s *Store) openMarked(ctx context.Context, database, url string, adopt bool) error {
+	var id string
+	var marked, first bool
+	err := s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
+		return q.QueryRow(ctx, markedRow).Scan(&id, &marked, &first)
+	})
+	if err != nil {
+		return err
+	}
+	if s.objects, err = openObjects(ctx, url, first); err != nil {
+		return err
+	}
+	s.objects.id, s.objects.database = id, database
+	if marked && !adopt {
+		err = s.find(ctx)
+	} else {
+		err = s.adopt(ctx, adopt)
+	}
+	if err != nil {
+		return errors.Join(err, s.objects.close())
+	}
+	s.objects.report = s.report
+	return nil
+}
+
+// find looks for the marker of a store that was marked. One that cannot be reached may be the
+// database's: it is looked for again when it is needed.
+func (s *Store) find(ctx context.Context) error {
+	found, err := s.objects.marker(ctx)
+	switch {
+	case err == nil:
+		return s.objects.is(found)
+	case ctx.Err() != nil:
+		return err
+	}
+	s.objects.gone.Store(true)
+	s.report(err)
+	return nil
+}
+
+// markedRow reads the id of the database, whether its store was marked, and whether the store is the
+// database's first.
+const markedRow = `
+	select id, marked, not marked and not exists (select from objects) from object_store`
+
+// adopt marks the object store, unless the store has the marker. The lock on the row makes servers that
+// start at the same time with different stores agree on one.
+func (s *Store) adopt(ctx context.Context, asked bool) error {
+	return s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
+		var id string
+		var marked, first bool
+		err := tx.QueryRow(ctx, markedRow+` for update`).Scan(&id, &marked, &first)
+		if err != nil {
+			return err
+		}
+		found, err := s.objects.marker(ctx)
+		if err == nil && found == "" && asked && !first {
+			err = s.recognize(ctx, tx)
+		}
+		switch {
+		case err != nil:
+		case found == "" && (first || asked):
+			err = s.objects.mark(ctx)
+		default:
+			err = s.objects.present(ctx)
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, `update object_store set marked = true where not marked`)
+		}
+		return err
+	})
+}
+
+// recognize makes sure that a store without the marker has some of the database's newest snapshots, if
+// there are any.
+func (s *Store) recognize(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `select object from objects where refs > 0 order by since desc limit $1`,
+		adoptLook)
+	if err != nil {
+		return err
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	for _, name := range names {
+		_, err := s.objects.bucket.size(ctx, name)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return objectError("looking for object "+name, err)
+		}
+	}
+	return s.objects.away(fmt.Sprintf("none of the %d newest states, and no such object", len(names)))
+}

@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lmserve/lmserve/internal/serving/cluster"
+)
+
+// nodeAge is how long a node whose lease is over is still told of in the database.
+const nodeAge = time.Hour
+
+// lives says of a node n that its lease lasts. Statements may wait for locks: now() would be the time
+// before they did.
+const lives = `(n.until > clock_timestamp())`
+
+// Renew implements cluster.Directory. It has a connection of its own, so that a lease does not end
+// because appends have all the others. A lease is renewed whatever the settings of the database are:
+// reads go on, and writes are refused.
+func (s *Store) Renew(
+	ctx context.Context, self cluster.Node, lease time.Duration,
+) (lapsed bool, alive []cluster.Node, err error) {
+	held, err := s.beats.Acquire(ctx)
+	if err != nil {
+		return false, nil, unavailable(err)
+	}
+	defer held.Release()
+	err = held.QueryRow(ctx, `
+		insert into nodes as n (id, name, addr, numerics, models, draining, lease, until)
+		values ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + $7::bigint * interval '1 microsecond')
+		on conflict (id) do update
+			set draining = excluded.draining, lease = excluded.lease, until = excluded.until
+		returning coalesce((select old.until <= clock_timestamp() from nodes old where old.id = $1), true)`,
+		self.ID, self.Name, self.Addr, self.Numerics,
+		append([]string{}, self.Models...), self.Draining, lease.Microseconds()).
+		Scan(&lapsed)
+	if err != nil {
+		return false, nil, unavailable(err)
+	}
+	if s.watchPromises(ctx, held.Conn()) {
+		return false, nil, unavailable(errors.New("the connection for renewals is broken"))
+	}
+	rows, err := held.Query(ctx, `
+		select id, name, addr, numerics, models, draining, lease, until, not `+lives+` from nodes n
+		order by name, id`)
+	if err != nil {
+		return false, nil, unavailable(err)
+	}
+	known := map[string]bool{}
+	var n cluster.Node
+	var micros int64
+	var until time.Time
+	var ended bool
+	_, err = pgx.ForEachRow(rows, []any{
+		&n.ID, &n.Name, &n.Addr, &n.Numerics, &n.Models, &n.Draining, &micros, &until, &ended,
+	}, func() error {
+		known[n.ID] = true
+		over := s.sightings.over(n.ID, until, time.Duration(micros)*time.Microsecond, ended)
+		if !over || n.ID == self.ID {
+			alive = append(alive, n)
+		}
+		n.Models = nil // the next has its own
+		return nil
+	})
+	if err != nil {
+		return false, nil, unavailable(err)
+	}
+	s.sightings.forget(func(id string) bool { return known[id] })
+	return lapsed, alive, nil
+}
+
+// Leave implements cluster.Directory.
+func (s *Store) Leave(ctx context.Context, id string) error {
+	return s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `update sessions set node = null where node = $1`, id)
+		if err == nil {
+			_, err = tx.Exec(ctx, `delete from nodes where id = $1`, id)
+		}
+		return err
+	})
+}
+
+// forgetNodes removes those whose leases have been over for long.
+func (s *Store) forgetNodes(ctx context.Context) error {
+	err := s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
+		_, err := q.Exec(ctx, `delete from nodes
+			where until < clock_timestamp() - $1::bigint * interval '1 microsecond'`, nodeAge.Microseconds())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("postgres: removing what is left of servers: %w", err)
+	}
+	return nil
+}
+
+var _ cluster.Directory = (*Store)(nil)

@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"net/url"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/lmserve/lmserve/internal/serving/spool"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// objects is the object store.
+type objects struct {
+	bucket bucket
+	where  string // its URL, without parameters
+
+	id, database string      // of whom the store has to be, see marker.go
+	gone         atomic.Bool // as it was when the marker was last looked for
+	report       func(error) // called when the store goes away or comes back; nil: not called
+}
+
+// bucket is where objects are. Its errors are fs.ErrNotExist where there is no object of the name.
+type bucket interface {
+	// write makes an object of what fill writes, durable. After an error there is no object, or
+	// nobody knows. An object of that name is fs.ErrExist.
+	write(ctx context.Context, name string, fill func(io.Writer) error) error
+	read(ctx context.Context, name string) (io.ReadCloser, error)
+	size(ctx context.Context, name string) (bytes int64, err error)
+	remove(ctx context.Context, name string) error
+	close() error
+}
+
+// openers open buckets by the schemes of their URLs. The clients of object stores are a quarter of
+// what a build has to fetch, and the program has them if it is built with a tag: see cloud.go.
+var openers = map[string]func(ctx context.Context, url string) (bucket, error){}
+
+// tags are those that a program has the client of a scheme by.
+var tags = map[string]string{"s3": "s3", "gs": "clouds", "azblob": "clouds"}
+
+// openObjects opens the object store of a URL. A folder that is not there is made if create says so.
+func openObjects(ctx context.Context, at string, create bool) (*objects, error) {
+	u, err := url.Parse(at)
+	if err != nil {
+		return nil, storage.Invalid("the URL of the objects: %v", err)
+	}
+	o := &objects{where: u.Scheme + "://" + u.Host + u.Path}
+	open, ok := openers[u.Scheme]
+	switch {
+	case u.Scheme == "file":
+		if u.Host != "" || u.Path == "" {
+			return nil, storage.Invalid("the objects' URL %q, expected an absolute folder, as in "+
+				"file:///var/lib/lmserve", at)
+		}
+		open = func(context.Context, string) (bucket, error) { return openFolder(u.Path, create) }
+	case !ok && tags[u.Scheme] != "":
+		return nil, storage.Invalid("the objects' URL begins with %q: this program was built "+
+			"without the client of that object store; a release has s3://, and 'go build -tags %s "+
+			"./cmd/lmserve' makes a program that takes %[1]s", u.Scheme+"://", tags[u.Scheme])
+	case !ok:
+		return nil, storage.Invalid("the objects' URL begins with %q, expected s3://bucket, "+
+			"gs://bucket, azblob://bucket or file:///folder", u.Scheme+"://")
+	}
+	o.bucket, err = open(ctx, at)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("opening the object store %s: %w; expected a folder or "+
+			"bucket that is there: mount the folder, or name the bucket", o.where, err))
+	}
+	return o, nil
+}
+
+func (o *objects) close() error { return o.bucket.close() }
+
+// objectName is a name that no other object has, whoever makes it.
+func objectName(id string, at int64, epoch uint64) string {
+	return fmt.Sprintf("%s/%016x-%d-%s.safetensors.zst", id, at, epoch, rand.Text())
+}
+
+// put writes an object, compressed, makes sure that the database's store has it, and tells how many
+// bytes it has, and their SHA-256. After an error there is no object, or nobody knows.
+func (o *objects) put(
+	ctx context.Context, name string, write func(io.Writer) error,
+) (bytes int64, sum [sha256.Size]byte, err error) {
+	if err := o.present(ctx); err != nil { // writing would make a folder that is not there
+		return 0, sum, err
+	}
+	to := &measured{hash: sha256.New()}
+	filled := false
+	err = o.bucket.write(ctx, name, func(w io.Writer) error {
+		to.to = w
+		err := storage.CompressSnapshot(ctx, to, write)
+		filled = err == nil
+		return err
+	})
+	switch {
+	case err == nil:
+		err = o.holds(ctx, name, to.bytes)
+		return to.bytes, [sha256.Size]byte(to.hash.Sum(nil)), err
+	case to.failed != nil:
+		return 0, sum, objectError("writing object "+name, to.failed)
+	case filled || to.to == nil:
+		return 0, sum, objectError("writing object "+name, err)
+	}
+	return 0, sum, err // what was to be written failed, and not the object store
+}
+
+// measured counts and hashes what is written, and notes an error of its writer.
+type measured struct {
+	to     io.Writer
+	hash   hash.Hash
+	bytes  int64
+	failed error
+}
+
+// Write implements io.Writer.
+func (m *measured) Write(p []byte) (n int, err error) {
+	if n, err = m.to.Write(p); err != nil {
+		m.failed = err
+	}
+	m.hash.Write(p[:n])
+	m.bytes += int64(n)
+	return n, err
+}
+
+// get copies an object to a temporary file, and tells what put has told of it. ErrNotFound if the store
+// that is there now has no such object.
+func (o *objects) get(
+	ctx context.Context, name string,
+) (_ *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
+	r, err := o.bucket.read(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, sum, fmt.Errorf("postgres: object %s: %w: %w", name, storage.ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, 0, sum, objectError("reading object "+name, err)
+	}
+	defer r.Close()
+	sp, err := spool.New()
+	if err != nil {
+		return nil, 0, sum, unavailable(err)
+	}
+	read := sha256.New()
+	bytes, err = io.Copy(io.MultiWriter(sp, read), r)
+	if err != nil {
+		sp.Close()
+		return nil, 0, sum, objectError("reading object "+name, err)
+	}
+	return sp, bytes, [sha256.Size]byte(read.Sum(nil)), nil
+}
+
+// remove removes an object, if there is one.
+func (o *objects) remove(ctx context.Context, name string) error {
+	err := o.bucket.remove(ctx, name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return objectError("removing object "+name, err)
+}
+
+// objectError is the error of a call to the object store.
+func objectError(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("postgres: %s: %w: %w", what, storage.ErrNoSpace, err)
+	}
+	return fmt.Errorf("postgres: %s: %w: %w", what, storage.ErrUnavailable, err)
+}

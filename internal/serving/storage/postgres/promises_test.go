@@ -1,0 +1,88 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/serving/cluster"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
+)
+
+// reload changes a setting of the whole server while it runs.
+func (p *place) reload(t *testing.T, sql string) {
+	p.server.Exec(t, p.database, "alter system "+sql)
+	p.server.Exec(t, p.database, "select pg_reload_conf()")
+}
+
+func TestASettingThatIsReloadedStopsWrites(t *testing.T) {
+	p := newPlace(t, pgtest.New(t), folder(t))
+	o := p.options()
+	o.Node = "n"
+	told := &reports{}
+	o.Report = told.note
+	s := p.started(t, o)
+	renewed := func() { // a backend reads the settings anew some time after the reload
+		_, _, err := s.Renew(t.Context(), cluster.Node{ID: "n"}, time.Minute)
+		require.NoError(t, err)
+	}
+	renewed()
+	epoch, err := s.Create(t.Context(), "a", nil, 0)
+	require.NoError(t, err)
+	var text string
+	for _, setting := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
+		end := int64(len(text))
+		p.reload(t, "set "+setting+" = off")
+		require.Eventually(t, func() bool {
+			renewed()
+			return s.SetHead(t.Context(), "a", epoch, nil) != nil
+		}, time.Minute, 10*time.Millisecond, setting)
+		err := s.Append(t.Context(), "a", epoch, end, record("one "))
+		require.ErrorIs(t, err, storage.ErrUnavailable)
+		require.NotErrorIs(t, err, storage.ErrUnknown)
+		require.ErrorContains(t, err, setting+" = off, expected on")
+		require.Equal(t, text, textOf(t, s, "a"), "reads go on")
+		p.reload(t, "reset "+setting)
+		require.Eventually(t, func() bool {
+			renewed()
+			return s.Append(t.Context(), "a", epoch, end, record("one ")) == nil
+		}, time.Minute, 10*time.Millisecond, setting)
+		text += "one "
+	}
+	require.Contains(t, told.all(), "nothing is written until the setting is on again")
+}
+
+// A store that has the database alone has no lease to renew.
+func TestASettingThatIsReloadedStopsALoneStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	p := newPlace(t, pgtest.New(t), folder(t))
+	o := p.options()
+	o.Alone = true
+	s := p.started(t, o)
+	p.reload(t, "set fsync = off")
+	require.Eventually(t, func() bool {
+		_, err := s.Create(t.Context(), "b", nil, 0)
+		return err != nil
+	}, time.Minute, 100*time.Millisecond)
+}
+
+func TestAConnectionWithCarelessSettingsWritesNothing(t *testing.T) {
+	p := newPlace(t, pgtest.New(t), folder(t))
+	s, epoch := p.single(t)
+	p.server.Exec(t, p.database, "alter database "+p.database+" set synchronous_commit = off")
+	require.NoError(t, s.Append(t.Context(), "a", epoch, 4, record("two ")), "the connection is older")
+	p.proxy.Cut()
+	require.Eventually(t, func() bool {
+		_, err := s.Get(t.Context(), "a")
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	err := s.Append(t.Context(), "a", epoch, 8, record("three"))
+	require.ErrorIs(t, err, storage.ErrUnavailable)
+	require.ErrorContains(t, err, "synchronous_commit = off, expected on")
+	p.server.Exec(t, p.database, "alter database "+p.database+" reset synchronous_commit")
+	require.NoError(t, s.Append(t.Context(), "a", epoch, 8, record("three")))
+}

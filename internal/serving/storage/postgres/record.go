@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// columns are a record as a row of the table records has it, without its place.
+type columns struct {
+	ms       int64
+	bits     float64
+	baseline *float64 // nil: none
+	byLine   bool
+	skipped  []byte // two bytes a line, little-endian; nil: none
+	words    []byte // the fields of storage.Words in their order, little-endian; nil: none
+	text     []byte
+	// continued is Record.Continued; nil: 0, as in records of before there was the column.
+	continued *int64
+}
+
+func columnsOf(r *storage.Record) columns {
+	c := columns{ms: r.UnixMS, bits: r.Bits, byLine: r.ByLine, text: r.Text}
+	if r.HasBaseline {
+		c.baseline = &r.Baseline
+	}
+	for _, line := range r.Skipped {
+		c.skipped = binary.LittleEndian.AppendUint16(c.skipped, line)
+	}
+	if r.Words != nil {
+		c.words, _ = binary.Append(nil, binary.LittleEndian, r.Words) // never fails for numbers
+	}
+	if r.Continued != 0 {
+		c.continued = &r.Continued
+	}
+	return c
+}
+
+func (c *columns) record() (r storage.Record, err error) {
+	r = storage.Record{UnixMS: c.ms, Bits: c.bits, ByLine: c.byLine, Text: c.text}
+	if c.baseline != nil {
+		r.HasBaseline, r.Baseline = true, *c.baseline
+	}
+	if c.continued != nil {
+		r.Continued = *c.continued
+	}
+	if len(c.skipped)%storage.SkippedBytes != 0 {
+		return r, fmt.Errorf("%d bytes of lines that are not learnt, expected a multiple of %d",
+			len(c.skipped), storage.SkippedBytes)
+	}
+	for at := 0; at < len(c.skipped); at += storage.SkippedBytes {
+		r.Skipped = append(r.Skipped, binary.LittleEndian.Uint16(c.skipped[at:]))
+	}
+	if c.words != nil {
+		if len(c.words) != storage.WordsBytes {
+			return r, fmt.Errorf("an account of words of %d bytes, expected %d",
+				len(c.words), storage.WordsBytes)
+		}
+		r.Words = new(storage.Words)
+		if _, err := binary.Decode(c.words, binary.LittleEndian, r.Words); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum is that of a record at an offset. Lengths stand before what has any, so that no two
+// records have the same bytes.
+func (c *columns) checksum(at int64) int64 {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(at))
+	b = binary.LittleEndian.AppendUint64(b, uint64(c.ms))
+	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(c.bits))
+	if c.baseline != nil {
+		b = binary.LittleEndian.AppendUint64(append(b, 1), math.Float64bits(*c.baseline))
+	}
+	if c.byLine {
+		b = append(b, 2)
+	}
+	if c.continued != nil {
+		b = binary.LittleEndian.AppendUint64(append(b, 3), uint64(*c.continued))
+	}
+	for _, part := range [][]byte{c.skipped, c.words} {
+		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(part))), part...)
+	}
+	return int64(crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, c.text))
+}
+
+// batch is records as the columns of one statement, which PostgreSQL makes rows of again (unnest).
+type batch struct {
+	at, ms               []int64
+	bits                 []float64
+	baseline             []*float64
+	byLine               []bool
+	skipped, words, text [][]byte
+	crc                  []int64
+	continued            []*int64
+	end                  int64 // the offset after the last one
+}
+
+func newBatch(at int64, records []storage.Record) *batch {
+	b := &batch{end: at}
+	for i := range records {
+		c := columnsOf(&records[i])
+		b.at, b.ms, b.bits = append(b.at, b.end), append(b.ms, c.ms), append(b.bits, c.bits)
+		b.baseline, b.byLine = append(b.baseline, c.baseline), append(b.byLine, c.byLine)
+		b.skipped, b.words = append(b.skipped, c.skipped), append(b.words, c.words)
+		b.text, b.crc = append(b.text, c.text), append(b.crc, c.checksum(b.end))
+		b.continued = append(b.continued, c.continued)
+		b.end += int64(len(c.text))
+	}
+	return b
+}

@@ -1,0 +1,198 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/tern/v2/migrate"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// schemaVersion is the number of the last migration, which is the schema that this package works on.
+const schemaVersion = 5
+
+// versionTable says in one row which migrations the database has had.
+const versionTable = "lmserve_schema"
+
+// undefinedTable is PostgreSQL's code for a table that is not there.
+const undefinedTable = "42P01"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// SchemaError says that the tables of a database are not those that this program works on.
+type SchemaError struct {
+	Database string
+	Have     int32 // 0: none
+	Want     int32
+}
+
+func (e *SchemaError) Error() string {
+	found := fmt.Sprintf("postgres: the schema of database %s has version %d, expected %d",
+		e.Database, e.Have, e.Want)
+	switch {
+	case e.Have == 0:
+		return fmt.Sprintf("postgres: database %s has no tables of lmserve, expected version %d of "+
+			"them: run 'lmserve migrate --store URL'", e.Database, e.Want)
+	case e.Have < e.Want:
+		return found + ": run 'lmserve migrate --store URL'"
+	}
+	return found + ": run the lmserve that has migrated it, or a newer one"
+}
+
+// Migrate brings the tables of the database to the version that this program works on, each step in
+// a transaction, and returns the version that they had before (0: there were none) and the one that
+// they have now. Programs that migrate the same database at the same time wait for each other, or are
+// refused, as they are while a server has an older database open (ErrInUse). A database that a newer
+// program has migrated is left as it is; the error is a SchemaError.
+func Migrate(ctx context.Context, url string) (before, now int32, err error) {
+	config, err := parse(url)
+	if err != nil {
+		return 0, 0, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return 0, 0, fmt.Errorf("postgres: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	if before, err = version(ctx, conn); err != nil {
+		return 0, 0, err
+	}
+	if before > schemaVersion {
+		return 0, 0, &SchemaError{config.ConnConfig.Database, before, schemaVersion}
+	}
+	if 0 < before && before < schemaVersion { // who has it open works on the tables as they are
+		free, err := takeLock(ctx, conn, alone) // until the connection ends
+		if err == nil && !free {
+			err = fmt.Errorf("postgres: database %s: %w: end all servers before its tables are updated",
+				config.ConnConfig.Database, storage.ErrInUse)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	m, err := migrate.NewMigrator(ctx, conn, versionTable)
+	if err != nil {
+		return 0, 0, fmt.Errorf("postgres: %w", err)
+	}
+	steps, err := fs.Sub(migrations, "migrations")
+	if err == nil {
+		err = m.LoadMigrations(steps)
+	}
+	if err == nil {
+		err = m.Migrate(ctx)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("postgres: migrating database %s: %w", config.ConnConfig.Database, err)
+	}
+	now, err = m.GetCurrentVersion(ctx)
+	return before, now, err
+}
+
+// queryer is a connection, or a pool of them.
+type queryer interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// version tells which version of the schema a database has; 0: none.
+func version(ctx context.Context, q queryer) (v int32, err error) {
+	err = q.QueryRow(ctx, "select version from "+versionTable).Scan(&v)
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused) && refused.Code == undefinedTable, errors.Is(err, pgx.ErrNoRows):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("postgres: looking for the version of the schema: %w", err)
+	}
+	return v, nil
+}
+
+// promises are settings of PostgreSQL without which it confirms what a crash may undo.
+var promises = []string{"synchronous_commit", "fsync", "full_page_writes"}
+
+// keepsPromises makes sure that what is confirmed is durable.
+func keepsPromises(ctx context.Context, q queryer, database string) error {
+	var off []string
+	err := q.QueryRow(ctx, `
+		select array(select s from unnest($1::text[]) s where current_setting(s) = 'off')`, promises).
+		Scan(&off)
+	if err != nil {
+		return fmt.Errorf("postgres: looking for the settings of database %s: %w", database, err)
+	}
+	if len(off) > 0 {
+		return fmt.Errorf("postgres: %w: database %s has the setting %s = off, expected on: what is "+
+			"confirmed has to be durable", storage.ErrInvalid, database, off[0])
+	}
+	return nil
+}
+
+// check makes sure that a database is one that sessions can be kept in.
+func check(ctx context.Context, q queryer, name string) error {
+	have, err := version(ctx, q)
+	if err != nil {
+		return err
+	}
+	if have != schemaVersion {
+		return &SchemaError{name, have, schemaVersion}
+	}
+	return keepsPromises(ctx, q, name)
+}
+
+// watchPromises looks at the settings anew, which a reload of PostgreSQL may have changed: while one is
+// off the store refuses to write. broken says that the connection is of no use any more.
+func (s *Store) watchPromises(ctx context.Context, conn *pgx.Conn) (broken bool) {
+	err := keepsPromises(ctx, conn, conn.Config().Database)
+	if err != nil && !errors.Is(err, storage.ErrInvalid) {
+		return true
+	}
+	var now *error
+	if err != nil {
+		now = &err
+	}
+	switch before := s.careless.Swap(now); {
+	case now != nil && before == nil:
+		s.report(fmt.Errorf("%w: nothing is written until the setting is on again", err))
+	case now == nil && before != nil:
+		s.report(errors.New("postgres: the settings of the database are on again"))
+	}
+	return false
+}
+
+// carelessKey is where a connection has the error of keepsPromises.
+const carelessKey = "careless"
+
+// noteCareless looks at the settings of a new connection: its role or database may have got others
+// since the store was opened.
+func noteCareless(ctx context.Context, conn *pgx.Conn) error {
+	err := keepsPromises(ctx, conn, conn.Config().Database)
+	if errors.Is(err, storage.ErrInvalid) {
+		conn.PgConn().CustomData()[carelessKey] = err
+		return nil
+	}
+	return err
+}
+
+// writing is connection for statements that write. It refuses (ErrUnavailable) while the database would
+// not make durable what they write.
+func (s *Store) writing(ctx context.Context) (*pgxpool.Conn, error) {
+	if err := s.careless.Load(); err != nil {
+		return nil, unavailable(*err)
+	}
+	conn, err := s.connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err, off := conn.Conn().PgConn().CustomData()[carelessKey].(error); off {
+		_ = conn.Conn().Close(ctx) // the next may have other settings
+		s.release(conn)
+		return nil, unavailable(err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,311 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lmserve/lmserve/internal/serving/spool"
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// A snapshot is written in three steps: a row of objects says that there may be an object, the object
+// is put, and a transaction makes the object a snapshot. Whatever is cut off between them leaves a
+// row without a snapshot, by which a sweep finds the object.
+
+const (
+	// putTime is the longest that the putting of an object may take; a sweep waits longer (sweepAge).
+	putTime = 30 * time.Minute
+	// removeTime is the longest that the removing of objects may keep a call waiting, and removers is
+	// how many are removed at once.
+	removeTime = 30 * time.Second
+	removers   = 8
+)
+
+// WriteSnapshot implements storage.Store.
+func (s *Store) WriteSnapshot(
+	ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error,
+) error {
+	if err := s.present(ctx); err != nil {
+		return err
+	}
+	name := objectName(id, at, epoch)
+	err := s.owned(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, e extent) error {
+		if err := admit(ctx, tx, id, at, e); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `insert into objects (object, refs) values ($1, 0)`, name)
+		return err
+	})
+	if errors.Is(err, storage.ErrUnknown) { // there is nothing but a row that a sweep removes
+		return fmt.Errorf("postgres: %w: %v", storage.ErrUnavailable, err)
+	}
+	if err != nil {
+		return err
+	}
+	err = s.putSnapshot(ctx, id, epoch, at, name, write)
+	if err != nil && !errors.Is(err, storage.ErrUnknown) {
+		_ = s.remove(context.WithoutCancel(ctx), []string{name}) // a sweep removes what is left
+	}
+	return err
+}
+
+// putSnapshot puts the object of a snapshot, and makes it one.
+func (s *Store) putSnapshot(
+	ctx context.Context, id string, epoch uint64, at int64, name string, write func(io.Writer) error,
+) error {
+	putting, cancel := context.WithTimeout(ctx, putTime)
+	defer cancel()
+	bytes, sum, err := s.objects.put(putting, name, write)
+	if err != nil && putting.Err() != nil && ctx.Err() == nil {
+		err = unavailable(err)
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: writing a snapshot of session %s at offset %d: %w", id, at, err)
+	}
+	err = s.owned(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, e extent) error {
+		if err := admit(ctx, tx, id, at, e); err != nil {
+			return err
+		}
+		done, err := tx.Exec(ctx, `update objects set refs = 1 where object = $1 and refs = 0`, name)
+		if err != nil {
+			return err
+		}
+		if done.RowsAffected() == 0 {
+			return unavailable(errors.New("the snapshot has taken so long that a sweep has removed it"))
+		}
+		_, err = tx.Exec(ctx, `
+			insert into snapshots (session, at, bytes, sha256, object) values ($1, $2, $3, $4, $5)`,
+			id, at, bytes, sum[:], name)
+		return err
+	})
+	if errors.Is(err, storage.ErrUnknown) && s.isSnapshot(context.WithoutCancel(ctx), name) {
+		return nil
+	}
+	return err
+}
+
+// isSnapshot says whether it is certain that an object is a snapshot.
+func (s *Store) isSnapshot(ctx context.Context, name string) (is bool) {
+	err := s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
+		return q.QueryRow(ctx, `select exists (select from snapshots where object = $1)`, name).Scan(&is)
+	})
+	return err == nil && is
+}
+
+// admit says why a session cannot have a snapshot at an offset.
+func admit(ctx context.Context, tx pgx.Tx, id string, at int64, e extent) error {
+	var has int
+	var there bool
+	err := tx.QueryRow(ctx, `
+		select count(*), coalesce(bool_or(at = $2), false) from snapshots where session = $1`, id, at).
+		Scan(&has, &there)
+	switch {
+	case err != nil:
+		return err
+	case there:
+		return storage.SnapshotExists(id, at)
+	}
+	return storage.CheckSnapshot(id, at, e.start, e.end, has)
+}
+
+// Snapshots implements storage.Store.
+func (s *Store) Snapshots(ctx context.Context, id string) (found []storage.Snapshot, err error) {
+	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
+		if err := exists(ctx, q, id); err != nil {
+			return err
+		}
+		rows, err := q.Query(ctx, `
+			select at, bytes, sha256 from snapshots where session = $1 order by at`, id)
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (storage.Snapshot, error) {
+			return scanSnapshot(row, id)
+		})
+		return err
+	})
+	if len(found) == 0 {
+		found = nil
+	}
+	return found, err
+}
+
+// scanSnapshot reads a row of the table snapshots, beginning with at, bytes and sha256.
+func scanSnapshot(row pgx.Row, id string, more ...any) (k storage.Snapshot, err error) {
+	var sum []byte
+	if err := row.Scan(append([]any{&k.Offset, &k.Bytes, &sum}, more...)...); err != nil {
+		return k, err
+	}
+	if len(sum) != len(k.SHA256) {
+		return k, corrupt("snapshots", id, k.Offset,
+			fmt.Errorf("a SHA-256 of %d bytes, expected %d", len(sum), len(k.SHA256)))
+	}
+	k.SHA256 = [32]byte(sum)
+	return k, nil
+}
+
+// exists says whether there is a session.
+func exists(ctx context.Context, q queryer, id string) (err error) {
+	there := false
+	if storage.CheckID(id) == nil {
+		err = q.QueryRow(ctx, `select exists (select from sessions where id = $1)`, id).Scan(&there)
+	}
+	if err == nil && !there {
+		return storage.NotFound(id)
+	}
+	return err
+}
+
+// ReadSnapshot implements storage.Store. The object is copied to a temporary file first: nothing
+// is handed on before all of it has been compared with its checksum.
+func (s *Store) ReadSnapshot(
+	ctx context.Context, id string, at int64, read func(io.Reader) error,
+) error {
+	name, want, err := s.findSnapshot(ctx, id, at)
+	if err != nil {
+		return err
+	}
+	in, bytes, sum, err := s.get(ctx, name)
+	if errors.Is(err, storage.ErrNotFound) {
+		if _, _, err := s.findSnapshot(ctx, id, at); err != nil { // it was dropped meanwhile
+			return err
+		}
+		return corrupt("snapshots", id, at, fmt.Errorf("object %s is not there, expected %d bytes",
+			name, want.Bytes))
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if bytes != want.Bytes || sum != want.SHA256 {
+		if err := s.present(ctx); err != nil {
+			return err
+		}
+		return corrupt("snapshots", id, at, fmt.Errorf("object %s has %d bytes with SHA-256 %x, "+
+			"expected %d with %x", name, bytes, sum, want.Bytes, want.SHA256))
+	}
+	from, err := in.Reader()
+	if err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	return storage.DecompressSnapshot(from, read)
+}
+
+// get is objects.get. Its ErrNotFound says that the object is lost: the store without the object was
+// the database's, before and after.
+func (s *Store) get(
+	ctx context.Context, name string,
+) (in *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
+	for range 2 {
+		in, bytes, sum, err = s.objects.get(ctx, name)
+		if !errors.Is(err, storage.ErrNotFound) {
+			break
+		}
+		if err := s.present(ctx); err != nil {
+			return nil, 0, sum, err
+		}
+	}
+	return in, bytes, sum, err
+}
+
+// findSnapshot finds a snapshot, and the name of its object.
+func (s *Store) findSnapshot(
+	ctx context.Context, id string, at int64,
+) (name string, found storage.Snapshot, err error) {
+	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
+		if err := exists(ctx, q, id); err != nil {
+			return err
+		}
+		row := q.QueryRow(ctx, `
+			select at, bytes, sha256, object from snapshots where session = $1 and at = $2`, id, at)
+		found, err = scanSnapshot(row, id, &name)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return storage.SnapshotNotFound(id, at)
+		}
+		return err
+	})
+	return name, found, err
+}
+
+// DropSnapshot implements storage.Store.
+func (s *Store) DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error {
+	if err := s.present(ctx); err != nil {
+		return err
+	}
+	var left []string
+	err := s.owned(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ extent) (err error) {
+		if left, err = release(ctx, tx, id, &at); err != nil {
+			return err
+		}
+		done, err := tx.Exec(ctx, `delete from snapshots where session = $1 and at = $2`, id, at)
+		if err == nil && done.RowsAffected() == 0 {
+			return storage.SnapshotNotFound(id, at)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_ = s.remove(context.WithoutCancel(ctx), left) // a sweep removes what is left
+	return nil
+}
+
+// release takes away what a session's snapshots, or the one at an offset, count for among the
+// references to objects, and returns the objects that nobody refers to any more. Rows are locked in
+// the order of their names, so that no two sessions that share objects wait for each other.
+func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []string, err error) {
+	rows, err := tx.Query(ctx, `
+		with held as (
+			select object from objects where object in
+				(select object from snapshots where session = $1 and ($2::bigint is null or at = $2))
+			order by object for update
+		), counted as (
+			update objects o set refs = refs - 1, since = now() from held where o.object = held.object
+			returning o.object, o.refs
+		)
+		select object from counted where refs = 0`, id, at)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// remove removes objects that are no snapshots, and their rows: in the database's store alone, because
+// objects that are not there count as removed.
+func (s *Store) remove(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, removeTime)
+	defer cancel()
+	if err := s.present(ctx); err != nil {
+		return err
+	}
+	g, each := errgroup.WithContext(ctx)
+	g.SetLimit(removers)
+	for _, name := range names {
+		g.Go(func() error { return s.objects.remove(each, name) })
+	}
+	err := g.Wait()
+	if err == nil {
+		err = s.present(ctx)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return unavailable(err)
+		}
+		return err
+	}
+	return s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
+		_, err := q.Exec(ctx, `delete from objects where object = any($1) and refs <= 0`, names)
+		return err
+	})
+}

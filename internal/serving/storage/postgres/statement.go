@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// This file runs statements, and says what their errors mean for the caller: nothing was written, or
+// nobody knows.
+
+const (
+	// statementTime is the longest that a write may take once it has begun. What takes longer loses
+	// its connection, and its outcome is not known.
+	statementTime = 30 * time.Second
+	// copyTime is the same of a fork, which copies the text.
+	copyTime = 10 * time.Minute
+	// readTime is the longest that a read may take, of a page at most.
+	readTime = time.Minute
+	// readTries is how often a read is tried when its connection breaks: a server of databases that
+	// was started again leaves the whole pool of broken connections.
+	readTries = connectionsMax + 2
+)
+
+// connection takes a connection out of the pool. Nothing is sent to the database before it returns.
+func (s *Store) connection(ctx context.Context) (*pgxpool.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if s.closed.Load() {
+		return nil, storage.ErrClosed
+	}
+	conn, err := s.pool.Acquire(ctx)
+	switch {
+	case err == nil:
+		return conn, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case s.closed.Load():
+		return nil, storage.ErrClosed
+	}
+	return nil, unavailable(err)
+}
+
+// release gives a connection back, and tells whether it is broken. Where one is, the others that wait
+// in the pool are too, as a rule: they are closed, so that nobody has to find out by himself.
+func (s *Store) release(conn *pgxpool.Conn) (broken bool) {
+	broken = conn.Conn().IsClosed()
+	conn.Release()
+	if broken {
+		s.pool.Reset()
+	}
+	return broken
+}
+
+func unavailable(err error) error {
+	return fmt.Errorf("postgres: %w: %w", storage.ErrUnavailable, err)
+}
+
+// unknown does not wrap the error, which may be an ErrUnavailable of a later try: the caller must not
+// take it that nothing was written.
+func unknown(err error) error { return fmt.Errorf("postgres: %w: %v", storage.ErrUnknown, err) }
+
+// read runs statements that write nothing, and runs them again if their connection breaks.
+func (s *Store) read(
+	ctx context.Context, do func(ctx context.Context, q *pgxpool.Conn) error,
+) (err error) {
+	reading, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	for range readTries {
+		var conn *pgxpool.Conn
+		if conn, err = s.connection(ctx); err != nil {
+			return err
+		}
+		err = do(reading, conn)
+		broken := s.release(conn)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case reading.Err() != nil:
+			return unavailable(err)
+		case !broken:
+			return meaning(err)
+		}
+		err = unavailable(err)
+	}
+	return err
+}
+
+// once runs one statement that writes. Once it has begun no context ends it but its own, so that
+// nobody gives up a statement that has been carried out.
+func (s *Store) once(ctx context.Context, do func(ctx context.Context, q *pgxpool.Conn) error) error {
+	conn, err := s.writing(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.release(conn)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTime)
+	defer cancel()
+	return outcome(conn, do(ctx, conn))
+}
+
+// transact runs statements as one transaction. It is theirs to return errors of storage, with
+// which nothing is written. Only a connection that breaks while the transaction is being committed
+// leaves the outcome unknown.
+func (s *Store) transact(
+	ctx context.Context, longest time.Duration, do func(ctx context.Context, tx pgx.Tx) error,
+) error {
+	conn, err := s.writing(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.release(conn)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
+	defer cancel()
+	tx, err := conn.Begin(ctx)
+	if err == nil {
+		if err = do(ctx, tx); err != nil {
+			_ = tx.Rollback(ctx) // a connection on which this fails is not used again
+		}
+	}
+	if err != nil {
+		if conn.Conn().IsClosed() && !ours(err) {
+			return unavailable(err)
+		}
+		return meaning(err)
+	}
+	return outcome(conn, tx.Commit(ctx))
+}
+
+// outcome is what an error of the statement that writes, or commits, means. With a connection that is
+// closed nobody knows. pgconn.SafeToRetry is not asked: pgx says of an answer that it could not read
+// on a closed connection, too, that nothing was sent (PgConn.receiveMessage, in v5.12.0).
+func outcome(conn *pgxpool.Conn, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case !conn.Conn().IsClosed():
+		return meaning(err)
+	}
+	return unknown(err)
+}
+
+// ours says whether an error is one of storage's already.
+func ours(err error) bool {
+	for _, known := range []error{
+		storage.ErrInvalid, storage.ErrNotFound, storage.ErrExists, storage.ErrSequence,
+		storage.ErrRange, storage.ErrFenced, storage.ErrCorrupt, storage.ErrNoSpace,
+		storage.ErrUnavailable, storage.ErrUnknown, storage.ErrClosed,
+		storage.ErrTaken, storage.ErrQuota, storage.ErrOwned,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// meaning is an error of a statement that the database has refused, so that nothing was written. The
+// codes are those of appendix A of PostgreSQL's manual.
+func meaning(err error) error {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || ours(err) {
+		if ours(err) {
+			return err
+		}
+		return fmt.Errorf("postgres: %w", err)
+	}
+	in := func(codes ...string) bool {
+		for _, code := range codes {
+			if strings.HasPrefix(refused.Code, code) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case in("23505") && refused.ConstraintName == "sessions_name": // unique_violation
+		return fmt.Errorf("postgres: %w: %w", storage.ErrTaken, err)
+	case in("53100"): // disk_full
+		return fmt.Errorf("postgres: %w: %w", storage.ErrNoSpace, err)
+	case in("XX001", "XX002"): // data_corrupted, index_corrupted
+		return &storage.CorruptError{File: "the database", Byte: -1, Offset: -1, What: refused.Error()}
+	// Failures that pass: of resources (53), by an operator (57), of locks and deadlocks (40, 55P03),
+	// and of a server that takes no writes, because another has taken its place (25006).
+	case in("40", "53", "55P03", "57", "25006"):
+		return unavailable(err)
+	}
+	return fmt.Errorf("postgres: %w", err)
+}

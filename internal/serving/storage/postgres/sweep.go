@@ -1,0 +1,71 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// sweepAge is how long an object that is no snapshot stays, by the clock of the database: longer
+	// than its putting may take (putTime).
+	sweepAge = time.Hour
+	// sweepPause is the time before a sweep, and sweepBatch is how many objects are removed under
+	// one lock.
+	sweepPause = 10 * time.Minute
+	sweepBatch = 100
+)
+
+// sweepAgainAndAgain removes what was left of snapshots that were not completed, until the context
+// ends.
+func (s *Store) sweepAgainAndAgain(ctx context.Context) {
+	for sleep(ctx, sweepPause) {
+		if err := s.sweep(ctx, sweepAge); err != nil && ctx.Err() == nil {
+			s.report(fmt.Errorf("postgres: removing what is left of snapshots: %w", err))
+		}
+		if err := s.forgetNodes(ctx); err != nil && ctx.Err() == nil {
+			s.report(err)
+		}
+	}
+}
+
+// sweep removes the objects that are no snapshots and have been none for so long.
+func (s *Store) sweep(ctx context.Context, age time.Duration) error {
+	for {
+		names, err := s.condemn(ctx, age)
+		if err != nil {
+			return err
+		}
+		if err := s.remove(ctx, names); err != nil || len(names) < sweepBatch {
+			return err
+		}
+	}
+}
+
+// condemn marks objects, so that none can become a snapshot any more, however late its writer comes,
+// and returns their names. One store at a time does, and others go without.
+func (s *Store) condemn(ctx context.Context, age time.Duration) (names []string, err error) {
+	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
+		var first bool
+		err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock($1)`, int64(sweepLock)).Scan(&first)
+		if err != nil || !first {
+			return err
+		}
+		rows, err := tx.Query(ctx, `
+			with old as (
+				select object from objects
+				where refs <= 0 and since <= now() - $1::bigint * interval '1 microsecond'
+				order by since limit $2 for update skip locked
+			)
+			update objects o set refs = -1 from old where o.object = old.object returning o.object`,
+			age.Microseconds(), sweepBatch)
+		if err != nil {
+			return err
+		}
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return names, err
+}

@@ -1,0 +1,109 @@
+// Package tracing tells where the time of requests goes, as spans of OpenTelemetry: one for each
+// request, and one for each phase of the work for it. There are none unless they are asked for.
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lmserve/lmserve/internal/serving/session"
+)
+
+// PhasesMax is the largest number of phases of a request that get a span: those of about a hundred
+// chunks. A request may have a hundred thousand chunks, and no viewer shows them.
+const PhasesMax = 1024
+
+// unTraced are the paths that are asked again and again, and of which a trace tells nothing.
+var unTraced = []string{"/healthz", "/readyz", "/metrics"}
+
+// Tracer makes the spans. A nil *Tracer makes none. All methods may be called at once.
+type Tracer struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+}
+
+// New makes a Tracer that sends to an exporter.
+func New(ctx context.Context, to sdk.SpanExporter, version string) (*Tracer, error) {
+	of, err := resource.New(ctx,
+		resource.WithAttributes(
+			attribute.String("service.name", "lmserve"), attribute.String("service.version", version),
+		),
+		resource.WithTelemetrySDK(),
+		resource.WithFromEnv(), // which comes last, and has the last word
+	)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(to), sdk.WithResource(of))
+	return &Tracer{provider, provider.Tracer("github.com/lmserve/lmserve")}, nil
+}
+
+// Close sends what is left, and ends the Tracer. The context ends the sending.
+func (t *Tracer) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	return t.provider.Shutdown(ctx)
+}
+
+// phasesKey is that of the number of phases that may still get a span, an *atomic.Int64, in the
+// context of a request.
+type phasesKey struct{}
+
+// Around makes a span for each request, a part of the trace that its headers name (W3C).
+func (t *Tracer) Around(next http.Handler) http.Handler {
+	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		left := new(atomic.Int64)
+		left.Store(PhasesMax)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), phasesKey{}, left)))
+	})
+	return otelhttp.NewHandler(counted, "request",
+		otelhttp.WithTracerProvider(t.provider),
+		otelhttp.WithPropagators(propagation.TraceContext{}),
+		otelhttp.WithFilter(func(r *http.Request) bool {
+			return !slices.Contains(unTraced, r.URL.Path)
+		}),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method }),
+	)
+}
+
+// RequestEnded gives the span of a request the name of its route, which is known only now.
+func (t *Tracer) RequestEnded(ctx context.Context, route, method string) {
+	if t == nil {
+		return
+	}
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	if route != "" {
+		span.SetName(method + " " + route)
+		span.SetAttributes(attribute.String("http.route", route))
+	}
+	if left, ok := ctx.Value(phasesKey{}).(*atomic.Int64); ok && left.Load() < 0 {
+		span.SetAttributes(attribute.Int64("lmserve.phases_left_out", -left.Load()))
+	}
+}
+
+// Phase makes a span for a phase of a request that is traced.
+func (t *Tracer) Phase(ctx context.Context, p session.Phase, began, ended time.Time) {
+	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
+		return
+	}
+	if left, ok := ctx.Value(phasesKey{}).(*atomic.Int64); ok && left.Add(-1) < 0 {
+		return
+	}
+	_, span := t.tracer.Start(ctx, p.String(), trace.WithTimestamp(began))
+	span.End(trace.WithTimestamp(ended))
+}

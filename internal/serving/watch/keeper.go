@@ -1,0 +1,89 @@
+package watch
+
+import (
+	"time"
+
+	"github.com/lmserve/lmserve/internal/serving/follow"
+)
+
+// reportEvery is how often a position notes which lines were reported, if it does not have to.
+const reportEvery = time.Second
+
+// keeper keeps the position of a file that a session is fed from.
+type keeper struct {
+	file     string // of the position
+	position Position
+	next     int64     // the session's offset when it has all that was announced
+	number   int       // the file of the last part, as the Follower numbers it; 0: none of this run
+	written  time.Time // when the position was written
+	stale    bool      // more was reported since
+}
+
+// announce notes a piece that is about to be sent, if the position does not say it already.
+func (k *keeper) announce(piece follow.Piece) error {
+	p, from := &k.position, k.next
+	k.next += int64(len(piece.Text))
+	closing := piece.From == piece.To
+	if !closing && len(p.Parts) > 0 && k.number == piece.File {
+		last := &p.Parts[len(p.Parts)-1]
+		if last.Start+from-last.From == piece.From {
+			if last.Mark = piece.Mark; k.next <= p.Until {
+				return nil
+			}
+			return k.write(k.next + aheadBytes)
+		}
+	}
+	part := Part{From: from, Start: piece.From, Mark: piece.Mark}
+	if closing {
+		part.From, part.Ended = k.next, true
+	}
+	k.add(part)
+	k.number = piece.File
+	return k.write(k.next + aheadBytes)
+}
+
+// add adds a part. A part without any text is replaced.
+func (k *keeper) add(part Part) {
+	p := &k.position
+	if n := len(p.Parts); n > 0 && p.Parts[n-1].From == part.From {
+		part.Ended = part.Ended || p.Parts[n-1].Ended
+		p.Parts = p.Parts[:n-1]
+	}
+	p.Parts = append(p.Parts, part)
+	if n := len(p.Parts); n > partsMax {
+		p.Parts = append(p.Parts[:0], p.Parts[n-partsMax:]...)
+	}
+}
+
+// reported notes that all lines up to an offset of the session have been reported: at once if it
+// matters, else when it is time.
+func (k *keeper) reported(offset int64, matters bool) error {
+	k.position.Reported = max(k.position.Reported, offset)
+	k.stale = true
+	if len(k.position.Parts) == 0 || !matters && time.Since(k.written) < reportEvery {
+		return nil
+	}
+	return k.write(k.position.Until)
+}
+
+// idle notes what was reported, when nothing has come for some time.
+func (k *keeper) idle() error {
+	if !k.stale || len(k.position.Parts) == 0 {
+		return nil
+	}
+	return k.write(k.position.Until)
+}
+
+// end notes where the session is when the watching ends in order.
+func (k *keeper) end(offset int64) error {
+	if len(k.position.Parts) == 0 {
+		return nil
+	}
+	return k.write(offset)
+}
+
+func (k *keeper) write(until int64) error {
+	k.position.Until = until
+	k.written, k.stale = time.Now(), false
+	return k.position.write(k.file)
+}

@@ -1,0 +1,206 @@
+package watch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
+	"github.com/lmserve/lmserve/internal/serving/follow"
+	"github.com/lmserve/lmserve/internal/strictjson"
+)
+
+const (
+	positionVersion = 1
+	// partsMax is how many parts a position keeps: the last ones.
+	partsMax = 32
+	// aheadBytes is how much more may be sent than a position says before it is written again.
+	aheadBytes = 64 << 10
+)
+
+// Position says what text of a file a session has. It does not say how much: that the session says
+// itself, by its offset. So a position is written before text is sent, and is right whatever of the
+// text arrives.
+type Position struct {
+	Version int    `json:"version"`
+	Session string `json:"session"` // its id
+	Path    string `json:"path"`    // of the file
+	// Until is the largest offset that the session can have got to by what was sent.
+	Until int64 `json:"until"`
+	// Reported is the session's offset up to which lines have been reported.
+	Reported int64  `json:"reported"`
+	Parts    []Part `json:"parts"` // by From, which grows
+}
+
+// Part says which file the text of a session is from, from one offset up to that of the next part.
+type Part struct {
+	From  int64 `json:"from"`  // offset in the session
+	Start int64 `json:"start"` // offset in the file
+	// Ended says that the byte in front of From is a newline that the file has not.
+	Ended bool        `json:"ended,omitempty"`
+	Mark  follow.Mark `json:"mark"`
+}
+
+// at is the part of the offset; nil if the position knows none.
+func (p *Position) at(offset int64) *Part {
+	for i := range slices.Backward(p.Parts) {
+		if p.Parts[i].From <= offset {
+			return &p.Parts[i]
+		}
+	}
+	return nil
+}
+
+// place is the place in a file from which the session at an offset goes on. The error says why there
+// is none.
+func (p *Position) place(offset int64) (follow.Place, error) {
+	if offset > p.Until {
+		return follow.Place{}, fmt.Errorf("the session %s is at offset %d, and has at most %d bytes "+
+			"by what it was sent of %s: it has got other text; name another session",
+			p.Session, offset, p.Until, p.Path)
+	}
+	part := p.at(offset)
+	if part == nil {
+		return follow.Place{}, fmt.Errorf("the session %s is at offset %d, and what is known of its "+
+			"place in %s begins at %d: it is an older state of the session; name another session",
+			p.Session, offset, p.Path, p.Parts[0].From)
+	}
+	return part.place(offset), nil
+}
+
+func (p *Part) place(offset int64) follow.Place {
+	return follow.Place{
+		Mark:   p.Mark,
+		Offset: p.Start + offset - p.From,
+		Ended:  p.Ended && offset == p.From,
+	}
+}
+
+// others are the places up to which other parts in front of the offset were read.
+func (p *Position) others(offset int64) (places []follow.Place) {
+	for i := range p.Parts {
+		if i+1 == len(p.Parts) || p.Parts[i+1].From > offset {
+			break
+		}
+		next := p.Parts[i+1]
+		if next.Ended && next.From > p.Parts[i].From { // its newline is not in the file
+			next.From--
+		}
+		place := p.Parts[i].place(next.From)
+		place.Ended = next.Ended
+		places = append(places, place)
+	}
+	return places
+}
+
+// text reads the text of the session from one offset up to another from the files again.
+func (p *Position) text(from, to int64) ([]byte, error) {
+	var text []byte
+	for from < to {
+		part, end := p.at(from), to
+		if part == nil {
+			return nil, fmt.Errorf("%s has nothing of offset %d", p.Path, from)
+		}
+		var next Part
+		if i := slices.IndexFunc(p.Parts, func(o Part) bool { return o.From > from }); i >= 0 {
+			if next = p.Parts[i]; next.From <= to {
+				end = next.From
+			}
+		}
+		n := end - from
+		closed := next.Ended && next.From == end
+		if closed {
+			n--
+		}
+		piece, err := follow.Read(p.Path, part.place(from), n)
+		if err != nil {
+			return nil, err
+		}
+		if text = append(text, piece...); closed {
+			text = append(text, '\n')
+		}
+		from = end
+	}
+	return text, nil
+}
+
+// check reports what cannot be.
+func (p *Position) check() error {
+	wrong := func(what string, found, expected any) error {
+		return fmt.Errorf("%s is %v, expected %v", what, found, expected)
+	}
+	switch {
+	case p.Version != positionVersion:
+		return wrong("version", p.Version, positionVersion)
+	case p.Session == "" || p.Path == "":
+		return errors.New("session or path is empty, expected an id and a path")
+	case len(p.Parts) == 0 || len(p.Parts) > partsMax:
+		return wrong("the number of parts", len(p.Parts), fmt.Sprintf("1 to %d", partsMax))
+	case p.Until < p.Parts[len(p.Parts)-1].From:
+		return wrong("until", p.Until, "the last part's from or more")
+	case p.Reported < 0 || p.Reported > p.Until:
+		return wrong("reported", p.Reported, fmt.Sprintf("0 to %d", p.Until))
+	}
+	last := int64(-1)
+	for i, part := range p.Parts {
+		where := fmt.Sprintf("parts[%d]", i)
+		switch {
+		case part.From <= last:
+			return wrong(where+".from", part.From, fmt.Sprintf("over %d", last))
+		case part.Start < 0 || part.Start > p.Until+1<<60:
+			return wrong(where+".start", part.Start, "an offset")
+		case !part.Mark.Head.Valid() || !part.Mark.Tail.Valid():
+			return wrong(where+".mark", "none of a file", "samples of a file")
+		}
+		last = part.From
+	}
+	return nil
+}
+
+// parsePosition reads a position.
+func parsePosition(text []byte) (*Position, error) {
+	p := &Position{}
+	if err := strictjson.Unmarshal(text, p); err != nil {
+		return nil, err
+	}
+	return p, p.check()
+}
+
+// readPosition reads the position of a file; nil if there is none.
+func readPosition(file string) (*Position, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var p *Position
+	if err == nil {
+		p, err = parsePosition(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch: the position %s: %w", file, err)
+	}
+	return p, nil
+}
+
+// write replaces the file of the position.
+func (p *Position) write(file string) error {
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(file, atomicfile.Options{Perm: 0o600}, func(w io.Writer) error {
+			_, err := w.Write(append(text, '\n'))
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("watch: the position: %w", err)
+	}
+	return nil
+}

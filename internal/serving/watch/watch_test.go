@@ -1,0 +1,327 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/serving/follow"
+)
+
+func lineOf(text string, bits []float32, from, to int64) *client.LineEvent {
+	return &client.LineEvent{
+		Text: &text, TokenBits: bits, BPC: new(1.), Span: client.LineSpan{From: from, To: to},
+		Warm: true,
+	}
+}
+
+// marked writes a text with its marks in brackets.
+func marked(l *client.LineEvent) string {
+	text := *l.Text
+	marks := Marks(l)
+	for i := len(marks) - 1; i >= 0; i-- {
+		from, to := marks[i].From, marks[i].To
+		text = text[:from] + "[" + text[from:to] + "]" + text[to:]
+	}
+	return text
+}
+
+func TestTheDearWordsOfTheSpanAreMarked(t *testing.T) {
+	text := "the user root logs in  from afar"
+	bits := make([]float32, len(text))
+	for at, cost := range map[int]float32{4: 1, 9: 8, 10: 6, 14: 9, 23: 1, 28: 8} {
+		bits[at] = cost
+	}
+	for span, want := range map[[2]int64]string{
+		{0, 32}:   "the user [root logs] in  from [afar]",
+		{10, 12}:  "the user [root] logs in  from afar", // the whole word
+		{13, 22}:  "the user root [logs] in  from afar",
+		{20, 33}:  "the user root logs in  from [afar]", // to the newline
+		{4, 4}:    "the user root logs in  from afar",
+		{21, 23}:  "the user root logs in  from afar", // spaces
+		{99, 120}: "the user root logs in  from afar",
+	} {
+		require.Equal(t, want, marked(lineOf(text, bits, span[0], span[1])), span)
+	}
+	require.Equal(t, "the user [root logs] in  from afar", marked(lineOf(text, nil, 10, 16)),
+		"the whole span, if it is not known what bytes cost")
+}
+
+// What a word costs under a model of words stands at the white space behind it, and at the newline
+// for the last.
+func TestTheDearWordsUnderAModelOfWordsAreMarked(t *testing.T) {
+	text := "the user root logs in  from afar"
+	bits := make([]float32, len(text))
+	for at, cost := range map[int]float32{3: 1, 8: 2, 13: 12, 18: 9, 21: 1, 27: 3} {
+		bits[at] = cost
+	}
+	for span, want := range map[[2]int64]string{
+		{3, 28}:  "the user [root logs] in  from afar", // a short word is a word
+		{13, 14}: "the user [root] logs in  from afar", // the white space alone
+		{8, 14}:  "the user [root] logs in  from afar",
+		{32, 33}: "the user root logs in  from [afar]", // the newline
+		{27, 33}: "the user root logs in  from [afar]",
+		{4, 4}:   "the user root logs in  from afar",
+	} {
+		l := lineOf(text, bits, span[0], span[1])
+		l.BPC, l.Bits = nil, 48
+		require.Equal(t, want, marked(l), span)
+	}
+	cut := lineOf(text, bits, 8, 33)
+	cut.BPC, cut.Bits, cut.Cut = nil, 5000, new(true)
+	require.Equal(t, "the user [root logs] in  from afar", marked(cut),
+		"what follows the text that is kept is no cost of its last word")
+}
+
+func TestALineIsShownWithItsMarks(t *testing.T) {
+	text := []byte("one two three four")
+	marks := []client.LineSpan{{From: 4, To: 7}, {From: 14, To: 18}}
+	for _, c := range []struct {
+		style Style
+		text  []byte
+		want  string
+	}{
+		{Style{}, text, "p> one two three four\n       ^^^       ^^^^\n"},
+		{Style{Color: true}, text, "p> one \x1b[1;31mtwo\x1b[0m three \x1b[1;31mfour\x1b[0m\n"},
+		{Style{Width: 15}, text, "p> one two thr…\n       ^^^\n"},
+		{Style{Width: 21}, text, "p> one two three four\n       ^^^       ^^^^\n"},
+		{Style{}, []byte("a\tb\x1b[31m\xff"), "p> a       b\\x1b[31m\\xff\n    ^^^^^^^^^^^^^^^\n"},
+		{Style{}, []byte("日本 語"), "p> 日本 語\n     ^^^^^\n"},
+	} {
+		use := marks
+		if string(c.text) != string(text) {
+			use = []client.LineSpan{{From: 1, To: 7}}
+		}
+		if strings.HasPrefix(string(c.text), "日") {
+			use = []client.LineSpan{{From: 3, To: 10}}
+		}
+		require.Equal(t, c.want, c.style.Show("p> ", c.text, use), "%+v", c.style)
+	}
+	require.Equal(t, "p> one\n", Style{}.Show("p> ", []byte("one"), nil))
+}
+
+// Whatever the text, the mark and the width: a row is not wider than the terminal, and the beginning
+// of the mark is there.
+func TestARowFitsAndHasTheMark(t *testing.T) {
+	text := []byte(strings.Repeat("abc déf 日本 ", 12))
+	for width := 12; width < 120; width++ {
+		for at := range int64(len(text)) {
+			marks := []client.LineSpan{{From: at, To: at + 1}}
+			shown := Style{Width: width}.Show("> ", text, marks)
+			rows := strings.Split(strings.TrimSuffix(shown, "\n"), "\n")
+			require.Len(t, rows, 2)
+			for _, row := range rows {
+				total := 0
+				for _, c := range layout([]byte(row), nil) {
+					total += c.width
+				}
+				require.LessOrEqual(t, total, width, shown)
+			}
+			require.Contains(t, rows[1], "^")
+		}
+	}
+}
+
+func TestRatesAreFractionsOrNumbers(t *testing.T) {
+	for text, want := range map[string]float64{"1/1000": 0.001, "0.02": 0.02, " 2 / 50": 0.04, "1": 1} {
+		p, err := ParseRate(text)
+		require.NoError(t, err)
+		require.InDelta(t, want, p, 1e-12)
+	}
+	for _, text := range []string{"", "0", "-1", "1/0", "0/0", "2", "3/2", "NaN", "1/x", "1/2/3", "inf"} {
+		_, err := ParseRate(text)
+		require.ErrorContains(t, err, "expected a probability", text)
+	}
+}
+
+func TestTheTopKeepsTheStrangestInOrder(t *testing.T) {
+	top := Top{Size: 3}
+	for i, p := range []float64{.5, .1, .9, .1, .01, .2} {
+		top.Add(Found{Line: client.LineEvent{Number: int64(i), P: p, Warm: i > 0}})
+	}
+	var got []int64
+	for _, f := range top.Lines() {
+		got = append(got, f.Line.Number)
+	}
+	require.Equal(t, []int64{4, 1, 3}, got)
+}
+
+func TestALagSaysHowMuchHowLongAndHowFast(t *testing.T) {
+	var l lag
+	now := time.Unix(1000, 0)
+	var b Behind
+	for second := range 40 { // 100 bytes a second come, and 60 are done
+		b = l.look(now.Add(time.Duration(second)*time.Second), int64(100*second), int64(60*second))
+	}
+	require.EqualValues(t, 39*40, b.Bytes)
+	require.InDelta(t, 15, b.Age.Seconds(), 1.01, "the byte 2340 came at 23.4 s")
+	require.InDelta(t, 100, b.In, 1)
+	require.InDelta(t, 60, b.Out, 1)
+	require.Equal(t, "1.5 KiB behind (15s); 100 B/s come, 60 B/s are scored", b.String())
+	for second := 40; second < 5000; second++ {
+		b = l.look(now.Add(time.Duration(second)*time.Second), 4000, int64(min(4000, 60*second)))
+		require.LessOrEqual(t, len(l.samples), samplesMax+1)
+	}
+	require.Zero(t, b.Bytes)
+	require.Zero(t, b.Age)
+}
+
+func testPosition() *Position {
+	mark := follow.Mark{Head: follow.Sample{}, Tail: follow.Sample{}}
+	return &Position{
+		Version: positionVersion, Session: "s", Path: "/log", Until: 500, Reported: 90,
+		Parts: []Part{
+			{From: 10, Start: 0, Mark: mark}, {From: 100, Start: 40, Mark: mark},
+			{From: 201, Start: 0, Ended: true, Mark: mark},
+		},
+	}
+}
+
+func TestAPositionKnowsThePlaceOfEachOffset(t *testing.T) {
+	p := testPosition()
+	require.NoError(t, p.check())
+	for offset, want := range map[int64]follow.Place{
+		10: {Offset: 0}, 99: {Offset: 89}, 100: {Offset: 40}, 200: {Offset: 140},
+		201: {Offset: 0, Ended: true}, 202: {Offset: 1}, 500: {Offset: 299},
+	} {
+		place, err := p.place(offset)
+		require.NoError(t, err)
+		require.Equal(t, want, place, offset)
+	}
+	_, err := p.place(501)
+	require.ErrorContains(t, err, "it has got other text")
+	_, err = p.place(9)
+	require.ErrorContains(t, err, "an older state")
+	require.Equal(t, []follow.Place{{Offset: 90}, {Offset: 140, Ended: true}}, p.others(300))
+	require.Empty(t, p.others(50))
+}
+
+// What a session has is read again from the file and from the one that was rotated, with the newline
+// that the rotated one has not.
+func TestTheTextOfASessionIsReadAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
+		Version: positionVersion, Session: "s", Path: path,
+	}}
+	require.NoError(t, os.WriteFile(path, []byte("one\ntwo"), 0o600))
+	f, err := follow.Open(path, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	var sent strings.Builder
+	take := func() {
+		p, err := f.Rest()
+		require.NoError(t, err)
+		require.NoError(t, k.announce(p))
+		sent.Write(p.Text)
+	}
+	take()
+	take()
+	require.NoError(t, os.Rename(path, path+".1"))
+	require.NoError(t, os.WriteFile(path, []byte("three\nfour\n"), 0o600))
+	again, found, err := follow.Resume(path, follow.Place{
+		Mark: k.position.Parts[0].Mark, Offset: int64(sent.Len()),
+	})
+	require.NoError(t, err)
+	require.True(t, found)
+	f.Close()
+	f, k.number = again, 0
+	deadline := time.Now().Add(20 * time.Second)
+	for sent.Len() < 18 && time.Now().Before(deadline) {
+		p, err := f.Next(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, k.announce(p))
+		sent.Write(p.Text)
+	}
+	require.Equal(t, "one\ntwo\nthree\nfour\n", sent.String())
+	read, err := readPosition(k.file)
+	require.NoError(t, err)
+	for from := range sent.Len() {
+		for to := from; to <= sent.Len(); to++ {
+			text, err := read.text(int64(from), int64(to))
+			require.NoError(t, err)
+			require.Equal(t, sent.String()[from:to], string(text))
+		}
+	}
+}
+
+func TestAPositionThatCannotBeIsRefused(t *testing.T) {
+	for name, spoil := range map[string]func(*Position){
+		"version":  func(p *Position) { p.Version = 2 },
+		"session":  func(p *Position) { p.Session = "" },
+		"parts":    func(p *Position) { p.Parts = nil },
+		"until":    func(p *Position) { p.Until = 3 },
+		"reported": func(p *Position) { p.Reported = 501 },
+		"from":     func(p *Position) { p.Parts[1].From = 10 },
+		"start":    func(p *Position) { p.Parts[1].Start = -1 },
+		"mark":     func(p *Position) { p.Parts[1].Mark.Head.Hash = "zz" },
+	} {
+		p := testPosition()
+		spoil(p)
+		text, err := json.Marshal(p)
+		require.NoError(t, err)
+		_, err = parsePosition(text)
+		require.ErrorContains(t, err, name)
+	}
+}
+
+func FuzzPosition(f *testing.F) {
+	text, err := json.Marshal(testPosition())
+	require.NoError(f, err)
+	f.Add(text, int64(150))
+	f.Fuzz(func(t *testing.T, text []byte, offset int64) {
+		p, err := parsePosition(text)
+		if err != nil {
+			return
+		}
+		if place, err := p.place(offset); err == nil {
+			require.GreaterOrEqual(t, place.Offset, int64(0))
+		}
+		for _, place := range p.others(offset) {
+			require.GreaterOrEqual(t, place.Offset, int64(0))
+		}
+	})
+}
+
+// A line that shows nothing is never flagged, however strange it is that it comes.
+func TestBlankLinesNeverStandOut(t *testing.T) {
+	var top Top
+	top.Size = 9
+	for text, stands := range map[string]bool{"": false, "\r": false, " \t": false, "x": true} {
+		l := lineOf(text, nil, 0, 0)
+		l.P = 1e-6
+		require.Equal(t, stands, StandsOut(l, 1e-3), "%q", text)
+		top.Add(Found{Line: *l})
+	}
+	require.Len(t, top.Lines(), 1)
+	cut := lineOf("   ", nil, 0, 0)
+	cut.Cut = new(true)
+	require.True(t, StandsOut(cut, 1e-3), "nobody knows the rest of the line")
+	require.True(t, StandsOut(&client.LineEvent{Warm: true}, 1e-3), "the text was left out")
+}
+
+// What is read of a file is not unread any more, so a file that does not grow has nothing that comes.
+func TestPieceThatIsReadDoesNotCome(t *testing.T) {
+	cl, err := client.New("http://127.0.0.1:1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var told []Behind
+	unread := int64(60)
+	f := &feeding{
+		Watcher: &Watcher{
+			Client: cl, Score: client.ScoreOptions{Learn: client.LearnFalse},
+			Behind: func(b Behind) { told = append(told, b) },
+		},
+		unread: func() int64 { return unread },
+	}
+	require.Error(t, f.feed(ctx, make([]byte, 40)), "of 100 bytes")
+	require.Len(t, told, 1)
+	require.EqualValues(t, 100, told[0].Bytes)
+}
