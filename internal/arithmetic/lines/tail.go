@@ -40,13 +40,17 @@ func newTail() tail { return tail{weight: 1} }
 // and of this one, over the weight of all lines and of this one. Above the line is not this one's
 // whole weight, but a part of it, the smaller the larger the score. So scores that no line before
 // has had still differ: one that is twice as large is half as likely.
-func (t *tail) p(score float64) float64 {
-	bin, part := position(score)
-	above := float64(t.weight*(ordinary/(ordinary+score))) + float64(t.counts[bin]*(1-part))
+func (t *tail) p(score float64) float64 { return t.share(score, least, ordinary/(ordinary+score), 1) }
+
+// share returns the weight of the lines with a score at least as large, and of so many lines like
+// this one as above are, over the weight of all and of so many as prior are.
+func (t *tail) share(score, least, above, prior float64) float64 {
+	bin, part := position(score, least)
+	above = float64(t.weight*above) + float64(t.counts[bin]*(1-part))
 	for _, count := range t.counts[bin+1:] {
 		above += count
 	}
-	all := t.weight
+	all := float64(t.weight * prior)
 	for _, count := range t.counts {
 		all += count
 	}
@@ -55,7 +59,7 @@ func (t *tail) p(score float64) float64 {
 
 // position returns a score's bin, and the part of the bin that is below the score. The bits of a
 // float64 are its logarithm, interpolated between powers of two.
-func position(score float64) (bin int, part float64) {
+func position(score, least float64) (bin int, part float64) {
 	const shift = 52 - binsLog2
 	at := math.Float64bits(score+least) - math.Float64bits(least)
 	bin = int(at >> shift)
@@ -66,7 +70,9 @@ func position(score float64) (bin int, part float64) {
 }
 
 // add takes in a line with its score and the probability that p gave for it.
-func (t *tail) add(score, p float64) {
+func (t *tail) add(score, p float64) { t.put(score, least, p) }
+
+func (t *tail) put(score, least, p float64) {
 	t.lines++
 	weight := t.weight
 	if p <= strange {
@@ -75,7 +81,7 @@ func (t *tail) add(score, p float64) {
 		}
 		t.last = t.lines
 	}
-	bin, _ := position(score)
+	bin, _ := position(score, least)
 	t.counts[bin] += float64(weight)
 	t.grow()
 }

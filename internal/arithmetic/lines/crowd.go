@@ -1,0 +1,131 @@
+package lines
+
+import "math"
+
+// crowds rate a line by how rare lines like it are (E). A line is a vector of the counts of its runs
+// of three bytes, a run of digits being one 0, hashed with signs. A crowd is the lines around a
+// middle; a line's rating is how few of the lines so far its crowd had, and for a line of no crowd
+// also how far it is from the nearest.
+type crowds struct {
+	Crowds [crowdsMost]crowd
+	Used   int32
+	Lines  int64
+	Radius float64 // running mean of the squared distance to the nearest middle
+	v      vector
+}
+
+type crowd struct {
+	Middle vector
+	Count  int32
+	Last   int64 // number of its last line
+}
+
+type vector [crowdNumbers]int16
+
+const (
+	crowdsMost   = 64
+	crowdNumbers = 128
+	crowdScale   = 64   // of the roots in a vector
+	crowdSumMost = 4095 // of a number of a vector, before its root
+	crowdSlow    = 64   // lines after which a middle moves no slower
+	crowdRadii   = 2    // a line is of a crowd within so many mean squared distances
+	crowdAge     = 256  // lines that the age of a crowd is compared with
+	farNew       = crowdNumbers * 4096
+	farMost      = crowdNumbers * 410 // with 16 radii: the largest distance that is learnt as it is
+	radiusSlow   = 512
+	gramBytes    = 3
+)
+
+// roots are crowdScale times the roots of 0 to crowdSumMost, rounded down.
+var roots = func() (r [crowdSumMost + 1]int16) {
+	for i := range r {
+		r[i] = int16(math.Sqrt(float64(i) * crowdScale * crowdScale))
+	}
+	return r
+}()
+
+// of makes the vector of a line.
+func (v *vector) of(line []byte) {
+	var sums [crowdNumbers]int32
+	var gram [gramBytes]byte
+	n := 0
+	for i, c := range line {
+		if isDigit(c) {
+			if i > 0 && isDigit(line[i-1]) {
+				continue
+			}
+			c = '0'
+		}
+		gram[0], gram[1], gram[2] = gram[1], gram[2], c
+		if n++; n < gramBytes {
+			continue
+		}
+		k := seedGram.with(gram[:]).spread()
+		sums[k%crowdNumbers] += 1 - int32(k>>40&1)*2
+	}
+	for i, s := range sums {
+		if s < 0 {
+			v[i] = -roots[min(-s, crowdSumMost)]
+		} else {
+			v[i] = roots[min(s, crowdSumMost)]
+		}
+	}
+}
+
+func (v *vector) distance(w *vector) (sum int64) {
+	for i, x := range v {
+		d := int64(x) - int64(w[i])
+		sum += d * d
+	}
+	return sum
+}
+
+// take rates a line, in bits, and takes it in.
+func (c *crowds) take(line []byte) (bits float64) {
+	c.v.of(line)
+	near, least := -1, int64(farNew)
+	for i := range c.Crowds[:c.Used] {
+		if d := c.v.distance(&c.Crowds[i].Middle); near < 0 || d < least {
+			near, least = i, d
+		}
+	}
+	c.Lines++
+	n, far := float64(c.Lines), float64(least)
+	if within := crowdRadii * c.Radius; near >= 0 && far <= within {
+		of := &c.Crowds[near]
+		bits = bitsOf((float64(of.Count) + .5) / n)
+		of.join(&c.v, c.Lines)
+	} else {
+		bits = bitsOf(.5/n) + lg(1+far/(within+1))
+		*c.place() = crowd{c.v, 1, c.Lines}
+	}
+	learnt := min(far, float64(16*c.Radius)+farMost)
+	c.Radius += float64((learnt - c.Radius) * max(1/(n+1), 1./radiusSlow))
+	return max(0, bits)
+}
+
+// join moves the middle towards a line.
+func (c *crowd) join(v *vector, line int64) {
+	step := min(c.Count+1, crowdSlow)
+	for i := range c.Middle {
+		c.Middle[i] += int16((int32(v[i]) - int32(c.Middle[i])) / step)
+	}
+	c.Count++
+	c.Last = line
+}
+
+// place is where a new crowd goes: in the place of the one with the fewest lines for its age.
+func (c *crowds) place() *crowd {
+	if c.Used < crowdsMost {
+		c.Used++
+		return &c.Crowds[c.Used-1]
+	}
+	worst, least := 0, math.Inf(1)
+	for i := range c.Crowds {
+		of := &c.Crowds[i]
+		if x := float64(of.Count) / float64(crowdAge+c.Lines-of.Last); x < least {
+			worst, least = i, x
+		}
+	}
+	return &c.Crowds[worst]
+}

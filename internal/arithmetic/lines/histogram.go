@@ -1,0 +1,86 @@
+package lines
+
+// histogram is a distribution of numbers of 0 or more that forgets.
+type histogram struct {
+	Counts [histogramBins]float32
+	N      float32
+}
+
+const (
+	histogramBins   = 24
+	histogramOctave = 2.5 // bins an octave of 1 + x
+)
+
+// bin is that of a number, and the part of the bin below it.
+func bin(x float64) (n int, part float64) {
+	at := float64(lg(1+x) * histogramOctave)
+	if at >= histogramBins-1 {
+		return histogramBins - 1, 0
+	}
+	return int(at), at - float64(int(at))
+}
+
+// above is the weight of the numbers of at least x.
+func (h *histogram) above(x float64) float64 {
+	n, part := bin(x)
+	sum := float64(float64(h.Counts[n]) * (1 - part))
+	for _, c := range h.Counts[n+1:] {
+		sum += float64(c)
+	}
+	return sum
+}
+
+// add takes in a number. The histogram remembers about the last memory numbers.
+func (h *histogram) add(x float64, memory float32) {
+	if h.N >= memory {
+		for i := range h.Counts {
+			h.Counts[i] *= (memory - 1) / memory
+		}
+		h.N = memory - 1
+	}
+	n, _ := bin(x)
+	h.Counts[n]++
+	h.N++
+}
+
+// amongAlike is the tail probability of a number among the lines of the same frame, of which all
+// lines are a part.
+type amongAlike struct {
+	All    histogram
+	Frames [framesMost]alike
+}
+
+type alike struct {
+	Tag, Seen uint16
+	histogram
+}
+
+const (
+	framesMost   = 1 << 6
+	frameMemory  = 512
+	framesMemory = 4096
+	likeAllLines = 64 // lines that all lines stand for among those of a frame
+	frameWear    = 1 << 12
+)
+
+// take returns the tail probability of x, and takes x in.
+func (a *amongAlike) take(frame key, x float64) (p float64) {
+	p = (a.All.above(x) + likeAllLines/(likeAllLines+x)) / (float64(a.All.N) + 1)
+	f := &a.Frames[frame%framesMost]
+	tag := uint16(frame >> 48)
+	if f.Seen > 0 && f.Tag == tag {
+		p = (f.above(x) + float64(likeAllLines*p)) / (float64(f.N) + likeAllLines)
+	}
+	a.All.add(x, framesMemory)
+	if f.Seen > 0 && f.Tag != tag {
+		if f.Seen--; f.Seen > 0 {
+			return p
+		}
+	}
+	if f.Seen == 0 {
+		*f = alike{Tag: tag}
+	}
+	f.Seen = min(f.Seen+1, frameWear)
+	f.add(x, frameMemory)
+	return p
+}

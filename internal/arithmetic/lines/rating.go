@@ -1,0 +1,62 @@
+package lines
+
+// Rating says how strange each line of a text is for the lines before it, from what stands in it
+// alone: it needs no costs of bytes. Four parts measure, each in bits:
+//
+//	B  how rare the line's words are (rarity.go)
+//	E  how rare lines like it are (crowd.go)
+//	V  how unlike its values are to those that stood in their places (places.go), among lines of the
+//	   same frame (histogram.go)
+//	W  how unlike its tokens are to those that stood in their places
+//
+// B, E and W are the tail probabilities of their scores among all lines so far. S is the sum of the
+// four, and P the tail probability of S, shrunk to that of ordinary logs: with the weight H(S) of
+// the lines with an S as large, W of all and w of the next,
+//
+//	P = (H(S) + 256 w 2^(-S/3.7)) / (W + 256 w)
+type Rating struct {
+	words   rarity
+	crowds  crowds
+	places  placeTable
+	values  amongAlike
+	b, e, w tail
+	sum     tail
+}
+
+const (
+	valueTimes = 4   // of V's score, in bins of the histograms
+	usualLines = 256 // lines of ordinary logs that the prior of S stands for
+	usualSlope = 3.7 // bits of S by which half as many lines of ordinary logs are left
+	sumLeast   = 1   // sums below it do not differ much
+)
+
+// NewRating returns the rating of an empty text.
+func NewRating() *Rating {
+	return &Rating{b: newTail(), e: newTail(), w: newTail(), sum: newTail()}
+}
+
+// Parts are the bits of the parts of a line's rating.
+type Parts struct{ B, E, V, W float64 }
+
+// Take rates a line without its newline, and takes it in.
+func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
+	values, all, strangest := r.places.take(line)
+	parts = Parts{
+		B: r.b.take(r.words.take(line)),
+		E: r.e.take(r.crowds.take(line)),
+		V: bitsOf(r.values.take(r.places.tokens.frame, valueTimes*values)),
+		W: r.w.take(all),
+	}
+	s := max(0, parts.B+parts.E+parts.V+parts.W)
+	prior := float64(usualLines * exp(-s/usualSlope))
+	p = r.sum.share(s, sumLeast, prior, usualLines)
+	r.sum.put(s, sumLeast, p)
+	return p, parts, strangest.from, strangest.to
+}
+
+// take returns the bits of the tail probability of a score, and takes it in.
+func (t *tail) take(score float64) float64 {
+	p := t.p(score)
+	t.add(score, p)
+	return bitsOf(p)
+}

@@ -1,0 +1,137 @@
+package lines
+
+// token is a part of a line that stands in a place, between separators.
+type token struct {
+	from, to int
+	// before is the place behind the word and the separators before, and column that of the token's
+	// number among all of a line's separators.
+	before, column key
+	digit          bool // it has one
+	field          bool // the separators before it say that it is a value
+}
+
+// tokens cut a line into tokens, and know its frame: all of its separators, in order.
+type tokens struct {
+	all       []token
+	frame     key
+	separator []byte // the last bytes between two tokens
+}
+
+const separatorBytes = 4 // of the separators before a token that are part of its place
+
+// separates reports whether a byte separates tokens, wherever it stands.
+func separates(c byte) bool {
+	switch c {
+	case '"', '\'', '(', ')', '[', ']', '{', '}', '<', '>', ',', ';', '=', '|', '&', '?':
+		return true
+	}
+	return c <= ' '
+}
+
+// cut makes tokens of a line: runs of bytes that separate nothing, without what is neither part of a
+// word nor / or \ at their beginning, nor part of a word nor / at their end. A colon separates, but
+// between two digits and two digits, as in a time.
+func (t *tokens) cut(line []byte) {
+	t.all, t.frame = t.all[:0], seedFrame
+	t.separator = append(t.separator[:0], '^')
+	word := seedWord.plus('^')
+	for i := 0; i < len(line); {
+		if c := line[i]; separates(c) || !inName(c) && c != '/' && c != '\\' {
+			t.separator = append(t.separator, c)
+			i++
+			continue
+		}
+		x := token{from: i}
+		for ; i < len(line) && !separates(line[i]); i++ {
+			if line[i] == ':' && !inTime(line, x.from, i) {
+				break
+			}
+			x.digit = x.digit || isDigit(line[i])
+		}
+		for x.to = i; x.to > x.from+1 && !inName(line[x.to-1]) && line[x.to-1] != '/'; {
+			x.to--
+		}
+		t.frame = t.frame.with(t.separator)
+		last := t.separator[max(0, len(t.separator)-separatorBytes):]
+		x.field = beforeValue(last)
+		x.before = (seedPlace ^ word).with(last).spread()
+		t.all = append(t.all, x)
+		begin := x.to
+		for begin > x.from && inName(line[begin-1]) {
+			begin--
+		}
+		word = masked(line[begin:x.to])
+		t.separator = append(t.separator[:0], line[x.to:i]...)
+	}
+	t.frame = t.frame.with(t.separator).spread()
+	for i := range t.all {
+		t.all[i].column = t.frame.plus(byte(i)).plus(byte(i >> 8)).spread()
+	}
+}
+
+// beforeValue reports whether a value stands behind separators: behind = : " or ', or a byte behind a
+// colon.
+func beforeValue(separator []byte) bool {
+	n := len(separator)
+	switch separator[n-1] {
+	case '=', ':', '"', '\'':
+		return true
+	}
+	return n > 1 && separator[n-2] == ':'
+}
+
+// inTime reports whether the colon at i, in a token that begins at from, stands between exactly two
+// digits and exactly two digits.
+func inTime(line []byte, from, i int) bool {
+	return i-from >= 2 && isDigit(line[i-1]) && isDigit(line[i-2]) &&
+		(i-from == 2 || !isDigit(line[i-3])) &&
+		i+2 < len(line) && isDigit(line[i+1]) && isDigit(line[i+2]) &&
+		(i+3 == len(line) || !isDigit(line[i+3]))
+}
+
+const (
+	runsLeast = 2
+	runsMost  = 8
+)
+
+// run is a run of digits in a token.
+type run struct{ from, to int }
+
+// runsOf appends the runs of digits of a token; none if there are fewer than runsLeast or more than
+// runsMost, if one of its words is an identifier, or if it is a number with one point.
+func runsOf(runs []run, token []byte) []run {
+	for i := 0; i < len(token); {
+		if !inName(token[i]) {
+			i++
+			continue
+		}
+		begin := i
+		for i < len(token) && inName(token[i]) {
+			i++
+		}
+		if identifier(token[begin:i]) {
+			return runs
+		}
+	}
+	for i := 0; i < len(token); {
+		if !isDigit(token[i]) {
+			i++
+			continue
+		}
+		r := run{from: i}
+		for i < len(token) && isDigit(token[i]) {
+			i++
+		}
+		r.to = i
+		if len(runs) == runsMost {
+			return runs[:0]
+		}
+		runs = append(runs, r)
+	}
+	point := len(runs) == 2 && runs[0].from == 0 && runs[1].from == runs[0].to+1 &&
+		token[runs[0].to] == '.'
+	if len(runs) < runsLeast || point {
+		return runs[:0]
+	}
+	return runs
+}

@@ -1,0 +1,94 @@
+package lines
+
+import "unicode/utf8"
+
+// key names a word or a place: a hash of it.
+type key uint64
+
+// Seeds of keys, so that keys of different kinds are unlike.
+const (
+	seedSpaced key = iota + 1
+	seedDigits
+	seedWord
+	seedPlace
+	seedFrame
+	seedToken
+	seedRun
+	seedGram
+)
+
+// with is the key of what has some more bytes (FNV-1a).
+func (k key) with(b []byte) key {
+	for _, c := range b {
+		k = k.plus(c)
+	}
+	return k
+}
+
+func (k key) plus(c byte) key { return (k ^ key(c)) * 0x100000001b3 }
+
+// spread mixes the bits of a key, so that any of them choose cells of a table.
+func (k key) spread() key {
+	k ^= k >> 32
+	k *= 0x9e3779b97f4a7c15
+	return k ^ k>>29
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// inName reports whether a byte is part of a word: a letter, a digit, _ or a byte of a character
+// beyond ASCII.
+func inName(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(c) || c == '_' || c >= utf8.RuneSelf
+}
+
+// Words that change too often between letters and digits are identifiers; all are one.
+const (
+	identifierBytes   = 6
+	identifierChanges = 3
+)
+
+// identifier reports whether a word is an identifier: it has identifierBytes or more, a digit, and
+// changes identifierChanges times or more between small letters, capitals, digits and _.
+func identifier(word []byte) bool {
+	if len(word) < identifierBytes {
+		return false
+	}
+	changes, digit, last := 0, false, byte(0)
+	for _, c := range word {
+		kind := byte('a')
+		switch {
+		case isDigit(c):
+			kind, digit = '0', true
+		case 'A' <= c && c <= 'Z':
+			kind = 'A'
+		case c == '_':
+			kind = '_'
+		}
+		if last != 0 && kind != last {
+			changes++
+		}
+		last = kind
+	}
+	return digit && changes >= identifierChanges
+}
+
+// masked is the key of a word in which a run of digits is one 0, and all identifiers are one word.
+func masked(word []byte) key {
+	k := seedWord
+	if identifier(word) {
+		return k.plus('R').plus('!')
+	}
+	zero := false
+	for _, c := range word {
+		if isDigit(c) {
+			if zero {
+				continue
+			}
+			c = '0'
+		}
+		zero = c == '0'
+		k = k.plus(c)
+	}
+	return k
+}
