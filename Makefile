@@ -155,7 +155,7 @@ race-short: ## run the race detector over all tests but slow arithmetic and ATTA
 nightly: ## run everything that .ci/run leaves out for its time, too (more than an hour)
 	.ci/run nightly
 
-test-attack: ## kill a server, cut the power and damage every page: CRASH_ROUNDS=N POWER_CUTS=N
+test-attack: ## kill a server, cut the power and damage every file: CRASH_ROUNDS=N POWER_CUTS=N
 	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./internal/e2e/crash \
 	  -count=1 -v -timeout $(ATTACK_TIMEOUT)
 	$(GO) test ./internal/serving/storage/folder \

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,9 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 			p := newProgress(c, "check")
 			defer p.end()
 			tell := func(err error) {
+				if slices.Contains(findings, err.Error()) { // both looks at a session may find it
+					return
+				}
 				findings = append(findings, err.Error())
 				var where *storage.CorruptError
 				if !errors.As(err, &where) || !where.Stray {

@@ -123,7 +123,6 @@ func TestAnOlderProgramWritesAFolder(t *testing.T) {
 			"--max-replay", "1ns") // so that there are snapshots
 		sessions := makeSessions(t, url)
 		stop()
-		require.NoError(t, os.RemoveAll(filepath.Join(data, "lmserve.db.reserve"))) // it means nothing
 		text, err := json.MarshalIndent(sessions, "", "  ")
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(of, "sessions.json"), append(text, '\n'), 0o644))

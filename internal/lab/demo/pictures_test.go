@@ -24,7 +24,7 @@ func TestPicturesOfThePage(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	s, err := start(ctx, filepath.Join("..", "..", "bin", "lmserve"))
+	s, err := start(ctx, filepath.Join("..", "..", "..", "bin", "lmserve"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.stop()) }()
 	log, err := filepath.Abs("incident.log")

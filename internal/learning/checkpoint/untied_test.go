@@ -18,7 +18,7 @@ import (
 // reference has its tensors: tied projections under both names. The projections that the input
 // shares are read from the numbers of ties.
 func untied(t testing.TB, file string, ties map[string]string) (tensors []shown) {
-	f, err := weights.ReadFile("../conformance/testdata/" + file + ".safetensors")
+	f, err := weights.ReadFile("../../lab/conformance/testdata/" + file + ".safetensors")
 	require.NoError(t, err)
 	arrays := map[string]*array{}
 	add := func(name string, shape []int, of *array) {

@@ -1,6 +1,8 @@
 package folder
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,6 +130,9 @@ func (c *checker) session(ctx context.Context, id string) error {
 		return nil // it is listed as damaged
 	}
 	if err == nil {
+		err = c.head(ctx, id)
+	}
+	if err == nil {
 		err = c.log(ctx, id, found.Start)
 	}
 	if err == nil {
@@ -137,6 +142,20 @@ func (c *checker) session(ctx context.Context, id string) error {
 		return nil // deleted meanwhile
 	}
 	return err
+}
+
+// head reads the head's file, which opening has not where there was an index.
+func (c *checker) head(ctx context.Context, id string) error {
+	return c.found(c.f.with(ctx, id, func(s *session) error {
+		now := newSession(id)
+		if err := c.f.loadHead(now); err != nil {
+			return cmp.Or(c.f.inPlace(), err)
+		}
+		if !bytes.Equal(now.head, s.head) {
+			return corrupt(s, headName, -1, errors.New("another head than the index has"))
+		}
+		return nil
+	}))
 }
 
 func (c *checker) log(ctx context.Context, id string, from int64) error {
