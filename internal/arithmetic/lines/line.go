@@ -6,13 +6,8 @@
 // probability that an ordinary line of this text is as strange, from the lines before it. Where
 // lines end depends on the text alone, so that it does not matter in which pieces the text came.
 //
-// Strangeness is computed in three steps. The equations and measurements are in docs/watch.md.
-//
-//  1. For each byte an expectation: what bytes in such a place of this text have cost so far.
-//  2. For each line the largest sum of cost minus expectation over a span of its bytes: once for
-//     the whole line, by its length, and once for its dearest part.
-//  3. For both the share of the lines so far for which that was as large. The tail probability is
-//     the smaller of the two shares, corrected for there being two.
+// Strangeness is computed from what stands in the line alone, see Rating; the costs are added up, and
+// do not matter for it. The equations and measurements are in docs/watch.md.
 //
 // All arithmetic is addition, multiplication, division and square root of float64, each rounded by
 // itself: a meter gives the same bits on every machine.
@@ -34,11 +29,16 @@ type Line struct {
 	Text  []byte
 	Costs []float32
 	Cut   bool
+
+	rating *Rating
 }
 
+// Why says why the line is strange. It may be asked until the function that was called with the line
+// returns.
+func (l *Line) Why() Why { return l.rating.why(l.Text) }
+
 // TextMax is the largest number of a line's bytes that a meter keeps as text. The counts of a
-// longer line are exact, and its strangeness is that of all its bytes, but what bytes are expected
-// to cost is learnt from the first ones only.
+// longer line are exact, and its strangeness is that of the first ones.
 const TextMax = 4096
 
 // BitsPerByte is what a byte of the line costs on average.
@@ -49,8 +49,8 @@ type Strangeness struct {
 	// P is the probability that a line of this text is at least as strange, estimated from the
 	// lines before this one: over 0, and at most 1.
 	P float64
-	// From and To bound the strangest span: bytes of the line from From up to To, its newline
-	// among them. The span of a line that cost no more than expected is empty.
+	// From and To bound what stands strangest in the line: its bytes from From up to To. That is
+	// nothing in a line whose places are not known.
 	From, To int64
 	// Seen is the number of lines before this one.
 	Seen int64

@@ -29,7 +29,7 @@ func feed(m *Meter, text []byte, costs []float64) (got []Line) {
 func keep(list *[]Line) func(*Line) {
 	return func(l *Line) {
 		c := *l
-		c.Text, c.Costs = bytes.Clone(l.Text), slices.Clone(l.Costs)
+		c.Text, c.Costs, c.rating = bytes.Clone(l.Text), slices.Clone(l.Costs), nil
 		*list = append(*list, c)
 	}
 }
@@ -122,18 +122,16 @@ func requireLinesOf(t require.TestingT, text []byte, costs []float64, got []Line
 	require.Len(t, text, offset)
 }
 
-func TestALineThatCostsMoreIsNotLessStrange(t *testing.T) {
+func TestCostsDoNotRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := NewMeter()
-		history, costs := drawText(t)
-		feed(m, append(history, '\n'), append(costs, 1))
-		text := []byte(rapid.StringMatching(`[a-c0-1 ]{1,40}`).Draw(t, "line") + "\n")
-		cheap := rapid.SliceOfN(rapid.Float64Range(0, 20), len(text), len(text)).Draw(t, "costs")
-		dear := slices.Clone(cheap)
-		dear[rapid.IntRange(0, len(text)-1).Draw(t, "byte")] += rapid.Float64Range(0, 50).
-			Draw(t, "more")
-		before, after := feed(m.Clone(), text, cheap)[0], feed(m.Clone(), text, dear)[0]
-		require.LessOrEqual(t, after.P, before.P)
+		text, costs := drawText(t)
+		want := feed(NewMeter(), text, costs)
+		for i := range costs {
+			costs[i] = 0
+		}
+		for i, l := range feed(NewMeter(), text, costs) {
+			require.Equal(t, want[i].Strangeness, l.Strangeness)
+		}
 	})
 }
 
@@ -143,7 +141,7 @@ func TestTheMemoryOfAMeterIsBounded(t *testing.T) {
 	costs := slices.Repeat([]float64{.5}, len(long))
 	feed(m, long, costs)
 	require.EqualValues(t, len(long), m.Pending())
-	require.Less(t, len(m.AppendState(nil)), 64_000)
+	require.Less(t, len(m.AppendState(nil)), StateBytesMax)
 	got := feed(m, []byte("\n"), []float64{.5})
 	require.True(t, got[0].Cut)
 	require.EqualValues(t, len(long)+1, got[0].Bytes)
@@ -200,8 +198,8 @@ func name(r *rand.Rand) string {
 	return []string{"anna", "bela", "carl", "dora", "emil"}[r.IntN(5)]
 }
 
-// Bursts count less than their lines, and ordinary strange lines that happen to be close to each
-// other are taken for bursts: small probabilities come about twice as often as they promise.
+// Small probabilities come about as often as they promise, or less often: the tail of the sum is
+// shrunk to that of other logs, whose lines are more unlike than these.
 func TestProbabilitiesOfOrdinaryLinesAreNearUniform(t *testing.T) {
 	text, costs := ordinaryLog(20_000, 2)
 	got := feed(NewMeter(), text, costs)[WarmUp:]
@@ -213,31 +211,7 @@ func TestProbabilitiesOfOrdinaryLinesAreNearUniform(t *testing.T) {
 			}
 		}
 		share := count / float64(len(got)) / rate
-		require.Greater(t, share, .6, "of lines with P <= %v", rate)
-		require.Less(t, share, 2.5, "of lines with P <= %v", rate)
-	}
-}
-
-// A stream's lines become cheaper as the model learns it, by a factor of ten over the first lines.
-func TestProbabilitiesFollowLinesThatBecomeCheaper(t *testing.T) {
-	text, costs := ordinaryLog(3000, 3)
-	line := 0.
-	for i, b := range text {
-		costs[i] *= 1 + 20/(1+line/20)
-		if b == '\n' {
-			line++
-		}
-	}
-	got := feed(NewMeter(), text, costs)
-	for _, part := range [][]Line{got[200:600], got[600:1500], got[1500:]} {
-		low := 0.
-		for _, l := range part {
-			if l.P <= .1 {
-				low++
-			}
-		}
-		require.Greater(t, low/float64(len(part)), .02)
-		require.Less(t, low/float64(len(part)), .16)
+		require.Less(t, share, 1.5, "of lines with P <= %v", rate)
 	}
 }
 
@@ -276,14 +250,16 @@ func TestABurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 	feed(m, text, costs)
 	feed(calm, text, costs)
 	r := rand.New(rand.NewPCG(6, 0))
-	for n := range 60 { // lines of a strange format, all different
-		line := make([]byte, 60)
-		cost := make([]float64, 61)
-		for i := range line {
-			line[i], cost[i] = byte('!'+r.IntN(90)), 5+r.Float64()
+	for n := range 30 { // lines of a strange format, of words that are all different
+		var line []byte
+		for range 8 {
+			for range 4 + r.IntN(6) {
+				line = append(line, byte('a'+r.IntN(26)))
+			}
+			line = append(line, ' ')
 		}
-		got := feed(m, append(line, '\n'), cost)[0]
-		require.Less(t, got.P, 1./64, "line %d of the burst", n)
+		got := feed(m, append(line, '\n'), make([]float64, len(line)+1))[0]
+		require.Less(t, got.P, 1./16, "line %d of the burst", n)
 	}
 
 	// The scale stays what it was: behind the burst no ordinary line stands out that would not have
@@ -294,7 +270,7 @@ func TestABurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 		require.Greater(t, after[i].P, without[i].P-.05, "line %d after the burst", i)
 	}
 	line, cost, _, _ := strangeLine()
-	require.Less(t, feed(m, line, cost)[0].P, 1./64)
+	require.Less(t, feed(m, line, cost)[0].P, 1./32)
 }
 
 // The bits are those of every machine. They may change with stateVersion only.
@@ -305,7 +281,7 @@ func TestProbabilitiesAreTheSameOnEveryMachine(t *testing.T) {
 	for _, l := range feed(m, text, costs) {
 		sum.Write(binary.LittleEndian.AppendUint64(nil, math.Float64bits(l.P)))
 	}
-	require.Equal(t, "7ec0706d87c3a122", hex.EncodeToString(sum.Sum(nil)[:8]))
+	require.Equal(t, "54707e6c88ae2138", hex.EncodeToString(sum.Sum(nil)[:8]))
 	state := sha256.Sum256(m.AppendState(nil))
-	require.Equal(t, "05a23f62ec752d8a", hex.EncodeToString(state[:8]))
+	require.Equal(t, "f5ab992a4eb01fd0", hex.EncodeToString(state[:8]))
 }

@@ -3,33 +3,24 @@ package lines
 import "bytes"
 
 // MeterBytes is the memory of a meter, at most.
-const MeterBytes = 96 << 10
+const MeterBytes = 140 << 10
 
-// Meter makes lines of a text and says how strange they are. Its memory is bounded: about 80 KB, of
+// Meter makes lines of a text and says how strange they are. Its memory is bounded: about 130 KB, of
 // which a long line under way has 20. One goroutine uses it at a time.
 type Meter struct {
-	expectation expectation
-	whole, part gauge // of whole lines and of their strangest parts
+	rating Rating
 
 	// The line under way.
-	line     Line    // all but Strangeness, Text and Costs
-	expected float64 // its cost, in bits
-	overall  excess
-	local    excess
-	text     []byte
-	costs    []float32
+	line  Line // all but Strangeness, Text and Costs
+	text  []byte
+	costs []float32
 
 	ended Line // the line that ended last
 }
 
 // NewMeter returns the meter of an empty text.
 func NewMeter() *Meter {
-	return &Meter{
-		expectation: newExpectation(),
-		whole:       newGauge(),
-		part:        newGauge(),
-		line:        Line{Number: 1},
-	}
+	return &Meter{rating: *NewRating(), line: Line{Number: 1}}
 }
 
 // Add takes in the next byte of the text, with its cost under the model that learns and under the
@@ -37,10 +28,6 @@ func NewMeter() *Meter {
 // which must not keep it. The cost of a token of several bytes belongs to one of them; the others
 // have cost 0.
 func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
-	expected := m.expectation.next(b)
-	m.expected += expected
-	m.overall.add(bits, expected, wholeTimes)
-	m.local.add(bits, expected, partTimes)
 	m.line.Bytes++
 	m.line.Bits += bits
 	m.line.Baseline += baseline
@@ -86,8 +73,9 @@ func (m *Meter) Clone() *Meter {
 // long a line under way before.
 func (m *Meter) CopyFrom(other *Meter) {
 	text, costs := append(m.text[:0], other.text...), append(m.costs[:0], other.costs...)
+	scratch := m.rating.scratch
 	*m = *other
-	m.text, m.costs, m.ended = text, costs, Line{}
+	m.text, m.costs, m.ended, m.rating.scratch = text, costs, Line{}, scratch
 }
 
 var newline = []byte{'\n'}
@@ -95,32 +83,16 @@ var newline = []byte{'\n'}
 // finish ends the line under way and rates it.
 func (m *Meter) finish(each func(*Line)) {
 	m.ended = m.line
-	m.ended.Strangeness = m.rate()
 	m.ended.Text = bytes.TrimSuffix(m.text, newline)
 	m.ended.Costs = m.costs[:len(m.ended.Text)]
-	m.expectation.learn(m.text, m.costs)
+	p, _, from, to := m.rating.Take(m.ended.Text)
+	m.ended.Strangeness = Strangeness{
+		P: p, From: int64(from), To: int64(to), Seen: m.line.Number - 1,
+	}
+	m.ended.rating = &m.rating
 	m.line = Line{Number: m.line.Number + 1, Offset: m.line.Offset + m.line.Bytes}
-	m.expected, m.overall, m.local = 0, excess{}, excess{}
 	m.text, m.costs = m.text[:0], m.costs[:0]
 	if each != nil {
 		each(&m.ended)
-	}
-}
-
-// rate says how strange the line under way is, and lets the gauges take it in. The smaller of the
-// two probabilities counts: the smaller of two that are uniform and independent is at most q with
-// the probability q(2-q) (Sidak's correction).
-func (m *Meter) rate() Strangeness {
-	whole := m.whole.take(m.line.Bytes, m.overall.whole(m.expected))
-	part := m.part.take(m.line.Bytes, m.local.part(m.expected))
-	least, best := whole, m.overall.best
-	if part < whole {
-		least, best = part, m.local.best
-	}
-	return Strangeness{
-		P:    least * (2 - least),
-		From: best.from,
-		To:   best.to,
-		Seen: m.line.Number - 1,
 	}
 }

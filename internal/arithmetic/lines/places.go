@@ -1,13 +1,13 @@
 package lines
 
+import (
+	"bytes"
+	"slices"
+)
+
 // placeTable knows which tokens have stood in which places, and rates a line by how unlike its tokens
 // are to those that stood in their places before (W), and by how unlike its values are (V).
-type placeTable struct {
-	cells [placesMost]standing
-
-	tokens tokens
-	runs   []run
-}
+type placeTable struct{ cells [placesMost]standing }
 
 const (
 	placesMost  = 1 << 9
@@ -17,16 +17,17 @@ const (
 	placeRecent = 64   // tokens that its rate of new ones remembers
 	placeWear   = 1024 // how often a place has to be missed, at most, before another takes its cell
 	textBytes   = 12   // of a token that are kept to be shown
+	usualMost   = 3    // tokens of a place that are shown
+
+	placeSeenMost = 1 << 15
 )
 
-// standing is what has stood in a place.
+// standing is what has stood in a place: the most frequent tokens, by their hashes.
 type standing struct {
 	Tag, Seen, N, Total uint16
-	News                float32 // running share of tokens that were not among Top
-	Top                 [standings]struct {
-		Tag, Count uint16
-		Text       [textBytes]byte // its beginning, filled up with zeros
-	}
+	News                float32 // running share of tokens that were not among these
+	Tags, Counts        [standings]uint16
+	Texts               [standings][textBytes]byte // their beginnings, filled up with zeros
 }
 
 // twoLargest keeps the two largest of some numbers, and how many there were.
@@ -55,16 +56,15 @@ type placed struct {
 	cell     int32 // of its place
 }
 
-// take rates a line, in bits, and takes it in.
-func (p *placeTable) take(line []byte) (values, all float64, strangest placed) {
-	p.tokens.cut(line)
+// take rates a line that is cut into tokens, in bits, and takes it in.
+func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strangest placed) {
 	var v, w twoLargest
-	for i := range p.tokens.all {
-		x := &p.tokens.all[i]
+	for i := range of.tokens.all {
+		x := &of.tokens.all[i]
 		text := line[x.from:x.to]
-		p.runs = p.runs[:0]
+		of.runs = of.runs[:0]
 		if x.digit {
-			p.runs = runsOf(p.runs, text)
+			of.runs = runsOf(of.runs, text)
 		}
 		for _, place := range [2]key{x.before, x.column} {
 			if bits, ok := p.stand(place, seedToken, text); ok {
@@ -76,8 +76,8 @@ func (p *placeTable) take(line []byte) (values, all float64, strangest placed) {
 					strangest = placed{bits, x.from, x.to, int32(place % placesMost)}
 				}
 			}
-			for n, r := range p.runs {
-				at := place.plus(byte(n)).plus(byte(len(p.runs))).spread()
+			for n, r := range of.runs {
+				at := place.plus(byte(n)).plus(byte(len(of.runs))).spread()
 				if bits, ok := p.stand(at, seedRun, text[r.from:r.to]); ok {
 					v.add(bits)
 					if bits > strangest.bits {
@@ -91,12 +91,10 @@ func (p *placeTable) take(line []byte) (values, all float64, strangest placed) {
 		values = max(0, v.first-lg(float64(v.n)))
 	}
 	if w.n > 0 {
-		all = max(0, v0(w))
+		all = max(0, w.first+w.second-float64(2*lg(float64(w.n))))
 	}
 	return values, all, strangest
 }
-
-func v0(w twoLargest) float64 { return w.first + w.second - float64(2*lg(float64(w.n))) }
 
 // stand says how surprising a token is in a place, in bits, unless the place is hardly known, and
 // takes it in.
@@ -119,37 +117,53 @@ func (p *placeTable) stand(place, seed key, text []byte) (bits float64, ok bool)
 
 // take returns the share of the tokens so far that were no more frequent than one, and takes it in.
 func (c *standing) take(tag uint16, text []byte) (probability float64) {
-	at, least, sum := -1, 0, 0
-	for i := range c.Top {
-		if c.Top[i].Count > 0 && c.Top[i].Tag == tag {
+	at, least := -1, 0
+	for i, count := range c.Counts {
+		if c.Tags[i] == tag && count > 0 {
 			at = i
 		}
-		if c.Top[i].Count < c.Top[least].Count {
+		if count < c.Counts[least] {
 			least = i
 		}
 	}
-	isNew := float32(1)
+	sum, isNew := 0, float32(0)
 	if at >= 0 {
-		isNew = 0
-		for i := range c.Top {
-			if c.Top[i].Count <= c.Top[at].Count {
-				sum += int(c.Top[i].Count)
+		for _, count := range c.Counts {
+			if count <= c.Counts[at] {
+				sum += int(count)
 			}
 		}
 	} else {
-		at = least
-		c.Top[at].Tag, c.Top[at].Count, c.Top[at].Text = tag, 0, [textBytes]byte{}
-		copy(c.Top[at].Text[:], text)
+		at, isNew = least, 1
+		c.Tags[at], c.Counts[at], c.Texts[at] = tag, 0, [textBytes]byte{}
+		copy(c.Texts[at][:], text)
 	}
 	probability = min(1, float64(sum+1)/float64(int(c.Total)+1)+float64(c.News))
 	c.News += float32((isNew - c.News) * max(1/(float32(c.N)+2), 1./placeRecent))
-	c.N = min(c.N+1, 1<<15)
-	c.Top[at].Count++
+	c.N = min(c.N+1, placeSeenMost)
+	c.Counts[at]++
 	if c.Total++; c.Total >= placeTotal {
 		c.Total /= 2
-		for i := range c.Top {
-			c.Top[i].Count /= 2
+		for i := range c.Counts {
+			c.Counts[i] /= 2
 		}
 	}
 	return probability
+}
+
+// usual appends the tokens that most often stood in a place before one did, the most frequent first.
+func (c *standing) usual(tokens []string, not []byte) []string {
+	var order [standings]int
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order[:], func(i, j int) int { return int(c.Counts[j]) - int(c.Counts[i]) })
+	for _, i := range order {
+		text := bytes.TrimRight(c.Texts[i][:], "\x00")
+		if c.Counts[i] == 0 || len(tokens) == usualMost || bytes.HasPrefix(not, text) && c.Counts[i] == 1 {
+			continue
+		}
+		tokens = append(tokens, string(text))
+	}
+	return tokens
 }

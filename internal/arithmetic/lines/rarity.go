@@ -1,14 +1,18 @@
 package lines
 
+import "slices"
+
 // rarity rates a line by the words between its spaces (B): the sum over its different words, all
 // with a digit being one, of -lg((lines with the word + 1/2) / (lines + 1)).
 type rarity struct {
 	cells [rarityCells]counted
 	lines int64
-	keys  []key // of the line's words
 }
 
-const rarityCells = 1 << 10
+const (
+	rarityCells = 1 << 10
+	wordWear    = 1 << 12 // how often a word has to be missed, at most, before another takes its cell
+)
 
 // counted says how many lines have had one of the words whose hash it has.
 type counted struct {
@@ -17,18 +21,17 @@ type counted struct {
 	Lines uint32
 }
 
-// take rates a line, and takes it in.
-func (r *rarity) take(line []byte) (bits float64) {
-	r.keys = spaced(r.keys[:0], line)
+// take rates a line by the keys of its different words, in bits, and takes it in.
+func (r *rarity) take(keys []key) (bits float64) {
 	n := float64(r.lines) + 1
-	for _, k := range r.keys {
+	for _, k := range keys {
 		c, lines := &r.cells[k%rarityCells], 0.
 		if c.Seen > 0 && c.Tag == uint16(k>>48) {
 			lines = float64(c.Lines)
 		}
 		bits += bitsOf((lines + .5) / n)
 	}
-	for _, k := range r.keys {
+	for _, k := range keys {
 		r.cells[k%rarityCells].take(uint16(k >> 48))
 	}
 	r.lines++
@@ -45,7 +48,7 @@ func (c *counted) take(tag uint16) {
 	default:
 		*c = counted{Tag: tag}
 	}
-	c.Seen = min(c.Seen+1, 1<<15)
+	c.Seen = min(c.Seen+1, wordWear)
 	c.Lines++
 }
 
@@ -65,19 +68,9 @@ func spaced(keys []key, line []byte) []key {
 		if digit {
 			k = seedDigits
 		}
-		if k = k.spread(); !has(keys, k) {
+		if k = k.spread(); !slices.Contains(keys, k) {
 			keys = append(keys, k)
 		}
 	}
 	return keys
-}
-
-// has is quadratic in the words of a line, which spacedMost bounds.
-func has(keys []key, k key) bool {
-	for _, other := range keys {
-		if other == k {
-			return true
-		}
-	}
-	return false
 }

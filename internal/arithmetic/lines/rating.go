@@ -21,6 +21,16 @@ type Rating struct {
 	values  amongAlike
 	b, e, w tail
 	sum     tail
+
+	strangest placed // in the line taken last
+	scratch   scratch
+}
+
+// scratch is memory that means nothing between two lines.
+type scratch struct {
+	tokens tokens
+	runs   []run
+	keys   []key
 }
 
 const (
@@ -38,20 +48,55 @@ func NewRating() *Rating {
 // Parts are the bits of the parts of a line's rating.
 type Parts struct{ B, E, V, W float64 }
 
-// Take rates a line without its newline, and takes it in.
+// Take rates a line without its newline, and takes it in. From and to bound what stands strangest in
+// it; nothing, if that is nothing.
 func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
-	values, all, strangest := r.places.take(line)
+	of := &r.scratch
+	of.tokens.cut(line)
+	of.keys = spaced(of.keys[:0], line)
+	values, all, strangest := r.places.take(line, of)
 	parts = Parts{
-		B: r.b.take(r.words.take(line)),
+		B: r.b.take(r.words.take(of.keys)),
 		E: r.e.take(r.crowds.take(line)),
-		V: bitsOf(r.values.take(r.places.tokens.frame, valueTimes*values)),
+		V: bitsOf(r.values.take(of.tokens.frame, valueTimes*values)),
 		W: r.w.take(all),
 	}
 	s := max(0, parts.B+parts.E+parts.V+parts.W)
 	prior := float64(usualLines * exp(-s/usualSlope))
 	p = r.sum.share(s, sumLeast, prior, usualLines)
 	r.sum.put(s, sumLeast, p)
+	r.strangest = strangest
 	return p, parts, strangest.from, strangest.to
+}
+
+// Why says why a line is strange: what stands strangest in it, and what usually stands there.
+type Why struct {
+	Before string   // the word before it
+	Token  string   // as it is in the line
+	Usual  []string // the beginnings of up to three tokens, the most frequent first
+}
+
+// why is that of the line that was taken last.
+func (r *Rating) why(line []byte) (w Why) {
+	s := &r.strangest
+	if s.to > 0 {
+		w = Why{Before: wordBefore(line[:s.from]), Token: string(line[s.from:s.to])}
+		w.Usual = r.places.cells[s.cell].usual(nil, line[s.from:s.to])
+	}
+	return w
+}
+
+// wordBefore is the last word of a text, none if something but separators follows it.
+func wordBefore(text []byte) string {
+	to := len(text)
+	for to > 0 && !inName(text[to-1]) {
+		to--
+	}
+	from := to
+	for from > 0 && inName(text[from-1]) {
+		from--
+	}
+	return string(text[from:to])
 }
 
 // take returns the bits of the tail probability of a score, and takes it in.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // ErrState says that bytes are not the state of a meter.
@@ -12,10 +13,10 @@ var ErrState = errors.New("no state of a meter of lines")
 
 // stateVersion is the first byte of a state. It changes with the layout, and with every change by
 // which a meter would go on to other probabilities.
-const stateVersion = 1
+const stateVersion = 2
 
 // StateBytesMax is more than any state has.
-const StateBytesMax = 96 << 10
+const StateBytesMax = 144 << 10
 
 // AppendState appends the meter's state to dst: the version, the numbers in their order, little
 // endian, then the text of the line under way and the costs of its bytes.
@@ -71,50 +72,47 @@ func ReadState(state []byte) (*Meter, error) {
 
 // numbers lists pointers to all of the state that has a fixed size and is not derived.
 func (m *Meter) numbers() []any {
-	e := &m.expectation
+	r := &m.rating
 	list := []any{
 		&m.line.Number, &m.line.Offset, &m.line.Bytes, &m.line.Chars,
-		&m.line.Bits, &m.line.Baseline, &m.expected,
-		&e.places, &e.fields, &e.all, &e.at.context, &e.at.word, &e.at.before,
+		&m.line.Bits, &m.line.Baseline,
+		&r.words.cells, &r.crowds.Crowds, &r.crowds.Used, &r.crowds.Radius, &r.places.cells,
+		&r.values.All, &r.values.Frames,
 	}
-	for _, x := range []*excess{&m.overall, &m.local} {
-		list = append(list, &x.ending.from, &x.ending.sum, &x.best.from, &x.best.to, &x.best.sum)
-	}
-	for _, g := range []*gauge{&m.whole, &m.part} {
-		list = append(list, &g.lengths.all, &g.lengths.classes)
-		list = append(list, &g.tail.counts, &g.tail.weight, &g.tail.last)
+	for _, t := range r.tails() {
+		list = append(list, &t.counts, &t.weight, &t.last)
 	}
 	return list
 }
 
+func (r *Rating) tails() []*tail { return []*tail{&r.b, &r.e, &r.w, &r.sum} }
+
 // derive sets what follows from the rest of the state.
 func (m *Meter) derive() {
 	m.line.Cut = m.line.Bytes > TextMax
-	for _, x := range []*excess{&m.overall, &m.local} {
-		x.bytes, x.ending.to = m.line.Bytes, m.line.Bytes
-	}
-	for _, g := range []*gauge{&m.whole, &m.part} {
-		g.tail.lines = m.line.Number - 1
+	seen := m.line.Number - 1
+	m.rating.words.lines, m.rating.crowds.Lines = seen, seen
+	for _, t := range m.rating.tails() {
+		t.lines = seen
 	}
 }
 
 // check reports the first part of a state that no meter has.
 func (m *Meter) check() error {
+	r := &m.rating
 	for _, c := range []struct {
 		name string
 		ok   bool
 	}{
 		{"the line's number", m.line.Number >= 1},
 		{"the line's offset", m.line.Offset >= m.line.Number-1},
-		{"the line's bits", amount(m.line.Bits) && amount(m.line.Baseline) && amount(m.expected)},
+		{"the line's bits", amount(m.line.Bits) && amount(m.line.Baseline)},
 		{"the line's text", plain(m.text, m.costs)},
-		{"the place in the line", m.expectation.at.context <= contextMask},
-		{"the strangest span", m.overall.valid() && m.local.valid()},
-		{"the average of all bytes", m.expectation.all.valid(dearest, allMemory)},
-		{"the averages of places", m.expectation.valid()},
-		{"the averages of fields", valid(m.expectation.fields[:], dearest, fieldMemory)},
-		{"the gauge of lines", m.whole.valid()},
-		{"the gauge of parts", m.part.valid()},
+		{"the words", !slices.ContainsFunc(r.words.cells[:], r.words.wrong)},
+		{"the crowds", r.crowds.valid()},
+		{"the places", !slices.ContainsFunc(r.places.cells[:], standing.wrong)},
+		{"the values", r.values.valid()},
+		{"the tails", !slices.ContainsFunc(r.tails(), func(t *tail) bool { return !t.valid() })},
 	} {
 		if !c.ok {
 			return fmt.Errorf("%w: %s: found numbers out of their range", ErrState, c.name)
@@ -136,44 +134,62 @@ func plain(text []byte, costs []float32) bool {
 	return true
 }
 
-func (e *excess) valid() bool {
-	return 0 <= e.ending.from && e.ending.from <= e.bytes && amount(e.ending.sum) &&
-		0 <= e.best.from && e.best.from <= e.best.to && e.best.to <= e.bytes && amount(e.best.sum)
+func (r *rarity) wrong(c counted) bool {
+	return c.Seen > wordWear || int64(c.Lines) > r.lines || (c.Lines == 0) != (c.Seen == 0)
 }
 
-func (a *average) valid(most float64, memory uint16) bool {
-	return amount(float64(a.Mean)) && float64(a.Mean) <= most && a.Seen <= memory
-}
-
-func valid(averages []average, most float64, memory uint16) bool {
-	for i := range averages {
-		if !averages[i].valid(most, memory) {
+func (c *crowds) valid() bool {
+	if c.Used < 0 || c.Used > crowdsMost || !amount(c.Radius) || c.Radius > 16*farNew*crowdNumbers {
+		return false
+	}
+	for i := range c.Crowds[:c.Used] {
+		of := &c.Crowds[i]
+		if of.Count < 1 || int64(of.Count) > c.Lines || of.Last < 1 || of.Last > c.Lines ||
+			of.Middle.wrong() {
 			return false
 		}
 	}
 	return true
 }
 
-func (g *gauge) valid() bool {
-	t := &g.tail
+// wrong reports numbers that are larger than the largest root.
+func (v *vector) wrong() bool {
+	most := roots[crowdSumMost]
+	return slices.ContainsFunc(v[:], func(x int16) bool { return x > most || x < -most })
+}
+
+func (c standing) wrong() bool {
+	sum := 0
+	for _, count := range c.Counts {
+		sum += int(count)
+	}
+	return c.Seen > placeWear || c.N > placeSeenMost || c.Total >= placeTotal || sum > int(c.Total) ||
+		!(c.News >= 0 && c.News <= 1)
+}
+
+func (a *amongAlike) valid() bool {
+	for i := range a.Frames {
+		if f := &a.Frames[i]; f.Seen > frameWear || !f.valid(frameMemory) {
+			return false
+		}
+	}
+	return a.All.valid(framesMemory)
+}
+
+func (h *histogram) valid(memory float32) bool {
+	for _, c := range h.Counts {
+		if !(c >= 0 && c <= memory) {
+			return false
+		}
+	}
+	return h.N >= 0 && h.N <= memory
+}
+
+func (t *tail) valid() bool {
 	for _, count := range t.counts {
 		if !amount(count) {
 			return false
 		}
 	}
-	return 1 <= t.weight && t.weight < lineMemory*lighter && 0 <= t.last && t.last <= t.lines &&
-		g.lengths.all.Seen >= firstRaws && g.lengths.all.valid(math.MaxFloat32, lengthMemory) &&
-		valid(g.lengths.classes[:], math.MaxFloat32, lengthMemory)
-}
-
-func (e *expectation) valid() bool {
-	if e.all.Seen < firstCosts {
-		return false
-	}
-	for i := range e.places {
-		if !e.places[i].average.valid(dearest, placeMemory) {
-			return false
-		}
-	}
-	return true
+	return 1 <= t.weight && t.weight < lineMemory*lighter && 0 <= t.last && t.last <= t.lines
 }

@@ -34,12 +34,16 @@ func TestNumbersThatNoMeterHasAreRefused(t *testing.T) {
 		"offset":  func(m *Meter) { m.line.Offset = 3 },
 		"bits":    func(m *Meter) { m.line.Bits = -1 },
 		"text":    func(m *Meter) { m.text[1] = '\n' },
-		"context": func(m *Meter) { m.expectation.at.context = 1 << 40 },
-		"span":    func(m *Meter) { m.local.best.to = m.line.Bytes + 1 },
-		"mean":    func(m *Meter) { m.expectation.places[7].Mean = 17 },
-		"count":   func(m *Meter) { m.whole.tail.counts[0] = -1 },
-		"weight":  func(m *Meter) { m.part.tail.weight = 0 },
-		"last":    func(m *Meter) { m.part.tail.last = 51 },
+		"words":    func(m *Meter) { m.rating.words.cells[3] = counted{Lines: 1} },
+		"crowds":   func(m *Meter) { m.rating.crowds.Used = crowdsMost + 1 },
+		"middle":   func(m *Meter) { m.rating.crowds.Crowds[0].Middle[5] = 1 << 14 },
+		"radius":   func(m *Meter) { m.rating.crowds.Radius = -1 },
+		"place":    func(m *Meter) { m.rating.places.cells[7].News = 2 },
+		"standing": func(m *Meter) { m.rating.places.cells[7].Counts[0] = 2000 },
+		"values":   func(m *Meter) { m.rating.values.All.Counts[1] = -1 },
+		"count":    func(m *Meter) { m.rating.b.counts[0] = -1 },
+		"weight":   func(m *Meter) { m.rating.sum.weight = 0 },
+		"last":     func(m *Meter) { m.rating.e.last = 51 },
 	} {
 		m, err := ReadState(stateOf())
 		require.NoError(t, err)
