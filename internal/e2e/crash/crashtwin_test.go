@@ -92,7 +92,7 @@ func (tw *twin) told(w *stream.Worker, offset int, t totals) error {
 	// totals up to that piece.
 	early := offset == tw.forked && offset > 0
 	w.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:offset], nil)
-	if early && t.Bytes < offset && t.Bits < tw.stream.Tally.Bits {
+	if early && t.Bytes <= offset && t.Bits < tw.stream.Tally.Bits {
 		return nil
 	}
 	if offset != t.Bytes || math.Float64bits(t.Bits) != math.Float64bits(tw.stream.Tally.Bits) {
