@@ -158,7 +158,7 @@ nightly: ## run everything that .ci/run leaves out for its time, too (more than 
 test-attack: ## kill a server, cut the power and damage every file: CRASH_ROUNDS=N POWER_CUTS=N
 	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./internal/e2e/crash \
 	  -count=1 -v -timeout $(ATTACK_TIMEOUT)
-	$(GO) test ./internal/serving/storage/folder \
+	LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./internal/serving/storage/folder \
 	  -run "PowerCut|Unsynced|Flipped|Torn|Rescue" -count=1 -timeout $(ATTACK_TIMEOUT)
 
 test-long: race fuzz ## run the race detector, all fuzz targets, tests with ten times the draws, the long attack

@@ -21,12 +21,11 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/serving/session"
-	"github.com/lmserve/lmserve/internal/serving/storage"
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // In this file the server has a real session manager behind it, with a small random model and a
@@ -93,23 +92,9 @@ func stateBytes(t *testing.T, settings session.Settings) int64 {
 func (r *realRig) state(t require.TestingT, path string) []any {
 	var b bytes.Buffer
 	require.NoError(t, r.mg.Export(context.Background(), session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"), 0, &b, nil))
-	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(b.Bytes()), 0, int64(b.Len())))
+	x, err := program.ReadExport(b.Bytes())
 	require.NoError(t, err)
-	all, err := store.List(context.Background(), "", 1)
-	require.NoError(t, err)
-	var text []byte
-	err = store.Read(context.Background(), all[0].ID, all[0].Start, func(_ int64, r storage.Record) error {
-		text = append(text, r.Text...) // the log also tells in which pieces the text came
-		return nil
-	})
-	require.NoError(t, err)
-	var f *weights.File
-	err = store.ReadSnapshot(context.Background(), all[0].ID, all[0].End, func(r io.Reader) (err error) {
-		f, err = weights.Read(r, weights.Limits{})
-		return err
-	})
-	require.NoError(t, err)
-	return []any{f.Metadata, f.Tensors, string(text)}
+	return []any{x.State.Metadata, x.State.Tensors, string(x.Text)}
 }
 
 // numbered is text whose lines differ from each other, and from those of other numbers.

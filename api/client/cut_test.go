@@ -18,8 +18,8 @@ import (
 
 	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
+	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/serving/session"
-	"github.com/lmserve/lmserve/weights"
 )
 
 // Whatever connections are cut, and wherever: the session is that of a text that was fed in one
@@ -159,17 +159,9 @@ func state(t require.TestingT, c *client.Client, id string) []any {
 	var b bytes.Buffer
 	_, err := c.ExportSession(context.Background(), id, &b)
 	require.NoError(t, err)
-	f, err := weights.Read(&b, weights.Limits{})
+	x, err := program.ReadExport(b.Bytes())
 	require.NoError(t, err)
-	text, ok := f.Tensor("log.text")
-	require.True(t, ok)
-	all := []any{f.Metadata["lmserve.snapshot"], string(text.Data)}
-	for _, x := range f.Tensors {
-		if !strings.HasPrefix(x.Name, "log.") { // the log also tells in which pieces the text came
-			all = append(all, x)
-		}
-	}
-	return all
+	return []any{x.State.Metadata, x.State.Tensors, string(x.Text)}
 }
 
 // countedForks counts requests that make forks.

@@ -143,7 +143,7 @@ type Export struct {
 func (c *Client) ExportSession(ctx context.Context, session string, w io.Writer) (Export, error) {
 	var params GetSnapshotParams // it waits as long as it takes
 	answer, err := c.send(
-		request(newGetSnapshotRequest(ctx, c.base, session, params)), "application/zstd")
+		request(newGetSnapshotRequest(ctx, c.base, session, params)), "application/x-tar")
 	if err != nil {
 		return Export{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -101,14 +102,14 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	require.Equal(t, "0 copied, 1 there already, 0 not copied\n", sessions("move", "--data-dir", folder))
 	another := filepath.Join(t.TempDir(), "another")
 	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--back", "--data-dir", another))
-	require.Equal(t, program.Must(t, lmserve, "sessions", "show", "news", "--data-dir", folder),
-		program.Must(t, lmserve, "sessions", "show", "news", "--data-dir", another))
+	shown := func(folder string) string { // a copy has its text in fewer frames
+		all := program.Must(t, lmserve, "sessions", "show", "news", "--data-dir", folder)
+		return regexp.MustCompile(`"disk_bytes": \d+`).ReplaceAllString(all, "")
+	}
+	require.Equal(t, shown(folder), shown(another))
 	_, stderr, code = program.Run(t, lmserve, "sessions", "move", "--data-dir", folder)
 	require.Equal(t, program.Usage, code)
 	require.Contains(t, stderr, "--store is not given")
-	_, stderr, code = program.Run(t, lmserve, append([]string{"sessions", "compact"}, flags...)...)
-	require.Equal(t, program.Usage, code)
-	require.Contains(t, stderr, "expected a data folder")
 }
 
 // Keys of a database are asked for by all servers on it that have no keys file of their own, who see

@@ -92,7 +92,7 @@ func (tw *twin) told(w *stream.Worker, offset int, t totals) error {
 	// totals up to that piece.
 	early := offset == tw.forked && offset > 0
 	w.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:offset], nil)
-	if early && t.Bytes == offset && t.Bits < tw.stream.Tally.Bits {
+	if early && t.Bytes <= offset && t.Bits < tw.stream.Tally.Bits {
 		return nil
 	}
 	if offset != t.Bytes || math.Float64bits(t.Bits) != math.Float64bits(tw.stream.Tally.Bits) {
@@ -116,7 +116,7 @@ func (tw *twin) sameState(export io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, f, err := program.ReadExport(b)
+	x, err := program.ReadExport(b)
 	if err != nil {
 		return err
 	}
@@ -125,14 +125,14 @@ func (tw *twin) sameState(export io.Reader) error {
 		return err
 	}
 	for key, text := range want.Metadata {
-		if f.Metadata[key] != text {
+		if x.State.Metadata[key] != text {
 			return fmt.Errorf("session %s (%+v): %s is %s, expected %s",
-				tw.id, tw.kind, key, f.Metadata[key], text)
+				tw.id, tw.kind, key, x.State.Metadata[key], text)
 		}
 	}
-	for _, x := range want.Tensors {
-		if got, ok := f.Tensor(x.Name); !ok || !bytes.Equal(got.Data, x.Data) {
-			return fmt.Errorf("session %s (%+v): another %s", tw.id, tw.kind, x.Name)
+	for _, t := range want.Tensors {
+		if got, ok := x.State.Tensor(t.Name); !ok || !bytes.Equal(got.Data, t.Data) {
+			return fmt.Errorf("session %s (%+v): another %s", tw.id, tw.kind, t.Name)
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func TestAnExportThatIsKilledLeavesNoTornFile(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		_, _, err = program.ReadExport(b)
+		_, err = program.ReadExport(b)
 		require.NoError(t, err, "kill %d", n)
 	}
 	require.NotZero(t, before, "some kills came before the end")

@@ -22,8 +22,9 @@ import (
 // must be one that has no pending tokens, and a full memory.
 func grown(t testing.TB, export []byte, text []byte, record int64) []byte {
 	t.Helper()
-	found, f, err := program.ReadExport(export)
+	x, err := program.ReadExport(export)
 	require.NoError(t, err)
+	f := x.State
 	var snapshot struct {
 		Step     uint64
 		Settings struct{ Chunk int64 }
@@ -48,8 +49,8 @@ func grown(t testing.TB, export []byte, text []byte, record int64) []byte {
 	f.Metadata["lmserve.snapshot"] = header
 
 	var b, state bytes.Buffer
-	a := folder.NewExporter(&b, found.ID, time.Unix(0, 0))
-	require.NoError(t, a.Head(0, found.Head))
+	a := folder.NewExporter(&b, x.ID, time.Unix(0, 0))
+	require.NoError(t, a.Head(0, x.Head))
 	for at := int64(0); at < total; at += record {
 		r := storage.Record{UnixMS: 1_790_000_000_000, Text: text[at:min(total, at+record)]}
 		if at+record >= total {

@@ -109,7 +109,7 @@ func Must(t testing.TB, path string, args ...string) (stdout string) {
 
 // Log returns the beginning of the demo's log: real, structured, repetitive.
 func Log(t testing.TB, bytes int) string {
-	all, err := os.ReadFile(filepath.Join(root(t), "internal", "demo", "access.log"))
+	all, err := os.ReadFile(filepath.Join(root(t), "internal", "lab", "demo", "access.log"))
 	require.NoError(t, err)
 	return string(all[:bytes])
 }

@@ -10,28 +10,37 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// ReadExport reads an export to its end: what the store would tell of the session, and its state.
-func ReadExport(export []byte) (found storage.Session, state *weights.File, err error) {
+// Export is what is in an export.
+type Export struct {
+	storage.Session
+	Text  []byte
+	State *weights.File
+}
+
+// ReadExport reads an export to its end.
+func ReadExport(export []byte) (x Export, err error) {
 	ctx := context.Background()
 	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(export), 0, int64(len(export))))
 	if err != nil {
-		return found, nil, err
+		return x, err
 	}
 	all, err := store.List(ctx, "", 1)
 	if err != nil {
-		return found, nil, err
+		return x, err
 	}
-	found = all[0]
-	if found.Err != nil {
-		return found, nil, found.Err
+	if x.Session = all[0]; x.Err != nil {
+		return x, x.Err
 	}
-	err = store.Read(ctx, found.ID, found.Start, func(int64, storage.Record) error { return nil })
+	err = store.Read(ctx, x.ID, x.Start, func(_ int64, r storage.Record) error {
+		x.Text = append(x.Text, r.Text...)
+		return nil
+	})
 	if err != nil {
-		return found, nil, err
+		return x, err
 	}
-	err = store.ReadSnapshot(ctx, found.ID, found.End, func(r io.Reader) (err error) {
-		state, err = weights.Read(r, weights.Limits{})
+	err = store.ReadSnapshot(ctx, x.ID, x.End, func(r io.Reader) (err error) {
+		x.State, err = weights.Read(r, weights.Limits{})
 		return err
 	})
-	return found, state, err
+	return x, err
 }

@@ -306,6 +306,23 @@ func (f *Folder) tidy() {
 			f.report(f.fault("removing what was left in "+name, err))
 		}
 	}
+	entries, err := f.files.ReadDir(f.dir)
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), temporary) {
+			err = errors.Join(err, f.shred(f.path(e.Name())))
+		}
+	}
+	if err != nil {
+		f.report(f.fault("removing what was left", err))
+	}
+	for _, s := range f.sessions {
+		if s.damage != nil || len(s.leftovers) == 0 {
+			continue
+		}
+		if err := f.mend(s); err != nil {
+			f.report(err)
+		}
+	}
 }
 
 // inPlace makes sure that the folder still has its path.
