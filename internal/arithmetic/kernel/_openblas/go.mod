@@ -4,6 +4,6 @@ go 1.26.0
 
 require github.com/lmserve/lmserve v0.0.0
 
-require golang.org/x/sys v0.49.0 // indirect
+require golang.org/x/sys v0.50.0 // indirect
 
 replace github.com/lmserve/lmserve => ../../../..
