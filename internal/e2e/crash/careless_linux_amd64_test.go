@@ -102,8 +102,9 @@ func (r *recorded) without(name string, left forgotten) (other *recorded, gaps [
 	return other, gaps
 }
 
-// telling are the moments at which missing syncs are missed most: the ends of gaps, those first in
-// which a client was told that its session is deleted, then those in which one was told anything.
+// telling are the moments at which missing syncs are missed most: first those at which a client was
+// told that its session is deleted, then the ends of gaps, of those with such a moment first, then of
+// those in which a client was told anything.
 func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 	rank := map[int]int{}
 	for _, g := range gaps {
@@ -115,7 +116,7 @@ func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 			switch {
 			case x.at < g.from || x.at > g.to:
 			case x.deleted:
-				rank[g.to] = 2
+				rank[g.to], rank[x.at] = 2, 3
 			default:
 				rank[g.to] = max(rank[g.to], 1)
 			}
