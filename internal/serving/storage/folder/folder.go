@@ -308,7 +308,9 @@ func (f *Folder) tidy() {
 	}
 	entries, err := f.files.ReadDir(f.dir)
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), temporary) {
+		own, _, _ := strings.Cut(e.Name(), ".")
+		isOwn := own == versionName || own == epochName || own == indexName
+		if isOwn && strings.HasSuffix(e.Name(), temporary) {
 			err = errors.Join(err, f.shred(f.path(e.Name())))
 		}
 	}
