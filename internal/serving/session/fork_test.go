@@ -282,7 +282,7 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 
 func memberName(id, name string) string { return "sessions/" + id + "/" + name }
 
-// The archive is a data folder: tar unpacks it, and a server goes on.
+// An export is a data folder: a server goes on with what tar unpacks.
 func TestAnExportIsADataFolder(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})

@@ -175,14 +175,14 @@ func (ix *index) deleteOne(s *session) error {
 		}
 	}
 	ix.remove(s)
-	_ = ix.disk.Alarm() // it may have ended, and is told to whom it concerns
+	_ = ix.disk.Alarm() // clears and reports the alarm if there is room again
 	if err != nil {
 		return storeError("deleting session "+id, err)
 	}
 	return nil
 }
 
-// remove makes an end of a session that the store has no more.
+// remove ends a session that the store no longer has.
 func (ix *index) remove(s *session) {
 	if ix.registry.Remove(s.entry) {
 		s.end()

@@ -427,12 +427,12 @@ func (mg *Manager) Export(
 	defer done()
 	err = s.unusable()
 	if err == nil {
-		err = mg.engine.export(ctx, w, func(ctx context.Context, archive io.Writer) error {
+		err = mg.engine.export(w, func(archive io.Writer) error {
 			return mg.engine.exportWhole(ctx, s, wait, archive)
 		})
 	}
 	if part != nil && touched(err) {
-		err = mg.engine.export(ctx, w, func(ctx context.Context, archive io.Writer) error {
+		err = mg.engine.export(w, func(archive io.Writer) error {
 			return mg.engine.exportPart(ctx, s, archive, part)
 		})
 	}
