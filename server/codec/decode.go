@@ -22,11 +22,11 @@ import (
 
 // DecodeCreate reads the body of a request for a new session.
 func DecodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
-	request := session.CreateRequest{Model: value(r.Model), Seed: r.Seed, ShadowOf: value(r.ShadowOf)}
+	request := session.CreateRequest{Model: Value(r.Model), Seed: r.Seed, ShadowOf: Value(r.ShadowOf)}
 	if r.Settings != nil {
 		request.Settings = decodeSettings(*r.Settings)
 	}
-	request.TTL, request.History = seconds(r.TTLSeconds), string(value(r.History))
+	request.TTL, request.History = seconds(r.TTLSeconds), string(Value(r.History))
 	var err error
 	request.Labels, err = decodeLabels(r.Labels)
 	return request, err
@@ -37,18 +37,18 @@ func DecodeFork(r api.ForkRequest) (session.ForkRequest, error) {
 	labels, err := decodeLabels(r.Labels)
 	return session.ForkRequest{
 		AtOffset: r.AtOffset,
-		Name:     value(r.Name),
+		Name:     Value(r.Name),
 		Labels:   labels,
 		TTL:      seconds(r.TTLSeconds),
-		History:  string(value(r.History)),
+		History:  string(Value(r.History)),
 	}, err
 }
 
-func seconds(n *int64) time.Duration { return time.Duration(value(n)) * time.Second }
+func seconds(n *int64) time.Duration { return time.Duration(Value(n)) * time.Second }
 
 // decodeLabels checks the length of the names of labels, which OpenAPI 3.0 cannot say.
 func decodeLabels(labels *api.Labels) (map[string]string, error) {
-	return value(labels), checkLabelNames(maps.Keys(value(labels)))
+	return Value(labels), checkLabelNames(maps.Keys(Value(labels)))
 }
 
 // checkLabelNames is the check of the names.
@@ -126,10 +126,10 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 		return session.ScoreOptions{}, err
 	}
 	options := session.ScoreOptions{
-		Offset: p.Offset, LogProbs: value(p.Logprobs), Top: value(p.TopLogprobs),
-		Learn: string(value(p.Learn)),
-		Lines: value(p.Unit) == api.UnitLine, Text: p.Text == nil || *p.Text,
-		TokenBits: value(p.Tokens), Threshold: limits.ThresholdDefault, Wait: wait,
+		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
+		Learn: string(Value(p.Learn)),
+		Lines: Value(p.Unit) == api.UnitLine, Text: p.Text == nil || *p.Text,
+		TokenBits: Value(p.Tokens), Threshold: limits.ThresholdDefault, Wait: wait,
 	}
 	if p.Threshold != nil {
 		options.Threshold = *p.Threshold
@@ -146,7 +146,7 @@ type Listing struct {
 
 // DecodeListing reads the parameters of a listing.
 func DecodeListing(p api.ListSessionsParams) Listing {
-	l := Listing{After: value(p.After), Limit: limits.ListLimitDefault}
+	l := Listing{After: Value(p.After), Limit: limits.ListLimitDefault}
 	if p.Limit != nil {
 		l.Limit = *p.Limit
 	}
@@ -174,12 +174,12 @@ func DecodeCompletion(
 		MaxTokens:   limits.CompletionTokensDefault,
 		Temperature: r.Temperature,
 		TopP:        r.TopP,
-		TopK:        value(r.TopK),
+		TopK:        Value(r.TopK),
 		Seed:        r.Seed,
-		Commit:      string(value(r.Commit)),
-		From:        string(value(r.From)),
-		LogProbs:    value(r.Logprobs),
-		Top:         value(r.TopLogprobs),
+		Commit:      string(Value(r.Commit)),
+		From:        string(Value(r.From)),
+		LogProbs:    Value(r.Logprobs),
+		Top:         Value(r.TopLogprobs),
 		Wait:        wait,
 	}
 	if r.MaxTokens != nil {
@@ -208,8 +208,8 @@ func stopStrings(one func() (string, error), list func() ([]string, error)) []st
 	return slices.DeleteFunc(stops, func(stop string) bool { return stop == "" })
 }
 
-// value is what p points to, or the zero value if p is nil.
-func value[T any](p *T) T {
+// Value is what p points to, or the zero value if p is nil.
+func Value[T any](p *T) T {
 	if p == nil {
 		var zero T
 		return zero

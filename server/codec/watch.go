@@ -12,9 +12,9 @@ import (
 // DecodeWatch reads the parameters of a request that watches a session.
 func DecodeWatch(p api.WatchSessionParams) (session.WatchOptions, error) {
 	o := session.WatchOptions{
-		Offset: p.Offset, LogProbs: value(p.Logprobs), Top: value(p.TopLogprobs),
-		Lines: value(p.Unit) == api.UnitLine, TokenBits: value(p.Tokens),
-		Text: p.Text == nil || *p.Text, Updates: value(p.Updates),
+		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
+		Lines: Value(p.Unit) == api.UnitLine, TokenBits: Value(p.Tokens),
+		Text: p.Text == nil || *p.Text, Updates: Value(p.Updates),
 	}
 	if o.Offset == nil {
 		o.Offset = p.LastEventID
@@ -76,7 +76,7 @@ type Past struct {
 
 // DecodeText reads the parameters of a request for a part of a session's text.
 func DecodeText(p api.GetTextParams) Past {
-	past := Past{Offset: value(p.Offset), Length: limits.TextLengthDefault}
+	past := Past{Offset: Value(p.Offset), Length: limits.TextLengthDefault}
 	if p.Length != nil {
 		past.Length = *p.Length
 	}
@@ -86,7 +86,7 @@ func DecodeText(p api.GetTextParams) Past {
 // DecodeScores reads the parameters of a request for past scores.
 func DecodeScores(p api.GetScoresParams) Past {
 	past := Past{
-		Offset: value(p.Offset), Length: limits.ScoresLengthMax, Points: limits.ScoresPointsDefault,
+		Offset: Value(p.Offset), Length: limits.ScoresLengthMax, Points: limits.ScoresPointsDefault,
 	}
 	if p.Length != nil {
 		past.Length = *p.Length

@@ -5,7 +5,7 @@
 //
 // A new operation is a method of Handlers in a file of its own; routes.StrictServerInterface, which is
 // generated from the contract, names it. An answer that is neither JSON nor empty is a function
-// that writes to the http.ResponseWriter, as scoreStream in score.go.
+// that writes to the http.ResponseWriter, a writer.
 package handler
 
 import (
