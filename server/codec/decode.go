@@ -20,8 +20,9 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeCreate reads the body of a request for a new session.
-func DecodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
+// DecodeCreate reads the body of a request for a new session; nil is none.
+func DecodeCreate(body *api.SessionRequest) (session.CreateRequest, error) {
+	r := Value(body)
 	request := session.CreateRequest{Model: Value(r.Model), Seed: r.Seed, ShadowOf: Value(r.ShadowOf)}
 	if r.Settings != nil {
 		request.Settings = decodeSettings(*r.Settings)
@@ -32,8 +33,9 @@ func DecodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
 	return request, err
 }
 
-// DecodeFork reads the body of a request for a fork.
-func DecodeFork(r api.ForkRequest) (session.ForkRequest, error) {
+// DecodeFork reads the body of a request for a fork; nil is none.
+func DecodeFork(body *api.ForkRequest) (session.ForkRequest, error) {
+	r := Value(body)
 	labels, err := decodeLabels(r.Labels)
 	return session.ForkRequest{
 		AtOffset: r.AtOffset,
@@ -88,8 +90,7 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 			return request, problem.Field(api.ProblemInvalidField, "ttl_seconds",
 				problem.Shortened(string(r.TTLSeconds)), "an integer written without an exponent")
 		}
-		ttl := time.Duration(n) * time.Second
-		request.TTL = &ttl
+		request.TTL = new(seconds(&n))
 	}
 	return request, checkLabelNames(maps.Keys(request.Labels))
 }
@@ -125,16 +126,13 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 	if err != nil {
 		return session.ScoreOptions{}, err
 	}
-	options := session.ScoreOptions{
+	return session.ScoreOptions{
 		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
 		Learn: string(Value(p.Learn)),
-		Lines: Value(p.Unit) == api.UnitLine, Text: p.Text == nil || *p.Text,
-		TokenBits: Value(p.Tokens), Threshold: limits.ThresholdDefault, Wait: wait,
-	}
-	if p.Threshold != nil {
-		options.Threshold = *p.Threshold
-	}
-	return options, nil
+		Lines: Value(p.Unit) == api.UnitLine, Text: valueOr(p.Text, true),
+		TokenBits: Value(p.Tokens), Threshold: valueOr(p.Threshold, limits.ThresholdDefault),
+		Wait: wait,
+	}, nil
 }
 
 // Listing is what a listing gives.
@@ -146,10 +144,7 @@ type Listing struct {
 
 // DecodeListing reads the parameters of a listing.
 func DecodeListing(p api.ListSessionsParams) Listing {
-	l := Listing{After: Value(p.After), Limit: limits.ListLimitDefault}
-	if p.Limit != nil {
-		l.Limit = *p.Limit
-	}
+	l := Listing{After: Value(p.After), Limit: valueOr(p.Limit, limits.ListLimitDefault)}
 	if p.Label != nil {
 		label := session.Label{}
 		name, value, whole := strings.Cut(*p.Label, ":")
@@ -171,7 +166,7 @@ func DecodeCompletion(
 	}
 	request := session.CompleteRequest{
 		Prompt:      r.PromptBase64,
-		MaxTokens:   limits.CompletionTokensDefault,
+		MaxTokens:   valueOr(r.MaxTokens, limits.CompletionTokensDefault),
 		Temperature: r.Temperature,
 		TopP:        r.TopP,
 		TopK:        Value(r.TopK),
@@ -181,9 +176,6 @@ func DecodeCompletion(
 		LogProbs:    Value(r.Logprobs),
 		Top:         Value(r.TopLogprobs),
 		Wait:        wait,
-	}
-	if r.MaxTokens != nil {
-		request.MaxTokens = *r.MaxTokens
 	}
 	if r.Prompt != nil {
 		if r.PromptBase64 != nil {
@@ -210,9 +202,23 @@ func stopStrings(one func() (string, error), list func() ([]string, error)) []st
 
 // Value is what p points to, or the zero value if p is nil.
 func Value[T any](p *T) T {
+	var zero T
+	return valueOr(p, zero)
+}
+
+// valueOr is what p points to, or another value if p is nil.
+func valueOr[T any](p *T, other T) T {
 	if p == nil {
-		var zero T
-		return zero
+		return other
 	}
 	return *p
+}
+
+// orNil points to a value, or is nil for the zero value, which is left out.
+func orNil[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }

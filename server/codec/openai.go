@@ -22,20 +22,14 @@ func DecodeBatch(
 	request := session.BatchRequest{
 		Model:       m.ID,
 		Prompts:     prompts,
-		N:           1,
-		MaxTokens:   limits.OpenAITokensDefault,
+		N:           valueOr(r.N, 1),
+		MaxTokens:   valueOr(r.MaxTokens, limits.OpenAITokensDefault),
 		Temperature: r.Temperature,
 		TopP:        r.TopP,
 		Seed:        r.Seed,
 		Echo:        Value(r.Echo),
 		LogProbs:    r.Logprobs != nil,
 		Top:         Value(r.Logprobs),
-	}
-	if r.N != nil {
-		request.N = *r.N
-	}
-	if r.MaxTokens != nil {
-		request.MaxTokens = *r.MaxTokens
 	}
 	if r.Stop != nil {
 		request.Stop = stopStrings(r.Stop.AsStopString, r.Stop.AsOpenAICompletionRequestStop1)
