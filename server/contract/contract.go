@@ -4,6 +4,7 @@
 package contract
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -71,9 +72,7 @@ func OffersOf(op *openapi3.Operation) []string {
 		if !strings.HasPrefix(status, "2") {
 			continue
 		}
-		for media := range response.Value.Content {
-			offers = append(offers, media)
-		}
+		offers = slices.AppendSeq(offers, maps.Keys(response.Value.Content))
 	}
 	slices.SortFunc(offers, func(a, b string) int {
 		switch {
@@ -94,12 +93,7 @@ func acceptsOf(op *openapi3.Operation) []string {
 	if op.RequestBody == nil {
 		return nil
 	}
-	var accepts []string
-	for media := range op.RequestBody.Value.Content {
-		accepts = append(accepts, media)
-	}
-	slices.Sort(accepts)
-	return accepts
+	return slices.Sorted(maps.Keys(op.RequestBody.Value.Content))
 }
 
 // Operation finds the operation that a request asks for, once the router has found its route.
@@ -122,9 +116,7 @@ func (c *Contract) Methods() []string {
 func (c *Contract) AnswerHeaders() (names []string) {
 	for _, op := range c.operations {
 		for _, response := range op.route.Operation.Responses.Map() {
-			for name := range response.Value.Headers {
-				names = append(names, name)
-			}
+			names = slices.AppendSeq(names, maps.Keys(response.Value.Headers))
 		}
 	}
 	slices.Sort(names)
