@@ -41,8 +41,7 @@ type earlyConn struct {
 // Read implements net.Conn. A client that speaks HTTP to a server of HTTPS has to be told so in HTTP.
 func (c *earlyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	var noTLS tls.RecordHeaderError
-	if errors.As(err, &noTLS) && noTLS.Conn != nil {
+	if noTLS, ok := errors.AsType[tls.RecordHeaderError](err); ok && noTLS.Conn != nil {
 		c.noTLS.Store(&noTLS.Conn)
 	}
 	return n, err

@@ -46,8 +46,7 @@ func (f *Feeder) End() error {
 
 // shown is what has ended the feeding, as the caller is to see it.
 func (f *Feeder) shown() error {
-	var last final
-	if errors.As(f.err, &last) {
+	if last, ok := errors.AsType[final](f.err); ok {
 		return last.error
 	}
 	return f.err

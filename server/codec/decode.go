@@ -100,8 +100,7 @@ func isNull(field json.RawMessage) bool { return string(field) == "null" }
 
 // DecodeName checks a name in a parameter, of which the contract does not say all.
 func DecodeName(parameter, name string) (string, error) {
-	var wrong *session.FieldError
-	if errors.As(session.CheckName(name), &wrong) {
+	if wrong, ok := errors.AsType[*session.FieldError](session.CheckName(name)); ok {
 		return "", problem.Field(api.ProblemInvalidParameter, parameter, problem.Quoted(name), wrong.Want)
 	}
 	return name, nil

@@ -27,8 +27,7 @@ func CheckWithProgress(
 	progress func(done, total int64),
 ) (err error) {
 	report := func(err error) {
-		var damage *storage.CorruptError
-		if errors.As(err, &damage) {
+		if damage, ok := errors.AsType[*storage.CorruptError](err); ok {
 			visit(damage)
 		}
 	}
@@ -182,8 +181,7 @@ func (c *checker) states(ctx context.Context, id string) error {
 
 // found visits damage, and returns any other error.
 func (c *checker) found(err error) error {
-	var damage *storage.CorruptError
-	if errors.As(err, &damage) {
+	if damage, ok := errors.AsType[*storage.CorruptError](err); ok {
 		c.visit(damage)
 		return nil
 	}
