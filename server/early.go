@@ -20,7 +20,6 @@ type earlyListener struct {
 	problems *answer.Problems
 }
 
-// Accept implements net.Listener.
 func (l earlyListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -47,7 +46,6 @@ func (c *earlyConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn.
 func (c *earlyConn) Write(p []byte) (int, error) {
 	if c.handled.Load() {
 		return c.Conn.Write(p)

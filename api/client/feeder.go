@@ -65,7 +65,6 @@ func (f *Feeder) Feed(ctx context.Context, text []byte) error {
 	return f.shown()
 }
 
-// batch feeds one batch.
 func (f *Feeder) batch(ctx context.Context, text []byte) error {
 	err := persist(ctx, f.o.Waiting, func() (bool, error) { return false, f.ask(ctx) })
 	if err != nil {
@@ -93,7 +92,6 @@ func (f *Feeder) ask(ctx context.Context) error {
 	return err
 }
 
-// session describes the session.
 func (f *Feeder) session(ctx context.Context) (Session, error) {
 	ctx, cancel := f.bounded(ctx)
 	defer cancel()

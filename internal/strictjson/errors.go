@@ -52,7 +52,6 @@ func (e *Error) Error() string {
 	return found + " (expected " + e.Want + "; " + at + ")"
 }
 
-// Unwrap returns the kind and the cause.
 func (e *Error) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{e.Kind}

@@ -53,7 +53,6 @@ func decodeLabels(labels *api.Labels) (map[string]string, error) {
 	return Value(labels), checkLabelNames(maps.Keys(Value(labels)))
 }
 
-// checkLabelNames is the check of the names.
 func checkLabelNames(names iter.Seq[string]) error {
 	for key := range names {
 		if n := utf8.RuneCountInString(key); n < 1 || n > limits.LabelKeyCharsMax {
@@ -95,7 +94,6 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 	return request, checkLabelNames(maps.Keys(request.Labels))
 }
 
-// isNull reports whether a field is there and null.
 func isNull(field json.RawMessage) bool { return string(field) == "null" }
 
 // DecodeName checks a name in a parameter, of which the contract does not say all.

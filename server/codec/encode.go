@@ -176,7 +176,6 @@ func encodeText(b []byte) (text string, exact []byte) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), b
 }
 
-// encodeUsage counts the tokens of a completion.
 func encodeUsage(c session.Completion) api.Usage {
 	prompt, sampled := int64(c.PromptTokens), int64(c.CompletionTokens)
 	return api.Usage{PromptTokens: prompt, CompletionTokens: sampled, TotalTokens: prompt + sampled}

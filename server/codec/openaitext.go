@@ -18,7 +18,6 @@ type openAIText struct {
 	words    wordText // of a model of words
 }
 
-// add adds the text of a piece.
 func (t *openAIText) add(p session.Piece) {
 	t.text = append(t.text, p.Text...)
 	t.bytes += len(p.Text)

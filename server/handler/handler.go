@@ -81,5 +81,4 @@ func (h *Handlers) encoder(ctx context.Context, id string) (codec.Encoder, error
 	return codec.NewEncoder(m), err
 }
 
-// sessionPath is the path of a session.
 func sessionPath(id string) string { return "/v1/sessions/" + id }

@@ -36,7 +36,6 @@ func (h *Handlers) ListSessions(
 	}), nil
 }
 
-// list makes a page.
 func (h *Handlers) list(ctx context.Context, l codec.Listing, made *spool.Spool) error {
 	taken, err := h.Memory.Lists.Take(ctx, limits.ListSessionBytes*int64(l.Limit))
 	if err != nil {

@@ -62,7 +62,6 @@ type countingBody struct {
 	n int64
 }
 
-// Read implements io.Reader.
 func (b *countingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.n += int64(n)

@@ -87,7 +87,6 @@ func isLocalAddress(r *http.Request, host string) bool {
 	return err == nil && local != nil && addr.Unmap() == local.AddrPort().Addr().Unmap()
 }
 
-// isAllowed reports whether a host is one of these names.
 func isAllowed(host string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return hostName(name) == host })
 }

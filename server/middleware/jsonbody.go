@@ -85,7 +85,6 @@ func (t *takenIn) again() error {
 	return nil
 }
 
-// Close implements io.Closer.
 func (t *takenIn) Close() error {
 	if t.rest != nil {
 		t.rest.Close()

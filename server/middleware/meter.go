@@ -63,7 +63,6 @@ func (m *meter) begin() bool {
 	return true
 }
 
-// end takes back what begin has counted.
 func (m *meter) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

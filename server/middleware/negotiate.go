@@ -13,7 +13,6 @@ import (
 
 type formKey struct{}
 
-// answerForm is the form of the answer to a request.
 type answerForm struct {
 	media   string
 	head    bool // its headers alone

@@ -92,7 +92,6 @@ func newTransport() *http.Transport {
 	}
 }
 
-// passing passes requests on.
 type passing struct {
 	places    Places
 	routes    chi.Routes

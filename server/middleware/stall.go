@@ -57,7 +57,6 @@ type closingWriter struct {
 // Unwrap lets http.ResponseController through.
 func (w *closingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *closingWriter) WriteHeader(status int) {
 	if !w.began && status >= http.StatusOK {
 		w.began = true
@@ -68,7 +67,6 @@ func (w *closingWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (w *closingWriter) Write(p []byte) (int, error) {
 	if !w.began {
 		w.WriteHeader(http.StatusOK)

@@ -108,7 +108,6 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 	return m, nil
 }
 
-// beat renews the lease again and again.
 func (m *Member) beat(ctx context.Context) {
 	defer close(m.stopped)
 	ticks := time.NewTicker(m.Beat())

@@ -236,7 +236,6 @@ func Format(list []Key) []byte {
 	return append(text, '\n')
 }
 
-// fileKey is a key as the file has it.
 type fileKey struct {
 	ID      string     `json:"id"`
 	Name    string     `json:"name"`

@@ -96,7 +96,6 @@ func (f *folder) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// truth is the number of a truth value.
 func truth(is bool) float64 {
 	if is {
 		return 1

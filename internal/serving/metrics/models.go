@@ -12,7 +12,6 @@ type byModel struct {
 	of      map[string]*onModel // by the model's id
 }
 
-// onModel counts what is done on one model.
 type onModel struct{ bytes, bits, loads, failures, drops prometheus.Counter }
 
 func newByModel(ids []string) byModel {

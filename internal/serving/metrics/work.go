@@ -98,7 +98,6 @@ func newWork() work {
 	return w
 }
 
-// makeScored makes the counters of text.
 func (w *work) makeScored() {
 	of := []string{"learn", "baseline"}
 	bytes := counters("scored_bytes_total", "Text that was scored.", of...)
@@ -122,7 +121,6 @@ func (w *work) makeScored() {
 	}
 }
 
-// makeShadows makes the counters of sessions and their shadows.
 func (w *work) makeShadows() {
 	bytes := counters("shadow_bytes_total",
 		"Text that sessions and their shadows have scored, but for words that the model does not know.",
@@ -146,7 +144,6 @@ func (w *work) Phase(_ context.Context, p session.Phase, began, ended time.Time)
 	w.byPhase[p].Observe(ended.Sub(began).Seconds())
 }
 
-// scoredText counts text that was scored, on whatever model.
 func (w *work) scoredText(learn string, t session.Tally) {
 	has := 0
 	if t.BaselineBits != nil {

@@ -102,7 +102,6 @@ func (bs *backups) begin() error {
 	return nil
 }
 
-// readLocked begins a reading of the current backup.
 func (bs *backups) readLocked() *Backup {
 	current := bs.current
 	bs.readers++
@@ -116,7 +115,6 @@ func (bs *backups) readLocked() *Backup {
 	}
 }
 
-// leave ends a reading.
 func (bs *backups) leave(b storage.Backup) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -140,7 +138,6 @@ func (bs *backups) expire(b storage.Backup, evenRead bool) {
 	}
 }
 
-// endLocked ends the current backup, if there is one.
 func (bs *backups) endLocked() error {
 	if bs.current == nil {
 		return nil

@@ -9,7 +9,6 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// checkCompletion compares a request with its limits.
 func checkCompletion(r CompleteRequest) error {
 	if n := len(r.Prompt); n > PromptBytesMax {
 		return &FieldError{"prompt", setting.Count(n, "byte"), fmt.Sprintf("at most %d",

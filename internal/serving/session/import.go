@@ -198,7 +198,6 @@ func (a *archive) check(ctx context.Context, m *model.Model, log logReader) erro
 	return compareTotals(st, &last)
 }
 
-// checkLog checks the records, and returns the last one.
 func (a *archive) checkLog(
 	ctx context.Context, m *model.Model, log logReader,
 ) (last storage.Record, err error) {

@@ -109,7 +109,6 @@ func (ix *index) useAny(who Caller, id string) (s *session, done func(), err err
 // touch ends a request that fed or sampled a session.
 func (ix *index) touch(s *session) { ix.registry.Touch(s.entry, ix.clock.now().UTC()) }
 
-// info describes a session.
 func (ix *index) info(who Caller, s *session) Info {
 	i := s.info(who, ix.registry.LastUsed(s.entry), s.memory.Bytes())
 	i.DiskBytes = ix.disk.Charged(s.ID)
@@ -117,7 +116,6 @@ func (ix *index) info(who Caller, s *session) Info {
 	return i
 }
 
-// get describes the session that a request names.
 func (ix *index) get(ctx context.Context, who Caller, id string) (Info, error) {
 	s, err := ix.find(who, id)
 	if err != nil {
@@ -155,7 +153,6 @@ func (ix *index) delete(who Caller, id string) error {
 	return ix.deleteShadows(s) // of which one may have been made meanwhile
 }
 
-// deleteShadows deletes the shadows of a session.
 func (ix *index) deleteShadows(of *session) error {
 	for _, s := range of.shadows() {
 		if err := ix.deleteOne(s); err != nil && !errors.Is(err, ErrNotFound) {
@@ -165,7 +162,6 @@ func (ix *index) deleteShadows(of *session) error {
 	return nil
 }
 
-// deleteOne deletes a session.
 func (ix *index) deleteOne(s *session) error {
 	id, ctx := s.ID, context.Background() // the erasing of what is gone has to come to its end
 	err := s.delete(ctx)

@@ -153,7 +153,6 @@ func readSnapshot(
 	return st, nil
 }
 
-// emptyStream is the stream of an empty text.
 func (h *head) emptyStream(m *model.Model) *stream.Stream {
 	st := stream.New(m, h.Settings)
 	if h.LinesFrom != nil {

@@ -151,7 +151,6 @@ type contextWriter struct {
 	w   io.Writer
 }
 
-// Write implements io.Writer.
 func (c *contextWriter) Write(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err

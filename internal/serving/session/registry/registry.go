@@ -58,7 +58,6 @@ func (e *Entry[S]) expired(now time.Time) bool {
 	return e.ttl > 0 && e.users == 0 && now.Sub(e.lastUsed) >= e.ttl
 }
 
-// owner is who has sessions.
 type owner[S any] struct {
 	places int
 	byID   *btree.BTreeG[*Entry[S]]

@@ -150,7 +150,6 @@ func (f *Folder) takeSegment(
 	return f.Append(ctx, s.id, epoch, at, records...)
 }
 
-// takeState copies a snapshot.
 func (f *Folder) takeState(
 	ctx context.Context, from *Folder, id string, at int64, epoch uint64,
 ) error {

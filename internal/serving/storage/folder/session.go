@@ -72,7 +72,6 @@ func parseName(name, prefix string) (n uint64, ok bool) {
 	return n, found && err == nil && hexName(prefix, n) == name
 }
 
-// claimName is the name of the file of a claim.
 func claimName(epoch uint64, end int64) string {
 	return hexName(hexName(claimPrefix, epoch)+".", uint64(end))
 }

@@ -97,7 +97,6 @@ type counter struct {
 	n   int64
 }
 
-// Write implements io.Writer.
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
@@ -212,7 +211,6 @@ type contextReader struct {
 	r   io.Reader
 }
 
-// Read implements io.Reader.
 func (r *contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err

@@ -101,7 +101,6 @@ func (o *objects) holds(ctx context.Context, name string, bytes int64) error {
 	return objectError("looking for object "+name, err)
 }
 
-// mark writes the marker.
 func (o *objects) mark(ctx context.Context) error {
 	err := o.bucket.write(ctx, markerName, func(w io.Writer) error {
 		_, err := io.WriteString(w, o.id+"\n")

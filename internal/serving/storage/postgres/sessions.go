@@ -65,7 +65,6 @@ type asker interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// describe tells of a session.
 func describe(ctx context.Context, q asker, id string) (found storage.Session, err error) {
 	if storage.CheckID(id) != nil {
 		return found, storage.NotFound(id)

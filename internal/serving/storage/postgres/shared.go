@@ -25,7 +25,6 @@ const (
 	withNode = ` left join nodes n on n.id = s.node `
 )
 
-// terms are those of a head.
 func (s *Store) termsOf(head []byte) storage.Terms {
 	if s.terms == nil {
 		return storage.Terms{Complete: true}

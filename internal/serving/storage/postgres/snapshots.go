@@ -152,7 +152,6 @@ func scanSnapshot(row pgx.Row, id string, more ...any) (k storage.Snapshot, err 
 	return k, nil
 }
 
-// exists says whether there is a session.
 func exists(ctx context.Context, q queryer, id string) (err error) {
 	there := false
 	if storage.CheckID(id) == nil {
