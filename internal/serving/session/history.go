@@ -97,7 +97,7 @@ type past struct {
 func (mg *Manager) past(
 	ctx context.Context, who Caller, id string, offset int64,
 ) (p past, err error) {
-	s, err := mg.index.find(who, id)
+	s, err := mg.index.catalog.find(who, id)
 	if err != nil {
 		return p, err
 	}

@@ -67,10 +67,6 @@ func (ix *index) known(id string) *session {
 }
 
 // find finds the session that a request names.
-func (ix *index) find(who Caller, id string) (*session, error) {
-	return ix.catalog.find(who, id)
-}
-
 // use finds a session for a request that feeds or samples it. done must follow.
 func (ix *index) use(who Caller, id string) (s *session, done func(), err error) {
 	s, used, err := ix.useAny(who, id)
@@ -97,7 +93,7 @@ func (ix *index) useAny(who Caller, id string) (s *session, done func(), err err
 		return nil, nil, err
 	}
 	for {
-		if s, err = ix.find(who, id); err != nil {
+		if s, err = ix.catalog.find(who, id); err != nil {
 			return nil, nil, err
 		}
 		if ix.registry.Use(s.entry, ix.clock.now()) {
@@ -117,7 +113,7 @@ func (ix *index) info(who Caller, s *session) Info {
 }
 
 func (ix *index) get(ctx context.Context, who Caller, id string) (Info, error) {
-	s, err := ix.find(who, id)
+	s, err := ix.catalog.find(who, id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -129,18 +125,10 @@ func (ix *index) get(ctx context.Context, who Caller, id string) (Info, error) {
 	return ix.info(who, s), nil
 }
 
-// list describes a page of the sessions that a caller sees and that have all of the labels.
-func (ix *index) list(
-	who Caller, after string, limit int, labels []Label,
-) (page []Info, next string, err error) {
-	ix.sweep()
-	return ix.catalog.list(who, after, limit, labels)
-}
-
 // delete deletes the session that a request names, and its shadows, which have its text: these
 // first, so that none is left without it. What is at work on them ends after its chunk.
 func (ix *index) delete(who Caller, id string) error {
-	s, err := ix.find(who, id)
+	s, err := ix.catalog.find(who, id)
 	if err != nil {
 		return err
 	}

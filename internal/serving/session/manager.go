@@ -152,7 +152,7 @@ func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	if id == "" {
 		return mg.Model(), nil
 	}
-	s, err := mg.index.find(who, id)
+	s, err := mg.index.catalog.find(who, id)
 	if err != nil {
 		return ModelInfo{}, err
 	}
@@ -206,7 +206,8 @@ func (mg *Manager) List(
 	if limit < 1 {
 		limit = ListDefault
 	}
-	return mg.index.list(who, after, min(limit, ListMax), labels)
+	mg.index.sweep()
+	return mg.index.catalog.list(who, after, min(limit, ListMax), labels)
 }
 
 // Delete removes a session with everything that was ever kept for it. A request that is at work on
@@ -459,8 +460,7 @@ func (mg *Manager) Import(
 	if err := mg.index.mayMake(who); err != nil {
 		return Info{}, err
 	}
-	im := importing{engine: mg.engine, index: mg.index}
-	info, err := im.run(ctx, who, r, name)
+	info, err := mg.importArchive(ctx, who, r, name)
 	return info, SpoolError(err)
 }
 

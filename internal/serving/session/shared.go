@@ -79,7 +79,7 @@ func (c *sharedCatalog) claimed(s *session) {
 }
 
 func (c *sharedCatalog) named(_ context.Context, who Caller, name string) (*session, error) {
-	s, err := c.index.find(who, name)
+	s, err := c.find(who, name)
 	if err == ErrNotFound {
 		err = nil
 	}
