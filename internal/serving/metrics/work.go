@@ -17,7 +17,6 @@ type work struct {
 
 	scored  [learns][2]scored // the second for sessions with a baseline
 	shadows [roles]compared
-	vectors []prometheus.Collector
 
 	lines, flagged   prometheus.Counter
 	strangeness      prometheus.Histogram
@@ -66,25 +65,25 @@ var phaseSeconds = prometheus.ExponentialBuckets(.0001, 2, 20)
 // strangenessBounds are powers of ten: a line of 3 is as strange as one in a thousand.
 var strangenessBounds = []float64{.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6}
 
-func newWork() work {
+func newWork(mk maker) work {
 	w := work{
-		phases: prometheus.NewHistogramVec(histogramOpts("phase_seconds",
+		phases: mk.NewHistogramVec(histogramOpts("phase_seconds",
 			"Time that a chunk, or a turn of a completion, has spent in each phase of its work.",
 			phaseSeconds), []string{"phase"}),
-		lines: counter("lines_total", "Lines that have ended in text whose lines were asked for."),
-		flagged: counter("lines_flagged_total",
+		lines: mk.counter("lines_total", "Lines that have ended in text whose lines were asked for."),
+		flagged: mk.counter("lines_flagged_total",
 			"Lines that were not learnt: stranger than the request's threshold, or too long."),
-		strangeness: prometheus.NewHistogram(histogramOpts("line_strangeness",
+		strangeness: mk.NewHistogram(histogramOpts("line_strangeness",
 			"How strange lines were for those before them: -log10 of the probability of a line "+
 				"at least as strange.", strangenessBounds)),
-		completions: counters("completions_total",
+		completions: mk.counters("completions_total",
 			"Texts that were sampled to their end, by why they ended.", "reason"),
-		completionTokens: counter("completion_tokens_total", "Tokens of these texts."),
-		snapshots: prometheus.NewHistogram(histogramOpts("snapshot_seconds",
+		completionTokens: mk.counter("completion_tokens_total", "Tokens of these texts."),
+		snapshots: mk.NewHistogram(histogramOpts("snapshot_seconds",
 			"Time that writing the state of a session has taken.", phaseSeconds)),
-		snapshotFailures: counter("snapshot_failures_total",
+		snapshotFailures: mk.counter("snapshot_failures_total",
 			"States of sessions that could not be written; they are tried again."),
-		replayed: counter("replayed_bytes_total",
+		replayed: mk.counter("replayed_bytes_total",
 			"Text that was computed again to make the states of cold sessions."),
 	}
 	for p := range session.Phases {
@@ -93,22 +92,21 @@ func newWork() work {
 	for _, reason := range []string{session.FinishStop, session.FinishLength} {
 		w.completions.WithLabelValues(reason)
 	}
-	w.makeScored()
-	w.makeShadows()
+	w.makeScored(mk)
+	w.makeShadows(mk)
 	return w
 }
 
-func (w *work) makeScored() {
+func (w *work) makeScored(mk maker) {
 	of := []string{"learn", "baseline"}
-	bytes := counters("scored_bytes_total", "Text that was scored.", of...)
-	tokens := counters("scored_tokens_total", "Tokens that were scored.", of...)
-	bits := counters("scored_shannons_total",
+	bytes := mk.counters("scored_bytes_total", "Text that was scored.", of...)
+	tokens := mk.counters("scored_tokens_total", "Tokens that were scored.", of...)
+	bits := mk.counters("scored_shannons_total",
 		"Surprise of the scored text under the models as adapted, in shannons: bits of information.",
 		of...)
-	baseline := counters("baseline_shannons_total",
+	baseline := mk.counters("baseline_shannons_total",
 		"Surprise of the same text under the static model, of sessions that have a baseline.",
 		"learn")
-	w.vectors = []prometheus.Collector{bytes, tokens, bits, baseline}
 	for _, learn := range []string{
 		session.LearnTrue, session.LearnFalse, session.LearnUnflagged,
 	} {
@@ -121,22 +119,14 @@ func (w *work) makeScored() {
 	}
 }
 
-func (w *work) makeShadows() {
-	bytes := counters("shadow_bytes_total",
+func (w *work) makeShadows(mk maker) {
+	bytes := mk.counters("shadow_bytes_total",
 		"Text that sessions and their shadows have scored, but for words that the model does not know.",
 		"role")
-	bits := counters("shadow_shannons_total", "Surprise of that text, in shannons.", "role")
-	w.vectors = append(w.vectors, bytes, bits)
+	bits := mk.counters("shadow_shannons_total", "Surprise of that text, in shannons.", "role")
 	for role, name := range [roles]string{roleSession: "session", roleShadow: "shadow"} {
 		w.shadows[role] = compared{bytes.WithLabelValues(name), bits.WithLabelValues(name)}
 	}
-}
-
-func (w *work) all() []prometheus.Collector {
-	return append([]prometheus.Collector{
-		w.phases, w.lines, w.flagged, w.strangeness, w.completions, w.completionTokens,
-		w.snapshots, w.snapshotFailures, w.replayed,
-	}, w.vectors...)
 }
 
 // Phase implements session.Observer.
