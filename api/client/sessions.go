@@ -92,10 +92,7 @@ func (c *Client) done(r made) error {
 // is given, as NAME:VALUE, or as NAME for any value. An error ends the list.
 func (c *Client) Sessions(ctx context.Context, label string) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
-		var params ListSessionsParams
-		if label != "" {
-			params.Label = &label
-		}
+		params := ListSessionsParams{Label: orNil(label)}
 		for {
 			page, err := object[struct {
 				Sessions []Session

@@ -40,7 +40,8 @@ func CheckWithProgress(
 	for _, stray := range f.strays() {
 		visit(stray)
 	}
-	c := checker{f: f, visit: visit, pace: func(context.Context) error { return nil }}
+	pace := func(context.Context) error { return nil }
+	c := checker{f: f, visit: visit, pace: pace, read: func(int64) {}}
 	if progress != nil {
 		total := f.bytes()
 		c.read = func(n int64) { c.done += n; progress(min(c.done, total), total) }
@@ -107,7 +108,7 @@ type checker struct {
 	f     *Folder
 	visit func(*storage.CorruptError)
 	pace  func(context.Context) error // called before every file
-	read  func(bytes int64)           // nil: nobody is told
+	read  func(bytes int64)
 	done  int64
 }
 
@@ -147,11 +148,11 @@ func (c *checker) log(ctx context.Context, id string, from int64) error {
 		if read += int64(len(r.Text)); read < segmentBytes {
 			return nil
 		}
-		c.tell(read)
+		c.read(read)
 		read = 0
 		return c.pace(ctx)
 	})
-	c.tell(read)
+	c.read(read)
 	if errors.Is(err, storage.ErrRange) {
 		return nil // trimmed meanwhile
 	}
@@ -174,7 +175,7 @@ func (c *checker) states(ctx context.Context, id string) error {
 		if err := c.found(err); err != nil {
 			return err
 		}
-		c.tell(k.Bytes)
+		c.read(k.Bytes)
 	}
 	return nil
 }
@@ -188,12 +189,6 @@ func (c *checker) found(err error) error {
 	return err
 }
 
-func (c *checker) tell(bytes int64) {
-	if c.read != nil {
-		c.read(bytes)
-	}
-}
-
 // ScrubOptions are those of Scrub.
 type ScrubOptions struct {
 	FilesPerSecond int // of a snapshot, or a segment of a log
@@ -204,7 +199,8 @@ type ScrubOptions struct {
 // Scrub reads all sessions once, slowly, and reports damage. It changes nothing.
 func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
 	pause := time.Second / time.Duration(max(1, o.FilesPerSecond))
-	c := checker{f: f, visit: o.Report, pace: func(ctx context.Context) error { return f.wait(ctx, pause) }}
+	pace := func(ctx context.Context) error { return f.wait(ctx, pause) }
+	c := checker{f: f, visit: o.Report, pace: pace, read: func(int64) {}}
 	return c.all(ctx)
 }
 

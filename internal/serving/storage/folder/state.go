@@ -73,7 +73,7 @@ func (f *Folder) writeState(
 	}
 	hash := sha256.New()
 	made := &counter{sum: &f.temporary, w: out}
-	defer made.gone()
+	defer func() { f.temporary.Add(-made.n) }()
 	err = storage.CompressSnapshot(ctx, io.MultiWriter(made, hash), write)
 	if err == nil {
 		kept.SHA256 = [32]byte(hash.Sum(nil))
@@ -103,8 +103,6 @@ func (c *counter) Write(p []byte) (int, error) {
 	c.sum.Add(int64(n))
 	return n, err
 }
-
-func (c *counter) gone() { c.sum.Add(-c.n) }
 
 // Snapshots implements storage.Store.
 func (f *Folder) Snapshots(ctx context.Context, id string) (found []storage.Snapshot, err error) {

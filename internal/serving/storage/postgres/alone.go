@@ -54,7 +54,7 @@ func (s *Store) keepLock(
 			return errors.Join(err, conn.Close(background))
 		}
 	}
-	s.runs(func() { s.stayLocked(background, config, how, conn) })
+	s.running.Go(func() { s.stayLocked(background, config, how, conn) })
 	return nil
 }
 
