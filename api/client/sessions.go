@@ -156,10 +156,7 @@ func (c *Client) ExportSession(ctx context.Context, session string, w io.Writer)
 // ImportSession makes a session of the file that [Client.ExportSession] wrote. It has a new id, and
 // a name if one is given.
 func (c *Client) ImportSession(ctx context.Context, file io.Reader, name string) (Session, error) {
-	var params ImportSessionParams
-	if name != "" {
-		params.Name = &name
-	}
+	params := ImportSessionParams{Name: orNil(name)}
 	return object[Session](c, request(
 		newImportSessionRequest(ctx, c.base, params, mediaBytes, file)))
 }

@@ -130,9 +130,13 @@ func (bs *backups) leave(b storage.Backup) {
 func (bs *backups) expire(b storage.Backup, evenRead bool) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
-	if bs.current != b || bs.readers > 0 && !evenRead {
-		return
+	if bs.current == b && (bs.readers == 0 || evenRead) {
+		bs.logEndLocked()
 	}
+}
+
+// logEndLocked is endLocked where nobody is to get the error.
+func (bs *backups) logEndLocked() {
 	if err := bs.endLocked(); err != nil {
 		bs.logError(fmt.Errorf("session: ending a backup: %w", err))
 	}
@@ -156,7 +160,5 @@ func (bs *backups) close() {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	bs.closed = true
-	if err := bs.endLocked(); err != nil {
-		bs.logError(fmt.Errorf("session: ending a backup: %w", err))
-	}
+	bs.logEndLocked()
 }

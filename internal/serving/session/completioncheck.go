@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"unicode/utf8"
@@ -18,10 +19,7 @@ func checkCompletion(r CompleteRequest) error {
 	if err := SamplingTable.Check(&sampling); err != nil {
 		return fieldError("", err)
 	}
-	if err := checkSeed(r.Seed); err != nil {
-		return err
-	}
-	if err := checkStops(r.Stop); err != nil {
+	if err := cmp.Or(checkSeed(r.Seed), checkStops(r.Stop)); err != nil {
 		return err
 	}
 	switch {

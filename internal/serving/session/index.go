@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -378,10 +379,7 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 
 // checkHead says why a session cannot have another head.
 func (ix *index) checkHead(s *session, next *head) error {
-	if err := checkNameOrNone(next.Name); err != nil {
-		return err
-	}
-	if err := next.checkKept(); err != nil {
+	if err := cmp.Or(checkNameOrNone(next.Name), next.checkKept()); err != nil {
 		return err
 	}
 	size := len(next.encode())

@@ -398,10 +398,7 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	}
 	defer mg.life.Leave()
 	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: r.History}
-	if err := checkRequest(like); err != nil {
-		return Info{}, err
-	}
-	if err := checkNameOrNone(r.Name); err != nil {
+	if err := cmp.Or(checkRequest(like), checkNameOrNone(r.Name)); err != nil {
 		return Info{}, err
 	}
 	if err := mg.index.mayMake(who); err != nil {
