@@ -227,7 +227,7 @@ func Format(list []Key) []byte {
 	}{version, make([]fileKey, len(list))}
 	for i, k := range list {
 		file.Keys[i] = fileKey{ID: k.ID, Name: k.Name, SHA256: hex.EncodeToString(k.Hash[:]), Created: k.Created, Expires: k.Expires,
-			Revoked: k.Revoked, Admin: k.Admin, Limits: fileLimits(k.Limits)}
+			Revoked: k.Revoked, Admin: k.Admin, Limits: k.Limits}
 	}
 	text, err := json.MarshalIndent(file, "", "  ")
 	if err != nil { // strings, integers and times of four-digit years always can be
@@ -237,19 +237,12 @@ func Format(list []Key) []byte {
 }
 
 type fileKey struct {
-	ID      string     `json:"id"`
-	Name    string     `json:"name"`
-	SHA256  string     `json:"sha256"`
-	Created time.Time  `json:"created"`
-	Expires time.Time  `json:"expires,omitzero"`
-	Revoked time.Time  `json:"revoked,omitzero"`
-	Admin   bool       `json:"admin,omitempty"`
-	Limits  fileLimits `json:"limits,omitzero"`
-}
-
-type fileLimits struct {
-	Sessions       int   `json:"sessions,omitempty"`
-	Requests       int   `json:"requests,omitempty"`
-	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
-	Disk           int64 `json:"disk,omitempty"`
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	SHA256  string    `json:"sha256"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires,omitzero"`
+	Revoked time.Time `json:"revoked,omitzero"`
+	Admin   bool      `json:"admin,omitempty"`
+	Limits  Limits    `json:"limits,omitzero"`
 }

@@ -67,9 +67,6 @@ func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base {
 	return &Base{pool: &b.mu.pool, bytes: bytes, drop: drop, held: bytes == 0}
 }
 
-// Open makes an account that has nothing.
-func (b *Budget[H]) Open(holder H) *Account[H] { return b.OpenOn(nil, holder) }
-
 // OpenOn makes an account that has nothing, whose state needs a base; nil: none.
 func (b *Budget[H]) OpenOn(base *Base, holder H) *Account[H] {
 	return &Account[H]{budget: b, holder: holder, base: base}

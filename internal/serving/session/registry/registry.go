@@ -375,16 +375,6 @@ func (r *Registry[S]) Places() int {
 	return r.mu.places
 }
 
-// PlacesOf is Places for one owner.
-func (r *Registry[S]) PlacesOf(owner string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if o := r.mu.owners[owner]; o != nil {
-		return o.places
-	}
-	return 0
-}
-
 func (r *Registry[S]) occupyLocked(name string) *owner[S] {
 	o := r.mu.owners[name]
 	if o == nil {

@@ -200,11 +200,8 @@ func (s *Store) adopt(ctx context.Context, asked bool) error {
 // recognize makes sure that a store without the marker has some of the database's newest snapshots, if
 // there are any.
 func (s *Store) recognize(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `select object from objects where refs > 0 order by since desc limit $1`,
+	rows, _ := tx.Query(ctx, `select object from objects where refs > 0 order by since desc limit $1`,
 		adoptLook)
-	if err != nil {
-		return err
-	}
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(names) == 0 {
 		return err
