@@ -96,9 +96,7 @@ func splitToken(token string) (id, secret string, ok bool) {
 
 func isID(s string) bool { return len(s) == idChars && consistsOf(s, hexAlphabet) }
 
-func consistsOf(s, alphabet string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune(alphabet, r) }) < 0
-}
+func consistsOf(s, alphabet string) bool { return strings.Trim(s, alphabet) == "" }
 
 // CheckName returns what was expected of a name that cannot be one, or "" for a good name.
 func CheckName(name string) string {
