@@ -15,7 +15,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// importing is an import under way.
 // importArchive makes a session of an archive that Export wrote. The name that the archive has in its head is
 // not that of the new session.
 func (mg *Manager) importArchive(

@@ -67,7 +67,6 @@ func (ix *index) known(id string) *session {
 	return nil
 }
 
-// find finds the session that a request names.
 // use finds a session for a request that feeds or samples it. done must follow.
 func (ix *index) use(who Caller, id string) (s *session, done func(), err error) {
 	s, used, err := ix.useAny(who, id)
