@@ -74,18 +74,12 @@ func OffersOf(op *openapi3.Operation) []string {
 		}
 		offers = slices.AppendSeq(offers, maps.Keys(response.Value.Content))
 	}
-	slices.SortFunc(offers, func(a, b string) int {
-		switch {
-		case a == b:
-			return 0
-		case a == MediaJSON:
-			return -1
-		case b == MediaJSON:
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	return slices.Compact(offers)
+	slices.Sort(offers)
+	offers = slices.Compact(offers)
+	if i := slices.Index(offers, MediaJSON); i > 0 {
+		offers = slices.Insert(slices.Delete(offers, i, i+1), 0, MediaJSON)
+	}
+	return offers
 }
 
 // acceptsOf lists the media types of an operation's body, in alphabetical order.

@@ -15,8 +15,8 @@ type work struct {
 	phases  *prometheus.HistogramVec
 	byPhase [session.Phases]prometheus.Observer
 
-	scored  [learns][2]scored // the second for sessions with a baseline
-	shadows [roles]compared
+	scored           map[string]*[2]scored // by what is learnt; the second for sessions with a baseline
+	followed, shadow compared
 
 	lines, flagged   prometheus.Counter
 	strangeness      prometheus.Histogram
@@ -34,29 +34,10 @@ type scored struct{ bytes, tokens, bits, baseline prometheus.Counter }
 // compared counts text that a session and a shadow of it have both scored.
 type compared struct{ bytes, bits prometheus.Counter }
 
-// The two ends of a shadow have an index each.
-const (
-	roleSession = iota
-	roleShadow
-	roles
-)
-
-// The kinds of learning have an index each.
-const (
-	learnTrue = iota
-	learnFalse
-	learnUnflagged
-	learns
-)
-
-func learnIndex(learn string) int {
-	switch learn {
-	case session.LearnFalse:
-		return learnFalse
-	case session.LearnUnflagged:
-		return learnUnflagged
-	}
-	return learnTrue
+// add takes in text. Models of all kinds compare by the words that they know.
+func (c compared) add(t session.Tally) {
+	c.bytes.Add(float64(t.Bytes - t.UnknownBytes))
+	c.bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may leave less than nothing
 }
 
 // phaseSeconds are the bounds of buckets, from a token of a small model to a long recovery.
@@ -67,6 +48,7 @@ var strangenessBounds = []float64{.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6}
 
 func newWork(mk maker) work {
 	w := work{
+		scored: map[string]*[2]scored{},
 		phases: mk.NewHistogramVec(histogramOpts("phase_seconds",
 			"Time that a chunk, or a turn of a completion, has spent in each phase of its work.",
 			phaseSeconds), []string{"phase"}),
@@ -110,8 +92,9 @@ func (w *work) makeScored(mk maker) {
 	for _, learn := range []string{
 		session.LearnTrue, session.LearnFalse, session.LearnUnflagged,
 	} {
+		w.scored[learn] = new([2]scored)
 		for i, has := range []string{"no", "yes"} {
-			w.scored[learnIndex(learn)][i] = scored{
+			w.scored[learn][i] = scored{
 				bytes: bytes.WithLabelValues(learn, has), tokens: tokens.WithLabelValues(learn, has),
 				bits: bits.WithLabelValues(learn, has), baseline: baseline.WithLabelValues(learn),
 			}
@@ -124,9 +107,10 @@ func (w *work) makeShadows(mk maker) {
 		"Text that sessions and their shadows have scored, but for words that the model does not know.",
 		"role")
 	bits := mk.counters("shadow_shannons_total", "Surprise of that text, in shannons.", "role")
-	for role, name := range [roles]string{roleSession: "session", roleShadow: "shadow"} {
-		w.shadows[role] = compared{bytes.WithLabelValues(name), bits.WithLabelValues(name)}
+	of := func(role string) compared {
+		return compared{bytes.WithLabelValues(role), bits.WithLabelValues(role)}
 	}
+	w.followed, w.shadow = of("session"), of("shadow")
 }
 
 // Phase implements session.Observer.
@@ -139,7 +123,7 @@ func (w *work) scoredText(learn string, t session.Tally) {
 	if t.BaselineBits != nil {
 		has = 1
 	}
-	of := &w.scored[learnIndex(learn)][has]
+	of := &w.scored[learn][has]
 	of.bytes.Add(float64(t.Bytes))
 	of.tokens.Add(float64(t.Tokens))
 	of.bits.Add(t.Bits)
@@ -160,12 +144,10 @@ func (w *work) Line(l *session.Line) {
 	}
 }
 
-// Compared implements session.Observer. Models of all kinds compare by the words that they know.
+// Compared implements session.Observer.
 func (w *work) Compared(followed, shadow session.Tally) {
-	for role, t := range [roles]*session.Tally{roleSession: &followed, roleShadow: &shadow} {
-		w.shadows[role].bytes.Add(float64(t.Bytes - t.UnknownBytes))
-		w.shadows[role].bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may leave less than nothing
-	}
+	w.followed.add(followed)
+	w.shadow.add(shadow)
 }
 
 // Completed implements session.Observer.
