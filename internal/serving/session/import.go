@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// importArchive makes a session of an archive that Export wrote. The name that the archive has in its head is
-// not that of the new session.
+// importArchive makes a session of an archive that Export wrote. The name that the archive has in its
+// head is not that of the new session.
 func (mg *Manager) importArchive(
 	ctx context.Context, who Caller, r io.Reader, name string,
 ) (Info, error) {
