@@ -20,7 +20,6 @@ type exported struct {
 	state *stream.Stream
 }
 
-// write writes the archive.
 func (x *exported) write(ctx context.Context, w io.Writer) error {
 	f, err := x.state.Stored()
 	if err != nil {

@@ -27,7 +27,6 @@ type toldLog struct {
 	add func(bytes int)
 }
 
-// Read implements logReader.
 func (l toldLog) Read(
 	ctx context.Context, id string, from int64, visit func(int64, storage.Record) error,
 ) error {

@@ -35,7 +35,7 @@ func (mg *Manager) Watch(
 	if err := mg.life.Check(); err != nil {
 		return err
 	}
-	s, err := mg.index.find(who, id)
+	s, err := mg.index.catalog.find(who, id)
 	if err != nil {
 		return err
 	}

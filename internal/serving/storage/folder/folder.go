@@ -2,7 +2,6 @@ package folder
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -710,7 +709,5 @@ func (f *Folder) Close() error {
 	}
 	return errors.Join(err, f.unlock())
 }
-
-func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 
 var _ storage.Store = (*Folder)(nil)
