@@ -6,10 +6,9 @@ import (
 )
 
 func adam() {
-	TEXT("adamAVX2", NOSPLIT, "func(w, m, v, grad *float32, n int, scale, beta1, rest1, beta2, rest2, rate, root, eps float32)")
-	Pragma("noescape")
-	Doc("adamAVX2 is Adam.portable; n > 0 a multiple of 8.")
-	w, m, v, g := pointer("w"), pointer("m"), pointer("v"), pointer("grad")
+	function("adamAVX2", "func(w, m, v, grad *float32, n int, scale, beta1, rest1, beta2, rest2, rate, root, eps float32)",
+		"is Adam.portable; n > 0 a multiple of 8.")
+	w, m, v, g := param("w"), param("m"), param("v"), param("grad")
 	scale, beta1, rest1, beta2, rest2 := broadcast("scale"), broadcast("beta1"), broadcast("rest1"), broadcast("beta2"), broadcast("rest2")
 	rate, root, eps := broadcast("rate"), broadcast("root"), broadcast("eps")
 	eights(func(at reg.GPVirtual) {

@@ -23,11 +23,9 @@ func newExponential() exponential {
 }
 
 func (c exponential) exp() {
-	TEXT("expAVX2", NOSPLIT, "func(dst, src *float32, n int, scale, shift float32, lanes *[8]float32)")
-	Pragma("noescape")
-	Doc("expAVX2 is expGo; n > 0 a multiple of 8.")
-	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	lanes := Load(Param("lanes"), GP64())
+	function("expAVX2", "func(dst, src *float32, n int, scale, shift float32, lanes *[8]float32)",
+		"is expGo; n > 0 a multiple of 8.")
+	dst, src, lanes := param("dst"), param("src"), param("lanes")
 	factor, shift, sum := broadcast("scale"), broadcast("shift"), YMM()
 	VMOVUPS(Mem{Base: lanes}, sum)
 	eightsThen(func(at reg.GPVirtual) {
