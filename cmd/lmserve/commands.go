@@ -20,7 +20,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if err == nil || errors.As(err, &usageError{}) {
 			return err
 		}
-		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
+		return usagef("%w (see '%s --help')", err, c.CommandPath())
 	}
 }
 

@@ -74,11 +74,7 @@ func (k *completing) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	asked, err := k.stream.chosen()
-	if err != nil {
-		return err
-	}
-	opening, err := sessionRequest(asked)
+	opening, err := k.stream.request()
 	if err != nil {
 		return err
 	}
@@ -132,8 +128,8 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	}
 	if c.Flags().Changed("logprobs") {
 		if k.logprobs < 0 || k.logprobs > session.CandidatesMax {
-			return r, usageError{fmt.Errorf("--logprobs is %d, expected 0 to %d", k.logprobs,
-				session.CandidatesMax)}
+			return r, usagef("--logprobs is %d, expected 0 to %d", k.logprobs,
+				session.CandidatesMax)
 		}
 		r.Logprobs, r.TopLogprobs = new(true), &k.logprobs
 	}

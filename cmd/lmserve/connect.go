@@ -83,10 +83,11 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 
 // startLocal starts a server in this process. What its log says of damage goes to standard error.
 func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
-	log, err := warnings()
+	log, err := newLogger("console")
 	if err != nil {
 		return nil, err
 	}
+	log = log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 	serving := serveFlags{model: f.model, data: f.data, models: []string{f.model.path}}
 	if f.shadow != "" {
 		serving.models = append(serving.models, f.shadow)
@@ -137,13 +138,4 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 // close ends sessions that no server has served.
 func (o *opened) close() error {
 	return errors.Join(o.sessions.Drain(context.Background()), o.store.Close())
-}
-
-// warnings returns a log that has only what somebody has to know of.
-func warnings() (*zap.Logger, error) {
-	config := zap.NewDevelopmentConfig()
-	config.Level = zap.NewAtomicLevelAt(zap.WarnLevel)
-	config.OutputPaths, config.ErrorOutputPaths = []string{"stderr"}, []string{"stderr"}
-	config.DisableCaller, config.DisableStacktrace = true, true
-	return config.Build()
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,7 +75,7 @@ pickle of one); without it the file has the weights only, and nothing can serve 
 		Args: exactly(1, "a checkpoint"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.out == "" {
-				return usageError{errors.New("--out is missing: a file to write the model to")}
+				return usagef("--out is missing: a file to write the model to")
 			}
 			if err := absent(f.out); err != nil {
 				return err
@@ -119,11 +118,11 @@ func (f *convertFlags) options(c *cobra.Command) (checkpoint.Options, error) {
 	case checkpoint.Ascending, checkpoint.Descending:
 		o.Order = order
 	default:
-		return o, usageError{fmt.Errorf("--%s is %q, expected %s, %s or %s", clusterOrderName, f.order,
-			orderAuto, checkpoint.Ascending, checkpoint.Descending)}
+		return o, usagef("--%s is %q, expected %s, %s or %s", clusterOrderName, f.order,
+			orderAuto, checkpoint.Ascending, checkpoint.Descending)
 	}
 	if f.config != "" {
-		_, config, err := readConfig(c.Context(), f.config)
+		_, config, err := readConfig(c.Context(), f.config, 0)
 		if err != nil {
 			return o, err
 		}
@@ -289,8 +288,6 @@ func written(c *cobra.Command, file *weights.Stored, out string, p *progress) er
 type readerAt func(p []byte, off int64) (int, error)
 
 func (r readerAt) ReadAt(p []byte, off int64) (int, error) { return r(p, off) }
-
-var _ io.ReaderAt = readerAt(nil)
 
 // convertReport says what was made of what.
 func convertReport(c *cobra.Command, form checkpoint.Form, file *weights.Stored, out string) error {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -55,7 +54,7 @@ func (f *dataFlags) folder() (string, error) {
 	}
 	dir, err := stateFolder()
 	if err != nil {
-		return "", usageError{fmt.Errorf("--data-dir is not given, and there is no default: %w", err)}
+		return "", usagef("--data-dir is not given, and there is no default: %w", err)
 	}
 	return filepath.Join(dir, "lmserve"), nil
 }
@@ -64,7 +63,7 @@ func (f *dataFlags) folder() (string, error) {
 func (f *dataFlags) mustPath() (string, error) {
 	path, err := f.path()
 	if err == nil && path == "" {
-		err = usageError{fmt.Errorf("--data-dir is %s, expected a folder, or --keys-file with a keys file", noDataDir)}
+		err = usagef("--data-dir is %s, expected a folder, or --keys-file with a keys file", noDataDir)
 	}
 	return path, err
 }
@@ -72,11 +71,11 @@ func (f *dataFlags) mustPath() (string, error) {
 // mustFolder returns the data folder, without which the commands on stored sessions cannot work.
 func (f *dataFlags) mustFolder() (string, error) {
 	if f.network.given() {
-		return "", usageError{errors.New("--store is given, expected a data folder: what this command " +
-			"does is the database's own work")}
+		return "", usagef("--store is given, expected a data folder: what this command " +
+			"does is the database's own work")
 	}
 	if f.dir == noDataDir {
-		return "", usageError{fmt.Errorf("--data-dir is %s, expected a folder", noDataDir)}
+		return "", usagef("--data-dir is %s, expected a folder", noDataDir)
 	}
 	return f.folder()
 }

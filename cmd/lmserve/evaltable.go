@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
@@ -122,12 +123,7 @@ func measure(res eval.Result) string {
 	return fmt.Sprintf("%s, and %s %s", what, less, res.Methods[0])
 }
 
-func documents(n int) string {
-	if n == 1 {
-		return "1 document"
-	}
-	return fmt.Sprintf("%d documents", n)
-}
+func documents(n int) string { return setting.Count(n, "document") }
 
 // evalTable has a column of sizes, one a method and one of names.
 type evalTable struct {

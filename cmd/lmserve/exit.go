@@ -22,6 +22,14 @@ const (
 // errFindings ends a check or a replay that has found damage or differences, and has printed them.
 var errFindings = errors.New("damage or differences were found, as printed")
 
+// findings is errFindings if there were any.
+func findings(n int) error {
+	if n > 0 {
+		return errFindings
+	}
+	return nil
+}
+
 // exitHelp says what the exit codes are.
 const exitHelp = `Exit codes: 0 when the work is done; 1 when it failed, or found damage or
 differences; 2 when the command, a flag, an argument, a variable or the configuration file is wrong,
@@ -33,6 +41,9 @@ type usageError struct{ error }
 
 // Unwrap gives what is wrong.
 func (e usageError) Unwrap() error { return e.error }
+
+// usagef is fmt.Errorf for a usage error.
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // signalError is the cause of a context that a signal has ended.
 type signalError struct{ signal syscall.Signal }
@@ -90,12 +101,4 @@ func unlessEnded(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-// firstError is the error that happened first.
-func firstError(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }

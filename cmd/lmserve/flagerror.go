@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -16,8 +15,8 @@ func settingError(err error) error {
 	if !errors.As(err, &wrong) {
 		return usageError{err}
 	}
-	return usageError{fmt.Errorf("--%s is %s, expected %s", setting.FlagName(wrong.Name), wrong.Found,
-		wrong.Want)}
+	return usagef("--%s is %s, expected %s", setting.FlagName(wrong.Name), wrong.Found,
+		wrong.Want)
 }
 
 // flagError names the flag of a field that a server has refused. Flags have the names of fields.
@@ -32,8 +31,7 @@ func flagError(err error) error {
 		if flag == "id" || flag == "name" {
 			flag = "session"
 		}
-		return usageError{fmt.Errorf("--%s is %s, expected %s", flag, refused.Found,
-			refused.Expected)}
+		return usagef("--%s is %s, expected %s", flag, refused.Found, refused.Expected)
 	}
 	return err
 }

@@ -57,7 +57,7 @@ that 'lmserve models' lists, or a file.
 		SuggestionsMinimumDistance: 2,
 	})
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
+		return usagef("%w (see '%s --help')", err, c.CommandPath())
 	})
 	configFlag(root)
 	quietFlag(root)

@@ -87,11 +87,8 @@ func (f *modelFlags) registerComputing(c *cobra.Command) {
 	f.lengths.register(c)
 }
 
-func (f *modelFlags) load() (*model.Model, error) { return f.loadFile(f.path) }
-
-// loadFile loads the model of a name or a file; "" is the default.
-func (f *modelFlags) loadFile(name string) (*model.Model, error) {
-	load, err := f.loader(name)
+func (f *modelFlags) load() (*model.Model, error) {
+	load, err := f.loader(f.path)
 	if err != nil {
 		return nil, err
 	}
@@ -162,15 +159,15 @@ func (x *modelFinder) find(id string) (*model.Model, error) {
 	return x.loaded[0], nil
 }
 
-// of returns the model of a stored session.
+// of returns the id of a stored session, which is named by its id or its name, and its model.
 func (x *modelFinder) of(
-	ctx context.Context, store storage.Store, id string,
-) (*model.Model, error) {
-	found, err := store.Get(ctx, id)
-	if err != nil {
-		return nil, err
+	ctx context.Context, store storage.Store, named string,
+) (id string, m *model.Model, err error) {
+	found, err := storedNamed(ctx, store, named)
+	if err == nil {
+		m, err = x.find(session.Describe(found).Model)
 	}
-	return x.find(session.Describe(found).Model)
+	return found.ID, m, err
 }
 
 // modelFolders are where files of models are found by their names: beside the program, and in the
@@ -205,7 +202,7 @@ func (f *modelFlags) use(m *model.Model) (*model.Model, error) {
 
 func (f *modelFlags) check() error {
 	if f.threads < 1 || f.threads > session.ThreadsMax {
-		return usageError{fmt.Errorf("--threads is %d, expected 1 to %d", f.threads, session.ThreadsMax)}
+		return usagef("--threads is %d, expected 1 to %d", f.threads, session.ThreadsMax)
 	}
 	return nil
 }

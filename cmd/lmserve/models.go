@@ -44,7 +44,7 @@ session with the model's defaults scores and learns. Else there is none.`,
 				return err
 			}
 			if !(seconds > 0 && seconds <= 3600) {
-				return usageError{fmt.Errorf("--seconds is %v, expected more than 0, at most 3600", seconds)}
+				return usagef("--seconds is %v, expected more than 0, at most 3600", seconds)
 			}
 			places, err := modelPlaces(named)
 			if err != nil {
@@ -65,10 +65,7 @@ session with the model's defaults scores and learns. Else there is none.`,
 				}
 				list = append(list, about)
 			}
-			if asJSON {
-				return printJSON(c.OutOrStdout(), list)
-			}
-			return printModels(c.OutOrStdout(), list)
+			return printed(c.OutOrStdout(), list, asJSON, printModels)
 		},
 	}
 	flags.registerComputing(c)

@@ -17,6 +17,14 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// printed prints a value in JSON, or as print does.
+func printed[T any](w io.Writer, v T, asJSON bool, print func(io.Writer, T) error) error {
+	if asJSON {
+		return printJSON(w, v)
+	}
+	return print(w, v)
+}
+
 // printObject prints an object on a line of its own.
 func printObject(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
@@ -36,6 +44,12 @@ func orWord(text string, instead bool, word string) string {
 
 // date writes a moment to the second, or - where there is none.
 func date(t time.Time) string { return orWord(t.Format(time.DateTime), t.IsZero(), "-") }
+
+// writerFunc makes an io.Writer of a function.
+type writerFunc func(p []byte) (int, error)
+
+// Write implements io.Writer.
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // lockedWriter lets more than one goroutine write, each Write at once.
 type lockedWriter struct {

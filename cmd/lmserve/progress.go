@@ -160,17 +160,11 @@ func (p *progressWriter) Write(b []byte) (int, error) {
 }
 
 // beside returns a writer to the same terminal that has the bar out of its way.
-func (p *progress) beside(w io.Writer) io.Writer { return besideWriter{p, w} }
-
-type besideWriter struct {
-	p *progress
-	w io.Writer
-}
-
-// Write implements io.Writer.
-func (b besideWriter) Write(text []byte) (n int, err error) {
-	b.p.aside(func() { n, err = b.w.Write(text) })
-	return n, err
+func (p *progress) beside(w io.Writer) io.Writer {
+	return writerFunc(func(text []byte) (n int, err error) {
+		p.aside(func() { n, err = w.Write(text) })
+		return n, err
+	})
 }
 
 // aside calls do, which writes to the terminal, too, with the bar out of its way.

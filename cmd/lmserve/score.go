@@ -101,14 +101,10 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	if err := k.checkShadow(); err != nil {
 		return err
 	}
-	asked, err := k.stream.chosen()
-	if err != nil {
-		return err
-	}
 	if k.compare {
-		asked["baseline"] = true
+		k.stream.asked["baseline"] = true
 	}
-	r, err := sessionRequest(asked)
+	r, err := k.stream.request()
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
 // chunkPrinter prints chunks.
@@ -193,7 +194,7 @@ func (p *linePrinter) event(e client.Event) error {
 	if e.Line == nil {
 		return nil
 	}
-	_, err := p.line(foundLine(*e.Line))
+	_, err := p.line(watch.Found{Line: *e.Line})
 	return err
 }
 

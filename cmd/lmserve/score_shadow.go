@@ -29,11 +29,11 @@ func (k *scoring) checkShadow() error {
 	case k.shadow == "":
 		return nil
 	case k.session != "":
-		return usageError{errors.New("--shadow-model cannot go with --session: the totals would be of " +
-			"other text, too; PUT makes a shadow of a session that stays (docs/guide.md)")}
+		return usagef("--shadow-model cannot go with --session: the totals would be of " +
+			"other text, too; PUT makes a shadow of a session that stays (docs/guide.md)")
 	case k.learn == string(client.LearnFalse):
-		return usageError{errors.New("--shadow-model cannot go with --learn false: " +
-			"the second model reads what the session takes in")}
+		return usagef("--shadow-model cannot go with --learn false: " +
+			"the second model reads what the session takes in")
 	}
 	return nil
 }

@@ -10,11 +10,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// reportDamage returns a function that logs what is wrong with the data folder.
-func reportDamage(log *zap.Logger) func(error) {
-	return func(err error) { log.Error("data folder", zap.Error(err)) }
-}
-
 // scrubbing is how fast a server looks for damage; tests cannot wait so long.
 var scrubbing = folder.ScrubOptions{FilesPerSecond: 4, Rest: time.Hour}
 
@@ -22,7 +17,7 @@ var scrubbing = folder.ScrubOptions{FilesPerSecond: 4, Rest: time.Hour}
 func startScrub(
 	ctx context.Context, data *folder.Folder, told *telemetry, log *zap.Logger,
 ) {
-	report, o := reportDamage(log), scrubbing
+	report, o := logged(log, "data folder"), scrubbing
 	o.Report = func(d *storage.CorruptError) {
 		report(d)
 		if told != nil {

@@ -37,7 +37,7 @@ func (f *serveFlags) openSessions(
 	if err != nil {
 		return nil, err
 	}
-	foreign := foreignSessions{report: func(err error) { log.Error("sessions", zap.Error(err)) }}
+	foreign := foreignSessions{report: logged(log, "sessions")}
 	options := session.Options{
 		Others:         models.others,
 		Store:          o.store,
@@ -77,7 +77,7 @@ func (f *serveFlags) openStore(
 ) (store storage.Store, where string, err error) {
 	if f.data.network.given() {
 		store, err := f.data.network.open(ctx, postgres.Options{
-			Alone: true, Wait: serverWait, Report: reportStore(log),
+			Alone: true, Wait: serverWait, Report: logged(log, "store"),
 		})
 		if err != nil {
 			return nil, "", err
@@ -91,7 +91,7 @@ func (f *serveFlags) openStore(
 	if err != nil {
 		return nil, "", err
 	}
-	data, err := folder.Open(dir, folder.Options{Report: reportDamage(log)})
+	data, err := folder.Open(dir, folder.Options{Report: logged(log, "data folder")})
 	if err != nil {
 		return nil, "", fmt.Errorf("--data-dir: %w", err)
 	}
@@ -107,7 +107,7 @@ func (f *serveFlags) openShared(
 ) error {
 	self := f.cluster.self(models)
 	store, err := f.data.network.open(ctx, postgres.Options{
-		Node: self.ID, Wait: serverWait, Report: reportStore(log),
+		Node: self.ID, Wait: serverWait, Report: logged(log, "store"),
 	})
 	if err != nil {
 		return err
@@ -120,9 +120,9 @@ func (f *serveFlags) openShared(
 	return nil
 }
 
-// reportStore returns a function that logs what a person should know of the store.
-func reportStore(log *zap.Logger) func(error) {
-	return func(err error) { log.Error("store", zap.Error(err)) }
+// logged returns a function that logs what a person should know of something.
+func logged(log *zap.Logger, what string) func(error) {
+	return func(err error) { log.Error(what, zap.Error(err)) }
 }
 
 // host serves the sessions of a store.

@@ -53,17 +53,10 @@ func (f *serveFlags) checkBudgetOf(m *model.Model, weights int64) error {
 	}
 	const unit = 1 << 20
 	least = (least + unit - 1) / unit * unit
-	return usageError{fmt.Errorf("--memory-budget is %s, expected at least %s: so much memory the "+
+	beside := orWord(", beside its weights", weights == 0, "")
+	return usagef("--memory-budget is %s, expected at least %s: so much memory the "+
 		"state of one session of model %s needs, and what a completion copies of it%s",
-		&f.budget, sizeOf(least), m.ID(), besideWeights(weights))}
-}
-
-// besideWeights says what else of a model is a part of the budget.
-func besideWeights(bytes int64) string {
-	if bytes == 0 {
-		return ""
-	}
-	return ", beside its weights"
+		&f.budget, sizeOf(least), m.ID(), beside)
 }
 
 // memoryMost is the memory that the process may take in all. It is asked when the first model is

@@ -31,8 +31,8 @@ func (f *serveFlags) loadModels() (s servedModels, err error) {
 		}
 		for k, other := range s.known() {
 			if m.Hash() == other.Hash() {
-				return s, usageError{fmt.Errorf("--model %s: found model %s, which %s has, too; "+
-					"expected another", name, m.ID(), names[k])}
+				return s, usagef("--model %s: found model %s, which %s has, too; "+
+					"expected another", name, m.ID(), names[k])
 			}
 		}
 		if i == 0 {

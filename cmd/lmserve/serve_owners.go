@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/lmserve/lmserve/internal/serving/keys"
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
@@ -21,10 +19,10 @@ func (f *serveFlags) checkOwners(sessions *session.Manager, ring *keys.Ring, whe
 	if err != nil {
 		return err
 	}
-	return usageError{fmt.Errorf("%s has sessions that belong to keys (found %d; the first is %s, of the key %s), and there is no keys file %s: "+
+	return usagef("%s has sessions that belong to keys (found %d; the first is %s, of the key %s), and there is no keys file %s: "+
 		"without one the server asks nobody for a key; put the file back, name it with --keys-file, "+
 		"make a new one with 'lmserve keys add NAME --admin', or say --open-to-anyone",
-		where, owned, example.ID, example.Owner, path)}
+		where, owned, example.ID, example.Owner, path)
 }
 
 // countOwned counts the sessions that belong to a key, and gives the first of them.

@@ -97,12 +97,12 @@ func (f *serveFlags) openAdmin() (net.Listener, error) {
 	}
 	addr, err := net.ResolveTCPAddr("tcp", f.admin)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--admin %s: %w", f.admin, err)}
+		return nil, usagef("--admin %s: %w", f.admin, err)
 	}
 	if !addr.IP.IsLoopback() && !f.insecure {
-		return nil, usageError{fmt.Errorf("--admin %s can be reached from other machines, and asks "+
+		return nil, usagef("--admin %s can be reached from other machines, and asks "+
 			"nobody for a key: anybody could read metrics and profiles, and have profiles made; "+
-			"listen on 127.0.0.1, or say --insecure", f.admin)}
+			"listen on 127.0.0.1, or say --insecure", f.admin)
 	}
 	return listen(addr)
 }

@@ -47,11 +47,7 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 				}
 				wrong := false
 				for _, named := range ids {
-					id, err := session.Resolve(c.Context(), store, named)
-					if err != nil {
-						return err
-					}
-					m, err := models.of(c.Context(), store, id)
+					id, m, err := models.of(c.Context(), store, named)
 					if err != nil {
 						return err
 					}

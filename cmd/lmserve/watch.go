@@ -83,12 +83,12 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	case client.LearnUnflagged:
 		score.Threshold = threshold
 	default:
-		return usageError{fmt.Errorf("--learn is %q, expected %s, %s or %s", k.learn,
-			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)}
+		return usagef("--learn is %q, expected %s, %s or %s", k.learn,
+			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)
 	}
 	if score.Learn == client.LearnFalse && k.session == "" {
-		return usageError{errors.New("--learn is false, expected true or unflagged without a " +
-			"--session that has learnt before")}
+		return usagef("--learn is false, expected true or unflagged without a " +
+			"--session that has learnt before")
 	}
 	if len(files) == 0 {
 		files = []string{standardInput}
@@ -183,7 +183,7 @@ func checkFiles(files []string) error {
 	seen := map[string]bool{}
 	for _, file := range files {
 		if seen[file] {
-			return usageError{fmt.Errorf("%s is named twice, expected once", file)}
+			return usagef("%s is named twice, expected once", file)
 		}
 		if seen[file] = true; file == standardInput {
 			continue
@@ -193,7 +193,7 @@ func checkFiles(files []string) error {
 			return err
 		}
 		if info.IsDir() {
-			return usageError{fmt.Errorf("%s is a folder, expected a file", file)}
+			return usagef("%s is a folder, expected a file", file)
 		}
 	}
 	return nil
@@ -216,8 +216,8 @@ func sessionNames(session string, files []string) ([]string, error) {
 			name = session + ".stdin"
 		}
 		if other, taken := of[name]; taken {
-			return nil, usageError{fmt.Errorf("%s and %s would both have the session %s; watch them "+
-				"in two processes, with a --session each", other, file, name)}
+			return nil, usagef("%s and %s would both have the session %s; watch them "+
+				"in two processes, with a --session each", other, file, name)
 		}
 		names[i], of[name] = name, file
 	}

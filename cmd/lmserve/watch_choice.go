@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -36,13 +35,13 @@ func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 		return 0, usageError{err}
 	}
 	if top && (f.top < 1 || f.top > topMax) {
-		return 0, usageError{fmt.Errorf("--top is %d, expected 1 to %d", f.top, topMax)}
+		return 0, usagef("--top is %d, expected 1 to %d", f.top, topMax)
 	}
 	if f.threshold == "" {
 		return 0, nil
 	}
 	if threshold, err = watch.ParseRate(f.threshold); err != nil {
-		return 0, usageError{fmt.Errorf("--threshold is %w", err)}
+		return 0, usagef("--threshold is %w", err)
 	}
 	return threshold, nil
 }

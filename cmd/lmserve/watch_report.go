@@ -58,9 +58,6 @@ func styleOf(w io.Writer) (s watch.Style) {
 	return s
 }
 
-// foundLine is a line of a stream that needs no name.
-func foundLine(l client.LineEvent) watch.Found { return watch.Found{Line: l} }
-
 // line takes in a line, and prints it if it is one to be printed.
 func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	r.mu.Lock()
