@@ -5,6 +5,7 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/lmserve/lmserve/txl"
 )
@@ -48,14 +49,7 @@ func settingsOfConfig(c txl.Config) Settings {
 type Missing struct{ Names []string }
 
 func (m *Missing) Error() string {
-	text := "checkpoint: the weights alone do not tell"
-	for i, name := range m.Names {
-		if i > 0 {
-			text += ","
-		}
-		text += " " + name
-	}
-	return text
+	return "checkpoint: the weights alone do not tell " + strings.Join(m.Names, ", ")
 }
 
 // defaultSegLen is the usual length of a segment where nothing says it and there is no memory.

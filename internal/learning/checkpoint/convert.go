@@ -210,14 +210,10 @@ func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, erro
 // stored gives the tensors a common type of weights: theirs, if all have one of the types that a
 // model's file may have, and F32 otherwise.
 func stored(tensors []Tensor) []weights.StoredTensor {
-	common := weights.F32
-	if d := tensors[0].DType; d == weights.F16 || d == weights.BF16 {
-		common = d
-	}
-	for _, t := range tensors {
-		if t.DType != common {
-			common = weights.F32
-		}
+	common := tensors[0].DType
+	mixed := slices.ContainsFunc(tensors, func(t Tensor) bool { return t.DType != common })
+	if mixed || common != weights.F16 && common != weights.BF16 {
+		common = weights.F32
 	}
 	out := make([]weights.StoredTensor, len(tensors))
 	for i, t := range tensors {

@@ -37,16 +37,13 @@ func readHuggingConfig(path string) (s Settings, hugging bool, err error) {
 		return s, false, err
 	}
 	if len(text) > maxConfigBytes {
-		return s, false, &Error{File: path, Where: "file", Offset: -1,
-			Found: "more than " + strconv.Itoa(maxConfigBytes) + " bytes", Want: "at most that",
-			Kind: ErrTooLarge}
+		err := tooLarge("file", "more than "+strconv.Itoa(maxConfigBytes)+" bytes", "at most that")
+		return s, false, inFile(err, path)
 	}
 	var c huggingConfig
 	if err := json.Unmarshal(text, &c); err != nil {
-		return s, false, inFile(
-			malformed("JSON", err.Error(), "an object as Hugging Face's library writes it"),
-			path,
-		)
+		err = malformed("JSON", err.Error(), "an object as Hugging Face's library writes it")
+		return s, false, inFile(err, path)
 	}
 	s, err = c.settings()
 	return s, c.ModelType == huggingModelType, inFile(err, path)

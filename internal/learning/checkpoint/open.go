@@ -58,10 +58,8 @@ func Open(path string) (*Checkpoint, error) {
 	if info.IsDir() {
 		dir = path
 		if path = firstOf(dir, weightFiles); path == "" {
-			return nil, inFile(
-				malformed("folder", "none of "+strings.Join(weightFiles, ", "), "one of them"),
-				dir,
-			)
+			err := malformed("folder", "none of "+strings.Join(weightFiles, ", "), "one of them")
+			return nil, inFile(err, dir)
 		}
 		vocabulary = firstOf(dir, vocabularyFiles)
 	}
@@ -134,8 +132,8 @@ func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 		return nil, err
 	}
 	if len(s.tensors) > weights.MaxTensors {
-		return nil, &Error{Where: "state", Offset: -1, Found: fmt.Sprintf("%d tensors", len(s.tensors)),
-			Want: fmt.Sprintf("at most %d", weights.MaxTensors), Kind: ErrTooLarge}
+		return nil, tooLarge("state", fmt.Sprintf("%d tensors", len(s.tensors)),
+			fmt.Sprintf("at most %d", weights.MaxTensors))
 	}
 	if err := checkReads(s.tensors); err != nil {
 		return nil, err

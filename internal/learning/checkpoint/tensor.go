@@ -102,9 +102,7 @@ func (v view) check() error {
 			return wrong(inside)
 		}
 		if d > 0 && n > v.storage.count/int64(d) {
-			return wrong(
-				"no more than the storage's " + strconv.FormatInt(v.storage.count, 10) + " elements",
-			)
+			return wrong(fmt.Sprintf("no more than the storage's %d elements", v.storage.count))
 		}
 		n *= int64(d)
 		last += int64(max(d-1, 0)) * int64(v.stride[i]) // at most (MaxRank+1) * count
@@ -141,9 +139,8 @@ func checkReads(tensors []Tensor) error {
 		read += t.view.extent() * int64(s.element.size) // at most weights.MaxTensors * weightsMax
 	}
 	if read > maxReads*total {
-		return &Error{Where: "tensors", Offset: -1,
-			Found: fmt.Sprintf("parts of %d bytes in storages of %d bytes", read, total),
-			Want:  fmt.Sprintf("at most %d times as many", maxReads), Kind: ErrTooLarge}
+		return tooLarge("tensors", fmt.Sprintf("parts of %d bytes in storages of %d bytes", read, total),
+			fmt.Sprintf("at most %d times as many", maxReads))
 	}
 	return nil
 }

@@ -29,9 +29,8 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 	}
 	directory.left = math.MaxInt64 // records are read where they are
 	if len(z.File) > maxRecords {
-		return nil, &Error{Where: "zip archive", Offset: -1,
-			Found: strconv.Itoa(len(z.File)) + " records", Want: "at most " + strconv.Itoa(maxRecords),
-			Kind: ErrTooLarge}
+		return nil, tooLarge("zip archive", strconv.Itoa(len(z.File))+" records",
+			"at most "+strconv.Itoa(maxRecords))
 	}
 	a := &archive{file: file, records: map[string]*zip.File{}}
 	found := 0
