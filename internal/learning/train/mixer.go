@@ -42,25 +42,6 @@ func newMixer(t *textStep, m *model.Model, share float32) *mixer {
 	return x
 }
 
-// begin, goOn and remember are these phases of the static network's step, after those of the step.
-func (x *mixer) begin() {
-	if x != nil && x.static != nil {
-		x.static.Begin()
-	}
-}
-
-func (x *mixer) goOn() {
-	if x != nil && x.static != nil {
-		x.static.Continue()
-	}
-}
-
-func (x *mixer) remember() {
-	if x != nil && x.static != nil {
-		x.static.Remember()
-	}
-}
-
 // score writes the mixture's losses, in nats, of a chunk's targets [n]. The step's segment has read
 // the inputs [n].
 func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {

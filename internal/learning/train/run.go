@@ -118,12 +118,7 @@ func (r *runner) report() Report {
 }
 
 // unit is what the run's losses are told in.
-func (r *runner) unit() Unit {
-	if r.base.OfWords() {
-		return Perplexity
-	}
-	return PerByte
-}
+func (r *runner) unit() Unit { return unitOf(r.base.OfWords()) }
 
 // interrupted is the error of a run that stopped after a step that is in the last checkpoint, if
 // there are checkpoints.

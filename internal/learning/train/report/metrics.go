@@ -186,23 +186,21 @@ func (m *metrics) append(text []byte) error {
 	if m.file == nil {
 		return nil
 	}
-	if _, err := m.file.Write(text); err != nil {
-		return m.failed(err)
-	}
-	return nil
+	_, err := m.file.Write(text)
+	return m.failed(err)
 }
 
 func (m *metrics) close() error {
 	if m.file == nil {
 		return nil
 	}
-	if err := m.file.Close(); err != nil {
-		return m.failed(err)
-	}
-	return nil
+	return m.failed(m.file.Close())
 }
 
 // failed names the file; the error of the file system names it, too, and is stripped of that.
 func (m *metrics) failed(err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("train: metrics file %s: %w", m.path, cmp.Or(errors.Unwrap(err), err))
 }

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -48,10 +49,8 @@ type observers []train.Observer
 func (all observers) Observe(e train.Event) (first error) {
 	_, last := e.(train.Finished)
 	for _, o := range all {
-		if err := o.Observe(e); first == nil {
-			first = err
-		}
-		if first != nil && !last {
+		err := o.Observe(e)
+		if first = cmp.Or(first, err); first != nil && !last {
 			return first
 		}
 	}
