@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -44,10 +45,7 @@ func run(ctx context.Context, binary string, watched bool) error {
 	if err != nil {
 		return err
 	}
-	err = show(ctx, s.url, all, watched)
-	if stopped := s.stop(); err == nil {
-		err = stopped
-	}
+	err = cmp.Or(show(ctx, s.url, all, watched), s.stop())
 	if ctx.Err() != nil { // Ctrl-C is how it ends
 		return nil
 	}
