@@ -20,7 +20,6 @@ const (
 	backupWaitFirst = 500 * time.Millisecond
 )
 
-// backupClient fetches a backup from a server.
 type backupClient struct {
 	server  string
 	keyFile string
@@ -28,7 +27,6 @@ type backupClient struct {
 	etag    string // of the backup under way; "": there is none yet
 }
 
-// findKey reads the key, if a file has it.
 func (b *backupClient) findKey(ctx context.Context) error {
 	if b.keyFile == "" {
 		return nil

@@ -84,7 +84,6 @@ func benchModel(ctx context.Context, flags modelFlags, config string) (*model.Mo
 	return flags.use(m)
 }
 
-// printBench prints a table for each section.
 func printBench(w io.Writer, r bench.Report) error {
 	fmt.Fprintf(w, "%s, %d cores; %s, %s, peak of %s\n", r.Processor, r.Cores, r.Go, r.Numerics, r.Peak)
 	fmt.Fprintf(w, "%s: %d weights, %d fast weights, banks %d, chunk %d, memory %d\n", r.Model, r.Weights, r.FastWeights, r.Banks, r.Chunk, r.Memory)

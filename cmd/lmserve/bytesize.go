@@ -13,7 +13,6 @@ type byteSize int64
 
 const byteUnits = "KMG"
 
-// String implements pflag.Value.
 func (b *byteSize) String() string {
 	n, unit := int64(*b), ""
 	for i := 0; i < len(byteUnits) && n > 0 && n%1024 == 0; i++ {
@@ -28,7 +27,6 @@ func sizeOf(bytes int64) string {
 	return b.String()
 }
 
-// Set implements pflag.Value.
 func (b *byteSize) Set(text string) error {
 	number, shift := text, 0
 	if n := len(text); n > 0 {
@@ -44,5 +42,4 @@ func (b *byteSize) Set(text string) error {
 	return nil
 }
 
-// Type implements pflag.Value.
 func (b *byteSize) Type() string { return "bytes" }

@@ -34,7 +34,6 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// atLeastOne wants one argument or more.
 func atLeastOne(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -61,7 +60,6 @@ func subcommand(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// everyCommand visits a command and all below it.
 func everyCommand(c *cobra.Command, visit func(c *cobra.Command)) {
 	visit(c)
 	for _, below := range c.Commands() {
@@ -69,7 +67,6 @@ func everyCommand(c *cobra.Command, visit func(c *cobra.Command)) {
 	}
 }
 
-// findCommand finds the command that words name.
 func findCommand(root *cobra.Command, words []string) (*cobra.Command, error) {
 	c, rest, err := root.Find(words)
 	if err == nil && len(rest) > 0 {
@@ -81,7 +78,6 @@ func findCommand(root *cobra.Command, words []string) (*cobra.Command, error) {
 	return c, nil
 }
 
-// subcommandNamed finds a command of a group.
 func subcommandNamed(c *cobra.Command, name string) *cobra.Command {
 	for _, below := range c.Commands() {
 		if below.Name() == name {

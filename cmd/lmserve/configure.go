@@ -31,7 +31,6 @@ const (
 	noConfig       = "none" // instead of a file
 )
 
-// configurationHelp says where the values of flags come from.
 const configurationHelp = `Where a flag is not given, its value is that of the variable
 LMSERVE_COMMAND_FLAG or LMSERVE_FLAG, as LMSERVE_SERVE_LISTEN or LMSERVE_DATA_DIR, or else what the
 configuration file says (YAML):
@@ -51,7 +50,6 @@ func configFlag(root *cobra.Command) {
 		configVariable+", or lmserve/config.yaml in the user's folder of configurations)")
 }
 
-// configuration is what a configuration file says.
 type configuration struct {
 	file   string // path; "": there is none
 	values *koanf.Koanf
@@ -269,7 +267,6 @@ func keyOf(c *cobra.Command, section map[string]any, flag string) (key string, o
 	return "", false
 }
 
-// assign gives a flag a value.
 func assign(flags *pflag.FlagSet, f *pflag.Flag, value any, from origin) error {
 	wrong := func(err error) error {
 		_, want, said := strings.Cut(err.Error(), "expected ")

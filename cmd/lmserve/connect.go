@@ -34,7 +34,6 @@ type connectFlags struct {
 	data    dataFlags
 }
 
-// register gives a command the flags.
 func (f *connectFlags) register(c *cobra.Command) {
 	f.model.register(c)
 	c.Flags().Lookup("model").Usage += "; with --server, the name of one that it serves"
@@ -46,7 +45,6 @@ func (f *connectFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.key, "key", "", "key for the server, as 'lmserve keys add' printed it")
 }
 
-// connection is a way to a server.
 type connection struct {
 	URL  string       // base URL, without a slash at the end
 	HTTP *http.Client // reaches the server under that URL

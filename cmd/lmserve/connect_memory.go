@@ -31,7 +31,6 @@ func (l *memoryListener) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// Accept implements net.Listener.
 func (l *memoryListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.accepted:
@@ -41,13 +40,11 @@ func (l *memoryListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener.
 func (l *memoryListener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil
 }
 
-// Addr implements net.Listener.
 func (l *memoryListener) Addr() net.Addr { return memoryAddr{} }
 
 // memoryAddr is the address of what only this process can reach.

@@ -19,7 +19,6 @@ const (
 	unnamedTTLSeconds = 24 * 60 * 60
 )
 
-// client makes a client of the server.
 func (c *connection) client() (*client.Client, error) {
 	cl, err := client.New(c.URL, client.WithHTTPClient(c.HTTP), client.WithKey(c.Key),
 		client.WithPatience(connectPatience))

@@ -32,7 +32,6 @@ const (
 	orderAuto        = "auto"
 )
 
-// convertFlags are the flags of the command.
 type convertFlags struct {
 	out, name, config, vocab string
 	memLen, segLen, clampLen int
@@ -153,7 +152,6 @@ func (f *convertFlags) options(c *cobra.Command) (checkpoint.Options, error) {
 	return o, nil
 }
 
-// convert makes the model and writes it.
 func convert(c *cobra.Command, f convertFlags, from string) error {
 	options, err := f.options(c)
 	if err != nil {
@@ -284,12 +282,10 @@ func written(c *cobra.Command, file *weights.Stored, out string, p *progress) er
 	return file.WriteFile(out, weights.OptionsFor(out))
 }
 
-// readerAt makes an io.ReaderAt of a function.
 type readerAt func(p []byte, off int64) (int, error)
 
 func (r readerAt) ReadAt(p []byte, off int64) (int, error) { return r(p, off) }
 
-// convertReport says what was made of what.
 func convertReport(c *cobra.Command, form checkpoint.Form, file *weights.Stored, out string) error {
 	count := 0
 	for i := range file.Tensors {

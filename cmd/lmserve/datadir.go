@@ -24,7 +24,6 @@ type dataFlags struct {
 	network  networkFlags // where sessions are instead, if they are not in the data folder
 }
 
-// register gives a command both flags.
 func (f *dataFlags) register(c *cobra.Command) {
 	f.registerFolder(c)
 	c.PersistentFlags().StringVar(&f.keysFile, "keys-file", "", "keys file (default: keys.json in the data folder)")
@@ -47,7 +46,6 @@ func (f *dataFlags) path() (string, error) {
 	return filepath.Join(dir, "keys.json"), err
 }
 
-// folder is the data folder.
 func (f *dataFlags) folder() (string, error) {
 	if f.dir != "" {
 		return f.dir, nil

@@ -55,7 +55,6 @@ func printPartial(text *bytes.Buffer, res eval.Result) {
 	}
 }
 
-// printDocuments prints the table of what is done.
 func printDocuments(text *bytes.Buffer, res eval.Result) {
 	columns := tabwriter.NewWriter(text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	t := evalTable{columns, len(res.Methods), res.Words}
@@ -85,7 +84,6 @@ func printDocuments(text *bytes.Buffer, res eval.Result) {
 	_ = t.Flush() // to memory
 }
 
-// describe says what was scored and how.
 func describe(res eval.Result) string {
 	s := fmt.Sprintf("%s: %s", res.Data, documents(len(res.Documents)))
 	if res.Interrupted {

@@ -30,7 +30,6 @@ func findings(n int) error {
 	return nil
 }
 
-// exitHelp says what the exit codes are.
 const exitHelp = `Exit codes: 0 when the work is done; 1 when it failed, or found damage or
 differences; 2 when the command, a flag, an argument, a variable or the configuration file is wrong,
 and nothing was done; 130 or 143 when Ctrl-C or SIGTERM ended it before it was done. What goes on
@@ -39,7 +38,6 @@ until a signal ends it, such as serve, exits with 0 then.`
 // usageError marks an error in how the command was called.
 type usageError struct{ error }
 
-// Unwrap gives what is wrong.
 func (e usageError) Unwrap() error { return e.error }
 
 // usagef is fmt.Errorf for a usage error.

@@ -27,7 +27,6 @@ type keysPlace struct {
 	update func(change func([]keys.Key) ([]keys.Key, error)) error
 }
 
-// keysAt is the place that the flags name.
 func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 	url := f.network.store
 	if url == "" {

@@ -154,7 +154,6 @@ func bitsOf(card json.RawMessage) *measuredBits {
 	return c.Valid
 }
 
-// printModels prints a table.
 func printModels(w io.Writer, list []listedModel) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tID\tREADS\tWEIGHTS\tMEMORY\tSESSION\tSTATIC\tADAPTIVE\tSPEED\tPLACE")

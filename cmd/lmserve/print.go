@@ -10,7 +10,6 @@ import (
 	"unicode"
 )
 
-// printJSON prints a value for people and programs.
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
@@ -45,10 +44,8 @@ func orWord(text string, instead bool, word string) string {
 // date writes a moment to the second, or - where there is none.
 func date(t time.Time) string { return orWord(t.Format(time.DateTime), t.IsZero(), "-") }
 
-// writerFunc makes an io.Writer of a function.
 type writerFunc func(p []byte) (int, error)
 
-// Write implements io.Writer.
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // lockedWriter lets more than one goroutine write, each Write at once.
@@ -57,7 +54,6 @@ type lockedWriter struct {
 	w  io.Writer
 }
 
-// Write implements io.Writer.
 func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

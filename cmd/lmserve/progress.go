@@ -86,7 +86,6 @@ func (p *progress) set(done, total int64) {
 	p.mu.done, p.mu.total = done, total
 }
 
-// say notes what is being done.
 func (p *progress) say(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +147,6 @@ type progressWriter struct {
 	set         func(done, total int64)
 }
 
-// Write implements io.Writer.
 func (p *progressWriter) Write(b []byte) (int, error) {
 	if err := p.ctx.Err(); err != nil {
 		return 0, err
@@ -192,7 +190,6 @@ func (p *progress) clearLocked() {
 	}
 }
 
-// tellOn tells until the end.
 func (p *progress) tellOn() {
 	defer p.gone.Done()
 	wait := progressFirst
@@ -232,7 +229,6 @@ func (p *progress) draw() {
 	_ = p.mu.bar.Set64(p.mu.done)
 }
 
-// line says in words how far the work is.
 func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -66,7 +66,6 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	return c
 }
 
-// options are those of the scoring.
 func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) {
 	o = client.ScoreOptions{Lines: k.lines, Tokens: k.lines, Learn: client.Learn(k.learn)}
 	switch o.Learn {
@@ -158,7 +157,6 @@ func (k *scoring) score(
 	return k.readOn(c, cl, s.ID)
 }
 
-// printer makes the printer of the unit.
 func (k *scoring) printer(
 	c *cobra.Command, s client.Session, out io.Writer, threshold float64,
 ) eventPrinter {

@@ -42,7 +42,6 @@ func (f *clusterFlags) register(flags *pflag.FlagSet) {
 // given says whether the server is one of several.
 func (f *clusterFlags) given() bool { return f.advertise != "" }
 
-// check refuses flags that do not go together.
 func (f *clusterFlags) check(store, userSessions bool) error {
 	switch {
 	case !f.given() && f.node != "":
@@ -101,7 +100,6 @@ type joined struct {
 	log    *zap.Logger
 }
 
-// join makes the server one of several.
 func (f *clusterFlags) join(
 	ctx context.Context, store *postgres.Store, self cluster.Node, log *zap.Logger,
 ) (*joined, error) {
@@ -141,7 +139,6 @@ func (j *joined) handOver(ctx context.Context, sessions *session.Manager) {
 	sessions.HandOver(ctx)
 }
 
-// leave ends the lease.
 func (j *joined) leave() {
 	if j == nil {
 		return

@@ -24,7 +24,6 @@ type opened struct {
 	where    string  // the store, in words
 }
 
-// openSessions opens the store of the sessions.
 func (f *serveFlags) openSessions(
 	ctx context.Context, models servedModels, told *telemetry, log *zap.Logger,
 ) (_ *opened, err error) {
@@ -125,7 +124,6 @@ func logged(log *zap.Logger, what string) func(error) {
 	return func(err error) { log.Error(what, zap.Error(err)) }
 }
 
-// host serves the sessions of a store.
 type host struct {
 	*opened
 	srv   *server.Server

@@ -67,7 +67,6 @@ func (t *telemetry) close(log *zap.Logger) {
 	}
 }
 
-// Phase implements session.Observer.
 func (t *telemetry) Phase(ctx context.Context, p session.Phase, began, ended time.Time) {
 	t.Metrics.Phase(ctx, p, began, ended)
 	t.traces.Phase(ctx, p, began, ended)
@@ -81,7 +80,6 @@ func (t *telemetry) Loaded(model string, took time.Duration, err error) {
 	}
 }
 
-// RequestEnded implements server.Metrics.
 func (t *telemetry) RequestEnded(
 	ctx context.Context, route, method string, status int, took time.Duration,
 ) {

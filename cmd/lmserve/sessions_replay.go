@@ -11,7 +11,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// replayedSession is the result of replaying one session.
 type replayedSession struct {
 	ID       string   `json:"id"`
 	Problem  string   `json:"problem,omitempty"`

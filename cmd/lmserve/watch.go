@@ -21,7 +21,6 @@ import (
 // watchHistory is how much of a file is read before what comes: some hundred lines.
 const watchHistory = 32 << 10
 
-// standardInput is the name that stands for it.
 const standardInput = "-"
 
 // watching is what watch was asked for.
@@ -142,7 +141,6 @@ func (k *watching) watchAll(
 	return streams.Wait()
 }
 
-// watchOne watches a stream.
 func (k *watching) watchOne(
 	ctx context.Context, w *watch.Watcher, stdin io.Reader, file string, s client.Session,
 ) error {

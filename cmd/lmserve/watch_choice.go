@@ -8,7 +8,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// topMax bounds --top.
 const topMax = 100_000
 
 // lineChoice says which lines are printed: those that are strange enough, or the strangest ones.

@@ -33,7 +33,6 @@ type lineReport struct {
 	warming map[string]bool // sources of which that was told
 }
 
-// lineTotal is the account of all lines.
 type lineTotal struct {
 	lines, shown       int64
 	bytes, chars       int64
@@ -171,7 +170,6 @@ func (r *lineReport) printJSON(f watch.Found) error {
 	return printObject(r.out, o)
 }
 
-// object is the total as JSON.
 func (t *lineTotal) object(partial bool) chunkObject {
 	o := chunkObject{
 		Total: true, Partial: partial, Bytes: t.bytes, Bits: t.bits, Lines: &t.lines, Shown: &t.shown,

@@ -57,7 +57,6 @@ func (s *lagStatus) behind(b watch.Behind) {
 	}
 }
 
-// note says something.
 func (s *lagStatus) note(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -69,7 +69,6 @@ func newFactors() factors {
 	return factors{c: zeros(m, n), a: random(m, k), b: random(n, k)}
 }
 
-// rates measures the limits.
 func (b *bench) rates(threads int) rates {
 	b.x.SetThreads(threads)
 	r := rates{

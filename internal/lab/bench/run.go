@@ -36,7 +36,6 @@ func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
 	return b.report, nil
 }
 
-// stage is a section of a report.
 type stage struct {
 	name    string
 	measure func()

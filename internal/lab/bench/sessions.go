@@ -8,7 +8,6 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// session is an adaptive stream with its worker.
 type session struct {
 	worker *stream.Worker
 	stream *stream.Stream

@@ -60,7 +60,6 @@ func (c *costs) add(more costs) {
 	c.adaptive, c.adaptiveMixed = c.adaptive+more.adaptive, c.adaptiveMixed+more.adaptiveMixed
 }
 
-// table prints what one stream costs.
 type table struct {
 	stream   *stream
 	printing *sync.Mutex // one row at a time, of any stream
@@ -90,7 +89,6 @@ func (t *table) feed(
 	return row, err
 }
 
-// tell prints a line that is strange.
 func (t *table) tell(line *client.LineEvent) {
 	if !line.Warm || line.P > strange {
 		return

@@ -40,7 +40,6 @@ func start(ctx context.Context, binary string) (server, error) {
 	return s, nil
 }
 
-// stop ends the server, and waits for its end.
 func (s server) stop() error {
 	_ = s.command.Process.Signal(syscall.SIGTERM) // if the process has ended already, Wait says why
 	return s.command.Wait()

@@ -85,7 +85,6 @@ func (r Result) windowLabel(points []Point) string {
 		setting.Count(last.Texts, "document"))
 }
 
-// extent says how much text the result is about.
 func (r Result) extent() string {
 	s := fmt.Sprintf("%s, %s", setting.Count(len(r.Documents), "document"), byteLabel(r.Total.Bytes))
 	if r.Reset == ResetNever {

@@ -134,7 +134,6 @@ func (p *Part) count(t tokenizer.Tally) {
 	p.Tokens, p.Unknown, p.UnknownBytes = t.Tokens, t.Unknown, t.UnknownBytes
 }
 
-// add adds a document's counts, bits and seconds.
 func (p *Part) add(o Part) {
 	p.Documents += o.Documents
 	p.Bytes += o.Bytes
@@ -152,7 +151,6 @@ func (p *Part) add(o Part) {
 	}
 }
 
-// tally is the account of a score of the part.
 func (p *Part) tally(s *Score) tokenizer.Tally {
 	return tokenizer.Tally{
 		Bytes: p.Bytes, Tokens: p.Tokens, Bits: s.Bits,

@@ -65,7 +65,6 @@ func fields(text string) (found []place) {
 	return found
 }
 
-// values are what fields are changed to.
 var values = [...][]string{
 	sortPath: {
 		"/../../etc/passwd",
@@ -90,7 +89,6 @@ var values = [...][]string{
 	sortWord: {"emerg", "alert", "panic", "rejected", "hijacked", "fatal", "granted", "overridden"},
 }
 
-// other returns another value for a field.
 func other(f place, r *rand.Rand) string {
 	if f.sort == sortNumber {
 		for {

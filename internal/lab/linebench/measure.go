@@ -55,7 +55,6 @@ func (o *outcome) hits() (flagged, injected int) {
 	return flagged, injected
 }
 
-// add takes in the outcome of another log.
 func (o *outcome) add(other outcome) {
 	for k := range o.lines {
 		o.lines[k] += other.lines[k]

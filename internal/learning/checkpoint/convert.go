@@ -280,7 +280,6 @@ type lazy struct {
 	data []byte
 }
 
-// ReadAt implements io.ReaderAt.
 func (l *lazy) ReadAt(p []byte, off int64) (n int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

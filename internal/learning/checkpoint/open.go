@@ -90,7 +90,6 @@ func firstOf(dir string, names []string) string {
 	return ""
 }
 
-// openFile opens a file of tensors of any form.
 func openFile(path string) (*Checkpoint, error) {
 	f, err := reload.Open(path)
 	if err != nil {

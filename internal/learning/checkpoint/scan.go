@@ -140,7 +140,6 @@ func (s *scanner) aside(op *opcode, at int, argument []byte) error {
 	return nil
 }
 
-// push follows an object onto the stack.
 func (s *scanner) push(o span) {
 	s.top = [2]span{s.top[1], o}
 	// Eight times: a string may be quoted in an error of the library.
@@ -213,7 +212,6 @@ func (s *scanner) counted(bytes int, what string) error {
 	return s.read(int(n), what)
 }
 
-// line takes a line with its newline.
 func (s *scanner) line(what string) error {
 	for range maxLineBytes {
 		if err := s.read(1, what); err != nil {

@@ -63,7 +63,6 @@ type walker struct {
 	entries int
 }
 
-// walk adds what a module and those below it hold.
 func (w *walker) walk(m *module, prefix string, depth int) error {
 	if depth > maxModuleDepth {
 		return tooLarge("module "+quote(prefix), "modules nested too deeply",

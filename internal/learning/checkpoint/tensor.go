@@ -45,7 +45,6 @@ func sameData(a, b Tensor) (bool, error) {
 	return err == nil && bytes.Equal(left, right), err
 }
 
-// element is the type of a storage's elements.
 type element struct {
 	class string // of the storage, such as FloatStorage
 	size  int
@@ -145,7 +144,6 @@ func checkReads(tensors []Tensor) error {
 	return nil
 }
 
-// tensor gives the view as a tensor without a name.
 func (v view) tensor() Tensor {
 	return Tensor{DType: v.storage.element.dtype, Shape: v.shape, Load: v.load, view: v}
 }

@@ -25,7 +25,6 @@ const (
 	keyNumerics     = "lmserve.numerics" // arithmetic of the machine that wrote it
 )
 
-// lastName is the file of the last checkpoint.
 const lastName = "last.safetensors"
 
 // bestName is the file of the checkpoint of the step of a phase that validated best.
@@ -53,7 +52,6 @@ func (c *checkpoint) put(name string, data []float32) {
 	c.file.Tensors = append(c.file.Tensors, weights.F32Tensor(name, []int{len(data)}, data))
 }
 
-// put64 is put for float64.
 func (c *checkpoint) put64(name string, data []float64) {
 	raw := make([]byte, 0, 8*len(data))
 	for _, v := range data {
@@ -63,27 +61,23 @@ func (c *checkpoint) put64(name string, data []float64) {
 		weights.Tensor{Name: name, DType: weights.F64, Shape: []int{len(data)}, Data: raw})
 }
 
-// putBytes stores bytes.
 func (c *checkpoint) putBytes(name string, data []byte) {
 	c.file.Tensors = append(c.file.Tensors,
 		weights.Tensor{Name: name, DType: weights.U8, Shape: []int{len(data)}, Data: data})
 }
 
-// putAll stores copies of arrays.
 func (c *checkpoint) putAll(arrays []array) {
 	for _, a := range arrays {
 		c.put(a.name, a.data)
 	}
 }
 
-// getAll fills arrays with those stored under their names.
 func (c *checkpoint) getAll(arrays []array) {
 	for _, a := range arrays {
 		c.get(a.name, a.data)
 	}
 }
 
-// putJSON stores a plain value.
 func (c *checkpoint) putJSON(key string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -106,7 +100,6 @@ func (c *checkpoint) get(name string, dst []float32) {
 	copy(dst, values)
 }
 
-// get64 is get for float64.
 func (c *checkpoint) get64(name string, dst []float64) {
 	t := c.tensor(name, weights.F64, len(dst))
 	if t == nil {

@@ -28,7 +28,6 @@ type counted struct {
 	nll     []float32
 }
 
-// countedStream is what one stream has.
 type countedStream struct {
 	counts   *companion.State
 	scratch  *companion.Scratch

@@ -54,7 +54,6 @@ func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 	}
 }
 
-// stepOnce makes a step and accounts for it.
 func (r *runner) stepOnce(p stepper) error {
 	out, err := p.step()
 	if err != nil {

@@ -230,7 +230,6 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 	return learnerTrained, nil
 }
 
-// newModel makes a model with random weights.
 func (r *runner) newModel() error {
 	o := &r.o
 	if o.Meta.Normal != nil {

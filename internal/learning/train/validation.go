@@ -46,7 +46,6 @@ func (v *validator) measure(
 	return result, err
 }
 
-// newServingStep returns the step of a session's stream.
 func newServingStep(x *kernel.Exec, m *model.Model, seed uint64) stream.Step {
 	s := newStep(x, m.LM, 1)
 	s.Rule = stream.Rule{
@@ -108,7 +107,6 @@ func (t *textStep) document(
 	return bits, nil
 }
 
-// countOf counts the tokens of a text that is made of words.
 func countOf(c *corpus.Corpus, words *tokenizer.Words) WordCount {
 	return WordCount{Tokens: c.Tokens(), Unknown: c.Occurrences(words.Unknown())}
 }

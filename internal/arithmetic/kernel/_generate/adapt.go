@@ -80,7 +80,6 @@ func beginAdapt(name string, half bool, doc ...string) {
 	Doc(doc...)
 }
 
-// newAdaptation loads the parameters.
 func newAdaptation(s isa, strip int, half bool, place []Mem) adaptation {
 	dense := 4*strip + s.bytes
 	return adaptation{
@@ -155,7 +154,6 @@ func (a *adaptation) eachDense(name string, body func(at reg.GPVirtual)) {
 	upTo(name, a.bytes/4, a.count, body)
 }
 
-// clear sets a register to zero.
 func (a *adaptation) clear(v reg.VecVirtual) {
 	if a.bytes == avx512.bytes {
 		VPXORD(v, v, v)

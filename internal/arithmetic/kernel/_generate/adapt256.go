@@ -205,7 +205,6 @@ func (a *adaptation256) locate() {
 	})
 }
 
-// inside is in stages.
 func (a *adaptation256) inside() {
 	last := a.place[3]
 	t, inside := YMM(), GP32()

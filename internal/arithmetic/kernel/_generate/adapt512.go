@@ -44,7 +44,6 @@ func adapt512() {
 	t.adapt("adaptBF16AVX512", "adaptBF16AVX2", true)
 }
 
-// scalars lays out constants.
 func scalars(name string, bits ...uint32) Mem {
 	g := GLOBL(name, RODATA|NOPTR)
 	for i, b := range bits {
@@ -268,7 +267,6 @@ func joined(a, b, c, d reg.VecVirtual) reg.VecVirtual {
 	return all
 }
 
-// inside is in stages.
 func (a *adaptation512) inside() {
 	const above = 6
 	beyond := K()

@@ -6,7 +6,6 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// rows emits what is done to some rows at once.
 func rows() {
 	dotRows()
 	axpyRows()

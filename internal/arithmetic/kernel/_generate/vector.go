@@ -76,7 +76,6 @@ func upFrom(at reg.GPVirtual, label string, step int, n reg.GPVirtual, body func
 // index is eight elements from the offset at.
 func index(base reg.Register, at reg.GPVirtual) Mem { return Mem{Base: base, Index: at, Scale: 1} }
 
-// broadcast fills a register with a scalar parameter.
 func (s isa) broadcast(param string) reg.VecVirtual {
 	v := s.vector()
 	m, err := Param(param).Resolve()

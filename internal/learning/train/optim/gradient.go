@@ -12,7 +12,6 @@ const block = 1 << 14
 
 func blocks(size int) int { return (size + block - 1) / block }
 
-// norm measures gradients of one size.
 type norm struct {
 	g       []float32
 	squares []float64 // sums of the squares of g, one a block

@@ -101,12 +101,10 @@ func (m *metrics) Observe(e train.Event) error {
 	return nil
 }
 
-// lineOf is a line with what all events have.
 func lineOf(event string, at train.Standing) Metric {
 	return Metric{Event: event, Phase: at.Phase, Step: at.Step, Tokens: at.Tokens}
 }
 
-// stepped writes a line behind every few steps.
 func (m *metrics) stepped(e train.Stepped) error {
 	if !m.pace.add(e) {
 		return nil
@@ -121,7 +119,6 @@ func (m *metrics) stepped(e train.Stepped) error {
 	return m.write(line)
 }
 
-// validated writes the line of a validation.
 func (m *metrics) validated(e train.Validated) error {
 	line := lineOf(eventValid, e.Standing)
 	line.Static, line.Best = e.Measurement.Static, e.Best

@@ -49,7 +49,6 @@ type page struct {
 	run     train.Opened
 }
 
-// pageContent is what page.html shows.
 type pageContent struct {
 	Name        string
 	Unit        train.Unit
@@ -61,7 +60,6 @@ type pageContent struct {
 	Numerics    string
 }
 
-// pagePhase is one phase on the page.
 type pagePhase struct {
 	train.PhaseReport
 	Elapsed time.Duration // over all sittings

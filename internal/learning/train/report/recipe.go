@@ -31,7 +31,6 @@ func recipe(fields map[string]any) []recipeSection {
 	return sections
 }
 
-// add adds the rows of a group and of the groups in it.
 func (s *recipeSection) add(prefix string, fields map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if group, nested := fields[key].(map[string]any); nested {
