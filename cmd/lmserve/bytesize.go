@@ -22,10 +22,7 @@ func (b *byteSize) String() string {
 }
 
 // sizeOf is a number of bytes in the form that Set reads.
-func sizeOf(bytes int64) string {
-	b := byteSize(bytes)
-	return b.String()
-}
+func sizeOf(bytes int64) string { return new(byteSize(bytes)).String() }
 
 func (b *byteSize) Set(text string) error {
 	number, shift := text, 0

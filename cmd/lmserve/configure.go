@@ -26,7 +26,9 @@ import (
 
 const (
 	variablePrefix = "LMSERVE_"
-	configName     = "config" // the flag that names the configuration file
+	// configName is the flag of all commands that names the configuration file. Commands that have
+	// another flag of that name, as train has, take the file that the variable names.
+	configName     = "config"
 	configVariable = variablePrefix + "CONFIG"
 	noConfig       = "none" // instead of a file
 )
@@ -42,13 +44,6 @@ configuration file says (YAML):
 
 The file is that of --config or LMSERVE_CONFIG, or else lmserve/config.yaml in the user's folder of
 configurations, if it is there; none is no file. 'lmserve config COMMAND' shows what holds.`
-
-// configFlag gives all commands the flag that names the file. Commands that have another flag of
-// that name, as train has, take the file that the variable names.
-func configFlag(root *cobra.Command) {
-	root.PersistentFlags().String(configName, "", "configuration file, or none (default: "+
-		configVariable+", or lmserve/config.yaml in the user's folder of configurations)")
-}
 
 type configuration struct {
 	file   string // path; "": there is none

@@ -127,27 +127,15 @@ func (f *convertFlags) options(c *cobra.Command) (checkpoint.Options, error) {
 		}
 		o.Config = &config
 	}
-	s := &o.Settings
-	for name, to := range map[string]struct {
-		to    **int
-		value *int
-	}{
-		"mem-len":   {&s.MemLen, &f.memLen},
-		"seg-len":   {&s.SegLen, &f.segLen},
-		"clamp-len": {&s.ClampLen, &f.clampLen},
-	} {
-		if flags.Changed(name) {
-			*to.to = to.value
-		}
-	}
-	if flags.Changed("same-length") {
-		s.SameLength = &f.sameLength
-	}
-	if flags.Changed("pre-lnorm") {
-		s.PreLNorm = &f.preLNorm
+	o.Settings = checkpoint.Settings{
+		MemLen:     given(flags.Changed, memLenName, &f.memLen),
+		SegLen:     given(flags.Changed, "seg-len", &f.segLen),
+		ClampLen:   given(flags.Changed, clampLenName, &f.clampLen),
+		SameLength: given(flags.Changed, sameLengthName, &f.sameLength),
+		PreLNorm:   given(flags.Changed, "pre-lnorm", &f.preLNorm),
 	}
 	if flags.Changed("cutoffs") {
-		s.Cutoffs = f.cutoffs
+		o.Settings.Cutoffs = f.cutoffs
 	}
 	return o, nil
 }

@@ -41,9 +41,7 @@ The settings are the model's. Flags for settings hold for every method that has 
 			if data == "" {
 				return usagef("--data is missing: a directory of documents")
 			}
-			if c.Flags().Changed("shuffle-seed") {
-				o.Shuffle = &shuffle
-			}
+			o.Shuffle = given(c.Flags().Changed, "shuffle-seed", &shuffle)
 			if picture != "" {
 				if err := chart.CheckFile(picture); err != nil {
 					return usagef("--chart: %w", err)

@@ -152,24 +152,20 @@ func (t evalTable) blank() { t.row("", "", make([]string, t.methods)) }
 func (t evalTable) part(name string, p eval.Part) {
 	var cells []string
 	for k, s := range p.Scores {
-		if s == nil {
+		switch {
+		case s == nil:
 			cells = append(cells, "diverged")
-			continue
+		case t.words:
+			cells = append(cells, cell(k, 2, s.Perplexity, s.GainPercent))
+		default:
+			cells = append(cells, cell(k, 3, s.BitsPerByte, s.Gain))
 		}
-		cells = append(cells, t.score(k, s))
 	}
 	size := p.Bytes
 	if t.words {
 		size = p.Tokens
 	}
 	t.row(fmt.Sprint(size), name, cells)
-}
-
-func (t evalTable) score(k int, s *eval.Score) string {
-	if t.words {
-		return cell(k, 2, s.Perplexity, s.GainPercent)
-	}
-	return cell(k, 3, s.BitsPerByte, s.Gain)
 }
 
 // cell is a score with so many digits and, of all methods but the first, the gain.
@@ -234,14 +230,12 @@ func (t evalTable) mean(k int, bits float64, first *float64) string {
 	score, digits := bits, 3
 	var gain *float64
 	if first != nil {
-		less := *first - bits
-		gain = &less
+		gain = new(*first - bits)
 	}
 	if t.words {
 		score, digits = math.Exp2(bits), 2
 		if gain != nil {
-			percent := 100 * (1 - math.Exp2(-*gain))
-			gain = &percent
+			gain = new(100 * (1 - math.Exp2(-*gain)))
 		}
 	}
 	return cell(k, digits, score, gain)

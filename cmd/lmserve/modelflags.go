@@ -53,17 +53,20 @@ func (f *lengthFlags) register(c *cobra.Command) {
 			"(default: the model's)")
 }
 
+// given is the value of a flag, nil if the command line does not give the flag.
+func given[T any](changed func(name string) bool, name string, value *T) *T {
+	if changed(name) {
+		return value
+	}
+	return nil
+}
+
 // apply returns the model with the lengths that are given.
 func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
-	var l txl.Lengths
-	if f.given(memLenName) {
-		l.MemLen = &f.memLen
-	}
-	if f.given(clampLenName) {
-		l.ClampLen = &f.clampLen
-	}
-	if f.given(sameLengthName) {
-		l.SameLength = &f.sameLength
+	l := txl.Lengths{
+		MemLen:     given(f.given, memLenName, &f.memLen),
+		ClampLen:   given(f.given, clampLenName, &f.clampLen),
+		SameLength: given(f.given, sameLengthName, &f.sameLength),
 	}
 	if l == (txl.Lengths{}) {
 		return m, nil

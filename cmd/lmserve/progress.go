@@ -19,11 +19,6 @@ import (
 // quietName is the flag that leaves progress out.
 const quietName = "quiet"
 
-// quietFlag gives all commands the flag.
-func quietFlag(root *cobra.Command) {
-	root.PersistentFlags().Bool(quietName, false, "do not tell progress on standard error")
-}
-
 // How often progress is told. Work that is done within the first of these is not spoken of.
 var (
 	progressFirst = 2 * time.Second

@@ -53,7 +53,9 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	k.stream.register(c)
 	k.choice.register(c, "")
 	flags := c.Flags()
-	k.shadowFlag(flags)
+	flags.StringVar(&k.shadow, "shadow-model", "",
+		"a second model that scores the same text; its bits per byte stand below the total, beside\n"+
+			"those of the first\n(a file; with --server, the name of a model that the server has)")
 	flags.StringVar(&k.learn, "learn", string(client.LearnTrue),
 		"whether the session takes in the text and learns from it: true, false, or\nunflagged: "+
 			"with --lines, not from lines that are as strange as --threshold says")

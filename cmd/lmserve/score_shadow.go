@@ -8,20 +8,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/lmserve/lmserve/api/client"
 )
 
 // shadowPoll is how often a command looks how far a shadow is.
 const shadowPoll = 50 * time.Millisecond
-
-// shadowFlag gives the command the flag of a second model.
-func (k *scoring) shadowFlag(flags *pflag.FlagSet) {
-	flags.StringVar(&k.shadow, "shadow-model", "",
-		"a second model that scores the same text; its bits per byte stand below the total, beside\n"+
-			"those of the first\n(a file; with --server, the name of a model that the server has)")
-}
 
 // checkShadow refuses what cannot go with a second model.
 func (k *scoring) checkShadow() error {

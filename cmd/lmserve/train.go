@@ -223,8 +223,7 @@ func (t *training) run(c *cobra.Command) error {
 		}
 	}
 	if t.Normalise {
-		normal := sparsemeta.DefaultNormal()
-		t.Meta.Normal = &normal
+		t.Meta.Normal = new(sparsemeta.DefaultNormal())
 	}
 	t.Meta.Schedule = t.Pretrain.Schedule
 	joint := &t.Joint.SlowOptions

@@ -118,9 +118,6 @@ func (r *lineReport) end() error {
 // markedMost is the largest p of a line that has marks where all lines are printed.
 const markedMost = 1. / 100
 
-// chosenLocked reports whether only strange lines are printed.
-func (r *lineReport) chosenLocked() bool { return r.threshold > 0 || r.top != nil }
-
 // printLocked prints a line, in one write.
 func (r *lineReport) printLocked(f watch.Found) error {
 	if r.asJSON {
@@ -143,7 +140,8 @@ func (r *lineReport) printLocked(f watch.Found) error {
 	}
 	prefix += fmt.Sprintf("%-8s  ", rank)
 	var marks []client.LineSpan
-	if f.Line.Warm && (r.chosenLocked() || f.Line.P <= markedMost) {
+	chosen := r.threshold > 0 || r.top != nil // only strange lines are printed
+	if f.Line.Warm && (chosen || f.Line.P <= markedMost) {
 		marks = watch.Marks(&f.Line)
 	}
 	text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'}) // of a line that ends with CRLF
