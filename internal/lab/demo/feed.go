@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -93,17 +92,13 @@ func (t *table) tell(line *client.LineEvent) {
 	if !line.Warm || line.P > strange {
 		return
 	}
+	const before, most = 16, 76 // the strangest part of a line, with some text around it
+	text := line.TextBytes()
+	from := max(0, min(int(line.Span.From), len(text))-before)
 	t.printing.Lock()
 	defer t.printing.Unlock()
-	fmt.Printf("%-12s  one line in %d: %s\n", t.stream.name, line.Rank, excerpt(line))
-}
-
-// excerpt is the strangest part of a line, with some text around it.
-func excerpt(e *client.LineEvent) string {
-	const before, most = 16, 76
-	text := e.TextBytes()
-	from := max(0, min(int(e.Span.From), len(text))-before)
-	return strconv.Quote(string(text[from:min(len(text), from+most)]))
+	fmt.Printf("%-12s  one line in %d: %q\n", t.stream.name, line.Rank,
+		text[from:min(len(text), from+most)])
 }
 
 // print draws the numbers on one line: # up to what is served, and marks at the others.

@@ -37,13 +37,6 @@ func (s Settings) over(others Settings) Settings {
 // untied tells whether it is known that the softmax has tables of its own.
 func (s Settings) untied() bool { return s.UntieSoftmax != nil && *s.UntieSoftmax }
 
-// settingsOfConfig gives the settings that a configuration has.
-func settingsOfConfig(c txl.Config) Settings {
-	cutoffs := append([]int{}, c.Cutoffs...) // not nil: it is known that there are none
-	return Settings{&c.MemLen, &c.SegLen, &c.ClampLen, &c.SameLength, &c.PreLNorm, &c.UntieSoftmax,
-		cutoffs}
-}
-
 // Missing says which settings have to be given, since neither the shapes of a checkpoint nor
 // anything else in it tells them.
 type Missing struct{ Names []string }
@@ -210,8 +203,7 @@ func settingsOf(a map[string]any) (Settings, error) {
 		case bool:
 			*to = &v
 		case int:
-			on := v != 0
-			*to = &on
+			*to = new(v != 0)
 		}
 	}
 	if list, ok := a["cutoffs"].([]any); ok {

@@ -43,8 +43,11 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 		return nil, err
 	}
 	settings := o.Settings.over(c.settings)
-	if o.Config != nil {
-		settings = o.Settings.over(settingsOfConfig(*o.Config))
+	if c := o.Config; c != nil {
+		settings = o.Settings.over(Settings{
+			&c.MemLen, &c.SegLen, &c.ClampLen, &c.SameLength, &c.PreLNorm, &c.UntieSoftmax,
+			append([]int{}, c.Cutoffs...), // not nil: it is known that there are none
+		})
 	}
 	if c.Form == FormSafetensors {
 		untwin(byName, settings.untied())

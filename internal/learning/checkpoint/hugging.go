@@ -65,8 +65,7 @@ func (c huggingConfig) settings() (Settings, error) {
 	s := Settings{MemLen: c.MemLen, SegLen: c.TgtLen, ClampLen: c.ClampLen, SameLength: c.SameLength,
 		PreLNorm: c.PreLNorm, Cutoffs: c.Cutoffs}
 	if tied := cmp.Or(c.TieWords, c.TieWeight); tied != nil {
-		untied := !*tied
-		s.UntieSoftmax = &untied
+		s.UntieSoftmax = new(!*tied)
 	}
 	return s, nil
 }

@@ -119,7 +119,9 @@ func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	if err != nil && err != io.EOF {
 		return nil, fmt.Errorf("checkpoint: reading: %w", err)
 	}
-	if head = head[:n]; isSafetensors(head) {
+	head = head[:n]
+	// A file of safetensors begins with the length of its header and the header's brace.
+	if n > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) <= weights.MaxHeaderBytes {
 		return readSafetensors(io.NewSectionReader(f, 0, size))
 	}
 	form, object, err := loadObject(f, size, head)
@@ -153,12 +155,6 @@ func loadObject(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
 	}
 	object, err := loadLegacy(f, size)
 	return FormLegacy, object, err
-}
-
-// isSafetensors tells whether a file begins with the length of a header and its brace.
-func isSafetensors(head []byte) bool {
-	return len(head) > 8 && head[8] == '{' &&
-		binary.LittleEndian.Uint64(head) <= weights.MaxHeaderBytes
 }
 
 // readSafetensors reads a file of safetensors; its tensors are in memory then.

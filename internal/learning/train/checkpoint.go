@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
 	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -117,6 +118,19 @@ func (c *checkpoint) getBytes(name string, size int) []byte {
 		return nil
 	}
 	return t.Data
+}
+
+// getCompanion replaces a companion by a stored one of the same settings, unless there is an error.
+func (c *checkpoint) getCompanion(name string, counts **companion.State) {
+	set := (*counts).Settings()
+	data := c.getBytes(name, int(companion.EncodedBytes(set)))
+	if c.err != nil {
+		return
+	}
+	read, err := companion.Decode(set, data)
+	if c.failWith(err); err == nil {
+		*counts = read
+	}
 }
 
 // tensor finds an array of the given type and size. If there is none, c.err says so and the result

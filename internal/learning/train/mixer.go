@@ -80,16 +80,8 @@ func (x *mixer) save(c *checkpoint) {
 
 // load reads what save has stored, with so many rows.
 func (x *mixer) load(c *checkpoint, rows int) {
-	set := x.counts.Settings()
-	data := c.getBytes("companion", int(companion.EncodedBytes(set)))
-	if c.err != nil {
-		return
-	}
-	counts, err := companion.Decode(set, data)
-	if c.failWith(err); err == nil {
-		x.counts = counts
-	}
-	if x.static != nil {
+	c.getCompanion("companion", &x.counts)
+	if c.err == nil && x.static != nil {
 		loadRows(c, staticMemory, x.static.Memory, rows, x.static.Network.Config.DModel)
 	}
 }

@@ -30,8 +30,7 @@ func (v *validator) measure(
 	defer x.Close()
 	result.Companion = v.companion
 	if words, ok := m.Tokenizer.(*tokenizer.Words); ok {
-		count := countOf(v.text, words)
-		result.Words = &count
+		result.Words = new(countOf(v.text, words))
 	}
 	if static != nil {
 		result.Static = *static
