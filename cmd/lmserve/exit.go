@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
 // Exit codes of every command. A command that a signal has ended before it was done exits with
@@ -97,6 +102,33 @@ func unlessEnded(ctx context.Context, err error) error {
 	var ended signalError
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.As(err, &ended)) {
 		return nil
+	}
+	return err
+}
+
+// settingError names the flag of a setting that is out of its range.
+func settingError(err error) error {
+	var wrong *setting.Error
+	if !errors.As(err, &wrong) {
+		return usageError{err}
+	}
+	return usagef("--%s is %s, expected %s", setting.FlagName(wrong.Name), wrong.Found,
+		wrong.Want)
+}
+
+// flagError names the flag of a field that a server has refused. Flags have the names of fields.
+func flagError(err error) error {
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Field == "" || refused.Expected == "" {
+		return err
+	}
+	switch refused.Status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		flag := setting.FlagName(strings.TrimPrefix(refused.Field, "settings."))
+		if flag == "id" || flag == "name" {
+			flag = "session"
+		}
+		return usagef("--%s is %s, expected %s", flag, refused.Found, refused.Expected)
 	}
 	return err
 }

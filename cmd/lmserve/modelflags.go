@@ -209,3 +209,14 @@ func (f *modelFlags) check() error {
 	}
 	return nil
 }
+
+// precisionFlag gives a command --precision, whose value is checked before the command runs.
+func precisionFlag(c *cobra.Command, p *kernel.Precision) {
+	c.Flags().StringVar((*string)(p), "precision", string(kernel.Float32), "of matrix products: float32, or bf16 (needs AVX512-BF16 or AMX): faster, rounded to 8 bits")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if err := (kernel.Arithmetic{Precision: *p}).Validate(); err != nil {
+			return usagef("--precision: %w", err)
+		}
+		return nil
+	}
+}
