@@ -93,7 +93,8 @@ The settings are the model's. Flags for settings hold for every method that has 
 
 // writeEval prints a result, and draws its documents if there are any and a file for the picture.
 func writeEval(w io.Writer, res eval.Result, asJSON bool, picture string) error {
-	if err := printed(w, res, asJSON, printEval); err != nil || picture == "" || len(res.Documents) == 0 {
+	err := printed(w, res, asJSON, printEval)
+	if err != nil || picture == "" || len(res.Documents) == 0 {
 		return err
 	}
 	return res.Chart().Write(picture)

@@ -102,8 +102,8 @@ func (f *serveFlags) connections() (int, error) {
 		return min(most, connectionsMost), nil
 	}
 	if f.maxConnections < 0 || f.maxConnections > most {
-		return 0, usagef("--max-connections is %d, expected 1 to %d, "+
-			"as this process may have %d descriptors open (ulimit -n)", f.maxConnections, most, descriptorsMax())
+		return 0, usagef("--max-connections is %d, expected 1 to %d, as this process may have %d "+
+			"descriptors open (ulimit -n)", f.maxConnections, most, descriptorsMax())
 	}
 	return f.maxConnections, nil
 }

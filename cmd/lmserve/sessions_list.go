@@ -43,8 +43,9 @@ func printSessions(w io.Writer, all []storedSession) error {
 	fmt.Fprintln(tab, "id\tname\towner\tcreated\tlast used\tbytes\tbits/byte\tdisk\tmodel\tmethod\thistory\t")
 	for _, s := range all {
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\n", s.ID,
-			cmp.Or(s.Name, "-"), cmp.Or(s.Owner, "-"), date(s.Created), date(s.LastUsed), s.Offset, s.bitsPerByte(), s.DiskBytes,
-			printable(cmp.Or(s.Model, "-")), cmp.Or(s.Method, "-"), cmp.Or(s.History, "-"), printable(s.Problem))
+			cmp.Or(s.Name, "-"), cmp.Or(s.Owner, "-"), date(s.Created), date(s.LastUsed), s.Offset,
+			s.bitsPerByte(), s.DiskBytes, printable(cmp.Or(s.Model, "-")), cmp.Or(s.Method, "-"),
+			cmp.Or(s.History, "-"), printable(s.Problem))
 	}
 	return tab.Flush()
 }

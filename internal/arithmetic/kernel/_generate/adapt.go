@@ -139,7 +139,9 @@ func (a *adaptation) endOfStrip(start reg.GPVirtual) reg.GPVirtual {
 
 // stage emits a loop over the groups, of two vectors each, from start to end. The body also gets
 // the offset in bytes of a group's mask.
-func (a *adaptation) stage(name string, start, end reg.GPVirtual, body func(at, mask reg.GPVirtual)) {
+func (a *adaptation) stage(
+	name string, start, end reg.GPVirtual, body func(at, mask reg.GPVirtual),
+) {
 	at, mask := GP64(), GP64()
 	MOVQ(start, at)
 	XORQ(mask, mask)

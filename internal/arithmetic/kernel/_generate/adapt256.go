@@ -22,7 +22,8 @@ type adaptation256 struct {
 // adaptTables are the constants that both functions share.
 type adaptTables struct {
 	first, words, places, rounding []Mem
-	pack, unpack                   Mem // by eight bits of the mask: where the dense elements come from, and go to
+	// pack and unpack say, by eight bits of the mask, where the dense elements come from and go to.
+	pack, unpack Mem
 }
 
 func adapt256() {
@@ -40,7 +41,8 @@ func adapt256() {
 
 // adapt emits the function for I and M of one type.
 func (t adaptTables) adapt(name string, half bool) {
-	beginAdapt(name, half, name+" is the portable stages of Adaptation, but for what lies outside of the grid.",
+	beginAdapt(name, half,
+		name+" is the portable stages of Adaptation, but for what lies outside of the grid.",
 		"n is a multiple of 16, above 0 and at most adaptRun; state is that of the generator at",
 		"the first element, last the largest lane that is written. Bit s of outside is set if",
 		"elements of strip s, which is adaptStrip long, are written and were not in the grid.")
@@ -119,7 +121,8 @@ func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 			g, x, t := YMM(), YMM(), YMM()
 			VMOVUPS(here(grad), g)
 			if a.half {
-				halves[k] = a.averageBF16(Mem{Base: avg, Index: held, Scale: 1, Disp: 16 * k}, a.rounded.Idx(lane, 1).Offset(16*k), g, x)
+				from := Mem{Base: avg, Index: held, Scale: 1, Disp: 16 * k}
+				halves[k] = a.averageBF16(from, a.rounded.Idx(lane, 1).Offset(16*k), g, x)
 			} else {
 				a.average(here(avg), g, x, t)
 				VMOVUPS(x, here(avg))

@@ -13,7 +13,8 @@ import (
 // two chains of a row, of 8 elements each, take a cache line of every row of B in turn.
 func fewRows(rows int) {
 	name := fmt.Sprintf("few%dAVX2", rows)
-	function(name, "func(k int, a *float32, row int, b *float32, width int, c *float32, stride int, acc bool)",
+	function(name,
+		"func(k int, a *float32, row int, b *float32, width int, c *float32, stride int, acc bool)",
 		"sets, or with acc adds to, c[i*stride+j] = sum over p < k of a[i*row+p]*b[j*width+p],",
 		fmt.Sprintf("for i < %d and j < 16; k > 0 a multiple of 4.", rows))
 	a := leftRows(rows)

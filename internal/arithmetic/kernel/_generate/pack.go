@@ -21,7 +21,9 @@ func beginPack(name, doc string, add bool) packer {
 		params = "src, add"
 	}
 	function(name, "func(dst, "+params+" *float32, stride, width, k int)", doc)
-	p := packer{src: param("src"), dst: param("dst"), stride: param("stride"), width: param("width"), k: param("k")}
+	p := packer{
+		src: param("src"), dst: param("dst"), stride: param("stride"), width: param("width"), k: param("k"),
+	}
 	if add {
 		p.add = param("add")
 	}

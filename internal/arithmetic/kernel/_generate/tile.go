@@ -48,8 +48,10 @@ func (s isa) zero(rows int) [][2]reg.VecVirtual {
 // element of every row of A.
 func (s isa) tile(rows int) {
 	name := fmt.Sprintf("tile%d%s", rows, s.name)
-	function(name, "func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int, acc bool)",
-		fmt.Sprintf("is tileGo at rows = %d and %d columns, with fused multiply-adds; k > 0.", rows, s.bytes/2))
+	function(name,
+		"func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int, acc bool)",
+		fmt.Sprintf("is tileGo at rows = %d and %d columns, with fused multiply-adds; k > 0.",
+			rows, s.bytes/2))
 	k := param("k")
 	a := leftRows(rows)
 	col, b, width := param("col"), param("b"), param("width")

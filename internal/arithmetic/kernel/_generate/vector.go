@@ -65,7 +65,9 @@ func upTo(label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual)) 
 }
 
 // upFrom is upTo from the value of at, which is below n.
-func upFrom(at reg.GPVirtual, label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual)) {
+func upFrom(
+	at reg.GPVirtual, label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual),
+) {
 	Label(label)
 	body(at)
 	ADDQ(Imm(uint64(step)), at)
@@ -248,7 +250,8 @@ func widened(base reg.Register, at reg.GPVirtual) reg.VecVirtual {
 }
 
 func adam() {
-	function("adamAVX2", "func(w, m, v, grad *float32, n int, scale, beta1, rest1, beta2, rest2, rate, root, eps float32)",
+	function("adamAVX2", "func(w, m, v, grad *float32, n int, "+
+		"scale, beta1, rest1, beta2, rest2, rate, root, eps float32)",
 		"is Adam.portable; n > 0 a multiple of 8.")
 	w, m, v, g := param("w"), param("m"), param("v"), param("grad")
 	scale, beta1, rest1, beta2, rest2 := broadcast("scale"), broadcast("beta1"), broadcast("rest1"), broadcast("beta2"), broadcast("rest2")
