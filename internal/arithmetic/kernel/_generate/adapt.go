@@ -48,6 +48,7 @@ type adaptation struct {
 	state                    reg.VecVirtual // of the generator, words
 	most                     reg.VecVirtual // largest places in the grid, of a strip
 	place                    []Mem          // constants of the grid
+	odd, below               Op             // 1, and almost half, in the last place of bfloat16
 
 	bits  Mem           // of a strip: its mask, a bit an element
 	dense Mem           // of a strip: x, then out g(x), of what is written, without gaps
@@ -64,7 +65,6 @@ type stages interface {
 	locate()
 	inside() // jumps to "inside" if all places are within the grid
 	points(grid reg.Register, at reg.GPVirtual) (v, next reg.VecVirtual)
-	round(v reg.VecVirtual) reg.VecVirtual
 	write() func(at, mask reg.GPVirtual)
 }
 
@@ -217,6 +217,39 @@ func (a *adaptation) note(outside Mem, start reg.GPVirtual) {
 	MOVQ(strips, outside)
 }
 
+// round rounds to bfloat16: AVX2 has it in the lower halves of words, AVX-512 in the upper ones.
+func (a *adaptation) round(v reg.VecVirtual) reg.VecVirtual {
+	wide, t := a.bytes == avx512.bytes, a.vector()
+	VPSRLD(Imm(16), v, t)
+	if wide {
+		VPANDD(a.odd, t, t)
+	} else {
+		VPAND(a.odd, t, t)
+	}
+	VPADDD(a.below, t, t)
+	VPADDD(t, v, t)
+	a.keepNaN(v, t)
+	if wide {
+		return t
+	}
+	VPSRLD(Imm(16), t, v)
+	return v
+}
+
+// keepNaN replaces rounded, the sum of x's bits and something, by x where that is NaN.
+func (a *adaptation) keepNaN(x, rounded reg.VecVirtual) {
+	const unordered = 3
+	if a.bytes == avx512.bytes {
+		nan := K()
+		VCMPPS(Imm(unordered), x, x, nan)
+		VMOVAPS(x, nan, rounded)
+		return
+	}
+	nan := YMM()
+	VCMPPS(Imm(unordered), x, x, nan)
+	VBLENDVPS(nan, x, rounded, rounded)
+}
+
 // lookUp replaces the places by out g(x), in bfloat16 as round makes it.
 func (a *adaptation) lookUp(s stages) {
 	grid := param("grid")
@@ -227,7 +260,7 @@ func (a *adaptation) lookUp(s stages) {
 		VADDPS(next, v, v)
 		VMULPS(v, a.out, v)
 		if a.half {
-			v = s.round(v)
+			v = a.round(v)
 		}
 		VMOVUPS(v, a.dense.Idx(at, 4))
 	})

@@ -48,7 +48,7 @@ func (t adaptTables) adapt(name string, half bool) {
 		"elements of strip s, which is adaptStrip long, are written and were not in the grid.")
 	a := &adaptation256{adaptTables: t, last: AllocLocal(32)}
 	a.adaptation = newAdaptation(avx2, adaptStrip, half, t.places)
-	a.most = YMM()
+	a.most, a.odd, a.below = YMM(), t.rounding[1], t.rounding[2]
 	if half {
 		a.rounded = AllocLocal(2 * adaptStrip)
 	}
@@ -160,18 +160,10 @@ func (a *adaptation256) averageBF16(avg, round Mem, g, x reg.VecVirtual) (halves
 	a.averageHalves(avg, g, x, t)
 	VPMOVZXWD(round, t)
 	VPADDD(t, x, t)
-	keepNaN(x, t)
+	a.keepNaN(x, t)
 	VPSRLD(Imm(16), t, t)
 	VPSLLD(Imm(16), t, x)
 	return t
-}
-
-// keepNaN replaces rounded, the sum of x's bits and something, by x where that is NaN.
-func keepNaN(x, rounded reg.VecVirtual) {
-	const unordered = 3
-	nan := YMM()
-	VCMPPS(Imm(unordered), x, x, nan)
-	VBLENDVPS(nan, x, rounded, rounded)
 }
 
 // storeHalves stores the lower halves of twice eight words, whose upper halves are zero.
@@ -216,18 +208,6 @@ func (a *adaptation256) inside() {
 	VMOVMSKPS(t, inside)
 	CMPL(inside, Imm(0xFF))
 	JEQ(LabelRef("inside"))
-}
-
-// round rounds to bfloat16, the lower halves of words.
-func (a *adaptation256) round(v reg.VecVirtual) reg.VecVirtual {
-	one, below, t := a.rounding[1], a.rounding[2], YMM()
-	VPSRLD(Imm(16), v, t)
-	VPAND(one, t, t)
-	VPADDD(below, t, t)
-	VPADDD(t, v, t)
-	keepNaN(v, t)
-	VPSRLD(Imm(16), t, v)
-	return v
 }
 
 // points loads the grid points on both sides of eight cells. They lie side by side,

@@ -75,6 +75,7 @@ func (t tables512) adapt(name, narrow string, half bool) {
 		step:       ZMM(), mix1: ZMM(), mix2: ZMM(), last: ZMM(),
 	}
 	a.most, a.upper, a.rounding = ZMM(), ZMM(), spread(t.rounding, 4)
+	a.odd, a.below = a.rounding[2], a.rounding[3]
 	a.seed(t)
 	a.emit(a)
 }
@@ -193,17 +194,9 @@ func (a *adaptation512) averageBF16(avg Mem, round, g, x reg.VecVirtual) (sum re
 	t := ZMM()
 	a.averageHalves(avg, g, x, t)
 	VPADDD(round, x, t)
-	keepNaN512(x, t)
+	a.keepNaN(x, t)
 	VPANDD(a.rounding[1], t, x)
 	return t
-}
-
-// keepNaN512 replaces rounded, the sum of x's bits and something, by x where that is NaN.
-func keepNaN512(x, rounded reg.VecVirtual) {
-	const unordered = 3
-	nan := K()
-	VCMPPS(Imm(unordered), x, x, nan)
-	VMOVAPS(x, nan, rounded)
 }
 
 // locate finds the cells of the dense x, and replaces x by the place in the cell. Where
@@ -229,17 +222,6 @@ func (a *adaptation512) locate() {
 		VMULPS_BCST(perCell, z, z)
 		VMOVUPS(z, a.dense.Idx(at, 4))
 	})
-}
-
-// round rounds to bfloat16, the upper halves of words.
-func (a *adaptation512) round(v reg.VecVirtual) reg.VecVirtual {
-	odd, most, t := a.rounding[2], a.rounding[3], ZMM()
-	VPSRLD(Imm(16), v, t)
-	VPANDD(odd, t, t)
-	VPADDD(most, t, t)
-	VPADDD(t, v, t)
-	keepNaN512(v, t)
-	return t
 }
 
 // points loads the grid points on both sides of 16 cells. They lie side by side,
