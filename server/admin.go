@@ -51,7 +51,6 @@ func (s *Server) newAdmin() *http.Server {
 	}
 }
 
-// writeMetrics answers with what was counted.
 func (s *Server) writeMetrics(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", contract.MediaMetrics)
 	w.Header().Set("Cache-Control", "no-store")

@@ -20,7 +20,6 @@ type earlyListener struct {
 	problems *answer.Problems
 }
 
-// Accept implements net.Listener.
 func (l earlyListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -41,14 +40,12 @@ type earlyConn struct {
 // Read implements net.Conn. A client that speaks HTTP to a server of HTTPS has to be told so in HTTP.
 func (c *earlyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	var noTLS tls.RecordHeaderError
-	if errors.As(err, &noTLS) && noTLS.Conn != nil {
+	if noTLS, ok := errors.AsType[tls.RecordHeaderError](err); ok && noTLS.Conn != nil {
 		c.noTLS.Store(&noTLS.Conn)
 	}
 	return n, err
 }
 
-// Write implements net.Conn.
 func (c *earlyConn) Write(p []byte) (int, error) {
 	if c.handled.Load() {
 		return c.Conn.Write(p)

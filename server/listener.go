@@ -17,7 +17,6 @@ type patientListener struct {
 	idle time.Duration
 }
 
-// Accept implements net.Listener.
 func (l patientListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -37,7 +36,6 @@ type patientConn struct {
 	end time.Time // when writes end whether they move or not; zero: they do not
 }
 
-// Write implements net.Conn.
 func (c *patientConn) Write(p []byte) (n int, err error) {
 	moved, left := time.Now(), unsent(c.Conn)
 	for {
@@ -78,7 +76,6 @@ func (c *patientConn) hasEnded(now time.Time) bool {
 	return !c.end.IsZero() && !now.Before(c.end)
 }
 
-// SetWriteDeadline implements net.Conn.
 func (c *patientConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +83,6 @@ func (c *patientConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// SetDeadline implements net.Conn.
 func (c *patientConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }

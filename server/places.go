@@ -28,7 +28,6 @@ func newPlacesListener(l net.Listener, most int) *placesListener {
 	return p
 }
 
-// Accept implements net.Listener.
 func (l *placesListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -54,7 +53,6 @@ func (l *placesListener) Accept() (net.Conn, error) {
 	return placed, nil
 }
 
-// Close implements net.Listener.
 func (l *placesListener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +80,6 @@ func (l *placesListener) workLocked(c *placedConn) {
 	}
 }
 
-// placedConn is a connection that has a place.
 type placedConn struct {
 	net.Conn
 	in *placesListener
@@ -91,7 +88,6 @@ type placedConn struct {
 	waiting *list.Element // of in.idle; nil: the connection has a request, or has left
 }
 
-// Close implements net.Conn.
 func (c *placedConn) Close() error {
 	c.in.mu.Lock()
 	c.in.leaveLocked(c)

@@ -10,7 +10,6 @@ import (
 // final is an error after which no attempt follows.
 type final struct{ error }
 
-// Unwrap gives the error itself.
 func (f final) Unwrap() error { return f.error }
 
 // persist makes attempts until one succeeds, or fails for good, or the context ends. The pauses

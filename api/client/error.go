@@ -37,7 +37,6 @@ type Error struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// Error implements error.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("the server answers %d: %s", e.Status, e.Title)
 	if e.Detail != "" {

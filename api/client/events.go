@@ -96,7 +96,6 @@ func events[E any](r io.Reader, sse bool, decode decoder[E]) iter.Seq2[E, error]
 	}
 }
 
-// decoded reads an object into a new T.
 func decoded[T any](object []byte) (*T, error) {
 	v := new(T)
 	if err := json.Unmarshal(object, v); err != nil {

@@ -46,8 +46,7 @@ func (f *Feeder) End() error {
 
 // shown is what has ended the feeding, as the caller is to see it.
 func (f *Feeder) shown() error {
-	var last final
-	if errors.As(f.err, &last) {
+	if last, ok := errors.AsType[final](f.err); ok {
 		return last.error
 	}
 	return f.err
@@ -66,7 +65,6 @@ func (f *Feeder) Feed(ctx context.Context, text []byte) error {
 	return f.shown()
 }
 
-// batch feeds one batch.
 func (f *Feeder) batch(ctx context.Context, text []byte) error {
 	err := persist(ctx, f.o.Waiting, func() (bool, error) { return false, f.ask(ctx) })
 	if err != nil {
@@ -94,7 +92,6 @@ func (f *Feeder) ask(ctx context.Context) error {
 	return err
 }
 
-// session describes the session.
 func (f *Feeder) session(ctx context.Context) (Session, error) {
 	ctx, cancel := f.bounded(ctx)
 	defer cancel()

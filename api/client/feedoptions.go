@@ -76,7 +76,6 @@ type MovedError struct {
 	Expected, Found int64 // offsets; the same if the text differs
 }
 
-// Error implements error.
 func (e *MovedError) Error() string {
 	if e.Expected == e.Found {
 		return fmt.Sprintf("client: session %s has another text up to offset %d than it was fed: "+
@@ -94,7 +93,6 @@ type LostError struct {
 	Err      error // why they cannot be made again
 }
 
-// Error implements error.
 func (e *LostError) Error() string {
 	return fmt.Sprintf("client: session %s has the text from offset %d up to %d, but its events were "+
 		"lost, and cannot be made again: %v", e.Session, e.From, e.To, e.Err)

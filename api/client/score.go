@@ -44,33 +44,28 @@ type ScoreOptions struct {
 }
 
 // params are the parameters of a request that waits so long for its turn.
-func (o ScoreOptions) params(wait time.Duration) (p ScoreParams) {
+func (o ScoreOptions) params(wait time.Duration) ScoreParams {
+	p := ScoreParams{
+		Offset: o.Offset, Tokens: orNil(o.Tokens), Logprobs: orNil(o.LogProbs),
+		TopLogprobs: orNil(o.Top), Updates: orNil(o.Updates), Learn: orNil(o.Learn),
+		Threshold: orNil(o.Threshold), Wait: waitParam(wait),
+	}
 	if o.Lines {
 		p.Unit = new(UnitLine)
 	}
 	if o.NoText {
 		p.Text = new(false)
 	}
-	if o.Tokens {
-		p.Tokens = &o.Tokens
-	}
-	if o.LogProbs {
-		p.Logprobs = &o.LogProbs
-	}
-	if o.Top != 0 {
-		p.TopLogprobs = &o.Top
-	}
-	if o.Updates {
-		p.Updates = &o.Updates
-	}
-	if o.Learn != "" {
-		p.Learn = &o.Learn
-	}
-	if o.Threshold != 0 {
-		p.Threshold = &o.Threshold
-	}
-	p.Offset, p.Wait = o.Offset, waitParam(wait)
 	return p
+}
+
+// orNil points to a value, or is nil for the zero value: the parameter is left out.
+func orNil[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }
 
 // waitParam is how long a request waits for its turn; nil if it does not.

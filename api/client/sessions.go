@@ -92,10 +92,7 @@ func (c *Client) done(r made) error {
 // is given, as NAME:VALUE, or as NAME for any value. An error ends the list.
 func (c *Client) Sessions(ctx context.Context, label string) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
-		var params ListSessionsParams
-		if label != "" {
-			params.Label = &label
-		}
+		params := ListSessionsParams{Label: orNil(label)}
 		for {
 			page, err := object[struct {
 				Sessions []Session
@@ -159,10 +156,7 @@ func (c *Client) ExportSession(ctx context.Context, session string, w io.Writer)
 // ImportSession makes a session of the file that [Client.ExportSession] wrote. It has a new id, and
 // a name if one is given.
 func (c *Client) ImportSession(ctx context.Context, file io.Reader, name string) (Session, error) {
-	var params ImportSessionParams
-	if name != "" {
-		params.Name = &name
-	}
+	params := ImportSessionParams{Name: orNil(name)}
 	return object[Session](c, request(
 		newImportSessionRequest(ctx, c.base, params, mediaBytes, file)))
 }

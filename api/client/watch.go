@@ -22,26 +22,17 @@ type WatchOptions struct {
 	Offset *int64
 }
 
-func (o WatchOptions) params() (p WatchSessionParams) {
+func (o WatchOptions) params() WatchSessionParams {
+	p := WatchSessionParams{
+		Offset: o.Offset, Tokens: orNil(o.Tokens), Logprobs: orNil(o.LogProbs),
+		TopLogprobs: orNil(o.Top), Updates: orNil(o.Updates),
+	}
 	if o.Lines {
 		p.Unit = new(UnitLine)
 	}
 	if o.NoText {
 		p.Text = new(false)
 	}
-	if o.Tokens {
-		p.Tokens = &o.Tokens
-	}
-	if o.LogProbs {
-		p.Logprobs = &o.LogProbs
-	}
-	if o.Top != 0 {
-		p.TopLogprobs = &o.Top
-	}
-	if o.Updates {
-		p.Updates = &o.Updates
-	}
-	p.Offset = o.Offset
 	return p
 }
 

@@ -46,7 +46,7 @@ LMSERVE_KEY, or as --key. The keys file is no part of a backup.`,
 				return backupFolder(c, &f, args[0])
 			}
 			if f.dir != "" {
-				return usageError{errors.New("--server and --data-dir are given, expected one of them")}
+				return usagef("--server and --data-dir are given, expected one of them")
 			}
 			if err := client.findKey(c.Context()); err != nil {
 				return err
@@ -138,10 +138,7 @@ func writeBackup(
 	}
 	p.end()
 	fmt.Fprintf(c.OutOrStdout(), "%s: %d bytes\n", path, info.Size())
-	if damaged > 0 {
-		return errFindings
-	}
-	return nil
+	return findings(damaged)
 }
 
 // compressing writes to a file as its name says.

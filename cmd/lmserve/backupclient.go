@@ -20,7 +20,6 @@ const (
 	backupWaitFirst = 500 * time.Millisecond
 )
 
-// backupClient fetches a backup from a server.
 type backupClient struct {
 	server  string
 	keyFile string
@@ -28,7 +27,6 @@ type backupClient struct {
 	etag    string // of the backup under way; "": there is none yet
 }
 
-// findKey reads the key, if a file has it.
 func (b *backupClient) findKey(ctx context.Context) error {
 	if b.keyFile == "" {
 		return nil
@@ -100,26 +98,16 @@ func (b *backupClient) fetch(ctx context.Context, out *progressWriter) error {
 	if b.etag == "" {
 		b.etag, out.total = resp.Header.Get("ETag"), resp.ContentLength
 	}
-	return fetchBody(out, resp.Body)
-}
-
-// fetchBody copies an answer. What cannot be written is not fetched again.
-func fetchBody(out *progressWriter, body io.Reader) error {
-	buffer := make([]byte, 256<<10)
-	for {
-		n, err := body.Read(buffer)
-		if _, failed := out.Write(buffer[:n]); failed != nil {
-			return finalError{failed}
+	final := writerFunc(func(p []byte) (n int, err error) {
+		if n, err = out.Write(p); err != nil {
+			err = finalError{err} // what cannot be written is not fetched again
 		}
-		switch {
-		case errors.Is(err, io.EOF) && out.done == out.total:
-			return nil
-		case errors.Is(err, io.EOF):
-			return io.ErrUnexpectedEOF
-		case err != nil:
-			return err
-		}
+		return n, err
+	})
+	if _, err = io.Copy(final, resp.Body); err == nil && out.done != out.total {
+		err = io.ErrUnexpectedEOF
 	}
+	return err
 }
 
 // refused is the error of an answer that is no backup. A server that is busy or away may come back.

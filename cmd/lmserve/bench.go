@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -54,10 +53,7 @@ change their clocks. What is in the caches may be faster than memory.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(c.OutOrStdout(), report)
-			}
-			return printBench(c.OutOrStdout(), report)
+			return printed(c.OutOrStdout(), report, asJSON, printBench)
 		},
 	}
 	flags.register(c)
@@ -75,20 +71,19 @@ func benchModel(ctx context.Context, flags modelFlags, config string) (*model.Mo
 		return flags.load()
 	}
 	if flags.path != "" {
-		return nil, usageError{errors.New("--model and --config are both given, expected one of them")}
+		return nil, usagef("--model and --config are both given, expected one of them")
 	}
-	name, c, err := readConfig(ctx, config)
+	name, c, err := readConfig(ctx, config, 0)
 	if err != nil {
 		return nil, err
 	}
 	m, err := bench.RandomModel(name, c)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--config %s: %w", config, err)}
+		return nil, usagef("--config %s: %w", config, err)
 	}
 	return flags.use(m)
 }
 
-// printBench prints a table for each section.
 func printBench(w io.Writer, r bench.Report) error {
 	fmt.Fprintf(w, "%s, %d cores; %s, %s, peak of %s\n", r.Processor, r.Cores, r.Go, r.Numerics, r.Peak)
 	fmt.Fprintf(w, "%s: %d weights, %d fast weights, banks %d, chunk %d, memory %d\n", r.Model, r.Weights, r.FastWeights, r.Banks, r.Chunk, r.Memory)

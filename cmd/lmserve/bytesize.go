@@ -13,7 +13,6 @@ type byteSize int64
 
 const byteUnits = "KMG"
 
-// String implements pflag.Value.
 func (b *byteSize) String() string {
 	n, unit := int64(*b), ""
 	for i := 0; i < len(byteUnits) && n > 0 && n%1024 == 0; i++ {
@@ -23,12 +22,8 @@ func (b *byteSize) String() string {
 }
 
 // sizeOf is a number of bytes in the form that Set reads.
-func sizeOf(bytes int64) string {
-	b := byteSize(bytes)
-	return b.String()
-}
+func sizeOf(bytes int64) string { return new(byteSize(bytes)).String() }
 
-// Set implements pflag.Value.
 func (b *byteSize) Set(text string) error {
 	number, shift := text, 0
 	if n := len(text); n > 0 {
@@ -44,5 +39,4 @@ func (b *byteSize) Set(text string) error {
 	return nil
 }
 
-// Type implements pflag.Value.
 func (b *byteSize) Type() string { return "bytes" }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
@@ -20,7 +21,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if err == nil || errors.As(err, &usageError{}) {
 			return err
 		}
-		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
+		return usagef("%w (see '%s --help')", err, c.CommandPath())
 	}
 }
 
@@ -34,7 +35,6 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// atLeastOne wants one argument or more.
 func atLeastOne(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -61,7 +61,6 @@ func subcommand(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// everyCommand visits a command and all below it.
 func everyCommand(c *cobra.Command, visit func(c *cobra.Command)) {
 	visit(c)
 	for _, below := range c.Commands() {
@@ -69,7 +68,6 @@ func everyCommand(c *cobra.Command, visit func(c *cobra.Command)) {
 	}
 }
 
-// findCommand finds the command that words name.
 func findCommand(root *cobra.Command, words []string) (*cobra.Command, error) {
 	c, rest, err := root.Find(words)
 	if err == nil && len(rest) > 0 {
@@ -81,7 +79,6 @@ func findCommand(root *cobra.Command, words []string) (*cobra.Command, error) {
 	return c, nil
 }
 
-// subcommandNamed finds a command of a group.
 func subcommandNamed(c *cobra.Command, name string) *cobra.Command {
 	for _, below := range c.Commands() {
 		if below.Name() == name {
@@ -89,4 +86,24 @@ func subcommandNamed(c *cobra.Command, name string) *cobra.Command {
 		}
 	}
 	return nil
+}
+
+// renamed lets a command take flags by their names of before as well: each old name stands for the
+// new one, which alone is in the help.
+func renamed(c *cobra.Command, newByOld map[string]string) {
+	c.Flags().SetNormalizeFunc(newName(newByOld))
+}
+
+// renamedBelow is renamed for a group of commands and all its flags.
+func renamedBelow(c *cobra.Command, newByOld map[string]string) {
+	c.SetGlobalNormalizationFunc(newName(newByOld))
+}
+
+func newName(newByOld map[string]string) func(*pflag.FlagSet, string) pflag.NormalizedName {
+	return func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if renamed, ok := newByOld[name]; ok {
+			name = renamed
+		}
+		return pflag.NormalizedName(name)
+	}
 }

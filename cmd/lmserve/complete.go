@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -74,11 +75,7 @@ func (k *completing) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	asked, err := k.stream.chosen()
-	if err != nil {
-		return err
-	}
-	opening, err := sessionRequest(asked)
+	opening, err := k.stream.request()
 	if err != nil {
 		return err
 	}
@@ -106,9 +103,9 @@ func (k *completing) run(c *cobra.Command) error {
 
 // request makes the request of the flags, and checks what can be checked before a model is there.
 func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err error) {
-	given := session.Sampling{}
-	given.MaxTokens, given.Temperature, given.TopP = session.CompletionTokensDefault, 1, 1
-	if err := session.SamplingTable.Set(&given, k.sampling); err != nil {
+	checked := session.Sampling{}
+	checked.MaxTokens, checked.Temperature, checked.TopP = session.CompletionTokensDefault, 1, 1
+	if err := session.SamplingTable.Set(&checked, k.sampling); err != nil {
 		return r, settingError(err)
 	}
 	text, err := json.Marshal(k.sampling)
@@ -126,14 +123,12 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	if len(k.stops) > 0 {
 		r.Stop = client.StopAt(k.stops...)
 	}
-	r.Seed = new(rand.Uint64N(session.SeedMax + 1)) // that it is known if a signal ends the text, too
-	if c.Flags().Changed("seed") {
-		r.Seed = &k.stream.seed
-	}
+	drawn := rand.Uint64N(session.SeedMax + 1) // that it is known if a signal ends the text, too
+	r.Seed = cmp.Or(given(c.Flags().Changed, "seed", &k.stream.seed), &drawn)
 	if c.Flags().Changed("logprobs") {
 		if k.logprobs < 0 || k.logprobs > session.CandidatesMax {
-			return r, usageError{fmt.Errorf("--logprobs is %d, expected 0 to %d", k.logprobs,
-				session.CandidatesMax)}
+			return r, usagef("--logprobs is %d, expected 0 to %d", k.logprobs,
+				session.CandidatesMax)
 		}
 		r.Logprobs, r.TopLogprobs = new(true), &k.logprobs
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"iter"
@@ -54,7 +55,7 @@ func (p *completionPrinter) print(all iter.Seq2[client.CompletionEvent, error]) 
 	if failed != nil && len(p.text) == 0 {
 		return failed
 	}
-	return firstError(failed, p.end())
+	return cmp.Or(failed, p.end())
 }
 
 func (p *completionPrinter) begin() (err error) {
@@ -103,7 +104,11 @@ func (p *completionPrinter) token(e *client.PieceEvent, i int) error {
 	var likeliest strings.Builder
 	if i < len(e.TopLogprobs) {
 		for _, t := range e.TopLogprobs[i] {
-			fmt.Fprintf(&likeliest, "  %s %.3f", quotedToken(t), t.Logprob)
+			text := string([]byte{byte(t.Token)}) // a token is a byte, unless it has a text
+			if t.Text != nil {
+				text = *t.Text
+			}
+			fmt.Fprintf(&likeliest, "  %q %.3f", text, t.Logprob)
 		}
 	}
 	_, err := fmt.Fprintf(p.out, "%-*s %8.3f%s\n", p.width(), strconv.Quote(token), e.Logprobs[i],
@@ -117,14 +122,6 @@ func (p *completionPrinter) width() int {
 		return 16
 	}
 	return 8
-}
-
-// quotedToken writes a token in quotation marks: a byte, unless it has a text.
-func quotedToken(t client.TokenLogprob) string {
-	if t.Text != nil {
-		return strconv.Quote(*t.Text)
-	}
-	return strconv.Quote(string([]byte{byte(t.Token)}))
 }
 
 func (p *completionPrinter) end() (err error) {

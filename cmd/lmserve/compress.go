@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -113,7 +112,7 @@ decoded: there, look at the exit code.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			plain, named := strings.CutSuffix(args[0], compressedSuffix)
 			if !named && out == "" && args[0] != standardInput {
-				return usageError{fmt.Errorf("%s does not end in %s, expected --out", args[0], compressedSuffix)}
+				return usagef("%s does not end in %s, expected --out", args[0], compressedSuffix)
 			}
 			to, err := outputName(args[0], out, plain)
 			if err != nil {
@@ -178,7 +177,7 @@ func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 func outputName(in, out, usual string) (string, error) {
 	if out == "" {
 		if out = usual; in == standardInput {
-			return "", usageError{errors.New("--out is missing: a file to write what standard input becomes")}
+			return "", usagef("--out is missing: a file to write what standard input becomes")
 		}
 	}
 	if out == standardInput {

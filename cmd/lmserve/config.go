@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -32,8 +33,7 @@ whether they are from the environment, from the configuration file, or the defau
 		RunE: func(c *cobra.Command, args []string) error {
 			about, err := findCommand(c.Root(), args)
 			if err == nil && about.HasSubCommands() {
-				err = usageError{fmt.Errorf("found %q, expected one of its commands",
-					about.CommandPath())}
+				err = usagef("found %q, expected one of its commands", about.CommandPath())
 			}
 			if err != nil {
 				return err
@@ -77,10 +77,10 @@ func configuredFlags(c *cobra.Command, set origins) (all []configuredFlag) {
 
 func printConfigured(w io.Writer, file string, all []configuredFlag) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(tab, "configuration file: %s\n\n", orWord(file, file == "", "none"))
+	fmt.Fprintf(tab, "configuration file: %s\n\n", cmp.Or(file, "none"))
 	fmt.Fprintln(tab, "flag\tvalue\tfrom")
 	for _, f := range all {
-		fmt.Fprintf(tab, "%s\t%s\t%s\n", f.Flag, orWord(f.Value, f.Value == "", "-"), f.From)
+		fmt.Fprintf(tab, "%s\t%s\t%s\n", f.Flag, cmp.Or(f.Value, "-"), f.From)
 	}
 	return tab.Flush()
 }

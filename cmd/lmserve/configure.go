@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,12 +26,13 @@ import (
 
 const (
 	variablePrefix = "LMSERVE_"
-	configName     = "config" // the flag that names the configuration file
+	// configName is the flag of all commands that names the configuration file. Commands that have
+	// another flag of that name, as train has, take the file that the variable names.
+	configName     = "config"
 	configVariable = variablePrefix + "CONFIG"
 	noConfig       = "none" // instead of a file
 )
 
-// configurationHelp says where the values of flags come from.
 const configurationHelp = `Where a flag is not given, its value is that of the variable
 LMSERVE_COMMAND_FLAG or LMSERVE_FLAG, as LMSERVE_SERVE_LISTEN or LMSERVE_DATA_DIR, or else what the
 configuration file says (YAML):
@@ -43,14 +45,6 @@ configuration file says (YAML):
 The file is that of --config or LMSERVE_CONFIG, or else lmserve/config.yaml in the user's folder of
 configurations, if it is there; none is no file. 'lmserve config COMMAND' shows what holds.`
 
-// configFlag gives all commands the flag that names the file. Commands that have another flag of
-// that name, as train has, take the file that the variable names.
-func configFlag(root *cobra.Command) {
-	root.PersistentFlags().String(configName, "", "configuration file, or none (default: "+
-		configVariable+", or lmserve/config.yaml in the user's folder of configurations)")
-}
-
-// configuration is what a configuration file says.
 type configuration struct {
 	file   string // path; "": there is none
 	values *koanf.Koanf
@@ -64,26 +58,22 @@ func newValues() *koanf.Koanf { return koanf.New(configDelimiter) }
 // readConfiguration reads the configuration file, if there is one.
 func readConfiguration(ctx context.Context, root *cobra.Command) (*configuration, error) {
 	conf := &configuration{values: newValues()}
-	path, named := root.PersistentFlags().Lookup(configName).Value.String(), true
-	if path == "" {
-		path = os.Getenv(configVariable)
-	}
-	if path == "" {
-		path, named = defaultConfigFile(), false
-	}
+	given := root.PersistentFlags().Lookup(configName).Value.String()
+	named := cmp.Or(given, os.Getenv(configVariable))
+	path := cmp.Or(named, defaultConfigFile())
 	if path == "" || path == noConfig {
 		return conf, nil
 	}
 	text, err := readBounded(ctx, path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && !named:
+	case errors.Is(err, fs.ErrNotExist) && named == "":
 		return conf, nil
 	case err != nil:
-		return nil, usageError{fmt.Errorf("the configuration file: %w", err)}
+		return nil, usagef("the configuration file: %w", err)
 	}
 	conf.file = path
 	if err := conf.values.Load(rawbytes.Provider(text), yaml.Parser()); err != nil {
-		return nil, usageError{fmt.Errorf("%s: expected YAML, flags and their values: %w", path, err)}
+		return nil, usagef("%s: expected YAML, flags and their values: %w", path, err)
 	}
 	return conf, conf.check(root, nil, conf.values.Raw())
 }
@@ -160,7 +150,7 @@ func (conf *configuration) unknown(c *cobra.Command, path []string) error {
 
 func (conf *configuration) wrong(path []string, found, want string) error {
 	key := strings.Join(path, ".")
-	return usageError{fmt.Errorf("%s: %s: found %s, expected %s", conf.file, key, found, want)}
+	return usagef("%s: %s: found %s, expected %s", conf.file, key, found, want)
 }
 
 // origin says where the value of a flag comes from, in words: a variable, or the file and the key.
@@ -272,26 +262,21 @@ func keyOf(c *cobra.Command, section map[string]any, flag string) (key string, o
 	return "", false
 }
 
-// assign gives a flag a value.
 func assign(flags *pflag.FlagSet, f *pflag.Flag, value any, from origin) error {
 	wrong := func(err error) error {
 		_, want, said := strings.Cut(err.Error(), "expected ")
 		if !said {
 			want = valueOf[f.Value.Type()]
 		}
-		return usageError{fmt.Errorf("%s: found %q, expected %s", from, valueText(value), want)}
+		return usagef("%s: found %q, expected %s", from, valueText(value), want)
 	}
 	list, isList := value.([]any)
 	slice, takesList := f.Value.(pflag.SliceValue)
 	switch {
 	case value == nil:
-		return usageError{fmt.Errorf("%s: found nothing, expected a value", from)}
+		return usagef("%s: found nothing, expected a value", from)
 	case isList && takesList:
-		texts := make([]string, len(list))
-		for i, one := range list {
-			texts[i] = valueText(one)
-		}
-		if err := slice.Replace(texts); err != nil {
+		if err := slice.Replace(valueTexts(list)); err != nil {
 			return wrong(err)
 		}
 		f.Changed = true
@@ -315,11 +300,7 @@ var valueOf = map[string]string{
 func valueText(value any) string {
 	switch v := value.(type) {
 	case []any:
-		texts := make([]string, len(v))
-		for i, one := range v {
-			texts[i] = valueText(one)
-		}
-		return strings.Join(texts, ",")
+		return strings.Join(valueTexts(v), ",")
 	case time.Time: // YAML has dates, and flags have texts
 		if v.Equal(v.Truncate(24 * time.Hour)) {
 			return v.Format(time.DateOnly)
@@ -327,6 +308,14 @@ func valueText(value any) string {
 		return v.Format(time.RFC3339)
 	}
 	return fmt.Sprint(value)
+}
+
+func valueTexts(values []any) []string {
+	texts := make([]string, len(values))
+	for i, one := range values {
+		texts[i] = valueText(one)
+	}
+	return texts
 }
 
 // explained adds to a usage error where a flag that it names has its value from, if that is not the

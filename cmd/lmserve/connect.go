@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +35,6 @@ type connectFlags struct {
 	data    dataFlags
 }
 
-// register gives a command the flags.
 func (f *connectFlags) register(c *cobra.Command) {
 	f.model.register(c)
 	c.Flags().Lookup("model").Usage += "; with --server, the name of one that it serves"
@@ -46,7 +46,6 @@ func (f *connectFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.key, "key", "", "key for the server, as 'lmserve keys add' printed it")
 }
 
-// connection is a way to a server.
 type connection struct {
 	URL  string       // base URL, without a slash at the end
 	HTTP *http.Client // reaches the server under that URL
@@ -83,10 +82,11 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 
 // startLocal starts a server in this process. What its log says of damage goes to standard error.
 func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
-	log, err := warnings()
+	log, err := newLogger("console")
 	if err != nil {
 		return nil, err
 	}
+	log = log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 	serving := serveFlags{model: f.model, data: f.data, models: []string{f.model.path}}
 	if f.shadow != "" {
 		serving.models = append(serving.models, f.shadow)
@@ -139,11 +139,49 @@ func (o *opened) close() error {
 	return errors.Join(o.sessions.Drain(context.Background()), o.store.Close())
 }
 
-// warnings returns a log that has only what somebody has to know of.
-func warnings() (*zap.Logger, error) {
-	config := zap.NewDevelopmentConfig()
-	config.Level = zap.NewAtomicLevelAt(zap.WarnLevel)
-	config.OutputPaths, config.ErrorOutputPaths = []string{"stderr"}, []string{"stderr"}
-	config.DisableCaller, config.DisableStacktrace = true, true
-	return config.Build()
+// memoryListener accepts the connections that its own dial makes. They are pipes in memory: no
+// other process can reach the server behind it.
+type memoryListener struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+	once     sync.Once
 }
+
+func newMemoryListener() *memoryListener {
+	return &memoryListener{accepted: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// dial makes a connection, when it is accepted.
+func (l *memoryListener) dial(ctx context.Context) (net.Conn, error) {
+	far, near := net.Pipe()
+	select {
+	case l.accepted <- far:
+		return near, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *memoryListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accepted:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *memoryListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *memoryListener) Addr() net.Addr { return memoryAddr{} }
+
+// memoryAddr is the address of what only this process can reach.
+type memoryAddr struct{}
+
+func (memoryAddr) Network() string { return "memory" }
+func (memoryAddr) String() string  { return "memory" }

@@ -1,16 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lmserve/lmserve/api/client"
-	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
 const (
@@ -21,26 +19,13 @@ const (
 	unnamedTTLSeconds = 24 * 60 * 60
 )
 
-// client makes a client of the server.
 func (c *connection) client() (*client.Client, error) {
 	cl, err := client.New(c.URL, client.WithHTTPClient(c.HTTP), client.WithKey(c.Key),
 		client.WithPatience(connectPatience))
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--server: %w", err)}
+		return nil, usagef("--server: %w", err)
 	}
 	return cl, nil
-}
-
-// sessionRequest asks for a session with these settings, by their names in the contract.
-func sessionRequest(asked setting.Values) (r client.SessionRequest, err error) {
-	if len(asked) == 0 {
-		return r, nil
-	}
-	text, err := json.Marshal(asked)
-	if err == nil {
-		err = json.Unmarshal(text, &r.Settings)
-	}
-	return r, err
 }
 
 // of is the request for a session on the model that the flags name at a server. In this process the
@@ -91,7 +76,7 @@ func (f *connectFlags) withSession(
 	if err != nil {
 		return err
 	}
-	defer func() { err = firstError(err, conn.Close()) }()
+	defer func() { err = cmp.Or(err, conn.Close()) }()
 	cl, err := conn.client()
 	if err != nil {
 		return err
@@ -100,7 +85,7 @@ func (f *connectFlags) withSession(
 	if err != nil {
 		return flagError(err)
 	}
-	defer func() { err = firstError(err, done()) }()
+	defer func() { err = cmp.Or(err, done()) }()
 	if conn.Shadow != "" {
 		if s, err = withShadow(c.Context(), cl, s, conn.Shadow); err != nil {
 			return flagError(err)

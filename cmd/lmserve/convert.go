@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,7 +32,6 @@ const (
 	orderAuto        = "auto"
 )
 
-// convertFlags are the flags of the command.
 type convertFlags struct {
 	out, name, config, vocab string
 	memLen, segLen, clampLen int
@@ -76,7 +74,7 @@ pickle of one); without it the file has the weights only, and nothing can serve 
 		Args: exactly(1, "a checkpoint"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.out == "" {
-				return usageError{errors.New("--out is missing: a file to write the model to")}
+				return usagef("--out is missing: a file to write the model to")
 			}
 			if err := absent(f.out); err != nil {
 				return err
@@ -119,42 +117,29 @@ func (f *convertFlags) options(c *cobra.Command) (checkpoint.Options, error) {
 	case checkpoint.Ascending, checkpoint.Descending:
 		o.Order = order
 	default:
-		return o, usageError{fmt.Errorf("--%s is %q, expected %s, %s or %s", clusterOrderName, f.order,
-			orderAuto, checkpoint.Ascending, checkpoint.Descending)}
+		return o, usagef("--%s is %q, expected %s, %s or %s", clusterOrderName, f.order,
+			orderAuto, checkpoint.Ascending, checkpoint.Descending)
 	}
 	if f.config != "" {
-		_, config, err := readConfig(c.Context(), f.config)
+		_, config, err := readConfig(c.Context(), f.config, 0)
 		if err != nil {
 			return o, err
 		}
 		o.Config = &config
 	}
-	s := &o.Settings
-	for name, to := range map[string]struct {
-		to    **int
-		value *int
-	}{
-		"mem-len":   {&s.MemLen, &f.memLen},
-		"seg-len":   {&s.SegLen, &f.segLen},
-		"clamp-len": {&s.ClampLen, &f.clampLen},
-	} {
-		if flags.Changed(name) {
-			*to.to = to.value
-		}
-	}
-	if flags.Changed("same-length") {
-		s.SameLength = &f.sameLength
-	}
-	if flags.Changed("pre-lnorm") {
-		s.PreLNorm = &f.preLNorm
+	o.Settings = checkpoint.Settings{
+		MemLen:     given(flags.Changed, memLenName, &f.memLen),
+		SegLen:     given(flags.Changed, "seg-len", &f.segLen),
+		ClampLen:   given(flags.Changed, clampLenName, &f.clampLen),
+		SameLength: given(flags.Changed, sameLengthName, &f.sameLength),
+		PreLNorm:   given(flags.Changed, "pre-lnorm", &f.preLNorm),
 	}
 	if flags.Changed("cutoffs") {
-		s.Cutoffs = f.cutoffs
+		o.Settings.Cutoffs = f.cutoffs
 	}
 	return o, nil
 }
 
-// convert makes the model and writes it.
 func convert(c *cobra.Command, f convertFlags, from string) error {
 	options, err := f.options(c)
 	if err != nil {
@@ -285,14 +270,10 @@ func written(c *cobra.Command, file *weights.Stored, out string, p *progress) er
 	return file.WriteFile(out, weights.OptionsFor(out))
 }
 
-// readerAt makes an io.ReaderAt of a function.
 type readerAt func(p []byte, off int64) (int, error)
 
 func (r readerAt) ReadAt(p []byte, off int64) (int, error) { return r(p, off) }
 
-var _ io.ReaderAt = readerAt(nil)
-
-// convertReport says what was made of what.
 func convertReport(c *cobra.Command, form checkpoint.Form, file *weights.Stored, out string) error {
 	count := 0
 	for i := range file.Tensors {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,7 +24,6 @@ type dataFlags struct {
 	network  networkFlags // where sessions are instead, if they are not in the data folder
 }
 
-// register gives a command both flags.
 func (f *dataFlags) register(c *cobra.Command) {
 	f.registerFolder(c)
 	c.PersistentFlags().StringVar(&f.keysFile, "keys-file", "", "keys file (default: keys.json in the data folder)")
@@ -48,14 +46,13 @@ func (f *dataFlags) path() (string, error) {
 	return filepath.Join(dir, "keys.json"), err
 }
 
-// folder is the data folder.
 func (f *dataFlags) folder() (string, error) {
 	if f.dir != "" {
 		return f.dir, nil
 	}
 	dir, err := stateFolder()
 	if err != nil {
-		return "", usageError{fmt.Errorf("--data-dir is not given, and there is no default: %w", err)}
+		return "", usagef("--data-dir is not given, and there is no default: %w", err)
 	}
 	return filepath.Join(dir, "lmserve"), nil
 }
@@ -64,7 +61,7 @@ func (f *dataFlags) folder() (string, error) {
 func (f *dataFlags) mustPath() (string, error) {
 	path, err := f.path()
 	if err == nil && path == "" {
-		err = usageError{fmt.Errorf("--data-dir is %s, expected a folder, or --keys-file with a keys file", noDataDir)}
+		err = usagef("--data-dir is %s, expected a folder, or --keys-file with a keys file", noDataDir)
 	}
 	return path, err
 }
@@ -72,11 +69,11 @@ func (f *dataFlags) mustPath() (string, error) {
 // mustFolder returns the data folder, without which the commands on stored sessions cannot work.
 func (f *dataFlags) mustFolder() (string, error) {
 	if f.network.given() {
-		return "", usageError{errors.New("--store is given, expected a data folder: what this command " +
-			"does is the database's own work")}
+		return "", usagef("--store is given, expected a data folder: what this command " +
+			"does is the database's own work")
 	}
 	if f.dir == noDataDir {
-		return "", usageError{fmt.Errorf("--data-dir is %s, expected a folder", noDataDir)}
+		return "", usagef("--data-dir is %s, expected a folder", noDataDir)
 	}
 	return f.folder()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -40,14 +39,12 @@ The settings are the model's. Flags for settings hold for every method that has 
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if data == "" {
-				return usageError{errors.New("--data is missing: a directory of documents")}
+				return usagef("--data is missing: a directory of documents")
 			}
-			if c.Flags().Changed("shuffle-seed") {
-				o.Shuffle = &shuffle
-			}
+			o.Shuffle = given(c.Flags().Changed, "shuffle-seed", &shuffle)
 			if picture != "" {
 				if err := chart.CheckFile(picture); err != nil {
-					return usageError{fmt.Errorf("--chart: %w", err)}
+					return usagef("--chart: %w", err)
 				}
 			}
 			m, err := flags.load()
@@ -96,11 +93,8 @@ The settings are the model's. Flags for settings hold for every method that has 
 
 // writeEval prints a result, and draws its documents if there are any and a file for the picture.
 func writeEval(w io.Writer, res eval.Result, asJSON bool, picture string) error {
-	write := printEval
-	if asJSON {
-		write = func(w io.Writer, res eval.Result) error { return printJSON(w, res) }
-	}
-	if err := write(w, res); err != nil || picture == "" || len(res.Documents) == 0 {
+	err := printed(w, res, asJSON, printEval)
+	if err != nil || picture == "" || len(res.Documents) == 0 {
 		return err
 	}
 	return res.Chart().Write(picture)

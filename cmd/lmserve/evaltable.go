@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
@@ -54,7 +55,6 @@ func printPartial(text *bytes.Buffer, res eval.Result) {
 	}
 }
 
-// printDocuments prints the table of what is done.
 func printDocuments(text *bytes.Buffer, res eval.Result) {
 	columns := tabwriter.NewWriter(text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	t := evalTable{columns, len(res.Methods), res.Words}
@@ -84,7 +84,6 @@ func printDocuments(text *bytes.Buffer, res eval.Result) {
 	_ = t.Flush() // to memory
 }
 
-// describe says what was scored and how.
 func describe(res eval.Result) string {
 	s := fmt.Sprintf("%s: %s", res.Data, documents(len(res.Documents)))
 	if res.Interrupted {
@@ -122,12 +121,7 @@ func measure(res eval.Result) string {
 	return fmt.Sprintf("%s, and %s %s", what, less, res.Methods[0])
 }
 
-func documents(n int) string {
-	if n == 1 {
-		return "1 document"
-	}
-	return fmt.Sprintf("%d documents", n)
-}
+func documents(n int) string { return setting.Count(n, "document") }
 
 // evalTable has a column of sizes, one a method and one of names.
 type evalTable struct {
@@ -158,24 +152,20 @@ func (t evalTable) blank() { t.row("", "", make([]string, t.methods)) }
 func (t evalTable) part(name string, p eval.Part) {
 	var cells []string
 	for k, s := range p.Scores {
-		if s == nil {
+		switch {
+		case s == nil:
 			cells = append(cells, "diverged")
-			continue
+		case t.words:
+			cells = append(cells, cell(k, 2, s.Perplexity, s.GainPercent))
+		default:
+			cells = append(cells, cell(k, 3, s.BitsPerByte, s.Gain))
 		}
-		cells = append(cells, t.score(k, s))
 	}
 	size := p.Bytes
 	if t.words {
 		size = p.Tokens
 	}
 	t.row(fmt.Sprint(size), name, cells)
-}
-
-func (t evalTable) score(k int, s *eval.Score) string {
-	if t.words {
-		return cell(k, 2, s.Perplexity, s.GainPercent)
-	}
-	return cell(k, 3, s.BitsPerByte, s.Gain)
 }
 
 // cell is a score with so many digits and, of all methods but the first, the gain.
@@ -240,14 +230,12 @@ func (t evalTable) mean(k int, bits float64, first *float64) string {
 	score, digits := bits, 3
 	var gain *float64
 	if first != nil {
-		less := *first - bits
-		gain = &less
+		gain = new(*first - bits)
 	}
 	if t.words {
 		score, digits = math.Exp2(bits), 2
 		if gain != nil {
-			percent := 100 * (1 - math.Exp2(-*gain))
-			gain = &percent
+			gain = new(100 * (1 - math.Exp2(-*gain)))
 		}
 	}
 	return cell(k, digits, score, gain)

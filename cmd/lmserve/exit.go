@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
 // Exit codes of every command. A command that a signal has ended before it was done exits with
@@ -22,7 +27,14 @@ const (
 // errFindings ends a check or a replay that has found damage or differences, and has printed them.
 var errFindings = errors.New("damage or differences were found, as printed")
 
-// exitHelp says what the exit codes are.
+// findings is errFindings if there were any.
+func findings(n int) error {
+	if n > 0 {
+		return errFindings
+	}
+	return nil
+}
+
 const exitHelp = `Exit codes: 0 when the work is done; 1 when it failed, or found damage or
 differences; 2 when the command, a flag, an argument, a variable or the configuration file is wrong,
 and nothing was done; 130 or 143 when Ctrl-C or SIGTERM ended it before it was done. What goes on
@@ -31,8 +43,10 @@ until a signal ends it, such as serve, exits with 0 then.`
 // usageError marks an error in how the command was called.
 type usageError struct{ error }
 
-// Unwrap gives what is wrong.
 func (e usageError) Unwrap() error { return e.error }
+
+// usagef is fmt.Errorf for a usage error.
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // signalError is the cause of a context that a signal has ended.
 type signalError struct{ signal syscall.Signal }
@@ -92,10 +106,29 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// firstError is the error that happened first.
-func firstError(first, second error) error {
-	if first != nil {
-		return first
+// settingError names the flag of a setting that is out of its range.
+func settingError(err error) error {
+	var wrong *setting.Error
+	if !errors.As(err, &wrong) {
+		return usageError{err}
 	}
-	return second
+	return usagef("--%s is %s, expected %s", setting.FlagName(wrong.Name), wrong.Found,
+		wrong.Want)
+}
+
+// flagError names the flag of a field that a server has refused. Flags have the names of fields.
+func flagError(err error) error {
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Field == "" || refused.Expected == "" {
+		return err
+	}
+	switch refused.Status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		flag := setting.FlagName(strings.TrimPrefix(refused.Field, "settings."))
+		if flag == "id" || flag == "name" {
+			flag = "session"
+		}
+		return usagef("--%s is %s, expected %s", flag, refused.Found, refused.Expected)
+	}
+	return err
 }

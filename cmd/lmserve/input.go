@@ -73,7 +73,6 @@ type patientReader struct {
 	buf []byte // a read that the context has ended may still write to it
 }
 
-// Read implements io.Reader.
 func (r *patientReader) Read(b []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err

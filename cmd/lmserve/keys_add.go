@@ -31,7 +31,7 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 				return err
 			}
 			if want := keys.CheckName(args[0]); want != "" {
-				return usageError{fmt.Errorf("NAME is %q, expected %s", args[0], want)}
+				return usagef("NAME is %q, expected %s", args[0], want)
 			}
 			made, token := keys.New(args[0], time.Now())
 			made.Admin, made.Limits = k.Admin, k.Limits

@@ -27,7 +27,6 @@ type keysPlace struct {
 	update func(change func([]keys.Key) ([]keys.Key, error)) error
 }
 
-// keysAt is the place that the flags name.
 func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 	url := f.network.store
 	if url == "" {
@@ -41,7 +40,7 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 		}, err
 	}
 	if f.keysFile != "" {
-		return keysPlace{}, usageError{errors.New("--keys-file and --store are given, expected one of the two")}
+		return keysPlace{}, usagef("--keys-file and --store are given, expected one of the two")
 	}
 	name := plain(url)
 	return keysPlace{
@@ -77,7 +76,7 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 func storeUnread(err error) error {
 	switch {
 	case errors.Is(err, storage.ErrInvalid):
-		return usageError{fmt.Errorf("--store: %w", err)}
+		return usagef("--store: %w", err)
 	case err != nil:
 		return fmt.Errorf("--store: %w", err)
 	}

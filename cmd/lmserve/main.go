@@ -57,10 +57,11 @@ that 'lmserve models' lists, or a file.
 		SuggestionsMinimumDistance: 2,
 	})
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see '%s --help')", err, c.CommandPath())}
+		return usagef("%w (see '%s --help')", err, c.CommandPath())
 	})
-	configFlag(root)
-	quietFlag(root)
+	root.PersistentFlags().String(configName, "", "configuration file, or none (default: "+
+		configVariable+", or lmserve/config.yaml in the user's folder of configurations)")
+	root.PersistentFlags().Bool(quietName, false, "do not tell progress on standard error")
 	root.AddCommand(newServe(), newKeys(), newSessions(), newMigrate(), newBackup(), newRestore(), newScore(),
 		newWatch(), newComplete(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(), newModels(), newCompress(),
 		newDecompress(),

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,7 +27,7 @@ lmserve.1 for the program, lmserve-serve.1 for 'lmserve serve', and so on. They 
 		RunE: func(c *cobra.Command, args []string) error {
 			when, err := time.Parse(time.DateOnly, date)
 			if date != "" && err != nil {
-				return usageError{fmt.Errorf("--date is %q, expected a day as 2026-11-22", date)}
+				return usagef("--date is %q, expected a day as 2026-11-22", date)
 			}
 			if date == "" {
 				when = time.Now()

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/serving/storage"
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
@@ -25,14 +23,11 @@ the id of the database. A database that has states already marks only a store th
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if store == "" {
-				return usageError{errors.New("--store is not given, expected the URL of a database")}
+				return usagef("--store is not given, expected the URL of a database")
 			}
 			before, now, err := postgres.Migrate(c.Context(), store)
-			if errors.Is(err, storage.ErrInvalid) {
-				return usageError{fmt.Errorf("--store: %w", err)}
-			}
 			if err != nil {
-				return fmt.Errorf("--store: %w", err)
+				return storeUnread(err)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "the tables have version %d (before: %d)\n", now, before)
 			if err != nil || objects == "" {

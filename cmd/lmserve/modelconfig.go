@@ -17,19 +17,17 @@ func configUsage() string {
 }
 
 // readConfig returns a valid configuration and its name: a configuration that is known by name, or
-// the one in a file whose name ends in .json.
-func readConfig(ctx context.Context, name string) (string, txl.Config, error) {
-	return readConfigFor(ctx, name, 0)
-}
-
-// readConfigFor is readConfig for a vocabulary of the given size, which takes the place of the
-// configuration's own; 0: the configuration's own.
-func readConfigFor(ctx context.Context, name string, vocab int) (string, txl.Config, error) {
+// the one in a file whose name ends in .json. vocab takes the place of the configuration's own
+// vocabulary, unless it is 0.
+func readConfig(ctx context.Context, name string, vocab int) (string, txl.Config, error) {
 	c, short, err := txl.Config{}, name, error(nil)
 	if filepath.Ext(name) != ".json" {
 		c, err = txl.Named(name)
 	} else {
-		c, err = readConfigFile(ctx, name)
+		var text []byte
+		if text, err = readBounded(ctx, name); err == nil {
+			err = strictjson.Unmarshal(text, &c)
+		}
 		short = strings.TrimSuffix(filepath.Base(name), ".json")
 	}
 	if vocab > 0 {
@@ -39,7 +37,7 @@ func readConfigFor(ctx context.Context, name string, vocab int) (string, txl.Con
 		err = c.Validate()
 	}
 	if err != nil {
-		return "", txl.Config{}, usageError{fmt.Errorf("--config %s: %w", name, err)}
+		return "", txl.Config{}, usagef("--config %s: %w", name, err)
 	}
 	return short, c, nil
 }
@@ -61,12 +59,4 @@ func readBounded(ctx context.Context, name string) ([]byte, error) {
 			name, configBytesMax)
 	}
 	return text, err
-}
-
-func readConfigFile(ctx context.Context, name string) (c txl.Config, err error) {
-	data, err := readBounded(ctx, name)
-	if err != nil {
-		return c, err
-	}
-	return c, strictjson.Unmarshal(data, &c)
 }

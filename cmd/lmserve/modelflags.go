@@ -53,17 +53,20 @@ func (f *lengthFlags) register(c *cobra.Command) {
 			"(default: the model's)")
 }
 
+// given is the value of a flag, nil if the command line does not give the flag.
+func given[T any](changed func(name string) bool, name string, value *T) *T {
+	if changed(name) {
+		return value
+	}
+	return nil
+}
+
 // apply returns the model with the lengths that are given.
 func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
-	var l txl.Lengths
-	if f.given(memLenName) {
-		l.MemLen = &f.memLen
-	}
-	if f.given(clampLenName) {
-		l.ClampLen = &f.clampLen
-	}
-	if f.given(sameLengthName) {
-		l.SameLength = &f.sameLength
+	l := txl.Lengths{
+		MemLen:     given(f.given, memLenName, &f.memLen),
+		ClampLen:   given(f.given, clampLenName, &f.clampLen),
+		SameLength: given(f.given, sameLengthName, &f.sameLength),
 	}
 	if l == (txl.Lengths{}) {
 		return m, nil
@@ -87,11 +90,8 @@ func (f *modelFlags) registerComputing(c *cobra.Command) {
 	f.lengths.register(c)
 }
 
-func (f *modelFlags) load() (*model.Model, error) { return f.loadFile(f.path) }
-
-// loadFile loads the model of a name or a file; "" is the default.
-func (f *modelFlags) loadFile(name string) (*model.Model, error) {
-	load, err := f.loader(name)
+func (f *modelFlags) load() (*model.Model, error) {
+	load, err := f.loader(f.path)
 	if err != nil {
 		return nil, err
 	}
@@ -162,15 +162,15 @@ func (x *modelFinder) find(id string) (*model.Model, error) {
 	return x.loaded[0], nil
 }
 
-// of returns the model of a stored session.
+// of returns the id of a stored session, which is named by its id or its name, and its model.
 func (x *modelFinder) of(
-	ctx context.Context, store storage.Store, id string,
-) (*model.Model, error) {
-	found, err := store.Get(ctx, id)
-	if err != nil {
-		return nil, err
+	ctx context.Context, store storage.Store, named string,
+) (id string, m *model.Model, err error) {
+	found, err := storedNamed(ctx, store, named)
+	if err == nil {
+		m, err = x.find(session.Describe(found).Model)
 	}
-	return x.find(session.Describe(found).Model)
+	return found.ID, m, err
 }
 
 // modelFolders are where files of models are found by their names: beside the program, and in the
@@ -205,7 +205,18 @@ func (f *modelFlags) use(m *model.Model) (*model.Model, error) {
 
 func (f *modelFlags) check() error {
 	if f.threads < 1 || f.threads > session.ThreadsMax {
-		return usageError{fmt.Errorf("--threads is %d, expected 1 to %d", f.threads, session.ThreadsMax)}
+		return usagef("--threads is %d, expected 1 to %d", f.threads, session.ThreadsMax)
 	}
 	return nil
+}
+
+// precisionFlag gives a command --precision, whose value is checked before the command runs.
+func precisionFlag(c *cobra.Command, p *kernel.Precision) {
+	c.Flags().StringVar((*string)(p), "precision", string(kernel.Float32), "of matrix products: float32, or bf16 (needs AVX512-BF16 or AMX): faster, rounded to 8 bits")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if err := (kernel.Arithmetic{Precision: *p}).Validate(); err != nil {
+			return usagef("--precision: %w", err)
+		}
+		return nil
+	}
 }

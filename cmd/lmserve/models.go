@@ -44,7 +44,7 @@ session with the model's defaults scores and learns. Else there is none.`,
 				return err
 			}
 			if !(seconds > 0 && seconds <= 3600) {
-				return usageError{fmt.Errorf("--seconds is %v, expected more than 0, at most 3600", seconds)}
+				return usagef("--seconds is %v, expected more than 0, at most 3600", seconds)
 			}
 			places, err := modelPlaces(named)
 			if err != nil {
@@ -65,10 +65,7 @@ session with the model's defaults scores and learns. Else there is none.`,
 				}
 				list = append(list, about)
 			}
-			if asJSON {
-				return printJSON(c.OutOrStdout(), list)
-			}
-			return printModels(c.OutOrStdout(), list)
+			return printed(c.OutOrStdout(), list, asJSON, printModels)
 		},
 	}
 	flags.registerComputing(c)
@@ -157,7 +154,6 @@ func bitsOf(card json.RawMessage) *measuredBits {
 	return c.Valid
 }
 
-// printModels prints a table.
 func printModels(w io.Writer, list []listedModel) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tID\tREADS\tWEIGHTS\tMEMORY\tSESSION\tSTATIC\tADAPTIVE\tSPEED\tPLACE")

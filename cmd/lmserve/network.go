@@ -37,9 +37,9 @@ func (f *networkFlags) given() bool { return f.store != "" }
 func (f *networkFlags) check() error {
 	switch {
 	case f.given() && f.objects == "":
-		return usageError{errors.New("--store is given without --objects, expected both")}
+		return usagef("--store is given without --objects, expected both")
 	case !f.given() && f.objects != "":
-		return usageError{errors.New("--objects is given without --store, expected both")}
+		return usagef("--objects is given without --store, expected both")
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (f *networkFlags) open(
 	s, err := postgres.Open(ctx, o)
 	switch {
 	case errors.Is(err, storage.ErrInvalid):
-		return nil, usageError{fmt.Errorf("--store, --objects: %w", err)}
+		return nil, usagef("--store, --objects: %w", err)
 	case err != nil:
 		return nil, fmt.Errorf("--store, --objects: %w", err)
 	}

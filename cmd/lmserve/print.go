@@ -10,11 +10,18 @@ import (
 	"unicode"
 )
 
-// printJSON prints a value for people and programs.
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// printed prints a value in JSON, or as print does.
+func printed[T any](w io.Writer, v T, asJSON bool, print func(io.Writer, T) error) error {
+	if asJSON {
+		return printJSON(w, v)
+	}
+	return print(w, v)
 }
 
 // printObject prints an object on a line of its own.
@@ -37,13 +44,16 @@ func orWord(text string, instead bool, word string) string {
 // date writes a moment to the second, or - where there is none.
 func date(t time.Time) string { return orWord(t.Format(time.DateTime), t.IsZero(), "-") }
 
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
 // lockedWriter lets more than one goroutine write, each Write at once.
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// Write implements io.Writer.
 func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

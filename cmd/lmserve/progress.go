@@ -19,11 +19,6 @@ import (
 // quietName is the flag that leaves progress out.
 const quietName = "quiet"
 
-// quietFlag gives all commands the flag.
-func quietFlag(root *cobra.Command) {
-	root.PersistentFlags().Bool(quietName, false, "do not tell progress on standard error")
-}
-
 // How often progress is told. Work that is done within the first of these is not spoken of.
 var (
 	progressFirst = 2 * time.Second
@@ -86,7 +81,6 @@ func (p *progress) set(done, total int64) {
 	p.mu.done, p.mu.total = done, total
 }
 
-// say notes what is being done.
 func (p *progress) say(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +142,6 @@ type progressWriter struct {
 	set         func(done, total int64)
 }
 
-// Write implements io.Writer.
 func (p *progressWriter) Write(b []byte) (int, error) {
 	if err := p.ctx.Err(); err != nil {
 		return 0, err
@@ -160,17 +153,11 @@ func (p *progressWriter) Write(b []byte) (int, error) {
 }
 
 // beside returns a writer to the same terminal that has the bar out of its way.
-func (p *progress) beside(w io.Writer) io.Writer { return besideWriter{p, w} }
-
-type besideWriter struct {
-	p *progress
-	w io.Writer
-}
-
-// Write implements io.Writer.
-func (b besideWriter) Write(text []byte) (n int, err error) {
-	b.p.aside(func() { n, err = b.w.Write(text) })
-	return n, err
+func (p *progress) beside(w io.Writer) io.Writer {
+	return writerFunc(func(text []byte) (n int, err error) {
+		p.aside(func() { n, err = w.Write(text) })
+		return n, err
+	})
 }
 
 // aside calls do, which writes to the terminal, too, with the bar out of its way.
@@ -198,7 +185,6 @@ func (p *progress) clearLocked() {
 	}
 }
 
-// tellOn tells until the end.
 func (p *progress) tellOn() {
 	defer p.gone.Done()
 	wait := progressFirst
@@ -238,7 +224,6 @@ func (p *progress) draw() {
 	_ = p.mu.bar.Set64(p.mu.done)
 }
 
-// line says in words how far the work is.
 func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -53,10 +53,7 @@ one, has to be put into the folder as well.`,
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: restored\n", args[1])
-			if damaged > 0 {
-				return errFindings
-			}
-			return nil
+			return findings(damaged)
 		},
 	}
 }

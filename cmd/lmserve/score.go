@@ -53,7 +53,9 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	k.stream.register(c)
 	k.choice.register(c, "")
 	flags := c.Flags()
-	k.shadowFlag(flags)
+	flags.StringVar(&k.shadow, "shadow-model", "",
+		"a second model that scores the same text; its bits per byte stand below the total, beside\n"+
+			"those of the first\n(a file; with --server, the name of a model that the server has)")
 	flags.StringVar(&k.learn, "learn", string(client.LearnTrue),
 		"whether the session takes in the text and learns from it: true, false, or\nunflagged: "+
 			"with --lines, not from lines that are as strange as --threshold says")
@@ -66,7 +68,6 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	return c
 }
 
-// options are those of the scoring.
 func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) {
 	o = client.ScoreOptions{Lines: k.lines, Tokens: k.lines, Learn: client.Learn(k.learn)}
 	switch o.Learn {
@@ -101,14 +102,10 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	if err := k.checkShadow(); err != nil {
 		return err
 	}
-	asked, err := k.stream.chosen()
-	if err != nil {
-		return err
-	}
 	if k.compare {
-		asked["baseline"] = true
+		k.stream.asked["baseline"] = true
 	}
-	r, err := sessionRequest(asked)
+	r, err := k.stream.request()
 	if err != nil {
 		return err
 	}
@@ -162,7 +159,6 @@ func (k *scoring) score(
 	return k.readOn(c, cl, s.ID)
 }
 
-// printer makes the printer of the unit.
 func (k *scoring) printer(
 	c *cobra.Command, s client.Session, out io.Writer, threshold float64,
 ) eventPrinter {

@@ -5,9 +5,9 @@ import (
 	"io"
 
 	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// chunkPrinter prints chunks.
 type chunkPrinter struct {
 	out, errs                  io.Writer // errs: for what puts the numbers in doubt
 	compare, totalOnly, asJSON bool
@@ -137,7 +137,6 @@ func orDash(v *float64) string {
 	return orWord(fmt.Sprintf("%.3f", orZero(v)), v == nil, "-")
 }
 
-// print prints a chunk or the total.
 func (p *chunkPrinter) print(o chunkObject) error {
 	if p.asJSON {
 		return printObject(p.out, o)
@@ -156,7 +155,6 @@ func (p *chunkPrinter) print(o chunkObject) error {
 	return err
 }
 
-// columns are the numbers of a row.
 func (p *chunkPrinter) columns(o chunkObject) string {
 	switch {
 	case p.words && p.totalOnly: // no header says what the numbers are
@@ -186,14 +184,13 @@ func (p *chunkPrinter) rate() string {
 	return fmt.Sprintf("%.3f bits a character", orZero(o.BPC))
 }
 
-// linePrinter prints lines.
 type linePrinter struct{ *lineReport }
 
 func (p *linePrinter) event(e client.Event) error {
 	if e.Line == nil {
 		return nil
 	}
-	_, err := p.line(foundLine(*e.Line))
+	_, err := p.line(watch.Found{Line: *e.Line})
 	return err
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/lmserve/lmserve/api/client"
 )
@@ -16,24 +15,17 @@ import (
 // shadowPoll is how often a command looks how far a shadow is.
 const shadowPoll = 50 * time.Millisecond
 
-// shadowFlag gives the command the flag of a second model.
-func (k *scoring) shadowFlag(flags *pflag.FlagSet) {
-	flags.StringVar(&k.shadow, "shadow-model", "",
-		"a second model that scores the same text; its bits per byte stand below the total, beside\n"+
-			"those of the first\n(a file; with --server, the name of a model that the server has)")
-}
-
 // checkShadow refuses what cannot go with a second model.
 func (k *scoring) checkShadow() error {
 	switch {
 	case k.shadow == "":
 		return nil
 	case k.session != "":
-		return usageError{errors.New("--shadow-model cannot go with --session: the totals would be of " +
-			"other text, too; PUT makes a shadow of a session that stays (docs/guide.md)")}
+		return usagef("--shadow-model cannot go with --session: the totals would be of " +
+			"other text, too; PUT makes a shadow of a session that stays (docs/guide.md)")
 	case k.learn == string(client.LearnFalse):
-		return usageError{errors.New("--shadow-model cannot go with --learn false: " +
-			"the second model reads what the session takes in")}
+		return usagef("--shadow-model cannot go with --learn false: " +
+			"the second model reads what the session takes in")
 	}
 	return nil
 }

@@ -144,16 +144,18 @@ func serve(c *cobra.Command, f serveFlags) error {
 func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", f.listen)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--listen %s: %w", f.listen, err)}
+		return nil, usagef("--listen %s: %w", f.listen, err)
 	}
 	if !addr.IP.IsLoopback() && !f.insecure {
 		switch {
 		case !keys:
-			return nil, usageError{fmt.Errorf("--listen %s can be reached from other machines, and there are no keys: anybody could read and change "+
-				"every session; make a key with 'lmserve keys add NAME', listen on 127.0.0.1, or say --insecure", f.listen)}
+			return nil, usagef("--listen %s can be reached from other machines, and there are no keys: "+
+				"anybody could read and change every session; make a key with 'lmserve keys add NAME', "+
+				"listen on 127.0.0.1, or say --insecure", f.listen)
 		case secure == nil:
-			return nil, usageError{fmt.Errorf("--listen %s can be reached from other machines, and keys and text would go there in the clear; "+
-				"give --tls-cert and --tls-key, listen on 127.0.0.1 behind a proxy that has TLS, or say --insecure", f.listen)}
+			return nil, usagef("--listen %s can be reached from other machines, and keys and text would "+
+				"go there in the clear; give --tls-cert and --tls-key, listen on 127.0.0.1 behind a proxy "+
+				"that has TLS, or say --insecure", f.listen)
 		}
 	}
 	return listen(addr)
@@ -183,7 +185,7 @@ func newLogger(format string) (*zap.Logger, error) {
 	case "none":
 		return zap.NewNop(), nil
 	default:
-		return nil, usageError{fmt.Errorf("--log-format is %q, expected console, json or none", format)}
+		return nil, usagef("--log-format is %q, expected console, json or none", format)
 	}
 	config.OutputPaths, config.ErrorOutputPaths = []string{"stderr"}, []string{"stderr"}
 	config.DisableCaller, config.DisableStacktrace = true, true

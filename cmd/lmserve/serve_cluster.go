@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/url"
 	"time"
 
@@ -44,26 +42,25 @@ func (f *clusterFlags) register(flags *pflag.FlagSet) {
 // given says whether the server is one of several.
 func (f *clusterFlags) given() bool { return f.advertise != "" }
 
-// check refuses flags that do not go together.
 func (f *clusterFlags) check(store, userSessions bool) error {
 	switch {
 	case !f.given() && f.node != "":
-		return usageError{errors.New("--node is given without --advertise, expected both")}
+		return usagef("--node is given without --advertise, expected both")
 	case !f.given():
 		return nil
 	case !store:
-		return usageError{errors.New("--advertise is given without --store, expected both: servers " +
-			"share the sessions of a database")}
+		return usagef("--advertise is given without --store, expected both: servers " +
+			"share the sessions of a database")
 	case userSessions:
-		return usageError{errors.New("--user-sessions and --advertise are given, expected one of the " +
-			"two: users' sessions are found by labels, which do not say where a session is")}
+		return usagef("--user-sessions and --advertise are given, expected one of the " +
+			"two: users' sessions are found by labels, which do not say where a session is")
 	case f.lease < time.Second:
-		return usageError{fmt.Errorf("--lease is %v, expected at least 1s", f.lease)}
+		return usagef("--lease is %v, expected at least 1s", f.lease)
 	}
 	u, err := url.Parse(f.advertise)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
 		u.Path != "" && u.Path != "/" || u.RawQuery != "" {
-		return usageError{fmt.Errorf("--advertise is %q, expected a URL as https://host:port", f.advertise)}
+		return usagef("--advertise is %q, expected a URL as https://host:port", f.advertise)
 	}
 	return nil
 }
@@ -103,13 +100,12 @@ type joined struct {
 	log    *zap.Logger
 }
 
-// join makes the server one of several.
 func (f *clusterFlags) join(
 	ctx context.Context, store *postgres.Store, self cluster.Node, log *zap.Logger,
 ) (*joined, error) {
 	m, err := cluster.Join(ctx, cluster.Options{
 		Self: self, Directory: store, Lease: f.lease,
-		Report: func(err error) { log.Error("cluster", zap.Error(err)) },
+		Report: logged(log, "cluster"),
 	})
 	if err != nil {
 		return nil, err
@@ -143,7 +139,6 @@ func (j *joined) handOver(ctx context.Context, sessions *session.Manager) {
 	sessions.HandOver(ctx)
 }
 
-// leave ends the lease.
 func (j *joined) leave() {
 	if j == nil {
 		return

@@ -129,8 +129,8 @@ func (f *limitFlags) register(c *cobra.Command) {
 // check holds the limits against what the contract states.
 func (f *limitFlags) check() error {
 	if f.scoreBody > limits.ScoreBodyBytesMax {
-		return usageError{fmt.Errorf("--max-score-body is %s, expected at most %s", &f.scoreBody,
-			sizeOf(limits.ScoreBodyBytesMax))}
+		return usagef("--max-score-body is %s, expected at most %s", &f.scoreBody,
+			sizeOf(limits.ScoreBodyBytesMax))
 	}
 	for _, d := range []struct {
 		flag             string
@@ -141,8 +141,7 @@ func (f *limitFlags) check() error {
 		{"drain-delay", f.drainDelay, 0, drainDelayMax},
 	} {
 		if d.found < d.from || d.found > d.max {
-			return usageError{fmt.Errorf("--%s is %v, expected %v to %v",
-				d.flag, d.found, d.from, d.max)}
+			return usagef("--%s is %v, expected %v to %v", d.flag, d.found, d.from, d.max)
 		}
 	}
 	return nil
@@ -155,11 +154,11 @@ func (f *serveFlags) checkStore() error {
 	case !n.given():
 		return cmp.Or(n.check(), f.cluster.check(false, f.userSessions))
 	case f.data.dir == noDataDir:
-		return usageError{fmt.Errorf("--data-dir is %s and --store is given, expected one of the two: "+
-			"beside --store, --data-dir says where the keys file is", noDataDir)}
+		return usagef("--data-dir is %s and --store is given, expected one of the two: "+
+			"beside --store, --data-dir says where the keys file is", noDataDir)
 	case f.diskBudget > 0:
-		return usageError{fmt.Errorf("--disk-budget is %s and --store is given, expected one of the "+
-			"two: the budget is of a data folder", &f.diskBudget)}
+		return usagef("--disk-budget is %s and --store is given, expected one of the "+
+			"two: the budget is of a data folder", &f.diskBudget)
 	}
 	return cmp.Or(n.check(), f.cluster.check(true, f.userSessions))
 }
@@ -168,7 +167,7 @@ func (f *serveFlags) checkStore() error {
 func (f *serveFlags) checkOrigins() error {
 	for _, text := range f.corsOrigins {
 		if _, err := middleware.Origin(text); err != nil {
-			return usageError{fmt.Errorf("--cors-origin: %w", err)}
+			return usagef("--cors-origin: %w", err)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/lmserve/lmserve/internal/serving/keys"
 	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/internal/serving/storage"
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
@@ -24,7 +25,6 @@ type opened struct {
 	where    string  // the store, in words
 }
 
-// openSessions opens the store of the sessions.
 func (f *serveFlags) openSessions(
 	ctx context.Context, models servedModels, told *telemetry, log *zap.Logger,
 ) (_ *opened, err error) {
@@ -37,7 +37,7 @@ func (f *serveFlags) openSessions(
 	if err != nil {
 		return nil, err
 	}
-	foreign := foreignSessions{report: func(err error) { log.Error("sessions", zap.Error(err)) }}
+	foreign := foreignSessions{report: logged(log, "sessions")}
 	options := session.Options{
 		Others:         models.others,
 		Store:          o.store,
@@ -77,7 +77,7 @@ func (f *serveFlags) openStore(
 ) (store storage.Store, where string, err error) {
 	if f.data.network.given() {
 		store, err := f.data.network.open(ctx, postgres.Options{
-			Alone: true, Wait: serverWait, Report: reportStore(log),
+			Alone: true, Wait: serverWait, Report: logged(log, "store"),
 		})
 		if err != nil {
 			return nil, "", err
@@ -91,7 +91,7 @@ func (f *serveFlags) openStore(
 	if err != nil {
 		return nil, "", err
 	}
-	data, err := folder.Open(dir, folder.Options{Report: reportDamage(log)})
+	data, err := folder.Open(dir, folder.Options{Report: logged(log, "data folder")})
 	if err != nil {
 		return nil, "", fmt.Errorf("--data-dir: %w", err)
 	}
@@ -107,7 +107,7 @@ func (f *serveFlags) openShared(
 ) error {
 	self := f.cluster.self(models)
 	store, err := f.data.network.open(ctx, postgres.Options{
-		Node: self.ID, Wait: serverWait, Report: reportStore(log),
+		Node: self.ID, Wait: serverWait, Report: logged(log, "store"),
 	})
 	if err != nil {
 		return err
@@ -120,12 +120,11 @@ func (f *serveFlags) openShared(
 	return nil
 }
 
-// reportStore returns a function that logs what a person should know of the store.
-func reportStore(log *zap.Logger) func(error) {
-	return func(err error) { log.Error("store", zap.Error(err)) }
+// logged returns a function that logs what a person should know of something.
+func logged(log *zap.Logger, what string) func(error) {
+	return func(err error) { log.Error(what, zap.Error(err)) }
 }
 
-// host serves the sessions of a store.
 type host struct {
 	*opened
 	srv   *server.Server
@@ -157,5 +156,64 @@ func reportAlarm(log *zap.Logger) func(error) {
 			return
 		}
 		log.Info("the disk has room again")
+	}
+}
+
+// scrubbing is how fast a server looks for damage; tests cannot wait so long.
+var scrubbing = folder.ScrubOptions{FilesPerSecond: 4, Rest: time.Hour}
+
+// startScrub looks through the data folder for damage until the context ends or the store does.
+func startScrub(
+	ctx context.Context, data *folder.Folder, told *telemetry, log *zap.Logger,
+) {
+	report, o := logged(log, "data folder"), scrubbing
+	o.Report = func(d *storage.CorruptError) {
+		report(d)
+		if told != nil {
+			told.ScrubFinding()
+		}
+	}
+	go data.ScrubForever(ctx, o)
+}
+
+// checkOwners refuses to open to everybody what belongs to keys: a keys file that was lost or
+// forgotten must not take the protection of the sessions along.
+func (f *serveFlags) checkOwners(sessions *session.Manager, ring *keys.Ring, where string) error {
+	if f.openToAll || ring != nil && ring.Required() {
+		return nil
+	}
+	owned, example, err := countOwned(sessions)
+	if err != nil || owned == 0 {
+		return err
+	}
+	path, err := f.data.path()
+	if err != nil {
+		return err
+	}
+	return usagef("%s has sessions that belong to keys (found %d; the first is %s, of the key %s), and "+
+		"there is no keys file %s: without one the server asks nobody for a key; put the file back, name it with --keys-file, "+
+		"make a new one with 'lmserve keys add NAME --admin', or say --open-to-anyone",
+		where, owned, example.ID, example.Owner, path)
+}
+
+// countOwned counts the sessions that belong to a key, and gives the first of them.
+func countOwned(sessions *session.Manager) (owned int, first session.Info, err error) {
+	for after := ""; ; {
+		page, next, err := sessions.List(session.Caller{Admin: true}, after, session.ListMax)
+		if err != nil {
+			return 0, first, err
+		}
+		for _, info := range page {
+			if info.Owner == "" {
+				continue
+			}
+			if owned++; owned == 1 {
+				first = info
+			}
+		}
+		if next == "" {
+			return owned, first, nil
+		}
+		after = next
 	}
 }

@@ -53,17 +53,10 @@ func (f *serveFlags) checkBudgetOf(m *model.Model, weights int64) error {
 	}
 	const unit = 1 << 20
 	least = (least + unit - 1) / unit * unit
-	return usageError{fmt.Errorf("--memory-budget is %s, expected at least %s: so much memory the "+
+	beside := orWord(", beside its weights", weights == 0, "")
+	return usagef("--memory-budget is %s, expected at least %s: so much memory the "+
 		"state of one session of model %s needs, and what a completion copies of it%s",
-		&f.budget, sizeOf(least), m.ID(), besideWeights(weights))}
-}
-
-// besideWeights says what else of a model is a part of the budget.
-func besideWeights(bytes int64) string {
-	if bytes == 0 {
-		return ""
-	}
-	return ", beside its weights"
+		&f.budget, sizeOf(least), m.ID(), beside)
 }
 
 // memoryMost is the memory that the process may take in all. It is asked when the first model is
@@ -93,4 +86,33 @@ func limitMemory(most int64, log *zap.Logger) {
 		debug.SetMemoryLimit(most)
 	}
 	log.Info("memory", zap.Int64("most_bytes", most))
+}
+
+const (
+	connectionsMost    = 16384 // the default of --max-connections where descriptors abound
+	descriptorsKept    = 32    // for what is no connection: the database, the log, keys, certificates
+	descriptorsUnknown = 1024  // where the system does not say
+)
+
+// connections is the limit on connections. Of the descriptors that are left, every connection may
+// need a second one: its request may read or write a file of the data folder.
+func (f *serveFlags) connections() (int, error) {
+	most := max(1, (descriptorsMax()-descriptorsKept)/2)
+	if f.maxConnections == 0 {
+		return min(most, connectionsMost), nil
+	}
+	if f.maxConnections < 0 || f.maxConnections > most {
+		return 0, usagef("--max-connections is %d, expected 1 to %d, as this process may have %d "+
+			"descriptors open (ulimit -n)", f.maxConnections, most, descriptorsMax())
+	}
+	return f.maxConnections, nil
+}
+
+// besideComputing lets Go run one thread more than those that compute. Else connections and the disk
+// wait until one of these rests, which is after a chunk, or after the 10 ms that Go leaves it; the
+// system takes turns within less.
+func besideComputing(threads int) {
+	if runtime.GOMAXPROCS(0) <= threads {
+		runtime.GOMAXPROCS(threads + 1)
+	}
 }

@@ -67,7 +67,6 @@ func (t *telemetry) close(log *zap.Logger) {
 	}
 }
 
-// Phase implements session.Observer.
 func (t *telemetry) Phase(ctx context.Context, p session.Phase, began, ended time.Time) {
 	t.Metrics.Phase(ctx, p, began, ended)
 	t.traces.Phase(ctx, p, began, ended)
@@ -81,7 +80,6 @@ func (t *telemetry) Loaded(model string, took time.Duration, err error) {
 	}
 }
 
-// RequestEnded implements server.Metrics.
 func (t *telemetry) RequestEnded(
 	ctx context.Context, route, method string, status int, took time.Duration,
 ) {
@@ -97,12 +95,12 @@ func (f *serveFlags) openAdmin() (net.Listener, error) {
 	}
 	addr, err := net.ResolveTCPAddr("tcp", f.admin)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--admin %s: %w", f.admin, err)}
+		return nil, usagef("--admin %s: %w", f.admin, err)
 	}
 	if !addr.IP.IsLoopback() && !f.insecure {
-		return nil, usageError{fmt.Errorf("--admin %s can be reached from other machines, and asks "+
+		return nil, usagef("--admin %s can be reached from other machines, and asks "+
 			"nobody for a key: anybody could read metrics and profiles, and have profiles made; "+
-			"listen on 127.0.0.1, or say --insecure", f.admin)}
+			"listen on 127.0.0.1, or say --insecure", f.admin)
 	}
 	return listen(addr)
 }

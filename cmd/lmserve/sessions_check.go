@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,14 +30,14 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 			if err != nil {
 				return err
 			}
-			findings, damaged := []string{}, 0
+			found, damaged := []string{}, 0
 			p := newProgress(c, "check")
 			defer p.end()
 			tell := func(err error) {
-				if slices.Contains(findings, err.Error()) { // both looks at a session may find it
+				if slices.Contains(found, err.Error()) { // both looks at a session may find it
 					return
 				}
-				findings = append(findings, err.Error())
+				found = append(found, err.Error())
 				var where *storage.CorruptError
 				if !errors.As(err, &where) || !where.Stray {
 					damaged++
@@ -61,8 +61,9 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 			sessions := 0
 			p.beginOf("the sessions", "session")
 			err = f.withStore(c.Context(), func(store storage.Store) error {
-				all, err := countSessions(c.Context(), store)
-				if err != nil {
+				all := int64(0)
+				count := func(storage.Session) error { all++; return nil }
+				if err := storage.Each(c.Context(), store, count); err != nil {
 					return err
 				}
 				return storage.Each(c.Context(), store, func(found storage.Session) error {
@@ -80,23 +81,14 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 				return err
 			}
 			if asJSON {
-				err = printJSON(c.OutOrStdout(), map[string]any{"sessions": sessions, "findings": findings})
+				err = printJSON(c.OutOrStdout(), map[string]any{"sessions": sessions, "findings": found})
 			} else {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "%d sessions, %d findings\n", sessions, len(findings))
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%d sessions, %d findings\n", sessions, len(found))
 			}
-			if err == nil && damaged > 0 {
-				err = errFindings
-			}
-			return err
+			return cmp.Or(err, findings(damaged))
 		},
 	}
 	flags.register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of lines")
 	return c
-}
-
-// countSessions counts the sessions of a store.
-func countSessions(ctx context.Context, store storage.Store) (all int64, err error) {
-	err = storage.Each(ctx, store, func(storage.Session) error { all++; return nil })
-	return all, err
 }

@@ -29,11 +29,7 @@ error says which bytes are in it and what was lost, and the exit code is 1.`,
 				return err
 			}
 			return f.withStore(c.Context(), func(store storage.Store) error {
-				id, err := session.Resolve(c.Context(), store, args[0])
-				if err != nil {
-					return err
-				}
-				m, err := models.of(c.Context(), store, id)
+				id, m, err := models.of(c.Context(), store, args[0])
 				if err != nil {
 					return err
 				}

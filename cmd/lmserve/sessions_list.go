@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -29,10 +30,7 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return printJSON(c.OutOrStdout(), all)
-				}
-				return printSessions(c.OutOrStdout(), all)
+				return printed(c.OutOrStdout(), all, asJSON, printSessions)
 			})
 		},
 	}
@@ -45,8 +43,9 @@ func printSessions(w io.Writer, all []storedSession) error {
 	fmt.Fprintln(tab, "id\tname\towner\tcreated\tlast used\tbytes\tbits/byte\tdisk\tmodel\tmethod\thistory\t")
 	for _, s := range all {
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\n", s.ID,
-			orWord(s.Name, s.Name == "", "-"), orWord(s.Owner, s.Owner == "", "-"), date(s.Created), date(s.LastUsed), s.Offset, s.bitsPerByte(), s.DiskBytes,
-			printable(orWord(s.Model, s.Model == "", "-")), orWord(s.Method, s.Method == "", "-"), orWord(s.History, s.History == "", "-"), printable(s.Problem))
+			cmp.Or(s.Name, "-"), cmp.Or(s.Owner, "-"), date(s.Created), date(s.LastUsed), s.Offset,
+			s.bitsPerByte(), s.DiskBytes, printable(cmp.Or(s.Model, "-")), cmp.Or(s.Method, "-"),
+			cmp.Or(s.History, "-"), printable(s.Problem))
 	}
 	return tab.Flush()
 }

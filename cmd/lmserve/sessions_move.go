@@ -27,8 +27,8 @@ the same command goes on; one that is there and differs is printed, and the exit
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if !f.network.given() {
-				return usageError{errors.New("--store is not given, expected the database and --objects " +
-					"beside the data folder")}
+				return usagef("--store is not given, expected the database and --objects " +
+					"beside the data folder")
 			}
 			data := dataFlags{dir: f.dir}
 			dir, err := data.mustFolder()
@@ -78,8 +78,5 @@ func moveSessions(c *cobra.Command, from, to storage.Store) error {
 		return err
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%d copied, %d there already, %d not copied\n", copied, there, failed)
-	if failed > 0 {
-		return errFindings
-	}
-	return nil
+	return findings(failed)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// replayedSession is the result of replaying one session.
 type replayedSession struct {
 	ID       string   `json:"id"`
 	Problem  string   `json:"problem,omitempty"`
@@ -47,11 +46,7 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 				}
 				wrong := false
 				for _, named := range ids {
-					id, err := session.Resolve(c.Context(), store, named)
-					if err != nil {
-						return err
-					}
-					m, err := models.of(c.Context(), store, id)
+					id, m, err := models.of(c.Context(), store, named)
 					if err != nil {
 						return err
 					}

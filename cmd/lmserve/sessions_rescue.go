@@ -44,10 +44,7 @@ complete, is one line. If anything was lost, the exit code is 1. The keys file i
 				return err
 			}
 			fmt.Fprintf(out, "%d sessions rescued, %d lost or in part\n", sessions, lost)
-			if lost > 0 {
-				return errFindings
-			}
-			return nil
+			return findings(lost)
 		},
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
@@ -15,17 +14,13 @@ func newSessionsShow(f *dataFlags) *cobra.Command {
 		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return f.withStore(c.Context(), func(store storage.Store) error {
-				id, err := session.Resolve(c.Context(), store, args[0])
-				if err != nil {
-					return err
-				}
-				found, err := store.Get(c.Context(), id)
+				found, err := storedNamed(c.Context(), store, args[0])
 				if err != nil {
 					return err
 				}
 				s := describeStored(found)
 				s.DiskBytes = charges(store)[s.ID]
-				kept, err := store.Snapshots(c.Context(), id)
+				kept, err := store.Snapshots(c.Context(), found.ID)
 				if err != nil {
 					return err
 				}

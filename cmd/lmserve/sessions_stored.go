@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -49,6 +50,17 @@ type storedWords struct {
 type storedSnapshot struct {
 	Offset int64 `json:"offset"`
 	Bytes  int64 `json:"bytes"`
+}
+
+// storedNamed finds a session of a store by its id or its name.
+func storedNamed(
+	ctx context.Context, store storage.Store, named string,
+) (found storage.Session, err error) {
+	id, err := session.Resolve(ctx, store, named)
+	if err != nil {
+		return found, err
+	}
+	return store.Get(ctx, id)
 }
 
 // charges tells what a store charges each of its sessions for.

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
@@ -58,13 +59,27 @@ func (f *streamFlags) chosen() (setting.Values, error) {
 	return f.asked, nil
 }
 
+// request asks for a session with the settings that the flags ask for, by their names in the
+// contract.
+func (f *streamFlags) request() (r client.SessionRequest, err error) {
+	asked, err := f.chosen()
+	if err != nil || len(asked) == 0 {
+		return r, err
+	}
+	text, err := json.Marshal(asked)
+	if err == nil {
+		err = json.Unmarshal(text, &r.Settings)
+	}
+	return r, err
+}
+
 // checkEffect refuses a setting that a stream of the method would not look at.
 func (f *streamFlags) checkEffect(method string) error {
 	for _, row := range stream.Table {
 		_, given := f.asked[row.Name]
 		if given && len(row.Methods) > 0 && !slices.Contains(row.Methods, method) {
-			return usageError{fmt.Errorf("--%s has no effect with method %s, expected method %s",
-				row.FlagName(), method, strings.Join(row.Methods, " or "))}
+			return usagef("--%s has no effect with method %s, expected method %s",
+				row.FlagName(), method, strings.Join(row.Methods, " or "))
 		}
 	}
 	return nil

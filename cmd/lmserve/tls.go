@@ -16,9 +16,9 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 	case cert == "" && key == "":
 		return nil, nil
 	case key == "":
-		return nil, usageError{fmt.Errorf("--tls-cert is given without --tls-key, expected both or neither")}
+		return nil, usagef("--tls-cert is given without --tls-key, expected both or neither")
 	case cert == "":
-		return nil, usageError{fmt.Errorf("--tls-key is given without --tls-cert, expected both or neither")}
+		return nil, usagef("--tls-key is given without --tls-cert, expected both or neither")
 	}
 	pair, err := reload.New(func() (*tls.Certificate, error) {
 		c, err := readKeyPair(cert, key)

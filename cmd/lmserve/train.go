@@ -203,17 +203,17 @@ func (r trainFlag) in(t *training) any {
 // run trains, and prints what came out.
 func (t *training) run(c *cobra.Command) error {
 	if t.Data == "" {
-		return usageError{errors.New("--data is missing: a directory of text files")}
+		return usagef("--data is missing: a directory of text files")
 	}
 	if t.Out == "" && t.Dir == "" {
-		return usageError{errors.New("neither --out nor --checkpoints is given: the result would be lost")}
+		return usagef("neither --out nor --checkpoints is given: the result would be lost")
 	}
 	if t.Config != "" {
 		vocab := 0
 		if t.Tokenizer.Kind == tokenizer.KindWords || t.Init != "" {
 			vocab = tokenizer.MaxVocab // it is not made yet, or in the model
 		}
-		name, model, err := readConfigFor(c.Context(), t.Config, vocab)
+		name, model, err := readConfig(c.Context(), t.Config, vocab)
 		if err != nil {
 			return err
 		}
@@ -223,8 +223,7 @@ func (t *training) run(c *cobra.Command) error {
 		}
 	}
 	if t.Normalise {
-		normal := sparsemeta.DefaultNormal()
-		t.Meta.Normal = &normal
+		t.Meta.Normal = new(sparsemeta.DefaultNormal())
 	}
 	t.Meta.Schedule = t.Pretrain.Schedule
 	joint := &t.Joint.SlowOptions
@@ -253,7 +252,7 @@ func trainError(err error) error {
 		field := cmp.Or(made[option.Field], option.Field)
 		for _, row := range trainFlags {
 			if row.field == field {
-				return usageError{fmt.Errorf("--%s is %s, expected %s", row.name, option.Found, option.Want)}
+				return usagef("--%s is %s, expected %s", row.name, option.Found, option.Want)
 			}
 		}
 		return usageError{err}

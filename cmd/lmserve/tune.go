@@ -160,38 +160,32 @@ func (t *tuning) tune(ctx context.Context, m *model.Model, method string, texts 
 		}
 		return s.String()
 	}
-	trials, unit := 0, tuneUnitOf(m)
+	trials := 0
+	unit, score := tuneUnit(m)
 	t.progress.beginOf(method, "trial")
 	m, best, err := tune.Method(ctx, m, method, texts, t.threads, func(trial tune.Trial) {
 		trials++
 		if trial.Best {
-			fmt.Fprintf(t.w, "%-12s %3d  %s %s\n", method, trials, describe(trial), unit.text(trial.Score))
+			fmt.Fprintf(t.w, "%-12s %3d  %s %s\n", method, trials, describe(trial), score(trial.Score))
 		}
 		t.progress.say(fmt.Sprintf("%s, %s %s; if none is better", method,
-			strings.TrimSpace(describe(trial)), unit.text(trial.Score)))
+			strings.TrimSpace(describe(trial)), score(trial.Score)))
 		t.progress.set(int64(trials), int64(trials+trial.Left))
 	})
 	if err != nil {
 		return nil, err
 	}
 	_, err = fmt.Fprintf(t.w, "%s: %s%s %s, the best of %d trials\n", method, describe(best),
-		unit.text(best.Score), unit.name, trials)
+		score(best.Score), unit, trials)
 	return m, err
 }
 
 // tuneUnit is what the scores of trials, in bits a token, are told in.
-type tuneUnit struct {
-	name string
-	text func(bits float64) string
-}
-
-func tuneUnitOf(m *model.Model) tuneUnit {
+func tuneUnit(m *model.Model) (name string, text func(bits float64) string) {
 	if m.OfWords() {
-		return tuneUnit{"perplexity", func(bits float64) string {
-			return fmt.Sprintf("%.3f", math.Exp2(bits))
-		}}
+		return "perplexity", func(bits float64) string { return fmt.Sprintf("%.3f", math.Exp2(bits)) }
 	}
-	return tuneUnit{"bits per byte", func(bits float64) string { return fmt.Sprintf("%.4f", bits) }}
+	return "bits per byte", func(bits float64) string { return fmt.Sprintf("%.4f", bits) }
 }
 
 func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, error) {

@@ -21,7 +21,6 @@ import (
 // watchHistory is how much of a file is read before what comes: some hundred lines.
 const watchHistory = 32 << 10
 
-// standardInput is the name that stands for it.
 const standardInput = "-"
 
 // watching is what watch was asked for.
@@ -83,12 +82,12 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	case client.LearnUnflagged:
 		score.Threshold = threshold
 	default:
-		return usageError{fmt.Errorf("--learn is %q, expected %s, %s or %s", k.learn,
-			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)}
+		return usagef("--learn is %q, expected %s, %s or %s", k.learn,
+			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)
 	}
 	if score.Learn == client.LearnFalse && k.session == "" {
-		return usageError{errors.New("--learn is false, expected true or unflagged without a " +
-			"--session that has learnt before")}
+		return usagef("--learn is false, expected true or unflagged without a " +
+			"--session that has learnt before")
 	}
 	if len(files) == 0 {
 		files = []string{standardInput}
@@ -142,7 +141,6 @@ func (k *watching) watchAll(
 	return streams.Wait()
 }
 
-// watchOne watches a stream.
 func (k *watching) watchOne(
 	ctx context.Context, w *watch.Watcher, stdin io.Reader, file string, s client.Session,
 ) error {
@@ -183,7 +181,7 @@ func checkFiles(files []string) error {
 	seen := map[string]bool{}
 	for _, file := range files {
 		if seen[file] {
-			return usageError{fmt.Errorf("%s is named twice, expected once", file)}
+			return usagef("%s is named twice, expected once", file)
 		}
 		if seen[file] = true; file == standardInput {
 			continue
@@ -193,7 +191,7 @@ func checkFiles(files []string) error {
 			return err
 		}
 		if info.IsDir() {
-			return usageError{fmt.Errorf("%s is a folder, expected a file", file)}
+			return usagef("%s is a folder, expected a file", file)
 		}
 	}
 	return nil
@@ -216,8 +214,8 @@ func sessionNames(session string, files []string) ([]string, error) {
 			name = session + ".stdin"
 		}
 		if other, taken := of[name]; taken {
-			return nil, usageError{fmt.Errorf("%s and %s would both have the session %s; watch them "+
-				"in two processes, with a --session each", other, file, name)}
+			return nil, usagef("%s and %s would both have the session %s; watch them "+
+				"in two processes, with a --session each", other, file, name)
 		}
 		names[i], of[name] = name, file
 	}

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/lmserve/lmserve/api/client"
@@ -33,7 +35,6 @@ type lineReport struct {
 	warming map[string]bool // sources of which that was told
 }
 
-// lineTotal is the account of all lines.
 type lineTotal struct {
 	lines, shown       int64
 	bytes, chars       int64
@@ -57,9 +58,6 @@ func styleOf(w io.Writer) (s watch.Style) {
 	s.Width, _, _ = term.GetSize(int(w.(*os.File).Fd())) // 0 if the terminal does not say
 	return s
 }
-
-// foundLine is a line of a stream that needs no name.
-func foundLine(l client.LineEvent) watch.Found { return watch.Found{Line: l} }
 
 // line takes in a line, and prints it if it is one to be printed.
 func (r *lineReport) line(f watch.Found) (shown bool, err error) {
@@ -122,9 +120,6 @@ func (r *lineReport) end() error {
 // markedMost is the largest p of a line that has marks where all lines are printed.
 const markedMost = 1. / 100
 
-// chosenLocked reports whether only strange lines are printed.
-func (r *lineReport) chosenLocked() bool { return r.threshold > 0 || r.top != nil }
-
 // printLocked prints a line, in one write.
 func (r *lineReport) printLocked(f watch.Found) error {
 	if r.asJSON {
@@ -147,7 +142,8 @@ func (r *lineReport) printLocked(f watch.Found) error {
 	}
 	prefix += fmt.Sprintf("%-8s  ", rank)
 	var marks []client.LineSpan
-	if f.Line.Warm && (r.chosenLocked() || f.Line.P <= markedMost) {
+	chosen := r.threshold > 0 || r.top != nil // only strange lines are printed
+	if f.Line.Warm && (chosen || f.Line.P <= markedMost) {
 		marks = watch.Marks(&f.Line)
 	}
 	text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'}) // of a line that ends with CRLF
@@ -174,7 +170,6 @@ func (r *lineReport) printJSON(f watch.Found) error {
 	return printObject(r.out, o)
 }
 
-// object is the total as JSON.
 func (t *lineTotal) object(partial bool) chunkObject {
 	o := chunkObject{
 		Total: true, Partial: partial, Bytes: t.bytes, Bits: t.bits, Lines: &t.lines, Shown: &t.shown,
@@ -209,4 +204,49 @@ func (t *lineTotal) String() string {
 	}
 	text := strings.Join(append(parts, rate(t.bits)+" "+unit), ", ")
 	return text + orWord("", t.baseline, fmt.Sprintf(" (static %s)", rate(t.baselineBits)))
+}
+
+const topMax = 100_000
+
+// lineChoice says which lines are printed: those that are strange enough, or the strangest ones.
+type lineChoice struct {
+	threshold string
+	top       int
+}
+
+// register gives a command the flags. Lines are printed that are as strange as a rate, all if it is
+// "", unless the flags say otherwise.
+func (f *lineChoice) register(c *cobra.Command, rate string) {
+	c.Flags().StringVar(&f.threshold, "threshold", rate, "print lines that are stranger than all "+
+		"but so many ordinary ones,\nas a fraction, 1/1000, or a probability, 0.001")
+	c.Flags().IntVar(&f.top, "top", 0, "print so many of the strangest lines at the end, "+
+		"the strangest first (default: lines as they come)")
+}
+
+// check gives the largest p of a line that is printed or, with --top, that is flagged; 0 if all
+// lines are printed.
+func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
+	top := c.Flags().Changed("top")
+	if top && c.Flags().Changed("threshold") {
+		err := errors.New("--threshold and --top were given, expected one of them")
+		return 0, usageError{err}
+	}
+	if top && (f.top < 1 || f.top > topMax) {
+		return 0, usagef("--top is %d, expected 1 to %d", f.top, topMax)
+	}
+	if f.threshold == "" {
+		return 0, nil
+	}
+	if threshold, err = watch.ParseRate(f.threshold); err != nil {
+		return 0, usagef("--threshold is %w", err)
+	}
+	return threshold, nil
+}
+
+// list keeps the strangest lines; nil if lines are printed as they come.
+func (f *lineChoice) list() *watch.Top {
+	if f.top == 0 {
+		return nil
+	}
+	return &watch.Top{Size: f.top}
 }

@@ -57,7 +57,6 @@ func (s *lagStatus) behind(b watch.Behind) {
 	}
 }
 
-// note says something.
 func (s *lagStatus) note(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,15 +79,9 @@ func (s *lagStatus) clearLocked() {
 }
 
 // beside returns a writer, perhaps to the same terminal, that has the status out of its way.
-func (s *lagStatus) beside(w io.Writer) io.Writer { return besideStatus{s, w} }
-
-type besideStatus struct {
-	s *lagStatus
-	w io.Writer
-}
-
-// Write implements io.Writer.
-func (b besideStatus) Write(text []byte) (int, error) {
-	b.s.end()
-	return b.w.Write(text)
+func (s *lagStatus) beside(w io.Writer) io.Writer {
+	return writerFunc(func(text []byte) (int, error) {
+		s.end()
+		return w.Write(text)
+	})
 }

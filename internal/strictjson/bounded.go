@@ -79,7 +79,6 @@ type faultNoting struct {
 	err error // but for io.EOF
 }
 
-// Read implements io.Reader.
 func (f *faultNoting) Read(p []byte) (int, error) {
 	n, err := f.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -1,6 +1,7 @@
 package strictjson
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 
@@ -52,7 +53,6 @@ func (e *Error) Error() string {
 	return found + " (expected " + e.Want + "; " + at + ")"
 }
 
-// Unwrap returns the kind and the cause.
 func (e *Error) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{e.Kind}
@@ -84,21 +84,14 @@ func describe(value jsontext.Value) string {
 	}
 }
 
-// describeKind says in words what a value is.
-func describeKind(kind jsontext.Kind) string {
-	switch kind {
-	case jsontext.KindBeginObject:
-		return "an object"
-	case jsontext.KindEndObject:
-		return "the end of an object"
-	case jsontext.KindBeginArray:
-		return "an array"
-	case jsontext.KindEndArray:
-		return "the end of an array"
-	case jsontext.KindString:
-		return "a string"
-	case jsontext.KindNumber:
-		return "a number"
-	}
-	return kind.String()
+// kinds are values in words; others are their own.
+var kinds = map[jsontext.Kind]string{
+	jsontext.KindBeginObject: "an object",
+	jsontext.KindEndObject:   "the end of an object",
+	jsontext.KindBeginArray:  "an array",
+	jsontext.KindEndArray:    "the end of an array",
+	jsontext.KindString:      "a string",
+	jsontext.KindNumber:      "a number",
 }
+
+func describeKind(kind jsontext.Kind) string { return cmp.Or(kinds[kind], kind.String()) }

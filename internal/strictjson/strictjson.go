@@ -42,16 +42,14 @@ func Unmarshal(text []byte, into any) error {
 	err := s.checkUTF8()
 	if err == nil {
 		err = jsonv2.UnmarshalDecode(s.dec, into, jsonv2.RejectUnknownMembers(true))
-		var semantic *jsonv2.SemanticError
-		if errors.As(err, &semantic) {
+		if semantic, ok := errors.AsType[*jsonv2.SemanticError](err); ok {
 			return s.misfit(semantic)
 		}
 	}
 	if fault := Check(text); fault != nil { // the same that was met, or what follows the value
 		err = fault
 	}
-	var e *Error
-	if errors.As(err, &e) && e.Kind == ErrSyntax && e.Offset == len(text) {
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrSyntax && e.Offset == len(text) {
 		e.Cause = io.ErrUnexpectedEOF // as a json.Decoder calls it
 	}
 	return err
@@ -118,8 +116,7 @@ func fields(t reflect.Type) (names []string) {
 
 // withCause adds to a fault of syntax what encoding/json calls it: the words that people know.
 func withCause(text []byte, err error) error {
-	var e *Error
-	if errors.As(err, &e) && e.Kind == ErrSyntax && e.Cause == nil {
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrSyntax && e.Cause == nil {
 		var value json.RawMessage
 		e.Cause = json.Unmarshal(text, &value)
 	}

@@ -76,7 +76,6 @@ func (s *EventStream) Idle() error {
 	return s.flush()
 }
 
-// flush sends the event that buf has.
 func (s *EventStream) flush() error {
 	s.begin()
 	_, err := s.w.Write(s.buf.Bytes())

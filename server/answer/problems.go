@@ -63,8 +63,7 @@ func ended(ctx context.Context, err error) (told error, gone bool) {
 	if reason.Type != api.ProblemUnauthorized {
 		return err, true
 	}
-	var first *problem.Problem
-	if errors.As(err, &first) && first.Offset != nil {
+	if first, ok := errors.AsType[*problem.Problem](err); ok && first.Offset != nil {
 		reason.At(*first.Offset)
 	}
 	return reason, false

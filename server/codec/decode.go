@@ -20,38 +20,39 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeCreate reads the body of a request for a new session.
-func DecodeCreate(r api.SessionRequest) (session.CreateRequest, error) {
-	request := session.CreateRequest{Model: value(r.Model), Seed: r.Seed, ShadowOf: value(r.ShadowOf)}
+// DecodeCreate reads the body of a request for a new session; nil is none.
+func DecodeCreate(body *api.SessionRequest) (session.CreateRequest, error) {
+	r := Value(body)
+	request := session.CreateRequest{Model: Value(r.Model), Seed: r.Seed, ShadowOf: Value(r.ShadowOf)}
 	if r.Settings != nil {
 		request.Settings = decodeSettings(*r.Settings)
 	}
-	request.TTL, request.History = seconds(r.TTLSeconds), string(value(r.History))
+	request.TTL, request.History = seconds(r.TTLSeconds), string(Value(r.History))
 	var err error
 	request.Labels, err = decodeLabels(r.Labels)
 	return request, err
 }
 
-// DecodeFork reads the body of a request for a fork.
-func DecodeFork(r api.ForkRequest) (session.ForkRequest, error) {
+// DecodeFork reads the body of a request for a fork; nil is none.
+func DecodeFork(body *api.ForkRequest) (session.ForkRequest, error) {
+	r := Value(body)
 	labels, err := decodeLabels(r.Labels)
 	return session.ForkRequest{
 		AtOffset: r.AtOffset,
-		Name:     value(r.Name),
+		Name:     Value(r.Name),
 		Labels:   labels,
 		TTL:      seconds(r.TTLSeconds),
-		History:  string(value(r.History)),
+		History:  string(Value(r.History)),
 	}, err
 }
 
-func seconds(n *int64) time.Duration { return time.Duration(value(n)) * time.Second }
+func seconds(n *int64) time.Duration { return time.Duration(Value(n)) * time.Second }
 
 // decodeLabels checks the length of the names of labels, which OpenAPI 3.0 cannot say.
 func decodeLabels(labels *api.Labels) (map[string]string, error) {
-	return value(labels), checkLabelNames(maps.Keys(value(labels)))
+	return Value(labels), checkLabelNames(maps.Keys(Value(labels)))
 }
 
-// checkLabelNames is the check of the names.
 func checkLabelNames(names iter.Seq[string]) error {
 	for key := range names {
 		if n := utf8.RuneCountInString(key); n < 1 || n > limits.LabelKeyCharsMax {
@@ -88,19 +89,16 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 			return request, problem.Field(api.ProblemInvalidField, "ttl_seconds",
 				problem.Shortened(string(r.TTLSeconds)), "an integer written without an exponent")
 		}
-		ttl := time.Duration(n) * time.Second
-		request.TTL = &ttl
+		request.TTL = new(seconds(&n))
 	}
 	return request, checkLabelNames(maps.Keys(request.Labels))
 }
 
-// isNull reports whether a field is there and null.
 func isNull(field json.RawMessage) bool { return string(field) == "null" }
 
 // DecodeName checks a name in a parameter, of which the contract does not say all.
 func DecodeName(parameter, name string) (string, error) {
-	var wrong *session.FieldError
-	if errors.As(session.CheckName(name), &wrong) {
+	if wrong, ok := errors.AsType[*session.FieldError](session.CheckName(name)); ok {
 		return "", problem.Field(api.ProblemInvalidParameter, parameter, problem.Quoted(name), wrong.Want)
 	}
 	return name, nil
@@ -125,16 +123,13 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 	if err != nil {
 		return session.ScoreOptions{}, err
 	}
-	options := session.ScoreOptions{
-		Offset: p.Offset, LogProbs: value(p.Logprobs), Top: value(p.TopLogprobs),
-		Learn: string(value(p.Learn)),
-		Lines: value(p.Unit) == api.UnitLine, Text: p.Text == nil || *p.Text,
-		TokenBits: value(p.Tokens), Threshold: limits.ThresholdDefault, Wait: wait,
-	}
-	if p.Threshold != nil {
-		options.Threshold = *p.Threshold
-	}
-	return options, nil
+	return session.ScoreOptions{
+		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
+		Learn: string(Value(p.Learn)),
+		Lines: Value(p.Unit) == api.UnitLine, Text: valueOr(p.Text, true),
+		TokenBits: Value(p.Tokens), Threshold: valueOr(p.Threshold, limits.ThresholdDefault),
+		Wait: wait,
+	}, nil
 }
 
 // Listing is what a listing gives.
@@ -146,10 +141,7 @@ type Listing struct {
 
 // DecodeListing reads the parameters of a listing.
 func DecodeListing(p api.ListSessionsParams) Listing {
-	l := Listing{After: value(p.After), Limit: limits.ListLimitDefault}
-	if p.Limit != nil {
-		l.Limit = *p.Limit
-	}
+	l := Listing{After: Value(p.After), Limit: valueOr(p.Limit, limits.ListLimitDefault)}
 	if p.Label != nil {
 		label := session.Label{}
 		name, value, whole := strings.Cut(*p.Label, ":")
@@ -171,19 +163,16 @@ func DecodeCompletion(
 	}
 	request := session.CompleteRequest{
 		Prompt:      r.PromptBase64,
-		MaxTokens:   limits.CompletionTokensDefault,
+		MaxTokens:   valueOr(r.MaxTokens, limits.CompletionTokensDefault),
 		Temperature: r.Temperature,
 		TopP:        r.TopP,
-		TopK:        value(r.TopK),
+		TopK:        Value(r.TopK),
 		Seed:        r.Seed,
-		Commit:      string(value(r.Commit)),
-		From:        string(value(r.From)),
-		LogProbs:    value(r.Logprobs),
-		Top:         value(r.TopLogprobs),
+		Commit:      string(Value(r.Commit)),
+		From:        string(Value(r.From)),
+		LogProbs:    Value(r.Logprobs),
+		Top:         Value(r.TopLogprobs),
 		Wait:        wait,
-	}
-	if r.MaxTokens != nil {
-		request.MaxTokens = *r.MaxTokens
 	}
 	if r.Prompt != nil {
 		if r.PromptBase64 != nil {
@@ -208,11 +197,25 @@ func stopStrings(one func() (string, error), list func() ([]string, error)) []st
 	return slices.DeleteFunc(stops, func(stop string) bool { return stop == "" })
 }
 
-// value is what p points to, or the zero value if p is nil.
-func value[T any](p *T) T {
+// Value is what p points to, or the zero value if p is nil.
+func Value[T any](p *T) T {
+	var zero T
+	return valueOr(p, zero)
+}
+
+// valueOr is what p points to, or another value if p is nil.
+func valueOr[T any](p *T, other T) T {
 	if p == nil {
-		var zero T
-		return zero
+		return other
 	}
 	return *p
+}
+
+// orNil points to a value, or is nil for the zero value, which is left out.
+func orNil[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }

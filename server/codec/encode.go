@@ -29,20 +29,14 @@ func EncodeSession(i session.Info) api.Session {
 		DiskBytes:     i.DiskBytes,
 		Seed:          i.Seed,
 		TTLSeconds:    int64(i.TTL / time.Second),
-	}
-	if i.Name != "" {
-		s.Name = &i.Name
-	}
-	if i.Numerics != "" {
-		s.Numerics = &i.Numerics
+		Name:          orNil(i.Name),
+		Numerics:      orNil(i.Numerics),
+		History:       orNil(api.History(i.History)),
+		Owner:         orNil(i.Owner),
+		Error:         errorText(i.Err),
 	}
 	if len(i.Settings) > 0 { // else the head of the session could not be read
-		settings := EncodeSettings(i.Settings)
-		s.Settings = &settings
-	}
-	if i.History != "" {
-		history := api.History(i.History)
-		s.History = &history
+		s.Settings = new(EncodeSettings(i.Settings))
 	}
 	if i.Parent != nil {
 		s.Parent = &api.Parent{ID: i.Parent.ID, Offset: i.Parent.Offset}
@@ -56,18 +50,18 @@ func EncodeSession(i session.Info) api.Session {
 	if r := i.Recovery; r != nil {
 		s.Recovering = &api.Recovering{DoneBytes: r.Done, OfBytes: r.Of}
 	}
-	if i.Owner != "" {
-		s.Owner = &i.Owner
-	}
-	if i.Err != nil {
-		text := problem.Clipped(i.Err.Error(), limits.DetailCharsMax)
-		s.Error = &text
-	}
 	if len(i.Labels) > 0 {
-		labels := api.Labels(i.Labels)
-		s.Labels = &labels
+		s.Labels = new(api.Labels(i.Labels))
 	}
 	return s
+}
+
+// errorText is what a client is told of an error; nil if there is none.
+func errorText(err error) *string {
+	if err == nil {
+		return nil
+	}
+	return new(problem.Clipped(err.Error(), limits.DetailCharsMax))
 }
 
 // Chunk is the event of a scored chunk.
@@ -95,7 +89,7 @@ func (e Encoder) Chunk(c session.Chunk) api.ChunkEvent {
 		Totals:              e.measures(c.Total),
 		Adapted:             api.Adapted{Updates: c.Updates, Written: c.Written, FastRMS: c.FastRMS},
 		Complete:            c.Complete,
-		Diverged:            ifTrue(c.Diverged),
+		Diverged:            orNil(c.Diverged),
 		Logprobs:            c.LogProbs,
 		BaselineLogprobs:    c.BaselineLogProbs,
 		TopLogprobs:         e.top(&c, c.Top),
@@ -130,17 +124,14 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 		Span:         api.LineSpan{From: l.From, To: l.To},
 		Ended:        l.Ended,
 		TokenBits:    l.TokenBits,
+		Cut:          orNil(l.Cut),
 	}
 	if l.Text != nil {
 		text, exact := encodeText(l.Text)
 		event.Text, event.TextBase64 = &text, exact
 	}
 	if byLine && l.Ended {
-		learnt := !l.Unlearnt
-		event.Learnt = &learnt
-	}
-	if l.Cut {
-		event.Cut = &l.Cut
+		event.Learnt = new(!l.Unlearnt)
 	}
 	return event
 }
@@ -167,26 +158,11 @@ func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 		NetworkBits:        s.NetworkBits,
 		Chunks:             int64(s.Chunks),
 		PendingBytes:       e.ofWords(s.PendingBytes),
-		Divergences:        positive(int64(s.Divergences)),
+		Divergences:        orNil(int64(s.Divergences)),
 		Updates:            s.Updates,
 		Totals:             e.measures(s.Total),
 		ElapsedMs:          milliseconds(s.Elapsed),
 	}
-}
-
-// ifTrue and positive leave out what is false or 0.
-func ifTrue(v bool) *bool {
-	if !v {
-		return nil
-	}
-	return &v
-}
-
-func positive(n int64) *int64 {
-	if n <= 0 {
-		return nil
-	}
-	return &n
 }
 
 // milliseconds is a time in the unit of fields that end in _ms.
@@ -200,7 +176,6 @@ func encodeText(b []byte) (text string, exact []byte) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), b
 }
 
-// encodeUsage counts the tokens of a completion.
 func encodeUsage(c session.Completion) api.Usage {
 	prompt, sampled := int64(c.PromptTokens), int64(c.CompletionTokens)
 	return api.Usage{PromptTokens: prompt, CompletionTokens: sampled, TotalTokens: prompt + sampled}

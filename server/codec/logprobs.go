@@ -39,7 +39,6 @@ func (b *logProbsBlock) add(t tokenScore, name func(id int32) []byte) {
 	b.top = t.appendCandidates(b.top, name)
 }
 
-// json gives the block.
 func (b *logProbsBlock) json() json.RawMessage {
 	const names = `{"tokens":[],"token_logprobs":[],"top_logprobs":[],"text_offset":[]}`
 	size := len(names) + len(b.tokens) + len(b.logProbs) + len(b.top) + len(b.offsets)

@@ -62,8 +62,7 @@ func per(bits float64, units int64) *float64 {
 	if units == 0 {
 		return nil
 	}
-	ratio := bits / float64(units)
-	return &ratio
+	return new(bits / float64(units))
 }
 
 // perplexity is 2^(bits/tokens), or the largest float64 where it is beyond that; nil where there are

@@ -22,32 +22,26 @@ func DecodeBatch(
 	request := session.BatchRequest{
 		Model:       m.ID,
 		Prompts:     prompts,
-		N:           1,
-		MaxTokens:   limits.OpenAITokensDefault,
+		N:           valueOr(r.N, 1),
+		MaxTokens:   valueOr(r.MaxTokens, limits.OpenAITokensDefault),
 		Temperature: r.Temperature,
 		TopP:        r.TopP,
 		Seed:        r.Seed,
-		Echo:        value(r.Echo),
+		Echo:        Value(r.Echo),
 		LogProbs:    r.Logprobs != nil,
-		Top:         value(r.Logprobs),
-	}
-	if r.N != nil {
-		request.N = *r.N
-	}
-	if r.MaxTokens != nil {
-		request.MaxTokens = *r.MaxTokens
+		Top:         Value(r.Logprobs),
 	}
 	if r.Stop != nil {
 		request.Stop = stopStrings(r.Stop.AsStopString, r.Stop.AsOpenAICompletionRequestStop1)
 	}
-	if stop := beginning(value(r.Suffix)); stop != "" && len(request.Stop) < limits.StopStringsMax {
+	if stop := beginning(Value(r.Suffix)); stop != "" && len(request.Stop) < limits.StopStringsMax {
 		request.Stop = append(request.Stop, stop)
 	}
 	if r.BestOf != nil && *r.BestOf != request.N {
 		return request, problem.Field(api.ProblemInvalidField, "best_of", strconv.Itoa(*r.BestOf),
 			fmt.Sprintf("%d, as n: texts are not chosen among", request.N))
 	}
-	if r.StreamOptions != nil && !value(r.Stream) {
+	if r.StreamOptions != nil && !Value(r.Stream) {
 		return request, problem.Field(api.ProblemInvalidField, "stream_options",
 			"options of an answer that is not streamed", "none, or stream to be true")
 	}
@@ -71,7 +65,7 @@ func beginning(suffix string) string {
 
 // IncludesUsage reports whether a streamed answer is to end with an account of the tokens.
 func IncludesUsage(r api.OpenAICompletionRequest) bool {
-	return r.StreamOptions != nil && value(r.StreamOptions.IncludeUsage)
+	return r.StreamOptions != nil && Value(r.StreamOptions.IncludeUsage)
 }
 
 // decodePrompts reads the four forms that prompts may have. Validation has seen that it is one of

@@ -18,13 +18,11 @@ type openAIText struct {
 	words    wordText // of a model of words
 }
 
-// add adds the text of a piece.
 func (t *openAIText) add(p session.Piece) {
 	t.text = append(t.text, p.Text...)
 	t.bytes += len(p.Text)
 	if p.FinishReason != "" {
-		reason := api.FinishReason(p.FinishReason)
-		t.finish = &reason
+		t.finish = new(api.FinishReason(p.FinishReason))
 	}
 }
 
@@ -71,8 +69,7 @@ func (s *tokenScore) take(p session.Piece, at int) {
 func (t *openAIText) take(index int, logProbs bool) api.OpenAIChoice {
 	choice := api.OpenAIChoice{Text: EncodeText(t.text), Index: index, FinishReason: t.finish}
 	if logProbs {
-		block := t.logProbs.json()
-		choice.Logprobs = &block
+		choice.Logprobs = new(t.logProbs.json())
 	}
 	t.text, t.logProbs = t.text[:0], logProbsBlock{}
 	return choice

@@ -3,23 +3,14 @@ package codec
 import (
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/serving/session"
-	"github.com/lmserve/lmserve/server/limits"
-	"github.com/lmserve/lmserve/server/problem"
 )
 
 // encodeShadow is what a client is told of what there is between a session and a shadow of it. The
 // tokens of the models of both may be words.
 func encodeShadow(s session.Shadow, followedWords, shadowWords bool) api.Shadow {
-	told := api.Shadow{ID: s.ID, Offset: s.Offset, BehindBytes: s.Behind}
-	if s.Name != "" {
-		told.Name = &s.Name
-	}
-	if s.Model != "" {
-		told.Model = &s.Model
-	}
-	if s.Err != nil {
-		text := problem.Clipped(s.Err.Error(), limits.DetailCharsMax)
-		told.Error = &text
+	told := api.Shadow{
+		ID: s.ID, Offset: s.Offset, BehindBytes: s.Behind, Name: orNil(s.Name), Model: orNil(s.Model),
+		Error: errorText(s.Err),
 	}
 	if c := s.Compared; c != nil {
 		followed, shadow := Encoder{words: followedWords}, Encoder{words: shadowWords}

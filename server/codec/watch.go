@@ -12,9 +12,9 @@ import (
 // DecodeWatch reads the parameters of a request that watches a session.
 func DecodeWatch(p api.WatchSessionParams) (session.WatchOptions, error) {
 	o := session.WatchOptions{
-		Offset: p.Offset, LogProbs: value(p.Logprobs), Top: value(p.TopLogprobs),
-		Lines: value(p.Unit) == api.UnitLine, TokenBits: value(p.Tokens),
-		Text: p.Text == nil || *p.Text, Updates: value(p.Updates),
+		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
+		Lines: Value(p.Unit) == api.UnitLine, TokenBits: Value(p.Tokens),
+		Text: valueOr(p.Text, true), Updates: Value(p.Updates),
 	}
 	if o.Offset == nil {
 		o.Offset = p.LastEventID
@@ -44,11 +44,9 @@ func (e Encoder) Start(s session.WatchStart) api.StartEvent {
 
 // Gap is the event of what a client has missed.
 func Gap(g session.Gap) api.GapEvent {
-	event := api.GapEvent{Type: api.EventGap, From: g.From, To: g.To}
-	if n := int64(g.Events); n > 0 {
-		event.Events = &n
+	return api.GapEvent{
+		Type: api.EventGap, From: g.From, To: g.To, Events: orNil(int64(g.Events)),
 	}
-	return event
 }
 
 // Update is the event of an update of the fast weights.
@@ -76,25 +74,15 @@ type Past struct {
 
 // DecodeText reads the parameters of a request for a part of a session's text.
 func DecodeText(p api.GetTextParams) Past {
-	past := Past{Offset: value(p.Offset), Length: limits.TextLengthDefault}
-	if p.Length != nil {
-		past.Length = *p.Length
-	}
-	return past
+	return Past{Offset: Value(p.Offset), Length: valueOr(p.Length, limits.TextLengthDefault)}
 }
 
 // DecodeScores reads the parameters of a request for past scores.
 func DecodeScores(p api.GetScoresParams) Past {
-	past := Past{
-		Offset: value(p.Offset), Length: limits.ScoresLengthMax, Points: limits.ScoresPointsDefault,
+	return Past{
+		Offset: Value(p.Offset), Length: valueOr(p.Length, limits.ScoresLengthMax),
+		Points: valueOr(p.Points, limits.ScoresPointsDefault),
 	}
-	if p.Length != nil {
-		past.Length = *p.Length
-	}
-	if p.Points != nil {
-		past.Points = *p.Points
-	}
-	return past
 }
 
 // PastScores is what a part of a session's text has cost.

@@ -12,7 +12,6 @@ type wordText struct {
 // spelling gives the text of a token in some place of a text.
 type spelling func(id int32) []byte
 
-// add adds the text of a piece.
 func (t *wordText) add(text []byte) { t.open = append(t.open, text...) }
 
 // cut takes the next token, of so many bytes: its text, as it is, and how it and others are spelt

@@ -4,6 +4,7 @@
 package contract
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -71,22 +72,14 @@ func OffersOf(op *openapi3.Operation) []string {
 		if !strings.HasPrefix(status, "2") {
 			continue
 		}
-		for media := range response.Value.Content {
-			offers = append(offers, media)
-		}
+		offers = slices.AppendSeq(offers, maps.Keys(response.Value.Content))
 	}
-	slices.SortFunc(offers, func(a, b string) int {
-		switch {
-		case a == b:
-			return 0
-		case a == MediaJSON:
-			return -1
-		case b == MediaJSON:
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	return slices.Compact(offers)
+	slices.Sort(offers)
+	offers = slices.Compact(offers)
+	if i := slices.Index(offers, MediaJSON); i > 0 {
+		offers = slices.Insert(slices.Delete(offers, i, i+1), 0, MediaJSON)
+	}
+	return offers
 }
 
 // acceptsOf lists the media types of an operation's body, in alphabetical order.
@@ -94,12 +87,7 @@ func acceptsOf(op *openapi3.Operation) []string {
 	if op.RequestBody == nil {
 		return nil
 	}
-	var accepts []string
-	for media := range op.RequestBody.Value.Content {
-		accepts = append(accepts, media)
-	}
-	slices.Sort(accepts)
-	return accepts
+	return slices.Sorted(maps.Keys(op.RequestBody.Value.Content))
 }
 
 // Operation finds the operation that a request asks for, once the router has found its route.
@@ -122,9 +110,7 @@ func (c *Contract) Methods() []string {
 func (c *Contract) AnswerHeaders() (names []string) {
 	for _, op := range c.operations {
 		for _, response := range op.route.Operation.Responses.Map() {
-			for name := range response.Value.Headers {
-				names = append(names, name)
-			}
+			names = slices.AppendSeq(names, maps.Keys(response.Value.Headers))
 		}
 	}
 	slices.Sort(names)

@@ -34,7 +34,6 @@ func describe(s *openapi3.Schema) string {
 	return describeObject(s)
 }
 
-// describeAlternatives lists in words what a value may be.
 func describeAlternatives(schemas openapi3.SchemaRefs) string {
 	alternatives := make([]string, 0, len(schemas))
 	for _, ref := range schemas {
@@ -43,7 +42,6 @@ func describeAlternatives(schemas openapi3.SchemaRefs) string {
 	return problem.OneOf(alternatives)
 }
 
-// describeValues lists the values of an enumeration.
 func describeValues(values []any) string {
 	alternatives := make([]string, 0, len(values))
 	for _, v := range values {

@@ -25,7 +25,6 @@ type source struct {
 	text string
 }
 
-// readSource reads the text of the contract.
 func readSource(text []byte) (source, error) {
 	var s source
 	if err := yaml.Unmarshal(text, &s); err != nil {
@@ -47,7 +46,6 @@ func (s source) place(exchange string) int {
 // ordered is the names of an object, in their order.
 type ordered []string
 
-// UnmarshalYAML implements yaml.Unmarshaler.
 func (o *ordered) UnmarshalYAML(n *yaml.Node) error {
 	for i := 0; i < len(n.Content); i += 2 {
 		*o = append(*o, n.Content[i].Value)

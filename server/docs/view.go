@@ -11,7 +11,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// view is what the page shows.
 type view struct {
 	Title, Version string
 	Style          template.CSS
@@ -128,7 +127,6 @@ func newView(doc *openapi3.T, s source, css template.CSS) (view, error) {
 	return v, err
 }
 
-// builder makes parts of the view.
 type builder struct {
 	words
 	source source

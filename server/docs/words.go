@@ -6,6 +6,7 @@ import (
 	"html"
 	"html/template"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,12 +53,8 @@ func (w words) phrase(markdown string) template.HTML {
 }
 
 func (w words) isProblem(name string) bool {
-	for _, kind := range w.doc.Components.Schemas["ProblemType"].Value.Enum {
-		if kind == problemPrefix+name {
-			return true
-		}
-	}
-	return false
+	types := w.doc.Components.Schemas["ProblemType"].Value.Enum
+	return slices.Contains(types, any(problemPrefix+name))
 }
 
 // kind says what values a schema has; a schema with a name is a link.

@@ -45,7 +45,7 @@ func (h *Handlers) Backup(
 		return nil, err
 	}
 	partial := id != "" && r.Params.Range != nil
-	return backupFile(func(w http.ResponseWriter) error { return sendBackup(w, b, from, partial) }), nil
+	return writer(func(w http.ResponseWriter) error { return sendBackup(w, b, from, partial) }), nil
 }
 
 // sendBackup answers with a backup from a byte on, and closes it.
@@ -71,9 +71,3 @@ func sendBackup(w http.ResponseWriter, b *session.Backup, from int64, partial bo
 // write has a deadline of its own.
 type onlyWriter struct{ io.Writer }
 type onlyReader struct{ io.Reader }
-
-// backupFile writes a backup.
-type backupFile func(w http.ResponseWriter) error
-
-// VisitBackupResponse implements routes.BackupResponseObject.
-func (f backupFile) VisitBackupResponse(w http.ResponseWriter) error { return f(w) }

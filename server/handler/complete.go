@@ -30,8 +30,8 @@ func (h *Handlers) Complete(
 		return nil, err
 	}
 	call := completeCall{h.Sessions, r.ID, request, codec.NewPieceEncoder(model)}
-	if r.Body.Stream != nil && *r.Body.Stream {
-		return completeStream(func(w http.ResponseWriter) error {
+	if codec.Value(r.Body.Stream) {
+		return writer(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, contract.MediaEventStream, h.Problems), start)
 		}), nil
 	}
@@ -88,9 +88,3 @@ func (c completeCall) stream(
 	}
 	return events.Send(string(api.EventDone), answer.NoID, codec.EncodeDone(done, time.Since(start)))
 }
-
-// completeStream writes a streamed answer.
-type completeStream func(w http.ResponseWriter) error
-
-// VisitCompleteResponse implements routes.CompleteResponseObject.
-func (s completeStream) VisitCompleteResponse(w http.ResponseWriter) error { return s(w) }

@@ -5,7 +5,7 @@
 //
 // A new operation is a method of Handlers in a file of its own; routes.StrictServerInterface, which is
 // generated from the contract, names it. An answer that is neither JSON nor empty is a function
-// that writes to the http.ResponseWriter, as scoreStream in score.go.
+// that writes to the http.ResponseWriter, a writer.
 package handler
 
 import (
@@ -81,5 +81,4 @@ func (h *Handlers) encoder(ctx context.Context, id string) (codec.Encoder, error
 	return codec.NewEncoder(m), err
 }
 
-// sessionPath is the path of a session.
 func sessionPath(id string) string { return "/v1/sessions/" + id }

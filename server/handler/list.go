@@ -28,7 +28,7 @@ func (h *Handlers) ListSessions(
 		made.Close()
 		return nil, session.SpoolError(err)
 	}
-	return sessionList(func(w http.ResponseWriter) error {
+	return writer(func(w http.ResponseWriter) error {
 		defer made.Close()
 		w.Header().Set("Content-Type", contract.MediaJSON)
 		w.WriteHeader(http.StatusOK)
@@ -36,7 +36,6 @@ func (h *Handlers) ListSessions(
 	}), nil
 }
 
-// list makes a page.
 func (h *Handlers) list(ctx context.Context, l codec.Listing, made *spool.Spool) error {
 	taken, err := h.Memory.Lists.Take(ctx, limits.ListSessionBytes*int64(l.Limit))
 	if err != nil {
@@ -79,9 +78,3 @@ func writeList(w io.Writer, page []session.Info, next string) error {
 	_, err := io.WriteString(w, end)
 	return err
 }
-
-// sessionList writes a page.
-type sessionList func(w http.ResponseWriter) error
-
-// VisitListSessionsResponse implements routes.ListSessionsResponseObject.
-func (s sessionList) VisitListSessionsResponse(w http.ResponseWriter) error { return s(w) }

@@ -17,20 +17,11 @@ func (h *Handlers) Metrics(
 	if who := middleware.CallerOf(ctx); who.Key != "" && !who.Admin {
 		return nil, session.ErrAdminOnly
 	}
-	return metrics{h.Counted, middleware.RequestOf(ctx)}, nil
-}
-
-// metrics answers a request with what was counted, in the format and the encoding that the request
-// asks for.
-type metrics struct {
-	counted http.Handler
-	request *http.Request
-}
-
-// VisitMetricsResponse implements routes.MetricsResponseObject.
-func (m metrics) VisitMetricsResponse(w http.ResponseWriter) error {
-	w.Header().Set("Content-Type", contract.MediaMetrics)
-	w.Header().Set("Cache-Control", "no-store")
-	m.counted.ServeHTTP(w, m.request)
-	return nil
+	asked := middleware.RequestOf(ctx) // in what format and encoding
+	return writer(func(w http.ResponseWriter) error {
+		w.Header().Set("Content-Type", contract.MediaMetrics)
+		w.Header().Set("Cache-Control", "no-store")
+		h.Counted.ServeHTTP(w, asked)
+		return nil
+	}), nil
 }

@@ -39,15 +39,15 @@ func (h *Handlers) CreateCompletion(
 	}
 	call := batchCall{h.Sessions, named, model, request, codec.NewOpenAIAnswer(
 		"cmpl-"+answer.RequestID(ctx), model, start, request)}
-	if r.Body.Stream != nil && *r.Body.Stream {
-		return batchAnswer(func(w http.ResponseWriter) error {
+	if codec.Value(r.Body.Stream) {
+		return writer(func(w http.ResponseWriter) error {
 			return h.streamBatch(ctx, w, call, codec.IncludesUsage(*r.Body))
 		}), nil
 	}
 	if err := codec.CheckAnswer(model, request); err != nil {
 		return nil, err
 	}
-	return batchAnswer(func(w http.ResponseWriter) error { return h.wholeBatch(ctx, w, call) }), nil
+	return writer(func(w http.ResponseWriter) error { return h.wholeBatch(ctx, w, call) }), nil
 }
 
 // namedSession is the session that a request names; one without an id is none.
@@ -164,12 +164,6 @@ func (h *Handlers) streamBatch(
 	return events.Done()
 }
 
-// batchAnswer writes an answer.
-type batchAnswer func(w http.ResponseWriter) error
-
-// VisitCreateCompletionResponse implements routes.CreateCompletionResponseObject.
-func (a batchAnswer) VisitCreateCompletionResponse(w http.ResponseWriter) error { return a(w) }
-
 // GetModel implements GET /v1/models/{model}.
 func (h *Handlers) GetModel(
 	_ context.Context, r routes.GetModelRequestObject,
@@ -189,18 +183,12 @@ func (h *Handlers) Tokenize(
 	if err != nil {
 		return nil, err
 	}
-	return tokenizeAnswer(func(w http.ResponseWriter) error {
+	return writer(func(w http.ResponseWriter) error {
 		w.Header().Set("Content-Type", contract.MediaJSON)
 		w.WriteHeader(http.StatusOK)
 		return codec.WriteTokens(w, model, r.Body.Prompt)
 	}), nil
 }
-
-// tokenizeAnswer writes an answer.
-type tokenizeAnswer func(w http.ResponseWriter) error
-
-// VisitTokenizeResponse implements routes.TokenizeResponseObject.
-func (a tokenizeAnswer) VisitTokenizeResponse(w http.ResponseWriter) error { return a(w) }
 
 // Detokenize implements POST /detokenize.
 func (h *Handlers) Detokenize(

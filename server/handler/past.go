@@ -32,17 +32,11 @@ func (h *Handlers) GetText(
 			LmserveSessionOffset: part.End, LmserveTextFrom: part.From,
 		},
 	}
-	return textPart(func(w http.ResponseWriter) error {
+	return writer(func(w http.ResponseWriter) error {
 		defer taken.Keep(0)
 		return made.VisitGetTextResponse(w)
 	}), nil
 }
-
-// textPart writes a part of a session's text.
-type textPart func(w http.ResponseWriter) error
-
-// VisitGetTextResponse implements routes.GetTextResponseObject.
-func (t textPart) VisitGetTextResponse(w http.ResponseWriter) error { return t(w) }
 
 // GetScores implements GET /v1/sessions/{id}/scores.
 func (h *Handlers) GetScores(

@@ -42,10 +42,10 @@ func (h *Handlers) Score(
 	}
 	call := scoreCall{
 		sessions: h.Sessions, encode: encode, id: r.ID, text: text, options: options,
-		updates: isTrue(r.Params.Updates),
+		updates: codec.Value(r.Params.Updates),
 	}
 	if media != contract.MediaJSON {
-		return scoreStream(func(w http.ResponseWriter) error {
+		return writer(func(w http.ResponseWriter) error {
 			return call.stream(ctx, answer.NewEventStream(w, media, h.Problems))
 		}), nil
 	}
@@ -73,10 +73,10 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 			contract.MediaEventStream+", as the events have them and a summary has not")
 	case o.Top > 0 && !o.LogProbs:
 		return refuse("top_logprobs", strconv.Itoa(o.Top), "0 without logprobs=true")
-	case isTrue(p.Updates) && media == contract.MediaJSON:
+	case codec.Value(p.Updates) && media == contract.MediaJSON:
 		return refuse("updates", "true", "false, or Accept: "+contract.MediaNDJSON+" or "+
 			contract.MediaEventStream+", as there are events of updates and a summary has none")
-	case isTrue(p.Updates) && o.Learn == session.LearnFalse:
+	case codec.Value(p.Updates) && o.Learn == session.LearnFalse:
 		return refuse("updates", "true", "false with learn=false, by which nothing is updated")
 	case !o.Lines && o.Learn == session.LearnUnflagged:
 		return refuse("learn", "unflagged", "true or false without unit=line")
@@ -90,8 +90,6 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	}
 	return nil
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }
 
 // scoreText gives the text of a request: the body as it comes in, or what its JSON holds.
 func scoreText(r routes.ScoreRequestObject) (io.Reader, error) {
@@ -185,9 +183,3 @@ func sendLines(
 	}
 	return nil
 }
-
-// scoreStream writes a streamed answer.
-type scoreStream func(w http.ResponseWriter) error
-
-// VisitScoreResponse implements routes.ScoreResponseObject.
-func (s scoreStream) VisitScoreResponse(w http.ResponseWriter) error { return s(w) }

@@ -37,12 +37,10 @@ func (h *Handlers) Ready(
 	}
 	status := api.ServiceStatus{Status: api.StatusReady}
 	if h.Keys != nil && h.Keys.Stale() != nil {
-		stale := api.KeysStale
-		status.Keys = &stale
+		status.Keys = new(api.KeysStale)
 	}
 	if h.Sessions.DiskAlarm() != nil {
-		full := api.DiskFull
-		status.Disk = &full
+		status.Disk = new(api.DiskFull)
 	}
 	return routes.Ready200JSONResponse(status), nil
 }

@@ -3,7 +3,6 @@ package handler
 import (
 	"context"
 
-	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/middleware"
 	"github.com/lmserve/lmserve/server/routes"
@@ -13,12 +12,9 @@ import (
 func (h *Handlers) CreateSession(
 	ctx context.Context, r routes.CreateSessionRequestObject,
 ) (routes.CreateSessionResponseObject, error) {
-	var request session.CreateRequest
-	if r.Body != nil {
-		var err error
-		if request, err = codec.DecodeCreate(*r.Body); err != nil {
-			return nil, err
-		}
+	request, err := codec.DecodeCreate(r.Body)
+	if err != nil {
+		return nil, err
 	}
 	info, err := h.Sessions.Create(ctx, middleware.CallerOf(ctx), request)
 	if err != nil {
@@ -38,11 +34,9 @@ func (h *Handlers) PutSession(
 	if err != nil {
 		return nil, err
 	}
-	var request session.CreateRequest
-	if r.Body != nil {
-		if request, err = codec.DecodeCreate(*r.Body); err != nil {
-			return nil, err
-		}
+	request, err := codec.DecodeCreate(r.Body)
+	if err != nil {
+		return nil, err
 	}
 	info, made, err := h.Sessions.Put(ctx, middleware.CallerOf(ctx), name, request)
 	if err != nil {
@@ -76,12 +70,9 @@ func (h *Handlers) PatchSession(
 func (h *Handlers) ForkSession(
 	ctx context.Context, r routes.ForkSessionRequestObject,
 ) (routes.ForkSessionResponseObject, error) {
-	var request session.ForkRequest
-	if r.Body != nil {
-		var err error
-		if request, err = codec.DecodeFork(*r.Body); err != nil {
-			return nil, err
-		}
+	request, err := codec.DecodeFork(r.Body)
+	if err != nil {
+		return nil, err
 	}
 	info, err := h.Sessions.Fork(ctx, middleware.CallerOf(ctx), r.ID, request)
 	if err != nil {

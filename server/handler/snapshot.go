@@ -24,7 +24,7 @@ func (h *Handlers) GetSnapshot(
 	if err != nil {
 		return nil, err
 	}
-	return snapshotFile(func(w http.ResponseWriter) error {
+	return writer(func(w http.ResponseWriter) error {
 		file := answer.NewFile(ctx, w, r.ID+".tar")
 		part := func(p session.Part) {
 			file.IsPart(r.ID+".part.tar", partHeaders(p))
@@ -46,12 +46,6 @@ func partHeaders(p session.Part) map[string]string {
 		"Lmserve-Damage": damage,
 	}
 }
-
-// snapshotFile writes an exported session.
-type snapshotFile func(w http.ResponseWriter) error
-
-// VisitGetSnapshotResponse implements routes.GetSnapshotResponseObject.
-func (f snapshotFile) VisitGetSnapshotResponse(w http.ResponseWriter) error { return f(w) }
 
 // ImportSession implements POST /v1/sessions/import.
 func (h *Handlers) ImportSession(

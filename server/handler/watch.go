@@ -26,7 +26,7 @@ func (h *Handlers) WatchSession(
 		return nil, err
 	}
 	call := watchCall{h.Sessions, encode, r.ID, options}
-	return watchStream(func(w http.ResponseWriter) error {
+	return writer(func(w http.ResponseWriter) error {
 		return call.stream(ctx, answer.NewEventStream(w, middleware.MediaOf(ctx), h.Problems))
 	}), nil
 }
@@ -76,9 +76,3 @@ func (c watchCall) send(events *answer.EventStream, e session.Event) error {
 	}
 	return events.Idle()
 }
-
-// watchStream writes the events.
-type watchStream func(w http.ResponseWriter) error
-
-// VisitWatchSessionResponse implements routes.WatchSessionResponseObject.
-func (s watchStream) VisitWatchSessionResponse(w http.ResponseWriter) error { return s(w) }

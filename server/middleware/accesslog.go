@@ -17,30 +17,28 @@ import (
 // AccessLog writes one entry for each request when the request ends: at level info, or debug for
 // the probes of a healthy server. Whatever comes after it answers through an answer.Recorder.
 func AccessLog(log *zap.Logger) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			start := time.Now()
-			rec := &answer.Recorder{ResponseWriter: w}
-			in := &countingBody{ReadCloser: r.Body}
-			r.Body = in
-			defer func() {
-				route := routeOf(r, rec)
-				log.Check(accessLevel(route, rec.Status), "request").Write(
-					zap.String("method", r.Method),
-					zap.String("route", route),
-					zap.String("session", chi.URLParam(r, "id")),
-					zap.String("key", rec.Key),
-					zap.Int("status", rec.FinalStatus(r)),
-					zap.Int64("bytes_in", in.n),
-					zap.Int64("bytes_out", rec.Bytes),
-					zap.Duration("duration", time.Since(start)),
-					zap.String("remote", r.RemoteAddr),
-					zap.String("request_id", answer.RequestID(r.Context())),
-				)
-			}()
-			next.ServeHTTP(rec, r)
-		})
-	}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		start := time.Now()
+		rec := &answer.Recorder{ResponseWriter: w}
+		in := &countingBody{ReadCloser: r.Body}
+		r.Body = in
+		defer func() {
+			route := routeOf(r, rec)
+			log.Check(accessLevel(route, rec.Status), "request").Write(
+				zap.String("method", r.Method),
+				zap.String("route", route),
+				zap.String("session", chi.URLParam(r, "id")),
+				zap.String("key", rec.Key),
+				zap.Int("status", rec.FinalStatus(r)),
+				zap.Int64("bytes_in", in.n),
+				zap.Int64("bytes_out", rec.Bytes),
+				zap.Duration("duration", time.Since(start)),
+				zap.String("remote", r.RemoteAddr),
+				zap.String("request_id", answer.RequestID(r.Context())),
+			)
+		}()
+		next.ServeHTTP(rec, r)
+	})
 }
 
 // routeOf is the route of a request, as the contract writes it; "" if there is none.
@@ -64,7 +62,6 @@ type countingBody struct {
 	n int64
 }
 
-// Read implements io.Reader.
 func (b *countingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.n += int64(n)

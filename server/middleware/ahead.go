@@ -62,7 +62,6 @@ func (a *ahead) take(p []byte) (int, error) {
 	return n, nil
 }
 
-// close removes the file.
 func (a *ahead) close() {
 	if a.file != nil {
 		a.file.Close()

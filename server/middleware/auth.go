@@ -42,37 +42,35 @@ func CallerOf(ctx context.Context) session.Caller { return ctx.Value(callerKey{}
 func Authenticate(
 	ring *keys.Ring, c *contract.Contract, routes chi.Routes, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			route, public := c.Find(routes, r)
-			if public {
-				next.ServeHTTP(w, r)
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		route, public := c.Find(routes, r)
+		if public {
+			next.ServeHTTP(w, r)
+			return
+		}
+		var who caller
+		if ring != nil && ring.Required() {
+			k, err := authenticate(ring, r)
+			if err != nil {
+				answer.RecorderOf(w).Route = route
+				problems.Answer(w, r, err)
 				return
 			}
-			var who caller
-			if ring != nil && ring.Required() {
-				k, err := authenticate(ring, r)
-				if err != nil {
-					answer.RecorderOf(w).Route = route
-					problems.Answer(w, r, err)
-					return
-				}
-				most := withDefaultLimits(k.Limits)
-				who = caller{session.Caller{
-					Key: k.ID, Admin: k.Admin, MaxSessions: most.Sessions, MaxDisk: most.Disk,
-				}, most}
-				answer.RecorderOf(w).Key = k.ID
-			}
-			ctx := context.WithValue(r.Context(), callerKey{}, who)
-			if who.Key != "" {
-				held, release := ring.Hold(ctx, who.Key)
-				defer release()
-				defer stopBody(held, r.Body)()
-				ctx = held
-			}
-			next.ServeHTTP(w, r.WithContext(ctx))
-		})
-	}
+			most := withDefaultLimits(k.Limits)
+			who = caller{session.Caller{
+				Key: k.ID, Admin: k.Admin, MaxSessions: most.Sessions, MaxDisk: most.Disk,
+			}, most}
+			answer.RecorderOf(w).Key = k.ID
+		}
+		ctx := context.WithValue(r.Context(), callerKey{}, who)
+		if who.Key != "" {
+			held, release := ring.Hold(ctx, who.Key)
+			defer release()
+			defer stopBody(held, r.Body)()
+			ctx = held
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // stopBody stops a body when its caller's key is no longer good, until cancel is called.

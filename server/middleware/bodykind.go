@@ -11,20 +11,18 @@ import (
 // without a Content-Type, as `curl -T` sends it, counts as application/octet-stream. Operations
 // that take no body ignore one.
 func BodyKind(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			op := c.Operation(r)
-			switch {
-			case !contract.HasBody(r):
-			case len(op.Accepts) == 0:
-				defer Attend(r.Context())()
-			default:
-				if p := op.CheckBodyKind(r); p != nil {
-					problems.Answer(w, r, p)
-					return
-				}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		op := c.Operation(r)
+		switch {
+		case !contract.HasBody(r):
+		case len(op.Accepts) == 0:
+			defer Attend(r.Context())()
+		default:
+			if p := op.CheckBodyKind(r); p != nil {
+				problems.Answer(w, r, p)
+				return
 			}
-			next.ServeHTTP(w, r)
-		})
-	}
+		}
+		next.ServeHTTP(w, r)
+	})
 }

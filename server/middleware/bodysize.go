@@ -16,24 +16,22 @@ import (
 func BodySize(
 	c *contract.Contract, streamBytesMax int64, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if contract.HasBody(r) {
-				most := streamBytesMax
-				switch {
-				case contract.IsJSONBody(r):
-					most = limits.JSONBodyBytesMax
-				case c.Operation(r).TakesFile():
-					most = limits.ImportBodyBytesMax
-				}
-				if r.ContentLength > most {
-					problems.Answer(w, r, problem.Field(api.ProblemBodyTooLarge, "Content-Length",
-						strconv.FormatInt(r.ContentLength, 10), "at most "+strconv.FormatInt(most, 10)))
-					return
-				}
-				r.Body = http.MaxBytesReader(w, r.Body, most)
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if contract.HasBody(r) {
+			most := streamBytesMax
+			switch {
+			case contract.IsJSONBody(r):
+				most = limits.JSONBodyBytesMax
+			case c.Operation(r).TakesFile():
+				most = limits.ImportBodyBytesMax
 			}
-			next.ServeHTTP(w, r)
-		})
-	}
+			if r.ContentLength > most {
+				problems.Answer(w, r, problem.Field(api.ProblemBodyTooLarge, "Content-Length",
+					strconv.FormatInt(r.ContentLength, 10), "at most "+strconv.FormatInt(most, 10)))
+				return
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, most)
+		}
+		next.ServeHTTP(w, r)
+	})
 }

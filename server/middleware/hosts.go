@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/lmserve/lmserve/api"
@@ -26,17 +27,15 @@ import (
 func Hosts(
 	ring *keys.Ring, allowed, origins []string, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if len(allowed) > 0 || ring == nil || !ring.Required() {
-				if p := checkHosts(r, allowed, origins); p != nil {
-					problems.Answer(w, r, p)
-					return
-				}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if len(allowed) > 0 || ring == nil || !ring.Required() {
+			if p := checkHosts(r, allowed, origins); p != nil {
+				problems.Answer(w, r, p)
+				return
 			}
-			next.ServeHTTP(w, r)
-		})
-	}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // checkHosts holds a request's Host and origin against the names that the server has; nil if they
@@ -88,12 +87,6 @@ func isLocalAddress(r *http.Request, host string) bool {
 	return err == nil && local != nil && addr.Unmap() == local.AddrPort().Addr().Unmap()
 }
 
-// isAllowed reports whether a host is one of these names.
 func isAllowed(host string, names []string) bool {
-	for _, name := range names {
-		if hostName(name) == host {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(name string) bool { return hostName(name) == host })
 }

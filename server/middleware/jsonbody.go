@@ -21,32 +21,30 @@ import (
 func JSONBody(
 	c *contract.Contract, memory *Memory, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !c.Operation(r).TakesJSON(r) {
-				next.ServeHTTP(w, r)
-				return
-			}
-			in, err := takeIn(r.Body)
-			if err != nil {
-				problems.Answer(w, r, err)
-				return
-			}
-			defer in.Close()
-			need := limits.JSONReadFactor*in.bytes +
-				limits.JSONManyTokenBytes*c.Operation(r).TokensBeyond(in.bytes)
-			taken, err := memory.Take(r.Context(), need)
-			if err != nil {
-				problems.Answer(w, r, err)
-				return
-			}
-			defer taken.Keep(0)
-			ctx := context.WithValue(r.Context(), jsonKey{}, &jsonBody{taken, in.bytes})
-			r = r.WithContext(ctx)
-			r.Body, r.ContentLength = in, in.bytes
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if !c.Operation(r).TakesJSON(r) {
 			next.ServeHTTP(w, r)
-		})
-	}
+			return
+		}
+		in, err := takeIn(r.Body)
+		if err != nil {
+			problems.Answer(w, r, err)
+			return
+		}
+		defer in.Close()
+		need := limits.JSONReadFactor*in.bytes +
+			limits.JSONManyTokenBytes*c.Operation(r).TokensBeyond(in.bytes)
+		taken, err := memory.Take(r.Context(), need)
+		if err != nil {
+			problems.Answer(w, r, err)
+			return
+		}
+		defer taken.Keep(0)
+		ctx := context.WithValue(r.Context(), jsonKey{}, &jsonBody{taken, in.bytes})
+		r = r.WithContext(ctx)
+		r.Body, r.ContentLength = in, in.bytes
+		next.ServeHTTP(w, r)
+	})
 }
 
 type jsonKey struct{}
@@ -87,7 +85,6 @@ func (t *takenIn) again() error {
 	return nil
 }
 
-// Close implements io.Closer.
 func (t *takenIn) Close() error {
 	if t.rest != nil {
 		t.rest.Close()

@@ -63,7 +63,6 @@ func (m *meter) begin() bool {
 	return true
 }
 
-// end takes back what begin has counted.
 func (m *meter) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,30 +100,28 @@ func Charge(ctx context.Context, bytes int) {
 // the limits.
 func Meter(draining context.Context, problems *answer.Problems) func(http.Handler) http.Handler {
 	meters := &meters{byKey: map[string]*meter{}}
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			who, _ := r.Context().Value(callerKey{}).(caller)
-			if who.Key == "" {
-				next.ServeHTTP(w, r)
-				return
-			}
-			m := meters.of(who.Key, who.limits)
-			if !m.begin() {
-				problems.Answer(w, r, requestsProblem(m))
-				return
-			}
-			defer m.end()
-			r = r.WithContext(context.WithValue(r.Context(), meterKey{}, m))
-			if contract.HasBody(r) {
-				if behind := m.behind(time.Now()); behind > time.Second {
-					problems.Answer(w, r, behindProblem(m, behind))
-					return
-				}
-				r.Body = &pacedBody{ReadCloser: r.Body, ctx: r.Context(), draining: draining, meter: m}
-			}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		who, _ := r.Context().Value(callerKey{}).(caller)
+		if who.Key == "" {
 			next.ServeHTTP(w, r)
-		})
-	}
+			return
+		}
+		m := meters.of(who.Key, who.limits)
+		if !m.begin() {
+			problems.Answer(w, r, requestsProblem(m))
+			return
+		}
+		defer m.end()
+		r = r.WithContext(context.WithValue(r.Context(), meterKey{}, m))
+		if contract.HasBody(r) {
+			if behind := m.behind(time.Now()); behind > time.Second {
+				problems.Answer(w, r, behindProblem(m, behind))
+				return
+			}
+			r.Body = &pacedBody{ReadCloser: r.Body, ctx: r.Context(), draining: draining, meter: m}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // requestsProblem says that a key has too many requests at work.

@@ -13,7 +13,6 @@ import (
 
 type formKey struct{}
 
-// answerForm is the form of the answer to a request.
 type answerForm struct {
 	media   string
 	head    bool // its headers alone
@@ -23,25 +22,23 @@ type answerForm struct {
 // Negotiate chooses the form of the answer among those that the contract offers for the operation,
 // by the request's Accept header.
 func Negotiate(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			offers := c.Operation(r).Offers
-			if len(offers) == 0 {
-				next.ServeHTTP(w, r)
-				return
-			}
-			w.Header().Add("Vary", "Accept")
-			accept := strings.Join(r.Header.Values("Accept"), ",")
-			media := contract.ChooseMedia(accept, offers)
-			if media == "" {
-				problems.Answer(w, r, problem.Field(api.ProblemNotAcceptable, "Accept",
-					problem.Quoted(accept), problem.OneOf(offers)))
-				return
-			}
-			chosen := answerForm{media, r.Method == http.MethodHead, r}
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), formKey{}, chosen)))
-		})
-	}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		offers := c.Operation(r).Offers
+		if len(offers) == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Add("Vary", "Accept")
+		accept := strings.Join(r.Header.Values("Accept"), ",")
+		media := contract.ChooseMedia(accept, offers)
+		if media == "" {
+			problems.Answer(w, r, problem.Field(api.ProblemNotAcceptable, "Accept",
+				problem.Quoted(accept), problem.OneOf(offers)))
+			return
+		}
+		chosen := answerForm{media, r.Method == http.MethodHead, r}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), formKey{}, chosen)))
+	})
 }
 
 // MediaOf is the media type that Negotiate chose for the answer to a request.

@@ -18,16 +18,14 @@ type Observer interface {
 
 // Observe has an observer told of every request. It comes behind AccessLog.
 func Observe(o Observer) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			start := time.Now()
-			o.RequestBegan()
-			defer func() {
-				rec := answer.RecorderOf(w)
-				o.RequestEnded(r.Context(), routeOf(r, rec), r.Method, rec.FinalStatus(r),
-					time.Since(start))
-			}()
-			next.ServeHTTP(w, r)
-		})
-	}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		start := time.Now()
+		o.RequestBegan()
+		defer func() {
+			rec := answer.RecorderOf(w)
+			o.RequestEnded(r.Context(), routeOf(r, rec), r.Method, rec.FinalStatus(r),
+				time.Since(start))
+		}()
+		next.ServeHTTP(w, r)
+	})
 }

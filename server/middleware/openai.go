@@ -12,12 +12,10 @@ import (
 // OpenAI marks the requests to OpenAI's interface, whatever is wrong with them: clients of that
 // interface read their problems in its own form. So it comes before all that may refuse a request.
 func OpenAI(c *contract.Contract, routes chi.Routes) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if c.IsOpenAI(routes, r) {
-				r = r.WithContext(answer.WithOpenAIForm(r.Context()))
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if c.IsOpenAI(routes, r) {
+			r = r.WithContext(answer.WithOpenAIForm(r.Context()))
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -13,24 +13,22 @@ import (
 // the connection instead: a stream that ended in a panic must not look as if it had come to its
 // end.
 func Recover(log *zap.Logger, problems *answer.Problems) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer func() {
-				v := recover()
-				if v == nil {
-					return
-				}
-				if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
-					panic(v)
-				}
-				log.Error("panic", zap.String("request_id", answer.RequestID(r.Context())),
-					zap.Any("value", v), zap.Stack("stack"))
-				if answer.RecorderOf(w).Began() {
-					panic(http.ErrAbortHandler)
-				}
-				problems.Answer(w, r, fmt.Errorf("panic: %v", v))
-			}()
-			next.ServeHTTP(w, r)
-		})
-	}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
+				panic(v)
+			}
+			log.Error("panic", zap.String("request_id", answer.RequestID(r.Context())),
+				zap.Any("value", v), zap.Stack("stack"))
+			if answer.RecorderOf(w).Began() {
+				panic(http.ErrAbortHandler)
+			}
+			problems.Answer(w, r, fmt.Errorf("panic: %v", v))
+		}()
+		next.ServeHTTP(w, r)
+	})
 }

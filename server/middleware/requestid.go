@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"net/http"
+	"regexp"
 
 	"github.com/google/uuid"
 
@@ -24,16 +25,7 @@ func RequestID(next http.Handler) http.Handler {
 
 // isRequestID reports whether a client's id can stand in headers and logs.
 func isRequestID(id string) bool {
-	if id == "" || len(id) > limits.RequestIDCharsMax {
-		return false
-	}
-	for _, c := range []byte(id) {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
+	return len(id) <= limits.RequestIDCharsMax && requestID.MatchString(id)
 }
+
+var requestID = regexp.MustCompile(`^[0-9A-Za-z._-]+$`)

@@ -62,22 +62,20 @@ func Route(
 		problems: problems, transport: newTransport(),
 	}
 	context.AfterFunc(draining, p.transport.CloseIdleConnections)
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			route, _ := c.Find(routes, r)
-			addr, err := p.place(r, route)
-			switch {
-			case err != nil:
-				answer.RecorderOf(w).Route = route
-				problems.Answer(w, r, err)
-			case addr != "":
-				answer.RecorderOf(w).Route = route
-				p.pass(w, r, route, addr)
-			default:
-				next.ServeHTTP(w, r)
-			}
-		})
-	}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		route, _ := c.Find(routes, r)
+		addr, err := p.place(r, route)
+		switch {
+		case err != nil:
+			answer.RecorderOf(w).Route = route
+			problems.Answer(w, r, err)
+		case addr != "":
+			answer.RecorderOf(w).Route = route
+			p.pass(w, r, route, addr)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // newTransport connects to other servers. Each answer is passed on as it is.
@@ -94,7 +92,6 @@ func newTransport() *http.Transport {
 	}
 }
 
-// passing passes requests on.
 type passing struct {
 	places    Places
 	routes    chi.Routes

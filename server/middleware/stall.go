@@ -20,32 +20,30 @@ import (
 func Stall(
 	bodyIdle time.Duration, draining context.Context,
 ) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !contract.HasBody(r) {
-				next.ServeHTTP(w, r)
-				return
-			}
-			// Writers that have no connection under them, such as those of tests, support neither
-			// deadlines nor full duplex; then there is no client to stall either.
-			control := http.NewResponseController(w)
-			_ = control.EnableFullDuplex()
-			// net/http cancels a request's context when reading its body fails. Here a failed read
-			// is the reader's to deal with, in order: what was read before is still to be scored
-			// and answered. Once the body has ended, the context tells as usual that the client has
-			// left.
-			ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-			defer cancel()
-			in := newPatientBody(r, control, bodyIdle, cancel)
-			defer in.finish()
-			stop := context.AfterFunc(draining, func() { in.stop(session.ErrDraining) })
-			defer stop()
-			out := &closingWriter{ResponseWriter: w, body: in}
-			request := r.WithContext(context.WithValue(ctx, bodyKey{}, in))
-			request.Body = in
-			next.ServeHTTP(out, request)
-		})
-	}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if !contract.HasBody(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		// Writers that have no connection under them, such as those of tests, support neither
+		// deadlines nor full duplex; then there is no client to stall either.
+		control := http.NewResponseController(w)
+		_ = control.EnableFullDuplex()
+		// net/http cancels a request's context when reading its body fails. Here a failed read
+		// is the reader's to deal with, in order: what was read before is still to be scored
+		// and answered. Once the body has ended, the context tells as usual that the client has
+		// left.
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer cancel()
+		in := newPatientBody(r, control, bodyIdle, cancel)
+		defer in.finish()
+		stop := context.AfterFunc(draining, func() { in.stop(session.ErrDraining) })
+		defer stop()
+		out := &closingWriter{ResponseWriter: w, body: in}
+		request := r.WithContext(context.WithValue(ctx, bodyKey{}, in))
+		request.Body = in
+		next.ServeHTTP(out, request)
+	})
 }
 
 // closingWriter announces the end of the connection with an answer to a body that has not been read
@@ -59,7 +57,6 @@ type closingWriter struct {
 // Unwrap lets http.ResponseController through.
 func (w *closingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *closingWriter) WriteHeader(status int) {
 	if !w.began && status >= http.StatusOK {
 		w.began = true
@@ -70,7 +67,6 @@ func (w *closingWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (w *closingWriter) Write(p []byte) (int, error) {
 	if !w.began {
 		w.WriteHeader(http.StatusOK)

@@ -9,13 +9,11 @@ import (
 
 // Validate holds the parameters and the JSON body of a request against the contract.
 func Validate(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := c.Operation(r).Validate(r); err != nil {
-				problems.Answer(w, r, err)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if err := c.Operation(r).Validate(r); err != nil {
+			problems.Answer(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -226,8 +226,7 @@ func ofUnusable(e *session.UnusableError) *Problem {
 
 // ofImport says what is wrong with an exported session.
 func ofImport(err error) *Problem {
-	var other *session.ModelError
-	if errors.As(err, &other) {
+	if other, ok := errors.AsType[*session.ModelError](err); ok {
 		return Field(api.ProblemImportModel, "model", Shortened(other.Have), other.Want)
 	}
 	detail := strings.TrimPrefix(err.Error(), session.ErrImport.Error()+": ")
@@ -236,8 +235,7 @@ func ofImport(err error) *Problem {
 
 // OfJSON says why encoding/json could not decode a body that is valid JSON.
 func OfJSON(err error) *Problem {
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) && mismatch.Field != "" {
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
 		return Field(api.ProblemInvalidField, mismatch.Field, mismatch.Value,
 			"a value that fits "+mismatch.Type.String())
 	}

@@ -27,7 +27,6 @@ func (p *Problem) Error() string {
 	return p.Title
 }
 
-// Unwrap gives the cause.
 func (p *Problem) Unwrap() error { return p.Cause }
 
 // New makes a problem of a type. An empty detail says nothing.

@@ -70,7 +70,6 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// complete fills in the defaults.
 func (o *Options) complete(m *model.Model) {
 	o.Chunk = cmp.Or(o.Chunk, m.Chunk)
 	o.Threads = cmp.Or(o.Threads, 1)
@@ -135,7 +134,6 @@ type Row struct {
 	Note     string  `json:"note,omitempty"`
 }
 
-// bench is a run under way.
 type bench struct {
 	Options
 	ctx    context.Context
@@ -168,7 +166,6 @@ func (b *bench) about(m *model.Model, o Options) Report {
 	return r
 }
 
-// threadCounts are one thread and all.
 func (b *bench) threadCounts() []int {
 	if b.Threads == 1 {
 		return []int{1}

@@ -94,7 +94,6 @@ func (b *bench) staleChunk(threads int, t *text, static float64) {
 	b.add(row, threads, total, r)
 }
 
-// adapted tells which tensors are branches.
 func (b *bench) adapted() wanted {
 	branches := map[string]bool{}
 	for _, branch := range b.model.Learner.Branches {
@@ -110,7 +109,6 @@ type adaptive struct {
 	whole []float64
 }
 
-// phaseNames are the phases of a chunk.
 var phaseNames = [...]string{"forward", "backward", "update"}
 
 // newAdaptive returns a text in the segment and memory of a static one.

@@ -138,7 +138,6 @@ func (s segment) backward(want wanted) (flops float64) {
 	return flops + s.vocabularyBackward(want, below)
 }
 
-// layerTensors are the names of a layer's weights.
 var layerTensors = []string{
 	"dec_attn.qkv_net.weight", "dec_attn.r_net.weight", "dec_attn.o_net.weight", "dec_attn.layer_norm.weight", "dec_attn.layer_norm.bias",
 	"pos_ff.CoreNet.0.weight", "pos_ff.CoreNet.0.bias", "pos_ff.CoreNet.3.weight", "pos_ff.CoreNet.3.bias",

@@ -64,12 +64,6 @@ func (m memory) piece(i int) (y, x []float32) {
 // whole tiles of every set of instructions, and k is the length of one chain of additions.
 type factors struct{ c, a, b kernel.Matrix }
 
-func newFactors() factors {
-	const m, n, k = 96, 64, 256
-	return factors{c: zeros(m, n), a: random(m, k), b: random(n, k)}
-}
-
-// rates measures the limits.
 func (b *bench) rates(threads int) rates {
 	b.x.SetThreads(threads)
 	r := rates{
@@ -96,12 +90,11 @@ func (b *bench) peak(threads int) float64 {
 // products is the operations a second of all threads together in products from the cache. Some
 // processors do not sustain the speed of their registers there, whoever writes the product.
 func (b *bench) products(threads int) float64 {
+	const m, n, k = 96, 64, 256
 	for len(b.factors) < threads {
-		b.factors = append(b.factors, newFactors())
+		b.factors = append(b.factors, factors{c: zeros(m, n), a: random(m, k), b: random(n, k)})
 	}
-	f := b.factors[0]
-	amount := product(f.a.Rows, f.b.Rows, f.a.Cols)
-	return b.rate(threads, productRate, amount, func(w *kernel.Exec, thread, _ int) {
+	return b.rate(threads, productRate, product(m, n, k), func(w *kernel.Exec, thread, _ int) {
 		f := b.factors[thread]
 		w.MulNT(f.c, f.a, f.b, false)
 	})

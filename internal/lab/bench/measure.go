@@ -74,7 +74,6 @@ func (b *bench) add(t task, threads int, seconds float64, r rates) {
 	})
 }
 
-// next tells what is measured next.
 func (b *bench) next(what string) {
 	if b.Progress != nil && b.ctx.Err() == nil {
 		b.Progress(what, b.begun, b.planned)

@@ -36,7 +36,6 @@ func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
 	return b.report, nil
 }
 
-// stage is a section of a report.
 type stage struct {
 	name    string
 	measure func()
@@ -44,30 +43,26 @@ type stage struct {
 }
 
 func (b *bench) sections() []stage {
-	threads, products, adaptive := len(b.threadCounts()), 0, 0
+	threads, products := len(b.threadCounts()), 0
 	for _, w := range b.weights() {
-		products += 3
-		if w.inner {
-			products++
-		}
+		products += 3 + one(w.inner)
 	}
-	if b.model.Learner != nil {
-		adaptive = 1
-	}
-	stale := 0
-	if b.adaptsKeys() {
-		stale = 1
-	}
-	beside, both := 0, 0
-	if b.hasCompanion() {
-		beside, both = 1, adaptive
-	}
+	adaptive, stale := one(b.model.Learner != nil), one(b.adaptsKeys())
+	beside := one(b.hasCompanion())
 	return []stage{
 		{Limits, b.limits, threads},
 		{Kernels, b.kernels, threads*(products+adaptive) + headProducts},
-		{Chunks, b.chunks, threads*(2+adaptive+stale+both) + beside},
+		{Chunks, b.chunks, threads*(2+adaptive+stale+adaptive*beside) + beside},
 		{Train, b.train, threads},
 		{Decode, b.decode, threads + beside},
 		{Sessions, b.sessions, 1},
 	}
+}
+
+// one counts a measurement that is made only sometimes.
+func one(made bool) int {
+	if made {
+		return 1
+	}
+	return 0
 }

@@ -13,7 +13,6 @@ type picture struct {
 	texts []text
 }
 
-// path is a line through points.
 type path struct {
 	points []Point
 	color  color.RGBA
@@ -66,7 +65,6 @@ var (
 	gridColor = color.RGBA{0xdd, 0xdd, 0xdd, 0xff}
 )
 
-// picture lays the chart out.
 func (c Chart) picture() (*picture, error) {
 	if len(c.Lines) > MaxLines {
 		return nil, fmt.Errorf("%d lines, expected at most %d", len(c.Lines), MaxLines)
@@ -130,7 +128,6 @@ func rightEdge(ticks []Tick, lo, hi, left float64) float64 {
 	return right
 }
 
-// axes draws the grid, and both axes with their marks.
 func (p *picture) axes(xTicks, yTicks []Tick, x, y span) {
 	line := func(c color.RGBA, w, x0, y0, x1, y1 float64) {
 		p.paths = append(p.paths, path{[]Point{{x0, y0}, {x1, y1}}, c, w, nil})

@@ -18,7 +18,6 @@ const (
 	pixel = dpi / 72.0
 )
 
-// sans is the font of all text.
 var sans = sync.OnceValue(func() *opentype.Font {
 	f, err := opentype.Parse(liberationsansregular.TTF)
 	if err != nil {
@@ -41,7 +40,6 @@ func textWidth(said string, size float64) float64 {
 	return float64(font.MeasureString(face(size, 72), said)) / 64
 }
 
-// png draws the picture as a PNG.
 func (p *picture) png() ([]byte, error) {
 	c := gg.NewContext(int(width*pixel), int(height*pixel))
 	c.SetColor(color.White)

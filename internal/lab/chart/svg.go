@@ -13,7 +13,6 @@ const family = "Liberation Sans,Arial,Helvetica,sans-serif"
 
 var anchorNames = map[anchor]string{start: "start", middle: "middle", end: "end"}
 
-// svg writes the picture as an SVG.
 func (p *picture) svg() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<?xml version="1.0"?>

@@ -79,36 +79,11 @@ func (r *replay) constant(key string, want float64) {
 }
 
 func (r *replay) floats(name string, size int) []float32 {
-	t, ok := r.file.Tensor(name)
-	if !ok {
-		r.fail("tensor %q is missing", name)
-		return make([]float32, size)
-	}
-	v, err := t.Float32s()
-	if err != nil {
-		r.fail("tensor %q: %w", name, err)
-	} else if len(v) != size {
-		r.fail("tensor %q has %d elements (shape %v), expected %d", name, len(v), t.Shape, size)
-	}
-	if r.err != nil {
-		return make([]float32, size)
-	}
-	return v
+	return elements(r, name, size, (*weights.Tensor).Float32s)
 }
 
 func (r *replay) tokens(name string, size int) []int32 {
-	t, ok := r.file.Tensor(name)
-	if !ok {
-		r.fail("tensor %q is missing", name)
-		return make([]int32, size)
-	}
-	v, err := t.Int32s()
-	switch {
-	case err != nil:
-		r.fail("tensor %q: %w", name, err)
-	case len(v) != size:
-		r.fail("tensor %q has %d elements (shape %v), expected %d", name, len(v), t.Shape, size)
-	}
+	v := elements(r, name, size, (*weights.Tensor).Int32s)
 	for i, id := range v {
 		if id < 0 || int(id) >= r.model.Config.Vocab {
 			r.fail("tensor %q, element %d is token %d, expected 0 to %d", name, i, id, r.model.Config.Vocab-1)
@@ -116,6 +91,28 @@ func (r *replay) tokens(name string, size int) []int32 {
 	}
 	if r.err != nil {
 		return make([]int32, size)
+	}
+	return v
+}
+
+// elements are those of a tensor of the file; after an error they are zeros.
+func elements[T any](
+	r *replay, name string, size int, read func(*weights.Tensor) ([]T, error),
+) []T {
+	t, ok := r.file.Tensor(name)
+	if !ok {
+		r.fail("tensor %q is missing", name)
+		return make([]T, size)
+	}
+	v, err := read(t)
+	switch {
+	case err != nil:
+		r.fail("tensor %q: %w", name, err)
+	case len(v) != size:
+		r.fail("tensor %q has %d elements (shape %v), expected %d", name, len(v), t.Shape, size)
+	}
+	if r.err != nil {
+		return make([]T, size)
 	}
 	return v
 }

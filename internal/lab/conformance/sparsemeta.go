@@ -82,7 +82,9 @@ func (r *replay) online() {
 	}
 	meta := r.file.Metadata["kind"] == "metaonline"
 	if meta {
-		r.readScale(a)
+		l := a.model.Learner
+		l.Scale = make([]float32, l.Size()) // factors of the inputs of g
+		a.eachBranch(func(name string, lo, hi int) { copy(l.Scale[lo:hi], r.floats("scale."+name, hi-lo)) })
 		a.rule.Trace = true
 	} else {
 		r.probe(a)
@@ -175,13 +177,6 @@ func (r *replay) write(prefix string, a *adaptation, step *stream.Step, withI bo
 		r.adopt(prefix+".M."+name, step.State.M[0].F32[lo:hi])
 	})
 	step.State.Sum(step.Exec.Vectors, step.Fast.Values)
-}
-
-// readScale gives the learner the file's factors for the inputs of g.
-func (r *replay) readScale(a *adaptation) {
-	l := a.model.Learner
-	l.Scale = make([]float32, l.Size())
-	a.eachBranch(func(name string, lo, hi int) { copy(l.Scale[lo:hi], r.floats("scale."+name, hi-lo)) })
 }
 
 // metaGradients compares dL/dphi: node gradients of all written entries, and

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -60,7 +59,6 @@ func (c *costs) add(more costs) {
 	c.adaptive, c.adaptiveMixed = c.adaptive+more.adaptive, c.adaptiveMixed+more.adaptiveMixed
 }
 
-// table prints what one stream costs.
 type table struct {
 	stream   *stream
 	printing *sync.Mutex // one row at a time, of any stream
@@ -90,22 +88,17 @@ func (t *table) feed(
 	return row, err
 }
 
-// tell prints a line that is strange.
 func (t *table) tell(line *client.LineEvent) {
 	if !line.Warm || line.P > strange {
 		return
 	}
+	const before, most = 16, 76 // the strangest part of a line, with some text around it
+	text := line.TextBytes()
+	from := max(0, min(int(line.Span.From), len(text))-before)
 	t.printing.Lock()
 	defer t.printing.Unlock()
-	fmt.Printf("%-12s  one line in %d: %s\n", t.stream.name, line.Rank, excerpt(line))
-}
-
-// excerpt is the strangest part of a line, with some text around it.
-func excerpt(e *client.LineEvent) string {
-	const before, most = 16, 76
-	text := e.TextBytes()
-	from := max(0, min(int(e.Span.From), len(text))-before)
-	return strconv.Quote(string(text[from:min(len(text), from+most)]))
+	fmt.Printf("%-12s  one line in %d: %q\n", t.stream.name, line.Rank,
+		text[from:min(len(text), from+most)])
 }
 
 // print draws the numbers on one line: # up to what is served, and marks at the others.

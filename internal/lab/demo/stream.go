@@ -41,7 +41,6 @@ type stream struct {
 	shadow string // id of the session that reads the same text and learns by its companion alone
 }
 
-// streams are the three texts.
 func streams() ([]*stream, error) {
 	source, err := sources()
 	return []*stream{
@@ -137,7 +136,6 @@ func (s *stream) rows() iter.Seq[string] {
 // pace is how fast a text comes while somebody watches, in bytes a second.
 const pace = 300
 
-// paced reads a text at this pace.
 type paced struct {
 	ctx  context.Context
 	text *strings.Reader
@@ -153,7 +151,6 @@ func (p paced) Read(b []byte) (int, error) {
 	}
 }
 
-// reader gives a text, at a pace for whoever watches.
 func reader(ctx context.Context, text string, watched bool) io.Reader {
 	if watched {
 		return paced{ctx, strings.NewReader(text)}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 	"github.com/lmserve/lmserve/internal/lab/chart"
 )
 
@@ -81,23 +82,15 @@ func (r Result) windowLabel(points []Point) string {
 			"documents", unit, first, last.Texts)
 	}
 	return fmt.Sprintf("%s into a document; mean over an octave and over %s", unit,
-		count(last.Texts, "document"))
+		setting.Count(last.Texts, "document"))
 }
 
-// extent says how much text the result is about.
 func (r Result) extent() string {
-	s := fmt.Sprintf("%s, %s", count(len(r.Documents), "document"), byteLabel(r.Total.Bytes))
+	s := fmt.Sprintf("%s, %s", setting.Count(len(r.Documents), "document"), byteLabel(r.Total.Bytes))
 	if r.Reset == ResetNever {
 		s += " as one stream"
 	}
 	return s
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // label is a number of tokens in few characters.

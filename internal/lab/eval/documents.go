@@ -2,7 +2,6 @@ package eval
 
 import (
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/lmserve/lmserve/internal/documents"
 )
@@ -19,25 +18,12 @@ func list(dir string, maxBytes int64) ([]documents.File, error) {
 	return files, nil
 }
 
-// deal shuffles the files. The order depends on the number of files and the seed alone.
-func deal(files []documents.File, seed uint64) {
-	rng := rand.New(rand.NewPCG(seed, 0))
-	rng.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
-}
-
 func read(f documents.File) ([]byte, error) {
 	text, err := f.Read()
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	return text, nil
-}
-
-func totalSize(files []documents.File) (n int64) {
-	for _, f := range files {
-		n += f.Size
-	}
-	return n
 }
 
 // Texts reads the documents that Directory would score, in path order.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,13 @@ import (
 const (
 	ResetDocument = "document" // every document is a stream of its own
 	ResetNever    = "never"    // all documents are one stream
+)
+
+// Values of Options.KV: what becomes of the keys and values of the memory when the fast weights
+// that make them move.
+const (
+	KVExact  = "exact"  // they are computed again, as sessions do
+	KVCached = "cached" // they stay as they are, see txl.Reuse
 )
 
 // WithCompanion behind the name of a method is the method with a companion, see stream.Settings;
@@ -79,10 +87,9 @@ func (o Options) complete(m *model.Model) (Options, error) {
 			return o, err
 		}
 	}
-	if err := o.checkKV(); err != nil {
-		return o, err
-	}
 	switch {
+	case o.KV != KVExact && o.KV != KVCached:
+		return o, fmt.Errorf("eval: kv is %q, expected %s or %s", o.KV, KVExact, KVCached)
 	case o.Reset != ResetDocument && o.Reset != ResetNever:
 		return o, fmt.Errorf("eval: reset is %q, expected %s or %s", o.Reset, ResetDocument, ResetNever)
 	case o.MaxBytes < 0:
@@ -108,8 +115,9 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	if err != nil {
 		return Result{}, err
 	}
-	if o.Shuffle != nil {
-		deal(files, *o.Shuffle)
+	if o.Shuffle != nil { // the order depends on the number of files and the seed alone
+		rng := rand.New(rand.NewPCG(*o.Shuffle, 0))
+		rng.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	}
 	e, err := newEvaluation(m, files, o)
 	defer e.close()
@@ -174,8 +182,10 @@ type track struct {
 const bytesOfWord = 6
 
 func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluation, error) {
-	n := len(o.Methods)
-	total := totalSize(files)
+	n, total := len(o.Methods), int64(0)
+	for _, f := range files {
+		total += f.Size
+	}
 	tokens, firsts := total, firstBytes
 	if m.OfWords() {
 		tokens, firsts = total/bytesOfWord, firstWords

@@ -10,7 +10,6 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// tokenName is what a token of the model is called.
 func tokenName(m *model.Model) string {
 	if m.OfWords() {
 		return "token"
@@ -18,7 +17,6 @@ func tokenName(m *model.Model) string {
 	return "byte"
 }
 
-// newMeter returns a meter of the model's tokens.
 func newMeter(m *model.Model, marks []int64) *meter {
 	return &meter{unknown: m.Tokenizer.Unknown(), marks: marks}
 }

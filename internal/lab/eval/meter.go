@@ -140,8 +140,7 @@ func (a *average) points(words bool) []Point {
 		p, means := Point{From: s.from, To: s.to, Texts: a.texts[i]}, make([]*float64, len(a.bits[i]))
 		for k, bits := range a.bits[i] {
 			if !math.IsNaN(bits) {
-				mean := bits / float64(int64(a.texts[i])*(s.to-s.from))
-				means[k] = &mean
+				means[k] = new(bits / float64(int64(a.texts[i])*(s.to-s.from)))
 			}
 		}
 		if words {

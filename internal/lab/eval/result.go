@@ -134,7 +134,6 @@ func (p *Part) count(t tokenizer.Tally) {
 	p.Tokens, p.Unknown, p.UnknownBytes = t.Tokens, t.Unknown, t.UnknownBytes
 }
 
-// add adds a document's counts, bits and seconds.
 func (p *Part) add(o Part) {
 	p.Documents += o.Documents
 	p.Bytes += o.Bytes
@@ -152,7 +151,6 @@ func (p *Part) add(o Part) {
 	}
 }
 
-// tally is the account of a score of the part.
 func (p *Part) tally(s *Score) tokenizer.Tally {
 	return tokenizer.Tally{
 		Bytes: p.Bytes, Tokens: p.Tokens, Bits: s.Bits,
@@ -174,13 +172,11 @@ func (p *Part) derive() {
 		s.MicrosPerByte = 1e6 * s.Seconds / float64(p.Bytes)
 		s.MicrosPerToken = 1e6 * s.Seconds / float64(p.Tokens)
 		if first := p.Scores[0]; first != nil {
-			gain := first.BitsPerByte - s.BitsPerByte
 			bits := (first.Bits - s.Bits) / float64(p.Tokens)
-			percent := 100 * (1 - math.Exp2(-bits))
-			s.Gain, s.GainPercent = &gain, &percent
+			s.Gain = new(first.BitsPerByte - s.BitsPerByte)
+			s.GainPercent = new(100 * (1 - math.Exp2(-bits)))
 			if first.Seconds > 0 { // a coarse clock may see no time pass
-				cost := s.Seconds / first.Seconds
-				s.Cost = &cost
+				s.Cost = new(s.Seconds / first.Seconds)
 			}
 		}
 	}

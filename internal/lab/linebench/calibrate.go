@@ -39,7 +39,6 @@ func calibrate(m *lmserve.Model, log []string) (c calibration, err error) {
 	return c, err
 }
 
-// add takes in the counts of another text.
 func (c *calibration) add(other calibration) {
 	c.lines += other.lines
 	for i := range c.below {

@@ -70,7 +70,6 @@ func (c *comparison) add(log []scored, from int) {
 	}
 }
 
-// print writes the tables.
 func (c *comparison) print(w io.Writer, name string) {
 	o := &c.ranked[0]
 	_, injected := o.hits()

@@ -43,6 +43,9 @@ var statuses = []string{
 
 var number = regexp.MustCompile(`[0-9]+`)
 
+// masked is a text with one digit in the place of every number.
+func masked(text string) string { return number.ReplaceAllString(text, "0") }
+
 // fields returns the fields of a line that can be changed.
 func fields(text string) (found []place) {
 	for sort, re := range sorts {
@@ -55,20 +58,13 @@ func fields(text string) (found []place) {
 			if sort == sortUser && slices.Contains([]string{"unknown", "name", "invalid"}, value) {
 				continue
 			}
-			format := number.ReplaceAllString(
-				text[:from],
-				"0",
-			) + "\x00" + number.ReplaceAllString(
-				text[to:],
-				"0",
-			)
+			format := masked(text[:from]) + "\x00" + masked(text[to:])
 			found = append(found, place{from, to, sort, value, fmt.Sprint(sort, format)})
 		}
 	}
 	return found
 }
 
-// values are what fields are changed to.
 var values = [...][]string{
 	sortPath: {
 		"/../../etc/passwd",
@@ -93,7 +89,6 @@ var values = [...][]string{
 	sortWord: {"emerg", "alert", "panic", "rejected", "hijacked", "fatal", "granted", "overridden"},
 }
 
-// other returns another value for a field.
 func other(f place, r *rand.Rand) string {
 	if f.sort == sortNumber {
 		for {

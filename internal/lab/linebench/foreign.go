@@ -8,7 +8,6 @@ import (
 // foreignLine returns a line as another system writes it, with random names and numbers.
 func foreignLine(r *rand.Rand) string { return foreigners[r.IntN(len(foreigners))](r) }
 
-// foreigners are the formats of other systems.
 var foreigners = []func(r *rand.Rand) string{
 	func(r *rand.Rand) string {
 		return fmt.Sprintf(
@@ -64,7 +63,6 @@ var foreigners = []func(r *rand.Rand) string{
 	},
 }
 
-// word returns a name.
 func word(r *rand.Rand) string {
 	words := []string{
 		"billing",

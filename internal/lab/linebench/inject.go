@@ -65,7 +65,6 @@ func inject(log []string, seed uint64) []line {
 // start is the line of a log from which on lines are injected, and judged.
 func start(lines int) int { return min(lines, max(old, int(quiet*float64(lines)))) }
 
-// injector makes one log with injected lines.
 type injector struct {
 	log       []string
 	rand      *rand.Rand

@@ -112,7 +112,6 @@ func printCalibration(paths []string, maxBytes, threads int) error {
 	return err
 }
 
-// printInjected shows what would be injected into a log.
 func printInjected(name string, log []string, seeds int) {
 	for seed := range seeds {
 		for i, l := range inject(log, uint64(seed)) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -54,7 +55,6 @@ func (o *outcome) hits() (flagged, injected int) {
 	return flagged, injected
 }
 
-// add takes in the outcome of another log.
 func (o *outcome) add(other outcome) {
 	for k := range o.lines {
 		o.lines[k] += other.lines[k]
@@ -101,15 +101,7 @@ func top(from int, ratings []float64, n int) map[int]bool {
 	for i := from; i < len(ratings); i++ {
 		order = append(order, i)
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case ratings[a] > ratings[b]:
-			return -1
-		case ratings[a] < ratings[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ratings[b], ratings[a]) })
 	chosen := map[int]bool{}
 	for _, i := range order[:min(n, len(order))] {
 		chosen[i] = true

@@ -6,7 +6,6 @@ type method struct {
 	rate func(log []scored) []float64
 }
 
-// methods are compared in this order.
 var methods = []method{
 	{"strangeness, adaptive model", each(func(l scored) float64 { return 1 / l.adaptive.P })},
 	{"strangeness, static model", each(func(l scored) float64 { return 1 / l.static.P })},
@@ -26,7 +25,6 @@ var methods = []method{
 	}},
 }
 
-// each rates line by line.
 func each(f func(scored) float64) func([]scored) []float64 {
 	return func(log []scored) []float64 {
 		ratings := make([]float64, len(log))

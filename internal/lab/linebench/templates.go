@@ -60,7 +60,6 @@ func (t *templates) surprise(text string) float64 {
 	return -math.Log2(best.count / t.lines)
 }
 
-// agree counts the words that are the template's.
 func (t *template) agree(words []string) (n float64) {
 	for i, w := range words {
 		if t.words[i] == w {

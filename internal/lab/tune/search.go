@@ -149,7 +149,6 @@ func (w *walk) round() (moved bool, err error) {
 	return moved, nil
 }
 
-// next is the point that a move leads to.
 func (w *walk) next(move []int, stride int) []int {
 	next := slices.Clone(w.at)
 	for i, d := range move {

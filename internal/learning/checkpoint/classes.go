@@ -132,7 +132,6 @@ func intTuple(o any) ([]int, bool) {
 	return ints([]any(*t))
 }
 
-// ints gives a list of integers.
 func ints(list []any) ([]int, bool) {
 	out := make([]int, len(list))
 	for i, o := range list {
@@ -145,7 +144,6 @@ func ints(list []any) ([]int, bool) {
 	return out, true
 }
 
-// entry is one of a dictionary.
 type entry struct {
 	key   string
 	value any

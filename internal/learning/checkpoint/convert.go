@@ -43,8 +43,11 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 		return nil, err
 	}
 	settings := o.Settings.over(c.settings)
-	if o.Config != nil {
-		settings = o.Settings.over(settingsOfConfig(*o.Config))
+	if c := o.Config; c != nil {
+		settings = o.Settings.over(Settings{
+			&c.MemLen, &c.SegLen, &c.ClampLen, &c.SameLength, &c.PreLNorm, &c.UntieSoftmax,
+			append([]int{}, c.Cutoffs...), // not nil: it is known that there are none
+		})
 	}
 	if c.Form == FormSafetensors {
 		untwin(byName, settings.untied())
@@ -210,14 +213,10 @@ func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, erro
 // stored gives the tensors a common type of weights: theirs, if all have one of the types that a
 // model's file may have, and F32 otherwise.
 func stored(tensors []Tensor) []weights.StoredTensor {
-	common := weights.F32
-	if d := tensors[0].DType; d == weights.F16 || d == weights.BF16 {
-		common = d
-	}
-	for _, t := range tensors {
-		if t.DType != common {
-			common = weights.F32
-		}
+	common := tensors[0].DType
+	mixed := slices.ContainsFunc(tensors, func(t Tensor) bool { return t.DType != common })
+	if mixed || common != weights.F16 && common != weights.BF16 {
+		common = weights.F32
 	}
 	out := make([]weights.StoredTensor, len(tensors))
 	for i, t := range tensors {
@@ -284,7 +283,6 @@ type lazy struct {
 	data []byte
 }
 
-// ReadAt implements io.ReaderAt.
 func (l *lazy) ReadAt(p []byte, off int64) (n int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,9 @@ package checkpoint
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/lmserve/lmserve/weights"
 )
@@ -79,6 +81,11 @@ func unsupported(where, found, want string) error {
 	return &Error{Where: where, Offset: -1, Found: found, Want: want, Kind: ErrUnsupported}
 }
 
+// tooLarge is the error of a limit that is exceeded.
+func tooLarge(where, found, want string) error {
+	return &Error{Where: where, Offset: -1, Found: found, Want: want, Kind: ErrTooLarge}
+}
+
 // quotedMax is the most bytes of a text from a file that an error repeats.
 const quotedMax = 80
 
@@ -91,13 +98,4 @@ func quote(s string) string {
 }
 
 // shapeText writes a shape as "[2,3]".
-func shapeText(shape []int) string {
-	b := []byte{'['}
-	for i, n := range shape {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(n), 10)
-	}
-	return string(append(b, ']'))
-}
+func shapeText(shape []int) string { return strings.ReplaceAll(fmt.Sprint(shape), " ", ",") }

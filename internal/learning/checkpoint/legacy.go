@@ -57,7 +57,6 @@ func loadLegacy(file io.ReaderAt, size int64) (any, error) {
 	return object, findStorages(file, size, at.n-int64(in.Buffered()), *list, storages)
 }
 
-// legacyHead reads what stands before the object.
 func legacyHead(in *bufio.Reader) error {
 	magic, err := unpickle(in, nil)
 	if err != nil {
@@ -134,7 +133,6 @@ type counting struct {
 	n int64
 }
 
-// Read implements io.Reader.
 func (c *counting) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)

@@ -1,18 +1,19 @@
 package checkpoint
 
-// argument is the form of what follows an opcode in a pickle.
+// argument is the form of what follows an opcode in a pickle: above 0 so many bytes, and below 0 a
+// length of so many bytes, little endian, and as many bytes as it says.
 type argument int
 
 const (
-	none     argument = iota
-	fixed1            // so many bytes
-	fixed2            //
-	fixed4            //
-	fixed8            //
-	counted1          // a length of so many bytes, little endian, and as many bytes
-	counted4          //
-	counted8          //
-	lines2            // two lines, each with its newline
+	none     argument = 0
+	fixed1   argument = 1
+	fixed2   argument = 2
+	fixed4   argument = 4
+	fixed8   argument = 8
+	counted1 argument = -1
+	counted4 argument = -4
+	counted8 argument = -8
+	lines2   argument = 1 << 10 // two lines, each with its newline
 )
 
 // effect is what an opcode does, as far as the scanner follows it.

@@ -58,10 +58,8 @@ func Open(path string) (*Checkpoint, error) {
 	if info.IsDir() {
 		dir = path
 		if path = firstOf(dir, weightFiles); path == "" {
-			return nil, inFile(
-				malformed("folder", "none of "+strings.Join(weightFiles, ", "), "one of them"),
-				dir,
-			)
+			err := malformed("folder", "none of "+strings.Join(weightFiles, ", "), "one of them")
+			return nil, inFile(err, dir)
 		}
 		vocabulary = firstOf(dir, vocabularyFiles)
 	}
@@ -92,7 +90,6 @@ func firstOf(dir string, names []string) string {
 	return ""
 }
 
-// openFile opens a file of tensors of any form.
 func openFile(path string) (*Checkpoint, error) {
 	f, err := reload.Open(path)
 	if err != nil {
@@ -122,7 +119,9 @@ func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	if err != nil && err != io.EOF {
 		return nil, fmt.Errorf("checkpoint: reading: %w", err)
 	}
-	if head = head[:n]; isSafetensors(head) {
+	head = head[:n]
+	// A file of safetensors begins with the length of its header and the header's brace.
+	if n > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) <= weights.MaxHeaderBytes {
 		return readSafetensors(io.NewSectionReader(f, 0, size))
 	}
 	form, object, err := loadObject(f, size, head)
@@ -134,8 +133,8 @@ func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 		return nil, err
 	}
 	if len(s.tensors) > weights.MaxTensors {
-		return nil, &Error{Where: "state", Offset: -1, Found: fmt.Sprintf("%d tensors", len(s.tensors)),
-			Want: fmt.Sprintf("at most %d", weights.MaxTensors), Kind: ErrTooLarge}
+		return nil, tooLarge("state", fmt.Sprintf("%d tensors", len(s.tensors)),
+			fmt.Sprintf("at most %d", weights.MaxTensors))
 	}
 	if err := checkReads(s.tensors); err != nil {
 		return nil, err
@@ -156,12 +155,6 @@ func loadObject(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
 	}
 	object, err := loadLegacy(f, size)
 	return FormLegacy, object, err
-}
-
-// isSafetensors tells whether a file begins with the length of a header and its brace.
-func isSafetensors(head []byte) bool {
-	return len(head) > 8 && head[8] == '{' &&
-		binary.LittleEndian.Uint64(head) <= weights.MaxHeaderBytes
 }
 
 // readSafetensors reads a file of safetensors; its tensors are in memory then.

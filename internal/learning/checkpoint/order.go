@@ -61,7 +61,6 @@ func ordered(tensors []Tensor, have Order) {
 	}
 }
 
-// reversed turns round the rows of a tensor.
 func reversed(t Tensor) Tensor {
 	load := t.Load
 	t.Load = func() ([]byte, error) {

@@ -56,8 +56,11 @@ func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
 	defer x.Close()
 	inputs := append([]int32{tok.Start()}, tokens.IDs...)
 	s.Perplexity = perplexity(x, lm, inputs, tok.Unknown())
-	if twoOrders(lm) {
-		reverseClusters(lm)
+	if len(lm.Layout.Clusters()) > 2 { // else the order of the clusters' columns makes no difference
+		for _, name := range clusterTensors {
+			i := lm.Layout.Index(name)
+			copy(lm.Tensor(i), reverseRows(lm.Tensor(i), lm.Layout.Tensors[i].Shape[0]))
+		}
 		s.Other = perplexity(x, lm, inputs, tok.Unknown())
 	}
 	return s
@@ -85,15 +88,4 @@ func perplexity(x *txl.Exec, lm *txl.Model, tokens []int32, unknown int32) float
 		segment.Remember(memory)
 	}
 	return math.Exp(sum / float64(count))
-}
-
-// twoOrders reports whether the order of the clusters' columns makes a difference.
-func twoOrders(lm *txl.Model) bool { return len(lm.Layout.Clusters()) > 2 }
-
-// reverseClusters turns the clusters' columns of a model round.
-func reverseClusters(lm *txl.Model) {
-	for _, name := range clusterTensors {
-		i := lm.Layout.Index(name)
-		copy(lm.Tensor(i), reverseRows(lm.Tensor(i), lm.Layout.Tensors[i].Shape[0]))
-	}
 }

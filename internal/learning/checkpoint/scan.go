@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 )
 
 // scanner reads a pickle through, once, before anything of it is made, and holds it to what a
@@ -71,29 +72,17 @@ func (s *scanner) instruction() (done bool, err error) {
 
 // argument reads what follows an opcode, and gives the place where its content begins.
 func (s *scanner) argument(op *opcode) (from int, err error) {
-	begin := len(s.pickle)
-	switch op.argument {
-	case fixed1:
-		return begin, s.read(1, op.name)
-	case fixed2:
-		return begin, s.read(2, op.name)
-	case fixed4:
-		return begin, s.read(4, op.name)
-	case fixed8:
-		return begin, s.read(8, op.name)
-	case counted1:
-		return begin + 1, s.counted(1, op.name)
-	case counted4:
-		return begin + 4, s.counted(4, op.name)
-	case counted8:
-		return begin + 8, s.counted(8, op.name)
-	case lines2:
+	begin, n := len(s.pickle), int(op.argument)
+	switch {
+	case op.argument == lines2:
 		if err := s.line(op.name); err != nil {
 			return 0, err
 		}
 		return begin, s.line(op.name)
+	case n < 0:
+		return begin - n, s.counted(-n, op.name)
 	}
-	return begin, nil
+	return begin, s.read(n, op.name)
 }
 
 // follow keeps the account of strings on the stack and in the memo: two of them may name a class,
@@ -122,8 +111,8 @@ func (s *scanner) follow(op *opcode, at int, content span) error {
 		s.push(s.memo[i])
 	case global:
 		s.push(span{})
-		module, name := cutLines(argument)
-		return s.class(at, module, name)
+		module, name, _ := strings.Cut(string(argument), "\n")
+		return s.class(at, module, strings.TrimSuffix(name, "\n"))
 	case stackGlobal:
 		module, name := s.top[0], s.top[1]
 		if module == (span{}) || name == (span{}) {
@@ -151,7 +140,6 @@ func (s *scanner) aside(op *opcode, at int, argument []byte) error {
 	return nil
 }
 
-// push follows an object onto the stack.
 func (s *scanner) push(o span) {
 	s.top = [2]span{s.top[1], o}
 	// Eight times: a string may be quoted in an error of the library.
@@ -189,16 +177,6 @@ func index(argument []byte) int {
 	return int(binary.LittleEndian.Uint32(argument))
 }
 
-// cutLines gives the two lines of a GLOBAL, without their newlines.
-func cutLines(b []byte) (first, second string) {
-	for i, c := range b {
-		if c == '\n' {
-			return string(b[:i]), string(b[i+1 : len(b)-1])
-		}
-	}
-	return "", "" // s.line has read two newlines
-}
-
 // read takes n bytes; memory grows as they arrive.
 func (s *scanner) read(n int, what string) error {
 	if n > maxPickleBytes-len(s.pickle) {
@@ -234,7 +212,6 @@ func (s *scanner) counted(bytes int, what string) error {
 	return s.read(int(n), what)
 }
 
-// line takes a line with its newline.
 func (s *scanner) line(what string) error {
 	for range maxLineBytes {
 		if err := s.read(1, what); err != nil {

@@ -63,11 +63,10 @@ type walker struct {
 	entries int
 }
 
-// walk adds what a module and those below it hold.
 func (w *walker) walk(m *module, prefix string, depth int) error {
 	if depth > maxModuleDepth {
-		return &Error{Where: "module " + quote(prefix), Offset: -1, Found: "modules nested too deeply",
-			Want: "at most " + strconv.Itoa(maxModuleDepth) + " in each other", Kind: ErrTooLarge}
+		return tooLarge("module "+quote(prefix), "modules nested too deeply",
+			"at most "+strconv.Itoa(maxModuleDepth)+" in each other")
 	}
 	w.note(m, prefix)
 	for _, part := range []string{"_parameters", "_buffers"} {
@@ -108,13 +107,15 @@ func (w *walker) entriesOf(m *module, part, prefix string) ([]entry, error) {
 	}
 	where := "module " + quote(prefix) + ", " + part
 	list, err := entries(value)
+	if e, ok := err.(*Error); ok {
+		e.Where = where
+	}
 	if err != nil {
-		return nil, inWhere(err, where)
+		return nil, err
 	}
 	if w.entries += len(list); w.entries > maxModuleEntries {
-		return nil, &Error{Where: where, Offset: -1, Found: "too many modules and parameters",
-			Want: "at most " + strconv.Itoa(maxModuleEntries) + ", each wherever it stands",
-			Kind: ErrTooLarge}
+		return nil, tooLarge(where, "too many modules and parameters",
+			"at most "+strconv.Itoa(maxModuleEntries)+", each wherever it stands")
 	}
 	for _, e := range list {
 		if err := checkName(prefix + e.key); err != nil {
@@ -122,14 +123,6 @@ func (w *walker) entriesOf(m *module, part, prefix string) ([]entry, error) {
 		}
 	}
 	return list, nil
-}
-
-// inWhere gives an error of this package another place.
-func inWhere(err error, where string) error {
-	if e, ok := err.(*Error); ok {
-		e.Where = where
-	}
-	return err
 }
 
 // tensor adds a parameter or buffer; None is one that the module does not have.

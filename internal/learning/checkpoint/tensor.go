@@ -45,7 +45,6 @@ func sameData(a, b Tensor) (bool, error) {
 	return err == nil && bytes.Equal(left, right), err
 }
 
-// element is the type of a storage's elements.
 type element struct {
 	class string // of the storage, such as FloatStorage
 	size  int
@@ -102,9 +101,7 @@ func (v view) check() error {
 			return wrong(inside)
 		}
 		if d > 0 && n > v.storage.count/int64(d) {
-			return wrong(
-				"no more than the storage's " + strconv.FormatInt(v.storage.count, 10) + " elements",
-			)
+			return wrong(fmt.Sprintf("no more than the storage's %d elements", v.storage.count))
 		}
 		n *= int64(d)
 		last += int64(max(d-1, 0)) * int64(v.stride[i]) // at most (MaxRank+1) * count
@@ -141,14 +138,12 @@ func checkReads(tensors []Tensor) error {
 		read += t.view.extent() * int64(s.element.size) // at most weights.MaxTensors * weightsMax
 	}
 	if read > maxReads*total {
-		return &Error{Where: "tensors", Offset: -1,
-			Found: fmt.Sprintf("parts of %d bytes in storages of %d bytes", read, total),
-			Want:  fmt.Sprintf("at most %d times as many", maxReads), Kind: ErrTooLarge}
+		return tooLarge("tensors", fmt.Sprintf("parts of %d bytes in storages of %d bytes", read, total),
+			fmt.Sprintf("at most %d times as many", maxReads))
 	}
 	return nil
 }
 
-// tensor gives the view as a tensor without a name.
 func (v view) tensor() Tensor {
 	return Tensor{DType: v.storage.element.dtype, Shape: v.shape, Load: v.load, view: v}
 }

@@ -74,7 +74,6 @@ func loadVocabulary(f io.ReaderAt, size int64) (any, error) {
 	return loadLegacy(f, size)
 }
 
-// symbolsOf gives the symbols of a vocabulary as an object.
 func symbolsOf(object any) ([]string, error) {
 	attributes, err := attributesOfAny(object)
 	if err != nil {

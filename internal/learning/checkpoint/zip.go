@@ -20,7 +20,6 @@ type archive struct {
 	prefix  string // NAME/
 }
 
-// openArchive reads the directory of a zip archive.
 func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 	directory := &bounded{r: file, left: maxDirectoryBytes}
 	z, err := zip.NewReader(directory, size)
@@ -29,9 +28,8 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 	}
 	directory.left = math.MaxInt64 // records are read where they are
 	if len(z.File) > maxRecords {
-		return nil, &Error{Where: "zip archive", Offset: -1,
-			Found: strconv.Itoa(len(z.File)) + " records", Want: "at most " + strconv.Itoa(maxRecords),
-			Kind: ErrTooLarge}
+		return nil, tooLarge("zip archive", strconv.Itoa(len(z.File))+" records",
+			"at most "+strconv.Itoa(maxRecords))
 	}
 	a := &archive{file: file, records: map[string]*zip.File{}}
 	found := 0
@@ -61,7 +59,6 @@ type bounded struct {
 	left int64
 }
 
-// ReadAt implements io.ReaderAt.
 func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	if b.left -= int64(len(p)); b.left < 0 {
 		return 0, fmt.Errorf("a directory of more than %d MiB", maxDirectoryBytes>>20)
@@ -117,7 +114,6 @@ func (a *archive) open(name string) (*io.SectionReader, error) {
 	return io.NewSectionReader(a.file, at, size), nil
 }
 
-// load makes the objects of the archive's pickle.
 func (a *archive) load() (any, error) {
 	data, err := a.open(a.prefix + "data.pkl")
 	if err != nil {
@@ -165,7 +161,6 @@ type checked struct {
 	done bool
 }
 
-// ReadAt implements io.ReaderAt.
 func (c *checked) ReadAt(p []byte, off int64) (int, error) {
 	if !c.done {
 		h := crc32.NewIEEE()

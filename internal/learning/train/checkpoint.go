@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
 	"github.com/lmserve/lmserve/internal/strictjson"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -25,7 +26,6 @@ const (
 	keyNumerics     = "lmserve.numerics" // arithmetic of the machine that wrote it
 )
 
-// lastName is the file of the last checkpoint.
 const lastName = "last.safetensors"
 
 // bestName is the file of the checkpoint of the step of a phase that validated best.
@@ -53,7 +53,6 @@ func (c *checkpoint) put(name string, data []float32) {
 	c.file.Tensors = append(c.file.Tensors, weights.F32Tensor(name, []int{len(data)}, data))
 }
 
-// put64 is put for float64.
 func (c *checkpoint) put64(name string, data []float64) {
 	raw := make([]byte, 0, 8*len(data))
 	for _, v := range data {
@@ -63,27 +62,23 @@ func (c *checkpoint) put64(name string, data []float64) {
 		weights.Tensor{Name: name, DType: weights.F64, Shape: []int{len(data)}, Data: raw})
 }
 
-// putBytes stores bytes.
 func (c *checkpoint) putBytes(name string, data []byte) {
 	c.file.Tensors = append(c.file.Tensors,
 		weights.Tensor{Name: name, DType: weights.U8, Shape: []int{len(data)}, Data: data})
 }
 
-// putAll stores copies of arrays.
 func (c *checkpoint) putAll(arrays []array) {
 	for _, a := range arrays {
 		c.put(a.name, a.data)
 	}
 }
 
-// getAll fills arrays with those stored under their names.
 func (c *checkpoint) getAll(arrays []array) {
 	for _, a := range arrays {
 		c.get(a.name, a.data)
 	}
 }
 
-// putJSON stores a plain value.
 func (c *checkpoint) putJSON(key string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -106,7 +101,6 @@ func (c *checkpoint) get(name string, dst []float32) {
 	copy(dst, values)
 }
 
-// get64 is get for float64.
 func (c *checkpoint) get64(name string, dst []float64) {
 	t := c.tensor(name, weights.F64, len(dst))
 	if t == nil {
@@ -124,6 +118,19 @@ func (c *checkpoint) getBytes(name string, size int) []byte {
 		return nil
 	}
 	return t.Data
+}
+
+// getCompanion replaces a companion by a stored one of the same settings, unless there is an error.
+func (c *checkpoint) getCompanion(name string, counts **companion.State) {
+	set := (*counts).Settings()
+	data := c.getBytes(name, int(companion.EncodedBytes(set)))
+	if c.err != nil {
+		return
+	}
+	read, err := companion.Decode(set, data)
+	if c.failWith(err); err == nil {
+		*counts = read
+	}
 }
 
 // tensor finds an array of the given type and size. If there is none, c.err says so and the result

@@ -28,7 +28,6 @@ type counted struct {
 	nll     []float32
 }
 
-// countedStream is what one stream has.
 type countedStream struct {
 	counts   *companion.State
 	scratch  *companion.Scratch
@@ -87,16 +86,7 @@ func (c *counted) save(to *checkpoint) {
 
 func (c *counted) load(from *checkpoint) {
 	for i := range c.streams {
-		s := &c.streams[i]
-		set := s.counts.Settings()
-		data := from.getBytes(countedName(i), int(companion.EncodedBytes(set)))
-		if from.err != nil {
-			return
-		}
-		counts, err := companion.Decode(set, data)
-		if from.failWith(err); err == nil {
-			s.counts = counts
-		}
+		from.getCompanion(countedName(i), &c.streams[i].counts)
 	}
 }
 

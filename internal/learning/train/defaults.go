@@ -142,5 +142,4 @@ func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
 // banks: the paper's begin with small weights, and are moved by small steps.
 func largeOutput(s sparsemeta.Settings) bool { return s.Out > 0.1 }
 
-// fill replaces a zero value.
 func fill[T comparable](v *T, by T) { *v = cmp.Or(*v, by) }

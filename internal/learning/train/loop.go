@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -16,10 +17,7 @@ func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 		return err
 	}
 	defer func() {
-		told := r.tell(Ended{r.standing(p), r.at.Stale, err})
-		if err == nil {
-			err = told
-		}
+		err = cmp.Or(err, r.tell(Ended{r.standing(p), r.at.Stale, err}))
 	}()
 	var static *float64 // static score, if the slow weights stand still
 	r.saved, r.bestSaved = r.at.Step, -1
@@ -36,7 +34,8 @@ func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 				static = &v.Static
 			}
 		}
-		end := r.at.Step == p.length() || r.outOfPatience()
+		patience := r.o.Validation.Patience
+		end := r.at.Step == p.length() || patience > 0 && r.at.Stale >= patience
 		due := end || r.at.Step%r.o.CheckpointEvery == 0
 		if r.bestUnsaved() || due && r.at.Step != r.saved {
 			if err := r.save(p); err != nil {
@@ -55,7 +54,6 @@ func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 	}
 }
 
-// stepOnce makes a step and accounts for it.
 func (r *runner) stepOnce(p stepper) error {
 	out, err := p.step()
 	if err != nil {
@@ -109,10 +107,4 @@ func (r *runner) validationEvery(p stepper) int {
 		return p.length()
 	}
 	return (p.length() + validationsDefault - 1) / validationsDefault
-}
-
-// outOfPatience tells whether the phase has gone on for too long without a better validation.
-func (r *runner) outOfPatience() bool {
-	patience := r.o.Validation.Patience
-	return patience > 0 && r.at.Stale >= patience
 }

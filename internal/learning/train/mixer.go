@@ -42,25 +42,6 @@ func newMixer(t *textStep, m *model.Model, share float32) *mixer {
 	return x
 }
 
-// begin, goOn and remember are these phases of the static network's step, after those of the step.
-func (x *mixer) begin() {
-	if x != nil && x.static != nil {
-		x.static.Begin()
-	}
-}
-
-func (x *mixer) goOn() {
-	if x != nil && x.static != nil {
-		x.static.Continue()
-	}
-}
-
-func (x *mixer) remember() {
-	if x != nil && x.static != nil {
-		x.static.Remember()
-	}
-}
-
 // score writes the mixture's losses, in nats, of a chunk's targets [n]. The step's segment has read
 // the inputs [n].
 func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {
@@ -99,16 +80,8 @@ func (x *mixer) save(c *checkpoint) {
 
 // load reads what save has stored, with so many rows.
 func (x *mixer) load(c *checkpoint, rows int) {
-	set := x.counts.Settings()
-	data := c.getBytes("companion", int(companion.EncodedBytes(set)))
-	if c.err != nil {
-		return
-	}
-	counts, err := companion.Decode(set, data)
-	if c.failWith(err); err == nil {
-		x.counts = counts
-	}
-	if x.static != nil {
+	c.getCompanion("companion", &x.counts)
+	if c.err == nil && x.static != nil {
 		loadRows(c, staticMemory, x.static.Memory, rows, x.static.Network.Config.DModel)
 	}
 }

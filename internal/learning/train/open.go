@@ -127,8 +127,7 @@ func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
 		return text, nil, err
 	}
 	r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads, false}
-	record := recordOf(valid)
-	return text, &record, nil
+	return text, new(recordOf(valid)), nil
 }
 
 // loadModel makes the model to start from and completes the options that depend on it. If the model
@@ -230,7 +229,6 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 	return learnerTrained, nil
 }
 
-// newModel makes a model with random weights.
 func (r *runner) newModel() error {
 	o := &r.o
 	if o.Meta.Normal != nil {

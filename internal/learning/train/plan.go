@@ -39,7 +39,6 @@ func (r *runner) prepare(ctx context.Context, names []string) error {
 	return r.note("without a folder for checkpoints an interruption loses everything")
 }
 
-// describeText says what is read.
 func (r *runner) describeText() string {
 	text := fmt.Sprintf("text: %s in %s", r.text, r.o.Data)
 	if len(r.o.HoldOut) > 0 {

@@ -57,16 +57,8 @@ func (w WordCount) of() string {
 		humanize.Comma(int64(w.Tokens)), 100*float64(w.Unknown)/float64(w.Tokens))
 }
 
-// unit is what the measurement is told in.
-func (v Measurement) unit() Unit {
-	if v.Words != nil {
-		return Perplexity
-	}
-	return PerByte
-}
-
 func (v Measurement) String() string {
-	u := v.unit()
+	u := unitOf(v.Words != nil)
 	text := fmt.Sprintf("valid %s static %s", u.Short, u.Text(v.Static))
 	if v.Adaptive != nil {
 		text += ", adaptive " + u.Text(*v.Adaptive)
@@ -106,6 +98,14 @@ var (
 	PerByte    = Unit{Short: "bits/byte", Bits: "bits per byte", digits: 4}
 	Perplexity = Unit{Short: "perplexity", Bits: "bits per token", power: true, digits: 2}
 )
+
+// unitOf is the unit of a model of words, or of bytes.
+func unitOf(words bool) Unit {
+	if words {
+		return Perplexity
+	}
+	return PerByte
+}
 
 // Of returns bits a token in the unit.
 func (u Unit) Of(bits float64) float64 {

@@ -103,7 +103,6 @@ func firstDifference(at string, a, b any) (field, have, want string) {
 	return "", "", ""
 }
 
-// showJSON is a value for a message.
 func showJSON(v any) string {
 	if v == nil {
 		return "not set"

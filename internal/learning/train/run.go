@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// runner is a run under way.
 type runner struct {
 	o      Options
 	x      *kernel.Exec
@@ -44,12 +43,10 @@ func (r *runner) tell(e Event) error {
 	return r.o.Observer.Observe(e)
 }
 
-// note tells a sentence for a person.
 func (r *runner) note(format string, args ...any) error {
 	return r.tell(Noted{fmt.Sprintf(format, args...)})
 }
 
-// standing is where the phase under way stands.
 func (r *runner) standing(p stepper) Standing {
 	return Standing{Phase: r.at.Phase, Step: r.at.Step, Steps: p.length(), Tokens: r.at.Tokens, Loss: r.at.Loss}
 }
@@ -90,7 +87,6 @@ func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
 	return m, nil
 }
 
-// keepBest keeps a copy of the weights as they are.
 func (r *runner) keepBest(p stepper) {
 	r.best = r.best[:0]
 	for _, a := range p.trained() {
@@ -117,13 +113,7 @@ func (r *runner) report() Report {
 	return Report{Unit: r.unit(), Phases: phases}
 }
 
-// unit is what the run's losses are told in.
-func (r *runner) unit() Unit {
-	if r.base.OfWords() {
-		return Perplexity
-	}
-	return PerByte
-}
+func (r *runner) unit() Unit { return unitOf(r.base.OfWords()) }
 
 // interrupted is the error of a run that stopped after a step that is in the last checkpoint, if
 // there are checkpoints.

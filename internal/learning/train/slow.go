@@ -18,18 +18,17 @@ type slow struct {
 }
 
 func newSlow(lm *txl.Model, o SlowOptions, steps int, seed uint64) *slow {
-	return &slow{
+	s := &slow{
 		options: o, lm: lm, seed: kernel.Key(seed, useDropout),
 		schedule: optim.Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Warmup: max(0, o.Warmup), Steps: steps},
-		opt:      newOptimizer(lm.Layout, o), grads: stream.NewArenaOfAll(lm.Layout),
+		grads:    stream.NewArenaOfAll(lm.Layout),
 	}
-}
-
-func newOptimizer(l *txl.Layout, o SlowOptions) optim.Optimizer {
 	if o.Optimizer == OptimizerMuon {
-		return optim.NewMuon(l, o.Clip)
+		s.opt = optim.NewMuon(lm.Layout, o.Clip)
+	} else {
+		s.opt = optim.NewAdam(lm.Layout.Size, optim.Beta1, optim.Beta2, optim.Epsilon, o.Clip)
 	}
-	return optim.NewAdam(l.Size, optim.Beta1, optim.Beta2, optim.Epsilon, o.Clip)
+	return s
 }
 
 // dropout is that of the i'th chunk of step t.

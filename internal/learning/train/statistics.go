@@ -50,7 +50,6 @@ func GradientRMS(
 	return g.rms(chunks)
 }
 
-// gatherer adds up squares of gradients.
 type gatherer struct {
 	first   int32 // the token before a document's first
 	text    textStep

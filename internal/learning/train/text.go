@@ -49,19 +49,16 @@ func (t *textStep) forward() float64 {
 }
 
 // begin, goOn and remember are Begin, Continue and Remember, for all networks that are mixed.
-func (t *textStep) begin() {
-	t.Begin()
-	t.mixer.begin()
-}
+func (t *textStep) begin()    { t.each((*stream.Step).Begin) }
+func (t *textStep) goOn()     { t.each((*stream.Step).Continue) }
+func (t *textStep) remember() { t.each((*stream.Step).Remember) }
 
-func (t *textStep) goOn() {
-	t.Continue()
-	t.mixer.goOn()
-}
-
-func (t *textStep) remember() {
-	t.Remember()
-	t.mixer.remember()
+// each does something to the step, and then to that of the static network, if it is mixed in.
+func (t *textStep) each(do func(*stream.Step)) {
+	do(&t.Step)
+	if t.mixer != nil && t.mixer.static != nil {
+		do(t.mixer.static)
+	}
 }
 
 // score is forward for a chunk that has begun.

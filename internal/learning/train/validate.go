@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/lmserve/lmserve/internal/arithmetic/companion"
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
@@ -46,7 +48,7 @@ func (o Options) validate() error {
 	if o.Resume && o.Dir == "" {
 		return &OptionError{"Dir", "empty", "the folder of the checkpoint to resume from"}
 	}
-	checks := []error{
+	return cmp.Or(
 		within("Threads", o.Threads, 1, threadsMax),
 		within("CheckpointEvery", o.CheckpointEvery, 1, stepsMax),
 		within("Validation.Patience", o.Validation.Patience, 0, stepsMax),
@@ -59,8 +61,7 @@ func (o Options) validate() error {
 		o.Meta.validate(),
 		within("Joint.Steps", o.Joint.Steps, 0, stepsMax),
 		o.Joint.SlowOptions.validate("Joint", o.Joint.Steps),
-	}
-	return firstOf(checks)
+	)
 }
 
 func (o Options) validatePhases() error {
@@ -98,10 +99,10 @@ func (o Options) validateTokenizer() error {
 	if t.Size == 1 || t.Size == 2 {
 		return &OptionError{"Tokenizer.Size", fmt.Sprint(t.Size), fmt.Sprintf("3 to %d, or 0", tokenizer.MaxVocab)}
 	}
-	return firstOf([]error{
+	return cmp.Or(
 		within("Tokenizer.Size", t.Size, 0, tokenizer.MaxVocab),
 		within("Tokenizer.MinCount", int(t.MinCount), 0, math.MaxInt32),
-	})
+	)
 }
 
 // beside is the error of an option that chooses words beside a vocabulary that has them.
@@ -117,27 +118,21 @@ func otherTokenizer(kind string) error {
 
 // validate checks the settings for so many steps; 0 stands for a number that is not known yet.
 func (s SlowOptions) validate(prefix string, steps int) error {
-	most := steps
-	if steps == 0 {
-		most = stepsMax
-	}
-	if s.Optimizer != OptimizerAdam && s.Optimizer != OptimizerMuon {
-		return &OptionError{prefix + ".Optimizer", fmt.Sprintf("%q", s.Optimizer), "adam or muon"}
-	}
-	return firstOf([]error{
-		knownSchedule(prefix+".Schedule", s.Schedule),
+	return cmp.Or(
+		oneOf(prefix+".Optimizer", s.Optimizer, OptimizerAdam, OptimizerMuon),
+		oneOf(prefix+".Schedule", s.Schedule, schedules...),
 		between(prefix+".Rate", s.Rate, 0, 10),
 		between(prefix+".Final", s.Final, 0, 1),
-		within(prefix+".Warmup", s.Warmup, -1, most),
+		within(prefix+".Warmup", s.Warmup, -1, cmp.Or(steps, stepsMax)),
 		between(prefix+".Clip", s.Clip, math.Inf(-1), math.MaxFloat64),
 		between(prefix+".Dropout", s.Dropout, 0, .95),
 		between(prefix+".AttentionDropout", s.AttentionDropout, 0, .95),
-	})
+	)
 }
 
 func (m MetaOptions) validate() error {
-	if m.Scheme != SchemeOnline && m.Scheme != SchemeWindow {
-		return &OptionError{"Meta.Scheme", fmt.Sprintf("%q", m.Scheme), "online or window"}
+	if err := oneOf("Meta.Scheme", m.Scheme, SchemeOnline, SchemeWindow); err != nil {
+		return err
 	}
 	if err := settingsOver(m.Settings, sparsemeta.TwoBankSettings()).Validate(); err != nil {
 		return fmt.Errorf("train: option Meta.Settings: %w", err)
@@ -156,9 +151,9 @@ func (m MetaOptions) validate() error {
 	if n := m.CompanionBytes; n != 0 && (companion.Settings{TableBytes: n, Networks: 1}).Validate() != nil {
 		return &OptionError{"Meta.CompanionBytes", fmt.Sprint(n), companion.TableBytesWanted}
 	}
-	return firstOf([]error{
+	return cmp.Or(
 		between("Meta.Mixture", float64(m.Mixture), 0, 1),
-		knownSchedule("Meta.Schedule", m.Schedule),
+		oneOf("Meta.Schedule", m.Schedule, schedules...),
 		within("Meta.Steps", m.Steps, 0, stepsMax),
 		within("Meta.Chunk", m.Chunk, 0, stream.MaxChunk),
 		between("Meta.Rate", m.Rate, 0, 10),
@@ -172,22 +167,16 @@ func (m MetaOptions) validate() error {
 		within("Meta.Window.GradientChunk", m.Window.GradientChunk, 0, lengthMax),
 		within("Meta.Window.Batch", m.Window.Batch, 1, batchMax),
 		between("Meta.Window.P", m.Window.P, 0, 1),
-	})
+	)
 }
 
-// knownSchedule accepts the kinds of optim.Schedule.
-func knownSchedule(field, kind string) error {
-	if !slices.Contains([]string{optim.ScheduleCosine, optim.ScheduleWSD, optim.ScheduleConstant}, kind) {
-		return &OptionError{field, fmt.Sprintf("%q", kind), "cosine, wsd or constant"}
-	}
-	return nil
-}
+// schedules are the kinds of optim.Schedule.
+var schedules = []string{optim.ScheduleCosine, optim.ScheduleWSD, optim.ScheduleConstant}
 
-func firstOf(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+// oneOf returns an error unless v is one of two words or more.
+func oneOf(field, v string, words ...string) error {
+	if !slices.Contains(words, v) {
+		return &OptionError{field, fmt.Sprintf("%q", v), english.WordSeries(words, "or")}
 	}
 	return nil
 }

@@ -30,8 +30,7 @@ func (v *validator) measure(
 	defer x.Close()
 	result.Companion = v.companion
 	if words, ok := m.Tokenizer.(*tokenizer.Words); ok {
-		count := countOf(v.text, words)
-		result.Words = &count
+		result.Words = new(countOf(v.text, words))
 	}
 	if static != nil {
 		result.Static = *static
@@ -46,7 +45,6 @@ func (v *validator) measure(
 	return result, err
 }
 
-// newServingStep returns the step of a session's stream.
 func newServingStep(x *kernel.Exec, m *model.Model, seed uint64) stream.Step {
 	s := newStep(x, m.LM, 1)
 	s.Rule = stream.Rule{
@@ -108,7 +106,6 @@ func (t *textStep) document(
 	return bits, nil
 }
 
-// countOf counts the tokens of a text that is made of words.
 func countOf(c *corpus.Corpus, words *tokenizer.Words) WordCount {
 	return WordCount{Tokens: c.Tokens(), Unknown: c.Occurrences(words.Unknown())}
 }

@@ -8,6 +8,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,11 +84,8 @@ type Member struct {
 // Join makes a server a member. Leave must follow.
 func Join(ctx context.Context, o Options) (*Member, error) {
 	m := &Member{
-		directory: o.Directory, lease: o.Lease, now: o.Now, report: o.Report,
+		directory: o.Directory, lease: cmp.Or(o.Lease, LeaseDefault), now: o.Now, report: o.Report,
 		stopped: make(chan struct{}),
-	}
-	if m.lease == 0 {
-		m.lease = LeaseDefault
 	}
 	if m.lease < LeaseMin {
 		return nil, fmt.Errorf("cluster: a lease of %v, expected at least %v", m.lease, LeaseMin)
@@ -108,7 +106,6 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 	return m, nil
 }
 
-// beat renews the lease again and again.
 func (m *Member) beat(ctx context.Context) {
 	defer close(m.stopped)
 	ticks := time.NewTicker(m.Beat())

@@ -10,7 +10,6 @@ import (
 // pieceBytes is the most that a piece has. A line that is longer comes in several pieces.
 const pieceBytes = 16 << 10
 
-// file is a file that is being read.
 type file struct {
 	f      *os.File
 	info   os.FileInfo

@@ -82,11 +82,15 @@ func Resume(path string, place Place, others ...Place) (w *Follower, found bool,
 func (w *Follower) addOther(f *file) {
 	switch {
 	case f == nil:
-	case slices.ContainsFunc(w.files, func(o *file) bool { return os.SameFile(o.info, f.info) }):
+	case w.has(f.info):
 		f.close()
 	default:
 		w.add(f)
 	}
+}
+
+func (w *Follower) has(info os.FileInfo) bool {
+	return slices.ContainsFunc(w.files, func(f *file) bool { return os.SameFile(f.info, info) })
 }
 
 // Close ends the reading.
@@ -130,7 +134,7 @@ func (w *Follower) Peek() (Piece, error) {
 		if w.current != nil && w.current != f && w.current.within() {
 			continue // a line goes on in another file
 		}
-		if p, err := w.read(f); err != nil || len(p.Text) > 0 {
+		if p, err := w.read(f, false); err != nil || len(p.Text) > 0 {
 			return p, err
 		}
 		if len(f.seen) > 0 {
@@ -148,18 +152,14 @@ func (w *Follower) Rest() (Piece, error) {
 		if err != nil || len(p.Text) > 0 {
 			break
 		}
-		p, err = w.readAs(f, true)
+		p, err = w.read(f, true)
 	}
 	return p, err
 }
 
-// read gives what is there of a file, and leaves the file when it is time.
-func (w *Follower) read(f *file) (Piece, error) {
-	return w.readAs(f, false)
-}
-
-// readAs is read, with rest also of a last line without a newline.
-func (w *Follower) readAs(f *file, rest bool) (Piece, error) {
+// read gives what is there of a file, with rest also a last line without a newline, and leaves the
+// file when it is time.
+func (w *Follower) read(f *file, rest bool) (Piece, error) {
 	over := !f.until.IsZero() && time.Now().After(f.until)
 	text, rewritten, err := f.peek(over || rest)
 	switch {
@@ -206,10 +206,8 @@ func (w *Follower) look() error {
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
-	for _, f := range w.files {
-		if os.SameFile(info, f.info) {
-			return nil
-		}
+	if w.has(info) {
+		return nil
 	}
 	f, err := openFile(w.path, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -51,10 +51,14 @@ type Key struct {
 
 // Limits are what one key is allowed. A field that is 0 stands for the server's default.
 type Limits struct {
-	Sessions       int   // most live sessions, 1..SessionsMax
-	Requests       int   // most requests at work at the same time, 1..RequestsMax
-	BytesPerSecond int64 // most bytes of text, 1..BytesPerSecondMax
-	Disk           int64 // most bytes of the disk that the sessions are charged for, 1..DiskMax
+	// Most live sessions, 1..SessionsMax.
+	Sessions int `json:"sessions,omitempty"`
+	// Most requests at work at the same time, 1..RequestsMax.
+	Requests int `json:"requests,omitempty"`
+	// Most bytes of text, 1..BytesPerSecondMax.
+	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
+	// Most bytes of the disk that the sessions are charged for, 1..DiskMax.
+	Disk int64 `json:"disk,omitempty"`
 }
 
 // New makes a key with a random id and secret. The token is what the key's holder shows; the secret
@@ -92,9 +96,7 @@ func splitToken(token string) (id, secret string, ok bool) {
 
 func isID(s string) bool { return len(s) == idChars && consistsOf(s, hexAlphabet) }
 
-func consistsOf(s, alphabet string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune(alphabet, r) }) < 0
-}
+func consistsOf(s, alphabet string) bool { return strings.Trim(s, alphabet) == "" }
 
 // CheckName returns what was expected of a name that cannot be one, or "" for a good name.
 func CheckName(name string) string {

@@ -147,6 +147,9 @@ func (p *parser) time() (t time.Time, err error) {
 // key reads one key. taken has the paths of the keys before it, by their ids and the names in use;
 // an id is no name.
 func (p *parser) key(taken map[string]string) (k Key, err error) {
+	times := map[string]*time.Time{
+		"created": &k.Created, "expires": &k.Expires, "revoked": &k.Revoked,
+	}
 	var path string        // of the key
 	at := map[string]int{} // offsets of the fields' names
 	required, optional := []string{"id", "name", "sha256", "created"}, []string{"expires", "revoked", "admin", "limits"}
@@ -162,12 +165,8 @@ func (p *parser) key(taken map[string]string) (k Key, err error) {
 				n, _ := hex.Decode(k.Hash[:], []byte(s[:min(len(s), 2*len(k.Hash))]))
 				return unless(n == len(k.Hash) && len(s) == 2*n && consistsOf(s, hexAlphabet), "64 hexadecimal digits in lower case")
 			})
-		case "created":
-			k.Created, err = p.time()
-		case "expires":
-			k.Expires, err = p.time()
-		case "revoked":
-			k.Revoked, err = p.time()
+		case "created", "expires", "revoked":
+			*times[field], err = p.time()
 		case "admin":
 			k.Admin, err = p.in.Bool()
 		case "limits":
@@ -198,25 +197,20 @@ func unless(ok bool, want string) string {
 	return want
 }
 
-func (p *parser) limits() (l Limits, err error) {
+func (p *parser) limits() (_ Limits, err error) {
 	optional := []string{"sessions", "requests", "bytes_per_second", "disk"}
+	most := map[string]int64{
+		"sessions": SessionsMax, "requests": RequestsMax,
+		"bytes_per_second": BytesPerSecondMax, "disk": DiskMax,
+	}
+	n := map[string]int64{}
 	err = p.in.Fields(nil, optional, func(field string) (err error) {
-		var n int64
-		switch field {
-		case "sessions":
-			n, err = p.integer(1, SessionsMax)
-			l.Sessions = int(n)
-		case "requests":
-			n, err = p.integer(1, RequestsMax)
-			l.Requests = int(n)
-		case "bytes_per_second":
-			l.BytesPerSecond, err = p.integer(1, BytesPerSecondMax)
-		case "disk":
-			l.Disk, err = p.integer(1, DiskMax)
-		}
+		n[field], err = p.integer(1, most[field])
 		return err
 	})
-	return l, err
+	return Limits{
+		int(n["sessions"]), int(n["requests"]), n["bytes_per_second"], n["disk"],
+	}, err
 }
 
 // Format writes the text of a keys file. Parse gives the same keys back.
@@ -227,7 +221,7 @@ func Format(list []Key) []byte {
 	}{version, make([]fileKey, len(list))}
 	for i, k := range list {
 		file.Keys[i] = fileKey{ID: k.ID, Name: k.Name, SHA256: hex.EncodeToString(k.Hash[:]), Created: k.Created, Expires: k.Expires,
-			Revoked: k.Revoked, Admin: k.Admin, Limits: fileLimits(k.Limits)}
+			Revoked: k.Revoked, Admin: k.Admin, Limits: k.Limits}
 	}
 	text, err := json.MarshalIndent(file, "", "  ")
 	if err != nil { // strings, integers and times of four-digit years always can be
@@ -236,21 +230,13 @@ func Format(list []Key) []byte {
 	return append(text, '\n')
 }
 
-// fileKey is a key as the file has it.
 type fileKey struct {
-	ID      string     `json:"id"`
-	Name    string     `json:"name"`
-	SHA256  string     `json:"sha256"`
-	Created time.Time  `json:"created"`
-	Expires time.Time  `json:"expires,omitzero"`
-	Revoked time.Time  `json:"revoked,omitzero"`
-	Admin   bool       `json:"admin,omitempty"`
-	Limits  fileLimits `json:"limits,omitzero"`
-}
-
-type fileLimits struct {
-	Sessions       int   `json:"sessions,omitempty"`
-	Requests       int   `json:"requests,omitempty"`
-	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
-	Disk           int64 `json:"disk,omitempty"`
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	SHA256  string    `json:"sha256"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires,omitzero"`
+	Revoked time.Time `json:"revoked,omitzero"`
+	Admin   bool      `json:"admin,omitempty"`
+	Limits  Limits    `json:"limits,omitzero"`
 }

@@ -26,7 +26,7 @@ type folder struct {
 	scrubFindings prometheus.Counter
 }
 
-func newFolder() folder {
+func newFolder(mk maker) folder {
 	gauge := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
@@ -45,7 +45,7 @@ func newFolder() folder {
 		modelStates: gauge("model_states", "States in memory of sessions of a model.", "model"),
 		modelWeights: gauge("model_weights_bytes",
 			"Memory of the weights of a model; 0 while they are not in memory.", "model"),
-		scrubFindings: counter("scrub_findings_total",
+		scrubFindings: mk.counter("scrub_findings_total",
 			"Damage that was found by reading through the data folder."),
 	}
 }
@@ -60,7 +60,7 @@ func (f *folder) ScrubFinding() { f.scrubFindings.Inc() }
 func (f *folder) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		f.sessions, f.queue, f.memory, f.memoryMax, f.disk, f.diskLeft, f.diskSize, f.diskAlarm,
-		f.modelStates, f.modelWeights, f.scrubFindings.Desc(),
+		f.modelStates, f.modelWeights,
 	} {
 		to <- d
 	}
@@ -68,7 +68,6 @@ func (f *folder) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (f *folder) Collect(to chan<- prometheus.Metric) {
-	to <- f.scrubFindings
 	source := f.source.Load()
 	if source == nil {
 		return
@@ -96,7 +95,6 @@ func (f *folder) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// truth is the number of a truth value.
 func truth(is bool) float64 {
 	if is {
 		return 1

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/lmserve/lmserve/internal/serving/session"
@@ -42,36 +43,30 @@ var _ session.Observer = (*Metrics)(nil)
 
 // New makes metrics that have counted nothing yet.
 func New(o Options) *Metrics {
+	registry := prometheus.NewRegistry()
+	mk := maker{promauto.With(registry)}
 	m := &Metrics{
-		requests: newRequests(o.Problems), work: newWork(), byModel: newByModel(o.Models),
-		folder:   newFolder(),
-		sharing:  newSharing(),
-		registry: prometheus.NewRegistry(),
+		requests: newRequests(mk, o.Problems), work: newWork(mk), byModel: newByModel(mk, o.Models),
+		folder: newFolder(mk), sharing: newSharing(mk), registry: registry,
+		Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}),
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
+	mk.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels say what runs.",
 		ConstLabels: prometheus.Labels{
 			"version": o.Version, "model": o.Models[0], "numerics": o.Numerics,
 		},
-	})
-	build.Set(1)
-	models := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	}).Set(1)
+	models := mk.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "model_info",
 		Help: "Always 1; the models that sessions run on, and which is the default.",
 	}, []string{"default", "model"})
 	for i, name := range o.Models {
 		models.WithLabelValues(map[bool]string{true: "yes", false: "no"}[i == 0], name).Set(1)
 	}
-	m.registry.MustRegister(
+	registry.MustRegister(
 		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, models, &m.folder,
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &m.folder,
 	)
-	m.registry.MustRegister(m.requests.all()...)
-	m.registry.MustRegister(m.work.all()...)
-	m.registry.MustRegister(m.byModel.vectors...)
-	m.registry.MustRegister(m.sharing.all()...)
-	m.Handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return m
 }
 
@@ -84,14 +79,15 @@ func (m *Metrics) Scored(model, learn string, t session.Tally) {
 	}
 }
 
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: namespace, Name: name, Help: help,
-	})
+// maker makes metrics, and registers them.
+type maker struct{ promauto.Factory }
+
+func (m maker) counter(name, help string) prometheus.Counter {
+	return m.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
 }
 
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(
+func (m maker) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return m.NewCounterVec(
 		prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels,
 	)
 }

@@ -8,15 +8,13 @@ import (
 
 // byModel counts what is done on each model. The models are known when the server begins.
 type byModel struct {
-	vectors []prometheus.Collector
-	of      map[string]*onModel // by the model's id
+	of map[string]*onModel // by the model's id
 }
 
-// onModel counts what is done on one model.
 type onModel struct{ bytes, bits, loads, failures, drops prometheus.Counter }
 
-func newByModel(ids []string) byModel {
-	each := func(name, help string) *prometheus.CounterVec { return counters(name, help, "model") }
+func newByModel(mk maker, ids []string) byModel {
+	each := func(name, help string) *prometheus.CounterVec { return mk.counters(name, help, "model") }
 	bytes := each("model_scored_bytes_total", "Text that was scored by sessions of a model.")
 	bits := each("model_scored_shannons_total",
 		"Surprise of that text under the model as adapted, in shannons.")
@@ -24,10 +22,7 @@ func newByModel(ids []string) byModel {
 	failures := each("model_load_failures_total",
 		"How often they could not be loaded; they are tried again.")
 	drops := each("model_drops_total", "How often they were dropped, as others needed the memory.")
-	b := byModel{
-		vectors: []prometheus.Collector{bytes, bits, loads, failures, drops},
-		of:      map[string]*onModel{},
-	}
+	b := byModel{of: map[string]*onModel{}}
 	for _, id := range ids {
 		b.of[id] = &onModel{
 			bytes.WithLabelValues(id), bits.WithLabelValues(id), loads.WithLabelValues(id),

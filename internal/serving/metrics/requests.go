@@ -20,27 +20,23 @@ type requests struct {
 // requestSeconds are the bounds of buckets: a request that streams lasts as long as its client.
 var requestSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 300}
 
-func newRequests(problems []string) requests {
+func newRequests(mk maker, problems []string) requests {
 	r := requests{
-		ended: counters("http_requests_total", "Requests that have ended.",
+		ended: mk.counters("http_requests_total", "Requests that have ended.",
 			"route", "method", "status"),
-		seconds: prometheus.NewHistogramVec(histogramOpts("http_request_seconds",
+		seconds: mk.NewHistogramVec(histogramOpts("http_request_seconds",
 			"Time from a request's headers to the end of its answer.", requestSeconds),
 			[]string{"route", "method"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+		inFlight: mk.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "http_requests_in_flight", Help: "Requests under way.",
 		}),
-		refused: counters("refusals_total",
+		refused: mk.counters("refusals_total",
 			"Requests that were answered, or streams that ended, with a problem.", "problem"),
 	}
 	for _, problem := range problems {
 		r.refused.WithLabelValues(problem)
 	}
 	return r
-}
-
-func (r *requests) all() []prometheus.Collector {
-	return []prometheus.Collector{r.ended, r.seconds, r.inFlight, r.refused}
 }
 
 // RequestBegan is told of a request that has come.

@@ -5,20 +5,16 @@ import "github.com/prometheus/client_golang/prometheus"
 // sharing counts what servers that share a store have to do with one another.
 type sharing struct{ claims, takeovers, fenced, proxied prometheus.Counter }
 
-func newSharing() sharing {
+func newSharing(mk maker) sharing {
 	return sharing{
-		claims: counter("claims_total", "Sessions that were claimed in the store."),
-		takeovers: counter("takeovers_total",
+		claims: mk.counter("claims_total", "Sessions that were claimed in the store."),
+		takeovers: mk.counter("takeovers_total",
 			"Those of them that a server had had whose lease was over."),
-		fenced: counter("fenced_writes_total",
+		fenced: mk.counter("fenced_writes_total",
 			"Writes that the store has refused, as another server had claimed the session, or of which "+
 				"nobody knows whether they were made."),
-		proxied: counter("proxied_requests_total", "Requests that were passed to another server."),
+		proxied: mk.counter("proxied_requests_total", "Requests that were passed to another server."),
 	}
-}
-
-func (s *sharing) all() []prometheus.Collector {
-	return []prometheus.Collector{s.claims, s.takeovers, s.fenced, s.proxied}
 }
 
 // Among has the metrics tell how many servers share the sessions, as far as this one knows.

@@ -15,9 +15,8 @@ type work struct {
 	phases  *prometheus.HistogramVec
 	byPhase [session.Phases]prometheus.Observer
 
-	scored  [learns][2]scored // the second for sessions with a baseline
-	shadows [roles]compared
-	vectors []prometheus.Collector
+	scored           map[string]*[2]scored // by what is learnt; the second for sessions with a baseline
+	followed, shadow compared
 
 	lines, flagged   prometheus.Counter
 	strangeness      prometheus.Histogram
@@ -35,29 +34,10 @@ type scored struct{ bytes, tokens, bits, baseline prometheus.Counter }
 // compared counts text that a session and a shadow of it have both scored.
 type compared struct{ bytes, bits prometheus.Counter }
 
-// The two ends of a shadow have an index each.
-const (
-	roleSession = iota
-	roleShadow
-	roles
-)
-
-// The kinds of learning have an index each.
-const (
-	learnTrue = iota
-	learnFalse
-	learnUnflagged
-	learns
-)
-
-func learnIndex(learn string) int {
-	switch learn {
-	case session.LearnFalse:
-		return learnFalse
-	case session.LearnUnflagged:
-		return learnUnflagged
-	}
-	return learnTrue
+// add takes in text. Models of all kinds compare by the words that they know.
+func (c compared) add(t session.Tally) {
+	c.bytes.Add(float64(t.Bytes - t.UnknownBytes))
+	c.bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may leave less than nothing
 }
 
 // phaseSeconds are the bounds of buckets, from a token of a small model to a long recovery.
@@ -66,25 +46,26 @@ var phaseSeconds = prometheus.ExponentialBuckets(.0001, 2, 20)
 // strangenessBounds are powers of ten: a line of 3 is as strange as one in a thousand.
 var strangenessBounds = []float64{.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6}
 
-func newWork() work {
+func newWork(mk maker) work {
 	w := work{
-		phases: prometheus.NewHistogramVec(histogramOpts("phase_seconds",
+		scored: map[string]*[2]scored{},
+		phases: mk.NewHistogramVec(histogramOpts("phase_seconds",
 			"Time that a chunk, or a turn of a completion, has spent in each phase of its work.",
 			phaseSeconds), []string{"phase"}),
-		lines: counter("lines_total", "Lines that have ended in text whose lines were asked for."),
-		flagged: counter("lines_flagged_total",
+		lines: mk.counter("lines_total", "Lines that have ended in text whose lines were asked for."),
+		flagged: mk.counter("lines_flagged_total",
 			"Lines that were not learnt: stranger than the request's threshold, or too long."),
-		strangeness: prometheus.NewHistogram(histogramOpts("line_strangeness",
+		strangeness: mk.NewHistogram(histogramOpts("line_strangeness",
 			"How strange lines were for those before them: -log10 of the probability of a line "+
 				"at least as strange.", strangenessBounds)),
-		completions: counters("completions_total",
+		completions: mk.counters("completions_total",
 			"Texts that were sampled to their end, by why they ended.", "reason"),
-		completionTokens: counter("completion_tokens_total", "Tokens of these texts."),
-		snapshots: prometheus.NewHistogram(histogramOpts("snapshot_seconds",
+		completionTokens: mk.counter("completion_tokens_total", "Tokens of these texts."),
+		snapshots: mk.NewHistogram(histogramOpts("snapshot_seconds",
 			"Time that writing the state of a session has taken.", phaseSeconds)),
-		snapshotFailures: counter("snapshot_failures_total",
+		snapshotFailures: mk.counter("snapshot_failures_total",
 			"States of sessions that could not be written; they are tried again."),
-		replayed: counter("replayed_bytes_total",
+		replayed: mk.counter("replayed_bytes_total",
 			"Text that was computed again to make the states of cold sessions."),
 	}
 	for p := range session.Phases {
@@ -93,28 +74,27 @@ func newWork() work {
 	for _, reason := range []string{session.FinishStop, session.FinishLength} {
 		w.completions.WithLabelValues(reason)
 	}
-	w.makeScored()
-	w.makeShadows()
+	w.makeScored(mk)
+	w.makeShadows(mk)
 	return w
 }
 
-// makeScored makes the counters of text.
-func (w *work) makeScored() {
+func (w *work) makeScored(mk maker) {
 	of := []string{"learn", "baseline"}
-	bytes := counters("scored_bytes_total", "Text that was scored.", of...)
-	tokens := counters("scored_tokens_total", "Tokens that were scored.", of...)
-	bits := counters("scored_shannons_total",
+	bytes := mk.counters("scored_bytes_total", "Text that was scored.", of...)
+	tokens := mk.counters("scored_tokens_total", "Tokens that were scored.", of...)
+	bits := mk.counters("scored_shannons_total",
 		"Surprise of the scored text under the models as adapted, in shannons: bits of information.",
 		of...)
-	baseline := counters("baseline_shannons_total",
+	baseline := mk.counters("baseline_shannons_total",
 		"Surprise of the same text under the static model, of sessions that have a baseline.",
 		"learn")
-	w.vectors = []prometheus.Collector{bytes, tokens, bits, baseline}
 	for _, learn := range []string{
 		session.LearnTrue, session.LearnFalse, session.LearnUnflagged,
 	} {
+		w.scored[learn] = new([2]scored)
 		for i, has := range []string{"no", "yes"} {
-			w.scored[learnIndex(learn)][i] = scored{
+			w.scored[learn][i] = scored{
 				bytes: bytes.WithLabelValues(learn, has), tokens: tokens.WithLabelValues(learn, has),
 				bits: bits.WithLabelValues(learn, has), baseline: baseline.WithLabelValues(learn),
 			}
@@ -122,23 +102,15 @@ func (w *work) makeScored() {
 	}
 }
 
-// makeShadows makes the counters of sessions and their shadows.
-func (w *work) makeShadows() {
-	bytes := counters("shadow_bytes_total",
+func (w *work) makeShadows(mk maker) {
+	bytes := mk.counters("shadow_bytes_total",
 		"Text that sessions and their shadows have scored, but for words that the model does not know.",
 		"role")
-	bits := counters("shadow_shannons_total", "Surprise of that text, in shannons.", "role")
-	w.vectors = append(w.vectors, bytes, bits)
-	for role, name := range [roles]string{roleSession: "session", roleShadow: "shadow"} {
-		w.shadows[role] = compared{bytes.WithLabelValues(name), bits.WithLabelValues(name)}
+	bits := mk.counters("shadow_shannons_total", "Surprise of that text, in shannons.", "role")
+	of := func(role string) compared {
+		return compared{bytes.WithLabelValues(role), bits.WithLabelValues(role)}
 	}
-}
-
-func (w *work) all() []prometheus.Collector {
-	return append([]prometheus.Collector{
-		w.phases, w.lines, w.flagged, w.strangeness, w.completions, w.completionTokens,
-		w.snapshots, w.snapshotFailures, w.replayed,
-	}, w.vectors...)
+	w.followed, w.shadow = of("session"), of("shadow")
 }
 
 // Phase implements session.Observer.
@@ -146,13 +118,12 @@ func (w *work) Phase(_ context.Context, p session.Phase, began, ended time.Time)
 	w.byPhase[p].Observe(ended.Sub(began).Seconds())
 }
 
-// scoredText counts text that was scored, on whatever model.
 func (w *work) scoredText(learn string, t session.Tally) {
 	has := 0
 	if t.BaselineBits != nil {
 		has = 1
 	}
-	of := &w.scored[learnIndex(learn)][has]
+	of := &w.scored[learn][has]
 	of.bytes.Add(float64(t.Bytes))
 	of.tokens.Add(float64(t.Tokens))
 	of.bits.Add(t.Bits)
@@ -173,12 +144,10 @@ func (w *work) Line(l *session.Line) {
 	}
 }
 
-// Compared implements session.Observer. Models of all kinds compare by the words that they know.
+// Compared implements session.Observer.
 func (w *work) Compared(followed, shadow session.Tally) {
-	for role, t := range [roles]*session.Tally{roleSession: &followed, roleShadow: &shadow} {
-		w.shadows[role].bytes.Add(float64(t.Bytes - t.UnknownBytes))
-		w.shadows[role].bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may leave less than nothing
-	}
+	w.followed.add(followed)
+	w.shadow.add(shadow)
 }
 
 // Completed implements session.Observer.

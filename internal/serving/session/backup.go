@@ -102,7 +102,6 @@ func (bs *backups) begin() error {
 	return nil
 }
 
-// readLocked begins a reading of the current backup.
 func (bs *backups) readLocked() *Backup {
 	current := bs.current
 	bs.readers++
@@ -116,7 +115,6 @@ func (bs *backups) readLocked() *Backup {
 	}
 }
 
-// leave ends a reading.
 func (bs *backups) leave(b storage.Backup) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -132,15 +130,18 @@ func (bs *backups) leave(b storage.Backup) {
 func (bs *backups) expire(b storage.Backup, evenRead bool) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
-	if bs.current != b || bs.readers > 0 && !evenRead {
-		return
+	if bs.current == b && (bs.readers == 0 || evenRead) {
+		bs.logEndLocked()
 	}
+}
+
+// logEndLocked is endLocked where nobody is to get the error.
+func (bs *backups) logEndLocked() {
 	if err := bs.endLocked(); err != nil {
 		bs.logError(fmt.Errorf("session: ending a backup: %w", err))
 	}
 }
 
-// endLocked ends the current backup, if there is one.
 func (bs *backups) endLocked() error {
 	if bs.current == nil {
 		return nil
@@ -159,7 +160,5 @@ func (bs *backups) close() {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	bs.closed = true
-	if err := bs.endLocked(); err != nil {
-		bs.logError(fmt.Errorf("session: ending a backup: %w", err))
-	}
+	bs.logEndLocked()
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -39,10 +40,7 @@ func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 	if err := SamplingTable.Check(&sampling); err != nil {
 		return fieldError("", err)
 	}
-	if err := checkSeed(r.Seed); err != nil {
-		return err
-	}
-	return checkStops(r.Stop)
+	return cmp.Or(checkSeed(r.Seed), checkStops(r.Stop))
 }
 
 // batch carries out a batch that was checked. A blank session is one of index.blank.

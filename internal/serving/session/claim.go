@@ -76,7 +76,7 @@ func (s *session) holds() bool {
 // isKnown reports whether what is in memory of the session is what the store has.
 func (s *session) isKnown() bool { return s.holds() || s.host.lease.own && !s.isStale() }
 
-// stillHolds says why what this server goes on to say of the session may be old.
+// stillHolds returns why this server may describe the session as it no longer is; nil: it does not.
 func (s *session) stillHolds() error {
 	switch err := s.host.lease.err(); {
 	case err != nil:

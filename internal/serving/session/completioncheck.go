@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"unicode/utf8"
@@ -9,7 +10,6 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// checkCompletion compares a request with its limits.
 func checkCompletion(r CompleteRequest) error {
 	if n := len(r.Prompt); n > PromptBytesMax {
 		return &FieldError{"prompt", setting.Count(n, "byte"), fmt.Sprintf("at most %d",
@@ -19,10 +19,7 @@ func checkCompletion(r CompleteRequest) error {
 	if err := SamplingTable.Check(&sampling); err != nil {
 		return fieldError("", err)
 	}
-	if err := checkSeed(r.Seed); err != nil {
-		return err
-	}
-	if err := checkStops(r.Stop); err != nil {
+	if err := cmp.Or(checkSeed(r.Seed), checkStops(r.Stop)); err != nil {
 		return err
 	}
 	switch {

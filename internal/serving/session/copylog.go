@@ -10,8 +10,8 @@ import (
 // copyBytes is how much text of a log is appended to another at once.
 const copyBytes = 256 << 10
 
-// copyLog reads the records of a log from an offset on, and appends them, several at once, to
-// another: records of so many bytes in all (see recordSize), text of them text.
+// copyLog copies the records of a log from an offset on. It calls appendAt with several records at
+// once, the sum of their sizes (see recordSize), and the bytes of their text.
 func copyLog(
 	ctx context.Context, log logReader, id string, from int64,
 	appendAt func(at int64, records []storage.Record, bytes, text int) error,

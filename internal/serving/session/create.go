@@ -148,7 +148,7 @@ func (mg *Manager) match(
 func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldError) {
 	note := func(field string, have, want any) {
 		if !reflect.DeepEqual(have, want) {
-			all = append(all, FieldError{Field: field, Found: inWords(have), Want: inWords(want)})
+			all = append(all, FieldError{Field: field, Found: fmt.Sprint(have), Want: fmt.Sprint(want)})
 		}
 	}
 	if r.Model != "" && asked.model != s.model {
@@ -167,12 +167,4 @@ func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldEr
 	}
 	note("history", s.History, cmp.Or(r.History, s.History))
 	return all
-}
-
-// inWords is a setting as an error tells it.
-func inWords(value any) string {
-	if text, ok := value.(string); ok {
-		return text
-	}
-	return fmt.Sprint(value)
 }

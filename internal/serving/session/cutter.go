@@ -29,7 +29,6 @@ type tokenScores struct {
 	words    tokenizer.Tokens // where tokens are words: their ids and sizes
 }
 
-// addWord adds a word of so many bytes.
 func (s *tokenScores) addWord(id int32, size int) {
 	s.words.IDs, s.words.Sizes = append(s.words.IDs, id), append(s.words.Sizes, int64(size))
 }

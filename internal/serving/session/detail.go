@@ -13,7 +13,6 @@ type detail struct {
 	updates   bool
 }
 
-// detail is what the caller of Score asks for.
 func (o *ScoreOptions) detail() detail {
 	return detail{
 		logProbs: o.LogProbs, top: o.Top, lines: o.Lines, lineText: o.Lines && o.Text,

@@ -15,7 +15,6 @@ func newGuard(o Options) *disk.Guard {
 	return disk.New(guarding)
 }
 
-// spaceOf is what a folder takes and has left.
 func spaceOf(u storage.Usage) disk.Space {
 	return disk.Space{Used: u.Sessions + u.Temporary, Left: u.Left, All: u.All}
 }

@@ -62,7 +62,6 @@ func (e *UnusableError) Error() string {
 	return fmt.Sprintf("session: session %s cannot be used: %v", e.ID, e.Err)
 }
 
-// Unwrap gives the reason.
 func (e *UnusableError) Unwrap() error { return e.Err }
 
 // Damage is where the data folder is damaged; nil if damage is not why the session cannot be used,
@@ -94,7 +93,6 @@ func (e *ModelLoadError) Error() string {
 	return fmt.Sprintf("session: model %s cannot be loaded: %v", e.ID, e.Err)
 }
 
-// Unwrap gives the reason.
 func (e *ModelLoadError) Unwrap() error { return e.Err }
 
 // OffsetError says that a Score call expected another offset than the session has. Nothing was
@@ -148,7 +146,6 @@ func (e *NameTakenError) Error() string {
 // kept, has no more. Nothing was changed.
 type TrimmedError struct{ FieldError }
 
-// Unwrap makes it a FieldError.
 func (e *TrimmedError) Unwrap() error { return &e.FieldError }
 
 // LimitError says that a session has, or would get, as much text as a session can have. What was
@@ -186,7 +183,6 @@ func (e *RecoveringError) Error() string {
 		"kept as far as it has come: %d of %d bytes", e.Done, e.Of)
 }
 
-// Is makes it an ErrOverloaded.
 func (e *RecoveringError) Is(target error) bool { return target == ErrOverloaded }
 
 // QuotaError says that a key has as many live sessions as it may have. Nothing was made.
@@ -221,7 +217,6 @@ func (e *BodyError) Error() string {
 	return fmt.Sprintf("session: reading the text failed at offset %d: %v", e.Offset, e.Err)
 }
 
-// Unwrap gives the reader's own error.
 func (e *BodyError) Unwrap() error { return e.Err }
 
 // storeError is the error of a request to which the store has failed to do something.

@@ -20,7 +20,6 @@ type exported struct {
 	state *stream.Stream
 }
 
-// write writes the archive.
 func (x *exported) write(ctx context.Context, w io.Writer) error {
 	f, err := x.state.Stored()
 	if err != nil {
@@ -65,16 +64,13 @@ func (x *exported) write(ctx context.Context, w io.Writer) error {
 
 // export writes a session to w as an archive. The archive is made in a temporary file before its
 // first byte is written.
-func (e *engine) export(
-	ctx context.Context, w io.Writer, make func(ctx context.Context, archive io.Writer) error,
-) error {
+func (e *engine) export(w io.Writer, make func(archive io.Writer) error) error {
 	made, err := spool.New()
 	if err != nil {
 		return err
 	}
 	defer made.Close()
-	err = made.Fill(func(archive io.Writer) error { return make(ctx, archive) })
-	if err != nil {
+	if err := made.Fill(make); err != nil {
 		return err
 	}
 	return made.CopyTo(w)

@@ -180,7 +180,6 @@ type boundedLog struct {
 	end int64
 }
 
-// Read implements logReader.
 func (l boundedLog) Read(
 	ctx context.Context, id string, from int64, visit func(int64, storage.Record) error,
 ) error {

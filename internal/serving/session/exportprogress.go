@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Progress is told what is being done, and how many bytes of all are done.
+// Progress reports what is being done, and how many of all bytes are done.
 type Progress func(what string, done, total int64)
 
 // part begins a part of the work, of so many bytes, and gives the function that is told of each that
@@ -27,7 +27,6 @@ type toldLog struct {
 	add func(bytes int)
 }
 
-// Read implements logReader.
 func (l toldLog) Read(
 	ctx context.Context, id string, from int64, visit func(int64, storage.Record) error,
 ) error {

@@ -211,7 +211,7 @@ func TestAStoreThatIsUnavailableFailsTheRequestAndNothingElse(t *testing.T) {
 
 // withoutClaim makes the next request claim the session, as the first after a restart does.
 func withoutClaim(t *testing.T, sv *server, id string) {
-	s, err := sv.mg.index.find(Caller{}, id)
+	s, err := sv.mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
 	s.loseClaim()
 }
@@ -300,7 +300,7 @@ func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 			return err
 		},
 		"snapshot": func(sv *server, id string) (err error) {
-			s, err := sv.mg.index.find(Caller{}, id)
+			s, err := sv.mg.index.catalog.find(Caller{}, id)
 			require.NoError(sv.t, err)
 			require.NoError(sv.t, s.lock(background))
 			defer s.unlock()
@@ -329,7 +329,7 @@ func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 // write is a request that is one write.
 func write(do func(*session) error) func(sv *server, id string) error {
 	return func(sv *server, id string) error {
-		s, err := sv.mg.index.find(Caller{}, id)
+		s, err := sv.mg.index.catalog.find(Caller{}, id)
 		require.NoError(sv.t, err)
 		require.NoError(sv.t, s.lock(background))
 		defer s.unlock()

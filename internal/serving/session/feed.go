@@ -81,7 +81,6 @@ func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
 	return n, f.options.Updated(update)
 }
 
-// all feeds the whole text.
 func (f *feeder) all(ctx context.Context, text []byte) error {
 	for len(text) > 0 {
 		n, err := f.chunk(ctx, text)

@@ -124,7 +124,7 @@ func (s *session) compare(c Comparison) (before *Comparison) {
 	return before
 }
 
-// linkTo is what is told to one end of a shadow of the other.
+// linkTo describes one end of a shadow to the other.
 func linkTo(other, followed, shadow *session) Shadow {
 	at, has := followed.seen(), shadow.seen()
 	other.mu.Lock()
@@ -148,8 +148,7 @@ func linkTo(other, followed, shadow *session) Shadow {
 	}
 }
 
-// addLinks adds to what a caller is told of a session what there is of shadows, as far as the
-// caller sees them.
+// addLinks adds the shadows that the caller may see to the description of a session.
 func (s *session) addLinks(who Caller, i *Info) {
 	if id := s.shadowOf(); id != "" {
 		link := Shadow{ID: id, Offset: i.Offset, Err: ErrNotFound} // until it is found

@@ -153,7 +153,7 @@ func TestARequestToAShadowIsNotBehindOthers(t *testing.T) {
 	id := shadow(t, mg, of, CreateRequest{})
 	score(t, mg, of, logText(40))
 	caughtUp(t, mg, id)
-	s, err := mg.index.find(Caller{}, id)
+	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
 	require.True(t, s.job().Behind)
 	pieces := 0

@@ -74,7 +74,6 @@ func (f *fork) takes() (bytes int64) {
 	return bytes
 }
 
-// shareLocked makes the fork in the store.
 func (f *fork) shareLocked(ctx context.Context) error {
 	bytes, records, err := f.sharedText(ctx)
 	if err != nil {

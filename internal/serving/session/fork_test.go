@@ -67,7 +67,7 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 		_, err = mg.Score(background, who, info.ID, bytes.NewReader([]byte("and on")), ScoreOptions{Offset: &at}, func(Chunk) error { return nil })
 		require.NoError(rt, err)
 		want, _ = alone(rt, mg.engine.models[0].Model, r, text[:at]+"and on")
-		s, err := mg.index.find(who, info.ID)
+		s, err := mg.index.catalog.find(who, info.ID)
 		require.NoError(rt, err)
 		require.NoError(rt, s.open(background, 0))
 		require.Equal(rt, want.Hash(), s.stream.Hash())
@@ -282,7 +282,7 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 
 func memberName(id, name string) string { return "sessions/" + id + "/" + name }
 
-// The archive is a data folder: tar unpacks it, and a server goes on.
+// An export is a data folder: a server goes on with what tar unpacks.
 func TestAnExportIsADataFolder(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})

@@ -250,7 +250,6 @@ func (g *generation) sample(
 	})
 }
 
-// accept accepts a sampled token.
 func (g *generation) accept(d *draft, t stream.Token) {
 	d.tokens++
 	d.cut.note(candidates(t.LogProbs, g.top))
@@ -266,7 +265,6 @@ func (g *generation) accept(d *draft, t stream.Token) {
 	}
 }
 
-// end ends a text with its last piece.
 func (g *generation) end(d *draft, reason string, last Piece) {
 	d.reason = reason
 	last.FinishReason, last.Tokens = reason, d.tokens

@@ -102,34 +102,27 @@ func decodeHead(id string, text []byte) (h head, err error) {
 
 // check compares what does not depend on the model with its limits.
 func (h *head) check(id string) error {
-	if h.ID != id {
+	switch {
+	case h.ID != id:
 		return fmt.Errorf("id is %.80q, expected %q", h.ID, id)
-	}
-	if h.Settings.Chunk < 1 || h.Settings.Chunk > ChunkTokensMax {
+	case h.Settings.Chunk < 1 || h.Settings.Chunk > ChunkTokensMax:
 		return fmt.Errorf("settings.chunk is %d, expected 1 to %d",
 			h.Settings.Chunk, ChunkTokensMax)
-	}
-	if !slices.Contains(stream.Methods(), h.Settings.Method) {
+	case !slices.Contains(stream.Methods(), h.Settings.Method):
 		return fmt.Errorf("settings.method is %.80q, expected %s",
 			h.Settings.Method, strings.Join(stream.Methods(), ", "))
-	}
-	if h.History != HistoryFull && h.History != HistoryTail {
+	case h.History != HistoryFull && h.History != HistoryTail:
 		return fmt.Errorf("history is %.80q, expected %s or %s",
 			h.History, HistoryFull, HistoryTail)
-	}
-	if h.Parent != nil && h.Parent.Offset < 0 {
+	case h.Parent != nil && h.Parent.Offset < 0:
 		return fmt.Errorf("parent.offset is %d, expected 0 or more", h.Parent.Offset)
-	}
-	if h.LinesFrom != nil && *h.LinesFrom < 0 {
+	case h.LinesFrom != nil && *h.LinesFrom < 0:
 		return fmt.Errorf("lines_from is %d, expected 0 or more", *h.LinesFrom)
-	}
-	if h.ByLine && h.LinesFrom == nil {
+	case h.ByLine && h.LinesFrom == nil:
 		return errors.New("by_line is true, expected false without lines_from")
-	}
-	if h.ByLine && !stream.LearnsByLine(h.Settings.Method) {
+	case h.ByLine && !stream.LearnsByLine(h.Settings.Method):
 		return fmt.Errorf("by_line is true, expected false with the method %s", h.Settings.Method)
-	}
-	if len(h.Numerics) == 0 {
+	case len(h.Numerics) == 0:
 		return fmt.Errorf("numerics is empty, expected one entry or more")
 	}
 	for i, n := range h.Numerics {
@@ -168,15 +161,15 @@ var (
 
 // checkOffsets says which offset in the head is beyond the end of the session's text.
 func (h *head) checkOffsets(end int64) error {
-	if h.Parent != nil && h.Parent.Offset > end {
+	from := h.numerics().From
+	switch {
+	case h.Parent != nil && h.Parent.Offset > end:
 		return fmt.Errorf("parent.offset is %d, expected at most %d, the end of the log",
 			h.Parent.Offset, end)
-	}
-	if from := h.numerics().From; from > end {
+	case from > end:
 		return fmt.Errorf("numerics[%d].from is %d, expected at most %d, the end of the log",
 			len(h.Numerics)-1, from, end)
-	}
-	if h.LinesFrom != nil && *h.LinesFrom > end {
+	case h.LinesFrom != nil && *h.LinesFrom > end:
 		return fmt.Errorf("lines_from is %d, expected at most %d, the end of the log",
 			*h.LinesFrom, end)
 	}

@@ -107,7 +107,7 @@ func logProbs(chunks []Chunk) (all []float64) {
 // withSession gives the test a session as a request has it.
 func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	t.Helper()
-	s, err := mg.index.find(Caller{}, id)
+	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
 	require.NoError(t, s.open(context.Background(), 0))
 	defer s.unlock()

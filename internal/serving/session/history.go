@@ -97,7 +97,7 @@ type past struct {
 func (mg *Manager) past(
 	ctx context.Context, who Caller, id string, offset int64,
 ) (p past, err error) {
-	s, err := mg.index.find(who, id)
+	s, err := mg.index.catalog.find(who, id)
 	if err != nil {
 		return p, err
 	}
@@ -120,7 +120,6 @@ func (mg *Manager) past(
 	return p, nil
 }
 
-// trimmed says that an offset is not kept any more.
 func (p *past) trimmed(offset int64) error {
 	return &TrimmedError{FieldError{"offset", fmt.Sprint(offset), fmt.Sprintf("%d to %d",
 		p.start, p.end)}}
@@ -182,7 +181,6 @@ func (a *adder) count(r *storage.Record, end int64) bool {
 	return r.UnixMS != uncounted
 }
 
-// add takes in a record.
 func (a *adder) add(at int64, r storage.Record) error {
 	end := at + int64(len(r.Text))
 	switch {
@@ -211,14 +209,12 @@ func (a *adder) add(at int64, r storage.Record) error {
 	return nil
 }
 
-// finish ends the last part.
 func (a *adder) finish() {
 	if a.lastEnd > a.part {
 		a.cut()
 	}
 }
 
-// cut ends the part under way.
 func (a *adder) cut() {
 	tally, baseline := totalsOf(&a.last, a.lastEnd)
 	a.history.Scores = append(a.history.Scores, PastScore{

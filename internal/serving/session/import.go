@@ -15,15 +15,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// importing is an import under way.
-type importing struct {
-	engine *engine
-	index  *index
-}
-
-// run makes a session of an archive that Export wrote. The name that the archive has in its head is
-// not that of the new session.
-func (im *importing) run(
+// importArchive makes a session of an archive that Export wrote. The name that the archive has in its
+// head is not that of the new session.
+func (mg *Manager) importArchive(
 	ctx context.Context, who Caller, r io.Reader, name string,
 ) (Info, error) {
 	received, err := spool.Receive(r)
@@ -35,13 +29,13 @@ func (im *importing) run(
 		return Info{}, err
 	}
 	defer received.Close()
-	a, err := im.engine.openArchive(ctx, received)
+	a, err := mg.engine.openArchive(ctx, received)
 	if err != nil {
 		return Info{}, err
 	}
 	h := a.head
 	like := CreateRequest{Labels: h.Labels, TTL: h.TTL, History: h.History}
-	s, err := im.index.fresh(who, name, a.model, h.Settings, like)
+	s, err := mg.index.fresh(who, name, a.model, h.Settings, like)
 	if err != nil {
 		return Info{}, err
 	}
@@ -51,16 +45,15 @@ func (im *importing) run(
 		return Info{}, fmt.Errorf("%w: a head of %d bytes, expected at most %d", ErrImport, n,
 			storage.MaxHeadBytes)
 	}
-	store := func() error { return im.index.create(ctx, s, a.found.Start) }
-	fill := func() error { return im.fill(ctx, s, a) }
-	return im.index.build(ctx, creation{
+	store := func() error { return mg.index.create(ctx, s, a.found.Start) }
+	fill := func() error { return mg.engine.fill(ctx, s, a) }
+	return mg.index.build(ctx, creation{
 		who: who, s: s, store: store, fill: fill, disk: a.store.Usage().Sessions,
 	})
 }
 
 // fill writes what the archive has.
-func (im *importing) fill(ctx context.Context, s *session, a *archive) error {
-	e := im.engine
+func (e *engine) fill(ctx context.Context, s *session, a *archive) error {
 	log := toldLog{a.store, e.imports.part("storing", a.found.End-a.found.Start)}
 	err := copyLog(ctx, log, a.found.ID, a.found.Start,
 		func(at int64, records []storage.Record, bytes, _ int) error {
@@ -198,7 +191,6 @@ func (a *archive) check(ctx context.Context, m *model.Model, log logReader) erro
 	return compareTotals(st, &last)
 }
 
-// checkLog checks the records, and returns the last one.
 func (a *archive) checkLog(
 	ctx context.Context, m *model.Model, log logReader,
 ) (last storage.Record, err error) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,11 +67,6 @@ func (ix *index) known(id string) *session {
 	return nil
 }
 
-// find finds the session that a request names.
-func (ix *index) find(who Caller, id string) (*session, error) {
-	return ix.catalog.find(who, id)
-}
-
 // use finds a session for a request that feeds or samples it. done must follow.
 func (ix *index) use(who Caller, id string) (s *session, done func(), err error) {
 	s, used, err := ix.useAny(who, id)
@@ -97,7 +93,7 @@ func (ix *index) useAny(who Caller, id string) (s *session, done func(), err err
 		return nil, nil, err
 	}
 	for {
-		if s, err = ix.find(who, id); err != nil {
+		if s, err = ix.catalog.find(who, id); err != nil {
 			return nil, nil, err
 		}
 		if ix.registry.Use(s.entry, ix.clock.now()) {
@@ -109,7 +105,6 @@ func (ix *index) useAny(who Caller, id string) (s *session, done func(), err err
 // touch ends a request that fed or sampled a session.
 func (ix *index) touch(s *session) { ix.registry.Touch(s.entry, ix.clock.now().UTC()) }
 
-// info describes a session.
 func (ix *index) info(who Caller, s *session) Info {
 	i := s.info(who, ix.registry.LastUsed(s.entry), s.memory.Bytes())
 	i.DiskBytes = ix.disk.Charged(s.ID)
@@ -117,9 +112,8 @@ func (ix *index) info(who Caller, s *session) Info {
 	return i
 }
 
-// get describes the session that a request names.
 func (ix *index) get(ctx context.Context, who Caller, id string) (Info, error) {
-	s, err := ix.find(who, id)
+	s, err := ix.catalog.find(who, id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -131,18 +125,10 @@ func (ix *index) get(ctx context.Context, who Caller, id string) (Info, error) {
 	return ix.info(who, s), nil
 }
 
-// list describes a page of the sessions that a caller sees and that have all of the labels.
-func (ix *index) list(
-	who Caller, after string, limit int, labels []Label,
-) (page []Info, next string, err error) {
-	ix.sweep()
-	return ix.catalog.list(who, after, limit, labels)
-}
-
 // delete deletes the session that a request names, and its shadows, which have its text: these
 // first, so that none is left without it. What is at work on them ends after its chunk.
 func (ix *index) delete(who Caller, id string) error {
-	s, err := ix.find(who, id)
+	s, err := ix.catalog.find(who, id)
 	if err != nil {
 		return err
 	}
@@ -155,7 +141,6 @@ func (ix *index) delete(who Caller, id string) error {
 	return ix.deleteShadows(s) // of which one may have been made meanwhile
 }
 
-// deleteShadows deletes the shadows of a session.
 func (ix *index) deleteShadows(of *session) error {
 	for _, s := range of.shadows() {
 		if err := ix.deleteOne(s); err != nil && !errors.Is(err, ErrNotFound) {
@@ -165,7 +150,6 @@ func (ix *index) deleteShadows(of *session) error {
 	return nil
 }
 
-// deleteOne deletes a session.
 func (ix *index) deleteOne(s *session) error {
 	id, ctx := s.ID, context.Background() // the erasing of what is gone has to come to its end
 	err := s.delete(ctx)
@@ -175,14 +159,14 @@ func (ix *index) deleteOne(s *session) error {
 		}
 	}
 	ix.remove(s)
-	_ = ix.disk.Alarm() // it may have ended, and is told to whom it concerns
+	_ = ix.disk.Alarm() // clears and reports the alarm if there is room again
 	if err != nil {
 		return storeError("deleting session "+id, err)
 	}
 	return nil
 }
 
-// remove makes an end of a session that the store has no more.
+// remove ends a session that the store no longer has.
 func (ix *index) remove(s *session) {
 	if ix.registry.Remove(s.entry) {
 		s.end()
@@ -394,10 +378,7 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 
 // checkHead says why a session cannot have another head.
 func (ix *index) checkHead(s *session, next *head) error {
-	if err := checkNameOrNone(next.Name); err != nil {
-		return err
-	}
-	if err := next.checkKept(); err != nil {
+	if err := cmp.Or(checkNameOrNone(next.Name), next.checkKept()); err != nil {
 		return err
 	}
 	size := len(next.encode())

@@ -43,7 +43,7 @@ func feedLines(mg *Manager, id, text string, o ScoreOptions) (Summary, error) {
 
 // linesBegun is what the head of a session says of lines.
 func linesBegun(t testing.TB, mg *Manager, id string) (from *int64, byLine bool) {
-	s, err := mg.index.find(Caller{}, id)
+	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
 	require.NoError(t, s.lock(background))
 	defer s.unlock()

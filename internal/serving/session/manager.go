@@ -152,7 +152,7 @@ func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	if id == "" {
 		return mg.Model(), nil
 	}
-	s, err := mg.index.find(who, id)
+	s, err := mg.index.catalog.find(who, id)
 	if err != nil {
 		return ModelInfo{}, err
 	}
@@ -206,7 +206,8 @@ func (mg *Manager) List(
 	if limit < 1 {
 		limit = ListDefault
 	}
-	return mg.index.list(who, after, min(limit, ListMax), labels)
+	mg.index.sweep()
+	return mg.index.catalog.list(who, after, min(limit, ListMax), labels)
 }
 
 // Delete removes a session with everything that was ever kept for it. A request that is at work on
@@ -397,10 +398,7 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	}
 	defer mg.life.Leave()
 	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: r.History}
-	if err := checkRequest(like); err != nil {
-		return Info{}, err
-	}
-	if err := checkNameOrNone(r.Name); err != nil {
+	if err := cmp.Or(checkRequest(like), checkNameOrNone(r.Name)); err != nil {
 		return Info{}, err
 	}
 	if err := mg.index.mayMake(who); err != nil {
@@ -427,12 +425,12 @@ func (mg *Manager) Export(
 	defer done()
 	err = s.unusable()
 	if err == nil {
-		err = mg.engine.export(ctx, w, func(ctx context.Context, archive io.Writer) error {
+		err = mg.engine.export(w, func(archive io.Writer) error {
 			return mg.engine.exportWhole(ctx, s, wait, archive)
 		})
 	}
 	if part != nil && touched(err) {
-		err = mg.engine.export(ctx, w, func(ctx context.Context, archive io.Writer) error {
+		err = mg.engine.export(w, func(archive io.Writer) error {
 			return mg.engine.exportPart(ctx, s, archive, part)
 		})
 	}
@@ -459,8 +457,7 @@ func (mg *Manager) Import(
 	if err := mg.index.mayMake(who); err != nil {
 		return Info{}, err
 	}
-	im := importing{engine: mg.engine, index: mg.index}
-	info, err := im.run(ctx, who, r, name)
+	info, err := mg.importArchive(ctx, who, r, name)
 	return info, SpoolError(err)
 }
 

@@ -47,7 +47,6 @@ func (m ModelInfo) clone() ModelInfo {
 	return m
 }
 
-// kindOf is the kind of a tokenizer.
 func kindOf(t tokenizer.Tokenizer) string {
 	if _, words := t.(*tokenizer.Words); words {
 		return tokenizer.KindWords

@@ -60,7 +60,6 @@ func (ms models) check() error {
 	return nil
 }
 
-// ids are the IDs of all.
 func (ms models) ids() []string {
 	all := make([]string, len(ms))
 	for i, m := range ms {
@@ -69,7 +68,6 @@ func (ms models) ids() []string {
 	return all
 }
 
-// names lists the IDs of all for errors.
 func (ms models) names() string { return strings.Join(ms.ids(), ", ") }
 
 // live tells whether a model is one of those in memory.

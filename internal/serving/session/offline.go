@@ -133,8 +133,7 @@ func Replay(
 		}
 		progress(st.Offset()-r.From, r.To-r.From)
 	})
-	var given interrupted
-	if errors.As(err, &given) {
+	if given, ok := errors.AsType[interrupted](err); ok {
 		err = given.error
 	}
 	return r, err

@@ -17,7 +17,7 @@ type plan struct {
 	stops     []string
 	echo      bool // a text begins with its prompt
 	logProbs  bool // pieces have their tokens' log-probabilities
-	top       int  // pieces have so many of the likeliest tokens at each token
+	top       int  // number of likeliest tokens that a piece has for each of its tokens
 	static    bool // texts are sampled from the static model
 }
 

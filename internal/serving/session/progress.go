@@ -155,7 +155,6 @@ const uncounted = -1
 // timeMaxMS is the end of the year 9999, beyond which RFC 3339 has no times.
 const timeMaxMS = 253402300799999
 
-// checkTime says what is wrong with the time of a record.
 func checkTime(unixMS int64) error {
 	if (unixMS < 0 || unixMS > timeMaxMS) && unixMS != uncounted {
 		return fmt.Errorf("time %d, expected 0 to %d ms, the years 1970 to 9999",

@@ -57,7 +57,6 @@ func (q *queue) leave(key string) {
 	}
 }
 
-// length is the number of requests that wait.
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

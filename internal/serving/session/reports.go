@@ -84,7 +84,6 @@ func (r *reports) tell(c *Chunk) {
 	}
 }
 
-// tellTokens describes the tokens of a text.
 func (r *reports) tellTokens(
 	c *Chunk, w *stream.Worker, st *stream.Stream, scores stream.Scores,
 ) {
@@ -126,7 +125,6 @@ func ifFinite(v float64) *float64 {
 	return &v
 }
 
-// finish completes the summary.
 func (r *reports) finish(begun time.Time) {
 	p := r.s.seen()
 	r.sum.Offset, r.sum.Updates = p.offset, p.updates

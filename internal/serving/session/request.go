@@ -19,7 +19,6 @@ import (
 // NameCharsMax is the length of the longest name.
 const NameCharsMax = 64
 
-// nameWanted says what a name is.
 var nameWanted = fmt.Sprintf("a name: 1 to %d of a-z 0-9 . _ -, the first a letter or a digit; "+
 	"not %q, and not of the form of an id", NameCharsMax, reservedName)
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
@@ -153,7 +154,6 @@ func readSnapshot(
 	return st, nil
 }
 
-// emptyStream is the stream of an empty text.
 func (h *head) emptyStream(m *model.Model) *stream.Stream {
 	st := stream.New(m, h.Settings)
 	if h.LinesFrom != nil {
@@ -198,15 +198,9 @@ func (h *head) checkLines(st *stream.Stream) error {
 // damaged says whether an error of reading a snapshot is the snapshot's own: then it will never be
 // read, and the session goes on without it. All others are the store's, or the context's.
 func damaged(err error) bool {
-	for _, other := range []error{
-		storage.ErrClosed, storage.ErrNotFound, storage.ErrUnavailable,
-		storage.ErrUnknown,
-	} {
-		if errors.Is(err, other) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc([]error{
+		storage.ErrClosed, storage.ErrNotFound, storage.ErrUnavailable, storage.ErrUnknown,
+	}, func(other error) bool { return errors.Is(err, other) })
 }
 
 // replay computes the log from the stream's offset to its end, chunk by chunk as requests do, so

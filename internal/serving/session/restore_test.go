@@ -34,7 +34,7 @@ func coldServer(t *testing.T, text string, o Options) (sv *server, id string) {
 }
 
 func begunAt(t *testing.T, sv *server, id string) int64 {
-	s, err := sv.mg.index.find(Caller{}, id)
+	s, err := sv.mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
 	require.NoError(t, s.lock(background))
 	defer s.unlock()
@@ -92,7 +92,7 @@ func TestALongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 	text := logText(20*testChunk + 5)
 	for name, lose := range map[string]func(sv *server, id string){
 		"evicted": func(sv *server, id string) {
-			s, err := sv.mg.index.find(Caller{}, id)
+			s, err := sv.mg.index.catalog.find(Caller{}, id)
 			require.NoError(t, err)
 			s.replayCost = time.Minute // it is worth it
 			s.evict()
@@ -110,7 +110,7 @@ func TestALongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 		_, err := sv.mg.Score(ctx, Caller{}, id, bytes.NewReader([]byte("on")), ScoreOptions{}, noChunks)
 		require.ErrorIs(t, err, context.Canceled)
 		if name == "drained" {
-			s, err := sv.mg.index.find(Caller{}, id)
+			s, err := sv.mg.index.catalog.find(Caller{}, id)
 			require.NoError(t, err)
 			s.replayCost = time.Minute
 		}

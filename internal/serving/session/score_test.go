@@ -175,7 +175,7 @@ func TestNothingWrittenIsStaticToTheBit(t *testing.T) {
 func TestAnEventIsEmittedAfterTheLogAndBeforeTheUpdateItCauses(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
-	s, err := mg.index.find(Caller{}, id)
+	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
 	updates := uint64(0)
 	_, err = mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(5*testChunk)), ScoreOptions{}, func(c Chunk) error {

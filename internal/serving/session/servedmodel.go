@@ -52,7 +52,6 @@ func (s *servedModel) base() *budget.Base {
 	return s.memory
 }
 
-// size is the memory of the weights.
 func (s *servedModel) size() int64 {
 	if s.source == nil {
 		return s.WeightsBytes()

@@ -206,14 +206,12 @@ func (s *session) shadowOf() string {
 	return s.ShadowOf
 }
 
-// shadows are the sessions that follow this one.
 func (s *session) shadows() []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.mu.following.shadows)
 }
 
-// hasLabels says whether a session has all of the labels.
 func (s *session) hasLabels(labels []Label) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

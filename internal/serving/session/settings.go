@@ -24,8 +24,7 @@ func effective(m *model.Model, asked Settings) (stream.Settings, error) {
 // fieldError makes a *FieldError of a *setting.Error; prefix is where in the request the setting is.
 // Any other error is one of the model, which cannot serve a setting that is in its range.
 func fieldError(prefix string, err error) error {
-	var wrong *setting.Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*setting.Error](err); ok {
 		return &FieldError{prefix + wrong.Name, wrong.Found, wrong.Want}
 	}
 	return fmt.Errorf("session: settings: %w", err)

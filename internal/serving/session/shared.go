@@ -57,7 +57,6 @@ func TermsOf(text []byte) storage.Terms {
 	return t
 }
 
-// has reports whether this server has a session.
 func (c *sharedCatalog) has(id string) bool {
 	s := c.known(id)
 	return s != nil && s.holds()
@@ -79,9 +78,8 @@ func (c *sharedCatalog) claimed(s *session) {
 	c.registry.SetTTL(s.entry, s.TTL)
 }
 
-// named finds the caller's session of a name.
 func (c *sharedCatalog) named(_ context.Context, who Caller, name string) (*session, error) {
-	s, err := c.index.find(who, name)
+	s, err := c.find(who, name)
 	if err == ErrNotFound {
 		err = nil
 	}
@@ -197,7 +195,6 @@ func (c *sharedCatalog) list(
 	return page, after, nil
 }
 
-// infoOf describes a session that the store has found.
 func (c *sharedCatalog) infoOf(who Caller, found storage.Session) Info {
 	if s := c.known(found.ID); s != nil && s.holds() {
 		return c.info(who, s)
@@ -301,7 +298,6 @@ func (c *sharedCatalog) handOver(ctx context.Context) {
 	}
 }
 
-// release frees a session.
 func (c *sharedCatalog) release(ctx context.Context, s *session, wait bool) {
 	if !s.isClaimed() || !s.tryLock() && (!wait || s.lock(ctx) != nil) {
 		return

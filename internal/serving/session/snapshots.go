@@ -34,7 +34,6 @@ type limitedSnapshots struct {
 	slots chan struct{}
 }
 
-// ReadSnapshot implements snapshotReader.
 func (l limitedSnapshots) ReadSnapshot(
 	ctx context.Context, id string, at int64, read func(io.Reader) error,
 ) error {

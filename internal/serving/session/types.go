@@ -214,7 +214,6 @@ type ScoreOptions struct {
 	Attend func() (end func())
 }
 
-// attend calls Attend.
 func (o ScoreOptions) attend() (end func()) {
 	if o.Attend == nil {
 		return func() {}

@@ -31,7 +31,7 @@ func feedSlowly(t *testing.T, mg *Manager, id string) (finish func()) {
 
 // waiting finds out how many requests wait for their turn to feed a session.
 func waiting(t *testing.T, mg *Manager, id string) int32 {
-	s, err := mg.index.find(Caller{}, id)
+	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
 	return s.queued.Load()
 }
@@ -172,7 +172,7 @@ func TestScoresAreAttendedWhileTheyWait(t *testing.T) {
 	require.NoError(t, <-done)
 	require.EqualValues(t, 2, calls.Load(), "for the turn, and for the first worker")
 
-	s, err := mg.index.find(Caller{}, id)
+	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
 	require.NoError(t, s.lock(background))
 	ctx, leave := context.WithCancel(background)

@@ -196,7 +196,7 @@ func (c *crowd) expire() {
 
 // evict takes memory for a session, and gives up that of the session that was idle longest.
 func (c *crowd) evict() {
-	late := c.index.budget.Open(nil)
+	late := c.index.budget.OpenOn(nil, nil)
 	for !c.over() {
 		var want budget.Want[*session]
 		c.hold(func() { want, _ = late.Reserve(1) })

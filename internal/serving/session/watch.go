@@ -26,16 +26,16 @@ func (o *WatchOptions) detail() detail {
 }
 
 // Watch tells of what others feed to a session, as it happens, until emit fails or the context
-// ends; the session is deleted, or expires (ErrNotFound); the Manager drains (ErrDraining) or its
-// store fails (ErrStore). It is no use of the session, needs no turn and no worker, and nobody waits for
-// emit: what there is no room for, while emit takes its time, is left out, and told as a Gap.
+// ends; the session is deleted, or expires (ErrNotFound); or the Manager drains (ErrDraining). It
+// does not count as use of the session, and needs no turn and no worker. Nobody waits for emit:
+// events for which there is no room while emit works are left out, and reported as a Gap.
 func (mg *Manager) Watch(
 	ctx context.Context, who Caller, id string, o WatchOptions, emit func(Event) error,
 ) error {
 	if err := mg.life.Check(); err != nil {
 		return err
 	}
-	s, err := mg.index.find(who, id)
+	s, err := mg.index.catalog.find(who, id)
 	if err != nil {
 		return err
 	}

@@ -255,7 +255,7 @@ func TestAWatchOutlivesTheStateInMemory(t *testing.T) {
 	text := logText(4 * testChunk)
 	score(t, mg, id, text[:20])
 	r := startWatch(t, mg, Caller{}, id, WatchOptions{Text: true}, false)
-	s, err := mg.index.find(Caller{}, id)
+	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
 	require.NoError(t, s.lock(background))
 	s.dropLocked()

@@ -40,7 +40,6 @@ func (e *SequenceError) Error() string {
 	return fmt.Sprintf("storage: session %s: append at offset %d, expected %d, the end of the log", e.Session, e.Want, e.Have)
 }
 
-// Is makes it ErrSequence.
 func (e *SequenceError) Is(target error) bool { return target == ErrSequence }
 
 // RangeError says that an offset is not where the session has something.
@@ -54,7 +53,6 @@ func (e *RangeError) Error() string {
 	return fmt.Sprintf("storage: session %s: offset %d, expected %d to %d", e.Session, e.Offset, e.Start, e.End)
 }
 
-// Is makes it ErrRange.
 func (e *RangeError) Is(target error) bool { return target == ErrRange }
 
 // FencedError says that a write was refused because the session has been claimed since. Nothing was
@@ -69,7 +67,6 @@ func (e *FencedError) Error() string {
 	return fmt.Sprintf("storage: session %s: write under epoch %d is fenced off by epoch %d", e.Session, e.Want, e.Have)
 }
 
-// Is makes it ErrFenced.
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
 // CorruptError locates damage.
@@ -96,7 +93,6 @@ func (e *CorruptError) Error() string {
 	return s + ": " + e.What
 }
 
-// Is makes it ErrCorrupt.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
 // NotFound is the error of a call for a session that the store does not have.

@@ -324,12 +324,15 @@ func (m *Memory) WriteSnapshot(ctx context.Context, id string, epoch uint64, at 
 }
 
 func (s *memorySession) admit(id string, at int64) error {
-	for _, kept := range s.snapshots {
-		if kept.Offset == at {
-			return SnapshotExists(id, at)
-		}
+	if s.snapshot(at) >= 0 {
+		return SnapshotExists(id, at)
 	}
 	return CheckSnapshot(id, at, s.start, s.end(), len(s.snapshots))
+}
+
+// snapshot is the index of the snapshot at an offset; -1: none.
+func (s *memorySession) snapshot(at int64) int {
+	return slices.IndexFunc(s.snapshots, func(kept memorySnapshot) bool { return kept.Offset == at })
 }
 
 // Snapshots implements Store.
@@ -347,13 +350,12 @@ func (m *Memory) Snapshots(ctx context.Context, id string) (found []Snapshot, er
 func (m *Memory) ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error {
 	var data []byte
 	err := m.with(ctx, id, func(s *memorySession) error {
-		for _, kept := range s.snapshots {
-			if kept.Offset == at {
-				data = kept.data
-				return nil
-			}
+		n := s.snapshot(at)
+		if n < 0 {
+			return SnapshotNotFound(id, at)
 		}
-		return SnapshotNotFound(id, at)
+		data = s.snapshots[n].data
+		return nil
 	})
 	if err != nil {
 		return err
@@ -364,7 +366,7 @@ func (m *Memory) ReadSnapshot(ctx context.Context, id string, at int64, read fun
 // DropSnapshot implements Store.
 func (m *Memory) DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error {
 	return m.owned(ctx, id, epoch, func(s *memorySession) error {
-		n := slices.IndexFunc(s.snapshots, func(kept memorySnapshot) bool { return kept.Offset == at })
+		n := s.snapshot(at)
 		if n < 0 {
 			return SnapshotNotFound(id, at)
 		}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,13 +43,7 @@ func checkOffset(at int64) error {
 
 // CheckCreate says what is wrong with the arguments of Create (ErrInvalid).
 func CheckCreate(id string, head []byte, start int64) error {
-	if err := CheckID(id); err != nil {
-		return err
-	}
-	if err := checkOffset(start); err != nil {
-		return err
-	}
-	return CheckHead(head)
+	return cmp.Or(CheckID(id), checkOffset(start), CheckHead(head))
 }
 
 // CheckFork says what is wrong with the arguments of Fork (ErrInvalid).
@@ -151,7 +146,6 @@ type contextWriter struct {
 	w   io.Writer
 }
 
-// Write implements io.Writer.
 func (c *contextWriter) Write(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err

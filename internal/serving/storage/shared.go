@@ -59,5 +59,4 @@ func (e *OwnedError) Error() string {
 		e.Session, e.Node)
 }
 
-// Is makes it ErrOwned.
 func (e *OwnedError) Is(target error) bool { return target == ErrOwned }

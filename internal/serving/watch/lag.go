@@ -54,7 +54,6 @@ func bytesText(n float64) string { return humanize.IBytes(uint64(max(0, n))) }
 // seconds writes a time in whole seconds.
 func seconds(d time.Duration) string { return d.Round(time.Second).String() }
 
-// due reports whether it is time to look.
 func (l *lag) due(now time.Time) bool {
 	return len(l.samples) == 0 || now.Sub(l.samples[len(l.samples)-1].at) >= lookEvery
 }
@@ -92,7 +91,6 @@ func (l *lag) look(now time.Time, come, done int64) Behind {
 	return b
 }
 
-// thin leaves out every second sample.
 func (l *lag) thin() {
 	n := 0
 	for i := 0; i < len(l.samples); i += 2 {

@@ -93,7 +93,6 @@ func (p *pipe) take() ([]byte, error) {
 	return text, nil
 }
 
-// waiting is how many bytes wait.
 func (p *pipe) waiting() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -162,7 +162,6 @@ func (p *Position) check() error {
 	return nil
 }
 
-// parsePosition reads a position.
 func parsePosition(text []byte) (*Position, error) {
 	p := &Position{}
 	if err := strictjson.Unmarshal(text, p); err != nil {
@@ -187,7 +186,6 @@ func readPosition(file string) (*Position, error) {
 	return p, nil
 }
 
-// write replaces the file of the position.
 func (p *Position) write(file string) error {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err == nil {

@@ -59,10 +59,7 @@ func (t *Top) Add(f Found) {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(t.lines, f, func(have, f Found) int {
-		if c := cmp.Compare(have.Line.P, f.Line.P); c != 0 {
-			return c
-		}
-		return -1 // behind those that are as strange
+		return cmp.Or(cmp.Compare(have.Line.P, f.Line.P), -1) // behind those that are as strange
 	})
 	t.lines = slices.Insert(t.lines, at, f)
 	t.lines = t.lines[:min(len(t.lines), t.Size)]

@@ -138,7 +138,6 @@ func (f *feeding) look(must bool) {
 	}
 }
 
-// feed feeds a piece.
 func (f *feeding) feed(ctx context.Context, text []byte) error {
 	f.sent += int64(len(text)) // before look: the piece is no longer unread
 	f.look(false)
@@ -238,7 +237,6 @@ func (f *feeding) next(ctx context.Context, w *follow.Follower, wait bool) (foll
 	return p, err
 }
 
-// piece feeds a piece of a file.
 func (f *feeding) piece(ctx context.Context, p follow.Piece) error {
 	if f.keeper != nil {
 		if err := f.keeper.announce(p); err != nil {

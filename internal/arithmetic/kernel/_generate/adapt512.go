@@ -1,42 +1,29 @@
 package main
 
 import (
-	"math"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// adaptStrip512 is how many elements go through the stages of adapt*AVX512 together, as in
-// adapt_simd.go. With fewer a stage waits for the stores of the one before: what it loads lies
-// across two of them.
+// adaptStrip512 is adaptation.strip of adapt*AVX512, as in adapt_simd.go. With fewer a stage waits
+// for the stores of the one before: what it loads lies across two of them.
 const adaptStrip512 = 256
 
 // adaptation512 is what adaptAVX512 and adaptBF16AVX512 keep in registers and on their stacks.
-// The stages are those of adaptAVX2, for 32 elements at a time, but that the mask is drawn in the
-// stage that computes x.
+// The mask is drawn in the stage that computes x.
 type adaptation512 struct {
-	holding
-	gamma, beta1, beta2, out reg.VecVirtual
-	state, step, mix1, mix2  reg.VecVirtual // of the generator, eight words
-	last                     reg.VecVirtual // largest lane that is written
-	most                     reg.VecVirtual // largest places in the grid, of a strip
-	rounding                 []reg.VecVirtual
-	upper                    reg.VecVirtual // where the upper halves of 32 words are
-
-	place []Mem         // constants of the grid
-	bits  Mem           // of a strip: its mask, a bit an element
-	dense Mem           // of a strip: x, then out g(x), of what is written, without gaps
-	count reg.GPVirtual // of those
-	cell  Mem           // of those in the grid
+	adaptation
+	step, mix1, mix2 reg.VecVirtual // of the generator
+	last             reg.VecVirtual // largest lane that is written
+	rounding         []reg.VecVirtual
+	upper            reg.VecVirtual // where the upper halves of 32 words are
 }
 
 // tables512 are the constants that both functions share.
 type tables512 struct{ first, upper, words, place, rounding Mem }
 
 func adapt512() {
-	f := math.Float32bits
 	t := tables512{
 		first: GLOBL("adaptFirst512", RODATA|NOPTR),
 	}
@@ -51,13 +38,12 @@ func adapt512() {
 	for i, w := range []uint64{golden * 8 & (1<<64 - 1), mix1, mix2} {
 		DATA(8*i, U64(w))
 	}
-	t.place = scalars("adaptPlace", 1<<31-1, f(gridScale), f(1), octaves<<23-1, cells+1, 1<<cellShift-1, f(1./(1<<cellShift)))
+	t.place = scalars("adaptPlace", adaptPlaces...)
 	t.rounding = scalars("adaptRounding512", roundLane<<16|roundLane, 0xFFFF0000, 1, 1<<15-1)
-	t.adapt("adaptAVX512", "adaptAVX2", "float32", false)
-	t.adapt("adaptBF16AVX512", "adaptBF16AVX2", "uint16", true)
+	t.adapt("adaptAVX512", "adaptAVX2", false)
+	t.adapt("adaptBF16AVX512", "adaptBF16AVX2", true)
 }
 
-// scalars lays out constants.
 func scalars(name string, bits ...uint32) Mem {
 	g := GLOBL(name, RODATA|NOPTR)
 	for i, b := range bits {
@@ -76,55 +62,22 @@ func spread(table Mem, n int) (all []reg.VecVirtual) {
 	return all
 }
 
-// broadcast512 fills a register with a scalar parameter.
-func broadcast512(param string) reg.VecVirtual {
-	v := ZMM()
-	m, err := Param(param).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	VBROADCASTSS(m.Addr, v)
-	return v
-}
-
 // adapt emits the function for I and M of one type.
-func (t tables512) adapt(name, narrow, held string, half bool) {
-	TEXT(name, 0, "func(avg, m *"+held+", grad, scale, x, grid *float32, n int, gamma, beta1, beta2, out float32, state, last uint64) (written int, outside uint64)")
-	Pragma("noescape")
-	Doc(name+" is "+narrow+", but that n is a multiple of 32,", "and that strips are adaptStrip512 long.")
+func (t tables512) adapt(name, narrow string, half bool) {
+	beginAdapt(name, half, name+" is "+narrow+", but that n is a multiple of 32,",
+		"and that strips are adaptStrip512 long.")
+	places := make([]Mem, len(adaptPlaces))
+	for i := range places {
+		places[i] = t.place.Offset(4 * i)
+	}
 	a := &adaptation512{
-		holding: holding{half},
-		gamma:   broadcast512("gamma"), beta1: broadcast512("beta1"), beta2: broadcast512("beta2"), out: broadcast512("out"),
-		state: ZMM(), step: ZMM(), mix1: ZMM(), mix2: ZMM(), last: ZMM(), most: ZMM(), upper: ZMM(),
-		rounding: spread(t.rounding, 4),
-		bits:     AllocLocal(adaptStrip512 / 8), dense: AllocLocal(4 * (adaptStrip512 + 16)), cell: AllocLocal(4 * (adaptStrip512 + 16)),
-		count: GP64(),
+		adaptation: newAdaptation(avx512, adaptStrip512, half, places),
+		step:       ZMM(), mix1: ZMM(), mix2: ZMM(), last: ZMM(),
 	}
-	for i := range 7 {
-		a.place = append(a.place, t.place.Offset(4*i))
-	}
+	a.most, a.upper, a.rounding = ZMM(), ZMM(), spread(t.rounding, 4)
+	a.odd, a.below = a.rounding[2], a.rounding[3]
 	a.seed(t)
-	written, outside := AllocLocal(8), AllocLocal(8)
-	MOVQ(U32(0), written)
-	MOVQ(U32(0), outside)
-	start := GP64()
-	XORQ(start, start)
-
-	end := beginStrip(start, adaptStrip512)
-	XORQ(a.count, a.count)
-	stage("input", 32, start, end, a.input())
-	zero := ZMM()
-	VPXORD(zero, zero, zero)
-	VMOVDQU32(zero, a.dense.Idx(a.count, 4))
-	ADDQ(a.count, written)
-	VPXORD(a.most, a.most, a.most)
-	a.locate()
-	a.note(outside, start)
-	a.lookUp()
-	XORQ(a.count, a.count)
-	stage("write", 32, start, end, a.write())
-	endStrip(start, end)
-	giveBack(written, outside)
+	a.emit(a)
 }
 
 // seed spreads the generator's state over the next eight words.
@@ -138,15 +91,19 @@ func (a *adaptation512) seed(t tables512) {
 	VMOVDQU64(t.upper, a.upper)
 }
 
-// ahead512 asks for what 32 elements of so many bytes each lie in, ahead of a pointer.
-func ahead512(at, p reg.Register, bytes int) {
-	for line := 0; line < 32*bytes; line += lineBytes {
-		PREFETCHT0(Mem{Base: p, Index: at, Scale: 1, Disp: adaptAhead + line})
+// heldBytes is the size of an element of I or M.
+func (a *adaptation512) heldBytes() int {
+	if a.half {
+		return 2
 	}
+	return 4
 }
 
-// draw makes the next 32 lanes.
-func (a *adaptation512) draw() (lanes reg.VecVirtual) {
+// draw leaves the masks to input.
+func (a *adaptation512) draw(_, _ reg.GPVirtual) {}
+
+// lanes makes the next 32 lanes.
+func (a *adaptation512) lanes() (lanes reg.VecVirtual) {
 	z, t := ZMM(), ZMM()
 	VPSRLQ(Imm(30), a.state, t)
 	VPXORQ(t, a.state, z)
@@ -162,12 +119,12 @@ func (a *adaptation512) draw() (lanes reg.VecVirtual) {
 
 // input draws the mask, moves I, computes x, and keeps it where it is written.
 func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
-	avg, grad, scale, trace := pointer("avg"), pointer("grad"), pointer("scale"), pointer("x")
+	avg, grad, scale, trace := param("avg"), param("grad"), param("scale"), param("x")
 	return func(at, mask reg.GPVirtual) {
-		ahead512(at, grad, 4)
+		a.ahead(at, grad, 32*4)
 		held := a.held(at)
-		ahead512(held, avg, a.heldBytes())
-		lanes := a.draw()
+		a.ahead(held, avg, 32*a.heldBytes())
+		lanes := a.lanes()
 		const notAbove = 2
 		on, bits := [2]reg.Register{K(), K()}, GP32()
 		VPCMPUW(Imm(notAbove), a.last, lanes, on[0])
@@ -185,9 +142,7 @@ func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 			if a.half {
 				sums[k] = a.averageBF16(Mem{Base: avg, Index: held, Scale: 1, Disp: 32 * k}, round[k], g, x)
 			} else {
-				VMULPS(here(avg), a.gamma, x)
-				VMULPS(g, a.beta1, t)
-				VADDPS(t, x, x)
+				a.average(here(avg), g, x, t)
 				VMOVUPS(x, here(avg))
 			}
 			VMULPS(g, a.beta2, t)
@@ -237,23 +192,11 @@ func (a *adaptation512) roundings(lanes reg.VecVirtual) [2]reg.VecVirtual {
 // averageBF16 computes 16 elements of I in bfloat16: as the upper halves of words, and in x.
 func (a *adaptation512) averageBF16(avg Mem, round, g, x reg.VecVirtual) (sum reg.VecVirtual) {
 	t := ZMM()
-	VPMOVZXWD(avg, x)
-	VPSLLD(Imm(16), x, x)
-	VMULPS(x, a.gamma, x)
-	VMULPS(g, a.beta1, t)
-	VADDPS(t, x, x)
+	a.averageHalves(avg, g, x, t)
 	VPADDD(round, x, t)
-	keepNaN512(x, t)
+	a.keepNaN(x, t)
 	VPANDD(a.rounding[1], t, x)
 	return t
-}
-
-// keepNaN512 replaces rounded, the sum of x's bits and something, by x where that is NaN.
-func keepNaN512(x, rounded reg.VecVirtual) {
-	const unordered = 3
-	nan := K()
-	VCMPPS(Imm(unordered), x, x, nan)
-	VMOVAPS(x, nan, rounded)
 }
 
 // locate finds the cells of the dense x, and replaces x by the place in the cell. Where
@@ -281,40 +224,6 @@ func (a *adaptation512) locate() {
 	})
 }
 
-// lookUp replaces the places by out g(x), in bfloat16 by the words that its halves are the
-// upper halves of.
-func (a *adaptation512) lookUp() {
-	grid := pointer("grid")
-	a.eachDense("look", func(at reg.GPVirtual) {
-		v, next := a.points(grid, at)
-		VSUBPS(v, next, next)
-		VMULPS(a.dense.Idx(at, 4), next, next)
-		VADDPS(next, v, v)
-		VMULPS(v, a.out, v)
-		if a.half {
-			odd, most, t := a.rounding[2], a.rounding[3], ZMM()
-			VPSRLD(Imm(16), v, t)
-			VPANDD(odd, t, t)
-			VPADDD(most, t, t)
-			VPADDD(t, v, t)
-			keepNaN512(v, t)
-			v = t
-		}
-		VMOVUPS(v, a.dense.Idx(at, 4))
-	})
-}
-
-// eachDense emits a loop over the dense elements, 16 at a time.
-func (a *adaptation512) eachDense(name string, body func(at reg.GPVirtual)) {
-	at := GP64()
-	XORQ(at, at)
-	Label(name)
-	body(at)
-	ADDQ(Imm(16), at)
-	CMPQ(at, a.count)
-	JL(LabelRef(name))
-}
-
 // points loads the grid points on both sides of 16 cells. They lie side by side,
 // so that one load fetches two; a gather instruction would take longer.
 func (a *adaptation512) points(grid reg.Register, at reg.GPVirtual) (v, next reg.VecVirtual) {
@@ -328,10 +237,7 @@ func (a *adaptation512) points(grid reg.Register, at reg.GPVirtual) (v, next reg
 		VMOVHPS(Mem{Base: grid, Index: hi.As64(), Scale: 4}, pairs[p], pairs[p])
 	}
 	even, odd := joined(pairs[0], pairs[2], pairs[4], pairs[6]), joined(pairs[1], pairs[3], pairs[5], pairs[7])
-	v, next = ZMM(), ZMM()
-	VSHUFPS(Imm(0x88), odd, even, v)
-	VSHUFPS(Imm(0xDD), odd, even, next)
-	return v, next
+	return a.parted(even, odd)
 }
 
 // joined puts four quarters together.
@@ -343,28 +249,20 @@ func joined(a, b, c, d reg.VecVirtual) reg.VecVirtual {
 	return all
 }
 
-// note sets the bit of the strip that begins at start if a place was at the grid's end or beyond.
-func (a *adaptation512) note(outside Mem, start reg.GPVirtual) {
+func (a *adaptation512) inside() {
 	const above = 6
 	beyond := K()
 	VPCMPUD_BCST(Imm(above), a.place[3], a.most, beyond)
 	KORTESTW(beyond, beyond)
 	JZ(LabelRef("inside"))
-	strip, bits := GP64(), GP64()
-	MOVQ(start, strip)
-	SHRQ(Imm(10), strip) // 4 adaptStrip512 is 2^10
-	MOVQ(outside, bits)
-	BTSQ(strip, bits)
-	MOVQ(bits, outside)
-	Label("inside")
 }
 
 // write replaces M where the mask is on.
 func (a *adaptation512) write() func(at, mask reg.GPVirtual) {
-	fast := pointer("m")
+	fast := param("m")
 	return func(at, mask reg.GPVirtual) {
 		at = a.held(at)
-		ahead512(at, fast, a.heldBytes())
+		a.ahead(at, fast, 32*a.heldBytes())
 		on, bits := [2]reg.Register{K(), K()}, GP32()
 		MOVL(a.bits.Idx(mask, 1), bits)
 		KMOVD(bits, on[0])

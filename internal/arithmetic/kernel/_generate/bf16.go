@@ -54,11 +54,11 @@ type operand struct {
 }
 
 func newOperand(add bool) operand {
-	o := operand{src: Load(Param("src"), GP64()).(reg.GPVirtual), adds: add}
+	o := operand{src: param("src"), adds: add}
 	if add {
-		o.add = Load(Param("add"), GP64()).(reg.GPVirtual)
+		o.add = param("add")
 	}
-	o.stride = Load(Param("stride"), GP64()).(reg.GPVirtual)
+	o.stride = param("stride")
 	SHLQ(Imm(2), o.stride)
 	return o
 }
@@ -91,67 +91,59 @@ func pairsText(name string, add bool, further, doc string) {
 	if add {
 		name, params = name+"Add", "src, add *float32"
 	}
-	TEXT(name+"AVX2", NOSPLIT, "func(dst *uint32, "+params+", stride"+further+" int)")
-	Pragma("noescape")
-	Doc(name + "AVX2 is " + doc)
+	function(name+"AVX2", "func(dst *uint32, "+params+", stride"+further+" int)", "is "+doc)
 }
 
 // pairsAlong is pairsAlongGo for 32 k's.
 func pairsAlong(add bool) {
 	pairsText("pairsAlong", add, ", n", "pairsAlongGo for k = 32; n > 0.")
-	dst := Load(Param("dst"), GP64())
+	dst := param("dst")
 	src := newOperand(add)
-	n := Load(Param("n"), GP64())
+	n := param("n")
 	round := newRounder()
 
-	Label("loop")
-	for half := range 2 {
-		lo, hi := src.load(round, 64*half, false), src.load(round, 64*half+32, false)
-		VPSRLD(Imm(16), lo, lo)
-		VPSRLD(Imm(16), hi, hi)
-		VPACKUSDW(hi, lo, lo) // k's 0-3, 8-11, 4-7, 12-15
-		VPERMQ(Imm(0b11_01_10_00), lo, lo)
-		VMOVDQU(lo, Mem{Base: dst, Disp: 32 * half})
-	}
-	src.advance(1)
-	ADDQ(Imm(4*bf16Pairs), dst)
-	DECQ(n)
-	JNZ(LabelRef("loop"))
-	VZEROUPPER()
-	RET()
+	countdown("loop", n, func() {
+		for half := range 2 {
+			lo, hi := src.load(round, 64*half, false), src.load(round, 64*half+32, false)
+			VPSRLD(Imm(16), lo, lo)
+			VPSRLD(Imm(16), hi, hi)
+			VPACKUSDW(hi, lo, lo) // k's 0-3, 8-11, 4-7, 12-15
+			VPERMQ(Imm(0b11_01_10_00), lo, lo)
+			VMOVDQU(lo, Mem{Base: dst, Disp: 32 * half})
+		}
+		src.advance(1)
+		ADDQ(Imm(4*bf16Pairs), dst)
+	})
+	leave()
 }
 
 // pairsAcross is pairsAcrossGo for 32 k's and 16 lines.
 func pairsAcross(add bool) {
 	pairsText("pairsAcross", add, "", "pairsAcrossGo for n = 16 and k = 32.")
-	dst := Load(Param("dst"), GP64())
+	dst := param("dst")
 	src := newOperand(add)
 	p := GP64()
 	MOVQ(U32(bf16Pairs), p)
 	round := newRounder()
 
-	Label("loop")
-	for half := range 2 {
-		even, odd := src.load(round, 32*half, false), src.load(round, 32*half, true)
-		VPSRLD(Imm(16), even, even)
-		VPBLENDW(Imm(0b10101010), odd, even, even)
-		VMOVDQU(even, Mem{Base: dst, Disp: 32 * half})
-	}
-	src.advance(2)
-	ADDQ(Imm(4*bf16Pairs), dst)
-	DECQ(p)
-	JNZ(LabelRef("loop"))
-	VZEROUPPER()
-	RET()
+	countdown("loop", p, func() {
+		for half := range 2 {
+			even, odd := src.load(round, 32*half, false), src.load(round, 32*half, true)
+			VPSRLD(Imm(16), even, even)
+			VPBLENDW(Imm(0b10101010), odd, even, even)
+			VMOVDQU(even, Mem{Base: dst, Disp: 32 * half})
+		}
+		src.advance(2)
+		ADDQ(Imm(4*bf16Pairs), dst)
+	})
+	leave()
 }
 
 // transposeTile is transposeTileGo: eight rows at a time, four columns of them.
 func transposeTile() {
 	const row = 4 * bf16Pairs
-	TEXT("transposeTileAVX2", NOSPLIT, "func(dst, src *uint32)")
-	Pragma("noescape")
-	Doc("transposeTileAVX2 is transposeTileGo.")
-	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	function("transposeTileAVX2", "func(dst, src *uint32)", "is transposeTileGo.")
+	dst, src := param("dst"), param("src")
 	r := [4]reg.VecVirtual{YMM(), YMM(), YMM(), YMM()}
 	for from := 0; from < bf16Pairs; from += 8 {
 		for col := 0; col < bf16Pairs; col += 4 {
@@ -164,16 +156,13 @@ func transposeTile() {
 			}
 		}
 	}
-	VZEROUPPER()
-	RET()
+	leave()
 }
 
 // regroupLeft is regroupGo for a tile of A: of each four halves 0 1 2 3 it makes 2 0 3 1.
 func regroupLeft() {
-	TEXT("regroupLeftAVX2", NOSPLIT, "func(tile *uint32)")
-	Pragma("noescape")
-	Doc("regroupLeftAVX2 is regroupGo for a tile of A.")
-	tile := Load(Param("tile"), GP64())
+	function("regroupLeftAVX2", "func(tile *uint32)", "is regroupGo for a tile of A.")
+	tile := param("tile")
 	const order = 0b01_11_00_10
 	for at := 0; at < 4*bf16Pairs*bf16Pairs; at += 32 {
 		x := YMM()
@@ -181,16 +170,13 @@ func regroupLeft() {
 		VPSHUFHW(Imm(order), x, x)
 		VMOVDQU(x, Mem{Base: tile, Disp: at})
 	}
-	VZEROUPPER()
-	RET()
+	leave()
 }
 
 // regroupRight is regroupGo for a tile of B, where a row has the pairs of two k's.
 func regroupRight() {
-	TEXT("regroupRightAVX2", NOSPLIT, "func(tile *uint32)")
-	Pragma("noescape")
-	Doc("regroupRightAVX2 is regroupGo for a tile of B.")
-	tile := Load(Param("tile"), GP64())
+	function("regroupRightAVX2", "func(tile *uint32)", "is regroupGo for a tile of B.")
+	tile := param("tile")
 	const row = 4 * bf16Pairs
 	for at := 0; at < bf16Pairs*row; at += 2 * row {
 		for half := 0; half < row; half += 32 {
@@ -206,6 +192,5 @@ func regroupRight() {
 			VMOVDQU(odd, second)
 		}
 	}
-	VZEROUPPER()
-	RET()
+	leave()
 }

@@ -13,18 +13,17 @@ import (
 // two chains of a row, of 8 elements each, take a cache line of every row of B in turn.
 func fewRows(rows int) {
 	name := fmt.Sprintf("few%dAVX2", rows)
-	TEXT(name, NOSPLIT, "func(k int, a *float32, row int, b *float32, width int, c *float32, stride int, acc bool)")
-	Pragma("noescape")
-	Doc(fmt.Sprintf("%s sets, or with acc adds to, c[i*stride+j] = sum over p < k of a[i*row+p]*b[j*width+p],", name),
+	function(name,
+		"func(k int, a *float32, row int, b *float32, width int, c *float32, stride int, acc bool)",
+		"sets, or with acc adds to, c[i*stride+j] = sum over p < k of a[i*row+p]*b[j*width+p],",
 		fmt.Sprintf("for i < %d and j < 16; k > 0 a multiple of 4.", rows))
 	a := leftRows(rows)
-	load := func(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
-	width, three, lower, upper := load("width"), GP64(), load("b"), GP64()
+	width, three, lower, upper := param("width"), GP64(), param("b"), GP64()
 	SHLQ(Imm(2), width)
 	LEAQ(Mem{Base: width, Index: width, Scale: 2}, three)
 	LEAQ(Mem{Base: lower, Index: width, Scale: 8}, upper)
 	b := [2]eightRows{rowsFrom(lower, width, three), rowsFrom(upper, width, three)}
-	k := load("k")
+	k := param("k")
 	acc := avx2.zero(rows)
 	r := [4]reg.VecVirtual{YMM(), YMM(), YMM(), YMM()}
 	block := func(half, bytes int) {
@@ -65,34 +64,32 @@ func sumRows() {
 	LEAQ(Mem{Base: p.add, Index: p.stride, Scale: 2}, addAhead)
 	MOVQ(U32(rows), left)
 	SHLQ(Imm(2), p.k)
-	Label("row")
-	XORQ(at, at)
-	rest := GP64()
-	MOVQ(p.k, rest)
-	sum := func(v reg.Register) {
-		PREFETCHT0(Mem{Base: ahead, Index: at, Scale: 1})
-		PREFETCHT0(Mem{Base: addAhead, Index: at, Scale: 1})
-		VMOVUPS(Mem{Base: p.src, Index: at, Scale: 1}, v)
-		VADDPS(Mem{Base: p.add, Index: at, Scale: 1}, v, v)
-		VMOVUPS(v, Mem{Base: p.dst, Index: at, Scale: 1})
-	}
-	inSteps(rest, 32, "eight", func(bytes int) {
-		sum(YMM())
-		ADDQ(Imm(uint64(bytes)), at)
+	countdown("row", left, func() {
+		XORQ(at, at)
+		rest := GP64()
+		MOVQ(p.k, rest)
+		sum := func(v reg.Register) {
+			PREFETCHT0(Mem{Base: ahead, Index: at, Scale: 1})
+			PREFETCHT0(Mem{Base: addAhead, Index: at, Scale: 1})
+			VMOVUPS(Mem{Base: p.src, Index: at, Scale: 1}, v)
+			VADDPS(Mem{Base: p.add, Index: at, Scale: 1}, v, v)
+			VMOVUPS(v, Mem{Base: p.dst, Index: at, Scale: 1})
+		}
+		inSteps(rest, 32, "eight", func(bytes int) {
+			sum(YMM())
+			ADDQ(Imm(uint64(bytes)), at)
+		})
+		inSteps(rest, 16, "four", func(bytes int) {
+			sum(XMM())
+			ADDQ(Imm(uint64(bytes)), at)
+		})
+		ADDQ(p.stride, p.src)
+		ADDQ(p.stride, p.add)
+		ADDQ(p.stride, ahead)
+		ADDQ(p.stride, addAhead)
+		ADDQ(p.width, p.dst)
 	})
-	inSteps(rest, 16, "four", func(bytes int) {
-		sum(XMM())
-		ADDQ(Imm(uint64(bytes)), at)
-	})
-	ADDQ(p.stride, p.src)
-	ADDQ(p.stride, p.add)
-	ADDQ(p.stride, ahead)
-	ADDQ(p.stride, addAhead)
-	ADDQ(p.width, p.dst)
-	DECQ(left)
-	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
+	leave()
 }
 
 // inSteps runs body(step) while k is at least step, and takes step from it.

@@ -1,4 +1,4 @@
-module github.com/lmserve/lmserve/internal/kernel/_generate
+module github.com/lmserve/lmserve/internal/arithmetic/kernel/_generate
 
 go 1.26
 

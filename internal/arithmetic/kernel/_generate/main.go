@@ -10,7 +10,6 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 )
 
-// sets is what each file holds.
 var sets = map[string]func(){
 	"adam":   adam,
 	"adapt":  adapt,

@@ -39,18 +39,6 @@ func (l lanes8) store() {
 	VMOVUPD(l.hi, l.at.Offset(32))
 }
 
-// begin opens a function and returns its pointer parameters.
-func begin(name, signature, doc string, pointers ...string) []reg.GPVirtual {
-	TEXT(name, NOSPLIT, signature)
-	Pragma("noescape")
-	Doc(name + " is " + doc + "; n > 0 a multiple of 8.")
-	p := make([]reg.GPVirtual, len(pointers))
-	for i, param := range pointers {
-		p[i] = Load(Param(param), GP64()).(reg.GPVirtual)
-	}
-	return p
-}
-
 // centred is (x - mean) * rstd.
 func centred(x Mem, mean, rstd reg.VecVirtual) reg.VecVirtual {
 	v := YMM()

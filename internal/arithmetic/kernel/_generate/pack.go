@@ -20,13 +20,12 @@ func beginPack(name, doc string, add bool) packer {
 	if add {
 		params = "src, add"
 	}
-	TEXT(name, NOSPLIT, "func(dst, "+params+" *float32, stride, width, k int)")
-	Pragma("noescape")
-	Doc(name + " " + doc)
-	load := func(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
-	p := packer{src: load("src"), dst: load("dst"), stride: load("stride"), width: load("width"), k: load("k")}
+	function(name, "func(dst, "+params+" *float32, stride, width, k int)", doc)
+	p := packer{
+		src: param("src"), dst: param("dst"), stride: param("stride"), width: param("width"), k: param("k"),
+	}
 	if add {
-		p.add = load("add")
+		p.add = param("add")
 	}
 	SHLQ(Imm(2), p.stride)
 	SHLQ(Imm(2), p.width)
@@ -127,8 +126,7 @@ func transposeRows(p packer, add, onto bool) {
 	}
 	inSteps(p.k, 16, "lines", step)
 	inSteps(p.k, 4, "blocks", step)
-	VZEROUPPER()
-	RET()
+	leave()
 }
 
 // transpose transposes both halves, (4,4) each, of four registers, of which it makes
@@ -153,24 +151,22 @@ func packCols(add bool) {
 		name = "packColsAddAVX2"
 	}
 	p := beginPack(name, "is packColsGo for 16 columns; k > 0.", add)
-	Label("loop")
-	for half := range 2 {
-		v := YMM()
-		VMOVUPS(Mem{Base: p.src, Disp: 32 * half}, v)
-		if add {
-			VADDPS(Mem{Base: p.add, Disp: 32 * half}, v, v)
+	countdown("loop", p.k, func() {
+		for half := range 2 {
+			v := YMM()
+			VMOVUPS(Mem{Base: p.src, Disp: 32 * half}, v)
+			if add {
+				VADDPS(Mem{Base: p.add, Disp: 32 * half}, v, v)
+			}
+			VMOVUPS(v, Mem{Base: p.dst, Disp: 32 * half})
 		}
-		VMOVUPS(v, Mem{Base: p.dst, Disp: 32 * half})
-	}
-	ADDQ(p.stride, p.src)
-	if add {
-		ADDQ(p.stride, p.add)
-	}
-	ADDQ(p.width, p.dst)
-	DECQ(p.k)
-	JNZ(LabelRef("loop"))
-	VZEROUPPER()
-	RET()
+		ADDQ(p.stride, p.src)
+		if add {
+			ADDQ(p.stride, p.add)
+		}
+		ADDQ(p.width, p.dst)
+	})
+	leave()
 }
 
 // packLeft copies whole vectors at distances of less than that: the next k's
@@ -179,30 +175,26 @@ func packLeft(vectors int) {
 	n := 8 * vectors
 	name := fmt.Sprintf("packLeft%dAVX2", n)
 	p := beginPack(name, fmt.Sprintf("is packLeftGo for up to %d rows; it reads and writes %[1]d elements, of which the next k's overwrite those beyond width; k > 0.", n), false)
-	Label("loop")
-	for i := range vectors {
-		v := YMM()
-		VMOVUPS(Mem{Base: p.src, Disp: 32 * i}, v)
-		VMOVUPS(v, Mem{Base: p.dst, Disp: 32 * i})
-	}
-	ADDQ(p.stride, p.src)
-	ADDQ(p.width, p.dst)
-	DECQ(p.k)
-	JNZ(LabelRef("loop"))
-	VZEROUPPER()
-	RET()
+	countdown("loop", p.k, func() {
+		for i := range vectors {
+			v := YMM()
+			VMOVUPS(Mem{Base: p.src, Disp: 32 * i}, v)
+			VMOVUPS(v, Mem{Base: p.dst, Disp: 32 * i})
+		}
+		ADDQ(p.stride, p.src)
+		ADDQ(p.width, p.dst)
+	})
+	leave()
 }
 
 // prefetch asks for one cache line after the other.
 func prefetch() {
-	TEXT("prefetchAVX2", NOSPLIT, "func(src *float32, lines int)")
-	Pragma("noescape")
-	Doc("prefetchAVX2 asks for lines > 0 cache lines from src on.")
-	src, lines := Load(Param("src"), GP64()), Load(Param("lines"), GP64())
-	Label("loop")
-	PREFETCHT0(Mem{Base: src})
-	ADDQ(Imm(64), src)
-	DECQ(lines)
-	JNZ(LabelRef("loop"))
+	function("prefetchAVX2", "func(src *float32, lines int)",
+		"asks for lines > 0 cache lines from src on.")
+	src, lines := param("src"), param("lines")
+	countdown("loop", lines, func() {
+		PREFETCHT0(Mem{Base: src})
+		ADDQ(Imm(64), src)
+	})
 	RET()
 }

@@ -48,14 +48,13 @@ func (s isa) zero(rows int) [][2]reg.VecVirtual {
 // element of every row of A.
 func (s isa) tile(rows int) {
 	name := fmt.Sprintf("tile%d%s", rows, s.name)
-	TEXT(name, NOSPLIT, "func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int, acc bool)")
-	Pragma("noescape")
-	Doc(fmt.Sprintf("%s is tileGo at rows = %d and %d columns, with fused multiply-adds; k > 0.", name, rows, s.bytes/2))
-	k := Load(Param("k"), GP64())
+	function(name,
+		"func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int, acc bool)",
+		fmt.Sprintf("is tileGo at rows = %d and %d columns, with fused multiply-adds; k > 0.",
+			rows, s.bytes/2))
+	k := param("k")
 	a := leftRows(rows)
-	col := Load(Param("col"), GP64())
-	b := Load(Param("b"), GP64())
-	width := Load(Param("width"), GP64())
+	col, b, width := param("col"), param("b"), param("width")
 	SHLQ(Imm(2), col)
 	SHLQ(Imm(2), width)
 	prefetchTile(rows, s.bytes)
@@ -86,18 +85,14 @@ func (s isa) tile(rows int) {
 	Label("rest")
 	ADDQ(Imm(unroll), k)
 	JZ(LabelRef("finish"))
-	Label("one")
-	step()
-	DECQ(k)
-	JNZ(LabelRef("one"))
+	countdown("one", k, step)
 	Label("finish")
 	storeTile(acc, s.bytes)
 }
 
 // prefetchTile asks for the tile's place in C, so that storeTile need not wait for it.
 func prefetchTile(rows, bytes int) {
-	c := Load(Param("c"), GP64())
-	stride := Load(Param("stride"), GP64())
+	c, stride := param("c"), param("stride")
 	for i := range rows {
 		for at := 0; at < 2*bytes; at += lineBytes {
 			PREFETCHT0(Mem{Base: c, Disp: at})
@@ -110,8 +105,7 @@ func prefetchTile(rows, bytes int) {
 
 // storeTile stores the accumulators in C, or adds them to it.
 func storeTile(acc [][2]reg.VecVirtual, bytes int) {
-	c := Load(Param("c"), GP64())
-	stride := Load(Param("stride"), GP64())
+	c, stride := param("c"), param("stride")
 	SHLQ(Imm(2), stride)
 	add := Load(Param("acc"), GP8())
 	TESTB(add, add)
@@ -129,8 +123,7 @@ func storeTile(acc [][2]reg.VecVirtual, bytes int) {
 		VMOVUPS(acc[i][1], Mem{Base: c, Disp: bytes})
 		ADDQ(stride, c)
 	}
-	VZEROUPPER()
-	RET()
+	leave()
 }
 
 // left addresses the rows of A, three from each pointer.
@@ -140,8 +133,8 @@ type left struct {
 }
 
 func leftRows(rows int) left {
-	base := Load(Param("a"), GP64()).(reg.GPVirtual)
-	l := left{base: []reg.GPVirtual{base}, stride: Load(Param("row"), GP64()).(reg.GPVirtual)}
+	base := param("a")
+	l := left{base: []reg.GPVirtual{base}, stride: param("row")}
 	SHLQ(Imm(2), l.stride)
 	for i := 3; i < rows; i += 3 {
 		next := GP64()

@@ -15,25 +15,71 @@ func eights(body func(at reg.GPVirtual)) { eightsThen(body, func() {}) }
 
 // eightsThen is eights with something to do after the loop.
 func eightsThen(body func(at reg.GPVirtual), after func()) {
-	n, at := Load(Param("n"), GP64()), GP64()
+	n := param("n")
 	SHLQ(Imm(2), n)
-	XORQ(at, at)
-	Label("loop")
-	body(at)
-	ADDQ(Imm(32), at)
-	CMPQ(at, n)
-	JL(LabelRef("loop"))
+	upTo("loop", 32, n, body)
 	after()
+	leave()
+}
+
+// function opens a function that does not let its pointers escape. The first line of doc is what
+// follows the name.
+func function(name, signature, doc string, more ...string) {
+	TEXT(name, NOSPLIT, signature)
+	Pragma("noescape")
+	Doc(append([]string{name + " " + doc}, more...)...)
+}
+
+// begin opens a function on multiples of eight elements and returns its pointer parameters.
+func begin(name, signature, portable string, pointers ...string) []reg.GPVirtual {
+	function(name, signature, "is "+portable+"; n > 0 a multiple of 8.")
+	p := make([]reg.GPVirtual, len(pointers))
+	for i, pointer := range pointers {
+		p[i] = param(pointer)
+	}
+	return p
+}
+
+// param loads a pointer or an int.
+func param(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
+
+// leave returns from a function that used wide registers.
+func leave() {
 	VZEROUPPER()
 	RET()
+}
+
+// countdown emits a loop of n > 0 turns.
+func countdown(label string, n reg.GPVirtual, body func()) {
+	Label(label)
+	body()
+	DECQ(n)
+	JNZ(LabelRef(label))
+}
+
+// upTo emits a loop whose body finds in at the multiples of step below n > 0.
+func upTo(label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual)) {
+	at := GP64()
+	XORQ(at, at)
+	upFrom(at, label, step, n, body)
+}
+
+// upFrom is upTo from the value of at, which is below n.
+func upFrom(
+	at reg.GPVirtual, label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual),
+) {
+	Label(label)
+	body(at)
+	ADDQ(Imm(uint64(step)), at)
+	CMPQ(at, n)
+	JL(LabelRef(label))
 }
 
 // index is eight elements from the offset at.
 func index(base reg.Register, at reg.GPVirtual) Mem { return Mem{Base: base, Index: at, Scale: 1} }
 
-// broadcast fills a register with a scalar parameter.
-func broadcast(param string) reg.VecVirtual {
-	v := YMM()
+func (s isa) broadcast(param string) reg.VecVirtual {
+	v := s.vector()
 	m, err := Param(param).Resolve()
 	if err != nil {
 		panic(err)
@@ -41,6 +87,8 @@ func broadcast(param string) reg.VecVirtual {
 	VBROADCASTSS(m.Addr, v)
 	return v
 }
+
+func broadcast(param string) reg.VecVirtual { return avx2.broadcast(param) }
 
 // constants lays out float32 and int32 constants, eight of each, and returns the
 // memory operand of each in order.
@@ -57,11 +105,9 @@ func constants(name string, bits ...uint32) []Mem {
 }
 
 func dot() {
-	TEXT("dotAVX2", NOSPLIT, "func(a, b *float32, n int, lanes *[8]float32)")
-	Pragma("noescape")
-	Doc("dotAVX2 is dotGo; n > 0 a multiple of 8.")
-	a, b := Load(Param("a"), GP64()), Load(Param("b"), GP64())
-	lanes := Load(Param("lanes"), GP64())
+	function("dotAVX2", "func(a, b *float32, n int, lanes *[8]float32)",
+		"is dotGo; n > 0 a multiple of 8.")
+	a, b, lanes := param("a"), param("b"), param("lanes")
 	sum := YMM()
 	VMOVUPS(Mem{Base: lanes}, sum)
 	eightsThen(func(at reg.GPVirtual) {
@@ -73,10 +119,9 @@ func dot() {
 }
 
 func axpy() {
-	TEXT("axpyAVX2", NOSPLIT, "func(y, x *float32, n int, a float32)")
-	Pragma("noescape")
-	Doc("axpyAVX2 is axpyGo; n > 0 a multiple of 8.")
-	y, x := Load(Param("y"), GP64()), Load(Param("x"), GP64())
+	function("axpyAVX2", "func(y, x *float32, n int, a float32)",
+		"is axpyGo; n > 0 a multiple of 8.")
+	y, x := param("y"), param("x")
 	a := broadcast("a")
 	eights(func(at reg.GPVirtual) {
 		v := YMM()
@@ -87,10 +132,9 @@ func axpy() {
 }
 
 func scale() {
-	TEXT("scaleAVX2", NOSPLIT, "func(x *float32, n int, a float32)")
-	Pragma("noescape")
-	Doc("scaleAVX2 is scaleGo; n > 0 a multiple of 8.")
-	x := Load(Param("x"), GP64())
+	function("scaleAVX2", "func(x *float32, n int, a float32)",
+		"is scaleGo; n > 0 a multiple of 8.")
+	x := param("x")
 	a := broadcast("a")
 	eights(func(at reg.GPVirtual) {
 		v := YMM()
@@ -101,11 +145,9 @@ func scale() {
 
 // largest keeps four maxima, which do not wait for each other, while it can.
 func largest() {
-	TEXT("largestAVX2", NOSPLIT, "func(x *float32, n int, lanes *[8]float32)")
-	Pragma("noescape")
-	Doc("largestAVX2 raises lanes to the maxima of x; n > 0 a multiple of 8. NaNs may be lost.")
-	x, n := Load(Param("x"), GP64()), Load(Param("n"), GP64())
-	lanes := Load(Param("lanes"), GP64())
+	function("largestAVX2", "func(x *float32, n int, lanes *[8]float32)",
+		"raises lanes to the maxima of x; n > 0 a multiple of 8. NaNs may be lost.")
+	x, n, lanes := param("x"), param("n"), param("lanes")
 	most := [4]reg.VecVirtual{YMM(), YMM(), YMM(), YMM()}
 	for _, m := range most {
 		VMOVUPS(Mem{Base: lanes}, m)
@@ -132,8 +174,7 @@ func largest() {
 	VMAXPS(most[3], most[2], most[2])
 	VMAXPS(most[2], most[0], most[0])
 	VMOVUPS(most[0], Mem{Base: lanes})
-	VZEROUPPER()
-	RET()
+	leave()
 }
 
 func add() {
@@ -206,4 +247,34 @@ func widened(base reg.Register, at reg.GPVirtual) reg.VecVirtual {
 	VPMOVZXWD(index(base, half), v)
 	VPSLLD(Imm(16), v, v)
 	return v
+}
+
+func adam() {
+	function("adamAVX2", "func(w, m, v, grad *float32, n int, "+
+		"scale, beta1, rest1, beta2, rest2, rate, root, eps float32)",
+		"is Adam.portable; n > 0 a multiple of 8.")
+	w, m, v, g := param("w"), param("m"), param("v"), param("grad")
+	scale, beta1, rest1, beta2, rest2 := broadcast("scale"), broadcast("beta1"), broadcast("rest1"), broadcast("beta2"), broadcast("rest2")
+	rate, root, eps := broadcast("rate"), broadcast("root"), broadcast("eps")
+	eights(func(at reg.GPVirtual) {
+		d, first, second, t := YMM(), YMM(), YMM(), YMM()
+		VMULPS(index(g, at), scale, d)
+		VMULPS(index(m, at), beta1, first)
+		VMULPS(rest1, d, t)
+		VADDPS(t, first, first)
+		VMOVUPS(first, index(m, at))
+		VMULPS(d, d, d)
+		VMULPS(rest2, d, d)
+		VMULPS(index(v, at), beta2, second)
+		VADDPS(d, second, second)
+		VMOVUPS(second, index(v, at))
+		VSQRTPS(second, second)
+		VMULPS(root, second, second)
+		VADDPS(eps, second, second)
+		VMULPS(rate, first, first)
+		VDIVPS(second, first, first)
+		VMOVUPS(index(w, at), t)
+		VSUBPS(first, t, t)
+		VMOVUPS(t, index(w, at))
+	})
 }

@@ -1,9 +1,9 @@
-module github.com/lmserve/lmserve/internal/kernel/_openblas
+module github.com/lmserve/lmserve/internal/arithmetic/kernel/_openblas
 
 go 1.26.0
 
 require github.com/lmserve/lmserve v0.0.0
 
-require golang.org/x/sys v0.49.0 // indirect
+require golang.org/x/sys v0.50.0 // indirect
 
-replace github.com/lmserve/lmserve => ../../..
+replace github.com/lmserve/lmserve => ../../../..

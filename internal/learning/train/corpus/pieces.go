@@ -3,6 +3,7 @@ package corpus
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
@@ -36,21 +37,16 @@ type Pieces struct {
 // ends a line.
 func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
 	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max, first: first}
-	index := map[string]int{}
-	for i, name := range c.Domains() {
-		index[name] = i
-	}
-	s.domains = make([][]int, len(index))
-	for i, d := range c.Documents {
-		s.domains[index[d.Domain]] = append(s.domains[index[d.Domain]], i)
-	}
-	held := make([]bool, len(index))
-	for _, name := range heldOut {
-		held[index[name]] = true
-	}
 	var seen, unseen []int
-	for i := range held {
-		if held[i] {
+	for i, name := range c.Domains() {
+		var docs []int
+		for k, d := range c.Documents {
+			if d.Domain == name {
+				docs = append(docs, k)
+			}
+		}
+		s.domains = append(s.domains, docs)
+		if slices.Contains(heldOut, name) {
 			unseen = append(unseen, i)
 		} else {
 			seen = append(seen, i)
@@ -102,12 +98,7 @@ func (s *Pieces) begin() {
 
 // other picks one of the domains of a group, but not the last one unless it is the only one.
 func other(group []int, last int, random uint64) int {
-	at := -1
-	for i, d := range group {
-		if d == last {
-			at = i
-		}
-	}
+	at := slices.Index(group, last)
 	if at < 0 || len(group) == 1 {
 		return group[below(random, len(group))]
 	}

@@ -13,7 +13,6 @@ import (
 // own past before it, and short enough that the steps of an optimiser see well mixed text.
 const spanSegments = 64
 
-// span is a run of one document.
 type span struct{ doc, start, end int }
 
 // Lane is where one of the streams of a batch stands.

@@ -55,7 +55,6 @@ func (a *Adam) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
 	return norm
 }
 
-// updateTask makes one step of Adam block by block.
 type updateTask struct {
 	kernel.Adam
 	w, m, v, g []float32

@@ -101,12 +101,10 @@ func (m *metrics) Observe(e train.Event) error {
 	return nil
 }
 
-// lineOf is a line with what all events have.
 func lineOf(event string, at train.Standing) Metric {
 	return Metric{Event: event, Phase: at.Phase, Step: at.Step, Tokens: at.Tokens}
 }
 
-// stepped writes a line behind every few steps.
 func (m *metrics) stepped(e train.Stepped) error {
 	if !m.pace.add(e) {
 		return nil
@@ -121,7 +119,6 @@ func (m *metrics) stepped(e train.Stepped) error {
 	return m.write(line)
 }
 
-// validated writes the line of a validation.
 func (m *metrics) validated(e train.Validated) error {
 	line := lineOf(eventValid, e.Standing)
 	line.Static, line.Best = e.Measurement.Static, e.Best
@@ -186,23 +183,52 @@ func (m *metrics) append(text []byte) error {
 	if m.file == nil {
 		return nil
 	}
-	if _, err := m.file.Write(text); err != nil {
-		return m.failed(err)
-	}
-	return nil
+	_, err := m.file.Write(text)
+	return m.failed(err)
 }
 
 func (m *metrics) close() error {
 	if m.file == nil {
 		return nil
 	}
-	if err := m.file.Close(); err != nil {
-		return m.failed(err)
-	}
-	return nil
+	return m.failed(m.file.Close())
 }
 
 // failed names the file; the error of the file system names it, too, and is stripped of that.
 func (m *metrics) failed(err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("train: metrics file %s: %w", m.path, cmp.Or(errors.Unwrap(err), err))
+}
+
+// pace is what has happened in the steps since the last line of metrics.
+type pace struct {
+	every   int // steps between two lines
+	started time.Time
+	steps   int
+	tokens  int64
+	loss    float64 // sum of the losses of the steps
+}
+
+// start makes the pace empty at the time now.
+func (p *pace) start(now time.Time) { *p = pace{every: p.every, started: now} }
+
+// add adds a step and tells whether a line of metrics is due behind it.
+func (p *pace) add(s train.Stepped) (due bool) {
+	p.steps++
+	p.tokens += int64(s.Outcome.Tokens)
+	p.loss += s.Outcome.Loss
+	return s.Step%p.every == 0
+}
+
+// pause leaves out a time in which no step was made, so that the speed is that of training.
+func (p *pace) pause(took time.Duration) { p.started = p.started.Add(took) }
+
+// meanLoss is the mean loss of the steps, in nats a token.
+func (p *pace) meanLoss() float64 { return p.loss / float64(p.steps) }
+
+// tokensPerSec is the speed up to now.
+func (p *pace) tokensPerSec(now time.Time) float64 {
+	return float64(p.tokens) / now.Sub(p.started).Seconds()
 }

@@ -37,7 +37,6 @@ type progress struct {
 	wait    time.Duration // time until something is shown next
 }
 
-// plannedPhase is how long a phase will take.
 type plannedPhase struct {
 	name string
 	time time.Duration
@@ -93,7 +92,6 @@ func (p *progress) planned(e train.Planned) error {
 	return err
 }
 
-// ready says how long all phases will take.
 func (p *progress) ready() {
 	var total time.Duration
 	var parts []string
@@ -108,7 +106,6 @@ func (p *progress) ready() {
 	}
 }
 
-// begin shows a phase as it stands.
 func (p *progress) begin(at train.Standing, now time.Time) {
 	p.from, p.started, p.shown, p.wait = at.Step, now, now, lineFirst
 	if f, ok := p.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -127,7 +124,6 @@ func (p *progress) begin(at train.Standing, now time.Time) {
 	p.pace.start(now)
 }
 
-// stepped shows a step if it is time to.
 func (p *progress) stepped(e train.Stepped, now time.Time) {
 	due := p.pace.add(e)
 	if now.Sub(p.shown) >= p.wait {

@@ -4,8 +4,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
@@ -48,12 +50,24 @@ type observers []train.Observer
 func (all observers) Observe(e train.Event) (first error) {
 	_, last := e.(train.Finished)
 	for _, o := range all {
-		if err := o.Observe(e); first == nil {
-			first = err
-		}
-		if first != nil && !last {
+		err := o.Observe(e)
+		if first = cmp.Or(first, err); first != nil && !last {
 			return first
 		}
 	}
 	return first
+}
+
+// roundly is a time as a person would say it.
+func roundly(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "1 s"
+	case d < 100*time.Second:
+		return fmt.Sprintf("%d s", int(d.Seconds()+.5))
+	case d < 100*time.Minute:
+		return fmt.Sprintf("%d min", int(d.Minutes()+.5))
+	}
+	minutes := int(d.Minutes() + .5)
+	return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
 }

@@ -11,7 +11,7 @@ func TestABaseIsPaidForOnceAndStaysUntilOthersWantItsMemory(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0
 	base := b.NewBase(10, func() { drops++ })
-	first, second, other := b.OpenOn(base, "first"), b.OpenOn(base, "second"), b.Open("other")
+	first, second, other := b.OpenOn(base, "first"), b.OpenOn(base, "second"), b.OpenOn(nil, "other")
 	reserve(t, first, 5)
 	reserve(t, second, 5)
 	require.EqualValues(t, 20, b.Used())
@@ -38,7 +38,7 @@ func TestABaseGoesInItsTurn(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0
 	base := b.NewBase(10, func() { drops++ })
-	old, on, late := b.Open("old"), b.OpenOn(base, "on"), b.Open("late")
+	old, on, late := b.OpenOn(nil, "old"), b.OpenOn(base, "on"), b.OpenOn(nil, "late")
 	reserve(t, old, 10)
 	reserve(t, on, 10)
 	want, err := late.Reserve(1)
@@ -58,7 +58,7 @@ func TestABaseGoesInItsTurn(t *testing.T) {
 func TestABaseMakesRoomWhereStatesStay(t *testing.T) {
 	b := New[string](Options{Max: 30, Keeps: true})
 	base := b.NewBase(10, func() {})
-	stays, on := b.Open("stays"), b.OpenOn(base, "on")
+	stays, on := b.OpenOn(nil, "stays"), b.OpenOn(base, "on")
 	reserve(t, stays, 10)
 	stays.Rest()
 	reserve(t, on, 10)

@@ -67,9 +67,6 @@ func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base {
 	return &Base{pool: &b.mu.pool, bytes: bytes, drop: drop, held: bytes == 0}
 }
 
-// Open makes an account that has nothing.
-func (b *Budget[H]) Open(holder H) *Account[H] { return b.OpenOn(nil, holder) }
-
 // OpenOn makes an account that has nothing, whose state needs a base; nil: none.
 func (b *Budget[H]) OpenOn(base *Base, holder H) *Account[H] {
 	return &Account[H]{budget: b, holder: holder, base: base}
@@ -168,23 +165,15 @@ func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 
 // Return gives back a part of the memory of the state, or all that it has if that is less.
 func (a *Account[H]) Return(bytes int64) {
-	b := a.budget
-	b.mu.Lock()
-	a.addStateLocked(-min(bytes, a.state))
-	wake := b.wakeLocked()
-	b.mu.Unlock()
-	notify(wake)
+	a.budget.free(func() { a.addStateLocked(-min(bytes, a.state)) })
 }
 
 // Release gives back the memory of the state.
 func (a *Account[H]) Release() {
-	b := a.budget
-	b.mu.Lock()
-	a.addStateLocked(-a.state)
-	b.unlistLocked(a)
-	wake := b.wakeLocked()
-	b.mu.Unlock()
-	notify(wake)
+	a.budget.free(func() {
+		a.addStateLocked(-a.state)
+		a.budget.unlistLocked(a)
+	})
 }
 
 // Charge takes memory for text. The error is ErrClosed or a *FullError; nobody waits for text.
@@ -226,27 +215,22 @@ func (a *Account[H]) Work() {
 // Rest says that nobody is at work on the state any more, which can be given up from now on.
 func (a *Account[H]) Rest() {
 	b := a.budget
-	b.mu.Lock()
-	b.unlistLocked(a)
-	if a.state > 0 {
-		a.place, a.since = b.mu.idle.PushBack(a), b.mu.stampLocked()
-	}
-	wake := b.wakeLocked()
-	b.mu.Unlock()
-	notify(wake)
+	b.free(func() {
+		b.unlistLocked(a)
+		if a.state > 0 {
+			a.place, a.since = b.mu.idle.PushBack(a), b.mu.stampLocked()
+		}
+	})
 }
 
 // Close gives back everything, for good.
 func (a *Account[H]) Close() {
-	b := a.budget
-	b.mu.Lock()
-	a.closed = true
-	a.addStateLocked(-a.state)
-	a.addLocked(-a.bytes.Load())
-	b.unlistLocked(a)
-	wake := b.wakeLocked()
-	b.mu.Unlock()
-	notify(wake)
+	a.budget.free(func() {
+		a.closed = true
+		a.addStateLocked(-a.state)
+		a.addLocked(-a.bytes.Load())
+		a.budget.unlistLocked(a)
+	})
 }
 
 // Bytes is what the account has, without waiting for the lock.
@@ -320,15 +304,14 @@ func (b *Budget[H]) unlistLocked(a *Account[H]) {
 	}
 }
 
-// wakeLocked takes the channel that those who wait look at. It is closed outside the lock: that
-// costs as much as there are who wait.
-func (b *Budget[H]) wakeLocked() chan struct{} {
+// free gives memory back under the lock, and wakes those who wait outside of it: that costs as much
+// as there are who wait.
+func (b *Budget[H]) free(give func()) {
+	b.mu.Lock()
+	give()
 	wake := b.mu.changed
 	b.mu.changed = nil
-	return wake
-}
-
-func notify(wake chan struct{}) {
+	b.mu.Unlock()
 	if wake != nil {
 		close(wake)
 	}

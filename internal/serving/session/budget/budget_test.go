@@ -18,7 +18,7 @@ func TestTheStateUsedLongestAgoIsGivenUpFirst(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	var all []*Account[string]
 	for _, name := range []string{"a", "b", "c"} {
-		a := b.Open(name)
+		a := b.OpenOn(nil, name)
 		reserve(t, a, 10)
 		a.Rest()
 		all = append(all, a)
@@ -26,7 +26,7 @@ func TestTheStateUsedLongestAgoIsGivenUpFirst(t *testing.T) {
 	all[0].Work()
 	all[1].Work()
 	all[1].Rest() // b was used after c
-	late := b.Open("late")
+	late := b.OpenOn(nil, "late")
 	for _, name := range []string{"c", "b"} {
 		want, err := late.Reserve(1)
 		require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestTheStateUsedLongestAgoIsGivenUpFirst(t *testing.T) {
 
 func TestAPartOfAStateIsGivenBack(t *testing.T) {
 	b := New[string](Options{Max: 10})
-	a := b.Open("a")
+	a := b.OpenOn(nil, "a")
 	reserve(t, a, 8)
 	require.NoError(t, a.Charge(1))
 	a.Return(3)
@@ -69,7 +69,7 @@ func TestThoseThatWaitTryAgainWhenMemoryIsGivenBack(t *testing.T) {
 		"release": (*Account[string]).Release, "close": (*Account[string]).Close, "rest": (*Account[string]).Rest,
 	} {
 		b := New[string](Options{Max: 10})
-		a, other := b.Open("a"), b.Open("b")
+		a, other := b.OpenOn(nil, "a"), b.OpenOn(nil, "b")
 		reserve(t, a, 10)
 		want, err := other.Reserve(5)
 		require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestThoseThatWaitTryAgainWhenMemoryIsGivenBack(t *testing.T) {
 
 func TestABudgetThatKeepsItsStatesIsFull(t *testing.T) {
 	b := New[string](Options{Max: 10, Keeps: true})
-	a, other := b.Open("a"), b.Open("b")
+	a, other := b.OpenOn(nil, "a"), b.OpenOn(nil, "b")
 	reserve(t, a, 10)
 	a.Rest()
 	_, err := other.Reserve(1)
@@ -97,11 +97,11 @@ func TestABudgetThatKeepsItsStatesIsFull(t *testing.T) {
 
 func TestAClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
 	b := New[string](Options{Max: 20})
-	a := b.Open("a")
+	a := b.OpenOn(nil, "a")
 	reserve(t, a, 10)
 	require.NoError(t, a.Charge(5))
 	require.Equal(t, int64(15), a.Bytes())
-	require.Equal(t, []int64{0, 15}, b.BytesOf([]*Account[string]{b.Open("b"), a}))
+	require.Equal(t, []int64{0, 15}, b.BytesOf([]*Account[string]{b.OpenOn(nil, "b"), a}))
 	a.Release()
 	require.Equal(t, int64(5), a.Bytes(), "the text stays")
 	a.Close()
@@ -131,7 +131,7 @@ func TestHoldersThatShareAFewStatesAllComeToTheirTurn(t *testing.T) {
 		holders := make([]*holder, rapid.IntRange(1, 8).Draw(t, "holders"))
 		for i := range holders {
 			holders[i] = &holder{state: make(chan struct{}, 1)}
-			holders[i].account = b.Open(holders[i])
+			holders[i].account = b.OpenOn(nil, holders[i])
 		}
 		evict := func(h *holder) {
 			select {

@@ -40,7 +40,6 @@ type account struct {
 	held  int64 // that the session will be charged for, at least, when it is made
 }
 
-// owner is who has sessions.
 type owner struct {
 	bytes int64 // of all accounts, or held by them
 	limit int64 // 0: none

@@ -58,7 +58,6 @@ func (e *Entry[S]) expired(now time.Time) bool {
 	return e.ttl > 0 && e.users == 0 && now.Sub(e.lastUsed) >= e.ttl
 }
 
-// owner is who has sessions.
 type owner[S any] struct {
 	places int
 	byID   *btree.BTreeG[*Entry[S]]
@@ -374,16 +373,6 @@ func (r *Registry[S]) Places() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.places
-}
-
-// PlacesOf is Places for one owner.
-func (r *Registry[S]) PlacesOf(owner string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if o := r.mu.owners[owner]; o != nil {
-		return o.places
-	}
-	return 0
 }
 
 func (r *Registry[S]) occupyLocked(name string) *owner[S] {

@@ -30,7 +30,6 @@ func (b *behind) due() time.Duration {
 	return time.Until(b.rests.Add(pause))
 }
 
-// join puts a ticket into the line.
 func (b *behind) join(t *ticket) {
 	if b.line.length == 0 {
 		b.since = time.Now()

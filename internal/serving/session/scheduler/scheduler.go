@@ -141,7 +141,6 @@ func (sc *Scheduler) beginLocked(s *slot, j Job) *slot {
 	return sc.prepareLocked(s, j)
 }
 
-// prepareLocked prepares a slot for a job.
 func (sc *Scheduler) prepareLocked(s *slot, j Job) *slot {
 	m := cmp.Or(j.Model, sc.model)
 	if s.of[m] == nil {

@@ -77,7 +77,6 @@ func newArchive(made time.Time, files []member) *archive {
 	return a
 }
 
-// at finds the member that holds a position.
 func (a *archive) at(position int64) int {
 	return sort.Search(len(a.members), func(n int) bool { return a.members[n].start > position }) - 1
 }

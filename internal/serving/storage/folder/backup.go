@@ -174,7 +174,6 @@ type reader struct {
 	n    int  // that member
 }
 
-// Seek implements io.Seeker.
 func (r *reader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -226,7 +225,6 @@ func (r *reader) Read(p []byte) (int, error) {
 	return got, err
 }
 
-// content reads from a member's content.
 func (r *reader) content(n int, p []byte, at int64) (int, error) {
 	m := &r.b.archive.members[n]
 	if m.name == versionName {

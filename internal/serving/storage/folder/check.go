@@ -29,8 +29,7 @@ func CheckWithProgress(
 	progress func(done, total int64),
 ) (err error) {
 	report := func(err error) {
-		var damage *storage.CorruptError
-		if errors.As(err, &damage) {
+		if damage, ok := errors.AsType[*storage.CorruptError](err); ok {
 			visit(damage)
 		}
 	}
@@ -43,7 +42,8 @@ func CheckWithProgress(
 	for _, stray := range f.strays() {
 		visit(stray)
 	}
-	c := checker{f: f, visit: visit, pace: func(context.Context) error { return nil }}
+	pace := func(context.Context) error { return nil }
+	c := checker{f: f, visit: visit, pace: pace, read: func(int64) {}}
 	if progress != nil {
 		total := f.bytes()
 		c.read = func(n int64) { c.done += n; progress(min(c.done, total), total) }
@@ -110,7 +110,7 @@ type checker struct {
 	f     *Folder
 	visit func(*storage.CorruptError)
 	pace  func(context.Context) error // called before every file
-	read  func(bytes int64)           // nil: nobody is told
+	read  func(bytes int64)
 	done  int64
 }
 
@@ -167,11 +167,11 @@ func (c *checker) log(ctx context.Context, id string, from int64) error {
 		if read += int64(len(r.Text)); read < segmentBytes {
 			return nil
 		}
-		c.tell(read)
+		c.read(read)
 		read = 0
 		return c.pace(ctx)
 	})
-	c.tell(read)
+	c.read(read)
 	if errors.Is(err, storage.ErrRange) {
 		return nil // trimmed meanwhile
 	}
@@ -194,25 +194,18 @@ func (c *checker) states(ctx context.Context, id string) error {
 		if err := c.found(err); err != nil {
 			return err
 		}
-		c.tell(k.Bytes)
+		c.read(k.Bytes)
 	}
 	return nil
 }
 
 // found visits damage, and returns any other error.
 func (c *checker) found(err error) error {
-	var damage *storage.CorruptError
-	if errors.As(err, &damage) {
+	if damage, ok := errors.AsType[*storage.CorruptError](err); ok {
 		c.visit(damage)
 		return nil
 	}
 	return err
-}
-
-func (c *checker) tell(bytes int64) {
-	if c.read != nil {
-		c.read(bytes)
-	}
 }
 
 // ScrubOptions are those of Scrub.
@@ -225,7 +218,8 @@ type ScrubOptions struct {
 // Scrub reads all sessions once, slowly, and reports damage. It changes nothing.
 func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
 	pause := time.Second / time.Duration(max(1, o.FilesPerSecond))
-	c := checker{f: f, visit: o.Report, pace: func(ctx context.Context) error { return f.wait(ctx, pause) }}
+	pace := func(ctx context.Context) error { return f.wait(ctx, pause) }
+	c := checker{f: f, visit: o.Report, pace: pace, read: func(int64) {}}
 	return c.all(ctx)
 }
 

@@ -74,7 +74,6 @@ func (e *Exporter) State(at int64, compressed *io.SectionReader) error {
 // readerFunc is a reader whose first call gives all that there is.
 type readerFunc func(p []byte) (int, error)
 
-// Read implements io.Reader.
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // Close ends the archive.
@@ -132,7 +131,6 @@ type archived struct {
 	members map[string]member // start is that of the content
 }
 
-// list finds the files.
 func (a *archived) list() error {
 	in, version := tar.NewReader(a.file), false
 	for {
@@ -223,7 +221,6 @@ func (a *archived) ReadDir(string) (entries []fs.DirEntry, _ error) {
 	return entries, nil
 }
 
-// OpenFile implements fileSystem.
 func (a *archived) OpenFile(name string, _ int, _ fs.FileMode) (file, error) {
 	m, ok := a.members[filepath.ToSlash(name)]
 	if !ok {
@@ -239,21 +236,16 @@ func (m member) info() fs.FileInfo {
 	return (&tar.Header{Typeflag: tar.TypeReg, Name: m.name, Size: m.size, Mode: 0o600}).FileInfo()
 }
 
-// archivedFile is a file of an archive.
 type archivedFile struct {
 	*io.SectionReader
 	file // what it lacks is never called
 	m    member
 }
 
-// Read implements io.Reader.
 func (f *archivedFile) Read(p []byte) (int, error) { return f.SectionReader.Read(p) }
 
-// ReadAt implements io.ReaderAt.
 func (f *archivedFile) ReadAt(p []byte, at int64) (int, error) { return f.SectionReader.ReadAt(p, at) }
 
-// Stat implements file.
 func (f *archivedFile) Stat() (fs.FileInfo, error) { return f.m.info(), nil }
 
-// Close implements io.Closer.
 func (f *archivedFile) Close() error { return nil }

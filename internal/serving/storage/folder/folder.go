@@ -2,7 +2,6 @@ package folder
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -308,7 +307,9 @@ func (f *Folder) tidy() {
 	}
 	entries, err := f.files.ReadDir(f.dir)
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), temporary) {
+		own, _, _ := strings.Cut(e.Name(), ".")
+		isOwn := own == versionName || own == epochName || own == indexName
+		if isOwn && strings.HasSuffix(e.Name(), temporary) {
 			err = errors.Join(err, f.shred(f.path(e.Name())))
 		}
 	}
@@ -708,7 +709,5 @@ func (f *Folder) Close() error {
 	}
 	return errors.Join(err, f.unlock())
 }
-
-func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 
 var _ storage.Store = (*Folder)(nil)

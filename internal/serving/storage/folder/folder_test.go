@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/lmserve/lmserve/internal/serving/storage"
@@ -79,4 +80,23 @@ func copyLinked(from, to string) error {
 		}
 		return os.WriteFile(copied, b, 0o600)
 	})
+}
+
+// Opening removes what a killed process has left of the store's own files, and nothing else.
+func TestOpeningRemovesOnlyItsOwnLeftovers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	left, other := temporaryName(filepath.Join(dir, epochName)), filepath.Join(dir, "notes.tmp")
+	for _, path := range []string{left, other} {
+		require.NoError(t, os.WriteFile(path, []byte("text"), 0o600))
+	}
+	s, err = open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoFileExists(t, left)
+	content, err := os.ReadFile(other)
+	require.NoError(t, err)
+	require.Equal(t, "text", string(content))
 }

@@ -21,7 +21,6 @@ import (
 
 const indexName = "index"
 
-// indexed is a session in the index.
 type indexed struct {
 	ID       string
 	Changed  int64 // modification time of the session's folder, in nanoseconds

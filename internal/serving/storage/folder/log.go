@@ -182,8 +182,7 @@ func (f *Folder) readLog(
 			}
 			return nil
 		})
-		var visited errVisit
-		if errors.As(err, &visited) {
+		if visited, ok := errors.AsType[errVisit](err); ok {
 			return visited.error
 		}
 		if err != nil {

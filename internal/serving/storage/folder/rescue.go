@@ -31,8 +31,7 @@ type piece struct {
 // rescue takes a session along, as far as it reads.
 func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err error) {
 	r.ID = s.id
-	var damage *storage.CorruptError
-	if errors.As(s.damage, &damage) {
+	if damage, ok := errors.AsType[*storage.CorruptError](s.damage); ok {
 		r.Lost = append(r.Lost, damage)
 	}
 	if s.head == nil {
@@ -82,8 +81,7 @@ func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 			}
 			return nil
 		})
-		var damage *storage.CorruptError
-		if errors.As(err, &damage) && s.damage == nil {
+		if damage, ok := errors.AsType[*storage.CorruptError](err); ok && s.damage == nil {
 			r.Lost = append(r.Lost, damage)
 		}
 	}
@@ -152,7 +150,6 @@ func (f *Folder) takeSegment(
 	return f.Append(ctx, s.id, epoch, at, records...)
 }
 
-// takeState copies a snapshot.
 func (f *Folder) takeState(
 	ctx context.Context, from *Folder, id string, at int64, epoch uint64,
 ) error {

@@ -3,6 +3,7 @@ package folder
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,6 @@ func parseName(name, prefix string) (n uint64, ok bool) {
 	return n, found && err == nil && hexName(prefix, n) == name
 }
 
-// claimName is the name of the file of a claim.
 func claimName(epoch uint64, end int64) string {
 	return hexName(hexName(claimPrefix, epoch)+".", uint64(end))
 }
@@ -167,8 +167,7 @@ func newSession(id string) *session { return &session{id: id, lock: make(chan st
 // takeName notes a file of the session's folder.
 func (s *session) takeName(path string, info fs.FileInfo) {
 	name := info.Name()
-	switch n, isSegment := parseName(name, segmentPrefix); {
-	case isSegment && int64(n) >= 0:
+	if n, ok := parseName(name, segmentPrefix); ok && int64(n) >= 0 {
 		s.segments = append(s.segments, segment{int64(n), info.Size(), linksOf(path, info)})
 		return
 	}
@@ -300,7 +299,7 @@ func (f *Folder) lastFrame(s *session, seg *segment) (end int64, found bool, err
 	if _, err := in.ReadAt(tail, seg.bytes-frameTail); err != nil {
 		return 0, false, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), -1, err)
 	}
-	all := frameHead + int64(le32(tail)) + frameTail
+	all := frameHead + int64(binary.LittleEndian.Uint32(tail)) + frameTail
 	if all > seg.bytes {
 		return 0, false, nil
 	}

@@ -73,7 +73,7 @@ func (f *Folder) writeState(
 	}
 	hash := sha256.New()
 	made := &counter{sum: &f.temporary, w: out}
-	defer made.gone()
+	defer func() { f.temporary.Add(-made.n) }()
 	err = storage.CompressSnapshot(ctx, io.MultiWriter(made, hash), write)
 	if err == nil {
 		kept.SHA256 = [32]byte(hash.Sum(nil))
@@ -97,15 +97,12 @@ type counter struct {
 	n   int64
 }
 
-// Write implements io.Writer.
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	c.sum.Add(int64(n))
 	return n, err
 }
-
-func (c *counter) gone() { c.sum.Add(-c.n) }
 
 // Snapshots implements storage.Store.
 func (f *Folder) Snapshots(ctx context.Context, id string) (found []storage.Snapshot, err error) {
@@ -212,7 +209,6 @@ type contextReader struct {
 	r   io.Reader
 }
 
-// Read implements io.Reader.
 func (r *contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err

@@ -25,7 +25,6 @@ func (u *usage) init() {
 	u.charges, u.holders = map[string]int64{}, map[inode][]string{}
 }
 
-// files visits the files of a session.
 func (s *session) files(visit func(l *links, bytes int64)) {
 	for n := range s.segments {
 		visit(&s.segments[n].shared, s.segments[n].bytes)

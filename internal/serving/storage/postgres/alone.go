@@ -54,11 +54,10 @@ func (s *Store) keepLock(
 			return errors.Join(err, conn.Close(background))
 		}
 	}
-	s.runs(func() { s.stayLocked(background, config, how, conn) })
+	s.running.Go(func() { s.stayLocked(background, config, how, conn) })
 	return nil
 }
 
-// takeLock tries to take the lock.
 func takeLock(ctx context.Context, conn *pgx.Conn, how string) (taken bool, err error) {
 	err = conn.QueryRow(ctx, how, int64(aloneLock)).Scan(&taken)
 	if err != nil {
@@ -93,7 +92,6 @@ func (s *Store) look(ctx context.Context, holder *pgx.Conn) (broken bool) {
 	return holder.Ping(ctx) != nil
 }
 
-// stayLocked keeps the lock.
 func (s *Store) stayLocked(
 	ctx context.Context, config *pgx.ConnConfig, how string, holder *pgx.Conn,
 ) {

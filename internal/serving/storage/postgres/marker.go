@@ -101,7 +101,6 @@ func (o *objects) holds(ctx context.Context, name string, bytes int64) error {
 	return objectError("looking for object "+name, err)
 }
 
-// mark writes the marker.
 func (o *objects) mark(ctx context.Context) error {
 	err := o.bucket.write(ctx, markerName, func(w io.Writer) error {
 		_, err := io.WriteString(w, o.id+"\n")
@@ -201,11 +200,8 @@ func (s *Store) adopt(ctx context.Context, asked bool) error {
 // recognize makes sure that a store without the marker has some of the database's newest snapshots, if
 // there are any.
 func (s *Store) recognize(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `select object from objects where refs > 0 order by since desc limit $1`,
+	rows, _ := tx.Query(ctx, `select object from objects where refs > 0 order by since desc limit $1`,
 		adoptLook)
-	if err != nil {
-		return err
-	}
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(names) == 0 {
 		return err

@@ -119,7 +119,6 @@ type measured struct {
 	failed error
 }
 
-// Write implements io.Writer.
 func (m *measured) Write(p []byte) (n int, err error) {
 	if n, err = m.to.Write(p); err != nil {
 		m.failed = err

@@ -60,20 +60,17 @@ func (s *Store) Get(ctx context.Context, id string) (found storage.Session, err 
 	return found, err
 }
 
-// asker is a connection or a transaction.
+// asker is a connection or a transaction. The rows of a query that has failed have its error, which
+// whoever collects them returns.
 type asker interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// describe tells of a session.
 func describe(ctx context.Context, q asker, id string) (found storage.Session, err error) {
 	if storage.CheckID(id) != nil {
 		return found, storage.NotFound(id)
 	}
-	rows, err := q.Query(ctx, described+`where s.id = $1`, id)
-	if err != nil {
-		return found, err
-	}
+	rows, _ := q.Query(ctx, described+`where s.id = $1`, id)
 	found, err = pgx.CollectExactlyOneRow(rows, scanSession)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, storage.NotFound(id)
@@ -87,10 +84,7 @@ func (s *Store) List(ctx context.Context, after string, limit int) (found []stor
 		return nil, storage.Invalid("limit %d, expected 1 or more", limit)
 	}
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
-		rows, err := q.Query(ctx, described+`where s.id > $1 order by s.id limit $2`, after, limit)
-		if err != nil {
-			return err
-		}
+		rows, _ := q.Query(ctx, described+`where s.id > $1 order by s.id limit $2`, after, limit)
 		found, err = pgx.CollectRows(rows, scanSession)
 		return err
 	})

@@ -122,11 +122,8 @@ func (s *Store) Snapshots(ctx context.Context, id string) (found []storage.Snaps
 		if err := exists(ctx, q, id); err != nil {
 			return err
 		}
-		rows, err := q.Query(ctx, `
+		rows, _ := q.Query(ctx, `
 			select at, bytes, sha256 from snapshots where session = $1 order by at`, id)
-		if err != nil {
-			return err
-		}
 		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (storage.Snapshot, error) {
 			return scanSnapshot(row, id)
 		})
@@ -152,7 +149,6 @@ func scanSnapshot(row pgx.Row, id string, more ...any) (k storage.Snapshot, err 
 	return k, nil
 }
 
-// exists says whether there is a session.
 func exists(ctx context.Context, q queryer, id string) (err error) {
 	there := false
 	if storage.CheckID(id) == nil {
@@ -262,7 +258,7 @@ func (s *Store) DropSnapshot(ctx context.Context, id string, epoch uint64, at in
 // references to objects, and returns the objects that nobody refers to any more. Rows are locked in
 // the order of their names, so that no two sessions that share objects wait for each other.
 func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []string, err error) {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		with held as (
 			select object from objects where object in
 				(select object from snapshots where session = $1 and ($2::bigint is null or at = $2))
@@ -272,9 +268,6 @@ func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []strin
 			returning o.object, o.refs
 		)
 		select object from counted where refs = 0`, id, at)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,36 +154,24 @@ func outcome(conn *pgxpool.Conn, err error) error {
 
 // ours says whether an error is one of storage's already.
 func ours(err error) bool {
-	for _, known := range []error{
+	return slices.ContainsFunc([]error{
 		storage.ErrInvalid, storage.ErrNotFound, storage.ErrExists, storage.ErrSequence,
 		storage.ErrRange, storage.ErrFenced, storage.ErrCorrupt, storage.ErrNoSpace,
 		storage.ErrUnavailable, storage.ErrUnknown, storage.ErrClosed,
 		storage.ErrTaken, storage.ErrQuota, storage.ErrOwned,
-	} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	}, func(known error) bool { return errors.Is(err, known) })
 }
 
 // meaning is an error of a statement that the database has refused, so that nothing was written. The
 // codes are those of appendix A of PostgreSQL's manual.
 func meaning(err error) error {
-	var refused *pgconn.PgError
-	if !errors.As(err, &refused) || ours(err) {
-		if ours(err) {
-			return err
-		}
-		return fmt.Errorf("postgres: %w", err)
+	if ours(err) {
+		return err
 	}
+	refused, ok := errors.AsType[*pgconn.PgError](err)
 	in := func(codes ...string) bool {
-		for _, code := range codes {
-			if strings.HasPrefix(refused.Code, code) {
-				return true
-			}
-		}
-		return false
+		begins := func(code string) bool { return strings.HasPrefix(refused.Code, code) }
+		return ok && slices.ContainsFunc(codes, begins)
 	}
 	switch {
 	case in("23505") && refused.ConstraintName == "sessions_name": // unique_violation

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,7 +75,7 @@ type Store struct {
 	closed    atomic.Bool
 	careless  atomic.Pointer[error] // which setting of the database is off; nil: none
 	stop      context.CancelFunc    // of what runs in the background
-	stopped   []<-chan struct{}
+	running   sync.WaitGroup        // the same
 }
 
 // scheme is how the URL of a database begins; a longer form of it is taken, too.
@@ -151,18 +152,8 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 			return nil, fmt.Errorf("postgres: %w", err)
 		}
 	}
-	s.runs(func() { s.sweepAgainAndAgain(background) })
+	s.running.Go(func() { s.sweepAgainAndAgain(background) })
 	return s, nil
-}
-
-// runs runs something in the background, until Close has stopped it.
-func (s *Store) runs(do func()) {
-	done := make(chan struct{})
-	s.stopped = append(s.stopped, done)
-	go func() {
-		defer close(done)
-		do()
-	}()
 }
 
 // sleep waits, and reports false if the context ends first.
@@ -184,9 +175,7 @@ func (s *Store) Close() error {
 		return storage.ErrClosed
 	}
 	s.stop()
-	for _, done := range s.stopped {
-		<-done
-	}
+	s.running.Wait()
 	s.pool.Close() // waits for the statements under way
 	if s.beats != nil {
 		s.beats.Close()

@@ -53,7 +53,7 @@ func (s *Store) condemn(ctx context.Context, age time.Duration) (names []string,
 		if err != nil || !first {
 			return err
 		}
-		rows, err := tx.Query(ctx, `
+		rows, _ := tx.Query(ctx, `
 			with old as (
 				select object from objects
 				where refs <= 0 and since <= now() - $1::bigint * interval '1 microsecond'
@@ -61,9 +61,6 @@ func (s *Store) condemn(ctx context.Context, age time.Duration) (names []string,
 			)
 			update objects o set refs = -1 from old where o.object = old.object returning o.object`,
 			age.Microseconds(), sweepBatch)
-		if err != nil {
-			return err
-		}
 		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})

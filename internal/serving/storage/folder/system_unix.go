@@ -3,8 +3,12 @@
 package folder
 
 import (
+	"errors"
 	"io/fs"
+	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // nonblock keeps the opening of a named pipe from waiting.
@@ -17,4 +21,17 @@ func linksOf(_ string, info fs.FileInfo) links {
 	}
 	//nolint:unconvert // The types differ from system to system.
 	return links{uint64(s.Dev), uint64(s.Ino), uint64(s.Nlink)}
+}
+
+// lockFile locks a file, and reports whether nobody else has it locked.
+func lockFile(f *os.File, exclusive bool) (bool, error) {
+	how := unix.LOCK_SH
+	if exclusive {
+		how = unix.LOCK_EX
+	}
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -1,7 +1,0 @@
-//go:build !unix && !windows
-
-package folder
-
-import "os"
-
-func lockFile(*os.File, bool) (bool, error) { return true, nil }

@@ -1,0 +1,21 @@
+package handler
+
+import "net/http"
+
+// writer is an answer that is neither JSON nor empty: it writes itself. It has a method for each
+// operation with such an answer.
+type writer func(w http.ResponseWriter) error
+
+func (f writer) VisitBackupResponse(w http.ResponseWriter) error           { return f(w) }
+func (f writer) VisitCompleteResponse(w http.ResponseWriter) error         { return f(w) }
+func (f writer) VisitCreateCompletionResponse(w http.ResponseWriter) error { return f(w) }
+func (f writer) VisitGetSnapshotResponse(w http.ResponseWriter) error      { return f(w) }
+func (f writer) VisitGetTextResponse(w http.ResponseWriter) error          { return f(w) }
+func (f writer) VisitHomeResponse(w http.ResponseWriter) error             { return f(w) }
+func (f writer) VisitListSessionsResponse(w http.ResponseWriter) error     { return f(w) }
+func (f writer) VisitMetricsResponse(w http.ResponseWriter) error          { return f(w) }
+func (f writer) VisitPageScriptResponse(w http.ResponseWriter) error       { return f(w) }
+func (f writer) VisitPageStyleResponse(w http.ResponseWriter) error        { return f(w) }
+func (f writer) VisitScoreResponse(w http.ResponseWriter) error            { return f(w) }
+func (f writer) VisitTokenizeResponse(w http.ResponseWriter) error         { return f(w) }
+func (f writer) VisitWatchSessionResponse(w http.ResponseWriter) error     { return f(w) }
