@@ -267,7 +267,9 @@ func TestABurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 	text, costs = ordinaryLog(300, 7)
 	after, without := feed(m, text, costs), feed(calm, text, costs)
 	for i := range after {
-		require.Greater(t, after[i].P, without[i].P-.05, "line %d after the burst", i)
+		if without[i].P > 1./16 {
+			require.Greater(t, after[i].P, 1./16, "line %d after the burst", i)
+		}
 	}
 	line, cost, _, _ := strangeLine()
 	require.Less(t, feed(m, line, cost)[0].P, 1./32)
