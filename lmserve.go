@@ -85,6 +85,7 @@ const (
 	MethodDynamicSGD = stream.DynamicSGD // dynamic evaluation: gradient descent on all weights
 	MethodDynamicRMS = stream.DynamicRMS // the same, scaled by the model's gradient statistics
 	MethodCache      = stream.Cache      // a continuous cache of hidden states
+	MethodCounts     = stream.Counts     // no network: counts of the text alone
 )
 
 // Model is a loaded model, which any number of streams share. Its methods and its streams may be

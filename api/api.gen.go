@@ -177,6 +177,7 @@ func (e LineEventType) Valid() bool {
 // Defines values for Method.
 const (
 	MethodCache      Method = "cache"
+	MethodCounts     Method = "counts"
 	MethodDynamicRMS Method = "dynamic-rms"
 	MethodDynamicSGD Method = "dynamic-sgd"
 	MethodSparseMeta Method = "sparse-meta"
@@ -187,6 +188,8 @@ const (
 func (e Method) Valid() bool {
 	switch e {
 	case MethodCache:
+		return true
+	case MethodCounts:
 		return true
 	case MethodDynamicRMS:
 		return true
@@ -992,8 +995,7 @@ type LineEvent struct {
 	// Warm Whether these are enough for `p` to mean what it says. Nothing should be flagged before.
 	Warm bool `json:"warm"`
 
-	// Span The strangest part of a line: bytes of the line, from `from` up to `to`, its newline among them. Empty where the line cost no more than
-	// expected.
+	// Span The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty where no place of the line is known yet.
 	Span LineSpan `json:"span"`
 
 	// Learnt Whether the session learns from the line. Only with `learn=unflagged`, of a line that has ended.
@@ -1014,19 +1016,36 @@ type LineEvent struct {
 
 	// Cut Whether `text` and `token_bits` are those of the line's first bytes only, since it is so long.
 	Cut *bool `json:"cut,omitempty"`
+
+	// Why Why a line is strange. Its strangest word or value, and what usually stands in that place.
+	Why *LineWhy `json:"why,omitempty"`
 }
 
 // LineEventType Tells this event from others.
 type LineEventType string
 
-// LineSpan The strangest part of a line: bytes of the line, from `from` up to `to`, its newline among them. Empty where the line cost no more than
-// expected.
+// LineSpan The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty where no place of the line is known yet.
 type LineSpan struct {
 	// From The first byte of the part, counted from the beginning of the line.
 	From int64 `json:"from"`
 
 	// To The byte after its last one.
 	To int64 `json:"to"`
+}
+
+// LineWhy Why a line is strange. Its strangest word or value, and what usually stands in that place.
+type LineWhy struct {
+	// Before The word before it in the line. Empty at the beginning.
+	Before string `json:"before"`
+
+	// Lines How many of the lines before had the token. Only where the token is rare wherever it stands; `usual` is empty then.
+	Lines *int64 `json:"lines,omitempty"`
+
+	// Token The strangest word or value, as it is in the line.
+	Token string `json:"token"`
+
+	// Usual The first bytes of up to three words or values that stood in this place before, the most frequent first.
+	Usual []string `json:"usual"`
 }
 
 // Measures An amount of text, and its information.
@@ -1083,6 +1102,8 @@ type Measures struct {
 //   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 //     share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 //     exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
+//   - `counts`: no network and no weights. With a companion the session predicts by counts of its own text; without one every byte costs 8 bits.
+//     Lines are rated as with every other method. A request with this method and no model gets the model `counts`, which has no other method.
 //
 // The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 type Method string
@@ -1640,6 +1661,8 @@ type Settings struct {
 	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
+	// - `counts`: no network and no weights. With a companion the session predicts by counts of its own text; without one every byte costs 8 bits.
+	//   Lines are rated as with every other method. A request with this method and no model gets the model `counts`, which has no other method.
 	//
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 	Method          Method    `json:"method"`
@@ -1712,6 +1735,8 @@ type SettingsRequest struct {
 	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
+	// - `counts`: no network and no weights. With a companion the session predicts by counts of its own text; without one every byte costs 8 bits.
+	//   Lines are rated as with every other method. A request with this method and no model gets the model `counts`, which has no other method.
 	//
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 	Method *Method `json:"method,omitempty"`

@@ -261,7 +261,7 @@ func TestEveryAnswerWithAFormMayBeRefused(t *testing.T) {
 // The words that stand for choices are the same in the contract and in the session manager.
 func TestEnumerationsAreThoseOfTheSessions(t *testing.T) {
 	for name, words := range map[string][]string{
-		"Method":       {session.MethodSparseMeta, session.MethodDynamicSGD, session.MethodDynamicRMS, session.MethodCache, session.MethodStatic},
+		"Method":       {session.MethodSparseMeta, session.MethodDynamicSGD, session.MethodDynamicRMS, session.MethodCache, session.MethodCounts, session.MethodStatic},
 		"History":      {session.HistoryFull, session.HistoryTail},
 		"Commit":       {session.CommitNone, session.CommitPrompt, session.CommitAll},
 		"FinishReason": {session.FinishStop, session.FinishLength},

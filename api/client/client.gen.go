@@ -65,6 +65,7 @@ const (
 // Values of Method.
 const (
 	MethodCache      = api.MethodCache
+	MethodCounts     = api.MethodCounts
 	MethodDynamicRMS = api.MethodDynamicRMS
 	MethodDynamicSGD = api.MethodDynamicSGD
 	MethodSparseMeta = api.MethodSparseMeta
@@ -253,9 +254,11 @@ type LineEvent = api.LineEvent
 // LineEventType Tells this event from others.
 type LineEventType = api.LineEventType
 
-// LineSpan The strangest part of a line: bytes of the line, from `from` up to `to`, its newline among them. Empty where the line cost no more than
-// expected.
+// LineSpan The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty where no place of the line is known yet.
 type LineSpan = api.LineSpan
+
+// LineWhy Why a line is strange. Its strangest word or value, and what usually stands in that place.
+type LineWhy = api.LineWhy
 
 // Measures An amount of text, and its information.
 type Measures = api.Measures
@@ -272,6 +275,8 @@ type Measures = api.Measures
 //   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
 //     share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
 //     exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
+//   - `counts`: no network and no weights. With a companion the session predicts by counts of its own text; without one every byte costs 8 bits.
+//     Lines are rated as with every other method. A request with this method and no model gets the model `counts`, which has no other method.
 //
 // The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 type Method = api.Method

@@ -89,6 +89,9 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	models, err := f.loadModels()
 	if err == nil {
+		err = models.addCounts()
+	}
+	if err == nil {
 		err = f.checkBudget(models)
 	}
 	if err != nil {

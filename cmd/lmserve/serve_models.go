@@ -50,6 +50,21 @@ func (f *serveFlags) loadModels() (s servedModels, err error) {
 	return s, nil
 }
 
+// addCounts serves the model without a network, too, for the method that needs none.
+func (s *servedModels) addCounts() error {
+	counts, m, err := model.NewSource(func() (*model.Model, error) { return model.Counts(), nil })
+	if err != nil {
+		return err
+	}
+	for _, other := range s.known() {
+		if m.Hash() == other.Hash() {
+			return nil
+		}
+	}
+	s.others = append(s.others, counts)
+	return nil
+}
+
 // known is what is known of all, the first at the beginning. Of the others that is all but the
 // weights.
 func (s *servedModels) known() (all []*model.Model) {
@@ -83,7 +98,7 @@ func (s *servedModels) about() string {
 	var text strings.Builder
 	for i, m := range s.known() {
 		name := "the model"
-		if i > 0 {
+		if i > 0 && !m.Uniform {
 			fmt.Fprintf(&text, "lmserve: sessions may run on %s, too\n", m.ID())
 			name = m.ID()
 		}

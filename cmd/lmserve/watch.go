@@ -14,6 +14,7 @@ import (
 
 	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
 	"github.com/lmserve/lmserve/internal/serving/follow"
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
@@ -31,6 +32,7 @@ type watching struct {
 	history   byteSize
 	fromStart bool
 	asJSON    bool
+	counts    bool // no model was asked for
 }
 
 func newWatch() *cobra.Command {
@@ -76,7 +78,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	if err != nil {
 		return err
 	}
-	score := client.ScoreOptions{Lines: true, Tokens: true, Learn: client.Learn(k.learn)}
+	score := client.ScoreOptions{Lines: true, Learn: client.Learn(k.learn)}
 	switch score.Learn {
 	case client.LearnTrue, client.LearnFalse:
 	case client.LearnUnflagged:
@@ -98,6 +100,9 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	names, err := sessionNames(k.session, files)
 	if err != nil {
 		return err
+	}
+	if k.counts = k.model.path == ""; k.counts {
+		k.model.path = model.CountsName
 	}
 	conn, err := k.connect(c)
 	if err != nil {
@@ -129,8 +134,7 @@ func (k *watching) watchAll(
 	streams, ctx := errgroup.WithContext(ctx)
 	for i, file := range files {
 		streams.Go(func() (err error) {
-			asked := client.SessionRequest{Seed: new(uint64)}
-			s, done, err := openSession(ctx, w.Client, names[i], k.of(asked))
+			s, done, err := k.open(ctx, w.Client, names[i])
 			if err != nil {
 				return flagError(err)
 			}
@@ -139,6 +143,27 @@ func (k *watching) watchAll(
 		})
 	}
 	return streams.Wait()
+}
+
+// open opens the session of a name, or a new one. Without --model a session that exists has its
+// own, and a new one needs none: lines are rated by what stands in them.
+func (k *watching) open(
+	ctx context.Context, cl *client.Client, name string,
+) (s client.Session, done func() error, err error) {
+	asked := client.SessionRequest{Seed: new(uint64)}
+	if !k.counts {
+		return openSession(ctx, cl, name, k.of(asked))
+	}
+	if name != "" {
+		s, err := cl.GetSession(ctx, name)
+		if !client.Is(err, client.ProblemSessionNotFound) {
+			return s, func() error { return nil }, err
+		}
+	}
+	asked.Settings = &client.SettingsRequest{
+		Method: new(client.MethodCounts), Companion: new(false),
+	}
+	return openSession(ctx, cl, name, k.of(asked))
 }
 
 func (k *watching) watchOne(

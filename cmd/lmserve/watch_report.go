@@ -142,28 +142,26 @@ func (r *lineReport) printLocked(f watch.Found) error {
 	}
 	prefix += fmt.Sprintf("%-8s  ", rank)
 	var marks []client.LineSpan
+	reason := ""
 	chosen := r.threshold > 0 || r.top != nil // only strange lines are printed
 	if f.Line.Warm && (chosen || f.Line.P <= markedMost) {
-		marks = watch.Marks(&f.Line)
+		if span, ok := watch.Mark(&f.Line); ok {
+			marks, reason = []client.LineSpan{span}, watch.Reason(f.Line.Why)
+		}
 	}
 	text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'}) // of a line that ends with CRLF
-	_, err := io.WriteString(r.out, r.style.Show(prefix, text, marks))
+	_, err := io.WriteString(r.out, r.style.Show(prefix, text, marks, reason))
 	return err
 }
 
-// lineObject is a line in JSON: as the server says it, with its source, and with what is marked
-// instead of what each byte has cost.
+// lineObject is a line in JSON: as the server says it, with its source.
 type lineObject struct {
 	Source string `json:"source,omitempty"`
 	client.LineEvent
-	Marks []client.LineSpan `json:"marks"`
 }
 
 func (r *lineReport) printJSON(f watch.Found) error {
-	o := lineObject{LineEvent: f.Line, Marks: watch.Marks(&f.Line)}
-	if o.TokenBits = nil; o.Marks == nil {
-		o.Marks = []client.LineSpan{}
-	}
+	o := lineObject{LineEvent: f.Line}
 	if r.sources {
 		o.Source = f.Source
 	}

@@ -129,12 +129,32 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	if l.Text != nil {
 		text, exact := encodeText(l.Text)
 		event.Text, event.TextBase64 = &text, exact
+		event.Why = encodeWhy(l)
 	}
 	if byLine && l.Ended {
 		event.Learnt = new(!l.Unlearnt)
 	}
 	return event
 }
+
+// encodeWhy is nil where no place of the line is known.
+func encodeWhy(l session.Line) *api.LineWhy {
+	w := l.Why
+	if w.Token == "" {
+		return nil
+	}
+	why := api.LineWhy{Before: valid(w.Before), Token: valid(w.Token), Usual: []string{}}
+	if w.Rare {
+		why.Lines = &w.Lines
+	}
+	for _, text := range w.Usual {
+		why.Usual = append(why.Usual, valid(text))
+	}
+	return &why
+}
+
+// valid is a text with U+FFFD for what is not UTF-8 of it, as for half a character at its end.
+func valid(text string) string { return strings.ToValidUTF8(text, string(utf8.RuneError)) }
 
 // Summary is the answer to a score request, and the last event of a streamed one.
 func (e Encoder) Summary(s session.Summary) api.SummaryEvent {

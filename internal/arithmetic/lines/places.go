@@ -53,8 +53,12 @@ func (t *twoLargest) add(x float64) bool {
 type placed struct {
 	bits     float64
 	from, to int
-	cell     int32 // of its place
+	cell     int32 // of its place, or ownPlace
+	lines    int64 // in its own place: how many lines had it before
 }
+
+// ownPlace says that something is strange wherever it stands.
+const ownPlace = -1
 
 // take rates a line that is cut into tokens, in bits, and takes it in.
 func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strangest placed) {
@@ -73,7 +77,7 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 					v.add(bits)
 				}
 				if bits > strangest.bits {
-					strangest = placed{bits, x.from, x.to, int32(place % placesMost)}
+					strangest = placed{bits: bits, from: x.from, to: x.to, cell: int32(place % placesMost)}
 				}
 			}
 			for n, r := range of.runs {
@@ -81,7 +85,10 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 				if bits, ok := p.stand(at, seedRun, text[r.from:r.to]); ok {
 					v.add(bits)
 					if bits > strangest.bits {
-						strangest = placed{bits, x.from + r.from, x.from + r.to, int32(at % placesMost)}
+						strangest = placed{
+							bits: bits, from: x.from + r.from, to: x.from + r.to,
+							cell: int32(at % placesMost),
+						}
 					}
 				}
 			}

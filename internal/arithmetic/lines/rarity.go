@@ -21,21 +21,31 @@ type counted struct {
 	Lines uint32
 }
 
-// take rates a line by the keys of its different words, in bits, and takes it in.
-func (r *rarity) take(keys []key) (bits float64) {
+// spacedWord is a word between spaces.
+type spacedWord struct {
+	key
+	from, to int
+	lines    uint32 // that had the word before
+}
+
+// take rates a line by its different words, in bits, and takes it in. Rarest is the first of the
+// words without a digit that the fewest lines had; its to is 0 if there is none.
+func (r *rarity) take(words []spacedWord) (bits float64, rarest spacedWord) {
 	n := float64(r.lines) + 1
-	for _, k := range keys {
-		c, lines := &r.cells[k%rarityCells], 0.
-		if c.Seen > 0 && c.Tag == uint16(k>>48) {
-			lines = float64(c.Lines)
+	for _, w := range words {
+		if c := &r.cells[w.key%rarityCells]; c.Seen > 0 && c.Tag == uint16(w.key>>48) {
+			w.lines = c.Lines
 		}
-		bits += bitsOf((lines + .5) / n)
+		bits += bitsOf((float64(w.lines) + .5) / n)
+		if w.key != digitsKey && (rarest.to == 0 || w.lines < rarest.lines) {
+			rarest = w
+		}
 	}
-	for _, k := range keys {
-		r.cells[k%rarityCells].take(uint16(k >> 48))
+	for _, w := range words {
+		r.cells[w.key%rarityCells].take(uint16(w.key >> 48))
 	}
 	r.lines++
-	return max(0, bits)
+	return max(0, bits), rarest
 }
 
 // take counts a line with a word of a tag. A cell that belongs to another wears off.
@@ -52,14 +62,17 @@ func (c *counted) take(tag uint16) {
 	c.Lines++
 }
 
-// spaced appends the keys of the different words between spaces.
-func spaced(keys []key, line []byte) []key {
+// digitsKey is the key of every word with a digit.
+var digitsKey = seedDigits.spread()
+
+// spaced appends the different words between spaces.
+func spaced(words []spacedWord, line []byte) []spacedWord {
 	for i := 0; i < len(line); {
 		if line[i] <= ' ' {
 			i++
 			continue
 		}
-		k := seedSpaced
+		k, from := seedSpaced, i
 		digit := false
 		for ; i < len(line) && line[i] > ' '; i++ {
 			digit = digit || isDigit(line[i])
@@ -68,9 +81,10 @@ func spaced(keys []key, line []byte) []key {
 		if digit {
 			k = seedDigits
 		}
-		if k = k.spread(); !slices.Contains(keys, k) {
-			keys = append(keys, k)
+		k = k.spread()
+		if !slices.ContainsFunc(words, func(w spacedWord) bool { return w.key == k }) {
+			words = append(words, spacedWord{key: k, from: from, to: i})
 		}
 	}
-	return keys
+	return words
 }

@@ -30,7 +30,7 @@ type Rating struct {
 type scratch struct {
 	tokens tokens
 	runs   []run
-	keys   []key
+	words  []spacedWord
 }
 
 const (
@@ -53,10 +53,11 @@ type Parts struct{ B, E, V, W float64 }
 func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	of := &r.scratch
 	of.tokens.cut(line)
-	of.keys = spaced(of.keys[:0], line)
+	of.words = spaced(of.words[:0], line)
 	values, all, strangest := r.places.take(line, of)
+	rarity, rarest := r.words.take(of.words)
 	parts = Parts{
-		B: r.b.take(r.words.take(of.keys)),
+		B: r.b.take(rarity),
 		E: r.e.take(r.crowds.take(line)),
 		V: bitsOf(r.values.take(of.tokens.frame, valueTimes*values)),
 		W: r.w.take(all),
@@ -65,15 +66,23 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	prior := float64(usualLines * exp(-s/usualSlope))
 	p = r.sum.share(s, sumLeast, prior, usualLines)
 	r.sum.put(s, sumLeast, p)
+	if parts.B+parts.E > parts.V+parts.W && rarest.to > 0 {
+		strangest = placed{
+			from: rarest.from, to: rarest.to, cell: ownPlace, lines: int64(rarest.lines),
+		}
+	}
 	r.strangest = strangest
 	return p, parts, strangest.from, strangest.to
 }
 
-// Why says why a line is strange: what stands strangest in it, and what usually stands there.
+// Why says why a line is strange: what stands strangest in it, and what usually stands there, or how
+// rare it is wherever it stands.
 type Why struct {
 	Before string   // the word before it
 	Token  string   // as it is in the line
 	Usual  []string // the beginnings of up to three tokens, the most frequent first
+	Rare   bool     // the token is rare wherever it stands
+	Lines  int64    // that had a rare token before
 }
 
 // why is that of the line that was taken last.
@@ -81,6 +90,10 @@ func (r *Rating) why(line []byte) (w Why) {
 	s := &r.strangest
 	if s.to > 0 {
 		w = Why{Before: wordBefore(line[:s.from]), Token: string(line[s.from:s.to])}
+		if w.Rare = s.cell == ownPlace; w.Rare {
+			w.Lines = s.lines
+			return w
+		}
 		w.Usual = r.places.cells[s.cell].usual(nil, line[s.from:s.to])
 	}
 	return w

@@ -30,10 +30,10 @@ func TestAStateOfAnotherLengthIsRefused(t *testing.T) {
 
 func TestNumbersThatNoMeterHasAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*Meter){
-		"number":  func(m *Meter) { m.line.Number = 0 },
-		"offset":  func(m *Meter) { m.line.Offset = 3 },
-		"bits":    func(m *Meter) { m.line.Bits = -1 },
-		"text":    func(m *Meter) { m.text[1] = '\n' },
+		"number":   func(m *Meter) { m.line.Number = 0 },
+		"offset":   func(m *Meter) { m.line.Offset = 3 },
+		"bits":     func(m *Meter) { m.line.Bits = -1 },
+		"text":     func(m *Meter) { m.text[1] = '\n' },
 		"words":    func(m *Meter) { m.rating.words.cells[3] = counted{Lines: 1} },
 		"crowds":   func(m *Meter) { m.rating.crowds.Used = crowdsMost + 1 },
 		"middle":   func(m *Meter) { m.rating.crowds.Crowds[0].Middle[5] = 1 << 14 },

@@ -30,6 +30,8 @@ type Model struct {
 	Learner *sparsemeta.Learner
 	// Tables are the compiled meta-learners; nil if Learner is nil.
 	Tables sparsemeta.Tables
+	// Uniform says that the model has no network: see Counts.
+	Uniform bool
 	// Chunk is the number of tokens between two updates of the fast weights
 	// that the meta-learners were trained for.
 	Chunk int

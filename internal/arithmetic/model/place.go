@@ -29,6 +29,9 @@ func (p Place) Load() (*Model, error) {
 	if p.File != "" {
 		return Load(p.File)
 	}
+	if p.Name == CountsName {
+		return Counts(), nil
+	}
 	f, err := weights.Embedded(p.Name)
 	if err != nil {
 		return nil, err
@@ -40,6 +43,9 @@ func (p Place) Load() (*Model, error) {
 	return m, nil
 }
 
+// embeddedNames are the names of the models that need no file, the default first.
+func embeddedNames() []string { return append(weights.EmbeddedNames(), CountsName) }
+
 // Default is the model that is embedded in the binary.
 func Default() (*Model, error) { return Place{Name: weights.DefaultName}.Load() }
 
@@ -50,7 +56,7 @@ func Find(name string, folders []string) (Place, error) {
 		return Place{Name: weights.DefaultName}, nil
 	}
 	short := strings.TrimPrefix(name, NamePrefix)
-	if slices.Contains(weights.EmbeddedNames(), short) {
+	if slices.Contains(embeddedNames(), short) {
 		return Place{Name: short}, nil
 	}
 	_, missing := os.Stat(name)
@@ -63,14 +69,14 @@ func Find(name string, folders []string) (Place, error) {
 		}
 	}
 	return Place{}, fmt.Errorf("model %s: %w, and no model of this name is embedded (%s) or in %s",
-		name, missing, strings.Join(weights.EmbeddedNames(), ", "), strings.Join(folders, ", "))
+		name, missing, strings.Join(embeddedNames(), ", "), strings.Join(folders, ", "))
 }
 
 // Places are those of all models that have a name: the embedded ones, the default first, and the
 // files in the folders. The first of a name has it, and others have their paths. A folder that
 // cannot be read has none.
 func Places(folders []string) (all []Place) {
-	taken := weights.EmbeddedNames()
+	taken := embeddedNames()
 	for _, name := range taken {
 		all = append(all, Place{Name: name})
 	}

@@ -21,15 +21,25 @@ func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 
 // ofModel is distribution without a companion.
 func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
+	if w.model.Uniform {
+		fill(logProbs, -w.uniform())
+		return
+	}
 	w.seg.LogProbs(row, 0, logProbs)
 	if s.mayDiverge() && !(slices.Max(logProbs) > float32(math.Inf(-1))) {
-		uniform := -float32(math.Log(float64(len(logProbs)))) // else counts and caches would keep NaN
-		for i := range logProbs {
-			logProbs[i] = uniform
-		}
+		fill(logProbs, -w.uniform()) // else counts and caches would keep NaN
 	}
 	if s.Cache != nil {
 		w.mixAllCached(s, row, logProbs)
+	}
+}
+
+// uniform is what a token costs, in nats, where all are equally likely.
+func (w *Worker) uniform() float32 { return float32(math.Log(float64(w.model.LM.Config.Vocab))) }
+
+func fill(numbers []float32, with float32) {
+	for i := range numbers {
+		numbers[i] = with
 	}
 }
 

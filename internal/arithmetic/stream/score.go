@@ -117,6 +117,10 @@ func (w *Worker) scores(
 // network writes what w.tokens cost the network. Of a stream that may diverge, diverged has computed
 // that.
 func (w *Worker) network(s *Stream, nll []float32) {
+	if w.model.Uniform {
+		fill(nll, w.uniform())
+		return
+	}
 	if s.mayDiverge() {
 		copy(nll, w.losses)
 		return

@@ -17,10 +17,13 @@ const (
 	DynamicSGD = "dynamic-sgd" // dynamic evaluation: gradient descent on all weights
 	DynamicRMS = "dynamic-rms" // the same, scaled by the model's gradient statistics
 	Cache      = "cache"       // a continuous cache of hidden states beside the static model
+	Counts     = "counts"      // no network: the companion's counts alone, or nothing
 )
 
 // Methods lists them all.
-func Methods() []string { return []string{Static, SparseMeta, DynamicSGD, DynamicRMS, Cache} }
+func Methods() []string {
+	return []string{Static, SparseMeta, DynamicSGD, DynamicRMS, Cache, Counts}
+}
 
 // MaxChunk is the largest number of tokens between two updates: the memory for a worker's
 // activations grows with it.
@@ -63,6 +66,9 @@ type Settings struct {
 // other methods were tuned for.
 func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
+	if m.Uniform {
+		s.Method = Counts
+	}
 	SetRivals(&s, m.Rivals)
 	s.Companion, s.CompanionBytes = true, m.CompanionBytes
 	s.CompanionStatic = !m.CompanionAlone
@@ -123,11 +129,17 @@ func Supports(m *model.Model, method string) error {
 const (
 	metaLearners = "meta-learners"
 	statistics   = "gradient statistics"
+	network      = "network"
+	noNetwork    = "way to do without its network"
 )
 
 // lacks is the part that a method needs and the model has not; "" if there is none.
 func lacks(m *model.Model, method string) string {
 	switch {
+	case m.Uniform && method != Counts:
+		return network
+	case !m.Uniform && method == Counts:
+		return noNetwork
 	case method == SparseMeta && m.Learner == nil:
 		return metaLearners
 	case method == DynamicRMS && m.Statistics == nil:
@@ -188,6 +200,9 @@ func (s *Settings) HasCompanion(m *model.Model) bool {
 func (s Settings) Validate(m *model.Model) error {
 	if err := Supports(m, s.Method); err != nil {
 		return err
+	}
+	if s.Baseline && m.Uniform {
+		return fmt.Errorf("baseline is true, expected false: model %s has no %s", m.Name, network)
 	}
 	if least := ChunkMin(m); s.Chunk < least || s.Chunk > MaxChunk {
 		return fmt.Errorf("chunk is %d, expected %d to %d", s.Chunk, least, MaxChunk)

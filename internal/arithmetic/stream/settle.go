@@ -13,9 +13,11 @@ func (w *Worker) Settle(s *Stream) Settled {
 	}
 	w.resume(s)
 	w.settled = Settled{Begun: time.Now()}
-	step := w.step(s)
-	w.adapt(s, &step)
-	step.Remember()
+	if !w.model.Uniform {
+		step := w.step(s)
+		w.adapt(s, &step)
+		step.Remember()
+	}
 	if s.StaticMemory != nil {
 		static := w.static(s)
 		static.Remember()
@@ -100,7 +102,9 @@ func (w *Worker) teaches(s *Stream, targets []int32) bool {
 
 // goOn takes the segments to the next chunk.
 func (w *Worker) goOn(s *Stream) {
-	w.at = place{s.id, s.Step}
+	if w.at = (place{s.id, s.Step}); w.model.Uniform {
+		return
+	}
 	step := w.step(s)
 	step.Continue()
 	if s.StaticMemory != nil {

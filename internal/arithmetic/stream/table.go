@@ -179,7 +179,7 @@ func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (
 		return set, err
 	}
 	if what := lacks(m, set.Method); what != "" {
-		want := "another: the model has no " + what
+		want := "another: model " + m.Name + " has no " + what
 		return set, &setting.Error{Name: "method", Found: set.Method, Want: want}
 	}
 	if least := ChunkMin(m); set.Chunk < least {
@@ -189,6 +189,10 @@ func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (
 	if n := len(set.Adapt.Gammas); n != banks {
 		want := setting.Count(banks, "value") + ", one for each bank of the model"
 		return set, &setting.Error{Name: "gammas", Found: setting.Count(n, "value"), Want: want}
+	}
+	if set.Baseline && m.Uniform {
+		want := "false: model " + m.Name + " has no " + network
+		return set, &setting.Error{Name: "baseline", Found: "true", Want: want}
 	}
 	if n := set.CompanionBytes; n&(n-1) != 0 {
 		return set, &setting.Error{

@@ -176,6 +176,9 @@ func (w *Worker) resume(s *Stream) {
 		return
 	}
 	w.foreseen = false
+	if w.at = here; w.model.Uniform {
+		return
+	}
 	inputs := w.inputsOf(s.Last, s.Pending)
 	step := w.step(s)
 	step.Begin()
@@ -185,11 +188,13 @@ func (w *Worker) resume(s *Stream) {
 		static.Begin()
 		static.Score(inputs, nil, nil)
 	}
-	w.at = here
 }
 
 // extend makes the segments read what predicts the given targets, which follow the pending ones.
 func (w *Worker) extend(s *Stream, targets []int32) {
+	if w.model.Uniform {
+		return
+	}
 	inputs := w.inputsOf(s.Before(), targets)
 	step := w.step(s)
 	step.Score(inputs, nil, nil)

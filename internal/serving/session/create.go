@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
@@ -44,7 +45,11 @@ func (mg *Manager) planOf(
 	ctx context.Context, who Caller, r CreateRequest,
 ) (p sessionPlan, err error) {
 	p.done = func() {}
-	if p.model, err = mg.engine.models.named(r.Model); err != nil {
+	name := r.Model
+	if name == "" && r.Settings["method"] == MethodCounts {
+		name = model.CountsName
+	}
+	if p.model, err = mg.engine.models.named(name); err != nil {
 		return p, err
 	}
 	if p.set, err = effective(p.model.Model, r.Settings); err != nil {

@@ -160,7 +160,7 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 		line.BaselineBits = new(l.Baseline)
 	}
 	if r.want.lineText {
-		line.Text = bytes.Clone(l.Text)
+		line.Text, line.Why = bytes.Clone(l.Text), l.Why()
 	}
 	if r.want.tokenBits {
 		line.TokenBits = slices.Clone(l.Costs)

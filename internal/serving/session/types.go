@@ -22,6 +22,7 @@ const (
 	MethodDynamicSGD = stream.DynamicSGD
 	MethodDynamicRMS = stream.DynamicRMS
 	MethodCache      = stream.Cache
+	MethodCounts     = stream.Counts
 	MethodStatic     = stream.Static
 )
 
@@ -233,6 +234,7 @@ type Line struct {
 
 	lines.Strangeness // for the lines of the session before it
 
+	Why       lines.Why // zero unless the text is asked for
 	Text      []byte    // without the newline, lines.TextMax bytes at most; nil unless asked for
 	TokenBits []float32 // of each byte of Text; nil unless asked for
 	Cut       bool      // the line has more text than lines.TextMax bytes

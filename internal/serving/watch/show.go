@@ -19,18 +19,22 @@ type Style struct {
 const (
 	markOn  = "\x1b[1;31m" // bold and red
 	markOff = "\x1b[0m"
+	faintOn = "\x1b[2m"
 	cut     = "…"
 	caret   = "^"
 	// rowsMax is how many rows of the terminal a line may take that is marked by colour.
 	rowsMax = 4
+	// reasonGap is the space before a reason, which is not shown in less room than reasonLeast.
+	reasonGap, reasonLeast = 2, 12
 	// before is the share of a window that shows what stands in front of the span: a third.
 	before = 3
 )
 
-// Show gives a text with parts of it marked, behind a prefix, and with a newline at its end. Of a text
-// that does not fit, the part around the first mark is shown, with an ellipsis where text was left
-// out. What would control the terminal is shown as escapes.
-func (s Style) Show(prefix string, text []byte, marks []client.LineSpan) string {
+// Show gives a text with parts of it marked, behind a prefix, and with a newline at its end. A reason
+// that is not "" stands in a row below. Of a text that does not fit, the part around the first mark
+// is shown, with an ellipsis where text was left out. What would control the terminal is shown as
+// escapes.
+func (s Style) Show(prefix string, text []byte, marks []client.LineSpan, reason string) string {
 	cells := layout(text, marks)
 	indent := runewidth.StringWidth(prefix)
 	width := s.Width - indent
@@ -60,10 +64,35 @@ func (s Style) Show(prefix string, text []byte, marks []client.LineSpan) string 
 		out.WriteString(markOff)
 	}
 	out.WriteByte('\n')
+	row := ""
 	if len(marks) > 0 && !s.Color {
-		out.WriteString(strings.TrimRight(below.String(), " ") + "\n")
+		row = strings.TrimRight(below.String(), " ")
+	}
+	if row = s.reasoned(row, indent, reason); row != "" {
+		out.WriteString(row + "\n")
 	}
 	return out.String()
+}
+
+// reasoned is a row with the reason behind what it has or, where there is no room, nothing more.
+func (s Style) reasoned(row string, indent int, reason string) string {
+	if reason == "" {
+		return row
+	}
+	if row == "" {
+		row = strings.Repeat(" ", max(0, indent-reasonGap))
+	}
+	if s.Width > 0 {
+		room := s.Width - runewidth.StringWidth(row) - reasonGap
+		if room < reasonLeast {
+			return strings.TrimRight(row, " ")
+		}
+		reason = runewidth.Truncate(reason, room, cut)
+	}
+	if s.Color {
+		reason = faintOn + reason + markOff
+	}
+	return row + strings.Repeat(" ", reasonGap) + reason
 }
 
 // cell is a character as it is shown.

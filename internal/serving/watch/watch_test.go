@@ -22,62 +22,32 @@ func lineOf(text string, bits []float32, from, to int64) *client.LineEvent {
 	}
 }
 
-// marked writes a text with its marks in brackets.
-func marked(l *client.LineEvent) string {
-	text := *l.Text
-	marks := Marks(l)
-	for i := len(marks) - 1; i >= 0; i-- {
-		from, to := marks[i].From, marks[i].To
-		text = text[:from] + "[" + text[from:to] + "]" + text[to:]
+func TestMarkIsPartOfTheText(t *testing.T) {
+	for _, c := range []struct {
+		from, to int64
+		want     string
+	}{{4, 7, "two"}, {8, 99, "three"}, {4, 4, ""}, {99, 120, ""}, {-3, 3, "one"}} {
+		l := lineOf("one two three", nil, c.from, c.to)
+		span, ok := Mark(l)
+		require.Equal(t, c.want != "", ok, "%+v", c)
+		if ok {
+			require.Equal(t, c.want, (*l.Text)[span.From:span.To])
+		}
 	}
-	return text
 }
 
-func TestTheDearWordsOfTheSpanAreMarked(t *testing.T) {
-	text := "the user root logs in  from afar"
-	bits := make([]float32, len(text))
-	for at, cost := range map[int]float32{4: 1, 9: 8, 10: 6, 14: 9, 23: 1, 28: 8} {
-		bits[at] = cost
-	}
-	for span, want := range map[[2]int64]string{
-		{0, 32}:   "the user [root logs] in  from [afar]",
-		{10, 12}:  "the user [root] logs in  from afar", // the whole word
-		{13, 22}:  "the user root [logs] in  from afar",
-		{20, 33}:  "the user root logs in  from [afar]", // to the newline
-		{4, 4}:    "the user root logs in  from afar",
-		{21, 23}:  "the user root logs in  from afar", // spaces
-		{99, 120}: "the user root logs in  from afar",
+func TestReasonNamesTokenAndWhatIsUsual(t *testing.T) {
+	for want, why := range map[string]*client.LineWhy{
+		"":                                 nil,
+		"502 after HTTP; usually 200, 304": {Before: "HTTP", Token: "502", Usual: []string{"200", "304"}},
+		"DISCOVERY is new":                 {Token: "DISCOVERY", Lines: new(int64(0))},
+		"DISCOVERY was in 1 line before":   {Token: "DISCOVERY", Lines: new(int64(1))},
+		"FATAL":                            {Token: "FATAL"},
+		"a b; usually twelve-bytes…":       {Token: "a\x1bb", Usual: []string{"twelve-bytes"}},
+		"root after for; usually anna":     {Before: "for", Token: "root", Usual: []string{"anna"}},
 	} {
-		require.Equal(t, want, marked(lineOf(text, bits, span[0], span[1])), span)
+		require.Equal(t, want, Reason(why))
 	}
-	require.Equal(t, "the user [root logs] in  from afar", marked(lineOf(text, nil, 10, 16)),
-		"the whole span, if it is not known what bytes cost")
-}
-
-// What a word costs under a model of words stands at the white space behind it, and at the newline
-// for the last.
-func TestTheDearWordsUnderAModelOfWordsAreMarked(t *testing.T) {
-	text := "the user root logs in  from afar"
-	bits := make([]float32, len(text))
-	for at, cost := range map[int]float32{3: 1, 8: 2, 13: 12, 18: 9, 21: 1, 27: 3} {
-		bits[at] = cost
-	}
-	for span, want := range map[[2]int64]string{
-		{3, 28}:  "the user [root logs] in  from afar", // a short word is a word
-		{13, 14}: "the user [root] logs in  from afar", // the white space alone
-		{8, 14}:  "the user [root] logs in  from afar",
-		{32, 33}: "the user root logs in  from [afar]", // the newline
-		{27, 33}: "the user root logs in  from [afar]",
-		{4, 4}:   "the user root logs in  from afar",
-	} {
-		l := lineOf(text, bits, span[0], span[1])
-		l.BPC, l.Bits = nil, 48
-		require.Equal(t, want, marked(l), span)
-	}
-	cut := lineOf(text, bits, 8, 33)
-	cut.BPC, cut.Bits, cut.Cut = nil, 5000, new(true)
-	require.Equal(t, "the user [root logs] in  from afar", marked(cut),
-		"what follows the text that is kept is no cost of its last word")
 }
 
 func TestALineIsShownWithItsMarks(t *testing.T) {
@@ -102,9 +72,13 @@ func TestALineIsShownWithItsMarks(t *testing.T) {
 		if strings.HasPrefix(string(c.text), "日") {
 			use = []client.LineSpan{{From: 3, To: 10}}
 		}
-		require.Equal(t, c.want, c.style.Show("p> ", c.text, use), "%+v", c.style)
+		require.Equal(t, c.want, c.style.Show("p> ", c.text, use, ""), "%+v", c.style)
 	}
-	require.Equal(t, "p> one\n", Style{}.Show("p> ", []byte("one"), nil))
+	require.Equal(t, "p> one\n", Style{}.Show("p> ", []byte("one"), nil, ""))
+	require.Equal(t, "p> one\n   ^^^  why\n",
+		Style{}.Show("p> ", []byte("one"), []client.LineSpan{{From: 0, To: 3}}, "why"))
+	require.Equal(t, "p> \x1b[1;31mone\x1b[0m\n   \x1b[2mwhy\x1b[0m\n",
+		Style{Color: true}.Show("p> ", []byte("one"), []client.LineSpan{{From: 0, To: 3}}, "why"))
 }
 
 // Whatever the text, the mark and the width: a row is not wider than the terminal, and the beginning
@@ -114,7 +88,7 @@ func TestARowFitsAndHasTheMark(t *testing.T) {
 	for width := 12; width < 120; width++ {
 		for at := range int64(len(text)) {
 			marks := []client.LineSpan{{From: at, To: at + 1}}
-			shown := Style{Width: width}.Show("> ", text, marks)
+			shown := Style{Width: width}.Show("> ", text, marks, "a reason of some length")
 			rows := strings.Split(strings.TrimSuffix(shown, "\n"), "\n")
 			require.Len(t, rows, 2)
 			for _, row := range rows {

@@ -18,7 +18,7 @@ export const settings: Setting[] = [
     name: "method",
     kind: "word",
     help: "how the session adapts",
-    words: ["static", "sparse-meta", "dynamic-sgd", "dynamic-rms", "cache"],
+    words: ["static", "sparse-meta", "dynamic-sgd", "dynamic-rms", "cache", "counts"],
   },
   {
     name: "chunk",

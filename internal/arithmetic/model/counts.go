@@ -1,0 +1,33 @@
+package model
+
+import (
+	"encoding/json"
+
+	"github.com/lmserve/lmserve/txl"
+)
+
+// CountsName is the name of Counts without NamePrefix.
+const CountsName = "counts"
+
+// countsChunk is the number of bytes that a session of Counts is told of at once.
+const countsChunk = 1024
+
+var countsCard = json.RawMessage(`{"description": "no network and no weights: counts of the session's own text"}`)
+
+// Counts returns the model without a network, under which all bytes are equally likely. What its
+// sessions know is what they have counted. Its weights are the fewest that a file can hold; nothing
+// reads them.
+func Counts() *Model {
+	lm, err := txl.NewModel(txl.Config{
+		NLayer: 1, DModel: 2, NHead: 1, DHead: 1, DInner: 1, Vocab: 256, SegLen: 1,
+	})
+	if err != nil {
+		panic("model: counts: " + err.Error()) // the configuration is a constant
+	}
+	m, err := New(NamePrefix+CountsName, lm, nil, countsChunk, countsCard)
+	if err != nil {
+		panic("model: counts: " + err.Error())
+	}
+	m.Uniform = true
+	return m
+}
