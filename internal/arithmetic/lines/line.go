@@ -13,6 +13,8 @@
 // itself: a meter gives the same bits on every machine.
 package lines
 
+import "github.com/lmserve/lmserve/internal/arithmetic/incidents"
+
 // Line is a line of a text.
 type Line struct {
 	Number   int64   // of the line in its text, from 1
@@ -30,12 +32,15 @@ type Line struct {
 	Costs []float32
 	Cut   bool
 
+	// Incidents are what happened to the text's incidents at the line, valid as long as Text.
+	Incidents []incidents.Event
+
 	rating *Rating
 }
 
 // Why says why the line is strange. It may be asked until the function that was called with the line
 // returns.
-func (l *Line) Why() Why { return l.rating.why(l.Text) }
+func (l *Line) Why() incidents.Why { return l.rating.why(l.Text) }
 
 // TextMax is the largest number of a line's bytes that a meter keeps as text. The counts of a
 // longer line are exact, and its strangeness is that of the first ones.

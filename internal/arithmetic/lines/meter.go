@@ -1,6 +1,10 @@
 package lines
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
+)
 
 // MeterBytes is the memory of a meter, at most.
 const MeterBytes = 140 << 10
@@ -8,7 +12,8 @@ const MeterBytes = 140 << 10
 // Meter makes lines of a text and says how strange they are. Its memory is bounded: about 130 KB, of
 // which a long line under way has 20. One goroutine uses it at a time.
 type Meter struct {
-	rating Rating
+	rating    Rating
+	incidents incidents.Tracker
 
 	// The line under way.
 	line  Line // all but Strangeness, Text and Costs
@@ -16,6 +21,7 @@ type Meter struct {
 	costs []float32
 
 	ended Line // the line that ended last
+	event []incidents.Event
 }
 
 // NewMeter returns the meter of an empty text.
@@ -73,9 +79,10 @@ func (m *Meter) Clone() *Meter {
 // long a line under way before.
 func (m *Meter) CopyFrom(other *Meter) {
 	text, costs := append(m.text[:0], other.text...), append(m.costs[:0], other.costs...)
-	scratch := m.rating.scratch
+	scratch, event := m.rating.scratch, m.event
 	*m = *other
 	m.text, m.costs, m.ended, m.rating.scratch = text, costs, Line{}, scratch
+	m.event = event
 }
 
 var newline = []byte{'\n'}
@@ -90,9 +97,31 @@ func (m *Meter) finish(each func(*Line)) {
 		P: p, From: int64(from), To: int64(to), Seen: m.line.Number - 1,
 	}
 	m.ended.rating = &m.rating
+	m.follow()
 	m.line = Line{Number: m.line.Number + 1, Offset: m.line.Offset + m.line.Bytes}
 	m.text, m.costs = m.text[:0], m.costs[:0]
 	if each != nil {
 		each(&m.ended)
 	}
 }
+
+// follow lets the line that has ended open, join or close incidents.
+func (m *Meter) follow() {
+	l := &m.ended
+	m.event = m.event[:0]
+	p := l.P
+	if !l.Warm() {
+		p = 1
+	}
+	if m.incidents.Watches(p) {
+		of := &m.rating.scratch
+		m.incidents.Take(&incidents.Line{
+			Number: l.Number, Offset: l.Offset, P: p, Text: l.Text, Why: l.Why,
+			Key: m.rating.strangest.mark, Marks: of.marks, Rare: of.rare,
+		}, func(e *incidents.Event) { m.event = append(m.event, *e) })
+	}
+	l.Incidents = m.event
+}
+
+// Incidents are the text's incidents that are remembered, the newest first.
+func (m *Meter) Incidents() []incidents.Incident { return m.incidents.Incidents() }

@@ -3,6 +3,9 @@ package lines
 import (
 	"bytes"
 	"slices"
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
 // placeTable knows which tokens have stood in which places, and rates a line by how unlike its tokens
@@ -55,6 +58,7 @@ type placed struct {
 	from, to int
 	cell     int32 // of its place, or ownPlace
 	lines    int64 // in its own place: how many lines had it before
+	mark     incidents.Mark
 }
 
 // ownPlace says that something is strange wherever it stands.
@@ -71,23 +75,26 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 			of.runs = runsOf(of.runs, text)
 		}
 		for _, place := range [2]key{x.before, x.column} {
-			if bits, ok := p.stand(place, seedToken, text); ok {
+			if bits, mark, ok := p.stand(place, seedToken, text, of); ok {
 				w.add(bits)
 				if x.digit || x.field {
 					v.add(bits)
 				}
 				if bits > strangest.bits {
-					strangest = placed{bits: bits, from: x.from, to: x.to, cell: int32(place % placesMost)}
+					strangest = placed{
+						bits: bits, from: x.from, to: x.to, mark: mark,
+						cell: int32(place % placesMost),
+					}
 				}
 			}
 			for n, r := range of.runs {
 				at := place.plus(byte(n)).plus(byte(len(of.runs))).spread()
-				if bits, ok := p.stand(at, seedRun, text[r.from:r.to]); ok {
+				if bits, mark, ok := p.stand(at, seedRun, text[r.from:r.to], of); ok {
 					v.add(bits)
 					if bits > strangest.bits {
 						strangest = placed{
 							bits: bits, from: x.from + r.from, to: x.from + r.to,
-							cell: int32(at % placesMost),
+							mark: mark, cell: int32(at % placesMost),
 						}
 					}
 				}
@@ -103,23 +110,33 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 	return values, all, strangest
 }
 
+// rareBits is how surprising a token is that counts as rare in its place.
+const rareBits = 5
+
 // stand says how surprising a token is in a place, in bits, unless the place is hardly known, and
 // takes it in.
-func (p *placeTable) stand(place, seed key, text []byte) (bits float64, ok bool) {
+func (p *placeTable) stand(
+	place, seed key, text []byte, of *scratch,
+) (bits float64, mark incidents.Mark, ok bool) {
+	token := seed.with(text).spread()
+	mark = incidents.Mark((place ^ token).spread())
+	of.marks = append(of.marks, mark)
 	c := &p.cells[place%placesMost]
 	tag := uint16(place >> 48)
 	if c.Seen > 0 && c.Tag != tag {
 		if c.Seen--; c.Seen > 0 {
-			return 0, false
+			return 0, mark, false
 		}
 	}
 	if c.Seen == 0 {
 		*c = standing{Tag: tag}
 	}
 	c.Seen = min(c.Seen+1, placeWear)
-	probability := c.take(uint16(seed.with(text).spread()>>32), text)
-	ok = c.N > placeKnown
-	return bitsOf(probability), ok
+	bits = bitsOf(c.take(uint16(token>>32), text))
+	if ok = c.N > placeKnown; ok && bits >= rareBits {
+		of.rare = append(of.rare, mark)
+	}
+	return bits, mark, ok
 }
 
 // take returns the share of the tokens so far that were no more frequent than one, and takes it in.
@@ -170,7 +187,7 @@ func (c *standing) usual(tokens []string, not []byte) []string {
 		if c.Counts[i] == 0 || len(tokens) == usualMost || bytes.HasPrefix(not, text) && c.Counts[i] == 1 {
 			continue
 		}
-		tokens = append(tokens, string(text))
+		tokens = append(tokens, strings.ToValidUTF8(string(text), ""))
 	}
 	return tokens
 }

@@ -1,6 +1,10 @@
 package lines
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
+)
 
 // rarity rates a line by the words between its spaces (B): the sum over its different words, all
 // with a digit being one, of -lg((lines with the word + 1/2) / (lines + 1)).
@@ -30,18 +34,22 @@ type spacedWord struct {
 
 // take rates a line by its different words, in bits, and takes it in. Rarest is the first of the
 // words without a digit that the fewest lines had; its to is 0 if there is none.
-func (r *rarity) take(words []spacedWord) (bits float64, rarest spacedWord) {
+func (r *rarity) take(of *scratch) (bits float64, rarest spacedWord) {
 	n := float64(r.lines) + 1
-	for _, w := range words {
+	for _, w := range of.words {
 		if c := &r.cells[w.key%rarityCells]; c.Seen > 0 && c.Tag == uint16(w.key>>48) {
 			w.lines = c.Lines
 		}
-		bits += bitsOf((float64(w.lines) + .5) / n)
+		of.marks = append(of.marks, incidents.Mark(w.key))
+		own := bitsOf((float64(w.lines) + .5) / n)
+		if bits += own; own >= rareBits {
+			of.rare = append(of.rare, incidents.Mark(w.key))
+		}
 		if w.key != digitsKey && (rarest.to == 0 || w.lines < rarest.lines) {
 			rarest = w
 		}
 	}
-	for _, w := range words {
+	for _, w := range of.words {
 		r.cells[w.key%rarityCells].take(uint16(w.key >> 48))
 	}
 	r.lines++

@@ -1,5 +1,11 @@
 package lines
 
+import (
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
+)
+
 // Rating says how strange each line of a text is for the lines before it, from what stands in it
 // alone: it needs no costs of bytes. Four parts measure, each in bits:
 //
@@ -31,6 +37,8 @@ type scratch struct {
 	tokens tokens
 	runs   []run
 	words  []spacedWord
+	marks  []incidents.Mark // of all that stands in the line
+	rare   []incidents.Mark // of what is rare in it
 }
 
 const (
@@ -54,8 +62,9 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	of := &r.scratch
 	of.tokens.cut(line)
 	of.words = spaced(of.words[:0], line)
+	of.marks, of.rare = of.marks[:0], of.rare[:0]
 	values, all, strangest := r.places.take(line, of)
-	rarity, rarest := r.words.take(of.words)
+	rarity, rarest := r.words.take(of)
 	parts = Parts{
 		B: r.b.take(rarity),
 		E: r.e.take(r.crowds.take(line)),
@@ -69,27 +78,20 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	if parts.B+parts.E > parts.V+parts.W && rarest.to > 0 {
 		strangest = placed{
 			from: rarest.from, to: rarest.to, cell: ownPlace, lines: int64(rarest.lines),
+			mark: incidents.Mark(rarest.key),
 		}
 	}
 	r.strangest = strangest
 	return p, parts, strangest.from, strangest.to
 }
 
-// Why says why a line is strange: what stands strangest in it, and what usually stands there, or how
-// rare it is wherever it stands.
-type Why struct {
-	Before string   // the word before it
-	Token  string   // as it is in the line
-	Usual  []string // the beginnings of up to three tokens, the most frequent first
-	Rare   bool     // the token is rare wherever it stands
-	Lines  int64    // that had a rare token before
-}
-
-// why is that of the line that was taken last.
-func (r *Rating) why(line []byte) (w Why) {
+// why says why the line is strange that was taken last: what stands strangest in it, and what usually
+// stands there, or how rare it is wherever it stands.
+func (r *Rating) why(line []byte) (w incidents.Why) {
 	s := &r.strangest
 	if s.to > 0 {
-		w = Why{Before: wordBefore(line[:s.from]), Token: string(line[s.from:s.to])}
+		token := line[s.from:min(s.to, s.from+whyBytes)]
+		w = incidents.Why{Before: wordBefore(line[:s.from]), Token: text(token)}
 		if w.Rare = s.cell == ownPlace; w.Rare {
 			w.Lines = s.lines
 			return w
@@ -99,18 +101,24 @@ func (r *Rating) why(line []byte) (w Why) {
 	return w
 }
 
-// wordBefore is the last word of a text, none if something but separators follows it.
-func wordBefore(text []byte) string {
-	to := len(text)
-	for to > 0 && !inName(text[to-1]) {
+// whyBytes is how many bytes of a token, and of the word before it, are shown.
+const whyBytes = 48
+
+// wordBefore is the last word of a line.
+func wordBefore(line []byte) string {
+	to := len(line)
+	for to > 0 && !inName(line[to-1]) {
 		to--
 	}
 	from := to
-	for from > 0 && inName(text[from-1]) {
+	for from > 0 && to-from < whyBytes && inName(line[from-1]) {
 		from--
 	}
-	return string(text[from:to])
+	return text(line[from:to])
 }
+
+// text is what is whole characters of some bytes.
+func text(b []byte) string { return strings.ToValidUTF8(string(b), "") }
 
 // take returns the bits of the tail probability of a score, and takes it in.
 func (t *tail) take(score float64) float64 {

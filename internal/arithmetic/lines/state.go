@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
 // ErrState says that bytes are not the state of a meter.
@@ -13,18 +15,24 @@ var ErrState = errors.New("no state of a meter of lines")
 
 // stateVersion is the first byte of a state. It changes with the layout, and with every change by
 // which a meter would go on to other probabilities.
-const stateVersion = 2
+const stateVersion = 3
 
 // StateBytesMax is more than any state has.
-const StateBytesMax = 144 << 10
+const StateBytesMax = 144<<10 + incidents.StateBytesMax
 
 // AppendState appends the meter's state to dst: the version, the numbers in their order, little
-// endian, then the text of the line under way and the costs of its bytes.
+// endian, the size of the incidents and the incidents, then the text of the line under way and the
+// costs of its bytes.
 func (m *Meter) AppendState(dst []byte) []byte {
 	dst = append(dst, stateVersion)
 	for _, number := range m.numbers() {
 		dst = appendNumber(dst, number)
 	}
+	incidents, err := m.incidents.MarshalText()
+	if err != nil {
+		panic("lines: " + err.Error()) // they have nothing that cannot be JSON
+	}
+	dst = append(appendNumber(dst, uint32(len(incidents))), incidents...)
 	return appendNumber(append(dst, m.text...), m.costs)
 }
 
@@ -52,6 +60,10 @@ func ReadState(state []byte) (*Meter, error) {
 		}
 		rest = rest[n:]
 	}
+	rest, err := m.readIncidents(rest)
+	if err != nil {
+		return nil, err
+	}
 	if m.line.Bytes < 0 || m.line.Chars < 0 || m.line.Chars > m.line.Bytes {
 		return nil, fmt.Errorf("%w: found a line of %d bytes and %d characters", ErrState,
 			m.line.Bytes, m.line.Chars)
@@ -68,6 +80,20 @@ func ReadState(state []byte) (*Meter, error) {
 	}
 	m.derive()
 	return m, m.check()
+}
+
+// readIncidents reads the incidents at the beginning of a part of a state, and returns what follows.
+func (m *Meter) readIncidents(rest []byte) ([]byte, error) {
+	size := uint32(0)
+	n, err := binary.Decode(rest, binary.LittleEndian, &size)
+	if err != nil || int64(size) > int64(len(rest)-n) {
+		return nil, fmt.Errorf("%w: incidents: found %d bytes, expected more", ErrState, len(rest))
+	}
+	rest = rest[n:]
+	if err := m.incidents.UnmarshalText(rest[:size]); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrState, err)
+	}
+	return rest[size:], nil
 }
 
 // numbers lists pointers to all of the state that has a fixed size and is not derived.

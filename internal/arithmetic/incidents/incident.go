@@ -1,0 +1,85 @@
+// Package incidents groups the strange lines of a text into incidents, so that somebody who watches
+// the text is told once of what belongs together.
+//
+// A Tracker takes the lines of a text in their order, each with the probability that its rating gave
+// it, and what stands in it. An incident is opened by a line that is strange, or by a change of
+// number. Lines join an incident that is open: those in which the incident's strangest token stands
+// in the same place, however usual it is by then; and strange lines that follow within a few lines or
+// share a rare token. An incident is closed when no line has joined it for a while, or when so many
+// have that they are what is usual now.
+//
+// The tracker counts in lines, not in time, so that incidents depend on the text alone.
+package incidents
+
+// Strange is the largest probability of a line that opens or joins an incident. A caller who wants
+// to hear of less looks at Incident.P.
+const Strange = 1. / 100
+
+const (
+	// adjacent is how many lines after the last of an incident a strange line belongs to it, whatever
+	// stands in it: as the lines of a stack trace do.
+	adjacent = 3
+	// quiet is the number of lines without one of an incident after which it is closed.
+	quiet = 200
+	// stays is the number of an incident's lines after which they are what is usual now.
+	stays = 500
+
+	// Kept is how many incidents a tracker remembers, open ones and the last closed ones.
+	Kept = 32
+
+	rareMost    = 8   // rare tokens of its first line that an incident is recognised by
+	samplesMost = 3   // lines of an incident that are kept as text
+	sampleBytes = 160 // of each
+)
+
+// Mark names a token in its place, or a word wherever it stands.
+type Mark uint64
+
+// Why says why a line is strange.
+type Why struct {
+	Before string   `json:"before,omitzero"` // the word before the token
+	Token  string   `json:"token,omitzero"`  // what stands strangest in the line
+	Usual  []string `json:"usual,omitzero"`  // what usually stands there; it is never changed
+	Rare   bool     `json:"rare,omitzero"`   // the token is rare wherever it stands
+	Lines  int64    `json:"lines,omitzero"`  // that had a rare token before
+}
+
+// Line is a line of the text.
+type Line struct {
+	Number int64   // from 1
+	Offset int64   // of its first byte in the text
+	P      float64 // that an ordinary line is at least as strange; 1 in a text that is not known yet
+	Text   []byte
+	Key    Mark       // of the token that Why is about
+	Why    func() Why // is asked if the line opens an incident
+	Marks  []Mark     // of all that stands in the line
+	Rare   []Mark     // of what is rare in it
+}
+
+// Incident is what belongs together.
+type Incident struct {
+	Number  int64   `json:"number"`  // of the incidents of the text, from 1
+	First   int64   `json:"first"`   // number of its first line
+	Last    int64   `json:"last"`    // and of its last one so far
+	Offset  int64   `json:"offset"`  // in the text, of the first line's first byte
+	Lines   int64   `json:"lines"`   // that belong to it
+	Strange int64   `json:"strange"` // of these, with a P of Strange or less
+	P       float64 `json:"p"`       // the least of its lines; 1 if it is a change alone
+	Closed  bool    `json:"closed,omitzero"`
+	Stays   bool    `json:"stays,omitzero"` // closed because its lines are usual now
+
+	Why     Why                 `json:"why"`
+	Samples [samplesMost]string `json:"samples"` // beginnings of its lines, the first of them first
+
+	Key  Mark           `json:"key"`
+	Rare [rareMost]Mark `json:"rare"`
+}
+
+// Open reports whether lines may still join the incident.
+func (i *Incident) Open() bool { return i.Number > 0 && !i.Closed }
+
+// Event is what happens to an incident: it was opened, has grown, or was closed.
+type Event struct {
+	Opened bool
+	Incident
+}

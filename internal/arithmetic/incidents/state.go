@@ -1,0 +1,71 @@
+package incidents
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/lmserve/lmserve/internal/strictjson"
+)
+
+// ErrState says that bytes are not the state of a tracker.
+var ErrState = errors.New("no state of a tracker of incidents")
+
+// StateBytesMax is more than any state has.
+const StateBytesMax = 96 << 10
+
+// MarshalText returns the state: the incidents that are kept, as JSON.
+func (t *Tracker) MarshalText() ([]byte, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	err := e.Encode(t.Incidents())
+	return bytes.TrimSpace(out.Bytes()), err
+}
+
+// UnmarshalText makes the tracker that of a state. An error wraps ErrState.
+func (t *Tracker) UnmarshalText(state []byte) error {
+	var all []Incident
+	if len(state) > StateBytesMax {
+		return fmt.Errorf("%w: found %d bytes, expected at most %d", ErrState, len(state), StateBytesMax)
+	}
+	if err := strictjson.Unmarshal(state, &all); err != nil {
+		return fmt.Errorf("%w: %w", ErrState, err)
+	}
+	*t = Tracker{}
+	if len(all) == 0 {
+		return nil
+	}
+	t.number = all[0].Number
+	if len(all) != int(min(t.number, Kept)) {
+		return fmt.Errorf("%w: found %d incidents, expected %d", ErrState, len(all), min(t.number, Kept))
+	}
+	for n := range all {
+		i := &all[n]
+		if i.Number != t.number-int64(n) || !i.valid() {
+			return fmt.Errorf("%w: incident %d: found numbers out of their range", ErrState, n)
+		}
+		if t.kept[(i.Number-1)%Kept] = *i; i.Open() {
+			t.open++
+		}
+	}
+	if again, err := t.MarshalText(); err != nil || !bytes.Equal(again, state) {
+		return fmt.Errorf("%w: found another form of JSON than MarshalText writes", ErrState)
+	}
+	return nil
+}
+
+func (i *Incident) valid() bool {
+	texts := [][]string{i.Samples[:], {i.Why.Before, i.Why.Token}, i.Why.Usual}
+	for _, list := range texts {
+		for _, text := range list {
+			if len(text) > sampleBytes {
+				return false
+			}
+		}
+	}
+	return i.First >= 1 && i.Last >= i.First && i.Offset >= 0 && i.Lines >= 1 &&
+		i.Lines <= i.Last-i.First+1 && 0 <= i.Strange && i.Strange <= i.Lines && i.Lines <= stays &&
+		i.P > 0 && i.P <= 1 && (i.Closed || !i.Stays) && len(i.Why.Usual) <= samplesMost
+}

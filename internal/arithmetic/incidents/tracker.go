@@ -1,0 +1,130 @@
+package incidents
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Tracker knows the incidents of a text. The zero value is that of an empty text. It is plain data:
+// a copy goes on as the tracker would.
+type Tracker struct {
+	kept   [Kept]Incident // incident n at (n-1) % Kept; Number 0: none yet
+	number int64          // of the last incident
+	open   int            // incidents that are open
+}
+
+// Watches reports whether a line of some probability may open an incident or join one. Take does
+// nothing with others, and needs no marks of them.
+func (t *Tracker) Watches(p float64) bool { return p <= Strange || t.open > 0 }
+
+// Take takes in the next line. It tells each of every incident that the line opens, makes twice as
+// large or closes. An incident that it is told of is a copy.
+func (t *Tracker) Take(l *Line, each func(*Event)) {
+	for n := t.number - Kept + 1; n <= t.number; n++ {
+		if i := t.at(n); i != nil && i.Open() && l.Number-i.Last > quiet {
+			t.close(i, each)
+		}
+	}
+	i := t.joined(l)
+	switch {
+	case i != nil:
+		t.join(i, l, each)
+	case l.P <= Strange && len(strings.TrimSpace(string(l.Text))) > 0:
+		t.begin(l, each)
+	}
+}
+
+// Incidents are those that are kept, the newest first.
+func (t *Tracker) Incidents() (all []Incident) {
+	for n := t.number; n > t.number-Kept && n > 0; n-- {
+		all = append(all, *t.at(n))
+	}
+	return all
+}
+
+// at is the incident of a number that is kept; nil if there is none.
+func (t *Tracker) at(number int64) *Incident {
+	if number < 1 || number > t.number || number <= t.number-Kept {
+		return nil
+	}
+	return &t.kept[(number-1)%Kept]
+}
+
+// joined is the open incident that a line belongs to, the newest that it may; nil if there is none.
+func (t *Tracker) joined(l *Line) *Incident {
+	for n := t.number; n > t.number-Kept; n-- {
+		i := t.at(n)
+		if i == nil || !i.Open() {
+			continue
+		}
+		alike := slices.Contains(l.Marks, i.Key)
+		near := l.P <= Strange && (l.Number-i.Last <= adjacent || i.shares(l))
+		if alike || near {
+			return i
+		}
+	}
+	return nil
+}
+
+// shares reports whether one of a line's rare tokens is one of the incident's.
+func (i *Incident) shares(l *Line) bool {
+	return slices.ContainsFunc(l.Rare, func(m Mark) bool { return slices.Contains(i.Rare[:], m) })
+}
+
+func (t *Tracker) begin(l *Line, each func(*Event)) {
+	t.number++
+	i := &t.kept[(t.number-1)%Kept]
+	if i.Open() { // too many at once
+		t.close(i, each)
+	}
+	*i = Incident{
+		Number: t.number, First: l.Number, Last: l.Number, Offset: l.Offset, Lines: 1, Strange: 1,
+		P: l.P, Why: l.Why(), Key: l.Key,
+	}
+	t.open++
+	i.Samples[0] = sample(l.Text)
+	copy(i.Rare[:], l.Rare)
+	each(&Event{Opened: true, Incident: *i})
+}
+
+func (t *Tracker) join(i *Incident, l *Line, each func(*Event)) {
+	i.Last = l.Number
+	i.Lines++
+	if l.P <= Strange {
+		i.Strange++
+	}
+	if n := slices.Index(i.Samples[:], ""); n > 0 {
+		i.Samples[n] = sample(l.Text)
+	}
+	grown := bits.OnesCount64(uint64(i.Lines)) == 1
+	if l.P < i.P {
+		i.P, i.Why, i.Key = l.P, l.Why(), l.Key
+		grown = true
+	}
+	switch {
+	case i.Lines >= stays:
+		i.Stays = true
+		t.close(i, each)
+	case grown:
+		each(&Event{Incident: *i})
+	}
+}
+
+func (t *Tracker) close(i *Incident, each func(*Event)) {
+	i.Closed = true
+	t.open--
+	each(&Event{Incident: *i})
+}
+
+// sample is the beginning of a line as it can be shown.
+func sample(line []byte) string {
+	text := strings.ToValidUTF8(string(line[:min(len(line), sampleBytes)]), "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
