@@ -159,6 +159,27 @@ func (e History) Valid() bool {
 	}
 }
 
+// Defines values for IncidentState.
+const (
+	IncidentClosed IncidentState = "closed"
+	IncidentOpen   IncidentState = "open"
+	IncidentStays  IncidentState = "stays"
+)
+
+// Valid indicates whether the value is a known member of the IncidentState enum.
+func (e IncidentState) Valid() bool {
+	switch e {
+	case IncidentClosed:
+		return true
+	case IncidentOpen:
+		return true
+	case IncidentStays:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for LineEventType.
 const (
 	EventLine LineEventType = "line"
@@ -954,6 +975,45 @@ type GapEventType string
 // has what its parent has.
 type History string
 
+// Incident Strange lines that belong together. A line with a `p` of 1/100 or less opens an incident. It joins one that is open if it follows its last line
+// within 3 lines, or shares a rare word or value with its first line; so does every line with the incident's strangest word or value in the same place.
+type Incident struct {
+	// First Number of its first line.
+	First int64 `json:"first"`
+
+	// Last Number of its last line so far.
+	Last int64 `json:"last"`
+
+	// Lines How many lines belong to it.
+	Lines int64 `json:"lines"`
+
+	// Number Number of the incident among those of the session, from 1.
+	Number int64 `json:"number"`
+
+	// Offset Place in the stream of its first line.
+	Offset int64 `json:"offset"`
+
+	// P The smallest `p` of its lines.
+	P float64 `json:"p"`
+
+	// Rank Its strangest line is the strangest of about so many: 1/p, rounded down.
+	Rank int64 `json:"rank"`
+
+	// Samples The beginnings of up to three of its lines.
+	Samples []string `json:"samples"`
+
+	// State Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that
+	// they are what is usual now, as after a deploy or a change of format.
+	State IncidentState `json:"state"`
+
+	// Why Why a line is strange. Its strangest word or value, and what usually stands in that place.
+	Why *LineWhy `json:"why,omitempty"`
+}
+
+// IncidentState Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that
+// they are what is usual now, as after a deploy or a change of format.
+type IncidentState string
+
 // Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 type Labels map[string]string
 
@@ -1016,6 +1076,9 @@ type LineEvent struct {
 
 	// Cut Whether `text` and `token_bits` are those of the line's first bytes only, since it is so long.
 	Cut *bool `json:"cut,omitempty"`
+
+	// Incidents The incidents that the line has opened, joined or closed. Only if there are any.
+	Incidents []Incident `json:"incidents,omitempty"`
 
 	// Why Why a line is strange. Its strangest word or value, and what usually stands in that place.
 	Why *LineWhy `json:"why,omitempty"`

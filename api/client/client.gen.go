@@ -57,6 +57,13 @@ const (
 	HistoryTail = api.HistoryTail
 )
 
+// Values of IncidentState.
+const (
+	IncidentClosed = api.IncidentClosed
+	IncidentOpen   = api.IncidentOpen
+	IncidentStays  = api.IncidentStays
+)
+
 // Values of LineEventType.
 const (
 	EventLine = api.EventLine
@@ -244,6 +251,14 @@ type GapEventType = api.GapEventType
 // needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
 // has what its parent has.
 type History = api.History
+
+// Incident Strange lines that belong together. A line with a `p` of 1/100 or less opens an incident. It joins one that is open if it follows its last line
+// within 3 lines, or shares a rare word or value with its first line; so does every line with the incident's strangest word or value in the same place.
+type Incident = api.Incident
+
+// IncidentState Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that
+// they are what is usual now, as after a deploy or a change of format.
+type IncidentState = api.IncidentState
 
 // Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 type Labels = api.Labels

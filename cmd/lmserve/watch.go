@@ -32,6 +32,7 @@ type watching struct {
 	history   byteSize
 	fromStart bool
 	asJSON    bool
+	lines     bool
 	counts    bool // no model was asked for
 }
 
@@ -39,11 +40,15 @@ func newWatch() *cobra.Command {
 	k := watching{history: watchHistory}
 	c := &cobra.Command{
 		Use:   "watch [FILE...|-]",
-		Short: "Follow logs and print the lines that are strange for them",
+		Short: "Follow logs and print what is strange in them",
 		Long: fmt.Sprintf(`Follow files as tail -F does, or read standard input, and print each line
-that is strange for its stream as soon as it is complete, with the strangest part marked. The model
-learns the stream while it reads; what is strange is said by comparison with the lines before, so
-the first %d lines of a session are never printed.
+that is strange for its stream as soon as it is complete, with its strangest word or value marked,
+and what usually stands in that place. Strange lines that belong together are one incident: the
+first is printed, and how many there were when no more come. What is strange is said by comparison
+with the lines before, so the first %d lines of a session are never printed.
+
+No model is needed: lines are rated by tables of what stood in the lines before. --model rates them
+the same way, and scores the text with a model besides.
 
 Of each file its end is read first, for the model to learn from (--history, or --from-start); then
 what comes. With --session the watching goes on where it was, also if the file was rotated since:
@@ -51,7 +56,7 @@ every line is in the session once. Several files have a session each, named afte
 file: SESSION.access.log.
 
 A line is printed with its rank: 1/2300 is the strangest of about 2,300 lines. How the rank is made,
-and how far it can be trusted, is in docs/watch.md. If the model does not keep up with the stream,
+and how far it can be trusted, is in docs/watch.md. If the reading does not keep up with the stream,
 standard error says so. Ctrl-C ends the watching, with exit code 0.`, lines.WarmUp),
 		Example: `  journalctl -f | lmserve watch
   lmserve watch /var/log/nginx/access.log /var/log/nginx/error.log --session web
@@ -69,6 +74,7 @@ standard error says so. Ctrl-C ends the watching, with exit code 0.`, lines.Warm
 	flags.Var(&k.history, "history",
 		"how much of the end of a file is read before what comes, in whole lines")
 	flags.BoolVar(&k.fromStart, "from-start", false, "read files from their beginning")
+	flags.BoolVar(&k.lines, "lines", false, "print every strange line, not one for an incident")
 	flags.BoolVar(&k.asJSON, "json", false, "print one object a line, in JSON")
 	return c
 }
@@ -116,6 +122,9 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	status := newLagStatus(c)
 	report := newLineReport(status.beside(c.OutOrStdout()), c.OutOrStdout(), len(files) > 1)
 	report.asJSON, report.threshold, report.top = k.asJSON, threshold, k.choice.list()
+	if !k.lines && report.top == nil {
+		report.incidents = &incidentReport{}
+	}
 	report.note = status.note
 	w := &watch.Watcher{
 		Client: cl, Score: score, Line: report.line, Behind: status.behind, Note: status.note,

@@ -24,9 +24,10 @@ type lineReport struct {
 	style     watch.Style
 	sources   bool // print the source of each line
 	asJSON    bool
-	measures  bool       // print what each line has cost
-	threshold float64    // the largest p of a line that is printed; 0: all lines are
-	top       *watch.Top // nil: lines are printed as they come
+	measures  bool            // print what each line has cost
+	threshold float64         // the largest p of a line that is printed; 0: all lines are
+	top       *watch.Top      // nil: lines are printed as they come
+	incidents *incidentReport // nil: lines are printed, not incidents
 
 	note func(text string) // is told that a stream warms up; nil: nobody is
 
@@ -69,6 +70,9 @@ func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 		r.top.Add(f)
 		return false, nil
 	}
+	if r.incidents != nil {
+		return r.incidentsLocked(f)
+	}
 	if r.threshold > 0 && !watch.StandsOut(&f.Line, r.threshold) {
 		return false, nil
 	}
@@ -105,6 +109,9 @@ func (t *lineTotal) add(l *client.LineEvent) {
 func (r *lineReport) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.incidents != nil {
+		return r.openLocked()
+	}
 	if r.top == nil {
 		return nil
 	}
@@ -117,18 +124,26 @@ func (r *lineReport) end() error {
 	return nil
 }
 
+// source begins a row with the name of a source, if there are several.
+func (r *lineReport) source(name string) string {
+	if !r.sources {
+		return ""
+	}
+	return name + "  "
+}
+
 // markedMost is the largest p of a line that has marks where all lines are printed.
 const markedMost = 1. / 100
 
 // printLocked prints a line, in one write.
-func (r *lineReport) printLocked(f watch.Found) error {
+func (r *lineReport) printLocked(f watch.Found) error { return r.labelledLocked(f, "") }
+
+// labelledLocked is printLocked with a label in front of the reason.
+func (r *lineReport) labelledLocked(f watch.Found, label string) error {
 	if r.asJSON {
 		return r.printJSON(f)
 	}
-	prefix := ""
-	if r.sources {
-		prefix = f.Source + "  "
-	}
+	prefix := r.source(f.Source)
 	if r.measures {
 		prefix += fmt.Sprintf("%7d %8.1f ", f.Line.Number, f.Line.Bits)
 		if f.Line.BPC != nil {
@@ -147,6 +162,9 @@ func (r *lineReport) printLocked(f watch.Found) error {
 	if f.Line.Warm && (chosen || f.Line.P <= markedMost) {
 		if span, ok := watch.Mark(&f.Line); ok {
 			marks, reason = []client.LineSpan{span}, watch.Reason(f.Line.Why)
+			if label != "" {
+				reason = label + " " + reason
+			}
 		}
 	}
 	text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'}) // of a line that ends with CRLF

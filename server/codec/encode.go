@@ -129,7 +129,10 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	if l.Text != nil {
 		text, exact := encodeText(l.Text)
 		event.Text, event.TextBase64 = &text, exact
-		event.Why = encodeWhy(l)
+		event.Why = encodeWhy(l.Why)
+	}
+	for i := range l.Incidents {
+		event.Incidents = append(event.Incidents, Incident(&l.Incidents[i].Incident))
 	}
 	if byLine && l.Ended {
 		event.Learnt = new(!l.Unlearnt)
@@ -137,9 +140,28 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	return event
 }
 
+// Incident is an incident as a client is told of it.
+func Incident(i *session.Incident) api.Incident {
+	of := api.Incident{
+		Number: i.Number, State: api.IncidentOpen, First: i.First, Last: i.Last, Offset: i.Offset,
+		Lines: i.Lines, P: i.P, Rank: int64(1 / i.P), Why: encodeWhy(i.Why), Samples: []string{},
+	}
+	switch {
+	case i.Stays:
+		of.State = api.IncidentStays
+	case i.Closed:
+		of.State = api.IncidentClosed
+	}
+	for _, text := range i.Samples {
+		if text != "" {
+			of.Samples = append(of.Samples, text)
+		}
+	}
+	return of
+}
+
 // encodeWhy is nil where no place of the line is known.
-func encodeWhy(l session.Line) *api.LineWhy {
-	w := l.Why
+func encodeWhy(w session.Why) *api.LineWhy {
 	if w.Token == "" {
 		return nil
 	}

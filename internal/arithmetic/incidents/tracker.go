@@ -1,7 +1,6 @@
 package incidents
 
 import (
-	"math/bits"
 	"slices"
 	"strings"
 	"unicode"
@@ -19,8 +18,7 @@ type Tracker struct {
 // nothing with others, and needs no marks of them.
 func (t *Tracker) Watches(p float64) bool { return p <= Strange || t.open > 0 }
 
-// Take takes in the next line. It tells each of every incident that the line opens, makes twice as
-// large or closes. An incident that it is told of is a copy.
+// Take takes in the next line. It tells each of every incident that the line opens, joins or closes.
 func (t *Tracker) Take(l *Line, each func(*Event)) {
 	for n := t.number - Kept + 1; n <= t.number; n++ {
 		if i := t.at(n); i != nil && i.Open() && l.Number-i.Last > quiet {
@@ -98,18 +96,15 @@ func (t *Tracker) join(i *Incident, l *Line, each func(*Event)) {
 	if n := slices.Index(i.Samples[:], ""); n > 0 {
 		i.Samples[n] = sample(l.Text)
 	}
-	grown := bits.OnesCount64(uint64(i.Lines)) == 1
 	if l.P < i.P {
 		i.P, i.Why, i.Key = l.P, l.Why(), l.Key
-		grown = true
 	}
-	switch {
-	case i.Lines >= stays:
+	if i.Lines >= stays {
 		i.Stays = true
 		t.close(i, each)
-	case grown:
-		each(&Event{Incident: *i})
+		return
 	}
+	each(&Event{Incident: *i})
 }
 
 func (t *Tracker) close(i *Incident, each func(*Event)) {

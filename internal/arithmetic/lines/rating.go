@@ -104,14 +104,14 @@ func (r *Rating) why(line []byte) (w incidents.Why) {
 // whyBytes is how many bytes of a token, and of the word before it, are shown.
 const whyBytes = 48
 
-// wordBefore is the last word of a line.
+// wordBefore is what stands last between separators in a line: HTTP/1.1 of "GET / HTTP/1.1".
 func wordBefore(line []byte) string {
 	to := len(line)
 	for to > 0 && !inName(line[to-1]) {
 		to--
 	}
 	from := to
-	for from > 0 && to-from < whyBytes && inName(line[from-1]) {
+	for from > 0 && to-from < whyBytes && !separates(line[from-1]) {
 		from--
 	}
 	return text(line[from:to])

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -59,8 +60,23 @@ func (s *Stream) RestOfLines(each func(*lines.Line)) {
 func atOffset(begin int64, each func(*lines.Line)) func(*lines.Line) {
 	return func(l *lines.Line) {
 		l.Offset += begin
+		for i := range l.Incidents {
+			l.Incidents[i].Offset += begin
+		}
 		each(l)
 	}
+}
+
+// Incidents are those of the stream's lines that are remembered, the newest first.
+func (s *Stream) Incidents() []incidents.Incident {
+	if s.lines == nil {
+		return nil
+	}
+	all := s.lines.Incidents()
+	for i := range all {
+		all[i].Offset += s.Offset() - s.lines.Bytes()
+	}
+	return all
 }
 
 // readLines reads the state of the lines, if the snapshot has one.

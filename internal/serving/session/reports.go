@@ -156,6 +156,9 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 		Number: l.Number, Offset: l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
 		Strangeness: l.Strangeness, Cut: l.Cut, Ended: ended,
 	}
+	if ended {
+		line.Incidents = slices.Clone(l.Incidents)
+	}
 	if r.s.Settings.Baseline {
 		line.BaselineBits = new(l.Baseline)
 	}

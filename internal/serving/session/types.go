@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
@@ -222,6 +223,15 @@ func (o ScoreOptions) attend() (end func()) {
 	return o.Attend()
 }
 
+// Incident is what belongs together of a session's strange lines.
+type Incident = incidents.Incident
+
+// IncidentEvent is what happens to an incident.
+type IncidentEvent = incidents.Event
+
+// Why says why a line is strange.
+type Why = incidents.Why
+
 // Line reports a line of a session's text, or what there is so far of the line under way. A line is
 // the same however the text comes.
 type Line struct {
@@ -234,12 +244,13 @@ type Line struct {
 
 	lines.Strangeness // for the lines of the session before it
 
-	Why       lines.Why // zero unless the text is asked for
-	Text      []byte    // without the newline, lines.TextMax bytes at most; nil unless asked for
-	TokenBits []float32 // of each byte of Text; nil unless asked for
-	Cut       bool      // the line has more text than lines.TextMax bytes
-	Unlearnt  bool      // the session does not learn from the line, which is flagged or too long
-	Ended     bool      // with a newline; false: the text has ended, and the line may go on
+	Incidents []IncidentEvent // what happened to incidents at the line
+	Why       Why             // zero unless the text is asked for
+	Text      []byte          // without the newline, lines.TextMax bytes at most; nil unless asked for
+	TokenBits []float32       // of each byte of Text; nil unless asked for
+	Cut       bool            // the line has more text than lines.TextMax bytes
+	Unlearnt  bool            // the session does not learn from the line, which is flagged or too long
+	Ended     bool            // with a newline; false: the text has ended, and the line may go on
 }
 
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a

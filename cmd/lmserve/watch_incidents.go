@@ -1,0 +1,100 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/serving/watch"
+)
+
+// incidentReport knows the incidents that were printed and are open.
+type incidentReport struct{ open []foundIncident }
+
+// foundIncident is an incident of a source.
+type foundIncident struct {
+	source string
+	client.Incident
+}
+
+// incidentsLocked prints the incidents that a line opens and closes. One that was opened by a line
+// less strange than those that are printed is printed when a stranger line joins it.
+func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
+	for _, i := range f.Line.Incidents {
+		at := slices.IndexFunc(r.incidents.open, func(o foundIncident) bool {
+			return o.source == f.Source && o.Number == i.Number
+		})
+		switch {
+		case at >= 0 && i.State != client.IncidentOpen:
+			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)
+			err = r.closedLocked(foundIncident{f.Source, i})
+		case at >= 0:
+			r.incidents.open[at].Incident = i
+		case i.State == client.IncidentOpen && i.P <= r.threshold:
+			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i})
+			r.total.shown++
+			shown = true
+			err = r.openedLocked(f, i)
+		}
+		if err != nil {
+			return shown, err
+		}
+	}
+	return shown, nil
+}
+
+// incidentObject is an incident in JSON, with its source if there are several.
+type incidentObject struct {
+	Type   string `json:"type"`
+	Source string `json:"source,omitempty"`
+	client.Incident
+}
+
+func (r *lineReport) openedLocked(f watch.Found, i client.Incident) error {
+	if r.asJSON {
+		return r.incidentJSON(foundIncident{f.Source, i})
+	}
+	return r.labelledLocked(f, fmt.Sprintf("#%d", i.Number))
+}
+
+// closedLocked tells how many lines an incident had, if there was more than the one that was printed.
+func (r *lineReport) closedLocked(i foundIncident) error {
+	switch {
+	case r.asJSON:
+		return r.incidentJSON(i)
+	case i.Lines == 1:
+		return nil
+	}
+	state := map[client.IncidentState]string{
+		client.IncidentOpen: "so far", client.IncidentClosed: "closed", client.IncidentStays: "usual now",
+	}[i.State]
+	_, err := fmt.Fprintf(r.out, "%s%-8s  #%d %s: %s between %s and %s\n", r.source(i.source), "",
+		i.Number, state, english.Plural(int(i.Lines), "line", ""), humanize.Comma(i.First),
+		humanize.Comma(i.Last))
+	return err
+}
+
+func (r *lineReport) incidentJSON(i foundIncident) error {
+	o := incidentObject{Type: "incident", Incident: i.Incident}
+	if r.sources {
+		o.Source = i.source
+	}
+	return printObject(r.out, o)
+}
+
+// openLocked tells of the incidents that are open at the end.
+func (r *lineReport) openLocked() error {
+	slices.SortStableFunc(r.incidents.open, func(a, b foundIncident) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.Number, b.Number))
+	})
+	for _, i := range r.incidents.open {
+		if err := r.closedLocked(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
