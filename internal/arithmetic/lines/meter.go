@@ -120,7 +120,9 @@ func (m *Meter) follow() {
 			Key: m.rating.strangest.mark, Marks: of.marks, Rare: of.rare,
 		}, func(e *incidents.Event) { m.event = append(m.event, *e) })
 	}
-	l.Incidents = m.event
+	if len(m.event) > 0 {
+		l.Incidents = m.event
+	}
 }
 
 // Incidents are the text's incidents that are remembered, the newest first.

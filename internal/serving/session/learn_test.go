@@ -23,15 +23,15 @@ import (
 // unflagged flags about a third of all lines of the texts that whole makes.
 var unflagged = ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: .3}
 
-// strangeText is a text with lines that unflagged flags: their numbers cannot be foreseen.
+// strangeText is a text with lines that unflagged flags: they have words that no line before has.
 func strangeText() string {
 	var b strings.Builder
 	for i := range lines.WarmUp + 20 {
-		page := uint32(i * i % 7)
+		method := "GET"
 		if i%5 == 4 {
-			page = uint32(i) * 2654435761 >> 12
+			method = fmt.Sprintf("FAIL%c %c", 'a'+i%26, 'A'+i/2)
 		}
-		fmt.Fprintf(&b, "%d GET /%d\n", i%10, page)
+		fmt.Fprintf(&b, "%d %s /%d\n", i%10, method, i*i%7)
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,8 @@ func linesOf(text string, from int64, logProbs []float64) (all []Line) {
 		m.Add(text[i], max(0, -logProbs[i]/math.Ln2), 0, func(l *lines.Line) {
 			all = append(all, Line{
 				Number: l.Number, Offset: from + l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
-				Strangeness: l.Strangeness, Text: bytes.Clone(l.Text),
+				Strangeness: l.Strangeness, Text: bytes.Clone(l.Text), Why: l.Why(),
+				Incidents: slices.Clone(l.Incidents),
 				TokenBits: append([]float32{}, l.Costs...), Ended: true,
 			})
 		})
