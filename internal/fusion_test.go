@@ -13,6 +13,7 @@ import (
 var exact = []string{
 	"txl", "sparsemeta", "tokenizer", "weights",
 	"internal/arithmetic/kernel", "internal/arithmetic/companion", "internal/arithmetic/model", "internal/arithmetic/stream", "internal/arithmetic/lines",
+	"internal/arithmetic/changes",
 }
 
 // fused finds an instruction of arm64 that multiplies and adds with a single rounding, and

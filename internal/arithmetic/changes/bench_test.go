@@ -1,0 +1,29 @@
+package changes
+
+import "testing"
+
+// BenchmarkTake takes lines of 107 bytes of an access log.
+func BenchmarkTake(b *testing.B) {
+	log := ordinary(4000, 15)
+	size := 0
+	for _, l := range log {
+		size += len(l)
+	}
+	d := New()
+	each := func(*Change) {}
+	b.SetBytes(int64(size / len(log)))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		d.Take(log[i%len(log)], each)
+	}
+}
+
+// BenchmarkAppendState appends the state of a warm detector.
+func BenchmarkAppendState(b *testing.B) {
+	d := New()
+	take(d, ordinary(2000, 15))
+	var state []byte
+	for b.Loop() {
+		state = d.AppendState(state[:0])
+	}
+}

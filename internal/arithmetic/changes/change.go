@@ -1,0 +1,166 @@
+package changes
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Kind says what a change is.
+type Kind uint8
+
+// The kinds of changes.
+const (
+	Surge   Kind = iota + 1 // comes far oftener than it did
+	Novelty                 // a template or shape that never came, and now comes often
+	Number                  // is far outside its own past
+	Silence                 // came regularly, and stopped
+)
+
+// String returns the kind as a word.
+func (k Kind) String() string {
+	return [...]string{"", "surge", "novelty", "number", "silence"}[k]
+}
+
+// Change is something that changed, with its evidence.
+type Change struct {
+	Kind    Kind
+	Subject Subject
+	Line    int64 // at which it is told, counted from 1
+	First   int64 // at which it began; of a silence, the line behind the last that had it
+	// Text is the word or number as it stands in the line, or the line behind its stamp. Of a
+	// silence it is the beginning of that, from the word before on; empty if it was not kept.
+	Text     string
+	Before   string // the last plain word before it; none of lines and silences
+	Template uint32 // of the line that tells; 0 of a silence
+	Score    float64
+
+	// Of surges and novelties: Count of the last Length words at the place, or lines, and Had of Of
+	// before, as far as remembered.
+	Count, Length, Had, Of int64
+	// Of numbers: its value, and the largest of Of before.
+	Value, Largest float64
+	// Of silences: the mean gap and the gap so far, in lines and, if the log's stamps tell, in time,
+	// and the time of day since when.
+	EveryLines, SilentLines int64
+	Timed                   bool
+	Every, Silent, Since    time.Duration
+}
+
+const shownBytes = 200 // of a line in a Change
+
+func (d *Detector) changeOf(l *line, kind Kind, of event) *Change {
+	return &Change{
+		Kind: kind, Subject: of.subject, Line: l.n, First: l.n, Template: l.template,
+		Text:   shown(l.text[of.from:min(of.to, of.from+shownBytes)]),
+		Before: shown(l.text[of.said[0]:of.said[1]]),
+	}
+}
+
+// shown is text that can be shown, without what separates it from a stamp before.
+func shown(b []byte) string {
+	return strings.TrimLeft(strings.TrimSpace(strings.ToValidUTF8(string(b), "")), "\t ]):;,|")
+}
+
+func (d *Detector) surgeOf(l *line) *Change {
+	s := &l.surge
+	kind := Surge
+	if s.key.Subject >= Template && s.key.Before < .5 {
+		kind = Novelty
+	}
+	c := d.changeOf(l, kind, s.of)
+	c.Score = s.score
+	c.First = l.n - int64(uint32(l.n)-s.key.Began)
+	c.Count, c.Length = int64(s.key.Count), int64(s.key.Length)+1
+	c.Of = min(int64(s.c)-c.Length, clockMemory)
+	c.Had = min(int64(math.Round(float64(s.key.Before))), c.Of)
+	return c
+}
+
+func (d *Detector) numberOf(l *line) *Change {
+	o := &l.outlier
+	c := d.changeOf(l, Number, o.of)
+	c.Score, c.Value, c.Largest, c.Of = o.score, o.value, o.largest, int64(o.values)
+	return c
+}
+
+func (d *Detector) silenceOf(l *line, e *key, t int64) *Change {
+	c := &Change{Kind: Silence, Subject: e.Subject, Line: l.n, Text: shown(d.textOf(e))}
+	c.SilentLines = int64(uint32(l.n) - e.Line)
+	c.First = l.n - c.SilentLines + 1
+	if d.clock.Pace > 0 {
+		c.EveryLines = int64(math.Round(float64(e.Mean) / d.clock.Pace))
+	}
+	if c.Timed = d.clock.Stamps == 1; c.Timed {
+		silent := int64(uint32(t) - e.Beat)
+		since := ((d.clock.Day-silent)%dayMillis + dayMillis) % dayMillis
+		c.Every = time.Duration(e.Mean) * time.Millisecond
+		c.Silent, c.Since = time.Duration(silent)*time.Millisecond, time.Duration(since)*time.Millisecond
+	}
+	return c
+}
+
+// String says the change as a sentence.
+func (c *Change) String() string {
+	switch c.Kind {
+	case Number:
+		return fmt.Sprintf("%s: the largest of %s before is %s", c.name(), humanize.Comma(c.Of),
+			short(c.Largest))
+	case Silence:
+		name := c.name()
+		if c.Text == "" {
+			name = "lines that came regularly"
+		}
+		if c.Timed {
+			return fmt.Sprintf("%s: every %s, silent since %s", name, rounded(c.Every), clockTime(c.Since))
+		}
+		return fmt.Sprintf("%s: every %s lines, none in the last %s", name,
+			humanize.Comma(c.EveryLines), humanize.Comma(c.SilentLines))
+	}
+	return fmt.Sprintf("%s: %s of %s%s, then %s of %s", c.name(), humanize.Comma(c.Had),
+		humanize.Comma(c.Of), c.unit(), humanize.Comma(c.Count), humanize.Comma(c.Length))
+}
+
+// name names what changed.
+func (c *Change) name() string {
+	text := c.Text
+	switch {
+	case c.Kind == Silence && c.Subject < Template:
+		return fmt.Sprintf("%q", text)
+	case c.Subject >= Template:
+		const most = 80
+		if len(text) > most {
+			text = strings.ToValidUTF8(text[:most], "") + "..."
+		}
+		return fmt.Sprintf("lines like %q", text)
+	case c.Subject == Level && c.Kind != Number:
+		text = "near " + text
+	}
+	return strings.TrimSpace(c.Before + " " + text)
+}
+
+func (c *Change) unit() string {
+	if c.Subject >= Template {
+		return " lines"
+	}
+	return ""
+}
+
+// rounded is a duration to the first decimal of its seconds.
+func rounded(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
+
+// short is a number of three digits or more.
+func short(v float64) string {
+	if v >= 100 {
+		return humanize.Comma(int64(math.Round(v)))
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+func clockTime(d time.Duration) string {
+	return time.Time{}.Add(d).Format(time.TimeOnly)
+}

@@ -1,0 +1,165 @@
+// Package changes finds what changes in number in a log: what comes far oftener than it did, what came
+// regularly and stops, and numbers far outside their own past. It counts in one pass, in tables of a
+// fixed size, whatever the log.
+package changes
+
+import (
+	"math"
+	"time"
+)
+
+// Detector counts what stands in the lines of a log.
+type Detector struct {
+	tables
+	n                       int64 // lines so far
+	clock                   clock
+	surges, numbers         promise
+	due                     int64 // when the next key can be silent, of the clock
+	surgeQuiet, numberQuiet int64 // lines until which nothing of a kind is told
+	silenceTold             int64 // line of the last silence told
+}
+
+type tables struct {
+	keys   [keysMost]key
+	places [placesMost + 2]place
+	texts  [textsMost]text
+}
+
+const (
+	warmLines = 300  // of the log, before which nothing is told
+	warmTicks = 128  // of a place, before which no surge is told there
+	lineMost  = 4096 // bytes of a line that are looked at
+	wordsMost = 96   // of a line
+)
+
+// New returns the detector of an empty log.
+func New() *Detector {
+	return &Detector{
+		surges: promise{surgeLimits.start}, numbers: promise{numberLimits.start}, due: nothingDue,
+	}
+}
+
+// Clone returns a copy that shares nothing.
+func (d *Detector) Clone() *Detector {
+	to := *d
+	return &to
+}
+
+// CopyFrom makes the detector one like another.
+func (d *Detector) CopyFrom(from *Detector) { *d = *from }
+
+// Lines returns how many lines were taken.
+func (d *Detector) Lines() int64 { return d.n }
+
+// line is the line under way.
+type line struct {
+	n        int64
+	text     []byte
+	shown    int // behind the stamp
+	template uint32
+	surge    surging
+	outlier  outlier
+}
+
+// Take takes in a line without its newline, and calls each with what changed: at most once for each
+// of surges, numbers and silences.
+func (d *Detector) Take(text []byte, each func(*Change)) {
+	d.n++
+	l := line{n: d.n, text: text[:min(len(text), lineMost)]}
+	of := stampOf(l.text)
+	l.shown = of.to
+	d.clock.take(of, l.n)
+	d.words(&l, cutter{line: l.text, stamp: of})
+	if l.n <= warmLines {
+		return
+	}
+	d.tellSurge(&l, each)
+	d.tellNumber(&l, each)
+	d.tellSilence(&l, each)
+}
+
+// words counts what stands in a line.
+func (d *Detector) words(l *line, cut cutter) {
+	var ordinals [64]uint8 // by a hash of the words before
+	template, shape, before := uint32(seedTemplate), uint32(seedShape), uint32(seedFirst)
+	said := [2]int{} // the last plain word
+	var w word
+	for i := 0; i < wordsMost && cut.next(&w); i++ {
+		hash := w.hash(l.text)
+		template, shape = mix(mix(template, hash), w.separators), mix(shape, w.separators)
+		tag := mix(mix(before, w.separators), seedPlace)
+		ordinal := &ordinals[tag%uint32(len(ordinals))]
+		tag = mix(tag, uint32(*ordinal)) | 1
+		*ordinal = min(*ordinal+1, ordinalsMost)
+		before = hash
+		if at, ok := d.placeAt(tag); ok {
+			of := event{at: at, from: w.from, to: w.to, before: w.from, said: said}
+			if said[1] > 0 {
+				of.before = max(said[0], w.from-textBytes/2)
+			}
+			d.word(l, &w, tag, hash, of)
+		}
+		if w.form == plain {
+			said = [2]int{w.from, w.to}
+		}
+	}
+	l.template = template | 1
+	whole := event{from: l.shown, to: len(l.text), before: l.shown}
+	whole.tag, whole.at, whole.subject = template|1, placeLines, Template
+	d.places[placeLines].visit()
+	d.count(l, whole)
+	whole.tag, whole.at, whole.subject = mix(shape, 5)|1, placeShapes, Shape
+	d.places[placeShapes].visit()
+	d.count(l, whole)
+}
+
+// word counts a word at its place: as itself and, if it is a number, by its size.
+func (d *Detector) word(l *line, w *word, place, hash uint32, of event) {
+	switch w.form {
+	case random:
+		return
+	case plain:
+		of.subject = Word
+	case address:
+		of.subject, hash = Address, hashOf(l.text[w.from:w.to])
+	case number:
+		p := &d.places[of.at]
+		x := lg(valueLeast + w.value)
+		near := float32(x) - p.Level
+		of.counter = near < counterNear && -near < counterNear
+		p.Level = float32(x)
+		if w.to-w.from <= valueBytes {
+			of.subject, of.tag = Value, mix(place, hashOf(l.text[w.from:w.to]))|1
+			of.explained = d.count(l, of)
+		}
+		of.subject, of.tag = Level, mix(place, levelOf(w.value, x))|1
+		d.count(l, of)
+		d.number(l, of, w.value, x)
+		return
+	}
+	of.tag = mix(place, hash) | 1
+	d.count(l, of)
+}
+
+const (
+	valueBytes  = 4 // of a number that is counted as itself
+	levelsBelow = 40
+)
+
+// levelOf returns the half octave of a number v, x = lg(.0001 + v); zero has its own.
+func levelOf(v, x float64) uint32 {
+	if v == 0 {
+		return seedLevel - 1
+	}
+	return seedLevel + uint32(math.Floor(2*x+levelsBelow))
+}
+
+// Due returns how long a log has to be without a line, of the time that its stamps tell, until that
+// is unusual. It returns false as long as the stamps do not tell.
+func (d *Detector) Due() (time.Duration, bool) {
+	if d.clock.Stamps == 0 || d.n < silenceLines {
+		return 0, false
+	}
+	gap := max(wholeLogLongest*d.clock.Longest, wholeLogMean*d.clock.Pace, coarseMillis)
+	return time.Duration(gap * float64(time.Millisecond)), true
+}

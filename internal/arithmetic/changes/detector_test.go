@@ -1,0 +1,242 @@
+package changes
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// only returns the single change of a kind after a line; it fails if there are more or fewer.
+func only(t *testing.T, told []Change, kind Kind) Change {
+	t.Helper()
+	var found []Change
+	for _, c := range told {
+		if c.Kind == kind {
+			found = append(found, c)
+		}
+	}
+	require.Len(t, found, 1, "%v in %v", kind, told)
+	return found[0]
+}
+
+func TestOrdinaryLogsHaveFewChanges(t *testing.T) {
+	lines, changes := 0, 0
+	for seed := range uint64(5) {
+		log := ordinary(4000, seed)
+		lines += len(log)
+		changes += len(take(New(), log))
+	}
+	require.LessOrEqual(t, changes, lines/1000, "changes in %d lines", lines)
+}
+
+func TestSurgeOfAStatusIsTold(t *testing.T) {
+	log := accessLog{status: func(i int, usual string) string {
+		if i >= 2640 && i < 2700 && i%30 != 7 {
+			return "502"
+		}
+		return usual
+	}}.lines(2700, 1)
+	told := take(New(), log)
+	c := only(t, told, Surge)
+	require.Equal(t, Value, c.Subject)
+	require.Equal(t, "502", c.Text)
+	require.Equal(t, "HTTP", c.Before)
+	require.Zero(t, c.Had)
+	require.EqualValues(t, 2640, c.Of)
+	require.EqualValues(t, 2641, c.First)
+	require.Less(t, c.Line, c.First+20)
+	require.Regexp(t, `^HTTP 502: 0 of 2,640, then \d+ of \d+$`, c.String())
+}
+
+func TestFloodOfAClientIsTold(t *testing.T) {
+	for _, flooding := range []string{"198.18.4.5", "10.0.1.7"} {
+		log := accessLog{client: func(i int, usual string) string {
+			if i >= 2000 && i%5 < 3 {
+				return flooding
+			}
+			return usual
+		}}.lines(2300, 2)
+		c := only(t, take(New(), log), Surge)
+		require.Equal(t, Address, c.Subject)
+		require.Equal(t, flooding, c.Text)
+		require.Less(t, c.Line, int64(2100))
+	}
+}
+
+func TestNewTemplateIsANovelty(t *testing.T) {
+	log := accessLog{between: func(i int, stamp string) []string {
+		if i >= 1500 && i%4 == 0 {
+			return []string{fmt.Sprintf("[%s] pool exhausted, rejecting request %d", stamp, i*7919%9973)}
+		}
+		return nil
+	}}.lines(1900, 3)
+	c := only(t, take(New(), log), Novelty)
+	require.Equal(t, Template, c.Subject)
+	require.EqualValues(t, 1501, c.First)
+	require.Less(t, c.Line, int64(1600))
+	require.Regexp(t, `^lines like "pool exhausted, rejecting request \d+": 0 of 1,500 lines, then`, c.String())
+}
+
+func TestSilenceOfAHeartbeatIsTold(t *testing.T) {
+	beats := func(until int) accessLog {
+		return accessLog{between: func(i int, stamp string) []string {
+			if i%30 == 1 && i < until {
+				return []string{fmt.Sprintf("%s probe[81]: heartbeat ok, queue %d", stamp, i*31%50)}
+			}
+			return nil
+		}}
+	}
+	require.Empty(t, take(New(), beats(4000).lines(2500, 4)))
+	told := take(New(), beats(2000).lines(2500, 4))
+	c := only(t, told, Silence)
+	require.Len(t, told, 1, "all keys of the heartbeat are one silence")
+	require.True(t, c.Timed)
+	require.InDelta(t, 30, c.Every.Seconds(), .5)
+	require.InDelta(t, 31, float64(c.EveryLines), 2)
+	require.Contains(t, c.String(), `probe[81]: heartbeat ok`)
+	require.Contains(t, c.String(), ": every 30s, silent since 12:33:01")
+	require.Less(t, c.Silent, 80*time.Second)
+}
+
+// A log without stamps has its lines as the clock.
+func TestSilenceIsToldInLines(t *testing.T) {
+	stamp := regexp.MustCompile(`\d\d:\d\d:\d\d`)
+	log := accessLog{between: func(i int, _ string) []string {
+		if i%25 == 1 && i < 1500 {
+			return []string{"worker idle, nothing to collect"}
+		}
+		return nil
+	}}.lines(2000, 5)
+	for i := range log {
+		log[i] = stamp.ReplaceAll(log[i], nil)
+	}
+	c := only(t, take(New(), log), Silence)
+	require.False(t, c.Timed)
+	require.EqualValues(t, 26, c.EveryLines)
+	require.Regexp(t, `: every 26 lines, none in the last \d\d$`, c.String())
+}
+
+// While the whole log pauses, nothing that pauses with it is silent.
+func TestPauseOfTheLogIsNoSilence(t *testing.T) {
+	log := accessLog{between: func(i int, stamp string) []string {
+		if i%30 == 1 {
+			return []string{stamp + " probe[81]: heartbeat ok"}
+		}
+		return nil
+	}}.lines(2500, 6)
+	hour := regexp.MustCompile(`2026:12:`)
+	for i := len(log) - 500; i < len(log); i++ {
+		log[i] = hour.ReplaceAll(log[i], []byte("2026:15:"))
+	}
+	for _, c := range take(New(), log) {
+		require.NotEqual(t, Silence, c.Kind, c.String())
+	}
+}
+
+func TestNumberOutsideItsPastIsTold(t *testing.T) {
+	log := accessLog{took: func(i int, usual float64) float64 {
+		if i == 1800 {
+			return 20
+		}
+		return usual
+	}}.lines(1810, 7)
+	c := only(t, take(New(), log), Number)
+	require.EqualValues(t, 1801, c.Line)
+	require.InDelta(t, 20, c.Value, 1e-9)
+	require.InDelta(t, .08, c.Largest, .001)
+	require.Equal(t, "rt 20.000: the largest of 1,800 before is 0.08", c.String())
+}
+
+func TestDueIsLongerThanTheLogsPauses(t *testing.T) {
+	d := New()
+	_, ok := d.Due()
+	require.False(t, ok)
+	take(d, ordinary(1000, 8))
+	due, ok := d.Due()
+	require.True(t, ok)
+	require.Equal(t, 20*time.Second, due.Round(time.Second))
+}
+
+// Whatever the log, the promise bounds how much is told.
+func TestThePromiseHoldsOnAnyLog(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,3}|\d{1,4}( ?ms)?|\d\d:\d\d:\d\d|[ =:.]{1,3}`), 1, 30).Draw(t, "words")
+		runs := rapid.SliceOfN(rapid.IntRange(0, 1<<16), 1, 60).Draw(t, "runs")
+		d, counts := New(), map[Kind]int{}
+		for _, run := range runs {
+			for i := range run%97 + 1 {
+				var l []byte
+				for j := range run % 13 {
+					l = append(append(l, words[(run+j*i*(run>>8))%len(words)]...), ' ')
+				}
+				d.Take(l, func(c *Change) { counts[c.Kind]++; require.NotEmpty(t, c.String()) })
+			}
+		}
+		most := int(d.Lines())/promiseLines + 5
+		require.LessOrEqual(t, counts[Surge]+counts[Novelty], most)
+		require.LessOrEqual(t, counts[Number], most)
+	})
+}
+
+func TestACloneSharesNothing(t *testing.T) {
+	log := ordinary(900, 9)
+	d := New()
+	take(d, log[:450])
+	state := d.AppendState(nil)
+	twin, copied := d.Clone(), New()
+	copied.CopyFrom(d)
+	take(twin, log[450:])
+	require.True(t, bytes.Equal(state, d.AppendState(nil)))
+	require.False(t, bytes.Equal(state, twin.AppendState(nil)))
+	take(copied, log[450:])
+	require.True(t, bytes.Equal(copied.AppendState(nil), twin.AppendState(nil)))
+}
+
+func TestADetectorHasAFixedSize(t *testing.T) {
+	require.LessOrEqual(t, int(reflect.TypeFor[Detector]().Size()), StateBytesMax)
+	d := New()
+	size := len(d.AppendState(nil))
+	require.LessOrEqual(t, size, StateBytesMax)
+	take(d, ordinary(2000, 10))
+	require.Len(t, d.AppendState(nil), size)
+}
+
+func TestAWarmLineAllocatesNothing(t *testing.T) {
+	log := ordinary(3000, 11)
+	d := New()
+	take(d, log[:1000])
+	at, told := 1000, 0
+	each := func(*Change) { told++ }
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		d.Take(log[at], each)
+		at++
+	}))
+	require.Zero(t, told)
+}
+
+// Long, empty and odd lines are lines.
+func FuzzTake(f *testing.F) {
+	f.Add([]byte("12:00:01 a=5 b=7ms c 10.0.0.1\n\n99:99:99,5 \xff\x00 1.2.3.4.5 1e9"), uint16(3))
+	f.Add(bytes.Repeat([]byte("1700000000.5 x:3 "), 400), uint16(500))
+	f.Fuzz(func(t *testing.T, text []byte, times uint16) {
+		log := slices.Collect(bytes.SplitSeq(text, []byte("\n")))
+		d, n := New(), int64(0)
+		for i := range int(times%1000) + 1 {
+			d.Take(log[i%len(log)], func(c *Change) {
+				require.True(t, 1 <= c.First && c.First <= c.Line && c.Line == d.Lines(), "%+v", c)
+				require.True(t, 0 <= c.Had && c.Had <= c.Of && c.Count <= c.Length+1, "%+v", c)
+			})
+			n++
+		}
+		require.Equal(t, n, d.Lines())
+		_, err := ReadState(d.AppendState(nil))
+		require.NoError(t, err)
+	})
+}

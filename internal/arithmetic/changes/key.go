@@ -1,0 +1,86 @@
+package changes
+
+// key is what is counted: a word at its place, a level of its numbers, a template, a shape. Its clock
+// is that of its place.
+type key struct {
+	Tag   uint32 // 0: free
+	Line  uint32 // the last with it, modulo 2^32
+	Clock uint32 // then
+
+	// Surges: the excursion under way, and how often it was there before.
+	Began  uint32  // line of the excursion's first event, modulo 2^32
+	Before float32 // B: events before the excursion, of the clock's last memory
+	Sum    float32 // G
+	Drain  float32
+	// Silences: the gaps between its beats.
+	Beat      uint32 // when the last was, modulo 2^32
+	Mean      float32
+	Deviation float32
+	Longest   float32
+
+	Length  uint16 // of the excursion so far: Clock less that at its beginning
+	Count   uint16 // k: events in it
+	Peak    uint16 // highest G in it, in peakUnits
+	Best    uint16 // highest peak before, in peakUnits, fading
+	Beats   uint16 // gaps that Mean is of
+	Flags   uint8
+	Subject Subject
+}
+
+const (
+	flagTold    = 1 << iota // the excursion is told
+	flagCounter             // its first value was near the place's last: a counter, or an hour
+	flagBeaten              // it has a first beat
+	flagSilent              // its silence is told
+	flagsMost   = 1<<iota - 1
+)
+
+const (
+	keySets   = 384
+	setKeys   = 4
+	keysMost  = keySets * setKeys
+	ageLeast  = 64
+	countMost = 1<<16 - 1
+	peakUnits = 512
+)
+
+// Subject says what a change is of.
+type Subject uint8
+
+// The subjects.
+const (
+	Word     Subject = iota + 1 // a word at its place
+	Address                     // an address at its place
+	Value                       // a number of at most four bytes at its place
+	Level                       // a number of about this size at its place: within half an octave
+	Template                    // a line's words and what stands between them, without numbers
+	Shape                       // what stands between a line's words
+)
+
+// keyAt returns the key of a tag, and whether it was there: if not, it takes a free cell of its set,
+// or that of the key with the least (B + k + G) / (age + 64).
+func (d *Detector) keyAt(tag uint32, n int64) (*key, bool) {
+	set := d.set(tag)
+	for i := range set {
+		if set[i].Tag == tag {
+			return &set[i], true
+		}
+	}
+	out, least := &set[0], float32(0)
+	for i := range set {
+		e := &set[i]
+		if e.Tag == 0 {
+			return e, false
+		}
+		worth := (e.Before + float32(e.Count) + e.Sum) / float32(uint32(n)-e.Line+ageLeast)
+		if i == 0 || worth < least {
+			out, least = e, worth
+		}
+	}
+	return out, false
+}
+
+func (d *Detector) set(tag uint32) []key {
+	i := tag % keySets * setKeys
+	return d.keys[i : i+setKeys]
+}

@@ -1,0 +1,18 @@
+package changes
+
+import "math"
+
+// lg returns the base-2 logarithm of a positive normal number with an error below .01. The exponent
+// and the mantissa 1 + f are read off the bits of x, so that every machine computes the same:
+//
+//	lg(2^e (1 + f)) = e + f + .344 f (1 - f)
+func lg(x float64) float64 {
+	const mantissaBits = 52
+	bits := math.Float64bits(x)
+	exponent := float64(int64(bits>>mantissaBits) - 1023)
+	f := float64(bits&(1<<mantissaBits-1)) / (1 << mantissaBits)
+	return exponent + f + float64(.344*f*(1-f))
+}
+
+// ln returns the natural logarithm of a positive number, as lg.
+func ln(x float64) float64 { return lg(x) * math.Ln2 }

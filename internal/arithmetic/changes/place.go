@@ -1,0 +1,79 @@
+package changes
+
+// place is where a word stands: behind which word and which separators, and how often this pair
+// stood in the line before. Templates and shapes of lines have a place each, too.
+type place struct {
+	Tag       uint32  // 0: free
+	N         uint32  // how often it was there: the clock of its keys
+	Raised    uint32  // line of the last peak, modulo 2^32
+	Told      uint32  // line of the last report of a surge here, modulo 2^32; 0: none
+	First     float32 // the two highest peaks of two keys
+	Second    float32
+	Repeats   [2]repeats
+	Level     float32 // lg of the last number
+	Largest   float32 // number since the window began
+	Before    float32 // largest number of the window before
+	Mean      float32 // of lg of the numbers
+	Deviation float32 // mean, from Mean
+	Values    uint16
+	Credit    uint16 // how often it has to be missed before it is given away
+	Highest   uint16 // part of the tag of the key of the first peak
+	_         uint16
+	Last      [2]uint16 // parts of the tags of the last word and the last level
+}
+
+// part is the part of a tag by which a place knows the key again.
+func part(tag uint32) uint16 { return uint16(tag >> 16) }
+
+// repeats says how bursty a place is: how often it has its last word once more, and how often it
+// would if words were independent.
+type repeats struct{ Same, Expected float32 }
+
+const (
+	placesMost   = 512
+	creditMost   = 4096
+	creditLost   = 16 // part of the credit that a miss takes
+	creditLast   = 4
+	placeLines   = placesMost     // of templates
+	placeShapes  = placesMost + 1 // of shapes
+	ordinalsMost = 7              // to which places of the same words are told apart
+)
+
+// placeAt returns the number of a place, and whether the place has a cell: the one its tag chooses,
+// or the next. If both are taken, the lesser of the two loses credit, and is given away when little
+// of it is left.
+func (d *Detector) placeAt(tag uint32) (int, bool) {
+	i := int(tag % placesMost)
+	if d.places[i].Tag == tag {
+		return i, d.places[i].visit()
+	}
+	next := (i + 1) % placesMost
+	if d.places[next].Tag == tag {
+		return next, d.places[next].visit()
+	}
+	if d.places[next].Credit < d.places[i].Credit {
+		i = next
+	}
+	p := &d.places[i]
+	if p.Credit > creditLast {
+		p.Credit -= p.Credit/creditLost + 1
+		return 0, false
+	}
+	*p = place{Tag: tag}
+	return i, p.visit()
+}
+
+// visit counts a word at the place. A place whose clock is at its end starts anew.
+func (p *place) visit() bool {
+	if p.N == 1<<32-1 {
+		*p = place{Tag: p.Tag}
+	}
+	p.N++
+	p.Credit = min(p.Credit+1, creditMost)
+	return true
+}
+
+// quiet reports whether a surge was told here so lately that none is told again.
+func (p *place) quiet(n int64) bool {
+	return p.Told != 0 && uint32(n)-p.Told < placeQuiet
+}

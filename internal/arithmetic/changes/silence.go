@@ -1,0 +1,145 @@
+package changes
+
+import "math"
+
+// A silence is a key that came regularly and stopped. The gaps between its beats have a mean, a mean
+// deviation and a longest, which fades; an event within a quarter of the mean belongs to the beat
+// before. A key is regular if
+//
+//   - its mean is of n >= 8 gaps, and the deviation below .3 n/(n + 4) of the mean;
+//   - its gaps cover half of the time since line 300, or are 1,000;
+//   - it is rare, with a mean gap of eight lines, so that there is a log without it;
+//   - the clock can tell: 3 s, if stamps are whole seconds.
+//
+// Its silence is told when the gap is above max(1.4 longest, 2.1 mean) and half the lines of a mean
+// gap came: else the log pauses. Keys that are due at once are one silence, told once until they
+// return. What was last there before a silence was told belongs to that one.
+
+const (
+	silenceLines    = 2 * warmLines // before which no silence is told
+	sameBeat        = 1. / 4
+	beatsFirst      = 4
+	beatsMemory     = 32
+	beatsPrior      = 4
+	beatsLeast      = 8
+	beatsProof      = 1000
+	beatsMost       = 1<<16 - 1
+	deviationMost   = .3
+	longestFades    = .998
+	lifeLeast       = .5
+	rareLines       = 8
+	coarseMillis    = 3000
+	silentLongest   = 1.4
+	silentMean      = 2.1
+	cameLeast       = .5
+	lookAgainMean   = .1
+	nothingDue      = math.MaxInt64
+	wholeLogLongest = 2
+	wholeLogMean    = 20
+)
+
+// beat takes in an event of a key as a beat.
+func (d *Detector) beat(l *line, e *key, of event) {
+	e.Flags &^= flagSilent
+	if l.n <= warmLines {
+		return
+	}
+	t := d.clock.now(l.n)
+	if e.Flags&flagBeaten == 0 {
+		e.Flags |= flagBeaten
+		e.Beat = uint32(t)
+		return
+	}
+	gap := float32(uint32(t) - e.Beat)
+	if gap == 0 || e.Beats > 0 && gap < sameBeat*e.Mean {
+		return
+	}
+	e.Beat = uint32(t)
+	if e.Beats > 0 && e.Beats < beatsFirst && gap > beatsFirst*e.Mean {
+		e.Beats, e.Mean, e.Deviation, e.Longest = 1, gap, 0, gap
+		return
+	}
+	e.Beats = min(e.Beats, beatsMost-1) + 1
+	weight := 1 / float32(min(e.Beats, beatsMemory))
+	if e.Beats > 1 {
+		off := max(gap-e.Mean, e.Mean-gap)
+		e.Deviation += float32((off - e.Deviation) * weight)
+	}
+	e.Mean += float32((gap - e.Mean) * weight)
+	e.Longest = max(float32(e.Longest*longestFades), gap)
+	if e.even() {
+		d.due = min(d.due, t+int64(e.patience()))
+		if d.regular(e, t) {
+			d.keepText(l, e, of)
+		}
+	}
+}
+
+// even reports whether a key's gaps are known and alike.
+func (e *key) even() bool {
+	n := float32(e.Beats)
+	return e.Beats >= beatsLeast && e.Deviation*(n+beatsPrior) < float32(deviationMost*n*e.Mean)
+}
+
+// patience is the gap after which an even key is silent.
+func (e *key) patience() float32 {
+	return max(float32(silentLongest*e.Longest), float32(silentMean*e.Mean))
+}
+
+// regular reports whether the silence of an even key would mean something.
+func (d *Detector) regular(e *key, t int64) bool {
+	mean := float64(e.Mean)
+	lives := e.Beats >= beatsProof ||
+		float64(e.Beats)*mean >= lifeLeast*float64(t-d.clock.Start)
+	coarse := d.clock.Stamps == 1 && d.clock.Fine == 0 && mean < coarseMillis
+	return lives && !coarse && mean >= rareLines*d.clock.Pace
+}
+
+// tellSilence tells the keys that are due and did not come, as one.
+func (d *Detector) tellSilence(l *line, each func(*Change)) {
+	t := d.clock.now(l.n)
+	if t <= d.due || l.n < silenceLines {
+		return
+	}
+	d.due = nothingDue
+	var silent *key
+	for i := range d.keys {
+		e := &d.keys[i]
+		if e.Tag == 0 || e.Flags&flagSilent != 0 || !e.even() {
+			continue
+		}
+		if due := t - int64(uint32(t)-e.Beat) + int64(e.patience()); due >= t {
+			d.due = min(d.due, due)
+			continue
+		}
+		if !d.regular(e, t) {
+			continue
+		}
+		if float64(uint32(l.n)-e.Line)*d.clock.Pace < cameLeast*float64(e.Mean) { // the log pauses
+			d.due = min(d.due, t+int64(lookAgainMean*e.Mean))
+			continue
+		}
+		e.Flags |= flagSilent
+		last := l.n - int64(uint32(l.n)-e.Line)
+		if last >= d.silenceTold && (silent == nil || d.says(e) > d.says(silent)) {
+			silent = e
+		}
+	}
+	if silent != nil {
+		each(d.silenceOf(l, silent, t))
+		d.silenceTold = l.n
+	}
+}
+
+// says orders the keys that fell silent at once: one with a text says more than one without, a
+// template more than a word, then one of more beats.
+func (d *Detector) says(e *key) int {
+	order := int(e.Beats)
+	if e.Subject == Template {
+		order += 1 << 16
+	}
+	if d.texts[e.Tag%textsMost].Tag == e.Tag {
+		order += 1 << 17
+	}
+	return order
+}

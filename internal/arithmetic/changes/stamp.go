@@ -1,0 +1,121 @@
+package changes
+
+import "bytes"
+
+const (
+	stampBytes = 400 // at the beginning of a line, where a stamp is looked for
+	dateBytes  = 24  // before a time of day that can belong to its date
+	dayMillis  = 24 * 60 * 60 * 1000
+)
+
+// stamp is the time that a line says it is of, and where the line says so.
+type stamp struct {
+	millis   int64 // since midnight
+	from, to int   // both 0: the line has no stamp
+}
+
+// stampOf returns the first stamp of a line: hh:mm:ss with its fraction, its zone and the date before
+// it, or an epoch of ten digits (seconds) or 13 (milliseconds) at the beginning.
+func stampOf(line []byte) stamp {
+	head := line[:min(len(line), stampBytes)]
+	for i := 2; ; i++ {
+		next := -1
+		if i < len(head) {
+			next = bytes.IndexByte(head[i:], ':')
+		}
+		if next < 0 {
+			return epoch(head)
+		}
+		i += next
+		if i+6 > len(head) {
+			return epoch(head)
+		}
+		if i > 2 && isDigit(head[i-3]) || head[i+3] != ':' {
+			continue
+		}
+		hour, minute, second := twoDigits(head[i-2:]), twoDigits(head[i+1:]), twoDigits(head[i+4:])
+		if min(hour, minute, second) < 0 || hour > 23 || minute > 59 || second > 60 {
+			continue
+		}
+		millis, to := fraction(line, i+6)
+		millis += ((hour*60+minute)*60 + second) * 1000
+		return stamp{millis: millis % dayMillis, from: dateBefore(line, i-2), to: zoneAfter(line, to)}
+	}
+}
+
+// twoDigits returns the number that begins with two digits, or -1.
+func twoDigits(b []byte) int64 {
+	if !isDigit(b[0]) || !isDigit(b[1]) {
+		return -1
+	}
+	return int64(b[0]-'0')*10 + int64(b[1]-'0')
+}
+
+// fraction returns the milliseconds of a fraction of a second that begins at i with a point or a
+// comma, and where the fraction ends.
+func fraction(line []byte, i int) (millis int64, to int) {
+	if i+1 >= len(line) || line[i] != '.' && line[i] != ',' || !isDigit(line[i+1]) {
+		return 0, i
+	}
+	unit := int64(100)
+	for i++; i < len(line) && isDigit(line[i]); i++ {
+		millis += int64(line[i]-'0') * unit
+		unit /= 10
+	}
+	return millis, i
+}
+
+// dateBefore returns where the date before a time of day at i begins.
+func dateBefore(line []byte, i int) int {
+	least := max(0, i-dateBytes+2)
+	for ; i > least; i-- {
+		switch c := line[i-1]; {
+		case isLetter(c), isDigit(c), c == '-', c == '/', c == ' ', c == ':':
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// zoneAfter returns where the time zone behind a time at i ends: Z, +0100 or -01:00, behind a space
+// or not.
+func zoneAfter(line []byte, i int) int {
+	rest := line[i:]
+	if len(rest) > 0 && rest[0] == 'Z' {
+		return i + 1
+	}
+	space := 0
+	if len(rest) > 0 && rest[0] == ' ' {
+		space = 1
+	}
+	if rest = rest[space:]; len(rest) < 5 || rest[0] != '+' && rest[0] != '-' || twoDigits(rest[1:]) < 0 {
+		return i
+	}
+	switch {
+	case twoDigits(rest[3:]) >= 0:
+		return i + space + 5
+	case rest[3] == ':' && len(rest) >= 6 && twoDigits(rest[4:]) >= 0:
+		return i + space + 6
+	}
+	return i
+}
+
+func epoch(line []byte) stamp {
+	if len(line) < 10 || line[0] != '1' {
+		return stamp{}
+	}
+	to, number := 0, int64(0)
+	for ; to < len(line) && to < 14 && isDigit(line[to]); to++ {
+		number = number*10 + int64(line[to]-'0')
+	}
+	switch to {
+	case 10:
+		number *= 1000
+		millis, end := fraction(line, to)
+		return stamp{millis: (number + millis) % dayMillis, to: end}
+	case 13:
+		return stamp{millis: number % dayMillis, to: to}
+	}
+	return stamp{}
+}

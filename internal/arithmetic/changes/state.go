@@ -1,0 +1,163 @@
+package changes
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrState says that bytes are not the state of a detector.
+var ErrState = errors.New("no state of a detector of changes")
+
+// stateVersion is the first byte of a state. It changes with the layout, and with every change by
+// which a detector would tell something else.
+const stateVersion = 1
+
+// StateBytesMax is more than any state has.
+const StateBytesMax = 128 << 10
+
+// AppendState appends the detector's state to dst: the version, then the numbers in their order,
+// little endian.
+func (d *Detector) AppendState(dst []byte) []byte {
+	dst = append(dst, stateVersion)
+	for _, number := range d.numbersOf() {
+		var err error
+		if dst, err = binary.Append(dst, binary.LittleEndian, number); err != nil {
+			panic("changes: " + err.Error()) // the number's type has no fixed size
+		}
+	}
+	return dst
+}
+
+// ReadState returns the detector whose state AppendState appended to nothing. An error wraps ErrState
+// and says what was found and what was expected.
+func ReadState(state []byte) (*Detector, error) {
+	d := New()
+	if len(state) == 0 || state[0] != stateVersion {
+		return nil, fmt.Errorf("%w: found the first bytes %x, expected version %d", ErrState,
+			state[:min(1, len(state))], stateVersion)
+	}
+	rest := state[1:]
+	for _, number := range d.numbersOf() {
+		n, err := binary.Decode(rest, binary.LittleEndian, number)
+		if err != nil {
+			return nil, fmt.Errorf("%w: found %d bytes, expected more", ErrState, len(state))
+		}
+		rest = rest[n:]
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("%w: found %d bytes, expected %d", ErrState, len(state),
+			len(state)-len(rest))
+	}
+	if err := d.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrState, err)
+	}
+	return d, nil
+}
+
+// numbersOf lists pointers to all of the state.
+func (d *Detector) numbersOf() []any {
+	return []any{
+		&d.n, &d.clock, &d.surges, &d.numbers, &d.due,
+		&d.surgeQuiet, &d.numberQuiet, &d.silenceTold,
+		&d.keys, &d.places, &d.texts,
+	}
+}
+
+// check reports the first part of a state that no detector has.
+func (d *Detector) check() error {
+	for _, c := range []struct {
+		name string
+		ok   bool
+	}{
+		{"the number of lines", d.n >= 0},
+		{"the clock", d.clock.valid(d.n)},
+		{"the threshold of surges", d.surges.valid(surgeLimits)},
+		{"the threshold of numbers", d.numbers.valid(numberLimits)},
+		{"when a silence is due", d.due >= 0},
+		{"the lines until which surges are quiet", d.soon(d.surgeQuiet)},
+		{"the lines until which numbers are quiet", d.soon(d.numberQuiet)},
+		{"the line of the last silence", 0 <= d.silenceTold && d.silenceTold <= d.n},
+	} {
+		if !c.ok {
+			return fmt.Errorf("%s: found a number out of its range", c.name)
+		}
+	}
+	for i := range d.keys {
+		if e := &d.keys[i]; *e != (key{}) && !e.valid(i/setKeys, d.n) {
+			return fmt.Errorf("key %d: found numbers out of their ranges: %+v", i, *e)
+		}
+	}
+	for i := range d.places {
+		if p := &d.places[i]; *p != (place{}) && !p.valid(i, d.n) {
+			return fmt.Errorf("place %d: found numbers out of their ranges: %+v", i, *p)
+		}
+	}
+	for i := range d.texts {
+		if x := &d.texts[i]; *x != (text{}) && !x.valid(i) {
+			return fmt.Errorf("text %d: found %q, of key %#x", i, x.Text, x.Tag)
+		}
+	}
+	return nil
+}
+
+// soon reports whether a line can be one until which nothing is told.
+func (d *Detector) soon(line int64) bool { return 0 <= line && line <= d.n+quietLines }
+
+// passed reports whether a line, modulo 2^32, can be one of n lines.
+func passed(line uint32, n int64) bool { return int64(uint32(n)-line) < n }
+
+// within reports whether a number is in a range; one that is none is not.
+func within[F float32 | float64](x, least, most F) bool { return least <= x && x <= most }
+
+func (p *promise) valid(of limits) bool {
+	return within(p.Threshold, of.floor, of.start+2*of.raise)
+}
+
+func (c *clock) valid(n int64) bool {
+	return 0 <= c.Time && c.Time/dayMillis <= n && 0 <= c.Day && c.Day < dayMillis &&
+		0 <= c.Stamped && c.Stamped <= n && c.Fine <= 1 && c.Stamps <= 1 &&
+		0 <= c.Start && c.Start <= c.now(n) &&
+		within(c.Pace, 0, dayMillis) && within(c.Longest, 0, dayMillis)
+}
+
+func (e *key) valid(set int, n int64) bool {
+	const millisMost = 1 << 32
+	return e.Tag&1 == 1 && int(e.Tag%keySets) == set && passed(e.Line, n) && passed(e.Began, n) &&
+		uint32(e.Length) < e.Clock && within(e.Before, 0, 2*clockMemory) && within(e.Sum, 0, sumMost) &&
+		within(e.Drain, 0, 2*lnOdds) && within(e.Mean, 0, millisMost) &&
+		within(e.Deviation, 0, millisMost) && within(e.Longest, 0, millisMost) &&
+		e.Peak <= sumMost*peakUnits && e.Best <= sumMost*peakUnits && e.Flags <= flagsMost &&
+		Word <= e.Subject && e.Subject <= Shape
+}
+
+func (p *place) valid(i int, n int64) bool {
+	first := int(p.Tag % placesMost)
+	stands := i >= placesMost && p.Tag == 0 ||
+		i < placesMost && p.Tag&1 == 1 && (first == i || (first+1)%placesMost == i)
+	for _, r := range p.Repeats {
+		if !within(r.Same, 0, 1) || !within(r.Expected, 0, 1) {
+			return false
+		}
+	}
+	const lgMost = 64
+	return stands && p.N > 0 && within(p.First, 0, rivalMost) &&
+		within(p.Second, 0, p.First) && (p.Raised == 0 || passed(p.Raised, n)) && (p.Told == 0 || passed(p.Told, n)) &&
+		within(p.Level, -lgMost, lgMost) && within(p.Mean, -lgMost, lgMost) &&
+		within(p.Deviation, 0, 2*lgMost) && within(p.Largest, 0, math.MaxFloat32) &&
+		within(p.Before, 0, math.MaxFloat32) && p.Values < 2*valuesWindow && p.Credit <= creditMost
+}
+
+func (x *text) valid(i int) bool {
+	end := textBytes
+	for end > 0 && x.Text[end-1] == 0 {
+		end--
+	}
+	for _, c := range x.Text[:end] {
+		if c == 0 || c == '\n' {
+			return false
+		}
+	}
+	return x.Tag&1 == 1 && int(x.Tag%textsMost) == i
+}

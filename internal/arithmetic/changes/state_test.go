@@ -1,0 +1,178 @@
+package changes
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// busyLog has some of everything.
+func busyLog(n int, seed uint64) [][]byte {
+	return accessLog{
+		status: func(i int, usual string) string {
+			if i%700 > 640 {
+				return "502"
+			}
+			return usual
+		},
+		took: func(i int, usual float64) float64 {
+			if i%900 == 899 {
+				return usual * 1000
+			}
+			return usual
+		},
+		between: func(i int, stamp string) []string {
+			if i%30 == 1 && i < 2*n/3 {
+				return []string{stamp + " probe[81]: heartbeat ok"}
+			}
+			return nil
+		},
+	}.lines(n, seed)
+}
+
+func TestARestoredDetectorGoesOnToTheBit(t *testing.T) {
+	kinds := map[Kind]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		log := busyLog(1500, rapid.Uint64().Draw(t, "seed"))
+		at := rapid.IntRange(0, len(log)).Draw(t, "at")
+		d := New()
+		take(d, log[:at])
+		restored, err := ReadState(d.AppendState(nil))
+		require.NoError(t, err)
+		require.Equal(t, d, restored)
+		told := take(d, log[at:])
+		require.Equal(t, told, take(restored, log[at:]))
+		require.True(t, bytes.Equal(d.AppendState(nil), restored.AppendState(nil)))
+		for _, c := range told {
+			kinds[c.Kind]++
+		}
+	})
+	for _, k := range []Kind{Surge, Number, Silence} {
+		require.NotZero(t, kinds[k], "%v among what is told after a restart", k)
+	}
+}
+
+func TestAStateOfAnotherLengthIsRefused(t *testing.T) {
+	state := New().AppendState(nil)
+	for _, n := range []int{0, 1, 2, 100, len(state) - 1} {
+		_, err := ReadState(state[:n])
+		require.ErrorIs(t, err, ErrState, "%d bytes", n)
+	}
+	_, err := ReadState(append(state, 0))
+	require.ErrorIs(t, err, ErrState)
+	state[0]++
+	_, err = ReadState(state)
+	require.ErrorIs(t, err, ErrState)
+}
+
+func TestNumbersThatNoDetectorHasAreRefused(t *testing.T) {
+	d := New()
+	take(d, busyLog(1200, 12))
+	var e *key
+	var p *place
+	var x *text
+	for i := range d.keys {
+		if d.keys[i].Tag != 0 {
+			e = &d.keys[i]
+		}
+	}
+	for i := range d.places[:placesMost] {
+		if d.places[i].Tag != 0 {
+			p = &d.places[i]
+		}
+	}
+	for i := range d.texts {
+		if d.texts[i].Tag != 0 {
+			x = &d.texts[i]
+		}
+	}
+	require.NotNil(t, x)
+	good := d.AppendState(nil)
+	nan := float32(math.NaN())
+	for name, spoil := range map[string]func(){
+		"lines":            func() { d.n = -1 },
+		"time":             func() { d.clock.Time = -1 },
+		"day":              func() { d.clock.Day = dayMillis },
+		"stamped":          func() { d.clock.Stamped = d.n + 1 },
+		"fine":             func() { d.clock.Fine = 2 },
+		"stamps":           func() { d.clock.Stamps = 3 },
+		"start":            func() { d.clock.Start = d.clock.Time + 1 },
+		"pace":             func() { d.clock.Pace = math.NaN() },
+		"longest line gap": func() { d.clock.Longest = -1 },
+		"surges":           func() { d.surges.Threshold = 3 },
+		"numbers":          func() { d.numbers.Threshold = math.Inf(1) },
+		"due":              func() { d.due = -1 },
+		"quiet":            func() { d.surgeQuiet = d.n + 65 },
+		"quiet numbers":    func() { d.numberQuiet = -1 },
+		"silence told":     func() { d.silenceTold = d.n + 1 },
+		"tag":              func() { e.Tag ^= 1 },
+		"set":              func() { e.Tag += 2 },
+		"line":             func() { e.Line = uint32(d.n) + 1 },
+		"began":            func() { e.Began = uint32(d.n) + 1 },
+		"length":           func() { e.Length, e.Clock = 7, 7 },
+		"before":           func() { e.Before = nan },
+		"sum":              func() { e.Sum = 101 },
+		"drain":            func() { e.Drain = -1 },
+		"mean":             func() { e.Mean = float32(math.Inf(1)) },
+		"deviation":        func() { e.Deviation = -1 },
+		"longest":          func() { e.Longest = nan },
+		"peak":             func() { e.Peak = math.MaxUint16 },
+		"best":             func() { e.Best = math.MaxUint16 },
+		"flags":            func() { e.Flags = flagsMost + 1 },
+		"subject":          func() { e.Subject = 0 },
+		"place's tag":      func() { p.Tag += 6 },
+		"free place":       func() { p.Tag = 0 },
+		"ticks":            func() { p.N = 0 },
+		"raised":           func() { p.Raised = uint32(d.n) + 1 },
+		"told":             func() { p.Told = uint32(d.n) + 1 },
+		"first":            func() { p.First = 61 },
+		"second":           func() { p.Second = p.First + 1 },
+		"same":             func() { p.Repeats[1].Same = 1.5 },
+		"expected":         func() { p.Repeats[0].Expected = nan },
+		"level":            func() { p.Level = 65 },
+		"largest":          func() { p.Largest = -1 },
+		"largest before":   func() { p.Before = nan },
+		"place's mean":     func() { p.Mean = -65 },
+		"place's spread":   func() { p.Deviation = -1 },
+		"values":           func() { p.Values = 2 * valuesWindow },
+		"credit":           func() { p.Credit = creditMost + 1 },
+		"text's tag":       func() { x.Tag += 2 },
+		"text":             func() { x.Text[3] = '\n' },
+		"gap in a text":    func() { copy(x.Text[:], "a\x00b") },
+	} {
+		before := *d
+		spoil()
+		_, err := ReadState(d.AppendState(nil))
+		require.ErrorIs(t, err, ErrState, name)
+		*d = before
+	}
+	require.True(t, bytes.Equal(good, d.AppendState(nil)))
+}
+
+// Whatever is read as a state is one: the detector goes on, and its state reads again.
+func FuzzReadState(f *testing.F) {
+	d := New()
+	f.Add(d.AppendState(nil), uint32(0), byte(0))
+	take(d, busyLog(900, 13))
+	f.Add(d.AppendState(nil), uint32(3000), byte(1))
+	log := busyLog(20, 14)
+	f.Fuzz(func(t *testing.T, state []byte, at uint32, flip byte) {
+		if len(state) > 0 {
+			state[int(at)%len(state)] ^= flip
+		}
+		d, err := ReadState(state)
+		if err != nil {
+			require.ErrorIs(t, err, ErrState)
+			return
+		}
+		require.True(t, bytes.Equal(state, d.AppendState(nil)))
+		for _, c := range take(d, log) {
+			require.True(t, 0 < c.First && c.First <= c.Line && 0 <= c.Had && c.Had <= c.Of, "%+v", c)
+		}
+		_, err = ReadState(d.AppendState(nil))
+		require.NoError(t, err)
+	})
+}

@@ -1,0 +1,225 @@
+package changes
+
+// A surge is a key that comes far oftener than it did. Each key has a CUSUM of its events, which
+// finds the best window itself. With B events in the last C = min(c, 8192) ticks of its clock c, when
+// the excursion begins,
+//
+//	q = (B + 4) / (C + 4)      drain = ln(1 + 63 q)
+//
+// and at an event, d ticks after the last one,
+//
+//	G = G - f d drain + f ln 64, in 0..100
+//
+// G is the logarithm of the likelihood ratio for odds 64 times as high as q's. f discounts bursts: a
+// place that has its last word once more with a share of same, and would with a share of expected
+// were the words independent, has
+//
+//	f = min(1, (1.02 - same) / (1.02 - expected))
+//
+// An excursion ends when G is 0, when it pauses, or when it is long; its events go into B. A key is
+// told if G rises to a peak that stands out of the key's own peaks before and the highest peak of
+// another key at its place, M:
+//
+//	score = (G - 4 - 1.75 M) / 2
+
+const (
+	clockMemory  = 8192
+	prior        = 4
+	odds         = 64
+	lnOdds       = 4.1588830833596715
+	sumMost      = 100
+	rivalMost    = 60 // of a peak that other keys are compared with
+	burstMemory  = 1024
+	burstLeast   = .02
+	counterShare = .1
+	counterNear  = .25 // octaves
+
+	pauseEvents = 4
+	pauseTicks  = 64
+	pauseTimes  = 16
+	lengthMost  = 4096
+
+	scoreFloor = 4
+	rivalTimes = 1.75
+	bestFades  = .998
+	rivalFades = 1. / 16384
+
+	templatePreferred = 3
+
+	tellEvents = 3
+	placeQuiet = 500 // lines
+	quietLines = 64
+)
+
+// event is a key in the line under way.
+type event struct {
+	tag       uint32
+	at        int // place
+	subject   Subject
+	from, to  int    // of the word in the line
+	before    int    // where the text to show begins: at the word before
+	said      [2]int // bounds of the last plain word before
+	counter   bool
+	explained float64 // of a level, G of the number itself
+}
+
+// which is 1 of levels, 0 of all else: a number at a place is an event of both.
+func (of *event) which() int {
+	if of.subject == Level {
+		return 1
+	}
+	return 0
+}
+
+// preferred is by how much an event's score has to be above another one's: a template says more than
+// its shape.
+func (of *event) preferred(other *event) float64 {
+	if of.subject == Shape && other.subject == Template {
+		return templatePreferred
+	}
+	return 0
+}
+
+// surging is the strongest surge of a line.
+type surging struct {
+	score float64
+	key   *key
+	of    event
+	c     uint32 // the place's clock
+}
+
+// count takes in an event: once a line for a key.
+func (d *Detector) count(l *line, of event) (sum float64) {
+	p := &d.places[of.at]
+	n, c := l.n, p.N
+	e, found := d.keyAt(of.tag, n)
+	if found && e.Line == uint32(n) {
+		return float64(e.Sum)
+	}
+	if !found || e.Clock > c { // new, or its place was lost
+		*e = key{Tag: of.tag, Clock: c, Began: uint32(n), Subject: of.subject}
+	}
+	if n <= warmLines || c <= warmTicks {
+		e.Before++
+		e.Line, e.Clock, e.Began, e.Length = uint32(n), c, uint32(n), 0
+	} else {
+		d.excursion(l, p, e, of)
+	}
+	d.beat(l, e, of)
+	return float64(e.Sum)
+}
+
+// excursion takes in an event of a key whose place is known.
+func (d *Detector) excursion(l *line, p *place, e *key, of event) {
+	n, c := l.n, p.N
+	recent := float64(min(c, clockMemory))
+	f := p.discount(of.tag, of.which(), min(1, (float64(e.Before)+1)/(recent+2)))
+	counter := f
+	if e.Flags&flagCounter != 0 && e.Count > 0 {
+		counter *= counterShare
+	}
+	gap := c - e.Clock
+	sum := float64(e.Sum) - float64(float64(gap)*float64(e.Drain)*counter)
+	if e.over(sum, gap) {
+		e.end(c, gap)
+		e.Drain = float32(ln(1 + float64((odds-1)*min(1, (float64(e.Before)+prior)/(recent+prior)))))
+		e.Began = uint32(n)
+		counter = f
+		if of.counter {
+			e.Flags |= flagCounter
+			counter *= counterShare
+		}
+		sum = -float64(float64(e.Drain) * counter)
+	} else {
+		e.Length = uint16(min(uint32(e.Length)+gap, countMost))
+	}
+	sum = min(max(0, sum+float64(lnOdds*counter)), sumMost)
+	e.Count = min(e.Count, countMost-1) + 1
+	e.Line, e.Clock, e.Sum = uint32(n), c, float32(sum)
+	if peak := uint16(sum * peakUnits); peak > e.Peak {
+		d.rise(l, p, e, of, sum)
+		e.Peak = peak
+	}
+}
+
+// over reports whether the excursion before this event is over.
+func (e *key) over(sum float64, gap uint32) bool {
+	length := uint64(e.Length) + 1
+	return sum <= 0 || e.Count == 0 || length > lengthMost ||
+		e.Count >= pauseEvents && gap > pauseTicks && uint64(gap)*uint64(e.Count) > pauseTimes*length
+}
+
+// end adds the excursion's events to those before, of which the clock's memory is kept, and starts
+// another one.
+func (e *key) end(c, gap uint32) {
+	e.Before += float32(e.Count)
+	if c > clockMemory {
+		length := float32(gap) + float32(e.Length)
+		e.Before *= clockMemory / (clockMemory + length)
+	}
+	if e.Count > 0 {
+		e.Best = max(uint16(float64(e.Best)*bestFades), e.Peak)
+	}
+	e.Length, e.Count, e.Peak = 0, 0, 0
+	e.Flags &^= flagTold | flagCounter
+}
+
+// discount returns f, and takes in that a key was there whose share is q.
+func (p *place) discount(tag uint32, which int, q float64) float64 {
+	r := &p.Repeats[which]
+	f := min(1, (1+burstLeast-float64(r.Same))/(1+burstLeast-float64(r.Expected)))
+	weight := 1 / float32(min(p.N, burstMemory))
+	again := float32(0)
+	if p.Last[which] == part(tag) {
+		again = 1
+	}
+	r.Same += float32((again - r.Same) * weight)
+	r.Expected += float32((float32(q) - r.Expected) * weight)
+	p.Last[which] = part(tag)
+	return f
+}
+
+// rise takes in a new peak, and keeps it for the line's report if it is the strongest.
+func (d *Detector) rise(l *line, p *place, e *key, of event, sum float64) {
+	fade := 1 - float32(min(uint32(l.n)-p.Raised, 4096))*float32(rivalFades)
+	p.First, p.Second, p.Raised = p.First*fade, p.Second*fade, uint32(l.n)
+	rival := p.First
+	if p.Highest == part(of.tag) {
+		rival = p.Second
+	}
+	rival = max(rival, float32(e.Best)/peakUnits)
+	if e.Count >= tellEvents && e.Flags&flagTold == 0 && !p.quiet(l.n) {
+		score := (sum - scoreFloor - float64(rivalTimes*float64(rival))) / 2
+		if score > l.surge.score+of.preferred(&l.surge.of) {
+			l.surge = surging{score: score, key: e, of: of, c: p.N}
+		}
+	}
+	if sum <= of.explained {
+		return
+	}
+	switch sum := float32(min(sum, rivalMost)); {
+	case p.Highest == part(of.tag):
+		p.First = max(p.First, sum)
+	case sum > p.First:
+		p.First, p.Second, p.Highest = sum, p.First, part(of.tag)
+	case sum > p.Second:
+		p.Second = sum
+	}
+}
+
+// tellSurge tells the line's strongest surge, if it is above the promise's threshold and the last one
+// is long enough ago.
+func (d *Detector) tellSurge(l *line, each func(*Change)) {
+	d.surges.line(surgeLimits)
+	s := &l.surge
+	if s.score < d.surges.Threshold {
+		return
+	}
+	if l.n >= d.surgeQuiet {
+		each(d.surgeOf(l))
+		d.surges.report(surgeLimits)
+	}
+	d.surgeQuiet = l.n + quietLines
+	s.key.Flags |= flagTold
+	d.places[s.of.at].Told = max(1, uint32(l.n))
+}

@@ -1,0 +1,46 @@
+package changes
+
+import "bytes"
+
+// text is the beginning of a regular key, so that its silence can be told: of a word, from the word
+// before on, and of a template or a shape the line behind its stamp.
+type text struct {
+	Tag  uint32
+	Text [textBytes]byte // filled up with zeros
+}
+
+const (
+	textsMost = 64
+	textBytes = 44
+)
+
+// keepText keeps the text of a regular key, but takes no other regular key's cell, unless that one is
+// a word's and this one is not.
+func (d *Detector) keepText(l *line, e *key, of event) {
+	cell := &d.texts[e.Tag%textsMost]
+	if cell.Tag == e.Tag {
+		return
+	}
+	for i, set := 0, d.set(cell.Tag); i < setKeys; i++ {
+		owner := &set[i]
+		if owner.Tag == cell.Tag && owner.even() &&
+			(e.Subject < Template || owner.Subject >= Template) {
+			return
+		}
+	}
+	*cell = text{Tag: e.Tag}
+	shown := l.text[of.before:of.to]
+	if end := bytes.IndexAny(shown, "\x00\n"); end >= 0 {
+		shown = shown[:end]
+	}
+	copy(cell.Text[:], shown)
+}
+
+// textOf returns the text of a key, empty if none is kept.
+func (d *Detector) textOf(e *key) []byte {
+	cell := &d.texts[e.Tag%textsMost]
+	if cell.Tag != e.Tag {
+		return nil
+	}
+	return bytes.TrimRight(cell.Text[:], "\x00")
+}
