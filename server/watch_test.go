@@ -172,7 +172,7 @@ func TestOnlyTheOwnerAndAdminsReadASession(t *testing.T) {
 // A client that takes nothing holds up nobody who feeds, and is told so when it goes on.
 func TestASlowWatcherHoldsUpNobody(t *testing.T) {
 	g := newRealRig(t, session.Options{Threads: 2}, Options{})
-	path := g.create("{}")
+	path := g.create(`{"settings":{"method":"static","companion":false}}`) // it is quick
 	resp := g.do("GET", path+"/events?logprobs=true&top_logprobs=20", nil, "Accept", contract.MediaNDJSON)
 	text := numbered(1, 32<<10) // whose events are more than the queue and the connection hold
 	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)

@@ -202,7 +202,7 @@ func TestAWatchThatIsKilledLosesNothing(t *testing.T) {
 			<-written
 			cmd, stderr := w.watch(flags...)
 			settled := func() bool { return w.reported(dir) == int64(w.text.Len()) }
-			if !assert.Eventually(t, settled, time.Minute, 50*time.Millisecond) {
+			if !assert.Eventually(t, settled, 5*time.Minute, 50*time.Millisecond) {
 				_ = cmd.Process.Kill()
 				_ = cmd.Wait()
 				t.Fatalf("%d of %d bytes are reported\n%s", w.reported(dir), w.text.Len(), stderr)
