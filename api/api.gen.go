@@ -159,6 +159,30 @@ func (e History) Valid() bool {
 	}
 }
 
+// Defines values for IncidentChangeKind.
+const (
+	Novelty IncidentChangeKind = "novelty"
+	Number  IncidentChangeKind = "number"
+	Silence IncidentChangeKind = "silence"
+	Surge   IncidentChangeKind = "surge"
+)
+
+// Valid indicates whether the value is a known member of the IncidentChangeKind enum.
+func (e IncidentChangeKind) Valid() bool {
+	switch e {
+	case Novelty:
+		return true
+	case Number:
+		return true
+	case Silence:
+		return true
+	case Surge:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for IncidentState.
 const (
 	IncidentClosed IncidentState = "closed"
@@ -570,6 +594,24 @@ func (e UpdateEventType) Valid() bool {
 	}
 }
 
+// Defines values for Verdict.
+const (
+	VerdictFalseAlarm Verdict = "false_alarm"
+	VerdictMatters    Verdict = "matters"
+)
+
+// Valid indicates whether the value is a known member of the Verdict enum.
+func (e Verdict) Valid() bool {
+	switch e {
+	case VerdictFalseAlarm:
+		return true
+	case VerdictMatters:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ScoreParamsLearn.
 const (
 	LearnFalse     ScoreParamsLearn = "false"
@@ -924,6 +966,18 @@ type FastNorm struct {
 	Change float64 `json:"change"`
 }
 
+// Feedback A verdict on an incident.
+type Feedback struct {
+	// Incident Number of the incident.
+	Incident int64 `json:"incident"`
+
+	// Sample The beginning of the incident's first line.
+	Sample string `json:"sample"`
+
+	// Verdict What a user has said of an incident: that incidents like it are not worth showing, or that they always are.
+	Verdict Verdict `json:"verdict"`
+}
+
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 type FinishReason string
 
@@ -975,9 +1029,12 @@ type GapEventType string
 // has what its parent has.
 type History string
 
-// Incident Strange lines that belong together. A line with a `p` of 1/100 or less opens an incident. It joins one that is open if it follows its last line
+// Incident Strange lines and changes of number that belong together. A change opens an incident, unless it belongs to one that is open. A line with a `p` of 1/100 or less opens an incident. It joins one that is open if it follows its last line
 // within 3 lines, or shares a rare word or value with its first line; so does every line with the incident's strangest word or value in the same place.
 type Incident struct {
+	// Changes What changed in number, the first four. An incident that has no strange line has a `p` of 1.
+	Changes []IncidentChange `json:"changes,omitempty"`
+
 	// First Number of its first line.
 	First int64 `json:"first"`
 
@@ -1006,9 +1063,32 @@ type Incident struct {
 	// they are what is usual now, as after a deploy or a change of format.
 	State IncidentState `json:"state"`
 
+	// Verdict What a user has said of an incident: that incidents like it are not worth showing, or that they always are.
+	Verdict *Verdict `json:"verdict,omitempty"`
+
 	// Why Why a line is strange. Its strangest word or value, and what usually stands in that place.
 	Why *LineWhy `json:"why,omitempty"`
 }
+
+// IncidentChange Something that changed in number.
+type IncidentChange struct {
+	// Evidence What came how often, before and now, as a sentence.
+	Evidence string `json:"evidence"`
+
+	// First Number of the line at which it began.
+	First int64 `json:"first"`
+
+	// Kind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
+	// is far outside its own past. `silence`: what came regularly has stopped.
+	Kind IncidentChangeKind `json:"kind"`
+
+	// Line Number of the line at which it was found.
+	Line int64 `json:"line"`
+}
+
+// IncidentChangeKind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
+// is far outside its own past. `silence`: what came regularly has stopped.
+type IncidentChangeKind string
 
 // IncidentState Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that
 // they are what is usual now, as after a deploy or a change of format.
@@ -1055,8 +1135,14 @@ type LineEvent struct {
 	// Warm Whether these are enough for `p` to mean what it says. Nothing should be flagged before.
 	Warm bool `json:"warm"`
 
+	// Incidents The incidents that the line has opened, joined or closed. Only if there are any.
+	Incidents []Incident `json:"incidents,omitempty"`
+
 	// Span The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty where no place of the line is known yet.
 	Span LineSpan `json:"span"`
+
+	// Why Why a line is strange. Its strangest word or value, and what usually stands in that place.
+	Why *LineWhy `json:"why,omitempty"`
 
 	// Learnt Whether the session learns from the line. Only with `learn=unflagged`, of a line that has ended.
 	Learnt *bool `json:"learnt,omitempty"`
@@ -1076,12 +1162,6 @@ type LineEvent struct {
 
 	// Cut Whether `text` and `token_bits` are those of the line's first bytes only, since it is so long.
 	Cut *bool `json:"cut,omitempty"`
-
-	// Incidents The incidents that the line has opened, joined or closed. Only if there are any.
-	Incidents []Incident `json:"incidents,omitempty"`
-
-	// Why Why a line is strange. Its strangest word or value, and what usually stands in that place.
-	Why *LineWhy `json:"why,omitempty"`
 }
 
 // LineEventType Tells this event from others.
@@ -1644,6 +1724,9 @@ type Session struct {
 	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. What a fork shares is charged to the session that has written it, and after its deletion to one of the forks. 0 where sessions are kept in memory only.
 	DiskBytes int64 `json:"disk_bytes"`
 
+	// Feedback Verdicts on incidents of the session, in the order of their numbers. Absent if there are none.
+	Feedback []Feedback `json:"feedback,omitempty"`
+
 	// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
 	Recovering *Recovering `json:"recovering,omitempty"`
 }
@@ -1662,6 +1745,14 @@ type SessionName = string
 
 // SessionPatch What is to be changed of a session. What is left out stays.
 type SessionPatch struct {
+	// Feedback Verdicts on incidents, by their numbers; `null` takes one back. An incident has to be one of the last 32 of the session. The session keeps at
+	// most 64 verdicts. Incidents like one that has a verdict have it as their `verdict`: those whose strangest word or value is the same, or stands in
+	// the same place.
+	//
+	//
+	// Example: {"12":"false_alarm","7":null}
+	Feedback json.RawMessage `json:"feedback,omitempty"`
+
 	// Labels Labels to be set or, where they are `null`, taken away; `null` takes all labels away. After that there are at most 16.
 	Labels json.RawMessage `json:"labels,omitempty"`
 
@@ -1941,6 +2032,9 @@ type SummaryEvent struct {
 	// LinesLeftOut Number of lines, the last ones, that the answer has no room for. Absent if there is none.
 	LinesLeftOut *int64 `json:"lines_left_out,omitempty"`
 
+	// Incidents The last 32 incidents of the session at most, the newest first. Only with `unit=line`, and if there are any.
+	Incidents []Incident `json:"incidents,omitempty"`
+
 	// Divergences Number of these with `diverged`. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
 }
@@ -2053,6 +2147,9 @@ type Usage struct {
 	// TotalTokens Both together.
 	TotalTokens int64 `json:"total_tokens"`
 }
+
+// Verdict What a user has said of an incident: that incidents like it are not worth showing, or that they always are.
+type Verdict string
 
 // AcceptEncoding defines model for AcceptEncoding.
 type AcceptEncoding = string

@@ -57,6 +57,14 @@ const (
 	HistoryTail = api.HistoryTail
 )
 
+// Values of IncidentChangeKind.
+const (
+	Novelty = api.Novelty
+	Number  = api.Number
+	Silence = api.Silence
+	Surge   = api.Surge
+)
+
 // Values of IncidentState.
 const (
 	IncidentClosed = api.IncidentClosed
@@ -172,6 +180,12 @@ const (
 	EventUpdate = api.EventUpdate
 )
 
+// Values of Verdict.
+const (
+	VerdictFalseAlarm = api.VerdictFalseAlarm
+	VerdictMatters    = api.VerdictMatters
+)
+
 // Values of ScoreParamsLearn.
 const (
 	LearnFalse     = api.LearnFalse
@@ -233,6 +247,9 @@ type DoneEventType = api.DoneEventType
 // FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
 type FastNorm = api.FastNorm
 
+// Feedback A verdict on an incident.
+type Feedback = api.Feedback
+
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 type FinishReason = api.FinishReason
 
@@ -252,9 +269,16 @@ type GapEventType = api.GapEventType
 // has what its parent has.
 type History = api.History
 
-// Incident Strange lines that belong together. A line with a `p` of 1/100 or less opens an incident. It joins one that is open if it follows its last line
+// Incident Strange lines and changes of number that belong together. A change opens an incident, unless it belongs to one that is open. A line with a `p` of 1/100 or less opens an incident. It joins one that is open if it follows its last line
 // within 3 lines, or shares a rare word or value with its first line; so does every line with the incident's strangest word or value in the same place.
 type Incident = api.Incident
+
+// IncidentChange Something that changed in number.
+type IncidentChange = api.IncidentChange
+
+// IncidentChangeKind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
+// is far outside its own past. `silence`: what came regularly has stopped.
+type IncidentChangeKind = api.IncidentChangeKind
 
 // IncidentState Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that
 // they are what is usual now, as after a deploy or a change of format.
@@ -389,6 +413,9 @@ type UpdateEventType = api.UpdateEventType
 
 // Usage How many tokens a completion took.
 type Usage = api.Usage
+
+// Verdict What a user has said of an incident: that incidents like it are not worth showing, or that they always are.
+type Verdict = api.Verdict
 
 // AcceptEncoding defines model for AcceptEncoding.
 type AcceptEncoding = api.AcceptEncoding

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/dustin/go-humanize"
-	"github.com/dustin/go-humanize/english"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 
 	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/serving/watch"
@@ -33,8 +33,10 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)
 			err = r.closedLocked(foundIncident{f.Source, i})
 		case at >= 0:
+			more := i.Changes[len(r.incidents.open[at].Changes):]
 			r.incidents.open[at].Incident = i
-		case i.State == client.IncidentOpen && i.P <= r.threshold:
+			err = r.changedLocked(f.Source, i, more)
+		case i.State == client.IncidentOpen && (i.P <= r.threshold || len(i.Changes) > 0):
 			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i})
 			r.total.shown++
 			shown = true
@@ -58,7 +60,26 @@ func (r *lineReport) openedLocked(f watch.Found, i client.Incident) error {
 	if r.asJSON {
 		return r.incidentJSON(foundIncident{f.Source, i})
 	}
-	return r.labelledLocked(f, fmt.Sprintf("#%d", i.Number))
+	if f.Line.P <= r.threshold {
+		if err := r.labelledLocked(f, fmt.Sprintf("#%d", i.Number)); err != nil {
+			return err
+		}
+	}
+	return r.changedLocked(f.Source, i, i.Changes)
+}
+
+// changedLocked tells of changes that belong to an incident.
+func (r *lineReport) changedLocked(source string, i client.Incident, more []client.IncidentChange) error {
+	if r.asJSON {
+		return nil // the incident has them
+	}
+	for _, c := range more {
+		_, err := fmt.Fprintf(r.out, "%s%-8s  #%d %s\n", r.source(source), c.Kind, i.Number, c.Evidence)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // closedLocked tells how many lines an incident had, if there was more than the one that was printed.
@@ -73,7 +94,7 @@ func (r *lineReport) closedLocked(i foundIncident) error {
 		client.IncidentOpen: "so far", client.IncidentClosed: "closed", client.IncidentStays: "usual now",
 	}[i.State]
 	_, err := fmt.Fprintf(r.out, "%s%-8s  #%d %s: %s between %s and %s\n", r.source(i.source), "",
-		i.Number, state, english.Plural(int(i.Lines), "line", ""), humanize.Comma(i.First),
+		i.Number, state, setting.Count(int(i.Lines), "line"), humanize.Comma(i.First),
 		humanize.Comma(i.Last))
 	return err
 }

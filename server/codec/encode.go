@@ -50,6 +50,11 @@ func EncodeSession(i session.Info) api.Session {
 	if r := i.Recovery; r != nil {
 		s.Recovering = &api.Recovering{DoneBytes: r.Done, OfBytes: r.Of}
 	}
+	for _, f := range i.Feedback {
+		s.Feedback = append(s.Feedback, api.Feedback{
+			Incident: f.Incident, Verdict: api.Verdict(f.Verdict), Sample: f.Sample,
+		})
+	}
 	if len(i.Labels) > 0 {
 		s.Labels = new(api.Labels(i.Labels))
 	}
@@ -132,7 +137,7 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 		event.Why = encodeWhy(l.Why)
 	}
 	for i := range l.Incidents {
-		event.Incidents = append(event.Incidents, Incident(&l.Incidents[i].Incident))
+		event.Incidents = append(event.Incidents, encodeIncident(&l.Incidents[i]))
 	}
 	if byLine && l.Ended {
 		event.Learnt = new(!l.Unlearnt)
@@ -140,11 +145,11 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	return event
 }
 
-// Incident is an incident as a client is told of it.
-func Incident(i *session.Incident) api.Incident {
+func encodeIncident(i *session.IncidentReport) api.Incident {
 	of := api.Incident{
 		Number: i.Number, State: api.IncidentOpen, First: i.First, Last: i.Last, Offset: i.Offset,
 		Lines: i.Lines, P: i.P, Rank: int64(1 / i.P), Why: encodeWhy(i.Why), Samples: []string{},
+		Verdict: orNil(api.Verdict(i.Verdict)),
 	}
 	switch {
 	case i.Stays:
@@ -156,6 +161,11 @@ func Incident(i *session.Incident) api.Incident {
 		if text != "" {
 			of.Samples = append(of.Samples, text)
 		}
+	}
+	for _, c := range i.Changes {
+		of.Changes = append(of.Changes, api.IncidentChange{
+			Kind: api.IncidentChangeKind(c.Kind), Line: c.Line, First: c.First, Evidence: c.Evidence,
+		})
 	}
 	return of
 }
@@ -181,7 +191,7 @@ func valid(text string) string { return strings.ToValidUTF8(text, string(utf8.Ru
 // Summary is the answer to a score request, and the last event of a streamed one.
 func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 	m := e.measures(s.Tally)
-	return api.SummaryEvent{
+	event := api.SummaryEvent{
 		Type:               api.EventSummary,
 		Offset:             s.Offset,
 		Bytes:              m.Bytes,
@@ -205,6 +215,10 @@ func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 		Totals:             e.measures(s.Total),
 		ElapsedMs:          milliseconds(s.Elapsed),
 	}
+	for i := range s.Incidents {
+		event.Incidents = append(event.Incidents, encodeIncident(&s.Incidents[i]))
+	}
+	return event
 }
 
 // milliseconds is a time in the unit of fields that end in _ms.

@@ -29,6 +29,8 @@ const (
 
 	rareMost    = 8   // rare tokens of its first line that an incident is recognised by
 	samplesMost = 3   // lines of an incident that are kept as text
+	changesMost = 4   // changes of an incident that are kept
+	around      = 64  // lines from an incident within which a change belongs to it
 	sampleBytes = 160 // of each
 )
 
@@ -51,9 +53,22 @@ type Line struct {
 	P      float64 // that an ordinary line is at least as strange; 1 in a text that is not known yet
 	Text   []byte
 	Key    Mark       // of the token that Why is about
+	Place  Mark       // where it stands, or the line's frame if it is rare wherever it stands
 	Why    func() Why // is asked if the line opens an incident
 	Marks  []Mark     // of all that stands in the line
 	Rare   []Mark     // of what is rare in it
+	// Changes are what changed in number at the line. They are never changed.
+	Changes []Change
+}
+
+// Change is something that changed in number: a surge, a silence, a novelty, or a number outside its
+// past.
+type Change struct {
+	Key      Mark   `json:"key"` // of what changed
+	Kind     string `json:"kind"`
+	Line     int64  `json:"line"`     // at which it is told
+	First    int64  `json:"first"`    // at which it began
+	Evidence string `json:"evidence"` // as a sentence
 }
 
 // Incident is what belongs together.
@@ -69,11 +84,26 @@ type Incident struct {
 	Stays   bool    `json:"stays,omitzero"` // closed because its lines are usual now
 
 	Why     Why                 `json:"why"`
-	Samples [samplesMost]string `json:"samples"` // beginnings of its lines, the first of them first
+	Samples [samplesMost]string `json:"samples"`          // beginnings of its lines, the first of them first
+	Changes []Change            `json:"changes,omitzero"` // at its lines, changesMost at most
 
-	Key  Mark           `json:"key"`
-	Rare [rareMost]Mark `json:"rare"`
+	Key   Mark           `json:"key"`
+	Place Mark           `json:"place"`
+	Rare  [rareMost]Mark `json:"rare"`
 }
+
+// Like is what incidents are recognised by that are like another.
+type Like struct {
+	Key   Mark `json:"key"`
+	Place Mark `json:"place"`
+}
+
+// Like is what others like the incident have.
+func (i *Incident) Like() Like { return Like{i.Key, i.Place} }
+
+// Matches reports whether an incident is like another: what is strange in it is the same, or stands
+// in the same place.
+func (l Like) Matches(i *Incident) bool { return l.Key == i.Key || l.Place == i.Place }
 
 // Open reports whether lines may still join the incident.
 func (i *Incident) Open() bool { return i.Number > 0 && !i.Closed }

@@ -13,7 +13,7 @@ import (
 var ErrState = errors.New("no state of a tracker of incidents")
 
 // StateBytesMax is more than any state has.
-const StateBytesMax = 96 << 10
+const StateBytesMax = 128 << 10
 
 // MarshalText returns the state: the incidents that are kept, as JSON.
 func (t *Tracker) MarshalText() ([]byte, error) {
@@ -58,6 +58,9 @@ func (t *Tracker) UnmarshalText(state []byte) error {
 
 func (i *Incident) valid() bool {
 	texts := [][]string{i.Samples[:], {i.Why.Before, i.Why.Token}, i.Why.Usual}
+	for _, c := range i.Changes {
+		texts = append(texts, []string{c.Kind, c.Evidence})
+	}
 	for _, list := range texts {
 		for _, text := range list {
 			if len(text) > sampleBytes {
@@ -67,5 +70,6 @@ func (i *Incident) valid() bool {
 	}
 	return i.First >= 1 && i.Last >= i.First && i.Offset >= 0 && i.Lines >= 1 &&
 		i.Lines <= i.Last-i.First+1 && 0 <= i.Strange && i.Strange <= i.Lines && i.Lines <= stays &&
-		i.P > 0 && i.P <= 1 && (i.Closed || !i.Stays) && len(i.Why.Usual) <= samplesMost
+		i.P > 0 && i.P <= 1 && (i.Closed || !i.Stays) && len(i.Why.Usual) <= samplesMost &&
+		len(i.Changes) <= changesMost
 }

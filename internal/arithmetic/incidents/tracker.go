@@ -14,8 +14,8 @@ type Tracker struct {
 	open   int            // incidents that are open
 }
 
-// Watches reports whether a line of some probability may open an incident or join one. Take does
-// nothing with others, and needs no marks of them.
+// Watches reports whether a line of some probability, at which nothing changed, may open an incident
+// or join one. Take does nothing with others, and needs no marks of them.
 func (t *Tracker) Watches(p float64) bool { return p <= Strange || t.open > 0 }
 
 // Take takes in the next line. It tells each of every incident that the line opens, joins or closes.
@@ -29,7 +29,7 @@ func (t *Tracker) Take(l *Line, each func(*Event)) {
 	switch {
 	case i != nil:
 		t.join(i, l, each)
-	case l.P <= Strange && len(strings.TrimSpace(string(l.Text))) > 0:
+	case len(l.Changes) > 0, l.P <= Strange && len(strings.TrimSpace(string(l.Text))) > 0:
 		t.begin(l, each)
 	}
 }
@@ -59,11 +59,18 @@ func (t *Tracker) joined(l *Line) *Incident {
 		}
 		alike := slices.Contains(l.Marks, i.Key)
 		near := l.P <= Strange && (l.Number-i.Last <= adjacent || i.shares(l))
-		if alike || near {
+		if alike || near || i.changed(l) {
 			return i
 		}
 	}
 	return nil
+}
+
+// changed reports whether something changed at the line, or began to, while the incident was there.
+func (i *Incident) changed(l *Line) bool {
+	return slices.ContainsFunc(l.Changes, func(c Change) bool {
+		return i.Last >= l.Number-around || i.First <= c.First && c.First <= i.Last+around
+	})
 }
 
 // shares reports whether one of a line's rare tokens is one of the incident's.
@@ -79,10 +86,14 @@ func (t *Tracker) begin(l *Line, each func(*Event)) {
 	}
 	*i = Incident{
 		Number: t.number, First: l.Number, Last: l.Number, Offset: l.Offset, Lines: 1, Strange: 1,
-		P: l.P, Why: l.Why(), Key: l.Key,
+		P: l.P, Why: l.Why(), Key: l.Key, Place: l.Place,
 	}
 	t.open++
-	i.Samples[0] = sample(l.Text)
+	if l.P > Strange {
+		i.Strange, i.P, i.Why = 0, 1, Why{}
+		i.Key, i.Place = l.Changes[0].Key, l.Changes[0].Key
+	}
+	i.Samples[0], i.Changes = sample(l.Text), l.Changes
 	copy(i.Rare[:], l.Rare)
 	each(&Event{Opened: true, Incident: *i})
 }
@@ -96,8 +107,11 @@ func (t *Tracker) join(i *Incident, l *Line, each func(*Event)) {
 	if n := slices.Index(i.Samples[:], ""); n > 0 {
 		i.Samples[n] = sample(l.Text)
 	}
-	if l.P < i.P {
-		i.P, i.Why, i.Key = l.P, l.Why(), l.Key
+	if l.P <= Strange && l.P < i.P {
+		i.P, i.Why, i.Key, i.Place = l.P, l.Why(), l.Key, l.Place
+	}
+	if n := min(len(l.Changes), changesMost-len(i.Changes)); n > 0 {
+		i.Changes = append(slices.Clip(i.Changes), l.Changes[:n]...)
 	}
 	if i.Lines >= stays {
 		i.Stays = true

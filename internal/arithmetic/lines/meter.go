@@ -3,16 +3,18 @@ package lines
 import (
 	"bytes"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/changes"
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
 // MeterBytes is the memory of a meter, at most.
-const MeterBytes = 140 << 10
+const MeterBytes = 140<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
-// Meter makes lines of a text and says how strange they are. Its memory is bounded: about 130 KB, of
-// which a long line under way has 20. One goroutine uses it at a time.
+// Meter makes lines of a text and says how strange they are. Its memory is bounded: tables of 110
+// KB that rate lines, of 113 KB that count changes, the incidents, and a long line under way. One goroutine uses it at a time.
 type Meter struct {
 	rating    Rating
+	changes   changes.Detector
 	incidents incidents.Tracker
 
 	// The line under way.
@@ -20,13 +22,13 @@ type Meter struct {
 	text  []byte
 	costs []float32
 
-	ended Line // the line that ended last
-	event []incidents.Event
+	ended Line              // the line that ended last
+	event []incidents.Event // at it
 }
 
 // NewMeter returns the meter of an empty text.
 func NewMeter() *Meter {
-	return &Meter{rating: *NewRating(), line: Line{Number: 1}}
+	return &Meter{rating: *NewRating(), changes: *changes.New(), line: Line{Number: 1}}
 }
 
 // Add takes in the next byte of the text, with its cost under the model that learns and under the
@@ -113,17 +115,42 @@ func (m *Meter) follow() {
 	if !l.Warm() {
 		p = 1
 	}
-	if m.incidents.Watches(p) {
+	var changed []incidents.Change
+	m.changes.Take(l.Text, func(c *changes.Change) {
+		changed = append(changed, incidents.Change{
+			Key: changeKey(c), Kind: c.Kind.String(), Line: c.Line, First: c.First, Evidence: clip(c.String()),
+		})
+	})
+	if len(changed) > 0 || m.incidents.Watches(p) {
 		of := &m.rating.scratch
 		m.incidents.Take(&incidents.Line{
 			Number: l.Number, Offset: l.Offset, P: p, Text: l.Text, Why: l.Why,
-			Key: m.rating.strangest.mark, Marks: of.marks, Rare: of.rare,
+			Key: m.rating.strangest.mark, Place: m.rating.strangest.place, Marks: of.marks, Rare: of.rare,
+			Changes: changed,
 		}, func(e *incidents.Event) { m.event = append(m.event, *e) })
 	}
 	if len(m.event) > 0 {
 		l.Incidents = m.event
 	}
 }
+
+// changeKey names what changed, whatever the digits in it.
+func changeKey(c *changes.Change) incidents.Mark {
+	k := masked([]byte(c.Before)).plus(byte(c.Kind)).plus(byte(c.Subject))
+	return incidents.Mark((k ^ masked([]byte(c.Text)).spread()).spread())
+}
+
+// evidenceBytes is how many bytes of a sentence about a change are kept.
+const evidenceBytes = 160
+
+func clip(sentence string) string {
+	if len(sentence) <= evidenceBytes {
+		return sentence
+	}
+	return text([]byte(sentence[:evidenceBytes-len(ellipsis)])) + ellipsis
+}
+
+const ellipsis = "…"
 
 // Incidents are the text's incidents that are remembered, the newest first.
 func (m *Meter) Incidents() []incidents.Incident { return m.incidents.Incidents() }

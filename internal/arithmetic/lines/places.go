@@ -59,6 +59,7 @@ type placed struct {
 	cell     int32 // of its place, or ownPlace
 	lines    int64 // in its own place: how many lines had it before
 	mark     incidents.Mark
+	place    incidents.Mark // or the line's frame
 }
 
 // ownPlace says that something is strange wherever it stands.
@@ -83,7 +84,7 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 				if bits > strangest.bits {
 					strangest = placed{
 						bits: bits, from: x.from, to: x.to, mark: mark,
-						cell: int32(place % placesMost),
+						place: incidents.Mark(place), cell: int32(place % placesMost),
 					}
 				}
 			}
@@ -94,7 +95,8 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 					if bits > strangest.bits {
 						strangest = placed{
 							bits: bits, from: x.from + r.from, to: x.from + r.to,
-							mark: mark, cell: int32(at % placesMost),
+							mark:  mark,
+							place: incidents.Mark(at), cell: int32(at % placesMost),
 						}
 					}
 				}

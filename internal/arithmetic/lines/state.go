@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/changes"
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
@@ -18,11 +19,11 @@ var ErrState = errors.New("no state of a meter of lines")
 const stateVersion = 3
 
 // StateBytesMax is more than any state has.
-const StateBytesMax = 144<<10 + incidents.StateBytesMax
+const StateBytesMax = 144<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
 // AppendState appends the meter's state to dst: the version, the numbers in their order, little
-// endian, the size of the incidents and the incidents, then the text of the line under way and the
-// costs of its bytes.
+// endian, the incidents and the state of the changes, each behind its size, then the text of the line
+// under way and the costs of its bytes.
 func (m *Meter) AppendState(dst []byte) []byte {
 	dst = append(dst, stateVersion)
 	for _, number := range m.numbers() {
@@ -33,6 +34,8 @@ func (m *Meter) AppendState(dst []byte) []byte {
 		panic("lines: " + err.Error()) // they have nothing that cannot be JSON
 	}
 	dst = append(appendNumber(dst, uint32(len(incidents))), incidents...)
+	changes := m.changes.AppendState(nil)
+	dst = append(appendNumber(dst, uint32(len(changes))), changes...)
 	return appendNumber(append(dst, m.text...), m.costs)
 }
 
@@ -60,7 +63,7 @@ func ReadState(state []byte) (*Meter, error) {
 		}
 		rest = rest[n:]
 	}
-	rest, err := m.readIncidents(rest)
+	rest, err := m.readParts(rest)
 	if err != nil {
 		return nil, err
 	}
@@ -82,18 +85,30 @@ func ReadState(state []byte) (*Meter, error) {
 	return m, m.check()
 }
 
-// readIncidents reads the incidents at the beginning of a part of a state, and returns what follows.
-func (m *Meter) readIncidents(rest []byte) ([]byte, error) {
-	size := uint32(0)
-	n, err := binary.Decode(rest, binary.LittleEndian, &size)
-	if err != nil || int64(size) > int64(len(rest)-n) {
-		return nil, fmt.Errorf("%w: incidents: found %d bytes, expected more", ErrState, len(rest))
+// readParts reads the incidents and the changes at the beginning of the rest of a state, and returns
+// what follows.
+func (m *Meter) readParts(rest []byte) ([]byte, error) {
+	for _, read := range []func([]byte) error{
+		m.incidents.UnmarshalText,
+		func(state []byte) error {
+			d, err := changes.ReadState(state)
+			if err == nil {
+				m.changes = *d
+			}
+			return err
+		},
+	} {
+		size := uint32(0)
+		n, err := binary.Decode(rest, binary.LittleEndian, &size)
+		if err != nil || int64(size) > int64(len(rest)-n) {
+			return nil, fmt.Errorf("%w: found %d bytes, expected more", ErrState, len(rest))
+		}
+		if err := read(rest[n : n+int(size)]); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrState, err)
+		}
+		rest = rest[n+int(size):]
 	}
-	rest = rest[n:]
-	if err := m.incidents.UnmarshalText(rest[:size]); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrState, err)
-	}
-	return rest[size:], nil
+	return rest, nil
 }
 
 // numbers lists pointers to all of the state that has a fixed size and is not derived.

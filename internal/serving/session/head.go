@@ -39,6 +39,8 @@ type head struct {
 	Name   string `json:"name,omitempty"` // "": the session has none
 	// ShadowOf is the id of the session that the session follows; "": it is no shadow.
 	ShadowOf string `json:"shadow_of,omitempty"`
+	// Feedback are users' verdicts on incidents, in the order of their numbers.
+	Feedback []Feedback `json:"feedback,omitempty"`
 }
 
 type modelName struct {

@@ -349,6 +349,15 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 		return err
 	}
 	next := s.head.patched(r)
+	if r.Feedback != nil {
+		known, err := s.incidentsLocked(ctx)
+		if err == nil {
+			next.Feedback, err = withFeedback(next.Feedback, r.Feedback, known)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if err := ix.checkHead(s, &next); err != nil {
 		return err
 	}

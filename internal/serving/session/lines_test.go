@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
@@ -37,10 +37,17 @@ func linesOf(text string, from int64, logProbs []float64) (all []Line) {
 			all = append(all, Line{
 				Number: l.Number, Offset: from + l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
 				Strangeness: l.Strangeness, Text: bytes.Clone(l.Text), Why: l.Why(),
-				Incidents: slices.Clone(l.Incidents),
+				Incidents: incidentsOf(l.Incidents),
 				TokenBits: append([]float32{}, l.Costs...), Ended: true,
 			})
 		})
+	}
+	return all
+}
+
+func incidentsOf(events []incidents.Event) (all []IncidentReport) {
+	for _, e := range events {
+		all = append(all, IncidentReport{Incident: e.Incident})
 	}
 	return all
 }

@@ -157,7 +157,9 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 		Strangeness: l.Strangeness, Cut: l.Cut, Ended: ended,
 	}
 	if ended {
-		line.Incidents = slices.Clone(l.Incidents)
+		for i := range l.Incidents {
+			line.Incidents = append(line.Incidents, r.incident(&l.Incidents[i].Incident))
+		}
 	}
 	if r.s.Settings.Baseline {
 		line.BaselineBits = new(l.Baseline)
@@ -171,9 +173,20 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	return line
 }
 
-// lineUnderWay reports the line under way at the end of a text.
+// lineUnderWay reports the line under way at the end of a text, and the incidents.
 func (r *reports) lineUnderWay(st *stream.Stream) {
-	if r.options.Lines && r.accepted > 0 {
+	if !r.options.Lines {
+		return
+	}
+	if r.accepted > 0 {
 		st.RestOfLines(func(l *lines.Line) { r.sum.Rest = new(r.lineReport(l, false)) })
 	}
+	remembered := st.Incidents()
+	for i := range remembered {
+		r.sum.Incidents = append(r.sum.Incidents, r.incident(&remembered[i]))
+	}
+}
+
+func (r *reports) incident(i *Incident) IncidentReport {
+	return IncidentReport{*i, r.s.verdictOn(i)}
 }

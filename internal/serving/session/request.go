@@ -74,6 +74,8 @@ type PatchRequest struct {
 	// Labels are set to these values; one without a value is taken away.
 	Labels map[string]*string
 	TTL    *time.Duration // as in a CreateRequest
+	// Feedback are verdicts on incidents by their numbers, see Feedback; nil takes one back.
+	Feedback map[int64]*string
 	// Detach makes a session of its own of a shadow, which stays as it is from then on.
 	Detach bool
 }

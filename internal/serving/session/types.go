@@ -171,6 +171,7 @@ type Info struct {
 	Settings Settings // in force: none is missing
 	Seed     uint64   // in force
 	Labels   map[string]string
+	Feedback []Feedback    // in the order of the incidents
 	TTL      time.Duration // 0: none
 	History  string        // HistoryFull or HistoryTail
 	Parent   *Parent       // nil unless it is a fork
@@ -226,8 +227,11 @@ func (o ScoreOptions) attend() (end func()) {
 // Incident is what belongs together of a session's strange lines.
 type Incident = incidents.Incident
 
-// IncidentEvent is what happens to an incident.
-type IncidentEvent = incidents.Event
+// IncidentReport is an incident, and the verdict on incidents like it; "" if there is none.
+type IncidentReport struct {
+	Incident
+	Verdict string
+}
 
 // Why says why a line is strange.
 type Why = incidents.Why
@@ -244,13 +248,13 @@ type Line struct {
 
 	lines.Strangeness // for the lines of the session before it
 
-	Incidents []IncidentEvent // what happened to incidents at the line
-	Why       Why             // zero unless the text is asked for
-	Text      []byte          // without the newline, lines.TextMax bytes at most; nil unless asked for
-	TokenBits []float32       // of each byte of Text; nil unless asked for
-	Cut       bool            // the line has more text than lines.TextMax bytes
-	Unlearnt  bool            // the session does not learn from the line, which is flagged or too long
-	Ended     bool            // with a newline; false: the text has ended, and the line may go on
+	Incidents []IncidentReport // what happened to incidents at the line
+	Why       Why              // zero unless the text is asked for
+	Text      []byte           // without the newline, lines.TextMax bytes at most; nil unless asked for
+	TokenBits []float32        // of each byte of Text; nil unless asked for
+	Cut       bool             // the line has more text than lines.TextMax bytes
+	Unlearnt  bool             // the session does not learn from the line, which is flagged or too long
+	Ended     bool             // with a newline; false: the text has ended, and the line may go on
 }
 
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a
@@ -327,7 +331,10 @@ type Summary struct {
 	Divergences  int    // of these, reports that have Diverged
 	Updates      uint64 // of the fast weights that the session has made, after the call
 	Rest         *Line  // the line under way; nil if there is none, or lines were not asked for
-	Elapsed      time.Duration
+	// Incidents are those that the session remembers after the text, the newest first; nil unless
+	// lines were asked for.
+	Incidents []IncidentReport
+	Elapsed   time.Duration
 }
 
 // CompleteRequest asks for text sampled from the adapted model after the session's text and the
