@@ -563,14 +563,17 @@ func (e SummaryEventType) Valid() bool {
 
 // Defines values for Unit.
 const (
-	UnitChunk Unit = "chunk"
-	UnitLine  Unit = "line"
+	UnitChunk    Unit = "chunk"
+	UnitIncident Unit = "incident"
+	UnitLine     Unit = "line"
 )
 
 // Valid indicates whether the value is a known member of the Unit enum.
 func (e Unit) Valid() bool {
 	switch e {
 	case UnitChunk:
+		return true
+	case UnitIncident:
 		return true
 	case UnitLine:
 		return true
@@ -2102,7 +2105,8 @@ type Tokens struct {
 	Tokens []TokenID `json:"tokens"`
 }
 
-// Unit What an event reports: the text as it is scored, or lines of it.
+// Unit What an event reports: the text as it is scored, lines of it, or of the lines those alone at which an incident was opened, joined or closed. A
+// score with `unit=incident` reports the first and the last line that end in the text, too.
 type Unit string
 
 // UpdateEvent An update of the fast weights, by what a chunk that is full has taught. There is none in a session of the methods `static` and `cache`, which

@@ -171,8 +171,9 @@ const (
 
 // Values of Unit.
 const (
-	UnitChunk = api.UnitChunk
-	UnitLine  = api.UnitLine
+	UnitChunk    = api.UnitChunk
+	UnitIncident = api.UnitIncident
+	UnitLine     = api.UnitLine
 )
 
 // Values of UpdateEventType.
@@ -401,7 +402,8 @@ type TokenID = api.TokenID
 // TokenLogprob A token that the text could have gone on with.
 type TokenLogprob = api.TokenLogprob
 
-// Unit What an event reports: the text as it is scored, or lines of it.
+// Unit What an event reports: the text as it is scored, lines of it, or of the lines those alone at which an incident was opened, joined or closed. A
+// score with `unit=incident` reports the first and the last line that end in the text, too.
 type Unit = api.Unit
 
 // UpdateEvent An update of the fast weights, by what a chunk that is full has taught. There is none in a session of the methods `static` and `cache`, which

@@ -27,9 +27,10 @@ type Learn = ScoreParamsLearn
 // the session's, and gives an event for each chunk.
 type ScoreOptions struct {
 	// Lines asks for an event for each line of the text, instead of each chunk.
-	Lines  bool
-	NoText bool // leave the text out of the events of lines
-	Tokens bool // tell of each line what each of its bytes has cost, in bits
+	Lines     bool
+	Incidents bool // of the lines only the first, the last, and those with Incidents; with Lines
+	NoText    bool // leave the text out of the events of lines
+	Tokens    bool // tell of each line what each of its bytes has cost, in bits
 
 	LogProbs bool // tell of each chunk the log-probability of each token
 	Top      int  // and so many of the likeliest tokens beside each, up to 20; only with LogProbs
@@ -50,7 +51,10 @@ func (o ScoreOptions) params(wait time.Duration) ScoreParams {
 		TopLogprobs: orNil(o.Top), Updates: orNil(o.Updates), Learn: orNil(o.Learn),
 		Threshold: orNil(o.Threshold), Wait: waitParam(wait),
 	}
-	if o.Lines {
+	switch {
+	case o.Lines && o.Incidents:
+		p.Unit = new(UnitIncident)
+	case o.Lines:
 		p.Unit = new(UnitLine)
 	}
 	if o.NoText {

@@ -10,12 +10,13 @@ import (
 // WatchOptions say what is told of the text that others feed to a session. The zero value asks for
 // an event for each chunk, with its text, from now on.
 type WatchOptions struct {
-	Lines    bool // an event for each line instead, where the session has lines
-	NoText   bool // leave the text out
-	Tokens   bool // tell of each line what each of its bytes has cost, in bits
-	LogProbs bool // tell of each chunk the log-probability of each token
-	Top      int  // and so many of the likeliest tokens beside each, up to 20; only with LogProbs
-	Updates  bool // tell of each update of the fast weights
+	Lines     bool // an event for each line instead, where the session has lines
+	Incidents bool // of the lines only those with Incidents; with Lines
+	NoText    bool // leave the text out
+	Tokens    bool // tell of each line what each of its bytes has cost, in bits
+	LogProbs  bool // tell of each chunk the log-probability of each token
+	Top       int  // and so many of the likeliest tokens beside each, up to 20; only with LogProbs
+	Updates   bool // tell of each update of the fast weights
 
 	// Offset is up to where the caller has the session's text: if the session is further, there is a
 	// Gap. Nil asks for none.
@@ -27,7 +28,10 @@ func (o WatchOptions) params() WatchSessionParams {
 		Offset: o.Offset, Tokens: orNil(o.Tokens), Logprobs: orNil(o.LogProbs),
 		TopLogprobs: orNil(o.Top), Updates: orNil(o.Updates),
 	}
-	if o.Lines {
+	switch {
+	case o.Lines && o.Incidents:
+		p.Unit = new(UnitIncident)
+	case o.Lines:
 		p.Unit = new(UnitLine)
 	}
 	if o.NoText {

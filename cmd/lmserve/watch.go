@@ -123,7 +123,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	report := newLineReport(status.beside(c.OutOrStdout()), c.OutOrStdout(), len(files) > 1)
 	report.asJSON, report.threshold, report.top = k.asJSON, threshold, k.choice.list()
 	if !k.lines && report.top == nil {
-		report.incidents = &incidentReport{}
+		report.incidents, score.Incidents = &incidentReport{}, true
 	}
 	report.note = status.note
 	w := &watch.Watcher{

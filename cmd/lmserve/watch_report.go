@@ -41,8 +41,12 @@ type lineTotal struct {
 	bytes, chars       int64
 	bits, baselineBits float64
 	baseline           bool
-	words              bool // the model is one of words, whose characters do not count
+	words              bool               // the model is one of words, whose characters do not count
+	ends               map[string]lineEnd // of sources of which not every line is reported
 }
+
+// lineEnd is where a line ends.
+type lineEnd struct{ number, offset int64 }
 
 // newLineReport makes a report that writes to out, in the style of where that goes to.
 func newLineReport(out, to io.Writer, sources bool) *lineReport {
@@ -64,7 +68,11 @@ func styleOf(w io.Writer) (s watch.Style) {
 func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.total.add(&f.Line)
+	if r.incidents != nil {
+		r.total.addTo(f.Source, &f.Line)
+	} else {
+		r.total.add(&f.Line)
+	}
 	r.warmLocked(f)
 	if r.top != nil {
 		r.top.Add(f)
@@ -91,6 +99,21 @@ func (r *lineReport) warmLocked(f watch.Found) {
 	r.warming[f.Source] = true
 	r.note(fmt.Sprintf("%s: warming up: none of a session's first %d lines is printed",
 		f.Source, lines.WarmUp))
+}
+
+// addTo adds a source's lines up to and with one, of which some were not reported.
+func (t *lineTotal) addTo(source string, l *client.LineEvent) {
+	end := lineEnd{l.Number, l.Offset + l.Bytes}
+	last, ok := t.ends[source]
+	if !ok {
+		last = lineEnd{l.Number - 1, l.Offset}
+	}
+	if t.ends == nil {
+		t.ends = map[string]lineEnd{}
+	}
+	t.ends[source] = end
+	t.lines += max(0, end.number-last.number)
+	t.bytes += max(0, end.offset-last.offset)
 }
 
 func (t *lineTotal) add(l *client.LineEvent) {
@@ -211,6 +234,9 @@ func (t *lineTotal) String() string {
 	parts := []string{
 		setting.Count(int(t.lines), "line"), fmt.Sprintf("%d printed", t.shown),
 		setting.Count(int(t.bytes), "byte"),
+	}
+	if t.ends != nil {
+		return strings.Join(parts, ", ")
 	}
 	rate := func(bits float64) string { return fmt.Sprintf("%.3f", perUnit(bits, t.chars)) }
 	unit := "bits per character"

@@ -132,6 +132,12 @@ func DecodeWait(wait *api.Wait) (time.Duration, error) {
 	return d, nil
 }
 
+// ofLines reports whether events are of lines.
+func ofLines(u *api.Unit) bool {
+	unit := Value(u)
+	return unit == api.UnitLine || unit == api.UnitIncident
+}
+
 // DecodeScoreOptions reads the parameters of a score request.
 func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 	wait, err := DecodeWait(p.Wait)
@@ -141,7 +147,7 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 	return session.ScoreOptions{
 		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
 		Learn: string(Value(p.Learn)),
-		Lines: Value(p.Unit) == api.UnitLine, Text: valueOr(p.Text, true),
+		Lines: ofLines(p.Unit), Incidents: Value(p.Unit) == api.UnitIncident, Text: valueOr(p.Text, true),
 		TokenBits: Value(p.Tokens), Threshold: valueOr(p.Threshold, limits.ThresholdDefault),
 		Wait: wait,
 	}, nil

@@ -13,7 +13,7 @@ import (
 func DecodeWatch(p api.WatchSessionParams) (session.WatchOptions, error) {
 	o := session.WatchOptions{
 		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
-		Lines: Value(p.Unit) == api.UnitLine, TokenBits: Value(p.Tokens),
+		Lines: ofLines(p.Unit), Incidents: Value(p.Unit) == api.UnitIncident, TokenBits: Value(p.Tokens),
 		Text: valueOr(p.Text, true), Updates: Value(p.Updates),
 	}
 	if o.Offset == nil {

@@ -164,8 +164,12 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 	if err != nil {
 		return events.Fail(ctx, err)
 	}
-	if rest := summary.Rest; rest != nil {
-		if err := events.Send(string(api.EventLine), answer.NoID, c.encode.Line(*rest, false)); err != nil {
+	for _, l := range []*session.Line{summary.Last, summary.Rest} {
+		if l == nil {
+			continue
+		}
+		byLine := c.options.Learn == session.LearnUnflagged
+		if err := events.Send(string(api.EventLine), answer.NoID, c.encode.Line(*l, byLine)); err != nil {
 			return err
 		}
 	}

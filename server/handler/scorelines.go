@@ -27,8 +27,10 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (routes.ScoreRes
 	if err != nil {
 		return nil, err
 	}
-	if summary.Rest != nil {
-		all.add(*summary.Rest, false)
+	for _, l := range []*session.Line{summary.Last, summary.Rest} {
+		if l != nil {
+			all.add(*l, c.options.Learn == session.LearnUnflagged)
+		}
 	}
 	body := c.encode.Summary(summary)
 	body.Lines = all.lines

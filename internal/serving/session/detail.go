@@ -8,6 +8,7 @@ type detail struct {
 	top       int  // likeliest tokens at each token
 	chunkText bool // the text of chunks
 	lines     bool
+	incidents bool // of lines only those with incidents
 	lineText  bool
 	tokenBits bool // what each byte of a line's text has cost
 	updates   bool
@@ -15,7 +16,7 @@ type detail struct {
 
 func (o *ScoreOptions) detail() detail {
 	return detail{
-		logProbs: o.LogProbs, top: o.Top, lines: o.Lines, lineText: o.Lines && o.Text,
+		logProbs: o.LogProbs, top: o.Top, lines: o.Lines, incidents: o.Lines && o.Incidents, lineText: o.Lines && o.Text,
 		tokenBits: o.Lines && o.TokenBits, updates: o.Updated != nil,
 	}
 }
@@ -27,6 +28,8 @@ func (d detail) and(e detail) detail {
 		chunkText: d.chunkText || e.chunkText, lines: d.lines || e.lines,
 		lineText: d.lineText || e.lineText, tokenBits: d.tokenBits || e.tokenBits,
 		updates: d.updates || e.updates,
+		// Whoever asks for no lines has nothing against few of them.
+		incidents: (d.incidents || !d.lines) && (e.incidents || !e.lines) && (d.lines || e.lines),
 	}
 }
 
@@ -46,8 +49,11 @@ func (c Chunk) only(d detail) Chunk {
 	switch {
 	case !d.lines:
 		c.Lines = nil
-	case !d.lineText || !d.tokenBits:
+	case d.incidents || !d.lineText || !d.tokenBits:
 		c.Lines = slices.Clone(c.Lines)
+		if d.incidents {
+			c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return l.Incidents == nil })
+		}
 		for i := range c.Lines {
 			if !d.lineText {
 				c.Lines[i].Text = nil

@@ -24,6 +24,7 @@ type reports struct {
 	tally, baseline tokenizer.Tally // of sum
 	network         float64         // bits of the network alone
 	accepted        int64           // bytes of text
+	lines           bool            // one was reported
 }
 
 // report describes a text that a worker has just scored after a stream's, and that is not committed
@@ -142,10 +143,17 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 	if !r.want.lines {
 		return nil
 	}
+	ended := uint16(0)
 	return func(l *lines.Line) {
-		n := uint16(len(c.Lines))
 		line := r.lineReport(l, true)
-		line.Unlearnt = slices.Contains(how.Skipped, n)
+		line.Unlearnt = slices.Contains(how.Skipped, ended)
+		ended++
+		if r.want.incidents && r.lines && line.Incidents == nil {
+			r.engine.observer.Line(&line) // tell does not know it
+			r.sum.Last = &line
+			return
+		}
+		r.lines, r.sum.Last = true, nil
 		c.Lines = append(c.Lines, line)
 	}
 }
@@ -164,7 +172,7 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	if r.s.Settings.Baseline {
 		line.BaselineBits = new(l.Baseline)
 	}
-	if r.want.lineText {
+	if r.want.lineText && (!r.want.incidents || line.Incidents != nil) {
 		line.Text, line.Why = bytes.Clone(l.Text), l.Why()
 	}
 	if r.want.tokenBits {

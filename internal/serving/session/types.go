@@ -204,6 +204,7 @@ type ScoreOptions struct {
 	// Lines makes lines of the text, from the first text on that is scored so, and reports them.
 	// The session keeps what it knows of its lines.
 	Lines     bool
+	Incidents bool // of the lines report the first, the last, and those with Incidents alone
 	Text      bool // report the text of lines
 	TokenBits bool // report what each byte of a line's text has cost
 	// Updated, if it is not nil, is told of each update of the fast weights, after it. What is
@@ -331,6 +332,9 @@ type Summary struct {
 	Divergences  int    // of these, reports that have Diverged
 	Updates      uint64 // of the fast weights that the session has made, after the call
 	Rest         *Line  // the line under way; nil if there is none, or lines were not asked for
+	// Last is the last line that ended in the text, where Incidents alone were asked for and it has
+	// none and was not reported; else nil.
+	Last *Line
 	// Incidents are those that the session remembers after the text, the newest first; nil unless
 	// lines were asked for.
 	Incidents []IncidentReport

@@ -14,6 +14,7 @@ type WatchOptions struct {
 	Top       int
 	Lines     bool // tell of lines instead of chunks, if the session has lines
 	TokenBits bool
+	Incidents bool // of the lines those with Incidents alone
 	Text      bool // tell the text of chunks, or of lines
 	Updates   bool
 }
@@ -21,7 +22,7 @@ type WatchOptions struct {
 func (o *WatchOptions) detail() detail {
 	return detail{
 		logProbs: o.LogProbs, top: o.Top, chunkText: o.Text && !o.Lines,
-		lines: o.Lines, lineText: o.Text && o.Lines, tokenBits: o.TokenBits, updates: o.Updates,
+		lines: o.Lines, incidents: o.Lines && o.Incidents, lineText: o.Text && o.Lines, tokenBits: o.TokenBits, updates: o.Updates,
 	}
 }
 

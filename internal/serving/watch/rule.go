@@ -55,7 +55,7 @@ type Top struct {
 
 // Add takes in a line.
 func (t *Top) Add(f Found) {
-	if !f.Line.Warm || blank(&f.Line) || len(t.lines) == t.Size && f.Line.P >= t.lines[t.Size-1].Line.P {
+	if t.Size == 0 || !f.Line.Warm || blank(&f.Line) || len(t.lines) == t.Size && f.Line.P >= t.lines[t.Size-1].Line.P {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(t.lines, f, func(have, f Found) int {
