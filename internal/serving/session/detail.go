@@ -52,7 +52,7 @@ func (c Chunk) only(d detail) Chunk {
 	case d.incidents || !d.lineText || !d.tokenBits:
 		c.Lines = slices.Clone(c.Lines)
 		if d.incidents {
-			c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return l.Incidents == nil })
+			c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return l.Incidents == nil && !l.first })
 		}
 		for i := range c.Lines {
 			if !d.lineText {

@@ -153,6 +153,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 			r.sum.Last = &line
 			return
 		}
+		line.first = r.want.incidents && !r.lines
 		r.lines, r.sum.Last = true, nil
 		c.Lines = append(c.Lines, line)
 	}

@@ -255,6 +255,7 @@ type Line struct {
 	TokenBits []float32        // of each byte of Text; nil unless asked for
 	Cut       bool             // the line has more text than lines.TextMax bytes
 	Unlearnt  bool             // the session does not learn from the line, which is flagged or too long
+	first     bool             // of those that end in the text of a call
 	Ended     bool             // with a newline; false: the text has ended, and the line may go on
 }
 
