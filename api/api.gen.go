@@ -2035,7 +2035,7 @@ type SummaryEvent struct {
 	// LinesLeftOut Number of lines, the last ones, that the answer has no room for. Absent if there is none.
 	LinesLeftOut *int64 `json:"lines_left_out,omitempty"`
 
-	// Incidents The last 32 incidents of the session at most, the newest first. Only with `unit=line`, and if there are any.
+	// Incidents The last 32 incidents of the session at most, the newest first. Only with `unit=line` or `unit=incident`, in an answer that is not streamed.
 	Incidents []Incident `json:"incidents,omitempty"`
 
 	// Divergences Number of these with `diverged`. Absent if 0.
