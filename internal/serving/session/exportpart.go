@@ -217,7 +217,7 @@ func (e *engine) exportPart(
 		models: e.models, store: e.store, scheduler: e.scheduler, report: e.logError,
 		goesOn: func() error { return cmp.Or(s.alive(), e.life.Check()) },
 		weights: func(of *servedModel, bytes int64) (*model.Model, error) {
-			return e.reserveFor(ctx, state, of, bytes)
+			return reserveState(ctx, state, of, bytes)
 		},
 	}
 	x, p, err := m.find(ctx, s.ID)

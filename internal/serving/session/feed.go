@@ -191,7 +191,7 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 // A session that does not get the memory for that at once is dropped, and ready is false: whoever
 // opens it again waits for all of its memory, and has none that others wait for.
 func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
-	e, s := f.engine, f.s
+	s := f.s
 	next := s.watching(f.options, s.stream.Offset())
 	all := next.stateBytes(s.model.Model)
 	more := all - s.stateBytes(s.model.Model)
@@ -202,9 +202,11 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 		return false, memoryError(err)
 	}
 	err = l.Yield(func() (err error) {
-		if ready, err = e.reserveNow(s.memory, more); err != nil {
-			return err
+		changed, err := s.memory.Try(more)
+		if err != nil {
+			return memoryError(err)
 		}
+		ready = changed == nil
 		err = s.setHeadLocked(ctx, &next)
 		if err != nil && ready {
 			s.memory.Return(more)

@@ -105,7 +105,7 @@ func (e *engine) openArchive(ctx context.Context, received *spool.Spool) (a *arc
 	}
 	state := e.budget.OpenOn(a.model.base(), nil)
 	defer state.Close()
-	m, err := e.reserveFor(ctx, state, a.model, a.head.stateBytes(a.model.Model))
+	m, err := reserveState(ctx, state, a.model, a.head.stateBytes(a.model.Model))
 	if err != nil {
 		return nil, err
 	}

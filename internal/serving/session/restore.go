@@ -313,3 +313,12 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("session: session %s, offset %d: computed again, its total is %v %s, "+
 		"expected %v, as was told", e.ID, e.Offset, e.Have, what, e.Want)
 }
+
+// noteNumerics notes that the session is computed in another arithmetic from an offset on.
+func (h *head) noteNumerics(n numerics) {
+	all := slices.Clone(h.Numerics)
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // nothing was computed in these
+		all = all[:len(all)-1]
+	}
+	h.Numerics = append(all, n)
+}

@@ -266,26 +266,6 @@ func (s *session) dropSnapshotsLocked(ctx context.Context) error {
 	return err
 }
 
-func (s *session) writeSnapshotLocked(
-	ctx context.Context, at int64, write func(io.Writer) error,
-) error {
-	return s.writeLocked("taking a snapshot of", func(epoch uint64) error {
-		return s.host.store.WriteSnapshot(ctx, s.ID, epoch, at, write)
-	})
-}
-
-func (s *session) dropSnapshotLocked(ctx context.Context, at int64) error {
-	return s.writeLocked("dropping a snapshot of", func(epoch uint64) error {
-		return s.host.store.DropSnapshot(ctx, s.ID, epoch, at)
-	})
-}
-
-func (s *session) trimLocked(ctx context.Context, before int64) error {
-	return s.writeLocked("trimming the log of", func(epoch uint64) error {
-		return s.host.store.Trim(ctx, s.ID, epoch, before)
-	})
-}
-
 // trimTailLocked is what snapshotLocked does in a store that is not durable: there is no recovery
 // to make cheap, but text that nobody needs any more.
 func (s *session) trimTailLocked(at int64) {
@@ -360,4 +340,24 @@ func (s *session) unread() int64 {
 		from = min(from, shadow.seen().offset)
 	}
 	return from
+}
+
+func (s *session) writeSnapshotLocked(
+	ctx context.Context, at int64, write func(io.Writer) error,
+) error {
+	return s.writeLocked("taking a snapshot of", func(epoch uint64) error {
+		return s.host.store.WriteSnapshot(ctx, s.ID, epoch, at, write)
+	})
+}
+
+func (s *session) dropSnapshotLocked(ctx context.Context, at int64) error {
+	return s.writeLocked("dropping a snapshot of", func(epoch uint64) error {
+		return s.host.store.DropSnapshot(ctx, s.ID, epoch, at)
+	})
+}
+
+func (s *session) trimLocked(ctx context.Context, before int64) error {
+	return s.writeLocked("trimming the log of", func(epoch uint64) error {
+		return s.host.store.Trim(ctx, s.ID, epoch, before)
+	})
 }

@@ -7,6 +7,7 @@ package budget
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -23,6 +24,9 @@ var ErrClosed = errors.New("budget: the account is closed")
 
 // Budget is a number of bytes, and the accounts that share them. All methods may be called at once.
 type Budget[H any] struct {
+	// GiveUp asks a holder, for Wait and Try, to give up its state; it must not wait for the holder.
+	GiveUp func(H)
+
 	max   int64
 	keeps bool
 
@@ -161,6 +165,34 @@ func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 		b.mu.changed = make(chan struct{})
 	}
 	return Want[H]{Changed: b.mu.changed}, nil
+}
+
+// Wait reserves memory for the holder's state. Those whose states were used longest ago are asked to
+// give them up; if all are at work it waits, until the context ends.
+func (a *Account[H]) Wait(ctx context.Context, bytes int64) error {
+	for {
+		changed, err := a.Try(bytes)
+		if err != nil || changed == nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Try is Wait without the waiting: changed is nil if the memory was reserved, else it is closed when
+// it is worth another try.
+func (a *Account[H]) Try(bytes int64) (changed <-chan struct{}, err error) {
+	for {
+		want, err := a.Reserve(bytes)
+		if err != nil || !want.Asked {
+			return want.Changed, err
+		}
+		a.budget.GiveUp(want.Victim)
+	}
 }
 
 // Return gives back a part of the memory of the state, or all that it has if that is less.
