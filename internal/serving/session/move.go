@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
@@ -147,12 +146,8 @@ func (m *mover) fill(ctx context.Context, found storage.Session, epoch uint64) e
 		return err
 	}
 	for _, s := range kept {
-		err := m.to.WriteSnapshot(ctx, found.ID, epoch, s.Offset, func(w io.Writer) error {
-			return m.from.ReadSnapshot(ctx, found.ID, s.Offset, func(r io.Reader) error {
-				_, err := io.Copy(w, r)
-				return err
-			})
-		})
+		err := m.to.WriteSnapshot(ctx, found.ID, epoch, s.Offset,
+			storage.CopySnapshot(ctx, m.from, found.ID, s.Offset))
 		if err != nil {
 			return fmt.Errorf("the state at offset %d: %w", s.Offset, err)
 		}
