@@ -17,12 +17,10 @@ type Moved struct {
 	Err      error // why it is not there
 }
 
-// Move copies the sessions of a store into another, which no server may have open: with their ids,
-// names, text and states, so that they go on there to the same bits. The store that they come from
-// stays as it is. A session that is there already is compared, and left as it is; what an earlier
-// call has left half-made is made anew. Forks no longer share what they have in common. visit is
-// told of each session, and progress of the bytes of text done of all. The error is that of a store
-// as a whole.
+// Move copies the sessions of a store into another, which no server may have open, with ids, names,
+// text and states. A session that is there already is compared and left; one half-made by an
+// earlier call is made anew. Forks no longer share what they have in common. visit gets each
+// session, progress the bytes of text done of all. The error is that of a store as a whole.
 func Move(
 	ctx context.Context, from, to storage.Store, visit func(Moved), progress func(done, all int64),
 ) error {

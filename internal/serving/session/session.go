@@ -99,10 +99,10 @@ type host struct {
 	grown func(*session)
 }
 
-// session is a session as it lives in this process, hot (its stream is in memory) or cold. It owns
-// its claim (claim.go, write.go), its stream (state.go, recovery.go), its snapshots (snapshots.go), and what follows it
-// (followers.go, watchers.go).
-// Three things guard its parts, always taken in this order: feeding, state, mu.
+// session is a session in this process, hot (its stream is in memory) or cold. Its parts are its
+// claim (claim.go, write.go), its stream (state.go, recovery.go), its snapshots (snapshots.go), and
+// what follows it (followers.go, watchers.go). Three things guard them, always taken in this order:
+// feeding, state, mu.
 type session struct {
 	host    *host
 	model   *servedModel // nil: it is not served, or not known

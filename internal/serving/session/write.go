@@ -10,15 +10,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file is every write to a session. A write names the session's epoch. What changes a session
-// goes through writeLocked, the one place that reacts to a store that has let another write, or does
-// not know whether it has written; deletions, which do not wait for what is at work on the session,
-// have their own rules (delete, discard).
+// This file is every write to a session, under the session's epoch. All but deletions, which do not
+// wait for what is at work on the session, go through writeLocked.
 
-// writeLocked carries out a write under the session's epoch. If the store has let another write to
-// the session, or nobody knows whether this write was made, the session's stream and claim are
-// dropped: the next request claims the session anew and reads what there is. Any other error leaves
-// the session as it was. what names the write in errors.
+// writeLocked carries out a write under the session's epoch. If the store has let another write, or
+// nobody knows whether this write was made, the stream and the claim are dropped: the next request
+// claims the session anew. Any other error leaves the session as it was. what names the write in
+// errors.
 func (s *session) writeLocked(what string, do func(epoch uint64) error) error {
 	err := do(s.epoch())
 	if err == nil {
@@ -79,10 +77,9 @@ func (s *session) setHeadLocked(ctx context.Context, h *head) error {
 	})
 }
 
-// delete deletes a session because a caller has asked for it. It does not wait for what is at work
-// on the session. If another has claimed the session meanwhile, it claims it in turn: the caller
-// wants the session gone, whoever has it. A damaged session, which has no epoch to go by, is
-// deleted under anyone's.
+// delete deletes a session for a caller, without waiting for what is at work on it. If another has
+// claimed the session, delete claims it in turn: the caller wants it gone, whoever has it. A
+// damaged session, which has no epoch, is deleted under anyone's.
 func (s *session) delete(ctx context.Context) error {
 	epoch := s.epoch()
 	if s.unusable() != nil {

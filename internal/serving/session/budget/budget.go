@@ -1,6 +1,6 @@
-// Package budget bounds the memory that sessions take: their states, what several states need
-// together, and their text where the store is memory too. It knows who may be asked to give a state
-// up, and who waits for memory; what a state is, and how it is given up, it does not know.
+// Package budget bounds the memory of sessions: their states, what states share, and their text
+// where the store is memory too. It knows who may be asked to give a state up, and who waits; it
+// knows nothing of states.
 //
 // Everything a chunk asks for costs O(1) under the lock.
 package budget
