@@ -245,3 +245,13 @@ func (f *Folder) shredTree(dir string) error {
 	}
 	return errors.Join(err, f.remove(dir))
 }
+
+// firstError does steps until one fails.
+func firstError(steps ...func() error) error {
+	for _, do := range steps {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
