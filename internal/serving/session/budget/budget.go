@@ -167,8 +167,8 @@ func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	return Want[H]{Changed: b.mu.changed}, nil
 }
 
-// Wait reserves memory for the holder's state. Those whose states were used longest ago are asked to
-// give them up; if all are at work it waits, until the context ends.
+// Wait reserves memory for the holder's state. Holders whose states were used longest ago are asked
+// to give them up; if all are at work, Wait waits until the context ends.
 func (a *Account[H]) Wait(ctx context.Context, bytes int64) error {
 	for {
 		changed, err := a.Try(bytes)
@@ -183,8 +183,8 @@ func (a *Account[H]) Wait(ctx context.Context, bytes int64) error {
 	}
 }
 
-// Try is Wait without the waiting: changed is nil if the memory was reserved, else it is closed when
-// it is worth another try.
+// Try is Wait without the waiting: changed is nil if the memory was reserved; else it is closed
+// when another try makes sense.
 func (a *Account[H]) Try(bytes int64) (changed <-chan struct{}, err error) {
 	for {
 		want, err := a.Reserve(bytes)

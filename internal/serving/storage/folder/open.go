@@ -92,7 +92,8 @@ func (f *Folder) openDir(o Options) error {
 	}
 	if _, err := os.Lstat(f.path(oldDatabase)); err == nil {
 		return fmt.Errorf("storage: %s: found %s, expected %s: the folder is of a version of lmserve "+
-			"from before sessions were folders, which this version cannot read", f.dir, oldDatabase, versionName)
+			"from before sessions were folders, which this version cannot read", f.dir, oldDatabase,
+			versionName)
 	}
 	if o.ReadOnly || o.Existing {
 		return fmt.Errorf("storage: %w", err)
