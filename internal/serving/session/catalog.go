@@ -113,9 +113,8 @@ func (c ownCatalog) page(
 }
 
 // choose finds sessions that a caller sees and that have all of the labels, and where the next page
-// starts after. Labels are in no index: sessions are looked at in order, a few under one lock, and
-// up to lookedMax of them for one page, which may have few sessions, or none, and yet not be the
-// last.
+// starts. No index has labels: up to lookedMax sessions are looked at for a page, a few under one
+// lock. A page may have few sessions, or none, and not be the last.
 func (c ownCatalog) choose(
 	who Caller, after string, limit int, labels []Label,
 ) (found []*registry.Entry[*session], next string) {

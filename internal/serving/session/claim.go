@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file is a session's claim: what lets this Manager write to it, and every write. A write
-// names the session's epoch. What changes a session goes through writeLocked, the one place that
-// reacts to a store that has let another write, or does not know whether it has written; deletions,
-// which do not wait for what is at work on the session, have their own rules (delete, discard).
+// This file is a session's claim, which lets this Manager write to it.
 
 // err says why the server must not act for any session now.
 func (l *lease) err() error {
@@ -162,59 +157,11 @@ func (s *session) loseClaim() {
 	s.mu.claimed, s.mu.stale = false, true
 }
 
-// writeLocked carries out a write under the session's epoch. If the store has let another write to
-// the session, or nobody knows whether this write was made, the session's stream and claim are
-// dropped: the next request claims the session anew and reads what there is. Any other error leaves
-// the session as it was. what names the write in errors.
-func (s *session) writeLocked(what string, do func(epoch uint64) error) error {
-	err := do(s.epoch())
-	if err == nil {
-		return nil
-	}
-	if moved(err) {
-		s.host.observer.Fenced()
-		s.loseClaimLocked()
-		s.watchers.cut(fmt.Errorf("%w: %w", ErrUnavailable, err))
-	}
-	return storeError(what+" session "+s.ID, err)
-}
-
-// moved says whether an error means that the session may not be what this Manager took it to be:
-// another has claimed it or has written to it, or nobody knows whether a write was made.
-func moved(err error) bool {
-	return errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrSequence) ||
-		errors.Is(err, storage.ErrUnknown)
-}
-
 // missed looks whether an error says that the session has vanished.
 func (s *session) missed(err error) {
 	if errors.Is(err, storage.ErrNotFound) {
 		s.host.gone(s)
 	}
-}
-
-// currentLocked makes sure that the session's claim is in force: one that another has taken over is
-// claimed anew, and what was in memory is forgotten.
-func (s *session) currentLocked(ctx context.Context) error {
-	if s.holds() {
-		if err := s.heldLocked(ctx); err != nil && !moved(err) {
-			return err
-		}
-	}
-	return s.claimLocked(ctx)
-}
-
-// heldLocked finds out whether the claim is still in force, for requests that write nothing:
-// without it a completion would go on from a state that is not the session's any more.
-func (s *session) heldLocked(ctx context.Context) error {
-	return s.writeLocked("looking for", func(epoch uint64) error {
-		found, err := s.host.store.Get(ctx, s.ID)
-		s.missed(err)
-		if err == nil && found.Epoch != epoch {
-			return &storage.FencedError{Session: s.ID, Have: found.Epoch, Want: epoch}
-		}
-		return err
-	})
 }
 
 // look reads what the store has of a session that may have been written by others.
@@ -232,10 +179,7 @@ func (s *session) lookLocked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seen := s.progressAt(found)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.seen = seen
+	s.noteSeen(s.progressAt(found))
 	return nil
 }
 
@@ -246,95 +190,4 @@ func (s *session) get(ctx context.Context) (storage.Session, error) {
 		return found, storeError("looking for session "+s.ID, err)
 	}
 	return found, nil
-}
-
-// noteMade notes the claim on a session that was made in a term of the lease. If nobody knows
-// whether it was made, nothing may be left.
-func (s *session) noteMade(epoch, term uint64, err error) error {
-	if err != nil {
-		if errors.Is(err, storage.ErrUnknown) {
-			s.discard()
-		}
-		return storeError("making session "+s.ID, err)
-	}
-	s.noteClaim(epoch, term, s.seen())
-	return nil
-}
-
-func (s *session) appendLocked(
-	ctx context.Context, at int64, records ...storage.Record,
-) error {
-	return s.writeLocked("appending to the log of", func(epoch uint64) error {
-		err := s.host.store.Append(ctx, s.ID, epoch, at, records...)
-		s.missed(err)
-		return err
-	})
-}
-
-func (s *session) setHeadLocked(ctx context.Context, h *head) error {
-	return s.writeLocked("writing the head of", func(epoch uint64) error {
-		return s.host.store.SetHead(ctx, s.ID, epoch, h.encode())
-	})
-}
-
-// delete deletes a session because a caller has asked for it. It does not wait for what is at work
-// on the session. If another has claimed the session meanwhile, it claims it in turn: the caller
-// wants the session gone, whoever has it. A damaged session, which has no epoch to go by, is
-// deleted under anyone's.
-func (s *session) delete(ctx context.Context) error {
-	epoch := s.epoch()
-	if s.unusable() != nil {
-		epoch = 0
-	}
-	err := s.deleteUnder(ctx, epoch)
-	if !moved(err) {
-		return err
-	}
-	s.loseClaim()
-	found, err := s.host.store.Claim(ctx, s.ID)
-	if err != nil {
-		return err
-	}
-	return s.deleteUnder(ctx, found.Epoch)
-}
-
-// deleteUnder deletes a session under an epoch, or under anyone's if the session is so damaged that
-// it has none.
-func (s *session) deleteUnder(ctx context.Context, epoch uint64) error {
-	err := s.host.store.Delete(ctx, s.ID, epoch)
-	if errors.Is(err, storage.ErrCorrupt) {
-		err = s.host.store.Delete(ctx, s.ID, 0)
-	}
-	return err
-}
-
-// discard deletes a session that nobody sees any more, because it has expired or was never
-// completed, under the epoch that was seen last: one that another has claimed since is in use
-// there, and stays.
-func (s *session) discard() {
-	ctx, epoch, err := context.Background(), s.epoch(), error(nil)
-	if epoch == 0 { // making the session had an unknown outcome
-		var found storage.Session
-		found, err = s.host.store.Get(ctx, s.ID)
-		epoch = found.Epoch
-	}
-	if err == nil {
-		err = s.deleteUnder(ctx, epoch)
-	}
-	if err != nil && !errors.Is(err, storage.ErrNotFound) &&
-		!errors.Is(err, storage.ErrFenced) {
-		s.host.logError(fmt.Errorf("session: deleting session %s, which has expired or was never "+
-			"completed: %w", s.ID, err))
-	}
-}
-
-// discardAll discards sessions many at once: they share what a deletion costs the store.
-func discardAll(all []*session) {
-	for some := range slices.Chunk(all, deletesAtOnce) {
-		var wait sync.WaitGroup
-		for _, s := range some {
-			wait.Go(s.discard)
-		}
-		wait.Wait()
-	}
 }

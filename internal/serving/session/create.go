@@ -15,10 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Create makes a session, which belongs to the caller's key. It returns a *FieldError for settings
-// that cannot be used, a *QuotaError when the key has as many as it may, a *DiskLimitError when
-// they take as much of the disk as they may, a *DiskAlarmError when the disk has no room, and
-// ErrFull when there is none in memory.
+// Create makes a session of the caller. Its errors are a *FieldError for settings that cannot be
+// used, a *QuotaError, a *DiskLimitError, a *DiskAlarmError, and ErrFull without memory.
 func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Info, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
@@ -96,10 +94,10 @@ func (mg *Manager) createNamed(
 // madeElsewhere is the time between two looks for a session that another server makes.
 const madeElsewhere = 20 * time.Millisecond
 
-// Put finds the caller's session of a name, or makes it, as Create does, and tells which. Of calls
-// at the same time one makes it. It returns a *DifferError if there is one whose settings, seed or
-// history are not those that the request names; what the request leaves out, and its labels and
-// TTL, are for making it only. The error is a *FieldError for what cannot be a name.
+// Put finds the caller's session of a name, or makes it as Create does, and tells which. Of
+// concurrent calls one makes it. The error is a *DifferError if the session has other settings,
+// another seed or history than the request names, and a *FieldError for what cannot be a name.
+// Labels and TTL are for making the session only.
 func (mg *Manager) Put(
 	ctx context.Context, who Caller, name string, r CreateRequest,
 ) (info Info, made bool, err error) {

@@ -12,10 +12,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/spool"
 )
 
-// dryRun is a request that scores a text after a session's without learning from it, and leaves
-// the session as it was. Like a completion it goes on from a frozen copy of the session's stream,
-// whose fast weights are the session's own: it has the session's state, which takes no other text,
-// until the text has been read. So the text comes in whole first, and has a largest length.
+// dryRun is a request that scores a text after a session's without learning from it. It uses a
+// frozen copy of the stream, which shares the fast weights: the session takes no other text
+// meanwhile. So the text is received whole first, and its length is limited.
 type dryRun struct {
 	reports
 	admitted bool // the request has waited before

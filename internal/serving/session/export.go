@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -53,10 +54,7 @@ func (x *exported) write(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return storeError("reading the log of session "+own.ID, err)
 	}
-	if err := a.State(end, state); err != nil {
-		return fmt.Errorf("session: export: %w", err)
-	}
-	if err := a.Close(); err != nil {
+	if err := cmp.Or(a.State(end, state), a.Close()); err != nil {
 		return fmt.Errorf("session: export: %w", err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
@@ -32,7 +33,6 @@ func (p Part) String() string {
 // nothing to the store, and leaves the session's stream in memory alone.
 type partMaker struct {
 	models    models
-	model     *model.Model // of the session, set when its state is made
 	store     storage.Store
 	scheduler *scheduler.Scheduler
 	goesOn    func() error // why the making should end
@@ -61,14 +61,15 @@ func (m *partMaker) find(ctx context.Context, id string) (*exported, Part, error
 		return nil, Part{}, err
 	}
 	h.cutTo(p.End)
-	if m.model, err = m.weights(served, h.stateBytes(served.Model)); err != nil {
-		return nil, Part{}, err
-	}
-	st, err := m.state(ctx, &h, p)
+	weights, err := m.weights(served, h.stateBytes(served.Model))
 	if err != nil {
 		return nil, Part{}, err
 	}
-	return &exported{h, p.Start, boundedLog{m.store, p.End}, st}, p, nil
+	st, err := m.state(ctx, &h, p, weights)
+	if err != nil {
+		return nil, Part{}, err
+	}
+	return &exported{h, p.Start, partStore{m.store, p}, st}, p, nil
 }
 
 // notEvenPart is the error for a session of which no file can be made.
@@ -113,90 +114,60 @@ func (h *head) cutTo(end int64) {
 	}
 }
 
-// state computes the state at the end of a part, and notes in the head if that is not the
-// arithmetic that the session had there.
-func (m *partMaker) state(ctx context.Context, h *head, p Part) (*stream.Stream, error) {
-	st, err := m.start(ctx, h, p)
+// state computes the state at the end of a part. It notes in the head if that is not the arithmetic
+// that the session had there.
+func (m *partMaker) state(
+	ctx context.Context, h *head, p Part, of *model.Model,
+) (*stream.Stream, error) {
+	within := partStore{m.store, p}
+	r, err := restore(ctx, &restorable{
+		head: h, model: of, snapshots: within, log: within, end: progress{offset: p.End, blind: true},
+		scheduler: m.scheduler, job: scheduler.Job{
+			Key: h.Owner, Session: h.ID, Model: of, Chunk: h.Settings.Chunk,
+		},
+		more:     func(*restoration) error { return m.goesOn() },
+		replayed: func(int64) {}, logError: m.report,
+	}, nil)
+	if errors.Is(err, storage.ErrRange) {
+		return nil, notEvenPart(h.ID, errors.Join(errors.Unwrap(err), p.Err))
+	}
 	if err != nil {
 		return nil, err
 	}
-	now, here := h.numerics(), m.model.Arithmetic.Numerics()
-	r := &restoration{stream: st, exact: now.Name == here && st.Offset() >= now.From}
-	from := &restorable{
-		head: h, log: boundedLog{m.store, p.End}, scheduler: m.scheduler, job: scheduler.Job{
-			Key: h.Owner, Session: h.ID, Model: m.model, Chunk: h.Settings.Chunk,
-		},
-		more: func(*restoration) error { return m.goesOn() }, logError: m.report,
+	if r.changed != nil {
+		*h = *r.changed
 	}
-	err = from.replay(ctx, r, func(rec storage.Record) { from.compare(r, &rec) })
-	var given interrupted
-	switch {
-	case errors.As(err, &given):
-		return nil, given.error
-	case err != nil:
-		return nil, storeError("replaying session "+h.ID, err)
-	}
-	if !r.exact {
-		h.noteNumerics(numerics{From: p.End, Name: here})
-	}
-	return st, nil
+	return r.stream, nil
 }
 
-// start gives the newest good state that lies within a part, else that of an empty text.
-func (m *partMaker) start(ctx context.Context, h *head, p Part) (*stream.Stream, error) {
-	kept, err := m.store.Snapshots(ctx, h.ID)
-	cause := err
-	if err != nil && !errors.Is(err, storage.ErrCorrupt) {
-		return nil, storeError("looking for snapshots of session "+h.ID, err)
-	}
-	for n := len(kept) - 1; n >= 0; n-- {
-		at := kept[n].Offset
-		if at < p.Start || at > p.End {
-			continue
-		}
-		st, err := readSnapshot(ctx, m.model, m.store, h, at)
-		if err == nil {
-			return st, nil
-		}
-		if ctx.Err() != nil || !damaged(err) {
-			return nil, storeError("reading a snapshot of session "+h.ID, err)
-		}
-		cause = cmp.Or(cause, err) // the newest snapshot's says most
-	}
-	if p.Start > 0 {
-		err := fmt.Errorf("its log begins at offset %d only, and there is no good snapshot up to "+
-			"offset %d", p.Start, p.End)
-		if why := errors.Join(cause, p.Err); why != nil {
-			err = fmt.Errorf("%w: %w", err, why)
-		}
-		return nil, notEvenPart(h.ID, err)
-	}
-	return h.emptyStream(m.model), nil
+// partStore is a store of which a part of a session is read: that between two offsets at which
+// records end.
+type partStore struct {
+	storage.Store
+	part Part
 }
 
-// boundedLog is a log that is read up to an offset at which a record ends.
-type boundedLog struct {
-	logReader
-	end int64
+func (s partStore) Snapshots(ctx context.Context, id string) ([]storage.Snapshot, error) {
+	all, err := s.Store.Snapshots(ctx, id)
+	return slices.DeleteFunc(all, func(k storage.Snapshot) bool {
+		return k.Offset < s.part.Start || k.Offset > s.part.End
+	}), err
 }
 
-func (l boundedLog) Read(
+func (s partStore) Read(
 	ctx context.Context, id string, from int64, visit func(int64, storage.Record) error,
 ) error {
-	if from >= l.end {
+	if from >= s.part.End {
 		return nil
 	}
-	ended := errors.New("the end of the part")
-	err := l.logReader.Read(ctx, id, from, func(at int64, r storage.Record) error {
-		if err := visit(at, r); err != nil {
-			return err
+	err := s.Store.Read(ctx, id, from, func(at int64, r storage.Record) error {
+		err := visit(at, r)
+		if err == nil && at+int64(len(r.Text)) >= s.part.End { // what follows may be damaged
+			err = errFound
 		}
-		if at+int64(len(r.Text)) >= l.end {
-			return ended
-		}
-		return nil
+		return err
 	})
-	if errors.Is(err, ended) {
+	if errors.Is(err, errFound) {
 		return nil
 	}
 	return err
@@ -217,7 +188,7 @@ func (e *engine) exportPart(
 		models: e.models, store: e.store, scheduler: e.scheduler, report: e.logError,
 		goesOn: func() error { return cmp.Or(s.alive(), e.life.Check()) },
 		weights: func(of *servedModel, bytes int64) (*model.Model, error) {
-			return e.reserveFor(ctx, state, of, bytes)
+			return reserveState(ctx, state, of, bytes)
 		},
 	}
 	x, p, err := m.find(ctx, s.ID)

@@ -92,11 +92,10 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// chunk feeds as much of the text as the chunk has room for, in the order that makes a session what
-// it is: score with the state before; append to the log; accept; report; and only then, if the
-// chunk is full, backward and update. Nothing changes before the log has the text, and nothing
-// after that is left out, whether the report arrives or not. It returns the number of bytes that
-// were fed, 0 without an error where the session has to be opened once more.
+// chunk feeds as much of the text as the chunk has room for: score with the state before; append to
+// the log; accept; report; and, if the chunk is full, backward and update. Nothing changes before
+// the log has the text, and nothing after that is left out. It returns the bytes fed, 0 without an
+// error where the session has to be opened again.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	f.want = f.options.detail().and(s.watchers.want())
@@ -183,15 +182,15 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 	}
 }
 
-// watchLinesLocked makes lines of the session's text from where it is, if the request asks for
-// lines and none are made yet. The offset stands in the head before text comes after it, so that a
-// recovery begins the lines there as well. The head also says from then on that text may be learnt
-// by lines, if the request does that. While the disk is at work, the worker is not held.
+// watchLinesLocked begins lines of the session's text, if the request asks for lines and there are
+// none yet. The head has the offset before text follows it, so that a recovery begins the lines
+// there, too; and it says whether text may be learnt by lines. The worker is not held while the
+// disk works.
 //
-// A session that does not get the memory for that at once is dropped, and ready is false: whoever
-// opens it again waits for all of its memory, and has none that others wait for.
+// A session that does not get the memory at once is dropped, and ready is false: who waits for
+// memory must have none that others wait for.
 func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
-	e, s := f.engine, f.s
+	s := f.s
 	next := s.watching(f.options, s.stream.Offset())
 	all := next.stateBytes(s.model.Model)
 	more := all - s.stateBytes(s.model.Model)
@@ -202,9 +201,11 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 		return false, memoryError(err)
 	}
 	err = l.Yield(func() (err error) {
-		if ready, err = e.reserveNow(s.memory, more); err != nil {
-			return err
+		changed, err := s.memory.Try(more)
+		if err != nil {
+			return memoryError(err)
 		}
+		ready = changed == nil
 		err = s.setHeadLocked(ctx, &next)
 		if err != nil && ready {
 			s.memory.Return(more)
@@ -235,10 +236,9 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	return recordSize(&r)
 }
 
-// acceptLocked scores what the chunk has room for of a text, takes memory for its record and makes
-// it durable. While the disk is at work, the worker computes the gradient of a chunk that is full,
-// and then is not held. A text whose scores are not finite is not accepted, and ends the use of the
-// session.
+// acceptLocked scores what the chunk has room for, takes memory for its record and makes it
+// durable. While the disk works, the worker computes the gradient of a full chunk, and then is not
+// held. Scores that are not finite end the use of the session.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (scores stream.Scores, err error) {

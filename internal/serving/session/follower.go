@@ -15,10 +15,9 @@ const stallTime = 5 * time.Second
 // errLeft ends the reading for a shadow that is one no more.
 var errLeft = errors.New("the session follows no other any more")
 
-// follower feeds shadows with what the logs of their sessions have, in goroutines that last as long
-// as there is something to feed. A shadow goes on where its own log ends, also after a restart. It
-// is fed record by record, learns from each as its session did, and ends where a record ends: there
-// the totals of both are known.
+// follower feeds shadows from the logs of their sessions, in goroutines that last as long as there
+// is text. A shadow continues where its own log ends, also after a restart. It is fed whole
+// records, at whose ends the totals of both sessions are known.
 type follower struct {
 	engine *engine
 	index  *index

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// A shadow is a session that is fed by the server, with the text of another session, which it
-// follows: the one whose text it is may run on another model, or with other settings, so that both
-// can be compared on the same text. It has a log, a state and an owner of its own, and comes to the
-// bits that it would come to if the text were fed to it by hand. It reads the other's log behind
-// its back (follow.go).
+// A shadow is a session that the server feeds with the text of another, which it follows, to
+// compare two models or settings on the same text. It has a log, a state and an owner of its own,
+// and comes to the same bits as if the text were fed by hand. It reads the other's log
+// (follower.go).
 
 // feedable refuses a shadow.
 func (s *session) feedable() error {

@@ -10,10 +10,10 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// generation is a plan being carried out. It works in turns of at most one chunk and about a chunk's
-// time, each with a worker of its own from the line, so that a long completion does not keep short
-// requests waiting; a frozen stream carries a text from turn to turn, and the bits are those of one
-// go. It runs on a goroutine beside the caller's, which emits: the worker never waits for a client.
+// generation is a plan being carried out, in turns of at most a chunk, each with a worker from the
+// line: a long completion does not keep short requests waiting. A frozen stream carries the text
+// from turn to turn; the bits are those of one go. A goroutine computes and the caller's emits: the
+// worker never waits for a client.
 type generation struct {
 	engine *engine
 	s      *session

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lmserve/lmserve/internal/arithmetic/model"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
@@ -180,27 +179,6 @@ func (h *head) checkOffsets(end int64) error {
 
 // numerics is the arithmetic that the session is computed in now.
 func (h *head) numerics() numerics { return h.Numerics[len(h.Numerics)-1] }
-
-// noteNumerics notes that the session is computed in another arithmetic from an offset on.
-func (h *head) noteNumerics(n numerics) {
-	all := slices.Clone(h.Numerics)
-	for len(all) > 0 && all[len(all)-1].From >= n.From { // nothing was computed in these
-		all = all[:len(all)-1]
-	}
-	h.Numerics = append(all, n)
-}
-
-// stateBytes is the memory that the session's state takes, at most.
-func (h *head) stateBytes(m *model.Model) int64 {
-	bytes := stream.StateBytes(m, h.Settings)
-	if h.LinesFrom != nil {
-		bytes += stream.LinesBytes
-	}
-	if h.ByLine {
-		bytes += stream.HeldBytes(m, h.Settings)
-	}
-	return bytes
-}
 
 // checkKept compares what a request gives a session beside its settings with the limits.
 func (h *head) checkKept() error {

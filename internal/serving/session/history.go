@@ -60,11 +60,10 @@ type History struct {
 	End    int64       // the session's offset
 }
 
-// Scores tells what a session's text has cost, from an offset on, length bytes and PastBytesMax at
-// most, in about equal parts, of which there are about points at most. A part is some of the pieces
-// that the text came in: it begins and ends where the log says how much the session's text had cost
-// until then. The last piece of a fork that was cut out of a longer one has no part before the fork
-// is used: Next is before it then. The errors are those of Text.
+// Scores returns what a session's text has cost, from an offset on, length bytes and PastBytesMax
+// at most, in about points parts of about equal length. A part begins and ends where records do,
+// which have the totals. The last record of a fork that was cut within one has no totals until the
+// fork is used: then Next is before it. The errors are those of Text.
 func (mg *Manager) Scores(
 	ctx context.Context, who Caller, id string, offset, length int64, points int,
 ) (History, error) {

@@ -66,12 +66,7 @@ func (e *engine) fill(ctx context.Context, s *session, a *archive) error {
 		return err
 	}
 	end := a.found.End
-	err = s.writeSnapshotLocked(ctx, end, func(w io.Writer) error {
-		return a.store.ReadSnapshot(ctx, a.found.ID, end, func(r io.Reader) error {
-			_, err := io.Copy(w, r)
-			return err
-		})
-	})
+	err = s.writeSnapshotLocked(ctx, end, storage.CopySnapshot(ctx, a.store, a.found.ID, end))
 	if err != nil {
 		return err
 	}
@@ -105,7 +100,7 @@ func (e *engine) openArchive(ctx context.Context, received *spool.Spool) (a *arc
 	}
 	state := e.budget.OpenOn(a.model.base(), nil)
 	defer state.Close()
-	m, err := e.reserveFor(ctx, state, a.model, a.head.stateBytes(a.model.Model))
+	m, err := reserveState(ctx, state, a.model, a.head.stateBytes(a.model.Model))
 	if err != nil {
 		return nil, err
 	}

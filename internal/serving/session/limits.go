@@ -73,10 +73,10 @@ const (
 	// replayWorth is how much computing a snapshot has to save to be written when a session is dropped from memory: it costs about as much itself.
 	replayWorth = 50 * time.Millisecond
 
-	// scoreRecovery and forkRecovery are how long a request waits for a session's state to be computed
-	// again before it is answered, a score that says how long it waits also longer. It then is to be
-	// repeated, and goes on where the computing was; it is more than a restart of a server leaves to compute (ReplayMaxDefault), and less than
-	// clients wait for an answer. A fork is made without its state.
+	// scoreRecovery and forkRecovery are how long a request waits for a session's state to be
+	// computed again, unless a score waits longer. The request is then repeated, and continues.
+	// Longer than what a restart leaves to compute (ReplayMaxDefault), and shorter than clients
+	// wait. A fork is made without its state.
 	scoreRecovery = 30 * time.Second
 	forkRecovery  = time.Second
 

@@ -19,11 +19,10 @@ import (
 )
 
 // Manager keeps the sessions of its models in a store, and the states of those in use in memory.
-// All its methods may be called at once. A Manager that is no longer needed is drained, which ends
-// its threads.
+// All its methods may be called at once. Drain ends its threads.
 //
-// It is put together of parts that each do one thing and have a lock of their own: the index knows
-// which sessions there are, the engine works on one, the lifecycle says whether anything may begin.
+// Its parts each have a lock of their own: the index knows which sessions there are, the engine
+// works on one, the lifecycle says whether anything may begin.
 type Manager struct {
 	about       []ModelInfo // of the models, the default first
 	index       *index
@@ -96,6 +95,7 @@ func assemble(served models, o Options) (*Manager, error) {
 	} else {
 		return nil, errors.New("session: a lease is given, expected a store that servers can share")
 	}
+	h.budget.GiveUp = (*session).evict
 	h.gone, h.claimed = ix.remove, ix.catalog.claimed
 	h.life = lifecycle.New(h.lease.err, h.scheduler.Close)
 	h.scheduler.Live = served.live
@@ -120,11 +120,10 @@ func assemble(served models, o Options) (*Manager, error) {
 // for this server.
 func (mg *Manager) Holds(id string) bool { return mg.index.catalog.has(id) }
 
-// HandOver gives the sessions that this server has to the others: it claims and makes none from now
-// on (ErrElsewhere), and frees those that it has, one after another, each with a snapshot of its
-// state if another would have much to compute. A request that feeds one ends after its chunk, and
-// Watch with ErrDraining; a completion is waited for. What the context leaves out is free when the
-// server has left. It does nothing where the store is not shared.
+// HandOver gives this server's sessions to the others. It claims and makes none from now on
+// (ErrElsewhere), and frees its own one after another, with a snapshot where another server would
+// have much to compute. A request that feeds ends after its chunk, Watch with ErrDraining;
+// completions are waited for. What the context leaves out is free when the server has left.
 func (mg *Manager) HandOver(ctx context.Context) { mg.index.catalog.handOver(ctx) }
 
 // Models describe the models that sessions run on, the default first.
@@ -197,9 +196,8 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 }
 
 // List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in
-// the order of ids, which is that of creation; with labels only those that have all of them. It
-// starts after the id given; next is where the next page starts after, "" on the last page. A page
-// by label may have fewer sessions than there are.
+// the order of ids, which is that of creation; with labels those that have all of them. It starts
+// after an id; next is the id for the next page, "" on the last. A page by label may be short.
 func (mg *Manager) List(
 	who Caller, after string, limit int, labels ...Label,
 ) (page []Info, next string, err error) {
@@ -214,25 +212,20 @@ func (mg *Manager) List(
 // it ends with ErrNotFound after its chunk.
 func (mg *Manager) Delete(who Caller, id string) error { return mg.index.delete(who, id) }
 
-// Score feeds text to a session, as it comes: what the body has at hand, up to the end of the
-// chunk, is scored at once. emit is told of each thing scored, in order, before the update that it
-// causes; what emit was told of is in the session, whatever happens then.
+// Score feeds text to a session as it comes: what the body has at hand, up to the end of the chunk,
+// is scored at once. emit gets each report in order, before the update that the text causes. What
+// emit got is in the session, whatever happens then.
 //
-// One request at a time feeds a session; others wait for their turn, in the order in which they
-// came, as long as they may, and then get ErrBusy. Score ends with the body; with emit's error;
-// between two chunks with the context, when the session is deleted (ErrNotFound), and when the
-// Manager drains (ErrDraining); with a *BodyError when the body cannot be read; with a *LimitError
-// when the session is full, and with ErrFull when the memory is; with a *DiskLimitError or a
-// *DiskAlarmError; with ErrUnavailable and ErrUnknown. A call that fails with *OffsetError or
-// ErrBusy has read nothing of the body; one that fails with ErrOverloaded has read some, and
-// accepted nothing: also when the session's state takes longer to be computed again than the call
-// may wait, and than scoreRecovery (a *RecoveringError), of which the next call finds what was
-// done. The Summary tells what was accepted, also beside an error.
+// One request at a time feeds a session; others wait in order, as long as they may, and then get
+// ErrBusy. Score ends with the body, with emit's error, and between two chunks with the context,
+// ErrNotFound, ErrDraining, a *BodyError, a *LimitError, ErrFull, a *DiskLimitError, a
+// *DiskAlarmError, ErrUnavailable or ErrUnknown. With *OffsetError or ErrBusy nothing of the body
+// was read; with ErrOverloaded nothing was accepted. A *RecoveringError, which is an ErrOverloaded,
+// says that the state takes long to compute again; the next call continues that. The Summary tells
+// what was accepted, also beside an error.
 //
-// With LearnFalse the text is scored after the session's, and the session stays as it was: nothing
-// is accepted. The text is received first, in a temporary file, a *TooLongError if it is longer
-// than UnlearntBytesMax, and scored then while, as beside a completion, the session takes no other
-// text.
+// With LearnFalse the session stays as it was. The text is received first, at most UnlearntBytesMax
+// (*TooLongError); while it is scored, the session takes no other text.
 func (mg *Manager) Score(
 	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -305,14 +298,12 @@ func (mg *Manager) dryRun(
 	return r.sum, err
 }
 
-// Complete samples text after the session's text and the prompt, from the model as the session has
-// adapted it or as it is without that, and leaves the session as it was unless it is told to
-// commit. emit is told of each piece of the text as it grows. While a completion samples, the
-// session takes no other text: a request that feeds it goes on afterwards; a completion that
-// commits is itself a feeder, and gets ErrBusy beside another.
+// Complete samples text after the session's text and the prompt, from the adapted model or the
+// static one. The session stays as it was unless the request commits. emit gets each piece of the
+// text. Meanwhile the session takes no other text; a completion that commits is a feeder, and gets
+// ErrBusy beside another.
 //
-// It ends with emit's error, with the context, with ErrNotFound when the session is deleted
-// meanwhile, and at its beginning with ErrOverloaded.
+// It ends with emit's error, the context, ErrNotFound, and at its beginning ErrOverloaded.
 func (mg *Manager) Complete(
 	ctx context.Context, who Caller, id string, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
@@ -341,10 +332,9 @@ func (mg *Manager) Complete(
 }
 
 // CompleteBatch samples texts as Complete does, after several prompts and several after each, and
-// leaves the session as it was. Without an id it continues no session but an empty text, and keeps
-// nothing. emit is told of the texts one after the other, but for what they have in common: with
-// Echo the texts after a prompt begin at the same time. The errors are those of Complete, and
-// ErrFull where there is no memory for a state.
+// leaves the session as it was. Without an id it continues an empty text. emit gets the texts one
+// after the other; with Echo the texts after a prompt begin together. The errors are those of
+// Complete, and ErrFull.
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {
@@ -408,13 +398,13 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	return f.run(ctx, who, r)
 }
 
-// Export writes a session as an archive, a tar file of package folder, from which Import makes it
-// again, here or elsewhere. The archive is made in a temporary file, so that a slow w holds up nobody
-// else; ErrNoSpace if there is no room for it. Nothing is written before an error but one of w.
+// Export writes a session as an archive, a tar file of package folder, which Import reads. The
+// archive is made in a temporary file (ErrNoSpace), so that a slow w holds up nobody. Nothing is
+// written before an error but one of w.
 //
-// Of a session that damage has touched the archive has what can be read, and part is told of that
-// before w is written to; if nothing can be had, or part is nil, the error is an *UnusableError. It
-// waits for a state that is being computed again, see engine.maxWaitOf.
+// Of a damaged session the archive has what can be read, and part is called before w is written to;
+// without part, or if nothing can be read, the error is an *UnusableError. For the wait see
+// engine.maxWaitOf.
 func (mg *Manager) Export(
 	ctx context.Context, who Caller, id string, wait time.Duration, w io.Writer, part func(Part),
 ) error {
@@ -437,13 +427,11 @@ func (mg *Manager) Export(
 	return SpoolError(err)
 }
 
-// Import makes a session of what Export wrote, with a new id, that belongs to the caller. It has
-// the name given, "" for none, and not that of the session that was exported. Its error is a
-// *NameTakenError; ErrImport for an archive that is not whole, or of another model (a *ModelError); a
-// *BodyError when the archive cannot be read; ErrNoSpace when there is no room for it; and what Create
-// returns. The archive is kept in a temporary file. Its state, while it is looked at, takes memory as
-// that of a session at work does: Import waits for it, and returns ErrFull where waiting is of no
-// use.
+// Import makes a session of the caller of what Export wrote, with a new id and the name given, ""
+// for none. Its error is a *NameTakenError; ErrImport for an archive that is not whole, or of
+// another model (a *ModelError); a *BodyError; ErrNoSpace without room for the temporary file; and
+// what Create returns. Checking the state takes memory, for which Import waits; ErrFull where
+// waiting is of no use.
 func (mg *Manager) Import(
 	ctx context.Context, who Caller, r io.Reader, name string,
 ) (Info, error) {
@@ -461,11 +449,10 @@ func (mg *Manager) Import(
 	return info, SpoolError(err)
 }
 
-// Backup gives the content of the store as of one moment to read, to the caller with an admin's
-// key, or without keys to the one owner; to others it is ErrAdminOnly. An id is that of a backup
-// that was read before and is to be read again; if it has ended, the error is ErrBackupGone.
-// Without one a backup is made, which ends what nobody reads; ErrBackupBusy if somebody does.
-// ErrNoBackup is the error of a store in memory.
+// Backup opens a backup of the store for an admin, or without keys for the one owner; others get
+// ErrAdminOnly. With an id it opens that backup again, or returns ErrBackupGone. Without one it
+// makes a backup and ends one that nobody reads; ErrBackupBusy if somebody does. A store in memory
+// has ErrNoBackup.
 func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, error) {
 	if who.Key != "" && !who.Admin {
 		return nil, ErrAdminOnly
@@ -473,11 +460,11 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 	return mg.backups.open(ctx, id)
 }
 
-// Drain refuses new work, waits for the chunks and completions under way, and ends the threads. A
-// request that is feeding a session ends with ErrDraining after its chunk. Then it takes snapshots,
-// so that the next start has little to compute again. When the context ends the wait, what is under
-// way goes on, and the threads end with it. Sessions can still be looked at and deleted. A backup
-// ends at once, and a Watch when it has told of the last chunk.
+// Drain refuses new work, waits for chunks and completions under way, and ends the threads. A
+// request that feeds ends with ErrDraining after its chunk, a backup at once, a Watch after the
+// last chunk. Then it takes snapshots, so that the next start has little to compute. What is under
+// way when the context ends goes on, and the threads end with it. Sessions can still be described
+// and deleted.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
 	mg.index.catalog.end()

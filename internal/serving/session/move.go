@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
@@ -18,12 +17,10 @@ type Moved struct {
 	Err      error // why it is not there
 }
 
-// Move copies the sessions of a store into another, which no server may have open: with their ids,
-// names, text and states, so that they go on there to the same bits. The store that they come from
-// stays as it is. A session that is there already is compared, and left as it is; what an earlier
-// call has left half-made is made anew. Forks no longer share what they have in common. visit is
-// told of each session, and progress of the bytes of text done of all. The error is that of a store
-// as a whole.
+// Move copies the sessions of a store into another, which no server may have open, with ids, names,
+// text and states. A session that is there already is compared and left; one half-made by an
+// earlier call is made anew. Forks no longer share what they have in common. visit gets each
+// session, progress the bytes of text done of all. The error is that of a store as a whole.
 func Move(
 	ctx context.Context, from, to storage.Store, visit func(Moved), progress func(done, all int64),
 ) error {
@@ -147,12 +144,8 @@ func (m *mover) fill(ctx context.Context, found storage.Session, epoch uint64) e
 		return err
 	}
 	for _, s := range kept {
-		err := m.to.WriteSnapshot(ctx, found.ID, epoch, s.Offset, func(w io.Writer) error {
-			return m.from.ReadSnapshot(ctx, found.ID, s.Offset, func(r io.Reader) error {
-				_, err := io.Copy(w, r)
-				return err
-			})
-		})
+		err := m.to.WriteSnapshot(ctx, found.ID, epoch, s.Offset,
+			storage.CopySnapshot(ctx, m.from, found.ID, s.Offset))
 		if err != nil {
 			return fmt.Errorf("the state at offset %d: %w", s.Offset, err)
 		}

@@ -33,26 +33,25 @@ type Options struct {
 	// imports may meet, it cannot tell them apart.
 	Importing Progress
 
-	// DiskBudget is how much of the disk the store may take, in bytes. 0: all there is. DiskAlarm is
-	// told when too little is left of that or of the file system, see package disk, so that nothing
-	// is taken any more that needs more of it; and with nil when there is room again. It must not
-	// call the Manager. Nil: nobody is told. Both mean nothing where the store is no folder.
+	// DiskBudget is how much of the disk the store may take, in bytes; 0: all there is. DiskAlarm
+	// is called when too little is left, see package disk, and with nil when there is room again.
+	// It must not call the Manager. Both mean nothing where the store is no folder.
 	DiskBudget int64
 	DiskAlarm  func(why error)
 
 	MaxSessions int // SessionsDefault
-	// MaxMemoryBytes bounds the states in memory, those that imports look at included, and the text
-	// of a store that is not durable. Beside it there is what the workers need (stream.WorkerBytes
-	// each), FileBytes for each file that is packed or parsed, at most one for each of Threads, and
-	// what is known of each session. The default is a MemoryShareDefault-th of the machine's memory.
+	// MaxMemoryBytes bounds the states in memory, those of imports included, and the text of a
+	// store that is not durable. Workers (stream.WorkerBytes each) and files that are packed or
+	// parsed (FileBytes each, one for each of Threads at most) come on top. Default: a
+	// MemoryShareDefault-th of the machine's memory.
 	MaxMemoryBytes int64
 	// ReplayMax is the computing that a restart may have to repeat for a session: a snapshot is
 	// taken when there is so much. ReplayMaxDefault.
 	ReplayMax time.Duration
-	// ForkSnapshots is how many snapshots a session keeps beside the last two, spread over its text, so
-	// that a fork at an offset far back has little to compute: as long as they are enough, the
-	// computing of 4 seconds lies between two, or of ReplayMax if that is less. None are kept of a session with a tail only, where the
-	// store is not durable, or beyond half of the disk that is to be had. 0: none.
+	// ForkSnapshots is how many snapshots a session keeps beside the last two, spread over its
+	// text, so that a fork far back has little to compute: between two lies the computing of 4
+	// seconds, or of ReplayMax if that is less. None are kept of a tail, where the store is not
+	// durable, or beyond half of the disk. 0: none.
 	ForkSnapshots   int
 	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault
 	MaxQueue        int   // requests that wait for a session's turn or a worker; QueueDefault

@@ -3,11 +3,10 @@ package session
 import "sync"
 
 // queue bounds how many requests wait for a session's stream or for a worker. A request that has
-// waited once is admitted and never refused again: what has begun ends, and how many requests have
-// begun is bounded where requests come in.
+// waited once is never refused again: what has begun ends.
 //
-// When the queue is full, the keys that wait have equal parts of it: one that has less than its
-// part is let in all the same, so that no key keeps the others out.
+// When the queue is full, the keys that wait have equal parts of it: a key with less than its part
+// still gets in.
 type queue struct {
 	max int
 

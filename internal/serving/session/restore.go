@@ -57,11 +57,11 @@ type logReader interface {
 	) error
 }
 
-// restore returns the stream at the end of a log: the newest snapshot that can be read, and the log
-// after it computed again, to the bits that the stream had. It knows no session and no lock.
+// restore returns the stream at the end of a log: it reads the newest good snapshot and computes
+// the log after it again, to the same bits. It knows no session and no lock.
 //
-// A restoration that is returned beside an error is paused: because the context has ended, or
-// because more has that error. Another call continues it.
+// A restoration returned beside an error is paused, by the context or by more. Another call
+// continues it.
 func restore(ctx context.Context, from *restorable, paused *restoration) (*restoration, error) {
 	r, err := paused, error(nil)
 	if r == nil {
@@ -203,10 +203,9 @@ func damaged(err error) bool {
 	}, func(other error) bool { return errors.Is(err, other) })
 }
 
-// replay computes the log from the stream's offset to its end, chunk by chunk as requests do, so
-// that nobody waits longer for a replay than for a request. It calls compare with every record,
-// when the stream is at its end. Its error is an interrupted one if the computing was given up;
-// else it is the store's.
+// replay computes the log from the stream's offset on, chunk by chunk as requests do, so that
+// nobody waits longer for a replay than for a request. It calls compare at the end of every record.
+// Its error is an interrupted one if the computing was given up; else the store's.
 func (from *restorable) replay(
 	ctx context.Context, r *restoration, compare func(storage.Record),
 ) error {
@@ -312,4 +311,13 @@ func (e *MismatchError) Error() string {
 	}
 	return fmt.Sprintf("session: session %s, offset %d: computed again, its total is %v %s, "+
 		"expected %v, as was told", e.ID, e.Offset, e.Have, what, e.Want)
+}
+
+// noteNumerics notes that the session is computed in another arithmetic from an offset on.
+func (h *head) noteNumerics(n numerics) {
+	all := slices.Clone(h.Numerics)
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // nothing was computed in these
+		all = all[:len(all)-1]
+	}
+	h.Numerics = append(all, n)
 }

@@ -99,10 +99,10 @@ type host struct {
 	grown func(*session)
 }
 
-// session is a session as it lives in this process, hot (its stream is in memory) or cold. It owns
-// its claim (claim.go), its stream (state.go), its snapshots (snapshots.go), and what follows it
-// (followers.go, watchers.go).
-// Three things guard its parts, always taken in this order: feeding, state, mu.
+// session is a session in this process, hot (its stream is in memory) or cold. Its parts are its
+// claim (claim.go, write.go), its stream (state.go, recovery.go), its snapshots (snapshots.go), and
+// what follows it (followers.go, watchers.go). Three things guard them, always taken in this order:
+// feeding, state, mu.
 type session struct {
 	host    *host
 	model   *servedModel // nil: it is not served, or not known
@@ -192,6 +192,12 @@ func (s *session) seen() progress {
 	return s.mu.seen
 }
 
+func (s *session) noteSeen(p progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.seen = p
+}
+
 // linesFrom is the offset from which on the session has lines; nil if it has none.
 func (s *session) linesFrom() *int64 {
 	s.mu.Lock()
@@ -277,3 +283,16 @@ func (s *session) end() {
 	s.watchers.end(ErrNotFound)
 	s.memory.Close()
 }
+
+// job is what the session wants a worker for. The work for a shadow is behind all other, unless
+// somebody asks for the shadow itself: then what it is being fed is ahead of that, and no less
+// urgent.
+func (s *session) job() scheduler.Job {
+	return scheduler.Job{
+		Key: s.Owner, Session: s.ID, Model: s.weights, Chunk: s.Settings.Chunk,
+		Behind: s.shadowOf() != "" && s.asked.Load() == 0,
+	}
+}
+
+// publishLocked shows callers where the stream is.
+func (s *session) publishLocked() { s.noteSeen(progressOf(s.stream)) }

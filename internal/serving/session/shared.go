@@ -14,11 +14,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file is what a Manager does otherwise where other servers share its store. The registry then
-// has the sessions that this server has come to know, and the store those that there are. What is
-// known of a session is true as long as the server holds the session: it has claimed the session in
-// the term of its lease that lasts. Before anything else is said or done of a session, the store is
-// asked.
+// This file is what a Manager does otherwise where other servers share its store. The registry has
+// the sessions that this server has come to know. What is known of a session is true while the
+// server holds it: has claimed it in the current term of its lease. Else the store is asked first.
 
 const (
 	tendTime     = 2 * time.Second // between two looks after what nobody asks for

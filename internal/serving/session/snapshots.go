@@ -131,10 +131,9 @@ func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken
 	return true, nil
 }
 
-// writeStateLocked writes a state of the session to the store, and drops snapshots for which there
-// is no more use. Of a log of which only the tail is kept, it trims what is older than the older of
-// two snapshots and was read by all shadows: it is never needed again. It needs no worker. A
-// snapshot that is there already is as good as a new one.
+// writeStateLocked writes a state to the store, and drops snapshots that have no more use. Of a log
+// with a tail only it trims what is before the older of two snapshots and was read by all shadows.
+// It needs no worker.
 func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error {
 	s.host.snapshots.slots <- struct{}{}
 	defer func() { <-s.host.snapshots.slots }()
@@ -217,12 +216,11 @@ func spacing(bytes int64, took, apart time.Duration) int64 {
 	return int64(float64(bytes) * float64(apart) / float64(took))
 }
 
-// superfluous returns the snapshots to drop, of those at some offsets in ascending order. The
-// newest, for recovery, stay. Of the older ones, for forks, at most max stay, more than spacing
-// apart: the one goes first that leaves the smallest gap, so that the gaps grow evenly with the
-// text. The start of the text, from which a fork needs no snapshot, is a neighbor, too. Between
-// snapshots that were taken evenly, no gap is more than twice the text divided by the number that
-// may stay.
+// superfluous returns the snapshots to drop of those at ascending offsets. The newest stay for
+// recovery. Of the older ones at most max stay for forks, more than spacing apart: the one that
+// leaves the smallest gap goes first, so that gaps grow evenly with the text. The start of the text
+// counts as a neighbor. Of snapshots taken evenly, no gap is more than twice the text divided by
+// the number that may stay.
 func superfluous(kept []int64, spacing int64, max int) (drop []int64) {
 	kept = slices.Clone(kept)
 	for older := len(kept) - recoverySnapshots; older > 0; older-- {
@@ -264,26 +262,6 @@ func (s *session) dropSnapshotsLocked(ctx context.Context) error {
 		err = errors.Join(err, s.dropSnapshotLocked(ctx, k.Offset))
 	}
 	return err
-}
-
-func (s *session) writeSnapshotLocked(
-	ctx context.Context, at int64, write func(io.Writer) error,
-) error {
-	return s.writeLocked("taking a snapshot of", func(epoch uint64) error {
-		return s.host.store.WriteSnapshot(ctx, s.ID, epoch, at, write)
-	})
-}
-
-func (s *session) dropSnapshotLocked(ctx context.Context, at int64) error {
-	return s.writeLocked("dropping a snapshot of", func(epoch uint64) error {
-		return s.host.store.DropSnapshot(ctx, s.ID, epoch, at)
-	})
-}
-
-func (s *session) trimLocked(ctx context.Context, before int64) error {
-	return s.writeLocked("trimming the log of", func(epoch uint64) error {
-		return s.host.store.Trim(ctx, s.ID, epoch, before)
-	})
 }
 
 // trimTailLocked is what snapshotLocked does in a store that is not durable: there is no recovery
@@ -360,4 +338,24 @@ func (s *session) unread() int64 {
 		from = min(from, shadow.seen().offset)
 	}
 	return from
+}
+
+func (s *session) writeSnapshotLocked(
+	ctx context.Context, at int64, write func(io.Writer) error,
+) error {
+	return s.writeLocked("taking a snapshot of", func(epoch uint64) error {
+		return s.host.store.WriteSnapshot(ctx, s.ID, epoch, at, write)
+	})
+}
+
+func (s *session) dropSnapshotLocked(ctx context.Context, at int64) error {
+	return s.writeLocked("dropping a snapshot of", func(epoch uint64) error {
+		return s.host.store.DropSnapshot(ctx, s.ID, epoch, at)
+	})
+}
+
+func (s *session) trimLocked(ctx context.Context, before int64) error {
+	return s.writeLocked("trimming the log of", func(epoch uint64) error {
+		return s.host.store.Trim(ctx, s.ID, epoch, before)
+	})
 }

@@ -1,9 +1,8 @@
-// Package session keeps the live sessions of one model, or of several: for each its stream of text,
-// the order of its chunks and the state the text has left behind. A session is a deterministic
-// function of the weights, its settings, its seed and the bytes fed to it.
+// Package session keeps the live sessions of one or several models: their text, the order of their
+// chunks and their states. A session is a deterministic function of the weights, its settings, its
+// seed and its bytes.
 //
-// This file holds the plain types that a caller of the Manager meets, errors.go the errors; nothing
-// in it computes.
+// This file has the plain types that callers of the Manager use, errors.go the errors.
 package session
 
 import (
@@ -342,10 +341,9 @@ type Summary struct {
 	Elapsed   time.Duration
 }
 
-// CompleteRequest asks for text sampled from the adapted model after the session's text and the
-// prompt. With CommitPrompt and CommitAll the prompt is fed first, so that the sampled text comes
-// from a model that has learned from it; the sampled text is fed when it is complete. A call that
-// fails has fed none of the sampled text, and as much of the prompt as Info.Offset tells.
+// CompleteRequest asks for text sampled after the session's text and the prompt. With CommitPrompt
+// and CommitAll the prompt is fed first, so that the model has learnt from it; with CommitAll the
+// sampled text is fed when it is complete. A call that fails has fed none of that.
 type CompleteRequest struct {
 	Prompt      []byte   // fed after the session's text; may be empty
 	MaxTokens   int      // >= 1
@@ -372,11 +370,9 @@ type Piece struct {
 	LogProbs []float64     // natural logarithms, one for each token of Text; nil unless asked for
 	Top      [][]Candidate // the likeliest tokens at each token of Text; nil unless asked for
 
-	// Words are the tokens that LogProbs are of, of a model of words: those whose last byte is in
-	// Text. Their sizes, in bytes, tile all pieces of the text, a prompt that is echoed among them; so
-	// a token may begin in the piece before, and a piece may have words and no text: where the text
-	// ends within a word, or with the last word of a prompt. Of a model of bytes each byte of Text is
-	// a token, and Words is empty.
+	// Words are the tokens of LogProbs, of a model of words: those whose last byte is in Text.
+	// Their sizes, in bytes, tile all pieces. A token may begin in the piece before, and a piece
+	// may have words and no text. Empty of a model of bytes, where each byte of Text is a token.
 	Words tokenizer.Tokens
 
 	// Of a batch only:

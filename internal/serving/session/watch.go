@@ -26,10 +26,10 @@ func (o *WatchOptions) detail() detail {
 	}
 }
 
-// Watch tells of what others feed to a session, as it happens, until emit fails or the context
-// ends; the session is deleted, or expires (ErrNotFound); or the Manager drains (ErrDraining). It
-// does not count as use of the session, and needs no turn and no worker. Nobody waits for emit:
-// events for which there is no room while emit works are left out, and reported as a Gap.
+// Watch calls emit with what others feed to a session, until emit fails or the context ends, the
+// session is deleted or expires (ErrNotFound), or the Manager drains (ErrDraining). It is no use of
+// the session, and needs no turn and no worker. Nobody waits for emit: events that find no room are
+// left out, and reported as a Gap.
 func (mg *Manager) Watch(
 	ctx context.Context, who Caller, id string, o WatchOptions, emit func(Event) error,
 ) error {

@@ -99,6 +99,16 @@ func Each(ctx context.Context, s Store, visit func(Session) error) error {
 	}
 }
 
+// CopySnapshot returns a function, for WriteSnapshot, that writes what a snapshot of a store has.
+func CopySnapshot(ctx context.Context, from Store, id string, at int64) func(io.Writer) error {
+	return func(w io.Writer) error {
+		return from.ReadSnapshot(ctx, id, at, func(r io.Reader) error {
+			_, err := io.Copy(w, r)
+			return err
+		})
+	}
+}
+
 // Session is what is known of one without reading its log.
 type Session struct {
 	ID    string

@@ -19,10 +19,9 @@ func (p *pool) stampLocked() uint64 {
 	return p.listed
 }
 
-// Base is what several states need beside memory of their own, and have together: the weights of
-// the model that they are states of. It takes memory with the first state that needs it. When no
-// state needs it any more it stays, until others want the memory: it is dropped in its turn among
-// the states that can be given up.
+// Base is what several states share: the weights of their model. The first state that needs a base
+// pays for it. A base without states stays until others want its memory, and is dropped in its turn
+// among the states that can be given up.
 type Base struct {
 	pool  *pool
 	bytes int64

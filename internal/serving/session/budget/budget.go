@@ -1,12 +1,13 @@
-// Package budget bounds the memory that sessions take: their states, what several states need
-// together, and their text where the store is memory too. It knows who may be asked to give a state
-// up, and who waits for memory; what a state is, and how it is given up, it does not know.
+// Package budget bounds the memory of sessions: their states, what states share, and their text
+// where the store is memory too. It knows who may be asked to give a state up, and who waits; it
+// knows nothing of states.
 //
 // Everything a chunk asks for costs O(1) under the lock.
 package budget
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -23,6 +24,9 @@ var ErrClosed = errors.New("budget: the account is closed")
 
 // Budget is a number of bytes, and the accounts that share them. All methods may be called at once.
 type Budget[H any] struct {
+	// GiveUp asks a holder, for Wait and Try, to give up its state; it must not wait for the holder.
+	GiveUp func(H)
+
 	max   int64
 	keeps bool
 
@@ -161,6 +165,34 @@ func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 		b.mu.changed = make(chan struct{})
 	}
 	return Want[H]{Changed: b.mu.changed}, nil
+}
+
+// Wait reserves memory for the holder's state. Holders whose states were used longest ago are asked
+// to give them up; if all are at work, Wait waits until the context ends.
+func (a *Account[H]) Wait(ctx context.Context, bytes int64) error {
+	for {
+		changed, err := a.Try(bytes)
+		if err != nil || changed == nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Try is Wait without the waiting: changed is nil if the memory was reserved; else it is closed
+// when another try makes sense.
+func (a *Account[H]) Try(bytes int64) (changed <-chan struct{}, err error) {
+	for {
+		want, err := a.Reserve(bytes)
+		if err != nil || !want.Asked {
+			return want.Changed, err
+		}
+		a.budget.GiveUp(want.Victim)
+	}
 }
 
 // Return gives back a part of the memory of the state, or all that it has if that is less.

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"sync"
 	"testing"
 
@@ -184,4 +185,27 @@ func TestHoldersThatShareAFewStatesAllComeToTheirTurn(t *testing.T) {
 		}
 		require.Zero(t, b.Used())
 	})
+}
+
+func TestWaitAsksForAStateAndElseWaits(t *testing.T) {
+	b := New[string](Options{Max: 10})
+	a, other := b.OpenOn(nil, "a"), b.OpenOn(nil, "other")
+	b.GiveUp = func(holder string) {
+		require.Equal(t, "a", holder)
+		a.Release()
+	}
+	reserve(t, a, 10)
+	a.Rest()
+	require.NoError(t, other.Wait(t.Context(), 5), "a gives its state up")
+	changed, err := a.Try(10)
+	require.NoError(t, err)
+	require.NotNil(t, changed, "other is at work")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, a.Wait(ended, 10), context.Canceled)
+	other.Release()
+	<-changed
+	require.NoError(t, a.Wait(ended, 10), "nobody has to be waited for")
+	_, err = other.Try(11)
+	require.ErrorAs(t, err, new(*FullError))
 }

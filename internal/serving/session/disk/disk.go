@@ -1,6 +1,6 @@
-// Package disk says whether what sessions take on the disk may grow: by the limits of their owners,
-// and by what is left of the disk itself. It counts what a store charges each session for. It knows
-// nothing of what a session is, and writes nothing.
+// Package disk decides whether what sessions take on the disk may grow: by the limits of their
+// owners, and by what is left of the disk. It counts what a store charges each session, and writes
+// nothing.
 //
 // Everything a chunk asks for costs O(1) under the lock.
 package disk

@@ -1,6 +1,5 @@
-// Package lifecycle is the life of what serves sessions: it loads, serves and drains. It counts the
-// operations under way, so that a drain knows when they are over; what an operation is, it does not
-// know.
+// Package lifecycle is the life of what serves sessions. It counts the operations under way, so
+// that a drain knows when they are over.
 //
 //	loading --Serve--> serving --Drain--> draining --the last operation ends--> drained
 package lifecycle

@@ -1,13 +1,11 @@
-// Package registry is the ordered index of live sessions: which there are, whose they are and what
-// their owners call them, how many each owner has, and when each expires. It knows nothing of what a
-// session is, and asks nobody: times and limits come in as plain values.
+// Package registry is the ordered index of live sessions: their ids, owners and names, how many
+// each owner has, and when each expires. It knows nothing of what a session is; times and limits
+// come in as plain values.
 //
-// A session enters in one of two ways. One that is being made has its place reserved first
-// (Reserve) and then enters it (Enter) or gives it up (Cancel). One that is found, because a store
-// had it or because it came from another server, is added beyond all limits (Add). A session leaves
-// when it is deleted, when it expires, or when it has moved elsewhere: all three are removals here.
+// A session that is being made has its place reserved (Reserve), and then enters it (Enter) or
+// gives it up (Cancel). One that a store already has is added beyond all limits (Add).
 //
-// Every operation costs O(log n), a page O(page + log n); nothing walks over all sessions.
+// Every operation costs O(log n), a page O(page + log n).
 package registry
 
 import (
@@ -139,10 +137,9 @@ func byDeadline[S any](a, b *Entry[S]) bool {
 	return cmp.Or(a.deadline.Compare(b.deadline), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// Reserve takes a place, and a name if it is not "", for a session that is going to be made. It
-// fails with ErrName if a session of the owner has the name, or is being made with it; with
-// ErrQuota if the owner has most sessions already (0: any number); and with ErrFull if all places
-// are taken.
+// Reserve takes a place, and a name unless it is "", for a session that is to be made. The error is
+// ErrName if a session of the owner has the name, or is being made with it; ErrQuota if the owner
+// has most sessions (0: any number); ErrFull if all places are taken.
 func (r *Registry[S]) Reserve(owner, name string, most int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,10 +190,9 @@ func (r *Registry[S]) Add(e *Entry[S]) bool {
 	return true
 }
 
-// Rename reserves another name for a session ("": none), which has the one it had until settle is
-// called with true, and keeps it if settle is called with false: one of the two must follow before
-// the session is renamed again. It fails with ErrName if another session of the owner has the name,
-// or is being made with it. The removal of the session gives the reserved name up.
+// Rename reserves another name for a session ("": none). settle must follow: with true the session
+// gets the name, with false it keeps its own. The error is ErrName if another session of the owner
+// has the name, or is being made with it. Removing the session gives the reserved name up.
 func (r *Registry[S]) Rename(e *Entry[S], name string) (settle func(renamed bool), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,14 +9,13 @@ type ticket struct {
 	arrived uint64     // tells tickets apart by age: an older one has the lower number
 }
 
-// line is who waits for a worker. It is shared by key first: the next worker goes to the key that
-// was granted one the longest time ago, and there to the ticket that came first. So a key that
-// waits sees each other key granted one worker at most before it is granted one itself, however
-// many sessions the others have in line.
+// line is who waits for a worker. The next worker goes to the key that was granted one the longest
+// time ago, and there to the ticket that came first. So a waiting key sees each other key granted
+// at most one worker, however many sessions others have in line.
 //
-// Within a key, requests that have had no worker yet are before those that go on: a short one does
-// not wait until long ones have had their turns. Of firstsInRow + 1 grants of a key one is for those
-// that go on, so that many short requests do not keep them out.
+// Within a key, requests without a worker so far are first: a short one does not wait for the turns
+// of long ones. One of firstsInRow + 1 grants is for the others, so that short requests do not keep
+// them out.
 type line struct {
 	// keys has the keys that wait, and those that were granted a worker since somebody has waited.
 	keys   map[string]turns

@@ -1,13 +1,11 @@
-// Package scheduler shares workers among keys, and among the sessions of each, one chunk at a time.
-// There are as many workers as threads. A session that finds none free waits in line; a worker that
-// comes free goes to the key whose turn it is, and there to the session that came first. So a
-// session with a long upload is behind the others of its key again after each turn of some chunks,
-// see turn.go, and a key with many uploads is behind every other key. The first chunk of a request
-// does not wait for long uploads of its own key, see line.go. Jobs that nobody waits for are behind
-// all of these, see behind.go.
+// Package scheduler shares workers, one for each thread, among keys and among the sessions of each,
+// a chunk at a time. A free worker goes to the key whose turn it is, and there to the session that
+// came first. A session with a long upload is behind the others of its key after each turn
+// (turn.go), a key with many uploads behind every other key. The first chunk of a request does not
+// wait for long uploads of its own key (line.go). Jobs that nobody waits for are behind all others
+// (behind.go).
 //
-// Threads follow the number of active sessions, those that hold a worker or wait for one: one
-// session alone computes on all threads, and from as many sessions as threads on each computes on
+// One active session computes on all threads; with as many sessions as threads each computes on
 // one. Results do not depend on it.
 package scheduler
 

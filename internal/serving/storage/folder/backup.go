@@ -103,16 +103,11 @@ func (b *Backup) linkSession(s *session, first map[inode]string) (files []member
 	if err == nil {
 		err = add(headName, info.Size())
 	}
-	for n := range s.segments {
+	s.files(func(name string, _ links, bytes int64) {
 		if err == nil {
-			err = add(hexName(segmentPrefix, uint64(s.segments[n].offset)), s.segments[n].bytes)
+			err = add(name, bytes)
 		}
-	}
-	for n := range s.states {
-		if err == nil {
-			err = add(hexName(statePrefix, uint64(s.states[n].Offset)), s.states[n].Bytes)
-		}
-	}
+	})
 	if s.damage != nil && errors.Is(err, os.ErrNotExist) {
 		return files, nil // damage is no reason to have no backup
 	}
@@ -235,7 +230,7 @@ func (r *reader) content(n int, p []byte, at int64) (int, error) {
 			return 0, err
 		}
 		dir, name := path.Split(m.name)
-		in, err := r.b.f.open(filepath.Join(r.b.sessionPath(path.Base(dir)), name))
+		in, _, err := r.b.f.open(filepath.Join(r.b.sessionPath(path.Base(dir)), name))
 		if err != nil {
 			return 0, fmt.Errorf("storage: backup: %w", err)
 		}

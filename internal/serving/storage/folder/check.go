@@ -54,7 +54,7 @@ func CheckWithProgress(
 // bytes is the length of all files of sessions; one that several have counts for each.
 func (f *Folder) bytes() (sum int64) {
 	for _, s := range f.sessions {
-		s.files(func(_ *links, bytes int64) { sum += bytes })
+		s.files(func(_ string, _ links, bytes int64) { sum += bytes })
 	}
 	return sum
 }

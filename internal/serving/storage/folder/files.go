@@ -88,20 +88,29 @@ func (osFiles) Remove(name string) error                  { return os.Remove(nam
 
 func (osFiles) Space(dir string) (left, all int64, err error) { return spaceOf(dir) }
 
+// open opens a regular file for reading.
+func (f *Folder) open(path string) (file, fs.FileInfo, error) {
+	in, err := f.files.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := in.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%v, expected a regular file", info.Mode())
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, in.Close())
+	}
+	return in, info, nil
+}
+
 // read reads the beginning of a regular file, size bytes of it; all of it if size is negative.
 func (f *Folder) read(path string, size int64) (b []byte, err error) {
-	in, err := f.files.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	in, info, err := f.open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%v, expected a regular file", info.Mode())
-	}
 	if size < 0 {
 		size = info.Size()
 	}
@@ -235,4 +244,14 @@ func (f *Folder) shredTree(dir string) error {
 		}
 	}
 	return errors.Join(err, f.remove(dir))
+}
+
+// firstError does steps until one fails.
+func firstError(steps ...func() error) error {
+	for _, do := range steps {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

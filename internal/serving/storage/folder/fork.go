@@ -69,7 +69,7 @@ func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 		if err != nil {
 			return err
 		}
-		f.usage.share(origin, seg.shared, shared, seg.bytes)
+		f.usage.share(origin, shared)
 		seg.shared = shared
 		s.segments = append(s.segments, *seg)
 		s.end = origin.endOf(n)
@@ -83,7 +83,7 @@ func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 		if err != nil {
 			return err
 		}
-		f.usage.share(origin, kept.shared, shared, kept.Bytes)
+		f.usage.share(origin, shared)
 		kept.shared = shared
 		s.states = append(s.states, *kept)
 	}
@@ -118,7 +118,7 @@ func (f *Folder) linkAs(path, to string) (links, error) {
 		}
 		return linksOf(to, info), nil
 	}
-	in, opening := f.open(path)
+	in, _, opening := f.open(path)
 	if opening != nil {
 		return links{}, opening
 	}

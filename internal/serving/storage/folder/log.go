@@ -12,22 +12,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// open opens a regular file for reading.
-func (f *Folder) open(path string) (file, error) {
-	in, err := f.files.OpenFile(path, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := in.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%v, expected a regular file", info.Mode())
-	}
-	if err != nil {
-		return nil, errors.Join(err, in.Close())
-	}
-	return in, nil
-}
-
 // Append implements storage.Store. All records are one frame, so that after a cut of power they
 // are there together or not at all.
 func (f *Folder) Append(

@@ -53,7 +53,8 @@ func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err e
 		if k.Offset < keep.from || k.Offset > keep.to {
 			continue
 		}
-		err := to.takeState(ctx, from, s.id, k.Offset, epoch)
+		err := to.WriteSnapshot(ctx, s.id, epoch, k.Offset,
+			storage.CopySnapshot(ctx, from, s.id, k.Offset))
 		if err != nil {
 			return r, err
 		}
@@ -148,15 +149,4 @@ func (f *Folder) takeSegment(
 		return nil
 	}
 	return f.Append(ctx, s.id, epoch, at, records...)
-}
-
-func (f *Folder) takeState(
-	ctx context.Context, from *Folder, id string, at int64, epoch uint64,
-) error {
-	return from.ReadSnapshot(ctx, id, at, func(in io.Reader) error {
-		return f.WriteSnapshot(ctx, id, epoch, at, func(out io.Writer) error {
-			_, err := io.Copy(out, in)
-			return err
-		})
-	})
 }

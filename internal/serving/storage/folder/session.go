@@ -290,7 +290,7 @@ func (f *Folder) lastFrame(s *session, seg *segment) (end int64, found bool, err
 	if seg.bytes < frameHead+frameTail {
 		return seg.offset, seg.bytes == 0, nil
 	}
-	in, err := f.open(f.file(s, segmentPrefix, seg.offset))
+	in, _, err := f.open(f.file(s, segmentPrefix, seg.offset))
 	if err != nil {
 		return 0, false, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), -1, err)
 	}

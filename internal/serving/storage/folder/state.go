@@ -121,7 +121,7 @@ func (f *Folder) Snapshots(ctx context.Context, id string) (found []storage.Snap
 
 // readSum reads the SHA-256 that a snapshot's file says it has; none of a file that cannot be read.
 func (f *Folder) readSum(s *session, kept *state) {
-	in, err := f.open(f.file(s, statePrefix, kept.Offset))
+	in, _, err := f.open(f.file(s, statePrefix, kept.Offset))
 	if err != nil {
 		return
 	}
@@ -169,7 +169,7 @@ func (f *Folder) readState(
 		return &storage.CorruptError{File: name, Byte: -1, Session: id, Offset: at,
 			What: fmt.Sprintf(format, args...)}
 	}
-	in, err := f.open(path)
+	in, info, err := f.open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return damaged("missing")
@@ -179,10 +179,6 @@ func (f *Folder) readState(
 		return damaged("%v", err)
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return damaged("%v", err)
-	}
 	size := info.Size() - sha256.Size
 	if size < 0 {
 		return damaged("%d bytes, expected %d or more", info.Size(), sha256.Size)

@@ -25,12 +25,13 @@ func (u *usage) init() {
 	u.charges, u.holders = map[string]int64{}, map[inode][]string{}
 }
 
-func (s *session) files(visit func(l *links, bytes int64)) {
-	for n := range s.segments {
-		visit(&s.segments[n].shared, s.segments[n].bytes)
+// files visits the segments and the states of a session.
+func (s *session) files(visit func(name string, l links, bytes int64)) {
+	for _, seg := range s.segments {
+		visit(hexName(segmentPrefix, uint64(seg.offset)), seg.shared, seg.bytes)
 	}
-	for n := range s.states {
-		visit(&s.states[n].shared, s.states[n].Bytes)
+	for _, kept := range s.states {
+		visit(hexName(statePrefix, uint64(kept.Offset)), kept.shared, kept.Bytes)
 	}
 }
 
@@ -38,7 +39,7 @@ func (s *session) files(visit func(l *links, bytes int64)) {
 func (u *usage) add(s *session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	s.files(func(l *links, bytes int64) {
+	s.files(func(_ string, l links, bytes int64) {
 		if l.links <= 1 {
 			return
 		}
@@ -59,7 +60,7 @@ func (u *usage) add(s *session) {
 // ownLocked is what a session pays for.
 func (u *usage) ownLocked(s *session) int64 {
 	sum := storage.SessionCharge + int64(len(s.head))
-	s.files(func(l *links, bytes int64) {
+	s.files(func(_ string, l links, bytes int64) {
 		if l.links > 1 {
 			if who := u.holders[l.file()]; len(who) > 0 && who[0] != s.id {
 				return
@@ -80,7 +81,7 @@ func (u *usage) update(s *session) {
 }
 
 // share notes that a file of a session has another link.
-func (u *usage) share(s *session, _, now links, _ int64) {
+func (u *usage) share(s *session, now links) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if now.links > 1 && u.holders[now.file()] == nil {
@@ -114,7 +115,7 @@ func (u *usage) dropLocked(id string, l links, bytes int64) {
 func (u *usage) remove(s *session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	s.files(func(l *links, bytes int64) { u.dropLocked(s.id, *l, bytes) })
+	s.files(func(_ string, l links, bytes int64) { u.dropLocked(s.id, l, bytes) })
 	u.setLocked(s.id, 0)
 	delete(u.charges, s.id)
 }

@@ -1,0 +1,96 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// This file is the recovery of a session's stream, and of all that the session keeps beside it.
+
+// errSnapshotDue pauses a restoration, which continues at once when the snapshot is taken.
+var errSnapshotDue = errors.New("a snapshot is due")
+
+// restoreLocked makes the session's stream, within a limit. A long recovery takes snapshots on its
+// way.
+func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error {
+	from, until := s.restorableLocked(), time.Now().Add(limit)
+	from.more = func(r *restoration) error {
+		s.replayCost = r.cost
+		now := Recovery{Done: r.stream.Offset() - r.from, Of: from.end.offset - r.from}
+		s.noteRecovery(now)
+		switch err := s.alive(); {
+		case err != nil:
+			return err
+		case r.exact && s.host.store.Durable() && s.snapshotDueLocked():
+			return errSnapshotDue
+		case limit > 0 && time.Now().After(until):
+			return &RecoveringError{now}
+		}
+		return s.host.life.Check()
+	}
+	for {
+		if s.paused != nil {
+			s.paused.cost = s.replayCost // which a snapshot has made 0
+		}
+		r, err := restore(ctx, from, s.paused)
+		s.paused = nil
+		if r == nil || s.alive() != nil {
+			return cmp.Or(err, s.alive())
+		}
+		if err := s.dropDamagedLocked(context.WithoutCancel(ctx), r); err != nil {
+			return err
+		}
+		if err != nil {
+			s.paused = r
+		}
+		if errors.Is(err, errSnapshotDue) {
+			if s.snapshotLocked(context.Background()); s.paused == nil {
+				return fmt.Errorf("%w: it was claimed while its state was restored", ErrElsewhere)
+			}
+			from.job = s.job() // somebody may have asked for it meanwhile
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return s.restoredLocked(ctx, r)
+	}
+}
+
+// restorableLocked is what the store has of the session.
+func (s *session) restorableLocked() *restorable {
+	h := s.host
+	return &restorable{
+		head: &s.head, model: s.weights, log: h.store,
+		snapshots: limitedSnapshots{h.store, h.snapshots.slots},
+		scheduler: h.scheduler, job: s.job(), end: s.seen(),
+		replayed: h.observer.Replayed, logError: h.logError,
+	}
+}
+
+// restoredLocked makes the restored stream the session's. If the session continues in another
+// arithmetic, a snapshot comes first: the log before it cannot be computed again to the same bits
+// here, and must not be needed once the head says that the arithmetic is this one.
+func (s *session) restoredLocked(ctx context.Context, r *restoration) error {
+	s.replayCost, s.snapshotAt = r.cost, 0
+	if h := r.changed; h != nil {
+		was, now := s.numerics(), h.numerics()
+		s.host.logError(fmt.Errorf("session: session %s was computed in %s up to offset %d, "+
+			"and goes on in %s: scores may differ by rounding from those it would have had",
+			s.ID, was.Name, now.From, now.Name))
+		if err := s.writeStateLocked(ctx, r.stream); err != nil {
+			return err
+		}
+		if err := s.setHeadLocked(ctx, h); err != nil {
+			return err
+		}
+		s.noteHeadLocked(h)
+	}
+	s.stream, s.rms = r.stream, r.stream.FastRMS()
+	s.noteRecovery(Recovery{})
+	s.publishLocked()
+	return nil
+}

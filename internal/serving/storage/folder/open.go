@@ -1,0 +1,274 @@
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+	"golang.org/x/sync/errgroup"
+)
+
+// Options of Open.
+type Options struct {
+	ReadOnly bool // for tools: writes are refused
+	Existing bool // the folder must be there; without it, one is made
+	// Report gets what was found at opening and is no reason not to open: damage, and entries that
+	// are not the store's. nil: nobody is told.
+	Report func(error)
+}
+
+// Open opens a data folder, or makes one. It reads the head and the last frame of every session;
+// Read and ReadSnapshot verify the rest, and Check all. storage.ErrInUse if another process
+// writes there.
+func Open(dir string, o Options) (*Folder, error) { return open(dir, o, osFiles{}) }
+
+func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
+	f := newFolder(dir, o, files)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.unlock())
+		}
+	}()
+	if err := f.openDir(o); err != nil {
+		return nil, err
+	}
+	if f.place, err = os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("storage: %w", err)
+	}
+	if err := f.loadEpoch(); err != nil {
+		return nil, err
+	}
+	index := f.readIndex()
+	if !f.readOnly {
+		if err := f.removeIndex(); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.loadAll(index); err != nil {
+		return nil, fmt.Errorf("storage: opening %s: %w", dir, err)
+	}
+	if !f.readOnly {
+		f.tidy()
+	}
+	return f, nil
+}
+
+func newFolder(dir string, o Options, files fileSystem) *Folder {
+	f := &Folder{
+		dir: dir, readOnly: o.ReadOnly, report: o.Report, files: files,
+		sessions: map[string]*session{}, complete: map[string]bool{}, closing: make(chan struct{}),
+	}
+	if f.report == nil {
+		f.report = func(error) {}
+	}
+	f.usage.init()
+	return f
+}
+
+// openDir makes the folder if it is not there, locks it, and looks at its version.
+func (f *Folder) openDir(o Options) error {
+	version, err := f.read(f.path(versionName), 256)
+	switch {
+	case err == nil && string(version) != versionText:
+		return fmt.Errorf("storage: %s: found %.40q, expected %q: it is of another version of lmserve",
+			f.path(versionName), version, versionText)
+	case err == nil:
+		if _, err := os.Stat(f.path(sessionsName)); err != nil { // no store is empty because it looks so
+			return fmt.Errorf("storage: %s: expected the folder of all sessions: %w",
+				f.path(sessionsName), err)
+		}
+		if err := f.takeLock(); err != nil || o.ReadOnly {
+			return err
+		}
+		return f.fault("making the folder", f.makeFolders(makingName, removedName, backupName))
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("storage: %w", err)
+	}
+	if _, err := os.Lstat(f.path(oldDatabase)); err == nil {
+		return fmt.Errorf("storage: %s: found %s, expected %s: the folder is of a version of lmserve "+
+			"from before sessions were folders, which this version cannot read", f.dir, oldDatabase,
+			versionName)
+	}
+	if o.ReadOnly || o.Existing {
+		return fmt.Errorf("storage: %w", err)
+	}
+	return f.makeDir()
+}
+
+func (f *Folder) makeDir() error {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return fmt.Errorf("storage: making %s: %w", f.dir, err)
+	}
+	if err := f.takeLock(); err != nil {
+		return err
+	}
+	return f.fault("making the folder", firstError(
+		func() error { return f.makeFolders(sessionsName, makingName, removedName, backupName) },
+		func() error { return f.files.SyncDir(filepath.Dir(f.dir)) },
+		func() error { return f.files.SyncDir(f.dir) },
+		func() error { return f.write(f.path(versionName), []byte(versionText)) }))
+}
+
+// makeFolders makes folders that are not there: an archive may have left out empty ones.
+func (f *Folder) makeFolders(names ...string) error {
+	for _, name := range names {
+		if err := f.files.Mkdir(f.path(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeLock locks the folder: for writing alone, for reading with other readers.
+func (f *Folder) takeLock() (err error) {
+	flag := os.O_RDWR | os.O_CREATE
+	if f.readOnly {
+		flag = os.O_RDONLY | os.O_CREATE
+	}
+	if f.lock, err = os.OpenFile(f.path(lockName), flag, 0o600); err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	held, err := lockFile(f.lock, !f.readOnly)
+	if err == nil && !held {
+		err = storage.ErrInUse
+	}
+	if err != nil {
+		return fmt.Errorf("storage: %s: %w", f.dir, err)
+	}
+	return nil
+}
+
+func (f *Folder) unlock() error {
+	if f.lock == nil {
+		return nil
+	}
+	return f.lock.Close()
+}
+
+func (f *Folder) loadEpoch() error {
+	b, err := f.read(f.path(epochName), 64)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("storage: %w", err)
+	}
+	n, ok := parseName(strings.TrimSuffix(string(b), "\n"), "")
+	if !ok {
+		return &storage.CorruptError{File: epochName, Byte: 0, Offset: -1,
+			What: fmt.Sprintf("%.40q, expected 16 hexadecimal digits and a newline", b)}
+	}
+	f.epoch, f.bound = n, n
+	return nil
+}
+
+// loadersMax is how many sessions are read at once.
+const loadersMax = 16
+
+// loadAll reads all sessions that the index does not have as they are.
+func (f *Folder) loadAll(index map[string]indexed) error {
+	entries, err := f.files.ReadDir(f.path(sessionsName))
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group
+	group.SetLimit(loadersMax)
+	for _, e := range entries {
+		id := e.Name()
+		if storage.CheckID(id) != nil || !e.IsDir() {
+			f.report(&storage.CorruptError{File: sessionsName + "/" + id, Byte: -1, Offset: -1,
+				Stray: true, What: "not a folder of a session: left alone"})
+			continue
+		}
+		group.Go(func() error {
+			var s *session
+			if x, ok := index[id]; ok {
+				s = f.fromIndex(x)
+			}
+			if s == nil {
+				loaded, err := f.load(id)
+				if err != nil {
+					return err
+				}
+				s = loaded
+			}
+			if s.damage != nil {
+				f.report(s.damage)
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.sessions[id], f.complete[id] = s, true
+			f.epoch = max(f.epoch, s.epoch)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.sessions)) {
+		f.usage.add(f.sessions[id])
+	}
+	return nil
+}
+
+// tidy removes what a process that was killed has left.
+func (f *Folder) tidy() {
+	for _, name := range []string{makingName, removedName, backupName} {
+		entries, err := f.files.ReadDir(f.path(name))
+		for _, e := range entries {
+			err = errors.Join(err, f.shredTree(filepath.Join(f.path(name), e.Name())))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.report(f.fault("removing what was left in "+name, err))
+		}
+	}
+	entries, err := f.files.ReadDir(f.dir)
+	for _, e := range entries {
+		own, _, _ := strings.Cut(e.Name(), ".")
+		isOwn := own == versionName || own == epochName || own == indexName
+		if isOwn && strings.HasSuffix(e.Name(), temporary) {
+			err = errors.Join(err, f.shred(f.path(e.Name())))
+		}
+	}
+	if err != nil {
+		f.report(f.fault("removing what was left", err))
+	}
+	for _, s := range f.sessions {
+		if s.damage != nil || len(s.leftovers) == 0 {
+			continue
+		}
+		if err := f.mend(s); err != nil {
+			f.report(err)
+		}
+	}
+}
+
+// Close implements storage.Store.
+func (f *Folder) Close() error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return storage.ErrClosed
+	}
+	f.closed = true
+	close(f.closing)
+	f.mu.Unlock()
+	var err error
+	if !f.readOnly && f.inPlace() == nil {
+		for _, s := range f.sessions {
+			if s.damage == nil && s.end != s.claimed {
+				err = errors.Join(err, f.noteClaim(s, s.epoch))
+			}
+		}
+		err = f.fault("closing the folder", errors.Join(err, f.writeIndex()))
+	}
+	return errors.Join(err, f.unlock())
+}
