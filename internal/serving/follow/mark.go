@@ -85,7 +85,7 @@ type Piece struct {
 type Place struct {
 	Mark   Mark
 	Offset int64
-	Skip   int64 // how much of the clean text behind the offset was given before
-	Ended  bool  // the line in front of it was given a newline that the file has not
+	Skip   int64  // how much of the clean text behind the offset was given before
+	Ended  bool   // the line in front of it was given a newline that the file has not
 	Cursor string // of a journal's entry, which stands for the offset
 }
