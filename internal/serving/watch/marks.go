@@ -1,14 +1,24 @@
 package watch
 
-import "github.com/lmserve/lmserve/api/client"
+import (
+	"strings"
+
+	"github.com/lmserve/lmserve/api/client"
+)
 
 // Marks are the parts of a line's text that make it strange: the words of its strangest span whose
 // bytes cost at least as much as those of all its words on average. A word is whatever stands
-// between spaces, and belongs to the span if it touches it; words beside each other are marked as
-// one. Where it is not known what bytes have cost, the whole span is marked. A model of words gives
-// no bits per character: then it is the words themselves whose costs are compared, however long.
+// between spaces, quotes, brackets and signs that separate fields and values, so that in JSON without
+// spaces, CSV, logfmt and URLs it is a value. A word belongs to the span if it touches it; words
+// beside each other are marked as one. Where it is not known what bytes have cost, the whole span is
+// marked. A model of words gives no bits per character: then it is the words themselves whose costs
+// are compared, however long.
 func Marks(l *client.LineEvent) []client.LineSpan {
 	text := l.TextBytes()
+	isBreak := isBreak
+	if ofWords(l) { // their costs stand at white space
+		isBreak = isSpace
+	}
 	from := min(max(int(l.Span.From), 0), len(text))
 	to := min(max(int(l.Span.To), 0), len(text))
 	if ofWords(l) && l.Span.From < l.Span.To { // white space has the cost of the word before it
@@ -17,25 +27,25 @@ func Marks(l *client.LineEvent) []client.LineSpan {
 		}
 		to = min(max(to, from+1), len(text))
 	}
-	for from < to && isSpace(text[from]) {
+	for from < to && isBreak(text[from]) {
 		from++
 	}
-	for to > from && isSpace(text[to-1]) {
+	for to > from && isBreak(text[to-1]) {
 		to--
 	}
 	if from == to {
 		return nil
 	}
-	for from > 0 && !isSpace(text[from-1]) {
+	for from > 0 && !isBreak(text[from-1]) {
 		from--
 	}
-	for to < len(text) && !isSpace(text[to]) {
+	for to < len(text) && !isBreak(text[to]) {
 		to++
 	}
 	if len(l.TokenBits) < to {
 		return []client.LineSpan{{From: int64(from), To: int64(to)}}
 	}
-	return dearWords(words(text, from, to), costsOf(l))
+	return dearWords(words(text, from, to, isBreak), costsOf(l))
 }
 
 // costs gives what some words have cost, in bits, and how many units of text they are.
@@ -107,11 +117,11 @@ func dearWords(all []client.LineSpan, cost costs) (marks []client.LineSpan) {
 	return marks
 }
 
-// words are what stands between spaces.
-func words(text []byte, from, to int) (all []client.LineSpan) {
+// words are what stands between breaks.
+func words(text []byte, from, to int, isBreak func(byte) bool) (all []client.LineSpan) {
 	for at := from; at < to; at++ {
-		if begin := at; !isSpace(text[at]) {
-			for at < to && !isSpace(text[at]) {
+		if begin := at; !isBreak(text[at]) {
+			for at < to && !isBreak(text[at]) {
 				at++
 			}
 			all = append(all, client.LineSpan{From: int64(begin), To: int64(at)})
@@ -121,3 +131,6 @@ func words(text []byte, from, to int) (all []client.LineSpan) {
 }
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
+
+// isBreak reports whether a byte separates words where bytes have costs.
+func isBreak(b byte) bool { return isSpace(b) || strings.IndexByte("\"',;|&=?{}[]()<>", b) >= 0 }

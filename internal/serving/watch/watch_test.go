@@ -54,6 +54,22 @@ func TestTheDearWordsOfTheSpanAreMarked(t *testing.T) {
 		"the whole span, if it is not known what bytes cost")
 }
 
+// Where nothing has spaces, values are words.
+func TestMarksOfCompactJSONAreValues(t *testing.T) {
+	text := `{"user":"root","path":"/admin/shell?x=1","status":200}`
+	bits := make([]float32, len(text))
+	for _, dear := range []string{"root", "shell"} {
+		for at := range dear {
+			bits[strings.Index(text, dear)+at] = 9
+		}
+	}
+	require.Equal(t, `{"user":"[root]","path":"[/admin/shell]?x=1","status":200}`,
+		marked(lineOf(text, bits, 0, int64(len(text)))))
+	l := lineOf(text, bits, 0, int64(len(text)))
+	l.BPC, l.Bits = nil, 50
+	require.Equal(t, "["+text+"]", marked(l), "a model of words knows what it costs as a whole")
+}
+
 // What a word costs under a model of words stands at the white space behind it, and at the newline
 // for the last.
 func TestTheDearWordsUnderAModelOfWordsAreMarked(t *testing.T) {
