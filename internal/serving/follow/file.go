@@ -1,10 +1,8 @@
 package follow
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -267,21 +265,24 @@ func (o *file) last(most int64) error {
 	if err != nil || size <= most {
 		return err
 	}
-	from := size - most - 1
-	line, err := bufio.NewReader(io.NewSectionReader(o.r, from, most+1)).ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) || errors.Is(err, io.EOF) {
-		return o.seek(from + 1) // within a line that is long
+	head := make([]byte, min(2, size))
+	if _, err := o.r.ReadAt(head, 0); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("follow: %w", err)
+	o.encoding(head)
+	k := int64(len(o.newlineKnown()))
+	from := size - most - k
+	from -= from % k
+	n, err := o.r.ReadAt(o.buffer, from)
+	if err != nil && err != io.EOF {
+		return err
 	}
-	at := from + int64(len(line))
-	if o.head = o.buffer[:min(2, size)]; at%2 != 0 { // a newline of UTF-16 LE has one byte more
-		if _, err := o.r.ReadAt(o.head, 0); err == nil && len(newlineOf(o.head)) > 1 {
-			at++
+	for at := 0; at+int(k) <= n; at += int(k) {
+		if bytes.HasPrefix(o.buffer[at:n], o.newlineKnown()) {
+			return o.seek(from + int64(at) + k)
 		}
 	}
-	return o.seek(at)
+	return o.seek(from + k) // within a line that is long
 }
 
 func (o *file) close() { _ = o.f.Close() } // it was only read
