@@ -133,7 +133,7 @@ func isBinary(line []byte, valid bool) bool {
 			controls++
 		}
 	}
-	share := 20 // of random bytes one in nine is a control character
+	share := 64 // of random bytes one in nine is a control character, of text in any encoding none
 	if valid {
 		share = 3
 	}

@@ -2,7 +2,7 @@ package follow
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -67,16 +67,16 @@ func openFile(path string, offset int64) (*file, error) {
 
 // notRegular is the error that a path has no file that can be followed.
 func notRegular(path string, info os.FileInfo) error {
-	what := "is no regular file"
+	what := "no regular file"
 	switch mode := info.Mode(); {
 	case mode.IsDir():
-		what = "is a folder"
+		what = "a folder"
 	case mode&os.ModeNamedPipe != 0:
-		what = "is a named pipe"
+		what = "a named pipe"
 	case mode&os.ModeSocket != 0:
-		what = "is a socket"
+		what = "a socket"
 	}
-	return errors.New(path + " " + what)
+	return fmt.Errorf("%s is %s, expected a file", path, what)
 }
 
 // seek sets the offset. How much of a line stands in front of it is found by reading that again.

@@ -1,5 +1,6 @@
 // Package follow reads a file that grows, as logs do: through rotation, where the file gets another
-// name and a new one takes its place, and through truncation, where the file begins anew.
+// name and a new one takes its place, and through truncation, where the file begins anew. It reads the
+// journal of systemd, too.
 //
 // A Follower gives whole lines, and says of each piece where in which file it stands. With a Mark
 // and an offset another Follower goes on there later: also if the file was rotated meanwhile, by
@@ -15,6 +16,9 @@
 // the lines written between the renaming and the opening of the new file, the last line without a
 // newline, and the beginning of a file that was truncated and grew quickly. Files are looked at
 // every 20 milliseconds, which works on every file system.
+//
+// What a file has is given as clean lines of UTF-8 (Cleaner). A file that cannot be read, or that is
+// none for a moment, is told once and tried again.
 package follow
 
 import (
@@ -30,6 +34,8 @@ import (
 
 const (
 	lookEvery = 20 * time.Millisecond
+	// listEvery is how often a folder is listed for a file with a later date.
+	listEvery = time.Second / 2
 	// leaveAfter is how long a file that was renamed is looked at.
 	leaveAfter = 5 * time.Second
 )
@@ -57,13 +63,14 @@ type Follower struct {
 	missing time.Time // since when the log has no file; zero: it has one
 
 	reopened time.Time // when it was last tried to open a file again
+	listed   time.Time // when it was last looked for the log's file
 }
 
 // Open follows a log. If it has no file, or one that cannot be read, it is waited for.
 func Open(o Options) *Follower {
 	w := &Follower{o: o, notes: Notes{Say: o.Note}}
 	if _, err := os.Stat(o.Log.current()); errors.Is(err, fs.ErrNotExist) {
-		w.say("%s does not exist yet; waiting for it", o.Log.Path)
+		w.say("the file does not exist yet; waiting for it")
 		w.o.Last = -1 // all that comes is new
 	}
 	w.look()
@@ -252,6 +259,10 @@ func (w *Follower) rewritten(f *file) Piece {
 // look finds out whether the log has another file by now, and adds it. A log without one may be
 // between two names.
 func (w *Follower) look() {
+	if w.o.Log.Dated && time.Since(w.listed) < listEvery {
+		return
+	}
+	w.listed = time.Now()
 	path := w.o.Log.current()
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

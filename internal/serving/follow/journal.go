@@ -159,7 +159,7 @@ func (j *Journal) journalctl(ctx context.Context, args []string, give func(Piece
 		err = cmd.Start()
 	}
 	if err != nil {
-		return fmt.Errorf("follow: %w", err)
+		return fmt.Errorf("the journal cannot be read: %w", err)
 	}
 	err = j.entries(out, give)
 	if err != nil {
