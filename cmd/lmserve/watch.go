@@ -69,7 +69,8 @@ standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`,
 		"unflagged: those that are not printed, so that it does not learn an attack")
 	flags.Var(&k.history, "history",
 		"how much of the end of a file is read before what comes, in whole lines")
-	flags.BoolVar(&k.fromStart, "from-start", false, "read files, or the journal, from their beginning")
+	flags.BoolVar(&k.fromStart, "from-start", false,
+		"read files, or the journal, from their beginning")
 	flags.BoolVar(&k.journal, "journal", false,
 		"read the journal of systemd; arguments behind -- are those of journalctl")
 	flags.StringVar(&k.field, "field", "", "of lines in JSON read this value alone, "+

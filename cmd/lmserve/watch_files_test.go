@@ -136,7 +136,8 @@ for a in "$@"; do
   case $a in --cursor=*) from=${a#--cursor=} ;; --follow) follow=1 ;; esac
 done
 echo "$@" >> "$JOURNAL.calls"
-awk -v from="$from" -v q='"' '{ if (NR >= from) print "{\"__CURSOR\":\"" NR "\",\"_SYSTEMD_UNIT\":\"a.service\",\"SYSLOG_IDENTIFIER\":\"a\",\"MESSAGE\":" q $0 q "}" }' "$JOURNAL"
+awk -v from="$from" '{ if (NR >= from) printf "{\"__CURSOR\":\"%d\",\"MESSAGE\":\"%s\"," \
+  "\"_SYSTEMD_UNIT\":\"a.service\",\"SYSLOG_IDENTIFIER\":\"a\"}\n", NR, $0 }' "$JOURNAL"
 [ -z "$follow" ] || exec sleep 1000
 `
 

@@ -146,8 +146,8 @@ const (
 	againAfter = 10 * time.Second
 )
 
-// run watches streams, and those of patterns, until all have ended, or ctx has. The error of a stream
-// does not end the others.
+// run watches streams, and those of patterns, until all have ended, or ctx has. The error of a
+// stream does not end the others.
 func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []string) error {
 	a.running = map[string]bool{}
 	for _, s := range streams {

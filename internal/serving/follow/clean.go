@@ -181,7 +181,8 @@ func fieldOf(line []byte, path []string) []byte {
 
 // oneLine writes the line breaks of a text as JSON does.
 func oneLine(text string) string {
-	return strings.NewReplacer("\r\n", `\n`, "\n", `\n`, "\r", `\r`).Replace(strings.TrimRight(text, "\r\n"))
+	breaks := strings.NewReplacer("\r\n", `\n`, "\n", `\n`, "\r", `\r`)
+	return breaks.Replace(strings.TrimRight(text, "\r\n"))
 }
 
 // ParseField returns the path of a field that a JSON pointer (RFC 6901) or a name says.

@@ -100,7 +100,8 @@ func TestHolesArePassedOver(t *testing.T) {
 func TestUTF16IsRead(t *testing.T) {
 	for _, order := range []unicode.Endianness{unicode.LittleEndian, unicode.BigEndian} {
 		want := "the first line, \u4e0a\u0a0a\u0a00\nand another\n"
-		raw, err := unicode.UTF16(order, unicode.UseBOM).NewEncoder().String(strings.ReplaceAll(want, "\n", "\r\n"))
+		encoder := unicode.UTF16(order, unicode.UseBOM).NewEncoder()
+		raw, err := encoder.String(strings.ReplaceAll(want, "\n", "\r\n"))
 		require.NoError(t, err)
 		path, f := openLog(t, raw)
 		requireNext(t, f, want)
@@ -149,8 +150,8 @@ func collect(t *testing.T, f *Follower, want string) {
 	require.Equal(t, want, got.String())
 }
 
-// Whatever a file is called when it was rotated while nobody watched, it is read to its end, then the
-// one that was rotated after it, then the one with the name.
+// Whatever a file is called when it was rotated while nobody watched, it is read to its end, then
+// the one that was rotated after it, then the one with the name.
 func TestRotatedFilesAreFoundByAnyName(t *testing.T) {
 	for _, names := range [][2]string{
 		{"app.log.2", "app.log.1"}, {"app.log-20260101", "app.log-20260102"},

@@ -185,8 +185,8 @@ func (o *file) endOfHole() bool {
 	return o.holeEnds
 }
 
-// lastNewline is the place behind the last newline of a text that begins with a whole character; 0 if
-// the text has none.
+// lastNewline is the place behind the last newline of a text that begins with a whole character; 0
+// if the text has none.
 func lastNewline(text, newline []byte) int {
 	for end := len(text); ; end-- {
 		at := bytes.LastIndex(text[:end], newline)

@@ -101,8 +101,8 @@ func (w *writer) copyTruncate() {
 	w.touch()
 }
 
-// Whatever happens to a file, and wherever the reader is stopped and started again, every line comes
-// once, and in order.
+// Whatever happens to a file, and wherever the reader is stopped and started again, every line
+// comes once, and in order.
 func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(r *rapid.T) {

@@ -1,6 +1,6 @@
 // Package follow reads a file that grows, as logs do: through rotation, where the file gets another
-// name and a new one takes its place, and through truncation, where the file begins anew. It reads the
-// journal of systemd, too.
+// name and a new one takes its place, and through truncation, where the file begins anew. It reads
+// the journal of systemd, too.
 //
 // A Follower gives whole lines, and says of each piece where in which file it stands. With a Mark
 // and an offset another Follower goes on there later: also if the file was rotated meanwhile, by
@@ -17,8 +17,8 @@
 // newline, and the beginning of a file that was truncated and grew quickly. Files are looked at
 // every 20 milliseconds, which works on every file system.
 //
-// What a file has is given as clean lines of UTF-8 (Cleaner). A file that cannot be read, or that is
-// none for a moment, is told once and tried again.
+// What a file has is given as clean lines of UTF-8 (Cleaner). A file that cannot be read, or that
+// is none for a moment, is told once and tried again.
 package follow
 
 import (
@@ -113,8 +113,8 @@ func (w *Follower) say(format string, args ...any) {
 	}
 }
 
-// addOther adds a file that was read, too. What has come to it since is to be given, and it is not to
-// be taken for one that was never read.
+// addOther adds a file that was read, too. What has come to it since is to be given, and it is not
+// to be taken for one that was never read.
 func (w *Follower) addOther(f *file) {
 	switch {
 	case f == nil:
@@ -297,8 +297,8 @@ func (w *Follower) look() {
 	w.add(f)
 }
 
-// begin sets where the first file begins, so that the last bytes of the log are given. What the file
-// does not have of these is looked for in rotated ones.
+// begin sets where the first file begins, so that the last bytes of the log are given. What the
+// file does not have of these is looked for in rotated ones.
 func (w *Follower) begin(f *file) error {
 	size, err := f.size()
 	if err != nil || size > w.o.Last {

@@ -21,7 +21,8 @@ var (
 	// rotated are the endings that log rotation gives to names: a number or a date.
 	rotated = regexp.MustCompile(`^[-._][0-9][0-9TZ:._-]*$`)
 	// dates are the dates of names, year first, with or without a time.
-	dates = regexp.MustCompile(`(?:19|20)\d\d[-._]?[01]\d(?:[-._]?[0-3]\d(?:[-._T]?[0-2]\d(?:[-._:]?[0-5]\d)*)?)?`)
+	dates = regexp.MustCompile(`(?:19|20)\d\d[-._]?[01]\d` +
+		`(?:[-._]?[0-3]\d(?:[-._T]?[0-2]\d(?:[-._:]?[0-5]\d)*)?)?`)
 	// inserted are what rotation puts in front of an extension: a number, or a date and a number.
 	inserted = regexp.MustCompile(`^(?:[-._]\*(?:[-._]\d{1,4})?|\.\d{1,4})$`)
 	// prefixed is what rotation puts in front of a name: a date.
@@ -124,8 +125,8 @@ func addSibling(all []sibling, dir, base, now string, e os.DirEntry) []sibling {
 	return append(all, sibling{path, info.ModTime(), idOf(info), named})
 }
 
-// linked is the file that a symbolic link points to, whether it is there or not; "" if the path is no
-// link.
+// linked is the file that a symbolic link points to, whether it is there or not; "" if the path is
+// no link.
 func linked(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		if abs, err := filepath.Abs(path); err == nil && real != abs {

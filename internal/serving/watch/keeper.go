@@ -10,8 +10,8 @@ import (
 // reportEvery is how often a position notes which lines were reported, if it does not have to.
 const reportEvery = time.Second
 
-// knownMax is how many later places of a file a position keeps beside the one where its text begins,
-// so that little has to be read again to find the session's place.
+// knownMax is how many later places of a file a position keeps beside the one where its text
+// begins, so that little has to be read again to find the session's place.
 const knownMax = 2
 
 // keeper keeps the position of a file that a session is fed from.

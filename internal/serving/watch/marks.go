@@ -8,11 +8,11 @@ import (
 
 // Marks are the parts of a line's text that make it strange: the words of its strangest span whose
 // bytes cost at least as much as those of all its words on average. A word is whatever stands
-// between spaces, quotes, brackets and signs that separate fields and values, so that in JSON without
-// spaces, CSV, logfmt and URLs it is a value. A word belongs to the span if it touches it; words
-// beside each other are marked as one. Where it is not known what bytes have cost, the whole span is
-// marked. A model of words gives no bits per character: then it is the words themselves whose costs
-// are compared, however long.
+// between spaces, quotes, brackets and signs that separate fields and values, so that in JSON
+// without spaces, CSV, logfmt and URLs it is a value. A word belongs to the span if it touches it;
+// words beside each other are marked as one. Where it is not known what bytes have cost, the whole
+// span is marked. A model of words gives no bits per character: then it is the words themselves
+// whose costs are compared, however long.
 func Marks(l *client.LineEvent) []client.LineSpan {
 	text := l.TextBytes()
 	isBreak := isBreak
@@ -75,9 +75,9 @@ func costsOf(l *client.LineEvent) costs {
 	}
 }
 
-// wordBits is what a word has cost under a model of words. The cost stands at the white space behind
-// the word: at the newline for the last word, which costs what the others have left of the line's
-// bits. Nothing is known of the word in which the text of a line that is too long was cut.
+// wordBits is what a word has cost under a model of words. The cost stands at the white space
+// behind the word: at the newline for the last word, which costs what the others have left of the
+// line's bits. Nothing is known of the word in which the text of a line that is too long was cut.
 func wordBits(l *client.LineEvent, word client.LineSpan) float64 {
 	if word.To < int64(len(l.TokenBits)) {
 		return float64(l.TokenBits[word.To])

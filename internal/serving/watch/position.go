@@ -37,9 +37,9 @@ type Position struct {
 	Parts    []Part `json:"parts"` // by From, which grows
 }
 
-// Part says which file the text of a session is from, from one offset up to that of the next part. The
-// text is that of the file from Start on, clean (follow.Cleaner): where a byte of it stands in the
-// file is known when it is read again from there.
+// Part says which file the text of a session is from, from one offset up to that of the next part.
+// The text is that of the file from Start on, clean (follow.Cleaner): where a byte of it stands in
+// the file is known when it is read again from there.
 type Part struct {
 	From   int64  `json:"from"`             // offset in the session
 	Start  int64  `json:"start"`            // offset in the file
@@ -59,8 +59,8 @@ func (p *Position) at(offset int64) *Part {
 	return nil
 }
 
-// place is the place in a file from which the session at an offset goes on. The error says why there
-// is none.
+// place is the place in a file from which the session at an offset goes on. The error says why
+// there is none.
 func (p *Position) place(offset int64) (follow.Place, error) {
 	if offset > p.Until {
 		return follow.Place{}, fmt.Errorf("the session %s is at offset %d, and has at most %d bytes "+
@@ -103,8 +103,8 @@ func (p *Position) others(offset int64) (places []follow.Place) {
 	return places
 }
 
-// upgrade makes a position of version 1 one of this version. Its parts were counted in bytes of files
-// that were not cleaned, so that only the place of the offset is known.
+// upgrade makes a position of version 1 one of this version. Its parts were counted in bytes of
+// files that were not cleaned, so that only the place of the offset is known.
 func (p *Position) upgrade(offset int64) {
 	part := p.at(offset)
 	if p.Version == positionVersion || part == nil || offset > p.Until {

@@ -123,8 +123,8 @@ func TestALineIsShownWithItsMarks(t *testing.T) {
 	require.Equal(t, "p> one\n", Style{}.Show("p> ", []byte("one"), nil))
 }
 
-// Whatever the text, the mark and the width: a row is not wider than the terminal, and the beginning
-// of the mark is there.
+// Whatever the text, the mark and the width: a row is not wider than the terminal, and the
+// beginning of the mark is there.
 func TestARowFitsAndHasTheMark(t *testing.T) {
 	text := []byte(strings.Repeat("abc déf 日本 ", 12))
 	for width := 12; width < 120; width++ {
@@ -219,8 +219,8 @@ func TestAPositionKnowsThePlaceOfEachOffset(t *testing.T) {
 	require.Empty(t, p.others(50))
 }
 
-// What a session has is read again from the file and from the one that was rotated, with the newline
-// that the rotated one has not.
+// What a session has is read again from the file and from the one that was rotated, with the
+// newline that the rotated one has not.
 func TestTheTextOfASessionIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
@@ -314,7 +314,8 @@ func TestBlankLinesNeverStandOut(t *testing.T) {
 	require.True(t, StandsOut(&client.LineEvent{Warm: true}, 1e-3), "the text was left out")
 }
 
-// What is read of a file is not unread any more, so a file that does not grow has nothing that comes.
+// What is read of a file is not unread any more, so a file that does not grow has nothing that
+// comes.
 func TestPieceThatIsReadDoesNotCome(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")
 	require.NoError(t, err)

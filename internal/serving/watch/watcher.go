@@ -1,6 +1,6 @@
 // Package watch feeds streams to sessions line by line, goes on where it was, and shows the lines
-// that stand out. A stream is a log that is followed (internal/serving/follow), the journal of systemd, or a
-// pipe; the sessions are those of a server (api/client).
+// that stand out. A stream is a log that is followed (internal/serving/follow), the journal of
+// systemd, or a pipe; the sessions are those of a server (api/client).
 //
 // A file's place is kept in a position, a small file of its own: which file the text of the session
 // is from. How much of it the session has, the session says. So each line is in the session once,
