@@ -220,6 +220,25 @@ func TestHistoryIsReadFromRotatedFiles(t *testing.T) {
 	collect(t, f, want)
 }
 
+// A copy that was compressed at once has what was not read before the truncation.
+func TestCompressedCopiesAreRead(t *testing.T) {
+	path, f := openLog(t, logText(0, 50))
+	collect(t, f, logText(0, 50))
+	copied := packedBytes(t, ".gz", logText(0, 60))
+	require.NoError(t, os.WriteFile(path+".1.gz", copied, 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(logText(60, 2)), 0o600))
+	collect(t, f, logText(50, 12))
+}
+
+func BenchmarkClean(b *testing.B) {
+	text := []byte(logText(1000, 400)[:pieceBytes])
+	c := Cleaner{Notes: &Notes{}}
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		c.Clean(text)
+	}
+}
+
 // A link that points to another file is a rotation, and the files beside what it points to are its
 // rotated ones.
 func TestLinksAreFollowed(t *testing.T) {

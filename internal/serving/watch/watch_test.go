@@ -279,6 +279,61 @@ func TestAPositionThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
+// A position of version 1 counted bytes of files that were not cleaned.
+func TestAPositionOfVersion1GoesOnAtItsPlace(t *testing.T) {
+	p := testPosition()
+	p.Version = 1
+	require.NoError(t, p.check())
+	p.upgrade(150)
+	require.NoError(t, p.check())
+	require.Equal(t, positionVersion, p.Version)
+	require.Len(t, p.Parts, 1)
+	place, err := p.place(150)
+	require.NoError(t, err)
+	require.Equal(t, follow.Place{Offset: 90}, place)
+}
+
+// However much is read of a file, its position has few parts, and knows every offset.
+func TestAPositionStaysSmall(t *testing.T) {
+	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
+		Version: positionVersion, Session: "s", Path: "/log",
+	}}
+	text := make([]byte, 10<<10)
+	for i := range int64(100) { // every piece was twice as long before it was cleaned
+		at := i * 2 * int64(len(text))
+		require.NoError(t, k.announce(follow.Piece{
+			Text: text, File: 1, From: at, To: at + 2*int64(len(text)),
+		}))
+	}
+	parts := k.position.Parts
+	require.Len(t, parts, 1+knownMax)
+	require.Zero(t, parts[0].From)
+	for _, part := range parts {
+		require.Equal(t, 2*part.From, part.Start)
+	}
+	require.Greater(t, parts[knownMax].From, k.next-2*aheadBytes)
+}
+
+// A position that cannot be written holds the text back, and is told once.
+func TestTextWaitsForItsPosition(t *testing.T) {
+	cl, err := client.New("http://127.0.0.1:1")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "watch"), nil, 0o600)) // no folder
+	var said []string
+	ctx, cancel := context.WithTimeout(t.Context(), 2*reportEvery+reportEvery/2)
+	defer cancel()
+	f := &feeding{
+		Watcher: &Watcher{Client: cl, Note: func(text string) { said = append(said, text) }},
+		keeper:  &keeper{file: filepath.Join(dir, "watch", "p.json")},
+	}
+	err = f.piece(ctx, follow.Piece{Text: []byte("a\n"), File: 1, To: 2})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "; trying again")
+	require.Zero(t, f.sent)
+}
+
 func FuzzPosition(f *testing.F) {
 	text, err := json.Marshal(testPosition())
 	require.NoError(f, err)
