@@ -231,7 +231,7 @@ func TestCompressedCopiesAreRead(t *testing.T) {
 }
 
 func BenchmarkClean(b *testing.B) {
-	text := []byte(logText(1000, 400)[:pieceBytes])
+	text := []byte(logText(1000, 600)[:pieceBytes])
 	c := Cleaner{Notes: &Notes{}}
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
