@@ -31,8 +31,9 @@ func TestWatchFollowsAPattern(t *testing.T) {
 	w.lines(2)
 	logOf(t, filepath.Join(dir, "app-2026-01-02.log"), 34, 3)
 	requireTexts(t, w.lines(5), 32)
-	logOf(t, filepath.Join(dir, "other.log"), 0, 33)
-	w.lines(6)
+	logOf(t, filepath.Join(dir, "other.log"), 0, 2000) // more than --history
+	lines := w.lines(5 + 1968)
+	require.Equal(t, "line 32 of the log", *lines[5].Text)
 	w.stop()
 	require.Equal(t, 2, strings.Count(must(t, "", "sessions", "list", "--data-dir", data), "p."))
 

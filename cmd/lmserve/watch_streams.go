@@ -24,6 +24,7 @@ type watchStream struct {
 	session string // its name; "": it has none
 	log     follow.Log
 	pattern bool
+	whole   bool            // it is read from its beginning
 	journal *follow.Journal // nil: it is a file
 }
 
@@ -77,11 +78,11 @@ func (k *watching) streams(args []string) (streams []watchStream, patterns []str
 	return streams, patterns, nil
 }
 
-// found are the streams of the logs that a pattern names.
-func (k *watching) found(pattern string) (streams []watchStream) {
+// found are the streams of the logs that a pattern names: of logs that appear later, whole ones.
+func (k *watching) found(pattern string, later bool) (streams []watchStream) {
 	logs, _ := follow.Match(pattern) // the pattern was checked
 	for _, log := range logs {
-		s := watchStream{name: log.Path, log: log, pattern: true}
+		s := watchStream{name: log.Path, log: log, pattern: true, whole: later}
 		if k.session != "" {
 			s.session = sessionName(k.session, log.Path, log, true)
 		}
@@ -153,15 +154,13 @@ func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []st
 	for _, s := range streams {
 		a.start(ctx, s, len(patterns) == 0)
 	}
-	none := map[string]bool{} // patterns that name nothing, which was told
-	for ctx.Err() == nil && len(patterns) > 0 {
+	for later := false; ctx.Err() == nil && len(patterns) > 0; later = true {
 		for _, pattern := range patterns {
-			found := a.found(pattern)
+			found := a.found(pattern, later)
 			for _, s := range found {
 				a.start(ctx, s, false)
 			}
-			if len(found) == 0 && !none[pattern] {
-				none[pattern] = true
+			if len(found) == 0 && !later {
 				a.w.Note(fmt.Sprintf("no file matches %s yet; waiting for one", pattern))
 			}
 		}
@@ -238,7 +237,7 @@ func (a *watchAll) watchIn(ctx context.Context, s watchStream, session client.Se
 		Name: s.name, Session: session, Journal: s.journal,
 		Log: s.log, Last: int64(a.history), Ends: s.pattern,
 	}
-	if a.fromStart {
+	if a.fromStart || s.whole {
 		in.Last = -1
 	}
 	if a.session != "" && a.data.dir != noDataDir && a.w.Score.Learn != client.LearnFalse {

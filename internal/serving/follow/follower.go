@@ -312,7 +312,8 @@ func (w *Follower) begin(f *file) error {
 			continue
 		}
 		size, err := o.size()
-		if err != nil || left == 0 || os.SameFile(o.info, f.info) || o.last(left) != nil {
+		after := o.info.ModTime().After(f.info.ModTime())
+		if err != nil || left == 0 || after || os.SameFile(o.info, f.info) || o.last(left) != nil {
 			o.close()
 			continue
 		}
