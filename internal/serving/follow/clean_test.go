@@ -77,6 +77,22 @@ func TestCleanSkipsWhatIsNoText(t *testing.T) {
 	require.Len(t, *said, 4, "each is told once: %v", *said)
 }
 
+// A restart within a long line skips the rest of it, too.
+func TestLongLineIsSkippedAfterARestart(t *testing.T) {
+	path, f := openLog(t, "one\n"+strings.Repeat("y", 2*lineMax))
+	collect(t, f, "one\n"+strings.Repeat("y", lineMax))
+	place := Place{Mark: f.files[0].mark(), Offset: f.files[0].offset}
+	out, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = out.WriteString(strings.Repeat("y", lineMax) + "\nnext\n")
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	again, found := Resume(optionsOf(path), place)
+	require.True(t, found)
+	defer again.Close()
+	collect(t, again, "\nnext\n")
+}
+
 // A hole is passed over, and room that a program has made for what it will write is waited in.
 func TestHolesArePassedOver(t *testing.T) {
 	path, f := openLog(t, "one\n")
