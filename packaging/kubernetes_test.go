@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os/exec"
 	"testing"
 	"time"
 
@@ -67,6 +68,33 @@ func TestManifestsAreThoseOfOneServer(t *testing.T) {
 	require.Equal(t, imageData, server.VolumeMounts[0].MountPath)
 	require.Equal(t, server.VolumeMounts[0].Name, set.Spec.VolumeClaimTemplates[0].Name)
 	require.Empty(t, server.Env)
+}
+
+// A watcher reads the logs of its node, and writes nothing of it.
+func TestManifestsOfWatchersReadLogsAlone(t *testing.T) {
+	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(
+		filesys.MakeFsOnDisk(), "../deploy/kubernetes/watch")
+	require.NoError(t, err)
+	require.Len(t, all.Resources(), 1)
+	text, err := all.Resources()[0].AsYAML()
+	require.NoError(t, err)
+	var set apps.DaemonSet
+	require.NoError(t, yaml.UnmarshalStrict(text, &set))
+	require.Equal(t, set.Spec.Selector.MatchLabels, set.Spec.Template.Labels)
+	pod := set.Spec.Template.Spec
+	watcher := pod.Containers[0]
+	require.True(t, *watcher.SecurityContext.ReadOnlyRootFilesystem)
+	require.False(t, *watcher.SecurityContext.AllowPrivilegeEscalation)
+	require.NotNil(t, pod.Volumes[0].HostPath)
+	require.Equal(t, pod.Volumes[0].Name, watcher.VolumeMounts[0].Name)
+	require.True(t, watcher.VolumeMounts[0].ReadOnly)
+	require.NotNil(t, pod.Volumes[1].EmptyDir)
+	require.Equal(t, "watch", watcher.Args[0])
+	args := append(watcher.Args[1:len(watcher.Args)-1], "[") // a pattern that is none
+	out, err := exec.CommandContext(t.Context(), program(t), append([]string{"watch"}, args...)...).
+		CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "is no pattern", "all flags are known")
 }
 
 // With keys the server has a secret more, and nothing else differs.

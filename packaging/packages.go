@@ -88,6 +88,8 @@ func (b *builder) packageContents(dir, binary string, docs tree) (files.Contents
 	all := files.Contents{
 		b.content(binary, "/usr/bin/lmserve", 0o755),
 		b.content(b.linuxFile("lmserve.service"), "/usr/lib/systemd/system/lmserve.service", 0o644),
+		b.content(b.linuxFile("lmserve-watch.service"),
+			"/usr/lib/systemd/system/lmserve-watch.service", 0o644),
 		b.content(b.linuxFile("sysusers.conf"), "/usr/lib/sysusers.d/lmserve.conf", 0o644),
 		b.content(b.wordsPath(), "/usr/share/lmserve/"+wordsFile, 0o644),
 		b.content(b.linuxFile("config.yaml"), "/etc/lmserve/config.yaml", 0o644),

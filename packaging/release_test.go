@@ -160,6 +160,7 @@ func checkDeb(t *testing.T, path string) {
 	files := list("--contents")
 	for _, name := range []string{
 		"/usr/bin/lmserve", "/usr/lib/systemd/system/lmserve.service", "/etc/lmserve/config.yaml",
+		"/usr/lib/systemd/system/lmserve-watch.service",
 		"/usr/share/man/man1/lmserve-serve.1.gz", "/usr/share/bash-completion/completions/lmserve",
 		"/usr/share/doc/lmserve/copyright", "/usr/share/doc/lmserve/changelog.Debian.gz",
 		"/usr/share/lmserve/" + wordsFile,

@@ -14,5 +14,5 @@ if [ ! -e /var/lib/lmserve ]; then
 fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
-	systemctl try-restart lmserve.service
+	systemctl try-restart lmserve.service lmserve-watch.service
 fi

@@ -6,8 +6,8 @@ case "$1" in
 upgrade | deconfigure | failed-upgrade | 1) exit 0 ;;
 esac
 if command -v systemctl >/dev/null; then
-	systemctl --no-reload disable lmserve.service # also where systemd does not run
+	systemctl --no-reload disable lmserve.service lmserve-watch.service # also where systemd does not run
 fi
 if [ -d /run/systemd/system ]; then
-	systemctl stop lmserve.service
+	systemctl stop lmserve.service lmserve-watch.service
 fi

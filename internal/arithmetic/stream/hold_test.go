@@ -166,13 +166,13 @@ func TestASnapshotOfLinesThatDoesNotFitIsRefusedWithItsPlace(t *testing.T) {
 		method, says string
 		spoil        func(*weights.File)
 	}{
-		{SparseMeta, `"held.line", element 0 is token 4098, expected 0 to 4097`,
+		{SparseMeta, `"held.line", element 0 is token 16386, expected 0 to 16385`,
 			number(tensorHeld, lineBytes, HeldMax+2)},
 		{SparseMeta, `"held.line", element 0 is token -1`, number(tensorHeld, lineBytes, -1)},
 		{SparseMeta, `"held.line", element 0 is 5, expected more than 5`,
 			number(tensorHeld, lineBytes, 5)},
-		{SparseMeta, `"held.line", element 0 is 4097, expected more than 5, the pending tokens, ` +
-			"and at most 4096", number(tensorHeld, lineBytes, HeldMax+1)},
+		{SparseMeta, `"held.line", element 0 is 16385, expected more than 5, the pending tokens, ` +
+			"and at most 16384", number(tensorHeld, lineBytes, HeldMax+1)},
 		{SparseMeta, `"held.line", element 1 is 3, expected 0 without`,
 			number(tensorHeld, lineCarries, 3)},
 		{SparseMeta, `is 1, expected 0 without tensor "held.gradient"`, drop(tensorCarried)},

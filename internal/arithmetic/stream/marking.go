@@ -8,7 +8,7 @@ import (
 )
 
 // HeldMax is the largest number of bytes of a line that is learnt by lines.
-const HeldMax = 4096
+const HeldMax = 16 << 10
 
 // HeldBytes is the memory of what a stream keeps that learns by lines.
 func HeldBytes(m *model.Model, set Settings) int64 {

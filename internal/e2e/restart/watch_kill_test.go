@@ -74,6 +74,9 @@ func (w *watched) line() {
 		line = fmt.Sprintf("%05d PANIC %x\n", w.lines, w.rand.Uint64())
 	}
 	w.text.WriteString(line)
+	if w.rand.IntN(3) == 0 { // what watch leaves out
+		line = "\x1b[1m" + strings.Replace(line, "\n", "\x1b[0m\r\n", 1)
+	}
 	half := w.rand.IntN(2 * len(line))
 	_, err := w.file.WriteString(line[:min(half, len(line))])
 	if err == nil && half < len(line) {

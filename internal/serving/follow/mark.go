@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
-	"os"
 )
 
 // sampleBytes is how much of a file a sample is made of, at most.
@@ -54,15 +53,22 @@ func (s Sample) fits(f io.ReaderAt) bool {
 
 // fits reports whether a file is the one of the mark, as far as its content shows, and has bytes up
 // to the offset.
-func (m Mark) fits(f *os.File, offset int64) bool {
-	info, err := f.Stat()
-	return err == nil && info.Size() >= offset && m.Head.fits(f) && m.Tail.fits(f)
+func (m Mark) fits(f io.ReaderAt, offset int64) bool {
+	if offset > 0 {
+		if n, _ := f.ReadAt(make([]byte, 1), offset-1); n == 0 {
+			return false
+		}
+	}
+	return m.Head.fits(f) && m.Tail.fits(f)
 }
 
 // Piece is a part of a followed file.
 type Piece struct {
-	// Text is whole lines, or a part of a line that is long. It is valid until the next call.
+	// Text is whole lines, or a part of a line that is long, clean. It is valid until the next call.
+	// It is empty where all that was read was skipped.
 	Text []byte
+	// Skip is how much of the clean text from From on was given before a restart, and is left out.
+	Skip int64
 	// File numbers the files of a Follower, from 1.
 	File int
 	// From and To are the places in the file where Text begins, and behind Text. They are the same
@@ -70,11 +76,16 @@ type Piece struct {
 	From, To int64
 	// Mark tells the file from others.
 	Mark Mark
+	// Cursor is that of the journal's entry with which Text begins, but for Skip; a journal has no
+	// other places.
+	Cursor string
 }
 
 // Place is where a Follower begins to read.
 type Place struct {
 	Mark   Mark
 	Offset int64
-	Ended  bool // the line in front of it was given a newline that the file has not
+	Skip   int64  // how much of the clean text behind the offset was given before
+	Ended  bool   // the line in front of it was given a newline that the file has not
+	Cursor string // of a journal's entry, which stands for the offset
 }

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/lmserve/lmserve/internal/serving/follow"
@@ -9,31 +10,39 @@ import (
 // reportEvery is how often a position notes which lines were reported, if it does not have to.
 const reportEvery = time.Second
 
+// knownMax is how many later places of a file a position keeps beside the one where its text
+// begins, so that little has to be read again to find the session's place.
+const knownMax = 2
+
 // keeper keeps the position of a file that a session is fed from.
 type keeper struct {
 	file     string // of the position
 	position Position
 	next     int64     // the session's offset when it has all that was announced
 	number   int       // the file of the last part, as the Follower numbers it; 0: none of this run
+	known    int       // parts behind the first of that file
 	written  time.Time // when the position was written
 	stale    bool      // more was reported since
 }
 
-// announce notes a piece that is about to be sent, if the position does not say it already.
+// announce notes a piece that is about to be sent, if the position does not say it already. All of
+// the session's text before it is in the session.
 func (k *keeper) announce(piece follow.Piece) error {
-	p, from := &k.position, k.next
+	p, from := &k.position, k.next-piece.Skip
 	k.next += int64(len(piece.Text))
-	closing := piece.From == piece.To
-	if !closing && len(p.Parts) > 0 && k.number == piece.File {
-		last := &p.Parts[len(p.Parts)-1]
-		if last.Start+from-last.From == piece.From {
-			if last.Mark = piece.Mark; k.next <= p.Until {
-				return nil
-			}
-			return k.write(k.next + aheadBytes)
+	n, closing := len(p.Parts), piece.From == piece.To
+	if !closing && n > 0 && k.number == piece.File {
+		if k.next <= p.Until {
+			p.Parts[n-1].Mark = piece.Mark
+			return nil
 		}
+		if k.known++; k.known > knownMax { // the part before has its text, too
+			p.Parts = slices.Delete(p.Parts, n-knownMax, n-knownMax+1)
+		}
+	} else {
+		k.known = 0
 	}
-	part := Part{From: from, Start: piece.From, Mark: piece.Mark}
+	part := Part{From: from, Start: piece.From, Cursor: piece.Cursor, Mark: piece.Mark}
 	if closing {
 		part.From, part.Ended = k.next, true
 	}

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	positionVersion = 1
+	positionVersion = 2
 	// partsMax is how many parts a position keeps: the last ones.
-	partsMax = 32
+	partsMax = 64
 	// aheadBytes is how much more may be sent than a position says before it is written again.
 	aheadBytes = 64 << 10
 )
@@ -29,7 +29,7 @@ const (
 type Position struct {
 	Version int    `json:"version"`
 	Session string `json:"session"` // its id
-	Path    string `json:"path"`    // of the file
+	Path    string `json:"path"`    // of the stream
 	// Until is the largest offset that the session can have got to by what was sent.
 	Until int64 `json:"until"`
 	// Reported is the session's offset up to which lines have been reported.
@@ -38,9 +38,12 @@ type Position struct {
 }
 
 // Part says which file the text of a session is from, from one offset up to that of the next part.
+// The text is that of the file from Start on, clean (follow.Cleaner): where a byte of it stands in
+// the file is known when it is read again from there.
 type Part struct {
-	From  int64 `json:"from"`  // offset in the session
-	Start int64 `json:"start"` // offset in the file
+	From   int64  `json:"from"`             // offset in the session
+	Start  int64  `json:"start"`            // offset in the file
+	Cursor string `json:"cursor,omitempty"` // of the journal's entry, in place of Start
 	// Ended says that the byte in front of From is a newline that the file has not.
 	Ended bool        `json:"ended,omitempty"`
 	Mark  follow.Mark `json:"mark"`
@@ -56,8 +59,8 @@ func (p *Position) at(offset int64) *Part {
 	return nil
 }
 
-// place is the place in a file from which the session at an offset goes on. The error says why there
-// is none.
+// place is the place in a file from which the session at an offset goes on. The error says why
+// there is none.
 func (p *Position) place(offset int64) (follow.Place, error) {
 	if offset > p.Until {
 		return follow.Place{}, fmt.Errorf("the session %s is at offset %d, and has at most %d bytes "+
@@ -76,8 +79,10 @@ func (p *Position) place(offset int64) (follow.Place, error) {
 func (p *Part) place(offset int64) follow.Place {
 	return follow.Place{
 		Mark:   p.Mark,
-		Offset: p.Start + offset - p.From,
+		Offset: p.Start,
+		Skip:   offset - p.From,
 		Ended:  p.Ended && offset == p.From,
+		Cursor: p.Cursor,
 	}
 }
 
@@ -98,8 +103,25 @@ func (p *Position) others(offset int64) (places []follow.Place) {
 	return places
 }
 
-// text reads the text of the session from one offset up to another from the files again.
-func (p *Position) text(from, to int64) ([]byte, error) {
+// upgrade makes a position of version 1 one of this version. Its parts were counted in bytes of
+// files that were not cleaned, so that only the place of the offset is known.
+func (p *Position) upgrade(offset int64) {
+	part := p.at(offset)
+	if p.Version == positionVersion || part == nil || offset > p.Until {
+		return
+	}
+	p.Version, p.Reported = positionVersion, offset
+	p.Parts = []Part{{
+		From: offset, Start: part.Start + offset - part.From, Mark: part.Mark,
+		Ended: part.Ended && offset == part.From,
+	}}
+}
+
+// reader reads so many bytes of a stream's text again, from a place on.
+type reader func(place follow.Place, bytes int64) ([]byte, error)
+
+// text reads the text of the session from one offset up to another again.
+func (p *Position) text(from, to int64, read reader) ([]byte, error) {
 	var text []byte
 	for from < to {
 		part, end := p.at(from), to
@@ -117,7 +139,7 @@ func (p *Position) text(from, to int64) ([]byte, error) {
 		if closed {
 			n--
 		}
-		piece, err := follow.Read(p.Path, part.place(from), n)
+		piece, err := read(part.place(from), n)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +157,7 @@ func (p *Position) check() error {
 		return fmt.Errorf("%s is %v, expected %v", what, found, expected)
 	}
 	switch {
-	case p.Version != positionVersion:
+	case p.Version != positionVersion && p.Version != 1:
 		return wrong("version", p.Version, positionVersion)
 	case p.Session == "" || p.Path == "":
 		return errors.New("session or path is empty, expected an id and a path")

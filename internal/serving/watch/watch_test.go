@@ -81,8 +81,8 @@ func TestALineIsShownWithItsMarks(t *testing.T) {
 		Style{Color: true}.Show("p> ", []byte("one"), []client.LineSpan{{From: 0, To: 3}}, "why"))
 }
 
-// Whatever the text, the mark and the width: a row is not wider than the terminal, and the beginning
-// of the mark is there.
+// Whatever the text, the mark and the width: a row is not wider than the terminal, and the
+// beginning of the mark is there.
 func TestARowFitsAndHasTheMark(t *testing.T) {
 	text := []byte(strings.Repeat("abc déf 日本 ", 12))
 	for width := 12; width < 120; width++ {
@@ -162,8 +162,8 @@ func TestAPositionKnowsThePlaceOfEachOffset(t *testing.T) {
 	p := testPosition()
 	require.NoError(t, p.check())
 	for offset, want := range map[int64]follow.Place{
-		10: {Offset: 0}, 99: {Offset: 89}, 100: {Offset: 40}, 200: {Offset: 140},
-		201: {Offset: 0, Ended: true}, 202: {Offset: 1}, 500: {Offset: 299},
+		10: {Offset: 0}, 99: {Skip: 89}, 100: {Offset: 40}, 200: {Offset: 40, Skip: 100},
+		201: {Offset: 0, Ended: true}, 202: {Skip: 1}, 500: {Skip: 299},
 	} {
 		place, err := p.place(offset)
 		require.NoError(t, err)
@@ -173,39 +173,31 @@ func TestAPositionKnowsThePlaceOfEachOffset(t *testing.T) {
 	require.ErrorContains(t, err, "it has got other text")
 	_, err = p.place(9)
 	require.ErrorContains(t, err, "an older state")
-	require.Equal(t, []follow.Place{{Offset: 90}, {Offset: 140, Ended: true}}, p.others(300))
+	require.Equal(t, []follow.Place{{Skip: 90}, {Offset: 40, Skip: 100, Ended: true}}, p.others(300))
 	require.Empty(t, p.others(50))
 }
 
-// What a session has is read again from the file and from the one that was rotated, with the newline
-// that the rotated one has not.
+// What a session has is read again from the file and from the one that was rotated, with the
+// newline that the rotated one has not.
 func TestTheTextOfASessionIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
 		Version: positionVersion, Session: "s", Path: path,
 	}}
 	require.NoError(t, os.WriteFile(path, []byte("one\ntwo"), 0o600))
-	f, err := follow.Open(path, 0)
-	require.NoError(t, err)
-	defer f.Close()
+	o := follow.Options{Log: follow.Log{Path: path}, Last: -1}
+	f := follow.Open(o)
 	var sent strings.Builder
-	take := func() {
-		p, err := f.Rest()
-		require.NoError(t, err)
-		require.NoError(t, k.announce(p))
-		sent.Write(p.Text)
-	}
-	take()
-	take()
-	require.NoError(t, os.Rename(path, path+".1"))
-	require.NoError(t, os.WriteFile(path, []byte("three\nfour\n"), 0o600))
-	again, found, err := follow.Resume(path, follow.Place{
-		Mark: k.position.Parts[0].Mark, Offset: int64(sent.Len()),
-	})
-	require.NoError(t, err)
-	require.True(t, found)
+	p := f.Peek()
+	require.NoError(t, k.announce(p))
+	sent.Write(p.Text)
 	f.Close()
-	f, k.number = again, 0
+	require.NoError(t, os.Rename(path, path+".1"))
+	require.NoError(t, os.WriteFile(path, []byte("three\r\n\x1b[1mfour\x1b[0m\r\n"), 0o600))
+	f, found := follow.Resume(o, k.position.Parts[0].place(int64(sent.Len())))
+	require.True(t, found)
+	defer f.Close()
+	k.number = 0
 	deadline := time.Now().Add(20 * time.Second)
 	for sent.Len() < 18 && time.Now().Before(deadline) {
 		p, err := f.Next(t.Context())
@@ -218,7 +210,7 @@ func TestTheTextOfASessionIsReadAgain(t *testing.T) {
 	require.NoError(t, err)
 	for from := range sent.Len() {
 		for to := from; to <= sent.Len(); to++ {
-			text, err := read.text(int64(from), int64(to))
+			text, err := read.text(int64(from), int64(to), o.Read)
 			require.NoError(t, err)
 			require.Equal(t, sent.String()[from:to], string(text))
 		}
@@ -227,7 +219,7 @@ func TestTheTextOfASessionIsReadAgain(t *testing.T) {
 
 func TestAPositionThatCannotBeIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*Position){
-		"version":  func(p *Position) { p.Version = 2 },
+		"version":  func(p *Position) { p.Version = 3 },
 		"session":  func(p *Position) { p.Session = "" },
 		"parts":    func(p *Position) { p.Parts = nil },
 		"until":    func(p *Position) { p.Until = 3 },
@@ -245,6 +237,61 @@ func TestAPositionThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
+// A position of version 1 counted bytes of files that were not cleaned.
+func TestAPositionOfVersion1GoesOnAtItsPlace(t *testing.T) {
+	p := testPosition()
+	p.Version = 1
+	require.NoError(t, p.check())
+	p.upgrade(150)
+	require.NoError(t, p.check())
+	require.Equal(t, positionVersion, p.Version)
+	require.Len(t, p.Parts, 1)
+	place, err := p.place(150)
+	require.NoError(t, err)
+	require.Equal(t, follow.Place{Offset: 90}, place)
+}
+
+// However much is read of a file, its position has few parts, and knows every offset.
+func TestAPositionStaysSmall(t *testing.T) {
+	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
+		Version: positionVersion, Session: "s", Path: "/log",
+	}}
+	text := make([]byte, 10<<10)
+	for i := range int64(100) { // every piece was twice as long before it was cleaned
+		at := i * 2 * int64(len(text))
+		require.NoError(t, k.announce(follow.Piece{
+			Text: text, File: 1, From: at, To: at + 2*int64(len(text)),
+		}))
+	}
+	parts := k.position.Parts
+	require.Len(t, parts, 1+knownMax)
+	require.Zero(t, parts[0].From)
+	for _, part := range parts {
+		require.Equal(t, 2*part.From, part.Start)
+	}
+	require.Greater(t, parts[knownMax].From, k.next-2*aheadBytes)
+}
+
+// A position that cannot be written holds the text back, and is told once.
+func TestTextWaitsForItsPosition(t *testing.T) {
+	cl, err := client.New("http://127.0.0.1:1")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "watch"), nil, 0o600)) // no folder
+	var said []string
+	ctx, cancel := context.WithTimeout(t.Context(), 2*reportEvery+reportEvery/2)
+	defer cancel()
+	f := &feeding{
+		Watcher: &Watcher{Client: cl, Note: func(text string) { said = append(said, text) }},
+		keeper:  &keeper{file: filepath.Join(dir, "watch", "p.json")},
+	}
+	err = f.piece(ctx, follow.Piece{Text: []byte("a\n"), File: 1, To: 2})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "; trying again")
+	require.Zero(t, f.sent)
+}
+
 func FuzzPosition(f *testing.F) {
 	text, err := json.Marshal(testPosition())
 	require.NoError(f, err)
@@ -255,10 +302,10 @@ func FuzzPosition(f *testing.F) {
 			return
 		}
 		if place, err := p.place(offset); err == nil {
-			require.GreaterOrEqual(t, place.Offset, int64(0))
+			require.GreaterOrEqual(t, min(place.Offset, place.Skip), int64(0))
 		}
 		for _, place := range p.others(offset) {
-			require.GreaterOrEqual(t, place.Offset, int64(0))
+			require.GreaterOrEqual(t, min(place.Offset, place.Skip), int64(0))
 		}
 	})
 }
@@ -280,7 +327,8 @@ func TestBlankLinesNeverStandOut(t *testing.T) {
 	require.True(t, StandsOut(&client.LineEvent{Warm: true}, 1e-3), "the text was left out")
 }
 
-// What is read of a file is not unread any more, so a file that does not grow has nothing that comes.
+// What is read of a file is not unread any more, so a file that does not grow has nothing that
+// comes.
 func TestPieceThatIsReadDoesNotCome(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")
 	require.NoError(t, err)

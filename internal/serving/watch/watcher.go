@@ -1,6 +1,6 @@
 // Package watch feeds streams to sessions line by line, goes on where it was, and shows the lines
-// that stand out. A stream is a file that is followed (internal/serving/follow) or a pipe; the sessions are
-// those of a server (api/client).
+// that stand out. A stream is a log that is followed (internal/serving/follow), the journal of
+// systemd, or a pipe; the sessions are those of a server (api/client).
 //
 // A file's place is kept in a position, a small file of its own: which file the text of the session
 // is from. How much of it the session has, the session says. So each line is in the session once,
@@ -16,6 +16,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/lmserve/lmserve/api/client"
@@ -34,16 +35,41 @@ type Watcher struct {
 	Behind func(Behind)
 	// Note is told what somebody should know.
 	Note func(text string)
+	// Field is the path of the value of lines in JSON that alone is read; nil: lines are read whole.
+	Field []string
 }
 
-// File is a file to be watched.
-type File struct {
+// Stream is a log, or the journal of systemd, to be watched.
+type Stream struct {
 	Name     string // to show
-	Path     string
 	Session  client.Session
 	Position string // the file that keeps the position; "", as with LearnFalse: none does
-	From     int64  // where to begin if there is no position
-	Follow   bool   // wait for more at the end
+
+	Log     follow.Log
+	Last    int64           // see follow.Options
+	Ends    bool            // see follow.Options
+	Journal *follow.Journal // nil: it is a log
+}
+
+// path names what the stream is read from, for its position.
+func (in *Stream) path() string {
+	if in.Journal != nil {
+		return "journalctl"
+	}
+	return in.Log.Path
+}
+
+// source is what a stream is read from.
+type source interface {
+	Next(context.Context) (follow.Piece, error)
+	Unread() int64
+	Skipped() int64
+	Close()
+}
+
+// options are those with which the stream's log is followed.
+func (in *Stream) options(field []string, note func(string)) follow.Options {
+	return follow.Options{Log: in.Log, Last: in.Last, Ends: in.Ends, Field: field, Note: note}
 }
 
 // feeding is a stream on its way to its session.
@@ -59,6 +85,8 @@ type feeding struct {
 	sent   int64 // bytes that were given to the feeder
 	done   int64 // of these, in lines that have come back
 	waited time.Time
+
+	unwritten bool // the position could not be written, and that was told
 }
 
 // begin makes a feeder of a session. It asks the session first whether it is within a line, which
@@ -124,7 +152,7 @@ func (f *feeding) event(e client.Event) error {
 	}
 	f.look(false)
 	if f.keeper != nil && e.Line.Ended {
-		return f.keeper.reported(end, shown)
+		f.tryLater(f.keeper.reported(end, shown))
 	}
 	return nil
 }
@@ -166,30 +194,27 @@ func (f *feeding) read(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// File feeds a file. It ends with the file or, if the file is followed, with ctx.
-func (w *Watcher) File(ctx context.Context, in File) error {
+// Stream feeds a log or the journal. It ends with ctx, or with io.EOF of its source.
+func (w *Watcher) Stream(ctx context.Context, in Stream) error {
+	ctx, cancel := context.WithCancel(ctx) // the end of what reads the journal
+	defer cancel()
 	f, within, err := w.begin(ctx, in.Name, in.Session)
 	if err != nil {
 		return err
 	}
-	follower, resumed, err := f.open(ctx, in)
+	from, resumed, err := f.open(ctx, in)
 	if err != nil {
 		return err
 	}
-	defer follower.Close()
-	f.unread = follower.Unread
+	defer from.Close()
+	f.unread = from.Unread
 	if within && !resumed { // the line has no other end
-		begin := in.From
-		if f.keeper != nil && len(f.keeper.position.Parts) > 0 {
-			begin = 0 // of the file that has taken the place of the one that was read
-		}
-		err := f.piece(ctx, follow.Piece{Text: []byte{'\n'}, From: begin, To: begin})
-		if err != nil {
+		if err := f.endLine(ctx); err != nil {
 			return err
 		}
 	}
 	for {
-		p, err := f.next(ctx, follower, in.Follow)
+		p, err := f.next(ctx, from)
 		if err == nil {
 			err = f.piece(ctx, p)
 		}
@@ -202,8 +227,28 @@ func (w *Watcher) File(ctx context.Context, in File) error {
 		if f.keeper != nil && f.done == f.sent { // else the session knows where it is
 			err = errors.Join(err, f.keeper.end(f.feeder.Offset()))
 		}
+		f.skipped(from.Skipped())
 		return err
 	}
+}
+
+// skipped tells how much was not read.
+func (f *feeding) skipped(bytes int64) {
+	if bytes > 0 {
+		f.note("%s skipped", humanize.IBytes(uint64(bytes)))
+	}
+}
+
+// endLine ends the line that the session is within. What follows is the beginning of another file,
+// if a file was read before.
+func (f *feeding) endLine(ctx context.Context) error {
+	if f.keeper != nil && len(f.keeper.position.Parts) > 0 {
+		return f.piece(ctx, follow.Piece{Text: []byte{'\n'}})
+	}
+	if f.keeper != nil {
+		f.keeper.next++
+	}
+	return f.feed(ctx, []byte{'\n'})
 }
 
 // end reports a last line without a newline.
@@ -214,80 +259,97 @@ func (f *feeding) end() error {
 	return f.feeder.End()
 }
 
-// next gives the next piece of a file.
-func (f *feeding) next(ctx context.Context, w *follow.Follower, wait bool) (follow.Piece, error) {
-	if wait && f.keeper != nil && f.keeper.stale {
+// next gives the next piece of a stream.
+func (f *feeding) next(ctx context.Context, from source) (follow.Piece, error) {
+	if f.keeper != nil && f.keeper.stale {
 		soon, cancel := context.WithTimeout(ctx, reportEvery)
-		p, err := w.Next(soon)
+		p, err := from.Next(soon)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return p, err
 		}
-		if err := f.keeper.idle(); err != nil {
-			return follow.Piece{}, err
-		}
+		f.tryLater(f.keeper.idle())
 	}
-	if wait {
-		return w.Next(ctx)
-	}
-	p, err := w.Rest()
-	if err == nil && len(p.Text) == 0 {
-		err = io.EOF
-	}
-	return p, err
+	return from.Next(ctx)
 }
 
+// tryLater tells once that a position could not be written. It is written again with the next text.
+func (f *feeding) tryLater(err error) {
+	if err != nil && !f.unwritten {
+		f.note("%v; trying again", err)
+	}
+	f.unwritten = err != nil
+}
+
+// piece feeds a piece, when the position says that it comes.
 func (f *feeding) piece(ctx context.Context, p follow.Piece) error {
 	if f.keeper != nil {
-		if err := f.keeper.announce(p); err != nil {
-			return err
+		err := f.keeper.announce(p)
+		for f.tryLater(err); err != nil; f.tryLater(err) {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(reportEvery):
+				err = f.keeper.write(f.keeper.position.Until)
+			}
 		}
 	}
 	return f.feed(ctx, p.Text)
 }
 
-// open opens a file at the session's place in it, or where it is to begin.
-func (f *feeding) open(ctx context.Context, in File) (w *follow.Follower, resumed bool, err error) {
-	if in.Position == "" {
-		w, err = follow.Open(in.Path, in.From)
-		return w, false, err
+// open opens a stream at the session's place in it, or where it is to begin.
+func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed bool, err error) {
+	note := func(text string) { f.note("%s", text) }
+	options := in.options(f.Field, note)
+	var had *Position
+	if in.Position != "" {
+		f.keeper = &keeper{file: in.Position, next: in.Session.Offset, position: Position{
+			Version: positionVersion, Session: in.Session.ID, Path: in.path(), Reported: in.Session.Offset,
+		}}
+		if had, err = readPosition(in.Position); err != nil {
+			return nil, false, err
+		}
 	}
-	f.keeper = &keeper{file: in.Position, next: in.Session.Offset, position: Position{
-		Version: positionVersion, Session: in.Session.ID, Path: in.Path, Reported: in.Session.Offset,
-	}}
-	had, err := readPosition(in.Position)
-	if err != nil {
-		return nil, false, err
+	var place follow.Place
+	if had != nil {
+		had.upgrade(in.Session.Offset)
+		if place, err = had.place(in.Session.Offset); err != nil {
+			return nil, false, fmt.Errorf("%w, or delete %s", err, in.Position)
+		}
+		f.keeper.position = *had
+		f.keeper.position.Path = in.path()
+		read := options.Read
+		if in.Journal != nil {
+			again := follow.Journal{Args: in.Journal.Args}
+			read = again.Read
+		}
+		if err := f.again(ctx, had, read); err != nil {
+			return nil, false, err
+		}
+	}
+	if in.Journal != nil {
+		in.Journal.Note = note
+		in.Journal.Start(ctx, place)
+		return in.Journal, place.Cursor != "", nil
 	}
 	if had == nil {
-		w, err = follow.Open(in.Path, in.From)
-		return w, false, err
+		return follow.Open(options), false, nil
 	}
-	place, err := had.place(in.Session.Offset)
-	if err != nil {
-		return nil, false, fmt.Errorf("%w, or delete %s", err, in.Position)
+	w, resumed := follow.Resume(options, place, had.others(in.Session.Offset)...)
+	if !resumed {
+		f.note("the file that was read last is not there any more: it was deleted or truncated. "+
+			"What it had behind byte %d is missing", place.Offset)
 	}
-	f.keeper.position = *had
-	f.keeper.position.Path = in.Path
-	if err := f.again(ctx, had); err != nil {
-		return nil, false, err
-	}
-	w, resumed, err = follow.Resume(in.Path, place, had.others(in.Session.Offset)...)
-	if err == nil && !resumed {
-		f.note("the file that was read last, up to its byte %d, is not there any more: it was "+
-			"rotated and compressed, deleted, or truncated. What it had behind is missing",
-			place.Offset)
-	}
-	return w, resumed, err
+	return w, resumed, nil
 }
 
 // again reports the lines that the session has and that were not reported.
-func (f *feeding) again(ctx context.Context, p *Position) error {
+func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 	from, to := p.Reported, f.session.Offset
 	if from >= to {
 		return nil
 	}
-	text, err := p.text(from, to)
+	text, err := p.text(from, to, read)
 	if err != nil {
 		f.note("%d bytes are in the session, and their lines were not reported: %v", to-from, err)
 		return nil
@@ -303,7 +365,8 @@ func (f *feeding) again(ctx context.Context, p *Position) error {
 		return err
 	}
 	err = f.Client.Replay(ctx, f.session.ID, from, text, o)
-	return errors.Join(err, f.keeper.reported(from, true))
+	f.tryLater(f.keeper.reported(from, true))
+	return err
 }
 
 // Pipe feeds a stream that can be read once. It ends with the stream, or with ctx.
@@ -319,13 +382,16 @@ func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.
 	}
 	p := newPipe(r)
 	f.unread = p.waiting
+	notes := follow.Notes{Say: func(text string) { f.note("%s", text) }}
+	clean := follow.Cleaner{Notes: &notes, Field: w.Field}
+	defer func() { f.skipped(notes.Skipped()) }()
 	for {
 		text, err := p.next(ctx)
 		if err == io.EOF {
 			return f.end()
 		}
 		if err == nil {
-			err = f.feed(ctx, text)
+			err = f.feed(ctx, clean.Clean(text))
 		}
 		if err != nil {
 			return err

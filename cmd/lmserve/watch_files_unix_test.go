@@ -1,0 +1,33 @@
+//go:build unix
+
+package main
+
+import (
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// troubles are what may have the path of a file for a moment.
+func troubles() map[string]func(*testing.T, string) {
+	all := map[string]func(*testing.T, string){
+		"folder": func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },
+		"loop":   func(t *testing.T, path string) { require.NoError(t, os.Symlink(path, path)) },
+		"pipe":   func(t *testing.T, path string) { require.NoError(t, syscall.Mkfifo(path, 0o600)) },
+		"socket": func(t *testing.T, path string) {
+			t.Chdir(t.TempDir()) // the names of sockets are short
+			l, err := net.Listen("unix", "s")
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = l.Close() })
+			require.NoError(t, os.Rename("s", path))
+		},
+		"unreadable": func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, nil, 0)) },
+	}
+	if os.Getuid() == 0 { // root reads everything
+		delete(all, "unreadable")
+	}
+	return all
+}

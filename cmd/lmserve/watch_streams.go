@@ -1,0 +1,250 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/serving/follow"
+	"github.com/lmserve/lmserve/internal/serving/watch"
+)
+
+// watchStream is a stream that watch was asked for, or found by a pattern.
+type watchStream struct {
+	name    string // to show; "-": standard input
+	session string // its name; "": it has none
+	log     follow.Log
+	pattern bool
+	whole   bool            // it is read from its beginning
+	journal *follow.Journal // nil: it is a file
+}
+
+// streams are those of the arguments, and the patterns among these.
+func (k *watching) streams(args []string) (streams []watchStream, patterns []string, err error) {
+	if k.journal {
+		j := &follow.Journal{Args: args, All: k.fromStart}
+		return []watchStream{{name: "journal", session: k.session, journal: j}}, nil, nil
+	}
+	if len(args) == 0 {
+		args = []string{standardInput}
+	}
+	seen := map[string]bool{}
+	var files []string
+	for _, arg := range args {
+		if seen[arg] {
+			return nil, nil, usagef("%s is named twice, expected once", arg)
+		}
+		seen[arg] = true
+		info, err := os.Stat(arg)
+		if err == nil && info.IsDir() {
+			return nil, nil, usagef("%s is a folder, expected a file", arg)
+		}
+		if err != nil && strings.ContainsAny(arg, "*?[") {
+			path, err := filepath.Abs(arg)
+			if _, wrong := filepath.Match(path, ""); wrong != nil || err != nil {
+				return nil, nil, usagef("%q is no pattern: %w", arg, errors.Join(wrong, err))
+			}
+			patterns = append(patterns, path)
+			continue
+		}
+		files = append(files, arg)
+	}
+	single := len(files) == 1 && len(patterns) == 0
+	bases := map[string]int{}
+	for _, file := range files {
+		bases[sessionPart(file)]++
+	}
+	for _, file := range files {
+		s := watchStream{name: file, session: k.session}
+		if file != standardInput {
+			if s.log.Path, err = filepath.Abs(file); err != nil {
+				return nil, nil, err
+			}
+		}
+		if k.session != "" && !single {
+			s.session = sessionName(k.session, file, s.log, bases[sessionPart(file)] > 1)
+		}
+		streams = append(streams, s)
+	}
+	return streams, patterns, nil
+}
+
+// found are the streams of the logs that a pattern names: of logs that appear later, whole ones.
+func (k *watching) found(pattern string, later bool) (streams []watchStream) {
+	logs, _ := follow.Match(pattern) // the pattern was checked
+	for _, log := range logs {
+		s := watchStream{name: log.Path, log: log, pattern: true, whole: later}
+		if k.session != "" {
+			s.session = sessionName(k.session, log.Path, log, true)
+		}
+		streams = append(streams, s)
+	}
+	return streams
+}
+
+const (
+	sessionMax     = 64 // bytes of a session's name
+	sessionPartMax = 32 // bytes of it that are of the file's name
+)
+
+// sessionName is the name of the session of one of several files: that of the flag and that of the
+// file. Where this may be that of another file, or is too long, a hash of the path is a part of it.
+func sessionName(session, file string, log follow.Log, hashed bool) string {
+	part := sessionPart(file)
+	name := session + "." + part
+	whole := part == strings.ToLower(filepath.Base(file)) || file == standardInput
+	if !hashed && whole && len(name) <= sessionMax {
+		return name
+	}
+	hash := fmt.Sprintf("-%x", sha256.Sum256([]byte(log.Path)))[:9]
+	room := max(0, min(sessionPartMax, sessionMax-len(session)-1-len(hash)))
+	return session + "." + part[:min(len(part), room)] + hash
+}
+
+// sessionPart is what a file gives to the name of its session.
+func sessionPart(file string) string {
+	if file == standardInput {
+		return "stdin"
+	}
+	return strings.Map(nameLetter, strings.ToLower(filepath.Base(file)))
+}
+
+// nameLetter replaces what a session's name cannot have.
+func nameLetter(r rune) rune {
+	switch {
+	case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+		return r
+	}
+	return '-'
+}
+
+// watchAll watches streams at once.
+type watchAll struct {
+	*watching
+	w     *watch.Watcher
+	stdin io.Reader
+
+	mu      sync.Mutex
+	running map[string]bool // by the path of the log, or the name
+	group   sync.WaitGroup
+	last    error // of the stream that ended last
+	failed  int   // streams that ended before that one, with an error
+}
+
+const (
+	// matchEvery is how often it is looked for new files of patterns.
+	matchEvery = time.Second
+	// againAfter is when a file of a pattern is watched again after an error.
+	againAfter = 10 * time.Second
+)
+
+// run watches streams, and those of patterns, until all have ended, or ctx has. The error of a
+// stream does not end the others.
+func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []string) error {
+	a.running = map[string]bool{}
+	for _, s := range streams {
+		a.start(ctx, s, len(patterns) == 0)
+	}
+	for later := false; ctx.Err() == nil && len(patterns) > 0; later = true {
+		for _, pattern := range patterns {
+			found := a.found(pattern, later)
+			for _, s := range found {
+				a.start(ctx, s, false)
+			}
+			if len(found) == 0 && !later {
+				a.w.Note(fmt.Sprintf("no file matches %s yet; waiting for one", pattern))
+			}
+		}
+		select {
+		case <-time.After(matchEvery):
+		case <-ctx.Done():
+		}
+	}
+	a.group.Wait()
+	if a.failed > 0 {
+		return errors.Join(a.last, fmt.Errorf("%d of the streams ended before, as was told", a.failed))
+	}
+	return a.last
+}
+
+// start watches a stream, unless that is done already. If it may be the last one, its error is that
+// of run, else it is told at once.
+func (a *watchAll) start(ctx context.Context, s watchStream, mayBeLast bool) {
+	key := cmp.Or(s.log.Path, s.name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.running[key] {
+		return
+	}
+	a.running[key] = true
+	a.group.Go(func() {
+		err := unlessEnded(ctx, a.watch(ctx, s))
+		if err != nil && s.pattern {
+			a.w.Note(fmt.Sprintf("%s: %v; trying again", s.name, err))
+			select {
+			case <-time.After(againAfter):
+			case <-ctx.Done():
+			}
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.running, key)
+		switch {
+		case err == nil || s.pattern:
+		case mayBeLast && len(a.running) == 0:
+			a.last = err
+		default:
+			a.failed++
+			a.w.Note(fmt.Sprintf("%s: %v; the others go on", s.name, err))
+		}
+	})
+}
+
+// watch watches one stream.
+func (a *watchAll) watch(ctx context.Context, s watchStream) error {
+	session, done, err := a.open(ctx, a.w.Client, s.session)
+	if err != nil {
+		return flagError(err)
+	}
+	err = a.watchIn(ctx, s, session)
+	return joinedUnlessEnded(err, done())
+}
+
+func (a *watchAll) watchIn(ctx context.Context, s watchStream, session client.Session) error {
+	if s.name == standardInput {
+		return a.w.Pipe(ctx, "standard input", session, a.stdin)
+	}
+	info, err := os.Stat(s.name)
+	if err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeDevice) != 0 && s.journal == nil {
+		pipe, err := openFile(ctx, s.name)
+		if err != nil {
+			return err
+		}
+		defer pipe.Close()
+		return a.w.Pipe(ctx, s.name, session, pipe)
+	}
+	in := watch.Stream{
+		Name: s.name, Session: session, Journal: s.journal,
+		Log: s.log, Last: int64(a.history), Ends: s.pattern,
+	}
+	if a.fromStart || s.whole {
+		in.Last = -1
+	}
+	if a.session != "" && a.data.dir != noDataDir && a.w.Score.Learn != client.LearnFalse {
+		dir, err := a.data.folder()
+		if err != nil {
+			return err
+		}
+		in.Position = filepath.Join(dir, "watch", session.ID+".json")
+	}
+	return a.w.Stream(ctx, in)
+}

@@ -1,0 +1,250 @@
+package follow
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Journal reads the journal of systemd by running journalctl. Each entry is a line: its unit, its
+// identifier, its message.
+type Journal struct {
+	Args []string // more arguments of journalctl, which choose entries
+	All  bool     // begin with the first entry instead of one of the last journalLast
+	Note func(text string)
+
+	place   Place // from which on the journal is read
+	pieces  chan Piece
+	waiting atomic.Int64
+	err     error // what the reading has ended with
+	notes   Notes
+}
+
+const (
+	// journalLast is how many entries are read before what comes: about what watch reads of a file.
+	journalLast = 300
+	// journalAhead is how many entries wait in memory.
+	journalAhead = 256
+	// journalAgain is the pause before journalctl is run again.
+	journalAgain = time.Second
+)
+
+// Start begins to read: behind the place if it has a cursor. The reading ends with ctx.
+func (j *Journal) Start(ctx context.Context, place Place) {
+	j.place, j.pieces, j.notes = place, make(chan Piece, journalAhead), Notes{Say: j.Note}
+	go func() {
+		defer close(j.pieces)
+		j.err = j.run(ctx)
+	}()
+}
+
+// Next returns the next entries, and waits for them until ctx is done. At the end of journalctl it
+// returns io.EOF.
+func (j *Journal) Next(ctx context.Context) (Piece, error) {
+	var p Piece
+	for len(p.Text) == 0 {
+		var ok bool
+		select {
+		case p, ok = <-j.pieces:
+		case <-ctx.Done():
+			return Piece{}, ctx.Err()
+		}
+		if !ok {
+			return Piece{}, j.err
+		}
+	}
+	for len(p.Text) < pieceBytes {
+		select {
+		case more := <-j.pieces: // of a closed channel, nothing
+			if len(more.Text) > 0 {
+				p.Text = append(p.Text, more.Text...)
+				continue
+			}
+		default:
+		}
+		break
+	}
+	j.waiting.Add(-int64(len(p.Text)))
+	return p, nil
+}
+
+// Unread is the number of bytes that were read and not given yet.
+func (j *Journal) Unread() int64 { return j.waiting.Load() }
+
+// Skipped is the number of bytes that were read and not given.
+func (j *Journal) Skipped() int64 { return j.notes.Skipped() }
+
+// Close does nothing: the reading ends with the context of Start.
+func (j *Journal) Close() {}
+
+// run runs journalctl until it ends well, and again where it fails after it has told an entry.
+func (j *Journal) run(ctx context.Context) error {
+	for {
+		began := j.place.Cursor
+		err := j.follow(ctx)
+		if err == nil {
+			return io.EOF
+		}
+		select { // Ctrl-C ends journalctl, too, perhaps first
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(journalAgain):
+		}
+		if j.place.Cursor == "" || j.place.Cursor == began && errors.Is(err, exec.ErrNotFound) {
+			return err
+		}
+		j.notes.once(fmt.Sprintf("%v; running it again", err))
+	}
+}
+
+// follow runs journalctl once.
+func (j *Journal) follow(ctx context.Context) error {
+	args := []string{"--follow"}
+	switch {
+	case j.place.Cursor != "":
+		args = append(args, "--no-tail", "--cursor="+j.place.Cursor)
+	case j.All:
+		args = append(args, "--no-tail")
+	default:
+		args = append(args, fmt.Sprintf("--lines=%d", journalLast))
+	}
+	return j.journalctl(ctx, args, func(p Piece) error {
+		j.waiting.Add(int64(len(p.Text)))
+		select {
+		case j.pieces <- p:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+// Read reads so many bytes from a place of the journal on.
+func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
+	if j.place = place; place.Cursor == "" {
+		return nil, errors.New("follow: nothing was read of the journal before that")
+	}
+	err = j.journalctl(context.Background(), []string{"--cursor=" + place.Cursor},
+		func(p Piece) error {
+			if text = append(text, p.Text...); int64(len(text)) >= bytes {
+				return io.EOF
+			}
+			return nil
+		})
+	if int64(len(text)) < bytes {
+		return nil, errors.Join(errors.New("follow: the journal has no longer what it had"), err)
+	}
+	return text[:bytes], nil
+}
+
+// journalctl runs the program, and gives what it tells of entries until that is an error.
+func (j *Journal) journalctl(ctx context.Context, args []string, give func(Piece) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	args = append([]string{"--output=json", "--no-pager", "--quiet"}, args...)
+	cmd := exec.CommandContext(ctx, "journalctl", append(args, j.Args...)...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	cmd.WaitDelay = time.Second
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("the journal cannot be read: %w", err)
+	}
+	err = j.entries(out, give)
+	if err != nil {
+		cancel()
+	}
+	ended := cmd.Wait()
+	if err == nil && ended != nil {
+		what := strings.TrimSpace(said.String())
+		err = fmt.Errorf("journalctl ended (%w) %s", ended, oneLine(what))
+	}
+	return err
+}
+
+// entries gives the entries of what journalctl prints, and goes on with the place.
+func (j *Journal) entries(out io.Reader, give func(Piece) error) error {
+	in := bufio.NewReaderSize(out, 1<<16)
+	c := Cleaner{Notes: &j.notes}
+	left := j.place.Skip
+	for first := true; ; first = false {
+		raw, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil // half an entry is read again
+		}
+		if err != nil {
+			return err
+		}
+		cursor, line := entryOf(raw)
+		if first && left > 0 && j.place.Cursor != cursor {
+			j.notes.once("the journal has no longer the entry that was read last; what it had " +
+				"between that and the next one is missing")
+			left = 0
+		}
+		text := c.Clean([]byte(line))
+		skip := min(left, int64(len(text)))
+		if err := give(Piece{
+			Text: bytes.Clone(text[skip:]), Skip: skip, File: 1, To: 1, Cursor: cursor,
+		}); err != nil {
+			return err
+		}
+		if left -= skip; left == 0 {
+			j.place = Place{Cursor: cursor, Skip: int64(len(text))}
+		}
+	}
+}
+
+// entryOf is the cursor of an entry, as journalctl prints it in JSON, and its line.
+func entryOf(raw []byte) (cursor, line string) {
+	var e map[string]json.RawMessage
+	if json.Unmarshal(raw, &e) != nil {
+		return "", ""
+	}
+	line = oneLine(fieldText(e["MESSAGE"])) + "\n"
+	name := fieldText(e["SYSLOG_IDENTIFIER"])
+	if name == "" {
+		name = fieldText(e["_COMM"])
+	}
+	if name != "" {
+		line = name + ": " + line
+	}
+	if unit := fieldText(e["_SYSTEMD_UNIT"]); unit != "" {
+		line = unit + " " + line
+	}
+	return fieldText(e["__CURSOR"]), line
+}
+
+// fieldText is the text of a field of the journal: a string, or its bytes as numbers where they are
+// no UTF-8 or control a terminal, or several of these.
+func fieldText(raw json.RawMessage) string {
+	var text string
+	var numbers []byte
+	var several []json.RawMessage
+	switch {
+	case raw == nil || json.Unmarshal(raw, &text) == nil:
+		return text
+	case json.Unmarshal(raw, &several) != nil || len(several) == 0:
+		return ""
+	case several[0][0] == '"' || several[0][0] == '[':
+		return fieldText(several[0])
+	}
+	for _, n := range several {
+		var b byte
+		if json.Unmarshal(n, &b) != nil {
+			return ""
+		}
+		numbers = append(numbers, b)
+	}
+	return string(numbers)
+}

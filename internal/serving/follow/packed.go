@@ -1,0 +1,90 @@
+package follow
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// unpackers are the programs that unpack files, by the endings of their names.
+var unpackers = map[string]func(io.Reader) (io.Reader, error){
+	".gz": func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
+	".zst": func(r io.Reader) (io.Reader, error) {
+		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
+	},
+}
+
+// unpackedName is the name of a file before it was compressed; ok says whether it was.
+func unpackedName(name string) (plain string, ok bool) {
+	ext := filepath.Ext(name)
+	_, ok = unpackers[ext]
+	if !ok {
+		return name, false
+	}
+	return strings.TrimSuffix(name, ext), true
+}
+
+// packed reads a compressed file at any place. What stands in front of the place that was read last
+// costs a reading from the file's beginning.
+type packed struct {
+	f      *os.File
+	unpack func(io.Reader) (io.Reader, error)
+	r      io.Reader
+	window []byte // the bytes that were read last
+	end    int64  // behind the window
+}
+
+// windowBytes is how much of a compressed file is kept: more than two readings of a piece.
+const windowBytes = 4 * pieceBytes
+
+func (p *packed) ReadAt(b []byte, at int64) (n int, err error) {
+	if begin := p.end - int64(len(p.window)); p.r == nil || at < begin {
+		if p.r, err = p.unpack(io.NewSectionReader(p.f, 0, 1<<62)); err != nil {
+			p.r = nil
+			return 0, fmt.Errorf("%s: %w", p.f.Name(), err)
+		}
+		p.window, p.end = p.window[:0], 0
+	}
+	for p.end < at+int64(len(b)) {
+		if err = p.more(); err != nil {
+			break
+		}
+	}
+	begin := p.end - int64(len(p.window))
+	if at < p.end {
+		n = copy(b, p.window[at-begin:])
+	}
+	if n < len(b) && err == nil {
+		err = io.EOF
+	}
+	if err != nil && err != io.EOF {
+		return n, fmt.Errorf("%s: %w", p.f.Name(), err)
+	}
+	if n == len(b) {
+		err = nil
+	}
+	return n, err
+}
+
+// more reads a piece on.
+func (p *packed) more() error {
+	if len(p.window) > windowBytes-pieceBytes {
+		p.window = append(p.window[:0], p.window[pieceBytes:]...)
+	}
+	had := len(p.window)
+	p.window = append(p.window, make([]byte, pieceBytes)...)
+	n := 0
+	var err error
+	for n < pieceBytes && err == nil {
+		var k int
+		k, err = p.r.Read(p.window[had+n:])
+		n += k
+	}
+	p.window, p.end = p.window[:had+n], p.end+int64(n)
+	return err
+}
