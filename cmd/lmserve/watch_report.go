@@ -195,14 +195,20 @@ func (r *lineReport) labelledLocked(f watch.Found, label string) error {
 	return err
 }
 
-// lineObject is a line in JSON: as the server says it, with its source.
+// lineObject is a line in JSON: as the server says it, with its source, and with what is marked
+// instead of what each byte has cost.
 type lineObject struct {
 	Source string `json:"source,omitempty"`
 	client.LineEvent
+	Marks []client.LineSpan `json:"marks"`
 }
 
 func (r *lineReport) printJSON(f watch.Found) error {
-	o := lineObject{LineEvent: f.Line}
+	o := lineObject{LineEvent: f.Line, Marks: []client.LineSpan{}}
+	if span, ok := watch.Mark(&f.Line); ok {
+		o.Marks = append(o.Marks, span)
+	}
+	o.TokenBits = nil
 	if r.sources {
 		o.Source = f.Source
 	}

@@ -21,6 +21,7 @@ const (
 	placeWear   = 1024 // how often a place has to be missed, at most, before another takes its cell
 	textBytes   = 12   // of a token that are kept to be shown
 	usualMost   = 3    // tokens of a place that are shown
+	runsBehind  = 2    // of a run of digits, as an hour, to be shown before a token
 
 	placeSeenMost = 1 << 15
 )
@@ -92,7 +93,7 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 				at := place.plus(byte(n)).plus(byte(len(of.runs))).spread()
 				if bits, mark, ok := p.stand(at, seedRun, text[r.from:r.to], of); ok {
 					v.add(bits)
-					if bits > strangest.bits {
+					if bits /= runsBehind; bits > strangest.bits {
 						strangest = placed{
 							bits: bits, from: x.from + r.from, to: x.from + r.to,
 							mark:  mark,
