@@ -981,6 +981,15 @@ type Feedback struct {
 	Verdict Verdict `json:"verdict"`
 }
 
+// FeedbackRequest A verdict on an incident.
+type FeedbackRequest struct {
+	// Incident Number of the incident.
+	Incident int64 `json:"incident"`
+
+	// Verdict What a user has said of an incident: that incidents like it are not worth showing, or that they always are.
+	Verdict *Verdict `json:"verdict,omitempty"`
+}
+
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 type FinishReason string
 
@@ -1092,6 +1101,15 @@ type IncidentChange struct {
 // IncidentChangeKind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
 // is far outside its own past. `silence`: what came regularly has stopped.
 type IncidentChangeKind string
+
+// IncidentList Incidents of a session, and the verdicts on incidents that it has.
+type IncidentList struct {
+	// Feedback In the order of the incidents' numbers.
+	Feedback []Feedback `json:"feedback"`
+
+	// Incidents The newest first.
+	Incidents []Incident `json:"incidents"`
+}
 
 // IncidentState Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that
 // they are what is usual now, as after a deploy or a change of format.
@@ -1727,9 +1745,6 @@ type Session struct {
 	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. What a fork shares is charged to the session that has written it, and after its deletion to one of the forks. 0 where sessions are kept in memory only.
 	DiskBytes int64 `json:"disk_bytes"`
 
-	// Feedback Verdicts on incidents of the session, in the order of their numbers. Absent if there are none.
-	Feedback []Feedback `json:"feedback,omitempty"`
-
 	// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
 	Recovering *Recovering `json:"recovering,omitempty"`
 }
@@ -1748,14 +1763,6 @@ type SessionName = string
 
 // SessionPatch What is to be changed of a session. What is left out stays.
 type SessionPatch struct {
-	// Feedback Verdicts on incidents, by their numbers; `null` takes one back. An incident has to be one of the last 32 of the session. The session keeps at
-	// most 64 verdicts. Incidents like one that has a verdict have it as their `verdict`: those whose strangest word or value is the same, or stands in
-	// the same place.
-	//
-	//
-	// Example: {"12":"false_alarm","7":null}
-	Feedback json.RawMessage `json:"feedback,omitempty"`
-
 	// Labels Labels to be set or, where they are `null`, taken away; `null` takes all labels away. After that there are at most 16.
 	Labels json.RawMessage `json:"labels,omitempty"`
 
@@ -2034,9 +2041,6 @@ type SummaryEvent struct {
 
 	// LinesLeftOut Number of lines, the last ones, that the answer has no room for. Absent if there is none.
 	LinesLeftOut *int64 `json:"lines_left_out,omitempty"`
-
-	// Incidents The last 32 incidents of the session at most, the newest first. Only with `unit=line` or `unit=incident`, in an answer that is not streamed.
-	Incidents []Incident `json:"incidents,omitempty"`
 
 	// Divergences Number of these with `diverged`. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
@@ -2357,6 +2361,9 @@ type PutSessionJSONRequestBody = SessionRequest
 
 // CompleteJSONRequestBody defines body for Complete for application/json ContentType.
 type CompleteJSONRequestBody = CompletionRequest
+
+// GiveFeedbackJSONRequestBody defines body for GiveFeedback for application/json ContentType.
+type GiveFeedbackJSONRequestBody = FeedbackRequest
 
 // ForkSessionJSONRequestBody defines body for ForkSession for application/json ContentType.
 type ForkSessionJSONRequestBody = ForkRequest

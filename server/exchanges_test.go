@@ -116,6 +116,7 @@ var exchangesOfText = []exchange{
 		"getScores.two", "All of the text, in two parts", "GET /v1/sessions/web-1/scores?points=2", "",
 		nil,
 	},
+	{"listIncidents.all", "The incidents of its lines", "GET /v1/sessions/web-1/incidents", "", nil},
 	{"getSession.used", "A session that was fed", "GET /v1/sessions/web-1", "", nil},
 	{
 		"listSessions.page", "The first page of one session", "GET /v1/sessions?limit=1&label=host",

@@ -374,6 +374,11 @@ func (f *fakeSessions) Text(_ context.Context, who session.Caller, id string, of
 }
 
 // Scores knows what all of the text has cost.
+func (f *fakeSessions) Incidents(_ context.Context, who session.Caller, id string) (session.IncidentList, error) {
+	_, err := f.find(who, id)
+	return session.IncidentList{}, err
+}
+
 func (f *fakeSessions) Scores(_ context.Context, who session.Caller, id string, _, _ int64, _ int) (session.History, error) {
 	info, err := f.Get(who, id)
 	h := session.History{Scores: []session.PastScore{{Tally: info.Tally, Time: info.LastUsed}}}

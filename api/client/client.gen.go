@@ -251,6 +251,9 @@ type FastNorm = api.FastNorm
 // Feedback A verdict on an incident.
 type Feedback = api.Feedback
 
+// FeedbackRequest A verdict on an incident.
+type FeedbackRequest = api.FeedbackRequest
+
 // FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
 type FinishReason = api.FinishReason
 
@@ -280,6 +283,9 @@ type IncidentChange = api.IncidentChange
 // IncidentChangeKind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
 // is far outside its own past. `silence`: what came regularly has stopped.
 type IncidentChangeKind = api.IncidentChangeKind
+
+// IncidentList Incidents of a session, and the verdicts on incidents that it has.
+type IncidentList = api.IncidentList
 
 // IncidentState Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that
 // they are what is usual now, as after a deploy or a change of format.
@@ -624,6 +630,18 @@ func newWatchSessionRequest(
 	return r, err
 }
 
+// newGiveFeedbackRequest makes the request POST /v1/sessions/{id}/feedback to the server at a base URL.
+func newGiveFeedbackRequest(
+	ctx context.Context, base string, id SessionID, media string, body io.Reader,
+) (*http.Request, error) {
+	target := base + fmt.Sprintf("/v1/sessions/%s/feedback", url.PathEscape(id))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, body)
+	if err == nil && media != "" {
+		r.Header.Set("Content-Type", media)
+	}
+	return r, err
+}
+
 // newForkSessionRequest makes the request POST /v1/sessions/{id}/fork to the server at a base URL.
 func newForkSessionRequest(
 	ctx context.Context, base string, id SessionID, media string, body io.Reader,
@@ -633,6 +651,15 @@ func newForkSessionRequest(
 	if err == nil && media != "" {
 		r.Header.Set("Content-Type", media)
 	}
+	return r, err
+}
+
+// newListIncidentsRequest makes the request GET /v1/sessions/{id}/incidents to the server at a base URL.
+func newListIncidentsRequest(
+	ctx context.Context, base string, id SessionID,
+) (*http.Request, error) {
+	target := base + fmt.Sprintf("/v1/sessions/%s/incidents", url.PathEscape(id))
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	return r, err
 }
 

@@ -77,9 +77,6 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 		return request, problem.Field(api.ProblemInvalidField, "shadow_of",
 			problem.Shortened(string(r.ShadowOf)), "null")
 	}
-	if request.Feedback, err = decodeVerdicts(r.Feedback); err != nil {
-		return request, err
-	}
 	if r.Name != nil {
 		request.Name = new(string) // which null leaves as it is
 		if err := json.Unmarshal(r.Name, request.Name); err != nil {
@@ -95,18 +92,6 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 		request.TTL = new(seconds(&n))
 	}
 	return request, checkLabelNames(maps.Keys(request.Labels))
-}
-
-// decodeVerdicts reads verdicts by the numbers of incidents; nil if there are none.
-func decodeVerdicts(field json.RawMessage) (verdicts map[int64]*string, err error) {
-	if field == nil || isNull(field) {
-		return nil, nil
-	}
-	if err := json.Unmarshal(field, &verdicts); err != nil {
-		return nil, problem.Field(api.ProblemInvalidField, "feedback", problem.Shortened(string(field)),
-			"an object with numbers of incidents as names")
-	}
-	return verdicts, nil
 }
 
 func isNull(field json.RawMessage) bool { return string(field) == "null" }

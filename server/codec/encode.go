@@ -50,11 +50,6 @@ func EncodeSession(i session.Info) api.Session {
 	if r := i.Recovery; r != nil {
 		s.Recovering = &api.Recovering{DoneBytes: r.Done, OfBytes: r.Of}
 	}
-	for _, f := range i.Feedback {
-		s.Feedback = append(s.Feedback, api.Feedback{
-			Incident: f.Incident, Verdict: api.Verdict(f.Verdict), Sample: f.Sample,
-		})
-	}
 	if len(i.Labels) > 0 {
 		s.Labels = new(api.Labels(i.Labels))
 	}
@@ -145,6 +140,20 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	return event
 }
 
+// EncodeIncidents is what a client is told of a session's incidents.
+func EncodeIncidents(l session.IncidentList) api.IncidentList {
+	list := api.IncidentList{Incidents: []api.Incident{}, Feedback: []api.Feedback{}}
+	for i := range l.Incidents {
+		list.Incidents = append(list.Incidents, encodeIncident(&l.Incidents[i]))
+	}
+	for _, f := range l.Feedback {
+		list.Feedback = append(list.Feedback, api.Feedback{
+			Incident: f.Incident, Verdict: api.Verdict(f.Verdict), Sample: f.Sample,
+		})
+	}
+	return list
+}
+
 func encodeIncident(i *session.IncidentReport) api.Incident {
 	of := api.Incident{
 		Number: i.Number, State: api.IncidentOpen, First: i.First, Last: i.Last, Offset: i.Offset,
@@ -191,7 +200,7 @@ func valid(text string) string { return strings.ToValidUTF8(text, string(utf8.Ru
 // Summary is the answer to a score request, and the last event of a streamed one.
 func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 	m := e.measures(s.Tally)
-	event := api.SummaryEvent{
+	return api.SummaryEvent{
 		Type:               api.EventSummary,
 		Offset:             s.Offset,
 		Bytes:              m.Bytes,
@@ -215,10 +224,6 @@ func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 		Totals:             e.measures(s.Total),
 		ElapsedMs:          milliseconds(s.Elapsed),
 	}
-	for i := range s.Incidents {
-		event.Incidents = append(event.Incidents, encodeIncident(&s.Incidents[i]))
-	}
-	return event
 }
 
 // milliseconds is a time in the unit of fields that end in _ms.

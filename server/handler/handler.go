@@ -47,6 +47,7 @@ type Sessions interface {
 		offset, length int64) (session.TextPart, error)
 	Scores(ctx context.Context, who session.Caller, id string, offset, length int64,
 		points int) (session.History, error)
+	Incidents(ctx context.Context, who session.Caller, id string) (session.IncidentList, error)
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,
 		emit func(session.Piece) error) (session.Completion, error)
 	CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest,

@@ -164,7 +164,6 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 	if err != nil {
 		return events.Fail(ctx, err)
 	}
-	summary.Incidents = nil // the lines' events had them
 	for _, l := range []*session.Line{summary.Last, summary.Rest} {
 		if l == nil {
 			continue

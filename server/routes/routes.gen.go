@@ -90,9 +90,15 @@ type ServerInterface interface {
 	// WatchSession Watch what others feed to a session
 	// (GET /v1/sessions/{id}/events)
 	WatchSession(w http.ResponseWriter, r *http.Request, id SessionID, params WatchSessionParams)
+	// GiveFeedback Say what an incident is worth
+	// (POST /v1/sessions/{id}/feedback)
+	GiveFeedback(w http.ResponseWriter, r *http.Request, id SessionID)
 	// ForkSession Make a session that has the text of another
 	// (POST /v1/sessions/{id}/fork)
 	ForkSession(w http.ResponseWriter, r *http.Request, id SessionID)
+	// ListIncidents List a session's incidents
+	// (GET /v1/sessions/{id}/incidents)
+	ListIncidents(w http.ResponseWriter, r *http.Request, id SessionID)
 	// Score Feed text to a session and get its score in bits
 	// (POST /v1/sessions/{id}/score)
 	Score(w http.ResponseWriter, r *http.Request, id SessionID, params ScoreParams)
@@ -255,9 +261,21 @@ func (_ Unimplemented) WatchSession(w http.ResponseWriter, r *http.Request, id S
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GiveFeedback Say what an incident is worth
+// (POST /v1/sessions/{id}/feedback)
+func (_ Unimplemented) GiveFeedback(w http.ResponseWriter, r *http.Request, id SessionID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ForkSession Make a session that has the text of another
 // (POST /v1/sessions/{id}/fork)
 func (_ Unimplemented) ForkSession(w http.ResponseWriter, r *http.Request, id SessionID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListIncidents List a session's incidents
+// (GET /v1/sessions/{id}/incidents)
+func (_ Unimplemented) ListIncidents(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1120,6 +1138,32 @@ func (siw *ServerInterfaceWrapper) WatchSession(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// GiveFeedback operation middleware
+func (siw *ServerInterfaceWrapper) GiveFeedback(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GiveFeedback(w, r, id)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ForkSession operation middleware
 func (siw *ServerInterfaceWrapper) ForkSession(w http.ResponseWriter, r *http.Request) {
 
@@ -1137,6 +1181,32 @@ func (siw *ServerInterfaceWrapper) ForkSession(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ForkSession(w, r, id)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListIncidents operation middleware
+func (siw *ServerInterfaceWrapper) ListIncidents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListIncidents(w, r, id)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -1653,7 +1723,13 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/sessions/{id}/events", wrapper.WatchSession)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/sessions/{id}/feedback", wrapper.GiveFeedback)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/sessions/{id}/fork", wrapper.ForkSession)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/sessions/{id}/incidents", wrapper.ListIncidents)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/sessions/{id}/score", wrapper.Score)
@@ -2550,6 +2626,29 @@ func (response WatchSession200TextEventStreamResponse) VisitWatchSessionResponse
 	}
 }
 
+type GiveFeedbackRequestObject struct {
+	ID   SessionID `json:"id"`
+	Body *GiveFeedbackJSONRequestBody
+}
+
+type GiveFeedbackResponseObject interface {
+	VisitGiveFeedbackResponse(w http.ResponseWriter) error
+}
+
+type GiveFeedback200JSONResponse IncidentList
+
+func (response GiveFeedback200JSONResponse) VisitGiveFeedbackResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ForkSessionRequestObject struct {
 	ID   SessionID `json:"id"`
 	Body *ForkSessionJSONRequestBody
@@ -2577,6 +2676,28 @@ func (response ForkSession201JSONResponse) VisitForkSessionResponse(w http.Respo
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListIncidentsRequestObject struct {
+	ID SessionID `json:"id"`
+}
+
+type ListIncidentsResponseObject interface {
+	VisitListIncidentsResponse(w http.ResponseWriter) error
+}
+
+type ListIncidents200JSONResponse IncidentList
+
+func (response ListIncidents200JSONResponse) VisitListIncidentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2869,9 +2990,15 @@ type StrictServerInterface interface {
 	// WatchSession Watch what others feed to a session
 	// (GET /v1/sessions/{id}/events)
 	WatchSession(ctx context.Context, request WatchSessionRequestObject) (WatchSessionResponseObject, error)
+	// GiveFeedback Say what an incident is worth
+	// (POST /v1/sessions/{id}/feedback)
+	GiveFeedback(ctx context.Context, request GiveFeedbackRequestObject) (GiveFeedbackResponseObject, error)
 	// ForkSession Make a session that has the text of another
 	// (POST /v1/sessions/{id}/fork)
 	ForkSession(ctx context.Context, request ForkSessionRequestObject) (ForkSessionResponseObject, error)
+	// ListIncidents List a session's incidents
+	// (GET /v1/sessions/{id}/incidents)
+	ListIncidents(ctx context.Context, request ListIncidentsRequestObject) (ListIncidentsResponseObject, error)
 	// Score Feed text to a session and get its score in bits
 	// (POST /v1/sessions/{id}/score)
 	Score(ctx context.Context, request ScoreRequestObject) (ScoreResponseObject, error)
@@ -3589,6 +3716,39 @@ func (sh *strictHandler) WatchSession(w http.ResponseWriter, r *http.Request, id
 	}
 }
 
+// GiveFeedback operation middleware
+func (sh *strictHandler) GiveFeedback(w http.ResponseWriter, r *http.Request, id SessionID) {
+	var request GiveFeedbackRequestObject
+
+	request.ID = id
+
+	var body GiveFeedbackJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GiveFeedback(ctx, request.(GiveFeedbackRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GiveFeedback")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GiveFeedbackResponseObject); ok {
+		if err := validResponse.VisitGiveFeedbackResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ForkSession operation middleware
 func (sh *strictHandler) ForkSession(w http.ResponseWriter, r *http.Request, id SessionID) {
 	var request ForkSessionRequestObject
@@ -3618,6 +3778,32 @@ func (sh *strictHandler) ForkSession(w http.ResponseWriter, r *http.Request, id 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ForkSessionResponseObject); ok {
 		if err := validResponse.VisitForkSessionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListIncidents operation middleware
+func (sh *strictHandler) ListIncidents(w http.ResponseWriter, r *http.Request, id SessionID) {
+	var request ListIncidentsRequestObject
+
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListIncidents(ctx, request.(ListIncidentsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListIncidents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListIncidentsResponseObject); ok {
+		if err := validResponse.VisitListIncidentsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -1,11 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
@@ -37,45 +37,64 @@ func (h *head) verdictOn(i *Incident) string {
 	return ""
 }
 
-// withFeedback is a head's list with a request's verdicts in it, of which those are nil that are taken
-// back. The incidents are those that the session remembers. The list given is not touched.
-func withFeedback(
-	have []Feedback, verdicts map[int64]*string, known []Incident,
-) ([]Feedback, error) {
-	list := slices.DeleteFunc(slices.Clone(have), func(f Feedback) bool {
-		_, ok := verdicts[f.Incident]
-		return ok
-	})
-	for number, verdict := range verdicts {
-		if verdict == nil {
-			continue
-		}
-		n := slices.IndexFunc(known, func(i Incident) bool { return i.Number == number })
-		if n < 0 {
-			return nil, &FieldError{"feedback", strconv.FormatInt(number, 10),
-				fmt.Sprintf("one of the last %d incidents of the session", incidents.Kept)}
-		}
-		if *verdict != VerdictFalseAlarm && *verdict != VerdictMatters {
-			return nil, &FieldError{"feedback", strconv.Quote(*verdict),
-				VerdictFalseAlarm + " or " + VerdictMatters}
-		}
-		list = append(list, Feedback{
-			Incident: number, Verdict: *verdict, Like: known[n].Like(), Sample: known[n].Samples[0],
-		})
+// FeedbackRequest gives an incident a verdict; "" takes its verdict back.
+type FeedbackRequest struct {
+	Incident int64
+	Verdict  string
+}
+
+// withFeedback is a head's list with a verdict in it or, if that is "", without the incident's. The
+// incidents are those that the session remembers. The list given is not touched.
+func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedback, error) {
+	list := slices.DeleteFunc(slices.Clone(have), func(f Feedback) bool { return f.Incident == r.Incident })
+	switch r.Verdict {
+	case "":
+		return list, nil
+	case VerdictFalseAlarm, VerdictMatters:
+	default:
+		return nil, &FieldError{"verdict", strconv.Quote(r.Verdict),
+			VerdictFalseAlarm + " or " + VerdictMatters}
 	}
-	slices.SortFunc(list, func(a, b Feedback) int { return int(a.Incident - b.Incident) })
-	if len(list) > FeedbackMax {
-		return nil, &FieldError{"feedback", strconv.Itoa(len(list)) + " verdicts",
+	n := slices.IndexFunc(known, func(i Incident) bool { return i.Number == r.Incident })
+	if n < 0 {
+		return nil, &FieldError{"incident", strconv.FormatInt(r.Incident, 10),
+			fmt.Sprintf("one of the last %d incidents of the session", incidents.Kept)}
+	}
+	if len(list) == FeedbackMax {
+		return nil, &FieldError{"incident", fmt.Sprintf("one of %d with a verdict", FeedbackMax+1),
 			fmt.Sprintf("at most %d; take some back", FeedbackMax)}
 	}
+	list = append(list, Feedback{r.Incident, r.Verdict, known[n].Like(), known[n].Samples[0]})
+	slices.SortFunc(list, func(a, b Feedback) int { return cmp.Compare(a.Incident, b.Incident) })
 	return list, nil
 }
 
-// incidentsLocked are the incidents that a session remembers. Its state is made if it is not in
-// memory.
-func (s *session) incidentsLocked(ctx context.Context) ([]Incident, error) {
-	if err := s.warmLocked(ctx, 0, time.Now()); err != nil {
-		return nil, err
-	}
-	return s.stream.Incidents(), nil
+// IncidentList is what a session remembers of its incidents.
+type IncidentList struct {
+	Incidents []IncidentReport // the newest first
+	Feedback  []Feedback       // in the order of the incidents
 }
+
+// Incidents are those of a session, whose state is computed again if it is not in memory.
+func (mg *Manager) Incidents(ctx context.Context, who Caller, id string) (IncidentList, error) {
+	s, done, err := mg.index.use(who, id)
+	if err != nil {
+		return IncidentList{}, err
+	}
+	defer done()
+	if err := mg.life.Enter(); err != nil {
+		return IncidentList{}, err
+	}
+	defer mg.life.Leave()
+	if err := s.openCurrent(ctx, mg.engine.maxWaitOf(0)); err != nil {
+		return IncidentList{}, err
+	}
+	defer s.unlock()
+	l := IncidentList{Feedback: s.Feedback}
+	for _, i := range s.stream.Incidents() {
+		l.Incidents = append(l.Incidents, s.report(&i))
+	}
+	return l, nil
+}
+
+func (h *head) report(i *Incident) IncidentReport { return IncidentReport{*i, h.verdictOn(i)} }

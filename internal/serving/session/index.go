@@ -350,9 +350,9 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	}
 	next := s.head.patched(r)
 	if r.Feedback != nil {
-		known, err := s.incidentsLocked(ctx)
+		err := s.warmLocked(ctx, 0, time.Now())
 		if err == nil {
-			next.Feedback, err = withFeedback(next.Feedback, r.Feedback, known)
+			next.Feedback, err = withFeedback(next.Feedback, *r.Feedback, s.stream.Incidents())
 		}
 		if err != nil {
 			return err

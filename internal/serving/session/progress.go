@@ -179,7 +179,6 @@ func (h *head) info(who Caller, p progress) Info {
 		Settings:     reported(h.Settings),
 		Seed:         h.Settings.Seed,
 		Labels:       maps.Clone(h.Labels),
-		Feedback:     h.Feedback, // which is never changed
 		TTL:          h.TTL,
 		History:      h.History,
 		Parent:       h.Parent,

@@ -167,7 +167,7 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	}
 	if ended {
 		for i := range l.Incidents {
-			line.Incidents = append(line.Incidents, r.incident(&l.Incidents[i].Incident))
+			line.Incidents = append(line.Incidents, r.s.report(&l.Incidents[i].Incident))
 		}
 	}
 	if r.s.Settings.Baseline {
@@ -182,20 +182,9 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	return line
 }
 
-// lineUnderWay reports the line under way at the end of a text, and the incidents.
+// lineUnderWay reports the line under way at the end of a text.
 func (r *reports) lineUnderWay(st *stream.Stream) {
-	if !r.options.Lines {
-		return
-	}
-	if r.accepted > 0 {
+	if r.options.Lines && r.accepted > 0 {
 		st.RestOfLines(func(l *lines.Line) { r.sum.Rest = new(r.lineReport(l, false)) })
 	}
-	remembered := st.Incidents()
-	for i := range remembered {
-		r.sum.Incidents = append(r.sum.Incidents, r.incident(&remembered[i]))
-	}
-}
-
-func (r *reports) incident(i *Incident) IncidentReport {
-	return IncidentReport{*i, r.s.verdictOn(i)}
 }

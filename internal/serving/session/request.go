@@ -72,10 +72,9 @@ type PatchRequest struct {
 	// Unlabel takes all labels away before those of Labels are set.
 	Unlabel bool
 	// Labels are set to these values; one without a value is taken away.
-	Labels map[string]*string
-	TTL    *time.Duration // as in a CreateRequest
-	// Feedback are verdicts on incidents by their numbers, see Feedback; nil takes one back.
-	Feedback map[int64]*string
+	Labels   map[string]*string
+	TTL      *time.Duration   // as in a CreateRequest
+	Feedback *FeedbackRequest // nil: none
 	// Detach makes a session of its own of a shadow, which stays as it is from then on.
 	Detach bool
 }

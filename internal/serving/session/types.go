@@ -170,7 +170,6 @@ type Info struct {
 	Settings Settings // in force: none is missing
 	Seed     uint64   // in force
 	Labels   map[string]string
-	Feedback []Feedback    // in the order of the incidents
 	TTL      time.Duration // 0: none
 	History  string        // HistoryFull or HistoryTail
 	Parent   *Parent       // nil unless it is a fork
@@ -334,11 +333,8 @@ type Summary struct {
 	Rest         *Line  // the line under way; nil if there is none, or lines were not asked for
 	// Last is the last line that ended in the text, where Incidents alone were asked for and it has
 	// none and was not reported; else nil.
-	Last *Line
-	// Incidents are those that the session remembers after the text, the newest first; nil unless
-	// lines were asked for.
-	Incidents []IncidentReport
-	Elapsed   time.Duration
+	Last    *Line
+	Elapsed time.Duration
 }
 
 // CompleteRequest asks for text sampled after the session's text and the prompt. With CommitPrompt

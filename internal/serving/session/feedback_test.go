@@ -1,0 +1,106 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// incidentText is a log in which one line in 60 is of another kind, the first after 100 lines.
+func incidentText() string {
+	var b strings.Builder
+	for i := range 400 {
+		if i >= 100 && i%60 == 40 {
+			fmt.Fprintf(&b, "%d PANIC of shard %c\n", i%10, 'a'+i%26)
+			continue
+		}
+		fmt.Fprintf(&b, "%d GET /%d\n", i%10, i*i%7)
+	}
+	return b.String()
+}
+
+func feedback1(t *testing.T, mg *Manager, id string, r FeedbackRequest) error {
+	t.Helper()
+	_, err := mg.Patch(background, Caller{}, id, PatchRequest{Feedback: &r})
+	return err
+}
+
+// A verdict is kept with the session, is that of incidents like its own, and can be taken back.
+func TestFeedbackIsDurableAndRevocable(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	text := incidentText()
+	half := strings.Index(text, "\n0 ") // anywhere
+	_, err := feedLines(sv.mg, id, text[:half+1], ScoreOptions{Lines: true})
+	require.NoError(t, err)
+	_, err = feedLines(sv.mg, id, text[half+1:], ScoreOptions{Lines: true})
+	require.NoError(t, err)
+	list, err := sv.mg.Incidents(background, Caller{}, id)
+	require.NoError(t, err)
+	require.NotEmpty(t, list.Incidents)
+	first := list.Incidents[len(list.Incidents)-1]
+	require.Contains(t, first.Samples[0], "PANIC")
+	require.Empty(t, first.Verdict)
+
+	require.NoError(t, feedback1(t, sv.mg, id, FeedbackRequest{first.Number, VerdictFalseAlarm}))
+	sv.restart()
+	list, err = sv.mg.Incidents(background, Caller{}, id)
+	require.NoError(t, err)
+	require.Len(t, list.Feedback, 1)
+	require.Equal(t, first.Samples[0], list.Feedback[0].Sample)
+	require.Equal(t, VerdictFalseAlarm, list.Incidents[len(list.Incidents)-1].Verdict)
+
+	require.NoError(t, feedback1(t, sv.mg, id, FeedbackRequest{Incident: first.Number}))
+	list, err = sv.mg.Incidents(background, Caller{}, id)
+	require.NoError(t, err)
+	require.Empty(t, list.Feedback)
+	require.Empty(t, list.Incidents[len(list.Incidents)-1].Verdict)
+}
+
+func TestFeedbackThatCannotBeChangesNothing(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	for _, r := range []FeedbackRequest{{1, VerdictMatters}, {1, "maybe"}} {
+		require.ErrorAs(t, feedback1(t, mg, id, r), new(*FieldError))
+	}
+	list, err := mg.Incidents(background, Caller{}, id)
+	require.NoError(t, err)
+	require.Empty(t, list.Feedback)
+	_, err = mg.Incidents(background, Caller{Key: "other"}, id)
+	require.ErrorIs(t, err, ErrNotFound)
+}
+
+// Of lines, those alone are reported at which incidents change, and the first and the last.
+func TestIncidentsAloneAreReported(t *testing.T) {
+	mg := newManager(t, Options{})
+	all := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	few := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	text := incidentText()
+	report := func(id string, o ScoreOptions) (lines []Line, last *Line) {
+		sum, err := mg.Score(background, Caller{}, id, strings.NewReader(text), o, func(c Chunk) error {
+			lines = append(lines, c.Lines...)
+			return nil
+		})
+		require.NoError(t, err)
+		return lines, sum.Last
+	}
+	whole, last := report(all, ScoreOptions{Lines: true})
+	require.Nil(t, last)
+	got, last := report(few, ScoreOptions{Lines: true, Incidents: true})
+	require.EqualValues(t, 1, got[0].Number)
+	require.EqualValues(t, len(whole), last.Number)
+	n := 0
+	for i, l := range whole {
+		if l.Incidents != nil || i == 0 {
+			require.Equal(t, l.Number, got[n].Number)
+			require.Equal(t, l.Incidents, got[n].Incidents)
+			n++
+		}
+	}
+	require.Len(t, got, n)
+	require.Greater(t, n, 2)
+}
