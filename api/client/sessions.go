@@ -74,6 +74,23 @@ func (c *Client) PatchSession(
 	return object[Session](c, request(newPatchSessionRequest(ctx, c.base, session, mediaJSON, body)))
 }
 
+// ListIncidents lists the last incidents of a session's lines, and the verdicts on them.
+func (c *Client) ListIncidents(ctx context.Context, session string) (IncidentList, error) {
+	return object[IncidentList](c, request(newListIncidentsRequest(ctx, c.base, session)))
+}
+
+// GiveFeedback says what an incident of a session is worth; nil takes its verdict back. It returns
+// the session's incidents as they are then.
+func (c *Client) GiveFeedback(
+	ctx context.Context, session string, incident int64, v *Verdict,
+) (IncidentList, error) {
+	body, err := jsonBody(FeedbackRequest{Incident: incident, Verdict: v})
+	if err != nil {
+		return IncidentList{}, err
+	}
+	return object[IncidentList](c, request(newGiveFeedbackRequest(ctx, c.base, session, mediaJSON, body)))
+}
+
 // DeleteSession deletes a session, with its text and all that it has learnt.
 func (c *Client) DeleteSession(ctx context.Context, session string) error {
 	return c.done(request(newDeleteSessionRequest(ctx, c.base, session)))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,10 @@ import (
 // watchHistory is how much of a file is read before what comes: some hundred lines.
 const watchHistory = 32 << 10
 
-const standardInput = "-"
+const (
+	standardInput = "-"
+	inputName     = "standard input"
+)
 
 // watching is what watch was asked for.
 type watching struct {
@@ -30,6 +34,7 @@ type watching struct {
 	field     string
 	asJSON    bool
 	lines     bool
+	answers   bool
 	counts    bool // no model was asked for
 }
 
@@ -84,6 +89,9 @@ standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`,
 	flags.StringVar(&k.field, "field", "", "of lines in JSON read this value alone, "+
 		"as message or /http/path\n(default: whole lines)")
 	flags.BoolVar(&k.lines, "lines", false, "print every strange line, not one for an incident")
+	flags.BoolVar(&k.answers, "feedback", false, "read answers on incidents from standard input, "+
+		"as \"f 12\": #12 was a\nfalse alarm, and incidents like it are not printed again; "+
+		"m: they always are; u takes back")
 	flags.BoolVar(&k.asJSON, "json", false, "print one object a line, in JSON")
 	return c
 }
@@ -108,6 +116,9 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	}
 	streams, patterns, err := k.streams(files)
 	if err != nil {
+		return err
+	}
+	if err := k.checkAnswers(streams); err != nil {
 		return err
 	}
 	if k.counts = k.model.path == ""; k.counts {
@@ -136,12 +147,30 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	if k.field != "" {
 		w.Field = follow.ParseField(k.field)
 	}
-	all := watchAll{watching: k, w: w, stdin: c.InOrStdin()}
+	all := watchAll{
+		watching: k, w: w, stdin: c.InOrStdin(), report: report, sessions: map[string]string{},
+	}
+	if k.answers {
+		go all.feedback(c.Context(), c.InOrStdin())
+	}
 	err = all.run(c.Context(), streams, patterns)
 	status.end()
 	err = errors.Join(unlessEnded(c.Context(), err), report.end())
 	fmt.Fprintf(c.ErrOrStderr(), "lmserve: %s\n", report.summary())
 	return err
+}
+
+// checkAnswers refuses --feedback where there is nothing to answer on, or nowhere to answer.
+func (k *watching) checkAnswers(streams []watchStream) error {
+	switch {
+	case !k.answers:
+	case k.lines || k.choice.top > 0:
+		return usagef("--feedback is about incidents, expected neither --lines nor --top")
+	case slices.ContainsFunc(streams, func(s watchStream) bool { return s.name == standardInput }):
+		return usagef("--feedback reads answers from standard input, expected a file or --journal " +
+			"to watch")
+	}
+	return nil
 }
 
 // open opens the session of a name, or a new one. Without --model a session that exists has its

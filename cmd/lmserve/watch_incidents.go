@@ -13,7 +13,22 @@ import (
 )
 
 // incidentReport knows the incidents that were printed and are open.
-type incidentReport struct{ open []foundIncident }
+type incidentReport struct {
+	open    []foundIncident
+	printed []foundIncident // the last ones, the newest at the end
+}
+
+const printedMost = 256 // incidents that answers may be on
+
+// last is the incident of a number that was printed last; of any if the number is 0.
+func (r *incidentReport) last(number int64) (i foundIncident, ok bool) {
+	for n := len(r.printed) - 1; n >= 0; n-- {
+		if number == 0 || r.printed[n].Number == number {
+			return r.printed[n], true
+		}
+	}
+	return i, false
+}
 
 // foundIncident is an incident of a source.
 type foundIncident struct {
@@ -36,8 +51,10 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 			more := i.Changes[len(r.incidents.open[at].Changes):]
 			r.incidents.open[at].Incident = i
 			err = r.changedLocked(f.Source, i, more)
-		case i.State == client.IncidentOpen && (i.P <= r.threshold || len(i.Changes) > 0):
+		case i.State == client.IncidentOpen && r.tells(&i):
 			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i})
+			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i})
+			r.incidents.printed = r.incidents.printed[max(0, len(r.incidents.printed)-printedMost):]
 			r.total.shown++
 			shown = true
 			err = r.openedLocked(f, i)
@@ -47,6 +64,15 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 		}
 	}
 	return shown, nil
+}
+
+// tells reports whether an incident is printed: if it is strange enough or something has changed,
+// unless a user has said what incidents like it are worth.
+func (r *lineReport) tells(i *client.Incident) bool {
+	if i.Verdict != nil {
+		return *i.Verdict == client.VerdictMatters
+	}
+	return i.P <= r.threshold || len(i.Changes) > 0
 }
 
 // incidentObject is an incident in JSON, with its source if there are several.

@@ -130,14 +130,16 @@ func nameLetter(r rune) rune {
 // watchAll watches streams at once.
 type watchAll struct {
 	*watching
-	w     *watch.Watcher
-	stdin io.Reader
+	w      *watch.Watcher
+	stdin  io.Reader
+	report *lineReport
 
-	mu      sync.Mutex
-	running map[string]bool // by the path of the log, or the name
-	group   sync.WaitGroup
-	last    error // of the stream that ended last
-	failed  int   // streams that ended before that one, with an error
+	mu       sync.Mutex
+	sessions map[string]string // ids, by the names of the streams
+	running  map[string]bool   // by the path of the log, or the name
+	group    sync.WaitGroup
+	last     error // of the stream that ended last
+	failed   int   // streams that ended before that one, with an error
 }
 
 const (
@@ -215,13 +217,20 @@ func (a *watchAll) watch(ctx context.Context, s watchStream) error {
 	if err != nil {
 		return flagError(err)
 	}
+	name := s.name
+	if name == standardInput {
+		name = inputName
+	}
+	a.mu.Lock()
+	a.sessions[name] = session.ID
+	a.mu.Unlock()
 	err = a.watchIn(ctx, s, session)
 	return joinedUnlessEnded(err, done())
 }
 
 func (a *watchAll) watchIn(ctx context.Context, s watchStream, session client.Session) error {
 	if s.name == standardInput {
-		return a.w.Pipe(ctx, "standard input", session, a.stdin)
+		return a.w.Pipe(ctx, inputName, session, a.stdin)
 	}
 	info, err := os.Stat(s.name)
 	if err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeDevice) != 0 && s.journal == nil {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/lmserve/lmserve/api/client"
+)
+
+const answersHelp = "answer with f, m or u, and a number: #12 was a false alarm, matters, or take the answer back; l lists the answers"
+
+// feedback reads answers on incidents, a line each, until there are none or ctx ends.
+func (a *watchAll) feedback(ctx context.Context, answers io.Reader) {
+	a.w.Note(answersHelp)
+	lines := bufio.NewScanner(answers)
+	for lines.Scan() && ctx.Err() == nil {
+		if strings.TrimSpace(lines.Text()) == "" {
+			continue
+		}
+		note, err := a.answer(ctx, strings.Fields(lines.Text()))
+		if err != nil {
+			note = err.Error()
+		}
+		a.w.Note(note)
+	}
+}
+
+// answer does what an answer says, and tells what was done. Without a number it is on the incident
+// that was printed last.
+func (a *watchAll) answer(ctx context.Context, words []string) (note string, err error) {
+	verdicts := map[string]*client.Verdict{
+		"f": new(client.VerdictFalseAlarm), "m": new(client.VerdictMatters), "u": nil, "l": nil,
+	}
+	verdict, known := verdicts[words[0]]
+	if !known || len(words) > 2 {
+		return "", fmt.Errorf("found %q, expected %s", strings.Join(words, " "), answersHelp)
+	}
+	number := int64(0)
+	if len(words) == 2 {
+		if number, err = strconv.ParseInt(strings.TrimPrefix(words[1], "#"), 10, 64); err != nil {
+			return "", fmt.Errorf("found %q, expected the number of an incident", words[1])
+		}
+	}
+	source, number, ok := a.printed(number)
+	if !ok {
+		return "", fmt.Errorf("no such incident was printed")
+	}
+	session := a.sessionOf(source)
+	if words[0] == "l" {
+		list, err := a.w.Client.ListIncidents(ctx, session)
+		if err != nil {
+			return "", err
+		}
+		return answersOf(list), nil
+	}
+	list, err := a.w.Client.GiveFeedback(ctx, session, number, verdict)
+	if err != nil {
+		return "", err
+	}
+	return answersOf(list), nil
+}
+
+// answersOf lists the verdicts that a session has.
+func answersOf(list client.IncidentList) string {
+	if len(list.Feedback) == 0 {
+		return "no answers"
+	}
+	text := "answers:"
+	for _, f := range list.Feedback {
+		verdict := strings.ReplaceAll(string(f.Verdict), "_", " ")
+		text += fmt.Sprintf("\n  #%d %s: %s", f.Incident, verdict, f.Sample)
+	}
+	return text
+}
+
+// printed is the source and the number of the incident of a number that was printed last.
+func (a *watchAll) printed(number int64) (string, int64, bool) {
+	a.report.mu.Lock()
+	defer a.report.mu.Unlock()
+	i, ok := a.report.incidents.last(number)
+	return i.source, i.Number, ok
+}
+
+func (a *watchAll) sessionOf(source string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sessions[source]
+}
