@@ -161,22 +161,22 @@ func (e History) Valid() bool {
 
 // Defines values for IncidentChangeKind.
 const (
-	Novelty IncidentChangeKind = "novelty"
-	Number  IncidentChangeKind = "number"
-	Silence IncidentChangeKind = "silence"
-	Surge   IncidentChangeKind = "surge"
+	ChangeNovelty IncidentChangeKind = "novelty"
+	ChangeNumber  IncidentChangeKind = "number"
+	ChangeSilence IncidentChangeKind = "silence"
+	ChangeSurge   IncidentChangeKind = "surge"
 )
 
 // Valid indicates whether the value is a known member of the IncidentChangeKind enum.
 func (e IncidentChangeKind) Valid() bool {
 	switch e {
-	case Novelty:
+	case ChangeNovelty:
 		return true
-	case Number:
+	case ChangeNumber:
 		return true
-	case Silence:
+	case ChangeSilence:
 		return true
-	case Surge:
+	case ChangeSurge:
 		return true
 	default:
 		return false

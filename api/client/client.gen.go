@@ -59,10 +59,10 @@ const (
 
 // Values of IncidentChangeKind.
 const (
-	Novelty = api.Novelty
-	Number  = api.Number
-	Silence = api.Silence
-	Surge   = api.Surge
+	ChangeNovelty = api.ChangeNovelty
+	ChangeNumber  = api.ChangeNumber
+	ChangeSilence = api.ChangeSilence
+	ChangeSurge   = api.ChangeSurge
 )
 
 // Values of IncidentState.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/dustin/go-humanize"
@@ -86,12 +88,22 @@ func (r *lineReport) openedLocked(f watch.Found, i client.Incident) error {
 	if r.asJSON {
 		return r.incidentJSON(foundIncident{f.Source, i})
 	}
-	if f.Line.P <= r.threshold {
+	changes := i.Changes
+	switch {
+	case len(changes) == 0 || f.Line.P <= r.threshold:
 		if err := r.labelledLocked(f, fmt.Sprintf("#%d", i.Number)); err != nil {
 			return err
 		}
+	case changes[0].Kind != client.ChangeSilence: // of which the line shows nothing
+		prefix := r.source(f.Source) + fmt.Sprintf("%-8s  ", changes[0].Kind)
+		text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'})
+		reason := fmt.Sprintf("#%d %s", i.Number, changes[0].Evidence)
+		if _, err := io.WriteString(r.out, r.style.Show(prefix, text, nil, reason)); err != nil {
+			return err
+		}
+		changes = changes[1:]
 	}
-	return r.changedLocked(f.Source, i, i.Changes)
+	return r.changedLocked(f.Source, i, changes)
 }
 
 // changedLocked tells of changes that belong to an incident.
