@@ -10,7 +10,7 @@ func lg(x float64) float64 {
 	const mantissaBits = 52
 	bits := math.Float64bits(x)
 	exponent := float64(int64(bits>>mantissaBits) - 1023)
-	f := float64(bits&(1<<mantissaBits-1)) / (1 << mantissaBits)
+	f := float64(float64(bits&(1<<mantissaBits-1)) / (1 << mantissaBits))
 	return exponent + f + float64(.344*f*(1-f))
 }
 

@@ -29,7 +29,7 @@ func (d *Detector) number(l *line, of event, value, x float64) {
 		l.n > warmLines {
 		most := lg(valueLeast + largest)
 		n := float64(p.Values)
-		width := float64(2*float64(p.Deviation)) + (most-float64(p.Mean))/2 + 1
+		width := float64(2*float64(p.Deviation)) + float64((most-float64(p.Mean))/2) + 1
 		score := numberTimes * (x - most) / width * n / (n + valuesMemory)
 		if score > l.outlier.score {
 			l.outlier = outlier{score: score, of: of, value: value, largest: largest, values: p.Values}

@@ -67,11 +67,9 @@ func (d *Detector) beat(l *line, e *key, of event) {
 	}
 	e.Mean += float32((gap - e.Mean) * weight)
 	e.Longest = max(float32(e.Longest*longestFades), gap)
-	if e.even() {
+	if e.even() && d.regular(e, t) {
 		d.due = min(d.due, t+int64(e.patience()))
-		if d.regular(e, t) {
-			d.keepText(l, e, of)
-		}
+		d.keepText(l, e, of)
 	}
 }
 
@@ -105,14 +103,11 @@ func (d *Detector) tellSilence(l *line, each func(*Change)) {
 	var silent *key
 	for i := range d.keys {
 		e := &d.keys[i]
-		if e.Tag == 0 || e.Flags&flagSilent != 0 || !e.even() {
+		if e.Tag == 0 || e.Flags&flagSilent != 0 || !e.even() || !d.regular(e, t) {
 			continue
 		}
 		if due := t - int64(uint32(t)-e.Beat) + int64(e.patience()); due >= t {
 			d.due = min(d.due, due)
-			continue
-		}
-		if !d.regular(e, t) {
 			continue
 		}
 		if float64(uint32(l.n)-e.Line)*d.clock.Pace < cameLeast*float64(e.Mean) { // the log pauses

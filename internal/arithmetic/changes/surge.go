@@ -42,7 +42,8 @@ const (
 	scoreFloor = 4
 	rivalTimes = 1.75
 	bestFades  = .998
-	rivalFades = 1. / 16384
+	rivalFades = 1. / 16384 // a line
+	fadeLines  = 4096       // that fade at once, at most
 
 	templatePreferred = 3
 
@@ -181,7 +182,7 @@ func (p *place) discount(tag uint32, which int, q float64) float64 {
 
 // rise takes in a new peak, and keeps it for the line's report if it is the strongest.
 func (d *Detector) rise(l *line, p *place, e *key, of event, sum float64) {
-	fade := 1 - float32(min(uint32(l.n)-p.Raised, 4096))*float32(rivalFades)
+	fade := 1 - float32(float32(min(uint32(l.n)-p.Raised, fadeLines))*rivalFades)
 	p.First, p.Second, p.Raised = p.First*fade, p.Second*fade, uint32(l.n)
 	rival := p.First
 	if p.Highest == part(of.tag) {
