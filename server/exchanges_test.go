@@ -117,6 +117,10 @@ var exchangesOfText = []exchange{
 		nil,
 	},
 	{"listIncidents.all", "The incidents of its lines", "GET /v1/sessions/web-1/incidents", "", nil},
+	{
+		"giveFeedback.back", "A verdict on an incident is taken back",
+		"POST /v1/sessions/web-1/feedback", `{"incident":12}`, nil,
+	},
 	{"getSession.used", "A session that was fed", "GET /v1/sessions/web-1", "", nil},
 	{
 		"listSessions.page", "The first page of one session", "GET /v1/sessions?limit=1&label=host",

@@ -256,7 +256,7 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{"/v1/sessions", `{"settings":{"gammas":[0.9,2]}}`, "settings.gammas[1]", "2", "a number from 0 to 1"},
 		{"/v1/sessions", `{"settings":{"gammas":[]}}`, "settings.gammas", "[]", "1 to 8 values, each a number from 0 to 1"},
 		{"/v1/sessions", `{"settings":{"gammas":[0.9,0.8]}}`, "settings.gammas", "2 values", "1 value, for the one bank of the model"},
-		{"/v1/sessions", `{"settings":{"method":"magic"}}`, "settings.method", `"magic"`, `"sparse-meta", "dynamic-sgd", "dynamic-rms", "cache" or "static"`},
+		{"/v1/sessions", `{"settings":{"method":"magic"}}`, "settings.method", `"magic"`, `"sparse-meta", "dynamic-sgd", "dynamic-rms", "cache", "counts" or "static"`},
 		{"/v1/sessions", `{"settings":{"lambda":1}}`, "settings.lambda", "1", "a number from 0 to less than 1"},
 		{"/v1/sessions", `{"settings":{"cache_size":0}}`, "settings.cache_size", "0", "an integer from 1 to 65536"},
 		{"/v1/sessions", `{"settings":{"rate":-0.5}}`, "settings.rate", "-0.5", "a number from 0 to 1000"},
