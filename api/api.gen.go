@@ -1042,7 +1042,7 @@ type GapEventType string
 type History string
 
 // Incident Strange lines and changes of number that belong together. A change opens an incident, unless it belongs to one that is open. A line with a `p` of 1/100 or less opens an incident. It joins one that is open if it follows its last line
-// within 3 lines, or shares a rare word or value with its first line; so does every line with the incident's strangest word or value in the same place.
+// directly, or shares a rare word or value with its first line; so does every line with the incident's strangest word or value in the same place.
 type Incident struct {
 	// Changes What changed in number, the first four. An incident that has no strange line has a `p` of 1.
 	Changes []IncidentChange `json:"changes,omitempty"`

@@ -82,11 +82,12 @@ type incidentObject struct {
 	Type   string `json:"type"`
 	Source string `json:"source,omitempty"`
 	client.Incident
+	Text string `json:"text,omitempty"` // of the line that it is told at
 }
 
 func (r *lineReport) openedLocked(f watch.Found, i client.Incident) error {
 	if r.asJSON {
-		return r.incidentJSON(foundIncident{f.Source, i})
+		return r.incidentJSON(foundIncident{f.Source, i}, string(f.Line.TextBytes()))
 	}
 	changes := i.Changes
 	switch {
@@ -124,7 +125,7 @@ func (r *lineReport) changedLocked(source string, i client.Incident, more []clie
 func (r *lineReport) closedLocked(i foundIncident) error {
 	switch {
 	case r.asJSON:
-		return r.incidentJSON(i)
+		return r.incidentJSON(i, "")
 	case i.Lines == 1:
 		return nil
 	}
@@ -137,8 +138,8 @@ func (r *lineReport) closedLocked(i foundIncident) error {
 	return err
 }
 
-func (r *lineReport) incidentJSON(i foundIncident) error {
-	o := incidentObject{Type: "incident", Incident: i.Incident}
+func (r *lineReport) incidentJSON(i foundIncident, text string) error {
+	o := incidentObject{Type: "incident", Incident: i.Incident, Text: text}
 	if r.sources {
 		o.Source = i.source
 	}

@@ -4,8 +4,8 @@
 // A Tracker takes the lines of a text in their order, each with the probability that its rating gave
 // it, and what stands in it. An incident is opened by a line that is strange, or by a change of
 // number. Lines join an incident that is open: those in which the incident's strangest token stands
-// in the same place, however usual it is by then; and strange lines that follow within a few lines or
-// share a rare token. An incident is closed when no line has joined it for a while, or when so many
+// in the same place, however usual it is by then; and strange lines that follow directly or share a
+// rare token. An incident is closed when no line has joined it for a while, or when so many
 // have that they are what is usual now.
 //
 // The tracker counts in lines, not in time, so that incidents depend on the text alone.
@@ -18,7 +18,7 @@ const Strange = 1. / 100
 const (
 	// adjacent is how many lines after the last of an incident a strange line belongs to it, whatever
 	// stands in it: as the lines of a stack trace do.
-	adjacent = 3
+	adjacent = 1
 	// quiet is the number of lines without one of an incident after which it is closed.
 	quiet = 200
 	// stays is the number of an incident's lines after which they are what is usual now.

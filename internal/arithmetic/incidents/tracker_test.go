@@ -56,7 +56,7 @@ func TestStrangeLinesJoinByRareTokenOrNearness(t *testing.T) {
 	far.Rare = []Mark{20}
 	require.Empty(t, take(&tr, 150, ordinary(9)), "an ordinary line joins nothing")
 	require.EqualValues(t, 2, take(&tr, 160, far)[0].Lines, "it shares a rare token")
-	require.EqualValues(t, 3, take(&tr, 163, strange(9))[0].Lines, "it follows closely")
+	require.EqualValues(t, 3, take(&tr, 161, strange(9))[0].Lines, "it follows directly")
 	require.EqualValues(t, 1, tr.number)
 	require.True(t, take(&tr, 180, strange(10))[0].Opened, "it has nothing to do with it")
 }
