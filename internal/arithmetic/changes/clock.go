@@ -1,7 +1,7 @@
 package changes
 
-// clock is the log's own time in milliseconds, as the stamps of its lines say it, or, if they do not,
-// its lines.
+// clock is the log's own time in milliseconds, as the stamps of its lines say it, or, if they do
+// not, its lines.
 type clock struct {
 	Time    int64 // since the first stamp
 	Day     int64 // milliseconds since midnight, of the last stamp

@@ -1,6 +1,6 @@
-// Package changes finds what changes in number in a log: what comes far oftener than it did, what came
-// regularly and stops, and numbers far outside their own past. It counts in one pass, in tables of a
-// fixed size, whatever the log.
+// Package changes finds what changes in number in a log: what comes far oftener than it did, what
+// came regularly and stops, and numbers far outside their own past. It counts in one pass, in
+// tables of a fixed size, whatever the log.
 package changes
 
 import (

@@ -1,7 +1,7 @@
 package changes
 
-// key is what is counted: a word at its place, a level of its numbers, a template, a shape. Its clock
-// is that of its place.
+// key is what is counted: a word at its place, a level of its numbers, a template, a shape. Its
+// clock is that of its place.
 type key struct {
 	Tag   uint32 // 0: free
 	Line  uint32 // the last with it, modulo 2^32
@@ -57,8 +57,8 @@ const (
 	Shape                       // what stands between a line's words
 )
 
-// keyAt returns the key of a tag, and whether it was there: if not, it takes a free cell of its set,
-// or that of the key with the least (B + k + G) / (age + 64).
+// keyAt returns the key of a tag, and whether it was there: if not, it takes a free cell of its
+// set, or that of the key with the least (B + k + G) / (age + 64).
 func (d *Detector) keyAt(tag uint32, n int64) (*key, bool) {
 	set := d.set(tag)
 	for i := range set {
@@ -81,6 +81,6 @@ func (d *Detector) keyAt(tag uint32, n int64) (*key, bool) {
 }
 
 func (d *Detector) set(tag uint32) []key {
-	i := tag % keySets * setKeys
+	i := home(tag, keySets) * setKeys
 	return d.keys[i : i+setKeys]
 }

@@ -24,7 +24,8 @@ func (a accessLog) lines(n int, seed uint64) [][]byte {
 	var log [][]byte
 	for i := range n {
 		stamp := midday.Add(time.Duration(i) * time.Second).Format("02/Jan/2006:15:04:05 -0700")
-		status, client, took := "200", fmt.Sprintf("10.0.%d.%d", r.IntN(3), r.IntN(40)), .01+.07*r.Float64()
+		status, took := "200", .01+float64(.07*r.Float64())
+		client := fmt.Sprintf("10.0.%d.%d", r.IntN(3), r.IntN(40))
 		if x := r.Float64(); x < .05 {
 			status = "404"
 		} else if x < .2 {

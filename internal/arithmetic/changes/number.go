@@ -1,8 +1,8 @@
 package changes
 
-// A number is told when it is far above all numbers that stood at its place before. x = lg(.0001 + v);
-// the place keeps the largest of this window and the one before, of 2,048 numbers each, and the mean
-// and the mean deviation of x. With the largest of n numbers as x' and mean m,
+// A number is told when it is far above all numbers that stood at its place before. x = lg(.0001 +
+// v); the place keeps the largest of this window and the one before, of 2,048 numbers each, and the
+// mean and the mean deviation of x. With the largest of n numbers as x' and mean m,
 //
 //	score = 8 (x - x') / (2 deviation + (x' - m)/2 + 1) * n / (n + 128)
 

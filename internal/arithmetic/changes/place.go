@@ -43,7 +43,7 @@ const (
 // or the next. If both are taken, the lesser of the two loses credit, and is given away when little
 // of it is left.
 func (d *Detector) placeAt(tag uint32) (int, bool) {
-	i := int(tag % placesMost)
+	i := int(home(tag, placesMost))
 	if d.places[i].Tag == tag {
 		return i, d.places[i].visit()
 	}

@@ -2,9 +2,9 @@ package changes
 
 import "math"
 
-// A silence is a key that came regularly and stopped. The gaps between its beats have a mean, a mean
-// deviation and a longest, which fades; an event within a quarter of the mean belongs to the beat
-// before. A key is regular if
+// A silence is a key that came regularly and stopped. The gaps between its beats have a mean, a
+// mean deviation and a longest, which fades; an event within a quarter of the mean belongs to the
+// beat before. A key is regular if
 //
 //   - its mean is of n >= 8 gaps, and the deviation below .3 n/(n + 4) of the mean;
 //   - its gaps cover half of the time since line 300, or are 1,000;
@@ -133,7 +133,7 @@ func (d *Detector) says(e *key) int {
 	if e.Subject == Template {
 		order += 1 << 16
 	}
-	if d.texts[e.Tag%textsMost].Tag == e.Tag {
+	if d.texts[home(e.Tag, textsMost)].Tag == e.Tag {
 		order += 1 << 17
 	}
 	return order

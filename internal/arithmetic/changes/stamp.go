@@ -14,8 +14,8 @@ type stamp struct {
 	from, to int   // both 0: the line has no stamp
 }
 
-// stampOf returns the first stamp of a line: hh:mm:ss with its fraction, its zone and the date before
-// it, or an epoch of ten digits (seconds) or 13 (milliseconds) at the beginning.
+// stampOf returns the first stamp of a line: hh:mm:ss with its fraction, its zone and the date
+// before it, or an epoch of ten digits (seconds) or 13 (milliseconds) at the beginning.
 func stampOf(line []byte) stamp {
 	head := line[:min(len(line), stampBytes)]
 	for i := 2; ; i++ {
@@ -89,7 +89,8 @@ func zoneAfter(line []byte, i int) int {
 	if len(rest) > 0 && rest[0] == ' ' {
 		space = 1
 	}
-	if rest = rest[space:]; len(rest) < 5 || rest[0] != '+' && rest[0] != '-' || twoDigits(rest[1:]) < 0 {
+	rest = rest[space:]
+	if len(rest) < 5 || rest[0] != '+' && rest[0] != '-' || twoDigits(rest[1:]) < 0 {
 		return i
 	}
 	switch {

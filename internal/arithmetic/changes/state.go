@@ -30,8 +30,8 @@ func (d *Detector) AppendState(dst []byte) []byte {
 	return dst
 }
 
-// ReadState returns the detector whose state AppendState appended to nothing. An error wraps ErrState
-// and says what was found and what was expected.
+// ReadState returns the detector whose state AppendState appended to nothing. An error wraps
+// ErrState and says what was found and what was expected.
 func ReadState(state []byte) (*Detector, error) {
 	d := New()
 	if len(state) == 0 || state[0] != stateVersion {
@@ -124,7 +124,8 @@ func (c *clock) valid(n int64) bool {
 
 func (e *key) valid(set int, n int64) bool {
 	const millisMost = 1 << 32
-	return e.Tag&1 == 1 && int(e.Tag%keySets) == set && passed(e.Line, n) && passed(e.Began, n) &&
+	return e.Tag&1 == 1 && int(home(e.Tag, keySets)) == set &&
+		passed(e.Line, n) && passed(e.Began, n) &&
 		uint32(e.Length) < e.Clock && within(e.Before, 0, 2*clockMemory) && within(e.Sum, 0, sumMost) &&
 		within(e.Drain, 0, 2*lnOdds) && within(e.Mean, 0, millisMost) &&
 		within(e.Deviation, 0, millisMost) && within(e.Longest, 0, millisMost) &&
@@ -133,7 +134,7 @@ func (e *key) valid(set int, n int64) bool {
 }
 
 func (p *place) valid(i int, n int64) bool {
-	first := int(p.Tag % placesMost)
+	first := int(home(p.Tag, placesMost))
 	stands := i >= placesMost && p.Tag == 0 ||
 		i < placesMost && p.Tag&1 == 1 && (first == i || (first+1)%placesMost == i)
 	for _, r := range p.Repeats {
@@ -143,7 +144,8 @@ func (p *place) valid(i int, n int64) bool {
 	}
 	const lgMost = 64
 	return stands && p.N > 0 && within(p.First, 0, rivalMost) &&
-		within(p.Second, 0, p.First) && (p.Raised == 0 || passed(p.Raised, n)) && (p.Told == 0 || passed(p.Told, n)) &&
+		within(p.Second, 0, p.First) && (p.Raised == 0 || passed(p.Raised, n)) &&
+		(p.Told == 0 || passed(p.Told, n)) &&
 		within(p.Level, -lgMost, lgMost) && within(p.Mean, -lgMost, lgMost) &&
 		within(p.Deviation, 0, 2*lgMost) && within(p.Largest, 0, math.MaxFloat32) &&
 		within(p.Before, 0, math.MaxFloat32) && p.Values < 2*valuesWindow && p.Credit <= creditMost
@@ -159,5 +161,5 @@ func (x *text) valid(i int) bool {
 			return false
 		}
 	}
-	return x.Tag&1 == 1 && int(x.Tag%textsMost) == i
+	return x.Tag&1 == 1 && int(home(x.Tag, textsMost)) == i
 }

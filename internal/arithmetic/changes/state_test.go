@@ -155,14 +155,18 @@ func TestNumbersThatNoDetectorHasAreRefused(t *testing.T) {
 // Whatever is read as a state is one: the detector goes on, and its state reads again.
 func FuzzReadState(f *testing.F) {
 	d := New()
-	f.Add(d.AppendState(nil), uint32(0), byte(0))
+	empty := d.AppendState(nil)
 	take(d, busyLog(900, 13))
-	f.Add(d.AppendState(nil), uint32(3000), byte(1))
+	warm := d.AppendState(nil)
+	f.Add(false, uint32(1), []byte{1})
+	f.Add(true, uint32(3000), []byte{0, 0, 0, 1})
 	log := busyLog(20, 14)
-	f.Fuzz(func(t *testing.T, state []byte, at uint32, flip byte) {
-		if len(state) > 0 {
-			state[int(at)%len(state)] ^= flip
+	f.Fuzz(func(t *testing.T, of bool, at uint32, patch []byte) {
+		state := bytes.Clone(empty)
+		if of {
+			state = bytes.Clone(warm)
 		}
+		copy(state[int(at)%len(state):], patch)
 		d, err := ReadState(state)
 		if err != nil {
 			require.ErrorIs(t, err, ErrState)

@@ -1,8 +1,8 @@
 package changes
 
 // A surge is a key that comes far oftener than it did. Each key has a CUSUM of its events, which
-// finds the best window itself. With B events in the last C = min(c, 8192) ticks of its clock c, when
-// the excursion begins,
+// finds the best window itself. With B events in the last C = min(c, 8192) ticks of its clock c,
+// when the excursion begins,
 //
 //	q = (B + 4) / (C + 4)      drain = ln(1 + 63 q)
 //
@@ -10,8 +10,8 @@ package changes
 //
 //	G = G - f d drain + f ln 64, in 0..100
 //
-// G is the logarithm of the likelihood ratio for odds 64 times as high as q's. f discounts bursts: a
-// place that has its last word once more with a share of same, and would with a share of expected
+// G is the logarithm of the likelihood ratio for odds 64 times as high as q's. f discounts bursts:
+// a place that has its last word once more with a share of same, and would with a share of expected
 // were the words independent, has
 //
 //	f = min(1, (1.02 - same) / (1.02 - expected))
@@ -72,8 +72,8 @@ func (of *event) which() int {
 	return 0
 }
 
-// preferred is by how much an event's score has to be above another one's: a template says more than
-// its shape.
+// preferred is by how much an event's score has to be above another one's: a template says more
+// than its shape.
 func (of *event) preferred(other *event) float64 {
 	if of.subject == Shape && other.subject == Template {
 		return templatePreferred
@@ -208,8 +208,8 @@ func (d *Detector) rise(l *line, p *place, e *key, of event, sum float64) {
 	}
 }
 
-// tellSurge tells the line's strongest surge, if it is above the promise's threshold and the last one
-// is long enough ago.
+// tellSurge tells the line's strongest surge, if it is above the promise's threshold and the last
+// one is long enough ago.
 func (d *Detector) tellSurge(l *line, each func(*Change)) {
 	d.surges.line(surgeLimits)
 	s := &l.surge

@@ -14,10 +14,10 @@ const (
 	textBytes = 44
 )
 
-// keepText keeps the text of a regular key, but takes no other regular key's cell, unless that one is
-// a word's and this one is not.
+// keepText keeps the text of a regular key, but takes no other regular key's cell, unless that one
+// is a word's and this one is not.
 func (d *Detector) keepText(l *line, e *key, of event) {
-	cell := &d.texts[e.Tag%textsMost]
+	cell := &d.texts[home(e.Tag, textsMost)]
 	if cell.Tag == e.Tag {
 		return
 	}
@@ -38,7 +38,7 @@ func (d *Detector) keepText(l *line, e *key, of event) {
 
 // textOf returns the text of a key, empty if none is kept.
 func (d *Detector) textOf(e *key) []byte {
-	cell := &d.texts[e.Tag%textsMost]
+	cell := &d.texts[home(e.Tag, textsMost)]
 	if cell.Tag != e.Tag {
 		return nil
 	}

@@ -175,3 +175,6 @@ func (w *word) hash(line []byte) uint32 {
 	}
 	return 10 + uint32(w.form)
 }
+
+// home is the cell, of n, that a tag chooses. Its lowest bit, which is 1, chooses nothing.
+func home(tag, n uint32) uint32 { return tag >> 1 % n }
