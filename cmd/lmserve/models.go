@@ -126,7 +126,10 @@ func listModel(flags *modelFlags, p model.Place) (about listedModel, m *model.Mo
 	if err != nil {
 		return about, nil, err
 	}
-	about.ID, about.Weights, about.WeightsBytes = m.ID(), m.LM.Layout.Size, m.WeightsBytes()
+	about.ID = m.ID()
+	if !m.Uniform {
+		about.Weights, about.WeightsBytes = m.LM.Layout.Size, m.WeightsBytes()
+	}
 	about.Tokenizer = "bytes"
 	if m.OfWords() {
 		about.Tokenizer = "words"

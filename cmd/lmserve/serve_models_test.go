@@ -193,6 +193,7 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	for _, want := range []string{
 		`default +lmserve-default-\w+ +bytes +4\.4 M `, `1\.555 a byte with companion +1\.544 a byte with companion +- +embedded`,
 		`swift +lmserve-swift-\w+ +bytes +0\.593 M `, `1\.783 a byte with companion +1\.777 a byte with companion +- +embedded`,
+		`counts +lmserve-counts-\w+ +bytes +0 M +0\.0 MB .* - +embedded`,
 		`tiny +` + m.ID() + ` +words +0\.\d+ M .* - +- +- +`, regexp.QuoteMeta(broken) + ` +\S`,
 	} {
 		require.Regexp(t, want, out)
@@ -200,14 +201,14 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	var list []listedModel
 	args := []string{"models", "--json", "--measure", "--seconds", "0.001", "--threads", "1"}
 	require.NoError(t, json.Unmarshal([]byte(must(t, "", args...)), &list))
-	require.Len(t, list, 3)
+	require.Len(t, list, 4)
 	require.Equal(t, "85bcc5855b2c1b21", list[0].Valid.Text)
 	require.Equal(t, list[0].Valid.Text, list[1].Valid.Text, "their bits compare")
 	for _, about := range list {
 		require.Positive(t, about.BytesPerSecond)
 		require.Equal(t, 1, about.Threads)
 	}
-	require.Nil(t, list[2].Valid, "its card says nothing of lmserve train")
+	require.Nil(t, list[3].Valid, "its card says nothing of lmserve train")
 	_, stderr, code := lmserve("", "models", "none")
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "no model of this name")

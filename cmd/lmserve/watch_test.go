@@ -93,7 +93,7 @@ func requireTexts(t *testing.T, lines []lineObject, from int) {
 
 // everyLine are flags that print every line but the first 32.
 func everyLine(t *testing.T) []string {
-	return []string{"--model", smallModel(t), "--threshold", "1", "--json"}
+	return []string{"--model", smallModel(t), "--threshold", "1", "--lines", "--json"}
 }
 
 func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
@@ -105,13 +105,12 @@ func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
 	lines := strings.SplitAfter(string(log), "\n")
 	strange := "2026-11-21T03:25:37.500Z\tWARN\tsshd\tAccepted password for root from 203.0.113.9"
 	lines = slices.Insert(lines, 59, strange+"\n")
-	stdout, stderr, code := lmserve(strings.Join(lines, ""), "watch", "--model", "swift",
-		"--threshold", "1/100", "-")
+	stdout, stderr, code := lmserve(strings.Join(lines, ""), "watch", "--threshold", "1/500", "-")
 	require.Zero(t, code, stderr)
 	rows := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 	require.Len(t, rows, 2, stdout)
 	require.Regexp(t, `^1/\d+ +2026-11-21T03:25:37.500Z +WARN +sshd +Accepted password for root`, rows[0])
-	require.Regexp(t, `^ +\^+[ ^]*$`, rows[1])
+	require.Regexp(t, `^ +\^{4}  #\d+ WARN after .*; usually INFO`, rows[1])
 	require.NotContains(t, stdout, "\x1b")
 	require.Contains(t, stderr, "61 lines, 1 printed, ")
 }
@@ -427,4 +426,62 @@ func BenchmarkWatch(b *testing.B) {
 	require.NoError(b, writer.Close())
 	_, _ = io.Copy(io.Discard, out)
 	require.Zero(b, <-code)
+}
+
+// Lines that belong together are one incident: sixty answers of 502 among 700 of 200 or 404.
+func TestWatchTellsOneIncident(t *testing.T) {
+	var log strings.Builder
+	for i := range 760 {
+		status := 200
+		if i%17 == 3 {
+			status = 404
+		}
+		if i >= 600 && i%2 == 0 && i < 720 {
+			status = 502
+		}
+		fmt.Fprintf(&log, "10.0.0.%d \"GET /users/%d HTTP/1.1\" %d %d\n", i%29, i*i%991, status, i*7%1000)
+	}
+	stdout, stderr, code := lmserve(log.String(), "watch", "-")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "502 after HTTP/1.1; usually 200, 404")
+	require.Regexp(t, `#\d+ so far: 60 lines between 601 and 719|#\d+ closed: 60 lines`, stdout)
+	require.Contains(t, stderr, "760 lines, ")
+
+	objects, stderr, code := lmserve(log.String(), "watch", "--json", "-")
+	require.Zero(t, code, stderr)
+	var first incidentObject
+	require.NoError(t, json.Unmarshal([]byte(strings.SplitN(objects, "\n", 2)[0]), &first))
+	require.Equal(t, "502", first.Why.Token)
+	require.EqualValues(t, 601, first.First)
+}
+
+// A verdict that is given while one watches hides incidents like that one.
+func TestWatchTakesFeedback(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "app.log")
+	write := func(from, n int, odd string) {
+		f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		require.NoError(t, err)
+		for i := range n {
+			_, err := fmt.Fprintf(f, "GET /%d 200\n", (from+i)%7)
+			require.NoError(t, err)
+		}
+		_, err = fmt.Fprintln(f, odd)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	write(0, 300, "PANIC of shard a")
+	answers, tell := io.Pipe()
+	w := startWatch(t, answers, "--threshold", "1/100", "--feedback", "--history", "1M", log)
+	printed := func(text string) func() bool {
+		return func() bool { return strings.Contains(w.out.String()+w.err.String(), text) }
+	}
+	require.Eventually(t, printed("PANIC of shard a"), time.Minute, 5*time.Millisecond, "%s", &w.err)
+	_, err := io.WriteString(tell, "f\n")
+	require.NoError(t, err)
+	require.Eventually(t, printed("false alarm: PANIC of shard a"), time.Minute, 5*time.Millisecond, "%s", &w.err)
+	write(0, 300, "PANIC of shard b")
+	write(0, 300, "goodbye, world: it ends; here")
+	require.Eventually(t, printed("goodbye"), time.Minute, 5*time.Millisecond, "%s", &w.err)
+	require.NotContains(t, w.out.String(), "shard b")
+	w.stop()
 }
