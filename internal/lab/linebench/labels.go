@@ -22,7 +22,7 @@ const (
 // finding says how well the ratings of a method find the anomalous lines of a log.
 type finding struct {
 	ap         float64 // average precision, lines of equal rating as one group
-	hits       float64 // share of anomalous lines among the highest 1/shareOfLines, of the most possible
+	hits       float64 // anomalous lines among the highest 1/shareOfLines, over the most possible
 	incidentAP float64 // ap of incidents by their highest rating in incidentFirst lines
 	incidents  float64 // share found above all but 1/shareOfLines of the ordinary lines
 }
@@ -126,10 +126,11 @@ func incidentsOf(log []scored, ratings []float64) (best []float64) {
 
 // labelled sums what the methods find in several logs.
 type labelled struct {
-	sets                            int
-	found                           [methods]finding
-	lines, ordinaries, told, alarms int             // told: incidents that watch prints; alarms: at ordinary lines
-	flagged                         [len(rates)]int // ordinary lines
+	sets              int
+	found             [methods]finding
+	lines, ordinaries int
+	told, alarms      int             // incidents that watch prints, and those of them at ordinary lines
+	flagged           [len(rates)]int // ordinary lines
 }
 
 // printLabelled judges the logs of a folder.
@@ -143,7 +144,8 @@ func printLabelled(w io.Writer, dir string) error {
 	}
 	var all labelled
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "P of each set\tlines\tAP\thits\tincident AP\tinc@\tat 1/1000\tat 1/100\ttold\tof these false")
+	fmt.Fprintln(t, "P of each set\tlines\tAP\thits\tincident AP\tinc@"+
+		"\tat 1/1000\tat 1/100\ttold\tof these false")
 	for _, path := range paths {
 		log, err := readLabelled(path)
 		if err != nil {
@@ -166,8 +168,8 @@ func printLabelled(w io.Writer, dir string) error {
 func (l *labelled) row(w io.Writer, name string) {
 	f := l.found[ratingP].over(l.sets)
 	share := func(n, of int) float64 { return 1000 * float64(n) / float64(of) }
-	fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%.1f\t%.1f\t%.1f\n", name, l.lines, f.ap, f.hits,
-		f.incidentAP, f.incidents, share(l.flagged[0], l.ordinaries), share(l.flagged[1], l.ordinaries),
+	fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%.1f\t%.1f\t%.1f\n", name, l.lines,
+		f.ap, f.hits, f.incidentAP, f.incidents, share(l.flagged[0], l.ordinaries), share(l.flagged[1], l.ordinaries),
 		share(l.told, l.lines), share(l.alarms, l.lines))
 }
 
@@ -225,8 +227,8 @@ func readLabelled(path string) ([]line, error) {
 	}
 	texts, marks := split(string(text)), split(string(labels))
 	if len(texts) != len(marks) || len(texts) <= unjudged {
-		return nil, fmt.Errorf("%s has %d labels for %d lines, expected one for each line, and more than %d",
-			beside, len(marks), len(texts), unjudged)
+		return nil, fmt.Errorf("%s has %d labels for %d lines, expected one for each line, "+
+			"and more than %d", beside, len(marks), len(texts), unjudged)
 	}
 	log := make([]line, len(texts))
 	for i := range log {
