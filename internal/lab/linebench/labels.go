@@ -129,7 +129,7 @@ type labelled struct {
 	sets              int
 	found             [methods]finding
 	lines, ordinaries int
-	told, alarms      int             // incidents that watch prints, and those of them at ordinary lines
+	told, alarms      int             // printed incidents, and those at ordinary lines
 	flagged           [len(rates)]int // ordinary lines
 }
 
@@ -169,7 +169,8 @@ func (l *labelled) row(w io.Writer, name string) {
 	f := l.found[ratingP].over(l.sets)
 	share := func(n, of int) float64 { return 1000 * float64(n) / float64(of) }
 	fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%.1f\t%.1f\t%.1f\n", name, l.lines,
-		f.ap, f.hits, f.incidentAP, f.incidents, share(l.flagged[0], l.ordinaries), share(l.flagged[1], l.ordinaries),
+		f.ap, f.hits, f.incidentAP, f.incidents,
+		share(l.flagged[0], l.ordinaries), share(l.flagged[1], l.ordinaries),
 		share(l.told, l.lines), share(l.alarms, l.lines))
 }
 
