@@ -5,9 +5,9 @@
 //
 //	go run ./internal/lab/linebench [-seeds 10] [-max-bytes N] LOG...
 //
-// With -labels it injects nothing: each folder below DIR has a log.txt and a labels.txt, a label for
-// each line, "-" for an ordinary one. With -calibration it prints for each file how many lines had a
-// probability of at most 1/2, 1/10 and so on, in multiples of what was promised.
+// With -labels it injects nothing: each folder below DIR has a log.txt and a labels.txt, which has a
+// label for each line, "-" for an ordinary one. With -calibration it prints for each file how many
+// lines had a probability of at most 1/2, 1/10 and so on, in multiples of what was promised.
 package main
 
 import (

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// Rivals rate a line by what they have counted in the lines before, in tables that grow with the log.
+// Rivals rate a line by what they counted in the lines before, in tables that grow with the log.
 
 // counter counts in how many lines each word is.
 type counter struct {
