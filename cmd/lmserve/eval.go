@@ -70,7 +70,8 @@ The settings are the model's. Flags for settings hold for every method that has 
 	flags.register(c)
 	c.Flags().StringVar(&data, "data", "", "directory of documents, one a file")
 	c.Flags().StringSliceVar(&o.Methods, "methods", nil, "methods to compare: "+strings.Join(stream.Methods(), ", ")+
-		", each also with "+eval.WithCompanion+" behind it, beside counts of the text; gain and "+
+		", each also with "+eval.WithCompanion+" behind it, beside counts of the text; "+
+		stream.Counts+" is these alone, without the model; gain and "+
 		"cost are against the first (default: static and, if the model has meta-learners, "+
 		"sparse-meta; of a model of bytes then the same with "+eval.WithCompanion+")")
 	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument, "when the methods forget: document (each document is a stream of its own) or never (all are one stream)")

@@ -14,8 +14,12 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// nameWidth keeps a table of five methods within 120 columns.
-const nameWidth = 36
+// A table of six methods has 120 columns: nameWidth is what five leave to names, methodWidth what one
+// more takes.
+const (
+	nameWidth   = 36
+	methodWidth = 16
+)
 
 // printEval prints a result for people: one table of documents, domains, total, cost, curve; then
 // what is in part only, and what diverged.
@@ -140,8 +144,9 @@ func (t evalTable) unit() string {
 
 // row keeps the end of a long name, which tells documents apart.
 func (t evalTable) row(size, name string, cells []string) {
-	if r := []rune(name); len(r) > nameWidth {
-		name = "…" + string(r[len(r)-nameWidth+1:])
+	width := max(methodWidth, nameWidth-methodWidth*max(0, t.methods-5))
+	if r := []rune(name); len(r) > width {
+		name = "…" + string(r[len(r)-width+1:])
 	}
 	fmt.Fprintf(t, "%s\t%s\t  %s\n", size, strings.Join(cells, "\t"), name)
 }

@@ -36,7 +36,11 @@ func (r *incidentReport) last(number int64) (i foundIncident, ok bool) {
 type foundIncident struct {
 	source string
 	client.Incident
+	shownP float64 // of the strangest of its lines that were printed
 }
+
+// stranger is how many times as strange a line of an incident that was printed is that is printed, too.
+const stranger = 2
 
 // incidentsLocked prints the incidents that a line opens and closes. One that was opened by a line
 // less strange than those that are printed is printed when a stranger line joins it.
@@ -48,18 +52,24 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 		switch {
 		case at >= 0 && i.State != client.IncidentOpen:
 			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)
-			err = r.closedLocked(foundIncident{f.Source, i})
+			err = r.closedLocked(foundIncident{source: f.Source, Incident: i})
 		case at >= 0:
-			more := i.Changes[len(r.incidents.open[at].Changes):]
-			r.incidents.open[at].Incident = i
-			err = r.changedLocked(f.Source, i, more)
+			o := &r.incidents.open[at]
+			more := i.Changes[len(o.Changes):]
+			o.Incident = i
+			if i.P <= r.threshold && i.P < o.shownP/stranger {
+				o.shownP, shown = i.P, true
+				err = r.tellLocked(f, i, more)
+			} else {
+				err = r.changedLocked(f.Source, i, more)
+			}
 		case i.State == client.IncidentOpen && r.tells(&i):
-			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i})
-			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i})
+			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i, i.P})
+			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i, i.P})
 			r.incidents.printed = r.incidents.printed[max(0, len(r.incidents.printed)-printedMost):]
 			r.total.shown++
 			shown = true
-			err = r.openedLocked(f, i)
+			err = r.tellLocked(f, i, i.Changes)
 		}
 		if err != nil {
 			return shown, err
@@ -85,11 +95,13 @@ type incidentObject struct {
 	Text string `json:"text,omitempty"` // of the line that it is told at
 }
 
-func (r *lineReport) openedLocked(f watch.Found, i client.Incident) error {
+// tellLocked prints an incident with the line that it is told at, and changes that belong to it.
+func (r *lineReport) tellLocked(
+	f watch.Found, i client.Incident, changes []client.IncidentChange,
+) error {
 	if r.asJSON {
-		return r.incidentJSON(foundIncident{f.Source, i}, string(f.Line.TextBytes()))
+		return r.incidentJSON(foundIncident{source: f.Source, Incident: i}, string(f.Line.TextBytes()))
 	}
-	changes := i.Changes
 	switch {
 	case len(changes) == 0 || f.Line.P <= r.threshold:
 		if err := r.labelledLocked(f, fmt.Sprintf("#%d", i.Number)); err != nil {

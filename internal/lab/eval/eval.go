@@ -31,7 +31,7 @@ const (
 )
 
 // WithCompanion behind the name of a method is the method with a companion, see stream.Settings;
-// the name alone is the method without.
+// the name alone is the method without. Method counts is a companion alone, with either name.
 const WithCompanion = "+companion"
 
 // Options say what to score and how. The zero value scores every byte of each document as a stream
@@ -53,21 +53,30 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
-// settings returns the settings of a stream that runs the method.
-func (o Options) settings(m *model.Model, method string) (stream.Settings, error) {
+// settings returns the model and the settings of a stream that runs the method. Method counts has
+// its own model of bytes, whatever the model of the others.
+func (o Options) settings(
+	m *model.Model, method string,
+) (*model.Model, stream.Settings, error) {
 	name, companion := strings.CutSuffix(method, WithCompanion)
+	if name == stream.Counts && !m.OfWords() && !m.Uniform {
+		m = model.Counts()
+	}
 	if err := stream.Supports(m, name); err != nil {
-		return stream.Settings{}, fmt.Errorf("eval: methods: %w", err)
+		return nil, stream.Settings{}, fmt.Errorf("eval: methods: %w", err)
 	}
 	asked := o.Settings.Clone()
-	asked["method"], asked["companion"] = name, companion
+	asked["method"], asked["companion"] = name, companion || name == stream.Counts
 	set, err := stream.With(m, asked)
 	set.Seed = o.Seed
-	return set, err
+	return m, set, err
 }
 
 // complete puts defaults in place of zero values and reports the first option that is wrong.
 func (o Options) complete(m *model.Model) (Options, error) {
+	if len(o.Methods) == 0 && m.Uniform {
+		o.Methods = []string{stream.Counts}
+	}
 	if len(o.Methods) == 0 {
 		o.Methods = []string{stream.Static}
 		if m.Learner != nil {
@@ -83,7 +92,7 @@ func (o Options) complete(m *model.Model) (Options, error) {
 		if slices.Contains(o.Methods[:i], method) {
 			return o, fmt.Errorf("eval: methods: %s stands twice, expected each method once", method)
 		}
-		if _, err := o.settings(m, method); err != nil {
+		if _, _, err := o.settings(m, method); err != nil {
 			return o, err
 		}
 	}
@@ -170,6 +179,7 @@ type evaluation struct {
 // track is one method's way through the documents.
 type track struct {
 	name   string // of the method
+	model  *model.Model
 	set    stream.Settings
 	worker *stream.Worker
 	stream *stream.Stream
@@ -202,11 +212,11 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluati
 		e.windows = newAverage(octaveSpans(e.marks), n)
 	}
 	for _, method := range o.Methods {
-		set, err := o.settings(m, method)
+		of, set, err := o.settings(m, method)
 		if err != nil {
 			return e, err
 		}
-		t := &track{name: method, set: set, worker: e.workerFor(len(e.tracks))}
+		t := &track{name: method, model: of, set: set, worker: e.workerFor(of)}
 		if o.Reset == ResetNever {
 			t.whole = newMeter(m, streamMarks)
 		}
@@ -215,15 +225,18 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluati
 	return e, nil
 }
 
-// workerFor gives the worker of a track: all of them share one, unless keys are cached, which a
+// workerFor gives a worker to a track: all of a model share one, unless keys are cached, which a
 // track would lose to the next one.
-func (e *evaluation) workerFor(track int) *stream.Worker {
-	if track == 0 || e.KV == KVCached {
-		w := stream.NewWorker(e.model, e.Threads)
-		w.StaleKeys = e.KV == KVCached
-		e.workers = append(e.workers, w)
+func (e *evaluation) workerFor(m *model.Model) *stream.Worker {
+	for _, t := range e.tracks {
+		if t.model == m && e.KV != KVCached {
+			return t.worker
+		}
 	}
-	return e.workers[len(e.workers)-1]
+	w := stream.NewWorker(m, e.Threads)
+	w.StaleKeys = e.KV == KVCached
+	e.workers = append(e.workers, w)
+	return w
 }
 
 func (e *evaluation) close() {
@@ -236,7 +249,7 @@ func (e *evaluation) close() {
 // timed first would also pay for what all of them need once, such as pages of memory.
 func (e *evaluation) warm(text []byte) {
 	for _, t := range e.tracks {
-		s := stream.New(e.model, t.set)
+		s := stream.New(t.model, t.set)
 		for rest := text; len(rest) > 0 && s.Step < 2; {
 			scores := t.worker.Score(s, rest)
 			rest = rest[len(scores.Text):]
@@ -253,7 +266,7 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 	var meters []*meter
 	for k, t := range e.tracks {
 		if t.stream == nil || e.Reset == ResetDocument {
-			t.stream, t.broken = stream.New(e.model, t.set), false
+			t.stream, t.broken = stream.New(t.model, t.set), false
 		}
 		m := newMeter(e.model, e.marks)
 		meters = append(meters, m)
@@ -313,7 +326,7 @@ func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string,
 	if t.broken {
 		return 0, nil
 	}
-	f := feeder{model: e.model, worker: t.worker, meter: m, visit: func(scores stream.Scores) {
+	f := feeder{model: t.model, worker: t.worker, meter: m, visit: func(scores stream.Scores) {
 		if t.whole != nil {
 			t.whole.add(scores.Tokens, scores.NLL)
 		}

@@ -94,12 +94,20 @@ func allMethods() (all []string) {
 	return all
 }
 
-// settingsOf are the settings of a stream that goes by a method as Options name it.
-func settingsOf(m *model.Model, method string) stream.Settings {
+// feed gives a text to a stream of its own that goes by a method as Options name it. Method counts
+// is a companion without a network.
+func feed(m *model.Model, method, text string) (s *stream.Stream, nll []float32) {
 	name, companion := strings.CutSuffix(method, WithCompanion)
+	if name == stream.Counts {
+		m, companion = model.Counts(), true
+	}
 	set := stream.DefaultsFor(m, name)
-	set.Companion = companion
-	return set
+	set.Companion, set.Seed = companion, 3
+	w := stream.NewWorker(m, 1)
+	defer w.Close()
+	s = stream.New(m, set)
+	w.Feed(s, []byte(text), func(_ []byte, scores stream.Scores) { nll = append(nll, scores.NLL...) })
+	return s, nll
 }
 
 // Each document is a stream of its own: its score is the score of the document alone, whatever
@@ -113,18 +121,13 @@ func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 		last = done
 	}})
 	require.Len(t, res.Documents, len(texts))
-	w := stream.NewWorker(m, 1)
-	defer w.Close()
 	sum, domains := make([]float64, len(res.Methods)), map[string]float64{}
 	for i, doc := range texts {
 		d := res.Documents[i]
 		require.Equal(t, doc.name, d.Name)
 		require.EqualValues(t, len(doc.text), d.Bytes)
 		for k, method := range res.Methods {
-			set := settingsOf(m, method)
-			set.Seed = 3
-			s := stream.New(m, set)
-			w.Feed(s, []byte(doc.text), nil)
+			s, _ := feed(m, method, doc.text)
 			score := d.Scores[k]
 			require.Equal(t, s.Tally.Bits, score.Bits)
 			require.InDelta(t, s.Tally.BitsPerByte(), score.BitsPerByte, 1e-12)
@@ -159,14 +162,8 @@ func TestNeverResetIsOneStream(t *testing.T) {
 	for _, doc := range texts {
 		whole += doc.text
 	}
-	w := stream.NewWorker(m, 1)
-	defer w.Close()
 	for k, method := range res.Methods {
-		set := settingsOf(m, method)
-		set.Seed = 3
-		s := stream.New(m, set)
-		var nll []float32
-		w.Feed(s, []byte(whole), func(_ []byte, scores stream.Scores) { nll = append(nll, scores.NLL...) })
+		s, nll := feed(m, method, whole)
 		require.InDelta(t, s.Tally.Bits, res.Total.Scores[k].Bits, 1e-9)
 		from := 0
 		for i, doc := range texts {
@@ -262,6 +259,15 @@ func TestAResultSurvivesJSON(t *testing.T) {
 		require.NoError(t, json.Unmarshal(text, &back))
 		require.Equal(t, res, back)
 	}
+}
+
+// The model of counts has no other method, and needs no choice.
+func TestTheModelOfCountsIsEvaluatedByItsCounts(t *testing.T) {
+	beside := evaluate(t, small(t, 0), corpus(t), Options{Methods: []string{stream.Static, stream.Counts}})
+	alone := evaluate(t, model.Counts(), corpus(t), Options{})
+	require.Equal(t, []string{stream.Counts}, alone.Methods)
+	require.Equal(t, beside.Total.Scores[1].Bits, alone.Total.Scores[0].Bits)
+	require.ErrorContains(t, Options{Methods: []string{stream.Static}}.Validate(model.Counts()), "no network")
 }
 
 func TestThreadsChangeNoScore(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/lmserve/lmserve"
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
 // promised are probabilities of which a calibration counts how often they were reached.
@@ -18,25 +18,22 @@ type calibration struct {
 	below [9]int
 }
 
-// calibrate scores a text as it is, and counts the lines behind the warm-up.
-func calibrate(m *lmserve.Model, log []string) (c calibration, err error) {
-	asIs := make([]line, len(log))
+// calibrate rates a text as it is, and counts the lines behind the warm-up.
+func calibrate(log []string) (c calibration) {
+	rating := lines.NewRating()
 	for i, text := range log {
-		asIs[i] = line{text: text, incident: -1}
-	}
-	read, err := score(m, asIs)
-	for _, l := range read {
-		if !l.adaptive.Warm() {
+		p, _, _, _ := rating.Take([]byte(text[:min(len(text), lines.TextMax)]))
+		if i < lines.WarmUp {
 			continue
 		}
 		c.lines++
-		for i, rate := range promised {
-			if l.adaptive.P <= rate {
-				c.below[i]++
+		for k, rate := range promised {
+			if p <= rate {
+				c.below[k]++
 			}
 		}
 	}
-	return c, err
+	return c
 }
 
 func (c *calibration) add(other calibration) {

@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-
-	"github.com/lmserve/lmserve"
 )
 
 // rates are the shares of a log's ordinary lines that a method may flag.
-var rates = []float64{1. / 1000, 1. / 100}
+var rates = [...]float64{1. / 1000, 1. / 100}
 
 // comparison has the outcomes of all methods in the logs made of one.
 type comparison struct {
@@ -16,33 +14,20 @@ type comparison struct {
 	// hindsight has, for each rate and method, the outcome with the threshold that flags just that
 	// share of the ordinary lines; ranked has that of the k lines with the largest ratings, k being
 	// the number of injected lines.
-	hindsight [][]outcome
-	ranked    []outcome
+	hindsight [len(rates)][methods]outcome
+	ranked    [methods]outcome
 	// online has, for each rate, the outcome of flagging where the probability is at most the rate,
 	// as one can while the log is being written.
-	online []outcome
+	online [len(rates)]outcome
 }
 
-// compare makes a log for each seed, scores it, and lets all methods rate it.
-func compare(m *lmserve.Model, log []string, seeds int) (*comparison, error) {
-	c := &comparison{
-		lines:  len(log),
-		seeds:  seeds,
-		ranked: make([]outcome, len(methods)),
-		online: make([]outcome, len(rates)),
-	}
-	for range rates {
-		c.hindsight = append(c.hindsight, make([]outcome, len(methods)))
-	}
+// compare makes a log for each seed, and lets all methods rate it.
+func compare(log []string, seeds int) *comparison {
+	c := &comparison{lines: len(log), seeds: seeds}
 	for seed := range seeds {
-		injected := inject(log, uint64(seed))
-		read, err := score(m, injected)
-		if err != nil {
-			return nil, err
-		}
-		c.add(read, start(len(log)))
+		c.add(score(inject(log, uint64(seed))), start(len(log)))
 	}
-	return c, nil
+	return c
 }
 
 // add takes in a log whose lines from from on are judged.
@@ -55,8 +40,8 @@ func (c *comparison) add(log []scored, from int) {
 			strangers++
 		}
 	}
-	for at, method := range methods {
-		ratings := method.rate(log)
+	for at := range methods {
+		ratings := ratingsOf(log, at)
 		for i, rate := range rates {
 			limit := threshold(log, from, ratings, int(rate*float64(ordinaries)))
 			above := func(i int) bool { return ratings[i] > limit }
@@ -66,7 +51,7 @@ func (c *comparison) add(log []scored, from int) {
 		c.ranked[at].add(measure(log, from, func(i int) bool { return chosen[i] }))
 	}
 	for i, rate := range rates {
-		c.online[i].add(measure(log, from, func(i int) bool { return log[i].adaptive.P <= rate }))
+		c.online[i].add(measure(log, from, func(i int) bool { return log[i].p <= rate }))
 	}
 }
 
@@ -80,10 +65,10 @@ func (c *comparison) print(w io.Writer, name string) {
 	for i, rate := range rates {
 		fmt.Fprintf(w, "\nWith hindsight: the threshold that flags 1 of %.0f ordinary lines\n",
 			1/rate)
-		c.table(w, c.hindsight[i])
+		table(w, &c.hindsight[i])
 	}
 	fmt.Fprintf(w, "\nThe k lines with the highest ratings, k being the number of injected lines\n")
-	c.table(w, c.ranked)
+	table(w, &c.ranked)
 	fmt.Fprintf(w, "\nAs the log comes: flagged where the probability is at most the rate\n")
 	head(w)
 	for i, rate := range rates {
@@ -91,10 +76,10 @@ func (c *comparison) print(w io.Writer, name string) {
 	}
 }
 
-func (c *comparison) table(w io.Writer, outcomes []outcome) {
+func table(w io.Writer, outcomes *[methods]outcome) {
 	head(w)
-	for i, method := range methods {
-		row(w, method.name, outcomes[i])
+	for m := range methods {
+		row(w, m.String(), outcomes[m])
 	}
 }
 

@@ -18,7 +18,8 @@ var kindNames = [...]string{"ordinary", "foreign", "field", "time"}
 type line struct {
 	text     string // without its newline
 	kind     kind
-	incident int // number of the incident that the line belongs to, counted from 0; -1: none
+	incident int    // number of the incident that the line belongs to, counted from 0; -1: none
+	label    string // of a log with labels
 }
 
 const (
@@ -89,7 +90,7 @@ func (g *injector) incident(at, end int, k kind) int {
 	for written < wanted && at < end {
 		text, ok := g.strange(at, k)
 		if ok {
-			g.lines = append(g.lines, line{text, k, g.incidents})
+			g.lines = append(g.lines, line{text: text, kind: k, incident: g.incidents})
 			written++
 		}
 		if ok && k == field {

@@ -3,10 +3,11 @@
 // of time, and compares what each method flags with what was injected. The same seeds make the same
 // logs.
 //
-//	go run ./internal/lab/linebench [-seeds 10] [-threads 2] [-max-bytes N] LOG...
+//	go run ./internal/lab/linebench [-seeds 10] [-max-bytes N] LOG...
 //
-// With -calibration it injects nothing, and prints for each file how many lines had a probability
-// of at most 1/2, 1/10 and so on, in multiples of what was promised.
+// With -labels it injects nothing: each folder below DIR has a log.txt and a labels.txt, which has a
+// label for each line, "-" for an ordinary one. With -calibration it prints for each file how many
+// lines had a probability of at most 1/2, 1/10 and so on, in multiples of what was promised.
 package main
 
 import (
@@ -17,33 +18,34 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/lmserve/lmserve"
 )
 
 func main() {
 	seeds := flag.Int("seeds", 10, "logs with injected lines made of each log")
-	threads := flag.Int("threads", 2, "threads that compute")
+	labels := flag.String("labels", "", "folder of logs with labels to judge by")
 	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
 	calibration := flag.Bool("calibration", false, "compare probabilities with counts")
 	maxBytes := flag.Int("max-bytes", math.MaxInt, "read of each file, whole lines")
 	flag.Parse()
 	paths := flag.Args()
-	if len(paths) == 0 || *seeds < 1 {
+	if (len(paths) == 0) == (*labels == "") || *seeds < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
 	var err error
 	switch {
+	case *labels != "":
+		err = printLabelled(os.Stdout, *labels)
 	case *list:
-		err = eachLog(paths, *maxBytes, func(name string, log []string) error {
+		err = eachLog(paths, *maxBytes, func(name string, log []string) {
 			printInjected(name, log, *seeds)
-			return nil
 		})
 	case *calibration:
-		err = printCalibration(paths, *maxBytes, *threads)
+		err = printCalibration(paths, *maxBytes)
 	default:
-		err = printComparison(paths, *maxBytes, *seeds, *threads)
+		err = eachLog(paths, *maxBytes, func(name string, log []string) {
+			compare(log, *seeds).print(os.Stdout, name)
+		})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "linebench:", err)
@@ -52,7 +54,7 @@ func main() {
 }
 
 // eachLog reads the files, and calls f with the lines of each.
-func eachLog(paths []string, maxBytes int, f func(name string, log []string) error) error {
+func eachLog(paths []string, maxBytes int, f func(name string, log []string)) error {
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -61,50 +63,24 @@ func eachLog(paths []string, maxBytes int, f func(name string, log []string) err
 		if len(text) > maxBytes {
 			text = text[:bytes.LastIndexByte(text[:maxBytes], '\n')+1]
 		}
-		log := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-		if err := f(filepath.Base(path), log); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
+		f(filepath.Base(path), split(string(text)))
 	}
 	return nil
 }
 
-func printComparison(paths []string, maxBytes, seeds, threads int) error {
-	model, err := lmserve.Default(lmserve.Options{Threads: threads})
-	if err != nil {
-		return err
-	}
-	defer model.Close()
-	return eachLog(paths, maxBytes, func(name string, log []string) error {
-		result, err := compare(model, log, seeds)
-		if err != nil {
-			return err
-		}
-		result.print(os.Stdout, name)
-		return nil
-	})
-}
+func split(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
 
-func printCalibration(paths []string, maxBytes, threads int) error {
-	model, err := lmserve.Default(lmserve.Options{Threads: threads})
-	if err != nil {
-		return err
-	}
-	defer model.Close()
+func printCalibration(paths []string, maxBytes int) error {
 	total := calibration{}
 	fmt.Printf("%-28s %6s", "", "lines")
 	for _, rate := range promised {
 		fmt.Printf(" %7s", fmt.Sprintf("1/%.0f", 1/rate))
 	}
 	fmt.Println()
-	err = eachLog(paths, maxBytes, func(name string, log []string) error {
-		c, err := calibrate(model, log)
-		if err != nil {
-			return err
-		}
+	err := eachLog(paths, maxBytes, func(name string, log []string) {
+		c := calibrate(log)
 		c.print(os.Stdout, name)
 		total.add(c)
-		return nil
 	})
 	if err == nil {
 		total.print(os.Stdout, "all")

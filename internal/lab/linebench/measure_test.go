@@ -47,12 +47,36 @@ func TestTheThresholdLetsThroughAsManyOrdinaryLinesAsItMay(t *testing.T) {
 }
 
 func TestTemplatesMergeLinesThatDifferInTheirVariables(t *testing.T) {
-	counted := templates{groups: map[group][]*template{}}
-	require.Zero(t, counted.surprise("connect to 10.0.0.1 as anna"))
-	require.Zero(t, counted.surprise("connect to 10.0.0.2 as bela"), "the same template")
-	require.Equal(t, math.Log2(3), counted.surprise("connect to 10.0.0.2 as bela or carl"),
-		"one line of three")
-	rare := vocabulary{count: map[string]float64{}}
-	rare.surprise("anna came in")
-	require.Equal(t, 1., rare.surprise("bela came in"))
+	d := drain{groups: map[drainGroup]*drainLeaf{}}
+	require.Equal(t, 1., d.rate("connect to 10.0.0.1 as anna"), "half a line of one")
+	require.Equal(t, -math.Log2(1.5/2), d.rate("connect to 10.0.0.2 as bela"), "the same template")
+	require.Equal(t, -math.Log2(.5/3), d.rate("connect to 10.0.0.2 as bela or carl"))
+	require.Equal(t, -math.Log2(2.5/4), d.rate("connect to 10.0.0.9 as carl"))
+}
+
+func TestWordsAreRareByTheLinesThatHaveThem(t *testing.T) {
+	c := counter{count: map[string]float64{}}
+	c.rate(spaced("anna came in in 1999"))
+	require.Equal(t, map[string]float64{"anna": 1, "came": 1, "in": 1, variable: 1}, c.count)
+	most, sum := c.rate(spaced("bela came 7 8"))
+	require.Equal(t, 2., most)
+	require.InDelta(t, 2-2*math.Log2(.75), sum, 1e-12)
+}
+
+// Of the judged lines 1 3 5 are anomalous, by rating 5 > 2 > 1 = 4 > 3.
+func TestLabelledLinesAreFoundByRating(t *testing.T) {
+	log := make([]scored, unjudged+6)
+	ratings := make([]float64, len(log))
+	for i := range log {
+		log[i].label = ordinaryLabel
+	}
+	for i, rating := range map[int]float64{1: 5, 2: 7, 3: 1, 4: 5, 5: 9} {
+		ratings[unjudged+i] = rating
+	}
+	log[unjudged+1].label, log[unjudged+3].label, log[unjudged+5].label = "a", "a", "b"
+	m := find(log, ratings)
+	require.InDelta(t, (1.+2./4+3./5)/3, m.ap, 1e-12)
+	require.Equal(t, 1., m.hits, "the highest one of six is anomalous")
+	require.InDelta(t, (1./1+2./(2+1.5))/2, m.incidentAP, 1e-12, "a tie counts as half")
+	require.Equal(t, .5, m.incidents)
 }

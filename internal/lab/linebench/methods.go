@@ -1,36 +1,97 @@
 package main
 
-// method says how strange each line of a log is, from the lines up to it: the larger the stranger.
-type method struct {
-	name string
-	rate func(log []scored) []float64
+import (
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+)
+
+// method names a way to say how strange a line is for the lines before it: the larger the stranger.
+type method int
+
+const (
+	ratingP method = iota
+	partB
+	partE
+	partV
+	partW
+	rarestWord
+	wordsSum
+	drainRarity
+	modelBits
+	modelBitsPerByte
+	novelty
+	methods
+)
+
+var methodNames = [methods]string{
+	"rating (P)", "B: words alone", "E: crowds alone", "V: values alone", "W: tokens alone",
+	"rarest word", "sum of words' rarities", "Drain, templates' rarity", "counts of bytes, bits",
+	"counts of bytes, bits a byte", "line novelty (masked)",
 }
 
-var methods = []method{
-	{"strangeness, adaptive model", each(func(l scored) float64 { return 1 / l.adaptive.P })},
-	{"strangeness, static model", each(func(l scored) float64 { return 1 / l.static.P })},
-	{"bits, adaptive model", each(func(l scored) float64 { return l.adaptive.Bits })},
-	{
-		"bits a byte, adaptive model",
-		each(func(l scored) float64 { return l.adaptive.BitsPerByte() }),
-	},
-	{"bits a byte, static model", each(func(l scored) float64 { return l.static.BitsPerByte() })},
-	{"rare templates, counted", func(log []scored) []float64 {
-		t := templates{groups: map[group][]*template{}}
-		return each(func(l scored) float64 { return t.surprise(l.text) })(log)
-	}},
-	{"rare words, counted", func(log []scored) []float64 {
-		v := vocabulary{count: map[string]float64{}}
-		return each(func(l scored) float64 { return v.surprise(l.text) })(log)
-	}},
+// scored is a line with the rating of each method.
+type scored struct {
+	line
+	ratings [methods]float64
+	p       float64
+	told    bool // watch prints an incident at the line, by default
 }
 
-func each(f func(scored) float64) func([]scored) []float64 {
-	return func(log []scored) []float64 {
-		ratings := make([]float64, len(log))
-		for i, l := range log {
-			ratings[i] = f(l)
+// toldMost is the largest P of an incident that watch prints by default.
+const toldMost = 1. / 1000
+
+// score lets all methods rate a log, in one pass: each line before it is learnt.
+func score(log []line) []scored {
+	counts := model.Counts()
+	set := stream.DefaultsFor(counts, stream.Counts)
+	set.Companion = true
+	worker := stream.NewWorker(counts, 1)
+	defer worker.Close()
+	bytes := stream.New(counts, set)
+
+	rating, meter := lines.NewRating(), lines.NewMeter()
+	words := counter{count: map[string]float64{}}
+	templates := drain{groups: map[drainGroup]*drainLeaf{}}
+	seen := map[string]float64{}
+	incidents := told{}
+	result := make([]scored, len(log))
+	for i := range log {
+		r := &result[i]
+		r.line = log[i]
+		p, parts, _, _ := rating.Take([]byte(r.text[:min(len(r.text), lines.TextMax)]))
+		r.p = p
+		r.ratings[ratingP] = 1 / p
+		r.ratings[partB], r.ratings[partE] = parts.B, parts.E
+		r.ratings[partV], r.ratings[partW] = parts.V, parts.W
+		r.ratings[rarestWord], r.ratings[wordsSum] = words.rate(spaced(r.text))
+		r.ratings[drainRarity] = templates.rate(r.text)
+		before := bytes.Tally.Bits
+		worker.Feed(bytes, []byte(r.text+"\n"), nil)
+		bits := bytes.Tally.Bits - before
+		r.ratings[modelBits], r.ratings[modelBitsPerByte] = bits, bits/float64(len(r.text)+1)
+		masked := withoutVariables(r.text)
+		r.ratings[novelty] = 1 / (1 + seen[masked])
+		seen[masked]++
+		for _, c := range []byte(r.text + "\n") {
+			meter.Add(c, 0, 0, func(l *lines.Line) { r.told = incidents.take(l) })
 		}
-		return ratings
 	}
+	return result
 }
+
+// told has the numbers of the incidents that watch has printed.
+type told map[int64]bool
+
+// take reports whether watch prints an incident at a line: one that is strange enough by now, or in
+// which something changed.
+func (t told) take(l *lines.Line) (now bool) {
+	for _, e := range l.Incidents {
+		if !e.Closed && !t[e.Number] && (e.P <= toldMost || len(e.Changes) > 0) {
+			t[e.Number], now = true, true
+		}
+	}
+	return now
+}
+
+func (m method) String() string { return methodNames[m] }

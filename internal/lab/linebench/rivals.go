@@ -1,0 +1,138 @@
+package main
+
+import (
+	"math"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// Rivals rate a line by what they counted in the lines before, in tables that grow with the log.
+
+// counter counts in how many lines each word is.
+type counter struct {
+	lines float64
+	count map[string]float64
+}
+
+// rate returns the rarity of the rarest of some words and the sum over all different ones, as -log2
+// of the share of lines with the word, and counts the line.
+func (c *counter) rate(words []string) (most, sum float64) {
+	seen := map[string]bool{}
+	for _, w := range words {
+		if seen[w] {
+			continue
+		}
+		seen[w] = true
+		rarity := -math.Log2((c.count[w] + .5) / (c.lines + 1))
+		most, sum = max(most, rarity), sum+rarity
+	}
+	for w := range seen {
+		c.count[w]++
+	}
+	c.lines++
+	return most, sum
+}
+
+const variable = "<*>"
+
+func hasDigit(word string) bool { return strings.IndexFunc(word, unicode.IsDigit) >= 0 }
+
+// spaced returns the words between spaces, all with a digit being one.
+func spaced(text string) []string {
+	words := strings.Fields(text)
+	for i, w := range words {
+		if hasDigit(w) {
+			words[i] = variable
+		}
+	}
+	return words
+}
+
+var variables = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}` +
+	`|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{16,}\b|[-+]?\d+(?:\.\d+)?`)
+
+// withoutVariables is a line with one name for UUIDs, addresses, hexadecimal and other numbers.
+func withoutVariables(text string) string { return variables.ReplaceAllString(text, variable) }
+
+// drain finds the template of each line (P. He et al., Drain: An Online Log Parsing Approach with
+// Fixed Depth Tree, ICWS 2017). Its tree is drainDepth deep: the number of words, then the first
+// words. Below, lines are of one template if drainAlike of their words agree.
+type drain struct {
+	groups map[drainGroup]*drainLeaf
+	lines  float64
+}
+
+const (
+	drainDepth = 4
+	drainWords = drainDepth - 2 // that choose a leaf
+	drainAlike = .4
+)
+
+type drainGroup struct {
+	words int
+	first [drainWords]string
+}
+
+type drainLeaf []*template
+
+type template struct {
+	words []string
+	count float64
+}
+
+// rate returns how rare the line's template is, and counts the line.
+func (d *drain) rate(text string) float64 {
+	t := d.find(strings.Fields(withoutVariables(text)))
+	rarity := -math.Log2((t.count + .5) / (d.lines + 1))
+	t.count++
+	d.lines++
+	return rarity
+}
+
+// find returns the template of a line, and adapts it to the line.
+func (d *drain) find(words []string) *template {
+	group := drainGroup{words: len(words)}
+	for i, w := range words[:min(drainWords, len(words))] {
+		group.first[i] = w
+		if hasDigit(w) || strings.Contains(w, variable) {
+			group.first[i] = variable
+		}
+	}
+	leaf := d.groups[group]
+	if leaf == nil {
+		leaf = new(drainLeaf)
+		d.groups[group] = leaf
+	}
+	var best *template
+	most, variables := -1, 0
+	for _, t := range *leaf {
+		alike, v := t.agree(words)
+		if alike > most || alike == most && v > variables {
+			best, most, variables = t, alike, v
+		}
+	}
+	if best == nil || float64(most) < drainAlike*float64(len(words)) {
+		best = &template{words: words}
+		*leaf = append(*leaf, best)
+	}
+	for i, w := range words {
+		if best.words[i] != w {
+			best.words[i] = variable
+		}
+	}
+	return best
+}
+
+// agree counts the words of a line that are a template's, and the template's variables.
+func (t *template) agree(words []string) (alike, variables int) {
+	for i, w := range t.words {
+		switch w {
+		case variable:
+			variables++
+		case words[i]:
+			alike++
+		}
+	}
+	return alike, variables
+}
