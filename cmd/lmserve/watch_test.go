@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
 )
 
 // syncBuffer may be written to while it is read.
@@ -453,7 +455,7 @@ func TestWatchTellsOneIncident(t *testing.T) {
 	var first incidentObject
 	require.NoError(t, json.Unmarshal([]byte(strings.SplitN(objects, "\n", 2)[0]), &first))
 	require.EqualValues(t, 601, first.First)
-	require.Equal(t, client.ChangeSurge, first.Changes[0].Kind)
+	require.Equal(t, api.ChangeSurge, first.Changes[0].Kind)
 }
 
 // A verdict that is given while one watches hides incidents like that one.
@@ -485,4 +487,5 @@ func TestWatchTakesFeedback(t *testing.T) {
 	require.Eventually(t, printed("goodbye"), time.Minute, 5*time.Millisecond, "%s", &w.err)
 	require.NotContains(t, w.out.String(), "shard b")
 	w.stop()
+	require.NoError(t, tell.Close())
 }
