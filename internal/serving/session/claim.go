@@ -121,6 +121,7 @@ func (s *session) noteHeadLocked(h *head) {
 	defer s.mu.Unlock()
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
 	s.Name, s.Labels, s.TTL, s.ShadowOf = h.Name, h.Labels, h.TTL, h.ShadowOf
+	s.Feedback = h.Feedback
 }
 
 // renewClaim notes that the claim is in force in another term of the lease.
