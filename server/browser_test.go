@@ -17,8 +17,6 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
-
-	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 // pageWanted, set to anything, has tests use the page in a browser.
@@ -51,7 +49,7 @@ func newTab(t *testing.T) *tab {
 func newTabOf(t *testing.T, o Options) *tab {
 	t.Helper()
 	path := wantedBrowser(t)
-	return newTabOn(newRealRig(t, session.Options{Threads: 2}, o), path)
+	return newTabOn(newRealRig(t, withCounts(t), o), path)
 }
 
 // newTabOfWords is newTab with the small model of words.
