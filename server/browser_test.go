@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
 // pageWanted, set to anything, has tests use the page in a browser.
@@ -56,7 +58,9 @@ func newTabOf(t *testing.T, o Options) *tab {
 func newTabOfWords(t *testing.T) *tab {
 	t.Helper()
 	path := wantedBrowser(t)
-	return newTabOn(newWordsRig(t), path)
+	m, err := modeltest.SmallOfWords()
+	require.NoError(t, err)
+	return newTabOn(newRealRigOf(t, m, withCounts(t), Options{}), path)
 }
 
 // wantedBrowser is the path of a browser. It skips the test where there is none, or none is wanted.

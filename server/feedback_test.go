@@ -38,17 +38,21 @@ func TestVerdictIsKeptUntilItIsTakenBack(t *testing.T) {
 	g.text(path+"/score?unit=line", requestLog(0, 400)+"09:05:00 ERROR db-2 lost\n")
 	last := func() *api.Verdict {
 		t.Helper()
-		sum := decode[api.SummaryEvent](t, g.text(path+"/score?unit=line&learn=false", ""), http.StatusOK)
+		resp := g.text(path+"/score?unit=line&learn=false", "")
+		sum := decode[api.SummaryEvent](t, resp, http.StatusOK)
 		require.Len(t, sum.Incidents, 1)
 		return sum.Incidents[0].Verdict
 	}
 	require.Nil(t, last())
-	kept := decode[api.Session](t, g.send("PATCH", path, `{"feedback":{"1":"false_alarm"}}`), http.StatusOK)
+	judge := func(verdict string) []api.Feedback {
+		t.Helper()
+		resp := g.send("PATCH", path, `{"feedback":{"1":`+verdict+`}}`)
+		return decode[api.Session](t, resp, http.StatusOK).Feedback
+	}
 	require.Equal(t, []api.Feedback{{
 		Incident: 1, Verdict: api.VerdictFalseAlarm, Sample: "09:05:00 ERROR db-2 lost",
-	}}, kept.Feedback)
+	}}, judge(`"false_alarm"`))
 	require.Equal(t, api.VerdictFalseAlarm, *last())
-	none := decode[api.Session](t, g.send("PATCH", path, `{"feedback":{"1":null}}`), http.StatusOK)
-	require.Empty(t, none.Feedback)
+	require.Empty(t, judge("null"))
 	require.Nil(t, last())
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,24 +34,30 @@ func TestPageShowsIncidentsAsTheyHappen(t *testing.T) {
 
 	feed(lostLine)
 	b.until(`document.querySelector(".incident.open mark")?.innerText === "ERROR"`)
-	require.Contains(t, value[string](b, `document.querySelector(".incident .why").innerText`), "ERROR")
-	require.Regexp(t, `^1 in \d`, value[string](b, `document.querySelector(".incident .rank").innerText`))
+	shown := func(part string) string {
+		return value[string](b, `document.querySelector(".incident `+part+`").innerText`)
+	}
+	require.Contains(t, shown(".why"), "ERROR")
+	require.Regexp(t, `^1 in \d`, shown(".rank"))
 	b.until(`document.title.startsWith("(1)")`)
 	b.press("f") // nothing is chosen yet
 	b.press("j", kb.Enter)
-	b.until(`document.querySelector(".opened .samples-of")?.innerText === "` + strings.TrimSpace(lostLine) + `"`)
+	b.until(`document.querySelector(".opened .samples-of")?.innerText === ` +
+		fmt.Sprintf("%q", strings.TrimSpace(lostLine)))
 	b.checkLooks("incident")
 
-	verdicts := func() []api.Feedback {
+	verdicts := func() []api.Feedback { return b.get(path).Feedback }
+	untilVerdicts := func(count int) {
 		t.Helper()
-		return b.get(path).Feedback
+		require.Eventually(t, func() bool { return len(verdicts()) == count },
+			browserWait, 10*time.Millisecond)
 	}
 	folded := `document.querySelector(".folded summary span")?.innerText === "1" &&
 		document.querySelector(".incident") === null`
 	require.Empty(t, verdicts())
 	b.press("f")
 	b.until(folded)
-	require.Eventually(t, func() bool { return len(verdicts()) == 1 }, browserWait, 10*time.Millisecond)
+	untilVerdicts(1)
 	require.Equal(t, api.VerdictFalseAlarm, verdicts()[0].Verdict)
 	b.run(chromedp.Reload())
 	b.until(folded)
@@ -58,11 +65,12 @@ func TestPageShowsIncidentsAsTheyHappen(t *testing.T) {
 	b.until(`document.querySelector(".folded .incident") !== null`)
 	b.checkLooks("incident-folded")
 	b.press("j", "u")
-	b.until(`document.querySelector(".folded") === null && document.querySelector(".incident.chosen") !== null`)
-	require.Eventually(t, func() bool { return len(verdicts()) == 0 }, browserWait, 10*time.Millisecond)
+	b.until(`document.querySelector(".folded") === null &&
+		document.querySelector(".incident.chosen") !== null`)
+	untilVerdicts(0)
 	b.press("m")
 	b.until(`document.querySelector(".incident em.matters") !== null`)
-	require.Eventually(t, func() bool { return len(verdicts()) == 1 }, browserWait, 10*time.Millisecond)
+	untilVerdicts(1)
 
 	b.press("?")
 	b.until(`document.querySelector("dialog[open]") !== null`)
@@ -128,25 +136,39 @@ func TestPageEndsALogOnItsIncident(t *testing.T) {
 	b.until(colours + ` === ` + fmt.Sprintf("%q", before))
 }
 
-// The next strangest line is a key away, whatever the order of the text.
+// The strangest lines are a key away, the strangest first, whatever the order of the text.
 func TestPageGoesToTheNextStrangestLine(t *testing.T) {
 	b := newTab(t)
-	b.read(requestLog(0, 200) + "09:05:00 WARN slow 900\n" + requestLog(200, 400) + lostLine +
-		requestLog(400, 440))
+	warn, fault := requestLog(0, 200), "09:05:00 WARN slow 900\n"+requestLog(200, 400)
+	b.read(warn + fault + lostLine + requestLog(400, 440))
 	b.until(`document.querySelector(".map .caret") !== null`)
-	ranks := []int{}
-	b.run(chromedp.Focus(".map"))
-	b.press(kb.Home)
-	for range 2 {
-		before := value[string](b, `document.querySelector(".inspector .note").innerText`)
-		b.press("n")
-		b.until(`document.querySelector(".inspector .note").innerText !== "` + before + `"`)
-		b.until(`document.querySelector(".rating") !== null`)
-		ranks = append(ranks, value[int](b, `Number(document.querySelector(".rating strong").innerText
-			.replace(/^1 in /, "").replaceAll(/\D/g, ""))`))
+	b.run(chromedp.Focus(".map"),
+		chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	note := `document.querySelector(".inspector .note").innerText`
+	b.until(note + `.startsWith("offset 0,")`)
+	type found struct{ Offset, Rank int }
+	next := func(key string) found {
+		t.Helper()
+		before := value[string](b, note)
+		b.press(key)
+		b.until(note + ` !== ` + fmt.Sprintf("%q", before))
+		return value[found](b, `(() => {
+			const number = (text) => Number(text.replaceAll(/\D/g, ""));
+			return {
+				Offset: number(`+note+`.split(",")[0]),
+				Rank: number(document.querySelector(".rating strong").innerText.slice("1 in".length)),
+			};
+		})()`)
 	}
-	t.Log(ranks)
-	require.Positive(t, ranks[0])
+	first, second := next("n"), next("n")
+	require.GreaterOrEqual(t, first.Rank, second.Rank)
+	require.Equal(t, first, next("p"))
+	lines := []int{first.Offset, second.Offset}
+	slices.Sort(lines)
+	require.Less(t, lines[0]-len(warn), len("09:05:00 WARN slow 900"))
+	require.Less(t, lines[1]-len(warn+fault), len(lostLine))
+	require.Positive(t, lines[0]-len(warn))
+	require.Positive(t, lines[1]-len(warn+fault))
 }
 
 // The text of a session that was fed without lines is searched in a session of its own.

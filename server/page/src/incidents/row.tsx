@@ -1,6 +1,7 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Incident, LineWhy, Verdict } from "../api/types";
 import { levelOf, markLevel } from "../read/scale";
+import { heatOf } from "../state/ratings";
 import { href } from "../state/route";
 import { grouped } from "../ui/words";
 import { markOf, rankText, reasonOf } from "../ui/why";
@@ -19,7 +20,10 @@ interface Props {
 
 const kinds = { surge: "surge", novelty: "new kind", number: "number", silence: "silence" };
 const verdicts = { false_alarm: "false alarm", matters: "matters" };
-const markedFrom = 44; // letters of a line before its mark, at most, where it has to fit in one row
+
+/** How many letters of a line are seen of an incident that is not opened, about. */
+const lettersSeen = (): number =>
+  innerWidth > 860 ? Math.floor((Math.min(innerWidth, 1536) - 420) / 9) : 90;
 
 /** An incident in two rows; opened, all that is known of it. */
 export function Row(p: Props) {
@@ -31,24 +35,23 @@ export function Row(p: Props) {
     head.current!.scrollIntoView({ block: "nearest" });
   }, [p.moves]);
   const isChangeAlone = of.p >= 1;
-  const level = isChangeAlone ? "heat5" : levelOf(of.rank);
   const about = `${grouped(of.lines)} line${of.lines === 1 ? "" : "s"}`;
-  const evidence = of.changes?.map((c) => c.evidence).join("; ");
+  const why = [...(of.changes ?? []).map((c) => c.evidence), reasonOf(of.why)].filter(Boolean);
   return (
     <li class={`incident ${of.state}${p.isChosen ? " chosen" : ""}`}>
       <button ref={head} type="button" class="head" aria-expanded={p.isOpen}
         tabIndex={p.canTab ? 0 : -1} onFocus={p.onChoose} onClick={p.onToggle}>
-        <i class={`heat ${level}`} aria-hidden="true" />
+        <i class={`heat ${levelOf(heatOf(of))}`} aria-hidden="true" />
         <span class="rank">
           {isChangeAlone ? kinds[of.changes![0].kind] : rankText(of.rank)}
           {!isChangeAlone && of.changes && <small>{kinds[of.changes[0].kind]}</small>}
         </span>
         <span class="what">
-          <Marked line={of.samples[0] ?? ""} why={of.why} rank={of.rank} isShort />
+          <Marked line={of.samples[0] ?? ""} why={of.why} heat={heatOf(of)} isShort />
           <span class="why">
             {of.state === "stays" && <><em>usual now</em>{" "}</>}
             {of.verdict && <><em class={of.verdict}>{verdicts[of.verdict]}</em>{" "}</>}
-            {evidence ?? reasonOf(of.why)}
+            {why.join(" · ")}
           </span>
         </span>
         <span class="size">
@@ -66,7 +69,7 @@ function Opened({ of, session, onJudge }: Props) {
   return (
     <div class="opened">
       <ol class="samples-of">
-        {of.samples.map((line, i) => <li key={i}><Marked line={line} why={of.why} rank={of.rank} /></li>)}
+        {of.samples.map((line, i) => <li key={i}><Marked line={line} why={of.why} heat={heatOf(of)} /></li>)}
       </ol>
       {of.lines > of.samples.length &&
         <p class="note">and {grouped(of.lines - of.samples.length)} more</p>}
@@ -104,16 +107,17 @@ function Opened({ of, session, onJudge }: Props) {
 }
 
 /** A line with its strangest token marked. */
-function Marked({ line, why, rank, isShort }: {
-  line: string; why?: LineWhy; rank: number; isShort?: boolean;
+function Marked({ line, why, heat, isShort }: {
+  line: string; why?: LineWhy; heat: number; isShort?: boolean;
 }) {
   if (line === "") return <span class="line mono note">(no line)</span>;
   const [from, to] = markOf(line, why);
-  const cut = isShort && from > markedFrom ? from - markedFrom / 2 : 0;
+  const room = isShort ? lettersSeen() : Infinity;
+  const cut = to > room ? from - Math.floor(room / 3) : 0; // the mark has to be seen
   return (
     <span class="line mono">
       {cut > 0 && "…"}{line.slice(cut, from)}
-      {to > from && <mark class={markLevel(rank)}>{line.slice(from, to)}</mark>}{line.slice(to)}
+      {to > from && <mark class={markLevel(heat)}>{line.slice(from, to)}</mark>}{line.slice(to)}
     </span>
   );
 }

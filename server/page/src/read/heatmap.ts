@@ -85,8 +85,8 @@ export class HeatMap {
     this.listener.followed(on);
   }
 
-  /** Puts the caret on a byte, and the byte into view. */
-  select(place: number): void {
+  /** Puts the caret on a byte, and the byte into view: into its middle, where it jumps. */
+  select(place: number, jumps = true): void {
     const length = this.reading.text.length;
     if (length === 0) return;
     this.#caret = Math.max(0, Math.min(place, length - 1));
@@ -97,9 +97,9 @@ export class HeatMap {
     const window = this.host.clientHeight;
     const above = row * this.#rowHeight;
     const below = above + this.#rowHeight - window;
-    const isFar = this.#top - above > window || below - this.#top > window;
-    // What is far away comes into the middle, with what stands around it.
-    this.#scrollTo(isFar ? (above + below) / 2 : Math.max(Math.min(this.#top, above), below));
+    const isSeen = this.#top <= above && this.#top >= below;
+    if (jumps && !isSeen) this.#scrollTo((above + below) / 2);
+    else this.#scrollTo(Math.max(Math.min(this.#top, above), below));
     this.#redraw();
     this.listener.caret(this.#caret);
   }
@@ -189,7 +189,7 @@ export class HeatMap {
     const place = moveOf(event, this.#caret, this.reading, this.#rows, page, this.#mode);
     if (place === null) return;
     event.preventDefault();
-    this.select(place);
+    this.select(place, event.key === "n" || event.key === "p");
   }
 
   #followScores(): void {

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { asProblem, ProblemError } from "../api/problem";
 import { createSession, deleteSession, score, scratch } from "../api/sessions";
-import type { LineEvent, LineWhy } from "../api/types";
+import type { Incident, LineEvent, LineWhy } from "../api/types";
 import type { Reading } from "./reading";
 
 /** How strange a line is. Places are those of the reading. */
@@ -15,8 +15,12 @@ export interface RatedLine {
   heat: number;
 }
 
-/** The rank of incidents in which only a number has changed, for the colours. */
-const rankOfChanges = 1000;
+const rankOfChanges = 1000; // at least, of incidents in which a number has changed
+
+/** How strange an incident is, for its colour. */
+export const heatOf = ({ rank, changes }: Incident): number =>
+  Math.max(rank, changes?.length ? rankOfChanges : 1);
+
 const sentBytes = 1 << 20;
 const secondsKept = 600; // of the session, should the page go before it is deleted
 
@@ -112,7 +116,7 @@ export class Ratings {
     // A line that is usual by now belongs to what was strange when it began.
     for (const incident of event.incidents ?? []) {
       if (!warm || incident.state !== "open" || incident.last !== event.number) continue;
-      const heat = Math.max(incident.rank, incident.changes ? rankOfChanges : 1);
+      const heat = heatOf(incident);
       if (heat <= line.heat) continue;
       const token = new TextEncoder().encode(incident.why?.token ?? "");
       const at = find(this.reading.text.all.subarray(from, line.to), token);
