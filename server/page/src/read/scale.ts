@@ -11,8 +11,7 @@ const ofWords = [2, 4, 6, 8, 10, 12, 14, 17];
 const ofRanks = [30, 100, 300, 1000, 3000, 1e4, 3e4, 1e5];
 const ofDifferences = [0.25, 1, 2.5, 5];
 
-const washed = 300; // ranks from which on the whole line has a colour
-const washedHot = 1000;
+const washed = 300; // the rank from which on the whole line has a colour
 
 /** Of a colour of the scale: its class, and what it stands for. */
 export interface Step {
@@ -67,7 +66,7 @@ function unusual(ratings: Ratings): (place: number) => string {
     if (!line || place < line.from || place >= line.to) line = ratings.lines[ratings.indexOf(place)];
     if (!line) return "heat0";
     if (place >= line.span[0] && place < line.span[1]) return levelOf(line.heat);
-    return line.heat >= washedHot ? "heat2" : line.heat >= washed ? "heat1" : "heat0";
+    return line.heat >= washed ? "heat1" : "heat0";
   };
 }
 

@@ -33,7 +33,7 @@ const sentBytes = 64 << 10;
 /** In how many pieces at most the past is shown; the contract allows no more. */
 const pastPoints = 4096;
 /** How much of the past is scored again, to know the cost of each token. */
-export const rereadBytes = 64 << 10;
+export const rereadBytes = 16 << 10;
 const scratchSeconds = 600; // of a fork, should the page go before it is deleted
 const secondsKept = 7 * 24 * 3600;
 
