@@ -18,7 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
 // pageWanted, set to anything, has tests use the page in a browser.
@@ -51,14 +51,16 @@ func newTab(t *testing.T) *tab {
 func newTabOf(t *testing.T, o Options) *tab {
 	t.Helper()
 	path := wantedBrowser(t)
-	return newTabOn(newRealRig(t, session.Options{Threads: 2}, o), path)
+	return newTabOn(newRealRig(t, withCounts(t), o), path)
 }
 
 // newTabOfWords is newTab with the small model of words.
 func newTabOfWords(t *testing.T) *tab {
 	t.Helper()
 	path := wantedBrowser(t)
-	return newTabOn(newWordsRig(t), path)
+	m, err := modeltest.SmallOfWords()
+	require.NoError(t, err)
+	return newTabOn(newRealRigOf(t, m, withCounts(t), Options{}), path)
 }
 
 // wantedBrowser is the path of a browser. It skips the test where there is none, or none is wanted.

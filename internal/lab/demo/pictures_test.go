@@ -36,7 +36,7 @@ func TestPicturesOfThePage(t *testing.T) {
 	waitUntilRead(ctx, t, s.url)
 	do(chromedp.Click(`//main//button[normalize-space()="Lines"]`),
 		chromedp.Click(`//main//button[contains(., "ERROR")]`), chromedp.Focus(".map"),
-		chromedp.KeyEvent("n"), chromedp.Sleep(2*time.Second), picture(folder, "read.webp"))
+		chromedp.Sleep(2*time.Second), picture(folder, "read.webp"))
 	do(chromedp.Click(`//nav/a[normalize-space()="Learn"]`),
 		chromedp.Sleep(2*time.Second), picture(folder, "learn.webp"))
 }
@@ -62,7 +62,9 @@ func waitUntilRead(ctx context.Context, t *testing.T, url string) {
 		require.NoError(t, ctx.Err())
 		for session, err := range c.Sessions(ctx, "") {
 			require.NoError(t, err)
-			read = session.Offset
+			if session.Settings.Method != "counts" { // which rates the lines
+				read = session.Offset
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import "./shell/tokens.css";
 import "./shell/shell.css";
 import "./ui/ui.css";
 import "./views/read.css";
+import "./views/incidents.css";
 import "./views/learn.css";
 import "./views/write.css";
 import "./views/sessions.css";

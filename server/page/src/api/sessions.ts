@@ -2,6 +2,7 @@ import { eventsOf } from "./events";
 import { call, callJSON } from "./http";
 import type {
   ForkRequest,
+  Incident,
   Model,
   PastScores,
   Session,
@@ -20,6 +21,7 @@ export interface EventOptions {
   updates?: boolean;
   offset?: number;
   learn?: boolean;
+  text?: boolean;
 }
 
 export async function listModels(signal?: AbortSignal): Promise<Model[]> {
@@ -34,11 +36,16 @@ export function getSession(id: string, signal?: AbortSignal): Promise<Session> {
   return callJSON(pathOf(id), { signal });
 }
 
-export function listSessions(
+/** A label of the sessions that the page makes for its own use, and deletes. Lists leave them out. */
+export const scratch = { page: "scratch" };
+
+export async function listSessions(
   query: { after?: string; limit?: number; label?: string },
   signal?: AbortSignal,
 ): Promise<{ sessions: Session[]; next?: string }> {
-  return callJSON("v1/sessions", { query, signal });
+  const page: { sessions: Session[]; next?: string } =
+    await callJSON("v1/sessions", { query, signal });
+  return { ...page, sessions: page.sessions.filter((s) => s.labels?.page !== scratch.page) };
 }
 
 export function forkSession(id: string, request: ForkRequest): Promise<Session> {
@@ -64,6 +71,18 @@ export async function* score(
     query: { ...options },
     signal,
   }));
+}
+
+/** Gives the last incidents of a session, the newest first: an empty text changes nothing. */
+export async function lastIncidents(id: string, signal?: AbortSignal): Promise<Incident[]> {
+  const { incidents } = await callJSON<{ incidents?: Incident[] }>(`${pathOf(id)}/score`, {
+    method: "POST",
+    body: "",
+    type: "application/octet-stream",
+    query: { unit: "line", learn: false },
+    signal,
+  });
+  return incidents ?? [];
 }
 
 /** Gives what happens in a session that something else feeds, from now on. */

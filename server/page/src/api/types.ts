@@ -41,6 +41,7 @@ export interface Session {
   ttl_seconds: number;
   history?: "full" | "tail";
   parent?: { id: string; offset: number };
+  feedback?: { incident: number; verdict: Verdict; sample: string }[];
   shadow_of?: Shadow;
   shadows?: Shadow[];
   error?: string;
@@ -146,6 +147,41 @@ export interface UpdateEvent {
   branches: Branch[];
 }
 
+/** Why a line is strange: its strangest word or value, and what usually stands in that place. */
+export interface LineWhy {
+  before: string;
+  token: string;
+  usual: string[];
+  lines?: number; // before that had the token; only where it is rare wherever it stands
+}
+
+/** What a user has said of an incident. */
+export type Verdict = "false_alarm" | "matters";
+
+/** Something that changed in number. */
+export interface IncidentChange {
+  kind: "surge" | "novelty" | "number" | "silence";
+  line: number;
+  first: number;
+  evidence: string;
+}
+
+/** Strange lines and changes of number that belong together. */
+export interface Incident {
+  number: number;
+  state: "open" | "closed" | "stays";
+  first: number;
+  last: number;
+  offset: number;
+  lines: number;
+  p: number;
+  rank: number;
+  why?: LineWhy;
+  samples: string[];
+  changes?: IncidentChange[];
+  verdict?: Verdict;
+}
+
 export interface LineEvent {
   type: "line";
   number: number;
@@ -156,6 +192,9 @@ export interface LineEvent {
   rank: number;
   seen: number;
   warm: boolean;
+  span: { from: number; to: number }; // its strangest word or value
+  why?: LineWhy;
+  incidents?: Incident[]; // that the line has opened, joined or closed
   ended: boolean;
   text?: string;
   text_base64?: string;

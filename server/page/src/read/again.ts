@@ -1,4 +1,4 @@
-import { deleteSession, forkSession, score } from "../api/sessions";
+import { deleteSession, forkSession, score, scratch } from "../api/sessions";
 import { candidatesKept } from "../state/predictions";
 import type { Reading } from "../state/reading";
 
@@ -11,6 +11,7 @@ const secondsKept = 600; // of the fork, should the page go before it is deleted
 export async function askAgain(reading: Reading, place: number): Promise<void> {
   const fork = await forkSession(reading.session.value.id, {
     at_offset: reading.from + place,
+    labels: scratch,
     ttl_seconds: secondsKept,
   });
   try {

@@ -32,6 +32,7 @@ export class HeatMap {
   #top = 0; // the pixels of the text above the window
   #told = 0; // the scrollTop that was set last
   #rowHeight = 24;
+  #seen = 0; // rows in the window
   #follows = false;
   #pending = 0;
   #end = new AbortController();
@@ -84,16 +85,21 @@ export class HeatMap {
     this.listener.followed(on);
   }
 
-  /** Puts the caret on a byte, and the byte into view. */
-  select(place: number): void {
+  /** Puts the caret on a byte, and the byte into view: into its middle, where it jumps. */
+  select(place: number, jumps = true): void {
     const length = this.reading.text.length;
     if (length === 0) return;
     this.#caret = Math.max(0, Math.min(place, length - 1));
+    this.#rows.extend(this.reading.text.all);
+    this.#resize();
     this.follow(false);
     const row = this.#rows.of(this.#caret);
+    const window = this.host.clientHeight;
     const above = row * this.#rowHeight;
-    const below = above + this.#rowHeight - this.host.clientHeight;
-    this.#scrollTo(Math.max(Math.min(this.#top, above), below));
+    const below = above + this.#rowHeight - window;
+    const isSeen = this.#top <= above && this.#top >= below;
+    if (jumps && !isSeen) this.#scrollTo((above + below) / 2);
+    else this.#scrollTo(Math.max(Math.min(this.#top, above), below));
     this.#redraw();
     this.listener.caret(this.#caret);
   }
@@ -110,6 +116,11 @@ export class HeatMap {
   }
 
   #measure(): void {
+    // What is looked at stays in view: the caret, or else what is first.
+    const firstRow = Math.floor(this.#top / this.#rowHeight);
+    const caretRow = this.#rows.of(Math.max(0, this.#caret));
+    const hasCaret = this.#caret >= 0 && caretRow >= firstRow && caretRow < firstRow + this.#seen;
+    const kept = hasCaret ? this.#caret : this.#rows.start(firstRow);
     const probe = document.createElement("div");
     probe.className = "row";
     const letters = document.createElement("span");
@@ -123,11 +134,15 @@ export class HeatMap {
     const room = Math.floor((this.host.clientWidth - padding) / ((width || 800) / 100));
     const columns = Math.max(columnsMin, Math.min(columnsMax, room));
     if (columns !== this.#rows.columns) {
-      const first = this.#rows.start(Math.floor(this.#top / this.#rowHeight));
       this.#rows = new Rows(columns);
       this.#rows.extend(this.reading.text.all);
-      this.#top = this.#rows.of(first) * this.#rowHeight;
     }
+    this.#seen = this.host.clientHeight / this.#rowHeight;
+    const row = this.#rows.of(kept);
+    const isSeen = row >= this.#top / this.#rowHeight
+      && row + 1 <= this.#top / this.#rowHeight + this.#seen;
+    if (!hasCaret) this.#top = row * this.#rowHeight;
+    else if (!isSeen) this.#top = (row - this.#seen / 2) * this.#rowHeight;
     this.#frame.style.height = `${this.host.clientHeight}px`;
     this.#resize();
     this.#scrollTo(this.#top);
@@ -171,10 +186,10 @@ export class HeatMap {
   #pressed(event: KeyboardEvent): void {
     if (event.altKey) return;
     const page = Math.max(1, Math.floor(this.host.clientHeight / this.#rowHeight) - 1);
-    const place = moveOf(event, this.#caret, this.reading, this.#rows, page);
+    const place = moveOf(event, this.#caret, this.reading, this.#rows, page, this.#mode);
     if (place === null) return;
     event.preventDefault();
-    this.select(place);
+    this.select(place, event.key === "n" || event.key === "p");
   }
 
   #followScores(): void {

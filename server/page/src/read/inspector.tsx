@@ -5,6 +5,7 @@ import type { Candidate } from "../api/types";
 import { show } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { Problem } from "../shell/problem";
+import { reasonOf, rankText } from "../ui/why";
 import { grouped } from "../ui/words";
 import { askAgain } from "./again";
 import { candidateName, changeIn, percent, shareOf, visible } from "./words";
@@ -17,19 +18,34 @@ export function Inspector({ reading, place }: { reading: Reading; place: number 
   const bytes = reading.text.all.slice(first, end);
   const bits = first < reading.bits.length ? reading.bits.at(first) : NaN;
   const fixed = first < reading.baseline.length ? reading.baseline.at(first) : NaN;
-  const isCoarse = reading.from + first < reading.coarseTo;
+  const isCoarse = first < reading.coarseTo && !reading.predictions.at(first);
   const byte = reading.ofWords ? "" : `, byte 0x${bytes[0].toString(16).padStart(2, "0")}`;
   return (
     <>
       <h2 class="glyph"><span class="mono">{visible(bytes)}</span></h2>
       <p class="note">offset {grouped(reading.from + first)}{byte}</p>
-      {isNaN(bits)
+      <Rating reading={reading} place={first} />
+      {!reading.hasCosts ? null : isNaN(bits)
         ? <p>It has no score yet.</p>
         : <Costs bits={bits} fixed={fixed} isCoarse={isCoarse} />}
-      {!isNaN(bits) &&
+      {reading.hasCosts && !isNaN(bits) &&
         <Expected key={first} reading={reading} place={first} bits={bits} fixed={fixed} />}
       <ForkHere reading={reading} offset={reading.from + first} />
     </>
+  );
+}
+
+/** How strange the line of a place is, and why. */
+function Rating({ reading, place }: { reading: Reading; place: number }) {
+  reading.ratings.changed.value;
+  const line = reading.ratings.lines[reading.ratings.indexOf(place)];
+  if (!line || line.rank === 1) return null;
+  const reason = reasonOf(line.why);
+  return (
+    <p class="rating">
+      Its line: <strong>{rankText(line.rank)}</strong>
+      {reason && <span class="note">{reason}</span>}
+    </p>
   );
 }
 

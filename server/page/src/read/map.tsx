@@ -20,6 +20,7 @@ export function TextMap({ reading, mode, follow, selected, listener }: Props) {
     const made = (map.current = new HeatMap(host.current!, reading, listener));
     const stop = effect(() => {
       reading.changed.value;
+      reading.ratings.changed.value;
       made.update();
     });
     return () => {

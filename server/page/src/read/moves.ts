@@ -1,11 +1,11 @@
 import type { Reading } from "../state/reading";
 import type { Rows } from "./rows";
-import { surpriseBits } from "./scale";
+import { surpriseBits, type Mode } from "./scale";
 
 /** Where a key takes the caret; null if it is no key of the map. */
 export function moveOf(
   key: { key: string; ctrlKey: boolean; metaKey: boolean },
-  caret: number, reading: Reading, rows: Rows, page: number,
+  caret: number, reading: Reading, rows: Rows, page: number, mode: Mode,
 ): number | null {
   const row = rows.of(Math.max(0, caret));
   const whole = key.ctrlKey || key.metaKey;
@@ -24,10 +24,23 @@ export function moveOf(
     case "PageUp": return rowsAway(-page);
     case "Home": return whole ? 0 : rows.start(row);
     case "End": return whole ? reading.text.length - 1 : rows.start(row + 1) - 1;
-    case "n": return surpriseFrom(reading, caret, 1) ?? caret;
-    case "p": return surpriseFrom(reading, caret, -1) ?? caret;
+    case "n": case "p": {
+      const direction = key.key === "n" ? 1 : -1;
+      const next = mode === "unusual" ? strangeFrom : surpriseFrom;
+      return next(reading, caret, direction) ?? caret;
+    }
   }
   return null;
+}
+
+/** The next line in the order of strangeness, at its strangest word; null if there is none. */
+function strangeFrom({ ratings }: Reading, caret: number, direction: 1 | -1): number | null {
+  const line = ratings.lines[ratings.indexOf(caret)];
+  const all = ratings.strangest(ratings.lines.length);
+  const at = line ? all.indexOf(line) : -1;
+  // From a line that is not strange, the strangest comes first.
+  const next = !line || line.rank === 1 ? all[0] : all[at + direction];
+  return next && next.rank > 1 ? next.span[0] : null;
 }
 
 /** The next place, in a direction, that cost much; null if there is none. */

@@ -1,12 +1,17 @@
+import type { RatedLine, Ratings } from "../state/ratings";
 import type { Reading } from "../state/reading";
 
-/** What the colours show: the bits of one model, or what learning has saved. */
-export type Mode = "adaptive" | "static" | "difference";
+/** What the colours show: how strange lines are, the bits of one model, or what learning saved. */
+export type Mode = "unusual" | "adaptive" | "static" | "difference";
 
 // Bits at which the next colour begins.
 const ofBytes = [0.5, 1, 2, 3, 4.5, 6, 8, 11];
 const ofWords = [2, 4, 6, 8, 10, 12, 14, 17];
+// Lines: the strangest of so many.
+const ofRanks = [30, 100, 300, 1000, 3000, 1e4, 3e4, 1e5];
 const ofDifferences = [0.25, 1, 2.5, 5];
+
+const washed = 300; // the rank from which on the whole line has a colour
 
 /** Of a colour of the scale: its class, and what it stands for. */
 export interface Step {
@@ -26,17 +31,43 @@ export function stepsOf(mode: Mode, words: boolean): Step[] {
     const down = ofDifferences.map((bits, i) => ({ name: `loss${i + 1}`, label: `+${bits}` }));
     return [...down.reverse(), { name: "heat0", label: "0" }, ...up];
   }
+  if (mode === "unusual") {
+    const short = (n: number): string => (n >= 1000 ? `${n / 1000}k` : String(n));
+    return [1, ...ofRanks].map((rank, i) => ({ name: `heat${i}`, label: short(rank) }));
+  }
   const borders = words ? ofWords : ofBytes;
   return ["0", ...borders].map((label, i) => ({ name: `heat${i}`, label: String(label) }));
 }
 
 /** Gives the class of each place of a reading in a mode; "wait" where its bits are not known. */
 export function classesOf(reading: Reading, mode: Mode): (place: number, size: number) => string {
+  if (mode === "unusual") return unusual(reading.ratings);
   const borders = reading.ofWords ? ofWords : ofBytes;
   const bits = costs(reading, mode === "static" ? "baseline" : "bits");
   if (mode !== "difference") return (place, size) => heat(bits(place, size), borders);
   const fixed = costs(reading, "baseline");
   return (place, size) => difference(fixed(place, size) - bits(place, size));
+}
+
+/** The colour of a rank: "heat0" to "heat8". */
+export const levelOf = (rank: number): string => heat(rank, ofRanks);
+
+/** The same for a mark, which has always some colour. */
+export const markLevel = (rank: number): string => levelOf(Math.max(rank, ofRanks[0]));
+
+/**
+ * The strangest word of a line has the colour of its rank, and the rest of a strange line a wash, so
+ * that nothing is hotter than an incident, and what changes in every line has no colour at all.
+ */
+function unusual(ratings: Ratings): (place: number) => string {
+  let line: RatedLine | undefined;
+  return (place) => {
+    if (place >= ratings.rated) return "wait";
+    if (!line || place < line.from || place >= line.to) line = ratings.lines[ratings.indexOf(place)];
+    if (!line) return "heat0";
+    if (place >= line.span[0] && place < line.span[1]) return levelOf(line.heat);
+    return line.heat >= washed ? "heat1" : "heat0";
+  };
 }
 
 /** The bits of a cell: of a character of several bytes their sum, of a word those of the word. */

@@ -1,53 +1,68 @@
-import { useEffect, useState } from "preact/hooks";
+import { Problem } from "../shell/problem";
+import type { RatedLine } from "../state/ratings";
 import type { Reading } from "../state/reading";
-import { grouped } from "../ui/words";
-import { linesListed, strangestLines, type Line } from "./lines";
+import { rankText, reasonOf } from "../ui/why";
+import { useRatings } from "./lines";
+import { markLevel } from "./scale";
 import { visible } from "./words";
 
-const renewedMs = 1000;
+/** How many lines are listed. */
+const linesListed = 200;
 const bytesShown = 400;
 
-/** The lines of a text, the strangest first. */
+/** The lines of a text, the strangest first, as `lmserve watch` rates them. */
 export function Strangest({ reading, open }: { reading: Reading; open: (place: number) => void }) {
-  const [lines, setLines] = useState<Line[]>(() => strangestLines(reading));
-  const isOver = reading.activity.value === "idle";
-  useEffect(() => {
-    setLines(strangestLines(reading));
-    if (isOver) return;
-    const timer = setInterval(() => setLines(strangestLines(reading)), renewedMs);
-    return () => clearInterval(timer);
-  }, [reading, isOver]);
-  if (lines.length === 0) return <p class="note">No line has been scored to its end yet.</p>;
+  useRatings(reading, true);
+  const problem = reading.ratings.problem.value;
+  if (problem) return <Problem error={problem} />;
+  const lines = reading.ratings.strangest(linesListed);
+  if (lines.length === 0) return <p class="note">No line has been rated to its end yet.</p>;
   return (
     <div class="strangest" role="region" aria-label="Lines, the strangest first" tabIndex={0}>
       <table>
         <caption>
-          The strangest first: by the bits beyond what the lines before let expect.
+          The strangest first: the strangest of about so many lines, by the lines before it.
           {lines.length === linesListed && ` The first ${linesListed}.`}
         </caption>
         <thead>
           <tr>
-            <th scope="col">Beyond</th>
-            <th scope="col">Bits a byte</th>
+            <th scope="col">Rank</th>
             <th scope="col">Line</th>
           </tr>
         </thead>
         <tbody>
           {lines.map((line) => (
             <tr key={line.from}>
-              <td>{line.excess >= 0 ? "+" : "−"}{grouped(Math.round(Math.abs(line.excess)))}</td>
-              <td>{(line.bits / (line.to - line.from)).toFixed(2)}</td>
+              <td>{rankText(line.rank)}</td>
               <td>
-                <button type="button" class="line mono" onClick={() => open(line.from)}>
-                  {visible(reading.text.all.subarray(
-                    line.from, Math.min(line.to - 1, line.from + bytesShown)))
-                    .replaceAll("␣", " ") || "(empty)"}
+                <button type="button" class="line mono" onClick={() => open(line.span[0])}>
+                  <Shown reading={reading} line={line} />
                 </button>
+                {line.rank > 1 && <span class="note">{reasonOf(line.why)}</span>}
               </td>
             </tr>
           ))}
         </tbody>
       </table>
     </div>
+  );
+}
+
+/** The beginning of a line, with its strangest word marked. */
+function Shown({ reading, line }: { reading: Reading; line: RatedLine }) {
+  const end = Math.min(line.to - 1, line.from + bytesShown);
+  if (end <= line.from) return <>(empty)</>;
+  const shown = (from: number, to: number): string => {
+    const bytes = reading.text.all.subarray(Math.min(from, end), Math.min(to, end));
+    const text = visible(bytes);
+    return text === "space" ? " " : text.replaceAll("␣", " ");
+  };
+  const [from, to] = line.rank > 1 ? line.span : [end, end];
+  return (
+    <>
+      {shown(line.from, from)}
+      {to > from && <mark class={markLevel(line.rank)}>{shown(from, to)}</mark>}
+      {shown(to, end)}
+    </>
   );
 }

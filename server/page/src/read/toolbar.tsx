@@ -1,8 +1,8 @@
 import { useState } from "preact/hooks";
-import { feed, follow, resume, stop } from "../state/feed";
+import { feed, follow, reread, rereadBytes, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { Choice } from "../ui/choice";
-import { grouped, perByte } from "../ui/words";
+import { grouped, perByte, sizeText } from "../ui/words";
 import { stepsOf, type Mode } from "./scale";
 import { Composer } from "./start";
 
@@ -13,6 +13,7 @@ const shapes: { value: Shape; name: string }[] = [
   { value: "lines", name: "Lines" },
 ];
 const colours: { value: Mode; name: string }[] = [
+  { value: "unusual", name: "Unusual" },
   { value: "adaptive", name: "Adaptive" },
   { value: "static", name: "Static" },
   { value: "difference", name: "Difference" },
@@ -43,8 +44,11 @@ export function Toolbar(p: Props) {
     <>
       <div class="toolbar">
         <Choice label="View" options={shapes} value={p.shape} onChoose={p.setShape} />
-        {p.shape === "text" && hasBaseline &&
-          <Choice label="Colours" options={colours} value={p.mode} onChoose={p.setMode} />}
+        {p.shape === "text" && reading.hasCosts && (
+          <Choice label="Colours" value={p.mode} onChoose={p.setMode}
+            options={colours.filter(({ value }) =>
+              hasBaseline || value === "unusual" || value === "adaptive")} />
+        )}
         <span class="space" />
         {activity === "feeding" || activity === "watching" ? (
           <>
@@ -78,6 +82,7 @@ export function Toolbar(p: Props) {
       )}
       <Totals reading={reading} />
       {p.shape === "text" && <Legend mode={p.mode} words={reading.ofWords} />}
+      {p.shape === "text" && p.mode !== "unusual" && <Coarse reading={reading} />}
     </>
   );
 }
@@ -96,10 +101,26 @@ function Totals({ reading }: { reading: Reading }) {
     <p class="totals">
       <span class="doing">{doing[reading.activity.value]}</span>
       <span>{grouped(offset)} bytes{waiting > 0 && ` of ${grouped(reading.end)}`}</span>
-      {adapted !== undefined &&
+      {adapted !== undefined && reading.hasCosts &&
         <span><i class="dot of-adapted" />{adapted.toFixed(2)} bits a byte</span>}
       {fixed !== undefined &&
         <span><i class="dot of-static" />{fixed.toFixed(2)} without learning</span>}
+    </p>
+  );
+}
+
+/** Says where the colours are coarse, and mends it. */
+function Coarse({ reading }: { reading: Reading }) {
+  reading.changed.value;
+  if (reading.rereading.value) return <p class="note coarse">Scoring this text once more…</p>;
+  if (reading.coarseTo === 0) return null;
+  return (
+    <p class="note coarse">
+      The colours of the first {grouped(reading.coarseTo)} bytes are means of pieces: they were
+      scored before this page was opened.{" "}
+      <button type="button" onClick={() => void reread(reading)}>
+        Score the last {sizeText(Math.min(rereadBytes, reading.coarseTo))} of them again
+      </button>
     </p>
   );
 }
@@ -109,7 +130,7 @@ function Legend({ mode, words }: { mode: Mode; words: boolean }) {
   const unit = words ? "bits a word" : "bits a byte";
   const title = mode === "difference"
     ? `${unit}: learning costs ← → learning saves`
-    : `${unit}, ${mode}`;
+    : mode === "unusual" ? "the strangest of so many lines" : `${unit}, ${mode}`;
   return (
     <figure class="legend" aria-label={`Colours: ${title}`}>
       <ol>

@@ -22,7 +22,10 @@ interface Props {
   onDeleted: () => void;
 }
 
-const ways: [View, string][] = [["read", "Read"], ["learn", "Learn"], ["write", "Write"]];
+const ways: [View, string][] = [
+  ["read", "Read"], ["incidents", "Incidents"], ["learn", "Learn"],
+  ["write", "Write"],
+];
 
 /** All that one can know of a session and do with it. */
 export function Details({ of, on, list, onForked, onDeleted }: Props) {

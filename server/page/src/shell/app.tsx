@@ -3,6 +3,7 @@ import { reading, openProblem } from "../state/feed";
 import { href, route, views, type View } from "../state/route";
 import { titleOf } from "../ui/words";
 import { nextTheme, theme } from "../state/theme";
+import { IncidentsView } from "../views/incidents";
 import { LearnView } from "../views/learn";
 import { ReadView } from "../views/read";
 import { SessionsView } from "../views/sessions";
@@ -12,12 +13,13 @@ import { Problem } from "./problem";
 
 const shown: Record<View, { name: string; view: FunctionComponent }> = {
   read: { name: "Read", view: ReadView },
+  incidents: { name: "Incidents", view: IncidentsView },
   learn: { name: "Learn", view: LearnView },
   write: { name: "Write", view: WriteView },
   sessions: { name: "Sessions", view: SessionsView },
 };
 
-/** The whole page: the way to the four views, and one of them. */
+/** The whole page: the way to the views, and one of them. */
 export function App() {
   const at = route.value;
   const View = shown[at.view].view;
@@ -37,13 +39,14 @@ export function App() {
           ))}
         </nav>
         <SessionName />
+        <a class="docs" href="docs">Docs</a>
         <button class="quiet theme" type="button" onClick={nextTheme}
           aria-label={`Colours: ${theme.value}. Change them.`}>
           <span aria-hidden="true">{{ auto: "◐", light: "○", dark: "●" }[theme.value]}</span>
         </button>
       </header>
       <main id="main" tabIndex={-1} class={`view-${at.view}`}>
-        {openProblem.value && at.view !== "sessions"
+        {openProblem.value && at.view !== "sessions" && at.view !== "incidents"
           ? <Problem error={openProblem.value} />
           : <View />}
       </main>

@@ -1,5 +1,5 @@
 import { useEffect } from "preact/hooks";
-import { chosenModel, knowModels, models } from "../state/feed";
+import { chosenModel, knowModels, networks } from "../state/feed";
 import { modelTitle, sizeText } from "../ui/words";
 
 /** Chooses the model of the session that is begun next, where the server has several. */
@@ -10,16 +10,16 @@ export function ModelChoice() {
     knowModels(leaving.signal).catch(() => undefined);
     return () => leaving.abort();
   }, []);
-  const chosen = models.value.find(({ id }) => id === chosenModel.value) ?? models.value[0];
-  if (models.value.length < 2) return null;
+  const chosen = networks.value.find(({ id }) => id === chosenModel.value) ?? networks.value[0];
+  if (networks.value.length < 2) return null;
   return (
     <p class="choose-model">
       <label>Model{" "}
         <select value={chosen.id} onChange={(event) => {
           chosenModel.value = event.currentTarget.value;
         }}>
-          {models.value.map((model) => (
-            <option key={model.id} value={model.id}>{modelTitle(model, models.value)}</option>
+          {networks.value.map((model) => (
+            <option key={model.id} value={model.id}>{modelTitle(model, networks.value)}</option>
           ))}
         </select>
       </label>{" "}

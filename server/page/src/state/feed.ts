@@ -1,7 +1,8 @@
-import { effect, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import { asProblem, isAbort, ProblemError } from "../api/problem";
 import {
-  createSession, getSession, listModels, pastScores, readText, score, watch, type EventOptions,
+  createSession, deleteSession, forkSession, getSession, listModels, pastScores, readText, score,
+  scratch, watch, type EventOptions,
 } from "../api/sessions";
 import type { Model, Session } from "../api/types";
 import { candidatesKept } from "./predictions";
@@ -17,6 +18,10 @@ export const openProblem = signal<ProblemError | null>(null);
 /** The models that the server has; the first is that of new sessions. */
 export const models = signal<Model[]>([]);
 
+/** The models that expect something of a text; that of the method `counts` only rates lines. */
+export const networks = computed(() =>
+  models.value.filter(({ defaults }) => defaults.method !== "counts"));
+
 /** The id of the model that a session which is begun runs on; "" is the first. */
 export const chosenModel = signal("");
 
@@ -27,6 +32,9 @@ const textPiece = 1 << 20;
 const sentBytes = 64 << 10;
 /** In how many pieces at most the past is shown; the contract allows no more. */
 const pastPoints = 4096;
+/** How much of the past is scored again, to know the cost of each token. */
+export const rereadBytes = 16 << 10;
+const scratchSeconds = 600; // of a fork, should the page go before it is deleted
 const secondsKept = 7 * 24 * 3600;
 
 const asked: EventOptions = { logprobs: true, top_logprobs: candidatesKept, updates: true };
@@ -128,6 +136,7 @@ async function open(id: string): Promise<void> {
       opened.from = first;
       await fetchPast(opened, first, session.offset, signal);
     });
+    if (opened.from === 0 && opened.coarseTo <= rereadBytes) void reread(opened);
     const isIdle = opened.activity.value === "idle" && !working.signal.aborted;
     if (reading.value === opened && isIdle && !opened.problem.value) void follow(opened);
   } catch (error) {
@@ -149,6 +158,38 @@ async function fetchPast(
   }
   const range = { offset: from, length: to - from, points: pastPoints };
   into.addPast(await pastScores(into.session.value.id, range, signal));
+}
+
+/**
+ * Scores the end of the past again, so that each token of it has its cost. The server keeps only sums
+ * of pieces. A fork before that text is as the session was then, to the bit. Where it fails, the
+ * sums stay.
+ */
+export async function reread(into: Reading): Promise<void> {
+  const to = into.coarseTo;
+  const from = Math.max(0, to - rereadBytes);
+  if (into.rereading.value || to === 0 || !into.hasCosts) return;
+  into.rereading.value = true;
+  let fork: Session | undefined;
+  try {
+    fork = await forkSession(into.session.value.id, {
+      at_offset: into.from + from, labels: scratch, ttl_seconds: scratchSeconds,
+    });
+    const text = into.text.all.slice(from, to);
+    for await (const event of score(fork.id, text, asked)) {
+      if (reading.value !== into) return;
+      if (event.type !== "chunk") continue;
+      into.placeScores(event, event.offset - into.from);
+      into.touch();
+    }
+    if (into.coarseTo === to) into.coarseTo = from;
+  } catch {
+    // The map keeps the means, and says so.
+  } finally {
+    into.rereading.value = false;
+    into.touch();
+    if (fork) await deleteSession(fork.id).catch(() => undefined);
+  }
 }
 
 /** Asks the server for its models, once. */
@@ -179,12 +220,23 @@ async function work(
   }
 }
 
+/** Ends what a reading that is not shown any more has begun. */
+let shown: Reading | null = null;
 effect(() => {
-  const { session } = route.value;
+  const now = reading.value;
+  if (shown && shown !== now) void shown.ratings.end();
+  shown = now;
+});
+
+effect(() => {
+  const { view, session: named } = route.value;
+  const isFeeding = reading.peek()?.activity.peek() === "feeding";
+  if (view === "incidents" && isFeeding) return; // the text is sent to its end
+  const session = view === "incidents" ? "" : named; // that view has a stream of its own
   if (session && session !== reading.peek()?.session.peek().id) void open(session);
   if (!session) {
     // A text that is being sent is sent to its end; whatever else was begun is given up.
-    if (reading.peek()?.activity.peek() !== "feeding") stop();
+    if (!isFeeding) stop();
     reading.value = null;
     openProblem.value = null;
   }

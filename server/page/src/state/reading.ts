@@ -3,6 +3,7 @@ import type { ProblemError } from "../api/problem";
 import type { ChunkEvent, PastScores, Session, StreamEvent, UpdateEvent } from "../api/types";
 import { bytes, floats } from "./growing";
 import { Predictions } from "./predictions";
+import { Ratings } from "./ratings";
 
 /** A piece of text that was scored, and what it cost. */
 export interface Piece {
@@ -39,6 +40,10 @@ export class Reading {
   readonly activity = signal<Activity>("idle");
   readonly problem = signal<ProblemError | null>(null);
   readonly changed = signal(0);
+  /** Whether text of the past is being scored again. */
+  readonly rereading = signal(false);
+  /** How strange its lines are. */
+  readonly ratings = new Ratings(this);
 
   /** The text; behind the scored part there may be some that waits for its score. */
   readonly text = bytes();
@@ -66,6 +71,12 @@ export class Reading {
   /** The offset behind the last byte of `text`. */
   get end(): number {
     return this.from + this.text.length;
+  }
+
+  /** Whether its text costs bits: not if lines are rated by counts alone. */
+  get hasCosts(): boolean {
+    const { settings } = this.session.value;
+    return settings?.method !== "counts" || settings.companion;
   }
 
   /** Where the token of a byte begins and ends. */

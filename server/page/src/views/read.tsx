@@ -1,5 +1,6 @@
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Inspector } from "../read/inspector";
+import { looksLikeLog, useRatings } from "../read/lines";
 import { TextMap } from "../read/map";
 import type { Mode } from "../read/scale";
 import { Start } from "../read/start";
@@ -11,6 +12,9 @@ import { reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { route } from "../state/route";
 
+const logBytes = 4096; // of text that are enough to see whether it is a log
+const strangeRank = 30;
+
 /** Reads a text as a map of surprise. */
 export function ReadView() {
   if (reading.value) return <Read reading={reading.value} />;
@@ -20,7 +24,7 @@ export function ReadView() {
 
 function Read({ reading }: { reading: Reading }) {
   const [shape, setShape] = useState<Shape>("text");
-  const [mode, setMode] = useState<Mode>("adaptive");
+  const [asked, setMode] = useState<Mode | null>(null);
   const [follows, setFollows] = useState(true);
   const [caret, setCaret] = useState(-1);
   const [hovered, setHovered] = useState(-1);
@@ -32,6 +36,26 @@ function Read({ reading }: { reading: Reading }) {
     setSelected(-1);
     setFollows(true);
   }, [reading]);
+  const activity = reading.activity.value;
+  // Of a log one wants to see the incident, of other texts what was expected where.
+  const isLog = useMemo(() => looksLikeLog(reading), [reading, reading.text.length > logBytes, activity]);
+  const mode = !reading.hasCosts ? "unusual" : asked ?? (isLog && !reading.ratings.problem.value ? "unusual" : "adaptive");
+  useRatings(reading, mode === "unusual");
+  const { at } = route.value;
+  const isThere = at >= reading.from && at < reading.end;
+  useEffect(() => {
+    if (isThere) setSelected(at - reading.from);
+  }, [reading, at, isThere]);
+  // A log that was read to its end is left where it is strangest.
+  const wasFed = useRef(false);
+  const ratings = reading.ratings;
+  useEffect(() => {
+    if (activity === "feeding") wasFed.current = true;
+    if (!wasFed.current || activity !== "idle" || mode !== "unusual" || ratings.rated === 0) return;
+    wasFed.current = false;
+    const [strangest] = ratings.strangest(1);
+    if (follows && strangest?.rank >= strangeRank) setSelected(strangest.span[0]);
+  }, [reading, activity, mode, ratings.changed.value]);
   const problem = reading.problem.value;
   return (
     <div class="read">

@@ -86,6 +86,7 @@ function Foot({ list }: { list: SessionList }) {
   const { count, all } = list.known.value;
   const found = list.found.value.length;
   const none = list.loading.value ? "Loading…"
+    : list.problem.value && count === 0 ? " "
     : count === 0 ? "There is no session yet. Make one, or read a text: that makes one, too."
     : found === 0 ? `None of ${grouped(count)} sessions matches.`
     : "";

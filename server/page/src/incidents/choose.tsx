@@ -1,0 +1,66 @@
+import { useEffect, useState } from "preact/hooks";
+import { asProblem, isAbort, type ProblemError } from "../api/problem";
+import { listSessions } from "../api/sessions";
+import type { Session } from "../api/types";
+import { Problem } from "../shell/problem";
+import { go, href } from "../state/route";
+import { agoText, sizeText, titleOf } from "../ui/words";
+
+const sessionsListed = 200;
+
+/** The sessions that can be watched, those used last first. */
+export function useSessions(): { sessions: Session[] | null; problem: ProblemError | null } {
+  const [sessions, setSessions] = useState<Session[] | null>(null);
+  const [problem, setProblem] = useState<ProblemError | null>(null);
+  useEffect(() => {
+    const leaving = new AbortController();
+    listSessions({ limit: sessionsListed }, leaving.signal).then(({ sessions: all }) => {
+      setSessions(all.filter((s) => !s.error)
+        .sort((a, b) => (b.last_used_at ?? "").localeCompare(a.last_used_at ?? "")));
+    }, (error) => { if (!isAbort(error)) setProblem(asProblem(error)); });
+    return () => leaving.abort();
+  }, []);
+  return { sessions, problem };
+}
+
+/** Goes from the incidents of one session to those of another. */
+export function Switch({ at, sessions }: { at: Session; sessions: Session[] }) {
+  const all = sessions.some(({ id }) => id === at.id) ? sessions : [at, ...sessions];
+  return (
+    <select aria-label="Session" value={at.id}
+      onChange={(event) => go("incidents", event.currentTarget.value)}>
+      {all.map((s) => <option key={s.id} value={s.id}>{titleOf(s)}</option>)}
+    </select>
+  );
+}
+
+/** Where no session is chosen. */
+export function ChooseSession() {
+  const { sessions, problem } = useSessions();
+  return (
+    <div class="start">
+      <h1>Incidents</h1>
+      <p class="lead">
+        Strange lines that belong together, with the reason, as they happen. Choose the session of a
+        log.
+      </p>
+      {problem && <Problem error={problem} />}
+      {sessions?.length === 0 && (
+        <p class="note">
+          There is no session yet. Read a log here, or start
+          {" "}<code>lmserve watch --server {location.origin} FILE</code>.
+        </p>
+      )}
+      <ul class="recent">
+        {sessions?.map((s) => (
+          <li key={s.id}>
+            <a href={href("incidents", s.id)}>{titleOf(s)}</a>
+            <span class="note">
+              {sizeText(s.offset)}{s.last_used_at && `, ${agoText(s.last_used_at)}`}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

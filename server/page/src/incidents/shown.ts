@@ -1,0 +1,24 @@
+import type { Incident } from "../api/types";
+
+/** What is shown of the incidents, and what is not. */
+export interface Shown {
+  open: Incident[];
+  earlier: Incident[];
+  falseAlarms: Incident[];
+  hidden: number; // less strange than the threshold
+}
+
+/** The thresholds that one can choose: one line in so many. */
+export const thresholds = [100, 1000, 10000];
+
+/** Sorts incidents by what has to be shown of them; they stay in their order. */
+export function shownOf(all: Incident[], threshold: number): Shown {
+  const shown: Shown = { open: [], earlier: [], falseAlarms: [], hidden: 0 };
+  for (const i of all) {
+    const isStrange = i.p <= 1 / threshold || !!i.changes?.length || i.verdict === "matters";
+    if (i.verdict === "false_alarm") shown.falseAlarms.push(i);
+    else if (!isStrange) shown.hidden++;
+    else (i.state === "open" ? shown.open : shown.earlier).push(i);
+  }
+  return shown;
+}
