@@ -36,23 +36,20 @@ func TestVerdictIsKeptUntilItIsTakenBack(t *testing.T) {
 	g := newRealRig(t, withCounts(t), Options{})
 	path := g.create(ofCounts)
 	g.text(path+"/score?unit=line", requestLog(0, 400)+"09:05:00 ERROR db-2 lost\n")
-	last := func() *api.Verdict {
+	list := decode[api.IncidentList](t, g.do("GET", path+"/incidents", nil), http.StatusOK)
+	require.Len(t, list.Incidents, 1)
+	require.Nil(t, list.Incidents[0].Verdict)
+	judge := func(body string) api.IncidentList {
 		t.Helper()
-		resp := g.text(path+"/score?unit=line&learn=false", "")
-		sum := decode[api.SummaryEvent](t, resp, http.StatusOK)
-		require.Len(t, sum.Incidents, 1)
-		return sum.Incidents[0].Verdict
+		return decode[api.IncidentList](t, g.json(path+"/feedback", body), http.StatusOK)
 	}
-	require.Nil(t, last())
-	judge := func(verdict string) []api.Feedback {
-		t.Helper()
-		resp := g.send("PATCH", path, `{"feedback":{"1":`+verdict+`}}`)
-		return decode[api.Session](t, resp, http.StatusOK).Feedback
-	}
+	list = judge(`{"incident":1,"verdict":"false_alarm"}`)
+	require.Equal(t, api.VerdictFalseAlarm, *list.Incidents[0].Verdict)
 	require.Equal(t, []api.Feedback{{
 		Incident: 1, Verdict: api.VerdictFalseAlarm, Sample: "09:05:00 ERROR db-2 lost",
-	}}, judge(`"false_alarm"`))
-	require.Equal(t, api.VerdictFalseAlarm, *last())
-	require.Empty(t, judge("null"))
-	require.Nil(t, last())
+	}}, list.Feedback)
+	requireProblem(t, g.json(path+"/feedback", `{"incident":2,"verdict":"matters"}`), api.ProblemInvalidField)
+	list = judge(`{"incident":1}`)
+	require.Empty(t, list.Feedback)
+	require.Nil(t, list.Incidents[0].Verdict)
 }

@@ -46,7 +46,9 @@ func TestPageShowsIncidentsAsTheyHappen(t *testing.T) {
 		fmt.Sprintf("%q", strings.TrimSpace(lostLine)))
 	b.checkLooks("incident")
 
-	verdicts := func() []api.Feedback { return b.get(path).Feedback }
+	verdicts := func() []api.Feedback {
+		return decode[api.IncidentList](t, b.do("GET", path+"/incidents", nil), http.StatusOK).Feedback
+	}
 	untilVerdicts := func(count int) {
 		t.Helper()
 		require.Eventually(t, func() bool { return len(verdicts()) == count },
@@ -89,8 +91,8 @@ func TestPageHidesIncidentsBelowTheThreshold(t *testing.T) {
 	b := newTab(t)
 	path := b.create(ofCounts)
 	b.text(path+"/score?unit=line", requestLog(0, 400)+lostLine)
-	sum := decode[api.SummaryEvent](t, b.text(path+"/score?unit=line&learn=false", ""), http.StatusOK)
-	require.Len(t, sum.Incidents, 1)
+	list := decode[api.IncidentList](t, b.do("GET", path+"/incidents", nil), http.StatusOK)
+	require.Len(t, list.Incidents, 1)
 	b.open(place("incidents", path))
 	b.until(`document.querySelector(".incident, footer span:not(.keys-line)") !== null`)
 	for _, threshold := range []int{100, 1000, 10000} {
@@ -100,7 +102,7 @@ func TestPageHidesIncidentsBelowTheThreshold(t *testing.T) {
 			return choice.dispatchEvent(new Event("change", {bubbles: true}));
 		})()`, threshold))
 		shown := 0
-		if sum.Incidents[0].P <= 1/float64(threshold) {
+		if list.Incidents[0].P <= 1/float64(threshold) {
 			shown = 1
 		}
 		b.until(fmt.Sprintf(`document.querySelectorAll(".incident").length === %d`, shown))

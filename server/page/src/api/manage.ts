@@ -1,12 +1,11 @@
 import { call, callJSON } from "./http";
-import type { Session, Verdict } from "./types";
+import type { Session } from "./types";
 
 /** What may be changed of a session; null takes a label, or the name, away. */
 export interface SessionPatch {
   name?: string | null;
   labels?: Record<string, string | null>;
   ttl_seconds?: number;
-  feedback?: Record<number, Verdict | null>;
 }
 
 export function patchSession(id: string, patch: SessionPatch): Promise<Session> {

@@ -3,11 +3,13 @@ import { call, callJSON } from "./http";
 import type {
   ForkRequest,
   Incident,
+  IncidentList,
   Model,
   PastScores,
   Session,
   SessionRequest,
   StreamEvent,
+  Verdict,
 } from "./types";
 
 const ndjson = "application/x-ndjson";
@@ -73,16 +75,19 @@ export async function* score(
   }));
 }
 
-/** Gives the last incidents of a session, the newest first: an empty text changes nothing. */
+/** Gives the last incidents of a session, the newest first. */
 export async function lastIncidents(id: string, signal?: AbortSignal): Promise<Incident[]> {
-  const { incidents } = await callJSON<{ incidents?: Incident[] }>(`${pathOf(id)}/score`, {
-    method: "POST",
-    body: "",
-    type: "application/octet-stream",
-    query: { unit: "line", learn: false },
-    signal,
-  });
-  return incidents ?? [];
+  return (await callJSON<IncidentList>(`${pathOf(id)}/incidents`, { signal })).incidents;
+}
+
+/** Says what an incident is worth, or takes that back; gives the session's incidents then. */
+export async function giveFeedback(
+  id: string,
+  incident: number,
+  verdict: Verdict | null,
+): Promise<Incident[]> {
+  const json = verdict ? { incident, verdict } : { incident };
+  return (await callJSON<IncidentList>(`${pathOf(id)}/feedback`, { method: "POST", json })).incidents;
 }
 
 /** Gives what happens in a session that something else feeds, from now on. */

@@ -41,7 +41,6 @@ export interface Session {
   ttl_seconds: number;
   history?: "full" | "tail";
   parent?: { id: string; offset: number };
-  feedback?: { incident: number; verdict: Verdict; sample: string }[];
   shadow_of?: Shadow;
   shadows?: Shadow[];
   error?: string;
@@ -180,6 +179,10 @@ export interface Incident {
   samples: string[];
   changes?: IncidentChange[];
   verdict?: Verdict;
+}
+
+export interface IncidentList {
+  incidents: Incident[];
 }
 
 export interface LineEvent {

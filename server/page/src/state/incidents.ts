@@ -1,7 +1,6 @@
 import { signal } from "@preact/signals";
-import { patchSession } from "../api/manage";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
-import { getSession, lastIncidents, watch } from "../api/sessions";
+import { getSession, giveFeedback, lastIncidents, watch } from "../api/sessions";
 import type { Incident, Session, StreamEvent, Verdict } from "../api/types";
 
 const retryMs = 3000;
@@ -35,9 +34,8 @@ export class Incidents {
     this.list.value = before.map((i) =>
       i.number === number ? { ...i, verdict: verdict ?? undefined } : i);
     try {
-      this.session.value = await patchSession(this.id, { feedback: { [number]: verdict } });
+      this.#put(await giveFeedback(this.id, number, verdict));
       this.problem.value = null;
-      await this.#refresh();
     } catch (error) {
       if (isAbort(error)) return;
       if (!this.#passes(asProblem(error))) this.list.value = before;
