@@ -1109,6 +1109,10 @@ type IncidentList struct {
 
 	// Incidents The newest first.
 	Incidents []Incident `json:"incidents"`
+
+	// SilentSeconds How many seconds the text has to be without a line, by the clock of its time stamps, until that is unusual. Absent as long as its lines do not
+	// tell. Nothing is sent when that time has passed: who follows the log has the clock.
+	SilentSeconds *float64 `json:"silent_seconds,omitempty"`
 }
 
 // IncidentState Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that

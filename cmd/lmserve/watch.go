@@ -153,6 +153,11 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	if k.answers {
 		go all.feedback(c.Context(), c.InOrStdin())
 	}
+	if report.incidents != nil {
+		ctx, cancel := context.WithCancel(c.Context())
+		defer cancel()
+		go all.silences(ctx)
+	}
 	err = all.run(c.Context(), streams, patterns)
 	status.end()
 	err = errors.Join(unlessEnded(c.Context(), err), report.end())

@@ -18,6 +18,8 @@ import (
 type incidentReport struct {
 	open    []foundIncident
 	printed []foundIncident // the last ones, the newest at the end
+
+	silences map[string]*silence // of sources
 }
 
 const printedMost = 256 // incidents that answers may be on

@@ -69,6 +69,7 @@ func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.incidents != nil {
+		r.heardLocked(f.Source)
 		r.total.addTo(f.Source, &f.Line)
 	} else {
 		r.total.add(&f.Line)

@@ -142,7 +142,10 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 
 // EncodeIncidents is what a client is told of a session's incidents.
 func EncodeIncidents(l session.IncidentList) api.IncidentList {
-	list := api.IncidentList{Incidents: []api.Incident{}, Feedback: []api.Feedback{}}
+	list := api.IncidentList{
+		Incidents: []api.Incident{}, Feedback: []api.Feedback{},
+		SilentSeconds: orNil(l.SilentAfter.Seconds()),
+	}
 	for i := range l.Incidents {
 		list.Incidents = append(list.Incidents, encodeIncident(&l.Incidents[i]))
 	}

@@ -2,6 +2,7 @@ package lines
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/changes"
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
@@ -151,6 +152,10 @@ func clip(sentence string) string {
 }
 
 const ellipsis = "…"
+
+// SilentAfter is how long the text has to be without a line, by the clock of its stamps, until that is
+// unusual; false as long as its lines do not tell.
+func (m *Meter) SilentAfter() (time.Duration, bool) { return m.changes.Due() }
 
 // Incidents are the text's incidents that are remembered, the newest first.
 func (m *Meter) Incidents() []incidents.Incident { return m.incidents.Incidents() }

@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
@@ -77,6 +78,15 @@ func (s *Stream) Incidents() []incidents.Incident {
 		all[i].Offset += s.Offset() - s.lines.Bytes()
 	}
 	return all
+}
+
+// SilentAfter is how long the text has to be without a line until that is unusual; false as long as
+// its lines do not tell.
+func (s *Stream) SilentAfter() (time.Duration, bool) {
+	if s.lines == nil {
+		return 0, false
+	}
+	return s.lines.SilentAfter()
 }
 
 // readLines reads the state of the lines, if the snapshot has one.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
@@ -73,6 +74,9 @@ func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedb
 type IncidentList struct {
 	Incidents []IncidentReport // the newest first
 	Feedback  []Feedback       // in the order of the incidents
+	// SilentAfter is how long the text has to be without a line, by the clock of its stamps, until
+	// that is unusual; 0 as long as its lines do not tell.
+	SilentAfter time.Duration
 }
 
 // Incidents are those of a session, whose state is computed again if it is not in memory.
@@ -91,6 +95,7 @@ func (mg *Manager) Incidents(ctx context.Context, who Caller, id string) (Incide
 	}
 	defer s.unlock()
 	l := IncidentList{Feedback: s.Feedback}
+	l.SilentAfter, _ = s.stream.SilentAfter()
 	for _, i := range s.stream.Incidents() {
 		l.Incidents = append(l.Incidents, s.report(&i))
 	}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lmserve/lmserve/api/client"
+)
+
+const (
+	// silenceEvery is how often it is looked for sources that are silent.
+	silenceEvery = time.Second
+	// silenceLeast is how long a source is silent before its session is asked whether that is unusual.
+	silenceLeast = 10 * time.Second
+)
+
+// silence is what is known of a source that has no new lines.
+type silence struct {
+	since time.Time     // when its last line came
+	after time.Duration // when that is unusual; 0: not asked yet, negative: never
+	told  bool
+}
+
+// heardLocked notes that a line of a source has come.
+func (r *lineReport) heardLocked(source string) {
+	if r.incidents.silences == nil {
+		r.incidents.silences = map[string]*silence{}
+	}
+	r.incidents.silences[source] = &silence{since: time.Now()}
+}
+
+// silences tells of sources that have had no line for unusually long, until ctx ends. A log that has
+// stopped has no line that could tell.
+func (a *watchAll) silences(ctx context.Context) {
+	every := time.NewTicker(silenceEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-every.C:
+			for _, source := range a.report.silentSince(now.Add(-silenceLeast)) {
+				if list, err := a.w.Client.ListIncidents(ctx, a.sessionOf(source)); err == nil {
+					a.report.silentAfter(source, list)
+				}
+			}
+			a.report.tellSilences(now)
+		}
+	}
+}
+
+// silentSince are the sources without a line since a time whose sessions were not asked.
+func (r *lineReport) silentSince(at time.Time) (sources []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for source, s := range r.incidents.silences {
+		if s.after == 0 && s.since.Before(at) {
+			sources = append(sources, source)
+		}
+	}
+	return sources
+}
+
+// silentAfter takes over when the silence of a source is unusual.
+func (r *lineReport) silentAfter(source string, list client.IncidentList) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.incidents.silences[source]
+	if s.after = -1; list.SilentSeconds != nil {
+		s.after = max(silenceLeast, time.Duration(*list.SilentSeconds*float64(time.Second)))
+	}
+}
+
+// tellSilences prints the sources that have become unusually silent.
+func (r *lineReport) tellSilences(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for source, s := range r.incidents.silences {
+		if s.told || s.after <= 0 || now.Sub(s.since) < s.after {
+			continue
+		}
+		s.told = true
+		if err := r.printSilenceLocked(source, now.Sub(s.since), s.after); err != nil {
+			r.note(err.Error())
+		}
+	}
+}
+
+// silenceObject is a silent source in JSON.
+type silenceObject struct {
+	Type    string  `json:"type"`
+	Source  string  `json:"source"`
+	Seconds float64 `json:"seconds"`         // since its last line
+	After   float64 `json:"unusual_seconds"` // from which on that is unusual
+}
+
+func (r *lineReport) printSilenceLocked(source string, d, unusual time.Duration) error {
+	if r.asJSON {
+		return printObject(r.out, silenceObject{"silence", source, d.Seconds(), unusual.Seconds()})
+	}
+	_, err := fmt.Fprintf(r.out, "%-8s  %s: no line for %s; unusual after %s\n", "silence", source,
+		d.Round(time.Second), unusual.Round(time.Second))
+	return err
+}
