@@ -23,6 +23,7 @@ import (
 func main() {
 	seeds := flag.Int("seeds", 10, "logs with injected lines made of each log")
 	labels := flag.String("labels", "", "folder of logs with labels to judge by")
+	answers := flag.Bool("answers", false, "with -labels: what an operator sees who answers on incidents")
 	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
 	calibration := flag.Bool("calibration", false, "compare probabilities with counts")
 	maxBytes := flag.Int("max-bytes", math.MaxInt, "read of each file, whole lines")
@@ -34,6 +35,8 @@ func main() {
 	}
 	var err error
 	switch {
+	case *labels != "" && *answers:
+		err = printOperated(os.Stdout, *labels)
 	case *labels != "":
 		err = printLabelled(os.Stdout, *labels)
 	case *list:
