@@ -139,6 +139,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	report.asJSON, report.threshold, report.top = k.asJSON, threshold, k.choice.list()
 	if !k.lines && report.top == nil {
 		report.incidents, score.Incidents = &incidentReport{}, true
+		report.total.ends = map[string]lineEnd{}
 	}
 	report.note = status.note
 	w := &watch.Watcher{

@@ -42,7 +42,7 @@ type lineTotal struct {
 	bits, baselineBits float64
 	baseline           bool
 	words              bool               // the model is one of words, whose characters do not count
-	ends               map[string]lineEnd // of sources of which not every line is reported
+	ends               map[string]lineEnd // of sources, if not every line is reported; else nil
 }
 
 // lineEnd is where a line ends.
@@ -108,9 +108,6 @@ func (t *lineTotal) addTo(source string, l *client.LineEvent) {
 	last, ok := t.ends[source]
 	if !ok {
 		last = lineEnd{l.Number - 1, l.Offset}
-	}
-	if t.ends == nil {
-		t.ends = map[string]lineEnd{}
 	}
 	t.ends[source] = end
 	t.lines += max(0, end.number-last.number)
