@@ -1104,7 +1104,7 @@ type IncidentChangeKind string
 
 // IncidentList Incidents of a session, and the verdicts on incidents that it has.
 type IncidentList struct {
-	// Feedback In the order of the incidents' numbers.
+	// Feedback In the order in which they were given.
 	Feedback []Feedback `json:"feedback"`
 
 	// Incidents The newest first.

@@ -28,6 +28,7 @@ const localDrainMax = 30 * time.Second
 // and far.
 type connectFlags struct {
 	server  string
+	besides []string // models that a server in this process serves, too
 	session string
 	key     string
 	shadow  string // a second model: its file, or its name at the server; "": none
@@ -87,7 +88,7 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 		return nil, err
 	}
 	log = log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
-	serving := serveFlags{model: f.model, data: f.data, models: []string{f.model.path}}
+	serving := serveFlags{model: f.model, data: f.data, models: append([]string{f.model.path}, f.besides...)}
 	if f.shadow != "" {
 		serving.models = append(serving.models, f.shadow)
 	}

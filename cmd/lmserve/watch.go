@@ -13,6 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 	"github.com/lmserve/lmserve/internal/serving/follow"
 	"github.com/lmserve/lmserve/internal/serving/watch"
+	"github.com/lmserve/lmserve/weights"
 )
 
 // watchHistory is how much of a file is read before what comes: some hundred lines.
@@ -123,6 +124,9 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	}
 	if k.counts = k.model.path == ""; k.counts {
 		k.model.path = model.CountsName
+		if k.session != "" { // which may be of a model
+			k.besides = weights.EmbeddedNames()
+		}
 	}
 	conn, err := k.connect(c)
 	if err != nil {

@@ -22,6 +22,13 @@ type incidentReport struct {
 	silences map[string]*silence // of sources
 }
 
+// becomes reports whether an incident can be this one at a later line. Of a session that does not
+// learn, and of a stream that has begun again, numbers come again.
+func (o *foundIncident) becomes(i *client.Incident) bool {
+	return i.First == o.First && i.Lines >= o.Lines && i.Last >= o.Last && i.P <= o.P &&
+		len(i.Changes) >= len(o.Changes) && (i.Lines > o.Lines || i.State != client.IncidentOpen)
+}
+
 const printedMost = 256 // incidents that answers may be on
 
 // last is the incident of a number that was printed last; of any if the number is 0.
@@ -51,6 +58,10 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 		at := slices.IndexFunc(r.incidents.open, func(o foundIncident) bool {
 			return o.source == f.Source && o.Number == i.Number
 		})
+		if at >= 0 && !r.incidents.open[at].becomes(&i) { // the source has another session now
+			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)
+			at = -1
+		}
 		switch {
 		case at >= 0 && i.State != client.IncidentOpen:
 			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)

@@ -489,3 +489,25 @@ func TestWatchTakesFeedback(t *testing.T) {
 	w.stop()
 	require.NoError(t, tell.Close())
 }
+
+// Without --model a session needs no network, goes on after a restart, and one of a model has its own.
+func TestWatchGoesOnWithoutModel(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "app.log")
+	flags := []string{"--session", "app", "--data-dir", filepath.Join(dir, "data"), "--history", "1M"}
+	logOf(t, log, 0, 40)
+	for _, c := range []struct{ from, printed, lines int }{{40, 8, 40}, {42, 2, 2}} {
+		w := startWatch(t, nil, append(flags, "--lines", "--threshold", "1", "--json", log)...)
+		w.lines(c.printed)
+		w.stop()
+		logOf(t, log, c.from, 2)
+		require.Contains(t, w.err.String(), fmt.Sprintf("%d lines, ", c.lines))
+	}
+	_, stderr, code := lmserve("one line\n", "watch", "--model", "swift", "--session", "of-swift",
+		"--data-dir", filepath.Join(dir, "data"), "-")
+	require.Zero(t, code, stderr)
+	_, stderr, code = lmserve("another\n", "watch", "--session", "of-swift",
+		"--data-dir", filepath.Join(dir, "data"), "-")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stderr, "1 line, 0 printed")
+}

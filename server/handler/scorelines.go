@@ -49,7 +49,8 @@ type lineList struct {
 }
 
 func (a *lineList) add(l session.Line, byLine bool) {
-	a.bytes += limits.LineBytes + limits.LineTextFactor*len(l.Text) + limits.LogProbBytes*len(l.TokenBits)
+	a.bytes += limits.LineBytes + limits.LineTextFactor*len(l.Text) + limits.LogProbBytes*len(l.TokenBits) +
+		session.IncidentBytes*len(l.Incidents)
 	if a.bytes > limits.AnswerLinesMax {
 		a.leftOut++
 		return

@@ -84,7 +84,8 @@ func (of *event) preferred(other *event) float64 {
 // surging is the strongest surge of a line.
 type surging struct {
 	score float64
-	key   *key
+	key   key // as it was then
+	cell  *key
 	of    event
 	c     uint32 // the place's clock
 }
@@ -192,7 +193,7 @@ func (d *Detector) rise(l *line, p *place, e *key, of event, sum float64) {
 	if e.Count >= tellEvents && e.Flags&flagTold == 0 && !p.quiet(l.n) {
 		score := (sum - scoreFloor - float64(rivalTimes*float64(rival))) / 2
 		if score > l.surge.score+of.preferred(&l.surge.of) {
-			l.surge = surging{score: score, key: e, of: of, c: p.N}
+			l.surge = surging{score: score, key: *e, cell: e, of: of, c: p.N}
 		}
 	}
 	if sum <= of.explained {
@@ -221,6 +222,8 @@ func (d *Detector) tellSurge(l *line, each func(*Change)) {
 		d.surges.report(surgeLimits)
 	}
 	d.surgeQuiet = l.n + quietLines
-	s.key.Flags |= flagTold
+	if s.cell.Tag == s.key.Tag { // else another key has taken its cell
+		s.cell.Flags |= flagTold
+	}
 	d.places[s.of.at].Told = max(1, uint32(l.n))
 }

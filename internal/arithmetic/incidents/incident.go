@@ -11,6 +11,8 @@
 // The tracker counts in lines, not in time, so that incidents depend on the text alone.
 package incidents
 
+import "slices"
+
 // Strange is the largest probability of a line that opens or joins an incident. A caller who wants
 // to hear of less looks at Incident.P.
 const Strange = 1. / 100
@@ -27,11 +29,12 @@ const (
 	// Kept is how many incidents a tracker remembers, open ones and the last closed ones.
 	Kept = 32
 
-	rareMost    = 8   // rare tokens of its first line that an incident is recognised by
-	samplesMost = 3   // lines of an incident that are kept as text
-	changesMost = 4   // changes of an incident that are kept
-	around      = 64  // lines from an incident within which a change belongs to it
-	sampleBytes = 160 // of each
+	rareMost    = 8  // rare tokens of its first line that an incident is recognised by
+	samplesMost = 3  // lines of an incident that are kept as text
+	changesMost = 4  // changes of an incident that are kept
+	around      = 64 // lines from an incident within which a change belongs to it
+	// SampleBytes is the most that is kept of a line as text.
+	SampleBytes = 160
 )
 
 // Mark names a token in its place, or a word wherever it stands.
@@ -53,7 +56,7 @@ type Line struct {
 	P      float64 // that an ordinary line is at least as strange; 1 in a text that is not known yet
 	Text   []byte
 	Key    Mark       // of the token that Why is about
-	Place  Mark       // where it stands, or the line's frame if it is rare wherever it stands
+	Place  Mark       // where it stands, or Key if it is rare wherever it stands
 	Why    func() Why // is asked if the line opens an incident
 	Marks  []Mark     // of all that stands in the line
 	Rare   []Mark     // of what is rare in it
@@ -101,9 +104,12 @@ type Like struct {
 // Like is what others like the incident have.
 func (i *Incident) Like() Like { return Like{i.Key, i.Place} }
 
-// Matches reports whether an incident is like another: what is strange in it is the same, or stands
-// in the same place.
-func (l Like) Matches(i *Incident) bool { return l.Key == i.Key || l.Place == i.Place }
+// Matches reports whether an incident is like another: what is strange in that one is strangest, or
+// rare, in this one, too, or stands in the same place as this one's.
+func (l Like) Matches(i *Incident) bool {
+	return l.Key != 0 && (l.Key == i.Key || slices.Contains(i.Rare[:], l.Key)) ||
+		l.Place != 0 && l.Place == i.Place
+}
 
 // Open reports whether lines may still join the incident.
 func (i *Incident) Open() bool { return i.Number > 0 && !i.Closed }

@@ -63,7 +63,7 @@ func (i *Incident) valid() bool {
 	}
 	for _, list := range texts {
 		for _, text := range list {
-			if len(text) > sampleBytes {
+			if len(text) > SampleBytes {
 				return false
 			}
 		}

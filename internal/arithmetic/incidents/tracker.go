@@ -104,8 +104,8 @@ func (t *Tracker) join(i *Incident, l *Line, each func(*Event)) {
 	if l.P <= Strange {
 		i.Strange++
 	}
-	if n := slices.Index(i.Samples[:], ""); n > 0 {
-		i.Samples[n] = sample(l.Text)
+	if n := slices.Index(i.Samples[1:], ""); n >= 0 {
+		i.Samples[1+n] = sample(l.Text)
 	}
 	if l.P <= Strange && l.P < i.P {
 		i.P, i.Why, i.Key, i.Place = l.P, l.Why(), l.Key, l.Place
@@ -129,7 +129,7 @@ func (t *Tracker) close(i *Incident, each func(*Event)) {
 
 // sample is the beginning of a line as it can be shown.
 func sample(line []byte) string {
-	text := strings.ToValidUTF8(string(line[:min(len(line), sampleBytes)]), "")
+	text := strings.ToValidUTF8(string(line[:min(len(line), SampleBytes)]), "")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

@@ -106,11 +106,11 @@ func (c *crowds) take(line []byte) (bits float64) {
 
 // join moves the middle towards a line.
 func (c *crowd) join(v *vector, line int64) {
-	step := min(c.Count+1, crowdSlow)
+	step := min(c.Count, crowdSlow-1) + 1
 	for i := range c.Middle {
 		c.Middle[i] += int16((int32(v[i]) - int32(c.Middle[i])) / step)
 	}
-	c.Count++
+	c.Count = min(c.Count, math.MaxInt32-1) + 1
 	c.Last = line
 }
 

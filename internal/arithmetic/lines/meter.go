@@ -2,7 +2,9 @@ package lines
 
 import (
 	"bytes"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/changes"
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
@@ -145,6 +147,12 @@ func changeKey(c *changes.Change) incidents.Mark {
 const evidenceBytes = 160
 
 func clip(sentence string) string {
+	sentence = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, sentence)
 	if len(sentence) <= evidenceBytes {
 		return sentence
 	}

@@ -60,7 +60,7 @@ type placed struct {
 	cell     int32 // of its place, or ownPlace
 	lines    int64 // in its own place: how many lines had it before
 	mark     incidents.Mark
-	place    incidents.Mark // or the line's frame
+	place    incidents.Mark // or again its mark, in its own place
 }
 
 // ownPlace says that something is strange wherever it stands.

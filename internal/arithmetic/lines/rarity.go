@@ -1,6 +1,7 @@
 package lines
 
 import (
+	"math"
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
@@ -67,7 +68,7 @@ func (c *counted) take(tag uint16) {
 		*c = counted{Tag: tag}
 	}
 	c.Seen = min(c.Seen+1, wordWear)
-	c.Lines++
+	c.Lines = min(c.Lines, math.MaxUint32-1) + 1
 }
 
 // digitsKey is the key of every word with a digit.

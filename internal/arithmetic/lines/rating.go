@@ -78,7 +78,7 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	if parts.B+parts.E > parts.V+parts.W && rarest.to > 0 {
 		strangest = placed{
 			from: rarest.from, to: rarest.to, cell: ownPlace, lines: int64(rarest.lines),
-			mark: incidents.Mark(rarest.key), place: incidents.Mark(of.tokens.frame),
+			mark: incidents.Mark(rarest.key), place: incidents.Mark(rarest.key),
 		}
 	}
 	r.strangest = strangest

@@ -71,7 +71,7 @@ func TestCountsWithoutCompanionRateLines(t *testing.T) {
 // A model without a network has one method, and that method one model.
 func TestCountsHasOneModel(t *testing.T) {
 	m := model.Counts()
-	for _, method := range allMethods() {
+	for _, method := range AllMethods() {
 		err := Supports(m, method)
 		require.Equal(t, method == Counts, err == nil, "%s: %v", method, err)
 	}

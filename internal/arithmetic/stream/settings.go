@@ -23,8 +23,8 @@ const (
 // Methods lists those of models that have a network: all but Counts.
 func Methods() []string { return []string{Static, SparseMeta, DynamicSGD, DynamicRMS, Cache} }
 
-// allMethods lists them all.
-func allMethods() []string { return append(Methods(), Counts) }
+// AllMethods lists them all.
+func AllMethods() []string { return append(Methods(), Counts) }
 
 // MaxChunk is the largest number of tokens between two updates: the memory for a worker's
 // activations grows with it.
@@ -113,8 +113,8 @@ func (s *Settings) Dynamic() *sparsemeta.DynamicSettings {
 
 // Supports says why the model cannot adapt by a method; nil if it can.
 func Supports(m *model.Model, method string) error {
-	if !slices.Contains(allMethods(), method) {
-		return fmt.Errorf("method is %q, expected %s", method, strings.Join(allMethods(), ", "))
+	if !slices.Contains(AllMethods(), method) {
+		return fmt.Errorf("method is %q, expected %s", method, strings.Join(AllMethods(), ", "))
 	}
 	switch what := lacks(m, method); what {
 	case "":

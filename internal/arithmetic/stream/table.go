@@ -28,7 +28,7 @@ var dynamicMethods = []string{DynamicSGD, DynamicRMS}
 var Table = setting.Table[Settings]{
 	{
 		Name: "method", Field: func(s *Settings) any { return &s.Method },
-		Words: allMethods(), Schema: "Method", Default: modelDefault,
+		Words: AllMethods(), Schema: "Method", Default: modelDefault,
 		Help: "how the session adapts",
 		Note: "`Method` in the contract describes each.",
 	},

@@ -172,7 +172,7 @@ func (o *file) endOfHole() bool {
 	if o.hole > o.offset && o.holeEnds {
 		return true
 	}
-	text := make([]byte, 1<<20)
+	text := make([]byte, pieceBytes) // more than that is not in the window of a compressed file
 	o.hole = max(o.hole, o.offset)
 	for range holeBytes / len(text) {
 		n, err := o.r.ReadAt(text, o.hole)

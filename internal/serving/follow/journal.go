@@ -149,7 +149,7 @@ func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 func (j *Journal) journalctl(ctx context.Context, args []string, give func(Piece) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	args = append([]string{"--output=json", "--no-pager", "--quiet"}, args...)
+	args = append([]string{"--output=json", "--all", "--no-pager", "--quiet"}, args...)
 	cmd := exec.CommandContext(ctx, "journalctl", append(args, j.Args...)...)
 	var said bytes.Buffer
 	cmd.Stderr = &said

@@ -9,6 +9,7 @@ type detail struct {
 	chunkText bool // the text of chunks
 	lines     bool
 	incidents bool // of lines only those with incidents
+	first     bool // and the first of those that end in a text
 	lineText  bool
 	tokenBits bool // what each byte of a line's text has cost
 	updates   bool
@@ -16,7 +17,8 @@ type detail struct {
 
 func (o *ScoreOptions) detail() detail {
 	return detail{
-		logProbs: o.LogProbs, top: o.Top, lines: o.Lines, incidents: o.Lines && o.Incidents, lineText: o.Lines && o.Text,
+		logProbs: o.LogProbs, top: o.Top, lines: o.Lines, incidents: o.Lines && o.Incidents,
+		first: o.Lines && o.Incidents, lineText: o.Lines && o.Text,
 		tokenBits: o.Lines && o.TokenBits, updates: o.Updated != nil,
 	}
 }
@@ -27,7 +29,7 @@ func (d detail) and(e detail) detail {
 		logProbs: d.logProbs || e.logProbs, top: max(d.top, e.top),
 		chunkText: d.chunkText || e.chunkText, lines: d.lines || e.lines,
 		lineText: d.lineText || e.lineText, tokenBits: d.tokenBits || e.tokenBits,
-		updates: d.updates || e.updates,
+		updates: d.updates || e.updates, first: d.first || e.first,
 		// Whoever asks for no lines has nothing against few of them.
 		incidents: (d.incidents || !d.lines) && (e.incidents || !e.lines) && (d.lines || e.lines),
 	}
@@ -52,7 +54,7 @@ func (c Chunk) only(d detail) Chunk {
 	case d.incidents || !d.lineText || !d.tokenBits:
 		c.Lines = slices.Clone(c.Lines)
 		if d.incidents {
-			c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return l.Incidents == nil && !l.first })
+			c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return l.Incidents == nil && !(d.first && l.first) })
 		}
 		for i := range c.Lines {
 			if !d.lineText {

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,10 +25,23 @@ type Feedback struct {
 	Verdict  string         `json:"verdict"`
 	Like     incidents.Like `json:"like"`
 	Sample   string         `json:"sample"` // beginning of its first line
+	Offset   int64          `json:"offset"` // of that line
 }
 
-// verdictOn is the newest verdict on incidents like one; "" if there is none.
+// wrong reports a verdict that no session gives.
+func (f Feedback) wrong() bool {
+	return f.Incident < 1 || f.Offset < 0 || len(f.Sample) > incidents.SampleBytes ||
+		f.Verdict != VerdictFalseAlarm && f.Verdict != VerdictMatters
+}
+
+// verdictOn is the verdict on an incident or, if it has none, the newest on incidents like it; "" if
+// there is none.
 func (h *head) verdictOn(i *Incident) string {
+	for _, f := range h.Feedback {
+		if f.Incident == i.Number {
+			return f.Verdict
+		}
+	}
 	for n := len(h.Feedback) - 1; n >= 0; n-- {
 		if h.Feedback[n].Like.Matches(i) {
 			return h.Feedback[n].Verdict
@@ -65,15 +77,14 @@ func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedb
 		return nil, &FieldError{"incident", fmt.Sprintf("one of %d with a verdict", FeedbackMax+1),
 			fmt.Sprintf("at most %d; take some back", FeedbackMax)}
 	}
-	list = append(list, Feedback{r.Incident, r.Verdict, known[n].Like(), known[n].Samples[0]})
-	slices.SortFunc(list, func(a, b Feedback) int { return cmp.Compare(a.Incident, b.Incident) })
-	return list, nil
+	of := &known[n]
+	return append(list, Feedback{r.Incident, r.Verdict, of.Like(), of.Samples[0], of.Offset}), nil
 }
 
 // IncidentList is what a session remembers of its incidents.
 type IncidentList struct {
 	Incidents []IncidentReport // the newest first
-	Feedback  []Feedback       // in the order of the incidents
+	Feedback  []Feedback       // in the order in which they were given
 	// SilentAfter is how long the text has to be without a line, by the clock of its stamps, until
 	// that is unusual; 0 as long as its lines do not tell.
 	SilentAfter time.Duration

@@ -63,6 +63,9 @@ func (h *head) cutAt(end int64) {
 	if h.LinesFrom != nil && *h.LinesFrom > end {
 		h.LinesFrom, h.ByLine = nil, false
 	}
+	h.Feedback = slices.DeleteFunc(slices.Clone(h.Feedback), func(f Feedback) bool {
+		return f.Offset >= end // another incident may get its number
+	})
 }
 
 // numerics is the arithmetic that a session was computed in from an offset on.
@@ -109,9 +112,9 @@ func (h *head) check(id string) error {
 	case h.Settings.Chunk < 1 || h.Settings.Chunk > ChunkTokensMax:
 		return fmt.Errorf("settings.chunk is %d, expected 1 to %d",
 			h.Settings.Chunk, ChunkTokensMax)
-	case !slices.Contains(stream.Methods(), h.Settings.Method):
+	case !slices.Contains(stream.AllMethods(), h.Settings.Method):
 		return fmt.Errorf("settings.method is %.80q, expected %s",
-			h.Settings.Method, strings.Join(stream.Methods(), ", "))
+			h.Settings.Method, strings.Join(stream.AllMethods(), ", "))
 	case h.History != HistoryFull && h.History != HistoryTail:
 		return fmt.Errorf("history is %.80q, expected %s or %s",
 			h.History, HistoryFull, HistoryTail)
@@ -119,6 +122,9 @@ func (h *head) check(id string) error {
 		return fmt.Errorf("parent.offset is %d, expected 0 or more", h.Parent.Offset)
 	case h.LinesFrom != nil && *h.LinesFrom < 0:
 		return fmt.Errorf("lines_from is %d, expected 0 or more", *h.LinesFrom)
+	case slices.ContainsFunc(h.Feedback, Feedback.wrong) || len(h.Feedback) > FeedbackMax:
+		return fmt.Errorf("feedback is %d verdicts, expected at most %d that a session gives",
+			len(h.Feedback), FeedbackMax)
 	case h.ByLine && h.LinesFrom == nil:
 		return errors.New("by_line is true, expected false without lines_from")
 	case h.ByLine && !stream.LearnsByLine(h.Settings.Method):

@@ -148,13 +148,17 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		line := r.lineReport(l, true)
 		line.Unlearnt = slices.Contains(how.Skipped, ended)
 		ended++
-		if r.want.incidents && r.lines && line.Incidents == nil {
-			r.engine.observer.Line(&line) // tell does not know it
+		line.first, r.lines = !r.lines, true
+		silent := line.Incidents == nil && !line.first
+		if r.sum.Last = nil; silent && r.options.Lines && r.options.Incidents {
 			r.sum.Last = &line
+		}
+		if silent && r.want.incidents {
+			if r.options.Lines {
+				r.engine.observer.Line(&line) // tell does not know it
+			}
 			return
 		}
-		line.first = r.want.incidents && !r.lines
-		r.lines, r.sum.Last = true, nil
 		c.Lines = append(c.Lines, line)
 	}
 }

@@ -226,6 +226,9 @@ func (o ScoreOptions) attend() (end func()) {
 // Incident is what belongs together of a session's strange lines.
 type Incident = incidents.Incident
 
+// IncidentBytes is the memory of an incident as it is told, about at most.
+const IncidentBytes = 4 << 10
+
 // IncidentReport is an incident, and the verdict on incidents like it; "" if there is none.
 type IncidentReport struct {
 	Incident

@@ -259,6 +259,7 @@ func (e *Event) bytes() (n int64) {
 		}
 		for i := range c.Lines {
 			n += 1<<8 + int64(len(c.Lines[i].Text)) + 4*int64(len(c.Lines[i].TokenBits))
+			n += IncidentBytes * int64(len(c.Lines[i].Incidents))
 		}
 	}
 	if u := e.Update; u != nil {

@@ -51,11 +51,11 @@ func (k *keeper) announce(piece follow.Piece) error {
 	return k.write(k.next + aheadBytes)
 }
 
-// add adds a part. A part without any text is replaced.
+// add adds a part. Parts from its beginning on, of which nothing was sent, are replaced.
 func (k *keeper) add(part Part) {
 	p := &k.position
-	if n := len(p.Parts); n > 0 && p.Parts[n-1].From == part.From {
-		part.Ended = part.Ended || p.Parts[n-1].Ended
+	for n := len(p.Parts); n > 0 && p.Parts[n-1].From >= part.From; n-- {
+		part.Ended = part.Ended || p.Parts[n-1].From == part.From && p.Parts[n-1].Ended
 		p.Parts = p.Parts[:n-1]
 	}
 	p.Parts = append(p.Parts, part)

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"strings"
+	"unicode"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -44,7 +45,7 @@ func Reason(why *client.LineWhy) string {
 
 // plainRune replaces what would control a terminal.
 func plainRune(r rune) rune {
-	if r < ' ' || r == 0x7f {
+	if unicode.IsControl(r) {
 		return ' '
 	}
 	return r
