@@ -89,10 +89,10 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	models, err := f.loadModels()
 	if err == nil {
-		err = models.addCounts()
+		err = f.checkBudget(models)
 	}
 	if err == nil {
-		err = f.checkBudget(models)
+		err = models.addCounts() // whose sessions need not fit into the budget
 	}
 	if err != nil {
 		return err

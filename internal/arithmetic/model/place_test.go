@@ -43,8 +43,8 @@ func TestAModelIsFoundByItsNameOrItsFile(t *testing.T) {
 	require.Equal(t, m.Hash(), found.Hash())
 	_, err = model.Find("none", []string{folder})
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, err, "(default, swift) or in "+folder)
-	require.Len(t, model.Places([]string{folder, filepath.Join(folder, "none")}), 5)
+	require.ErrorContains(t, err, "(default, swift, counts) or in "+folder)
+	require.Len(t, model.Places([]string{folder, filepath.Join(folder, "none")}), 6)
 }
 
 // An outline is all that sessions of a model can be listed, made and checked by.

@@ -99,7 +99,7 @@ func (w *watched) watch(flags ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	require.NoError(w.t, err)
 	defer out.Close()
 	cmd = program.Command(w.program, append([]string{"watch", w.log, "--session", "app", "--from-start",
-		"--threshold", "0.05", "--json"}, flags...)...)
+		"--threshold", "0.05", "--lines", "--json"}, flags...)...)
 	stderr = &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, stderr
 	require.NoError(w.t, cmd.Start())

@@ -165,7 +165,7 @@ func TestTooLongALineIsAmongThoseThatAreNotLearnt(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 1024, "method": MethodStatic}})
-	_, err := feedLines(sv.mg, id, strings.Repeat("a", 3000), ScoreOptions{Lines: true})
+	_, err := feedLines(sv.mg, id, strings.Repeat("a", 15_000), ScoreOptions{Lines: true})
 	require.NoError(t, err)
 	o := unflagged
 	o.Threshold = 1e-300
