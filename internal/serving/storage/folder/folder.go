@@ -418,26 +418,38 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 		defer f.mu.Unlock()
 		delete(f.sessions, id)
 		delete(f.complete, id)
-		f.ids, f.undone = nil, append(f.undone, removed)
+		f.ids = nil
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	err = f.files.SyncDir(f.path(sessionsName))
+	return f.fault("erasing session "+id, f.erase(removed))
+}
+
+// erase overwrites a session that was moved out of the way, and what failed to be before. Nothing is
+// overwritten as long as a cut of the power may bring the session back.
+func (f *Folder) erase(removed string) error {
+	if err := f.files.SyncDir(f.path(sessionsName)); err != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.undone = append(f.undone, removed)
+		return err
+	}
 	f.mu.Lock()
-	undone := f.undone
+	all := append(f.undone, removed)
 	f.undone = nil
 	f.mu.Unlock()
-	for n, dir := range undone {
+	var err error
+	for _, dir := range all {
 		if failed := f.shredTree(dir); failed != nil {
 			f.mu.Lock()
-			f.undone = append(f.undone, undone[n])
+			f.undone = append(f.undone, dir)
 			f.mu.Unlock()
 			err = errors.Join(err, failed)
 		}
 	}
-	return f.fault("erasing session "+id, err)
+	return err
 }
 
 var _ storage.Store = (*Folder)(nil)

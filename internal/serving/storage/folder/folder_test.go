@@ -2,6 +2,7 @@ package folder
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -99,4 +100,62 @@ func TestOpeningRemovesOnlyItsOwnLeftovers(t *testing.T) {
 	content, err := os.ReadFile(other)
 	require.NoError(t, err)
 	require.Equal(t, "text", string(content))
+}
+
+// A cut of the power in a segment's first append may leave it empty. A fork of the session does not
+// share that file: what both append afterwards stays each one's own.
+func TestEmptySegmentIsNotShared(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	_, err = s.Create(background, "a", []byte("{}"), 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	empty := filepath.Join(dir, "sessions", "a", fmt.Sprintf("log.%016x", 0))
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	require.NoError(t, os.Remove(filepath.Join(dir, indexName)))
+
+	s, err = open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	_, err = s.Claim(background, "a")
+	require.NoError(t, err)
+	_, err = s.Fork(background, "a", "b", []byte("{}"), storage.Cut{})
+	require.NoError(t, err)
+	for _, id := range []string{"a", "b", "a"} {
+		claimed, err := s.Claim(background, id)
+		require.NoError(t, err)
+		require.NoError(t, s.Append(background, id, claimed.Epoch, claimed.End, record{Text: []byte("text of " + id)}))
+	}
+	require.NoError(t, s.Close())
+	s, err = open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	for id, want := range map[string]string{"a": "text of atext of a", "b": "text of b"} {
+		text := ""
+		require.NoError(t, s.Read(background, id, 0, func(_ int64, r record) error {
+			text += string(r.Text)
+			return nil
+		}))
+		require.Equal(t, want, text)
+	}
+	require.NoError(t, s.Close())
+}
+
+// What an operator keeps in a folder that has the name of one of the program's is left as it is.
+func TestOpeningKeepsForeignFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	mine := filepath.Join(dir, backupName, "monday")
+	require.NoError(t, os.MkdirAll(mine, 0o700))
+	archive := filepath.Join(mine, "all.tar")
+	require.NoError(t, os.WriteFile(archive, []byte("archive"), 0o600))
+	told := 0
+	s, err = open(dir, Options{Report: func(error) { told++ }}, unsynced{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.Equal(t, 1, told)
+	content, err := os.ReadFile(archive)
+	require.NoError(t, err)
+	require.Equal(t, "archive", string(content))
 }

@@ -62,7 +62,7 @@ func (f *Folder) cut(s *session, c storage.Cut) error {
 func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 	for n := range origin.segments {
 		seg := &origin.segments[n]
-		if seg.offset < c.Start || origin.endOf(n) > c.End {
+		if seg.offset < c.Start || origin.endOf(n) > c.End || seg.bytes == 0 {
 			continue
 		}
 		shared, err := f.link(f.file(origin, segmentPrefix, seg.offset), dir)

@@ -83,13 +83,18 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 		return errors.Join(err, out.Close())
 	}
 	seg.bytes += int64(len(b))
-	return out.Close()
+	_ = out.Close() // the frame is on the disk
+	return nil
 }
 
-// beginSegment makes a segment of a frame.
+// beginSegment makes a segment of a frame. An empty file of its name, which a cut of the power may
+// have left, may be that of a fork, too: it is not written to.
 func (f *Folder) beginSegment(s *session, b []byte) error {
 	path := f.file(s, segmentPrefix, s.end)
-	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|nonblock, 0o600)
+	if err := f.remove(path); err != nil {
+		return err
+	}
+	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|nonblock, 0o600)
 	if err != nil {
 		return err
 	}
@@ -99,7 +104,14 @@ func (f *Folder) beginSegment(s *session, b []byte) error {
 		err = f.files.SyncDir(f.sessionPath(s.id))
 	}
 	if err != nil {
-		return errors.Join(err, f.remove(path))
+		// A file that comes back after a cut of the power would hide what is appended until then.
+		undone := firstError(func() error { return f.remove(path) },
+			func() error { return f.files.SyncDir(f.sessionPath(s.id)) })
+		if undone != nil {
+			s.suspect = true
+			err = fmt.Errorf("%w: %w", storage.ErrUnknown, err)
+		}
+		return errors.Join(err, undone)
 	}
 	if n := len(s.segments); n > 0 && s.segments[n-1].offset == seg.offset {
 		s.segments = s.segments[:n-1] // an empty one

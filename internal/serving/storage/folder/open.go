@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -217,12 +218,20 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 	return nil
 }
 
+// ownFolder is the names of folders that this program makes for a while.
+var ownFolder = regexp.MustCompile(`^[0-9a-f]{16}([0-9a-f]{16})?$`)
+
 // tidy removes what a process that was killed has left.
 func (f *Folder) tidy() {
 	for _, name := range []string{makingName, removedName, backupName} {
 		entries, err := f.files.ReadDir(f.path(name))
 		for _, e := range entries {
-			err = errors.Join(err, f.shredTree(filepath.Join(f.path(name), e.Name())))
+			path := filepath.Join(f.path(name), e.Name())
+			if e.IsDir() && ownFolder.MatchString(e.Name()) {
+				err = errors.Join(err, f.shredTree(path))
+			} else {
+				f.report(fmt.Errorf("%s is not of this program, and is left as it is", path))
+			}
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.report(f.fault("removing what was left in "+name, err))
