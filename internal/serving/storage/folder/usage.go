@@ -99,7 +99,7 @@ func (u *usage) drop(s *session, l links, bytes int64) {
 func (u *usage) dropLocked(id string, l links, bytes int64) {
 	who := u.holders[l.file()]
 	n, found := slices.BinarySearch(who, id)
-	if l.links <= 1 || !found {
+	if !found {
 		return
 	}
 	who = slices.Delete(slices.Clone(who), n, n+1)
