@@ -306,8 +306,27 @@ func (f *Folder) noteClaim(s *session, epoch uint64) error {
 	return err
 }
 
+// syncLeft makes durable what a killed process has written of a session.
+func (f *Folder) syncLeft(s *session) error {
+	if err := f.files.SyncDir(f.sessionPath(s.id)); err != nil || len(s.segments) == 0 {
+		return err
+	}
+	last := f.file(s, segmentPrefix, s.segments[len(s.segments)-1].offset)
+	out, err := f.files.OpenFile(last, os.O_WRONLY|nonblock, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(out.Sync(), out.Close())
+}
+
 // mend removes what a killed process, a cut of power or a failed write has left of a session's files.
 func (f *Folder) mend(s *session) error {
+	if s.unsynced {
+		if err := f.syncLeft(s); err != nil {
+			return f.fault("syncing session "+s.id, err)
+		}
+		s.unsynced = false
+	}
 	for len(s.leftovers) > 0 {
 		if err := f.shred(filepath.Join(f.sessionPath(s.id), s.leftovers[0])); err != nil {
 			return f.fault("removing a leftover of session "+s.id, err)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -158,4 +159,42 @@ func TestOpeningKeepsForeignFiles(t *testing.T) {
 	content, err := os.ReadFile(archive)
 	require.NoError(t, err)
 	require.Equal(t, "archive", string(content))
+}
+
+// noted notes which folders were synced.
+type noted struct {
+	osFiles
+	dirs *[]string
+}
+
+func (n noted) SyncDir(path string) error {
+	*n.dirs = append(*n.dirs, filepath.Base(path))
+	return n.osFiles.SyncDir(path)
+}
+
+// What a killed process has left may not be on the disk: the first claim syncs the session.
+func TestFirstClaimSyncsWhatWasLeft(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	epoch, err := s.Create(background, "a", []byte("{}"), 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Append(background, "a", epoch, 0, record{Text: []byte("text")}))
+	require.NoError(t, s.Close())
+	for _, clean := range []bool{true, false} {
+		if !clean {
+			require.NoError(t, os.Remove(filepath.Join(dir, indexName)))
+		}
+		var dirs []string
+		s, err = open(dir, Options{}, noted{dirs: &dirs})
+		require.NoError(t, err)
+		dirs = nil
+		for n, want := range []bool{!clean, false} {
+			_, err = s.Claim(background, "a")
+			require.NoError(t, err)
+			require.Equal(t, want, slices.Contains(dirs, "a"), "clean %v, claim %d", clean, n)
+			dirs = nil
+		}
+		require.NoError(t, s.Close())
+	}
 }

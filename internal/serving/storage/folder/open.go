@@ -198,6 +198,7 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 					return err
 				}
 				s = loaded
+				s.unsynced = true
 			}
 			if s.damage != nil {
 				f.report(s.damage)

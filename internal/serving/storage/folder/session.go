@@ -38,6 +38,9 @@ type session struct {
 	// suspect says that a write has failed, and that nobody knows what the disk has behind the end of
 	// the last segment.
 	suspect bool
+	// unsynced says that a killed process may have left what it wrote, and names, in the memory of the
+	// system alone: the next claim, and what it is told, must not be the first to rely on them.
+	unsynced bool
 }
 
 // segment is a part of the log. Records of a segment that begin behind the next one's offset are a
