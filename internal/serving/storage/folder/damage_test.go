@@ -235,3 +235,27 @@ func TestRescueTakesWhatReads(t *testing.T) {
 		require.NoError(t, errors.Join(err, out.Close()))
 	}
 }
+
+// A file of the folder's own that is damaged stops no session.
+func TestDamagedEpochStopsNoSession(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	first, err := s.Create(background, "a", []byte("{}"), 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, epochName), []byte("\x00000000000000000\n"), 0o600))
+	var told []error
+	s, err = open(dir, Options{Report: func(err error) { told = append(told, err) }}, unsynced{})
+	require.NoError(t, err)
+	require.Len(t, told, 1)
+	require.ErrorContains(t, told[0], epochName)
+	claimed, err := s.Claim(background, "a")
+	require.NoError(t, err)
+	require.Greater(t, claimed.Epoch, first)
+	require.NoError(t, s.Close())
+	s, err = open(dir, Options{Report: func(err error) { told = append(told, err) }}, unsynced{})
+	require.NoError(t, err)
+	require.Len(t, told, 1, "the claim has written it anew")
+	require.NoError(t, s.Close())
+}

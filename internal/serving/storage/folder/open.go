@@ -152,6 +152,8 @@ func (f *Folder) unlock() error {
 	return f.lock.Close()
 }
 
+// loadEpoch reads the epoch that no claim has reached. Without it there is one that none can have
+// reached: damage of the file stops no session.
 func (f *Folder) loadEpoch() error {
 	b, err := f.read(f.path(epochName), 64)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,12 +164,16 @@ func (f *Folder) loadEpoch() error {
 	}
 	n, ok := parseName(strings.TrimSuffix(string(b), "\n"), "")
 	if !ok {
-		return &storage.CorruptError{File: epochName, Byte: 0, Offset: -1,
-			What: fmt.Sprintf("%.40q, expected 16 hexadecimal digits and a newline", b)}
+		f.report(&storage.CorruptError{File: epochName, Byte: 0, Offset: -1,
+			What: fmt.Sprintf("%.40q, expected 16 hexadecimal digits and a newline", b)})
+		n = epochLost
 	}
 	f.epoch, f.bound = n, n
 	return nil
 }
+
+// epochLost is beyond all epochs that a folder reserves in its life.
+const epochLost = 1 << 48
 
 // loadersMax is how many sessions are read at once.
 const loadersMax = 16
