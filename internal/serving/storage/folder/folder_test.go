@@ -198,3 +198,28 @@ func TestFirstClaimSyncsWhatWasLeft(t *testing.T) {
 		require.NoError(t, s.Close())
 	}
 }
+
+// A fork that cuts a segment while somebody reads the log is no damage: all records are read.
+func TestReadGoesOnWhereAForkCuts(t *testing.T) {
+	s, err := open(filepath.Join(t.TempDir(), "data"), Options{}, unsynced{})
+	require.NoError(t, err)
+	epoch, err := s.Create(background, "a", []byte("{}"), 0)
+	require.NoError(t, err)
+	for n := range int64(6) {
+		require.NoError(t, s.Append(background, "a", epoch, 4*n, record{Text: fmt.Appendf(nil, "%04d", n)}))
+	}
+	fork := func(id string, end int64) {
+		_, err := s.Fork(background, "a", id, []byte("{}"), storage.Cut{End: end})
+		require.NoError(t, err)
+	}
+	fork("b", 8) // two segments
+	text := ""
+	require.NoError(t, s.Read(background, "a", 0, func(at int64, r record) error {
+		if text += string(r.Text); at == 0 {
+			fork("c", 16) // the second in two
+		}
+		return nil
+	}))
+	require.Equal(t, "000000010002000300040005", text)
+	require.NoError(t, s.Close())
+}

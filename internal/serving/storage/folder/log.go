@@ -136,17 +136,35 @@ func (f *Folder) Read(
 	if err != nil {
 		return err
 	}
-	err = f.readLog(ctx, &s, from, visit)
-	if !errors.Is(err, storage.ErrCorrupt) {
+	next, refused := from, false
+	visitNext := func(at int64, r storage.Record) error {
+		err := visit(at, r)
+		refused = err != nil
+		next = at + int64(len(r.Text))
 		return err
 	}
-	// The session may have been deleted or trimmed meanwhile, and its files overwritten.
-	if now, gone := f.Get(ctx, id); gone != nil {
-		return gone
-	} else if now.Start > from {
-		return &storage.RangeError{Session: id, Offset: from, Start: now.Start, End: now.End}
+	err = f.readLog(ctx, &s, from, visitNext)
+	if refused || !errors.Is(err, storage.ErrCorrupt) {
+		return err
 	}
-	return err
+	// The session may have been deleted or trimmed meanwhile, and its files overwritten; or a fork has
+	// cut one of its segments in two.
+	cut := false
+	gone := f.with(ctx, id, func(now *session) error {
+		if now.start > from {
+			return &storage.RangeError{Session: id, Offset: from, Start: now.start, End: now.end}
+		}
+		cut = len(now.segments) < len(s.segments) ||
+			!slices.Equal(now.segments[:len(s.segments)], s.segments)
+		s.segments = slices.DeleteFunc(slices.Clone(now.segments), func(g segment) bool {
+			return g.offset >= s.end && g.offset > 0
+		})
+		return nil
+	})
+	if gone != nil || !cut {
+		return cmp.Or(gone, err)
+	}
+	return f.readLog(ctx, &s, next, visit)
 }
 
 // errVisit keeps the errors of a visitor apart from those of reading.
