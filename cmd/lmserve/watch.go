@@ -70,7 +70,7 @@ standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`,
 		Example: `  lmserve watch --session journal --journal -- -u nginx
   lmserve watch /var/log/nginx/access.log /var/log/nginx/error.log --session web
   lmserve watch '/var/log/containers/*.log' --field log --session node
-  lmserve watch app.log --threshold 1/100 --learn unflagged --json | jq .text
+  lmserve watch app.log --threshold 1/100 --json | jq .text
   lmserve watch app.log --from-start --top 20`,
 		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
 	}
@@ -80,7 +80,8 @@ standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`,
 	flags := c.Flags()
 	flags.StringVar(&k.learn, "learn", string(client.LearnTrue), "what the session learns from: "+
 		"true: all lines; false: none, it stays as it is;\n"+
-		"unflagged: those that are not printed, so that it does not learn an attack")
+		"unflagged: those that are not printed, so that a model does not learn an attack;\n"+
+		"the tables that rate lines take in all")
 	flags.Var(&k.history, "history",
 		"how much of the end of a file is read before what comes, in whole lines")
 	flags.BoolVar(&k.fromStart, "from-start", false,
