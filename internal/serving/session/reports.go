@@ -148,9 +148,10 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		line := r.lineReport(l, true)
 		line.Unlearnt = slices.Contains(how.Skipped, ended)
 		ended++
-		line.first, r.lines = !r.lines, true
+		few := r.options.Lines && r.options.Incidents
+		line.first, r.lines = few && !r.lines, true
 		silent := line.Incidents == nil && !line.first
-		if r.sum.Last = nil; silent && r.options.Lines && r.options.Incidents {
+		if r.sum.Last = nil; silent && few {
 			r.sum.Last = &line
 		}
 		if silent && r.want.incidents {
