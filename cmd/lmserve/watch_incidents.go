@@ -22,8 +22,8 @@ type incidentReport struct {
 	silences map[string]*silence // of sources
 }
 
-// becomes reports whether an incident can be this one at a later line. Of a session that does not
-// learn, and of a stream that has begun again, numbers come again.
+// becomes reports whether an incident can be this one at a later line. Numbers repeat where a session
+// does not learn, and where a stream starts again.
 func (o *foundIncident) becomes(i *client.Incident) bool {
 	return i.First == o.First && i.Lines >= o.Lines && i.Last >= o.Last && i.P <= o.P &&
 		len(i.Changes) >= len(o.Changes) && (i.Lines > o.Lines || i.State != client.IncidentOpen)
@@ -48,7 +48,7 @@ type foundIncident struct {
 	shownP float64 // of the strangest of its lines that were printed
 }
 
-// stranger is how many times as strange a line of an incident that was printed is that is printed, too.
+// stranger says how much stranger a later line of a printed incident must be to be printed, too.
 const stranger = 2
 
 // incidentsLocked prints the incidents that a line opens and closes. One that was opened by a line
@@ -105,10 +105,10 @@ type incidentObject struct {
 	Type   string `json:"type"`
 	Source string `json:"source,omitempty"`
 	client.Incident
-	Text string `json:"text,omitempty"` // of the line that it is told at
+	Text string `json:"text,omitempty"` // of the line at which it is printed
 }
 
-// tellLocked prints an incident with the line that it is told at, and changes that belong to it.
+// tellLocked prints an incident, the line at which it is printed, and its changes.
 func (r *lineReport) tellLocked(
 	f watch.Found, i client.Incident, changes []client.IncidentChange,
 ) error {

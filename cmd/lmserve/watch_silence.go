@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// silenceEvery is how often it is looked for sources that are silent.
+	// silenceEvery is the interval between two checks for silent sources.
 	silenceEvery = time.Second
-	// silenceLeast is how long a source is silent before its session is asked whether that is unusual.
+	// silenceLeast is the shortest silence that the session is asked about.
 	silenceLeast = 10 * time.Second
 )
 
@@ -30,8 +30,8 @@ func (r *lineReport) heardLocked(source string) {
 	r.incidents.silences[source] = &silence{since: time.Now()}
 }
 
-// silences tells of sources that have had no line for unusually long, until ctx ends. A log that has
-// stopped has no line that could tell.
+// silences reports sources that have been silent for unusually long, until ctx ends. The session
+// cannot: it sees lines alone, and a log that has stopped has none.
 func (a *watchAll) silences(ctx context.Context) {
 	every := time.NewTicker(silenceEvery)
 	defer every.Stop()

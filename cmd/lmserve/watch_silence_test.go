@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// A source that stops is told of once, when its silence has become unusual, and again after it spoke.
+// watch reports a silent source once, and again only after the source had a new line.
 func TestWatchTellsThatALogStopped(t *testing.T) {
 	var out bytes.Buffer
 	r := newLineReport(&out, &out, false)

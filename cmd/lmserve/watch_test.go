@@ -490,7 +490,8 @@ func TestWatchTakesFeedback(t *testing.T) {
 	require.NoError(t, tell.Close())
 }
 
-// Without --model a session needs no network, goes on after a restart, and one of a model has its own.
+// Without --model a session needs no network and resumes after a restart. A session that was made
+// with a model keeps that model.
 func TestWatchGoesOnWithoutModel(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")

@@ -87,8 +87,8 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 	return nil
 }
 
-// beginSegment makes a segment of a frame. An empty file of its name, which a cut of the power may
-// have left, may be that of a fork, too: it is not written to.
+// beginSegment makes a segment of a frame. It never writes to an existing file of that name: a power
+// cut may have left an empty one, which a fork may share.
 func (f *Folder) beginSegment(s *session, b []byte) error {
 	path := f.file(s, segmentPrefix, s.end)
 	if err := f.remove(path); err != nil {
