@@ -113,10 +113,3 @@ func (l Like) Matches(i *Incident) bool {
 
 // Open reports whether lines may still join the incident.
 func (i *Incident) Open() bool { return i.Number > 0 && !i.Closed }
-
-// Event is what happens to an incident: it was opened, a line has joined it, or it was closed. The
-// incident is as it is then.
-type Event struct {
-	Opened bool
-	Incident
-}

@@ -18,8 +18,9 @@ type Tracker struct {
 // or join one. Take does nothing with others, and needs no marks of them.
 func (t *Tracker) Watches(p float64) bool { return p <= Strange || t.open > 0 }
 
-// Take takes in the next line. It tells each of every incident that the line opens, joins or closes.
-func (t *Tracker) Take(l *Line, each func(*Event)) {
+// Take takes in the next line. It calls each with every incident that the line opens, joins or closes,
+// which is valid until each returns.
+func (t *Tracker) Take(l *Line, each func(*Incident)) {
 	for n := t.number - Kept + 1; n <= t.number; n++ {
 		if i := t.at(n); i != nil && i.Open() && l.Number-i.Last > quiet {
 			t.close(i, each)
@@ -78,7 +79,7 @@ func (i *Incident) shares(l *Line) bool {
 	return slices.ContainsFunc(l.Rare, func(m Mark) bool { return slices.Contains(i.Rare[:], m) })
 }
 
-func (t *Tracker) begin(l *Line, each func(*Event)) {
+func (t *Tracker) begin(l *Line, each func(*Incident)) {
 	t.number++
 	i := &t.kept[(t.number-1)%Kept]
 	if i.Open() { // too many at once
@@ -95,10 +96,10 @@ func (t *Tracker) begin(l *Line, each func(*Event)) {
 	}
 	i.Samples[0], i.Changes = sample(l.Text), l.Changes
 	copy(i.Rare[:], l.Rare)
-	each(&Event{Opened: true, Incident: *i})
+	each(i)
 }
 
-func (t *Tracker) join(i *Incident, l *Line, each func(*Event)) {
+func (t *Tracker) join(i *Incident, l *Line, each func(*Incident)) {
 	i.Last = l.Number
 	i.Lines++
 	if l.P <= Strange {
@@ -118,22 +119,25 @@ func (t *Tracker) join(i *Incident, l *Line, each func(*Event)) {
 		t.close(i, each)
 		return
 	}
-	each(&Event{Incident: *i})
+	each(i)
 }
 
-func (t *Tracker) close(i *Incident, each func(*Event)) {
+func (t *Tracker) close(i *Incident, each func(*Incident)) {
 	i.Closed = true
 	t.open--
-	each(&Event{Incident: *i})
+	each(i)
 }
 
 // sample is the beginning of a line as it can be shown.
-func sample(line []byte) string {
-	text := strings.ToValidUTF8(string(line[:min(len(line), SampleBytes)]), "")
+func sample(line []byte) string { return Plain(string(line[:min(len(line), SampleBytes)])) }
+
+// Plain returns a text that a terminal and JSON can show: without what is no UTF-8, and with spaces
+// for control characters.
+func Plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, text)
+	}, strings.ToValidUTF8(text, ""))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // take feeds lines to a tracker, numbered on from the last, and returns what it tells.
-func take(t *Tracker, from int64, lines ...Line) (events []Event) {
+func take(t *Tracker, from int64, lines ...Line) (events []Incident) {
 	for n, l := range lines {
 		l.Number, l.Offset = from+int64(n), 10*(from+int64(n))
 		if l.Text == nil {
@@ -19,7 +19,7 @@ func take(t *Tracker, from int64, lines ...Line) (events []Event) {
 		if l.Why == nil {
 			l.Why = func() Why { return Why{Token: fmt.Sprint(l.Key)} }
 		}
-		t.Take(&l, func(e *Event) { events = append(events, *e) })
+		t.Take(&l, func(i *Incident) { events = append(events, *i) })
 	}
 	return events
 }
@@ -34,10 +34,10 @@ func TestLinesWithTheTokenJoinIncident(t *testing.T) {
 		lines = append(lines, ordinary(7, 1), ordinary(1))
 	}
 	events := take(&tr, 1000, lines...)
-	require.True(t, events[0].Opened)
+	require.EqualValues(t, 1, events[0].Lines, "opened")
 	for _, e := range events[1:] {
 		require.EqualValues(t, 1, e.Number, "one incident")
-		require.False(t, e.Opened)
+		require.Greater(t, e.Lines, int64(1))
 	}
 	i := tr.Incidents()[0]
 	require.EqualValues(t, 60, i.Lines)
@@ -58,7 +58,7 @@ func TestStrangeLinesJoinByRareTokenOrNearness(t *testing.T) {
 	require.EqualValues(t, 2, take(&tr, 160, far)[0].Lines, "it shares a rare token")
 	require.EqualValues(t, 3, take(&tr, 161, strange(9))[0].Lines, "it follows directly")
 	require.EqualValues(t, 1, tr.number)
-	require.True(t, take(&tr, 180, strange(10))[0].Opened, "it has nothing to do with it")
+	require.EqualValues(t, 1, take(&tr, 180, strange(10))[0].Lines, "it has nothing to do with it")
 }
 
 func TestIncidentClosesWhenQuietOrUsual(t *testing.T) {

@@ -32,8 +32,8 @@ type Line struct {
 	Costs []float32
 	Cut   bool
 
-	// Incidents are what happened to the text's incidents at the line, valid as long as Text.
-	Incidents []incidents.Event
+	// Incidents are those that the line has opened, joined or closed. They are valid as long as Text.
+	Incidents []incidents.Incident
 
 	rating *Rating
 }

@@ -2,9 +2,7 @@ package lines
 
 import (
 	"bytes"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/changes"
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
@@ -25,8 +23,8 @@ type Meter struct {
 	text  []byte
 	costs []float32
 
-	ended Line              // the line that ended last
-	event []incidents.Event // at it
+	ended   Line                 // the line that ended last
+	touched []incidents.Incident // by it
 }
 
 // NewMeter returns the meter of an empty text.
@@ -84,10 +82,10 @@ func (m *Meter) Clone() *Meter {
 // long a line under way before.
 func (m *Meter) CopyFrom(other *Meter) {
 	text, costs := append(m.text[:0], other.text...), append(m.costs[:0], other.costs...)
-	scratch, event := m.rating.scratch, m.event
+	scratch, touched := m.rating.scratch, m.touched
 	*m = *other
 	m.text, m.costs, m.ended, m.rating.scratch = text, costs, Line{}, scratch
-	m.event = event
+	m.touched = touched
 }
 
 var newline = []byte{'\n'}
@@ -113,7 +111,7 @@ func (m *Meter) finish(each func(*Line)) {
 // follow lets the line that has ended open, join or close incidents.
 func (m *Meter) follow() {
 	l := &m.ended
-	m.event = m.event[:0]
+	m.touched = m.touched[:0]
 	p := l.P
 	if !l.Warm() {
 		p = 1
@@ -130,10 +128,10 @@ func (m *Meter) follow() {
 			Number: l.Number, Offset: l.Offset, P: p, Text: l.Text, Why: l.Why,
 			Key: m.rating.strangest.mark, Place: m.rating.strangest.place, Marks: of.marks, Rare: of.rare,
 			Changes: changed,
-		}, func(e *incidents.Event) { m.event = append(m.event, *e) })
+		}, func(i *incidents.Incident) { m.touched = append(m.touched, *i) })
 	}
-	if len(m.event) > 0 {
-		l.Incidents = m.event
+	if len(m.touched) > 0 {
+		l.Incidents = m.touched
 	}
 }
 
@@ -147,12 +145,7 @@ func changeKey(c *changes.Change) incidents.Mark {
 const evidenceBytes = 160
 
 func clip(sentence string) string {
-	sentence = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, sentence)
+	sentence = incidents.Plain(sentence)
 	if len(sentence) <= evidenceBytes {
 		return sentence
 	}

@@ -133,12 +133,18 @@ type labelled struct {
 	flagged           [len(rates)]int // ordinary lines
 }
 
-// printLabelled judges the logs of a folder.
-func printLabelled(w io.Writer, dir string) error {
+// labelledPaths finds the logs of a folder.
+func labelledPaths(dir string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "log.txt"))
 	if err == nil && len(paths) == 0 {
 		err = fmt.Errorf("%s has no folder with a log.txt", dir)
 	}
+	return paths, err
+}
+
+// printLabelled judges the logs of a folder.
+func printLabelled(w io.Writer, dir string) error {
+	paths, err := labelledPaths(dir)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
@@ -69,7 +68,7 @@ func operate(log []line, o operator) (sum operated) {
 		seen[n] = scored{line: l}
 		each := func(line *lines.Line) {
 			for i := range line.Incidents {
-				if o.told(&line.Incidents[i].Incident, l.label != ordinaryLabel) {
+				if o.told(&line.Incidents[i], l.label != ordinaryLabel) {
 					seen[n].p = 1
 				}
 			}
@@ -97,7 +96,7 @@ func operate(log []line, o operator) (sum operated) {
 
 // printOperated shows the logs of a folder to operators who give some answers each.
 func printOperated(w io.Writer, dir string) error {
-	paths, err := filepath.Glob(filepath.Join(dir, "*", "log.txt"))
+	paths, err := labelledPaths(dir)
 	if err != nil {
 		return err
 	}

@@ -45,9 +45,9 @@ func linesOf(text string, from int64, logProbs []float64) (all []Line) {
 	return all
 }
 
-func incidentsOf(events []incidents.Event) (all []IncidentReport) {
+func incidentsOf(events []incidents.Incident) (all []IncidentReport) {
 	for _, e := range events {
-		all = append(all, IncidentReport{Incident: e.Incident})
+		all = append(all, IncidentReport{Incident: e})
 	}
 	return all
 }

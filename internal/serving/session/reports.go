@@ -172,7 +172,7 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	}
 	if ended {
 		for i := range l.Incidents {
-			line.Incidents = append(line.Incidents, r.s.report(&l.Incidents[i].Incident))
+			line.Incidents = append(line.Incidents, r.s.report(&l.Incidents[i]))
 		}
 	}
 	if r.s.Settings.Baseline {
