@@ -566,6 +566,7 @@ const (
 	UnitChunk    Unit = "chunk"
 	UnitIncident Unit = "incident"
 	UnitLine     Unit = "line"
+	UnitRecord   Unit = "record"
 )
 
 // Valid indicates whether the value is a known member of the Unit enum.
@@ -576,6 +577,8 @@ func (e Unit) Valid() bool {
 	case UnitIncident:
 		return true
 	case UnitLine:
+		return true
+	case UnitRecord:
 		return true
 	default:
 		return false
@@ -1129,6 +1132,9 @@ type LineEvent struct {
 
 	// Number Number of the line among those of the session, from 1.
 	Number int64 `json:"number"`
+
+	// Lines How many lines the record has. Only with `unit=record`; `number` and `seen` are then those of lines.
+	Lines *int64 `json:"lines,omitempty"`
 
 	// Offset Place in the stream of the line's first byte.
 	Offset int64 `json:"offset"`
@@ -2113,7 +2119,7 @@ type Tokens struct {
 	Tokens []TokenID `json:"tokens"`
 }
 
-// Unit What an event reports: the text as it is scored, lines of it, or of the lines those alone at which an incident was opened, joined or closed. A
+// Unit What an event reports: the text as it is scored, lines of it, records of several lines, or of the lines those alone at which an incident was opened, joined or closed. A
 // score with `unit=incident` reports the first and the last line that end in the text, too.
 type Unit string
 
@@ -2282,6 +2288,11 @@ type ScoreParams struct {
 
 	// Unit What an event reports.
 	Unit *Unit `form:"unit,omitempty" json:"unit,omitempty"`
+
+	// RecordStart A regular expression of RE2 that says how records begin: in the first 256 bytes of a line, behind what a container runtime writes in front
+	// (CRI). It is kept with the session, and holds for the lines that end from here on, until a request has another one; empty, records are made
+	// by default. Only with `unit=record`.
+	RecordStart *string `form:"record_start,omitempty" json:"record_start,omitempty"`
 
 	// Text Whether `line` events carry the line's text. Only with `unit=line`.
 	Text *bool `form:"text,omitempty" json:"text,omitempty"`

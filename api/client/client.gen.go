@@ -174,6 +174,7 @@ const (
 	UnitChunk    = api.UnitChunk
 	UnitIncident = api.UnitIncident
 	UnitLine     = api.UnitLine
+	UnitRecord   = api.UnitRecord
 )
 
 // Values of UpdateEventType.
@@ -408,7 +409,7 @@ type TokenID = api.TokenID
 // TokenLogprob A token that the text could have gone on with.
 type TokenLogprob = api.TokenLogprob
 
-// Unit What an event reports: the text as it is scored, lines of it, or of the lines those alone at which an incident was opened, joined or closed. A
+// Unit What an event reports: the text as it is scored, lines of it, records of several lines, or of the lines those alone at which an incident was opened, joined or closed. A
 // score with `unit=incident` reports the first and the last line that end in the text, too.
 type Unit = api.Unit
 
@@ -677,6 +678,9 @@ func newScoreRequest(
 	}
 	if params.Unit != nil {
 		query.Set("unit", fmt.Sprint(*params.Unit))
+	}
+	if params.RecordStart != nil {
+		query.Set("record_start", fmt.Sprint(*params.RecordStart))
 	}
 	if params.Text != nil {
 		query.Set("text", fmt.Sprint(*params.Text))

@@ -29,8 +29,11 @@ type ScoreOptions struct {
 	// Lines asks for an event for each line of the text, instead of each chunk.
 	Lines     bool
 	Incidents bool // of the lines only the first, the last, and those with Incidents; with Lines
-	NoText    bool // leave the text out of the events of lines
-	Tokens    bool // tell of each line what each of its bytes has cost, in bits
+	Records   bool // tell of records of several lines instead, by Event.Line; with Lines
+	// RecordStart is the pattern of how records begin from here on, in RE2; "": as the session has it.
+	RecordStart string
+	NoText      bool // leave the text out of the events of lines
+	Tokens      bool // tell of each line what each of its bytes has cost, in bits
 
 	LogProbs bool // tell of each chunk the log-probability of each token
 	Top      int  // and so many of the likeliest tokens beside each, up to 20; only with LogProbs
@@ -52,6 +55,8 @@ func (o ScoreOptions) params(wait time.Duration) ScoreParams {
 		Threshold: orNil(o.Threshold), Wait: waitParam(wait),
 	}
 	switch {
+	case o.Lines && o.Records:
+		p.Unit, p.RecordStart = new(UnitRecord), orNil(o.RecordStart)
 	case o.Lines && o.Incidents:
 		p.Unit = new(UnitIncident)
 	case o.Lines:

@@ -12,6 +12,7 @@ import (
 type WatchOptions struct {
 	Lines     bool // an event for each line instead, where the session has lines
 	Incidents bool // of the lines only those with Incidents; with Lines
+	Records   bool // tell of records instead, where the session has any; with Lines
 	NoText    bool // leave the text out
 	Tokens    bool // tell of each line what each of its bytes has cost, in bits
 	LogProbs  bool // tell of each chunk the log-probability of each token
@@ -29,6 +30,8 @@ func (o WatchOptions) params() WatchSessionParams {
 		TopLogprobs: orNil(o.Top), Updates: orNil(o.Updates),
 	}
 	switch {
+	case o.Lines && o.Records:
+		p.Unit = new(UnitRecord)
 	case o.Lines && o.Incidents:
 		p.Unit = new(UnitIncident)
 	case o.Lines:

@@ -120,7 +120,7 @@ func DecodeWait(wait *api.Wait) (time.Duration, error) {
 // ofLines reports whether events are of lines.
 func ofLines(u *api.Unit) bool {
 	unit := Value(u)
-	return unit == api.UnitLine || unit == api.UnitIncident
+	return unit == api.UnitLine || unit == api.UnitRecord || unit == api.UnitIncident
 }
 
 // DecodeScoreOptions reads the parameters of a score request.
@@ -129,8 +129,12 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 	if err != nil {
 		return session.ScoreOptions{}, err
 	}
+	if err := session.CheckRecordStart(Value(p.RecordStart)); err != nil {
+		return session.ScoreOptions{}, problem.Field(api.ProblemInvalidParameter, "record_start",
+			problem.Quoted(*p.RecordStart), "a regular expression of RE2: "+err.Error())
+	}
 	return session.ScoreOptions{
-		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
+		Records: Value(p.Unit) == api.UnitRecord, RecordStart: p.RecordStart, Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
 		Learn: string(Value(p.Learn)),
 		Lines: ofLines(p.Unit), Incidents: Value(p.Unit) == api.UnitIncident, Text: valueOr(p.Text, true),
 		TokenBits: Value(p.Tokens), Threshold: valueOr(p.Threshold, limits.ThresholdDefault),

@@ -134,7 +134,7 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	for i := range l.Incidents {
 		event.Incidents = append(event.Incidents, encodeIncident(&l.Incidents[i]))
 	}
-	if byLine && l.Ended {
+	if event.Lines = orNil(l.Lines); byLine && l.Ended && event.Lines == nil {
 		event.Learnt = new(!l.Unlearnt)
 	}
 	return event

@@ -80,10 +80,13 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 		return refuse("updates", "true", "false with learn=false, by which nothing is updated")
 	case !o.Lines && o.Learn == session.LearnUnflagged:
 		return refuse("learn", "unflagged", "true or false without unit=line")
-	case !o.Lines && o.TokenBits:
+	case (!o.Lines || o.Records) && o.TokenBits:
 		return refuse("tokens", "true", "false without unit=line; logprobs=true has those of chunks")
 	case !o.Lines && p.Text != nil:
 		return refuse("text", strconv.FormatBool(*p.Text), "no such parameter without unit=line")
+	case !o.Records && p.RecordStart != nil:
+		return refuse("record_start", problem.Quoted(*p.RecordStart),
+			"no such parameter without unit=record")
 	case p.Threshold != nil && o.Learn != session.LearnUnflagged:
 		return refuse("threshold", strconv.FormatFloat(*p.Threshold, 'g', -1, 64),
 			"no such parameter without learn=unflagged")
@@ -176,11 +179,14 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 	return events.Send(string(api.EventSummary), summary.Offset, c.encode.Summary(summary))
 }
 
-// sendLines sends an event for each line that ends in a chunk.
+// told is what there is an event of: the records that end in a chunk, or the lines.
+func told(c *session.Chunk) []session.Line { return append(c.Records, c.Lines...) }
+
+// sendLines sends an event for each line or record that ends in a chunk.
 func sendLines(
 	events *answer.EventStream, encode codec.Encoder, chunk *session.Chunk, id int64,
 ) error {
-	for _, l := range chunk.Lines {
+	for _, l := range told(chunk) {
 		if err := events.Send(string(api.EventLine), id, encode.Line(l, chunk.ByLine)); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (routes.ScoreRes
 	defer taken.Keep(0)
 	all := lineList{encode: c.encode}
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
-		for _, l := range chunk.Lines {
+		for _, l := range told(&chunk) {
 			all.add(l, chunk.ByLine)
 		}
 		return nil

@@ -1273,6 +1273,19 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 		return
 	}
 
+	// ------------- Optional query parameter "record_start" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "record_start", r.URL.Query(), &params.RecordStart, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "record_start"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "record_start", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "text" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "text", r.URL.Query(), &params.Text, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})

@@ -29,18 +29,28 @@ type Line struct {
 	// If the line is Cut, these are its first TextMax bytes. Both are valid until the function that
 	// was called with the line returns.
 	Text  []byte
-	Costs []float32
+	Costs []float32 `json:"-"`
 	Cut   bool
 
 	// Incidents are those that the line has opened, joined or closed. They are valid as long as Text.
-	Incidents []incidents.Incident
+	Incidents []incidents.Incident `json:"-"`
+
+	// Lines is how many lines a record has (Records); 0: it is a line. A record has the sums of its
+	// lines, and the strangeness of the strangest one. Text has the newlines between them.
+	Lines int64
 
 	rating *Rating
+	why    *incidents.Why // of a record
 }
 
 // Why says why the line is strange. It may be asked until the function that was called with the line
 // returns.
-func (l *Line) Why() incidents.Why { return l.rating.why(l.Text) }
+func (l *Line) Why() incidents.Why {
+	if l.why != nil {
+		return *l.why
+	}
+	return l.rating.why(l.Text)
+}
 
 // TextMax is the largest number of a line's bytes that a meter keeps as text. The counts of a
 // longer line are exact, and its strangeness is that of the first ones.

@@ -25,6 +25,47 @@ func (s *Stream) beginLines() {
 	}
 }
 
+// WatchRecords makes records of the stream's lines, if it makes lines, from an offset on, at which
+// the stream is, was or will come by; between two pieces of text. Start is the pattern of how they
+// begin, "" the default. Other records that the stream has made end, the last of them untold.
+func (s *Stream) WatchRecords(from int64, start string) {
+	if s.records != nil && s.records.From() == from {
+		s.records.StartAt(start)
+		return
+	}
+	s.records, s.recordsNext = nil, lines.NewRecords(from, start)
+}
+
+// DropRecords makes no records of the stream's lines any more.
+func (s *Stream) DropRecords() { s.records, s.recordsNext = nil, nil }
+
+// withRecords gives what takes in lines, each, and makes records of them.
+func (s *Stream) withRecords(each func(*lines.Line)) func(*lines.Line) {
+	if s.recordsNext != nil && s.Offset() >= s.recordsNext.From() {
+		s.records, s.recordsNext = s.recordsNext, nil
+	}
+	if s.records == nil {
+		return each
+	}
+	return func(l *lines.Line) {
+		s.records.Take(l, each)
+		if each != nil {
+			each(l)
+		}
+	}
+}
+
+// RestOfRecords gives the record under way, and the one that the line under way begins, if it does,
+// as if they ended here; the stream stays as it is. They are valid until each returns.
+func (s *Stream) RestOfRecords(each func(*lines.Line)) {
+	if s.records == nil {
+		return
+	}
+	rest := s.records.Clone()
+	s.RestOfLines(func(l *lines.Line) { rest.Take(l, each) })
+	rest.Rest(each)
+}
+
 // LinesFrom is the offset at which the lines of the stream's text begin; false if none are made of
 // the text that comes next.
 func (s *Stream) LinesFrom() (offset int64, ok bool) {
@@ -107,5 +148,17 @@ func (s *Stream) readLines(f *weights.Stored) error {
 		return fmt.Errorf("tensor %q: %w", tensorLines, err)
 	}
 	s.lines = meter
+	if t, ok = f.Tensor(tensorRecords); !ok {
+		return nil
+	}
+	if state, err = readBytes(t, lines.RecordsBytesMax); err == nil {
+		s.records, err = lines.ReadRecords(state)
+	}
+	if err == nil && s.records.From() > s.Offset() {
+		err = errors.New("its records begin behind the stream")
+	}
+	if err != nil {
+		return fmt.Errorf("tensor %q: %w", tensorRecords, err)
+	}
 	return nil
 }

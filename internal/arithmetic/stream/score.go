@@ -133,12 +133,13 @@ func (w *Worker) network(s *Stream, nll []float32) {
 func (w *Worker) Commit(s *Stream, scores Scores) { w.CommitLines(s, scores, nil) }
 
 // CommitLines is Commit, which tells each, if not nil, of every line that ends in the text, if the
-// stream makes lines of it. A line is valid until each returns.
+// stream makes lines of it, and in front of the line of the record that ends before it, if the
+// stream makes records. A line or record is valid until each returns.
 func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	s.beginLines()
 	if s.lines != nil {
 		from := s.Offset() - s.lines.Bytes()
-		addLines(s.lines, from, scores, 0, len(scores.Text), each)
+		addLines(s.lines, from, scores, 0, len(scores.Text), s.withRecords(each))
 	}
 	if scores.Lesson.ByLine {
 		s.holdLines()

@@ -91,6 +91,9 @@ func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.lines != nil {
 		f.Tensors = append(f.Tensors, bytesTensor(tensorLines, s.lines.AppendState(nil)))
 	}
+	if s.records != nil {
+		f.Tensors = append(f.Tensors, bytesTensor(tensorRecords, s.records.AppendState(nil)))
+	}
 	for _, c := range s.companions() {
 		if err := c.state.Check(); err != nil {
 			return nil, fmt.Errorf("stream: snapshot: %w", err)

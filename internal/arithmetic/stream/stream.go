@@ -53,9 +53,11 @@ type Stream struct {
 	Cache     *sparsemeta.Cache
 	slopes    []float32 // of the pending bytes, see learnsMixture; nil: it learns from other losses
 
-	lines     *lines.Meter // of the text from linesFrom on; nil: not begun
-	linesFrom *int64       // the offset at which lines begin; nil: nowhere
-	held      *held        // nil: nothing was learnt by lines so far
+	lines       *lines.Meter   // of the text from linesFrom on; nil: not begun
+	linesFrom   *int64         // the offset at which lines begin; nil: nowhere
+	records     *lines.Records // of lines that end behind their From; nil: not begun
+	recordsNext *lines.Records // take their place at their From; nil: none do
+	held        *held          // nil: nothing was learnt by lines so far
 
 	model   *model.Model
 	dynamic Arena  // Dynamic's fast weights, as a step takes them
@@ -117,6 +119,7 @@ func (s *Stream) Frozen() *Stream {
 	f.id, f.frozen = nextID.Add(1), true
 	f.Settings.Baseline, f.StaticMemory = false, nil
 	f.lines, f.linesFrom, f.held, f.slopes = nil, nil, nil, nil
+	f.records, f.recordsNext = nil, nil
 	f.Pending = append(make([]int32, 0, f.Settings.Chunk), f.Pending...)
 	f.Text.Word = append(make([]byte, 0, cap(s.Text.Word)), s.Text.Word...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
@@ -163,6 +166,9 @@ func (s *Stream) Reader() *Stream {
 	}
 	if s.lines != nil {
 		f.lines = s.lines.Clone()
+	}
+	if s.records != nil {
+		f.records = s.records.Clone()
 	}
 	return f
 }

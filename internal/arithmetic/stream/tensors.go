@@ -18,6 +18,7 @@ const (
 // companion have them.
 const (
 	tensorLines     = "lines"          // the state of the lines
+	tensorRecords   = "records"        // the state of the records
 	tensorWord      = "text.word"      // tokenizer.Pending.Word
 	tensorCompanion = "companion"      // the state of the companion
 	tensorBefore    = "held.companion" // the same before the line under way, see held

@@ -8,6 +8,7 @@ type detail struct {
 	top       int  // likeliest tokens at each token
 	chunkText bool // the text of chunks
 	lines     bool
+	records   bool
 	incidents bool // of lines only those with incidents
 	first     bool // and the first of those that end in a text
 	lineText  bool
@@ -17,8 +18,9 @@ type detail struct {
 
 func (o *ScoreOptions) detail() detail {
 	return detail{
-		logProbs: o.LogProbs, top: o.Top, lines: o.Lines, incidents: o.Lines && o.Incidents,
-		first: o.Lines && o.Incidents, lineText: o.Lines && o.Text,
+		logProbs: o.LogProbs, top: o.Top, lines: o.Lines && !o.Records, records: o.Records,
+		incidents: o.Lines && o.Incidents,
+		first:     o.Lines && o.Incidents, lineText: o.Lines && o.Text,
 		tokenBits: o.Lines && o.TokenBits, updates: o.Updated != nil,
 	}
 }
@@ -29,7 +31,7 @@ func (d detail) and(e detail) detail {
 		logProbs: d.logProbs || e.logProbs, top: max(d.top, e.top),
 		chunkText: d.chunkText || e.chunkText, lines: d.lines || e.lines,
 		lineText: d.lineText || e.lineText, tokenBits: d.tokenBits || e.tokenBits,
-		updates: d.updates || e.updates, first: d.first || e.first,
+		updates: d.updates || e.updates, first: d.first || e.first, records: d.records || e.records,
 		// Whoever asks for no lines has nothing against few of them.
 		incidents: (d.incidents || !d.lines) && (e.incidents || !e.lines) && (d.lines || e.lines),
 	}
@@ -47,6 +49,14 @@ func (c Chunk) only(d detail) Chunk {
 	c.Top, c.BaselineTop = firstOf(c.Top, d.top), firstOf(c.BaselineTop, d.top)
 	if !d.chunkText {
 		c.Text = nil
+	}
+	if !d.records {
+		c.Records = nil
+	} else if !d.lineText {
+		c.Records = slices.Clone(c.Records)
+		for i := range c.Records {
+			c.Records[i].Text = nil
+		}
 	}
 	switch {
 	case !d.lines:

@@ -53,8 +53,8 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 		return err
 	}
 	st := r.s.stream.Reader()
-	if r.options.Lines {
-		st.WatchLines(st.Offset())
+	if next := r.s.watching(r.options, st.Offset()); r.options.Lines {
+		next.watch(st)
 	}
 	piece, have := make([]byte, r.engine.pieceMax(r.s)), 0
 	for {

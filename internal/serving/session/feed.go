@@ -182,8 +182,8 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 	}
 }
 
-// watchLinesLocked begins lines of the session's text, if the request asks for lines and there are
-// none yet. The head has the offset before text follows it, so that a recovery begins the lines
+// watchLinesLocked begins lines or records of the session's text, if the request asks for them and
+// there are none yet, or for other records. The head has the offset before text follows it, so that a recovery begins the lines
 // there, too; and it says whether text may be learnt by lines. The worker is not held while the
 // disk works.
 //
@@ -194,7 +194,7 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 	next := s.watching(f.options, s.stream.Offset())
 	all := next.stateBytes(s.model.Model)
 	more := all - s.stateBytes(s.model.Model)
-	if more == 0 {
+	if more == 0 && next.Records == s.Records {
 		return true, nil
 	}
 	if err := s.memory.Fits(all); err != nil {
@@ -220,7 +220,7 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 		s.giveUpLocked()
 		return false, nil
 	}
-	s.stream.WatchLines(*next.LinesFrom)
+	next.watch(s.stream)
 	return true, nil
 }
 

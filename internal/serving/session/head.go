@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
@@ -33,6 +34,8 @@ type head struct {
 	Numerics []numerics        `json:"numerics"`
 	// LinesFrom is the offset from which on lines are made of the text; nil: of none of it.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
+	// Records say how records are made of the lines; nil: none are.
+	Records *recordRule `json:"records,omitempty"`
 	// ByLine says that some of the text may be learnt by lines.
 	ByLine bool   `json:"by_line,omitempty"`
 	Name   string `json:"name,omitempty"` // "": the session has none
@@ -62,6 +65,9 @@ func (h *head) cutAt(end int64) {
 	}
 	if h.LinesFrom != nil && *h.LinesFrom > end {
 		h.LinesFrom, h.ByLine = nil, false
+	}
+	if h.Records != nil && h.Records.From > end {
+		h.Records = nil
 	}
 	h.Feedback = slices.DeleteFunc(slices.Clone(h.Feedback), func(f Feedback) bool {
 		return f.Offset >= end // another incident may get its number
@@ -125,6 +131,8 @@ func (h *head) check(id string) error {
 	case slices.ContainsFunc(h.Feedback, Feedback.wrong) || len(h.Feedback) > FeedbackMax:
 		return fmt.Errorf("feedback is %d verdicts, expected at most %d that a session gives",
 			len(h.Feedback), FeedbackMax)
+	case h.Records != nil && (h.LinesFrom == nil || h.Records.From < *h.LinesFrom):
+		return fmt.Errorf("records.from is %d, expected lines_from or more", h.Records.From)
 	case h.ByLine && h.LinesFrom == nil:
 		return errors.New("by_line is true, expected false without lines_from")
 	case h.ByLine && !stream.LearnsByLine(h.Settings.Method):
@@ -140,6 +148,11 @@ func (h *head) check(id string) error {
 	}
 	if of := h.ShadowOf; of != "" && (of == id || !sessionID.MatchString(of)) {
 		return fmt.Errorf("shadow_of is %.80q, expected the id of another session", of)
+	}
+	if h.Records != nil {
+		if err := lines.CheckPattern(h.Records.Start); err != nil {
+			return fmt.Errorf("records.start: %w", err)
+		}
 	}
 	return cmp.Or(h.checkKept(), checkNameOrNone(h.Name))
 }
@@ -179,6 +192,9 @@ func (h *head) checkOffsets(end int64) error {
 	case h.LinesFrom != nil && *h.LinesFrom > end:
 		return fmt.Errorf("lines_from is %d, expected at most %d, the end of the log",
 			*h.LinesFrom, end)
+	case h.Records != nil && h.Records.From > end:
+		return fmt.Errorf("records.from is %d, expected at most %d, the end of the log",
+			h.Records.From, end)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
@@ -12,8 +13,36 @@ func (h head) watching(o ScoreOptions, at int64) head {
 	if o.Lines && h.LinesFrom == nil {
 		h.LinesFrom = &at
 	}
+	other := o.RecordStart != nil && h.Records != nil && *o.RecordStart != h.Records.Start
+	if o.Records && (h.Records == nil || other) {
+		h.Records = &recordRule{From: at}
+		if o.RecordStart != nil {
+			h.Records.Start = *o.RecordStart
+		}
+	}
 	h.ByLine = h.ByLine || o.Learn == LearnUnflagged
 	return h
+}
+
+// recordRule says how records are made of a session's lines. It is never changed.
+type recordRule struct {
+	From  int64  `json:"from"`            // the offset from which on they are made so
+	Start string `json:"start,omitempty"` // the pattern of how records begin; "": the default
+}
+
+// CheckRecordStart refuses what is no pattern of how records begin.
+func CheckRecordStart(pattern string) error { return lines.CheckPattern(pattern) }
+
+// watch makes lines and records of a stream, as the head says.
+func (h *head) watch(st *stream.Stream) {
+	if h.LinesFrom != nil {
+		st.WatchLines(*h.LinesFrom)
+	}
+	if h.Records != nil {
+		st.WatchRecords(h.Records.From, h.Records.Start)
+	} else {
+		st.DropRecords()
+	}
 }
 
 // checkLearn refuses to learn by lines where that cannot be done.

@@ -140,11 +140,17 @@ func (r *reports) finish(begun time.Time) {
 
 // takeLines gives what takes in the lines that end in a chunk; nil if nobody asks for lines.
 func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
-	if !r.want.lines {
+	if !r.want.lines && !r.want.records {
 		return nil
 	}
 	ended := uint16(0)
 	return func(l *lines.Line) {
+		if l.Lines > 0 {
+			if r.want.records {
+				c.Records = append(c.Records, r.lineReport(l, true))
+			}
+			return
+		}
 		line := r.lineReport(l, true)
 		line.Unlearnt = slices.Contains(how.Skipped, ended)
 		ended++
@@ -154,7 +160,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		if r.sum.Last = nil; silent && few {
 			r.sum.Last = &line
 		}
-		if silent && r.want.incidents {
+		if silent && r.want.incidents || !r.want.lines {
 			if r.options.Lines {
 				r.engine.observer.Line(&line) // tell does not know it
 			}
@@ -168,7 +174,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	line := Line{
 		Number: l.Number, Offset: l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
-		Strangeness: l.Strangeness, Cut: l.Cut, Ended: ended,
+		Strangeness: l.Strangeness, Cut: l.Cut, Ended: ended, Lines: l.Lines,
 	}
 	if ended {
 		for i := range l.Incidents {
@@ -178,7 +184,8 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	if r.s.Settings.Baseline {
 		line.BaselineBits = new(l.Baseline)
 	}
-	if r.want.lineText && (!r.want.incidents || line.Incidents != nil) {
+	told := r.want.lines && (!r.want.incidents || line.Incidents != nil) || l.Lines > 0
+	if r.want.lineText && told {
 		line.Text, line.Why = bytes.Clone(l.Text), l.Why()
 	}
 	if r.want.tokenBits {
@@ -187,9 +194,18 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	return line
 }
 
-// lineUnderWay reports the line under way at the end of a text.
+// lineUnderWay reports the line, or the record, under way at the end of a text.
 func (r *reports) lineUnderWay(st *stream.Stream) {
+	rest := st.RestOfLines
+	if r.options.Records {
+		rest = st.RestOfRecords
+	}
 	if r.options.Lines && r.accepted > 0 {
-		st.RestOfLines(func(l *lines.Line) { r.sum.Rest = new(r.lineReport(l, false)) })
+		rest(func(l *lines.Line) {
+			if r.sum.Rest != nil {
+				r.sum.Last = r.sum.Rest
+			}
+			r.sum.Rest = new(r.lineReport(l, false))
+		})
 	}
 }

@@ -156,9 +156,7 @@ func readSnapshot(
 
 func (h *head) emptyStream(m *model.Model) *stream.Stream {
 	st := stream.New(m, h.Settings)
-	if h.LinesFrom != nil {
-		st.WatchLines(*h.LinesFrom)
-	}
+	h.watch(st)
 	return st
 }
 
@@ -171,9 +169,7 @@ func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream,
 	if err := h.checkLines(st); err != nil {
 		return nil, err
 	}
-	if h.LinesFrom != nil {
-		st.WatchLines(*h.LinesFrom)
-	}
+	h.watch(st)
 	return st, nil
 }
 

@@ -203,8 +203,13 @@ type ScoreOptions struct {
 	// The session keeps what it knows of its lines.
 	Lines     bool
 	Incidents bool // of the lines report the first, the last, and those with Incidents alone
-	Text      bool // report the text of lines
-	TokenBits bool // report what each byte of a line's text has cost
+	// Records reports records of lines instead, with Lines. The session keeps what it knows of them.
+	// RecordStart is the pattern of how they begin, from this text on, "" the default; nil: as in the
+	// session.
+	Records     bool
+	RecordStart *string
+	Text        bool // report the text of lines
+	TokenBits   bool // report what each byte of a line's text has cost
 	// Updated, if it is not nil, is told of each update of the fast weights, after it. What is
 	// measured for that is measured for no other call.
 	Updated func(Update) error
@@ -256,6 +261,7 @@ type Line struct {
 	TokenBits []float32        // of each byte of Text; nil unless asked for
 	Cut       bool             // the line has more text than lines.TextMax bytes
 	Unlearnt  bool             // the session does not learn from the line, which is flagged or too long
+	Lines     int64            // of the record that is reported; 0: it is a line
 	first     bool             // of those that end in the text of a call
 	Ended     bool             // with a newline; false: the text has ended, and the line may go on
 }
@@ -293,6 +299,9 @@ type Chunk struct {
 	Words *ChunkWords
 	// Lines are those that end in the text reported here; nil unless asked for.
 	Lines []Line
+	// Records are those that end in front of a line that ends in the text reported here; nil unless
+	// asked for.
+	Records []Line
 	// ByLine says that of these lines some may be left unlearnt.
 	ByLine bool
 	// Text is what was accepted with this report, from TextOffset in the stream on. Of a model of
@@ -333,9 +342,9 @@ type Summary struct {
 	Chunks       int    // reports emitted
 	Divergences  int    // of these, reports that have Diverged
 	Updates      uint64 // of the fast weights that the session has made, after the call
-	Rest         *Line  // the line under way; nil if there is none, or lines were not asked for
+	Rest         *Line  // the line or record under way; nil if there is none, or lines were not asked for
 	// Last is the last line that ended in the text, where Incidents alone were asked for and it has
-	// none and was not reported; else nil.
+	// none and was not reported; or the record before Rest, if Rest is the line under way; else nil.
 	Last    *Line
 	Elapsed time.Duration
 }

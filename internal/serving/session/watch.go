@@ -15,6 +15,7 @@ type WatchOptions struct {
 	Lines     bool // tell of lines instead of chunks, if the session has lines
 	TokenBits bool
 	Incidents bool // of the lines those with Incidents alone
+	Records   bool // tell of records instead, with Lines, if the session has them
 	Text      bool // tell the text of chunks, or of lines
 	Updates   bool
 }
@@ -22,7 +23,7 @@ type WatchOptions struct {
 func (o *WatchOptions) detail() detail {
 	return detail{
 		logProbs: o.LogProbs, top: o.Top, chunkText: o.Text && !o.Lines,
-		lines: o.Lines, incidents: o.Lines && o.Incidents, lineText: o.Text && o.Lines, tokenBits: o.TokenBits, updates: o.Updates,
+		lines: o.Lines && !o.Records, records: o.Records, incidents: o.Lines && o.Incidents, lineText: o.Text && o.Lines, tokenBits: o.TokenBits, updates: o.Updates,
 	}
 }
 

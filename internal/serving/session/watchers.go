@@ -76,7 +76,8 @@ func (ws *watchers) tellChunk(c *Chunk, asked detail, from int64) {
 		switch {
 		case !asked.covers(w.detail):
 			w.miss(from, to)
-		case !w.detail.lines || len(c.Lines) > 0:
+		case !w.detail.lines && !w.detail.records, w.detail.lines && len(c.Lines) > 0,
+			w.detail.records && len(c.Records) > 0:
 			w.add(Event{Chunk: new(c.only(w.detail))}, from, to)
 		}
 	}
@@ -260,6 +261,9 @@ func (e *Event) bytes() (n int64) {
 		for i := range c.Lines {
 			n += 1<<8 + int64(len(c.Lines[i].Text)) + 4*int64(len(c.Lines[i].TokenBits))
 			n += IncidentBytes * int64(len(c.Lines[i].Incidents))
+		}
+		for i := range c.Records {
+			n += 1<<8 + int64(len(c.Records[i].Text))
 		}
 	}
 	if u := e.Update; u != nil {

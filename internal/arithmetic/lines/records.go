@@ -1,0 +1,165 @@
+package lines
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
+	"github.com/lmserve/lmserve/internal/strictjson"
+)
+
+const (
+	recordLines = 1000     // in a record, at most
+	recordBytes = 64 << 10 // in a record of several lines, at most
+	startBytes  = 256      // of a line, in which a pattern is looked for
+	// PatternMax is the most bytes that a pattern of how records begin has.
+	PatternMax = 256
+)
+
+// Records makes records of lines: lines that belong together, such as a message and the stack trace
+// behind it. A record begins at a line that does not continue the one before. By default a line
+// continues a record if it is blank, if its indentation is deeper than that of the record's first
+// line, or by its form, see form.continues. With a pattern, a record begins where the pattern
+// matches. Records depend on the lines alone. One goroutine uses it at a time.
+type Records struct {
+	start *regexp.Regexp // nil: the default
+	state recordState
+}
+
+// recordState is what Records goes on with, and its durable form.
+type recordState struct {
+	Version int           `json:"version"`
+	From    int64         `json:"from"`   // see NewRecords
+	Record  Line          `json:"record"` // under way; Lines is 0 before the first line
+	Why     incidents.Why `json:"why"`    // of its strangest line
+	Form    form          `json:"form"`
+}
+
+// recordVersion changes with the layout, and with every change by which there would be other records.
+const recordVersion = 1
+
+// RecordsBytesMax is more than any state of Records has.
+const RecordsBytesMax = 16 << 10
+
+// CheckPattern refuses what is no pattern of how records begin: a regular expression of RE2.
+func CheckPattern(text string) error {
+	if len(text) > PatternMax {
+		return fmt.Errorf("found %d bytes, expected at most %d", len(text), PatternMax)
+	}
+	_, err := regexp.Compile(text)
+	return err
+}
+
+// NewRecords makes records of the lines that follow. From is the place where that was asked for, and
+// start the pattern of how they begin, which CheckPattern has accepted; "": the default.
+func NewRecords(from int64, start string) *Records {
+	r := &Records{state: recordState{Version: recordVersion, From: from}}
+	r.StartAt(start)
+	return r
+}
+
+// From is the place where the records were asked for.
+func (r *Records) From() int64 { return r.state.From }
+
+// StartAt sets the pattern by which records begin from now on.
+func (r *Records) StartAt(start string) {
+	if r.start = nil; start != "" {
+		r.start = regexp.MustCompile(start)
+	}
+}
+
+// Clone returns records that go on as r would.
+func (r *Records) Clone() *Records {
+	c := *r
+	c.state.Record.Text = slices.Clone(c.state.Record.Text)
+	return &c
+}
+
+// Take takes in the next line. If the line begins a record, the one before goes to each, which must
+// not keep it.
+func (r *Records) Take(l *Line, each func(*Line)) {
+	s := &r.state
+	of := &s.Record
+	text, split := s.Form.unwrap(l.Text)
+	continues := s.Form.continues(text, of.Lines)
+	if r.start != nil {
+		continues = !r.start.Match(text[:min(len(text), startBytes)])
+	}
+	continues = continues || split
+	if of.Lines == 0 || !continues || of.Lines == recordLines || of.Bytes+l.Bytes > recordBytes {
+		r.Rest(each)
+		if !continues || of.Lines == 0 {
+			s.Form.begin(text)
+		}
+		kept := append(of.Text[:0], l.Text...)
+		*of, s.Why = *l, l.Why()
+		of.Text, of.Costs, of.Incidents, of.rating, of.Lines = kept, nil, nil, nil, 1
+		return
+	}
+	at := int64(len(of.Text)) + 1
+	of.Lines++
+	of.Bytes += l.Bytes
+	of.Chars += l.Chars
+	of.Bits += l.Bits
+	of.Baseline += l.Baseline
+	if room := TextMax - len(of.Text); room > 0 && !of.Cut {
+		of.Text = append(of.Text, '\n')
+		of.Text = append(of.Text, l.Text[:min(len(l.Text), room-1)]...)
+	}
+	of.Cut = of.Cut || l.Cut || at+int64(len(l.Text)) > TextMax
+	if l.Warm() && (l.P < of.P || !of.Warm()) && len(bytes.TrimSpace(l.Text)) > 0 {
+		of.Strangeness, s.Why = l.Strangeness, l.Why()
+		of.From, of.To = at+l.From, at+l.To
+		if most := int64(len(of.Text)); at+int64(len(l.Text)) > most || of.To > most {
+			of.From, of.To = 0, 0 // it is not in the text
+		}
+	}
+}
+
+// Rest gives the record under way, if there is one, as if it ended here.
+func (r *Records) Rest(each func(*Line)) {
+	if r.state.Record.Lines > 0 && each != nil {
+		l := r.state.Record
+		l.why = &r.state.Why
+		each(&l)
+	}
+}
+
+// AppendState appends the state to dst. The pattern is no part of it.
+func (r *Records) AppendState(dst []byte) []byte {
+	text, err := json.Marshal(&r.state)
+	if err != nil {
+		panic("lines: " + err.Error()) // it has nothing that cannot be JSON
+	}
+	return append(dst, text...)
+}
+
+// ReadRecords returns the records, by default, whose state AppendState appended to nothing. An error
+// wraps ErrState.
+func ReadRecords(state []byte) (*Records, error) {
+	r := new(Records)
+	if err := strictjson.Unmarshal(state, &r.state); err != nil {
+		return nil, fmt.Errorf("%w: records: %w", ErrState, err)
+	}
+	if version := r.state.Version; version != recordVersion {
+		return nil, fmt.Errorf("%w: records: found version %d, expected %d", ErrState, version,
+			recordVersion)
+	}
+	l := &r.state.Record
+	if empty := r.state.Record.Lines == 0; r.state.From < 0 || !empty && !l.wellFormed() ||
+		!bytes.Equal(r.AppendState(nil), state) {
+		return nil, fmt.Errorf("%w: records: found numbers out of their range", ErrState)
+	}
+	return r, nil
+}
+
+// wellFormed reports whether a record can have these numbers.
+func (l *Line) wellFormed() bool {
+	return l.Number >= 1 && l.Offset >= 0 && l.Lines >= 1 && l.Lines <= recordLines &&
+		l.Bytes >= l.Lines && l.Chars >= 0 && l.Chars <= l.Bytes && amount(l.Bits) &&
+		amount(l.Baseline) && l.P > 0 && l.P <= 1 && l.Seen >= 0 && 0 <= l.From && l.From <= l.To &&
+		l.To <= int64(len(l.Text)) && len(l.Text) <= TextMax
+}
