@@ -49,8 +49,9 @@ type delivery struct {
 	diverged func(int64)
 	stall    time.Duration
 
-	rest   *LineEvent // the line under way at the end of what was delivered
-	totals *Measures  // the session's, after the last answer that came in the whole
+	rest   []*LineEvent // what is under way at the end of what was delivered: a line, or records
+	next   int64        // where the record ends that was told last
+	totals *Measures    // the session's, after the last answer that came in the whole
 }
 
 // send sends what the session does not have of a batch, and tells the events that come back.
@@ -61,6 +62,7 @@ func (d *delivery) send(ctx context.Context, b *batch) error {
 	defer stalled.Stop()
 	o := d.score
 	o.Offset = &b.taken
+	d.rest = nil
 	text := bytes.NewReader(b.from(b.taken, b.end()))
 	for e, err := range d.c.score(ctx, d.session, text, o.params(turnWait)) {
 		stalled.Stop() // what the caller does with an event may take its time
@@ -89,11 +91,15 @@ func (d *delivery) take(b *batch, e Event) error {
 		}
 		return nil
 	case e.Line != nil && !e.Line.Ended:
-		d.rest = e.Line
+		d.rest = append(d.rest, e.Line)
 		return nil
 	case e.Line != nil:
-		d.rest = nil
-		b.told = e.Line.Offset + e.Line.Bytes
+		end := e.Line.Offset + e.Line.Bytes
+		if e.Line.Lines != nil && end <= d.next {
+			return nil // it was told before the line behind it was made again
+		}
+		d.next = end
+		b.told = max(b.told, end) // a record may end where an earlier text did
 	case e.Chunk != nil:
 		b.told = e.Chunk.Totals.Bytes
 		if pending := e.Chunk.PendingBytes; pending != nil {

@@ -35,11 +35,17 @@ func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
 // -1 if no text was fed yet, and FeedOptions named no offset.
 func (f *Feeder) Offset() int64 { return f.offset }
 
-// End tells of the line under way: the text has ended.
+// End tells of the line, or the record, under way: the text has ended, or is idle.
 func (f *Feeder) End() error {
-	if rest := f.to.rest; f.err == nil && rest != nil {
-		f.to.rest = nil
-		return f.o.Event(Event{Line: rest})
+	rest := f.to.rest
+	f.to.rest = nil
+	for _, l := range rest {
+		if f.err != nil {
+			break
+		}
+		if err := f.o.Event(Event{Line: l}); err != nil {
+			return err
+		}
 	}
 	return f.shown()
 }
@@ -186,12 +192,13 @@ func (f *Feeder) replay(ctx context.Context, b *batch) error {
 		return f.o.Lost(e)
 	}
 	twin := f.to.c.NewFeeder(id, o)
+	twin.to.next = f.to.next
 	_ = twin.Feed(ctx, b.from(b.told, b.taken))
 	b.told = twin.offset
 	if twin.err != nil {
 		return f.lose(ctx, b, twin.err)
 	}
-	f.to.rest = twin.to.rest
+	f.to.rest, f.to.next = twin.to.rest, twin.to.next
 	return f.compare(ctx, b, twin.to.totals)
 }
 

@@ -20,6 +20,7 @@ type scoring struct {
 	choice    lineChoice
 	learn     string
 	lines     bool
+	records   recordFlags
 	compare   bool
 	totalOnly bool
 	asJSON    bool
@@ -60,6 +61,7 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 		"whether the session takes in the text and learns from it: true, false, or\nunflagged: "+
 			"with --lines, not from lines that are as strange as --threshold says")
 	flags.BoolVar(&k.lines, "lines", false, "print a line for each line of the text")
+	k.records.register(c)
 	flags.BoolVar(&k.compare, "compare", false,
 		"score with the static model too: the slow weights alone, without companion")
 	flags.BoolVar(&k.totalOnly, "total-only", false, "print the total alone")
@@ -69,7 +71,12 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 }
 
 func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) {
-	o = client.ScoreOptions{Lines: k.lines, Tokens: k.lines, Learn: client.Learn(k.learn)}
+	o = client.ScoreOptions{Lines: k.lines, Learn: client.Learn(k.learn)}
+	if err := k.records.apply(&o); err != nil {
+		return o, err
+	}
+	k.lines = o.Lines
+	o.Tokens = k.lines && !o.Records
 	switch o.Learn {
 	case client.LearnTrue, client.LearnFalse:
 	case client.LearnUnflagged:

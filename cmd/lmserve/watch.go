@@ -35,6 +35,7 @@ type watching struct {
 	field     string
 	asJSON    bool
 	lines     bool
+	records   recordFlags
 	answers   bool
 	counts    bool // no model was asked for
 }
@@ -91,6 +92,7 @@ standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`,
 	flags.StringVar(&k.field, "field", "", "of lines in JSON read this value alone, "+
 		"as message or /http/path\n(default: whole lines)")
 	flags.BoolVar(&k.lines, "lines", false, "print every strange line, not one for an incident")
+	k.records.register(c)
 	flags.BoolVar(&k.answers, "feedback", false, "read answers on incidents from standard input, "+
 		"as \"f 12\": #12 was a\nfalse alarm, and incidents like it are not printed again; "+
 		"m: they always are; u takes back")
@@ -115,6 +117,9 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	if score.Learn == client.LearnFalse && k.session == "" {
 		return usagef("--learn is false, expected true or unflagged without a " +
 			"--session that has learnt before")
+	}
+	if err := k.records.apply(&score); err != nil {
+		return err
 	}
 	streams, patterns, err := k.streams(files)
 	if err != nil {
@@ -142,8 +147,10 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	report := newLineReport(status.beside(c.OutOrStdout()), c.OutOrStdout(),
 		len(streams)+len(patterns) > 1 || len(patterns) > 0)
 	report.asJSON, report.threshold, report.top = k.asJSON, threshold, k.choice.list()
-	if !k.lines && report.top == nil {
+	if !k.lines && !score.Records && report.top == nil {
 		report.incidents, score.Incidents = &incidentReport{}, true
+	}
+	if score.Incidents || score.Records && score.Learn != client.LearnFalse {
 		report.total.ends = map[string]lineEnd{}
 	}
 	report.note = status.note
@@ -175,8 +182,8 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 func (k *watching) checkAnswers(streams []watchStream) error {
 	switch {
 	case !k.answers:
-	case k.lines || k.choice.top > 0:
-		return usagef("--feedback is about incidents, expected neither --lines nor --top")
+	case k.lines || k.records.on || k.choice.top > 0:
+		return usagef("--feedback is about incidents, expected no --lines, --records or --top")
 	case slices.ContainsFunc(streams, func(s watchStream) bool { return s.name == standardInput }):
 		return usagef("--feedback reads answers from standard input, expected a file or --journal " +
 			"to watch")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -42,7 +43,7 @@ type lineTotal struct {
 	bits, baselineBits float64
 	baseline           bool
 	words              bool               // the model is one of words, whose characters do not count
-	ends               map[string]lineEnd // of sources, if not every line is reported; else nil
+	ends               map[string]lineEnd // of sources, if not every line is reported once; else nil
 }
 
 // lineEnd is where a line ends.
@@ -70,10 +71,8 @@ func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	defer r.mu.Unlock()
 	if r.incidents != nil {
 		r.heardLocked(f.Source)
-		r.total.addTo(f.Source, &f.Line)
-	} else {
-		r.total.add(&f.Line)
 	}
+	r.total.add(f.Source, &f.Line)
 	r.warmLocked(f)
 	if r.top != nil {
 		r.top.Add(f)
@@ -102,9 +101,14 @@ func (r *lineReport) warmLocked(f watch.Found) {
 		f.Source, lines.WarmUp))
 }
 
-// addTo adds a source's lines up to and with one, of which some were not reported.
-func (t *lineTotal) addTo(source string, l *client.LineEvent) {
-	end := lineEnd{l.Number, l.Offset + l.Bytes}
+// add adds a line, or a source's lines up to and with a line or record, of which some were not
+// reported, or are reported again.
+func (t *lineTotal) add(source string, l *client.LineEvent) {
+	if t.ends == nil {
+		t.addLine(l)
+		return
+	}
+	end := lineEnd{l.Number + max(1, orZero(l.Lines)) - 1, l.Offset + l.Bytes}
 	last, ok := t.ends[source]
 	if !ok {
 		last = lineEnd{l.Number - 1, l.Offset}
@@ -114,8 +118,8 @@ func (t *lineTotal) addTo(source string, l *client.LineEvent) {
 	t.bytes += max(0, end.offset-last.offset)
 }
 
-func (t *lineTotal) add(l *client.LineEvent) {
-	t.lines++
+func (t *lineTotal) addLine(l *client.LineEvent) {
+	t.lines += max(1, orZero(l.Lines))
 	t.words = t.words || l.BPC == nil && l.Chars > 0
 	t.bytes += l.Bytes
 	t.chars += l.Chars
@@ -188,10 +192,40 @@ func (r *lineReport) labelledLocked(f watch.Found, label string) error {
 			}
 		}
 	}
-	text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'}) // of a line that ends with CRLF
-	_, err := io.WriteString(r.out, r.style.Show(prefix, text, marks, reason))
+	_, err := io.WriteString(r.out, r.shown(prefix, &f.Line, marks, reason))
 	return err
 }
+
+// shown is a line as it is printed. Of a record it is the first line, the one with the marks, and how
+// many there are besides.
+func (r *lineReport) shown(
+	prefix string, l *client.LineEvent, marks []client.LineSpan, reason string,
+) string {
+	text := l.TextBytes()
+	if orZero(l.Lines) <= 1 {
+		return r.style.Show(prefix, withoutCR(text), marks, reason)
+	}
+	begin, indent := 0, strings.Repeat(" ", utf8.RuneCountInString(prefix))
+	if len(marks) > 0 {
+		begin = bytes.LastIndexByte(text[:marks[0].From], '\n') + 1
+	}
+	first, _, _ := bytes.Cut(text, []byte{'\n'})
+	marked, _, _ := bytes.Cut(text[begin:], []byte{'\n'})
+	out, left := "", *l.Lines-1
+	if begin > 0 {
+		out, prefix = r.style.Show(prefix, withoutCR(first), nil, ""), indent
+		marks = []client.LineSpan{{From: marks[0].From - int64(begin), To: marks[0].To - int64(begin)}}
+		left--
+	}
+	out += r.style.Show(prefix, withoutCR(marked), marks, reason)
+	if left > 0 {
+		out += indent + "… " + setting.Count(int(left), "line") + " more\n"
+	}
+	return out
+}
+
+// withoutCR is a line that may end with CRLF.
+func withoutCR(line []byte) []byte { return bytes.TrimSuffix(line, []byte{'\r'}) }
 
 // lineObject is a line in JSON: as the server says it, with its source, and with what is marked
 // instead of what each byte has cost.
@@ -253,6 +287,33 @@ func (t *lineTotal) String() string {
 }
 
 const topMax = 100_000
+
+// recordFlags say whether and how lines are printed as records.
+type recordFlags struct {
+	on    bool
+	start string
+}
+
+func (f *recordFlags) register(c *cobra.Command) {
+	c.Flags().BoolVar(&f.on, "records", false, "print records of several lines instead of lines, "+
+		"as stack traces and pretty JSON are")
+	c.Flags().StringVar(&f.start, "record-start", "", "how a record begins, as a regular expression "+
+		"(RE2), '^\\d{4}-'; it is kept with\nthe session (default: by indentation and known forms)")
+}
+
+// apply asks for records.
+func (f *recordFlags) apply(o *client.ScoreOptions) error {
+	if f.start != "" && !f.on {
+		return usagef("--record-start is %q, expected --records, too", f.start)
+	}
+	if err := lines.CheckPattern(f.start); err != nil {
+		return usagef("--record-start is %q, expected %w", f.start, err)
+	}
+	if o.Records, o.RecordStart = f.on, f.start; f.on {
+		o.Lines = true
+	}
+	return nil
+}
 
 // lineChoice says which lines are printed: those that are strange enough, or the strangest ones.
 type lineChoice struct {

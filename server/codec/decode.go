@@ -131,7 +131,7 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 	}
 	if err := session.CheckRecordStart(Value(p.RecordStart)); err != nil {
 		return session.ScoreOptions{}, problem.Field(api.ProblemInvalidParameter, "record_start",
-			problem.Quoted(*p.RecordStart), "a regular expression of RE2: "+err.Error())
+			problem.Quoted(*p.RecordStart), err.Error())
 	}
 	return session.ScoreOptions{
 		Records: Value(p.Unit) == api.UnitRecord, RecordStart: p.RecordStart, Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),

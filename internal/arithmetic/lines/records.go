@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 	"github.com/lmserve/lmserve/internal/strictjson"
@@ -44,13 +45,16 @@ const recordVersion = 1
 // RecordsBytesMax is more than any state of Records has.
 const RecordsBytesMax = 16 << 10
 
-// CheckPattern refuses what is no pattern of how records begin: a regular expression of RE2.
+// CheckPattern refuses what is no pattern of how records begin. The error says what was expected.
 func CheckPattern(text string) error {
 	if len(text) > PatternMax {
-		return fmt.Errorf("found %d bytes, expected at most %d", len(text), PatternMax)
+		return fmt.Errorf("at most %d bytes", PatternMax)
 	}
-	_, err := regexp.Compile(text)
-	return err
+	if _, err := regexp.Compile(text); err != nil {
+		what := strings.TrimPrefix(err.Error(), "error parsing regexp: ")
+		return fmt.Errorf("a regular expression of RE2: %s", what)
+	}
+	return nil
 }
 
 // NewRecords makes records of the lines that follow. From is the place where that was asked for, and

@@ -151,7 +151,7 @@ func (h *head) check(id string) error {
 	}
 	if h.Records != nil {
 		if err := lines.CheckPattern(h.Records.Start); err != nil {
-			return fmt.Errorf("records.start: %w", err)
+			return fmt.Errorf("records.start is %q, expected %w", h.Records.Start, err)
 		}
 	}
 	return cmp.Or(h.checkKept(), checkNameOrNone(h.Name))

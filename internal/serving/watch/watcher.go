@@ -87,6 +87,9 @@ type feeding struct {
 	waited time.Time
 
 	unwritten bool // the position could not be written, and that was told
+
+	told   int64 // records up to this offset of the session have been told
+	untold bool  // a record is under way that was not
 }
 
 // begin makes a feeder of a session. It asks the session first whether it is within a line, which
@@ -142,19 +145,28 @@ func (f *feeding) event(e client.Event) error {
 	if e.Line == nil {
 		return nil
 	}
+	end, record := e.Line.Offset+e.Line.Bytes, f.records()
+	if record && end <= f.told { // when nothing came behind it, or before a restart
+		return nil
+	}
 	shown, err := f.Line(Found{f.name, *e.Line})
 	if err != nil {
 		return err
 	}
-	end := e.Line.Offset + e.Line.Bytes
+	f.told = end
 	if f.Score.Learn != client.LearnFalse { // else the next piece has the same offset again
 		f.done = max(f.done, end-f.session.Offset)
 	}
 	f.look(false)
-	if f.keeper != nil && e.Line.Ended {
+	if f.keeper != nil && (e.Line.Ended || record) {
 		f.tryLater(f.keeper.reported(end, shown))
 	}
 	return nil
+}
+
+// records reports whether the session is asked for records of its own text.
+func (f *feeding) records() bool {
+	return f.Score.Records && f.Score.Learn != client.LearnFalse
 }
 
 // look says how far behind the stream is, if it is time or has to be.
@@ -176,7 +188,7 @@ func (f *feeding) feed(ctx context.Context, text []byte) error {
 	if err := feed(ctx, text); err != nil {
 		return err
 	}
-	f.done = f.sent
+	f.done, f.untold = f.sent, f.records()
 	f.look(f.unread() == 0)
 	return nil
 }
@@ -214,7 +226,7 @@ func (w *Watcher) Stream(ctx context.Context, in Stream) error {
 		}
 	}
 	for {
-		p, err := f.next(ctx, from)
+		p, err := await(ctx, f, from.Next)
 		if err == nil {
 			err = f.piece(ctx, p)
 		}
@@ -251,26 +263,35 @@ func (f *feeding) endLine(ctx context.Context) error {
 	return f.feed(ctx, []byte{'\n'})
 }
 
-// end reports a last line without a newline.
+// end reports a last line without a newline, or the record under way.
 func (f *feeding) end() error {
+	f.untold = false
 	if f.Score.Learn == client.LearnFalse {
 		return nil // it was reported
 	}
 	return f.feeder.End()
 }
 
-// next gives the next piece of a stream.
-func (f *feeding) next(ctx context.Context, from source) (follow.Piece, error) {
-	if f.keeper != nil && f.keeper.stale {
+// await gives what comes next. When nothing has come for some time, the record under way is told, and
+// the position notes what was reported.
+func await[T any](ctx context.Context, f *feeding, next func(context.Context) (T, error)) (T, error) {
+	if f.untold || f.keeper != nil && f.keeper.stale {
 		soon, cancel := context.WithTimeout(ctx, reportEvery)
-		p, err := from.Next(soon)
+		p, err := next(soon)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return p, err
 		}
-		f.tryLater(f.keeper.idle())
+		if f.untold {
+			if err := f.end(); err != nil {
+				return p, err
+			}
+		}
+		if f.keeper != nil {
+			f.tryLater(f.keeper.idle())
+		}
 	}
-	return from.Next(ctx)
+	return next(ctx)
 }
 
 // tryLater tells once that a position could not be written. It is written again with the next text.
@@ -346,6 +367,7 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 // again reports the lines that the session has and that were not reported.
 func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 	from, to := p.Reported, f.session.Offset
+	f.told = from
 	if from >= to {
 		return nil
 	}
@@ -360,8 +382,10 @@ func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 		if e.Line == nil || !e.Line.Ended {
 			return nil
 		}
-		_, err := f.Line(Found{f.name, *e.Line})
-		from = e.Line.Offset + e.Line.Bytes
+		if end := e.Line.Offset + e.Line.Bytes; end > f.told {
+			_, err = f.Line(Found{f.name, *e.Line})
+			from, f.told = end, end
+		}
 		return err
 	}
 	err = f.Client.Replay(ctx, f.session.ID, from, text, o)
@@ -386,7 +410,7 @@ func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.
 	clean := follow.Cleaner{Notes: &notes, Field: w.Field}
 	defer func() { f.skipped(notes.Skipped()) }()
 	for {
-		text, err := p.next(ctx)
+		text, err := await(ctx, f, p.next)
 		if err == io.EOF {
 			return f.end()
 		}
