@@ -42,8 +42,8 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 func TestTheClientKnowsAllParameters(t *testing.T) {
 	require.ElementsMatch(t,
 		[]string{
-			"learn", "threshold", "unit", "text", "tokens", "offset", "logprobs", "top_logprobs",
-			"updates", "wait",
+			"learn", "threshold", "unit", "record_start", "text", "tokens", "offset", "logprobs",
+			"top_logprobs", "updates", "wait",
 		}, tags(reflect.TypeOf(client.ScoreParams{})))
 	require.ElementsMatch(t,
 		[]string{

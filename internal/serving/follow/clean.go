@@ -46,13 +46,16 @@ func (n *Notes) skip(bytes int, what string) {
 
 // Cleaner makes lines of UTF-8 from what programs write: other encodings are converted; carriage
 // returns before newlines, sequences that control a terminal, NULs, binary lines and the rest of
-// long lines are left out. Its result depends on the bytes of the line alone.
+// long lines are left out. What a container runtime has split (CRI) is one line. Its result depends
+// on the bytes of the line alone.
 type Cleaner struct {
 	Notes *Notes
 	Field []string // of a line in JSON, the path of the value that alone is given; nil: the whole line
 
 	decoder *encoding.Decoder // nil: the text is not UTF-16
 	line    int               // bytes of the line under way, up to here
+	within  bool              // a line of the file is under way
+	split   string            // the stream whose line a container runtime has split here; "": none
 	text    []byte
 }
 
@@ -73,6 +76,10 @@ func (c *Cleaner) Clean(raw []byte) []byte {
 
 // add takes in a line, or a part of one.
 func (c *Cleaner) add(line []byte, ended bool) {
+	if !c.within {
+		line = c.join(line)
+	}
+	c.within = !ended
 	begins := c.line == 0
 	if hole := bytes.LastIndexByte(line, 0); hole >= 0 {
 		whole := len(line)
@@ -90,6 +97,8 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	}
 	if ended {
 		line = bytes.TrimRight(line, "\r")
+	}
+	if ended = ended && c.split == ""; ended {
 		c.line = 0
 	}
 	line, binary := c.tidy(line, begins)
@@ -97,6 +106,28 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	if ended && !(binary && begins) {
 		c.text = append(c.text, '\n')
 	}
+}
+
+// container is what a container runtime writes in front of a line (CRI): F of the last part, else P.
+var container = regexp.MustCompile(`^\d{4}-\S{15,35} (stdout|stderr) ([PF]) `)
+
+// join takes a line that begins for what it is: the next part of one that a container runtime has
+// split, or another, before which that one ends.
+func (c *Cleaner) join(line []byte) []byte {
+	was := c.split
+	c.split = ""
+	m := container.FindSubmatch(line)
+	if m != nil && m[2][0] == 'P' {
+		c.split = string(m[1])
+	}
+	switch {
+	case was == "":
+	case m != nil && was == string(m[1]):
+		return line[len(m[0]):]
+	default:
+		c.text, c.line = append(c.text, '\n'), 0
+	}
+	return line
 }
 
 // escapes are the sequences that control a terminal (ECMA-48): CSI, OSC, and the short ones.

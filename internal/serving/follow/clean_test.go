@@ -42,6 +42,41 @@ func TestCleanLinesAreUTF8(t *testing.T) {
 	}
 }
 
+// What a container runtime has split is one line again, however its parts are read.
+func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
+	const at = "2026-11-21T03:25:33.123456789Z "
+	long := strings.Repeat("y", lineMax)
+	raw := at + "stdout F one\n" + at + "stdout P two\n" + at + "stdout P , three\n" +
+		at + "stdout F , four\n" + at + "stderr P five\n" + at + "stdout F six\n" +
+		at + "stderr F seven\n" + at + "stdout P " + long + "\n" + at + "stdout F rest\nno CRI\n"
+	want := at + "stdout F one\n" + at + "stdout P two, three, four\n" + at + "stderr P five\n" +
+		at + "stdout F six\n" + at + "stderr F seven\n" + (at + "stdout P " + long)[:lineMax] + "\nno CRI\n"
+	for _, at := range []int{0, len(raw) / 2, len(raw) - 10} { // within the long line and its rest
+		c, _ := cleaner()
+		text := string(c.Clean([]byte(raw[:at])))
+		text += string(c.Clean([]byte(raw[at:])))
+		require.Equal(t, want, text)
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(path, []byte(raw), 0o600))
+	for from := range len(raw) { // a restart at the end of any line, or within the long one
+		before := raw[:from]
+		if !strings.HasSuffix(before, "\n") && from%1000 > 0 || from == 0 {
+			continue
+		}
+		c, _ := cleaner()
+		given := len(c.Clean([]byte(before)))
+		f, found := Resume(optionsOf(path), Place{Offset: int64(from)})
+		require.True(t, found)
+		var text strings.Builder
+		for p := f.Peek(); p.To > p.From; p = f.Peek() {
+			text.Write(p.Text)
+		}
+		f.Close()
+		require.Equal(t, want[given:], text.String(), from)
+	}
+}
+
 func TestCleanFieldIsTheValueAlone(t *testing.T) {
 	line := `{"message":"a\nb\r\n","n":12,"http":{"path":"/x","a/b":[1,{"c":null}]}}`
 	for field, want := range map[string]string{

@@ -92,17 +92,22 @@ func (o *file) seek(offset int64) error {
 		return err
 	}
 	o.encoding(nil)
-	line := make([]byte, min(offset, int64(len(o.newline))*lineMax))
-	if _, err = o.r.ReadAt(line, offset-int64(len(line))); err != nil {
+	newline := o.newlineKnown()
+	text := make([]byte, min(offset, 2*int64(len(newline))*lineMax))
+	if _, err = o.r.ReadAt(text, offset-int64(len(text))); err != nil {
 		return err
 	}
-	if bytes.HasSuffix(line, o.newline) { // mostly
+	if last, ended := bytes.CutSuffix(text, newline); ended &&
+		!container.Match(last[lastNewline(last, newline):]) { // mostly
 		return nil
+	}
+	if _, whole, ok := bytes.Cut(text, newline8); ok && int64(len(text)) < offset && len(newline) == 1 {
+		text = whole // the line before has no beginning
 	}
 	tidy := o.clean
 	tidy.Notes = &Notes{}
-	tidy.Clean(line)
-	o.clean.line = tidy.line
+	tidy.Clean(text)
+	o.clean.line, o.clean.within, o.clean.split = tidy.line, tidy.within, tidy.split
 	return nil
 }
 
@@ -116,7 +121,8 @@ func (o *file) encoding(text []byte) {
 
 // within reports whether the file was last read up to the middle of a line.
 func (o *file) within() bool {
-	return !o.ended && len(o.before) > 0 && !bytes.HasSuffix(o.before, o.newlineKnown())
+	open := len(o.before) > 0 && !bytes.HasSuffix(o.before, o.newlineKnown())
+	return !o.ended && (open || o.clean.split != "")
 }
 
 // newlineKnown is the file's newline, as far as is known.
@@ -234,8 +240,14 @@ func (o *file) end() Piece {
 	if !o.within() {
 		return Piece{}
 	}
-	o.ended = true
+	o.endLine()
 	return Piece{Text: []byte{'\n'}, File: o.number, From: o.offset, To: o.offset, Mark: o.mark()}
+}
+
+// endLine notes that the line in front of the offset was given a newline that the file has not.
+func (o *file) endLine() {
+	o.ended = true
+	o.clean.line, o.clean.within, o.clean.split = 0, false, ""
 }
 
 // unread is the number of bytes behind the offset; 0 of a compressed file.

@@ -90,7 +90,9 @@ func Resume(o Options, place Place, others ...Place) (w *Follower, found bool) {
 		return w, false
 	}
 	w.add(f)
-	w.current, f.ended = f, place.Ended
+	if w.current = f; place.Ended {
+		f.endLine()
+	}
 	for _, p := range slices.Backward(others) { // of one file the last place counts
 		w.addOther(find(o.Log.paths(p.Mark), p))
 	}
