@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,6 +66,58 @@ func TestLinesAreTheSameInEveryForm(t *testing.T) {
 	require.Equal(t, "bytes \uFFFD", *want[2].Text)
 	require.Equal(t, []byte("bytes \xff"), want[2].TextBase64)
 	require.Nil(t, want[2].Cut)
+}
+
+func TestRecordsAreTheSameInEveryForm(t *testing.T) {
+	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
+	const text = "09:05:00 ERROR é\njava.lang.IllegalStateException: no stock\n\tat com.acme.App.main(App.java:7)\n" +
+		"\tat com.acme.App.run(App.java:9)\nCaused by: java.io.IOException\n09:05:01 INFO\n09:05:02 IN"
+	var want []api.LineEvent
+	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON, contract.MediaJSON} {
+		path := g.create(`{"seed":3,"settings":{"chunk":16}}`) + "/score?unit=record"
+		found := []api.LineEvent{}
+		if accept == contract.MediaJSON {
+			found = decode[api.SummaryEvent](t, g.text(path, text), http.StatusOK).Lines
+		} else {
+			found, _ = g.linesOf(path, text, accept)
+		}
+		if want == nil {
+			want = found
+		}
+		require.Equal(t, want, found)
+	}
+	require.Len(t, want, 3)
+	for n, l := range want {
+		require.EqualValues(t, []int64{1, 6, 7}[n], l.Number)
+		require.EqualValues(t, []int64{5, 1, 1}[n], *l.Lines)
+		require.Equal(t, n == 0, l.Ended)
+	}
+	require.Equal(t, strings.Join(strings.Split(text, "\n")[:5], "\n"), *want[0].Text)
+	require.EqualValues(t, strings.Index(text, "09:05:01"), want[1].Offset)
+	require.EqualValues(t, want[1].Offset, want[0].Bytes)
+	require.EqualValues(t, want[0].Bytes-1, want[0].Chars)
+	require.NotNil(t, want[0].Why)
+}
+
+func TestAPatternSaysHowRecordsBegin(t *testing.T) {
+	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
+	path := g.create(`{"seed":3}`) + "/score?unit=record"
+	lines, _ := g.linesOf(path+"&record_start="+url.QueryEscape(`^\d+ `), "1 a\nb\n2 c\n", contract.MediaNDJSON)
+	require.Len(t, lines, 2)
+	require.Equal(t, "1 a\nb", *lines[0].Text)
+	lines, _ = g.linesOf(path+"&text=false", "d\n3 e\n", contract.MediaNDJSON)
+	require.EqualValues(t, 2, *lines[0].Lines, "it is the session's pattern")
+	require.Nil(t, lines[0].Text)
+	for query, want := range map[string]string{
+		"unit=record&record_start=%5Ba":                        "record_start: found \"[a\", expected a regular expression of RE2: missing closing ]: `[a`",
+		"unit=line&record_start=a":                             "record_start: found \"a\", expected no such parameter without unit=record",
+		"unit=record&tokens=true":                              "tokens: found true, expected false without unit=line",
+		"unit=record&record_start=" + strings.Repeat("a", 257): "record_start: found ",
+	} {
+		p := requireProblem(t, g.text(strings.TrimSuffix(path, "unit=record")+query, "x"), api.ProblemInvalidParameter)
+		require.Equal(t, http.StatusBadRequest, p.Status)
+		require.Contains(t, *p.Detail, want)
+	}
 }
 
 // What is left out of the events is what was asked to be left out.

@@ -15,7 +15,8 @@ func testHead(t testing.TB) head {
 	set.Seed = SeedMax
 	return head{Version: headVersion, ID: "0198", Complete: true, Owner: "k", Created: time.Unix(1, 2).UTC(), Model: modelName{"test", "abc"}, Settings: set,
 		Labels: map[string]string{"a": "<é>\x00", "b": ""}, TTL: time.Hour + 1, History: HistoryTail, Parent: &Parent{"x", 7},
-		Numerics: []numerics{{0, "amd64"}, {9, "arm64"}}, LinesFrom: ptr(int64(5)), ByLine: true}
+		Numerics: []numerics{{0, "amd64"}, {9, "arm64"}}, LinesFrom: ptr(int64(5)),
+		Records: &recordRule{8, "^a"}, ByLine: true}
 }
 
 func TestAHeadIsReadAsItWasWritten(t *testing.T) {
@@ -48,9 +49,12 @@ func TestAHeadThatIsNotAsWrittenIsRefused(t *testing.T) {
 		{`"chunk":16`, `"chunk":0`, "settings.chunk is 0"},
 		{`"method":"sparse-meta"`, `"method":"magic"`, `settings.method is "magic"`},
 		{`"lines_from":5`, `"lines_from":-5`, "lines_from is -5"},
-		{`"lines_from":5,`, ``, "by_line is true, expected false without lines_from"},
+		{`"lines_from":5,"records":{"from":8,"start":"^a"},`, ``, "by_line is true, expected false without lines_from"},
+		{`"lines_from":5,`, ``, "records.from is 8, expected lines_from or more"},
+		{`{"from":8`, `{"from":4`, "records.from is 4, expected lines_from or more"},
+		{`"^a"`, `"(a"`, "records.start is \"(a\", expected a regular expression of RE2: missing closing ): `(a`"},
 		{`"by_line":true`, `"by_line":false`, "expected"},
-		{`"lines_from":5,"by_line":true`, `"by_line":true,"lines_from":5`, "expected"},
+		{`"start":"^a"},"by_line":true`, `"start":"^a"},"by_line":true,"x":1`, "expected"},
 		{`"method":"sparse-meta"`, `"method":"cache"`,
 			"by_line is true, expected false with the method cache"},
 		{`{"version"`, `[{"version"`, "head: "},
