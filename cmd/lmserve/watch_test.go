@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -187,6 +188,35 @@ func TestWatchGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
+// A record is told when the next one begins, or nothing comes; again only if it has grown since.
+func TestWatchTellsRecordsOnce(t *testing.T) {
+	dir := t.TempDir()
+	log, data := filepath.Join(dir, "app.log"), filepath.Join(dir, "data")
+	watched := func(more string, want ...string) {
+		f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		require.NoError(t, err)
+		_, err = f.WriteString(more)
+		require.NoError(t, errors.Join(err, f.Close()))
+		w := startWatch(t, nil, "--records", "--threshold", "1", "--json", "--data-dir", data,
+			"--session", "app", "--from-start", log)
+		lines := w.lines(len(want))
+		for i, l := range lines {
+			require.Equal(t, want[i], *l.Text)
+			require.EqualValues(t, 1+strings.Count(want[i], "\n"), *l.Lines)
+		}
+		w.stop()
+	}
+	text, want := "", []string{}
+	for i := range 20 {
+		record := fmt.Sprintf("line %d of the log\n  and more", i)
+		text += record + "\n"
+		want = append(want, record)
+	}
+	watched(text, want[16:]...) // of 32 lines nothing is told
+	watched("  again\nline 20 of the log\n", want[19]+"\n  again", "line 20 of the log")
+	watched("line 21 of the log\n", "line 21 of the log")
+}
+
 func readPositions(t *testing.T, data string) (text string) {
 	files, err := filepath.Glob(filepath.Join(data, "watch", "*.json"))
 	require.NoError(t, err)
@@ -281,6 +311,10 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
 		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
 		{[]string{"--learn", "no"}, exitUsage, `--learn is "no", expected true, false or unflagged`},
+		{[]string{"--record-start", "a"}, exitUsage, `--record-start is "a", expected --records, too`},
+		{[]string{"--records", "--record-start", "(a"}, exitUsage,
+			"--record-start is \"(a\", expected a regular expression of RE2: missing closing ): `(a`"},
+		{[]string{"--records", "--feedback"}, exitUsage, "expected no --lines, --records or --top"},
 		{[]string{"--learn", "false"}, exitUsage, "without a --session"},
 		{[]string{"--session", "A!", "--data-dir", dir, log}, exitUsage, `--session is "A!", expected a name`},
 		{[]string{dir}, exitUsage, "is a folder"},
