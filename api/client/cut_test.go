@@ -34,7 +34,7 @@ func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 	}
 	for seed := range streams {
 		run := rand.New(rand.NewPCG(seed, 1))
-		kind := []string{"lines", "unflagged", "chunks"}[run.IntN(3)]
+		kind := []string{"lines", "unflagged", "chunks", "records"}[run.IntN(4)]
 		text := requests(1 + run.IntN(50))
 		text = text[:len(text)-run.IntN(6)]
 		dialer := &cutDialer{rand: run, clean: 1 + run.IntN(3), most: 1 << (4 + run.IntN(9))}
@@ -84,7 +84,7 @@ func feedThroughProxies(t *testing.T, r *rig, text string) {
 		}
 		return pass.RoundTrip(q)
 	})
-	for _, kind := range []string{"lines", "unflagged", "chunks"} {
+	for _, kind := range []string{"lines", "unflagged", "chunks", "records"} {
 		whole, pieces := newListener(r.Client, kind), newListener(c, kind)
 		whole.feed(t, strings.NewReader(text), 1<<20)
 		pieces.feed(t, strings.NewReader(text), 150)
@@ -112,6 +112,8 @@ func newListener(c *client.Client, kind string) *listener {
 		l.score = client.ScoreOptions{Lines: true, Tokens: true}
 	case "unflagged":
 		l.score = client.ScoreOptions{Lines: true, Learn: client.LearnUnflagged, Threshold: 0.3}
+	case "records":
+		l.score = client.ScoreOptions{Lines: true, Records: true, RecordStart: "[37]"}
 	case "chunks":
 		l.score = client.ScoreOptions{LogProbs: true}
 	}
@@ -137,7 +139,8 @@ func (l *listener) hear(t require.TestingT, e client.Event) {
 		require.Equal(t, l.at, e.Line.Offset)
 		l.at += e.Line.Bytes
 		l.heard = append(l.heard, fmt.Sprint(e.Line.Number, e.Line.Bits, e.Line.P, e.Line.Seen,
-			e.Line.Span, deref(e.Line.Learnt), e.Line.Ended, deref(e.Line.Text), e.Line.TokenBits))
+			e.Line.Span, deref(e.Line.Learnt), e.Line.Ended, deref(e.Line.Text), e.Line.TokenBits,
+			deref(e.Line.Lines)))
 		return
 	}
 	require.Equal(t, l.at, e.Chunk.Offset)

@@ -69,7 +69,7 @@ func TestAServerThatIsKilledChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 
 	kills := 0
-	for seed, kind := range []string{"lines", "unflagged", "chunks"} {
+	for seed, kind := range []string{"lines", "unflagged", "chunks", "records"} {
 		text := requests(300)
 		p.start(t)
 		whole, pieces := newListener(c, kind), newListener(c, kind)

@@ -12,3 +12,15 @@ func BenchmarkAdd(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkRecords is BenchmarkAdd with records made of the lines.
+func BenchmarkRecords(b *testing.B) {
+	m, r := NewMeter(), NewRecords(0, "")
+	text, costs := ordinaryLog(1000, 1)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		for i, c := range text {
+			m.Add(c, costs[i], 0, func(l *Line) { r.Take(l, func(*Line) {}) })
+		}
+	}
+}

@@ -3,8 +3,10 @@ package lines
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -18,6 +20,8 @@ const (
 	startBytes  = 256      // of a line, in which a pattern is looked for
 	// PatternMax is the most bytes that a pattern of how records begin has.
 	PatternMax = 256
+	// patternSteps bounds the instructions of a pattern, and so the time that it takes on a line.
+	patternSteps = 1000
 )
 
 // Records makes records of lines: lines that belong together, such as a message and the stack trace
@@ -50,9 +54,13 @@ func CheckPattern(text string) error {
 	if len(text) > PatternMax {
 		return fmt.Errorf("at most %d bytes", PatternMax)
 	}
-	if _, err := regexp.Compile(text); err != nil {
+	re, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
 		what := strings.TrimPrefix(err.Error(), "error parsing regexp: ")
 		return fmt.Errorf("a regular expression of RE2: %s", what)
+	}
+	if p, err := syntax.Compile(re.Simplify()); err != nil || len(p.Inst) > patternSteps {
+		return errors.New("a regular expression with fewer repetitions")
 	}
 	return nil
 }

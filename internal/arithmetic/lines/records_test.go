@@ -136,6 +136,7 @@ func TestRecordsByPattern(t *testing.T) {
 	require.NoError(t, CheckPattern(strings.Repeat("a", PatternMax)))
 	require.ErrorContains(t, CheckPattern("[a"), "a regular expression of RE2: missing closing ]: `[a`")
 	require.ErrorContains(t, CheckPattern(strings.Repeat("a", PatternMax+1)), "at most 256 bytes")
+	require.ErrorContains(t, CheckPattern("(a{10}|b){100}"), "with fewer repetitions")
 	long := strings.Repeat("x", startBytes-1) + "#" // the first bytes of a line are looked at alone
 	require.Equal(t, []string{"+" + long}, heads(recordsOf("#$", long+"\nx"+long+"\n")))
 }
