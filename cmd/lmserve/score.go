@@ -37,7 +37,8 @@ before the update that it causes. What a pipe has is scored and printed at once.
 
 With --lines it is every line that is printed, with its number, its bits, its bits per
 character and its rank: 1/2300 is the strangest of about 2,300 lines (see docs/watch.md).
---threshold or --top choose the strange ones.
+--threshold or --top choose the strange ones. With --records a stack trace or another record of
+several lines is one.
 
 Of a model of words it is the perplexity of every chunk, how many of its words the vocabulary
 does not have, and the bits per byte of the others. A word is scored when the white space behind

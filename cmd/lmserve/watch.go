@@ -48,8 +48,9 @@ func newWatch() *cobra.Command {
 		Long: fmt.Sprintf(`Follow files as tail -F does, or read standard input, and print each line
 that is strange for its stream as soon as it is complete, with its strangest word or value marked,
 and what usually stands in that place. Strange lines that belong together are one incident: the
-first is printed, and how many there were when no more come. What is strange is said by comparison
-with the lines before, so the first %d lines of a session are never printed.
+first is printed, and how many there were when no more come. With --lines each strange line is
+printed, with --records a stack trace or another record of several lines as one. What is strange is
+said by comparison with the lines before, so the first %d lines of a session are never printed.
 
 No model is needed: lines are rated by tables of what stood in the lines before. --model rates them
 the same way, and scores the text with a model besides.
