@@ -196,8 +196,8 @@ func (r *lineReport) labelledLocked(f watch.Found, label string) error {
 	return err
 }
 
-// shown is a line as it is printed. Of a record it is the first line, the one with the marks, and how
-// many there are besides.
+// shown is a line as it is printed. Of a record it is the first line, the one with the marks, and
+// how many there are besides.
 func (r *lineReport) shown(
 	prefix string, l *client.LineEvent, marks []client.LineSpan, reason string,
 ) string {

@@ -134,7 +134,8 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 			problem.Quoted(*p.RecordStart), err.Error())
 	}
 	return session.ScoreOptions{
-		Records: Value(p.Unit) == api.UnitRecord, RecordStart: p.RecordStart, Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
+		Records: Value(p.Unit) == api.UnitRecord, RecordStart: p.RecordStart,
+		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
 		Learn: string(Value(p.Learn)),
 		Lines: ofLines(p.Unit), Incidents: Value(p.Unit) == api.UnitIncident, Text: valueOr(p.Text, true),
 		TokenBits: Value(p.Tokens), Threshold: valueOr(p.Threshold, limits.ThresholdDefault),

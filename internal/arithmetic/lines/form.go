@@ -42,7 +42,8 @@ func (f *form) unwrap(line []byte) (text []byte, split bool) {
 var space = []byte{' '}
 
 // thrown is the line of an exception that a log's message may stand before.
-var thrown = regexp.MustCompile(`^(?:[a-z_]\w*[.])+[A-Z][\w$.]*(?:Exception|Error|Throwable)(?:[: ]|$)`)
+var thrown = regexp.MustCompile(
+	`^(?:[a-z_]\w*[.])+[A-Z][\w$.]*(?:Exception|Error|Throwable)(?:[: ]|$)`)
 
 // furthers are the beginnings of lines that continue a record.
 var furthers = [][]byte{

@@ -43,7 +43,7 @@ type recordState struct {
 	Form    form          `json:"form"`
 }
 
-// recordVersion changes with the layout, and with every change by which there would be other records.
+// recordVersion changes with the layout, and with every change by which other records would come.
 const recordVersion = 1
 
 // RecordsBytesMax is more than any state of Records has.
@@ -65,8 +65,8 @@ func CheckPattern(text string) error {
 	return nil
 }
 
-// NewRecords makes records of the lines that follow. From is the place where that was asked for, and
-// start the pattern of how they begin, which CheckPattern has accepted; "": the default.
+// NewRecords makes records of the lines that follow. From is the place where that was asked for,
+// and start the pattern of how they begin, which CheckPattern has accepted; "": the default.
 func NewRecords(from int64, start string) *Records {
 	r := &Records{state: recordState{Version: recordVersion, From: from}}
 	r.StartAt(start)
@@ -149,8 +149,8 @@ func (r *Records) AppendState(dst []byte) []byte {
 	return append(dst, text...)
 }
 
-// ReadRecords returns the records, by default, whose state AppendState appended to nothing. An error
-// wraps ErrState.
+// ReadRecords returns the records whose state AppendState appended to nothing; without a pattern. An
+// error wraps ErrState.
 func ReadRecords(state []byte) (*Records, error) {
 	r := new(Records)
 	if err := strictjson.Unmarshal(state, &r.state); err != nil {

@@ -312,8 +312,8 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
 		known := func(p part) bool { return p.name == t.Name }
-		if t.Name != tensorLines && t.Name != tensorRecords && t.Name != tensorWord && t.Name != tensorCompanion &&
-			t.Name != tensorBefore && !slices.ContainsFunc(parts, known) {
+		if t.Name != tensorLines && t.Name != tensorRecords && t.Name != tensorWord &&
+			t.Name != tensorCompanion && t.Name != tensorBefore && !slices.ContainsFunc(parts, known) {
 			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
 		}
 	}

@@ -108,7 +108,7 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	}
 }
 
-// container is what a container runtime writes in front of a line (CRI): F of the last part, else P.
+// container is what a container runtime (CRI) writes in front of a line: F of the last part, else P.
 var container = regexp.MustCompile(`^\d{4}-\S{15,35} (stdout|stderr) ([PF]) `)
 
 // join takes a line that begins for what it is: the next part of one that a container runtime has

@@ -101,7 +101,8 @@ func (o *file) seek(offset int64) error {
 		!container.Match(last[lastNewline(last, newline):]) { // mostly
 		return nil
 	}
-	if _, whole, ok := bytes.Cut(text, newline8); ok && int64(len(text)) < offset && len(newline) == 1 {
+	_, whole, ok := bytes.Cut(text, newline8)
+	if ok && int64(len(text)) < offset && len(newline) == 1 {
 		text = whole // the line before has no beginning
 	}
 	tidy := o.clean

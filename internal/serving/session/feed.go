@@ -183,9 +183,9 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 }
 
 // watchLinesLocked begins lines or records of the session's text, if the request asks for them and
-// there are none yet, or for other records. The head has the offset before text follows it, so that a recovery begins the lines
-// there, too; and it says whether text may be learnt by lines. The worker is not held while the
-// disk works.
+// there are none yet, or for other records. The head has the offset before text follows it, so that
+// a recovery begins them there, too; and it says whether text may be learnt by lines. The worker is
+// not held while the disk works.
 //
 // A session that does not get the memory at once is dropped, and ready is false: who waits for
 // memory must have none that others wait for.

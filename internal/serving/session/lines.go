@@ -30,7 +30,8 @@ type recordRule struct {
 	Start string `json:"start,omitempty"` // the pattern of how records begin; "": the default
 }
 
-// CheckRecordStart refuses what is no pattern of how records begin. The error says what was expected.
+// CheckRecordStart refuses what is no pattern of how records begin. The error says what was
+// expected.
 func CheckRecordStart(pattern string) error { return lines.CheckPattern(pattern) }
 
 // watch makes lines and records of a stream, as the head says.

@@ -342,7 +342,7 @@ type Summary struct {
 	Chunks       int    // reports emitted
 	Divergences  int    // of these, reports that have Diverged
 	Updates      uint64 // of the fast weights that the session has made, after the call
-	Rest         *Line  // the line or record under way; nil if there is none, or lines were not asked for
+	Rest         *Line  // the line or record under way; nil: there is none, or no lines were asked for
 	// Last is the last line that ended in the text, where Incidents alone were asked for and it has
 	// none and was not reported; or the record before Rest, if Rest is the line under way; else nil.
 	Last    *Line

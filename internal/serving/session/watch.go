@@ -23,7 +23,8 @@ type WatchOptions struct {
 func (o *WatchOptions) detail() detail {
 	return detail{
 		logProbs: o.LogProbs, top: o.Top, chunkText: o.Text && !o.Lines,
-		lines: o.Lines && !o.Records, records: o.Records, incidents: o.Lines && o.Incidents, lineText: o.Text && o.Lines, tokenBits: o.TokenBits, updates: o.Updates,
+		lines: o.Lines && !o.Records, records: o.Records, incidents: o.Lines && o.Incidents,
+		lineText: o.Text && o.Lines, tokenBits: o.TokenBits, updates: o.Updates,
 	}
 }
 

@@ -272,9 +272,11 @@ func (f *feeding) end() error {
 	return f.feeder.End()
 }
 
-// await gives what comes next. When nothing has come for some time, the record under way is told, and
-// the position notes what was reported.
-func await[T any](ctx context.Context, f *feeding, next func(context.Context) (T, error)) (T, error) {
+// await gives what comes next. When nothing has come for some time, the record under way is told,
+// and the position notes what was reported.
+func await[T any](
+	ctx context.Context, f *feeding, next func(context.Context) (T, error),
+) (T, error) {
 	if f.untold || f.keeper != nil && f.keeper.stale {
 		soon, cancel := context.WithTimeout(ctx, reportEvery)
 		p, err := next(soon)
