@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,7 +16,7 @@ import (
 )
 
 // lineMax is how many bytes of a line are given. The rest of the line is skipped.
-const lineMax = pieceBytes
+const lineMax = 16 << 10
 
 // Notes tells its listener each thing once, and counts what is skipped.
 type Notes struct {
@@ -46,8 +47,8 @@ func (n *Notes) skip(bytes int, what string) {
 
 // Cleaner makes lines of UTF-8 from what programs write: other encodings are converted; carriage
 // returns before newlines, sequences that control a terminal, NULs, binary lines and the rest of
-// long lines are left out. What a container runtime has split (CRI) is one line. Its result depends
-// on the bytes of the line alone.
+// long lines are left out. What a container runtime has split is one line. Its result depends on the
+// bytes of the line alone.
 type Cleaner struct {
 	Notes *Notes
 	Field []string // of a line in JSON, the path of the value that alone is given; nil: the whole line
@@ -76,8 +77,9 @@ func (c *Cleaner) Clean(raw []byte) []byte {
 
 // add takes in a line, or a part of one.
 func (c *Cleaner) add(line []byte, ended bool) {
+	whole := true
 	if !c.within {
-		line = c.join(line)
+		line, whole = c.join(line, ended)
 	}
 	c.within = !ended
 	begins := c.line == 0
@@ -101,7 +103,7 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	if ended = ended && c.split == ""; ended {
 		c.line = 0
 	}
-	line, binary := c.tidy(line, begins)
+	line, binary := c.tidy(line, begins, whole)
 	c.text = append(c.text, line...)
 	if ended && !(binary && begins) {
 		c.text = append(c.text, '\n')
@@ -112,22 +114,53 @@ func (c *Cleaner) add(line []byte, ended bool) {
 var container = regexp.MustCompile(`^\d{4}-\S{15,35} (stdout|stderr) ([PF]) `)
 
 // join takes a line that begins for what it is: the next part of one that a container runtime has
-// split, or another, before which that one ends.
-func (c *Cleaner) join(line []byte) []byte {
-	was := c.split
+// split, or another, before which that one ends. Of a line of Docker's json-file, whose field log is
+// read, it returns the field, which is not the whole line.
+func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
+	was, stream := c.split, ""
 	c.split = ""
-	m := container.FindSubmatch(line)
-	if m != nil && m[2][0] == 'P' {
-		c.split = string(m[1])
+	text, next, whole := line, line, true
+	if m := container.FindSubmatch(line); m != nil {
+		stream, next = string(m[1]), line[len(m[0]):]
+		if m[2][0] == 'P' {
+			c.split = stream
+		}
+	} else if log, ok := dockerLog(line); ok && ended && slices.Equal(c.Field, fieldLog) {
+		stream, whole = log.Stream, false
+		if len(*log.Log) >= dockerPart && !strings.HasSuffix(*log.Log, "\n") {
+			c.split = stream
+		}
+		text = []byte(oneLine(*log.Log))
+		next = text
 	}
-	switch {
-	case was == "":
-	case m != nil && was == string(m[1]):
-		return line[len(m[0]):]
+	switch was {
+	case "":
+	case stream:
+		return next, whole
 	default:
 		c.text, c.line = append(c.text, '\n'), 0
 	}
-	return line
+	return text, whole
+}
+
+var fieldLog = []string{"log"}
+
+// dockerPart is how many bytes of a line Docker writes at once. Of a line that is longer, no part but
+// the last has a newline.
+const dockerPart = 16 << 10
+
+// dockerLine is a line of Docker's json-file.
+type dockerLine struct {
+	Log    *string
+	Stream string
+}
+
+func dockerLog(line []byte) (l dockerLine, ok bool) {
+	if !bytes.HasPrefix(line, []byte(`{"log":"`)) {
+		return l, false
+	}
+	err := json.Unmarshal(line, &l)
+	return l, err == nil && l.Log != nil && l.Stream != ""
 }
 
 // escapes are the sequences that control a terminal (ECMA-48): CSI, OSC, and the short ones.
@@ -135,7 +168,7 @@ var escapes = regexp.MustCompile(
 	`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]+[0-~]|[0-Z\\^-~])`)
 
 // tidy makes text of a part of a line. A binary part has none.
-func (c *Cleaner) tidy(line []byte, begins bool) (text []byte, binary bool) {
+func (c *Cleaner) tidy(line []byte, begins, whole bool) (text []byte, binary bool) {
 	if begins {
 		line = bytes.TrimPrefix(line, []byte("\ufeff"))
 	}
@@ -149,7 +182,7 @@ func (c *Cleaner) tidy(line []byte, begins bool) (text []byte, binary bool) {
 		c.Notes.once("Latin-1 (Windows-1252) is converted to UTF-8")
 		line, _ = charmap.Windows1252.NewDecoder().Bytes(line) // it decodes every byte
 	}
-	if c.Field != nil && begins {
+	if c.Field != nil && begins && whole {
 		line = fieldOf(line, c.Field)
 	}
 	return line, false

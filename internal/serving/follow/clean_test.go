@@ -77,6 +77,38 @@ func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	}
 }
 
+func TestCleanJoinsWhatDockerHasSplit(t *testing.T) {
+	part := func(log, stream string) string {
+		return fmt.Sprintf(`{"log":%q,"stream":%q,"time":"2026-11-21T03:25:33.1Z"}`+"\n", log, stream)
+	}
+	long := strings.Repeat("y", dockerPart)
+	raw := part("one\n", "stdout") + part(long, "stdout") + part(long, "stdout") + part("rest\n", "stdout") +
+		part("two\n", "stdout") + part(long, "stdout") + part("three\n", "stderr") + part("four", "stderr") +
+		part(`{"log":"five"}`+"\n", "stdout")
+	want := "one\n" + long + "\ntwo\n" + long + "\nthree\nfour\n" + `{"log":"five"}` + "\n"
+	c, _ := cleaner("log")
+	require.Equal(t, want, string(c.Clean([]byte(raw))))
+	path := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(path, []byte(raw), 0o600))
+	o := optionsOf(path)
+	o.Field = []string{"log"}
+	for from := 1; from <= len(raw); from++ { // a restart at the end of any line
+		if raw[from-1] != '\n' {
+			continue
+		}
+		c, _ := cleaner("log")
+		given := len(c.Clean([]byte(raw[:from])))
+		f, found := Resume(o, Place{Offset: int64(from)})
+		require.True(t, found)
+		var text strings.Builder
+		for p := f.Peek(); p.To > p.From; p = f.Peek() {
+			text.Write(p.Text)
+		}
+		f.Close()
+		require.Equal(t, want[given:], text.String(), from)
+	}
+}
+
 func TestCleanFieldIsTheValueAlone(t *testing.T) {
 	line := `{"message":"a\nb\r\n","n":12,"http":{"path":"/x","a/b":[1,{"c":null}]}}`
 	for field, want := range map[string]string{

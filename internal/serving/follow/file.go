@@ -11,7 +11,7 @@ import (
 )
 
 // pieceBytes is the most that is read of a file at once.
-const pieceBytes = 16 << 10
+const pieceBytes = 2 * lineMax
 
 type file struct {
 	f        *os.File
@@ -79,7 +79,7 @@ func notRegular(path string, info os.FileInfo) error {
 	return fmt.Errorf("%s is %s, expected a file", path, what)
 }
 
-// seek sets the offset. How much of a line stands in front of it is found by reading that again.
+// seek sets the offset.
 func (o *file) seek(offset int64) error {
 	o.offset = offset
 	o.head = make([]byte, min(offset, sampleBytes))
@@ -88,28 +88,32 @@ func (o *file) seek(offset int64) error {
 		o.before = make([]byte, min(offset, sampleBytes))
 		_, err = o.r.ReadAt(o.before, offset-int64(len(o.before)))
 	}
-	if err != nil || offset == 0 {
-		return err
-	}
+	return err
+}
+
+// cleanAs sets how the file is cleaned. How much of a line stands in front of the offset is found by
+// reading that again; what cannot be read is not there.
+func (o *file) cleanAs(notes *Notes, field []string) {
+	o.clean.Notes, o.clean.Field = notes, field
 	o.encoding(nil)
 	newline := o.newlineKnown()
-	text := make([]byte, min(offset, 2*int64(len(newline))*lineMax))
-	if _, err = o.r.ReadAt(text, offset-int64(len(text))); err != nil {
-		return err
-	}
-	if last, ended := bytes.CutSuffix(text, newline); ended &&
-		!container.Match(last[lastNewline(last, newline):]) { // mostly
-		return nil
+	text := make([]byte, min(o.offset, int64(len(newline))*pieceBytes))
+	n, _ := o.r.ReadAt(text, o.offset-int64(len(text)))
+	text = text[:n]
+	last, ended := bytes.CutSuffix(text, newline)
+	if last = last[lastNewline(last, newline):]; ended && !container.Match(last) {
+		if _, ok := dockerLog(last); !ok { // mostly
+			return
+		}
 	}
 	_, whole, ok := bytes.Cut(text, newline8)
-	if ok && int64(len(text)) < offset && len(newline) == 1 {
+	if ok && int64(len(text)) < o.offset && len(newline) == 1 {
 		text = whole // the line before has no beginning
 	}
 	tidy := o.clean
 	tidy.Notes = &Notes{}
 	tidy.Clean(text)
 	o.clean.line, o.clean.within, o.clean.split = tidy.line, tidy.within, tidy.split
-	return nil
 }
 
 // encoding finds out which encoding the file has, if that is not known.

@@ -106,7 +106,7 @@ func (o Options) Read(place Place, bytes int64) ([]byte, error) {
 			"deleted or truncated", o.Log.Path, place.Offset)
 	}
 	defer f.close()
-	f.clean.Field = o.Field
+	f.cleanAs(&Notes{}, o.Field)
 	var text []byte
 	for int64(len(text)) < bytes {
 		raw, rewritten, err := f.peek(true)

@@ -357,7 +357,7 @@ func (w *Follower) leave(f *file) {
 func (w *Follower) add(f *file) {
 	w.opened++
 	f.number = w.opened
-	f.clean.Notes, f.clean.Field = &w.notes, w.o.Field
+	f.cleanAs(&w.notes, w.o.Field)
 	w.files = append(w.files, f)
 }
 
