@@ -206,7 +206,7 @@ func (f *Folder) loadHead(s *session) error {
 		return corrupt(s, headName, -1, fmt.Errorf("start %d, expected 0 or more", d.Start))
 	}
 	s.head, s.start, s.end = head, d.Start, d.Start
-	for len(s.segments) > 1 && s.segments[1].offset <= s.start { // trimming was cut short
+	for len(s.segments) > 0 && s.segments[0].offset < s.start { // trimming was cut short
 		s.leftovers = append(s.leftovers, hexName(segmentPrefix, uint64(s.segments[0].offset)))
 		s.segments = s.segments[1:]
 	}
@@ -261,7 +261,7 @@ func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 	for at := int64(0); at < int64(len(b)); {
 		fr, err := readFrame(b[at:])
 		if err != nil {
-			if n < len(s.segments)-1 || !torn(b[at:], at, err) {
+			if n < len(s.segments)-1 || !torn(b[at:], at, end) {
 				return end, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), at, err)
 			}
 			s.suspect, seg.bytes = true, at
