@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -212,4 +213,28 @@ func TestSparseMembersAreRefused(t *testing.T) {
 		}
 		require.NoDirExists(t, dir)
 	}
+}
+
+// A backup has the end of every log: what is damaged there is not taken for a torn append.
+func TestDamageAtTheEndOfABackupIsFound(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	_, b, begins := framed(t, dir, 'x', 2000, 2000)
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	made, err := s.Backup(background)
+	require.NoError(t, err)
+	archive := readBackup(t, made)
+	require.NoError(t, errors.Join(made.Close(), s.Close()))
+	at := bytes.Index(archive, b)
+	require.Positive(t, at)
+	clear(archive[at+begins[1]+sectorBytes : at+begins[1]+3*sectorBytes])
+	found := 0
+	restored := filepath.Join(t.TempDir(), "restored")
+	require.NoError(t, Restore(background, bytes.NewReader(archive), restored, func(*storage.CorruptError) { found++ }))
+	require.Positive(t, found)
+	s, err = open(restored, Options{}, unsynced{})
+	require.NoError(t, err)
+	_, err = s.Claim(background, "a")
+	require.ErrorIs(t, err, storage.ErrCorrupt)
+	require.NoError(t, s.Close())
 }
