@@ -300,21 +300,28 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 		states = append(states, m.state)
 	}
 	const cuts = 40 // behind the failure
+	someNames := survivesBy(rand.New(rand.NewPCG(rand.Uint64(), 0)), 50)
+	someNames.Write = powercut.OnlySynced.Write
 	for n, o := range d.operations {
 		if o.kind != "syncdir" || !attacked(10) {
 			continue
 		}
 		what := fmt.Sprintf("operation %d, %s %s", n, o.kind, o.name)
 		d, from, marks := failing(t, what, n, errIO, states)
-		i := powercut.After(d.events[:from])
+		i, settled := powercut.After(d.events[:from]), false
 		for k := from; k < min(from+cuts, len(d.events)); k++ {
-			dir := filepath.Join(t.TempDir(), "left")
 			may := at(marks, k)
 			if strings.HasPrefix(may[0].step, "delete") {
 				break // which has failed, and said so: the power may bring the session back
 			}
-			recovered(t, i, dir, fmt.Sprintf("%s, cut after event %d", what, k), powercut.OnlySynced, may...)
+			if settled || len(may) == 1 { // else nothing has changed of what is synced
+				dir := filepath.Join(t.TempDir(), "left")
+				cut := fmt.Sprintf("%s, cut after event %d", what, k)
+				recovered(t, i, dir, cut, powercut.OnlySynced, may...)
+				recovered(t, i, dir, cut+", some names", someNames, may...)
+			}
 			i.Add(d.events[k])
+			settled = d.events[k].Kind == powercut.Sync || d.events[k].Kind == powercut.SyncDir
 		}
 	}
 }
