@@ -116,7 +116,8 @@ func nextFrame(b []byte, offset int64) int {
 // readFrame reads the frame that begins a part of a segment.
 func readFrame(b []byte) (frame, error) {
 	if len(b) < frameHead {
-		return frame{}, fmt.Errorf("the file ends within a frame: %d bytes, expected %d or more", len(b), frameHead)
+		return frame{}, fmt.Errorf("the file ends within a frame: %d bytes, expected %d or more",
+			len(b), frameHead)
 	}
 	at, all, verifies := frameBegins(b)
 	if !verifies {

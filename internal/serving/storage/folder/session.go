@@ -38,8 +38,8 @@ type session struct {
 	// suspect says that a write has failed, and that nobody knows what the disk has behind the end of
 	// the last segment.
 	suspect bool
-	// unsynced says that a killed process may have left what it wrote, and names, in the memory of the
-	// system alone: the next claim, and what it is told, must not be the first to rely on them.
+	// unsynced says that what was written, and names, may be in the memory of the system alone, because
+	// a process was killed or a sync has failed: nobody may rely on them before settle.
 	unsynced bool
 }
 
