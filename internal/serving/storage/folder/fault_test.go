@@ -338,7 +338,7 @@ func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 	}
 	d, marks := recorded(t)
 	for n, o := range d.operations {
-		if !attacked(5) {
+		if !attacked(10) {
 			continue
 		}
 		what := fmt.Sprintf("killed in operation %d, %s %s", n, o.kind, o.name)
