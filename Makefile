@@ -159,7 +159,7 @@ test-attack: ## kill a server, cut the power and damage every file: CRASH_ROUNDS
 	LMSERVE_CRASH_ROUNDS=$(CRASH_ROUNDS) LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./internal/e2e/crash \
 	  -count=1 -v -timeout $(ATTACK_TIMEOUT)
 	LMSERVE_POWER_CUTS=$(POWER_CUTS) $(GO) test ./internal/serving/storage/folder \
-	  -run "PowerCut|Unsynced|Flipped|Torn|Rescue" -count=1 -timeout $(ATTACK_TIMEOUT)
+	  -run "PowerCut|Unsynced|FailedSync|Flipped|Torn|Rescue" -count=1 -timeout $(ATTACK_TIMEOUT)
 
 test-long: race fuzz ## run the race detector, all fuzz targets, tests with ten times the draws, the long attack
 	LMSERVE_TEST_LONG=1 $(GO) test -count=1 -timeout 2h $(RAPID) -rapid.checks=1000

@@ -29,7 +29,7 @@ func (c ownCatalog) load(ctx context.Context) error {
 		case bad != nil:
 			c.logError(bad)
 		}
-		c.registry.Add(s.entry)
+		c.registry.Add(s.entry, c.clock.now())
 		if s.ShadowOf != "" {
 			shadows = append(shadows, s)
 		}

@@ -35,3 +35,25 @@ func TestTimesThatAreStoredCanBeRead(t *testing.T) {
 		sv.stop()
 	}
 }
+
+// A server whose clock was wrong when sessions were used last deletes none of them before it has run
+// for as long as they may be unused.
+func TestWrongClockExpiresNothingAtStart(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{})
+	defer func() { sv.stop() }()
+	now := time.Now()
+	read := func() time.Time { return now }
+	for _, year := range []int{1970, 2500} {
+		now = time.Date(year, 1, 2, 0, 0, 0, 0, time.UTC)
+		sv.mg.engine.clock.read = read
+		id := create(t, sv.mg, CreateRequest{TTL: time.Hour})
+		score(t, sv.mg, id, logText(testChunk))
+		require.Equal(t, year, get(t, sv.mg, id).LastUsed.Year())
+		sv.restart() // its clock is right
+		get(t, sv.mg, id)
+		now = time.Now().Add(time.Hour + time.Minute)
+		sv.mg.engine.clock.read = read
+		_, err := sv.mg.Get(Caller{}, id)
+		require.ErrorIs(t, err, ErrNotFound)
+	}
+}

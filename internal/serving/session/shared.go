@@ -135,7 +135,7 @@ func (c *sharedCatalog) adopt(found storage.Session, term uint64) *session {
 		}
 		s := newSession(c.host, k)
 		s.entry = c.entry(s, k.lastUsed)
-		if c.registry.Add(s.entry) {
+		if c.registry.Add(s.entry, c.clock.now()) {
 			return s
 		}
 		s.memory.Close() // another request was quicker

@@ -90,7 +90,7 @@ func (c *crowd) add(ttl time.Duration) *session {
 		Settings: stream.Settings{Method: stream.Static, Chunk: 128}, Numerics: []numerics{{Name: "any"}},
 	}
 	s := newSession(c.index.host, storedSession{head: h, lastUsed: time.Now()})
-	c.index.registry.Add(s.entry)
+	c.index.registry.Add(s.entry, time.Now())
 	return s
 }
 

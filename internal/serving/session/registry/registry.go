@@ -38,6 +38,7 @@ type Entry[S any] struct {
 	becomes  string        // the name that is reserved for it by Rename; "": none
 	ttl      time.Duration // the session expires when it has not been used for so long; 0: never
 	lastUsed time.Time
+	idle     time.Time // since when: lastUsed or, if that is later, the start of the server
 	users    int       // requests at work on the session, which does not expire under them
 	present  bool      // it has entered, and was not removed
 	deadline time.Time // under which deadlines has the entry; zero: deadlines does not have it
@@ -49,11 +50,12 @@ func NewEntry[S any](
 ) *Entry[S] {
 	return &Entry[S]{
 		ID: id, Owner: owner, Value: value, name: name, ttl: ttl, lastUsed: lastUsed,
+		idle: lastUsed,
 	}
 }
 
 func (e *Entry[S]) expired(now time.Time) bool {
-	return e.ttl > 0 && e.users == 0 && now.Sub(e.lastUsed) >= e.ttl
+	return e.ttl > 0 && e.users == 0 && now.Sub(e.idle) >= e.ttl
 }
 
 type owner[S any] struct {
@@ -174,10 +176,12 @@ func (r *Registry[S]) Enter(e *Entry[S]) {
 
 // Add puts a session that exists already into a place beyond all limits, and reports whether it
 // did: an id that is taken is left as it is. A name that is taken stays that of the session that
-// was added first; the other is found by its id alone.
-func (r *Registry[S]) Add(e *Entry[S]) bool {
+// was added first; the other is found by its id alone. The session counts as unused from now on:
+// the clock may have been wrong when it was used last, or be wrong now.
+func (r *Registry[S]) Add(e *Entry[S], now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	e.idle = now
 	if r.mu.byID.Has(e) {
 		return false
 	}
@@ -293,7 +297,7 @@ func (r *Registry[S]) Done(e *Entry[S]) {
 func (r *Registry[S]) Touch(e *Entry[S], now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.lastUsed = now
+	e.lastUsed, e.idle = now, now
 }
 
 // SetTTL sets after how long without use a session expires; 0: never.
@@ -415,7 +419,7 @@ func (r *Registry[S]) removeLocked(e *Entry[S]) bool {
 // scheduleLocked notes when a session expires that nobody uses.
 func (r *Registry[S]) scheduleLocked(e *Entry[S]) {
 	if e.present && e.ttl > 0 && e.users == 0 {
-		e.deadline = e.lastUsed.Add(e.ttl)
+		e.deadline = e.idle.Add(e.ttl)
 		r.mu.deadlines.ReplaceOrInsert(e)
 	}
 }

@@ -164,9 +164,9 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 			"add": func(t *rapid.T) {
 				e := fresh(owners.Draw(t, "owner"))
 				e.name = names.Draw(t, "name")
-				require.True(t, r.Add(e))
+				require.True(t, r.Add(e, now))
 				m.name(e)
-				require.False(t, r.Add(NewEntry(e.ID, "other", "", 0, now, 0)), "the id is taken")
+				require.False(t, r.Add(NewEntry(e.ID, "other", "", 0, now, 0), now), "the id is taken")
 				m.entries[e.ID] = e
 			},
 			"remove": func(t *rapid.T) {
@@ -308,7 +308,7 @@ func TestASessionThatIsGoneBetweenTwoPagesDoesNotEndTheList(t *testing.T) {
 func TestASessionInUseExpiresOnlyAfterwards(t *testing.T) {
 	r := New[int](1)
 	e := NewEntry("a", "", "", time.Minute, start, 1)
-	r.Add(e)
+	r.Add(e, start)
 	require.True(t, r.Use(e, start))
 	late := start.Add(time.Hour)
 	require.Empty(t, r.Expire(late, 10))
@@ -319,11 +319,25 @@ func TestASessionInUseExpiresOnlyAfterwards(t *testing.T) {
 	require.Equal(t, []*Entry[int]{e}, r.Expire(late.Add(time.Minute), 10))
 	require.Zero(t, r.Places())
 	r2 := NewEntry("b", "", "", time.Minute, start, 1)
-	r.Add(r2)
+	r.Add(r2, start)
 	require.True(t, r.Use(r2, start))
 	r.Remove(r2)
 	r.Done(r2)
 	require.Empty(t, r.Expire(late, 10), "what was removed under its user has no deadline")
+}
+
+// A clock that was wrong when a session was used last, or is when the server starts, is no reason to
+// delete the session: of that time nothing counts.
+func TestIdleTimeCountsFromTheStart(t *testing.T) {
+	year := 365 * 24 * time.Hour
+	for _, off := range []time.Duration{-50 * year, 0, 50 * year} {
+		r := New[int](1)
+		e := NewEntry("a", "", "", time.Minute, start.Add(off), 1)
+		require.True(t, r.Add(e, start))
+		require.Empty(t, r.Expire(start.Add(time.Minute-1), 1), off)
+		require.Equal(t, start.Add(off), r.LastUsed(e))
+		require.Equal(t, []*Entry[int]{e}, r.Expire(start.Add(time.Minute), 1), off)
+	}
 }
 
 // placesOf is Registry.Places for one owner.

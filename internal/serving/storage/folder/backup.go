@@ -108,7 +108,9 @@ func (b *Backup) linkSession(s *session, first map[inode]string) (files []member
 			err = add(name, bytes)
 		}
 	})
-	if s.damage != nil && errors.Is(err, os.ErrNotExist) {
+	if s.damage == nil { // nothing in a backup is a torn append
+		files = append(files, member{name: path.Join(sessionsName, s.id, claimName(s.epoch, s.end))})
+	} else if errors.Is(err, os.ErrNotExist) {
 		return files, nil // damage is no reason to have no backup
 	}
 	return files, err

@@ -1,13 +1,16 @@
 package folder
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,4 +170,71 @@ func TestChargesAreThoseThatOpeningCounts(t *testing.T) {
 			require.NoError(t, s.Close())
 		})
 	}
+}
+
+// A file that an archive has without its holes would be read as another.
+func TestSparseMembersAreRefused(t *testing.T) {
+	name := sessionsName + "/a/" + hexName(segmentPrefix, 0)
+	for _, records := range []string{
+		"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n30 GNU.sparse.realsize=100000\n",
+		"29 GNU.sparse.size=100000000\n26 GNU.sparse.numblocks=1\n22 GNU.sparse.map=0,8\n",
+	} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		write := func(name, content string) {
+			require.NoError(t, w.WriteHeader(&tar.Header{Format: tar.FormatGNU, Name: name, Size: int64(len(content))}))
+			_, err := io.WriteString(w, content)
+			require.NoError(t, err)
+			require.NoError(t, w.Flush())
+		}
+		write("records", records)
+		header := b.Bytes()[:tarBlock] // becomes one of what is known of the next file
+		header[156] = tar.TypeXHeader
+		sum := 0
+		for n, c := range header {
+			if n >= 148 && n < 156 {
+				c = ' '
+			}
+			sum += int(c)
+		}
+		copy(header[148:156], fmt.Sprintf("%06o\x00 ", sum))
+		write(name, "1\n0\n1\n"+strings.Repeat("\x00", tarBlock-6)+"x")
+		write(versionName, versionText)
+		require.NoError(t, w.Close())
+		dir := filepath.Join(t.TempDir(), "data")
+		_, export := OpenExport(io.NewSectionReader(bytes.NewReader(b.Bytes()), 0, int64(b.Len())))
+		for what, err := range map[string]error{
+			"restore": Restore(background, bytes.NewReader(b.Bytes()), dir, noDamage(t)),
+			"check":   CheckBackup(background, bytes.NewReader(b.Bytes()), noDamage(t)),
+			"export":  export,
+		} {
+			require.ErrorIs(t, err, storage.ErrNoBackup, what)
+			require.ErrorContains(t, err, name+" has holes, expected a plain file", what)
+		}
+		require.NoDirExists(t, dir)
+	}
+}
+
+// A backup has the end of every log: what is damaged there is not taken for a torn append.
+func TestDamageAtTheEndOfABackupIsFound(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	_, b, begins := framed(t, dir, 'x', 2000, 2000)
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	made, err := s.Backup(background)
+	require.NoError(t, err)
+	archive := readBackup(t, made)
+	require.NoError(t, errors.Join(made.Close(), s.Close()))
+	at := bytes.Index(archive, b)
+	require.Positive(t, at)
+	clear(archive[at+begins[1]+sectorBytes : at+begins[1]+3*sectorBytes])
+	found := 0
+	restored := filepath.Join(t.TempDir(), "restored")
+	require.NoError(t, Restore(background, bytes.NewReader(archive), restored, func(*storage.CorruptError) { found++ }))
+	require.Positive(t, found)
+	s, err = open(restored, Options{}, unsynced{})
+	require.NoError(t, err)
+	_, err = s.Claim(background, "a")
+	require.ErrorIs(t, err, storage.ErrCorrupt)
+	require.NoError(t, s.Close())
 }

@@ -259,3 +259,166 @@ func TestDamagedEpochStopsNoSession(t *testing.T) {
 	require.Len(t, told, 1, "the claim has written it anew")
 	require.NoError(t, s.Close())
 }
+
+// framed makes a session of records of these sizes, each a frame of one segment, as a killed process
+// leaves it, and returns the path and the content of the segment, and where its frames begin.
+func framed(t require.TestingT, dir string, text byte, sizes ...int) (path string, b []byte, begins []int) {
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	epoch, err := s.Create(background, "a", []byte("head"), 0)
+	require.NoError(t, err)
+	at := int64(0)
+	for _, n := range sizes {
+		begins = append(begins, len(b))
+		r := record{Text: bytes.Repeat([]byte{text}, n)}
+		require.NoError(t, s.Append(background, "a", epoch, at, r))
+		b = append(b, frameOf(at, []record{r})...)
+		at += int64(n)
+	}
+	require.NoError(t, s.unlock())
+	path = filepath.Join(dir, sessionsName, "a", hexName(segmentPrefix, 0))
+	onDisk, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, b, onDisk)
+	return path, b, begins
+}
+
+// Of a segment one frame of which is damaged a rescue finds all others.
+func TestRescueFindsFramesBehindDamage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		root, err := os.MkdirTemp("", "frames-*")
+		require.NoError(t, err)
+		defer os.RemoveAll(root)
+		dir := filepath.Join(root, "data")
+		sizes := rapid.SliceOfN(rapid.IntRange(1, 1000), 2, 8).Draw(t, "sizes")
+		path, b, begins := framed(t, dir, 'x', sizes...)
+		k := rapid.IntRange(0, len(sizes)-1).Draw(t, "frame")
+		damaged := b[begins[k]:]
+		if k+1 < len(sizes) {
+			damaged = b[begins[k]:begins[k+1]]
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "damages") {
+			at := rapid.IntRange(0, len(damaged)-1).Draw(t, "at")
+			damaged[at] ^= rapid.ByteRange(1, 255).Draw(t, "bits")
+		}
+		if _, err := readFrame(damaged); err == nil {
+			t.Skip("undone")
+		}
+		require.NoError(t, os.WriteFile(path, b, 0o600))
+		f, err := open(dir, Options{ReadOnly: true}, unsynced{})
+		require.NoError(t, err)
+		defer f.Close()
+		var want []piece
+		at := int64(0)
+		for n, size := range sizes {
+			from := at
+			at += int64(size)
+			switch j := len(want) - 1; {
+			case n == k:
+			case j >= 0 && want[j].to == from:
+				want[j].to = at
+			default:
+				want = append(want, piece{from, at})
+			}
+		}
+		var r Rescued
+		require.Equal(t, want, f.pieces(f.sessions["a"], &r))
+		out := filepath.Join(root, "out")
+		require.NoError(t, Rescue(background, dir, out, func(got Rescued) { r = got }))
+		require.NotEmpty(t, r.Lost)
+		checked(t, out, "", false)
+		keep := choose(want, nil, 0)
+		require.Equal(t, keep, piece{r.Start, r.End})
+	})
+}
+
+// A text that looks like a frame is none, where its own frame is damaged behind the head.
+func TestRescueFindsNoFrameInText(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	path, b, begins := framed(t, dir, 'x', 10, 500, 10)
+	looks := frameOf(100, []record{{Text: []byte("forged")}})
+	copy(b[begins[1]+100:], looks)
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+	f, err := open(dir, Options{ReadOnly: true}, unsynced{})
+	require.NoError(t, err)
+	defer f.Close()
+	require.Equal(t, []piece{{0, 10}, {510, 520}}, f.pieces(f.sessions["a"], new(Rescued)))
+}
+
+// What is damaged of a log that was acknowledged behind the last claim is told from a torn append
+// where it can be.
+func TestDamageIsNotTakenForTornAppend(t *testing.T) {
+	for name, c := range map[string]struct {
+		text   byte
+		damage func(b []byte, begins []int) []byte
+		torn   bool // in truth, or it cannot be told
+	}{
+		"a sector of a frame that others follow": {'x', func(b []byte, begins []int) []byte {
+			clear(b[sectorBytes : 2*sectorBytes])
+			return b[:begins[2]+40]
+		}, false},
+		"the head's sector, which others follow": {'x', func(b []byte, begins []int) []byte {
+			clear(b[:sectorBytes])
+			return b[:begins[2]+40]
+		}, false},
+		"the length of the last frame": {'x', func(b []byte, begins []int) []byte {
+			b[begins[2]+8] ^= 1
+			return b
+		}, false},
+		"the length of the last frame, whose text has zeros": {0, func(b []byte, begins []int) []byte {
+			b[begins[2]+8] ^= 1
+			return b
+		}, false},
+		"the last frame, with something behind": {0, func(b []byte, begins []int) []byte {
+			b[begins[2]+1500] ^= 1
+			return append(b, 1)
+		}, false},
+		"a frame of another offset, cut": {'x', func(b []byte, begins []int) []byte {
+			return append(b, frameOf(1, []record{{Text: make([]byte, 2000)}})[:1000]...)
+		}, false},
+		"a sector of the last frame": {'x', func(b []byte, begins []int) []byte {
+			n := begins[2]/sectorBytes*sectorBytes + sectorBytes
+			clear(b[n : n+sectorBytes])
+			return b
+		}, true},
+		"the end of the last frame": {'x', func(b []byte, begins []int) []byte {
+			return b[:begins[2]+40]
+		}, true},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		path, b, begins := framed(t, dir, c.text, 2000, 2000, 2000)
+		require.NoError(t, os.WriteFile(path, c.damage(b, begins), 0o600), name)
+		f, err := open(dir, Options{}, unsynced{})
+		require.NoError(t, err, name)
+		_, err = f.Claim(background, "a")
+		if c.torn {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorIs(t, err, storage.ErrCorrupt, name)
+		}
+		require.NoError(t, f.Close(), name)
+	}
+}
+
+// A segment before the log's start, whose overwriting was cut short, is no damage.
+func TestTrimmedSegmentIsNotRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	path, b, _ := framed(t, dir, 'x', 2000, 2000)
+	f, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	claimed, err := f.Claim(background, "a")
+	require.NoError(t, err)
+	require.NoError(t, f.WriteSnapshot(background, "a", claimed.Epoch, 4000, func(io.Writer) error { return nil }))
+	require.NoError(t, f.Trim(background, "a", claimed.Epoch, 4000))
+	require.NoError(t, f.unlock())
+	clear(b[sectorBytes : 2*sectorBytes])
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+	f, err = open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	claimed, err = f.Claim(background, "a")
+	require.NoError(t, err)
+	require.EqualValues(t, 4000, claimed.End)
+	require.NoError(t, f.Close())
+	require.NoFileExists(t, path)
+	checked(t, dir, "", false)
+}

@@ -204,8 +204,6 @@ func (a *archived) add(h *tar.Header) error {
 		return fmt.Errorf("%s is there twice", h.Name)
 	case h.Typeflag == tar.TypeLink:
 		return fmt.Errorf("%s is a link, expected a file", h.Name)
-	case h.PAXRecords["GNU.sparse.major"] != "" || h.PAXRecords["GNU.sparse.map"] != "":
-		return fmt.Errorf("%s has holes, expected a plain file", h.Name)
 	case len(a.members) >= exportFiles:
 		return fmt.Errorf("more than %d files", exportFiles)
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -287,15 +288,99 @@ func TestAnyOperationMayFail(t *testing.T) {
 	}
 }
 
+// A folder whose sync has failed is synced before anything that the power may bring back is
+// overwritten, and before anyone is told what the power may take away.
+func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	d, marks := recorded(t)
+	var states []string
+	for _, m := range marks[1:] {
+		states = append(states, m.state)
+	}
+	const cuts = 40 // behind the failure
+	someNames := survivesBy(rand.New(rand.NewPCG(rand.Uint64(), 0)), 50)
+	someNames.Write = powercut.OnlySynced.Write
+	for n, o := range d.operations {
+		if o.kind != "syncdir" || !attacked(10) {
+			continue
+		}
+		what := fmt.Sprintf("operation %d, %s %s", n, o.kind, o.name)
+		d, from, marks := failing(t, what, n, errIO, states)
+		i, settled := powercut.After(d.events[:from]), false
+		for k := from; k < min(from+cuts, len(d.events)); k++ {
+			may := at(marks, k)
+			if strings.HasPrefix(may[0].step, "delete") {
+				break // which has failed, and said so: the power may bring the session back
+			}
+			if settled || len(may) == 1 { // else nothing has changed of what is synced
+				dir := filepath.Join(t.TempDir(), "left")
+				cut := fmt.Sprintf("%s, cut after event %d", what, k)
+				recovered(t, i, dir, cut, powercut.OnlySynced, may...)
+				recovered(t, i, dir, cut+", some names", someNames, may...)
+			}
+			i.Add(d.events[k])
+			settled = d.events[k].Kind == powercut.Sync || d.events[k].Kind == powercut.SyncDir
+		}
+	}
+}
+
+// attacked picks one of so many; all for make test-attack.
+func attacked(every int) bool {
+	return os.Getenv("LMSERVE_POWER_CUTS") != "" || rand.IntN(every) == 0
+}
+
+// What a process tells that has opened the folder of a killed one stays when the power is cut.
+func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	d, marks := recorded(t)
+	for n, o := range d.operations {
+		if !attacked(10) {
+			continue
+		}
+		what := fmt.Sprintf("killed in operation %d, %s %s", n, o.kind, o.name)
+		d := newDisk(filepath.Join(t.TempDir(), "data"))
+		d.fault = func(o operation) error {
+			if o.n >= n {
+				return errIO
+			}
+			return nil
+		}
+		var last int // step
+		s, err := open(d.root, Options{}, d)
+		if err == nil {
+			for _, x := range newScript().steps() {
+				if last++; x.do(s) != nil {
+					break
+				}
+			}
+			require.NoError(t, s.unlock())
+		}
+		d.fault = nil
+		s, err = open(d.root, Options{}, d)
+		require.NoError(t, err, what)
+		told := mark{step: "told", state: mustDump(t, s)}
+		require.Contains(t, []string{marks[max(0, last-1)].state, marks[last].state}, told.state, what)
+		i := powercut.After(d.events)
+		require.NoError(t, s.Close())
+		recovered(t, i, filepath.Join(t.TempDir(), "left"), what, powercut.OnlySynced, told)
+	}
+}
+
 // failing runs the script, after whose steps the store is in these states, until an operation
 // fails, and goes on: a call that fails has changed nothing, or all, and goes through when it is made
 // again, if it has changed nothing.
-func failing(t *testing.T, what string, n int, fault error, states []string) {
-	d := newDisk(filepath.Join(t.TempDir(), "data"))
+func failing(
+	t *testing.T, what string, n int, fault error, states []string,
+) (d *disk, from int, marks []mark) {
+	d = newDisk(filepath.Join(t.TempDir(), "data"))
 	armed := true
 	d.fault = func(o operation) error {
 		if armed && o.n == n {
-			armed = false
+			armed, from = false, len(d.events)
 			return fault
 		}
 		return nil
@@ -307,6 +392,7 @@ func failing(t *testing.T, what string, n int, fault error, states []string) {
 		require.NoError(t, err, what)
 	}
 	before := ""
+	marks = []mark{{step: "open", events: len(d.events)}}
 	for k, x := range newScript().steps() {
 		if err := x.do(s); err != nil {
 			require.ErrorIs(t, err, fault, what)
@@ -318,6 +404,7 @@ func failing(t *testing.T, what string, n int, fault error, states []string) {
 		}
 		require.Equal(t, states[k], mustDump(t, s), "%s behind %s", what, x.name)
 		before = states[k]
+		marks = append(marks, mark{x.name, len(d.events), before})
 	}
 	if err := s.Close(); err != nil {
 		require.ErrorIs(t, err, fault, what)
@@ -327,6 +414,7 @@ func failing(t *testing.T, what string, n int, fault error, states []string) {
 	require.NoError(t, err, what)
 	require.Equal(t, before, mustDump(t, s), what)
 	require.NoError(t, s.Close(), what)
+	return d, from, marks
 }
 
 func TestDeletedTextIsNowhere(t *testing.T) {

@@ -124,25 +124,35 @@ func (f *Folder) read(path string, size int64) (b []byte, err error) {
 
 // write makes a file, or replaces one, as a whole and durably. What the file held before keeps a
 // name until it is overwritten, where the file system has links. storage.ErrUnknown says that the
-// file is the new one, and that a cut of power may undo that.
-func (f *Folder) write(path string, content []byte) error {
+// file is the new one, and that a cut of power may undo that: the old content then stays under the
+// temporary name left, for a later sync of the folder to come before its overwriting.
+func (f *Folder) write(path string, content []byte) (left string, err error) {
 	unfinished := temporaryName(path)
 	if err := f.fill(unfinished, content); err != nil {
-		return errors.Join(err, f.shred(unfinished))
+		return "", errors.Join(err, f.shred(unfinished))
 	}
 	old := temporaryName(path)
 	linked := f.files.Link(path, old)
 	if err := f.files.Rename(unfinished, path); err != nil {
-		return errors.Join(err, f.shred(unfinished), f.shred(old))
+		return "", errors.Join(err, f.shred(unfinished), f.shred(old))
 	}
-	err := f.files.SyncDir(filepath.Dir(path))
-	if linked == nil {
-		err = errors.Join(err, f.shred(old))
+	err = f.files.SyncDir(filepath.Dir(path))
+	if err == nil && linked == nil {
+		err = f.shred(old)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", storage.ErrUnknown, err)
+		return filepath.Base(old), fmt.Errorf("%w: %w", storage.ErrUnknown, err)
 	}
-	return nil
+	return "", nil
+}
+
+// rewrite is write for a file of a session.
+func (f *Folder) rewrite(s *session, name string, content []byte) error {
+	left, err := f.write(filepath.Join(f.sessionPath(s.id), name), content)
+	if left != "" {
+		s.leftovers, s.unsynced = append(s.leftovers, left), true
+	}
+	return err
 }
 
 // written reports whether a write has taken place.

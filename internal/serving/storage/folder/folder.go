@@ -71,7 +71,7 @@ func (f *Folder) nextEpoch() (uint64, error) {
 	defer f.mu.Unlock()
 	if f.epoch+1 >= f.bound {
 		bound := f.epoch + epochsReserved
-		if err := f.write(f.path(epochName), []byte(hexName("", bound)+"\n")); err != nil {
+		if _, err := f.write(f.path(epochName), []byte(hexName("", bound)+"\n")); err != nil {
 			return 0, f.fault("reserving epochs", err)
 		}
 		f.bound = bound
@@ -161,6 +161,9 @@ func (f *Folder) with(ctx context.Context, id string, do func(s *session) error)
 	if s.gone {
 		return storage.NotFound(id)
 	}
+	if err := f.settle(s); err != nil {
+		return err
+	}
 	return do(s)
 }
 
@@ -221,13 +224,15 @@ func (f *Folder) make(s *session, fill func(dir string) error) (epoch uint64, er
 	if err = f.makeFolder(s, made, fill); err == nil {
 		f.usage.add(s)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if err != nil {
 		s.gone = true
+		f.mu.Lock()
 		delete(f.sessions, s.id)
-		return 0, errors.Join(f.fault("making session "+s.id, err), f.shredTree(made))
+		f.mu.Unlock()
+		return 0, errors.Join(f.fault("making session "+s.id, err), f.erase(made))
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.complete[s.id], f.ids = true, nil
 	return s.epoch, nil
 }
@@ -306,26 +311,28 @@ func (f *Folder) noteClaim(s *session, epoch uint64) error {
 	return err
 }
 
-// syncLeft makes durable what a killed process has written of a session.
-func (f *Folder) syncLeft(s *session) error {
-	if err := f.files.SyncDir(f.sessionPath(s.id)); err != nil || len(s.segments) == 0 {
-		return err
+// settle makes durable what a killed process, or a sync that failed, has left of a session, so that
+// nothing that anyone is told is lost with the power. Of a damaged session nothing is promised.
+func (f *Folder) settle(s *session) error {
+	if !s.unsynced || f.readOnly || s.damage != nil {
+		return nil
 	}
-	last := f.file(s, segmentPrefix, s.segments[len(s.segments)-1].offset)
-	out, err := f.files.OpenFile(last, os.O_WRONLY|nonblock, 0)
-	if err != nil {
-		return err
+	err := f.files.SyncDir(f.sessionPath(s.id))
+	if n := len(s.segments); err == nil && n > 0 && s.end > s.claimed { // the rest was synced
+		var out file
+		last := f.file(s, segmentPrefix, s.segments[n-1].offset)
+		if out, err = f.files.OpenFile(last, os.O_WRONLY|nonblock, 0); err == nil {
+			err = errors.Join(out.Sync(), out.Close())
+		}
 	}
-	return errors.Join(out.Sync(), out.Close())
+	s.unsynced = err != nil
+	return f.fault("syncing session "+s.id, err)
 }
 
 // mend removes what a killed process, a cut of power or a failed write has left of a session's files.
 func (f *Folder) mend(s *session) error {
-	if s.unsynced {
-		if err := f.syncLeft(s); err != nil {
-			return f.fault("syncing session "+s.id, err)
-		}
-		s.unsynced = false
+	if err := f.settle(s); err != nil {
+		return err
 	}
 	for len(s.leftovers) > 0 {
 		if err := f.shred(filepath.Join(f.sessionPath(s.id), s.leftovers[0])); err != nil {
@@ -374,10 +381,12 @@ func (f *Folder) List(
 	}
 	for _, id := range ids[first:] {
 		d, err := f.Get(ctx, id)
-		if errors.Is(err, storage.ErrNotFound) {
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, storage.ErrUnavailable): // which is this session's alone
+			d = storage.Session{ID: id, Err: err}
+		case err != nil:
 			return nil, err
 		}
 		if found = append(found, d); len(found) == limit {
@@ -413,8 +422,7 @@ func (f *Folder) SetHead(ctx context.Context, id string, epoch uint64, head []by
 }
 
 func (f *Folder) writeHead(s *session, d headData, head []byte) error {
-	path := filepath.Join(f.sessionPath(s.id), headName)
-	return f.fault("writing the head of session "+s.id, f.write(path, encodeHead(d, head)))
+	return f.fault("writing the head of session "+s.id, f.rewrite(s, headName, encodeHead(d, head)))
 }
 
 // Delete implements storage.Store.

@@ -161,19 +161,24 @@ func TestOpeningKeepsForeignFiles(t *testing.T) {
 	require.Equal(t, "archive", string(content))
 }
 
-// noted notes which folders were synced.
+// noted notes which folders were synced. The first syncs of session a's fail.
 type noted struct {
 	osFiles
-	dirs *[]string
+	dirs  *[]string
+	fails int
 }
 
-func (n noted) SyncDir(path string) error {
+func (n *noted) SyncDir(path string) error {
 	*n.dirs = append(*n.dirs, filepath.Base(path))
+	if filepath.Base(path) == "a" && n.fails > 0 {
+		n.fails--
+		return errIO
+	}
 	return n.osFiles.SyncDir(path)
 }
 
-// What a killed process has left may not be on the disk: the first claim syncs the session.
-func TestFirstClaimSyncsWhatWasLeft(t *testing.T) {
+// What a killed process has left may not be on the disk: opening syncs the session, or its first use.
+func TestWhatWasLeftIsSyncedBeforeItIsTold(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
 	require.NoError(t, err)
@@ -186,14 +191,24 @@ func TestFirstClaimSyncsWhatWasLeft(t *testing.T) {
 			require.NoError(t, os.Remove(filepath.Join(dir, indexName)))
 		}
 		var dirs []string
-		s, err = open(dir, Options{}, noted{dirs: &dirs})
+		files := &noted{dirs: &dirs, fails: 2}
+		reports := 0
+		s, err = open(dir, Options{Report: func(error) { reports++ }}, files)
 		require.NoError(t, err)
-		dirs = nil
-		for n, want := range []bool{!clean, false} {
-			_, err = s.Claim(background, "a")
-			require.NoError(t, err)
-			require.Equal(t, want, slices.Contains(dirs, "a"), "clean %v, claim %d", clean, n)
+		if !clean {
+			require.Equal(t, 1, reports)
 			dirs = nil
+			listed, err := s.List(background, "", 10)
+			require.NoError(t, err)
+			require.Len(t, listed, 1)
+			require.ErrorIs(t, listed[0].Err, storage.ErrUnavailable, "what may be lost is not told")
+		}
+		for n, want := range []bool{!clean, false} {
+			dirs = nil
+			got, err := s.Get(background, "a")
+			require.NoError(t, err)
+			require.EqualValues(t, 4, got.End)
+			require.Equal(t, want, slices.Contains(dirs, "a"), "clean %v, get %d", clean, n)
 		}
 		require.NoError(t, s.Close())
 	}

@@ -3,7 +3,6 @@ package folder
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -91,22 +90,44 @@ type frame struct {
 	size int64 // in the file
 }
 
-// errShort says that a file ends within a frame.
-var errShort = errors.New("the file ends within a frame")
+// frameBegins reads the head of the frame that begins a part of a segment. The frame has all bytes.
+func frameBegins(b []byte) (at, all int64, verifies bool) {
+	if len(b) < frameHead {
+		return 0, 0, false
+	}
+	at, all = int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint32(b[8:]))
+	verifies = crc32.Checksum(b[:12], castagnoli) == binary.LittleEndian.Uint32(b[12:])
+	return at, frameHead + all + frameTail, verifies
+}
+
+// nextFrame finds where the first frame of an offset or a later one begins that verifies; len(b):
+// nowhere.
+func nextFrame(b []byte, offset int64) int {
+	for n := range b {
+		if at, _, begins := frameBegins(b[n:]); begins && at >= offset {
+			if _, err := readFrame(b[n:]); err == nil {
+				return n
+			}
+		}
+	}
+	return len(b)
+}
 
 // readFrame reads the frame that begins a part of a segment.
 func readFrame(b []byte) (frame, error) {
 	if len(b) < frameHead {
-		return frame{}, fmt.Errorf("%w: %d bytes, expected %d or more", errShort, len(b), frameHead)
+		return frame{}, fmt.Errorf("the file ends within a frame: %d bytes, expected %d or more",
+			len(b), frameHead)
 	}
-	at, size := int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint32(b[8:]))
-	if have, want := crc32.Checksum(b[:12], castagnoli), binary.LittleEndian.Uint32(b[12:]); have != want {
-		return frame{}, fmt.Errorf("checksum %08x of a frame's beginning, expected %08x", want, have)
+	at, all, verifies := frameBegins(b)
+	if !verifies {
+		return frame{}, fmt.Errorf("checksum %08x of a frame's beginning, expected %08x",
+			binary.LittleEndian.Uint32(b[12:]), crc32.Checksum(b[:12], castagnoli))
 	}
-	all := frameHead + size + frameTail
 	if int64(len(b)) < all {
-		return frame{}, fmt.Errorf("%w: %d bytes, expected %d", errShort, len(b), all)
+		return frame{}, fmt.Errorf("the file ends within a frame: %d bytes, expected %d", len(b), all)
 	}
+	size := all - frameHead - frameTail
 	covered := b[frameHead:all]
 	if have, want := crc32.Checksum(covered, castagnoli), binary.LittleEndian.Uint32(b[16:]); have != want {
 		return frame{}, fmt.Errorf("checksum %08x of a frame's body, expected %08x", want, have)
@@ -187,20 +208,34 @@ func decodeRecord(b []byte) (r storage.Record, err error) {
 	return r, err
 }
 
-// torn reports whether a frame that does not verify, the last of the last segment, was never
-// acknowledged: power was cut before all of it was on the disk. Then the file ends within it, or
-// some of its sectors were never written, and read as zeros. Damage looks otherwise. rest is the
-// segment from the frame on, which begins at a byte of the file.
-func torn(rest []byte, begin int64, why error) bool {
-	if errors.Is(why, errShort) {
+// torn reports whether a frame that does not verify, in the last segment, may be one that was never
+// acknowledged: power was cut before all of it was on the disk. Then nothing is behind the frame; the
+// file ends within it, or some of its sectors were never written, and read as zeros: of a head that
+// does not verify, a sector of the head. rest is the segment from the frame on, which begins at a
+// byte of the file, and at an offset of the log.
+func torn(rest []byte, begin, offset int64) bool {
+	at, all, verifies := frameBegins(rest)
+	size := int64(len(rest))
+	switch {
+	case size < frameHead:
 		return true
+	case !verifies:
+		return unwritten(rest, begin, frameHead) && nextFrame(rest, offset) == len(rest)
+	case at != offset || size > all:
+		return false
 	}
-	for len(rest) > 0 {
-		n := min(int64(len(rest)), sectorBytes-begin%sectorBytes)
-		if len(bytes.Trim(rest[:n], "\x00")) == 0 {
+	return size < all || unwritten(rest, begin, size)
+}
+
+// unwritten reports whether one of the sectors that have the first bytes of a frame reads as zeros, as
+// far as the sector is the frame's.
+func unwritten(rest []byte, begin, first int64) bool {
+	for at := int64(0); at < first; {
+		n := min(int64(len(rest))-at, sectorBytes-(begin+at)%sectorBytes)
+		if len(bytes.Trim(rest[at:at+n], "\x00")) == 0 {
 			return true
 		}
-		rest, begin = rest[n:], begin+n
+		at += n
 	}
 	return false
 }

@@ -46,7 +46,7 @@ func (f *Folder) writeIndex() error {
 	out := json.NewEncoder(&b)
 	for _, id := range f.completeIDs() {
 		s := f.sessions[id]
-		if s.damage != nil || s.suspect || len(s.leftovers) > 0 {
+		if s.damage != nil || s.unsynced || s.suspect || len(s.leftovers) > 0 {
 			continue
 		}
 		info, err := os.Stat(f.sessionPath(id))
@@ -58,7 +58,8 @@ func (f *Folder) writeIndex() error {
 		}
 	}
 	fmt.Fprintf(&b, "%08x\n", crc32.Checksum(b.Bytes(), castagnoli))
-	return f.write(f.path(indexName), b.Bytes())
+	_, err := f.write(f.path(indexName), b.Bytes())
+	return err
 }
 
 func (s *session) indexed(info fs.FileInfo) indexed {
@@ -106,14 +107,12 @@ func (f *Folder) readIndex() map[string]indexed {
 	return found
 }
 
-// removeIndex makes sure that no later Open trusts the index.
+// removeIndex makes sure that no later Open trusts the index, once the folder is synced.
 func (f *Folder) removeIndex() error {
 	if _, err := os.Lstat(f.path(indexName)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return f.fault("removing the index", firstError(
-		func() error { return f.shred(f.path(indexName)) },
-		func() error { return f.files.SyncDir(f.dir) }))
+	return f.shred(f.path(indexName))
 }
 
 // fromIndex makes a session of what the index has; nil if the session has changed since.

@@ -98,26 +98,17 @@ func (f *Folder) beginSegment(s *session, b []byte) error {
 	if err != nil {
 		return err
 	}
-	seg := segment{offset: s.end}
-	err = f.writeFrame(s, &seg, out, b)
-	if err == nil {
-		err = f.files.SyncDir(f.sessionPath(s.id))
-	}
-	if err != nil {
-		// A file that comes back after a cut of the power would hide what is appended until then.
-		undone := firstError(func() error { return f.remove(path) },
-			func() error { return f.files.SyncDir(f.sessionPath(s.id)) })
-		if undone != nil {
-			s.suspect = true
-			err = fmt.Errorf("%w: %w", storage.ErrUnknown, err)
-		}
-		return errors.Join(err, undone)
-	}
-	if n := len(s.segments); n > 0 && s.segments[n-1].offset == seg.offset {
+	if n := len(s.segments); n > 0 && s.segments[n-1].offset == s.end {
 		s.segments = s.segments[:n-1] // an empty one
 	}
-	s.segments = append(s.segments, seg)
-	return nil
+	// The name is durable before the segment has anything, so that none that comes back after a cut
+	// of the power hides what is appended elsewhere until then.
+	s.segments, s.unsynced = append(s.segments, segment{offset: s.end}), true
+	if err := f.files.SyncDir(f.sessionPath(s.id)); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	s.unsynced = false
+	return f.writeFrame(s, &s.segments[len(s.segments)-1], out, b)
 }
 
 // Read implements storage.Store.
@@ -310,7 +301,7 @@ func (f *Folder) split(s *session, offset int64) error {
 	if err != nil {
 		return err
 	}
-	err = f.write(f.file(s, segmentPrefix, offset), second)
+	err = f.rewrite(s, hexName(segmentPrefix, uint64(offset)), second)
 	if written(err) {
 		s.segments = slices.Insert(s.segments, n+1, segment{offset: offset, bytes: int64(len(second))})
 	}
@@ -345,7 +336,7 @@ func (f *Folder) cutAt(s *session, offset int64) error {
 	if err != nil {
 		return err
 	}
-	err = f.write(f.file(s, segmentPrefix, seg.offset), first)
+	err = f.rewrite(s, hexName(segmentPrefix, uint64(seg.offset)), first)
 	if written(err) {
 		f.usage.drop(s, seg.shared, seg.bytes)
 		*seg = segment{offset: seg.offset, bytes: int64(len(first))}

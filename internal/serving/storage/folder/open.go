@@ -47,8 +47,11 @@ func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
 	}
 	index := f.readIndex()
 	if !f.readOnly {
-		if err := f.removeIndex(); err != nil {
-			return nil, err
+		// What a killed process has done to names is durable before anyone relies on it.
+		err := firstError(f.removeIndex, func() error { return f.files.SyncDir(f.dir) },
+			func() error { return f.files.SyncDir(f.path(sessionsName)) })
+		if err != nil {
+			return nil, f.fault("opening the folder", err)
 		}
 	}
 	if err := f.loadAll(index); err != nil {
@@ -113,7 +116,7 @@ func (f *Folder) makeDir() error {
 		func() error { return f.makeFolders(sessionsName, makingName, removedName, backupName) },
 		func() error { return f.files.SyncDir(filepath.Dir(f.dir)) },
 		func() error { return f.files.SyncDir(f.dir) },
-		func() error { return f.write(f.path(versionName), []byte(versionText)) }))
+		func() error { _, err := f.write(f.path(versionName), []byte(versionText)); return err }))
 }
 
 // makeFolders makes folders that are not there: an archive may have left out empty ones.
@@ -205,6 +208,9 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 				}
 				s = loaded
 				s.unsynced = true
+				if err := f.settle(s); err != nil { // many at once are faster than one at its use
+					f.report(err)
+				}
 			}
 			if s.damage != nil {
 				f.report(s.damage)
@@ -280,7 +286,7 @@ func (f *Folder) Close() error {
 	var err error
 	if !f.readOnly && f.inPlace() == nil {
 		for _, s := range f.sessions {
-			if s.damage == nil && s.end != s.claimed {
+			if s.damage == nil && !s.unsynced && s.end != s.claimed {
 				err = errors.Join(err, f.noteClaim(s, s.epoch))
 			}
 		}

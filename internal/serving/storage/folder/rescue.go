@@ -3,10 +3,12 @@ package folder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
@@ -64,29 +66,72 @@ func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err e
 	return r, nil
 }
 
-// pieces reads the segments of a log, each as far as it goes.
+// pieces finds what reads of the segments of a log.
 func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 	for n := range s.segments {
 		before := int64(math.MaxInt64)
 		if n+1 < len(s.segments) {
 			before = s.segments[n+1].offset
 		}
-		_, err := f.readSegment(s, &s.segments[n], before, func(at int64, rec storage.Record) error {
-			if at < s.start {
-				return nil
-			}
+		err := f.salvage(s, n, before, func(at int64, rec storage.Record) {
 			if k := len(found) - 1; k >= 0 && found[k].to == at {
 				found[k].to += int64(len(rec.Text))
 			} else {
 				found = append(found, piece{from: at, to: at + int64(len(rec.Text))})
 			}
-			return nil
 		})
 		if damage, ok := errors.AsType[*storage.CorruptError](err); ok && s.damage == nil {
 			r.Lost = append(r.Lost, damage)
 		}
 	}
 	return found
+}
+
+// salvage visits the records of a segment that begin before an offset: those of every frame that
+// verifies, behind frames that do not, too. The error is the first damage.
+func (f *Folder) salvage(
+	s *session, n int, before int64, visit func(at int64, r storage.Record),
+) (damage error) {
+	name := hexName(segmentPrefix, uint64(s.segments[n].offset))
+	b, err := f.read(f.file(s, segmentPrefix, s.segments[n].offset), s.segments[n].bytes)
+	if err != nil {
+		return corrupt(s, name, -1, err)
+	}
+	found := func(at int, what error) {
+		if damage == nil {
+			damage = corrupt(s, name, int64(at), what)
+		}
+	}
+	end, at := s.segments[n].offset, 0
+	for at < len(b) && end < before {
+		fr, err := readFrame(b[at:])
+		if err == nil && fr.at != end {
+			found(at, fmt.Errorf("a frame of offset %d, expected %d", fr.at, end))
+		}
+		if err == nil && fr.at >= end {
+			err = fr.each(func(at int64, r storage.Record) error {
+				if end = at + int64(len(r.Text)); at >= s.start && at < before {
+					visit(at, r)
+				}
+				return nil
+			})
+		}
+		if err == nil {
+			at += int(fr.size)
+			continue
+		}
+		found(at, err)
+		// A text may look like a frame: the one of a frame whose head verifies is passed over.
+		_, all, begins := frameBegins(b[at:])
+		if at++; begins {
+			at = int(min(int64(at)-1+all, int64(len(b))))
+		}
+		at += nextFrame(b[at:], end)
+	}
+	if n+1 < len(s.segments) && end < before {
+		found(at, fmt.Errorf("the segment ends at offset %d, expected %d", end, before))
+	}
+	return damage
 }
 
 // goodStates are the snapshots that verify.
@@ -105,20 +150,21 @@ func (f *Folder) goodStates(ctx context.Context, s *session, r *Rescued) (good [
 	return good
 }
 
-// choose chooses a piece of a log that begins at an offset: the last one, if a snapshot lies in it
-// or the text before it is gone; else the first.
+// choose chooses a piece of a log that begins at an offset: the one that the last snapshot lies in
+// that lies in any; else the first or, if the text before it is gone, the last.
 func choose(pieces []piece, good []state, start int64) piece {
 	if len(pieces) == 0 {
 		return piece{from: start, to: start}
 	}
-	last := pieces[len(pieces)-1]
-	if pieces[0].from != start {
-		return last
-	}
-	for _, k := range good {
-		if k.Offset >= last.from && k.Offset <= last.to {
-			return last
+	for _, k := range slices.Backward(good) {
+		for _, p := range pieces {
+			if k.Offset >= p.from && k.Offset <= p.to {
+				return p
+			}
 		}
+	}
+	if pieces[0].from != start {
+		return pieces[len(pieces)-1]
 	}
 	return pieces[0]
 }
@@ -133,18 +179,14 @@ func (f *Folder) takeSegment(
 	if n+1 < len(s.segments) {
 		before = min(before, s.segments[n+1].offset)
 	}
-	_, err := from.readSegment(s, &s.segments[n], before, func(begin int64, r storage.Record) error {
-		if begin >= keep.from && begin < keep.to {
+	_ = from.salvage(s, n, before, func(begin int64, r storage.Record) { // its damage is known
+		if begin >= keep.from {
 			if at < 0 {
 				at = begin
 			}
 			records = append(records, r)
 		}
-		return nil
 	})
-	if err != nil && !errors.Is(err, storage.ErrCorrupt) {
-		return err
-	}
 	if len(records) == 0 {
 		return nil
 	}

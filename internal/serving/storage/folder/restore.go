@@ -87,10 +87,22 @@ func checkMember(h *tar.Header) error {
 		return fmt.Errorf("%s is a link to %.200q, expected a session's file", h.Name, h.Linkname)
 	case h.Typeflag != tar.TypeLink && h.Typeflag != tar.TypeReg:
 		return fmt.Errorf("%s is of type %q, expected a file", h.Name, h.Typeflag)
+	case isSparse(h):
+		return fmt.Errorf("%s has holes, expected a plain file", h.Name)
 	case h.Size > memberMax(h.Name):
 		return fmt.Errorf("%s has %d bytes, expected at most %d", h.Name, h.Size, memberMax(h.Name))
 	}
 	return nil
+}
+
+// isSparse reports whether a file is in an archive without its holes.
+func isSparse(h *tar.Header) bool {
+	for record := range h.PAXRecords {
+		if strings.HasPrefix(record, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 // memberMax is the largest size of a file in an archive. States are not read at once.

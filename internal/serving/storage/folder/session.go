@@ -38,8 +38,8 @@ type session struct {
 	// suspect says that a write has failed, and that nobody knows what the disk has behind the end of
 	// the last segment.
 	suspect bool
-	// unsynced says that a killed process may have left what it wrote, and names, in the memory of the
-	// system alone: the next claim, and what it is told, must not be the first to rely on them.
+	// unsynced says that what was written, and names, may be in the memory of the system alone, because
+	// a process was killed or a sync has failed: nobody may rely on them before settle.
 	unsynced bool
 }
 
@@ -206,7 +206,7 @@ func (f *Folder) loadHead(s *session) error {
 		return corrupt(s, headName, -1, fmt.Errorf("start %d, expected 0 or more", d.Start))
 	}
 	s.head, s.start, s.end = head, d.Start, d.Start
-	for len(s.segments) > 1 && s.segments[1].offset <= s.start { // trimming was cut short
+	for len(s.segments) > 0 && s.segments[0].offset < s.start { // trimming was cut short
 		s.leftovers = append(s.leftovers, hexName(segmentPrefix, uint64(s.segments[0].offset)))
 		s.segments = s.segments[1:]
 	}
@@ -261,7 +261,7 @@ func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 	for at := int64(0); at < int64(len(b)); {
 		fr, err := readFrame(b[at:])
 		if err != nil {
-			if n < len(s.segments)-1 || !torn(b[at:], at, err) {
+			if n < len(s.segments)-1 || !torn(b[at:], at, end) {
 				return end, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), at, err)
 			}
 			s.suspect, seg.bytes = true, at

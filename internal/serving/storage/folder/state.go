@@ -29,6 +29,7 @@ func (f *Folder) WriteSnapshot(
 	}
 	unfinished := temporaryName(filepath.Join(f.sessionPath(id), hexName(statePrefix, uint64(at))))
 	kept, err := f.writeState(ctx, unfinished, write)
+	renamed := false
 	if err == nil {
 		kept.Offset = at
 		err = f.change(ctx, id, epoch, func(s *session) error {
@@ -40,6 +41,8 @@ func (f *Folder) WriteSnapshot(
 				return f.fault("writing "+path, err)
 			}
 			if err := f.files.SyncDir(f.sessionPath(id)); err != nil {
+				s.leftovers, s.unsynced = append(s.leftovers, filepath.Base(unfinished)), true
+				renamed = true
 				return f.fault("writing "+path, errors.Join(err, f.files.Rename(path, unfinished)))
 			}
 			n := len(s.states)
@@ -50,7 +53,7 @@ func (f *Folder) WriteSnapshot(
 			return nil
 		})
 	}
-	if err != nil {
+	if err != nil && !renamed { // else a cut of the power may name it
 		_ = f.shred(unfinished) // the first error says more; the next claim removes it
 	}
 	return err
@@ -227,10 +230,7 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 		}
 		f.usage.drop(s, s.states[n].shared, s.states[n].Bytes)
 		s.states = slices.Delete(s.states, n, n+1)
-		s.leftovers = append(s.leftovers, filepath.Base(dropped))
-		if err := f.files.SyncDir(f.sessionPath(id)); err != nil {
-			return f.fault("dropping "+path, err)
-		}
+		s.leftovers, s.unsynced = append(s.leftovers, filepath.Base(dropped)), true
 		return f.mend(s)
 	})
 }
