@@ -76,7 +76,7 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 			} else {
 				err = r.changedLocked(f.Source, i, more)
 			}
-		case i.State == client.IncidentOpen && r.tells(&i):
+		case i.State == client.IncidentOpen && i.Last == f.Line.Number && r.tells(&i):
 			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i, i.P})
 			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i, i.P})
 			r.incidents.printed = r.incidents.printed[max(0, len(r.incidents.printed)-printedMost):]

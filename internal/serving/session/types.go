@@ -201,8 +201,10 @@ type ScoreOptions struct {
 	Threshold float64
 	// Lines makes lines of the text, from the first text on that is scored so, and reports them.
 	// The session keeps what it knows of its lines.
-	Lines     bool
-	Incidents bool // of the lines report the first, the last, and those with Incidents alone
+	Lines bool
+	// Incidents reports of the lines the first, the last, and those alone at which incidents have
+	// news. Incidents that other lines have joined are told with the next line that is reported.
+	Incidents bool
 	Text      bool // report the text of lines
 	TokenBits bool // report what each byte of a line's text has cost
 	// Updated, if it is not nil, is told of each update of the fast weights, after it. What is
@@ -257,6 +259,7 @@ type Line struct {
 	Cut       bool             // the line has more text than lines.TextMax bytes
 	Unlearnt  bool             // the session does not learn from the line, which is flagged or too long
 	first     bool             // of those that end in the text of a call
+	news      bool             // its incidents tell more than that they have one more line
 	Ended     bool             // with a newline; false: the text has ended, and the line may go on
 }
 
@@ -334,8 +337,8 @@ type Summary struct {
 	Divergences  int    // of these, reports that have Diverged
 	Updates      uint64 // of the fast weights that the session has made, after the call
 	Rest         *Line  // the line under way; nil if there is none, or lines were not asked for
-	// Last is the last line that ended in the text, where Incidents alone were asked for and it has
-	// none and was not reported; else nil.
+	// Last is the last line that ended in the text, where Incidents alone were asked for and it was
+	// not reported; else nil.
 	Last    *Line
 	Elapsed time.Duration
 }
