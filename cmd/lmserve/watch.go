@@ -150,6 +150,9 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	w := &watch.Watcher{
 		Client: cl, Score: score, Line: report.line, Behind: status.behind, Note: status.note,
 	}
+	if report.incidents != nil {
+		w.Before = report.before
+	}
 	if k.field != "" {
 		w.Field = follow.ParseField(k.field)
 	}
