@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding"
@@ -22,11 +23,11 @@ type Notes struct {
 	Say func(text string) // nil: nobody listens
 
 	told    map[string]bool
-	skipped int64
+	skipped atomic.Int64 // what reads the journal counts while others ask
 }
 
 // Skipped is the number of bytes that were read and not given.
-func (n *Notes) Skipped() int64 { return n.skipped }
+func (n *Notes) Skipped() int64 { return n.skipped.Load() }
 
 func (n *Notes) once(text string) {
 	if n.told[text] || n.Say == nil {
@@ -40,7 +41,7 @@ func (n *Notes) once(text string) {
 }
 
 func (n *Notes) skip(bytes int, what string) {
-	n.skipped += int64(bytes)
+	n.skipped.Add(int64(bytes))
 	n.once(what)
 }
 
