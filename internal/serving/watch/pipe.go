@@ -9,7 +9,7 @@ import (
 
 const (
 	// pieceBytes is the most that is sent at once.
-	pieceBytes = 16 << 10
+	pieceBytes = 64 << 10
 	// pipeBytes is how much of a pipe waits in memory. What writes to the pipe waits beyond that.
 	pipeBytes = 4 << 20
 )

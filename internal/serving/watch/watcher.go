@@ -112,7 +112,7 @@ func (w *Watcher) begin(
 
 func (f *feeding) options() client.FeedOptions {
 	o := client.FeedOptions{
-		Score: f.Score, Event: f.event, Waiting: f.waiting,
+		BatchBytes: pieceBytes, Score: f.Score, Event: f.event, Waiting: f.waiting,
 		Lost:     func(e *client.LostError) error { f.note("%v", e); return nil },
 		Diverged: func(n int64) { f.note("%s", DivergedNote(n)) },
 	}
