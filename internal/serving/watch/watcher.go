@@ -32,7 +32,7 @@ type Watcher struct {
 	// written at once, so that it is not shown twice.
 	Line func(Found) (shown bool, err error)
 	// Before is told what a source's session knew of its incidents when its last line was reported,
-	// if some were, and before any other line is. Nil: it is not asked for.
+	// if some were, and before any other line is; with LearnFalse it is not. Nil: nobody is told.
 	Before func(source string, list client.IncidentList)
 	// Behind is told how far behind a stream is, several times a second while it is fed.
 	Behind func(Behind)
@@ -351,7 +351,7 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 
 // before tells the incidents of the session as of an offset up to which lines were reported.
 func (f *feeding) before(ctx context.Context, at int64) error {
-	if f.Before == nil || at == 0 {
+	if f.Before == nil || at == 0 || f.Score.Learn == client.LearnFalse {
 		return nil
 	}
 	id := f.session.ID
