@@ -107,6 +107,8 @@ func TestPageHidesIncidentsBelowTheThreshold(t *testing.T) {
 		}
 		b.until(fmt.Sprintf(`document.querySelectorAll(".incident").length === %d`, shown))
 	}
+	b.run(chromedp.Reload())
+	b.until(`document.querySelector(".head label select")?.value === "10000"`)
 }
 
 // A log ends on what is strangest in it, and is coloured by lines. Its colours are there after a

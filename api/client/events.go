@@ -76,8 +76,8 @@ func events[E any](r io.Reader, sse bool, decode decoder[E]) iter.Seq2[E, error]
 	return func(yield func(E, error) bool) {
 		var none E
 		for object, err := range objects(r, sse) {
-			var h header
-			if err == nil {
+			h := header{Type: beginning(object)}
+			if err == nil && h.Type == "" {
 				err = json.Unmarshal(object, &h)
 			}
 			if err == nil && h.Problem != nil {
@@ -94,6 +94,16 @@ func events[E any](r io.Reader, sse bool, decode decoder[E]) iter.Seq2[E, error]
 		}
 		yield(none, io.ErrUnexpectedEOF)
 	}
+}
+
+// beginning is the type of an object that begins with it, as events do; "" where that is not so, or
+// where there is more to know of the object.
+func beginning(object []byte) string {
+	rest, ok := bytes.CutPrefix(object, []byte(`{"type":"`))
+	if kind, _, ended := bytes.Cut(rest, []byte{'"'}); ok && ended && string(kind) != "error" {
+		return string(kind)
+	}
+	return ""
 }
 
 func decoded[T any](object []byte) (*T, error) {

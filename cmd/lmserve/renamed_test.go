@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,21 @@ func TestRenamedFlagsKeepTheirOldNames(t *testing.T) {
 		require.Contains(t, help, "--"+c.new+" ")
 		require.NotContains(t, help, "--"+c.old+" ")
 	}
+}
+
+// A fraction as --rate of score is a threshold, as it was before; a number is the learning rate.
+func TestRateOfScoreTakesFractionAsThreshold(t *testing.T) {
+	c := newScore()
+	var said strings.Builder
+	c.SetErr(&said)
+	require.NoError(t, c.ParseFlags([]string{"--rate", "0.5"}))
+	require.False(t, c.Flags().Changed("threshold"))
+	require.Empty(t, said.String())
+	require.NoError(t, c.ParseFlags([]string{"--rate", "1/25"}))
+	require.Equal(t, "1/25", c.Flags().Lookup("threshold").Value.String())
+	require.True(t, c.Flags().Changed("threshold"))
+	require.Equal(t, "0.5", c.Flags().Lookup("rate").Value.String())
+	require.Contains(t, said.String(), "--threshold 1/25")
 }
 
 // Every flag of every command says what it is in words.

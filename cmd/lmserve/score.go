@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/serving/watch"
@@ -68,7 +69,24 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	flags.BoolVar(&k.totalOnly, "total-only", false, "print the total alone")
 	flags.BoolVar(&k.asJSON, "json", false, "print JSON, one object for each chunk or line")
 	renamed(c, map[string]string{"total": "total-only"})
+	rate := flags.Lookup("rate")
+	rate.Value = oldThreshold{rate.Value, c}
 	return c
+}
+
+// oldThreshold is the flag --rate, the learning rate, of which a fraction is what --threshold was
+// called before.
+type oldThreshold struct {
+	pflag.Value
+	c *cobra.Command
+}
+
+func (f oldThreshold) Set(text string) error {
+	if !strings.Contains(text, "/") {
+		return f.Value.Set(text)
+	}
+	fmt.Fprintf(f.c.ErrOrStderr(), "lmserve: --rate %s is deprecated, use --threshold %[1]s\n", text)
+	return f.c.Flags().Set("threshold", text)
 }
 
 func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) {

@@ -62,13 +62,16 @@ func TestFlagOfAnotherMethodIsRefused(t *testing.T) {
 			"expected method dynamic-sgd or dynamic-rms"},
 		{[]string{"--static", "--p", "0.1"}, "--p has no effect with method static"},
 		{[]string{"--method", "cache", "--decay", "0.1"}, "--decay has no effect with method cache"},
-		{[]string{"--lines", "--rate", "1/1000"}, `found "1/1000", expected 0 to 1000`},
+		{[]string{"--rate", "1/1000"}, "--threshold and --top choose lines, expected --lines"},
 	} {
 		_, stderr, code := lmserve("text\n", append([]string{"score", "--model", model}, c.args...)...)
 		require.Equal(t, exitUsage, code, c)
 		require.Contains(t, stderr, c.want)
 	}
-	_, stderr, code := lmserve("", "complete", "--model", model, "--theta", "0.5")
+	_, stderr, code := lmserve("", "complete", "--model", model, "--rate", "1/1000")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, `found "1/1000", expected 0 to 1000`)
+	_, stderr, code = lmserve("", "complete", "--model", model, "--theta", "0.5")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "--theta has no effect with method sparse-meta, expected method cache")
 }

@@ -82,7 +82,7 @@ standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`,
 	flags := c.Flags()
 	flags.StringVar(&k.learn, "learn", string(client.LearnTrue), "what the session learns from: "+
 		"true: all lines; false: none, it stays as it is;\n"+
-		"unflagged: those that are not printed, so that a model does not learn an attack;\n"+
+		"unflagged: those that are not printed,\nso that a --model does not learn an attack; "+
 		"the tables that rate lines take in all")
 	flags.Var(&k.history, "history",
 		"how much of the end of a file is read before what comes, in whole lines")
@@ -130,6 +130,9 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 		return err
 	}
 	if k.counts = k.model.path == ""; k.counts {
+		if score.Learn == client.LearnUnflagged && k.session == "" {
+			return nothingUnflagged()
+		}
 		k.model.path = model.CountsName
 		if k.session != "" { // which may be of a model
 			k.besides = weights.EmbeddedNames()
@@ -158,6 +161,9 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	w := &watch.Watcher{
 		Client: cl, Score: score, Line: report.line, Behind: status.behind, Note: status.note,
 	}
+	if report.incidents != nil {
+		w.Before = report.before
+	}
 	if k.field != "" {
 		w.Field = follow.ParseField(k.field)
 	}
@@ -177,6 +183,12 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	err = errors.Join(unlessEnded(c.Context(), err), report.end())
 	fmt.Fprintf(c.ErrOrStderr(), "lmserve: %s\n", report.summary())
 	return err
+}
+
+// nothingUnflagged refuses to keep lines from a session that has nothing but its tables.
+func nothingUnflagged() error {
+	return usagef("--learn is unflagged, expected true without a --model: the tables that rate lines " +
+		"take in every line, as a new kind of line would else be strange for ever")
 }
 
 // checkAnswers refuses --feedback where there is nothing to answer on, or nowhere to answer.

@@ -46,6 +46,20 @@ type foundIncident struct {
 	source string
 	client.Incident
 	shownP float64 // of the strangest of its lines that were printed
+	before bool    // it was printed by an earlier watch, and no line has joined it since
+}
+
+// before takes in the incidents that are open in a session from before, and were printed then.
+func (r *lineReport) before(source string, list client.IncidentList) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range slices.Backward(list.Incidents) {
+		if i.State == client.IncidentOpen && r.tells(&i) {
+			known := foundIncident{source, i, i.P, true}
+			r.incidents.open = append(r.incidents.open, known)
+			r.incidents.printed = append(r.incidents.printed, known)
+		}
+	}
 }
 
 // stranger says how much stranger a later line of a printed incident must be to be printed, too.
@@ -69,16 +83,16 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 		case at >= 0:
 			o := &r.incidents.open[at]
 			more := i.Changes[len(o.Changes):]
-			o.Incident = i
+			o.Incident, o.before = i, false
 			if i.P <= r.threshold && i.P < o.shownP/stranger {
 				o.shownP, shown = i.P, true
 				err = r.tellLocked(f, i, more)
 			} else {
 				err = r.changedLocked(f.Source, i, more)
 			}
-		case i.State == client.IncidentOpen && r.tells(&i):
-			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i, i.P})
-			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i, i.P})
+		case i.State == client.IncidentOpen && i.Last == f.Line.Number && r.tells(&i):
+			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i, i.P, false})
+			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i, i.P, false})
 			r.incidents.printed = r.incidents.printed[max(0, len(r.incidents.printed)-printedMost):]
 			r.total.shown++
 			shown = true
@@ -177,6 +191,9 @@ func (r *lineReport) openLocked() error {
 		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.Number, b.Number))
 	})
 	for _, i := range r.incidents.open {
+		if i.before {
+			continue
+		}
 		if err := r.closedLocked(i); err != nil {
 			return err
 		}

@@ -217,6 +217,10 @@ func (a *watchAll) watch(ctx context.Context, s watchStream) error {
 	if err != nil {
 		return flagError(err)
 	}
+	bare := session.Settings.Method == client.MethodCounts && !session.Settings.Companion
+	if bare && a.w.Score.Learn == client.LearnUnflagged {
+		return errors.Join(nothingUnflagged(), done())
+	}
 	name := s.name
 	if name == standardInput {
 		name = inputName

@@ -316,6 +316,9 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 			"--record-start is \"(a\", expected a regular expression of RE2: missing closing ): `(a`"},
 		{[]string{"--records", "--feedback"}, exitUsage, "expected no --lines, --records or --top"},
 		{[]string{"--learn", "false"}, exitUsage, "without a --session"},
+		{[]string{"--learn", "unflagged", log}, exitUsage, "expected true without a --model"},
+		{[]string{"--learn", "unflagged", "--session", "a", "--data-dir", filepath.Join(dir, "data"), log},
+			exitUsage, "expected true without a --model"},
 		{[]string{"--session", "A!", "--data-dir", dir, log}, exitUsage, `--session is "A!", expected a name`},
 		{[]string{dir}, exitUsage, "is a folder"},
 		{[]string{log, log}, exitUsage, "named twice"},
@@ -490,6 +493,60 @@ func TestWatchTellsOneIncident(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(strings.SplitN(objects, "\n", 2)[0]), &first))
 	require.EqualValues(t, 601, first.First)
 	require.Equal(t, api.ChangeSurge, first.Changes[0].Kind)
+}
+
+// An incident that is open when the watching ends is not printed again when it goes on, also if that
+// ended before it could note what it had reported.
+func TestWatchTellsIncidentOnceOverRestart(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "app.log")
+	flags := []string{"--session", "app", "--data-dir", filepath.Join(dir, "data"), "--from-start",
+		"--threshold", "1/100", log}
+	more := func(text string) {
+		f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		require.NoError(t, err)
+		_, err = f.WriteString(text)
+		require.NoError(t, errors.Join(err, f.Close()))
+	}
+	watched := func(lines int) string {
+		w := startWatch(t, nil, flags...)
+		offset := func() bool {
+			info, err := os.Stat(log)
+			require.NoError(t, err)
+			files, err := filepath.Glob(filepath.Join(dir, "data", "watch", "*.json"))
+			require.NoError(t, err)
+			if len(files) == 0 {
+				return false
+			}
+			var p struct{ Reported int64 }
+			content, err := os.ReadFile(files[0])
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(content, &p))
+			return p.Reported == info.Size()
+		}
+		require.Eventually(t, offset, time.Minute, 5*time.Millisecond, "%s", &w.err)
+		w.stop()
+		require.Contains(t, w.err.String(), fmt.Sprintf("lmserve: %d line", lines))
+		return w.out.String()
+	}
+	for i := range 300 {
+		more(fmt.Sprintf("GET /%d 200\n", i%7))
+	}
+	more("PANIC of shard a\n")
+	require.Equal(t, 1, strings.Count(watched(301), "#1 PANIC"))
+	before, err := os.Stat(log)
+	require.NoError(t, err)
+	more(strings.Repeat("GET /2 200\nPANIC of shard a\n", 3))
+	first := watched(6)
+	require.NotContains(t, first, "PANIC of")
+	require.Contains(t, first, "#1 so far: 4 lines")
+	forgetReports(t, filepath.Join(dir, "data"), before.Size())
+	more("GET /2 200\nPANIC of shard a\n")
+	second := watched(8)
+	require.NotContains(t, second, "PANIC of")
+	require.Contains(t, second, "#1 so far: 5 lines")
+	more("GET /3 200\n")
+	require.Empty(t, watched(1), "nothing has joined it")
 }
 
 // A verdict that is given while one watches hides incidents like that one.

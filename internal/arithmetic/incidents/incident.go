@@ -111,5 +111,14 @@ func (l Like) Matches(i *Incident) bool {
 		l.Place != 0 && l.Place == i.Place
 }
 
+// News reports whether the incident has more to tell at its last line, of probability p, than that
+// one more line has joined it: it was opened or closed, has become stranger or got a sample or a
+// change, or the number of its lines has doubled again.
+func (i *Incident) News(p float64) bool {
+	n := len(i.Changes)
+	return i.Closed || i.Lines <= samplesMost || i.Lines&(i.Lines-1) == 0 || p == i.P ||
+		n > 0 && i.Changes[n-1].Line == i.Last
+}
+
 // Open reports whether lines may still join the incident.
 func (i *Incident) Open() bool { return i.Number > 0 && !i.Closed }

@@ -12,6 +12,7 @@ type crowds struct {
 	Lines  int64
 	Radius float64 // running mean of the squared distance to the nearest middle
 	v      vector
+	last   int // crowd of the line before, which is often that of the next
 }
 
 type crowd struct {
@@ -33,6 +34,7 @@ const (
 	farNew       = crowdNumbers * 4096
 	farMost      = crowdNumbers * 410 // with 16 radii: the largest distance that is learnt as it is
 	radiusSlow   = 512
+	distanceStep = 16 // numbers whose squared differences, at most 4*crowdScale^2*crowdSumMost, a uint32 holds
 	gramBytes    = 3
 )
 
@@ -72,10 +74,17 @@ func (v *vector) of(line []byte) {
 	}
 }
 
-func (v *vector) distance(w *vector) (sum int64) {
-	for i, x := range v {
-		d := int64(x) - int64(w[i])
-		sum += d * d
+// distance is the squared distance of two vectors, or some number that is not less than most if the
+// distance is not.
+func (v *vector) distance(w *vector, most int64) (sum int64) {
+	for i := 0; i < crowdNumbers && sum < most; i += distanceStep {
+		a, b := v[i:i+distanceStep], w[i:i+distanceStep]
+		var part uint32
+		for j := range distanceStep {
+			d := int32(a[j]) - int32(b[j])
+			part += uint32(d * d)
+		}
+		sum += int64(part)
 	}
 	return sum
 }
@@ -84,8 +93,11 @@ func (v *vector) distance(w *vector) (sum int64) {
 func (c *crowds) take(line []byte) (bits float64) {
 	c.v.of(line)
 	near, least := -1, int64(farNew)
+	if c.Used > 0 {
+		least = c.v.distance(&c.Crowds[min(c.last, int(c.Used)-1)].Middle, math.MaxInt64) + 1
+	}
 	for i := range c.Crowds[:c.Used] {
-		if d := c.v.distance(&c.Crowds[i].Middle); near < 0 || d < least {
+		if d := c.v.distance(&c.Crowds[i].Middle, least); d < least {
 			near, least = i, d
 		}
 	}
@@ -93,6 +105,7 @@ func (c *crowds) take(line []byte) (bits float64) {
 	n, far := float64(c.Lines), float64(least)
 	if within := crowdRadii * c.Radius; near >= 0 && far <= within {
 		of := &c.Crowds[near]
+		c.last = near
 		bits = bitsOf((float64(of.Count) + .5) / n)
 		of.join(&c.v, c.Lines)
 	} else {

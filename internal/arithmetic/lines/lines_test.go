@@ -287,3 +287,22 @@ func TestProbabilitiesAreTheSameOnEveryMachine(t *testing.T) {
 	state := sha256.Sum256(m.AppendState(nil))
 	require.Equal(t, "61996240f3dd620a", hex.EncodeToString(state[:8]))
 }
+
+// A distance that is cut short is still not less than the least one.
+func TestDistanceIsExactWhereItIsLess(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var v, w vector
+		whole, number := int64(0), rapid.Int16Range(-roots[crowdSumMost], roots[crowdSumMost])
+		for i := range v {
+			v[i], w[i] = number.Draw(rt, "v"), number.Draw(rt, "w")
+			d := int64(v[i]) - int64(w[i])
+			whole += d * d
+		}
+		most := rapid.Int64Range(0, 2*whole+1).Draw(rt, "most")
+		got := v.distance(&w, most)
+		require.Equal(rt, whole < most, got < most)
+		if whole < most {
+			require.Equal(rt, whole, got)
+		}
+	})
+}

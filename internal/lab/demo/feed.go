@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -92,13 +93,21 @@ func (t *table) tell(line *client.LineEvent) {
 	if !line.Warm || line.P > strange {
 		return
 	}
-	const before, most = 16, 76 // the strangest part of a line, with some text around it
-	text := line.TextBytes()
-	from := max(0, min(int(line.Span.From), len(text))-before)
 	t.printing.Lock()
 	defer t.printing.Unlock()
 	fmt.Printf("%-12s  one line in %d: %q\n", t.stream.name, line.Rank,
-		text[from:min(len(text), from+most)])
+		excerpt(line.TextBytes(), int(line.Span.From), int(line.Span.To)))
+}
+
+// excerpt is the beginning of a line, or what follows the last space some way before the strangest
+// part, if that does not stand in the beginning.
+func excerpt(text []byte, from, to int) []byte {
+	const before, most = 16, 76
+	begin := 0
+	if to > most {
+		begin = bytes.LastIndexAny(text[:min(max(0, from-before), len(text))], " \t") + 1
+	}
+	return text[begin:min(len(text), begin+most)]
 }
 
 // print draws the numbers on one line: # up to what is served, and marks at the others.

@@ -21,3 +21,16 @@ func TestRowsAreWholeLinesThatMakeUpTheText(t *testing.T) {
 		}
 	}
 }
+
+// A line is shown from its beginning or from the beginning of a word, with its strangest part.
+func TestExcerptBeginsWithAWord(t *testing.T) {
+	line := "2026-11-22T14:39:07.676Z\tERROR\t" + strings.Repeat("a word ", 20) + "strange end"
+	for _, c := range []struct{ part, begins string }{
+		{"ERROR", "2026-11-22T"}, {"2026", "2026-11-22T"}, {"strange", "word a word"}, {"end", "word a word strange end"},
+	} {
+		from := strings.Index(line, c.part)
+		got := string(excerpt([]byte(line), from, from+len(c.part)))
+		require.True(t, strings.HasPrefix(got, c.begins), got)
+		require.Contains(t, got, c.part)
+	}
+}

@@ -67,6 +67,9 @@ func (o Options) settings(
 	}
 	asked := o.Settings.Clone()
 	asked["method"], asked["companion"] = name, companion || name == stream.Counts
+	if name == stream.Counts { // they are for the banks of the others' model
+		delete(asked, "gammas")
+	}
 	set, err := stream.With(m, asked)
 	set.Seed = o.Seed
 	return m, set, err

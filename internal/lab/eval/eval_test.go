@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/txl"
@@ -268,6 +269,13 @@ func TestTheModelOfCountsIsEvaluatedByItsCounts(t *testing.T) {
 	require.Equal(t, []string{stream.Counts}, alone.Methods)
 	require.Equal(t, beside.Total.Scores[1].Bits, alone.Total.Scores[0].Bits)
 	require.ErrorContains(t, Options{Methods: []string{stream.Static}}.Validate(model.Counts()), "no network")
+
+	m := small(t, 1)
+	asked := setting.Values{"gammas": make([]float32, len(m.Learner.Settings.Gammas))}
+	beside = evaluate(t, m, corpus(t), Options{
+		Methods: []string{stream.SparseMeta, stream.Counts}, Settings: asked,
+	})
+	require.Equal(t, alone.Total.Scores[0].Bits, beside.Total.Scores[1].Bits, "it has no gammas")
 }
 
 func TestThreadsChangeNoScore(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding"
@@ -23,11 +24,11 @@ type Notes struct {
 	Say func(text string) // nil: nobody listens
 
 	told    map[string]bool
-	skipped int64
+	skipped atomic.Int64 // what reads the journal counts while others ask
 }
 
 // Skipped is the number of bytes that were read and not given.
-func (n *Notes) Skipped() int64 { return n.skipped }
+func (n *Notes) Skipped() int64 { return n.skipped.Load() }
 
 func (n *Notes) once(text string) {
 	if n.told[text] || n.Say == nil {
@@ -41,7 +42,7 @@ func (n *Notes) once(text string) {
 }
 
 func (n *Notes) skip(bytes int, what string) {
-	n.skipped += int64(bytes)
+	n.skipped.Add(int64(bytes))
 	n.once(what)
 }
 

@@ -199,7 +199,7 @@ func optionsOf(path string) Options { return Options{Log: Log{Path: path}, Last:
 
 func requireNext(t *testing.T, f *Follower, want string) Piece {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*leaveAfter)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p, err := f.Next(ctx)
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ type detail struct {
 	chunkText bool // the text of chunks
 	lines     bool
 	records   bool
-	incidents bool // of lines only those with incidents
+	incidents bool // of lines only those with news of incidents
 	first     bool // and the first of those that end in a text
 	lineText  bool
 	tokenBits bool // what each byte of a line's text has cost
@@ -64,7 +64,7 @@ func (c Chunk) only(d detail) Chunk {
 	case d.incidents || !d.lineText || !d.tokenBits:
 		c.Lines = slices.Clone(c.Lines)
 		if d.incidents {
-			c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return l.Incidents == nil && !(d.first && l.first) })
+			c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return !l.news && !(d.first && l.first) })
 		}
 		for i := range c.Lines {
 			if !d.lineText {

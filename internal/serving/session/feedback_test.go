@@ -74,12 +74,13 @@ func TestFeedbackThatCannotBeChangesNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// Of lines, those alone are reported at which incidents change, and the first and the last.
+// Of lines, those alone are reported at which incidents have news, and the first and the last. What
+// is told last of each incident is how it was at the end.
 func TestIncidentsAloneAreReported(t *testing.T) {
 	mg := newManager(t, Options{})
 	all := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	few := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
-	text := incidentText()
+	text := incidentText() + strings.Repeat("5 PANIC of shard a\n", 60) + incidentText()[:1000]
 	report := func(id string, o ScoreOptions) (lines []Line, last *Line) {
 		sum, err := mg.Score(background, Caller{}, id, strings.NewReader(text), o, func(c Chunk) error {
 			lines = append(lines, c.Lines...)
@@ -93,14 +94,28 @@ func TestIncidentsAloneAreReported(t *testing.T) {
 	got, last := report(few, ScoreOptions{Lines: true, Incidents: true})
 	require.EqualValues(t, 1, got[0].Number)
 	require.EqualValues(t, len(whole), last.Number)
-	n := 0
+	n, joined := 0, 0
+	ends, told := map[int64]IncidentReport{}, map[int64]IncidentReport{}
 	for i, l := range whole {
-		if l.Incidents != nil || i == 0 {
+		for _, i := range l.Incidents {
+			ends[i.Number] = i
+		}
+		switch {
+		case l.news || i == 0:
 			require.Equal(t, l.Number, got[n].Number)
-			require.Equal(t, l.Incidents, got[n].Incidents)
+			require.Subset(t, got[n].Incidents, l.Incidents)
 			n++
+		case l.Incidents != nil:
+			joined++
 		}
 	}
 	require.Len(t, got, n)
 	require.Greater(t, n, 2)
+	require.Greater(t, joined, n, "most lines only join an incident")
+	for _, l := range append(got, *last) {
+		for _, i := range l.Incidents {
+			told[i.Number] = i
+		}
+	}
+	require.Equal(t, ends, told)
 }

@@ -21,10 +21,11 @@ type reports struct {
 	emit    func(Chunk) error
 	sum     Summary
 
-	tally, baseline tokenizer.Tally // of sum
-	network         float64         // bits of the network alone
-	accepted        int64           // bytes of text
-	lines           bool            // one was reported
+	tally, baseline tokenizer.Tally  // of sum
+	network         float64          // bits of the network alone
+	accepted        int64            // bytes of text
+	lines           bool             // one was reported
+	joined          []IncidentReport // since the last line that was reported, one for an incident
 }
 
 // report describes a text that a worker has just scored after a stream's, and that is not committed
@@ -156,9 +157,9 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		ended++
 		few := r.options.Lines && r.options.Incidents
 		line.first, r.lines = few && !r.lines, true
-		silent := line.Incidents == nil && !line.first
-		if r.sum.Last = nil; silent && few {
-			r.sum.Last = &line
+		silent := !line.news && !line.first
+		if r.sum.Last = nil; few {
+			r.join(&line, silent)
 		}
 		if silent && r.want.incidents || !r.want.lines {
 			if r.options.Lines {
@@ -170,6 +171,23 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 	}
 }
 
+// join keeps the incidents of a line that is not reported for the next line that is, or for the last
+// one. The incidents that other readers are told of stay as they are.
+func (r *reports) join(line *Line, silent bool) {
+	all := slices.Clone(line.Incidents)
+	for _, i := range r.joined {
+		if !slices.ContainsFunc(all, func(o IncidentReport) bool { return o.Number == i.Number }) {
+			all = append(all, i)
+		}
+	}
+	if r.joined = nil; !silent {
+		line.Incidents = all
+		return
+	}
+	r.joined, r.sum.Last = all, new(*line)
+	r.sum.Last.Incidents = all
+}
+
 // lineReport is what the caller is told of a line, which has ended or is under way.
 func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	line := Line{
@@ -179,12 +197,13 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	if ended {
 		for i := range l.Incidents {
 			line.Incidents = append(line.Incidents, r.s.report(&l.Incidents[i]))
+			line.news = line.news || l.Incidents[i].News(l.P)
 		}
 	}
 	if r.s.Settings.Baseline {
 		line.BaselineBits = new(l.Baseline)
 	}
-	told := r.want.lines && (!r.want.incidents || line.Incidents != nil) || l.Lines > 0
+	told := r.want.lines && (!r.want.incidents || line.news) || l.Lines > 0
 	if r.want.lineText && told {
 		line.Text, line.Why = bytes.Clone(l.Text), l.Why()
 	}

@@ -201,8 +201,10 @@ type ScoreOptions struct {
 	Threshold float64
 	// Lines makes lines of the text, from the first text on that is scored so, and reports them.
 	// The session keeps what it knows of its lines.
-	Lines     bool
-	Incidents bool // of the lines report the first, the last, and those with Incidents alone
+	Lines bool
+	// Incidents reports of the lines the first, the last, and those alone at which incidents have
+	// news. Incidents that other lines have joined are told with the next line that is reported.
+	Incidents bool
 	// Records reports records of lines instead, with Lines. The session keeps what it knows of them.
 	// RecordStart is the pattern of how they begin, from this text on, "" the default; nil: as in the
 	// session.
@@ -263,6 +265,7 @@ type Line struct {
 	Unlearnt  bool             // the session does not learn from the line, which is flagged or too long
 	Lines     int64            // of the record that is reported; 0: it is a line
 	first     bool             // of those that end in the text of a call
+	news      bool             // its incidents tell more than that they have one more line
 	Ended     bool             // with a newline; false: the text has ended, and the line may go on
 }
 
@@ -343,8 +346,8 @@ type Summary struct {
 	Divergences  int    // of these, reports that have Diverged
 	Updates      uint64 // of the fast weights that the session has made, after the call
 	Rest         *Line  // the line or record under way; nil: there is none, or no lines were asked for
-	// Last is the last line that ended in the text, where Incidents alone were asked for and it has
-	// none and was not reported; or the record before Rest, if Rest is the line under way; else nil.
+	// Last is the last line that ended in the text, where Incidents alone were asked for and it was
+	// not reported; or the record before Rest, if Rest is the line under way; else nil.
 	Last    *Line
 	Elapsed time.Duration
 }

@@ -14,7 +14,7 @@ type WatchOptions struct {
 	Top       int
 	Lines     bool // tell of lines instead of chunks, if the session has lines
 	TokenBits bool
-	Incidents bool // of the lines those with Incidents alone
+	Incidents bool // of the lines those alone at which incidents have news
 	Records   bool // tell of records instead, with Lines, if the session has them
 	Text      bool // tell the text of chunks, or of lines
 	Updates   bool

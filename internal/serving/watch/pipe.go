@@ -9,7 +9,7 @@ import (
 
 const (
 	// pieceBytes is the most that is sent at once.
-	pieceBytes = 16 << 10
+	pieceBytes = 64 << 10
 	// pipeBytes is how much of a pipe waits in memory. What writes to the pipe waits beyond that.
 	pipeBytes = 4 << 20
 )
@@ -17,8 +17,9 @@ const (
 // pipe reads a stream that is no file ahead, so that it is known how much waits.
 type pipe struct {
 	mu    sync.Mutex
-	text  []byte // what waits
-	err   error  // what the stream has ended with
+	text  []byte // what waits, from taken on
+	taken int
+	err   error // what the stream has ended with
 	room  chan struct{}
 	there chan struct{}
 }
@@ -35,9 +36,12 @@ func (p *pipe) read(r io.Reader) {
 	for {
 		n, err := r.Read(buffer)
 		p.mu.Lock()
+		if p.taken > len(p.text)/2 { // so that each byte is moved once at most
+			p.text, p.taken = append(p.text[:0], p.text[p.taken:]...), 0
+		}
 		p.text = append(p.text, buffer[:n]...)
 		p.err = err
-		full := len(p.text) >= pipeBytes
+		full := len(p.text)-p.taken >= pipeBytes
 		p.mu.Unlock()
 		wake(p.there)
 		if err != nil {
@@ -76,15 +80,15 @@ func (p *pipe) next(ctx context.Context) ([]byte, error) {
 func (p *pipe) take() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := min(len(p.text), pieceBytes)
-	if end := bytes.LastIndexByte(p.text[:n], '\n'); end >= 0 {
+	waits := p.text[p.taken:]
+	n := min(len(waits), pieceBytes)
+	if end := bytes.LastIndexByte(waits[:n], '\n'); end >= 0 {
 		n = end + 1
 	} else if n < pieceBytes && p.err == nil {
 		return nil, nil
 	}
-	text := bytes.Clone(p.text[:n])
-	p.text = append(p.text[:0], p.text[n:]...)
-	if len(p.text) < pipeBytes {
+	text := bytes.Clone(waits[:n])
+	if p.taken += n; len(p.text)-p.taken < pipeBytes {
 		wake(p.room)
 	}
 	if n == 0 {
@@ -96,5 +100,5 @@ func (p *pipe) take() ([]byte, error) {
 func (p *pipe) waiting() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return int64(len(p.text))
+	return int64(len(p.text) - p.taken)
 }

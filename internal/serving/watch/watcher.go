@@ -31,6 +31,9 @@ type Watcher struct {
 	// Line is told of each line, in order, and says whether it was shown: then the position is
 	// written at once, so that it is not shown twice.
 	Line func(Found) (shown bool, err error)
+	// Before is told what a source's session knew of its incidents when its last line was reported,
+	// if some were, and before any other line is; with LearnFalse it is not. Nil: nobody is told.
+	Before func(source string, list client.IncidentList)
 	// Behind is told how far behind a stream is, several times a second while it is fed.
 	Behind func(Behind)
 	// Note is told what somebody should know.
@@ -112,7 +115,7 @@ func (w *Watcher) begin(
 
 func (f *feeding) options() client.FeedOptions {
 	o := client.FeedOptions{
-		Score: f.Score, Event: f.event, Waiting: f.waiting,
+		BatchBytes: pieceBytes, Score: f.Score, Event: f.event, Waiting: f.waiting,
 		Lost:     func(e *client.LostError) error { f.note("%v", e); return nil },
 		Diverged: func(n int64) { f.note("%s", DivergedNote(n)) },
 	}
@@ -341,6 +344,9 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 		}
 		f.keeper.position = *had
 		f.keeper.position.Path = in.path()
+		if err := f.before(ctx, had.Reported); err != nil {
+			f.note("incidents that are open may be printed again: %v", err)
+		}
 		read := options.Read
 		if in.Journal != nil {
 			again := follow.Journal{Args: in.Journal.Args}
@@ -365,6 +371,32 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 	}
 	return w, resumed, nil
 }
+
+// before tells the incidents of the session as of an offset up to which lines were reported.
+func (f *feeding) before(ctx context.Context, at int64) error {
+	if f.Before == nil || at == 0 || f.Score.Learn == client.LearnFalse {
+		return nil
+	}
+	id := f.session.ID
+	if at < f.session.Offset {
+		fork, err := f.Client.ForkSession(ctx, id, client.ForkRequest{
+			AtOffset: &at, History: new(client.HistoryTail), TTLSeconds: new(int64(forkTTLSeconds)),
+		})
+		if err != nil {
+			return err
+		}
+		id = fork.ID
+		defer func() { _ = f.Client.DeleteSession(context.WithoutCancel(ctx), id) }()
+	}
+	list, err := f.Client.ListIncidents(ctx, id)
+	if err == nil {
+		f.Before(f.name, list)
+	}
+	return err
+}
+
+// forkTTLSeconds is how long a fork stays that could not be deleted.
+const forkTTLSeconds = 3600
 
 // again reports the lines that the session has and that were not reported.
 func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
@@ -405,6 +437,9 @@ func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.
 		if err := f.feed(ctx, []byte{'\n'}); err != nil {
 			return err
 		}
+	}
+	if err := f.before(ctx, s.Offset); err != nil {
+		f.note("incidents that are open may be printed again: %v", err)
 	}
 	p := newPipe(r)
 	f.unread = p.waiting

@@ -1,3 +1,4 @@
+import { effect, signal } from "@preact/signals";
 import type { Incident } from "../api/types";
 
 /** What is shown of the incidents, and what is not. */
@@ -10,6 +11,15 @@ export interface Shown {
 
 /** The thresholds that one can choose: one line in so many. */
 export const thresholds = [100, 1000, 10000];
+
+const place = "lmserve.threshold";
+
+/** The one that was chosen, also in an earlier visit. */
+export const threshold = signal(
+  thresholds.find((n) => String(n) === localStorage.getItem(place)) ?? 1000,
+);
+
+effect(() => localStorage.setItem(place, String(threshold.value)));
 
 /** Sorts incidents by what has to be shown of them; they stay in their order. */
 export function shownOf(all: Incident[], threshold: number): Shown {

@@ -4,7 +4,7 @@ import { createSession, readText, score } from "../api/sessions";
 import type { Incident, Session, Verdict } from "../api/types";
 import { ChooseSession, Switch, useSessions } from "../incidents/choose";
 import { Row } from "../incidents/row";
-import { shownOf, thresholds } from "../incidents/shown";
+import { shownOf, threshold, thresholds } from "../incidents/shown";
 import { Problem } from "../shell/problem";
 import { Incidents } from "../state/incidents";
 import { go, route } from "../state/route";
@@ -25,9 +25,8 @@ function Watch({ id }: { id: string }) {
   const of = useMemo(() => new Incidents(id), [id]);
   useEffect(() => () => of.end(), [of]);
   const { sessions } = useSessions();
-  const [threshold, setThreshold] = useState(1000);
   const session = of.session.value;
-  const shown = shownOf(of.list.value, threshold);
+  const shown = shownOf(of.list.value, threshold.value);
   const count = shown.open.length;
   useEffect(() => {
     document.title = `${count ? `(${count}) ` : ""}Incidents · lmserve`;
@@ -41,8 +40,8 @@ function Watch({ id }: { id: string }) {
         <State of={of} />
         <span class="space" />
         <label class="labelled">Lines stranger than
-          <select value={threshold}
-            onChange={(event) => setThreshold(Number(event.currentTarget.value))}>
+          <select value={threshold.value}
+            onChange={(event) => (threshold.value = Number(event.currentTarget.value))}>
             {thresholds.map((n) => <option key={n} value={n}>1 in {grouped(n)}</option>)}
           </select>
         </label>
@@ -50,7 +49,7 @@ function Watch({ id }: { id: string }) {
       {of.problem.value && <Problem error={of.problem.value} />}
       {session && !of.hasLines.value
         ? <NoLines of={session} />
-        : <List of={of} threshold={threshold} />}
+        : <List of={of} />}
     </div>
   );
 }
@@ -69,14 +68,14 @@ function State({ of }: { of: Incidents }) {
   );
 }
 
-function List({ of, threshold }: { of: Incidents; threshold: number }) {
+function List({ of }: { of: Incidents }) {
   const [chosen, setChosen] = useState(0);
   const [opened, setOpened] = useState(0);
   const [moves, setMoves] = useState(0); // by keys: the focus follows
   const [judged, setJudged] = useState(0); // the last one, to be taken back
   const [unfolded, setUnfolded] = useState(false);
   const [asksKeys, setAsksKeys] = useState(false);
-  const shown = shownOf(of.list.value, threshold);
+  const shown = shownOf(of.list.value, threshold.value);
   const rows = [...shown.open, ...shown.earlier, ...(unfolded ? shown.falseAlarms : [])];
   const at = rows.findIndex(({ number }) => number === chosen);
   // Keys act only upon what was chosen: an incident that has just come is not judged by mistake.
