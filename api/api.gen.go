@@ -846,7 +846,7 @@ type CompletionRequest struct {
 	// text. `static` needs a session that keeps a baseline, unless its method is `static` or `cache`.
 	From *CompletionFrom `json:"from,omitempty"`
 
-	// Logprobs Report the log-probability of every sampled token under the full distribution.
+	// Logprobs Report the log-probability of every sampled token under the full distribution: the model's own, before `dry`, `temperature`, `top_k` and `top_p`. Counts and caches learn nothing of a text while it is sampled.
 	Logprobs *bool `json:"logprobs,omitempty"`
 
 	// MaxTokens The most tokens that are sampled. A text ends with a whole character: what the last tokens begin of another is left off, and not committed.
