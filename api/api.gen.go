@@ -839,7 +839,7 @@ type CompletionRequest struct {
 	// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
 
-	// Dry How strongly loops are avoided: a byte that the last `m` >= 12 bytes were followed by earlier in the completion has `dry` * 1.3^(`m`-12) less of a logit; 0 is not at all. The text before the completion does not count. A token of a model of words counts as 5 bytes.
+	// Dry How strongly loops are avoided: a byte that followed the last `m` >= 12 bytes earlier in the completion has a logit that is `dry` * 1.3^(`m`-12) smaller; 0 is not at all. The text before the completion does not count. A token of a model of words counts as 5 bytes.
 	Dry *float64 `json:"dry,omitempty"`
 
 	// From Which model the text is sampled from: as the session scores with it, or the static model, the slow weights without companion, after the same

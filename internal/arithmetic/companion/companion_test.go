@@ -47,8 +47,8 @@ func TestADistributionChangesNothing(t *testing.T) {
 	requireSame(t, before, r.s)
 }
 
-// A text that is passed is read and not learnt: nothing that was counted changes, no match expects a
-// byte of it, and Back takes it back.
+// A text that is passed is read and not learnt: nothing that was counted changes, no match expects
+// a byte of it, and Back takes it back.
 func TestWhatIsPassedIsNotLearnt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := reader{New(small(1)), widest(), someNetworks(1, 3), 0}

@@ -196,7 +196,7 @@ func (x *Scratch) step(s *State, b byte) {
 	s.place.step(b)
 }
 
-// find finds a match anew, if the one that there is is weak, and returns the head for the last bytes.
+// find finds a match anew, if the present one is weak, and returns the head for the last bytes.
 func (s *State) find(m, least int) (head int) {
 	head = headOf(m, s.place.recent(least))
 	if found := &s.place.Matches[m]; found.weak(least) {

@@ -57,8 +57,8 @@ func TestTheMixtureIsScoredToldAndSampled(t *testing.T) {
 	})
 }
 
-// What a completion repeats becomes no likelier, as counts and cache do not learn it; in a text that
-// is fed it does.
+// What a completion repeats becomes no likelier, as counts and cache do not learn it; what a text
+// repeats that is fed does.
 func TestACompletionIsNotLearnt(t *testing.T) {
 	byBytes, byWords := testModel(t), wordModel(t)
 	each(t, Methods(), func(t *testing.T, method string) {

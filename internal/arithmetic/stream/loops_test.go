@@ -15,9 +15,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkLoops reports the share of completions that is loops, in percent: of the bytes by which a
-// sequence of 20 ends that the completion has had. Completions follow texts of a folder, that of the
-// documentation unless LMSERVE_LOOPS names another, which the model has adapted to.
+// BenchmarkLoops reports the share of completions that is loops, in percent: of the bytes that end
+// a sequence of 20 which the completion has had. Completions follow texts that the model has
+// adapted to: those of the documentation, or of the folder that LMSERVE_LOOPS names.
 func BenchmarkLoops(b *testing.B) {
 	const completions, size, between, first = 100, 300, 1 << 10, 2 << 10
 	texts := textsOf(b, cmp.Or(os.Getenv("LMSERVE_LOOPS"), "../../../docs"), 16<<10)

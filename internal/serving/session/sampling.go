@@ -47,8 +47,8 @@ var SamplingTable = setting.Table[Sampling]{
 	{
 		Name: "dry", Field: func(s *Sampling) any { return &s.Dry },
 		Min: 0, Max: txl.DryMax, Limit: "dry_max", Default: fmt.Sprint(txl.DryDefault),
-		Help: "how strongly loops are avoided: a byte that the last `m` >= 12 bytes were followed by " +
-			"earlier in the completion has `dry` * 1.3^(`m`-12) less of a logit; 0 is not at all",
+		Help: "how strongly loops are avoided: a byte that followed the last `m` >= 12 bytes earlier " +
+			"in the completion has a logit that is `dry` * 1.3^(`m`-12) smaller; 0 is not at all",
 		Note: "The text before the completion does not count. A token of a model of words counts as " +
 			"5 bytes.",
 	},
