@@ -239,7 +239,7 @@ func (s *Stream) Settings() Settings { return s.state.Settings }
 
 // Complete samples tokens that follow the stream's text and the prompt, and returns their text
 // without the prompt. A word at the end of the prompt counts as complete. The stream stays as it
-// is.
+// is. A sampling with a Dry of txl.DryDefault keeps the text from going round in a loop.
 func (s *Stream) Complete(prompt []byte, tokens int, p txl.Sampling) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err

@@ -842,11 +842,14 @@ type CompletionRequest struct {
 	// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
 
+	// Dry How strongly loops are avoided: a byte that followed the last `m` >= 12 bytes earlier in the completion has a logit that is `dry` * 1.3^(`m`-12) smaller; 0 is not at all. The text before the completion does not count. A token of a model of words counts as 5 bytes.
+	Dry *float64 `json:"dry,omitempty"`
+
 	// From Which model the text is sampled from: as the session scores with it, or the static model, the slow weights without companion, after the same
 	// text. `static` needs a session that keeps a baseline, unless its method is `static` or `cache`.
 	From *CompletionFrom `json:"from,omitempty"`
 
-	// Logprobs Report the log-probability of every sampled token under the full distribution.
+	// Logprobs Report the log-probability of every sampled token under the full distribution: the model's own, before `dry`, `temperature`, `top_k` and `top_p`. Counts and caches learn nothing of a text while it is sampled.
 	Logprobs *bool `json:"logprobs,omitempty"`
 
 	// MaxTokens The most tokens that are sampled. A text ends with a whole character: what the last tokens begin of another is left off, and not committed.

@@ -13,6 +13,11 @@ type Sampling struct {
 	TopK        int     // 0: all; else only the K likeliest
 	TopP        float64 // 0 or 1: all; else the fewest likeliest tokens of so much probability
 	Seed        uint64
+
+	// Dry is the strength by which tokens are avoided that would make what is drawn a loop, see
+	// repeats; 0: none.
+	Dry       float64
+	TokenSize int // bytes that a token counts for in a loop; 0: 1
 }
 
 // Validate reports the first field that is out of range.
@@ -24,6 +29,10 @@ func (p Sampling) Validate() error {
 		return fmt.Errorf("txl: top_k is %d, expected 0 (all) or more", p.TopK)
 	case math.IsNaN(p.TopP) || p.TopP < 0 || p.TopP > 1:
 		return fmt.Errorf("txl: top_p is %v, expected 0 to 1", p.TopP)
+	case math.IsNaN(p.Dry) || p.Dry < 0 || p.Dry > DryMax:
+		return fmt.Errorf("txl: dry is %v, expected 0 to %d", p.Dry, DryMax)
+	case p.TokenSize < 0:
+		return fmt.Errorf("txl: the size of a token is %d, expected 0 or more", p.TokenSize)
 	}
 	return nil
 }
@@ -36,6 +45,7 @@ type Sampler struct {
 	ranks  []uint64 // a number for each token, the smaller the likelier; the token is its lower half
 	sorted int      // so many of the smallest ranks are in their places
 	w      []float64
+	repeats
 }
 
 // sortedLeast is how many of the likeliest tokens are sorted at once. Of a vocabulary of words it
@@ -50,10 +60,21 @@ func NewSampler(p Sampling, vocab int) *Sampler {
 	}
 }
 
-// Next draws a token from log-probabilities [V]: temperature first, then
-// top-k, then top-p, over what is left renormalised. Ties go to the lower id.
+// Next draws a token from log-probabilities [V], and leaves them as they are: the penalties of loops
+// first, then temperature, top-k and top-p, over what is left renormalised. Ties go to the lower id.
 // A token of probability 0 is not drawn if there is another.
 func (s *Sampler) Next(logProbs []float32) int32 {
+	if s.Dry == 0 {
+		return s.next(logProbs)
+	}
+	s.penalize(logProbs, s.Dry, max(1, s.TokenSize))
+	id := s.next(logProbs)
+	s.restore(logProbs)
+	s.add(id)
+	return id
+}
+
+func (s *Sampler) next(logProbs []float32) int32 {
 	for i, v := range logProbs[:len(s.ranks)] {
 		s.ranks[i] = uint64(rank(v))<<32 | uint64(i)
 	}

@@ -178,6 +178,7 @@ func DecodeCompletion(
 		Temperature: r.Temperature,
 		TopP:        r.TopP,
 		TopK:        Value(r.TopK),
+		Dry:         r.Dry,
 		Seed:        r.Seed,
 		Commit:      string(Value(r.Commit)),
 		From:        string(Value(r.From)),

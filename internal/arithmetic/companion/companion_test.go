@@ -3,6 +3,7 @@ package companion
 import (
 	"hash/fnv"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,59 @@ func TestADistributionChangesNothing(t *testing.T) {
 	var logProbs [256]float32
 	r.x.Distribution(r.s, r.of[0], logProbs[:])
 	requireSame(t, before, r.s)
+}
+
+// A text that is passed is read and not learnt: nothing that was counted changes, no match expects
+// a byte of it, and Back takes it back.
+func TestWhatIsPassedIsNotLearnt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := reader{New(small(1)), widest(), someNetworks(1, 3), 0}
+		learnt := drawText(t, 1500)
+		r.feed(learnt)
+		before := r.s.Clone()
+		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // it repeats the end, and itself
+		passed := append(append(drawText(t, 100), learnt[again:]...), learnt[again:]...)
+		r.x.Begin(r.s)
+		for i, b := range passed {
+			if i%23 == 0 {
+				var logProbs [256]float32
+				r.x.Distribution(r.s, r.of[i%len(r.of)], logProbs[:])
+				require.InDelta(t, 1, sumOf(logProbs[:]), 1e-6)
+			}
+			r.x.Pass(r.s, b, uint64(i))
+			for _, m := range r.s.place.Matches {
+				if m.At >= uint32(len(learnt)) {
+					require.Failf(t, "a match goes on", "at %d of %d learnt", m.At, len(learnt))
+				}
+			}
+		}
+		require.EqualValues(t, len(learnt)+len(passed), r.s.Length())
+		require.True(t, slices.Equal(before.table, r.s.table))
+		require.True(t, slices.Equal(before.words, r.s.words))
+		require.True(t, slices.Equal(before.floats, r.s.floats))
+		require.Equal(t, passed[len(passed)-1], r.s.at(uint32(r.s.Length()-1)))
+		r.x.Back(r.s)
+		requireSame(t, before, r.s)
+	})
+}
+
+// Text that was learnt is copied while a text is passed, too.
+func TestAMatchGoesAlongWhatIsPassed(t *testing.T) {
+	r := reader{New(small(1)), widest(), uniform(), 0}
+	text := randomBytes(4000, 1)
+	r.feed(text)
+	r.feed(text[:1000]) // which teaches that copies come
+	r.x.Begin(r.s)
+	cost := 0.
+	for i, b := range text[2000:2400] {
+		var logProbs [256]float32
+		r.x.Distribution(r.s, r.of[0], logProbs[:])
+		if cost -= float64(logProbs[b]); i == 40 {
+			cost = 0
+		}
+		r.x.Pass(r.s, b, uint64(i))
+	}
+	require.Less(t, cost/math.Ln2/359, 2.)
 }
 
 // Back and Forth exchange the state before a piece of text and the one behind it, and texts go on

@@ -25,6 +25,21 @@ func (x *Scratch) learn(s *State, b byte) {
 	x.goOn(s, b)
 }
 
+// Pass takes the state behind a byte of which nothing is learnt, as none is of so many bytes before
+// it: contexts and matches follow the text, and all that was counted of it stays.
+func (x *Scratch) Pass(s *State, b byte, passed uint64) {
+	learnt := uint32(s.place.Bytes - passed)
+	x.step(s, b)
+	for m, least := range matchLeast {
+		if s.place.Bytes >= uint64(least) {
+			s.find(m, least)
+		}
+		if found := &s.place.Matches[m]; found.At == learnt {
+			*found = match{} // from there on nothing is learnt
+		}
+	}
+}
+
 // learnWeights steps along the gradient of each set's own loss.
 func (x *Scratch) learnWeights(s *State) {
 	bits := 8 * float32(s.place.Bytes)
@@ -156,29 +171,40 @@ func (x *Scratch) append(s *State, h uint32, b byte, k int) {
 
 // goOn takes the text, its matches and its place behind a byte.
 func (x *Scratch) goOn(s *State, b byte) {
+	follower := followersOf(uint32(s.place.order(1)))
+	x.known.words.keep(s.words, follower)
+	x.step(s, b)
+	s.words[follower] = s.words[follower]<<8 | uint32(b)
+	for m, least := range matchLeast {
+		if s.place.Bytes < uint64(least) {
+			continue
+		}
+		head := s.find(m, least)
+		x.known.words.keep(s.words, head)
+		s.words[head] = uint32(s.place.Bytes)
+	}
+}
+
+// step takes the text, the matches that there are, and the place behind a byte.
+func (x *Scratch) step(s *State, b byte) {
 	at := int(s.place.Bytes % textBytes)
 	x.known.text.keep(s.text, at)
 	for m := range s.place.Matches {
 		s.place.Matches[m].follow(s.expected(m) == 256|int(b))
 	}
 	s.text[at] = b
-	follower := followersOf(uint32(s.place.order(1)))
-	x.known.words.keep(s.words, follower)
-	s.words[follower] = s.words[follower]<<8 | uint32(b)
 	s.place.step(b)
-	for m, least := range matchLeast {
-		if s.place.Bytes < uint64(least) {
-			continue
+}
+
+// find finds a match anew, if the present one is weak, and returns the head for the last bytes.
+func (s *State) find(m, least int) (head int) {
+	head = headOf(m, s.place.recent(least))
+	if found := &s.place.Matches[m]; found.weak(least) {
+		if n := s.agree(s.words[head]); n >= least {
+			*found = match{At: s.words[head], Length: uint32(n)}
 		}
-		head := headOf(m, s.place.recent(least))
-		if found := &s.place.Matches[m]; found.weak(least) {
-			if n := s.agree(s.words[head]); n >= least {
-				*found = match{At: s.words[head], Length: uint32(n)}
-			}
-		}
-		x.known.words.keep(s.words, head)
-		s.words[head] = uint32(s.place.Bytes)
 	}
+	return head
 }
 
 // agree is how many of the last bytes, up to matchMost, are those before an earlier offset.

@@ -42,10 +42,13 @@ func (w *Worker) follow(
 	if !how.ByLine {
 		visit(0, len(scores.NLL))
 		w.along.learn()
-		if s.held != nil {
+		switch {
+		case how.drawn && s.Cache != nil:
+			w.along.take(len(scores.NLL), tokenSkipped)
+		case s.held != nil:
 			w.along.take(len(scores.NLL), tokenLearnt)
 		}
-		return Lesson{}
+		return Lesson{drawn: how.drawn}
 	}
 	if skip != nil {
 		w.lookAhead(s)

@@ -10,8 +10,9 @@ import (
 
 	"github.com/lmserve/lmserve/internal/arithmetic/companion"
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
-	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -38,16 +39,67 @@ func TestTheMixtureIsScoredToldAndSampled(t *testing.T) {
 		}
 		require.Equal(t, want, got)
 
-		sampled, again := told.Frozen(), told.Frozen()
+		again := New(m, set)
+		w.Feed(again, []byte(text), nil)
+		frozen, first := told.Frozen(), float32(0)
+		w.Generate(frozen, sampler(5), func(_ int32, logProb float32) bool {
+			first = -logProb
+			return false
+		})
 		var written []byte
 		var said []float32
-		w.Generate(sampled, txl.NewSampler(txl.Sampling{Temperature: 1, Seed: 5}, 256),
-			func(id int32, logProb float32) bool {
-				written, said = append(written, byte(id)), append(said, -logProb)
-				return len(written) < 40
-			})
+		w.Generate(told, sampler(5), func(id int32, logProb float32) bool {
+			written, said = append(written, byte(id)), append(said, -logProb)
+			return len(written) < 40
+		})
+		require.Equal(t, said[0], first)
 		require.Equal(t, said, scored(w, again, string(written)))
 	})
+}
+
+// What a completion repeats becomes no likelier, as counts and cache do not learn it; what a text
+// repeats that is fed does.
+func TestACompletionIsNotLearnt(t *testing.T) {
+	byBytes, byWords := testModel(t), wordModel(t)
+	each(t, Methods(), func(t *testing.T, method string) {
+		for _, m := range []*model.Model{byBytes, byWords} {
+			w := testWorker(t, m, 1)
+			s := New(m, settings(m, methodIs(method)))
+			w.Feed(s, []byte(modeltest.WordText(20)), nil)
+			repeats := []int32{1, 4, 5, 7, 8, 9, 2, 6, 12, 13, 14, 10}
+			cost := func(s *Stream) (early, late float64) {
+				in := script{ids: slices.Repeat(repeats, 8)}
+				var nll []float32
+				w.Generate(s, &in, func(_ int32, logProb float32) bool {
+					nll = append(nll, -logProb)
+					return len(in.ids) > 0
+				})
+				for i := range nll[:len(nll)/4] {
+					early += float64(nll[i])
+					late += float64(nll[len(nll)-1-i])
+				}
+				return early, late
+			}
+			frozen := s.Frozen()
+			early, late := cost(frozen)
+			require.InDelta(t, 1, late/early, .15, "%v", m.OfWords())
+			if s.Cache != nil {
+				require.LessOrEqual(t, frozen.Cache.Len, s.Cache.Len+len(s.Pending))
+			}
+			if s.Companion != nil || s.Cache != nil {
+				_, learnt := cost(s)
+				require.Less(t, learnt, .7*late, "%v", m.OfWords())
+			}
+		}
+	})
+}
+
+// script draws what is written in it.
+type script struct{ ids []int32 }
+
+func (d *script) Next([]float32) (id int32) {
+	id, d.ids = d.ids[0], d.ids[1:]
+	return id
 }
 
 // A stream with a companion knows what it has read before sooner than its network learns it, and

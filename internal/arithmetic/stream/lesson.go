@@ -28,6 +28,9 @@ type Lesson struct {
 	// Skipped are the lines that are not learnt, by the newlines of the text, counted from 0, in
 	// ascending order.
 	Skipped []uint16
+	// drawn says that the text is a token drawn from a frozen stream: counts and cache learn nothing
+	// of it, or they would believe what they have said themselves.
+	drawn bool
 }
 
 // From is the lesson of the part of a text from a byte on.
@@ -47,7 +50,7 @@ func (l Lesson) Until(text []byte, at int) Lesson {
 	ends := newlines(text[:at])
 	before := func(n uint16, ends int) int { return int(n) - ends }
 	k, _ := slices.BinarySearchFunc(l.Skipped, ends, before)
-	return Lesson{l.ByLine, l.Skipped[:k]}
+	return Lesson{ByLine: l.ByLine, Skipped: l.Skipped[:k]}
 }
 
 func newlines(text []byte) int { return bytes.Count(text, []byte{'\n'}) }

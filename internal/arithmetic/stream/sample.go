@@ -25,16 +25,20 @@ func (w *Worker) Generate(s *Stream, sampler Drawer, yield func(id int32, logPro
 
 // Sample is Generate for who wants to know the text of a token, and the whole distribution that it
 // was drawn from. A word that is pending counts as complete, see EndWord. A token for unknown words
-// is never drawn: it has no text.
+// is never drawn: it has no text. Counts and cache of a Frozen copy learn nothing of what is drawn.
 func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 	w.EndWord(s, nil)
+	if s.frozen && s.Cache != nil && s.held == nil {
+		s.held = &held{marking: marking{marks: make([]int32, len(s.Pending), s.Settings.Chunk)}}
+	}
+	how := Lesson{drawn: s.frozen}
 	tok, logProbs := w.model.Tokenizer, w.room()
 	for more := true; more; {
 		w.resume(s)
 		last := len(s.Pending)
 		w.extend(s, undrawn)
 		w.targets = append(w.targets[:0], s.Pending...)
-		w.setOut(s, Lesson{})
+		w.setOut(s, how)
 		w.distribution(s, last, logProbs)
 		t := Token{ID: draw(sampler, logProbs, tok.Unknown()), LogProbs: logProbs}
 		w.spelt = tok.Spell(w.spelt[:0], s.Before(), t.ID)
@@ -43,7 +47,7 @@ func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 		}
 		t.Size = s.Text.Size() + int64(len(t.Text))
 		w.setToken(t.ID, t.Size, s.Text.Chars+int64(tok.Chars(t.Text)))
-		w.Commit(s, w.scores(s, t.Text, Lesson{}, nil))
+		w.Commit(s, w.scores(s, t.Text, how, nil))
 		w.Settle(s)
 		more = yield(t)
 	}

@@ -83,6 +83,8 @@ func (w *Worker) scores(
 		w.targets = append(append(w.targets[:0], s.Pending...), ids...)
 	}
 	switch {
+	case how.drawn:
+		scores.NLL[0] = -w.logProbs[ids[0]]
 	case s.Companion != nil:
 		scores.Network = w.netNLL[:len(ids)]
 	case s.Cache != nil && s.Settings.Method != Cache:
@@ -98,6 +100,9 @@ func (w *Worker) scores(
 	w.slopes = w.slopes[:0]
 	scores.Lesson = w.follow(s, &scores, how, skip, func(from, to int) {
 		switch {
+		case how.drawn && s.Companion != nil:
+			w.counts.Pass(w.along.companion, byte(ids[0]), s.drawn)
+		case how.drawn:
 		case s.Companion != nil:
 			w.mixed(s, from, to, &scores)
 		case s.Cache != nil:
@@ -145,6 +150,9 @@ func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 		s.holdLines()
 	}
 	w.arrive(s)
+	if scores.Lesson.drawn {
+		s.drawn += uint64(len(scores.Text))
+	}
 	s.Tally, s.Baseline = s.After(scores)
 	s.Pending = append(s.Pending, scores.Tokens.IDs...)
 	s.Text.CopyFrom(scores.pending)

@@ -64,6 +64,7 @@ type Stream struct {
 	id      uint64 // tells streams apart in workers
 	learnt  uint64 // tells their fast weights apart; a frozen stream has that of its origin
 	frozen  bool
+	drawn   uint64 // bytes at the end of the text of which counts have learnt nothing
 }
 
 // nextID counts the streams of the process, so that workers tell them apart.

@@ -403,7 +403,9 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	rapid.Check(t, func(t *rapid.T) {
-		s := New(m, settings(m, methodIs(rapid.SampledFrom(Methods()).Draw(t, "method"))))
+		method := rapid.SampledFrom(Methods()).Draw(t, "method")
+		learns := method == Cache || rapid.Bool().Draw(t, "companion")
+		s := New(m, settings(m, func(s *Settings) { s.Method, s.Companion = method, learns }))
 		w.Feed(s, []byte(text[:rapid.IntRange(0, 80).Draw(t, "fed")]), nil)
 		prompt := text[:rapid.IntRange(0, s.Room()-1).Draw(t, "prompt")]
 		n := min(rapid.IntRange(1, 8).Draw(t, "tokens"), s.Room()-len(prompt))
@@ -413,6 +415,9 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 			return // weights that diverge: the text is scored a token at a time, up to a bound
 		}
 		nll := scores.NLL[len(prompt):]
+		if learns {
+			logProbs = logProbs[:1] // counts and cache learn the text that is scored
+		}
 		for i := range logProbs {
 			// LogProbs and NLL both are a logit less the same log-sum-exp; they may round
 			// differently.
@@ -424,10 +429,13 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 func TestPastTheEndOfTheChunkACompletionReadsOnWithTheSameWeights(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
-	// These methods have the same weights in every chunk, so that generating is the same as
-	// feeding.
+	// The static model has the same weights in every chunk, so that generating is the same as
+	// feeding; so it is beside counts and a cache that have been told to learn nothing.
 	each(t, []string{Static, Cache}, func(t *testing.T, method string) {
-		s := New(m, settings(m, methodIs(method)))
+		s := New(m, settings(m, func(s *Settings) {
+			s.Method, s.Companion = method, false
+			s.Cache.Lambda = 0
+		}))
 		w.Feed(s, []byte(text[:37]), nil)
 		ids, logProbs := generated(w, s, text[:9], 3*testChunk, 1)
 		var nll []float32

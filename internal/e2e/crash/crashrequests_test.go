@@ -317,7 +317,7 @@ func (cl *crashClient) complete(tw *twin) error {
 	cl.claim(tw, false)
 	cl.worker.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:tw.acked], nil)
 	var want []byte
-	sampling := txl.Sampling{Temperature: 1, TopP: 1, Seed: seed}
+	sampling := txl.Sampling{Temperature: 1, TopP: 1, Seed: seed, Dry: txl.DryDefault}
 	sampler := txl.NewSampler(sampling, cl.c.model.LM.Config.Vocab)
 	cl.worker.Generate(tw.stream.Frozen(), sampler, func(id int32, _ float32) bool {
 		want = append(want, byte(id))

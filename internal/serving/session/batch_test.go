@@ -72,6 +72,7 @@ func TestATextOfABatchIsTheCompletionByItself(t *testing.T) {
 				Temperature: 0.9,
 				TopP:        0.95,
 				Seed:        (seed + uint64(i%r.N)) & SeedMax,
+				Dry:         txl.DryDefault,
 			}
 			var want string
 			var wantLogProbs []float64

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 	"github.com/lmserve/lmserve/tokenizer"
 	"github.com/lmserve/lmserve/txl"
@@ -48,15 +49,20 @@ func TestACompletionInTurnsIsACompletionInOneGo(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			r, fed := drawRequest(t), logText(rapid.IntRange(0, 60).Draw(t, "fed"))
 			prompt := logText(100)[60 : 60+rapid.IntRange(0, 40).Draw(t, "prompt")]
-			n := rapid.IntRange(1, 50).Draw(t, "tokens")
+			n := rapid.IntRange(1, 90).Draw(t, "tokens")
 			seed := rapid.Uint64Range(0, SeedMax).Draw(t, "seed")
 			topK := rapid.SampledFrom([]int{0, 5}).Draw(t, "top_k")
+			temperature := rapid.SampledFrom([]float64{0, 0.9}).Draw(t, "temperature")
+			dry := rapid.SampledFrom([]float64{0, txl.DryDefault}).Draw(t, "dry")
 			s, _ := alone(t, m, r, fed)
-			want, wantLogProbs := inOneGo(s, w, prompt, txl.Sampling{Temperature: 0.9, TopP: 0.95, TopK: topK, Seed: seed}, n)
+			want, wantLogProbs := inOneGo(s, w, prompt, txl.Sampling{Temperature: temperature, TopP: 0.95, TopK: topK, Seed: seed, Dry: dry}, n)
 
 			id := create(t, mg, r)
 			score(t, mg, id, fed)
-			request := CompleteRequest{Prompt: []byte(prompt), MaxTokens: n, Temperature: ptr(0.9), TopP: ptr(0.95), TopK: topK, Seed: &seed, LogProbs: true}
+			request := CompleteRequest{
+				Prompt: []byte(prompt), MaxTokens: n, Temperature: &temperature, TopP: ptr(0.95),
+				TopK: topK, Seed: &seed, Dry: &dry, LogProbs: true,
+			}
 			var wait sync.WaitGroup
 			for range 2 { // others take the workers between the turns, and leave their rows in them
 				wait.Go(func() {
@@ -185,6 +191,27 @@ func TestSamplingFollowsTheRequest(t *testing.T) {
 	require.Equal(t, first, second, "the reported seed gives the text again")
 }
 
+// A completion avoids loops unless it is asked not to, also in a batch, and what it does not avoid
+// is a copy of the session's text.
+func TestACompletionAvoidsLoops(t *testing.T) {
+	mg := newManager(t, Options{})
+	loop := strings.Repeat("GET /index.html 304\n", 12)
+	id := create(t, mg, CreateRequest{Settings: setting.Values{"method": MethodStatic}})
+	score(t, mg, id, loop)
+	r := CompleteRequest{MaxTokens: 80, Temperature: ptr(0.)}
+	avoids, _ := complete(t, mg, id, r)
+	r.Dry = ptr(0.)
+	loops, _ := complete(t, mg, id, r)
+	require.Equal(t, loop[:80], string(loops.Text))
+	require.NotEqual(t, loop[:80], string(avoids.Text))
+	require.Equal(t, loop[:32], string(avoids.Text[:32]), "a copy, up to where it repeats itself")
+	pieces := batch(t, mg, id, BatchRequest{
+		Prompts: [][]byte{nil}, N: 1, MaxTokens: 80, Temperature: ptr(0.),
+	})
+	text, _ := joined(pieces[0])
+	require.Equal(t, string(avoids.Text), text)
+}
+
 func TestACompletionEndsBeforeAStopString(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
@@ -255,6 +282,7 @@ func TestCompletionFieldsOutOfRangeAreNamed(t *testing.T) {
 		"temperature": func(r *CompleteRequest) { r.Temperature = ptr(math.NaN()) },
 		"top_p":       func(r *CompleteRequest) { r.TopP = ptr(0.) },
 		"top_k":       func(r *CompleteRequest) { r.TopK = -1 },
+		"dry":         func(r *CompleteRequest) { r.Dry = ptr(txl.DryMax + 1.) },
 		"seed":        func(r *CompleteRequest) { r.Seed = ptr(uint64(SeedMax + 1)) },
 		"stop":        func(r *CompleteRequest) { r.Stop = make([]string, StopStringsMax+1) },
 		"stop[1]":     func(r *CompleteRequest) { r.Stop = []string{"a", ""} },

@@ -70,13 +70,16 @@ func checkStops(stops []string) error {
 func (r CompleteRequest) sampling() Sampling {
 	s := samplingOf(r.Temperature, r.TopP)
 	s.MaxTokens, s.TopK = r.MaxTokens, r.TopK
+	if r.Dry != nil {
+		s.Dry = *r.Dry
+	}
 	return s
 }
 
 // samplingOf is how a request with these numbers samples; by default from the model's own
-// distribution.
+// distribution, but for loops.
 func samplingOf(temperature, topP *float64) Sampling {
-	s := Sampling{Sampling: txl.Sampling{Temperature: 1, TopP: 1}}
+	s := Sampling{Sampling: txl.Sampling{Temperature: 1, TopP: 1, Dry: txl.DryDefault}}
 	if temperature != nil {
 		s.Temperature = *temperature
 	}

@@ -39,6 +39,9 @@ func (p *plan) drafts(prompt int, words bool) []*draft {
 	for i := range drafts {
 		sampling := p.sampling
 		sampling.Seed = (first + uint64(i)) & SeedMax
+		if words {
+			sampling.TokenSize = wordSize
+		}
 		drafts[i] = &draft{
 			index:    prompt*p.n + i,
 			sampling: sampling,

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
@@ -43,4 +44,16 @@ var SamplingTable = setting.Table[Sampling]{
 		Min: 0, Max: 1, Above: true, Default: "1",
 		Help: "the probability that the likeliest tokens, among which one is sampled, have together",
 	},
+	{
+		Name: "dry", Field: func(s *Sampling) any { return &s.Dry },
+		Min: 0, Max: txl.DryMax, Limit: "dry_max", Default: fmt.Sprint(txl.DryDefault),
+		Help: "how strongly loops are avoided: a byte that followed the last `m` >= 12 bytes earlier " +
+			"in the completion has a logit that is `dry` * 1.3^(`m`-12) smaller; 0 is not at all",
+		Note: "The text before the completion does not count. A token of a model of words counts as " +
+			"5 bytes.",
+	},
 }
+
+// wordSize is what a token of a model of words counts for in a loop, in bytes: a word and the space
+// before it.
+const wordSize = 5

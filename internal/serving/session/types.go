@@ -362,6 +362,7 @@ type CompleteRequest struct {
 	// (0, 1]: sample among the likeliest tokens that hold this probability; nil: 1, all
 	TopP   *float64
 	TopK   int      // sample among the TopK likeliest tokens; 0: all
+	Dry    *float64 // how strongly loops are avoided; nil: txl.DryDefault, 0: not at all
 	Seed   *uint64  // of the sampling, 0..SeedMax; nil: drawn at random
 	Stop   []string // the text ends before the first occurrence of any of these
 	Commit string   // CommitNone, CommitPrompt or CommitAll; "" is CommitNone

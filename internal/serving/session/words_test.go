@@ -196,7 +196,9 @@ func TestACompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
 		w.Feed(s, []byte(prompt), nil)
 		var want []byte
 		var ids []int32
-		sampler := txl.NewSampler(txl.Sampling{Temperature: 1, Seed: seed}, m.Tokenizer.Vocab())
+		sampler := txl.NewSampler(txl.Sampling{
+			Temperature: 1, Seed: seed, Dry: txl.DryDefault, TokenSize: wordSize,
+		}, m.Tokenizer.Vocab())
 		w.Sample(s, sampler, func(to stream.Token) bool {
 			want, ids = append(want, to.Text...), append(ids, to.ID)
 			return len(ids) < n

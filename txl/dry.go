@@ -1,0 +1,83 @@
+package txl
+
+import "slices"
+
+// A sampler subtracts Dry * dryBase^(m-dryFrom) from the logit of a token that followed the last
+// m >= dryFrom bytes earlier in what was drawn; of several earlier places the longest m counts. This
+// is DRY, "don't repeat yourself", by P. E. Weidmann (text-generation-webui, pull request 5677).
+// The text before what was drawn does not count: a model may copy from it.
+const (
+	dryBase = 1.3
+	dryFrom = 12
+)
+
+// DryDefault is a strength that leaves hardly a loop, and DryMax the largest there is.
+const (
+	DryDefault = 0.8
+	DryMax     = 10
+)
+
+// repeats finds what a sampler has drawn before.
+type repeats struct {
+	drawn   []int32   // tokens so far
+	lengths []int32   // [i]: so many tokens before drawn[i] are also the last ones
+	powers  []float64 // of dryBase, from 1 on
+	found   []repeat
+}
+
+// repeat is a token that would repeat the last bytes and itself.
+type repeat struct {
+	id      int32
+	bytes   int
+	logProb float32 // without the penalty
+}
+
+// add notes a token that was drawn.
+func (r *repeats) add(id int32) {
+	r.drawn, r.lengths = append(r.drawn, id), append(r.lengths, 0)
+	for i := len(r.drawn) - 1; i > 0; i-- {
+		length := r.lengths[i-1] + 1
+		if r.drawn[i-1] != id {
+			length = 0
+		}
+		r.lengths[i] = length
+	}
+}
+
+// penalize subtracts the penalties from log-probabilities [V], until restore. Each token is of so
+// many bytes.
+func (r *repeats) penalize(logProbs []float32, strength float64, size int) {
+	r.found = r.found[:0]
+	for i, length := range r.lengths {
+		bytes, id := int(length)*size, r.drawn[i]
+		if bytes < dryFrom {
+			continue
+		}
+		at := slices.IndexFunc(r.found, func(f repeat) bool { return f.id == id })
+		if at < 0 {
+			r.found = append(r.found, repeat{id, bytes, logProbs[id]})
+			continue
+		}
+		r.found[at].bytes = max(r.found[at].bytes, bytes)
+	}
+	for _, f := range r.found {
+		logProbs[f.id] -= float32(strength * r.power(f.bytes-dryFrom))
+	}
+}
+
+func (r *repeats) restore(logProbs []float32) {
+	for _, f := range r.found {
+		logProbs[f.id] = f.logProb
+	}
+}
+
+// power is dryBase^n by multiplications, whose bits are the same on every machine.
+func (r *repeats) power(n int) float64 {
+	if len(r.powers) == 0 {
+		r.powers = append(r.powers, 1)
+	}
+	for len(r.powers) <= n {
+		r.powers = append(r.powers, r.powers[len(r.powers)-1]*dryBase)
+	}
+	return r.powers[n]
+}
