@@ -36,7 +36,7 @@ type Candidate struct {
 	// Probability is that of the text, and for a word of a separator behind it.
 	Probability float64
 	// Separator is the likeliest character behind a word, which whoever accepts it gets, too, until
-	// another one is typed; "" if the text ends anywhere.
+	// another one is typed; "" if the text ends anywhere, or the likeliest is not known.
 	Separator string
 	// Gain is how many keystrokes it saves where it is right: its characters, and the share of cases
 	// in which the separator is right, without the key that accepts it.
@@ -181,7 +181,7 @@ func (s *search) visit(id int32, x open) {
 
 // endWord notes that a word may end here.
 func (s *search) endWord(x open, logProbs *[256]float32) {
-	sum, best, most := 0., byte(0), 0.
+	sum, most, likeliest := 0., 0., ""
 	for b, l := range logProbs {
 		if !separator(byte(b)) {
 			continue
@@ -189,12 +189,12 @@ func (s *search) endWord(x open, logProbs *[256]float32) {
 		p := math.Exp(float64(l))
 		sum += p
 		if b < utf8.RuneSelf && p > most {
-			best, most = byte(b), p
+			likeliest, most = string(rune(b)), p
 		}
 	}
 	if p := x.p * sum; p >= s.Least {
 		gain := float64(x.shape.chars) - 1 + most/sum
 		x.p = p
-		s.ends = append(s.ends, end{open: x, above: none, gain: gain, separator: string(rune(best))})
+		s.ends = append(s.ends, end{open: x, above: none, gain: gain, separator: likeliest})
 	}
 }
