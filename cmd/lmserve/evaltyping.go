@@ -24,15 +24,17 @@ func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 		"with --typing: characters that are typed of each document")
 	c.Flags().Float64Var(&o.Threshold, "threshold", eval.TypingThreshold,
 		"with --typing: least probability of a suggestion that is shown inline")
-	for _, flag := range []string{"reset", "shuffle-seed", "max-bytes", "kv", "chart"} {
-		c.MarkFlagsMutuallyExclusive("typing", flag)
-	}
 }
 
 // runTyping types, and prints what was counted.
 func runTyping(
 	c *cobra.Command, m *model.Model, data string, o eval.TypingOptions, asJSON bool,
 ) error {
+	for _, flag := range []string{"reset", "shuffle-seed", "max-bytes", "kv", "chart"} {
+		if c.Flags().Changed(flag) {
+			return usagef("--%s is of bits, expected --typing without it", flag)
+		}
+	}
 	if err := o.Validate(m); err != nil {
 		return settingError(err)
 	}

@@ -20,6 +20,7 @@ type Suggester struct {
 	tree     suggest.Tree
 	rows     [2]txl.Tree        // of the adapted network, and of the static one beside it
 	networks companion.Networks // distributions of each prefix, end to end; without a companion none
+	guesses  [][]byte           // what the companion expects behind each prefix
 	origin   origin
 }
 
@@ -33,8 +34,10 @@ type origin struct {
 const (
 	// TypedMax is the most bytes that may stand between a stream's text and a suggestion.
 	TypedMax = 1024
-	// SuggestRowsMax is the most prefixes that are computed in one call.
+	// SuggestRowsMax is the most prefixes that are computed in one call, with those that are guessed.
 	SuggestRowsMax = 32
+	// guessBytes is how much of a match is computed at once.
+	guessBytes = 12
 )
 
 // Bytes is the memory that the suggester occupies.
@@ -82,7 +85,10 @@ func (w *Worker) Suggest(
 	if o.Within > 0 {
 		o.Within = max(1, o.Within-time.Since(began))
 	}
-	o.Rows = min(o.Rows, SuggestRowsMax)
+	if w.model.Uniform { // a call costs as much as its prefixes
+		o = o.OneByOne()
+	}
+	o.Rows = min(o.Rows, SuggestRowsMax-guessBytes)
 	found, err := k.tree.Search(ctx, &src, root, o)
 	found.Calls, found.Rows = src.calls, src.grown
 	return found, err
@@ -105,14 +111,12 @@ type source struct {
 
 	calls, grown int
 
-	// The companion stands at a prefix, from which it goes on to others and back: once it is there,
-	// at a mark.
-	at       int32
-	there    bool
-	text     companion.Mark // at the end of the stream's text
-	mark     companion.Mark
-	textEnds int32
-	path     []int32
+	// The companion goes from the end of the stream's text to the root of the search, once that is
+	// needed, and from there on to prefixes and back. here is where it is.
+	textEnds, at, here int32
+	there              bool           // it has been at the root
+	text, root         companion.Mark // of the journal at these two
+	path               []int32
 
 	rows, parents, tokens []int32 // of a call
 }
@@ -178,7 +182,7 @@ func (src *source) networks() int {
 
 // Grow implements suggest.Source.
 func (src *source) Grow(of []suggest.Prefix) {
-	w, s := src.w, src.s
+	w, s, k := src.w, src.s, src.k
 	src.calls++
 	src.grown += len(of)
 	src.read(of)
@@ -188,15 +192,21 @@ func (src *source) Grow(of []suggest.Prefix) {
 			continue
 		}
 		src.keep(i, p.ID)
-		if p.Parent == suggest.None { // the companion is there
-			w.counts.Distribution(w.along.companion, src.of(p.ID), p.LogProbs)
-			continue
+		counts := w.along.companion
+		if p.Parent != suggest.None { // else the companion is there
+			src.goTo(p.ID)
 		}
-		src.stand()
-		src.goOn(src.at, p.ID)
-		w.counts.Distribution(w.along.companion, src.of(p.ID), p.LogProbs)
-		w.counts.Drop(w.along.companion, src.mark)
+		w.counts.Distribution(counts, src.of(p.ID), p.LogProbs)
+		k.guesses[p.ID] = counts.Expected(k.guesses[p.ID][:0], guessBytes)
 	}
+}
+
+// Guess implements suggest.Source.
+func (src *source) Guess(id int32) []byte {
+	if src.s.Companion == nil || src.w.model.Uniform { // without a network a call saves nothing
+		return nil
+	}
+	return src.k.guesses[id]
 }
 
 // read lets the networks read prefixes.
@@ -238,6 +248,9 @@ func (src *source) network(n, i int, logProbs []float32) {
 
 // keep keeps the networks' distributions behind the i-th prefix of a call.
 func (src *source) keep(i int, id int32) {
+	for int(id) >= len(src.k.guesses) {
+		src.k.guesses = append(src.k.guesses, nil)
+	}
 	for n := range src.networks() {
 		all := &src.k.networks[n]
 		if more := 256*(int(id)+1) - len(*all); more > 0 {
@@ -255,15 +268,23 @@ func (src *source) of(id int32) (networks companion.Networks) {
 	return networks
 }
 
-// stand takes the companion to where it is to stand.
-func (src *source) stand() {
-	if src.there {
-		return
+// goTo takes the companion to a prefix behind the root of the search.
+func (src *source) goTo(id int32) {
+	w, counts := src.w, src.w.along.companion
+	if !src.there {
+		w.counts.Drop(counts, src.text)
+		src.goOn(src.textEnds, src.at)
+		src.root, src.here, src.there = w.counts.Mark(counts), src.at, true
 	}
-	w := src.w
-	w.counts.Drop(w.along.companion, src.text)
-	src.goOn(src.textEnds, src.at)
-	src.mark, src.there = w.counts.Mark(w.along.companion), true
+	from := id
+	for from != src.here && from != src.at {
+		from, _ = src.k.tree.At(from)
+	}
+	if from != src.here {
+		w.counts.Drop(counts, src.root)
+	}
+	src.goOn(from, id)
+	src.here = id
 }
 
 // goOn takes the companion from a prefix on to one that begins with it.

@@ -58,6 +58,13 @@ func (o Options) complete() Options {
 	return o
 }
 
+// OneByOne has the same bounds, with a prefix a call.
+func (o Options) OneByOne() Options {
+	o = o.complete()
+	o.Calls, o.Rows = o.Calls*o.Rows, 1
+	return o
+}
+
 // Search looks for candidates behind a prefix that is in the tree, which does not end within a
 // character. If the context ends, the error is the context's.
 func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (Found, error) {
@@ -78,9 +85,10 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 		for _, x := range batch {
 			t.add(x.parent, x.b)
 		}
+		t.guess(src, batch[0])
 		t.grow(src)
 		s.found.Calls++
-		s.found.Rows += len(batch)
+		s.found.Rows += len(t.call)
 		for i, x := range batch {
 			s.visit(t.call[i].ID, x)
 		}
@@ -88,6 +96,25 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 	s.choose(root)
 	return s.found, nil
 }
+
+// guess adds to a call what may well follow its likeliest prefix: a long text that is certain then
+// takes few calls.
+func (t *Tree) guess(src Source, x open) {
+	if x.p < guessLeast {
+		return
+	}
+	id := t.call[0].ID
+	for i, b := range src.Guess(x.parent) {
+		if i > 0 {
+			id = t.add(id, b)
+		} else if b != x.b {
+			return
+		}
+	}
+}
+
+// guessLeast is the least probability of a prefix behind which a guess is worth its work.
+const guessLeast = 0.1
 
 type search struct {
 	Options

@@ -20,6 +20,7 @@ type table struct {
 	next  [256][256]float64
 	calls int
 	slow  time.Duration
+	guess []byte
 }
 
 // newTable draws probabilities over characters of words, others, and one beyond ASCII.
@@ -53,6 +54,8 @@ func (s *table) Grow(of []Prefix) {
 	}
 }
 
+func (s *table) Guess(int32) []byte { return s.guess }
+
 // probability is that of a text behind a byte.
 func (s *table) probability(after byte, text string) float64 {
 	p := 1.
@@ -79,6 +82,7 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 			Least: rapid.SampledFrom([]float64{0.01, 0.05, 0.6}).Draw(t, "least"),
 			Calls: 1 << 20, Rows: rapid.IntRange(1, 9).Draw(t, "rows"),
 		}
+		s.guess = []byte(rapid.StringMatching(`[ab .é]{0,5}`).Draw(t, "guess"))
 		root := tree.Extend(s, None, []byte("a b"), 2)
 		got, err := tree.Search(context.Background(), s, root, o)
 		require.NoError(t, err)

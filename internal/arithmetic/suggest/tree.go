@@ -12,6 +12,9 @@ type Source interface {
 	// Grow sets the LogProbs of some prefixes, of which a parent is older than the call, or stands
 	// before its child.
 	Grow(of []Prefix)
+	// Guess returns bytes that may well follow a prefix that has been grown: they are computed in
+	// the call of the prefix with the first of them.
+	Guess(id int32) []byte
 }
 
 // Prefix is a text behind the origin of a tree: that of its parent, and a byte behind it.
