@@ -95,6 +95,14 @@ func blocks(n int) int { return (n + queryBlock - 1) / queryBlock }
 //	score(i,j) = ((q_i + r_w_bias)·k_j + (q_i + r_r_bias)·r_(i+m-j)) / sqrt(d),  j <= i+m
 //	x = LN(h + o_net(softmax(score) v))     or with pre-norm   h + o_net(...), q k v from LN(c)
 func (s *Segment) attend(x *Exec, i, n0, n1 int) {
+	s.projectRows(x, i, n0, n1)
+	s.runAttention(x, s.B*s.cfg.NHead*blocks(n1-n0),
+		attention{do: attendBlock, l: &s.layers[i], index: i, n0: n0, n1: n1})
+	s.attended(x, i, n0, n1)
+}
+
+// projectRows computes queries, keys and values of rows n0..n1 of layer i.
+func (s *Segment) projectRows(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
 	m0, m1 := (s.mlen+n0)*s.B, (s.mlen+n1)*s.B // the new rows among the keys
@@ -105,8 +113,13 @@ func (s *Segment) attend(x *Exec, i, n0, n1 int) {
 	wqkv := s.weight(ix.qkv)
 	x.MulNT(rowsOf(l.q, n0*s.B, n1*s.B, hd), input, wqkv.RowRange(0, hd), false)
 	x.MulNT(rowsOf(l.kv, m0, m1, 2*hd), input, wqkv.RowRange(hd, 3*hd), false)
-	s.runAttention(x, s.B*s.cfg.NHead*blocks(n1-n0), attention{do: attendBlock, l: l, index: i, n0: n0, n1: n1})
+}
 
+// attended ends the attention of rows n0..n1 of layer i, whose attention vectors are there: o_net,
+// residual and normalisation.
+func (s *Segment) attended(x *Exec, i, n0, n1 int) {
+	l, ix := &s.layers[i], s.model.Layout.layers[i]
+	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
 	x.MulNT(rowsOf(l.y1, n0*s.B, n1*s.B, D), rowsOf(l.av, n0*s.B, n1*s.B, hd), s.weight(ix.o), false)
 	end := &s.pass.residual
 	*end = residualPass{width: D, drop: &s.drop, branch: l.y1, residual: l.in[s.mlen*s.B*D:], sum: l.y1,

@@ -85,7 +85,8 @@ type activations struct {
 	r   []float32 // r_net(R), distances MemLen+T-1 ... 0 [MemLen+T,H*d]
 	own
 
-	distances int // how many rows of r, from the end, are those of slow weights
+	distances int  // how many rows of r, from the end, are there
+	moving    bool // those are of fast weights, which move between segments
 }
 
 // own are the activations of one layer that have rows for the segment alone: what the next segment

@@ -61,20 +61,24 @@ func (s *Segment) projectMemory(x *Exec, i int) {
 // Without fast weights, distances that are there already stay.
 func (s *Segment) projectPositions(x *Exec, i int) {
 	l, r := &s.layers[i], s.model.Layout.layers[i].r
-	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
-	if s.fastOf(r) != nil {
+	if l.moving || s.fastOf(r) != nil {
 		l.distances = 0
 	}
-	all, want := s.cfg.maxKeys(s.T), s.mlen+s.T
+	l.moving = s.fastOf(r) != nil
+	s.reachDistances(x, i, r, s.mlen+s.T)
+}
+
+// reachDistances makes layer i's r, whose weights are tensor t, for so many distances at least.
+func (s *Segment) reachDistances(x *Exec, i, t, want int) {
+	l := &s.layers[i]
+	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
 	if l.distances >= want {
 		return
 	}
+	all := s.cfg.maxKeys(s.T)
 	lo, hi := all-want, all-l.distances
-	x.MulNT(rowsOf(l.r, lo, hi, hd), rowsOf(s.pos, lo, hi, D), s.weight(r), false)
+	x.MulNT(rowsOf(l.r, lo, hi, hd), rowsOf(s.pos, lo, hi, D), s.weight(t), false)
 	l.distances = want
-	if s.fastOf(r) != nil {
-		l.distances = 0
-	}
 }
 
 // positions is R for this segment's distances, m+T-1 ... 0.

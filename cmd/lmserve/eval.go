@@ -17,8 +17,9 @@ import (
 func newEval() *cobra.Command {
 	var flags modelFlags
 	var data, picture string
-	var asJSON bool
+	var asJSON, typing bool
 	var shuffle uint64
+	var typed eval.TypingOptions
 	o := eval.Options{Settings: setting.Values{}}
 	c := &cobra.Command{
 		Use:   "eval --data DIR",
@@ -32,10 +33,15 @@ Of a model of words it is perplexities: 2 to the power of the bits a token, wher
 end of a line is a token, and an unknown word is one, too. Bits per byte, beside them,
 are of the words that are known.
 
+With --typing a simulated writer types a part of each document, and accepts candidates
+for what comes next: how many keys five candidates save, of words and with free ends,
+and one that is shown inline; whether probabilities are right; time and work a key.
+
 The settings are the model's. Flags for settings hold for every method that has them.`,
 		Example: `  lmserve eval --data docs --methods static,sparse-meta
   lmserve eval --data docs --model words --p 0.3 --chunk 50 --gammas 0.999
-  lmserve eval --data docs --reset never --shuffle-seed 1 --json --chart stream.svg`,
+  lmserve eval --data docs --reset never --shuffle-seed 1 --json --chart stream.svg
+  lmserve eval --data docs --typing --methods counts,sparse-meta+companion --read 2048,20480`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if data == "" {
@@ -52,6 +58,10 @@ The settings are the model's. Flags for settings hold for every method that has 
 				return err
 			}
 			o.Threads = flags.threads
+			if typing {
+				typed.Methods, typed.Seed, typed.Threads, typed.Settings = o.Methods, o.Seed, o.Threads, o.Settings
+				return runTyping(c, m, data, typed, asJSON)
+			}
 			if err := o.Validate(m); err != nil {
 				return settingError(err)
 			}
@@ -88,6 +98,7 @@ The settings are the model's. Flags for settings hold for every method that has 
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of tables")
 	c.Flags().StringVar(&picture, "chart", "",
 		"draw bits per byte against bytes seen, or the perplexity of words, to this .svg or .png file")
+	typingFlags(c, &typing, &typed)
 	renamed(c, map[string]string{"shuffle": "shuffle-seed"})
 	return c
 }

@@ -148,6 +148,30 @@ func TestATableOfWordsWithoutAnyScore(t *testing.T) {
 	require.NotContains(t, out.String(), "unknown words, ")
 }
 
+// With --typing, the table has a row for each document and method, and says what the JSON says.
+func TestEvalTypingCountsKeys(t *testing.T) {
+	dir := documentsOf(t, map[string]string{"logs/a.txt": strings.Repeat("one two three\n", 60)})
+	args := []string{"eval", "--typing", "--model", smallModel(t), "--data", dir, "--read", "0,400",
+		"--window", "40", "--methods", "counts,static"}
+	out := must(t, "", args...)
+	var res eval.TypingResult
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", append(args, "--json")...)), &res))
+	require.Len(t, res.Scores, 4)
+	require.Greater(t, res.Scores[2].Free.Saved, 60., "counts, after 400 bytes")
+	for _, want := range []string{"logs/a.txt\n", "mean, 1 document\n", "counts, word+:  "} {
+		require.Contains(t, out, want)
+	}
+	after := res.Scores[2]
+	require.Regexp(t, fmt.Sprintf("(?m)^ *%.1f +%.1f +%.1f .* 400 +counts ", after.Word.Saved,
+		after.WordPlus.Saved, after.Free.Saved), out)
+	_, stderr, code := lmserve("", append(args, "--chart", "x.svg")...)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--chart is of bits")
+	_, stderr, code = lmserve("", append(args, "--threshold", "2")...)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "threshold is 2, expected 0.002 to less than 1")
+}
+
 // Of the first document, an evaluation that is interrupted prints what there is.
 func TestEvalInterrupted(t *testing.T) {
 	telling(t, time.Millisecond, time.Millisecond)

@@ -178,6 +178,22 @@ func (s *State) expected(m int) int {
 	return 0
 }
 
+// Expected appends up to n bytes that followed where the text was last as it is at its end now, by
+// the longer of the matches. Without a match there are none.
+func (s *State) Expected(dst []byte, n int) []byte {
+	m := s.place.Matches[0]
+	for _, other := range s.place.Matches[1:] {
+		if other.At != 0 && other.Length >= m.Length {
+			m = other
+		}
+	}
+	for end := uint32(s.place.Bytes); m.At != 0 && n > 0 && m.At != end; n-- {
+		dst = append(dst, s.at(m.At))
+		m.At++
+	}
+	return dst
+}
+
 // Settings are those that the state was made with.
 func (s *State) Settings() Settings { return s.settings }
 

@@ -26,11 +26,17 @@ func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 		return
 	}
 	w.seg.LogProbs(row, 0, logProbs)
-	if s.mayDiverge() && !(slices.Max(logProbs) > float32(math.Inf(-1))) {
-		fill(logProbs, -w.uniform()) // else counts and caches would keep NaN
-	}
+	w.orUniform(s, logProbs)
 	if s.Cache != nil {
 		w.mixAllCached(s, row, logProbs)
+	}
+}
+
+// orUniform replaces what is no distribution, where fast weights have diverged: counts and caches
+// would keep NaN.
+func (w *Worker) orUniform(s *Stream, logProbs []float32) {
+	if s.mayDiverge() && !(slices.Max(logProbs) > float32(math.Inf(-1))) {
+		fill(logProbs, -w.uniform())
 	}
 }
 

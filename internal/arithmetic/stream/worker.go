@@ -26,9 +26,11 @@ type Worker struct {
 	model *model.Model
 	seg   *txl.Segment
 	base  *txl.Segment // segment of the static model beside it, made on first use
-	chunk int          // largest number of rows of the segments
-	grads Arena        // gradients of the branches
-	all   Arena        // gradients of all weights, made on first use
+	// Of prefixes behind the segment, and behind base, made on first use.
+	growers [2]*txl.Grower
+	chunk   int   // largest number of rows of the segments
+	grads   Arena // gradients of the branches
+	all     Arena // gradients of all weights, made on first use
 
 	// The fast weights of a SparseMeta stream, the banks' M added up, and whose they are: a
 	// stream's learnt, and the updates that it had made. Streams keep the banks alone, which
@@ -92,6 +94,7 @@ func NewWorker(m *model.Model, threads int) *Worker {
 func WorkerBytes(m *model.Model) int64 {
 	c := m.LM.Config
 	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)
+	segments += txl.GrowerBytes(c, SuggestRowsMax)
 	numbers := 2*m.ArenaSize() + 3*m.LM.Layout.Size + 4*c.Vocab
 	numbers += MaxChunk * (c.DModel + 1) // of the rows that were not skipped
 	if !m.OfWords() {

@@ -1,0 +1,300 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
+	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
+	"github.com/lmserve/lmserve/txl"
+)
+
+// This file looks for what may come behind a stream's text. The distribution behind a prefix is the
+// stream's own, of network and companion. The network reads prefixes as rows of a tree behind the
+// chunk, many in a call; the companion reads them one after the other, and goes back.
+
+// Suggester keeps what suggestions for a stream have computed, from one key to the next, until a
+// chunk settles. Any worker may use it, one at a time. The zero Suggester has nothing yet.
+type Suggester struct {
+	tree     suggest.Tree
+	rows     [2]txl.Tree        // of the adapted network, and of the static one beside it
+	networks companion.Networks // distributions of each prefix, end to end; without a companion none
+	guesses  [][]byte           // what the companion expects behind each prefix
+	origin   origin
+}
+
+// origin is where a suggester's tree begins.
+type origin struct {
+	stream, step, learnt uint64
+	pending              int   // of the chunk's tokens stand before it
+	offset               int64 // of the stream when it had its last suggestion
+}
+
+const (
+	// TypedMax is the most bytes that may stand between a stream's text and a suggestion.
+	TypedMax = 1024
+	// SuggestRowsMax is the most prefixes that are computed in one call, with those that are guessed.
+	SuggestRowsMax = 32
+	// guessBytes is how much of a match is computed at once.
+	guessBytes = 12
+)
+
+// Bytes is the memory that the suggester occupies.
+func (k *Suggester) Bytes() int64 {
+	bytes := k.tree.Bytes()
+	for i := range k.rows {
+		bytes += k.rows[i].Bytes() + 4*int64(cap(k.networks[i]))
+	}
+	return bytes
+}
+
+// Suggests says why a stream can make no suggestions; nil if it can.
+func (s *Stream) Suggests() error {
+	switch {
+	case s.OfWords():
+		return fmt.Errorf("model %s is of words, expected one of bytes", s.model.Name)
+	case s.Cache != nil:
+		return fmt.Errorf("method is %s, expected another one", Cache)
+	}
+	return nil
+}
+
+// Suggest looks for what may come next behind a stream's text and a text that was typed behind it,
+// of TypedMax bytes at most. Nothing is suggested within a character. The stream stays as it is, to
+// the bit; the suggester takes what was computed to the next call. It must not come between Score
+// and Commit. If the context ends, the error is the context's.
+func (w *Worker) Suggest(
+	ctx context.Context, s *Stream, k *Suggester, typed []byte, o suggest.Options,
+) (suggest.Found, error) {
+	if err := s.Suggests(); err != nil {
+		return suggest.Found{}, err
+	}
+	if len(typed) > TypedMax {
+		return suggest.Found{}, fmt.Errorf("typed has %d bytes, expected at most %d", len(typed), TypedMax)
+	}
+	if !suggest.Whole(s.tail(typed)) {
+		return suggest.Found{}, nil
+	}
+	began := time.Now()
+	w.resume(s)
+	src := source{w: w, s: s, k: k}
+	src.begin(s)
+	defer w.stay()
+	root := src.reach(typed)
+	if o.Within > 0 {
+		o.Within = max(1, o.Within-time.Since(began))
+	}
+	if w.model.Uniform { // a call costs as much as its prefixes
+		o = o.OneByOne()
+	}
+	o.Rows = min(o.Rows, SuggestRowsMax-guessBytes)
+	found, err := k.tree.Search(ctx, &src, root, o)
+	found.Calls, found.Rows = src.calls, src.grown
+	return found, err
+}
+
+// tail is the last bytes of a text behind the stream's, as many as a character may have.
+func (s *Stream) tail(typed []byte) []byte {
+	text := []byte{byte(s.Last)}
+	for _, id := range s.Pending[max(0, len(s.Pending)-3):] {
+		text = append(text, byte(id))
+	}
+	return append(text, typed[max(0, len(typed)-3):]...)
+}
+
+// source computes the prefixes of a suggester.
+type source struct {
+	w *Worker
+	s *Stream
+	k *Suggester
+
+	calls, grown int
+
+	// The companion goes from the end of the stream's text to the root of the search, once that is
+	// needed, and from there on to prefixes and back. here is where it is.
+	textEnds, at, here int32
+	there              bool           // it has been at the root
+	text, root         companion.Mark // of the journal at these two
+	path               []int32
+
+	rows, parents, tokens []int32 // of a call
+}
+
+// begin makes the source that of the stream's text.
+func (src *source) begin(s *Stream) {
+	w, k := src.w, src.k
+	w.setOut(s, Lesson{})
+	if w.along.companion != nil {
+		src.text = w.counts.Mark(w.along.companion)
+	}
+	if w.growers[0] == nil && !w.model.Uniform {
+		w.growers[0] = txl.NewGrower(w.seg, SuggestRowsMax)
+	}
+	if w.growers[1] == nil && s.StaticMemory != nil && src.networks() > 1 {
+		w.growers[1] = txl.NewGrowerBeside(w.growers[0])
+	}
+	here := origin{s.id, s.Step, s.learnt, k.origin.pending, s.Offset()}
+	moved := here.offset != k.origin.offset
+	k.origin.offset = here.offset
+	known := false
+	if here == k.origin && !(moved && s.held != nil) { // lines may have taken the companion back
+		id, length := k.tree.Follow(bytesOf(s.Pending[k.origin.pending:]))
+		src.textEnds, known = id, id != suggest.None && length == len(s.Pending)-k.origin.pending
+	}
+	if !known {
+		k.tree.Reset()
+		here.pending, src.textEnds = len(s.Pending), suggest.None
+		k.origin = here
+	}
+}
+
+// reach goes to a text behind the stream's, and forgets what does not begin with it.
+func (src *source) reach(typed []byte) (root int32) {
+	tree, s := &src.k.tree, src.s
+	if src.textEnds == suggest.None {
+		src.textEnds = tree.Extend(src, suggest.None, nil, SuggestRowsMax)
+	}
+	text := append(bytesOf(s.Pending[src.k.origin.pending:]), typed...)
+	from, length := tree.Follow(text)
+	src.at = from
+	root = tree.Extend(src, from, text[length:], SuggestRowsMax)
+	tree.Keep(root)
+	src.at, src.there = root, false
+	return root
+}
+
+func bytesOf(tokens []int32) []byte {
+	text := make([]byte, len(tokens))
+	for i, id := range tokens {
+		text[i] = byte(id)
+	}
+	return text
+}
+
+// networks is how many networks' distributions are mixed with a companion's.
+func (src *source) networks() int {
+	if src.s.Companion == nil {
+		return 1
+	}
+	return src.s.Companion.Settings().Networks
+}
+
+// Grow implements suggest.Source.
+func (src *source) Grow(of []suggest.Prefix) {
+	w, s, k := src.w, src.s, src.k
+	src.calls++
+	src.grown += len(of)
+	src.read(of)
+	for i, p := range of {
+		if s.Companion == nil {
+			src.network(0, i, p.LogProbs)
+			continue
+		}
+		src.keep(i, p.ID)
+		counts := w.along.companion
+		if p.Parent != suggest.None { // else the companion is there
+			src.goTo(p.ID)
+		}
+		w.counts.Distribution(counts, src.of(p.ID), p.LogProbs)
+		k.guesses[p.ID] = counts.Expected(k.guesses[p.ID][:0], guessBytes)
+	}
+}
+
+// Guess implements suggest.Source.
+func (src *source) Guess(id int32) []byte {
+	if src.s.Companion == nil || src.w.model.Uniform { // without a network a call saves nothing
+		return nil
+	}
+	return src.k.guesses[id]
+}
+
+// read lets the networks read prefixes.
+func (src *source) read(of []suggest.Prefix) {
+	w, s, k := src.w, src.s, src.k
+	if w.model.Uniform {
+		return
+	}
+	src.rows, src.parents, src.tokens = src.rows[:0], src.parents[:0], src.tokens[:0]
+	for _, p := range of {
+		token := int32(p.Byte)
+		if p.Parent == suggest.None {
+			token = s.Last
+			if n := k.origin.pending; n > 0 {
+				token = s.Pending[n-1]
+			}
+		}
+		src.rows, src.tokens = append(src.rows, p.ID), append(src.tokens, token)
+		src.parents = append(src.parents, p.Parent)
+	}
+	for i, seg := range []*txl.Segment{w.seg, w.base}[:src.networks()] {
+		w.growers[i].Begin(seg, k.origin.pending)
+		w.growers[i].Grow(w.Exec, &k.rows[i], src.rows, src.parents, src.tokens)
+	}
+}
+
+// network writes the log-probabilities [256] of a network behind the i-th prefix of a call.
+func (src *source) network(n, i int, logProbs []float32) {
+	w := src.w
+	if w.model.Uniform {
+		fill(logProbs, -w.uniform())
+		return
+	}
+	w.growers[n].LogProbs(i, logProbs)
+	if n == 0 {
+		w.orUniform(src.s, logProbs)
+	}
+}
+
+// keep keeps the networks' distributions behind the i-th prefix of a call.
+func (src *source) keep(i int, id int32) {
+	for int(id) >= len(src.k.guesses) {
+		src.k.guesses = append(src.k.guesses, nil)
+	}
+	for n := range src.networks() {
+		all := &src.k.networks[n]
+		if more := 256*(int(id)+1) - len(*all); more > 0 {
+			*all = append(*all, make([]float32, more)...)
+		}
+		src.network(n, i, (*all)[256*id:][:256])
+	}
+}
+
+// of are the networks' distributions behind a prefix.
+func (src *source) of(id int32) (networks companion.Networks) {
+	for n := range src.networks() {
+		networks[n] = src.k.networks[n][256*id:][:256]
+	}
+	return networks
+}
+
+// goTo takes the companion to a prefix behind the root of the search.
+func (src *source) goTo(id int32) {
+	w, counts := src.w, src.w.along.companion
+	if !src.there {
+		w.counts.Drop(counts, src.text)
+		src.goOn(src.textEnds, src.at)
+		src.root, src.here, src.there = w.counts.Mark(counts), src.at, true
+	}
+	from := id
+	for from != src.here && from != src.at {
+		from, _ = src.k.tree.At(from)
+	}
+	if from != src.here {
+		w.counts.Drop(counts, src.root)
+	}
+	src.goOn(from, id)
+	src.here = id
+}
+
+// goOn takes the companion from a prefix on to one that begins with it.
+func (src *source) goOn(from, to int32) {
+	src.path = src.path[:0]
+	for id := to; id != from; id, _ = src.k.tree.At(id) {
+		src.path = append(src.path, id)
+	}
+	for i := len(src.path) - 1; i >= 0; i-- {
+		parent, b := src.k.tree.At(src.path[i])
+		src.w.counts.Score(src.w.along.companion, src.of(parent), b)
+	}
+}

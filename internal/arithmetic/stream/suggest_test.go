@@ -1,0 +1,221 @@
+package stream
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/companion"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
+	"github.com/lmserve/lmserve/weights"
+)
+
+// prefixes are the distributions that a suggester has computed, by the texts behind the stream's.
+type prefixes struct {
+	*source
+	of map[string][]float32
+}
+
+func (p prefixes) Grow(of []suggest.Prefix) {
+	p.source.Grow(of)
+	for _, prefix := range of {
+		var text []byte
+		for id := prefix.ID; id != p.textEnds; {
+			parent, b := p.k.tree.At(id)
+			text, id = append(text, b), parent
+		}
+		slices.Reverse(text)
+		p.of[string(text)] = slices.Clone(prefix.LogProbs)
+	}
+}
+
+// searched suggests, and returns the distributions of all prefixes that were searched.
+func searched(
+	t require.TestingT, w *Worker, s *Stream, k *Suggester, typed string, o suggest.Options,
+) map[string][]float32 {
+	w.resume(s)
+	p := prefixes{&source{w: w, s: s, k: k}, map[string][]float32{}}
+	p.begin(s)
+	defer w.stay()
+	root := p.reach([]byte(typed))
+	_, err := k.tree.Search(context.Background(), p, root, o)
+	require.NoError(t, err)
+	return p.of
+}
+
+// requireAsFed compares distributions with those of a copy of the stream that is fed the text.
+func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]float32) {
+	for text, got := range all {
+		f := s.Frozen()
+		var want []float32
+		for rest := append([]byte(text), ' '); len(rest) > 0; { // told before the last byte
+			rest = rest[w.Read(f, rest, func(t Token) { want = slices.Clone(t.LogProbs) }):]
+		}
+		for b := range want {
+			require.InDelta(t, want[b], got[b], 1e-5*max(1, math.Abs(float64(want[b]))), "byte %d behind %q", b, text)
+		}
+	}
+}
+
+// suggesting are settings of streams that can make suggestions.
+func suggesting(t *rapid.T, m *model.Model) Settings {
+	return settings(m, func(set *Settings) {
+		set.Method = rapid.SampledFrom([]string{Static, SparseMeta, DynamicSGD}).Draw(t, "method")
+		set.Companion = rapid.Bool().Draw(t, "companion")
+		set.CompanionStatic = rapid.Bool().Draw(t, "static")
+		set.CompanionBytes = companion.TableBytesMin // many copies are made
+	})
+}
+
+// The distribution behind a prefix is that of a stream that has read the prefix, also behind the end
+// of the chunk, and when the tree is kept from key to key.
+func TestSuggestComputesWhatReadingWould(t *testing.T) {
+	m := upperModel(t)
+	counts := model.Counts()
+	w, uniform := testWorker(t, m, 2), testWorker(t, counts, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		w, s := w, New(m, suggesting(t, m))
+		if rapid.IntRange(0, 3).Draw(t, "network") == 0 {
+			set := Defaults(counts)
+			set.CompanionBytes = companion.TableBytesMin
+			w, s = uniform, New(counts, set)
+		}
+		rest := text[:rapid.IntRange(0, 60).Draw(t, "before")]
+		w.Feed(s, []byte(rest), nil)
+		rest = text[len(rest):]
+		o := suggest.Options{N: 5, Unit: suggest.Free, Calls: 3}
+		var k Suggester
+		typed := 0
+		for range 10 {
+			typed = min(len(rest), typed+rapid.IntRange(0, 4).Draw(t, "typed"))
+			before := s.Hash()
+			requireAsFed(t, w, s, searched(t, w, s, &k, rest[:typed], o))
+			require.Equal(t, before, s.Hash())
+			if n := rapid.IntRange(-20, typed).Draw(t, "accepted"); n > 0 {
+				w.Feed(s, []byte(rest[:n]), nil)
+				rest, typed = rest[n:], typed-n
+			}
+			if rapid.IntRange(0, 5).Draw(t, "other stream") == 0 {
+				w.Feed(New(s.model, s.Settings), []byte(text), nil)
+			}
+		}
+	})
+}
+
+// Between keys, most of what is searched is there.
+func TestSuggestKeepsWhatItHasComputed(t *testing.T) {
+	m := upperModel(t)
+	w := testWorker(t, m, 1)
+	s := New(m, settings(m, nil))
+	w.Feed(s, []byte(text[:5*testChunk]), nil)
+	typed := text[5*testChunk:][:3]
+	var k Suggester
+	o := suggest.Options{N: 5, Unit: suggest.Free, Calls: 1000}
+	first, err := w.Suggest(t.Context(), s, &k, []byte(typed), o)
+	require.NoError(t, err)
+	require.NotEmpty(t, first.Candidates)
+	again, err := w.Suggest(t.Context(), s, &k, []byte(typed), o)
+	require.NoError(t, err)
+	require.Equal(t, first.Candidates, again.Candidates)
+	require.Zero(t, again.Rows)
+	w.Feed(s, []byte(typed[:1]), nil)
+	again, err = w.Suggest(t.Context(), s, &k, []byte(typed[1:]), o)
+	require.NoError(t, err)
+	require.Equal(t, first.Candidates, again.Candidates)
+	require.Zero(t, again.Rows, "the chunk is the same")
+	require.Positive(t, k.Bytes())
+}
+
+// A stream that is asked for suggestions scores as one that is not.
+func TestSuggestLeavesTheStreamAsItIs(t *testing.T) {
+	m := upperModel(t)
+	w := testWorker(t, m, 2)
+	rapid.Check(t, func(t *rapid.T) {
+		set := suggesting(t, m)
+		asked, plain := New(m, set), New(m, set)
+		byLine := Lesson{ByLine: rapid.Bool().Draw(t, "by line")}
+		if byLine.ByLine {
+			byLine.Skipped = []uint16{0}
+		}
+		var k Suggester
+		for _, piece := range pieces(t, text+text) {
+			for _, s := range []*Stream{asked, plain} {
+				for rest := []byte(piece); len(rest) > 0; {
+					rest = rest[w.FeedAs(s, rest, byLine):]
+				}
+			}
+			if rapid.Bool().Draw(t, "ask") {
+				o := suggest.Options{N: 3, Unit: suggest.WordPlus, Calls: 2}
+				all := searched(t, w, asked, &k, "GET /"[:rapid.IntRange(0, 5).Draw(t, "typed")], o)
+				requireAsFed(t, w, asked, all)
+			}
+			require.Equal(t, plain.Hash(), asked.Hash())
+		}
+	})
+}
+
+func TestSuggestionsAreTheSameOnAnyThreads(t *testing.T) {
+	m := upperModel(t)
+	var all [][]suggest.Found
+	for threads := 1; threads <= 3; threads++ {
+		w := testWorker(t, m, threads)
+		s := New(m, settings(m, nil))
+		w.Feed(s, []byte(text), nil)
+		var k Suggester
+		var found []suggest.Found
+		for typed := range 20 {
+			f, err := w.Suggest(t.Context(), s, &k, []byte(text[:typed]), suggest.Options{N: 5, Unit: suggest.Free})
+			require.NoError(t, err)
+			found = append(found, f)
+		}
+		all = append(all, found)
+	}
+	require.Equal(t, all[0], all[1])
+	require.Equal(t, all[0], all[2])
+}
+
+func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
+	m := testModel(t)
+	w := testWorker(t, m, 1)
+	var k Suggester
+	_, err := w.Suggest(t.Context(), New(m, settings(m, methodIs(Cache))), &k, nil, suggest.Options{})
+	require.EqualError(t, err, "method is cache, expected another one")
+	s := New(m, settings(m, nil))
+	_, err = w.Suggest(t.Context(), s, &k, make([]byte, TypedMax+1), suggest.Options{})
+	require.EqualError(t, err, "typed has 1025 bytes, expected at most 1024")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = w.Suggest(ctx, s, &k, nil, suggest.Options{N: 1, Unit: suggest.Free})
+	require.ErrorIs(t, err, context.Canceled)
+	found, err := w.Suggest(t.Context(), s, &k, []byte("\xc3"), suggest.Options{N: 1, Unit: suggest.Free})
+	require.NoError(t, err)
+	require.Empty(t, found, "within a character")
+}
+
+// The embedded models give the same numbers, too, with and without a companion.
+func TestSuggestComputesWhatEmbeddedModelsWould(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	for _, name := range weights.EmbeddedNames() {
+		f, err := weights.Embedded(name)
+		require.NoError(t, err)
+		m, err := model.FromFile(f)
+		require.NoError(t, err)
+		w := testWorker(t, m, 2)
+		for _, companion := range []bool{true, false} {
+			s := New(m, settings(m, func(s *Settings) { s.Companion = companion }))
+			w.Feed(s, []byte(text+text), nil)
+			var k Suggester
+			o := suggest.Options{N: 5, Unit: suggest.WordPlus, Calls: 2}
+			for _, typed := range []string{"POST", "POST /"} {
+				requireAsFed(t, w, s, searched(t, w, s, &k, typed, o))
+			}
+		}
+	}
+}

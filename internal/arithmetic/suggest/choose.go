@@ -1,0 +1,70 @@
+package suggest
+
+import "slices"
+
+// end is a candidate. Free ones may begin with others.
+type end struct {
+	open
+	above     int // the longest end that this one begins with
+	gain      float64
+	separator string
+
+	chosen bool
+	have   float64 // the gain of the longest chosen end that this one begins with
+	beyond float64 // the probability of the shortest chosen ends that begin with this one
+}
+
+const none = -1
+
+// saves is what the end adds to the keystrokes that the chosen ones save on average: where it is
+// right and none that is longer, as much as it saves more than one that it begins with.
+func (e *end) saves() float64 { return (e.p - e.beyond) * (e.gain - e.have) }
+
+// choose sets the candidates: one after the other, the one that adds most.
+func (s *search) choose(root int32) {
+	for len(s.found.Candidates) < s.N {
+		best, most := none, 1e-9 // less is rounding
+		for i := range s.ends {
+			if e := &s.ends[i]; !e.chosen && e.saves() > most {
+				best, most = i, e.saves()
+			}
+		}
+		if best == none {
+			return
+		}
+		s.take(best)
+		e := &s.ends[best]
+		s.found.Candidates = append(s.found.Candidates,
+			Candidate{s.tree.text(root, e.parent, e.b), e.p, e.separator, e.gain})
+	}
+}
+
+// take chooses an end.
+func (s *search) take(i int) {
+	e := &s.ends[i]
+	e.chosen = true
+	for a := e.above; a != none; a = s.ends[a].above {
+		s.ends[a].beyond += e.p - e.beyond
+		if s.ends[a].chosen {
+			break
+		}
+	}
+	for j := range s.ends {
+		for a := s.ends[j].above; a >= i; a = s.ends[a].above {
+			if a == i {
+				s.ends[j].have = max(s.ends[j].have, e.gain)
+				break
+			}
+		}
+	}
+}
+
+// text is what a byte behind a prefix adds to the root.
+func (t *Tree) text(root, parent int32, b byte) string {
+	text := []byte{b}
+	for id := parent; id != root; id = t.nodes[id].parent {
+		text = append(text, t.nodes[id].b)
+	}
+	slices.Reverse(text)
+	return string(text)
+}

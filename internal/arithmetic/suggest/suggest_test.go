@@ -1,0 +1,228 @@
+package suggest
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// table is a source of texts of a few characters, whose distributions depend on the last byte.
+type table struct {
+	tree  *Tree
+	next  [256][256]float64
+	calls int
+	slow  time.Duration
+	guess []byte
+}
+
+// newTable draws probabilities over characters of words, others, and one beyond ASCII.
+func newTable(tree *Tree, seed uint64) *table {
+	s, rng := &table{tree: tree}, rand.New(rand.NewPCG(seed, 1))
+	for b := range s.next {
+		sum := 0.
+		for _, c := range []byte("ab .\xc3") {
+			s.next[b][c] = math.Exp(2 * rng.NormFloat64())
+			sum += s.next[b][c]
+		}
+		for _, c := range []byte("ab .\xc3") {
+			s.next[b][c] /= sum
+		}
+	}
+	s.next[0xc3] = [256]float64{0xa9: 0.7, 0xa8: 0.2, 'a': 0.1} // é, è, and no text
+	return s
+}
+
+func (s *table) Grow(of []Prefix) {
+	s.calls++
+	time.Sleep(s.slow)
+	for _, p := range of {
+		parent, b := s.tree.At(p.ID)
+		if parent != p.Parent || b != p.Byte {
+			panic("the prefix is another one in the tree")
+		}
+		for i := range p.LogProbs {
+			p.LogProbs[i] = float32(math.Log(s.next[b][i]))
+		}
+	}
+}
+
+func (s *table) Guess(int32) []byte { return s.guess }
+
+// probability is that of a text behind a byte.
+func (s *table) probability(after byte, text string) float64 {
+	p := 1.
+	for _, b := range []byte(text) {
+		p, after = p*s.next[after][b], b
+	}
+	return p
+}
+
+// ends reports whether a text is one that a unit may offer.
+func ends(text string, u Unit) bool {
+	word := strings.TrimLeft(text, " .")
+	return u == Free || word != "" && len(text)-len(word) <= int(u.before()) && !strings.ContainsAny(word, " .")
+}
+
+// What is found, without a bound, is what trying all texts finds: the texts, their probabilities,
+// and how they are chosen.
+func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tree Tree
+		s := newTable(&tree, rapid.Uint64().Draw(t, "seed"))
+		o := Options{
+			N: 5, Unit: rapid.SampledFrom([]Unit{Word, WordPlus, Free}).Draw(t, "unit"),
+			Least: rapid.SampledFrom([]float64{0.01, 0.05, 0.6}).Draw(t, "least"),
+			Calls: 1 << 20, Rows: rapid.IntRange(1, 9).Draw(t, "rows"),
+		}
+		s.guess = []byte(rapid.StringMatching(`[ab .é]{0,5}`).Draw(t, "guess"))
+		root := tree.Extend(s, None, []byte("a b"), 2)
+		got, err := tree.Search(context.Background(), s, root, o)
+		require.NoError(t, err)
+		all := map[string]Candidate{}
+		var try func(text string, p float64)
+		try = func(text string, p float64) {
+			if p < o.Least || len(text) > BytesMax {
+				return
+			}
+			last := ("b" + text)[len(text)]
+			if utf8.ValidString(text) && text != "" && ends(text, o.Unit) {
+				c := Candidate{Text: text, Probability: p, Gain: float64(utf8.RuneCountInString(text)) - 1}
+				if o.Unit != Free {
+					space, stop := s.next[last][' '], s.next[last]['.']
+					c.Probability *= space + stop
+					c.Separator = " "
+					c.Gain += max(space, stop) / (space + stop)
+				}
+				if c.Probability >= o.Least {
+					all[text] = c
+				}
+			}
+			for b, q := range s.next[last] {
+				if q > 0 && !(last == 0xc3 && b < 0x80) {
+					try(text+string([]byte{byte(b)}), p*q)
+				}
+			}
+		}
+		try("", 1)
+		saved := 0.
+		var chosen []Candidate
+		for _, c := range got.Candidates {
+			want, ok := all[c.Text]
+			require.True(t, ok, c.Text)
+			require.InDelta(t, want.Probability, c.Probability, 1e-5)
+			require.InDelta(t, want.Gain, c.Gain, 1e-5)
+			most := 0.
+			for _, other := range all {
+				most = max(most, saves(with(chosen, other))-saved)
+			}
+			chosen = append(chosen, c)
+			now := saves(chosen)
+			require.InDelta(t, most, now-saved, 1e-4, "the one that adds most")
+			saved = now
+		}
+		if len(chosen) < o.N {
+			for _, other := range all {
+				require.InDelta(t, saved, saves(with(chosen, other)), 1e-4)
+			}
+		}
+	})
+}
+
+// with is the chosen candidates and another one, if that is not one of them.
+func with(chosen []Candidate, other Candidate) []Candidate {
+	if slices.ContainsFunc(chosen, func(c Candidate) bool { return c.Text == other.Text }) {
+		return chosen
+	}
+	return append(slices.Clip(chosen), other)
+}
+
+// saves is how many keystrokes candidates save on average: where several are right, the longest one.
+func saves(chosen []Candidate) (sum float64) {
+	for _, c := range chosen {
+		alone := c.Probability // that no longer one is right, too
+		for _, d := range chosen {
+			if d.Text != c.Text && strings.HasPrefix(d.Text, c.Text) && c.Separator == "" &&
+				!slices.ContainsFunc(chosen, func(e Candidate) bool {
+					return len(e.Text) > len(c.Text) && len(e.Text) < len(d.Text) &&
+						strings.HasPrefix(d.Text, e.Text) && strings.HasPrefix(e.Text, c.Text)
+				}) {
+				alone -= d.Probability
+			}
+		}
+		sum += alone * c.Gain
+	}
+	return sum
+}
+
+// The tree keeps what begins with a prefix, and what that begins with. What is there is not computed
+// again.
+func TestTheTreeIsKeptFromKeyToKey(t *testing.T) {
+	var tree Tree
+	s := newTable(&tree, 5)
+	root := tree.Extend(s, None, []byte("ab"), 8)
+	o := Options{N: 5, Unit: Free, Calls: 1 << 20, Least: 0.01}
+	_, err := tree.Search(t.Context(), s, root, o)
+	require.NoError(t, err)
+	id, length := tree.Follow([]byte("aba"))
+	require.Equal(t, 3, length)
+	size := len(tree.nodes)
+	tree.Keep(id)
+	require.NotEmpty(t, tree.free)
+	before, err := tree.Search(t.Context(), s, id, o)
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(tree.nodes), size+before.Rows, "nodes are used again")
+
+	var fresh Tree
+	s2 := newTable(&fresh, 5)
+	want, err := fresh.Search(t.Context(), s2, fresh.Extend(s2, None, []byte("aba"), 8), o)
+	require.NoError(t, err)
+	require.Equal(t, want.Candidates, before.Candidates)
+	require.Less(t, before.Rows, want.Rows)
+	again, err := tree.Search(t.Context(), s, id, o)
+	require.NoError(t, err)
+	require.Zero(t, again.Calls)
+}
+
+// A search stops at its bounds, and chooses from what it has until then.
+func TestSearchKeepsItsBounds(t *testing.T) {
+	var tree Tree
+	s := newTable(&tree, 3)
+	root := tree.Extend(s, None, nil, 8)
+	found, err := tree.Search(t.Context(), s, root, Options{N: 5, Unit: Free, Calls: 2, Rows: 3})
+	require.NoError(t, err)
+	require.Equal(t, 2, found.Calls)
+	require.LessOrEqual(t, found.Rows, 6)
+	require.NotEmpty(t, found.Candidates)
+
+	tree.Reset()
+	s.calls, s.slow = 0, 20*time.Millisecond
+	root = tree.Extend(s, None, nil, 8)
+	found, err = tree.Search(t.Context(), s, root, Options{
+		N: 5, Unit: Free, Calls: 1 << 20, Rows: 1, Within: 50 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	require.LessOrEqual(t, found.Calls, 2)
+	require.NotEmpty(t, found.Candidates)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = tree.Search(ctx, s, root, Options{N: 1, Unit: Free})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestWhole(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, "a": true, "é": true, "\xc3": false, "€": true, "\xe2\x82": false, "a\xe2": false,
+		"😀": true, "\xf0\x9f\x98": false, "\x80": true, "\xff": true,
+	} {
+		require.Equal(t, want, Whole([]byte(text)), "%q", text)
+	}
+}

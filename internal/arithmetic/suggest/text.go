@@ -1,0 +1,82 @@
+package suggest
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// Unit says where a candidate may end.
+type Unit string
+
+// A word is letters, digits, ' and _.
+const (
+	Word     Unit = "word"  // the rest of the word, or the next word behind one other character
+	WordPlus Unit = "word+" // a word behind up to ten other characters
+	Free     Unit = "free"  // anywhere
+)
+
+// before is how many characters may stand before a candidate's word.
+func (u Unit) before() uint8 {
+	if u == Word {
+		return 1
+	}
+	return 10
+}
+
+// OfWord reports whether a character is one of words.
+func OfWord(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || r == '\'' || r == '_'
+}
+
+// shape is what is known of a text that may become a candidate.
+type shape struct {
+	bytes, chars uint8
+	others       uint8 // characters before its word
+	word         bool  // there is a word
+	part         uint8 // bytes of the last character, which is not whole
+	partial      [utf8.UTFMax]byte
+}
+
+// extend returns the shape of the text with a byte more, unless that is no text any more, or no
+// beginning of a candidate.
+func (s shape) extend(b byte, u Unit) (_ shape, ok bool) {
+	s.bytes++
+	s.partial[s.part] = b
+	s.part++
+	if !utf8.FullRune(s.partial[:s.part]) {
+		return s, true
+	}
+	r, size := utf8.DecodeRune(s.partial[:s.part])
+	if r == utf8.RuneError && size == 1 {
+		return s, false
+	}
+	s.part = 0
+	s.chars++
+	switch {
+	case u == Free:
+	case OfWord(r):
+		s.word = true
+	case s.word:
+		return s, false
+	default:
+		s.others++
+		return s, s.others <= u.before()
+	}
+	return s, true
+}
+
+// Whole reports whether a text does not end within a character.
+func Whole(text []byte) bool {
+	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(text[i]) {
+			return utf8.FullRune(text[i:])
+		}
+	}
+	return true
+}
+
+// separator reports whether a byte ends a word. The byte with which “, ” and — begin, and most other
+// punctuation beyond ASCII, counts as one.
+func separator(b byte) bool {
+	return b < utf8.RuneSelf && !OfWord(rune(b)) || b == 0xe2
+}

@@ -1,0 +1,152 @@
+// Package suggest finds what a writer is likely to type next: words, or texts that end anywhere, each
+// with its probability. It knows bytes and distributions, and no networks.
+//
+// The search goes best first over bytes: the likeliest prefixes are continued, many in one call, and
+// a prefix that is improbable is dropped. Candidates are chosen by the keystrokes that they save on
+// average. A Tree keeps the prefixes, so that the search behind the next key begins with what the
+// last one has found.
+package suggest
+
+// Source computes the distributions of the byte behind prefixes.
+type Source interface {
+	// Grow sets the LogProbs of some prefixes, of which a parent is older than the call, or stands
+	// before its child.
+	Grow(of []Prefix)
+	// Guess returns bytes that may well follow a prefix that has been grown: they are computed in
+	// the call of the prefix with the first of them.
+	Guess(id int32) []byte
+}
+
+// Prefix is a text behind the origin of a tree: that of its parent, and a byte behind it.
+type Prefix struct {
+	// ID numbers the prefixes of a tree that are there at a time: small numbers, used again. The
+	// origin, a prefix without bytes, has the parent None.
+	ID, Parent int32
+	Byte       byte
+	// LogProbs are the natural logarithms of the probabilities of the byte behind the prefix [256].
+	LogProbs []float32
+}
+
+// None is no prefix.
+const None = -1
+
+// Tree keeps prefixes whose distributions are known. The zero Tree is empty.
+type Tree struct {
+	nodes []node
+	free  []int32 // nodes that are used no more
+	call  []Prefix
+}
+
+// node is a prefix. Its children are a list.
+type node struct {
+	parent, child, next int32
+	b                   byte
+	logProbs            [256]float32
+}
+
+// Reset empties the tree.
+func (t *Tree) Reset() { t.nodes, t.free = t.nodes[:0], t.free[:0] }
+
+// Bytes is the memory that the tree occupies.
+func (t *Tree) Bytes() int64 { return int64(cap(t.nodes)) * nodeBytes }
+
+const nodeBytes = 4*3 + 4 + 4*256
+
+// At returns the parent and the last byte of a prefix.
+func (t *Tree) At(id int32) (parent int32, b byte) { return t.nodes[id].parent, t.nodes[id].b }
+
+// child returns the prefix with a byte more, or None.
+func (t *Tree) child(id int32, b byte) int32 {
+	for c := t.nodes[id].child; c != None; c = t.nodes[c].next {
+		if t.nodes[c].b == b {
+			return c
+		}
+	}
+	return None
+}
+
+// Follow returns the longest prefix of a text behind the origin that is in the tree, and its length.
+func (t *Tree) Follow(text []byte) (id int32, length int) {
+	if len(t.nodes) == 0 {
+		return None, 0
+	}
+	for ; length < len(text); length++ {
+		c := t.child(id, text[length])
+		if c == None {
+			break
+		}
+		id = c
+	}
+	return id, length
+}
+
+// Extend grows the prefixes along a text behind a prefix, at most so many a call, and returns the
+// last one. Behind None it grows the origin first.
+func (t *Tree) Extend(src Source, id int32, text []byte, rows int) (last int32) {
+	for id == None || len(text) > 0 {
+		t.call = t.call[:0]
+		for len(t.call) < rows && (id == None || len(text) > 0) {
+			if id == None {
+				id = t.add(None, 0)
+				continue
+			}
+			id = t.add(id, text[0])
+			text = text[1:]
+		}
+		t.grow(src)
+	}
+	return id
+}
+
+// add makes a prefix a part of the call under way.
+func (t *Tree) add(parent int32, b byte) (id int32) {
+	if n := len(t.free); n > 0 {
+		id, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		id = int32(len(t.nodes))
+		t.nodes = append(t.nodes, node{})
+	}
+	n := &t.nodes[id]
+	n.parent, n.child, n.next, n.b = parent, None, None, b
+	if parent != None {
+		of := &t.nodes[parent]
+		n.next, of.child = of.child, id
+	}
+	t.call = append(t.call, Prefix{ID: id, Parent: parent, Byte: b})
+	return id
+}
+
+// grow makes the call.
+func (t *Tree) grow(src Source) {
+	for i := range t.call {
+		t.call[i].LogProbs = t.nodes[t.call[i].ID].logProbs[:]
+	}
+	src.Grow(t.call)
+}
+
+// Keep removes all prefixes but those that begin with a prefix, and those that it begins with.
+func (t *Tree) Keep(id int32) {
+	for {
+		of := t.nodes[id].parent
+		if of == None {
+			return
+		}
+		for c := t.nodes[of].child; c != None; {
+			next := t.nodes[c].next
+			if c != id {
+				t.remove(c)
+			}
+			c = next
+		}
+		t.nodes[of].child, t.nodes[id].next = id, None
+		id = of
+	}
+}
+
+// remove removes a prefix and all that begin with it.
+func (t *Tree) remove(id int32) {
+	for c := t.nodes[id].child; c != None; c = t.nodes[c].next {
+		t.remove(c)
+	}
+	t.free = append(t.free, id)
+}

@@ -1,0 +1,241 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
+	"github.com/lmserve/lmserve/internal/documents"
+)
+
+// TypingOptions say what a simulated writer types, and who suggests what comes next. The zero value
+// is of the methods of Options, after 20 KB, over 1,000 characters.
+type TypingOptions struct {
+	Methods []string // with or without WithCompanion
+	// Read are how many bytes a session has read before the writer begins; nil: TypingRead. The
+	// window is the same for all of them: it begins behind as many bytes as the largest.
+	Read []int64
+	// Window is how many characters the writer types of each document; 0: TypingWindow.
+	Window    int
+	Threshold float64 // least probability of an offer that is shown inline; 0: TypingThreshold
+	Seed      uint64  // of the random masks of sparse-meta
+	Threads   int     // threads that compute; 0: one
+	Settings  setting.Values
+	// Progress, if set, is told after each key how many characters of all documents and methods
+	// together were typed.
+	Progress func(done, total int64)
+}
+
+// TypingRead is what a session has read where nothing else is asked for.
+var TypingRead = []int64{20 << 10}
+
+const (
+	TypingWindow    = 1000
+	TypingThreshold = 0.6
+
+	typingCandidates = 5 // that are shown at a time
+)
+
+// typingModes are the ways in which one window is typed: with five candidates of each unit, and with
+// one that is shown inline.
+var typingModes = []string{
+	string(suggest.Word), string(suggest.WordPlus), string(suggest.Free), TypingInline,
+}
+
+// TypingInline is the mode with one candidate, which may end anywhere.
+const TypingInline = "inline"
+
+func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
+	all, err := o.methods().complete(m)
+	if err != nil {
+		return o, err
+	}
+	o.Methods, o.Threads = all.Methods, all.Threads
+	if m.OfWords() {
+		return o, fmt.Errorf("eval: model %s is of words, expected one of bytes", m.Name)
+	}
+	if len(o.Read) == 0 {
+		o.Read = TypingRead
+	}
+	if o.Window == 0 {
+		o.Window = TypingWindow
+	}
+	if o.Threshold == 0 {
+		o.Threshold = TypingThreshold
+	}
+	switch {
+	case slices.Min(o.Read) < 0:
+		return o, fmt.Errorf("eval: read is %d, expected 0 or more", slices.Min(o.Read))
+	case o.Window < 1:
+		return o, fmt.Errorf("eval: window is %d, expected at least 1", o.Window)
+	case !(o.Threshold >= suggest.LeastMin && o.Threshold < 1):
+		return o, fmt.Errorf("eval: threshold is %g, expected %g to less than 1", o.Threshold,
+			suggest.LeastMin)
+	}
+	for _, method := range o.Methods {
+		of, set, err := o.methods().settings(m, method)
+		if err != nil {
+			return o, err
+		}
+		if err := stream.New(of, set).Suggests(); err != nil {
+			return o, fmt.Errorf("eval: methods: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// methods are the options of an evaluation with the same methods.
+func (o TypingOptions) methods() Options {
+	return Options{Methods: o.Methods, Seed: o.Seed, Threads: o.Threads, Settings: o.Settings}
+}
+
+// Validate reports the first option that does not fit the model.
+func (o TypingOptions) Validate(m *model.Model) error {
+	_, err := o.complete(m)
+	return err
+}
+
+// Typing lets a simulated writer type a part of every file below dir that is long enough, and counts
+// the keys. Accepting a candidate is one key. If the context ends before that, the result has what
+// was typed until then, and is marked as interrupted.
+func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (TypingResult, error) {
+	o, err := o.complete(m)
+	if err != nil {
+		return TypingResult{}, err
+	}
+	files, err := list(dir, 0)
+	if err != nil {
+		return TypingResult{}, err
+	}
+	e := typing{TypingOptions: o, model: m, total: int64(len(files) * len(o.Read) * o.Window *
+		len(o.Methods) * len(typingModes))}
+	e.res = TypingResult{
+		Model: m.ID(), Data: dir, Methods: o.Methods, Settings: o.Settings, Seed: o.Seed, Window: o.Window,
+		Threshold: o.Threshold, Threads: o.Threads, Scores: []TypingScore{},
+	}
+	for _, f := range files {
+		text, err := read(f)
+		if err == nil {
+			err = e.document(ctx, f.Name, text)
+		}
+		if err != nil {
+			e.res.Interrupted = len(e.res.Scores) > 0
+			return e.result(), err
+		}
+	}
+	return e.result(), nil
+}
+
+// typing is the state of a call of Typing.
+type typing struct {
+	TypingOptions
+	model       *model.Model
+	res         TypingResult
+	calibration map[[2]string]*[calibrationBuckets]Bucket // by method and mode
+	done, total int64
+}
+
+// document types the window of one document in all ways. A document that is too short for the window
+// behind the smallest of Read is left out.
+func (e *typing) document(ctx context.Context, name string, text []byte) error {
+	begin := min(slices.Max(e.Read), lastCharacters(text, e.Window))
+	for begin > 0 && !utf8.RuneStart(text[begin]) {
+		begin--
+	}
+	for _, read := range e.Read {
+		for _, method := range e.Methods {
+			if read > begin {
+				e.progress(int64(e.Window * len(typingModes)))
+				continue
+			}
+			score := TypingScore{Document: name, Domain: documents.Domain(name), Read: read, Method: method}
+			if err := e.score(ctx, &score, text[begin-read:begin], text[begin:]); err != nil {
+				return err
+			}
+			e.res.Scores = append(e.res.Scores, score)
+		}
+	}
+	return nil
+}
+
+// lastCharacters is where the last n characters of a text begin, and -1 if it has fewer.
+func lastCharacters(text []byte, n int) (at int64) {
+	for at = int64(len(text)); n > 0; n-- {
+		if at == 0 {
+			return -1
+		}
+		_, size := utf8.DecodeLastRune(text[:at])
+		at -= int64(size)
+	}
+	return at
+}
+
+// score types a text with one method, in all ways.
+func (e *typing) score(ctx context.Context, score *TypingScore, before, text []byte) error {
+	m, set, err := e.methods().settings(e.model, score.Method)
+	if err != nil {
+		return err
+	}
+	w := stream.NewWorker(m, e.Threads)
+	defer w.Close()
+	s := stream.New(m, set)
+	for len(before) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		before = before[w.FeedAs(s, before, stream.Lesson{}):]
+	}
+	f, err := s.Snapshot()
+	if err != nil {
+		return err
+	}
+	for _, mode := range typingModes {
+		s, _, err := stream.Restore(m, set, f.Stored())
+		if err != nil {
+			return err
+		}
+		o := suggest.Options{N: typingCandidates, Unit: suggest.Unit(mode)}
+		if mode == TypingInline {
+			o = suggest.Options{N: 1, Unit: suggest.Free, Least: e.Threshold}
+		}
+		from := session{worker: w, stream: s}
+		typed, err := e.types(text, score.Method, mode, func(typed []byte) (suggest.Found, error) {
+			return from.ask(ctx, typed, o)
+		})
+		if err != nil {
+			return err
+		}
+		score.set(mode, typed)
+	}
+	return nil
+}
+
+func (e *typing) progress(characters int64) {
+	e.done += characters
+	if e.Progress != nil {
+		e.Progress(min(e.done, e.total), e.total)
+	}
+}
+
+// session makes suggestions from a stream, which learns what was typed chunk by chunk.
+type session struct {
+	worker    *stream.Worker
+	stream    *stream.Stream
+	suggester stream.Suggester
+	fed       int // bytes of what was typed that the stream has read
+}
+
+// ask suggests what comes behind all that was typed so far.
+func (s *session) ask(
+	ctx context.Context, typed []byte, o suggest.Options,
+) (suggest.Found, error) {
+	for len(typed)-s.fed >= s.stream.Room() {
+		s.fed += s.worker.FeedAs(s.stream, typed[s.fed:][:s.stream.Room()], stream.Lesson{})
+	}
+	return s.worker.Suggest(ctx, s.stream, &s.suggester, typed[s.fed:], o)
+}

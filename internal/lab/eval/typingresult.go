@@ -1,0 +1,161 @@
+package eval
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
+)
+
+// TypingResult is what Typing has counted. Its JSON form is for programs.
+type TypingResult struct {
+	Model       string         `json:"model"`
+	Data        string         `json:"data"`
+	Methods     []string       `json:"methods"`
+	Settings    setting.Values `json:"settings,omitempty"`
+	Seed        uint64         `json:"seed"`
+	Window      int            `json:"window"` // characters that are typed of a document
+	Threshold   float64        `json:"threshold"`
+	Threads     int            `json:"threads"`
+	Interrupted bool           `json:"interrupted,omitempty"`
+	// Scores are those of the documents, in their order; Domains and Total are means over documents.
+	Scores      []TypingScore `json:"documents"`
+	Domains     []TypingScore `json:"domains"`
+	Total       []TypingScore `json:"total"`
+	Calibration []Calibration `json:"calibration"`
+}
+
+// TypingScore is a window that one method has helped to type, after as many bytes were read.
+type TypingScore struct {
+	Document  string `json:"document,omitempty"` // path below the directory
+	Domain    string `json:"domain,omitempty"`
+	Documents int    `json:"documents,omitempty"` // of a mean
+	Read      int64  `json:"read"`
+	Method    string `json:"method"`
+	Word      Typed  `json:"word"`
+	WordPlus  Typed  `json:"word_plus"`
+	Free      Typed  `json:"free"`
+	Inline    Typed  `json:"inline"`
+}
+
+// Typed is how a window was typed. Shares are in percent.
+type Typed struct {
+	Characters int     `json:"characters,omitempty"`
+	Keys       int     `json:"keys,omitempty"`
+	Saved      float64 `json:"saved_percent"` // of the keys that the characters are
+	Shown      float64 `json:"shown_percent"` // of the keys, before which there was an offer
+	Right      float64 `json:"right_percent"` // of the first offers at those keys
+	// Of an offer: time at the median and the 99th percentile, in milliseconds; calls of the network,
+	// and prefixes that it read.
+	P50   float64 `json:"ms_p50"`
+	P99   float64 `json:"ms_p99"`
+	Calls float64 `json:"calls"`
+	Rows  float64 `json:"rows"`
+
+	shown, right, calls, rows int
+}
+
+// derive computes what follows from counts, and from the times in ascending order.
+func (t *Typed) derive(took []time.Duration) {
+	asked := float64(len(took))
+	if asked == 0 {
+		return
+	}
+	t.Saved = 100 * (1 - float64(t.Keys)/float64(t.Characters))
+	t.Shown = 100 * float64(t.shown) / asked
+	t.Right = 100 * float64(t.right) / float64(max(1, t.shown))
+	t.Calls, t.Rows = float64(t.calls)/asked, float64(t.rows)/asked
+	at := func(share float64) float64 {
+		return took[int(share*float64(len(took)-1))].Seconds() * 1000
+	}
+	t.P50, t.P99 = at(0.5), at(0.99)
+}
+
+// modes are a score's windows, in the order of typingModes.
+func (s *TypingScore) modes() [4]*Typed { return [...]*Typed{&s.Word, &s.WordPlus, &s.Free, &s.Inline} }
+
+// set sets one of them.
+func (s *TypingScore) set(mode string, t Typed) { *s.modes()[slices.Index(typingModes, mode)] = t }
+
+// calibrationBuckets divide the probabilities from 0 to 1.
+const calibrationBuckets = 10
+
+// Calibration compares the probabilities of a method's candidates with how often they were right.
+type Calibration struct {
+	Method  string   `json:"method"`
+	Mode    string   `json:"mode"` // word, word+, free or inline; of free ones only the first candidate
+	Buckets []Bucket `json:"buckets"`
+}
+
+// Bucket is the candidates of about a probability.
+type Bucket struct {
+	Candidates int     `json:"candidates"`
+	Said       float64 `json:"said"`  // their mean probability
+	Right      float64 `json:"right"` // the share of them that was right
+}
+
+// result is what there is so far, with its means.
+func (e *typing) result() TypingResult {
+	res := e.res
+	domains := map[string][]TypingScore{}
+	for _, s := range res.Scores {
+		domains[s.Domain] = append(domains[s.Domain], s)
+	}
+	res.Total = e.means("", res.Scores)
+	res.Domains, res.Calibration = []TypingScore{}, []Calibration{}
+	for domain, scores := range domains {
+		res.Domains = append(res.Domains, e.means(domain, scores)...)
+	}
+	slices.SortStableFunc(res.Domains, func(a, b TypingScore) int { return cmp.Compare(a.Domain, b.Domain) })
+	for _, method := range e.Methods {
+		for _, mode := range typingModes {
+			if all := e.calibration[[2]string{method, mode}]; all != nil {
+				c := Calibration{Method: method, Mode: mode}
+				for _, b := range all {
+					if b.Candidates > 0 {
+						n := float64(b.Candidates)
+						c.Buckets = append(c.Buckets, Bucket{b.Candidates, b.Said / n, b.Right / n})
+					}
+				}
+				res.Calibration = append(res.Calibration, c)
+			}
+		}
+	}
+	return res
+}
+
+// means are those over documents, by what was read and method.
+func (e *typing) means(domain string, scores []TypingScore) []TypingScore {
+	all := []TypingScore{}
+	for _, read := range e.Read {
+		for _, method := range e.Methods {
+			mean := TypingScore{Domain: domain, Read: read, Method: method}
+			for _, s := range scores {
+				if s.Read == read && s.Method == method {
+					mean.Documents++
+				}
+			}
+			for _, s := range scores {
+				if s.Read != read || s.Method != method {
+					continue
+				}
+				n := float64(mean.Documents)
+				for i, from := range s.modes() {
+					to := mean.modes()[i]
+					to.Saved += from.Saved / n
+					to.Shown += from.Shown / n
+					to.Right += from.Right / n
+					to.P50 += from.P50 / n
+					to.P99 += from.P99 / n
+					to.Calls += from.Calls / n
+					to.Rows += from.Rows / n
+				}
+			}
+			if mean.Documents > 0 {
+				all = append(all, mean)
+			}
+		}
+	}
+	return all
+}
