@@ -546,6 +546,30 @@ func (e StartEventType) Valid() bool {
 	}
 }
 
+// Defines values for SuggestRequestUnit.
+const (
+	SuggestFree     SuggestRequestUnit = "free"
+	SuggestLine     SuggestRequestUnit = "line"
+	SuggestWord     SuggestRequestUnit = "word"
+	SuggestWordPlus SuggestRequestUnit = "word+"
+)
+
+// Valid indicates whether the value is a known member of the SuggestRequestUnit enum.
+func (e SuggestRequestUnit) Valid() bool {
+	switch e {
+	case SuggestFree:
+		return true
+	case SuggestLine:
+		return true
+	case SuggestWord:
+		return true
+	case SuggestWordPlus:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SummaryEventType.
 const (
 	EventSummary SummaryEventType = "summary"
@@ -1984,6 +2008,60 @@ type StartEventType string
 // StopString A text before which a completion ends; an empty one ends nothing.
 type StopString = string
 
+// SuggestRequest What was typed, and what suggestions are wanted.
+type SuggestRequest struct {
+	// MinProbability The least probability of a candidate. From 0.5 on there is at most one text to look for, which is quick.
+	MinProbability *float64 `json:"min_probability,omitempty"`
+
+	// N Candidates, at most.
+	N *int `json:"n,omitempty"`
+
+	// Typed What stands behind the session's text and before the cursor; at most 1,024 bytes.
+	Typed *string `json:"typed,omitempty"`
+
+	// Unit Where candidates end: `word`, at the end of a word, the present one or the next behind one separator; `word+`, of a word behind up to ten
+	// separators; `line`, anywhere within the line; `free`, anywhere.
+	Unit *SuggestRequestUnit `json:"unit,omitempty"`
+
+	// WithinMs The search ends after so many milliseconds with the best that it has found; 0, after a fixed number of steps, so that the answer does not depend on
+	// the machine.
+	WithinMs *int `json:"within_ms,omitempty"`
+}
+
+// SuggestRequestUnit Where candidates end: `word`, at the end of a word, the present one or the next behind one separator; `word+`, of a word behind up to ten
+// separators; `line`, anywhere within the line; `free`, anywhere.
+type SuggestRequestUnit string
+
+// SuggestedText A text that may come next.
+type SuggestedText struct {
+	// Probability The probability that the text comes next; of a word, that it also ends there.
+	Probability float64 `json:"probability"`
+
+	// Saves The keystrokes that the text saves where it is right.
+	Saves float64 `json:"saves"`
+
+	// Separator Of a word, the likeliest character behind it. Whoever accepts the word may be given it, until another one is typed.
+	Separator *string `json:"separator,omitempty"`
+
+	// Text What is inserted at the cursor.
+	Text string `json:"text"`
+}
+
+// Suggestions What may come next.
+type Suggestions struct {
+	// Candidates The text that saves most on average comes first, then what saves most beside those before it.
+	Candidates []SuggestedText `json:"candidates"`
+
+	// ElapsedMs Time from the request's start to its end.
+	ElapsedMs float64 `json:"elapsed_ms"`
+
+	// Offset The session's offset.
+	Offset int64 `json:"offset"`
+
+	// Rows Prefixes that the network has read for this answer.
+	Rows int `json:"rows"`
+}
+
 // SummaryEvent What the whole request did. Totals are the session's, after the request.
 type SummaryEvent struct {
 	// Type Tells this event from others.
@@ -2351,6 +2429,15 @@ type GetSnapshotParams struct {
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
+// SuggestParams defines parameters for Suggest.
+type SuggestParams struct {
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
+	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
+	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+}
+
 // GetTextParams defines parameters for GetText.
 type GetTextParams struct {
 	// Offset Place in the stream of the first byte.
@@ -2386,6 +2473,9 @@ type GiveFeedbackJSONRequestBody = FeedbackRequest
 
 // ForkSessionJSONRequestBody defines body for ForkSession for application/json ContentType.
 type ForkSessionJSONRequestBody = ForkRequest
+
+// SuggestJSONRequestBody defines body for Suggest for application/json ContentType.
+type SuggestJSONRequestBody = SuggestRequest
 
 // AsStopString returns the union data inside the CompletionRequest_Stop as a StopString
 func (t CompletionRequest_Stop) AsStopString() (StopString, error) {

@@ -101,6 +101,10 @@ var exchangesOfText = []exchange{
 		`{"prompt":"GET /","max_tokens":4,"temperature":0,"seed":1,"stream":true}`, nil,
 	},
 	{
+		"suggest.line", "What may be typed next", "POST /v1/sessions/web-1/suggest",
+		`{"typed":"GET /","n":2}`, nil,
+	},
+	{
 		"watchSession.chunks", "A text that another request feeds, and the update that follows",
 		"GET /v1/sessions/web-1/events?updates=true", "", []string{"Accept", contract.MediaEventStream},
 	},

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
@@ -505,6 +506,19 @@ func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id stri
 	}
 	done.Text, done.Offset = text, s.info.Offset
 	return done, nil
+}
+
+// Suggest offers what was typed once more.
+func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string, r session.SuggestRequest) (session.Suggested, error) {
+	f.waits(r.Wait)
+	s, leave, err := f.enter(who, id)
+	if err != nil {
+		return session.Suggested{}, err
+	}
+	defer leave()
+	return session.Suggested{Offset: s.info.Offset, Rows: 1, Candidates: []suggest.Candidate{
+		{Text: string(r.Typed) + ".", Probability: 0.5, Gain: float64(len(r.Typed))},
+	}}, nil
 }
 
 // CompleteBatch is Complete for each text. The first of the likeliest tokens is always the token.

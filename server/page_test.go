@@ -203,7 +203,7 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b.until(`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, bits a word"`)
 	value[bool](b, `(location.hash = location.hash.replace("learn", "write"), true)`)
 	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("the mat .\n")`)
-	b.click("Suggest")
+	b.click("Continue")
 	b.until(`document.querySelector(".card.static footer, .card.adapted footer") !== null`)
 }
 

@@ -144,6 +144,7 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b.until(`document.querySelector(".sheet textarea")?.value === "What the session has.\n"`)
 	b.run(chromedp.Focus(".sheet textarea"))
 	b.press("H", "i")
+	b.with(chromedp.ModifierAlt, kb.Enter)
 	sampled := `!document.querySelector(".cards").innerText.includes("Nothing is suggested yet") &&
 		document.querySelectorAll(".card[aria-busy=true]").length === 0`
 	b.until(sampled)
@@ -155,10 +156,10 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b.until(`document.querySelector(".cards").innerText.includes("Nothing is suggested yet")`)
 	require.Equal(t, "What the session has.\n", b.sessionText(path), "what is discarded is nobody's")
 
-	// Suggestions of one of the models are accepted, until one has any text.
+	// Texts of one of the models are accepted, until one has any text.
 	b.with(chromedp.ModifierAlt, "2")
 	b.until(`document.querySelector(".card.static").classList.contains("chosen")`)
-	b.with(chromedp.ModifierCtrl, " ")
+	b.with(chromedp.ModifierAlt, kb.Enter)
 	b.until(`document.querySelector(".card.static footer") !== null`)
 	b.press(kb.Tab)
 	b.until(`document.querySelector(".sheet .fixed").textContent.startsWith("What the session has.\nHi")`)
@@ -171,6 +172,59 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b.with(chromedp.ModifierCtrl, kb.Enter)
 	b.until(`document.querySelector(".sheet .fixed").textContent.endsWith("Bye")`)
 	require.Equal(t, text+"Bye", b.sessionText(path))
+}
+
+// A session that has read a line many times offers the rest of it. Tab takes a word, then all; the
+// end of the line is learnt, and can be taken back.
+func TestPageOffersWhatComesNext(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	line := "The quick brown fox jumps over the lazy dog, as always.\n"
+	b.score(path, strings.Repeat(line, 40))
+	b.open(place("write", path))
+	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("as always.\n")`)
+	b.run(chromedp.Focus(".sheet textarea"))
+	ghost := `document.querySelector(".sheet .ghost:not(:empty)")?.textContent`
+	b.press("T", "h", "e", " ", "q")
+	b.until(ghost + `?.startsWith("uick brown")`)
+	b.checkLooks("write-offer")
+	draft := `document.querySelector(".sheet textarea").value.split("\n").at(-1)`
+	b.press(kb.Tab)
+	b.until(draft + ` === "The quick "`)
+	require.Regexp(t, "^brown ", value[string](b, ghost))
+	b.press(kb.Tab)
+	b.until(draft + `.startsWith("The quick brown fox jumps")`)
+	before := len(b.sessionText(path))
+	b.press(kb.Enter)
+	b.until(draft + ` === "" && document.querySelector(".acts").innerText.includes("Undo")`)
+	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
+	require.Greater(t, len(b.sessionText(path)), before)
+
+	// What was typed past is not offered again in this line; what is asked for is listed.
+	b.press("T", "h", "e", " ", "q")
+	b.until(ghost + `?.startsWith("uick")`)
+	b.press(kb.Escape)
+	b.until(ghost + ` === undefined`)
+	b.press("u")
+	b.with(chromedp.ModifierCtrl, " ")
+	b.until(`document.querySelector(".offers li .said")?.textContent.startsWith("ick")`)
+	require.True(t, value[bool](b, ghost+` === undefined`))
+	b.checkLooks("write-offers")
+	b.press(kb.Tab)
+	b.until(draft + `.startsWith("The quick")`)
+	b.with(chromedp.ModifierCtrl, "a")
+	b.press(kb.End)
+	for range len(value[string](b, draft)) {
+		b.press(kb.Backspace)
+	}
+	b.until(draft + ` === ""`)
+
+	here := value[string](b, `location.hash`)
+	b.with(chromedp.ModifierCtrl, "z")
+	b.until(`location.hash !== "` + here + `"`)
+	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("jumps over the lazy dog, as alway\n")`)
+	fork := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
+	require.Len(t, b.sessionText(fork), before)
 }
 
 func TestPageKeepsTheSessionsTextFromBeingWrittenOver(t *testing.T) {

@@ -159,7 +159,7 @@ func (g *Grower) attend(x *Exec, i int) {
 	for _, chain := range g.chains[:s.n] {
 		most = max(most, len(chain))
 	}
-	x.Reserve(s.n * (2*s.cfg.DHead + keys + most + g.reach))
+	x.Reserve(s.n*(2*s.cfg.DHead+keys+g.reach) + keys + most)
 	g.layer = i
 	x.Parallel(s.cfg.NHead, g)
 	s.attended(x, i, 0, s.n)

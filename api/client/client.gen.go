@@ -164,6 +164,14 @@ const (
 	EventStart = api.EventStart
 )
 
+// Values of SuggestRequestUnit.
+const (
+	SuggestFree     = api.SuggestFree
+	SuggestLine     = api.SuggestLine
+	SuggestWord     = api.SuggestWord
+	SuggestWordPlus = api.SuggestWordPlus
+)
+
 // Values of SummaryEventType.
 const (
 	EventSummary = api.EventSummary
@@ -397,6 +405,19 @@ type StartEventType = api.StartEventType
 // StopString A text before which a completion ends; an empty one ends nothing.
 type StopString = api.StopString
 
+// SuggestRequest What was typed, and what suggestions are wanted.
+type SuggestRequest = api.SuggestRequest
+
+// SuggestRequestUnit Where candidates end: `word`, at the end of a word, the present one or the next behind one separator; `word+`, of a word behind up to ten
+// separators; `line`, anywhere within the line; `free`, anywhere.
+type SuggestRequestUnit = api.SuggestRequestUnit
+
+// SuggestedText A text that may come next.
+type SuggestedText = api.SuggestedText
+
+// Suggestions What may come next.
+type Suggestions = api.Suggestions
+
 // SummaryEvent What the whole request did. Totals are the session's, after the request.
 type SummaryEvent = api.SummaryEvent
 
@@ -462,6 +483,9 @@ type GetScoresParams = api.GetScoresParams
 
 // GetSnapshotParams defines parameters for GetSnapshot.
 type GetSnapshotParams = api.GetSnapshotParams
+
+// SuggestParams defines parameters for Suggest.
+type SuggestParams = api.SuggestParams
 
 // GetTextParams defines parameters for GetText.
 type GetTextParams = api.GetTextParams
@@ -749,6 +773,25 @@ func newGetSnapshotRequest(
 		target += "?" + query.Encode()
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	return r, err
+}
+
+// newSuggestRequest makes the request POST /v1/sessions/{id}/suggest to the server at a base URL.
+func newSuggestRequest(
+	ctx context.Context, base string, id SessionID, params SuggestParams, media string, body io.Reader,
+) (*http.Request, error) {
+	target := base + fmt.Sprintf("/v1/sessions/%s/suggest", url.PathEscape(id))
+	query := url.Values{}
+	if params.Wait != nil {
+		query.Set("wait", fmt.Sprint(*params.Wait))
+	}
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, body)
+	if err == nil && media != "" {
+		r.Header.Set("Content-Type", media)
+	}
 	return r, err
 }
 

@@ -91,6 +91,18 @@ func (c *Client) GiveFeedback(
 	return object[IncidentList](c, request(newGiveFeedbackRequest(ctx, c.base, session, mediaJSON, body)))
 }
 
+// Suggest looks for what may be typed next behind a session's text, which stays as it is.
+func (c *Client) Suggest(
+	ctx context.Context, session string, r SuggestRequest,
+) (Suggestions, error) {
+	body, err := jsonBody(r)
+	if err != nil {
+		return Suggestions{}, err
+	}
+	return object[Suggestions](c,
+		request(newSuggestRequest(ctx, c.base, session, SuggestParams{}, mediaJSON, body)))
+}
+
 // DeleteSession deletes a session, with its text and all that it has learnt.
 func (c *Client) DeleteSession(ctx context.Context, session string) error {
 	return c.done(request(newDeleteSessionRequest(ctx, c.base, session)))

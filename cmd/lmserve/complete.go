@@ -86,7 +86,7 @@ func (k *completing) run(c *cobra.Command) error {
 		if err := k.stream.checkEffect(string(s.Settings.Method)); err != nil {
 			return err
 		}
-		if err := k.adapt(c, cl, s); err != nil {
+		if err := feedFiles(c, cl, s, k.after); err != nil {
 			return err
 		}
 		p := completionPrinter{
@@ -138,12 +138,14 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	return r, nil
 }
 
-// adapt feeds the files to a session.
-func (k *completing) adapt(c *cobra.Command, cl *client.Client, on client.Session) error {
-	if len(k.after) == 0 {
+// feedFiles feeds files to a session; a single "-" is standard input.
+func feedFiles(
+	c *cobra.Command, cl *client.Client, on client.Session, files []string,
+) error {
+	if len(files) == 0 {
 		return nil
 	}
-	files := k.after
+	name := strings.Join(files, ", ")
 	if len(files) == 1 && files[0] == "-" {
 		files = nil
 	}
@@ -152,7 +154,7 @@ func (k *completing) adapt(c *cobra.Command, cl *client.Client, on client.Sessio
 		return err
 	}
 	defer closeIn()
-	p := newProgress(c, "reading "+strings.Join(k.after, ", "))
+	p := newProgress(c, "reading "+name)
 	defer p.end()
 	sum := newChunkPrinter(on)
 	sum.totalOnly = true

@@ -50,6 +50,8 @@ type Sessions interface {
 	Incidents(ctx context.Context, who session.Caller, id string) (session.IncidentList, error)
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,
 		emit func(session.Piece) error) (session.Completion, error)
+	Suggest(ctx context.Context, who session.Caller, id string,
+		r session.SuggestRequest) (session.Suggested, error)
 	CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest,
 		emit func(session.Piece) error) error
 	Models() []session.ModelInfo

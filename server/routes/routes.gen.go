@@ -108,6 +108,9 @@ type ServerInterface interface {
 	// GetSnapshot Export a session as one file
 	// (GET /v1/sessions/{id}/snapshot)
 	GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID, params GetSnapshotParams)
+	// Suggest Suggest what may be typed next
+	// (POST /v1/sessions/{id}/suggest)
+	Suggest(w http.ResponseWriter, r *http.Request, id SessionID, params SuggestParams)
 	// GetText Get a part of a session's text
 	// (GET /v1/sessions/{id}/text)
 	GetText(w http.ResponseWriter, r *http.Request, id SessionID, params GetTextParams)
@@ -294,6 +297,12 @@ func (_ Unimplemented) GetScores(w http.ResponseWriter, r *http.Request, id Sess
 // GetSnapshot Export a session as one file
 // (GET /v1/sessions/{id}/snapshot)
 func (_ Unimplemented) GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID, params GetSnapshotParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Suggest Suggest what may be typed next
+// (POST /v1/sessions/{id}/suggest)
+func (_ Unimplemented) Suggest(w http.ResponseWriter, r *http.Request, id SessionID, params SuggestParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1498,6 +1507,48 @@ func (siw *ServerInterfaceWrapper) GetSnapshot(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// Suggest operation middleware
+func (siw *ServerInterfaceWrapper) Suggest(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SuggestParams
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Suggest(w, r, id, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetText operation middleware
 func (siw *ServerInterfaceWrapper) GetText(w http.ResponseWriter, r *http.Request) {
 
@@ -1752,6 +1803,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/sessions/{id}/snapshot", wrapper.GetSnapshot)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/sessions/{id}/suggest", wrapper.Suggest)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/sessions/{id}/text", wrapper.GetText)
@@ -2892,6 +2946,30 @@ func (response GetSnapshot200ApplicationXTarResponse) VisitGetSnapshotResponse(w
 	return err
 }
 
+type SuggestRequestObject struct {
+	ID     SessionID `json:"id"`
+	Params SuggestParams
+	Body   *SuggestJSONRequestBody
+}
+
+type SuggestResponseObject interface {
+	VisitSuggestResponse(w http.ResponseWriter) error
+}
+
+type Suggest200JSONResponse Suggestions
+
+func (response Suggest200JSONResponse) VisitSuggestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetTextRequestObject struct {
 	ID     SessionID `json:"id"`
 	Params GetTextParams
@@ -3021,6 +3099,9 @@ type StrictServerInterface interface {
 	// GetSnapshot Export a session as one file
 	// (GET /v1/sessions/{id}/snapshot)
 	GetSnapshot(ctx context.Context, request GetSnapshotRequestObject) (GetSnapshotResponseObject, error)
+	// Suggest Suggest what may be typed next
+	// (POST /v1/sessions/{id}/suggest)
+	Suggest(ctx context.Context, request SuggestRequestObject) (SuggestResponseObject, error)
 	// GetText Get a part of a session's text
 	// (GET /v1/sessions/{id}/text)
 	GetText(ctx context.Context, request GetTextRequestObject) (GetTextResponseObject, error)
@@ -3901,6 +3982,40 @@ func (sh *strictHandler) GetSnapshot(w http.ResponseWriter, r *http.Request, id 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetSnapshotResponseObject); ok {
 		if err := validResponse.VisitGetSnapshotResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// Suggest operation middleware
+func (sh *strictHandler) Suggest(w http.ResponseWriter, r *http.Request, id SessionID, params SuggestParams) {
+	var request SuggestRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	var body SuggestJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Suggest(ctx, request.(SuggestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Suggest")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SuggestResponseObject); ok {
+		if err := validResponse.VisitSuggestResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -181,7 +181,7 @@ func (s *search) spent() bool {
 // them: of words, the prefix itself.
 func (s *search) visit(id int32, x open) {
 	logProbs := &s.tree.nodes[id].logProbs
-	if s.Unit != Free && x.shape.word && x.shape.part == 0 {
+	if s.Unit.ofWords() && x.shape.word && x.shape.part == 0 {
 		s.endWord(x, logProbs)
 	}
 	if x.shape.bytes == BytesMax {
@@ -198,7 +198,7 @@ func (s *search) visit(id int32, x open) {
 		}
 		child := open{id, byte(b), x.p * math.Exp(float64(l)), s.made, shape, x.end}
 		s.made++
-		if s.Unit == Free && shape.part == 0 {
+		if !s.Unit.ofWords() && shape.part == 0 {
 			s.ends = append(s.ends, end{open: child, above: x.end, gain: float64(shape.chars) - 1})
 			child.end = len(s.ends) - 1
 		}

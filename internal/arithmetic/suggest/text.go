@@ -12,6 +12,7 @@ type Unit string
 const (
 	Word     Unit = "word"  // the rest of the word, or the next word behind one other character
 	WordPlus Unit = "word+" // a word behind up to ten other characters
+	Line     Unit = "line"  // anywhere within the line
 	Free     Unit = "free"  // anywhere
 )
 
@@ -22,6 +23,9 @@ func (u Unit) before() uint8 {
 	}
 	return 10
 }
+
+// ofWords reports whether candidates are whole words.
+func (u Unit) ofWords() bool { return u == Word || u == WordPlus }
 
 // OfWord reports whether a character is one of words.
 func OfWord(r rune) bool {
@@ -53,7 +57,9 @@ func (s shape) extend(b byte, u Unit) (_ shape, ok bool) {
 	s.part = 0
 	s.chars++
 	switch {
-	case u == Free:
+	case u == Line && r == '\n':
+		return s, false
+	case !u.ofWords():
 	case OfWord(r):
 		s.word = true
 	case s.word:

@@ -331,6 +331,27 @@ func (mg *Manager) Complete(
 	return mg.engine.complete(ctx, s, r, emit)
 }
 
+// Suggest looks for what may come next behind the session's text and what was typed behind it. The
+// session stays as it was. The errors are a *FieldError, and those of Complete.
+func (mg *Manager) Suggest(
+	ctx context.Context, who Caller, id string, r SuggestRequest,
+) (Suggested, error) {
+	s, done, err := mg.index.use(who, id)
+	if err != nil {
+		return Suggested{}, err
+	}
+	defer done()
+	if err := checkSuggest(s, r); err != nil {
+		return Suggested{}, err
+	}
+	if err := mg.life.Enter(); err != nil {
+		return Suggested{}, err
+	}
+	defer mg.life.Leave()
+	defer mg.index.touch(s)
+	return mg.engine.suggest(ctx, s, r)
+}
+
 // CompleteBatch samples texts as Complete does, after several prompts and several after each, and
 // leaves the session as it was. Without an id it continues an empty text. emit gets the texts one
 // after the other; with Echo the texts after a prompt begin together. The errors are those of

@@ -125,13 +125,15 @@ type session struct {
 	// state holds one token while a chunk, or a completion, is at work on the stream. It is a
 	// channel so that waiting can be given up; those that wait get the token in the order they
 	// came.
-	state      chan struct{}
-	weights    *model.Model   // of model, as long as memory has a state's; nil: there are none
-	stream     *stream.Stream // nil: cold
-	paused     *restoration   // of a cold session: to be continued; else nil
-	rms        float64        // root mean square of the fast weights
-	replayCost time.Duration  // computing since the last snapshot: what a recovery would repeat
-	snapshotAt time.Duration  // the replayCost at which a snapshot is taken; 0: as the rules say
+	state          chan struct{}
+	weights        *model.Model      // of model, as long as memory has a state's; nil: there are none
+	stream         *stream.Stream    // nil: cold
+	paused         *restoration      // of a cold session: to be continued; else nil
+	suggester      *stream.Suggester // of stream; nil: nothing was suggested yet
+	suggesterBytes int64             // that memory has of it
+	rms            float64           // root mean square of the fast weights
+	replayCost     time.Duration     // computing since the last snapshot: what a recovery would repeat
+	snapshotAt     time.Duration     // the replayCost at which a snapshot is taken; 0: as the rules say
 
 	mu struct {
 		sync.Mutex
@@ -273,6 +275,7 @@ func (s *session) noteRecovery(r Recovery) {
 // dropLocked makes the session cold.
 func (s *session) dropLocked() {
 	s.weights, s.stream, s.paused = nil, nil, nil
+	s.dropSuggesterLocked()
 	s.noteRecovery(Recovery{})
 	s.memory.Release()
 }

@@ -1,9 +1,10 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { asProblem, type ProblemError } from "../api/problem";
+import { asProblem, isAbort, type ProblemError } from "../api/problem";
+import { forkSession } from "../api/sessions";
 import { grouped } from "../ui/words";
 import { ModelChoice } from "../shell/model";
 import { Problem } from "../shell/problem";
-import { begin, feed, reading, resume } from "../state/feed";
+import { begin, feed, reading, resume, show } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { href } from "../state/route";
 import { decode } from "../ui/decode";
@@ -11,13 +12,24 @@ import { useCalm } from "../ui/hooks";
 import { Cards } from "../write/cards";
 import { Controls, type Act } from "../write/controls";
 import { actOf, Keys } from "../write/keys";
+import { List } from "../write/list";
+import { Offers } from "../write/offers";
 import { Sheet } from "../write/sheet";
 import { Suggestions, sources, type Sampling, type Source } from "../write/suggestions";
 
 /** How much of the session's text the sheet begins with. */
 const tailBytes = 6000;
-/** How long one does not type before texts are suggested. */
-const pauseMs = 500;
+/** What ends a sentence, or a line. */
+const sentenceEnd = /\n$|[.!?…]["'”’)\]]*\s$/;
+
+/** What was learnt, by a session that has got more of the text since. */
+interface Learnt {
+  text: string;
+  offset: number; // of the session before
+}
+
+/** A text that was taken back: the draft of the session that is opened next. */
+let returned = "";
 
 /** Writes on at the end of the session's text, together with the models. */
 export function WriteView() {
@@ -31,8 +43,8 @@ function Nothing() {
     <section class="empty">
       <h1>Write with a model that learns from you</h1>
       <p>
-        Two models go on with your text: one that learns what you commit, and one that stays as it
-        was made. The longer you write, the more they differ.
+        While you type, the model offers what comes next in grey, where it is sure. It learns each
+        sentence that you end: the longer you write, the more of your words it knows.
       </p>
       {problem && <Problem error={problem} />}
       <ModelChoice />
@@ -49,17 +61,24 @@ function Nothing() {
 function Writing({ on }: { on: Reading }) {
   useCalm(on.changed, 100);
   const suggestions = useMemo(() => new Suggestions(), [on]);
-  const [draft, setDraft] = useState("");
-  const [cursor, setCursor] = useState(0);
+  const offers = useMemo(() => new Offers(on.session.value.id), [on]);
+  const [draft, setDraft] = useState(returned);
+  const [cursor, setCursor] = useState(returned.length);
   const [chosen, setChosen] = useState<Source>("adapted");
   const [sampling, setSampling] = useState<Sampling>(
     { temperature: 0.7, tokens: 64, atLineEnd: true },
   );
   const [whileTyping, setWhileTyping] = useState(true);
-  const waiting = useRef<ReturnType<typeof setTimeout>>(undefined);
-  useEffect(() => () => {
-    clearTimeout(waiting.current);
-    suggestions.discard();
+  const [sentences, setSentences] = useState(true);
+  const [learnt, setLearnt] = useState<Learnt | null>(null);
+  const [problem, setProblem] = useState<ProblemError | null>(null);
+  const tabbed = useRef(false); // the last key has taken a word
+  useEffect(() => {
+    returned = "";
+    return () => {
+      offers.clear();
+      suggestions.discard();
+    };
   }, [suggestions]);
 
   const { id, offset, settings } = on.session.value;
@@ -70,58 +89,107 @@ function Writing({ on }: { on: Reading }) {
   const unsent = on.end - offset; // bytes that wait, where sending them has ended early
   const fixed = useMemo(() => tailOf(on.text.all), [on, on.text.length]);
 
-  const suggest = (text = draft, at = cursor): void => {
-    clearTimeout(waiting.current);
-    if (on.end === on.session.value.offset) suggestions.ask(id, text.slice(0, at), sampling, from);
+  const commit = async (text: string, more: Uint8Array = new Uint8Array()): Promise<void> => {
+    if (busy || text.length + more.length === 0) return;
+    offers.clear();
+    suggestions.discard();
+    const both = new Blob([text, more as BlobPart]);
+    setLearnt({ text: await both.text(), offset: on.end });
+    setDraft((now) => now.slice(text.length));
+    setCursor((now) => Math.max(0, now - text.length));
+    await feed(on, both);
   };
   const write = (text: string, at: number): void => {
     suggestions.discard();
+    const added = text.startsWith(draft) ? text.slice(draft.length) : "";
     setDraft(text);
     setCursor(at);
-    clearTimeout(waiting.current);
-    if (whileTyping && text !== "") waiting.current = setTimeout(() => suggest(text, at), pauseMs);
+    tabbed.current = false;
+    const atEnd = at === text.length;
+    if (sentences && atEnd && added && sentenceEnd.test(text) && !busy && unsent === 0) {
+      void commit(text);
+    } else if (whileTyping && atEnd && text !== "") {
+      offers.typed(added, text);
+    } else {
+      offers.clear();
+    }
   };
-  const commit = async (upTo: number, more: Uint8Array): Promise<void> => {
-    if (busy || upTo + more.length === 0) return;
-    clearTimeout(waiting.current);
-    suggestions.discard();
-    const text = new Blob([draft.slice(0, upTo), more as BlobPart]);
-    setDraft(draft.slice(upTo));
-    setCursor(Math.max(0, cursor - upTo));
-    await feed(on, text);
-  };
+  const insert = (text: string): void => write(draft + text, draft.length + text.length);
   const accept = (source: Source): void => {
     const suggestion = suggestions.of[source].value;
-    if (suggestion?.done && suggestion.bytes.length) void commit(cursor, suggestion.bytes);
+    if (suggestion?.done && suggestion.bytes.length) {
+      void commit(draft.slice(0, cursor), suggestion.bytes);
+    }
+  };
+  const undo = async (): Promise<void> => {
+    if (!learnt || busy) return;
+    try {
+      const labels = { title: on.session.value.labels?.title ?? "Written here" };
+      returned = learnt.text;
+      await show(await forkSession(id, { at_offset: learnt.offset, labels }));
+    } catch (error) {
+      returned = "";
+      setProblem(asProblem(error));
+    }
   };
   const act: Record<Act, () => void> = {
-    accept: () => accept(chosen),
-    discard: () => suggestions.discard(),
+    accept: () => {
+      if (!offers.inline.value) return accept(chosen);
+      const again = tabbed.current;
+      insert(again ? offers.inline.value : offers.word);
+      tabbed.current = true;
+    },
+    discard: () => {
+      offers.pass();
+      suggestions.discard();
+    },
+    suggest: () => {
+      suggestions.discard();
+      offers.all(draft.slice(0, cursor)).catch((error) => {
+        if (!isAbort(error)) setProblem(asProblem(error));
+      });
+    },
+    down: () => offers.turn(1),
+    up: () => offers.turn(-1),
+    take: () => insert(offers.list.value[offers.chosen.value].text),
+    commit: () => void commit(draft),
+    undo: () => void undo(),
+    continue: () => {
+      offers.clear();
+      if (unsent === 0) suggestions.ask(id, draft.slice(0, cursor), sampling, from);
+    },
     next: () => suggestions.turn(1),
     previous: () => suggestions.turn(-1),
-    suggest: () => suggest(),
-    commit: () => void commit(draft.length, new Uint8Array()),
     adapted: () => setChosen("adapted"),
     static: () => setChosen("static"),
   };
-  const ghost = cursor === draft.length ? suggestions.of[chosen].value?.text ?? "" : "";
+  const atEnd = cursor === draft.length;
+  const sampled = suggestions.of[chosen].value?.text ?? "";
+  const ghost = atEnd ? offers.inline.value || sampled : "";
+  const isShown = {
+    offer: offers.inline.value !== "", list: offers.list.value.length > 0,
+    texts: suggestions.any, draft: draft !== "",
+  };
   return (
     <div class="write">
       <h1 class="hidden">Write</h1>
       {on.problem.value && <Problem error={on.problem.value} again={() => void resume(on)} />}
+      {problem && <Problem error={problem} />}
       {unsent > 0 && on.activity.value === "idle" && !on.problem.value && (
         <p class="note">The last {grouped(unsent)} bytes have not been sent yet.{" "}
           <button type="button" onClick={() => void resume(on)}>Send them</button></p>
       )}
       <Sheet fixed={fixed} draft={draft} ghost={ghost} onDraft={write} onCursor={setCursor}
         onKey={(event) => {
-          const name = actOf(event, suggestions.any);
+          const name = actOf(event, isShown);
           if (!name) return;
           event.preventDefault();
           act[name]();
         }} />
+      <List of={offers} onTake={insert} />
       <Controls sampling={sampling} onSampling={setSampling} whileTyping={whileTyping}
-        onWhileTyping={setWhileTyping} act={act} any={suggestions.any} busy={busy}
+        onWhileTyping={setWhileTyping} sentences={sentences} onSentences={setSentences}
+        learnt={learnt?.text ?? ""} act={act} any={suggestions.any} busy={busy}
         draft={draft !== ""} attempt={suggestions.attempt.value} />
       <Cards of={suggestions} chosen={chosen} hasStatic={hasStatic} onChoose={setChosen}
         onAccept={accept} />

@@ -2,15 +2,19 @@ import type { Sampling } from "./suggestions";
 
 /** What one can do on the sheet. */
 export type Act =
-  | "accept" | "discard" | "next" | "previous" | "suggest" | "commit" | "adapted" | "static";
+  | "accept" | "discard" | "suggest" | "down" | "up" | "take" | "commit" | "undo"
+  | "continue" | "next" | "previous" | "adapted" | "static";
 
 interface Props {
   sampling: Sampling;
   onSampling: (sampling: Sampling) => void;
   whileTyping: boolean;
   onWhileTyping: (on: boolean) => void;
+  sentences: boolean; // whether each sentence is learnt
+  onSentences: (on: boolean) => void;
+  learnt: string; // what was learnt last, as long as that can be taken back
   act: Record<Act, () => void>;
-  any: boolean; // whether anything is suggested
+  any: boolean; // whether there are texts of the models
   draft: boolean; // whether anything was written that is not the session's
   busy: boolean;
   attempt: number;
@@ -24,6 +28,7 @@ export function Controls(props: Props) {
     <div class="controls">
       <div class="acts">
         <button type="button" class="primary" disabled={busy} onClick={act.suggest}>Suggest</button>
+        <button type="button" disabled={busy} onClick={act.continue}>Continue</button>
         <button type="button" disabled={!any} onClick={act.next}>
           Next{any && ` (${props.attempt})`}
         </button>
@@ -31,6 +36,10 @@ export function Controls(props: Props) {
         <button type="button" disabled={!props.draft || busy} onClick={act.commit}>
           {busy ? "Learning…" : "Commit what I wrote"}
         </button>
+        {props.learnt && (
+          <button type="button" class="quiet" disabled={busy} onClick={act.undo}
+            title={`Take back: ${props.learnt}`}>Undo what was learnt</button>
+        )}
       </div>
       <div class="sampling">
         <label>
@@ -52,6 +61,11 @@ export function Controls(props: Props) {
           <input type="checkbox" checked={props.whileTyping}
             onChange={(event) => props.onWhileTyping(event.currentTarget.checked)} />
           Suggest while I type
+        </label>
+        <label>
+          <input type="checkbox" checked={props.sentences}
+            onChange={(event) => props.onSentences(event.currentTarget.checked)} />
+          Learn each sentence
         </label>
       </div>
     </div>

@@ -1,23 +1,40 @@
 import type { Act } from "./controls";
 
 const keys: [string[], string][] = [
-  [["Tab"], "accept: the text becomes the session's, which learns it"],
-  [["Esc"], "discard"],
-  [["Alt", "]"], "next"],
+  [["Tab"], "take a word of the grey text; once more, all of it"],
+  [["Esc"], "not this"],
+  [["Ctrl", "Space"], "list what may come next; arrows and Enter choose"],
+  [["Ctrl", "Enter"], "learn what was written"],
+  [["Ctrl", "Z"], "on an empty draft: take back what was learnt last"],
+  [["Alt", "Enter"], "go on at length, by both models"],
+  [["Alt", "]"], "another text"],
   [["Alt", "["], "the one before"],
   [["Alt", "1"], "choose the adapted model's"],
   [["Alt", "2"], "choose the static model's"],
-  [["Ctrl", "Space"], "suggest"],
-  [["Ctrl", "Enter"], "commit what was written"],
 ];
 
+/** What is shown beside the draft. */
+export interface Shown {
+  offer: boolean; // grey text behind the cursor
+  list: boolean;
+  texts: boolean; // of the two models
+  draft: boolean; // there is one
+}
+
 /** What a key does; undefined where it does what it always does. */
-export function actOf(event: KeyboardEvent, anySuggested: boolean): Act | undefined {
+export function actOf(event: KeyboardEvent, shown: Shown): Act | undefined {
   const found: Record<string, Act> = event.altKey
-    ? { BracketRight: "next", BracketLeft: "previous", Digit1: "adapted", Digit2: "static" }
+    ? {
+      Enter: "continue", BracketRight: "next", BracketLeft: "previous", Digit1: "adapted",
+      Digit2: "static",
+    }
     : event.ctrlKey || event.metaKey
-    ? { Enter: "commit", Space: "suggest" }
-    : anySuggested && !event.shiftKey
+    ? { Enter: "commit", Space: "suggest", ...(!shown.draft && { KeyZ: "undo" }) }
+    : event.shiftKey
+    ? {}
+    : shown.list
+    ? { ArrowDown: "down", ArrowUp: "up", Enter: "take", Tab: "take", Escape: "discard" }
+    : shown.offer || shown.texts
     ? { Tab: "accept", Escape: "discard" }
     : {};
   return found[event.code];

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/serving/session"
+)
+
+// suggesting is what suggest was asked for.
+type suggesting struct {
+	connectFlags
+	stream streamFlags
+	after  []string
+	typed  string
+	n      int
+	unit   string
+	least  float64
+	within time.Duration
+	asJSON bool
+}
+
+func newSuggest() *cobra.Command {
+	var k suggesting
+	c := &cobra.Command{
+		Use:   "suggest [--after FILE] [--typed TEXT]",
+		Short: "Suggest what may be typed next, after adapting to some text",
+		Long: `Print the texts that may come next behind what was typed, each with its probability: after the
+text of files (--after), after that of a session (--session), or after both, files being fed to the
+session first. The texts are chosen by the keystrokes that they save together on average. What was
+typed is not learnt.`,
+		Example: `  lmserve suggest --after notes.txt --typed 'The qu' --unit word
+  lmserve suggest --after main.go --typed 'if err ' -n 1 --min-probability 0.6
+  lmserve suggest --server http://127.0.0.1:8080 --session mine --typed 'Dear ' --json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return k.run(c) },
+	}
+	k.connectFlags.register(c)
+	k.stream.register(c)
+	flags := c.Flags()
+	flags.StringSliceVar(&k.after, "after", nil,
+		"files to adapt to before, in this order; -: standard input")
+	flags.StringVar(&k.typed, "typed", "", "text before the cursor, at most 1024 bytes")
+	flags.IntVarP(&k.n, "candidates", "n", session.CandidatesDefault,
+		fmt.Sprintf("texts, at most (1 to %d)", session.OfferedMax))
+	flags.StringVar(&k.unit, "unit", string(client.SuggestLine),
+		"where texts end: word, word+ (behind up to ten separators), line (anywhere within it) or free")
+	flags.Float64Var(&k.least, "min-probability", 0, "least probability of a text (0 to 1)")
+	flags.DurationVar(&k.within, "within", 0,
+		"give the best that was found after this time (default: after a fixed number of steps)")
+	flags.BoolVar(&k.asJSON, "json", false, "print the object that the server answers")
+	return c
+}
+
+func (k *suggesting) run(c *cobra.Command) error {
+	opening, err := k.stream.request()
+	if err != nil {
+		return err
+	}
+	unit, within := client.SuggestRequestUnit(k.unit), int(k.within.Milliseconds())
+	r := client.SuggestRequest{
+		Typed: &k.typed, N: &k.n, Unit: &unit, MinProbability: &k.least, WithinMs: &within,
+	}
+	return k.withSession(c, opening, func(cl *client.Client, s client.Session) error {
+		if err := feedFiles(c, cl, s, k.after); err != nil {
+			return err
+		}
+		found, err := cl.Suggest(c.Context(), s.ID, r)
+		if err != nil {
+			return flagError(err)
+		}
+		out := c.OutOrStdout()
+		if k.asJSON {
+			return json.NewEncoder(out).Encode(found)
+		}
+		for _, x := range found.Candidates {
+			fmt.Fprintf(out, "%.2f  %s\n", x.Probability, shownText(x.Text))
+		}
+		return nil
+	})
+}
+
+// shownText is a text within quotes, so that one sees the spaces at its ends.
+func shownText(text string) string {
+	return "\"" + strings.NewReplacer("\n", "\\n", "\t", "\\t").Replace(text) + "\""
+}

@@ -1,0 +1,21 @@
+import type { Offers } from "./offers";
+
+/** The texts that were asked for: chosen by arrows, taken by Enter or a click. */
+export function List({ of, onTake }: { of: Offers; onTake: (text: string) => void }) {
+  const all = of.list.value;
+  if (all.length === 0) return null;
+  return (
+    <ol class="offers" role="listbox" aria-label="What may come next">
+      {all.map(({ text, probability }, i) => (
+        <li key={text} role="option" aria-selected={i === of.chosen.value}
+          onMouseDown={(event) => {
+            event.preventDefault(); // the sheet keeps the focus
+            onTake(text);
+          }}>
+          <span class="said">{text.replaceAll("\n", "⏎")}</span>
+          <span class="note">{Math.round(100 * probability)} %</span>
+        </li>
+      ))}
+    </ol>
+  );
+}
