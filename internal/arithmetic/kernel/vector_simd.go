@@ -1,8 +1,7 @@
-//go:build amd64 && !noasm
-
 package kernel
 
 //go:generate sh -c "cd _generate && go run . vector -out ../vector_amd64.s -stubs ../vector_amd64.go -pkg kernel"
+//go:generate sh -c "sh _generate/other.sh | gofmt > assembly_other.go"
 
 // eights is how many of n elements the assembly takes; the rest is left to Go.
 func (v Vectors) eights(n int) int {
