@@ -117,13 +117,13 @@ func sumRowsAVX2(dst *float32, src *float32, add *float32, stride int, width int
 func logAVX2(dst *float32, src *float32, n int) { panic("no assembly") }
 func peakAVX2(rounds int, chains *float32)      { panic("no assembly") }
 func peakAVX512(rounds int, chains *float32)    { panic("no assembly") }
-func expAVX2(dst *float32, src *float32, n int, scale float32, shift float32, lanes *[8]float32) {
+func expSumAVX2(dst *float32, src *float32, n int, scale float32, shift float32, lanes *[8]float32) {
 	panic("no assembly")
 }
 func dotAVX2(a *float32, b *float32, n int, lanes *[8]float32)     { panic("no assembly") }
 func axpyAVX2(y *float32, x *float32, n int, a float32)            { panic("no assembly") }
-func scaleAVX2(x *float32, n int, a float32)                       { panic("no assembly") }
-func largestAVX2(x *float32, n int, lanes *[8]float32)             { panic("no assembly") }
+func scaleRowAVX2(x *float32, n int, a float32)                    { panic("no assembly") }
+func raiseAVX2(x *float32, n int, lanes *[8]float32)               { panic("no assembly") }
 func addAVX2(dst *float32, a *float32, b *float32, n int)          { panic("no assembly") }
 func reluAVX2(dst *float32, x *float32, n int)                     { panic("no assembly") }
 func reluBackwardAVX2(dst *float32, d *float32, x *float32, n int) { panic("no assembly") }
