@@ -17,6 +17,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // fakeSessions is a small honest session manager: its model is the counts of the bytes seen in full
@@ -425,7 +426,9 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 	size, n := s.info.Settings["chunk"].(int), len(text)
 	c := session.Chunk{
 		Step: uint64(int(s.info.Offset) / size), Offset: s.info.Offset,
-		Tally:   session.Tally{Bytes: int64(n), Chars: int64(n), Tokens: int64(n)},
+		Tally: session.Tally{Tally: tokenizer.Tally{
+			Bytes: int64(n), Chars: int64(n), Tokens: int64(n),
+		}},
 		Updates: s.info.Step, Written: int64(s.info.Step) * 3, FastRMS: float64(s.info.Step) / 8, Elapsed: time.Millisecond,
 	}
 	total := 256 + float64(int(s.info.Step)*size)

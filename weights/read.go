@@ -65,9 +65,10 @@ func ReadFile(path string) (*File, error) {
 // Read reads weights to the end of r. Whether they are compressed is told by
 // zstd's magic number. Memory is taken as data arrives: what r claims to hold
 // and does not costs 16 MiB at most, and a zstd window up to Limits.Window.
-func Read(r io.Reader, l Limits) (f *File, err error) {
-	err = decompressed(r, l.withDefaults(), func(r io.Reader, l Limits) error {
-		f, err = read(r, l)
+func Read(r io.Reader, l Limits) (*File, error) {
+	var f *File
+	err := Scan(r, l, func(s *Stored) (err error) {
+		f, err = s.Load()
 		return err
 	})
 	if err != nil {
@@ -109,26 +110,6 @@ func decompressed(r io.Reader, l Limits, read func(io.Reader, Limits) error) err
 	}
 	defer decoder.Close()
 	return read(&decompressor{decoder: decoder, src: src, window: l.Window}, l)
-}
-
-// read reads the decompressed file.
-func read(r io.Reader, l Limits) (*File, error) {
-	in, err := open(r, l)
-	if err != nil {
-		return nil, err
-	}
-	f := &File{Metadata: in.metadata, Tensors: make([]Tensor, len(in.entries))}
-	for i, e := range in.entries {
-		data, err := readN(r, int(e.end-e.begin))
-		if err != nil {
-			return nil, in.short(err, i, len(data))
-		}
-		f.Tensors[i] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, Data: data}
-	}
-	if err := in.end(r); err != nil {
-		return nil, err
-	}
-	return f, nil
 }
 
 // opened is a file of which the header was read.

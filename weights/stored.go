@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -42,13 +43,13 @@ func (f *File) Stored() *Stored {
 	return s
 }
 
-// Load reads all data into memory.
+// Load reads all data into memory, which is taken as data arrives.
 func (s *Stored) Load() (*File, error) {
 	f := &File{Metadata: maps.Clone(s.Metadata), Tensors: make([]Tensor, len(s.Tensors))}
 	for i := range s.Tensors {
 		t := &s.Tensors[i]
-		data := make([]byte, t.Bytes)
-		if _, err := io.ReadFull(t.Reader(), data); err != nil {
+		data, err := readN(t.Reader(), int(t.Bytes))
+		if err != nil {
 			return nil, t.unread(err)
 		}
 		f.Tensors[i] = Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: data}
@@ -75,8 +76,11 @@ func (t *StoredTensor) Elements() int {
 	return n
 }
 
-// unread says that the tensor's data could not be read.
+// unread says that the tensor's data could not be read. An Error says so of itself.
 func (t *StoredTensor) unread(err error) error {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return err
+	}
 	return fmt.Errorf("weights: reading tensor %s: %w", quote(t.Name), err)
 }
 

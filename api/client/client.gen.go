@@ -460,6 +460,9 @@ type SessionID = api.SessionID
 // Wait defines model for Wait.
 type Wait = api.Wait
 
+// BackupParams defines parameters for Backup.
+type BackupParams = api.BackupParams
+
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams = api.ListSessionsParams
 
@@ -495,6 +498,15 @@ func newReadyRequest(
 	ctx context.Context, base string,
 ) (*http.Request, error) {
 	target := base + "/readyz"
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	return r, err
+}
+
+// newBackupRequest makes the request GET /v1/admin/backup to the server at a base URL.
+func newBackupRequest(
+	ctx context.Context, base string, params BackupParams,
+) (*http.Request, error) {
+	target := base + "/v1/admin/backup"
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	return r, err
 }

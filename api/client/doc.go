@@ -1,9 +1,9 @@
 // Package client speaks to a server of lmserve from Go.
 //
 // A [Client] has a method for each thing that one does with sessions: make or find them, score text
-// with them, complete text, fork, export. Types of requests and answers are those of package api:
-// `go doc github.com/lmserve/lmserve/api Session` shows what each field means. Errors of the server
-// are of type [Error].
+// with them, complete text, fork, export; and one that backs all of them up. Types of requests and
+// answers are those of package api: `go doc github.com/lmserve/lmserve/api Session` shows what each
+// field means. Errors of the server are of type [Error].
 //
 // # Feeding exactly once
 //

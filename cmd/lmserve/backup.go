@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/serving/storage"
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
@@ -23,7 +24,7 @@ const zstdSuffix = ".zst"
 
 func newBackup() *cobra.Command {
 	var f dataFlags
-	var client backupClient
+	var server, key, keyFile string
 	c := &cobra.Command{
 		Use:   "backup OUT",
 		Short: "Write all sessions to one file",
@@ -42,26 +43,34 @@ LMSERVE_KEY, or as --key. The keys file is no part of a backup.`,
 			if err := absent(args[0]); err != nil {
 				return err
 			}
-			if client.server == "" {
+			if server == "" {
 				return backupFolder(c, &f, args[0])
 			}
 			if f.dir != "" {
 				return usagef("--server and --data-dir are given, expected one of them")
 			}
-			if err := client.findKey(c.Context()); err != nil {
-				return err
+			if keyFile != "" {
+				text, err := readBounded(c.Context(), keyFile)
+				if err != nil {
+					return fmt.Errorf("--key-file: %w", err)
+				}
+				key = strings.TrimSpace(string(text))
+			}
+			cl, err := client.New(server, client.WithKey(key))
+			if err != nil {
+				return usagef("--server: %w", err)
 			}
 			p := newProgress(c, "backup")
 			defer p.end()
 			return writeBackup(c, args[0], p, func(w io.Writer) error {
-				return client.copy(c.Context(), w, p.set)
+				return cl.Backup(c.Context(), w, p.set)
 			})
 		},
 	}
 	f.registerFolder(c)
-	c.Flags().StringVar(&client.server, "server", "", "URL of a running server, as http://127.0.0.1:8080")
-	c.Flags().StringVar(&client.key, "key", "", "key of an admin, as 'lmserve keys add' printed it")
-	c.Flags().StringVar(&client.keyFile, "key-file", "", "file that holds that key (default: --key holds)")
+	c.Flags().StringVar(&server, "server", "", "URL of a running server, as http://127.0.0.1:8080")
+	c.Flags().StringVar(&key, "key", "", "key of an admin, as 'lmserve keys add' printed it")
+	c.Flags().StringVar(&keyFile, "key-file", "", "file that holds that key (default: --key holds)")
 	return c
 }
 

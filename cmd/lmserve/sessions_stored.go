@@ -94,13 +94,10 @@ func describeStored(found storage.Session) storedSession {
 func describeWords(i session.Info) *storedWords {
 	w := &storedWords{
 		Tokens: i.Tokens, Unknown: i.Unknown, UnknownBytes: i.UnknownBytes, UnknownBits: i.UnknownBits,
-		PendingBytes: i.PendingBytes, Perplexity: 1,
+		PendingBytes: i.PendingBytes, Perplexity: i.Perplexity(),
 	}
-	if i.Tokens > 0 {
-		w.Perplexity = *perplexity(i.Bits, i.Tokens)
-	}
-	if known := i.Bytes - i.UnknownBytes; known > 0 {
-		w.BitsPerByte = new((i.Bits - i.UnknownBits) / float64(known))
+	if i.Bytes > i.UnknownBytes {
+		w.BitsPerByte = new(i.BitsPerByte())
 	}
 	return w
 }

@@ -8,13 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/tokenizer"
 )
 
 // A perplexity beyond every float64 is the largest: JSON has no infinity, and clients expect one.
 func TestPerplexityIsThereWhereTokensAre(t *testing.T) {
 	for _, words := range []bool{false, true} {
 		m := Encoder{words: words}.measures(session.Tally{
-			Bytes: 1, Chars: 1, Tokens: 1, Bits: 1025, BaselineBits: new(1024.),
+			Tally:        tokenizer.Tally{Bytes: 1, Chars: 1, Tokens: 1, Bits: 1025},
+			BaselineBits: new(1024.),
 		})
 		require.Equal(t, new(math.MaxFloat64), m.Perplexity)
 		if words {

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// describe says in words what a schema accepts.
-func describe(s *openapi3.Schema) string {
+// Describe says in words what a schema accepts.
+func Describe(s *openapi3.Schema) string {
 	switch {
 	case len(s.OneOf) > 0:
 		return describeAlternatives(s.OneOf)
@@ -29,7 +29,7 @@ func describe(s *openapi3.Schema) string {
 	case s.Type.Is("string"):
 		return describeString(s)
 	case s.Type.Is("array"):
-		return fmt.Sprintf("%s values, each %s", upTo(s.MinItems, *s.MaxItems), describe(s.Items.Value))
+		return fmt.Sprintf("%s values, each %s", upTo(s.MinItems, *s.MaxItems), Describe(s.Items.Value))
 	}
 	return describeObject(s)
 }
@@ -37,7 +37,7 @@ func describe(s *openapi3.Schema) string {
 func describeAlternatives(schemas openapi3.SchemaRefs) string {
 	alternatives := make([]string, 0, len(schemas))
 	for _, ref := range schemas {
-		alternatives = append(alternatives, describe(ref.Value))
+		alternatives = append(alternatives, Describe(ref.Value))
 	}
 	return problem.OneOf(alternatives)
 }
@@ -55,6 +55,10 @@ func describeString(s *openapi3.Schema) string {
 	switch {
 	case s.Format == "byte":
 		return "a string in base64 with padding"
+	case s.Format == "binary":
+		return "bytes"
+	case s.Format == "date-time":
+		return "a time (RFC 3339)"
 	case s.MaxLength != nil && *s.MaxLength == 0:
 		text = "an empty string"
 	case s.MaxLength != nil:

@@ -17,13 +17,13 @@ func TestEveryRequestSchemaCanBeDescribed(t *testing.T) {
 			continue
 		}
 		for field, p := range ref.Value.Properties {
-			require.NotEmpty(t, describe(p.Value), name+"."+field)
+			require.NotEmpty(t, Describe(p.Value), name+"."+field)
 		}
 	}
 	for _, item := range doc.Paths.Map() {
 		for _, op := range item.Operations() {
 			for _, p := range slices.Concat(item.Parameters, op.Parameters) {
-				require.NotEmpty(t, describe(p.Value.Schema.Value), p.Value.Name)
+				require.NotEmpty(t, Describe(p.Value.Schema.Value), p.Value.Name)
 			}
 		}
 	}

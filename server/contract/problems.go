@@ -27,10 +27,10 @@ func validationProblem(err error) *problem.Problem {
 	switch {
 	case request.Parameter != nil && isSchema:
 		return problem.Field(api.ProblemInvalidParameter, request.Parameter.Name,
-			jsonOf(schema.Value), describe(schema.Schema))
+			jsonOf(schema.Value), Describe(schema.Schema))
 	case request.Parameter != nil:
 		return problem.Field(api.ProblemInvalidParameter, request.Parameter.Name,
-			"a value that cannot be read", describe(request.Parameter.Schema.Value))
+			"a value that cannot be read", Describe(request.Parameter.Schema.Value))
 	case isSchema:
 		return schemaProblem(schema)
 	case errors.Is(request.Err, openapi3filter.ErrInvalidRequired):
@@ -44,11 +44,11 @@ func schemaProblem(e *openapi3.SchemaError) *problem.Problem {
 	path := e.JSONPointer()
 	switch e.SchemaField {
 	case "properties": // the path ends at the object that has the unknown field
-		return invalidField(append(path, unknownField(e)), "an unknown field", describe(e.Schema))
+		return invalidField(append(path, unknownField(e)), "an unknown field", Describe(e.Schema))
 	case "required":
 		return invalidField(path, "no such field", "one")
 	}
-	return invalidField(path, jsonOf(e.Value), describe(e.Schema))
+	return invalidField(path, jsonOf(e.Value), Describe(e.Schema))
 }
 
 func invalidField(path []string, found, expected string) *problem.Problem {
@@ -81,12 +81,12 @@ func (o *Operation) boundsProblem(fault *strictjson.Error) *problem.Problem {
 		case schema.Items != nil:
 			schema = schema.Items.Value
 		case notIndex == nil:
-			return invalidField(names[:i], "an array", describe(schema))
+			return invalidField(names[:i], "an array", Describe(schema))
 		case len(schema.Properties) > 0:
-			return invalidField(names[:i+1], "an unknown field", describe(schema))
+			return invalidField(names[:i+1], "an unknown field", Describe(schema))
 		default:
 			return invalidField(names, fault.Found, fault.Want)
 		}
 	}
-	return invalidField(names, fault.Found, describe(schema))
+	return invalidField(names, fault.Found, Describe(schema))
 }

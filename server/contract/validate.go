@@ -102,7 +102,7 @@ func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Proble
 	}
 	name := invalid.ParamName
 	return problem.Field(api.ProblemInvalidParameter, name, problem.Quoted(r.URL.Query().Get(name)),
-		describe(o.parameter(name).Schema.Value))
+		Describe(o.parameter(name).Schema.Value))
 }
 
 // readJSON reads a whole body that must be one JSON value as package strictjson has it: of a name

@@ -7,11 +7,12 @@ import (
 	"html/template"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/yuin/goldmark"
+
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 const (
@@ -81,17 +82,13 @@ func (w words) bare(s *openapi3.Schema) string {
 	case len(s.Enum) > 0:
 		return values(s.Enum)
 	case s.Type.Is("array"):
-		return "list of " + string(w.kind(s.Items)) + between(s.MinItems, s.MaxItems, "of them")
-	case s.Type.Is("integer"), s.Type.Is("number"):
-		return s.Type.Slice()[0] + limitsOf(s)
-	case s.Type.Is("string"):
-		return stringKind(s)
+		return "a list" + between(s.MinItems, s.MaxItems) + ", each " + string(w.kind(s.Items))
 	case s.Type.Is("object") && s.AdditionalProperties.Schema != nil:
-		return "object of " + string(w.kind(s.AdditionalProperties.Schema))
-	case s.Type != nil:
-		return strings.Join(s.Type.Slice(), " or ")
+		return "an object, each field of which is " + string(w.kind(s.AdditionalProperties.Schema))
+	case s.Type == nil:
+		return "any value"
 	}
-	return "any value"
+	return html.EscapeString(contract.Describe(s))
 }
 
 func (w words) join(refs openapi3.SchemaRefs, with string) string {
@@ -111,47 +108,13 @@ func values(all []any) string {
 	return strings.ReplaceAll(strings.Join(texts, ", "), "<code>&lt;nil&gt;</code>", "null")
 }
 
-// stringKind says what strings a schema takes.
-func stringKind(s *openapi3.Schema) string {
-	kind := "string"
-	switch s.Format {
-	case "byte":
-		kind = "string in base64"
-	case "binary":
-		kind = "bytes"
-	case "date-time":
-		kind = "time (RFC 3339)"
-	}
-	kind += between(s.MinLength, s.MaxLength, "characters")
-	if s.Pattern != "" {
-		kind += ", <code>" + html.EscapeString(s.Pattern) + "</code>"
-	}
-	return kind
-}
-
-// between says how many there may be of something; nothing if there is no limit.
-func between(least uint64, most *uint64, what string) string {
+// between says how many members a list may have.
+func between(least uint64, most *uint64) string {
 	switch {
 	case most == nil:
-		return ""
+		return " of values"
 	case least == 0:
-		return fmt.Sprintf(", at most %d %s", *most, what)
+		return fmt.Sprintf(" of at most %d values", *most)
 	}
-	return fmt.Sprintf(", %d to %d %s", least, *most, what)
-}
-
-// limitsOf says from where to where the numbers of a schema go.
-func limitsOf(s *openapi3.Schema) string {
-	if s.Min == nil || s.Max == nil {
-		return ""
-	}
-	from, to := ", ", " to "
-	if s.ExclusiveMin.IsTrue() {
-		from = ", above "
-	}
-	if s.ExclusiveMax.IsTrue() {
-		to = " to below "
-	}
-	plain := func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
-	return from + plain(*s.Min) + to + plain(*s.Max)
+	return fmt.Sprintf(" of %d to %d values", least, *most)
 }

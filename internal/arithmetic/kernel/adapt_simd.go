@@ -1,5 +1,3 @@
-//go:build amd64 && !noasm
-
 package kernel
 
 import "math/bits"

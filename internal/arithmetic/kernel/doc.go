@@ -38,8 +38,8 @@
 // A file names only what stands below it: types (matrix, array, large, grid, random, precision,
 // instructions); the portable functions, which are the reference of the assembly
 // (vector_portable, log_portable, dotrows_portable, pack, micro, peak, adam, adapt,
-// bf16_portable); the stubs of the assembly (*_amd64); the choice between the two (*_simd, and
-// instructions_other where there is no assembly); the public vector functions (vector, log,
-// dotrows, norm); a product on one thread (engine, product, gemm_streamed, gemm_float32, bf16_gemm); threads
-// (gate, exec); and the products that use them (gemm).
+// bf16_portable); the stubs of the assembly (*_amd64, and assembly_other where there is none); the
+// choice between the two (*_simd, vector_calls, bf16_kernels); the public vector functions (vector,
+// log, dotrows, norm); a product on one thread (engine, product, gemm_streamed, gemm_float32,
+// bf16_gemm); threads (gate, exec); and the products that use them (gemm).
 package kernel

@@ -12,7 +12,7 @@ func dotRowsGo(dst, x, w []float32, n, stride int) {
 // axpyRowsGo adds rows to y, each as axpyGo does.
 func axpyRowsGo(y, a, x []float32) {
 	for i, by := range a {
-		axpyGo(y, by, x[i*len(y):(i+1)*len(y)])
+		axpyGo(y, x[i*len(y):(i+1)*len(y)], by)
 	}
 }
 

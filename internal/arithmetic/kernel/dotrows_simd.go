@@ -1,5 +1,3 @@
-//go:build amd64 && !noasm
-
 package kernel
 
 //go:generate sh -c "cd _generate && go run . dot -out ../dotrows_amd64.s -stubs ../dotrows_amd64.go -pkg kernel"

@@ -1,5 +1,3 @@
-//go:build amd64 && !noasm
-
 package kernel
 
 // packRows transposes a panel eight rows and four k's at a time; the last ones

@@ -92,7 +92,7 @@ func (v Vectors) Dot(a, b []float32) float32 {
 // Axpy adds a*x to y.
 func (v Vectors) Axpy(y []float32, a float32, x []float32) {
 	sameLength("Axpy", len(y), len(x))
-	v.axpy(y, a, x)
+	v.axpy(y, x, a)
 }
 
 // Scale multiplies x by a.

@@ -4,10 +4,10 @@
 
 package kernel
 
-// expAVX2 is expGo; n > 0 a multiple of 8.
+// expSumAVX2 is expSumGo; n > 0 a multiple of 8.
 //
 //go:noescape
-func expAVX2(dst *float32, src *float32, n int, scale float32, shift float32, lanes *[8]float32)
+func expSumAVX2(dst *float32, src *float32, n int, scale float32, shift float32, lanes *[8]float32)
 
 // dotAVX2 is dotGo; n > 0 a multiple of 8.
 //
@@ -19,15 +19,15 @@ func dotAVX2(a *float32, b *float32, n int, lanes *[8]float32)
 //go:noescape
 func axpyAVX2(y *float32, x *float32, n int, a float32)
 
-// scaleAVX2 is scaleGo; n > 0 a multiple of 8.
+// scaleRowAVX2 is scaleRowGo; n > 0 a multiple of 8.
 //
 //go:noescape
-func scaleAVX2(x *float32, n int, a float32)
+func scaleRowAVX2(x *float32, n int, a float32)
 
-// largestAVX2 raises lanes to the maxima of x; n > 0 a multiple of 8. NaNs may be lost.
+// raiseAVX2 raises lanes to the maxima of x; n > 0 a multiple of 8. NaNs may be lost.
 //
 //go:noescape
-func largestAVX2(x *float32, n int, lanes *[8]float32)
+func raiseAVX2(x *float32, n int, lanes *[8]float32)
 
 // addAVX2 is addGo; n > 0 a multiple of 8.
 //

@@ -118,9 +118,9 @@ DATA expConstants<>+440(SB)/4, $0x3f800000
 DATA expConstants<>+444(SB)/4, $0x3f800000
 GLOBL expConstants<>(SB), RODATA|NOPTR, $448
 
-// func expAVX2(dst *float32, src *float32, n int, scale float32, shift float32, lanes *[8]float32)
+// func expSumAVX2(dst *float32, src *float32, n int, scale float32, shift float32, lanes *[8]float32)
 // Requires: AVX, AVX2
-TEXT ·expAVX2(SB), NOSPLIT, $0-40
+TEXT ·expSumAVX2(SB), NOSPLIT, $0-40
 	MOVQ         dst+0(FP), AX
 	MOVQ         src+8(FP), CX
 	MOVQ         lanes+32(FP), DX
@@ -215,9 +215,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scaleAVX2(x *float32, n int, a float32)
+// func scaleRowAVX2(x *float32, n int, a float32)
 // Requires: AVX
-TEXT ·scaleAVX2(SB), NOSPLIT, $0-20
+TEXT ·scaleRowAVX2(SB), NOSPLIT, $0-20
 	MOVQ         x+0(FP), AX
 	VBROADCASTSS a+16(FP), Y0
 	MOVQ         n+8(FP), CX
@@ -233,9 +233,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func largestAVX2(x *float32, n int, lanes *[8]float32)
+// func raiseAVX2(x *float32, n int, lanes *[8]float32)
 // Requires: AVX
-TEXT ·largestAVX2(SB), NOSPLIT, $0-24
+TEXT ·raiseAVX2(SB), NOSPLIT, $0-24
 	MOVQ    x+0(FP), AX
 	MOVQ    n+8(FP), CX
 	MOVQ    lanes+16(FP), DX

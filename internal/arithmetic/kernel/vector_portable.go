@@ -21,8 +21,8 @@ var expPoly = [...]float32{
 	4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1,
 }
 
-// expGo sets dst[i] = e^(scale*src[i] - shift) and adds it to lanes[i%8].
-func expGo(dst, src []float32, scale, shift float32, lanes *[8]float32) {
+// expSumGo sets dst[i] = e^(scale*src[i] - shift) and adds it to lanes[i%8].
+func expSumGo(dst, src []float32, scale, shift float32, lanes *[8]float32) {
 	for i, v := range src {
 		y := exp(float32(scale*v) - shift)
 		dst[i] = y
@@ -132,7 +132,7 @@ func dotGo(a, b []float32, lanes *[8]float32) {
 	}
 }
 
-func axpyGo(y []float32, a float32, x []float32) {
+func axpyGo(y, x []float32, a float32) {
 	for i, v := range x {
 		y[i] += float32(a * v)
 	}

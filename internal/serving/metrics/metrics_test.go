@@ -16,7 +16,13 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/tokenizer"
 )
+
+// tallied is a tally with the bits of the static model, if there are any.
+func tallied(t tokenizer.Tally, baseline *float64) session.Tally {
+	return session.Tally{Tally: t, BaselineBits: baseline}
+}
 
 type source session.Stats
 
@@ -35,12 +41,16 @@ func used() *Metrics {
 	for p := range session.Phases {
 		m.Phase(context.Background(), p, now, now.Add(time.Millisecond))
 	}
-	m.Scored("small-1", session.LearnTrue, session.Tally{Bytes: 16, Tokens: 8, Bits: 24, BaselineBits: &bits})
-	m.Scored("small-1", session.LearnFalse, session.Tally{Bytes: 2, Tokens: 1, Bits: 3})
+	m.Scored("small-1", session.LearnTrue,
+		tallied(tokenizer.Tally{Bytes: 16, Tokens: 8, Bits: 24}, &bits))
+	m.Scored("small-1", session.LearnFalse,
+		tallied(tokenizer.Tally{Bytes: 2, Tokens: 1, Bits: 3}, nil))
 	m.Line(&session.Line{Unlearnt: true, Strangeness: lines.Strangeness{P: .001, Seen: lines.WarmUp}})
 	m.Line(&session.Line{Strangeness: lines.Strangeness{P: .001}})
-	m.Compared(session.Tally{Bytes: 16, Bits: 32},
-		session.Tally{Bytes: 15, Bits: 30, Unknown: 1, UnknownBytes: 5, UnknownBits: 9})
+	m.Compared(tallied(tokenizer.Tally{Bytes: 16, Bits: 32}, nil),
+		tallied(tokenizer.Tally{
+			Bytes: 15, Bits: 30, Unknown: 1, UnknownBytes: 5, UnknownBits: 9,
+		}, nil))
 	m.Completed(session.FinishStop, 5)
 	m.Snapshot(time.Second, nil)
 	m.Snapshot(time.Second, errors.New("no room"))
@@ -179,7 +189,7 @@ func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
 		for p := range session.Phases {
 			observer.Phase(ctx, p, now, now)
 		}
-		observer.Scored("small-1", session.LearnTrue, session.Tally{Bytes: 1, Bits: 1, BaselineBits: &bits})
+		observer.Scored("small-1", session.LearnTrue, tallied(tokenizer.Tally{Bytes: 1, Bits: 1}, &bits))
 	}))
 }
 
@@ -192,7 +202,8 @@ func BenchmarkChunk(b *testing.B) {
 			began := time.Now()
 			observer.Phase(ctx, p, began, time.Now())
 		}
-		observer.Scored("small-1", session.LearnTrue, session.Tally{Bytes: 64, Bits: 99, BaselineBits: &bits})
+		observer.Scored("small-1", session.LearnTrue,
+			tallied(tokenizer.Tally{Bytes: 64, Bits: 99}, &bits))
 	}
 }
 

@@ -182,7 +182,8 @@ func (fo *follower) feed(of, s *session, begin int64, r storage.Record) error {
 		before = new(Comparison)
 	}
 	if before != nil {
-		fo.engine.observer.Compared(c.Followed.since(before.Followed), c.Shadow.since(before.Shadow))
+		fo.engine.observer.Compared(Tally{Tally: less(c.Followed.Tally, before.Followed.Tally)},
+			Tally{Tally: less(c.Shadow.Tally, before.Shadow.Tally)})
 	}
 	return nil
 }

@@ -235,10 +235,7 @@ func bytesTally(n, continued int64) tokenizer.Tally {
 
 // account is the form in which callers see the tally of a text, and that under the static model.
 func (h *head) account(t, baseline tokenizer.Tally) Tally {
-	told := Tally{
-		Bytes: t.Bytes, Chars: t.Chars, Tokens: t.Tokens, Bits: t.Bits,
-		Unknown: t.Unknown, UnknownBytes: t.UnknownBytes, UnknownBits: t.UnknownBits,
-	}
+	told := Tally{Tally: t}
 	if h.Settings.Baseline {
 		told.BaselineBits = &baseline.Bits
 	}

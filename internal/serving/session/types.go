@@ -113,33 +113,13 @@ type Parent struct {
 	Offset int64  `json:"offset"`
 }
 
-// Tally is the account of the tokens that were scored: how much text they are, and the information
-// in them. A word is scored when white space has come behind it; until then its bytes are accepted
-// and in no Tally.
+// Tally is the account of the tokens that were scored. A word is scored when white space has come
+// behind it; until then its bytes are accepted and in no Tally.
 type Tally struct {
-	Bytes  int64
-	Chars  int64 // characters of UTF-8 that begin in these bytes
-	Tokens int64
-	Bits   float64 // the sum over the tokens of -log2 p
-	// Unknown are those of Tokens that stand for words that the vocabulary does not have, and
-	// UnknownBytes and UnknownBits what these tokens have of Bytes and Bits. All three are 0 of a
-	// model of bytes.
-	Unknown, UnknownBytes int64
-	UnknownBits           float64
-	// BaselineBits is the same sum under the static model; nil unless the setting "baseline" asks
-	// for it.
+	tokenizer.Tally
+	// BaselineBits is the same sum as Bits under the static model; nil unless the setting
+	// "baseline" asks for it.
 	BaselineBits *float64
-}
-
-// since is what a Tally counts more than another of before, but for the baseline.
-func (t Tally) since(before Tally) Tally {
-	return Tally{
-		Bytes: t.Bytes - before.Bytes, Chars: t.Chars - before.Chars,
-		Tokens: t.Tokens - before.Tokens, Bits: t.Bits - before.Bits,
-		Unknown:      t.Unknown - before.Unknown,
-		UnknownBytes: t.UnknownBytes - before.UnknownBytes,
-		UnknownBits:  t.UnknownBits - before.UnknownBits,
-	}
 }
 
 // Info is what is known about a session at one moment, between two chunks.

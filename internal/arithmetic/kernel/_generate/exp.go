@@ -23,8 +23,8 @@ func newExponential() exponential {
 }
 
 func (c exponential) exp() {
-	function("expAVX2", "func(dst, src *float32, n int, scale, shift float32, lanes *[8]float32)",
-		"is expGo; n > 0 a multiple of 8.")
+	function("expSumAVX2", "func(dst, src *float32, n int, scale, shift float32, lanes *[8]float32)",
+		"is expSumGo; n > 0 a multiple of 8.")
 	dst, src, lanes := param("dst"), param("src"), param("lanes")
 	factor, shift, sum := broadcast("scale"), broadcast("shift"), YMM()
 	VMOVUPS(Mem{Base: lanes}, sum)
@@ -95,7 +95,7 @@ func log() {
 	half, mantissa, one, oneHalf, ln2Hi, ln2Lo := c[0], c[1], c[2], c[3], c[4], c[5]
 	least, minusInf, inf, nan, poly := c[6], c[7], c[8], c[9], c[10:]
 
-	p := begin("logAVX2", "func(dst, src *float32, n int)", "logGo", "dst", "src")
+	p := begin("logAVX2", "func(dst, src *float32, n int)", "dst", "src")
 	zero := YMM()
 	VXORPS(zero, zero, zero)
 	eights(func(at reg.GPVirtual) {

@@ -25,7 +25,7 @@ func newNormal(e exponential) normal {
 }
 
 func (c normal) gelu() {
-	p := begin("geluAVX2", "func(dst, x *float32, n int)", "geluGo", "dst", "x")
+	p := begin("geluAVX2", "func(dst, x *float32, n int)", "dst", "x")
 	eights(func(at reg.GPVirtual) {
 		x := YMM()
 		VMOVUPS(index(p[1], at), x)
@@ -36,7 +36,7 @@ func (c normal) gelu() {
 }
 
 func (c normal) geluBackward() {
-	p := begin("geluBackwardAVX2", "func(dst, d, x *float32, n int)", "geluBackwardGo", "dst", "d", "x")
+	p := begin("geluBackwardAVX2", "func(dst, d, x *float32, n int)", "dst", "d", "x")
 	eights(func(at reg.GPVirtual) {
 		x := YMM()
 		VMOVUPS(index(p[2], at), x)

@@ -21,8 +21,15 @@ var sets = map[string]func(){
 	"vector": vector,
 }
 
-// main takes the name of a set, then avo's own flags.
+// main takes the name of a set, then avo's own flags; or calls, and files of stubs.
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == "calls" {
+		if err := calls(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) < 2 || sets[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "usage: _generate SET -out FILE.s -stubs FILE.go -pkg kernel")
 		os.Exit(2)

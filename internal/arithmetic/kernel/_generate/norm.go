@@ -49,7 +49,7 @@ func centred(x Mem, mean, rstd reg.VecVirtual) reg.VecVirtual {
 }
 
 func sum() {
-	p := begin("sumAVX2", "func(x *float32, n int, lanes *[8]float64)", "sumGo", "x", "lanes")
+	p := begin("sumAVX2", "func(x *float32, n int, lanes *[8]float64)", "x", "lanes")
 	lanes := loadLanes(Mem{Base: p[1]})
 	eightsThen(func(at reg.GPVirtual) {
 		v := YMM()
@@ -59,7 +59,7 @@ func sum() {
 }
 
 func squares() {
-	p := begin("squaresAVX2", "func(x *float32, n int, mean float64, lanes *[8]float64)", "squaresGo", "x", "lanes")
+	p := begin("squaresAVX2", "func(x *float32, n int, mean float64, lanes *[8]float64)", "x", "lanes")
 	mean, lanes := YMM(), loadLanes(Mem{Base: p[1]})
 	m, err := Param("mean").Resolve()
 	if err != nil {
@@ -79,7 +79,7 @@ func squares() {
 }
 
 func normalize() {
-	p := begin("normalizeAVX2", "func(y, x, gain, bias *float32, n int, mean, rstd float32)", "normalizeGo", "y", "x", "gain", "bias")
+	p := begin("normalizeAVX2", "func(y, x, gain, bias *float32, n int, mean, rstd float32)", "y", "x", "gain", "bias")
 	mean, rstd := broadcast("mean"), broadcast("rstd")
 	eights(func(at reg.GPVirtual) {
 		v := centred(index(p[1], at), mean, rstd)
@@ -90,7 +90,7 @@ func normalize() {
 }
 
 func normDots() {
-	p := begin("normDotsAVX2", "func(dy, x, gain *float32, n int, mean, rstd float32, lanes *[16]float64)", "normDotsGo", "dy", "x", "gain", "lanes")
+	p := begin("normDotsAVX2", "func(dy, x, gain *float32, n int, mean, rstd float32, lanes *[16]float64)", "dy", "x", "gain", "lanes")
 	mean, rstd := broadcast("mean"), broadcast("rstd")
 	sums, dots := loadLanes(Mem{Base: p[3]}), loadLanes(Mem{Base: p[3], Disp: 64})
 	eightsThen(func(at reg.GPVirtual) {
@@ -108,7 +108,7 @@ func normDots() {
 }
 
 func normBackward() {
-	p := begin("normBackwardAVX2", "func(dx, dy, x, gain *float32, n int, mean, rstd, meanG, meanGX float32)", "normBackwardGo", "dx", "dy", "x", "gain")
+	p := begin("normBackwardAVX2", "func(dx, dy, x, gain *float32, n int, mean, rstd, meanG, meanGX float32)", "dx", "dy", "x", "gain")
 	mean, rstd, meanG, meanGX := broadcast("mean"), broadcast("rstd"), broadcast("meanG"), broadcast("meanGX")
 	eights(func(at reg.GPVirtual) {
 		v := centred(index(p[2], at), mean, rstd)
@@ -124,7 +124,7 @@ func normBackward() {
 }
 
 func normGain() {
-	p := begin("normGainAVX2", "func(dgain, dy, x *float32, n int, mean, rstd float32)", "normGainGo", "dgain", "dy", "x")
+	p := begin("normGainAVX2", "func(dgain, dy, x *float32, n int, mean, rstd float32)", "dgain", "dy", "x")
 	mean, rstd := broadcast("mean"), broadcast("rstd")
 	eights(func(at reg.GPVirtual) {
 		v := centred(index(p[2], at), mean, rstd)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -31,8 +33,9 @@ func function(name, signature, doc string, more ...string) {
 }
 
 // begin opens a function on multiples of eight elements and returns its pointer parameters.
-func begin(name, signature, portable string, pointers ...string) []reg.GPVirtual {
-	function(name, signature, "is "+portable+"; n > 0 a multiple of 8.")
+func begin(name, signature string, pointers ...string) []reg.GPVirtual {
+	twin := strings.TrimSuffix(name, "AVX2") + "Go"
+	function(name, signature, "is "+twin+"; n > 0 a multiple of 8.")
 	p := make([]reg.GPVirtual, len(pointers))
 	for i, pointer := range pointers {
 		p[i] = param(pointer)
@@ -132,8 +135,8 @@ func axpy() {
 }
 
 func scale() {
-	function("scaleAVX2", "func(x *float32, n int, a float32)",
-		"is scaleGo; n > 0 a multiple of 8.")
+	function("scaleRowAVX2", "func(x *float32, n int, a float32)",
+		"is scaleRowGo; n > 0 a multiple of 8.")
 	x := param("x")
 	a := broadcast("a")
 	eights(func(at reg.GPVirtual) {
@@ -145,7 +148,7 @@ func scale() {
 
 // largest keeps four maxima, which do not wait for each other, while it can.
 func largest() {
-	function("largestAVX2", "func(x *float32, n int, lanes *[8]float32)",
+	function("raiseAVX2", "func(x *float32, n int, lanes *[8]float32)",
 		"raises lanes to the maxima of x; n > 0 a multiple of 8. NaNs may be lost.")
 	x, n, lanes := param("x"), param("n"), param("lanes")
 	most := [4]reg.VecVirtual{YMM(), YMM(), YMM(), YMM()}
@@ -178,7 +181,7 @@ func largest() {
 }
 
 func add() {
-	p := begin("addAVX2", "func(dst, a, b *float32, n int)", "addGo", "dst", "a", "b")
+	p := begin("addAVX2", "func(dst, a, b *float32, n int)", "dst", "a", "b")
 	eights(func(at reg.GPVirtual) {
 		v := YMM()
 		VMOVUPS(index(p[1], at), v)
@@ -188,7 +191,7 @@ func add() {
 }
 
 func relu() {
-	p := begin("reluAVX2", "func(dst, x *float32, n int)", "reluGo", "dst", "x")
+	p := begin("reluAVX2", "func(dst, x *float32, n int)", "dst", "x")
 	zero := YMM()
 	VXORPS(zero, zero, zero)
 	eights(func(at reg.GPVirtual) {
@@ -200,7 +203,7 @@ func relu() {
 }
 
 func reluBackward() {
-	p := begin("reluBackwardAVX2", "func(dst, d, x *float32, n int)", "reluBackwardGo", "dst", "d", "x")
+	p := begin("reluBackwardAVX2", "func(dst, d, x *float32, n int)", "dst", "d", "x")
 	zero := YMM()
 	VXORPS(zero, zero, zero)
 	eights(func(at reg.GPVirtual) {
@@ -213,7 +216,7 @@ func reluBackward() {
 }
 
 func softmaxBackward() {
-	p := begin("softmaxBackwardAVX2", "func(d, prob *float32, n int, dot, scale float32)", "softmaxBackwardGo", "d", "prob")
+	p := begin("softmaxBackwardAVX2", "func(d, prob *float32, n int, dot, scale float32)", "d", "prob")
 	dot, scale := broadcast("dot"), broadcast("scale")
 	eights(func(at reg.GPVirtual) {
 		v := YMM()
@@ -226,12 +229,12 @@ func softmaxBackward() {
 }
 
 func widen() {
-	p := begin("widenAVX2", "func(dst *float32, src *uint16, n int)", "widenGo", "dst", "src")
+	p := begin("widenAVX2", "func(dst *float32, src *uint16, n int)", "dst", "src")
 	eights(func(at reg.GPVirtual) { VMOVUPS(widened(p[1], at), index(p[0], at)) })
 }
 
 func addWiden() {
-	p := begin("addWidenAVX2", "func(dst *float32, src *uint16, n int)", "addWidenGo", "dst", "src")
+	p := begin("addWidenAVX2", "func(dst *float32, src *uint16, n int)", "dst", "src")
 	eights(func(at reg.GPVirtual) {
 		v := widened(p[1], at)
 		VADDPS(index(p[0], at), v, v)

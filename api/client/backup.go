@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// backupPatience is how long a backup is gone on with that brings no byte: less than a server keeps
+// it.
+const backupPatience = 30 * time.Second
+
+// Backup writes all sessions to w as one file, of which `lmserve restore` makes a data folder. Where
+// a server asks for keys it wants an admin's. A connection that is lost is made again as long as
+// bytes come, and the backup goes on where it was; told is told how many bytes are written, of how
+// many. After an error w has got a part of the file.
+func (c *Client) Backup(
+	ctx context.Context, w io.Writer, told func(done, total int64),
+) error {
+	b := &backup{client: c, w: w, told: told, moved: time.Now()}
+	return persist(ctx, func(error, time.Duration) {}, func() (bool, error) {
+		before := b.done
+		err := b.fetch(ctx)
+		if err != nil && time.Since(b.moved) > backupPatience {
+			err = final{err}
+		}
+		if err != nil {
+			err = fmt.Errorf("client: backup: after %d bytes: %w", b.done, err)
+		}
+		return b.done > before, err
+	})
+}
+
+// backup is a file that comes in, and its way to w.
+type backup struct {
+	client      *Client
+	w           io.Writer
+	told        func(done, total int64)
+	etag        string // names it at the server; "": there is none yet
+	done, total int64
+	moved       time.Time // when the last byte came
+}
+
+// fetch asks for the backup, or for the rest of it.
+func (b *backup) fetch(ctx context.Context) error {
+	r := request(newBackupRequest(ctx, b.client.base, BackupParams{}))
+	status := http.StatusOK
+	if r.err == nil && b.etag != "" {
+		status = http.StatusPartialContent
+		r.Header.Set("If-Match", b.etag)
+		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", b.done))
+	}
+	answer, err := b.client.send(r, "application/x-tar")
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != status {
+		return final{fmt.Errorf("found status %d, expected %d", answer.StatusCode, status)}
+	}
+	if b.etag == "" {
+		b.etag, b.total = answer.Header.Get("ETag"), answer.ContentLength
+	}
+	if _, err = io.Copy(b, answer.Body); err == nil && b.done != b.total {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Write implements io.Writer. What cannot be written is not fetched again.
+func (b *backup) Write(p []byte) (int, error) {
+	n, err := b.w.Write(p)
+	b.done, b.moved = b.done+int64(n), time.Now()
+	b.told(b.done, b.total)
+	if err != nil {
+		err = final{err}
+	}
+	return n, err
+}
