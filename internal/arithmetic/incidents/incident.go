@@ -67,7 +67,8 @@ type Line struct {
 // Change is something that changed in number: a surge, a silence, a novelty, or a number outside its
 // past.
 type Change struct {
-	Key      Mark   `json:"key"` // of what changed
+	Key      Mark   `json:"key"`            // of what changed
+	Token    Mark   `json:"token,omitzero"` // whose lines belong to a surge
 	Kind     string `json:"kind"`
 	Line     int64  `json:"line"`     // at which it is told
 	First    int64  `json:"first"`    // at which it began
@@ -109,6 +110,13 @@ func (i *Incident) Like() Like { return Like{i.Key, i.Place} }
 func (l Like) Matches(i *Incident) bool {
 	return l.Key != 0 && (l.Key == i.Key || slices.Contains(i.Rare[:], l.Key)) ||
 		l.Place != 0 && l.Place == i.Place
+}
+
+// alike reports whether a line has the incident's strangest token in its place, or that of a surge.
+func (i *Incident) alike(l *Line) bool {
+	return slices.Contains(l.Marks, i.Key) || slices.ContainsFunc(i.Changes, func(c Change) bool {
+		return c.Token != 0 && slices.Contains(l.Marks, c.Token)
+	})
 }
 
 // Open reports whether lines may still join the incident.
