@@ -431,8 +431,8 @@ type TokenID = api.TokenID
 type TokenLogprob = api.TokenLogprob
 
 // Unit What an event reports: the text as it is scored, lines of it, records of several lines, or of the lines those alone at which an incident was opened
-// or closed, has become stranger, has another sample or change, or has twice as many lines. Incidents that other lines have joined are told with the
-// next line. A score with `unit=incident` reports the first and the last line that end in the text, too.
+// or closed, has become stranger, has another sample or change, or has twice as many lines, and flagged lines that join one. Incidents that other lines
+// have joined are told with the next line. A score with `unit=incident` reports the first and the last line that end in the text, too.
 type Unit = api.Unit
 
 // UpdateEvent An update of the fast weights, by what a chunk that is full has taught. There is none in a session of the methods `static` and `cache`, which

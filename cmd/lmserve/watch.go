@@ -16,8 +16,12 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// watchHistory is how much of a file is read before what comes: some hundred lines.
-const watchHistory = 32 << 10
+// How much of a file is read before what comes: some thousand lines, of which surges and silences
+// are known, or some hundred where a network reads them.
+const (
+	watchHistory   = 512 << 10
+	networkHistory = 32 << 10
+)
 
 const (
 	standardInput = "-"
@@ -41,7 +45,7 @@ type watching struct {
 }
 
 func newWatch() *cobra.Command {
-	k := watching{history: watchHistory}
+	k := watching{}
 	c := &cobra.Command{
 		Use:   "watch [FILE...|-|--journal [-- ARGUMENT...]]",
 		Short: "Follow logs and print what is strange in them",
@@ -85,7 +89,8 @@ standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`,
 		"unflagged: those that are not printed,\nso that a --model does not learn an attack; "+
 		"the tables that rate lines take in all")
 	flags.Var(&k.history, "history",
-		"how much of the end of a file is read before what comes, in whole lines")
+		"how much of the end of a file is read before what comes, in whole lines\n"+
+			"(default: 512KiB, with --model 32KiB)")
 	flags.BoolVar(&k.fromStart, "from-start", false,
 		"read files, or the journal, from their beginning")
 	flags.BoolVar(&k.journal, "journal", false,
@@ -129,7 +134,13 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	if err := k.checkAnswers(streams); err != nil {
 		return err
 	}
-	if k.counts = k.model.path == ""; k.counts {
+	k.counts = k.model.path == ""
+	if !c.Flags().Changed("history") {
+		if k.history = networkHistory; k.counts {
+			k.history = watchHistory
+		}
+	}
+	if k.counts {
 		if score.Learn == client.LearnUnflagged && k.session == "" {
 			return nothingUnflagged()
 		}

@@ -46,6 +46,7 @@ type foundIncident struct {
 	source string
 	client.Incident
 	shownP float64 // of the strangest of its lines that were printed
+	shown  int64   // number of the last of these
 	before bool    // it was printed by an earlier watch, and no line has joined it since
 }
 
@@ -55,7 +56,7 @@ func (r *lineReport) before(source string, list client.IncidentList) {
 	defer r.mu.Unlock()
 	for _, i := range slices.Backward(list.Incidents) {
 		if i.State == client.IncidentOpen && r.tells(&i) {
-			known := foundIncident{source, i, i.P, true}
+			known := foundIncident{source, i, i.P, i.Last, true}
 			r.incidents.open = append(r.incidents.open, known)
 			r.incidents.printed = append(r.incidents.printed, known)
 		}
@@ -64,6 +65,10 @@ func (r *lineReport) before(source string, list client.IncidentList) {
 
 // stranger says how much stranger a later line of a printed incident must be to be printed, too.
 const stranger = 2
+
+// shownAgain is how many lines behind the last printed one of an incident another line that is strange
+// enough is printed, however strange the incident was before.
+const shownAgain = 64
 
 // incidentsLocked prints the incidents that a line opens and closes. One that was opened by a line
 // less strange than those that are printed is printed when a stranger line joins it.
@@ -84,15 +89,16 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 			o := &r.incidents.open[at]
 			more := i.Changes[len(o.Changes):]
 			o.Incident, o.before = i, false
-			if i.P <= r.threshold && i.P < o.shownP/stranger {
-				o.shownP, shown = i.P, true
+			again := f.Line.P <= r.threshold && f.Line.Number > o.shown+shownAgain
+			if i.P <= r.threshold && (i.P < o.shownP/stranger || again) {
+				o.shownP, o.shown, shown = i.P, f.Line.Number, true
 				err = r.tellLocked(f, i, more)
 			} else {
 				err = r.changedLocked(f.Source, i, more)
 			}
 		case i.State == client.IncidentOpen && i.Last == f.Line.Number && r.tells(&i):
-			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i, i.P, false})
-			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i, i.P, false})
+			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i, i.P, i.Last, false})
+			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i, i.P, i.Last, false})
 			r.incidents.printed = r.incidents.printed[max(0, len(r.incidents.printed)-printedMost):]
 			r.total.shown++
 			shown = true

@@ -35,6 +35,7 @@ type Change struct {
 	// Text is the word or number as it stands in the line, or the line behind its stamp. Of a
 	// silence it is the beginning of that, from the word before on; empty if it was not kept.
 	Text     string
+	From, To int    // bounds of the word or number in the line; both 0: a line or a silence
 	Before   string // the last plain word before it; none of lines and silences
 	Template uint32 // of the line that tells; 0 of a silence
 	Score    float64
@@ -42,7 +43,8 @@ type Change struct {
 	// Of surges and novelties: Count of the last Length words at the place, or lines, and Had of Of
 	// before, as far as remembered.
 	Count, Length, Had, Of int64
-	// Of numbers: its value, and the largest of Of before.
+	// Of numbers: its value, and the largest of Of before; of a clock that jumps, its step in
+	// seconds, and the largest before in that direction.
 	Value, Largest float64
 	// Of silences: the mean gap and the gap so far, in lines and, if the log's stamps tell, in time,
 	// and the time of day since when.
@@ -54,11 +56,15 @@ type Change struct {
 const shownBytes = 200 // of a line in a Change
 
 func (d *Detector) changeOf(l *line, kind Kind, of event) *Change {
-	return &Change{
+	c := &Change{
 		Kind: kind, Subject: of.subject, Line: l.n, First: l.n, Template: l.template,
 		Text:   shown(l.text[of.from:min(of.to, of.from+shownBytes)]),
 		Before: shown(l.text[of.said[0]:of.said[1]]),
 	}
+	if of.subject < Template {
+		c.From, c.To = of.from, of.to
+	}
+	return c
 }
 
 // shown is text that can be shown, without what separates it from a stamp before.
@@ -108,6 +114,9 @@ func (d *Detector) silenceOf(l *line, e *key, t int64) *Change {
 func (c *Change) String() string {
 	switch c.Kind {
 	case Number:
+		if c.Subject >= Ahead {
+			return c.jump()
+		}
 		return fmt.Sprintf("%s: the largest of %s before is %s", c.name(), humanize.Comma(c.Of),
 			short(c.Largest))
 	case Silence:
@@ -124,6 +133,18 @@ func (c *Change) String() string {
 	return fmt.Sprintf("%s: %s of %s%s, then %s of %s", c.name(), humanize.Comma(c.Had),
 		humanize.Comma(c.Of), c.unit(), humanize.Comma(c.Count), humanize.Comma(c.Length))
 }
+
+// jump says how the clock jumped.
+func (c *Change) jump() string {
+	direction := "ahead of"
+	if c.Subject == Back {
+		direction = "behind"
+	}
+	return fmt.Sprintf("time %s: %s %s the line before; the most before was %s", c.Text,
+		seconds(c.Value), direction, seconds(c.Largest))
+}
+
+func seconds(s float64) time.Duration { return rounded(time.Duration(s * float64(time.Second))) }
 
 // name names what changed.
 func (c *Change) name() string {

@@ -11,6 +11,8 @@ type clock struct {
 	Start   int64 // the clock at line warmLines
 	Pace    float64
 	Longest float64 // gap between two lines, which fades
+	Ahead   float64 // largest step of a stamp ahead, in milliseconds, which fades
+	Back    float64 // largest step back
 }
 
 const (
@@ -21,14 +23,23 @@ const (
 	// A stamp that is at most backMillis before the last one is out of order; one that is further
 	// before it says that the clock was set back.
 	backMillis = 5000
+	// A gap between two lines is learnt as at most longestTimes the longest one or paceTimes the
+	// mean one, so that one pause or jump of the clock does not change what is usual.
+	longestTimes = 4
+	paceTimes    = 20
+
+	// The smallest steps of a clock that jumps are four times longer.
+	aheadMillis = 150_000
+	backLeast   = 15_000
+	stepFades   = 1 - 1./16384
 )
 
-// take moves the clock to a line, the n-th. A stamp half a day before the last one is of the next
-// day.
-func (c *clock) take(of stamp, n int64) {
+// take moves the clock to a line, the n-th, and returns the step from the last stamp to this one. A
+// stamp half a day before the last one is of the next day.
+func (c *clock) take(of stamp, n int64) (step int64) {
 	before := c.now(n - 1)
 	if of.to > 0 {
-		c.stamp(of.millis)
+		step = c.stamp(of.millis)
 	}
 	if n == warmLines {
 		if 2*c.Stamped > n && c.Time*linesASecond > n*1000 {
@@ -38,12 +49,16 @@ func (c *clock) take(of stamp, n int64) {
 	}
 	if n > warmLines {
 		gap := float64(c.now(n) - before)
+		if n > warmLines+1 {
+			gap = min(gap, max(longestTimes*c.Longest, paceTimes*c.Pace, coarseMillis))
+		}
 		c.Pace += (gap - c.Pace) / float64(min(n-warmLines, paceLines))
 		c.Longest = max(float64(c.Longest*(1-1./paceLines)), gap)
 	}
+	return step
 }
 
-func (c *clock) stamp(millis int64) {
+func (c *clock) stamp(millis int64) (step int64) {
 	if c.Stamped == 0 {
 		c.Day = millis
 	}
@@ -51,16 +66,39 @@ func (c *clock) stamp(millis int64) {
 	if millis%1000 != 0 {
 		c.Fine = 1
 	}
-	gap := millis - c.Day
-	if gap < -dayMillis/2 {
-		gap += dayMillis
+	step = millis - c.Day
+	switch {
+	case step < -dayMillis/2:
+		step += dayMillis
+	case step >= dayMillis/2:
+		step -= dayMillis
 	}
-	if gap > 0 && gap < dayMillis/2 {
-		c.Time += gap
-	}
-	if gap > 0 || gap < -backMillis {
+	c.Time += max(0, step)
+	if step > 0 || step < -backMillis {
 		c.Day = millis
 	}
+	return step
+}
+
+// jump takes in a step of the stamps. One that is far larger than those before, ahead or back,
+// competes with the line's numbers.
+//
+//	score = 1.5 lg(step / max(largest, 150 s)) ahead, 2 lg(step / max(largest, 15 s)) back
+func (d *Detector) jump(l *line, of stamp, step int64) {
+	c := &d.clock
+	c.Ahead, c.Back = c.Ahead*stepFades, c.Back*stepFades
+	subject, largest, least, times := Ahead, &c.Ahead, float64(aheadMillis), 1.5
+	if step < 0 {
+		subject, largest, least, times, step = Back, &c.Back, backLeast, 2, -step
+	}
+	millis := float64(step)
+	if known := max(*largest, least); millis > known && l.n > warmLines && 2*c.Stamped > l.n {
+		if score := times * lg(millis/known); score > l.outlier.score {
+			l.outlier = outlier{score: score, value: millis / 1000, largest: *largest / 1000}
+			l.outlier.of = event{subject: subject, from: of.from, to: of.to}
+		}
+	}
+	*largest = max(*largest, millis)
 }
 
 // now returns the clock at the n-th line.

@@ -68,8 +68,9 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	l := line{n: d.n, text: text[:min(len(text), lineMost)]}
 	of := stampOf(l.text)
 	l.shown = of.to
-	d.clock.take(of, l.n)
+	step := d.clock.take(of, l.n)
 	d.words(&l, cutter{line: l.text, stamp: of})
+	d.jump(&l, of, step)
 	if l.n <= warmLines {
 		return
 	}

@@ -242,3 +242,26 @@ func FuzzTake(f *testing.F) {
 		require.NoError(t, err)
 	})
 }
+
+// An outage that was told is no noise: the next one at its place is told as soon.
+func TestAnotherOutageIsToldAsSoon(t *testing.T) {
+	for _, second := range []string{"502", "500"} {
+		log := accessLog{status: func(i int, usual string) string {
+			switch {
+			case i >= 2640 && i < 2800:
+				return "502"
+			case i >= 5000:
+				return second
+			}
+			return usual
+		}}.lines(5100, 1)
+		var lines []int64
+		for _, c := range take(New(), log) {
+			if c.Kind == Surge && c.Text == "502" || c.Text == second {
+				lines = append(lines, c.Line)
+			}
+		}
+		require.Len(t, lines, 2, second)
+		require.Less(t, lines[1], int64(5001+30), second)
+	}
+}

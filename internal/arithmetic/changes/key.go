@@ -28,11 +28,10 @@ type key struct {
 }
 
 const (
-	flagTold    = 1 << iota // the excursion is told
-	flagCounter             // its first value was near the place's last: a counter, or an hour
-	flagBeaten              // it has a first beat
-	flagSilent              // its silence is told
-	flagsMost   = 1<<iota - 1
+	flagTold   = 1 << iota // the excursion is told
+	flagBeaten             // it has a first beat
+	flagSilent             // its silence is told
+	flagsMost  = 1<<iota - 1
 )
 
 const (
@@ -55,6 +54,10 @@ const (
 	Level                       // a number of about this size at its place: within half an octave
 	Template                    // a line's words and what stands between them, without numbers
 	Shape                       // what stands between a line's words
+
+	// Of numbers alone: how far a line's stamp is ahead of the line before, or behind.
+	Ahead
+	Back
 )
 
 // keyAt returns the key of a tag, and whether it was there: if not, it takes a free cell of its

@@ -16,7 +16,7 @@ import "math"
 // return. What was last there before a silence was told belongs to that one.
 
 const (
-	silenceLines    = 2 * warmLines // before which no silence is told
+	silenceLines    = 3 * warmLines / 2 // before which no silence is told
 	sameBeat        = 1. / 4
 	beatsFirst      = 4
 	beatsMemory     = 32
@@ -67,7 +67,7 @@ func (d *Detector) beat(l *line, e *key, of event) {
 	}
 	e.Mean += float32((gap - e.Mean) * weight)
 	e.Longest = max(float32(e.Longest*longestFades), gap)
-	if e.even() && d.regular(e, t) {
+	if of.subject != Level && e.even() && d.regular(e, t) {
 		d.due = min(d.due, t+int64(e.patience()))
 		d.keepText(l, e, of)
 	}
@@ -103,7 +103,7 @@ func (d *Detector) tellSilence(l *line, each func(*Change)) {
 	var silent *key
 	for i := range d.keys {
 		e := &d.keys[i]
-		if e.Tag == 0 || e.Flags&flagSilent != 0 || !e.even() || !d.regular(e, t) {
+		if e.Tag == 0 || e.Subject == Level || e.Flags&flagSilent != 0 || !e.even() || !d.regular(e, t) {
 			continue
 		}
 		if due := t - int64(uint32(t)-e.Beat) + int64(e.patience()); due >= t {

@@ -12,7 +12,7 @@ var ErrState = errors.New("no state of a detector of changes")
 
 // stateVersion is the first byte of a state. It changes with the layout, and with every change by
 // which a detector would tell something else.
-const stateVersion = 1
+const stateVersion = 2
 
 // StateBytesMax is more than any state has.
 const StateBytesMax = 128 << 10
@@ -119,7 +119,8 @@ func (c *clock) valid(n int64) bool {
 	return 0 <= c.Time && c.Time/dayMillis <= n && 0 <= c.Day && c.Day < dayMillis &&
 		0 <= c.Stamped && c.Stamped <= n && c.Fine <= 1 && c.Stamps <= 1 &&
 		0 <= c.Start && c.Start <= c.now(n) &&
-		within(c.Pace, 0, dayMillis) && within(c.Longest, 0, dayMillis)
+		within(c.Pace, 0, dayMillis) && within(c.Longest, 0, dayMillis) &&
+		within(c.Ahead, 0, dayMillis) && within(c.Back, 0, dayMillis)
 }
 
 func (e *key) valid(set int, n int64) bool {

@@ -16,6 +16,9 @@ package changes
 //
 //	f = min(1, (1.02 - same) / (1.02 - expected))
 //
+// f is 0 for a number that is near the place's last one when the excursion begins: a counter goes on,
+// or an hour.
+//
 // An excursion ends when G is 0, when it pauses, or when it is long; its events go into B. A key is
 // told if G rises to a peak that stands out of the key's own peaks before and the highest peak of
 // another key at its place, M:
@@ -23,16 +26,15 @@ package changes
 //	score = (G - 4 - 1.75 M) / 2
 
 const (
-	clockMemory  = 8192
-	prior        = 4
-	odds         = 64
-	lnOdds       = 4.1588830833596715
-	sumMost      = 100
-	rivalMost    = 60 // of a peak that other keys are compared with
-	burstMemory  = 1024
-	burstLeast   = .02
-	counterShare = .1
-	counterNear  = .25 // octaves
+	clockMemory = 8192
+	prior       = 4
+	odds        = 64
+	lnOdds      = 4.1588830833596715
+	sumMost     = 100
+	rivalMost   = 60 // of a peak that other keys are compared with
+	burstMemory = 1024
+	burstLeast  = .02
+	counterNear = .25 // octaves
 
 	pauseEvents = 4
 	pauseTicks  = 64
@@ -116,29 +118,23 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	n, c := l.n, p.N
 	recent := float64(min(c, clockMemory))
 	f := p.discount(of.tag, of.which(), min(1, (float64(e.Before)+1)/(recent+2)))
-	counter := f
-	if e.Flags&flagCounter != 0 && e.Count > 0 {
-		counter *= counterShare
-	}
 	gap := c - e.Clock
-	sum := float64(e.Sum) - float64(float64(gap)*float64(e.Drain)*counter)
+	sum := float64(e.Sum) - float64(float64(gap)*float64(e.Drain)*f)
 	if e.over(sum, gap) {
 		e.end(c, gap)
 		e.Drain = float32(ln(1 + float64((odds-1)*min(1, (float64(e.Before)+prior)/(recent+prior)))))
 		e.Began = uint32(n)
-		counter = f
 		if of.counter {
-			e.Flags |= flagCounter
-			counter *= counterShare
+			f = 0
 		}
-		sum = -float64(float64(e.Drain) * counter)
+		sum = -float64(float64(e.Drain) * f)
 	} else {
 		e.Length = uint16(min(uint32(e.Length)+gap, countMost))
 	}
-	sum = min(max(0, sum+float64(lnOdds*counter)), sumMost)
+	sum = min(max(0, sum+float64(lnOdds*f)), sumMost)
 	e.Count = min(e.Count, countMost-1) + 1
 	e.Line, e.Clock, e.Sum = uint32(n), c, float32(sum)
-	if peak := uint16(sum * peakUnits); peak > e.Peak {
+	if peak := uint16(sum * peakUnits); peak > e.Peak && e.Flags&flagTold == 0 {
 		d.rise(l, p, e, of, sum)
 		e.Peak = peak
 	}
@@ -163,7 +159,7 @@ func (e *key) end(c, gap uint32) {
 		e.Best = max(uint16(float64(e.Best)*bestFades), e.Peak)
 	}
 	e.Length, e.Count, e.Peak = 0, 0, 0
-	e.Flags &^= flagTold | flagCounter
+	e.Flags &^= flagTold
 }
 
 // discount returns f, and takes in that a key was there whose share is q.
@@ -225,5 +221,9 @@ func (d *Detector) tellSurge(l *line, each func(*Change)) {
 	if s.cell.Tag == s.key.Tag { // else another key has taken its cell
 		s.cell.Flags |= flagTold
 	}
-	d.places[s.of.at].Told = max(1, uint32(l.n))
+	p := &d.places[s.of.at]
+	p.Told = max(1, uint32(l.n))
+	if p.Highest == part(s.of.tag) { // what was told is no noise that others are compared with
+		p.First, p.Second, p.Highest = p.Second, 0, 0
+	}
 }

@@ -67,7 +67,8 @@ type Line struct {
 // Change is something that changed in number: a surge, a silence, a novelty, or a number outside its
 // past.
 type Change struct {
-	Key      Mark   `json:"key"` // of what changed
+	Key      Mark   `json:"key"`            // of what changed
+	Token    Mark   `json:"token,omitzero"` // whose lines belong to a surge
 	Kind     string `json:"kind"`
 	Line     int64  `json:"line"`     // at which it is told
 	First    int64  `json:"first"`    // at which it began
@@ -118,6 +119,13 @@ func (i *Incident) News(p float64) bool {
 	n := len(i.Changes)
 	return i.Closed || i.Lines <= samplesMost || i.Lines&(i.Lines-1) == 0 || p == i.P ||
 		n > 0 && i.Changes[n-1].Line == i.Last
+}
+
+// alike reports whether a line has the incident's strangest token in its place, or that of a surge.
+func (i *Incident) alike(l *Line) bool {
+	return slices.Contains(l.Marks, i.Key) || slices.ContainsFunc(i.Changes, func(c Change) bool {
+		return c.Token != 0 && slices.Contains(l.Marks, c.Token)
+	})
 }
 
 // Open reports whether lines may still join the incident.

@@ -58,9 +58,9 @@ func (t *Tracker) joined(l *Line) *Incident {
 		if i == nil || !i.Open() {
 			continue
 		}
-		alike := slices.Contains(l.Marks, i.Key)
-		near := l.P <= Strange && (l.Number-i.Last <= adjacent || i.shares(l))
-		if alike || near || i.changed(l) {
+		near := l.P <= Strange && (l.Number-i.Last <= adjacent ||
+			l.Number-i.Last <= around && i.shares(l))
+		if i.alike(l) || near || i.changed(l) {
 			return i
 		}
 	}

@@ -118,9 +118,13 @@ func (m *Meter) follow() {
 	}
 	var changed []incidents.Change
 	m.changes.Take(l.Text, func(c *changes.Change) {
-		changed = append(changed, incidents.Change{
+		of := incidents.Change{
 			Key: changeKey(c), Kind: c.Kind.String(), Line: c.Line, First: c.First, Evidence: clip(c.String()),
-		})
+		}
+		if c.Kind == changes.Surge && c.Subject != changes.Level {
+			of.Token = m.rating.scratch.tokens.markAt(l.Text, c.From, c.To)
+		}
+		changed = append(changed, of)
 	})
 	if len(changed) > 0 || m.incidents.Watches(p) {
 		of := &m.rating.scratch

@@ -1,5 +1,7 @@
 package lines
 
+import "github.com/lmserve/lmserve/internal/arithmetic/incidents"
+
 // token is a part of a line that stands in a place, between separators.
 type token struct {
 	from, to int
@@ -67,6 +69,21 @@ func (t *tokens) cut(line []byte) {
 	for i := range t.all {
 		t.all[i].column = t.frame.plus(byte(i)).plus(byte(i >> 8)).spread()
 	}
+}
+
+// markAt returns the mark of the token, in its place, that bytes of the line are part of.
+func (t *tokens) markAt(line []byte, from, to int) incidents.Mark {
+	for i := range t.all {
+		if x := &t.all[i]; x.from <= from && from < to && to <= x.to {
+			return markOf(x.before, seedToken, line[x.from:x.to])
+		}
+	}
+	return 0
+}
+
+// markOf is the mark of a token in a place.
+func markOf(place, seed key, token []byte) incidents.Mark {
+	return incidents.Mark((place ^ seed.with(token).spread()).spread())
 }
 
 // beforeValue reports whether a value stands behind separators: behind = : " or ', or a byte behind a

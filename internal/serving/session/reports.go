@@ -200,6 +200,7 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 			line.news = line.news || l.Incidents[i].News(l.P)
 		}
 	}
+	line.news = line.news || line.Incidents != nil && l.P <= r.options.Threshold
 	if r.s.Settings.Baseline {
 		line.BaselineBits = new(l.Baseline)
 	}

@@ -183,7 +183,8 @@ type ScoreOptions struct {
 	// The session keeps what it knows of its lines.
 	Lines bool
 	// Incidents reports of the lines the first, the last, and those alone at which incidents have
-	// news. Incidents that other lines have joined are told with the next line that is reported.
+	// news, or that are flagged and join one. Incidents that other lines have joined are told with the
+	// next line that is reported.
 	Incidents bool
 	// Records reports records of lines instead, with Lines. The session keeps what it knows of them.
 	// RecordStart is the pattern of how they begin, from this text on, "" the default; nil: as in the
