@@ -19,11 +19,12 @@ const (
 	Novelty                 // a template or shape that never came, and now comes often
 	Number                  // is far outside its own past
 	Silence                 // came regularly, and stopped
+	Drift                   // a share that grew, or numbers whose size changed, slowly
 )
 
 // String returns the kind as a word.
 func (k Kind) String() string {
-	return [...]string{"", "surge", "novelty", "number", "silence"}[k]
+	return [...]string{"", "surge", "novelty", "number", "silence", "drift"}[k]
 }
 
 // Change is something that changed, with its evidence.
@@ -44,6 +45,8 @@ type Change struct {
 	Count, Length, Had, Of int64
 	// Of numbers: its value, and the largest of Of before.
 	Value, Largest float64
+	// Of drifts: the share, or the numbers' geometric mean, before and in the last Length.
+	Usual, Now float64
 	// Of silences: the mean gap and the gap so far, in lines and, if the log's stamps tell, in time,
 	// and the time of day since when.
 	EveryLines, SilentLines int64
@@ -104,12 +107,32 @@ func (d *Detector) silenceOf(l *line, e *key, t int64) *Change {
 	return c
 }
 
+func (d *Detector) driftOf(l *line) *Change {
+	s := &l.drift
+	c := d.changeOf(l, Drift, s.of)
+	c.Score, c.Length = s.score, int64(s.cell.Since)*driftTicks
+	c.Usual, c.Now = float64(s.cell.Mean), float64(s.cell.now())
+	if s.cell.numbers() {
+		c.Usual, c.Now = pow2(c.Usual), pow2(c.Now)
+	} else {
+		c.Usual, c.Now = c.Usual/driftTicks, c.Now/driftTicks
+	}
+	return c
+}
+
 // String says the change as a sentence.
 func (c *Change) String() string {
 	switch c.Kind {
 	case Number:
 		return fmt.Sprintf("%s: the largest of %s before is %s", c.name(), humanize.Comma(c.Of),
 			short(c.Largest))
+	case Drift:
+		if c.Subject == Level {
+			return fmt.Sprintf("%s: about %s before, %s in the last %s", c.name(), short(c.Usual),
+				short(c.Now), humanize.Comma(c.Length))
+		}
+		return fmt.Sprintf("%s: %s %% before, %s %% of the last %s%s", c.name(), short(100*c.Usual),
+			short(100*c.Now), humanize.Comma(c.Length), c.unit())
 	case Silence:
 		name := c.name()
 		if c.Text == "" {
@@ -137,6 +160,11 @@ func (c *Change) name() string {
 			text = strings.ToValidUTF8(text[:most], "") + "..."
 		}
 		return fmt.Sprintf("lines like %q", text)
+	case c.Subject == Level && c.Kind == Drift:
+		text = "numbers"
+		if c.Before != "" {
+			return c.Before
+		}
 	case c.Subject == Level && c.Kind != Number:
 		text = "near " + text
 	}

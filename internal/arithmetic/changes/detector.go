@@ -14,8 +14,10 @@ type Detector struct {
 	n                       int64 // lines so far
 	clock                   clock
 	surges, numbers         promise
+	driftsTold              promise
 	due                     int64 // when the next key can be silent, of the clock
 	surgeQuiet, numberQuiet int64 // lines until which nothing of a kind is told
+	driftQuiet              int64
 	silenceTold             int64 // line of the last silence told
 }
 
@@ -23,6 +25,7 @@ type tables struct {
 	keys   [keysMost]key
 	places [placesMost + 2]place
 	texts  [textsMost]text
+	drifts [driftsMost]drift
 }
 
 const (
@@ -35,7 +38,8 @@ const (
 // New returns the detector of an empty log.
 func New() *Detector {
 	return &Detector{
-		surges: promise{surgeLimits.start}, numbers: promise{numberLimits.start}, due: nothingDue,
+		surges: promise{surgeLimits.start}, numbers: promise{numberLimits.start},
+		driftsTold: promise{driftLimits.start}, due: nothingDue,
 	}
 }
 
@@ -59,10 +63,11 @@ type line struct {
 	template uint32
 	surge    surging
 	outlier  outlier
+	drift    drifting
 }
 
 // Take takes in a line without its newline, and calls each with what changed: at most once for each
-// of surges, numbers and silences.
+// of surges, numbers, silences and drifts.
 func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.n++
 	l := line{n: d.n, text: text[:min(len(text), lineMost)]}
@@ -76,6 +81,7 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.tellSurge(&l, each)
 	d.tellNumber(&l, each)
 	d.tellSilence(&l, each)
+	d.tellDrift(&l, each)
 }
 
 // words counts what stands in a line.
@@ -135,6 +141,7 @@ func (d *Detector) word(l *line, w *word, place, hash uint32, of event) {
 		of.subject, of.tag = Level, mix(place, levelOf(w.value, x))|1
 		d.count(l, of)
 		d.number(l, of, w.value, x)
+		d.followNumber(l, p, of, x)
 		return
 	}
 	of.tag = mix(place, hash) | 1

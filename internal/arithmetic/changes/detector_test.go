@@ -155,6 +155,48 @@ func TestNumberOutsideItsPastIsTold(t *testing.T) {
 	require.Equal(t, "rt 20.000: the largest of 1,800 before is 0.08", c.String())
 }
 
+// grown is what grows from one number to another while i goes from 5,000 to 9,000.
+func grown(i int, from, to float64) float64 {
+	return from + float64((to-from)*min(1, max(0, float64(i-5000)/4000)))
+}
+
+func TestDriftOfAShareIsTold(t *testing.T) {
+	log := accessLog{status: func(i int, usual string) string {
+		if float64(i*7919%1000) < grown(i, 10, 50) {
+			return "500"
+		}
+		return usual
+	}}.lines(9000, 16)
+	c := only(t, take(New(), log), Drift)
+	require.Equal(t, "500", c.Text)
+	require.Less(t, c.Line, int64(8500), "before the share is 4.5 %")
+	require.InDelta(t, .011, c.Usual, .002)
+	require.InDelta(t, .03, c.Now, .01)
+	require.Regexp(t, `^HTTP 500: 1\.\d+ % before, [234]\.\d+ % of the last [\d,]+$`, c.String())
+}
+
+func TestDriftOfANumberIsTold(t *testing.T) {
+	for _, times := range []float64{2, .5} {
+		log := accessLog{took: func(i int, usual float64) float64 {
+			return usual * grown(i, 1, times)
+		}}.lines(9000, 17)
+		told := take(New(), log)
+		c := only(t, told, Drift)
+		require.Less(t, c.Line, int64(8500))
+		require.InDelta(t, .04, c.Usual, .01)
+		require.InEpsilon(t, 1.55, max(c.Now/c.Usual, c.Usual/c.Now), .2)
+		require.Regexp(t, `^rt: about 0\.0\d+ before, 0\.0\d+ in the last [\d,]+$`, c.String())
+	}
+}
+
+// Numbers that grow from the beginning on, as counters do, do not drift.
+func TestACounterIsNoDrift(t *testing.T) {
+	log := accessLog{took: func(i int, usual float64) float64 { return float64(i) }}.lines(9000, 18)
+	for _, c := range take(New(), log) {
+		require.NotEqual(t, Drift, c.Kind, c.String())
+	}
+}
+
 func TestDueIsLongerThanTheLogsPauses(t *testing.T) {
 	d := New()
 	_, ok := d.Due()
@@ -181,9 +223,10 @@ func TestThePromiseHoldsOnAnyLog(t *testing.T) {
 				d.Take(l, func(c *Change) { counts[c.Kind]++; require.NotEmpty(t, c.String()) })
 			}
 		}
-		most := int(d.Lines())/promiseLines + 5
+		most := int(d.Lines())/int(surgeLimits.lines) + 5
 		require.LessOrEqual(t, counts[Surge]+counts[Novelty], most)
 		require.LessOrEqual(t, counts[Number], most)
+		require.LessOrEqual(t, counts[Drift], int(d.Lines())/int(driftLimits.lines)+2)
 	})
 }
 
