@@ -15,16 +15,22 @@ type Kind uint8
 
 // The kinds of changes.
 const (
-	Surge   Kind = iota + 1 // comes far oftener than it did
-	Novelty                 // a template or shape that never came, and now comes often
-	Number                  // is far outside its own past
-	Silence                 // came regularly, and stopped
-	Drift                   // a share that grew, or numbers whose size changed, slowly
+	Surge    Kind = iota + 1 // comes far oftener than it did
+	Novelty                  // a template or shape that never came, and now comes often
+	Number                   // is far outside its own past
+	Silence                  // came regularly, and stopped
+	Drift                    // a share that grew, or numbers whose size changed, slowly
+	Empty                    // a value that was always there, and is NaN, null, - or nothing
+	NewField                 // a name of a field that never came
+	NoField                  // a field that always came, and is missing
+	Format                   // most lines look new
 )
 
 // String returns the kind as a word.
 func (k Kind) String() string {
-	return [...]string{"", "surge", "novelty", "number", "silence", "drift"}[k]
+	return [...]string{
+		"", "surge", "novelty", "number", "silence", "drift", "empty", "field", "missing", "format",
+	}[k]
 }
 
 // Change is something that changed, with its evidence.
@@ -120,12 +126,33 @@ func (d *Detector) driftOf(l *line) *Change {
 	return c
 }
 
+func (d *Detector) formatOf(l *line) *Change {
+	return &Change{
+		Kind: Format, Subject: Shape, Line: l.n, First: l.n, Template: l.template,
+		Usual: float64(d.format.Slow), Now: float64(d.format.Fast), Length: formatRecent,
+	}
+}
+
 // String says the change as a sentence.
 func (c *Change) String() string {
 	switch c.Kind {
 	case Number:
 		return fmt.Sprintf("%s: the largest of %s before is %s", c.name(), humanize.Comma(c.Of),
 			short(c.Largest))
+	case Format:
+		return fmt.Sprintf("the format changed: lines of new shapes %s %% before, %s %% of the last %d",
+			short(100*c.Usual), short(100*c.Now), c.Length)
+	case Empty:
+		what := "a value"
+		if c.Subject == Level {
+			what = "a number"
+		}
+		return fmt.Sprintf("%s: %s all %s times before", c.name(), what, humanize.Comma(c.Of))
+	case NewField:
+		return fmt.Sprintf("new field %s: in none of %s lines before", c.Text, humanize.Comma(c.Of))
+	case NoField:
+		return fmt.Sprintf("field %s is missing: there %s times in a row before", c.Text,
+			humanize.Comma(c.Of))
 	case Drift:
 		if c.Subject == Level {
 			return fmt.Sprintf("%s: about %s before, %s in the last %s", c.name(), short(c.Usual),
@@ -152,6 +179,9 @@ func (c *Change) String() string {
 func (c *Change) name() string {
 	text := c.Text
 	switch {
+	case c.Kind == Empty && text == "":
+		text = "empty"
+	case c.Kind == Empty:
 	case c.Kind == Silence && c.Subject < Template:
 		return fmt.Sprintf("%q", text)
 	case c.Subject >= Template:

@@ -2,17 +2,17 @@ package changes
 
 import "math"
 
-// A drift is a share that grows, or numbers whose size changes, slowly, and stays. It is looked for
-// in blocks: of a key how often it came in 32 ticks of its place's clock, of a place's numbers the
-// mean of 32 of x = lg(.0001 + v). With the mean m of the blocks before and their standard deviation
-// s, as 1.25 mean deviations say it, a block of x moves a CUSUM S by
+// A drift is a share that grows slowly, or numbers whose size changes slowly, and stays. It is
+// looked for in blocks: of a key how often it came in 32 ticks of its place's clock, of a place's
+// numbers the mean of 32 of x = lg(.0001 + v). With the mean m of the blocks before and their
+// standard deviation s, as 1.25 mean deviations say it, a block of x moves a CUSUM S by
 //
 //	share:   (x ln 2.5 - 1.5 m') / max(1, s^2 / m)
 //	numbers: (x - m) / max(s, .1) - 1/2, or (m - x) / max(s, .1) - 1/2 downwards
 //
-// with m' = m + 2 sqrt(m / n) of n blocks, each kept in -2.5..2.5, so that a burst moves S little. The first is the logarithm of the likelihood
-// ratio for a share 2.5 times as high. The mean takes in no block until S is 0 again; after 128 blocks
-// what moved is usual. Told is what has moved
+// with m' = m + 2 sqrt(m / n) of n blocks, each kept in -2.5..2.5, so that a burst moves S little.
+// The first is the logarithm of the likelihood ratio for a share 2.5 times as high. The mean takes
+// in no block until S is 0 again; after 128 blocks what moved is usual. Told is what has moved
 //
 //   - slowly: for eight blocks or more, by 1.3 to 8 times;
 //   - in a log that is known: of 2,000 lines, with 32 blocks before.
@@ -71,8 +71,8 @@ type drifting struct {
 
 func (c *drift) numbers() bool { return c.Tag&2 != 0 }
 
-// driftAt returns the cell of a tag, and whether the tag had one. A new tag takes a free cell or the
-// one worth least, if that is worth less than the tag; else there is none.
+// driftAt returns the cell of a tag, and whether the tag had one. A new tag takes a free cell or
+// the one worth least, if that is worth less than the tag; else there is none.
 func (d *Detector) driftAt(tag uint32, worth float32, n int64) (cell *drift, found bool) {
 	i := home(tag, driftSets) * driftSet
 	set := d.drifts[i : i+driftSet]

@@ -15,6 +15,8 @@ var (
 	surgeLimits  = limits{start: 13, floor: 4, raise: 9, lines: 2000}
 	numberLimits = limits{start: 7, floor: 4, raise: 4, lines: 2000}
 	driftLimits  = limits{start: 9, floor: 8, raise: 12, lines: 10000}
+	emptyLimits  = limits{start: 2, floor: 1, raise: 1, lines: 2000}
+	fieldLimits  = limits{start: 2, floor: 1, raise: 1, lines: 2000}
 )
 
 // line lowers the threshold by one line's share.

@@ -59,9 +59,11 @@ func ReadState(state []byte) (*Detector, error) {
 // numbersOf lists pointers to all of the state.
 func (d *Detector) numbersOf() []any {
 	return []any{
-		&d.n, &d.clock, &d.surges, &d.numbers, &d.driftsTold, &d.due,
-		&d.surgeQuiet, &d.numberQuiet, &d.driftQuiet, &d.silenceTold,
-		&d.keys, &d.places, &d.texts, &d.drifts,
+		&d.n, &d.clock, &d.surges, &d.numbers, &d.driftsTold,
+		&d.empties, &d.fieldsTold, &d.format, &d.due,
+		&d.surgeQuiet, &d.numberQuiet, &d.driftQuiet, &d.emptyQuiet,
+		&d.fieldQuiet, &d.silenceTold,
+		&d.keys, &d.places, &d.texts, &d.drifts, &d.fields,
 	}
 }
 
@@ -76,10 +78,15 @@ func (d *Detector) check() error {
 		{"the threshold of surges", d.surges.valid(surgeLimits)},
 		{"the threshold of numbers", d.numbers.valid(numberLimits)},
 		{"the threshold of drifts", d.driftsTold.valid(driftLimits)},
+		{"the threshold of empty values", d.empties.valid(emptyLimits)},
+		{"the threshold of fields", d.fieldsTold.valid(fieldLimits)},
+		{"the format", d.format.valid(d.n)},
 		{"when a silence is due", d.due >= 0},
 		{"the lines until which surges are quiet", d.soon(d.surgeQuiet)},
 		{"the lines until which numbers are quiet", d.soon(d.numberQuiet)},
 		{"the lines until which drifts are quiet", 0 <= d.driftQuiet && d.driftQuiet <= d.n+driftQuiet},
+		{"the lines until which empty values are quiet", d.soon(d.emptyQuiet)},
+		{"the lines until which fields are quiet", d.soon(d.fieldQuiet)},
 		{"the line of the last silence", 0 <= d.silenceTold && d.silenceTold <= d.n},
 	} {
 		if !c.ok {
@@ -104,6 +111,11 @@ func (d *Detector) check() error {
 	for i := range d.drifts {
 		if c := &d.drifts[i]; *c != (drift{}) && !c.valid(i/driftSet, d.n) {
 			return fmt.Errorf("drift %d: found numbers out of their ranges: %+v", i, *c)
+		}
+	}
+	for i := range d.fields {
+		if c := &d.fields[i]; *c != (field{}) && !c.valid(i/fieldSet, d.n) {
+			return fmt.Errorf("field %d: found numbers out of their ranges: %+v", i, *c)
 		}
 	}
 	return nil
@@ -172,8 +184,18 @@ func (c *drift) valid(set int, n int64) bool {
 	return c.Tag&1 == 1 && int(home(c.Tag, driftSets)) == set && passed(c.Line, n) &&
 		within(c.Sum, driftTicks*least, driftTicks*most) && within(c.Mean, least, most) &&
 		within(c.Deviation, 0, 2*most) && within(c.S, -driftMost, driftMost) &&
-		within(c.Total, driftLong*least, driftLong*most) && within(c.Offs, 0, 2*driftLong*most) && within(c.Trend, -1, 1) &&
+		within(c.Total, driftLong*least, driftLong*most) &&
+		within(c.Offs, 0, 2*driftLong*most) && within(c.Trend, -1, 1) &&
 		c.Blocks <= driftMemory && c.Since < driftLong
+}
+
+func (f *format) valid(n int64) bool {
+	return within(f.Fast, 0, 1) && within(f.Slow, 0, 1) && 0 <= f.Told && f.Told <= n
+}
+
+func (c *field) valid(set int, n int64) bool {
+	return c.Tag&1 == 1 && int(home(c.Tag, fieldSets)) == set && passed(c.Line, n) &&
+		(c.First == 0 || passed(c.First, n)) && c.Missed < fieldMisses && c.Count > 0
 }
 
 func (x *text) valid(i int) bool {

@@ -75,6 +75,12 @@ func TestNumbersThatNoDetectorHasAreRefused(t *testing.T) {
 	var p *place
 	var x *text
 	var drifting *drift
+	var named *field
+	for i := range d.fields {
+		if d.fields[i].Tag != 0 {
+			named = &d.fields[i]
+		}
+	}
 	for i := range d.drifts {
 		if d.drifts[i].Tag != 0 && !d.drifts[i].numbers() {
 			drifting = &d.drifts[i]
@@ -147,6 +153,18 @@ func TestNumbersThatNoDetectorHasAreRefused(t *testing.T) {
 		"text's tag":       func() { x.Tag += 2 },
 		"text":             func() { x.Text[3] = '\n' },
 		"gap in a text":    func() { copy(x.Text[:], "a\x00b") },
+		"empties":          func() { d.empties.Threshold = 0 },
+		"fields":           func() { d.fieldsTold.Threshold = math.NaN() },
+		"quiet empties":    func() { d.emptyQuiet = -1 },
+		"quiet fields":     func() { d.fieldQuiet = d.n + 65 },
+		"format":           func() { d.format.Fast = nan },
+		"format before":    func() { d.format.Slow = 2 },
+		"format told":      func() { d.format.Told = d.n + 1 },
+		"field's tag":      func() { named.Tag += 2 },
+		"field's line":     func() { named.Line = uint32(d.n) + 1 },
+		"field's first":    func() { named.First = uint32(d.n) + 1 },
+		"field's count":    func() { named.Count = 0 },
+		"field's misses":   func() { named.Missed = fieldMisses },
 		"drifts":           func() { d.driftsTold.Threshold = 6 },
 		"quiet drifts":     func() { d.driftQuiet = d.n + 501 },
 		"drift's tag":      func() { drifting.Tag += 4 },

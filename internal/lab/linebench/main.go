@@ -26,6 +26,7 @@ func main() {
 	answers := flag.Bool("answers", false, "with -labels: what an operator sees who answers on incidents")
 	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
 	calibration := flag.Bool("calibration", false, "compare probabilities with counts")
+	changes := flag.Bool("changes", false, "put changes in number and value into logs")
 	maxBytes := flag.Int("max-bytes", math.MaxInt, "read of each file, whole lines")
 	flag.Parse()
 	paths := flag.Args()
@@ -39,6 +40,8 @@ func main() {
 		err = printOperated(os.Stdout, *labels)
 	case *labels != "":
 		err = printLabelled(os.Stdout, *labels)
+	case *changes:
+		err = printChanges(os.Stdout, paths)
 	case *list:
 		err = eachLog(paths, *maxBytes, func(name string, log []string) {
 			printInjected(name, log, *seeds)
