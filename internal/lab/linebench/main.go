@@ -7,7 +7,8 @@
 //
 // With -labels it injects nothing: each folder below DIR has a log.txt and a labels.txt, which has a
 // label for each line, "-" for an ordinary one. With -calibration it prints for each file how many
-// lines had a probability of at most 1/2, 1/10 and so on, in multiples of what was promised.
+// lines had a probability of at most 1/2, 1/10 and so on, in multiples of what was promised. With
+// -changes it puts changes in number and value into the logs, and prints which are told.
 package main
 
 import (
