@@ -260,9 +260,8 @@ func (g *changer) floods() {
 	if 2*n <= g.at {
 		return
 	}
-	for kind, who := range map[string]string{
-		"flood of a new address": "198.18.44.91", "flood of a known address": last,
-	} {
+	for _, by := range [][2]string{{"a new address", "198.18.44.91"}, {"a known address", last}} {
+		kind, who := "flood of "+by[0], by[1]
 		for _, share := range []float64{.3, .6} {
 			for _, length := range []int{100, 500} {
 				strength := fmt.Sprintf("%.0f %% of %d lines", 100*share, length)
