@@ -161,6 +161,11 @@ func (e History) Valid() bool {
 
 // Defines values for IncidentChangeKind.
 const (
+	ChangeDrift   IncidentChangeKind = "drift"
+	ChangeEmpty   IncidentChangeKind = "empty"
+	ChangeField   IncidentChangeKind = "field"
+	ChangeFormat  IncidentChangeKind = "format"
+	ChangeMissing IncidentChangeKind = "missing"
 	ChangeNovelty IncidentChangeKind = "novelty"
 	ChangeNumber  IncidentChangeKind = "number"
 	ChangeSilence IncidentChangeKind = "silence"
@@ -170,6 +175,16 @@ const (
 // Valid indicates whether the value is a known member of the IncidentChangeKind enum.
 func (e IncidentChangeKind) Valid() bool {
 	switch e {
+	case ChangeDrift:
+		return true
+	case ChangeEmpty:
+		return true
+	case ChangeField:
+		return true
+	case ChangeFormat:
+		return true
+	case ChangeMissing:
+		return true
 	case ChangeNovelty:
 		return true
 	case ChangeNumber:
@@ -1121,7 +1136,9 @@ type IncidentChange struct {
 	First int64 `json:"first"`
 
 	// Kind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
-	// is far outside its own past. `silence`: what came regularly has stopped.
+	// is far outside its own past. `silence`: what came regularly has stopped. `drift`: a share or the size of a number moved slowly. `empty`: a
+	// value that was always there is NaN, null, - or nothing. `field`: a field of a new name comes. `missing`: a field that always came does not.
+	// `format`: most lines look new; this is no harm by itself.
 	Kind IncidentChangeKind `json:"kind"`
 
 	// Line Number of the line at which it was found.
@@ -1129,7 +1146,9 @@ type IncidentChange struct {
 }
 
 // IncidentChangeKind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
-// is far outside its own past. `silence`: what came regularly has stopped.
+// is far outside its own past. `silence`: what came regularly has stopped. `drift`: a share or the size of a number moved slowly. `empty`: a
+// value that was always there is NaN, null, - or nothing. `field`: a field of a new name comes. `missing`: a field that always came does not.
+// `format`: most lines look new; this is no harm by itself.
 type IncidentChangeKind string
 
 // IncidentList Incidents of a session, and the verdicts on incidents that it has.

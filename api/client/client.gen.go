@@ -59,6 +59,11 @@ const (
 
 // Values of IncidentChangeKind.
 const (
+	ChangeDrift   = api.ChangeDrift
+	ChangeEmpty   = api.ChangeEmpty
+	ChangeField   = api.ChangeField
+	ChangeFormat  = api.ChangeFormat
+	ChangeMissing = api.ChangeMissing
 	ChangeNovelty = api.ChangeNovelty
 	ChangeNumber  = api.ChangeNumber
 	ChangeSilence = api.ChangeSilence
@@ -290,7 +295,9 @@ type Incident = api.Incident
 type IncidentChange = api.IncidentChange
 
 // IncidentChangeKind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
-// is far outside its own past. `silence`: what came regularly has stopped.
+// is far outside its own past. `silence`: what came regularly has stopped. `drift`: a share or the size of a number moved slowly. `empty`: a
+// value that was always there is NaN, null, - or nothing. `field`: a field of a new name comes. `missing`: a field that always came does not.
+// `format`: most lines look new; this is no harm by itself.
 type IncidentChangeKind = api.IncidentChangeKind
 
 // IncidentList Incidents of a session, and the verdicts on incidents that it has.

@@ -15,15 +15,22 @@ type Kind uint8
 
 // The kinds of changes.
 const (
-	Surge   Kind = iota + 1 // comes far oftener than it did
-	Novelty                 // a template or shape that never came, and now comes often
-	Number                  // is far outside its own past
-	Silence                 // came regularly, and stopped
+	Surge    Kind = iota + 1 // comes far oftener than it did
+	Novelty                  // a template or shape that never came, and now comes often
+	Number                   // is far outside its own past
+	Silence                  // came regularly, and stopped
+	Drift                    // a share that grew, or numbers whose size changed, slowly
+	Empty                    // a value that was always there, and is NaN, null, - or nothing
+	NewField                 // a name of a field that never came
+	NoField                  // a field that always came, and is missing
+	Format                   // most lines look new
 )
 
 // String returns the kind as a word.
 func (k Kind) String() string {
-	return [...]string{"", "surge", "novelty", "number", "silence"}[k]
+	return [...]string{
+		"", "surge", "novelty", "number", "silence", "drift", "empty", "field", "missing", "format",
+	}[k]
 }
 
 // Change is something that changed, with its evidence.
@@ -46,6 +53,8 @@ type Change struct {
 	// Of numbers: its value, and the largest of Of before; of a clock that jumps, its step in
 	// seconds, and the largest before in that direction.
 	Value, Largest float64
+	// Of drifts: the share, or the numbers' geometric mean, before and in the last Length.
+	Usual, Now float64
 	// Of silences: the mean gap and the gap so far, in lines and, if the log's stamps tell, in time,
 	// and the time of day since when.
 	EveryLines, SilentLines int64
@@ -110,6 +119,26 @@ func (d *Detector) silenceOf(l *line, e *key, t int64) *Change {
 	return c
 }
 
+func (d *Detector) driftOf(l *line) *Change {
+	s := &l.drift
+	c := d.changeOf(l, Drift, s.of)
+	c.Score, c.Length = s.score, int64(s.cell.Since)*driftTicks
+	c.Usual, c.Now = float64(s.cell.Mean), float64(s.cell.now())
+	if s.cell.numbers() {
+		c.Usual, c.Now = pow2(c.Usual), pow2(c.Now)
+	} else {
+		c.Usual, c.Now = c.Usual/driftTicks, c.Now/driftTicks
+	}
+	return c
+}
+
+func (d *Detector) formatOf(l *line) *Change {
+	return &Change{
+		Kind: Format, Subject: Shape, Line: l.n, First: l.n, Template: l.template,
+		Usual: float64(d.format.Slow), Now: float64(d.format.Fast), Length: formatRecent,
+	}
+}
+
 // String says the change as a sentence.
 func (c *Change) String() string {
 	switch c.Kind {
@@ -119,6 +148,27 @@ func (c *Change) String() string {
 		}
 		return fmt.Sprintf("%s: the largest of %s before is %s", c.name(), humanize.Comma(c.Of),
 			short(c.Largest))
+	case Format:
+		return fmt.Sprintf("the format changed: lines of new shapes %s %% before, %s %% of the last %d",
+			short(100*c.Usual), short(100*c.Now), c.Length)
+	case Empty:
+		what := "a value"
+		if c.Subject == Level {
+			what = "a number"
+		}
+		return fmt.Sprintf("%s: %s all %s times before", c.name(), what, humanize.Comma(c.Of))
+	case NewField:
+		return fmt.Sprintf("new field %s: in none of %s lines before", c.Text, humanize.Comma(c.Of))
+	case NoField:
+		return fmt.Sprintf("field %s is missing: there %s times in a row before", c.Text,
+			humanize.Comma(c.Of))
+	case Drift:
+		if c.Subject == Level {
+			return fmt.Sprintf("%s: about %s before, %s in the last %s", c.name(), short(c.Usual),
+				short(c.Now), humanize.Comma(c.Length))
+		}
+		return fmt.Sprintf("%s: %s %% before, %s %% of the last %s%s", c.name(), short(100*c.Usual),
+			short(100*c.Now), humanize.Comma(c.Length), c.unit())
 	case Silence:
 		name := c.name()
 		if c.Text == "" {
@@ -150,6 +200,9 @@ func seconds(s float64) time.Duration { return rounded(time.Duration(s * float64
 func (c *Change) name() string {
 	text := c.Text
 	switch {
+	case c.Kind == Empty && text == "":
+		text = "empty"
+	case c.Kind == Empty:
 	case c.Kind == Silence && c.Subject < Template:
 		return fmt.Sprintf("%q", text)
 	case c.Subject >= Template:
@@ -158,6 +211,11 @@ func (c *Change) name() string {
 			text = strings.ToValidUTF8(text[:most], "") + "..."
 		}
 		return fmt.Sprintf("lines like %q", text)
+	case c.Subject == Level && c.Kind == Drift:
+		text = "numbers"
+		if c.Before != "" {
+			return c.Before
+		}
 	case c.Subject == Level && c.Kind != Number:
 		text = "near " + text
 	}

@@ -14,8 +14,13 @@ type Detector struct {
 	n                       int64 // lines so far
 	clock                   clock
 	surges, numbers         promise
+	driftsTold              promise
+	empties, fieldsTold     promise
+	format                  format
 	due                     int64 // when the next key can be silent, of the clock
 	surgeQuiet, numberQuiet int64 // lines until which nothing of a kind is told
+	driftQuiet, emptyQuiet  int64
+	fieldQuiet              int64
 	silenceTold             int64 // line of the last silence told
 }
 
@@ -23,6 +28,8 @@ type tables struct {
 	keys   [keysMost]key
 	places [placesMost + 2]place
 	texts  [textsMost]text
+	drifts [driftsMost]drift
+	fields [fieldsMost]field
 }
 
 const (
@@ -35,7 +42,9 @@ const (
 // New returns the detector of an empty log.
 func New() *Detector {
 	return &Detector{
-		surges: promise{surgeLimits.start}, numbers: promise{numberLimits.start}, due: nothingDue,
+		surges: promise{surgeLimits.start}, numbers: promise{numberLimits.start},
+		driftsTold: promise{driftLimits.start}, empties: promise{emptyLimits.start},
+		fieldsTold: promise{fieldLimits.start}, due: nothingDue,
 	}
 }
 
@@ -59,10 +68,14 @@ type line struct {
 	template uint32
 	surge    surging
 	outlier  outlier
+	drift    drifting
+	emptied  emptied
+	field    fielded
+	format   bool // changes
 }
 
 // Take takes in a line without its newline, and calls each with what changed: at most once for each
-// of surges, numbers and silences.
+// of surges, numbers, silences and drifts.
 func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.n++
 	l := line{n: d.n, text: text[:min(len(text), lineMost)]}
@@ -74,23 +87,45 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	if l.n <= warmLines {
 		return
 	}
+	if l.format {
+		each(d.formatOf(&l))
+	}
+	if d.format.settling(l.n) {
+		each = func(*Change) {}
+	}
 	d.tellSurge(&l, each)
 	d.tellNumber(&l, each)
 	d.tellSilence(&l, each)
+	d.tellDrift(&l, each)
+	d.tellEmpty(&l, each)
+	d.tellField(&l, each)
+}
+
+// ordinals counts, by a hash of them, what stood before words of a line.
+type ordinals [64]uint8
+
+// place is the tag of the next place behind a word and separators, and which of these it is.
+func (o *ordinals) place(before, separators uint32) (tag uint32, ordinal *uint8) {
+	tag = mix(mix(before, separators), seedPlace)
+	ordinal = &o[tag%uint32(len(o))]
+	return mix(tag, uint32(*ordinal)) | 1, ordinal
 }
 
 // words counts what stands in a line.
 func (d *Detector) words(l *line, cut cutter) {
-	var ordinals [64]uint8 // by a hash of the words before
+	var ordinals ordinals
 	template, shape, before := uint32(seedTemplate), uint32(seedShape), uint32(seedFirst)
 	said := [2]int{} // the last plain word
 	var w word
+	end, behind := 0, uint32(fieldStart) // of the last word, and the last field
 	for i := 0; i < wordsMost && cut.next(&w); i++ {
 		hash := w.hash(l.text)
 		template, shape = mix(mix(template, hash), w.separators), mix(shape, w.separators)
-		tag := mix(mix(before, w.separators), seedPlace)
-		ordinal := &ordinals[tag%uint32(len(ordinals))]
-		tag = mix(tag, uint32(*ordinal)) | 1
+		if end > 0 && (end >= cut.stamp.to || w.from <= cut.stamp.from) {
+			d.gap(l, end, w.from, before, &ordinals, said)
+		}
+		end = w.to
+		tag, ordinal := ordinals.place(before, w.separators)
 		*ordinal = min(*ordinal+1, ordinalsMost)
 		before = hash
 		if at, ok := d.placeAt(tag); ok {
@@ -98,11 +133,23 @@ func (d *Detector) words(l *line, cut cutter) {
 			if said[1] > 0 {
 				of.before = max(said[0], w.from-textBytes/2)
 			}
+			if w.form == plain && emptyWord(l.text[w.from:w.to]) {
+				d.empty(l, of, 1)
+			}
 			d.word(l, &w, tag, hash, of)
 		}
 		if w.form == plain {
 			said = [2]int{w.from, w.to}
+			if from, to, is := fieldName(l.text, &w); is {
+				behind = d.field(l, from, to, behind, event{})
+			}
 		}
+	}
+	if end > 0 && end >= cut.stamp.to && cut.at >= len(l.text) {
+		d.gap(l, end, len(l.text), before, &ordinals, said)
+	}
+	if behind != fieldStart {
+		d.next(l, behind, 0)
 	}
 	l.template = template | 1
 	whole := event{from: l.shown, to: len(l.text), before: l.shown}
@@ -111,7 +158,10 @@ func (d *Detector) words(l *line, cut cutter) {
 	d.count(l, whole)
 	whole.tag, whole.at, whole.subject = mix(shape, 5)|1, placeShapes, Shape
 	d.places[placeShapes].visit()
+	e, found := d.keyAt(whole.tag, l.n)
+	isNew := !found || e.Before+float32(e.Count) < formatNew
 	d.count(l, whole)
+	l.format = d.format.take(l.n, isNew)
 }
 
 // word counts a word at its place: as itself and, if it is a number, by its size.
@@ -136,6 +186,7 @@ func (d *Detector) word(l *line, w *word, place, hash uint32, of event) {
 		of.subject, of.tag = Level, mix(place, levelOf(w.value, x))|1
 		d.count(l, of)
 		d.number(l, of, w.value, x)
+		d.followNumber(l, p, of, x)
 		return
 	}
 	of.tag = mix(place, hash) | 1

@@ -155,6 +155,120 @@ func TestNumberOutsideItsPastIsTold(t *testing.T) {
 	require.Equal(t, "rt 20.000: the largest of 1,800 before is 0.08", c.String())
 }
 
+// grown is what grows from one number to another while i goes from 5,000 to 9,000.
+func grown(i int, from, to float64) float64 {
+	return from + float64((to-from)*min(1, max(0, float64(i-5000)/4000)))
+}
+
+func TestDriftOfAShareIsTold(t *testing.T) {
+	log := accessLog{status: func(i int, usual string) string {
+		if float64(i*7919%1000) < grown(i, 10, 50) {
+			return "500"
+		}
+		return usual
+	}}.lines(9000, 16)
+	c := only(t, take(New(), log), Drift)
+	require.Equal(t, "500", c.Text)
+	require.Less(t, c.Line, int64(8500), "before the share is 4.5 %")
+	require.InDelta(t, .011, c.Usual, .002)
+	require.InDelta(t, .03, c.Now, .01)
+	require.Regexp(t, `^HTTP 500: 1\.\d+ % before, [234]\.\d+ % of the last [\d,]+$`, c.String())
+}
+
+func TestDriftOfANumberIsTold(t *testing.T) {
+	for _, times := range []float64{2, .5} {
+		log := accessLog{took: func(i int, usual float64) float64 {
+			return usual * grown(i, 1, times)
+		}}.lines(9000, 17)
+		told := take(New(), log)
+		c := only(t, told, Drift)
+		require.Less(t, c.Line, int64(8500))
+		require.InDelta(t, .04, c.Usual, .01)
+		require.InEpsilon(t, 1.55, max(c.Now/c.Usual, c.Usual/c.Now), .2)
+		require.Regexp(t, `^rt: about 0\.0\d+ before, 0\.0\d+ in the last [\d,]+$`, c.String())
+	}
+}
+
+// Numbers that grow from the beginning on, as counters do, do not drift.
+func TestACounterIsNoDrift(t *testing.T) {
+	log := accessLog{took: func(i int, usual float64) float64 { return float64(i) }}.lines(9000, 18)
+	for _, c := range take(New(), log) {
+		require.NotEqual(t, Drift, c.Kind, c.String())
+	}
+}
+
+// jsonLog makes lines of JSON; changed changes the i-th.
+func jsonLog(n int, changed func(i int, l string) string) (log [][]byte) {
+	for i := range n {
+		l := fmt.Sprintf(
+			`{"time":"2026-11-20T12:%02d:%02dZ","level":"info","user":"u%d","took":%d,"ok":true}`, i/60%60,
+			i%60, i*7919%17, 20+i*31%50)
+		log = append(log, []byte(changed(i, l)))
+	}
+	return log
+}
+
+// from changes the lines of a log from the i-th on.
+func from(at int, pattern, with string) func(int, string) string {
+	r := regexp.MustCompile(pattern)
+	return func(i int, l string) string {
+		if i < at {
+			return l
+		}
+		return r.ReplaceAllString(l, with)
+	}
+}
+
+func TestWhatChangesInFieldsIsTold(t *testing.T) {
+	for _, c := range []struct {
+		pattern, with string
+		kind          Kind
+		within        int64 // lines
+		says          string
+	}{
+		{`"took":\d+`, `"took":NaN`, Empty, 2, "took NaN: a number all 1,000 times before"},
+		{`"took":\d+`, `"took":null`, Empty, 2, "took null: a number all 1,000 times before"},
+		{`"user":"u\d+"`, `"user":""`, Empty, 2, "user empty: a value all 1,000 times before"},
+		{`"user":"u\d+"`, `"user":"-"`, Empty, 2, "user -: a value all 1,000 times before"},
+		{`,"ok":true`, `,"ok":true,"retry_count":1`, NewField, 3,
+			"new field retry_count: in none of 1,000 lines before"},
+		{`"took":\d+,`, ``, NoField, 8, "field took is missing: there 1,000 times in a row before"},
+		{`,"ok":true`, ``, NoField, 8, "field ok is missing: there 1,000 times in a row before"},
+		{`"level":"info",`, ``, NoField, 8, "field level is missing: there 1,000 times in a row before"},
+	} {
+		told := take(New(), jsonLog(1020, from(1000, c.pattern, c.with)))
+		one := only(t, told, c.kind)
+		require.LessOrEqual(t, one.Line, 1000+c.within, c.says)
+		require.Equal(t, c.says, one.String())
+	}
+	require.Empty(t, take(New(), jsonLog(1020, from(0, "$^", ""))), "nothing changes")
+}
+
+// What is empty now and then, as a client's name in an access log is, does not become empty.
+func TestAValueThatIsOftenEmptyIsUsual(t *testing.T) {
+	log := jsonLog(3000, func(i int, l string) string {
+		if i%97 == 0 {
+			return from(0, `"took":\d+`, `"took":null`)(i, l)
+		}
+		return l
+	})
+	for _, c := range take(New(), log) {
+		require.NotEqual(t, Empty, c.Kind, c.String())
+	}
+}
+
+// A new format is one change, not one of each thing that is new in it.
+func TestANewFormatIsOneChange(t *testing.T) {
+	log := jsonLog(2000, from(1000,
+		`.*T(.*)Z","level":"(.*)","user":"(.*)","took":(\d+).*`, `$1 [$2] <$3> handled in $4 ms`))
+	told := take(New(), log)
+	c := only(t, told, Format)
+	require.LessOrEqual(t, c.Line, int64(1016))
+	require.Regexp(t,
+		`^the format changed: lines of new shapes .*% before, 7\d.* % of the last 16$`, c.String())
+	require.LessOrEqual(t, len(told), 3, "%v", told)
+}
+
 func TestDueIsLongerThanTheLogsPauses(t *testing.T) {
 	d := New()
 	_, ok := d.Due()
@@ -181,9 +295,13 @@ func TestThePromiseHoldsOnAnyLog(t *testing.T) {
 				d.Take(l, func(c *Change) { counts[c.Kind]++; require.NotEmpty(t, c.String()) })
 			}
 		}
-		most := int(d.Lines())/promiseLines + 5
+		most := int(d.Lines())/int(surgeLimits.lines) + 5
 		require.LessOrEqual(t, counts[Surge]+counts[Novelty], most)
 		require.LessOrEqual(t, counts[Number], most)
+		require.LessOrEqual(t, counts[Empty], most)
+		require.LessOrEqual(t, counts[NewField]+counts[NoField], most)
+		require.LessOrEqual(t, counts[Format], most)
+		require.LessOrEqual(t, counts[Drift], int(d.Lines())/int(driftLimits.lines)+2)
 	})
 }
 

@@ -11,7 +11,6 @@ type key struct {
 	Began  uint32  // line of the excursion's first event, modulo 2^32
 	Before float32 // B: events before the excursion, of the clock's last memory
 	Sum    float32 // G
-	Drain  float32
 	// Silences: the gaps between its beats.
 	Beat      uint32 // when the last was, modulo 2^32
 	Mean      float32
@@ -35,7 +34,7 @@ const (
 )
 
 const (
-	keySets   = 384
+	keySets   = 368
 	setKeys   = 4
 	keysMost  = keySets * setKeys
 	ageLeast  = 64

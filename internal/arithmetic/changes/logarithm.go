@@ -16,3 +16,12 @@ func lg(x float64) float64 {
 
 // ln returns the natural logarithm of a positive number, as lg.
 func ln(x float64) float64 { return lg(x) * math.Ln2 }
+
+// pow2 returns 2^x with an error below .4 %, for x in -60..60:
+//
+//	2^(e + f) = 2^e (1 + .6565 f + .3435 f^2)
+func pow2(x float64) float64 {
+	e := math.Floor(x)
+	f := x - e
+	return math.Ldexp(1+float64(f*(.6565+float64(.3435*f))), int(e))
+}

@@ -16,9 +16,9 @@ type place struct {
 	Mean      float32 // of lg of the numbers
 	Deviation float32 // mean, from Mean
 	Values    uint16
-	Credit    uint16 // how often it has to be missed before it is given away
-	Highest   uint16 // part of the tag of the key of the first peak
-	_         uint16
+	Credit    uint16    // how often it has to be missed before it is given away
+	Highest   uint16    // part of the tag of the key of the first peak
+	Empty     uint16    // how often its value was empty
 	Last      [2]uint16 // parts of the tags of the last word and the last level
 }
 
@@ -61,6 +61,18 @@ func (d *Detector) placeAt(tag uint32) (int, bool) {
 	}
 	*p = place{Tag: tag}
 	return i, p.visit()
+}
+
+// placeOf returns the number of the place of a tag, below 0 if it has none.
+func (d *Detector) placeOf(tag uint32) int {
+	i := int(home(tag, placesMost))
+	if d.places[i].Tag == tag {
+		return i
+	}
+	if i = (i + 1) % placesMost; d.places[i].Tag == tag {
+		return i
+	}
+	return -1
 }
 
 // visit counts a word at the place. A place whose clock is at its end starts anew.

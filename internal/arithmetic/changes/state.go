@@ -59,9 +59,11 @@ func ReadState(state []byte) (*Detector, error) {
 // numbersOf lists pointers to all of the state.
 func (d *Detector) numbersOf() []any {
 	return []any{
-		&d.n, &d.clock, &d.surges, &d.numbers, &d.due,
-		&d.surgeQuiet, &d.numberQuiet, &d.silenceTold,
-		&d.keys, &d.places, &d.texts,
+		&d.n, &d.clock, &d.surges, &d.numbers, &d.driftsTold,
+		&d.empties, &d.fieldsTold, &d.format, &d.due,
+		&d.surgeQuiet, &d.numberQuiet, &d.driftQuiet, &d.emptyQuiet,
+		&d.fieldQuiet, &d.silenceTold,
+		&d.keys, &d.places, &d.texts, &d.drifts, &d.fields,
 	}
 }
 
@@ -75,9 +77,16 @@ func (d *Detector) check() error {
 		{"the clock", d.clock.valid(d.n)},
 		{"the threshold of surges", d.surges.valid(surgeLimits)},
 		{"the threshold of numbers", d.numbers.valid(numberLimits)},
+		{"the threshold of drifts", d.driftsTold.valid(driftLimits)},
+		{"the threshold of empty values", d.empties.valid(emptyLimits)},
+		{"the threshold of fields", d.fieldsTold.valid(fieldLimits)},
+		{"the format", d.format.valid(d.n)},
 		{"when a silence is due", d.due >= 0},
 		{"the lines until which surges are quiet", d.soon(d.surgeQuiet)},
 		{"the lines until which numbers are quiet", d.soon(d.numberQuiet)},
+		{"the lines until which drifts are quiet", 0 <= d.driftQuiet && d.driftQuiet <= d.n+driftQuiet},
+		{"the lines until which empty values are quiet", d.soon(d.emptyQuiet)},
+		{"the lines until which fields are quiet", d.soon(d.fieldQuiet)},
 		{"the line of the last silence", 0 <= d.silenceTold && d.silenceTold <= d.n},
 	} {
 		if !c.ok {
@@ -97,6 +106,16 @@ func (d *Detector) check() error {
 	for i := range d.texts {
 		if x := &d.texts[i]; *x != (text{}) && !x.valid(i) {
 			return fmt.Errorf("text %d: found %q, of key %#x", i, x.Text, x.Tag)
+		}
+	}
+	for i := range d.drifts {
+		if c := &d.drifts[i]; *c != (drift{}) && !c.valid(i/driftSet, d.n) {
+			return fmt.Errorf("drift %d: found numbers out of their ranges: %+v", i, *c)
+		}
+	}
+	for i := range d.fields {
+		if c := &d.fields[i]; *c != (field{}) && !c.valid(i/fieldSet, d.n) {
+			return fmt.Errorf("field %d: found numbers out of their ranges: %+v", i, *c)
 		}
 	}
 	return nil
@@ -128,11 +147,13 @@ func (e *key) valid(set int, n int64) bool {
 	return e.Tag&1 == 1 && int(home(e.Tag, keySets)) == set &&
 		passed(e.Line, n) && passed(e.Began, n) &&
 		uint32(e.Length) < e.Clock && within(e.Before, 0, 2*clockMemory) && within(e.Sum, 0, sumMost) &&
-		within(e.Drain, 0, 2*lnOdds) && within(e.Mean, 0, millisMost) &&
+		within(e.Mean, 0, millisMost) &&
 		within(e.Deviation, 0, millisMost) && within(e.Longest, 0, millisMost) &&
 		e.Peak <= sumMost*peakUnits && e.Best <= sumMost*peakUnits && e.Flags <= flagsMost &&
 		Word <= e.Subject && e.Subject <= Shape
 }
+
+const lgMost = 64 // of a number
 
 func (p *place) valid(i int, n int64) bool {
 	first := int(home(p.Tag, placesMost))
@@ -143,13 +164,39 @@ func (p *place) valid(i int, n int64) bool {
 			return false
 		}
 	}
-	const lgMost = 64
 	return stands && p.N > 0 && within(p.First, 0, rivalMost) &&
 		within(p.Second, 0, p.First) && (p.Raised == 0 || passed(p.Raised, n)) &&
 		(p.Told == 0 || passed(p.Told, n)) &&
 		within(p.Level, -lgMost, lgMost) && within(p.Mean, -lgMost, lgMost) &&
 		within(p.Deviation, 0, 2*lgMost) && within(p.Largest, 0, math.MaxFloat32) &&
 		within(p.Before, 0, math.MaxFloat32) && p.Values < 2*valuesWindow && p.Credit <= creditMost
+}
+
+func (c *drift) valid(set int, n int64) bool {
+	most := float32(driftTicks)
+	least := float32(0)
+	if c.numbers() {
+		most = lgMost
+		least = -most
+		if c.Block >= driftTicks {
+			return false
+		}
+	}
+	return c.Tag&1 == 1 && int(home(c.Tag, driftSets)) == set && passed(c.Line, n) &&
+		within(c.Sum, driftTicks*least, driftTicks*most) && within(c.Mean, least, most) &&
+		within(c.Deviation, 0, 2*most) && within(c.S, -driftMost, driftMost) &&
+		within(c.Total, driftLong*least, driftLong*most) &&
+		within(c.Offs, 0, 2*driftLong*most) && within(c.Trend, -1, 1) &&
+		c.Blocks <= driftMemory && c.Since < driftLong
+}
+
+func (f *format) valid(n int64) bool {
+	return within(f.Fast, 0, 1) && within(f.Slow, 0, 1) && 0 <= f.Told && f.Told <= n
+}
+
+func (c *field) valid(set int, n int64) bool {
+	return c.Tag&1 == 1 && int(home(c.Tag, fieldSets)) == set && passed(c.Line, n) &&
+		(c.First == 0 || passed(c.First, n)) && c.Missed < fieldMisses && c.Count > 0
 }
 
 func (x *text) valid(i int) bool {

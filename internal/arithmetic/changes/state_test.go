@@ -74,6 +74,18 @@ func TestNumbersThatNoDetectorHasAreRefused(t *testing.T) {
 	var e *key
 	var p *place
 	var x *text
+	var drifting *drift
+	var named *field
+	for i := range d.fields {
+		if d.fields[i].Tag != 0 {
+			named = &d.fields[i]
+		}
+	}
+	for i := range d.drifts {
+		if d.drifts[i].Tag != 0 && !d.drifts[i].numbers() {
+			drifting = &d.drifts[i]
+		}
+	}
 	for i := range d.keys {
 		if d.keys[i].Tag != 0 {
 			e = &d.keys[i]
@@ -115,7 +127,6 @@ func TestNumbersThatNoDetectorHasAreRefused(t *testing.T) {
 		"length":           func() { e.Length, e.Clock = 7, 7 },
 		"before":           func() { e.Before = nan },
 		"sum":              func() { e.Sum = 101 },
-		"drain":            func() { e.Drain = -1 },
 		"mean":             func() { e.Mean = float32(math.Inf(1)) },
 		"deviation":        func() { e.Deviation = -1 },
 		"longest":          func() { e.Longest = nan },
@@ -142,6 +153,32 @@ func TestNumbersThatNoDetectorHasAreRefused(t *testing.T) {
 		"text's tag":       func() { x.Tag += 2 },
 		"text":             func() { x.Text[3] = '\n' },
 		"gap in a text":    func() { copy(x.Text[:], "a\x00b") },
+		"empties":          func() { d.empties.Threshold = 0 },
+		"fields":           func() { d.fieldsTold.Threshold = math.NaN() },
+		"quiet empties":    func() { d.emptyQuiet = -1 },
+		"quiet fields":     func() { d.fieldQuiet = d.n + 65 },
+		"format":           func() { d.format.Fast = nan },
+		"format before":    func() { d.format.Slow = 2 },
+		"format told":      func() { d.format.Told = d.n + 1 },
+		"field's tag":      func() { named.Tag += 2 },
+		"field's line":     func() { named.Line = uint32(d.n) + 1 },
+		"field's first":    func() { named.First = uint32(d.n) + 1 },
+		"field's count":    func() { named.Count = 0 },
+		"field's misses":   func() { named.Missed = fieldMisses },
+		"drifts":           func() { d.driftsTold.Threshold = 6 },
+		"quiet drifts":     func() { d.driftQuiet = d.n + 501 },
+		"drift's tag":      func() { drifting.Tag += 4 },
+		"drift's line":     func() { drifting.Line = uint32(d.n) + 1 },
+		"drift's block":    func() { drifting.Tag, drifting.Block = drifting.Tag|2, driftTicks },
+		"drift's sum":      func() { drifting.Sum = nan },
+		"drift's mean":     func() { drifting.Mean = -1 },
+		"drift's spread":   func() { drifting.Deviation = -1 },
+		"drift":            func() { drifting.S = driftMost + 1 },
+		"drift's total":    func() { drifting.Total = nan },
+		"drift's offs":     func() { drifting.Offs = -1 },
+		"trend":            func() { drifting.Trend = 2 },
+		"blocks":           func() { drifting.Blocks = driftMemory + 1 },
+		"blocks since":     func() { drifting.Since = driftLong },
 	} {
 		before := *d
 		spoil()

@@ -108,6 +108,9 @@ func (d *Detector) count(l *line, of event) (sum float64) {
 		e.Line, e.Clock, e.Began, e.Length = uint32(n), c, uint32(n), 0
 	} else {
 		d.excursion(l, p, e, of)
+		if of.subject != Level && of.subject != Shape {
+			d.follow(l, p, e, of)
+		}
 	}
 	d.beat(l, e, of)
 	return float64(e.Sum)
@@ -119,15 +122,15 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	recent := float64(min(c, clockMemory))
 	f := p.discount(of.tag, of.which(), min(1, (float64(e.Before)+1)/(recent+2)))
 	gap := c - e.Clock
-	sum := float64(e.Sum) - float64(float64(gap)*float64(e.Drain)*f)
+	sum := float64(e.Sum) - float64(float64(gap)*e.drain()*f)
 	if e.over(sum, gap) {
 		e.end(c, gap)
-		e.Drain = float32(ln(1 + float64((odds-1)*min(1, (float64(e.Before)+prior)/(recent+prior)))))
+		e.Clock = c // and Length 0: drain is that of the excursion's beginning
 		e.Began = uint32(n)
 		if of.counter {
 			f = 0
 		}
-		sum = -float64(float64(e.Drain) * f)
+		sum = -float64(e.drain() * f)
 	} else {
 		e.Length = uint16(min(uint32(e.Length)+gap, countMost))
 	}
@@ -138,6 +141,12 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 		d.rise(l, p, e, of, sum)
 		e.Peak = peak
 	}
+}
+
+// drain is by how much a tick lowers G, of the share of the key when the excursion began.
+func (e *key) drain() float64 {
+	recent := float64(min(e.Clock-uint32(e.Length), clockMemory))
+	return float64(float32(ln(1 + float64((odds-1)*min(1, (float64(e.Before)+prior)/(recent+prior))))))
 }
 
 // over reports whether the excursion before this event is over.

@@ -106,4 +106,8 @@ func TestLogarithmsAreNearlyExact(t *testing.T) {
 		require.InDelta(t, math.Log(x), ln(x), .007)
 	})
 	require.Equal(t, 6., lg(64))
+	rapid.Check(t, func(t *rapid.T) {
+		x := rapid.Float64Range(-60, 60).Draw(t, "x")
+		require.InEpsilon(t, math.Exp2(x), pow2(x), .004)
+	})
 }

@@ -12,7 +12,8 @@ import (
 const MeterBytes = 140<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
 // Meter makes lines of a text and says how strange they are. Its memory is bounded: tables of 110
-// KB that rate lines, of 113 KB that count changes, the incidents, and a long line under way. One goroutine uses it at a time.
+// KB that rate lines, of 127 KB that count changes, the incidents, and a long line under way. One
+// goroutine uses it at a time.
 type Meter struct {
 	rating    Rating
 	changes   changes.Detector

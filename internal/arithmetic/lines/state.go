@@ -16,7 +16,7 @@ var ErrState = errors.New("no state of a meter of lines")
 
 // stateVersion is the first byte of a state. It changes with the layout, and with every change by
 // which a meter would go on to other probabilities.
-const stateVersion = 3
+const stateVersion = 4
 
 // StateBytesMax is more than any state has.
 const StateBytesMax = 144<<10 + changes.StateBytesMax + incidents.StateBytesMax

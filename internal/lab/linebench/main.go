@@ -7,7 +7,8 @@
 //
 // With -labels it injects nothing: each folder below DIR has a log.txt and a labels.txt, which has a
 // label for each line, "-" for an ordinary one. With -calibration it prints for each file how many
-// lines had a probability of at most 1/2, 1/10 and so on, in multiples of what was promised.
+// lines had a probability of at most 1/2, 1/10 and so on, in multiples of what was promised. With
+// -changes it puts changes in number and value into the logs, and prints which are told.
 package main
 
 import (
@@ -26,6 +27,7 @@ func main() {
 	answers := flag.Bool("answers", false, "with -labels: what an operator sees who answers on incidents")
 	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
 	calibration := flag.Bool("calibration", false, "compare probabilities with counts")
+	changes := flag.Bool("changes", false, "put changes in number and value into logs")
 	maxBytes := flag.Int("max-bytes", math.MaxInt, "read of each file, whole lines")
 	flag.Parse()
 	paths := flag.Args()
@@ -39,6 +41,8 @@ func main() {
 		err = printOperated(os.Stdout, *labels)
 	case *labels != "":
 		err = printLabelled(os.Stdout, *labels)
+	case *changes:
+		err = printChanges(os.Stdout, paths)
 	case *list:
 		err = eachLog(paths, *maxBytes, func(name string, log []string) {
 			printInjected(name, log, *seeds)

@@ -159,7 +159,16 @@ export type Verdict = "false_alarm" | "matters";
 
 /** Something that changed in number. */
 export interface IncidentChange {
-  kind: "surge" | "novelty" | "number" | "silence";
+  kind:
+    | "surge"
+    | "novelty"
+    | "number"
+    | "silence"
+    | "drift"
+    | "empty"
+    | "field"
+    | "missing"
+    | "format";
   line: number;
   first: number;
   evidence: string;

@@ -18,7 +18,17 @@ interface Props {
   onJudge: (verdict: Verdict | null) => void;
 }
 
-const kinds = { surge: "surge", novelty: "new kind", number: "number", silence: "silence" };
+const kinds = {
+  surge: "surge",
+  novelty: "new kind",
+  number: "number",
+  silence: "silence",
+  drift: "drift",
+  empty: "empty",
+  field: "new field",
+  missing: "missing",
+  format: "new format",
+};
 const verdicts = { false_alarm: "false alarm", matters: "matters" };
 
 /** How many letters of a line are seen of an incident that is not opened, about. */

@@ -1,0 +1,262 @@
+package changes
+
+import "math"
+
+// A drift is a share that grows slowly, or numbers whose size changes slowly, and stays. It is
+// looked for in blocks: of a key how often it came in 32 ticks of its place's clock, of a place's
+// numbers the mean of 32 of x = lg(.0001 + v). With the mean m of the blocks before and their
+// standard deviation s, as 1.25 mean deviations say it, a block of x moves a CUSUM S by
+//
+//	share:   (x ln 2.5 - 1.5 m') / max(1, s^2 / m)
+//	numbers: (x - m) / max(s, .1) - 1/2, or (m - x) / max(s, .1) - 1/2 downwards
+//
+// with m' = m + 2 sqrt(m / n) of n blocks, each kept in -2.5..2.5, so that a burst moves S little.
+// The first is the logarithm of the likelihood ratio for a share 2.5 times as high. The mean takes
+// in no block until S is 0 again; after 128 blocks what moved is usual. Told is what has moved
+//
+//   - slowly: for eight blocks or more, by 1.3 to 8 times;
+//   - in a log that is known: of 2,000 lines, with 32 blocks before.
+
+const (
+	driftSets     = 48
+	driftSet      = 4 // cells
+	driftsMost    = driftSets * driftSet
+	driftTicks    = 32  // of a block
+	driftEvents   = 8   // of a key before it is followed
+	driftFirst    = 8   // blocks before S moves
+	driftKnown    = 32  // blocks before a drift is told
+	driftMemory   = 256 // blocks
+	driftSlow     = 8   // blocks of a drift, at least
+	driftLong     = 128 // blocks, at most
+	driftLines    = 2000
+	driftQuiet    = 500 // lines
+	driftStale    = 512 // lines, by which a cell is worth half as much
+	driftOdds     = 2.5
+	lnDriftOdds   = .9162907318741551
+	driftClip     = 2.5
+	driftSlack    = .5
+	driftMost     = 100 // of S
+	driftLeast    = 1.3 // times
+	driftTimes    = 8
+	numberSD      = .1 // of a block, at least
+	shareLeast    = .1 // mean of a block of which a deviation is told apart from chance
+	deviationSD   = 1.25
+	trendMost     = .6 // of numbers that grow by themselves
+	trendMemory   = 16 // blocks
+	driftEventful = driftTicks * 2 / 3
+)
+
+// drift follows a key, or the numbers of a place.
+type drift struct {
+	Tag       uint32  // 0: free; its second bit is that of numbers
+	Block     uint32  // under way; of numbers how many are in it
+	Line      uint32  // the last with it, modulo 2^32
+	Sum       float32 // of the block under way
+	Mean      float32 // of a block
+	Deviation float32 // mean, from Mean
+	S         float32 // below 0: numbers fall
+	Total     float32 // of the blocks since S was 0
+	Offs      float32 // sum of their distances from Mean
+	Trend     float32 // mean sign of a block's difference from Mean
+	Blocks    uint16  // that Mean is of
+	Since     uint16  // blocks since S was 0
+}
+
+// drifting is the strongest drift of a line.
+type drifting struct {
+	score float64
+	of    event
+	cell  *drift
+}
+
+func (c *drift) numbers() bool { return c.Tag&2 != 0 }
+
+// driftAt returns the cell of a tag, and whether the tag had one. A new tag takes a free cell or
+// the one worth least, if that is worth less than the tag; else there is none.
+func (d *Detector) driftAt(tag uint32, worth float32, n int64) (cell *drift, found bool) {
+	i := home(tag, driftSets) * driftSet
+	set := d.drifts[i : i+driftSet]
+	for i := range set {
+		c := &set[i]
+		if c.Tag == tag {
+			return c, true
+		}
+		if its := c.worth(n); its < worth {
+			cell, worth = c, its
+		}
+	}
+	return cell, false
+}
+
+// worth is how often a key came, half of it to keep the cells from changing hands.
+func (c *drift) worth(n int64) float32 {
+	switch {
+	case c.Tag == 0:
+		return -1
+	case c.numbers():
+		return numbersWorth / 2 * driftStale / (driftStale + float32(uint32(n)-c.Line))
+	case c.Mean > driftEventful: // its share cannot grow by much
+		return 0
+	}
+	return c.Mean / 2 * driftStale / (driftStale + float32(uint32(n)-c.Line))
+}
+
+const numbersWorth = driftTicks / 2
+
+// follow takes in an event of a key at a place.
+func (d *Detector) follow(l *line, p *place, e *key, of event) {
+	total := e.Before + float32(e.Count)
+	mean := total / float32(min(p.N, clockMemory)) * driftTicks
+	if total < driftEvents || mean > driftEventful {
+		return
+	}
+	tag := of.tag &^ 2
+	c, found := d.driftAt(tag, mean, l.n)
+	if c == nil {
+		return
+	}
+	block := p.N / driftTicks
+	if !found || c.Block > block { // new, or its place was lost
+		*c = drift{
+			Tag: tag, Block: block, Mean: mean, Blocks: uint16(min(block, driftFirst)),
+			Deviation: float32(math.Sqrt(float64(mean))) / deviationSD,
+		}
+	}
+	for most := driftLong; c.Block < block && most > 0; most-- {
+		step := (float32(c.Sum*lnDriftOdds) - float32((driftOdds-1)*c.most())) / c.burst()
+		c.end(step, -driftClip)
+		c.Block++
+	}
+	c.Block, c.Line = block, uint32(l.n)
+	c.Sum++
+	now, most := c.now(), c.most()
+	if c.S > 0 && !p.quiet(l.n) && now > driftLeast*most && now < driftTimes*c.Mean {
+		d.drifted(l, c, of)
+	}
+}
+
+// most is a share's mean with two standard errors: what it can have been.
+func (c *drift) most() float32 {
+	return c.Mean + 2*float32(math.Sqrt(float64(c.Mean/float32(max(c.Blocks, 1)))))
+}
+
+// burst is how many times as much as by chance a share's blocks vary.
+func (c *drift) burst() float32 {
+	sd := deviationSD * c.Deviation
+	return max(1, sd*sd/max(c.Mean, shareLeast))
+}
+
+// followNumber takes in a number at a place, x its logarithm.
+func (d *Detector) followNumber(l *line, p *place, of event, x float64) {
+	if l.n <= warmLines || p.Values < valuesKnown {
+		return
+	}
+	tag := p.Tag | 2
+	c, found := d.driftAt(tag, numbersWorth, l.n)
+	if c == nil {
+		return
+	}
+	if !found {
+		*c = drift{Tag: tag}
+	}
+	c.Line = uint32(l.n)
+	c.Sum += float32(x)
+	if c.Block++; c.Block < driftTicks {
+		return
+	}
+	c.Block, c.Sum = 0, c.Sum/driftTicks
+	if c.Blocks == 0 {
+		c.Mean = c.Sum
+	}
+	z := (c.Sum - c.Mean) / max(deviationSD*c.Deviation, numberSD)
+	c.end(z-driftSlack, -z-driftSlack)
+	moved := distance(c.now(), c.Mean)
+	const least, most = .3785, 3 // lg of driftLeast and driftTimes
+	if c.S != 0 && distance(c.Trend, 0) < trendMost && least < moved && moved < most {
+		d.drifted(l, c, of)
+	}
+}
+
+// end ends a block that moves S up by one step, or down by the other.
+func (c *drift) end(up, down float32) {
+	x := c.Sum
+	c.Sum = 0
+	up, down = min(max(-driftClip, up), driftClip), min(max(-driftClip, down), driftClip)
+	switch {
+	case c.Blocks < driftFirst:
+	case c.S > 0:
+		c.S = max(0, c.S+up)
+	case c.S < 0:
+		c.S = min(0, c.S-down)
+	default:
+		c.S = max(0, up) - max(0, down)
+	}
+	c.S = min(max(-driftMost, c.S), driftMost)
+	if c.Since == 0 && c.S == 0 {
+		sign := float32(0)
+		if x > c.Mean {
+			sign = 1
+		} else if x < c.Mean {
+			sign = -1
+		}
+		c.Trend += (sign - c.Trend) / float32(min(c.Blocks+1, trendMemory))
+	}
+	c.Total += x
+	c.Offs += distance(x, c.Mean)
+	c.Since++
+	if c.S == 0 {
+		c.learn()
+	} else if c.Since == driftLong {
+		c.settle()
+	}
+}
+
+// learn takes the blocks since S was 0 into those before.
+func (c *drift) learn() {
+	since := float32(c.Since)
+	c.Blocks = min(c.Blocks+c.Since, driftMemory)
+	weight := min(1, since/float32(c.Blocks))
+	c.Deviation += (c.Offs/since - c.Deviation) * weight
+	c.Mean += (c.now() - c.Mean) * weight
+	c.Total, c.Offs, c.Since = 0, 0, 0
+}
+
+// settle takes what moved for what is usual.
+func (c *drift) settle() {
+	c.Mean = c.now()
+	c.S, c.Total, c.Offs, c.Since, c.Blocks = 0, 0, 0, 0, driftFirst
+}
+
+// now is the mean of the blocks since S was 0.
+func (c *drift) now() float32 { return c.Total / float32(max(c.Since, 1)) }
+
+func distance(a, b float32) float32 { return max(a-b, b-a) }
+
+// drifted keeps a drift for the line's report if it is the strongest.
+func (d *Detector) drifted(l *line, c *drift, of event) {
+	score := float64(distance(c.S, 0))
+	switch {
+	case l.n < driftLines:
+		if score > driftLimits.floor {
+			c.settle()
+		}
+	case c.Blocks >= driftKnown && c.Since >= driftSlow && score > l.drift.score:
+		l.drift = drifting{score: score, cell: c, of: of}
+	}
+}
+
+// tellDrift tells the line's strongest drift, like tellSurge.
+func (d *Detector) tellDrift(l *line, each func(*Change)) {
+	d.driftsTold.line(driftLimits)
+	s := &l.drift
+	if s.score < d.driftsTold.Threshold {
+		return
+	}
+	if l.n >= d.driftQuiet {
+		each(d.driftOf(l))
+		d.driftsTold.report(driftLimits)
+	}
+	d.driftQuiet = l.n + driftQuiet
+	d.places[s.of.at].Told = max(1, uint32(l.n))
+	s.cell.settle()
+}

@@ -1,0 +1,122 @@
+package changes
+
+import "bytes"
+
+// A value becomes empty where a place that has had a word or number emptyKnown times, and never was
+// empty, has NaN, null, - or nothing instead. A place knows how often it was empty, as what stands
+// before it says: user= at the end of a line, or "user":"".
+
+const (
+	emptyKnown   = 128 // values of a place
+	emptiesMost  = 1<<16 - 1
+	emptyAtFirst = 2 // how often a place is empty when it is told
+)
+
+// emptied is the value of a line that became empty and had been there most often.
+type emptied struct {
+	of     event
+	values uint32
+	number bool
+}
+
+// emptyWord reports whether a word says that there is no value.
+func emptyWord(w []byte) bool {
+	const longest = len("undefined")
+	if len(w) > longest {
+		return false
+	}
+	var lower [longest]byte
+	for i, c := range w {
+		lower[i] = c | 0x20
+	}
+	switch string(lower[:len(w)]) {
+	case "nan", "null", "nil", "none", "undefined", "inf":
+		return true
+	}
+	return false
+}
+
+// emptyAt reports whether between two words, at i, a value is missing, and where what stands for it
+// ends.
+func emptyAt(gap []byte, i int, last bool) (to int, empty bool) {
+	before := gap[i-1]
+	end := i == len(gap)
+	switch {
+	case end:
+		return i, last && (before == '=' || before == ',')
+	case before == '"' || before == '\'':
+		if gap[i] == before {
+			return i, i > 1
+		}
+	case before == '=':
+		if bytes.IndexByte([]byte(" ,;&)}]\t"), gap[i]) >= 0 {
+			return i, true
+		}
+	case before == ',' || before == ';' || before == '|' || before == '\t':
+		if gap[i] == before {
+			return i, true
+		}
+	}
+	if gap[i] == '-' && bytes.IndexByte([]byte(` "=[(:,|`+"\t"), before) >= 0 {
+		if i++; i == len(gap) {
+			return i, last
+		}
+		return i, bytes.IndexByte([]byte(` "]),;|`+"\t"), gap[i]) >= 0
+	}
+	return i, false
+}
+
+// gap looks for missing values between two words, or behind the last.
+func (d *Detector) gap(l *line, from, to int, before uint32, ordinals *ordinals, said [2]int) {
+	last := to == len(l.text)
+	gap := l.text[from:to]
+	if len(gap) < 2 && !last {
+		return
+	}
+	separators := uint32(0)
+	for i := 1; i <= len(gap); i++ {
+		separators = separators<<8 | uint32(gap[i-1])
+		end, empty := emptyAt(gap, i, last)
+		if !empty {
+			continue
+		}
+		tag, _ := ordinals.place(before, separators)
+		if at := d.placeOf(tag); at >= 0 {
+			d.empty(l, event{at: at, from: from + i, to: from + end, said: said}, 0)
+		}
+	}
+}
+
+// empty takes in that a place is empty; visits are 1 if this one counts as a value there, else 0.
+func (d *Detector) empty(l *line, of event, visits uint32) {
+	p := &d.places[of.at]
+	if l.n <= warmLines || p.N < emptyKnown {
+		p.Empty = max(p.Empty, emptyAtFirst)
+		return
+	}
+	p.Empty = min(p.Empty, emptiesMost-1) + 1
+	values := p.N - visits*emptyAtFirst
+	if p.Empty == emptyAtFirst && values > l.emptied.values {
+		l.emptied = emptied{of: of, values: values, number: p.Values >= valuesKnown}
+	}
+}
+
+// tellEmpty tells the line's value that became empty, like tellNumber.
+func (d *Detector) tellEmpty(l *line, each func(*Change)) {
+	d.empties.line(emptyLimits)
+	if l.emptied.values == 0 || emptyScore < d.empties.Threshold {
+		return
+	}
+	if l.n >= d.emptyQuiet {
+		c := d.changeOf(l, Empty, l.emptied.of)
+		c.Of = int64(l.emptied.values)
+		if l.emptied.number {
+			c.Subject = Level
+		}
+		each(c)
+		d.empties.report(emptyLimits)
+	}
+	d.emptyQuiet = l.n + quietLines
+}
+
+const emptyScore = 2 // of any value

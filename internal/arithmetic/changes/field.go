@@ -1,0 +1,172 @@
+package changes
+
+import "bytes"
+
+// A field is a name before = (user=7), or in quotes before a colon ("user": 7); not in a URL. A new
+// name is told when it has come three times. A field is missing if it came 300 times in a row behind
+// the same field, or at the beginning of a line, and then eight times did not, and came nowhere else.
+
+const (
+	fieldSets   = 23
+	fieldSet    = 4
+	fieldsMost  = fieldSets * fieldSet
+	fieldBytes  = 20 // of a name that are kept
+	fieldLines  = 2 * warmLines
+	fieldTimes  = 3
+	fieldSoon   = 500 // lines in which a new name comes three times
+	fieldKnown  = 300
+	fieldMisses = 8
+	fieldScore  = 2 // of any field
+	countedMost = 1<<16 - 1
+)
+
+// field is a name.
+type field struct {
+	Tag    uint32 // 0: free
+	Line   uint32 // the last with it, modulo 2^32
+	First  uint32 // the first with it, modulo 2^32; 0: before it was followed
+	Next   uint32 // tag of the field behind it; 0: none
+	Count  uint16
+	Streak uint16 // how often Next came one after another
+	Missed uint16 // and then did not
+	_      uint16
+	Name   [fieldBytes]byte // its beginning
+}
+
+// fielded is the field of a line that is new or missing.
+type fielded struct {
+	kind  Kind
+	of    event
+	first uint32 // line of a new one
+	name  []byte
+	had   uint16
+}
+
+const fieldStart = 3 // tag of the beginning of a line
+
+// fieldName returns the bounds of the field's name that ends with a word, if it is one.
+func fieldName(line []byte, w *word) (from, to int, is bool) {
+	to = w.to
+	for from = w.from; from > 0; from-- {
+		c := line[from-1]
+		if !isLetter(c) && !isDigit(c) && c != '.' && c != '-' {
+			break
+		}
+	}
+	before := byte(' ')
+	if from > 0 {
+		before = line[from-1]
+	}
+	switch {
+	case to+1 < len(line) && line[to] == '"' && line[to+1] == ':':
+		return from, to, before == '"'
+	case to < len(line) && line[to] == '=':
+		return from, to, bytes.IndexByte([]byte(" \t,[{("), before) >= 0
+	}
+	return 0, 0, false
+}
+
+// field takes in a field of a line, behind another one of a tag, and returns its tag.
+func (d *Detector) field(l *line, from, to int, behind uint32, of event) uint32 {
+	name := l.text[from:to]
+	tag := hashOf(name) | 1
+	d.next(l, behind, tag)
+	c := d.fieldAt(tag)
+	if c.Tag != tag {
+		full := c.Tag != 0
+		*c = field{Tag: tag}
+		copy(c.Name[:], name)
+		if !full && l.n > fieldLines {
+			c.First = uint32(l.n)
+		}
+	}
+	if c.Line == uint32(l.n) && c.Count > 0 {
+		return tag
+	}
+	c.Line = uint32(l.n)
+	c.Count = min(c.Count, countedMost-1) + 1
+	if c.Count == fieldTimes && c.First != 0 && uint32(l.n)-c.First < fieldSoon {
+		of.from, of.to, of.said = from, to, [2]int{}
+		l.field = fielded{kind: NewField, of: of, first: c.First}
+	}
+	return tag
+}
+
+// fieldAt returns the cell of a tag, a free one of its set, or the one that came least often, which
+// counts one less.
+func (d *Detector) fieldAt(tag uint32) *field {
+	i := home(tag, fieldSets) * fieldSet
+	set := d.fields[i : i+fieldSet]
+	least := &set[0]
+	for i := range set {
+		if set[i].Tag == tag || set[i].Tag == 0 {
+			return &set[i]
+		}
+		if set[i].Count < least.Count {
+			least = &set[i]
+		}
+	}
+	return least
+}
+
+// fieldOf returns the cell of a tag, nil if it has none.
+func (d *Detector) fieldOf(tag uint32) *field {
+	if c := d.fieldAt(tag); c.Tag == tag {
+		return c
+	}
+	return nil
+}
+
+// next takes in which field comes behind another one, 0 if none does.
+func (d *Detector) next(l *line, behind, tag uint32) {
+	c := d.fieldOf(behind)
+	if c == nil {
+		if behind != fieldStart {
+			return
+		}
+		c = d.fieldAt(behind)
+		*c = field{Tag: behind, Line: uint32(l.n), Count: countedMost}
+	}
+	switch {
+	case c.Next == tag:
+		c.Streak = min(c.Streak, countedMost-1) + 1
+		c.Missed = 0
+		return
+	case c.Next == 0 || c.Streak < fieldKnown:
+		c.Next, c.Streak, c.Missed = tag, 1, 0
+		return
+	}
+	gone := d.fieldOf(c.Next)
+	if c.Missed++; c.Missed < fieldMisses && gone != nil {
+		return
+	}
+	if gone != nil && uint32(l.n)-gone.Line >= fieldMisses {
+		name := gone.Name[:]
+		for len(name) > 0 && name[len(name)-1] == 0 {
+			name = name[:len(name)-1]
+		}
+		l.field = fielded{kind: NoField, name: name, had: c.Streak}
+	}
+	c.Next, c.Streak, c.Missed = tag, 1, 0
+}
+
+// tellField tells the line's field that is new or missing, like tellNumber.
+func (d *Detector) tellField(l *line, each func(*Change)) {
+	d.fieldsTold.line(fieldLimits)
+	if l.field.kind == 0 || fieldScore < d.fieldsTold.Threshold {
+		return
+	}
+	if l.n >= d.fieldQuiet {
+		c := d.changeOf(l, l.field.kind, l.field.of)
+		c.Of = int64(l.field.had)
+		if l.field.kind == NoField {
+			c.Text = shown(l.field.name)
+		} else {
+			c.First = l.n - int64(uint32(l.n)-l.field.first)
+			c.Of = c.First - 1
+		}
+		each(c)
+		d.fieldsTold.report(fieldLimits)
+	}
+	d.fieldQuiet = l.n + fieldMisses
+}

@@ -1,0 +1,43 @@
+package changes
+
+// The format of a log changes where most lines have new shapes, and hardly any had before. A shape
+// is new the first 16 times. Of the share of lines of new shapes a fast and a slow running mean are
+// kept. The format changes if the fast one is above .75 and the slow one below .1. That is told
+// once, and for 300 lines nothing else is: all else follows from it.
+
+const (
+	formatNew    = 16
+	formatFast   = 1. / 8
+	formatSlow   = 1. / 1024
+	formatMost   = .75
+	formatLeast  = .1
+	formatLines  = 2 * warmLines
+	formatQuiet  = 300  // lines
+	formatStays  = 2000 // lines in which no other change of the format is told
+	formatRecent = 16   // lines that the fast mean is about
+)
+
+// format has the shares of lines of new shapes.
+type format struct {
+	Fast, Slow float32
+	Told       int64 // line
+}
+
+// take takes in whether the n-th line has a new shape, and reports whether the format changes.
+func (f *format) take(n int64, isNew bool) bool {
+	x := float32(0)
+	if isNew {
+		x = 1
+	}
+	f.Fast += (x - f.Fast) * formatFast
+	f.Slow += (x - f.Slow) * max(formatSlow, 1/float32(n))
+	if f.Fast < formatMost || f.Slow > formatLeast || n < formatLines ||
+		f.Told > 0 && n-f.Told < formatStays {
+		return false
+	}
+	f.Told = n
+	return true
+}
+
+// settling reports whether the format has changed so lately that all else follows from it.
+func (f *format) settling(n int64) bool { return f.Told > 0 && n-f.Told < formatQuiet }

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var (
+	addressPattern = regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`)
+	digitsPattern  = regexp.MustCompile(`\d+`)
+	stampPattern   = regexp.MustCompile(
+		`^.{0,60}?\d\d:\d\d:\d\d([.,]\d+)?( ?[+-]\d\d:?\d\d|Z)?|^1\d{9}(\d{3}|\.\d+)?`)
+	numberPattern = regexp.MustCompile(`\b\d{1,5}(\.\d+)?`)
+	statusPattern = regexp.MustCompile(`\b\d{2,3}\b`)
+	wordPattern   = regexp.MustCompile(`\b[A-Za-z]{2,8}\b`)
+	fieldPattern  = regexp.MustCompile(`([A-Za-z_][\w.-]*)("?[=:] ?)("[^"]*"|[^\s",;&{}()\[\]]+)`)
+)
+
+// stampOf is the beginning of a line up to the end of its stamp.
+func stampOf(l string) string { return stampPattern.FindString(l) }
+
+// slot is a place in lines, which is found by the text before it.
+type slot struct {
+	pattern *regexp.Regexp
+	strange string // a value that it never had
+}
+
+func slotBehind(before, values, strange string) *slot {
+	behind := `(?:[^\w.:/-]|$)`
+	return &slot{regexp.MustCompile(regexp.QuoteMeta(before) + `(` + values + `)` + behind), strange}
+}
+
+func (n *slot) matches(l string) bool { return n.pattern.MatchString(l) }
+
+// set sets a line's value.
+func (n *slot) set(l, v string) string {
+	if at := n.pattern.FindStringSubmatchIndex(l); at != nil {
+		return l[:at[2]] + v + l[at[3]:]
+	}
+	return l
+}
+
+// times multiplies a line's number, and leaves it as many decimals.
+func (n *slot) times(l string, x float64) string {
+	at := n.pattern.FindStringSubmatchIndex(l)
+	if at == nil {
+		return l
+	}
+	text := l[at[2]:at[3]]
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return l
+	}
+	_, decimals, _ := strings.Cut(text, ".")
+	return l[:at[2]] + strconv.FormatFloat(x*v, 'f', len(decimals), 64) + l[at[3]:]
+}
+
+// valuesOf are the numbers or words of a log behind its stamps, by the five bytes before them.
+func valuesOf(log []string, pattern *regexp.Regexp) map[string][]string {
+	const bytesBefore, numbersMost = 5, 40
+	all := map[string][]string{}
+	for _, l := range log {
+		head := len(stampOf(l))
+		for _, at := range pattern.FindAllStringIndex(l[head:], numbersMost) {
+			from, to := head+at[0], head+at[1]
+			if from < bytesBefore || to < len(l) && strings.ContainsRune("0123456789.:/-", rune(l[to])) {
+				continue
+			}
+			before := l[from-bytesBefore : from]
+			if !digitsPattern.MatchString(before[2:]) {
+				all[before] = append(all[before], l[from:to])
+			}
+		}
+	}
+	return all
+}
+
+// longest is the key of the most values that are fit; empty if there are none.
+func longest(of map[string][]string, fit func([]string) bool) (key string) {
+	for _, k := range slices.Sorted(maps.Keys(of)) {
+		if len(of[k]) > len(of[key]) && fit(of[k]) {
+			key = k
+		}
+	}
+	return key
+}
+
+func distinct(values []string) int {
+	return len(slices.Compact(slices.Sorted(slices.Values(values))))
+}
+
+// valueField is a field of a log with few values, such as a status or a level.
+func valueField(log []string) *slot {
+	few := func(values []string) bool {
+		return len(values) > len(log)/20 && 2 <= distinct(values) && distinct(values) <= 12 &&
+			!slices.ContainsFunc(values, func(v string) bool { return len(v) < 2 || len(v) > 8 })
+	}
+	if key := longest(valuesOf(log, statusPattern), few); key != "" {
+		return slotBehind(key, `\d{2,3}`, "597")
+	}
+	if key := longest(valuesOf(log, wordPattern), few); key != "" {
+		return slotBehind(key, `[A-Za-z]{2,8}`, "REFUSED")
+	}
+	return nil
+}
+
+// numberField is a number of a log with many values that does not grow by itself.
+func numberField(log []string) *slot {
+	const wide, high, grows = 20, 3, 1.5
+	key := longest(valuesOf(log, numberPattern), func(values []string) bool {
+		if len(values) < 150 || len(values) < len(log)/30 || distinct(values) < 8 {
+			return false
+		}
+		numbers := make([]float64, len(values))
+		halves := [2]float64{}
+		for i, v := range values {
+			numbers[i], _ = strconv.ParseFloat(v, 64)
+			halves[2*i/len(values)] += numbers[i]
+		}
+		slices.Sort(numbers)
+		n := len(numbers)
+		return numbers[0] > 0 && numbers[99*n/100] <= wide*numbers[n/2] &&
+			numbers[n-1] <= high*numbers[99*n/100] &&
+			halves[1] <= grows*halves[0] && halves[0] <= grows*halves[1]
+	})
+	if key == "" {
+		return nil
+	}
+	return slotBehind(key, `\d{1,5}(?:\.\d+)?`, "")
+}
+
+// rareLine is a line of a log whose template came at most three times.
+func rareLine(log []string) (rare string) {
+	count := map[string]int{}
+	masked := func(l string) string { return digitsPattern.ReplaceAllString(l, "0") }
+	for _, l := range log {
+		count[masked(l)]++
+	}
+	for _, l := range log {
+		if count[masked(l)] <= 3 && len(l) > 30 && len(l) < 600 {
+			rare = l
+		}
+	}
+	return rare
+}
+
+// fieldNames are the names of fields that stand in nine lines of ten, in their order in the last
+// line, and whether they are members of JSON objects.
+func fieldNames(log []string) (names []string, json bool) {
+	count := map[string]int{}
+	for _, l := range log {
+		for _, m := range fieldPattern.FindAllStringSubmatch(l[len(stampOf(l)):], -1) {
+			count[m[1]]++
+		}
+	}
+	last := log[len(log)-1]
+	for _, m := range fieldPattern.FindAllStringSubmatch(last[len(stampOf(last)):], -1) {
+		if n := count[m[1]]; 10*n >= 9*len(log) && n <= len(log) {
+			names = append(names, m[1])
+		}
+	}
+	return names, strings.HasPrefix(last, "{")
+}
+
+// fieldAt is where a field of a line begins and ends, and its value.
+func fieldAt(l, name string) (from, value, to int) {
+	for _, at := range fieldPattern.FindAllStringSubmatchIndex(l, -1) {
+		if l[at[2]:at[3]] == name {
+			return at[0], at[6], at[7]
+		}
+	}
+	return 0, 0, 0
+}
+
+func emptied(l, name string) string {
+	from, value, to := fieldAt(l, name)
+	if from == to {
+		return l
+	}
+	return l[:value] + `""` + l[to:]
+}
+
+func without(l, name string) string {
+	from, _, to := fieldAt(l, name)
+	if from == to {
+		return l
+	}
+	if from > 0 && l[from-1] == '"' {
+		from--
+	}
+	for from > 0 && strings.ContainsRune(", ", rune(l[from-1])) {
+		from--
+	}
+	return l[:from] + l[to:]
+}
+
+func with(l, name string, value int, json bool) string {
+	if end := strings.LastIndexByte(l, '}'); json && end >= 0 {
+		return l[:end] + fmt.Sprintf(`,"%s":%d`, name, value) + l[end:]
+	}
+	return l + fmt.Sprintf(" %s=%d", name, value)
+}
