@@ -137,7 +137,7 @@ func (d *Detector) follow(l *line, p *place, e *key, of event) {
 
 // most is a share's mean with two standard errors: what it can have been.
 func (c *drift) most() float32 {
-	return c.Mean + 2*float32(math.Sqrt(float64(c.Mean/float32(max(c.Blocks, 1)))))
+	return c.Mean + float32(2*math.Sqrt(float64(c.Mean/float32(max(c.Blocks, 1)))))
 }
 
 // burst is how many times as much as by chance a share's blocks vary.
@@ -216,8 +216,8 @@ func (c *drift) learn() {
 	since := float32(c.Since)
 	c.Blocks = min(c.Blocks+c.Since, driftMemory)
 	weight := min(1, since/float32(c.Blocks))
-	c.Deviation += (c.Offs/since - c.Deviation) * weight
-	c.Mean += (c.now() - c.Mean) * weight
+	c.Deviation += float32((c.Offs/since - c.Deviation) * weight)
+	c.Mean += float32((c.now() - c.Mean) * weight)
 	c.Total, c.Offs, c.Since = 0, 0, 0
 }
 

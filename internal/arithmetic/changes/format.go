@@ -29,8 +29,8 @@ func (f *format) take(n int64, isNew bool) bool {
 	if isNew {
 		x = 1
 	}
-	f.Fast += (x - f.Fast) * formatFast
-	f.Slow += (x - f.Slow) * max(formatSlow, 1/float32(n))
+	f.Fast += float32((x - f.Fast) * formatFast)
+	f.Slow += float32((x - f.Slow) * max(formatSlow, 1/float32(n)))
 	if f.Fast < formatMost || f.Slow > formatLeast || n < formatLines ||
 		f.Told > 0 && n-f.Told < formatStays {
 		return false
