@@ -75,7 +75,7 @@ func TestRecordsAreTheSameInEveryForm(t *testing.T) {
 	var want []api.LineEvent
 	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON, contract.MediaJSON} {
 		path := g.create(`{"seed":3,"settings":{"chunk":16}}`) + "/score?unit=record"
-		found := []api.LineEvent{}
+		var found []api.LineEvent
 		if accept == contract.MediaJSON {
 			found = decode[api.SummaryEvent](t, g.text(path, text), http.StatusOK).Lines
 		} else {
