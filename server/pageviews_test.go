@@ -222,7 +222,8 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 	here := value[string](b, `location.hash`)
 	b.with(chromedp.ModifierCtrl, "z")
 	b.until(`location.hash !== "` + here + `"`)
-	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("jumps over the lazy dog, as alway\n")`)
+	b.until(`document.querySelector(".sheet textarea")?.value.startsWith("The quick brown fox jumps over the lazy dog, as always.\n")`)
+	b.until(`document.querySelector(".sheet textarea").value.endsWith("jumps over the lazy dog, as alway\n")`)
 	fork := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
 	require.Len(t, b.sessionText(fork), before)
 }

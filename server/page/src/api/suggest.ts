@@ -12,15 +12,24 @@ export interface Candidate {
   probability: number;
 }
 
+/** What may come next, behind a session's text up to an offset. */
+export interface Suggestions {
+  candidates: Candidate[];
+  offset: number;
+}
+
 /** The most bytes that may stand between a session's text and a suggestion. */
 export const typedMax = 1024;
 
+/** Whether a draft is too long for suggestions. */
+export function isTooLong(draft: string): boolean {
+  return new TextEncoder().encode(draft).length > typedMax;
+}
+
 /** Finds what may come next behind a session's text and what was typed behind it. */
-export async function suggest(
+export function suggest(
   id: string, request: SuggestRequest, signal: AbortSignal,
-): Promise<Candidate[]> {
-  if (new TextEncoder().encode(request.typed).length > typedMax) return [];
-  const answer: { candidates: Candidate[] } = await callJSON(
+): Promise<Suggestions> {
+  return callJSON(
     `v1/sessions/${encodeURIComponent(id)}/suggest`, { method: "POST", json: request, signal });
-  return answer.candidates;
 }

@@ -1,12 +1,13 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
+import { isTooLong } from "../api/suggest";
 import { forkSession } from "../api/sessions";
 import { grouped } from "../ui/words";
 import { ModelChoice } from "../shell/model";
 import { Problem } from "../shell/problem";
-import { begin, feed, reading, resume, show } from "../state/feed";
+import { begin, feed, reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
-import { href } from "../state/route";
+import { go, href } from "../state/route";
 import { decode } from "../ui/decode";
 import { useCalm } from "../ui/hooks";
 import { Cards } from "../write/cards";
@@ -61,7 +62,7 @@ function Nothing() {
 function Writing({ on }: { on: Reading }) {
   useCalm(on.changed, 100);
   const suggestions = useMemo(() => new Suggestions(), [on]);
-  const offers = useMemo(() => new Offers(on.session.value.id), [on]);
+  const offers = useMemo(() => new Offers(on), [on]);
   const [draft, setDraft] = useState(returned);
   const [cursor, setCursor] = useState(returned.length);
   const [chosen, setChosen] = useState<Source>("adapted");
@@ -73,6 +74,7 @@ function Writing({ on }: { on: Reading }) {
   const [learnt, setLearnt] = useState<Learnt | null>(null);
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const tabbed = useRef(false); // the last key has taken a word
+  const committing = useRef(false);
   useEffect(() => {
     returned = "";
     return () => {
@@ -89,15 +91,21 @@ function Writing({ on }: { on: Reading }) {
   const unsent = on.end - offset; // bytes that wait, where sending them has ended early
   const fixed = useMemo(() => tailOf(on.text.all), [on, on.text.length]);
 
+  const isSent = !busy && unsent === 0; // suggestions are for the text that the page shows
+  const mayOffer = settings?.method !== "cache" && !on.ofWords;
   const commit = async (text: string, more: Uint8Array = new Uint8Array()): Promise<void> => {
-    if (busy || text.length + more.length === 0) return;
-    offers.clear();
+    if (busy || committing.current || text.length + more.length === 0) return;
+    committing.current = true;
+    offers.begin();
     suggestions.discard();
-    const both = new Blob([text, more as BlobPart]);
-    setLearnt({ text: await both.text(), offset: on.end });
+    setLearnt({ text: text + decode(more).text, offset: on.end });
     setDraft((now) => now.slice(text.length));
     setCursor((now) => Math.max(0, now - text.length));
-    await feed(on, both);
+    try {
+      await feed(on, new Blob([text, more as BlobPart]));
+    } finally {
+      committing.current = false;
+    }
   };
   const write = (text: string, at: number): void => {
     suggestions.discard();
@@ -106,15 +114,16 @@ function Writing({ on }: { on: Reading }) {
     setCursor(at);
     tabbed.current = false;
     const atEnd = at === text.length;
-    if (sentences && atEnd && added && sentenceEnd.test(text) && !busy && unsent === 0) {
+    if (sentences && atEnd && added && sentenceEnd.test(text) && isSent && !committing.current) {
       void commit(text);
-    } else if (whileTyping && atEnd && text !== "") {
+    } else if (whileTyping && mayOffer && atEnd && text !== "" && isSent) {
       offers.typed(added, text);
     } else {
       offers.clear();
     }
   };
-  const insert = (text: string): void => write(draft + text, draft.length + text.length);
+  const insert = (text: string): void =>
+    write(draft.slice(0, cursor) + text + draft.slice(cursor), cursor + text.length);
   const accept = (source: Source): void => {
     const suggestion = suggestions.of[source].value;
     if (suggestion?.done && suggestion.bytes.length) {
@@ -124,11 +133,11 @@ function Writing({ on }: { on: Reading }) {
   const undo = async (): Promise<void> => {
     if (!learnt || busy) return;
     try {
-      const labels = { title: on.session.value.labels?.title ?? "Written here" };
-      returned = learnt.text;
-      await show(await forkSession(id, { at_offset: learnt.offset, labels }));
+      const { labels, ttl_seconds } = on.session.value;
+      const fork = await forkSession(id, { at_offset: learnt.offset, labels, ttl_seconds });
+      returned = learnt.text + draft;
+      go("write", fork.id);
     } catch (error) {
-      returned = "";
       setProblem(asProblem(error));
     }
   };
@@ -140,10 +149,11 @@ function Writing({ on }: { on: Reading }) {
       tabbed.current = true;
     },
     discard: () => {
-      offers.pass();
+      offers.pass(draft);
       suggestions.discard();
     },
     suggest: () => {
+      if (!isSent || !mayOffer) return;
       suggestions.discard();
       offers.all(draft.slice(0, cursor)).catch((error) => {
         if (!isAbort(error)) setProblem(asProblem(error));
@@ -156,7 +166,7 @@ function Writing({ on }: { on: Reading }) {
     undo: () => void undo(),
     continue: () => {
       offers.clear();
-      if (unsent === 0) suggestions.ask(id, draft.slice(0, cursor), sampling, from);
+      if (isSent) suggestions.ask(id, draft.slice(0, cursor), sampling, from);
     },
     next: () => suggestions.turn(1),
     previous: () => suggestions.turn(-1),
@@ -167,7 +177,7 @@ function Writing({ on }: { on: Reading }) {
   const sampled = suggestions.of[chosen].value?.text ?? "";
   const ghost = atEnd ? offers.inline.value || sampled : "";
   const isShown = {
-    offer: offers.inline.value !== "", list: offers.list.value.length > 0,
+    offer: atEnd && offers.inline.value !== "", list: offers.list.value.length > 0,
     texts: suggestions.any, draft: draft !== "",
   };
   return (
@@ -179,7 +189,8 @@ function Writing({ on }: { on: Reading }) {
         <p class="note">The last {grouped(unsent)} bytes have not been sent yet.{" "}
           <button type="button" onClick={() => void resume(on)}>Send them</button></p>
       )}
-      <Sheet fixed={fixed} draft={draft} ghost={ghost} onDraft={write} onCursor={setCursor}
+      <Sheet fixed={fixed} draft={draft} ghost={ghost}
+        entry={isShown.list ? offers.chosen.value : -1} onDraft={write} onCursor={setCursor}
         onKey={(event) => {
           const name = actOf(event, isShown);
           if (!name) return;
@@ -187,10 +198,13 @@ function Writing({ on }: { on: Reading }) {
           act[name]();
         }} />
       <List of={offers} onTake={insert} />
+      {mayOffer && isTooLong(draft) && (
+        <p class="note">The draft is too long for suggestions: commit it to go on.</p>
+      )}
       <Controls sampling={sampling} onSampling={setSampling} whileTyping={whileTyping}
         onWhileTyping={setWhileTyping} sentences={sentences} onSentences={setSentences}
         learnt={learnt?.text ?? ""} act={act} any={suggestions.any} busy={busy}
-        draft={draft !== ""} attempt={suggestions.attempt.value} />
+        offered={isShown.offer || isShown.list} draft={draft !== ""} attempt={suggestions.attempt.value} />
       <Cards of={suggestions} chosen={chosen} hasStatic={hasStatic} onChoose={setChosen}
         onAccept={accept} />
       <Keys />

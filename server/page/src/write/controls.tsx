@@ -15,6 +15,7 @@ interface Props {
   learnt: string; // what was learnt last, as long as that can be taken back
   act: Record<Act, () => void>;
   any: boolean; // whether there are texts of the models
+  offered: boolean; // whether anything is offered behind the draft
   draft: boolean; // whether anything was written that is not the session's
   busy: boolean;
   attempt: number;
@@ -32,7 +33,9 @@ export function Controls(props: Props) {
         <button type="button" disabled={!any} onClick={act.next}>
           Next{any && ` (${props.attempt})`}
         </button>
-        <button type="button" disabled={!any} onClick={act.discard}>Discard</button>
+        <button type="button" disabled={!any && !props.offered} onClick={act.discard}>
+          Discard
+        </button>
         <button type="button" disabled={!props.draft || busy} onClick={act.commit}>
           {busy ? "Learning…" : "Commit what I wrote"}
         </button>

@@ -23,13 +23,16 @@ export interface Shown {
 
 /** What a key does; undefined where it does what it always does. */
 export function actOf(event: KeyboardEvent, shown: Shown): Act | undefined {
+  if (event.isComposing) return undefined;
+  const isUndo = event.key.toLowerCase() === "z" && (event.ctrlKey || event.metaKey);
+  if (isUndo) return event.shiftKey || shown.draft ? undefined : "undo";
   const found: Record<string, Act> = event.altKey
     ? {
       Enter: "continue", BracketRight: "next", BracketLeft: "previous", Digit1: "adapted",
       Digit2: "static",
     }
     : event.ctrlKey || event.metaKey
-    ? { Enter: "commit", Space: "suggest", ...(!shown.draft && { KeyZ: "undo" }) }
+    ? { Enter: "commit", Space: "suggest" }
     : event.shiftKey
     ? {}
     : shown.list

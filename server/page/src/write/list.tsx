@@ -1,13 +1,17 @@
 import type { Offers } from "./offers";
 
+/** The ids of the list, and of its entries. */
+export const listID = "offers";
+export const entryID = (i: number): string => `offer-${i}`;
+
 /** The texts that were asked for: chosen by arrows, taken by Enter or a click. */
 export function List({ of, onTake }: { of: Offers; onTake: (text: string) => void }) {
   const all = of.list.value;
   if (all.length === 0) return null;
   return (
-    <ol class="offers" role="listbox" aria-label="What may come next">
+    <ol class="offers" id={listID} role="listbox" aria-label="What may come next">
       {all.map(({ text, probability }, i) => (
-        <li key={text} role="option" aria-selected={i === of.chosen.value}
+        <li key={text} id={entryID(i)} role="option" aria-selected={i === of.chosen.value}
           onMouseDown={(event) => {
             event.preventDefault(); // the sheet keeps the focus
             onTake(text);

@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import { isAbort } from "../api/problem";
-import { suggest, type Candidate } from "../api/suggest";
+import { isTooLong, suggest, type Candidate } from "../api/suggest";
+import type { Reading } from "../state/reading";
 
 /** The least probability of a text that is offered unasked. */
 const sure = 0.6;
@@ -11,51 +12,48 @@ const listed = 5;
 const wordPattern = /^[^\p{L}\p{M}\p{N}'_]*[\p{L}\p{M}\p{N}'_]*[^\p{L}\p{M}\p{N}'_\s]*[ \t]?/u;
 
 /**
- * What may come next: one text behind the cursor, which is offered where the model is sure of it,
- * and several on demand. An offer that was typed past is not made again before the line ends.
+ * What may come next: one text behind the draft, which is offered where the model is sure of it, and
+ * several on demand. An offer that was typed past is not made again before the draft is learnt.
  */
 export class Offers {
-  /** The text behind the cursor; "" where the model is not sure. */
+  /** The text behind the draft; "" where the model is not sure. */
   readonly inline = signal("");
   /** What was asked for, and which of it is chosen. */
   readonly list = signal<Candidate[]>([]);
   readonly chosen = signal(0);
 
-  #session: string;
+  #on: Reading;
   #asked = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #passed: string[] = [];
+  #passed = new Set<string>(); // drafts with offers behind them
 
-  constructor(session: string) {
-    this.#session = session;
+  constructor(on: Reading) {
+    this.#on = on;
   }
 
-  /** Takes note of what was typed behind the draft that was there, and offers what follows. */
+  /** Takes note of a draft to which some text was added, and offers what follows. */
   typed(added: string, draft: string): void {
     const offer = this.inline.value;
+    this.#end();
     this.list.value = [];
-    if (added.includes("\n")) this.#passed = [];
     if (added && offer.length > added.length && offer.startsWith(added)) {
       this.inline.value = offer.slice(added.length);
       return;
     }
-    if (added && offer && !offer.startsWith(added)) this.#passed.push(offer);
-    this.ask(draft);
-  }
-
-  /** Asks for an offer behind a draft, after a short pause. */
-  ask(draft: string): void {
-    this.#end();
-    const { signal } = (this.#asked = new AbortController());
-    this.#timer = setTimeout(() => void this.#inline(draft, signal), pauseMs);
+    if (added && offer && !offer.startsWith(added)) {
+      this.#passed.add(draft.slice(0, -added.length) + offer);
+    }
+    this.inline.value = "";
+    const { signal } = this.#asked;
+    this.#timer = setTimeout(() => void this.#offer(draft, signal), pauseMs);
   }
 
   /** Lists several texts that may follow a draft. */
   async all(draft: string): Promise<void> {
-    this.#end();
-    const { signal } = (this.#asked = new AbortController());
-    const found = await suggest(this.#session, { typed: draft, n: listed }, signal);
-    this.inline.value = "";
+    this.clear();
+    const { signal } = this.#asked;
+    const found = await this.#ask(draft, { n: listed }, signal);
+    if (signal.aborted) return;
     this.chosen.value = 0;
     this.list.value = found;
   }
@@ -71,32 +69,50 @@ export class Offers {
     return wordPattern.exec(this.inline.value)?.[0] || this.inline.value;
   }
 
-  /** Takes the offer away; it is not made again in this line. */
-  pass(): void {
-    if (this.inline.value) this.#passed.push(this.inline.value);
+  /** Takes the offer behind a draft away; it is not made again. */
+  pass(draft: string): void {
+    if (this.inline.value) this.#passed.add(draft + this.inline.value);
     this.clear();
   }
 
+  /** Takes away what is offered. */
   clear(): void {
     this.#end();
     this.inline.value = "";
     this.list.value = [];
   }
 
+  /** Begins a new draft. */
+  begin(): void {
+    this.clear();
+    this.#passed.clear();
+  }
+
   #end(): void {
     clearTimeout(this.#timer);
     this.#asked.abort();
+    this.#asked = new AbortController();
   }
 
-  async #inline(typed: string, signal: AbortSignal): Promise<void> {
-    this.inline.value = "";
+  async #offer(draft: string, signal: AbortSignal): Promise<void> {
     try {
-      const request = { typed, n: 1, min_probability: sure };
-      const text = (await suggest(this.#session, request, signal))[0]?.text ?? "";
-      const isPassed = this.#passed.some((p) => p.endsWith(text) || text.endsWith(p));
+      const found = await this.#ask(draft, { n: 1, min_probability: sure }, signal);
+      const text = found[0]?.text ?? "";
+      const whole = draft + text;
+      const isPassed = [...this.#passed].some((p) => p.startsWith(whole) || whole.startsWith(p));
       if (!signal.aborted && !isPassed) this.inline.value = text;
     } catch (error) {
-      if (!isAbort(error)) this.inline.value = ""; // an offer that fails is none
+      if (!isAbort(error) && !signal.aborted) this.inline.value = ""; // an offer that fails is none
     }
+  }
+
+  /** Asks the server. What it finds behind another text than the page's is nothing. */
+  async #ask(
+    typed: string, how: { n: number; min_probability?: number }, signal: AbortSignal,
+  ): Promise<Candidate[]> {
+    if (isTooLong(typed)) return [];
+    const { id } = this.#on.session.value;
+    const found = await suggest(id, { typed, ...how }, signal);
+    return found.offset === this.#on.end ? found.candidates : [];
   }
 }

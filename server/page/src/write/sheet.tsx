@@ -1,9 +1,11 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { entryID, listID } from "./list";
 
 interface Props {
   fixed: string; // the session's text, as far as it is shown
   draft: string; // what was written behind it
   ghost: string; // what is suggested at the cursor
+  entry: number; // that is chosen of the list; -1: there is no list
   onDraft: (draft: string, cursor: number) => void;
   onCursor: (cursor: number) => void; // counted from where the draft begins
   onKey: (event: KeyboardEvent) => void;
@@ -14,7 +16,7 @@ interface Props {
  * that one sees stand below the text area, whose own are transparent: so the fixed part and what
  * is suggested look different from what one writes.
  */
-export function Sheet({ fixed, draft, ghost, onDraft, onCursor, onKey }: Props) {
+export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
   const box = useRef<HTMLDivElement>(null);
   const [refused, setRefused] = useState(false);
@@ -52,7 +54,9 @@ export function Sheet({ fixed, draft, ghost, onDraft, onCursor, onKey }: Props) 
           {ghost && <wbr />}<span class="ghost">{ghost}</span>{"\n"}
         </div>
         <textarea ref={area} aria-label="Text" aria-describedby="sheet-note" spellcheck={false}
-          autocomplete="off" autocapitalize="off" onInput={input} onKeyDown={onKey}
+          autocomplete="off" autocapitalize="off" aria-autocomplete="both"
+          aria-controls={entry < 0 ? undefined : listID}
+          aria-activedescendant={entry < 0 ? undefined : entryID(entry)} onInput={input} onKeyDown={onKey}
           onSelect={() => onCursor(Math.max(0, area.current!.selectionEnd - fixed.length))} />
       </div>
       <p id="sheet-note" class="note" role="status">
@@ -60,6 +64,7 @@ export function Sheet({ fixed, draft, ghost, onDraft, onCursor, onKey }: Props) 
           ? "That part is the session's already. Write behind it; to go back in time, fork."
           : "Grey text is the session's, and fixed: the model has learnt it."}
       </p>
+      <p class="hidden" role="status">{ghost && `Suggested: ${ghost}`}</p>
     </>
   );
 }
