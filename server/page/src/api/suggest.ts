@@ -3,6 +3,7 @@ import { callJSON } from "./http";
 export interface SuggestRequest {
   typed: string;
   n: number;
+  unit?: "word+" | "line";
   min_probability?: number;
 }
 

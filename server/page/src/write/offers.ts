@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { isAbort } from "../api/problem";
-import { isTooLong, suggest, type Candidate } from "../api/suggest";
+import { isTooLong, suggest, type Candidate, type SuggestRequest } from "../api/suggest";
 import type { Reading } from "../state/reading";
 
 /** The least probability of a text that is offered unasked. */
@@ -10,6 +10,14 @@ const listed = 5;
 
 /** A word, with what stands before it, and the punctuation and the space behind it. */
 const wordPattern = /^[^\p{L}\p{M}\p{N}'_]*[\p{L}\p{M}\p{N}'_]*[^\p{L}\p{M}\p{N}'_\s]*[ \t]?/u;
+
+/** The length from which on the end of a text may be that of the search, within a word. */
+const longest = 40;
+
+function wholeWords(text: string): string {
+  const end = text.lastIndexOf(" ") + 1;
+  return text.length < longest || end === 0 ? text : text.slice(0, end);
+}
 
 /**
  * What may come next: one text behind the draft, which is offered where the model is sure of it, and
@@ -52,7 +60,7 @@ export class Offers {
   async all(draft: string): Promise<void> {
     this.clear();
     const { signal } = this.#asked;
-    const found = await this.#ask(draft, { n: listed }, signal);
+    const found = await this.#ask(draft, { n: listed, unit: "word+" }, signal);
     if (signal.aborted) return;
     this.chosen.value = 0;
     this.list.value = found;
@@ -97,7 +105,7 @@ export class Offers {
   async #offer(draft: string, signal: AbortSignal): Promise<void> {
     try {
       const found = await this.#ask(draft, { n: 1, min_probability: sure }, signal);
-      const text = found[0]?.text ?? "";
+      const text = wholeWords(found[0]?.text ?? "");
       const whole = draft + text;
       const isPassed = [...this.#passed].some((p) => p.startsWith(whole) || whole.startsWith(p));
       if (!signal.aborted && !isPassed) this.inline.value = text;
@@ -108,7 +116,7 @@ export class Offers {
 
   /** Asks the server. What it finds behind another text than the page's is nothing. */
   async #ask(
-    typed: string, how: { n: number; min_probability?: number }, signal: AbortSignal,
+    typed: string, how: Omit<SuggestRequest, "typed">, signal: AbortSignal,
   ): Promise<Candidate[]> {
     if (isTooLong(typed)) return [];
     const { id } = this.#on.session.value;
