@@ -2384,7 +2384,7 @@ type ScoreParams struct {
 	// Learn Whether the text becomes the session's, which learns from it.
 	Learn *ScoreParamsLearn `form:"learn,omitempty" json:"learn,omitempty"`
 
-	// Threshold The largest `p` of a line that is flagged. Only with `learn=unflagged`.
+	// Threshold The largest `p` of a line that is flagged. Only with `learn=unflagged` or `unit=incident`.
 	Threshold *float64 `form:"threshold,omitempty" json:"threshold,omitempty"`
 
 	// Unit What an event reports.

@@ -40,7 +40,7 @@ type ScoreOptions struct {
 	Updates  bool // tell of each update of the fast weights, after it
 
 	Learn     Learn   // "" is LearnTrue. LearnUnflagged needs Lines
-	Threshold float64 // the largest P of a line that is flagged, with LearnUnflagged. 0 is 1/1000
+	Threshold float64 // the largest P of a line that is flagged, with LearnUnflagged or Incidents. 0 is 1/1000
 
 	// Offset is where the caller expects the session to be, in bytes. A session that is elsewhere
 	// is left as it is, and the error is an [Error] of type ProblemOffsetConflict. Nil is anywhere.

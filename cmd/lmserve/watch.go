@@ -164,6 +164,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	report.asJSON, report.threshold, report.top = k.asJSON, threshold, k.choice.list()
 	if !k.lines && !score.Records && report.top == nil {
 		report.incidents, score.Incidents = &incidentReport{}, true
+		score.Threshold = threshold
 	}
 	if score.Incidents || score.Records && score.Learn != client.LearnFalse {
 		report.total.ends = map[string]lineEnd{}

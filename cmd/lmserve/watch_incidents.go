@@ -55,7 +55,10 @@ func (r *lineReport) before(source string, list client.IncidentList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, i := range slices.Backward(list.Incidents) {
-		if i.State == client.IncidentOpen && r.tells(&i) {
+		isKnown := slices.ContainsFunc(r.incidents.open, func(o foundIncident) bool {
+			return o.source == source && o.Number == i.Number
+		})
+		if i.State == client.IncidentOpen && r.tells(&i) && !isKnown {
 			known := foundIncident{source, i, i.P, i.Last, true}
 			r.incidents.open = append(r.incidents.open, known)
 			r.incidents.printed = append(r.incidents.printed, known)
@@ -89,7 +92,8 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 			o := &r.incidents.open[at]
 			more := i.Changes[len(o.Changes):]
 			o.Incident, o.before = i, false
-			again := f.Line.P <= r.threshold && f.Line.Number > o.shown+shownAgain
+			again := i.Last == f.Line.Number && f.Line.P <= r.threshold &&
+				f.Line.Number > o.shown+shownAgain
 			if i.P <= r.threshold && (i.P < o.shownP/stranger || again) {
 				o.shownP, o.shown, shown = i.P, f.Line.Number, true
 				err = r.tellLocked(f, i, more)

@@ -87,9 +87,9 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	case !o.Records && p.RecordStart != nil:
 		return refuse("record_start", problem.Quoted(*p.RecordStart),
 			"no such parameter without unit=record")
-	case p.Threshold != nil && o.Learn != session.LearnUnflagged:
+	case p.Threshold != nil && o.Learn != session.LearnUnflagged && !o.Incidents:
 		return refuse("threshold", strconv.FormatFloat(*p.Threshold, 'g', -1, 64),
-			"no such parameter without learn=unflagged")
+			"no such parameter without learn=unflagged or unit=incident")
 	}
 	return nil
 }

@@ -122,9 +122,9 @@ func (d *Detector) silenceOf(l *line, e *key, t int64) *Change {
 func (d *Detector) driftOf(l *line) *Change {
 	s := &l.drift
 	c := d.changeOf(l, Drift, s.of)
-	c.Score, c.Length = s.score, int64(s.cell.Since)*driftTicks
-	c.Usual, c.Now = float64(s.cell.Mean), float64(s.cell.now())
-	if s.cell.numbers() {
+	c.Score, c.Length = s.score, int64(s.Since)*driftTicks
+	c.Usual, c.Now = float64(s.Mean), float64(s.now())
+	if s.numbers() {
 		c.Usual, c.Now = pow2(c.Usual), pow2(c.Now)
 	} else {
 		c.Usual, c.Now = c.Usual/driftTicks, c.Now/driftTicks

@@ -23,6 +23,9 @@ const (
 	// A stamp that is at most backMillis before the last one is out of order; one that is further
 	// before it says that the clock was set back.
 	backMillis = 5000
+	// A clock is set back by at most setBackMost milliseconds: a stamp further before the last one is
+	// of the next day, as after a night without lines.
+	setBackMost = dayMillis / 6
 	// A gap between two lines is learnt as at most longestTimes the longest one or paceTimes the
 	// mean one, so that one pause or jump of the clock does not change what is usual.
 	longestTimes = 4
@@ -35,7 +38,7 @@ const (
 )
 
 // take moves the clock to a line, the n-th, and returns the step from the last stamp to this one. A
-// stamp half a day before the last one is of the next day.
+// stamp that is more than setBackMost before the last one is of the next day.
 func (c *clock) take(of stamp, n int64) (step int64) {
 	before := c.now(n - 1)
 	if of.to > 0 {
@@ -68,9 +71,9 @@ func (c *clock) stamp(millis int64) (step int64) {
 	}
 	step = millis - c.Day
 	switch {
-	case step < -dayMillis/2:
+	case step < -setBackMost:
 		step += dayMillis
-	case step >= dayMillis/2:
+	case step >= dayMillis-setBackMost:
 		step -= dayMillis
 	}
 	c.Time += max(0, step)

@@ -11,11 +11,9 @@ import (
 // Detector counts what stands in the lines of a log.
 type Detector struct {
 	tables
-	n                       int64 // lines so far
-	clock                   clock
-	surges, numbers         promise
-	driftsTold              promise
-	empties, fieldsTold     promise
+	n     int64 // lines so far
+	clock clock
+	promises
 	format                  format
 	due                     int64 // when the next key can be silent, of the clock
 	surgeQuiet, numberQuiet int64 // lines until which nothing of a kind is told
@@ -23,6 +21,9 @@ type Detector struct {
 	fieldQuiet              int64
 	silenceTold             int64 // line of the last silence told
 }
+
+// promises are the thresholds of what is told.
+type promises struct{ surges, numbers, driftsTold, empties, fieldsTold promise }
 
 type tables struct {
 	keys   [keysMost]key
@@ -42,9 +43,12 @@ const (
 // New returns the detector of an empty log.
 func New() *Detector {
 	return &Detector{
-		surges: promise{surgeLimits.start}, numbers: promise{numberLimits.start},
-		driftsTold: promise{driftLimits.start}, empties: promise{emptyLimits.start},
-		fieldsTold: promise{fieldLimits.start}, due: nothingDue,
+		promises: promises{
+			surges: promise{surgeLimits.start}, numbers: promise{numberLimits.start},
+			driftsTold: promise{driftLimits.start}, empties: promise{emptyLimits.start},
+			fieldsTold: promise{fieldLimits.start},
+		},
+		due: nothingDue,
 	}
 }
 
@@ -90,8 +94,10 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	if l.format {
 		each(d.formatOf(&l))
 	}
-	if d.format.settling(l.n) {
+	if d.format.settling(l.n) { // what is not told raises no threshold
 		each = func(*Change) {}
+		was := d.promises
+		defer func() { d.promises = was }()
 	}
 	d.tellSurge(&l, each)
 	d.tellNumber(&l, each)

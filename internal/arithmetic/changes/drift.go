@@ -66,6 +66,7 @@ type drift struct {
 type drifting struct {
 	score float64
 	of    event
+	drift // as it was told
 	cell  *drift
 }
 
@@ -241,7 +242,7 @@ func (d *Detector) drifted(l *line, c *drift, of event) {
 			c.settle()
 		}
 	case c.Blocks >= driftKnown && c.Since >= driftSlow && score > l.drift.score:
-		l.drift = drifting{score: score, cell: c, of: of}
+		l.drift = drifting{score: score, drift: *c, cell: c, of: of}
 	}
 }
 
@@ -258,5 +259,7 @@ func (d *Detector) tellDrift(l *line, each func(*Change)) {
 	}
 	d.driftQuiet = l.n + driftQuiet
 	d.places[s.of.at].Told = max(1, uint32(l.n))
-	s.cell.settle()
+	if s.cell.Tag == s.Tag { // else another has taken its cell
+		s.cell.settle()
+	}
 }

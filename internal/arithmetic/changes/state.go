@@ -130,9 +130,10 @@ func passed(line uint32, n int64) bool { return int64(uint32(n)-line) < n }
 // within reports whether a number is in a range; one that is none is not.
 func within[F float32 | float64](x, least, most F) bool { return least <= x && x <= most }
 
-func (p *promise) valid(of limits) bool {
-	return within(p.Threshold, of.floor, of.start+2*of.raise)
-}
+// thresholdMost is more than any score, with what a report of it raises.
+const thresholdMost = 1 << 16
+
+func (p *promise) valid(of limits) bool { return within(p.Threshold, of.floor, thresholdMost) }
 
 func (c *clock) valid(n int64) bool {
 	return 0 <= c.Time && c.Time/dayMillis <= n && 0 <= c.Day && c.Day < dayMillis &&

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"testing"
 
@@ -216,4 +217,46 @@ func FuzzReadState(f *testing.F) {
 		_, err = ReadState(d.AppendState(nil))
 		require.NoError(t, err)
 	})
+}
+
+// A log with outage after outage raises thresholds beyond what one report does; its state is read
+// all the same.
+func TestStateOfBusyOutageIsRead(t *testing.T) {
+	d := New()
+	told := 0
+	var text string
+	for n := range 6000 {
+		text = fmt.Sprintf("level=info user=%d took=%dms status=200 bytes=%d", n%7, 20+n%9, 900+n%80)
+		switch n % 400 {
+		case 350, 351, 352:
+			text = fmt.Sprintf("level=info user=1 took=%d000000ms status=200 bytes=%d", n, 90_000_000*n)
+		}
+		if n%800 > 740 && n > 1000 {
+			text = fmt.Sprintf("level=error%d user=2 took=30ms status=%d bytes=3", n/800, 500+n/800)
+		}
+		d.Take([]byte(text), func(*Change) { told++ })
+		if n%50 == 0 || n%400 < 353 && n%400 > 349 {
+			_, err := ReadState(d.AppendState(nil))
+			require.NoError(t, err, "line %d", n)
+		}
+	}
+	require.Greater(t, told, 5)
+}
+
+// While a format settles, what is not told raises no threshold.
+func TestNewFormatLeavesThresholdsAsTheyWere(t *testing.T) {
+	d := New()
+	for n := range 3000 {
+		d.Take(fmt.Appendf(nil, "level=info user=%d status=200", n%7), func(*Change) {})
+	}
+	before, formats := d.promises, 0
+	for n := range 200 {
+		d.Take(fmt.Appendf(nil, `{"level":"info","user":%d,"status":200}`, n%7), func(c *Change) {
+			if c.Kind == Format {
+				formats++
+			}
+		})
+	}
+	require.Equal(t, 1, formats)
+	require.LessOrEqual(t, d.promises.surges.Threshold, before.surges.Threshold+surgeLimits.raise)
 }

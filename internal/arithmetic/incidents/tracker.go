@@ -94,7 +94,7 @@ func (t *Tracker) begin(l *Line, each func(*Incident)) {
 		i.Strange, i.P, i.Why = 0, 1, Why{}
 		i.Key, i.Place = l.Changes[0].Key, l.Changes[0].Key
 	}
-	i.Samples[0], i.Changes = sample(l.Text), l.Changes
+	i.Samples[0], i.Changes = sample(l.Text), l.Changes[:min(len(l.Changes), changesMost)]
 	copy(i.Rare[:], l.Rare)
 	each(i)
 }

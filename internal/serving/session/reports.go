@@ -204,7 +204,7 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	if r.s.Settings.Baseline {
 		line.BaselineBits = new(l.Baseline)
 	}
-	told := r.want.lines && (!r.want.incidents || line.news) || l.Lines > 0
+	told := r.want.lines && (!r.want.incidents || line.Incidents != nil) || l.Lines > 0
 	if r.want.lineText && told {
 		line.Text, line.Why = bytes.Clone(l.Text), l.Why()
 	}

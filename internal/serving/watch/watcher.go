@@ -10,6 +10,7 @@ package watch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -236,8 +237,8 @@ func (w *Watcher) Stream(ctx context.Context, in Stream) error {
 		if err == nil {
 			continue
 		}
-		if err == io.EOF {
-			err = f.end()
+		if err == io.EOF || f.untold {
+			err = f.ended(err)
 		}
 		if f.keeper != nil && f.done == f.sent { // else the session knows where it is
 			err = errors.Join(err, f.keeper.end(f.feeder.Offset()))
@@ -264,6 +265,14 @@ func (f *feeding) endLine(ctx context.Context) error {
 		f.keeper.next++
 	}
 	return f.feed(ctx, []byte{'\n'})
+}
+
+// ended tells the record under way, when the stream has ended with an error, and returns the error.
+func (f *feeding) ended(err error) error {
+	if err == io.EOF {
+		return f.end()
+	}
+	return cmp.Or(f.end(), err)
 }
 
 // end reports a last line without a newline, or the record under way.
@@ -413,7 +422,7 @@ func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 	o := f.options()
 	o.Score.Offset = nil
 	o.Event = func(e client.Event) error {
-		if e.Line == nil || !e.Line.Ended {
+		if e.Line == nil || !e.Line.Ended && !f.records() {
 			return nil
 		}
 		if end := e.Line.Offset + e.Line.Bytes; end > f.told {
@@ -433,13 +442,13 @@ func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.
 	if err != nil {
 		return err
 	}
+	if err := f.before(ctx, s.Offset); err != nil {
+		f.note("incidents that are open may be printed again: %v", err)
+	}
 	if within { // what the stream before has left has no other end
 		if err := f.feed(ctx, []byte{'\n'}); err != nil {
 			return err
 		}
-	}
-	if err := f.before(ctx, s.Offset); err != nil {
-		f.note("incidents that are open may be printed again: %v", err)
 	}
 	p := newPipe(r)
 	f.unread = p.waiting
@@ -455,6 +464,9 @@ func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.
 			err = f.feed(ctx, clean.Clean(text))
 		}
 		if err != nil {
+			if f.untold {
+				err = f.ended(err)
+			}
 			return err
 		}
 	}
