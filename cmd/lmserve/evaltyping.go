@@ -17,7 +17,8 @@ import (
 // typingFlags are those of eval --typing.
 func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 	c.Flags().BoolVar(typing, "typing", false,
-		"count the keys of a simulated writer who accepts suggestions, instead of bits")
+		"count the keys of a simulated writer who accepts suggestions, instead of bits; "+
+			"of --methods, "+eval.NGram+" is a rival without a network then")
 	c.Flags().Int64SliceVar(&o.Read, "read", eval.TypingRead,
 		"with --typing: bytes that a session has read before, or several numbers of them")
 	c.Flags().IntVar(&o.Window, "window", eval.TypingWindow,
