@@ -56,15 +56,6 @@ func (s *table) Grow(of []Prefix) {
 
 func (s *table) Guess(int32) []byte { return s.guess }
 
-// probability is that of a text behind a byte.
-func (s *table) probability(after byte, text string) float64 {
-	p := 1.
-	for _, b := range []byte(text) {
-		p, after = p*s.next[after][b], b
-	}
-	return p
-}
-
 // ends reports whether a text is one that a unit may offer.
 func ends(text string, u Unit) bool {
 	word := strings.TrimLeft(text, " .")
