@@ -41,8 +41,8 @@ type Candidate struct {
 	// Separator is the likeliest character behind a word, which whoever accepts it gets, too, until
 	// another one is typed; "" if the text ends anywhere, or the likeliest is not known.
 	Separator string
-	// Gain is how many keystrokes it saves where it is right: its characters, and the share of cases
-	// in which the separator is right, without the key that accepts it.
+	// Gain is how many keystrokes it saves where it is right: its characters, and the share of
+	// cases in which the separator is right, without the key that accepts it.
 	Gain float64
 }
 

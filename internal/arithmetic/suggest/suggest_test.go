@@ -135,7 +135,8 @@ func with(chosen []Candidate, other Candidate) []Candidate {
 	return append(slices.Clip(chosen), other)
 }
 
-// saves is how many keystrokes candidates save on average: where several are right, the longest one.
+// saves is how many keystrokes candidates save on average: where several are right, the longest
+// one.
 func saves(chosen []Candidate) (sum float64) {
 	for _, c := range chosen {
 		alone := c.Probability // that no longer one is right, too
@@ -153,8 +154,8 @@ func saves(chosen []Candidate) (sum float64) {
 	return sum
 }
 
-// The tree keeps what begins with a prefix, and what that begins with. What is there is not computed
-// again.
+// The tree keeps what begins with a prefix, and what that begins with. What is there is not
+// computed again.
 func TestTheTreeIsKeptFromKeyToKey(t *testing.T) {
 	var tree Tree
 	s := newTable(&tree, 5)

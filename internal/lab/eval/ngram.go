@@ -11,10 +11,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// This file is a rival without a network: an adaptive n-gram of words, as predictive keyboards have,
-// of the text that was read and typed. Tokens are words and the single bytes between them; bytes
-// beyond ASCII count as parts of words. The distributions of the next token are interpolated over
-// contexts h of up to four tokens,
+// This file is a rival without a network: an adaptive n-gram of words, as predictive keyboards
+// have, of the text that was read and typed. Tokens are words and the single bytes between them;
+// bytes beyond ASCII count as parts of words. The distributions of the next token are interpolated
+// over contexts h of up to four tokens,
 //
 //	P(w|h) = (1-e) c(hw)/c(h) + e P(w|h')
 //
@@ -110,7 +110,8 @@ func (g *ngram) see(context []string, k int, tokens map[string]float64, token st
 // novelty is how many tokens were new in contexts of a kind.
 type novelty struct{ met, new float64 }
 
-// kind is contexts of so many tokens, with a word at their end or not, that have come about so often.
+// kind is contexts of so many tokens, with a word at their end or not, that have come about so
+// often.
 type kind struct {
 	tokens, often int
 	word          bool
@@ -127,7 +128,8 @@ func (g *ngram) novelty(context []string, k int, total float64) *novelty {
 
 func (n novelty) share() float64 { return (n.new + 0.5) / (n.met + 1) }
 
-// spelling is counts, or probabilities, of the byte behind the beginning of a token, and of its end.
+// spelling is counts, or probabilities, of the byte behind the beginning of a token, and of its
+// end.
 type spelling [tokenEnds + 1]float64
 
 const tokenEnds = 256

@@ -41,8 +41,8 @@ const (
 	typingCandidates = 5 // that are shown at a time
 )
 
-// typingModes are the ways in which one window is typed: with five candidates of each unit, and with
-// one that is shown inline.
+// typingModes are the ways in which one window is typed: with five candidates of each unit, and
+// with one that is shown inline.
 var typingModes = []string{
 	string(suggest.Word), string(suggest.WordPlus), string(suggest.Free), TypingInline,
 }
@@ -104,9 +104,9 @@ func (o TypingOptions) Validate(m *model.Model) error {
 	return err
 }
 
-// Typing lets a simulated writer type a part of every file below dir that is long enough, and counts
-// the keys. Accepting a candidate is one key. If the context ends before that, the result has what
-// was typed until then, and is marked as interrupted.
+// Typing lets a simulated writer type a part of every file below dir that is long enough, and
+// counts the keys. Accepting a candidate is one key. If the context ends before that, the result
+// has what was typed until then, and is marked as interrupted.
 func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (TypingResult, error) {
 	o, err := o.complete(m)
 	if err != nil {
@@ -144,8 +144,8 @@ type typing struct {
 	done, total int64
 }
 
-// document types the window of one document in all ways. A document that is too short for the window
-// behind the smallest of Read is left out.
+// document types the window of one document in all ways. A document that is too short for the
+// window behind the smallest of Read is left out.
 func (e *typing) document(ctx context.Context, name string, text []byte) error {
 	begin := min(slices.Max(e.Read), lastCharacters(text, e.Window))
 	for begin > 0 && !utf8.RuneStart(text[begin]) {
