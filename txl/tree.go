@@ -44,8 +44,8 @@ func NewGrower(of *Segment, rows int) *Grower {
 	return &Grower{work: NewSegment(withoutMemory(of.cfg), 1, rows)}
 }
 
-// NewGrowerBeside allocates working space for trees behind a segment that is beside another one, see
-// NewBeside. Its calls follow those of the Grower behind that one, and have the same rows.
+// NewGrowerBeside allocates working space for trees behind a segment that is beside another one,
+// see NewBeside. Its calls follow those of the Grower behind that one, and have the same rows.
 func NewGrowerBeside(g *Grower) *Grower { return &Grower{work: NewBeside(g.work)} }
 
 // GrowerBytes is the memory of a Grower and of one beside it, but for a part that does not count.
@@ -69,10 +69,10 @@ func (g *Grower) Begin(of *Segment, n int) {
 }
 
 // Grow computes some rows of a tree: row rows[i] reads tokens[i] behind row parents[i], which is
-// NoRow, older than the call, or one before it in the call. The numbers are those of a segment that
-// reads the tokens of the row's ancestors one after the other, with sums in another order. Where the
-// path is longer than the segment has room for, they are those of the segments that Continue
-// begins, without new weights.
+// NoRow, older than the call, or one before it in the call. The numbers are those of a segment
+// that reads the tokens of the row's ancestors one after the other, with sums in another order.
+// Where the path is longer than the segment has room for, they are those of the segments that
+// Continue begins, without new weights.
 func (g *Grower) Grow(x *Exec, t *Tree, rows, parents, tokens []int32) {
 	s := g.work
 	copy(s.toks, tokens)
@@ -131,8 +131,8 @@ func (g *Grower) trace(t *Tree, rows, parents []int32) {
 	}
 }
 
-// window is the range of keys, first those of the segment and then those of the chain, that the last
-// row of a chain may look at: the memory of the segment that the row would stand in, and that
+// window is the range of keys, first those of the segment and then those of the chain, that the
+// last row of a chain may look at: the memory of the segment that the row would stand in, and that
 // segment's rows up to the row itself.
 func (g *Grower) window(chain int) (lo, hi int) {
 	at := g.n + chain - 1

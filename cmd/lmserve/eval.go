@@ -59,7 +59,8 @@ The settings are the model's. Flags for settings hold for every method that has 
 			}
 			o.Threads = flags.threads
 			if typing {
-				typed.Methods, typed.Seed, typed.Threads, typed.Settings = o.Methods, o.Seed, o.Threads, o.Settings
+				typed.Methods, typed.Seed = o.Methods, o.Seed
+				typed.Threads, typed.Settings = o.Threads, o.Settings
 				return runTyping(c, m, data, typed, asJSON)
 			}
 			if err := o.Validate(m); err != nil {

@@ -17,7 +17,8 @@ import (
 // typingFlags are those of eval --typing.
 func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 	c.Flags().BoolVar(typing, "typing", false,
-		"count the keys of a simulated writer who accepts suggestions, instead of bits")
+		"count the keys of a simulated writer who accepts suggestions, instead of bits; "+
+			"of --methods, "+eval.NGram+" is a rival without a network then")
 	c.Flags().Int64SliceVar(&o.Read, "read", eval.TypingRead,
 		"with --typing: bytes that a session has read before, or several numbers of them")
 	c.Flags().IntVar(&o.Window, "window", eval.TypingWindow,
@@ -57,16 +58,18 @@ func printTyping(w io.Writer, res eval.TypingResult) error {
 	if res.Interrupted {
 		interrupted = " (interrupted; there are more)"
 	}
-	fmt.Fprintf(&text, "model %s\n%s%s: %d characters of each document, after the bytes that were read\n"+
-		"percent of the keys saved by five candidates that are words, words behind more separators, "+
-		"and end anywhere;\nby one from a probability of %g on, shown inline: saved, shown, right; "+
+	fmt.Fprintf(&text, "model %s\n%s%s: %d characters of each document, after the bytes read\n"+
+		"percent of the keys saved by five candidates: words, words behind more separators, any ends;\n"+
+		"and by one shown inline from a probability of %g on: saved, shown, right;\n"+
 		"milliseconds at p50 and p99, rows of the network a key\n\n",
 		res.Model, res.Data, interrupted, res.Window, res.Threshold)
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "word\tword+\tfree\tms\tp99\trows\tinline\tshown\tright\tms\tp99\trows\tread\t  method\t  document\t")
+	fmt.Fprintln(t, "word\tword+\tfree\tms\tp99\trows\t"+
+		"inline\tshown\tright\tms\tp99\trows\tread\t  method\t  document\t")
 	row := func(name string, s eval.TypingScore) {
 		free, inline := s.Free, s.Inline
-		fmt.Fprintf(t, "%.1f\t%.1f\t%.1f\t%.1f\t%.0f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.0f\t%.1f\t%d\t  %s\t  %s\t\n",
+		fmt.Fprintf(t, "%.1f\t%.1f\t%.1f\t%.1f\t%.0f\t%.1f\t"+
+			"%.1f\t%.1f\t%.1f\t%.1f\t%.0f\t%.1f\t%d\t  %s\t  %s\t\n",
 			s.Word.Saved, s.WordPlus.Saved, free.Saved, free.P50, free.P99, free.Rows,
 			inline.Saved, inline.Shown, inline.Right, inline.P50, inline.P99, inline.Rows,
 			s.Read, s.Method, name)

@@ -34,7 +34,8 @@ type origin struct {
 const (
 	// TypedMax is the most bytes that may stand between a stream's text and a suggestion.
 	TypedMax = 1024
-	// SuggestRowsMax is the most prefixes that are computed in one call, with those that are guessed.
+	// SuggestRowsMax is the most prefixes that are computed in one call, with those that are
+	// guessed.
 	SuggestRowsMax = 32
 	// guessBytes is how much of a match is computed at once.
 	guessBytes = 12
@@ -71,7 +72,8 @@ func (w *Worker) Suggest(
 		return suggest.Found{}, err
 	}
 	if len(typed) > TypedMax {
-		return suggest.Found{}, fmt.Errorf("typed has %d bytes, expected at most %d", len(typed), TypedMax)
+		return suggest.Found{}, fmt.Errorf("typed has %d bytes, expected at most %d", len(typed),
+			TypedMax)
 	}
 	if !suggest.Whole(s.tail(typed)) {
 		return suggest.Found{}, nil

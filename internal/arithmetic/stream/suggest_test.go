@@ -72,8 +72,8 @@ func suggesting(t *rapid.T, m *model.Model) Settings {
 	})
 }
 
-// The distribution behind a prefix is that of a stream that has read the prefix, also behind the end
-// of the chunk, and when the tree is kept from key to key.
+// The distribution behind a prefix is that of a stream that has read the prefix, also behind the
+// end of the chunk, and when the tree is kept from key to key.
 func TestSuggestComputesWhatReadingWould(t *testing.T) {
 	m := upperModel(t)
 	counts := model.Counts()

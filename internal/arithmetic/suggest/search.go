@@ -15,8 +15,9 @@ type Options struct {
 	Unit Unit // where they end
 	// Least is the least probability of a candidate: LeastMin (also 0) to 1.
 	Least float64
-	// Calls of the source, at most, and prefixes a call; 0: CallsDefault, or BytesMax where Least
-	// leaves one path, and RowsDefault. They bound what a search computes.
+	// Calls of the source, and prefixes a call; 0: CallsDefault and RowsDefault. They bound what a
+	// search computes. Behind them only a prefix that is likelier than not is continued, alone, to
+	// BytesMax calls.
 	Calls, Rows int
 	// Within ends the search after this time; what was found until then is chosen from. 0: it has
 	// no bound, and the candidates do not depend on the machine.
@@ -28,6 +29,8 @@ const (
 	BytesMax     = 48    // of a candidate
 	CallsDefault = 6
 	RowsDefault  = 4
+
+	likely = 0.5 // of a prefix
 )
 
 // Candidate is a text that may come next.
@@ -38,8 +41,8 @@ type Candidate struct {
 	// Separator is the likeliest character behind a word, which whoever accepts it gets, too, until
 	// another one is typed; "" if the text ends anywhere, or the likeliest is not known.
 	Separator string
-	// Gain is how many keystrokes it saves where it is right: its characters, and the share of cases
-	// in which the separator is right, without the key that accepts it.
+	// Gain is how many keystrokes it saves where it is right: its characters, and the share of
+	// cases in which the separator is right, without the key that accepts it.
 	Gain float64
 }
 
@@ -51,9 +54,6 @@ type Found struct {
 
 func (o Options) complete() Options {
 	o.Least = max(o.Least, LeastMin)
-	if o.Calls == 0 && o.Least >= 0.5 {
-		o.Calls = BytesMax
-	}
 	o.Calls, o.Rows = cmp.Or(o.Calls, CallsDefault), cmp.Or(o.Rows, RowsDefault)
 	return o
 }
@@ -78,8 +78,14 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 		if err := ctx.Err(); err != nil {
 			return Found{}, err
 		}
-		if s.spent() {
+		if s.late() || s.found.Calls >= max(s.Calls, BytesMax) {
 			continue // prefixes that are known cost nothing
+		}
+		if s.found.Calls >= s.Calls {
+			if batch[0].p < likely {
+				continue
+			}
+			batch = batch[:1]
 		}
 		t.call = t.call[:0]
 		for _, x := range batch {
@@ -164,12 +170,9 @@ func (s *search) next() (batch []open) {
 	return batch
 }
 
-// spent reports whether there must be no more calls. A call is taken to last as long as those before
+// late reports whether there is no time for a call, which is taken to last as long as those before
 // it.
-func (s *search) spent() bool {
-	if s.found.Calls >= s.Calls {
-		return true
-	}
+func (s *search) late() bool {
 	if s.Within == 0 {
 		return false
 	}

@@ -56,15 +56,6 @@ func (s *table) Grow(of []Prefix) {
 
 func (s *table) Guess(int32) []byte { return s.guess }
 
-// probability is that of a text behind a byte.
-func (s *table) probability(after byte, text string) float64 {
-	p := 1.
-	for _, b := range []byte(text) {
-		p, after = p*s.next[after][b], b
-	}
-	return p
-}
-
 // ends reports whether a text is one that a unit may offer.
 func ends(text string, u Unit) bool {
 	word := strings.TrimLeft(text, " .")
@@ -144,7 +135,8 @@ func with(chosen []Candidate, other Candidate) []Candidate {
 	return append(slices.Clip(chosen), other)
 }
 
-// saves is how many keystrokes candidates save on average: where several are right, the longest one.
+// saves is how many keystrokes candidates save on average: where several are right, the longest
+// one.
 func saves(chosen []Candidate) (sum float64) {
 	for _, c := range chosen {
 		alone := c.Probability // that no longer one is right, too
@@ -162,8 +154,8 @@ func saves(chosen []Candidate) (sum float64) {
 	return sum
 }
 
-// The tree keeps what begins with a prefix, and what that begins with. What is there is not computed
-// again.
+// The tree keeps what begins with a prefix, and what that begins with. What is there is not
+// computed again.
 func TestTheTreeIsKeptFromKeyToKey(t *testing.T) {
 	var tree Tree
 	s := newTable(&tree, 5)

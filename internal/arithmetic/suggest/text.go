@@ -81,8 +81,8 @@ func Whole(text []byte) bool {
 	return true
 }
 
-// separator reports whether a byte ends a word. The byte with which “, ” and — begin, and most other
-// punctuation beyond ASCII, counts as one.
+// separator reports whether a byte ends a word. The byte with which “, ” and — begin, and most
+// other punctuation beyond ASCII, counts as one.
 func separator(b byte) bool {
 	return b < utf8.RuneSelf && !OfWord(rune(b)) || b == 0xe2
 }

@@ -1,10 +1,10 @@
-// Package suggest finds what a writer is likely to type next: words, or texts that end anywhere, each
-// with its probability. It knows bytes and distributions, and no networks.
+// Package suggest finds what a writer is likely to type next: words, or texts that end anywhere,
+// each with its probability. It knows bytes and distributions, and no networks.
 //
-// The search goes best first over bytes: the likeliest prefixes are continued, many in one call, and
-// a prefix that is improbable is dropped. Candidates are chosen by the keystrokes that they save on
-// average. A Tree keeps the prefixes, so that the search behind the next key begins with what the
-// last one has found.
+// The search goes best first over bytes: the likeliest prefixes are continued, many in one call,
+// and a prefix that is improbable is dropped. Candidates are chosen by the keystrokes that they
+// save on average. A Tree keeps the prefixes, so that the search behind the next key begins with
+// what the last one has found.
 package suggest
 
 // Source computes the distributions of the byte behind prefixes.
@@ -65,7 +65,8 @@ func (t *Tree) child(id int32, b byte) int32 {
 	return None
 }
 
-// Follow returns the longest prefix of a text behind the origin that is in the tree, and its length.
+// Follow returns the longest prefix of a text behind the origin that is in the tree, and its
+// length.
 func (t *Tree) Follow(text []byte) (id int32, length int) {
 	if len(t.nodes) == 0 {
 		return None, 0

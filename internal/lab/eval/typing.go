@@ -16,7 +16,7 @@ import (
 // TypingOptions say what a simulated writer types, and who suggests what comes next. The zero value
 // is of the methods of Options, after 20 KB, over 1,000 characters.
 type TypingOptions struct {
-	Methods []string // with or without WithCompanion
+	Methods []string // with or without WithCompanion; NGram is a rival without a model
 	// Read are how many bytes a session has read before the writer begins; nil: TypingRead. The
 	// window is the same for all of them: it begins behind as many bytes as the largest.
 	Read []int64
@@ -41,8 +41,8 @@ const (
 	typingCandidates = 5 // that are shown at a time
 )
 
-// typingModes are the ways in which one window is typed: with five candidates of each unit, and with
-// one that is shown inline.
+// typingModes are the ways in which one window is typed: with five candidates of each unit, and
+// with one that is shown inline.
 var typingModes = []string{
 	string(suggest.Word), string(suggest.WordPlus), string(suggest.Free), TypingInline,
 }
@@ -55,7 +55,10 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	if err != nil {
 		return o, err
 	}
-	o.Methods, o.Threads = all.Methods, all.Threads
+	if len(o.Methods) == 0 {
+		o.Methods = all.Methods
+	}
+	o.Threads = all.Threads
 	if m.OfWords() {
 		return o, fmt.Errorf("eval: model %s is of words, expected one of bytes", m.Name)
 	}
@@ -77,7 +80,7 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 		return o, fmt.Errorf("eval: threshold is %g, expected %g to less than 1", o.Threshold,
 			suggest.LeastMin)
 	}
-	for _, method := range o.Methods {
+	for _, method := range o.methods().Methods {
 		of, set, err := o.methods().settings(m, method)
 		if err != nil {
 			return o, err
@@ -89,9 +92,10 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	return o, nil
 }
 
-// methods are the options of an evaluation with the same methods.
+// methods are the options of an evaluation with the same methods, but for the rival.
 func (o TypingOptions) methods() Options {
-	return Options{Methods: o.Methods, Seed: o.Seed, Threads: o.Threads, Settings: o.Settings}
+	methods := slices.DeleteFunc(slices.Clone(o.Methods), func(m string) bool { return m == NGram })
+	return Options{Methods: methods, Seed: o.Seed, Threads: o.Threads, Settings: o.Settings}
 }
 
 // Validate reports the first option that does not fit the model.
@@ -100,9 +104,9 @@ func (o TypingOptions) Validate(m *model.Model) error {
 	return err
 }
 
-// Typing lets a simulated writer type a part of every file below dir that is long enough, and counts
-// the keys. Accepting a candidate is one key. If the context ends before that, the result has what
-// was typed until then, and is marked as interrupted.
+// Typing lets a simulated writer type a part of every file below dir that is long enough, and
+// counts the keys. Accepting a candidate is one key. If the context ends before that, the result
+// has what was typed until then, and is marked as interrupted.
 func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (TypingResult, error) {
 	o, err := o.complete(m)
 	if err != nil {
@@ -140,8 +144,8 @@ type typing struct {
 	done, total int64
 }
 
-// document types the window of one document in all ways. A document that is too short for the window
-// behind the smallest of Read is left out.
+// document types the window of one document in all ways. A document that is too short for the
+// window behind the smallest of Read is left out.
 func (e *typing) document(ctx context.Context, name string, text []byte) error {
 	begin := min(slices.Max(e.Read), lastCharacters(text, e.Window))
 	for begin > 0 && !utf8.RuneStart(text[begin]) {
@@ -175,37 +179,39 @@ func lastCharacters(text []byte, n int) (at int64) {
 	return at
 }
 
+// asker suggests what comes behind all that was typed so far.
+type asker func(typed []byte, o suggest.Options) (suggest.Found, error)
+
 // score types a text with one method, in all ways.
 func (e *typing) score(ctx context.Context, score *TypingScore, before, text []byte) error {
-	m, set, err := e.methods().settings(e.model, score.Method)
-	if err != nil {
-		return err
+	fresh := func() (asker, error) {
+		g := newNGram()
+		return func(typed []byte, o suggest.Options) (suggest.Found, error) {
+			return g.ask(ctx, before, typed, o)
+		}, nil
 	}
-	w := stream.NewWorker(m, e.Threads)
-	defer w.Close()
-	s := stream.New(m, set)
-	for len(before) > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		before = before[w.FeedAs(s, before, stream.Lesson{}):]
-	}
-	f, err := s.Snapshot()
-	if err != nil {
-		return err
-	}
-	for _, mode := range typingModes {
-		s, _, err := stream.Restore(m, set, f.Stored())
+	if score.Method != NGram {
+		m, set, err := e.methods().settings(e.model, score.Method)
 		if err != nil {
 			return err
 		}
+		w := stream.NewWorker(m, e.Threads)
+		defer w.Close()
+		if fresh, err = e.sessions(ctx, w, m, set, before); err != nil {
+			return err
+		}
+	}
+	for _, mode := range typingModes {
 		o := suggest.Options{N: typingCandidates, Unit: suggest.Unit(mode)}
 		if mode == TypingInline {
 			o = suggest.Options{N: 1, Unit: suggest.Free, Least: e.Threshold}
 		}
-		from := session{worker: w, stream: s}
+		ask, err := fresh()
+		if err != nil {
+			return err
+		}
 		typed, err := e.types(text, score.Method, mode, func(typed []byte) (suggest.Found, error) {
-			return from.ask(ctx, typed, o)
+			return ask(typed, o)
 		})
 		if err != nil {
 			return err
@@ -213,6 +219,30 @@ func (e *typing) score(ctx context.Context, score *TypingScore, before, text []b
 		score.set(mode, typed)
 	}
 	return nil
+}
+
+// sessions returns a function that makes sessions that have read a text.
+func (e *typing) sessions(
+	ctx context.Context, w *stream.Worker, m *model.Model, set stream.Settings, text []byte,
+) (fresh func() (asker, error), err error) {
+	s := stream.New(m, set)
+	for len(text) > 0 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		text = text[w.FeedAs(s, text, stream.Lesson{}):]
+	}
+	f, err := s.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return func() (asker, error) {
+		s, _, err := stream.Restore(m, set, f.Stored())
+		from := session{worker: w, stream: s}
+		return func(typed []byte, o suggest.Options) (suggest.Found, error) {
+			return from.ask(ctx, typed, o)
+		}, err
+	}, nil
 }
 
 func (e *typing) progress(characters int64) {

@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// The writer accepts the candidate that takes it farthest, with the separator that comes with a word
-// if that is the text's, and types a wrong one over. All else is typed, a character a key.
+// The writer accepts the candidate that takes it farthest, with the separator that comes with a
+// word if that is the text's, and types a wrong one over. All else is typed, a character a key.
 func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	word := func(text, separator string) suggest.Candidate {
 		return suggest.Candidate{Text: text, Separator: separator, Probability: 0.35}

@@ -19,7 +19,8 @@ type TypingResult struct {
 	Threshold   float64        `json:"threshold"`
 	Threads     int            `json:"threads"`
 	Interrupted bool           `json:"interrupted,omitempty"`
-	// Scores are those of the documents, in their order; Domains and Total are means over documents.
+	// Scores are those of the documents, in their order; Domains and Total are means over
+	// documents.
 	Scores      []TypingScore `json:"documents"`
 	Domains     []TypingScore `json:"domains"`
 	Total       []TypingScore `json:"total"`
@@ -46,8 +47,8 @@ type Typed struct {
 	Saved      float64 `json:"saved_percent"` // of the keys that the characters are
 	Shown      float64 `json:"shown_percent"` // of the keys, before which there was an offer
 	Right      float64 `json:"right_percent"` // of the first offers at those keys
-	// Of an offer: time at the median and the 99th percentile, in milliseconds; calls of the network,
-	// and prefixes that it read.
+	// Of an offer: time at the median and the 99th percentile, in milliseconds; calls of the
+	// network, and prefixes that it read.
 	P50   float64 `json:"ms_p50"`
 	P99   float64 `json:"ms_p99"`
 	Calls float64 `json:"calls"`
