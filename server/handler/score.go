@@ -87,6 +87,9 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	case !o.Records && p.RecordStart != nil:
 		return refuse("record_start", problem.Quoted(*p.RecordStart),
 			"no such parameter without unit=record")
+	case !o.Lines && p.TroubleWords != nil:
+		return refuse("trouble_words", problem.Quoted(*p.TroubleWords),
+			"no such parameter without unit=line")
 	case p.Threshold != nil && o.Learn != session.LearnUnflagged:
 		return refuse("threshold", strconv.FormatFloat(*p.Threshold, 'g', -1, 64),
 			"no such parameter without learn=unflagged")

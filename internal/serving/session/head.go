@@ -34,6 +34,8 @@ type head struct {
 	Numerics []numerics        `json:"numerics"`
 	// LinesFrom is the offset from which on lines are made of the text; nil: of none of it.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
+	// TroubleWords is the list of words by which the lines are rated, too; "": none.
+	TroubleWords string `json:"trouble_words,omitempty"`
 	// Records say how records are made of the lines; nil: none are.
 	Records *recordRule `json:"records,omitempty"`
 	// ByLine says that some of the text may be learnt by lines.
@@ -64,7 +66,7 @@ func (h *head) cutAt(end int64) {
 		h.Numerics = h.Numerics[:n]
 	}
 	if h.LinesFrom != nil && *h.LinesFrom > end {
-		h.LinesFrom, h.ByLine = nil, false
+		h.LinesFrom, h.TroubleWords, h.ByLine = nil, "", false
 	}
 	if h.Records != nil && h.Records.From > end {
 		h.Records = nil
@@ -128,6 +130,11 @@ func (h *head) check(id string) error {
 		return fmt.Errorf("parent.offset is %d, expected 0 or more", h.Parent.Offset)
 	case h.LinesFrom != nil && *h.LinesFrom < 0:
 		return fmt.Errorf("lines_from is %d, expected 0 or more", *h.LinesFrom)
+	case h.TroubleWords != "" && h.LinesFrom == nil:
+		return errors.New("trouble_words is there, expected none without lines_from")
+	case !isTroubleList(h.TroubleWords):
+		return fmt.Errorf("trouble_words is %.80q, expected small words with a space between two",
+			h.TroubleWords)
 	case slices.ContainsFunc(h.Feedback, Feedback.wrong) || len(h.Feedback) > FeedbackMax:
 		return fmt.Errorf("feedback is %d verdicts, expected at most %d that a session gives",
 			len(h.Feedback), FeedbackMax)

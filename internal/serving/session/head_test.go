@@ -15,7 +15,7 @@ func testHead(t testing.TB) head {
 	set.Seed = SeedMax
 	return head{Version: headVersion, ID: "0198", Complete: true, Owner: "k", Created: time.Unix(1, 2).UTC(), Model: modelName{"test", "abc"}, Settings: set,
 		Labels: map[string]string{"a": "<é>\x00", "b": ""}, TTL: time.Hour + 1, History: HistoryTail, Parent: &Parent{"x", 7},
-		Numerics: []numerics{{0, "amd64"}, {9, "arm64"}}, LinesFrom: ptr(int64(5)),
+		Numerics: []numerics{{0, "amd64"}, {9, "arm64"}}, LinesFrom: ptr(int64(5)), TroubleWords: "error fail",
 		Records: &recordRule{8, "^a"}, ByLine: true}
 }
 
