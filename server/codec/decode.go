@@ -142,7 +142,7 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 	}
 	return session.ScoreOptions{
 		TroubleWords: trouble,
-		Records: Value(p.Unit) == api.UnitRecord, RecordStart: p.RecordStart,
+		Records:      Value(p.Unit) == api.UnitRecord, RecordStart: p.RecordStart,
 		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
 		Learn: string(Value(p.Learn)),
 		Lines: ofLines(p.Unit), Incidents: Value(p.Unit) == api.UnitIncident, Text: valueOr(p.Text, true),

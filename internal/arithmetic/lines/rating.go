@@ -60,8 +60,8 @@ func NewRating() *Rating {
 // Parts are the bits of the parts of a line's rating.
 type Parts struct{ B, E, V, W, F float64 }
 
-// Trouble makes the rating of an empty text one by a list of words of trouble, too, which TroubleWords
-// returned; "": none.
+// Trouble makes the rating of an empty text one by a list of words of trouble, too, which
+// TroubleWords returned; "": none.
 func (r *Rating) Trouble(list string) { r.trouble.begin(list) }
 
 // Take rates a line without its newline, and takes it in. From and to bound what stands strangest in

@@ -19,15 +19,17 @@ const (
 )
 
 // TroubleDefault is a list of words of trouble for logs in English.
-const TroubleDefault = "error fail fatal critical panic abort crash exception traceback stack_trace " +
-	"denied deny forbid refus reject unauthori invalid illegal malform corrupt violat unexpected " +
-	"unknown unable cannot timeout timed_out expired unreachable unavailable disconnect reset broken " +
-	"lost missing not_found overflow underflow exceed exhaust leak segfault kill terminat interrupt " +
-	"fault alert attack exploit malicious inject brute scan probe intrus suspicious threat breach " +
-	"root privilege escalat tamper dump shadow passwd warning warn severe emerg"
+const TroubleDefault = "" +
+	"error fail fatal critical panic abort crash exception traceback stack_trace denied " +
+	"deny forbid refus reject unauthori invalid illegal malform corrupt violat unexpected " +
+	"unknown unable cannot timeout timed_out expired unreachable unavailable disconnect " +
+	"reset broken lost missing not_found overflow underflow exceed exhaust leak segfault " +
+	"kill terminat interrupt fault alert attack exploit malicious inject brute scan probe " +
+	"intrus suspicious threat breach root privilege escalat tamper dump shadow passwd " +
+	"warning warn severe emerg"
 
-// TroubleWords reads a list of words of trouble: words separated by white space, in which # begins a
-// comment up to the end of the line. The list that it returns has the different words in small
+// TroubleWords reads a list of words of trouble: words separated by white space, in which # begins
+// a comment up to the end of the line. The list that it returns has the different words in small
 // letters, with a space between two.
 func TroubleWords(text string) (list string, err error) {
 	var words []string
@@ -56,8 +58,8 @@ func TroubleWords(text string) (list string, err error) {
 	return strings.Join(words, " "), nil
 }
 
-// inTrouble reports whether a character may be in a word of trouble: a letter, or a mark that is part
-// of one.
+// inTrouble reports whether a character may be in a word of trouble: a letter, or a mark that is
+// part of one.
 func inTrouble(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsMark(r))
 }
@@ -68,7 +70,8 @@ func inTrouble(r rune) bool {
 //	F = -lg((H(x) + .25 / (.25 + x)) / (n + 1))
 //
 // H(x) is how many of the last n lines had x or more, n about 4,096 at most. Small letters and
-// capitals are alike. Without a list F is 0. It does not measure strangeness, but what people act on.
+// capitals are alike. Without a list F is 0. F does not measure strangeness, but what people act
+// on.
 type trouble struct {
 	list  string
 	words [][]byte // of the list; they are never changed

@@ -34,13 +34,13 @@ type head struct {
 	Numerics []numerics        `json:"numerics"`
 	// LinesFrom is the offset from which on lines are made of the text; nil: of none of it.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
-	// TroubleWords is the list of words by which the lines are rated, too; "": none.
-	TroubleWords string `json:"trouble_words,omitempty"`
 	// Records say how records are made of the lines; nil: none are.
 	Records *recordRule `json:"records,omitempty"`
 	// ByLine says that some of the text may be learnt by lines.
-	ByLine bool   `json:"by_line,omitempty"`
-	Name   string `json:"name,omitempty"` // "": the session has none
+	ByLine bool `json:"by_line,omitempty"`
+	// TroubleWords is the list of words by which the lines are rated, too; "": none.
+	TroubleWords string `json:"trouble_words,omitempty"`
+	Name         string `json:"name,omitempty"` // "": the session has none
 	// ShadowOf is the id of the session that the session follows; "": it is no shadow.
 	ShadowOf string `json:"shadow_of,omitempty"`
 	// Feedback are users' verdicts on incidents, in the order of their numbers.
@@ -130,11 +130,6 @@ func (h *head) check(id string) error {
 		return fmt.Errorf("parent.offset is %d, expected 0 or more", h.Parent.Offset)
 	case h.LinesFrom != nil && *h.LinesFrom < 0:
 		return fmt.Errorf("lines_from is %d, expected 0 or more", *h.LinesFrom)
-	case h.TroubleWords != "" && h.LinesFrom == nil:
-		return errors.New("trouble_words is there, expected none without lines_from")
-	case !isTroubleList(h.TroubleWords):
-		return fmt.Errorf("trouble_words is %.80q, expected small words with a space between two",
-			h.TroubleWords)
 	case slices.ContainsFunc(h.Feedback, Feedback.wrong) || len(h.Feedback) > FeedbackMax:
 		return fmt.Errorf("feedback is %d verdicts, expected at most %d that a session gives",
 			len(h.Feedback), FeedbackMax)
@@ -144,6 +139,11 @@ func (h *head) check(id string) error {
 		return errors.New("by_line is true, expected false without lines_from")
 	case h.ByLine && !stream.LearnsByLine(h.Settings.Method):
 		return fmt.Errorf("by_line is true, expected false with the method %s", h.Settings.Method)
+	case h.TroubleWords != "" && h.LinesFrom == nil:
+		return errors.New("trouble_words is there, expected none without lines_from")
+	case !isTroubleList(h.TroubleWords):
+		return fmt.Errorf("trouble_words is %.80q, expected small words with a space between two",
+			h.TroubleWords)
 	case len(h.Numerics) == 0:
 		return fmt.Errorf("numerics is empty, expected one entry or more")
 	}

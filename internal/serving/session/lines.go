@@ -2,7 +2,6 @@ package session
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
@@ -30,12 +29,12 @@ func (h *head) checkTrouble(o ScoreOptions) error {
 	if h.LinesFrom == nil || o.TroubleWords == "" || o.TroubleWords == h.TroubleWords {
 		return nil
 	}
-	found, want := strconv.Quote(o.TroubleWords), strconv.Quote(h.TroubleWords)
-	if h.TroubleWords == "" {
-		want = "none"
+	want := "none"
+	if h.TroubleWords != "" {
+		want = fmt.Sprintf("%.80q", h.TroubleWords)
 	}
-	return &FieldError{"trouble_words", found, want + ", as in the first text with lines; another list " +
-		"takes another session"}
+	return &FieldError{"trouble_words", fmt.Sprintf("%.80q", o.TroubleWords),
+		want + ", as in the first text with lines; use another session for another list"}
 }
 
 // isTroubleList reports whether a list is one that lines.TroubleWords returns, or empty.
