@@ -82,14 +82,14 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 		return refuse("learn", "unflagged", "true or false without unit=line")
 	case (!o.Lines || o.Records) && o.TokenBits:
 		return refuse("tokens", "true", "false without unit=line; logprobs=true has those of chunks")
+	case !o.Lines && p.TroubleWords != nil:
+		return refuse("trouble_words", problem.Quoted(*p.TroubleWords),
+			"no such parameter without unit=line")
 	case !o.Lines && p.Text != nil:
 		return refuse("text", strconv.FormatBool(*p.Text), "no such parameter without unit=line")
 	case !o.Records && p.RecordStart != nil:
 		return refuse("record_start", problem.Quoted(*p.RecordStart),
 			"no such parameter without unit=record")
-	case !o.Lines && p.TroubleWords != nil:
-		return refuse("trouble_words", problem.Quoted(*p.TroubleWords),
-			"no such parameter without unit=line")
 	case p.Threshold != nil && o.Learn != session.LearnUnflagged:
 		return refuse("threshold", strconv.FormatFloat(*p.Threshold, 'g', -1, 64),
 			"no such parameter without learn=unflagged")
