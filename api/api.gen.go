@@ -2395,6 +2395,11 @@ type ScoreParams struct {
 	// by default. Only with `unit=record`.
 	RecordStart *string `form:"record_start,omitempty" json:"record_start,omitempty"`
 
+	// TroubleWords Words of trouble, separated by white space: a line with words that contain one of them has a smaller `p`, the rarer such lines are. Words are
+	// letters and `_`; small letters and capitals are alike. The list is kept with the session, and holds for all of its lines: a session that has
+	// lines already, without a list or with another, refuses it. Only with `unit=line`, `record` or `incident`.
+	TroubleWords *string `form:"trouble_words,omitempty" json:"trouble_words,omitempty"`
+
 	// Text Whether `line` events carry the line's text. Only with `unit=line`.
 	Text *bool `form:"text,omitempty" json:"text,omitempty"`
 

@@ -726,6 +726,9 @@ func newScoreRequest(
 	if params.RecordStart != nil {
 		query.Set("record_start", fmt.Sprint(*params.RecordStart))
 	}
+	if params.TroubleWords != nil {
+		query.Set("trouble_words", fmt.Sprint(*params.TroubleWords))
+	}
 	if params.Text != nil {
 		query.Set("text", fmt.Sprint(*params.Text))
 	}

@@ -42,7 +42,7 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 func TestTheClientKnowsAllParameters(t *testing.T) {
 	require.ElementsMatch(t,
 		[]string{
-			"learn", "threshold", "unit", "record_start", "text", "tokens", "offset", "logprobs",
+			"learn", "threshold", "unit", "record_start", "trouble_words", "text", "tokens", "offset", "logprobs",
 			"top_logprobs", "updates", "wait",
 		}, tags(reflect.TypeOf(client.ScoreParams{})))
 	require.ElementsMatch(t,

@@ -32,8 +32,11 @@ type ScoreOptions struct {
 	Records   bool // tell of records of several lines instead, by Event.Line; with Lines
 	// RecordStart is the pattern of how records begin from here on, in RE2; "": as the session has it.
 	RecordStart string
-	NoText      bool // leave the text out of the events of lines
-	Tokens      bool // tell of each line what each of its bytes has cost, in bits
+	// TroubleWords are words of trouble that lines are rated by, too, separated by white space, if they
+	// begin with this text; "": as the session has them. With Lines.
+	TroubleWords string
+	NoText       bool // leave the text out of the events of lines
+	Tokens       bool // tell of each line what each of its bytes has cost, in bits
 
 	LogProbs bool // tell of each chunk the log-probability of each token
 	Top      int  // and so many of the likeliest tokens beside each, up to 20; only with LogProbs
@@ -61,6 +64,9 @@ func (o ScoreOptions) params(wait time.Duration) ScoreParams {
 		p.Unit = new(UnitIncident)
 	case o.Lines:
 		p.Unit = new(UnitLine)
+	}
+	if o.Lines {
+		p.TroubleWords = orNil(o.TroubleWords)
 	}
 	if o.NoText {
 		p.Text = new(false)

@@ -22,6 +22,7 @@ type scoring struct {
 	learn     string
 	lines     bool
 	records   recordFlags
+	trouble   string // file of words
 	compare   bool
 	totalOnly bool
 	asJSON    bool
@@ -64,6 +65,7 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 			"with --lines, not from lines that are as strange as --threshold says")
 	flags.BoolVar(&k.lines, "lines", false, "print a line for each line of the text")
 	k.records.register(c)
+	registerTroubleWords(c, &k.trouble)
 	flags.BoolVar(&k.compare, "compare", false,
 		"score with the static model too: the slow weights alone, without companion")
 	flags.BoolVar(&k.totalOnly, "total-only", false, "print the total alone")
@@ -95,6 +97,12 @@ func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) 
 		return o, err
 	}
 	k.lines = o.Lines
+	if o.TroubleWords, err = troubleWords(k.trouble); err != nil {
+		return o, err
+	}
+	if k.trouble != "" && !k.lines {
+		return o, usagef("--trouble-words rates lines, expected --lines, too")
+	}
 	o.Tokens = k.lines && !o.Records
 	switch o.Learn {
 	case client.LearnTrue, client.LearnFalse:

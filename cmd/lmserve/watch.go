@@ -40,6 +40,7 @@ type watching struct {
 	asJSON    bool
 	lines     bool
 	records   recordFlags
+	trouble   string // file of words
 	answers   bool
 	counts    bool // no model was asked for
 }
@@ -99,6 +100,7 @@ standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`,
 		"as message or /http/path\n(default: whole lines)")
 	flags.BoolVar(&k.lines, "lines", false, "print every strange line, not one for an incident")
 	k.records.register(c)
+	registerTroubleWords(c, &k.trouble)
 	flags.BoolVar(&k.answers, "feedback", false, "read answers on incidents from standard input, "+
 		"as \"f 12\": #12 was a\nfalse alarm, and incidents like it are not printed again; "+
 		"m: they always are; u takes back")
@@ -125,6 +127,9 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 			"--session that has learnt before")
 	}
 	if err := k.records.apply(&score); err != nil {
+		return err
+	}
+	if score.TroubleWords, err = troubleWords(k.trouble); err != nil {
 		return err
 	}
 	streams, patterns, err := k.streams(files)

@@ -315,6 +315,31 @@ func (f *recordFlags) apply(o *client.ScoreOptions) error {
 	return nil
 }
 
+// troubleWords reads the words of trouble of a flag: the default ones, or those of a file; "": none.
+func troubleWords(name string) (list string, err error) {
+	switch name {
+	case "":
+		return "", nil
+	case "default":
+		return lines.TroubleDefault, nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", usagef("--trouble-words: %w", err)
+	}
+	if list, err = lines.TroubleWords(string(text)); err != nil {
+		return "", usagef("--trouble-words: %s: %w", name, err)
+	}
+	return list, nil
+}
+
+// registerTroubleWords gives a command the flag.
+func registerTroubleWords(c *cobra.Command, name *string) {
+	c.Flags().StringVar(name, "trouble-words", "", "file of words, one a line, that make a line "+
+		"stranger if they are rare, or \"default\":\nerror, failed and the like; kept with the session "+
+		"(default: none)")
+}
+
 // lineChoice says which lines are printed: those that are strange enough, or the strangest ones.
 type lineChoice struct {
 	threshold string

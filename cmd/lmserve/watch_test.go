@@ -300,6 +300,8 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")
 	logOf(t, log, 0, 1)
+	words := filepath.Join(dir, "words")
+	require.NoError(t, os.WriteFile(words, []byte("error\nnot-one\n"), 0o600))
 	for _, c := range []struct {
 		args []string
 		code int
@@ -314,6 +316,9 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--record-start", "a"}, exitUsage, `--record-start is "a", expected --records, too`},
 		{[]string{"--records", "--record-start", "(a"}, exitUsage,
 			"--record-start is \"(a\", expected a regular expression of RE2: missing closing ): `(a`"},
+		{[]string{"--trouble-words", "no such"}, exitUsage, "--trouble-words: open no such"},
+		{[]string{"--trouble-words", words}, exitUsage,
+			words + `: line 2: found "not-one", expected letters and _ alone, at most 64 bytes`},
 		{[]string{"--records", "--feedback"}, exitUsage, "expected no --lines, --records or --top"},
 		{[]string{"--learn", "false"}, exitUsage, "without a --session"},
 		{[]string{"--learn", "unflagged", log}, exitUsage, "expected true without a --model"},

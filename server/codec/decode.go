@@ -133,8 +133,16 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 		return session.ScoreOptions{}, problem.Field(api.ProblemInvalidParameter, "record_start",
 			problem.Quoted(*p.RecordStart), err.Error())
 	}
+	trouble := ""
+	if p.TroubleWords != nil {
+		if trouble, err = session.TroubleWords(*p.TroubleWords); err != nil {
+			return session.ScoreOptions{}, problem.Field(api.ProblemInvalidParameter, "trouble_words",
+				problem.Quoted(*p.TroubleWords), "words of trouble: "+err.Error())
+		}
+	}
 	return session.ScoreOptions{
-		Records: Value(p.Unit) == api.UnitRecord, RecordStart: p.RecordStart,
+		TroubleWords: trouble,
+		Records:      Value(p.Unit) == api.UnitRecord, RecordStart: p.RecordStart,
 		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
 		Learn: string(Value(p.Learn)),
 		Lines: ofLines(p.Unit), Incidents: Value(p.Unit) == api.UnitIncident, Text: valueOr(p.Text, true),

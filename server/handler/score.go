@@ -82,6 +82,9 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 		return refuse("learn", "unflagged", "true or false without unit=line")
 	case (!o.Lines || o.Records) && o.TokenBits:
 		return refuse("tokens", "true", "false without unit=line; logprobs=true has those of chunks")
+	case !o.Lines && p.TroubleWords != nil:
+		return refuse("trouble_words", problem.Quoted(*p.TroubleWords),
+			"no such parameter without unit=line")
 	case !o.Lines && p.Text != nil:
 		return refuse("text", strconv.FormatBool(*p.Text), "no such parameter without unit=line")
 	case !o.Records && p.RecordStart != nil:

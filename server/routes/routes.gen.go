@@ -1295,6 +1295,19 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 		return
 	}
 
+	// ------------- Optional query parameter "trouble_words" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trouble_words", r.URL.Query(), &params.TroubleWords, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trouble_words"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trouble_words", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "text" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "text", r.URL.Query(), &params.Text, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})

@@ -33,6 +33,13 @@ func NewMeter() *Meter {
 	return &Meter{rating: *NewRating(), changes: *changes.New(), line: Line{Number: 1}}
 }
 
+// Trouble makes the meter of an empty text rate lines by a list of words of trouble, too, which
+// TroubleWords returned; "": none.
+func (m *Meter) Trouble(list string) { m.rating.Trouble(list) }
+
+// TroubleWords is the list of words of trouble by which the meter rates lines; "": there is none.
+func (m *Meter) TroubleWords() string { return m.rating.trouble.list }
+
 // Add takes in the next byte of the text, with its cost under the model that learns and under the
 // static one, in bits: finite numbers, 0 or more. If the byte ends a line, the line goes to each,
 // which must not keep it. The cost of a token of several bytes belongs to one of them; the others

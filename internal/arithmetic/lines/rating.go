@@ -20,12 +20,15 @@ import (
 // the lines with an S as large, W of all and w of the next,
 //
 //	P = (H(S) + 256 w 2^(-S/3.7)) / (W + 256 w)
+//
+// With a list of words of trouble, S has a fifth part, F (trouble.go).
 type Rating struct {
 	words   rarity
 	crowds  crowds
 	places  placeTable
 	values  amongAlike
 	b, e, w tail
+	trouble trouble
 	sum     tail
 
 	strangest placed // in the line taken last
@@ -39,6 +42,7 @@ type scratch struct {
 	words  []spacedWord
 	marks  []incidents.Mark // of all that stands in the line
 	rare   []incidents.Mark // of what is rare in it
+	found  []key            // words of trouble
 }
 
 const (
@@ -54,7 +58,11 @@ func NewRating() *Rating {
 }
 
 // Parts are the bits of the parts of a line's rating.
-type Parts struct{ B, E, V, W float64 }
+type Parts struct{ B, E, V, W, F float64 }
+
+// Trouble makes the rating of an empty text one by a list of words of trouble, too, which
+// TroubleWords returned; "": none.
+func (r *Rating) Trouble(list string) { r.trouble.begin(list) }
 
 // Take rates a line without its newline, and takes it in. From and to bound what stands strangest in
 // it; nothing, if that is nothing.
@@ -70,8 +78,9 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 		E: r.e.take(r.crowds.take(line)),
 		V: bitsOf(r.values.take(of.tokens.frame, valueTimes*values)),
 		W: r.w.take(all),
+		F: r.trouble.take(line, of),
 	}
-	s := max(0, parts.B+parts.E+parts.V+parts.W)
+	s := max(0, parts.B+parts.E+parts.V+parts.W+parts.F)
 	prior := float64(usualLines * exp(-s/usualSlope))
 	p = r.sum.share(s, sumLeast, prior, usualLines)
 	r.sum.put(s, sumLeast, p)

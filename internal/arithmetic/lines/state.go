@@ -18,14 +18,21 @@ var ErrState = errors.New("no state of a meter of lines")
 // which a meter would go on to other probabilities.
 const stateVersion = 4
 
+// troubleVersion is the first byte of the state of a meter with words of trouble.
+const troubleVersion = stateVersion | 0x80
+
 // StateBytesMax is more than any state has.
 const StateBytesMax = 144<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
-// AppendState appends the meter's state to dst: the version, the numbers in their order, little
-// endian, the incidents and the state of the changes, each behind its size, then the text of the line
-// under way and the costs of its bytes.
+// AppendState appends the meter's state to dst: the version; with words of trouble, their list behind
+// its size; the numbers in their order, little endian; the incidents and the state of the changes,
+// each behind its size; the text of the line under way and the costs of its bytes.
 func (m *Meter) AppendState(dst []byte) []byte {
-	dst = append(dst, stateVersion)
+	if list := m.TroubleWords(); list != "" {
+		dst = append(appendNumber(append(dst, troubleVersion), uint32(len(list))), list...)
+	} else {
+		dst = append(dst, stateVersion)
+	}
 	for _, number := range m.numbers() {
 		dst = appendNumber(dst, number)
 	}
@@ -51,11 +58,17 @@ func appendNumber(dst []byte, number any) []byte {
 // and says what was found and what was expected.
 func ReadState(state []byte) (*Meter, error) {
 	m := NewMeter()
-	if len(state) == 0 || state[0] != stateVersion {
+	if len(state) == 0 || state[0] != stateVersion && state[0] != troubleVersion {
 		return nil, fmt.Errorf("%w: found the first bytes %x, expected version %d", ErrState,
 			state[:min(1, len(state))], stateVersion)
 	}
 	rest := state[1:]
+	var err error
+	if state[0] == troubleVersion {
+		if rest, err = readSized(rest, m.readTrouble); err != nil {
+			return nil, err
+		}
+	}
 	for _, number := range m.numbers() {
 		n, err := binary.Decode(rest, binary.LittleEndian, number)
 		if err != nil {
@@ -63,8 +76,7 @@ func ReadState(state []byte) (*Meter, error) {
 		}
 		rest = rest[n:]
 	}
-	rest, err := m.readParts(rest)
-	if err != nil {
+	if rest, err = m.readParts(rest); err != nil {
 		return nil, err
 	}
 	if m.line.Bytes < 0 || m.line.Chars < 0 || m.line.Chars > m.line.Bytes {
@@ -98,17 +110,35 @@ func (m *Meter) readParts(rest []byte) ([]byte, error) {
 			return err
 		},
 	} {
-		size := uint32(0)
-		n, err := binary.Decode(rest, binary.LittleEndian, &size)
-		if err != nil || int64(size) > int64(len(rest)-n) {
-			return nil, fmt.Errorf("%w: found %d bytes, expected more", ErrState, len(rest))
+		var err error
+		if rest, err = readSized(rest, read); err != nil {
+			return nil, err
 		}
-		if err := read(rest[n : n+int(size)]); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrState, err)
-		}
-		rest = rest[n+int(size):]
 	}
 	return rest, nil
+}
+
+// readSized reads a part of a state that stands behind its size, and returns what follows.
+func readSized(rest []byte, read func([]byte) error) ([]byte, error) {
+	size := uint32(0)
+	n, err := binary.Decode(rest, binary.LittleEndian, &size)
+	if err != nil || int64(size) > int64(len(rest)-n) {
+		return nil, fmt.Errorf("%w: found %d bytes, expected more", ErrState, len(rest))
+	}
+	if err := read(rest[n : n+int(size)]); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrState, err)
+	}
+	return rest[n+int(size):], nil
+}
+
+// readTrouble reads the list of the words of trouble.
+func (m *Meter) readTrouble(list []byte) error {
+	want, err := TroubleWords(string(list))
+	if err == nil && want != string(list) {
+		err = fmt.Errorf("found the words %.80q, expected %.80q", list, want)
+	}
+	m.Trouble(want)
+	return err
 }
 
 // numbers lists pointers to all of the state that has a fixed size and is not derived.
@@ -122,6 +152,9 @@ func (m *Meter) numbers() []any {
 	}
 	for _, t := range r.tails() {
 		list = append(list, &t.counts, &t.weight, &t.last)
+	}
+	if r.trouble.list != "" {
+		list = append(list, &r.trouble.seen)
 	}
 	return list
 }
@@ -153,6 +186,7 @@ func (m *Meter) check() error {
 		{"the crowds", r.crowds.valid()},
 		{"the places", !slices.ContainsFunc(r.places.cells[:], standing.wrong)},
 		{"the values", r.values.valid()},
+		{"the words of trouble", r.trouble.seen.valid(troubleMemory)},
 		{"the tails", !slices.ContainsFunc(r.tails(), func(t *tail) bool { return !t.valid() })},
 	} {
 		if !c.ok {

@@ -57,6 +57,7 @@ func TestNumbersThatNoMeterHasAreRefused(t *testing.T) {
 func FuzzReadState(f *testing.F) {
 	f.Add(NewMeter().AppendState(nil), uint32(0), byte(0))
 	f.Add(stateOf(), uint32(30000), byte(1))
+	f.Add(with("denied").AppendState(nil), uint32(7), byte(1))
 	f.Fuzz(func(t *testing.T, state []byte, at uint32, flip byte) {
 		if len(state) > 0 {
 			state[int(at)%len(state)] ^= flip

@@ -18,10 +18,23 @@ func (s *Stream) WatchLines(from int64) {
 	s.beginLines()
 }
 
+// TroubleBy rates the stream's lines by a list of words of trouble, too (lines.TroubleWords), if they
+// begin from here on; before WatchLines.
+func (s *Stream) TroubleBy(list string) { s.trouble = list }
+
+// TroubleWords is the list by which the stream's lines are rated; "" if there is none, or no line.
+func (s *Stream) TroubleWords() string {
+	if s.lines == nil {
+		return ""
+	}
+	return s.lines.TroubleWords()
+}
+
 // beginLines begins the lines where the stream has come to their offset.
 func (s *Stream) beginLines() {
 	if s.lines == nil && s.linesFrom != nil && s.Offset() >= *s.linesFrom {
 		s.lines = lines.NewMeter()
+		s.lines.Trouble(s.trouble)
 	}
 }
 

@@ -55,6 +55,7 @@ type Stream struct {
 
 	lines       *lines.Meter   // of the text from linesFrom on; nil: not begun
 	linesFrom   *int64         // the offset at which lines begin; nil: nowhere
+	trouble     string         // list of words that they are rated by; "": none
 	records     *lines.Records // of lines that end behind their From; nil: not begun
 	recordsNext *lines.Records // take their place at their From; nil: none do
 	held        *held          // nil: nothing was learnt by lines so far

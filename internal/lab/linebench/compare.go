@@ -25,7 +25,7 @@ type comparison struct {
 func compare(log []string, seeds int) *comparison {
 	c := &comparison{lines: len(log), seeds: seeds}
 	for seed := range seeds {
-		c.add(score(inject(log, uint64(seed))), start(len(log)))
+		c.add(score(inject(log, uint64(seed)), ""), start(len(log)))
 	}
 	return c
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
 const (
@@ -142,9 +144,14 @@ func labelledPaths(dir string) ([]string, error) {
 	return paths, err
 }
 
-// printLabelled judges the logs of a folder.
-func printLabelled(w io.Writer, dir string) error {
+// printLabelled judges the logs of a folder. Words names a file of words of trouble, or the default
+// ones; "": none.
+func printLabelled(w io.Writer, dir, words string) error {
 	paths, err := labelledPaths(dir)
+	if err != nil {
+		return err
+	}
+	trouble, err := readTrouble(words)
 	if err != nil {
 		return err
 	}
@@ -157,7 +164,7 @@ func printLabelled(w io.Writer, dir string) error {
 		if err != nil {
 			return err
 		}
-		one := judge(score(log))
+		one := judge(score(log, trouble))
 		one.row(t, filepath.Base(filepath.Dir(path)))
 		all.add(&one)
 	}
@@ -178,6 +185,22 @@ func (l *labelled) row(w io.Writer, name string) {
 		f.ap, f.hits, f.incidentAP, f.incidents,
 		share(l.flagged[0], l.ordinaries), share(l.flagged[1], l.ordinaries),
 		share(l.told, l.lines), share(l.alarms, l.lines))
+}
+
+// readTrouble reads the words of trouble of a file.
+func readTrouble(name string) (list string, err error) {
+	switch name {
+	case "", "default":
+		return map[string]string{"default": lines.TroubleDefault}[name], nil
+	}
+	text, err := os.ReadFile(name)
+	if err == nil {
+		list, err = lines.TroubleWords(string(text))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return list, nil
 }
 
 func judge(log []scored) (l labelled) {

@@ -41,8 +41,9 @@ type scored struct {
 // toldMost is the largest P of an incident that watch prints by default.
 const toldMost = 1. / 1000
 
-// score lets all methods rate a log, in one pass: each line before it is learnt.
-func score(log []line) []scored {
+// score lets all methods rate a log, in one pass: each line before it is learnt. The rating counts
+// words of trouble, too, if there is a list of these.
+func score(log []line, trouble string) []scored {
 	counts := model.Counts()
 	set := stream.DefaultsFor(counts, stream.Counts)
 	set.Companion = true
@@ -51,6 +52,8 @@ func score(log []line) []scored {
 	bytes := stream.New(counts, set)
 
 	rating, meter := lines.NewRating(), lines.NewMeter()
+	rating.Trouble(trouble)
+	meter.Trouble(trouble)
 	words := counter{count: map[string]float64{}}
 	templates := drain{groups: map[drainGroup]*drainLeaf{}}
 	seen := map[string]float64{}

@@ -115,7 +115,7 @@ func (s *session) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
-	s.Records = h.Records
+	s.TroubleWords, s.Records = h.TroubleWords, h.Records
 	s.Name, s.Labels, s.TTL, s.ShadowOf = h.Name, h.Labels, h.TTL, h.ShadowOf
 	s.Feedback = h.Feedback
 }

@@ -52,6 +52,9 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	if err := checkOffset(r.s, offset); err != nil {
 		return err
 	}
+	if err := r.s.checkTrouble(r.options); err != nil {
+		return err
+	}
 	st := r.s.stream.Reader()
 	if next := r.s.watching(r.options, st.Offset()); r.options.Lines {
 		next.watch(st)

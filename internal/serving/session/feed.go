@@ -191,6 +191,9 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 // memory must have none that others wait for.
 func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
 	s := f.s
+	if err := s.checkTrouble(f.options); err != nil {
+		return false, err
+	}
 	next := s.watching(f.options, s.stream.Offset())
 	all := next.stateBytes(s.model.Model)
 	more := all - s.stateBytes(s.model.Model)

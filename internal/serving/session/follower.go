@@ -159,6 +159,7 @@ func (fo *follower) feed(of, s *session, begin int64, r storage.Record) error {
 		how = stream.Lesson{}
 	}
 	from := of.linesFrom()
+	o.TroubleWords = of.troubleWords()
 	o.Lines = o.Lines || from != nil && *from <= begin
 	f := feeder{
 		reports:  reports{engine: fo.engine, s: s, options: o, emit: noChunks},

@@ -235,6 +235,7 @@ func (f *fork) fresh(who Caller, r ForkRequest) (*session, error) {
 	to.Complete = false
 	to.Parent = &Parent{ID: f.from.ID, Offset: f.at}
 	to.Numerics, to.LinesFrom = slices.Clone(f.from.Numerics), f.from.LinesFrom
+	to.TroubleWords = f.from.TroubleWords
 	to.Records, to.ByLine, to.Feedback = f.from.Records, f.from.ByLine, f.from.Feedback
 	to.cutAt(f.at)
 	return to, nil

@@ -37,8 +37,10 @@ type head struct {
 	// Records say how records are made of the lines; nil: none are.
 	Records *recordRule `json:"records,omitempty"`
 	// ByLine says that some of the text may be learnt by lines.
-	ByLine bool   `json:"by_line,omitempty"`
-	Name   string `json:"name,omitempty"` // "": the session has none
+	ByLine bool `json:"by_line,omitempty"`
+	// TroubleWords is the list of words by which the lines are rated, too; "": none.
+	TroubleWords string `json:"trouble_words,omitempty"`
+	Name         string `json:"name,omitempty"` // "": the session has none
 	// ShadowOf is the id of the session that the session follows; "": it is no shadow.
 	ShadowOf string `json:"shadow_of,omitempty"`
 	// Feedback are users' verdicts on incidents, in the order of their numbers.
@@ -64,7 +66,7 @@ func (h *head) cutAt(end int64) {
 		h.Numerics = h.Numerics[:n]
 	}
 	if h.LinesFrom != nil && *h.LinesFrom > end {
-		h.LinesFrom, h.ByLine = nil, false
+		h.LinesFrom, h.TroubleWords, h.ByLine = nil, "", false
 	}
 	if h.Records != nil && h.Records.From > end {
 		h.Records = nil
@@ -137,6 +139,11 @@ func (h *head) check(id string) error {
 		return errors.New("by_line is true, expected false without lines_from")
 	case h.ByLine && !stream.LearnsByLine(h.Settings.Method):
 		return fmt.Errorf("by_line is true, expected false with the method %s", h.Settings.Method)
+	case h.TroubleWords != "" && h.LinesFrom == nil:
+		return errors.New("trouble_words is there, expected none without lines_from")
+	case !isTroubleList(h.TroubleWords):
+		return fmt.Errorf("trouble_words is %.80q, expected small words with a space between two",
+			h.TroubleWords)
 	case len(h.Numerics) == 0:
 		return fmt.Errorf("numerics is empty, expected one entry or more")
 	}

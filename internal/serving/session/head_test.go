@@ -15,7 +15,7 @@ func testHead(t testing.TB) head {
 	set.Seed = SeedMax
 	return head{Version: headVersion, ID: "0198", Complete: true, Owner: "k", Created: time.Unix(1, 2).UTC(), Model: modelName{"test", "abc"}, Settings: set,
 		Labels: map[string]string{"a": "<é>\x00", "b": ""}, TTL: time.Hour + 1, History: HistoryTail, Parent: &Parent{"x", 7},
-		Numerics: []numerics{{0, "amd64"}, {9, "arm64"}}, LinesFrom: ptr(int64(5)),
+		Numerics: []numerics{{0, "amd64"}, {9, "arm64"}}, LinesFrom: ptr(int64(5)), TroubleWords: "error fail",
 		Records: &recordRule{8, "^a"}, ByLine: true}
 }
 
@@ -54,6 +54,7 @@ func TestAHeadThatIsNotAsWrittenIsRefused(t *testing.T) {
 		{`{"from":8`, `{"from":4`, "records.from is 4, expected lines_from or more"},
 		{`"^a"`, `"(a"`, "records.start is \"(a\", expected a regular expression of RE2: missing closing ): `(a`"},
 		{`"by_line":true`, `"by_line":false`, "expected"},
+		{`"error fail"`, `"Error fail"`, `trouble_words is "Error fail", expected small words`},
 		{`"start":"^a"},"by_line":true`, `"start":"^a"},"by_line":true,"x":1`, "expected"},
 		{`"method":"sparse-meta"`, `"method":"cache"`,
 			"by_line is true, expected false with the method cache"},

@@ -41,7 +41,7 @@ func (mg *Manager) importArchive(
 	}
 	s.Complete, s.Parent = false, h.Parent
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
-	s.Records, s.Feedback = h.Records, h.Feedback
+	s.TroubleWords, s.Records, s.Feedback = h.TroubleWords, h.Records, h.Feedback
 	if n := len(s.encode()); n > storage.MaxHeadBytes {
 		return Info{}, fmt.Errorf("%w: a head of %d bytes, expected at most %d", ErrImport, n,
 			storage.MaxHeadBytes)

@@ -11,7 +11,7 @@ import (
 // says of lines what they ask for.
 func (h head) watching(o ScoreOptions, at int64) head {
 	if o.Lines && h.LinesFrom == nil {
-		h.LinesFrom = &at
+		h.LinesFrom, h.TroubleWords = &at, o.TroubleWords
 	}
 	other := o.RecordStart != nil && h.Records != nil && *o.RecordStart != h.Records.Start
 	if o.Records && (h.Records == nil || other) {
@@ -23,6 +23,28 @@ func (h head) watching(o ScoreOptions, at int64) head {
 	h.ByLine = h.ByLine || o.Learn == LearnUnflagged
 	return h
 }
+
+// checkTrouble refuses another list of words of trouble than the lines of a session began with.
+func (h *head) checkTrouble(o ScoreOptions) error {
+	if h.LinesFrom == nil || o.TroubleWords == "" || o.TroubleWords == h.TroubleWords {
+		return nil
+	}
+	want := "none"
+	if h.TroubleWords != "" {
+		want = fmt.Sprintf("%.80q", h.TroubleWords)
+	}
+	return &FieldError{"trouble_words", fmt.Sprintf("%.80q", o.TroubleWords),
+		want + ", as in the first text with lines; use another session for another list"}
+}
+
+// isTroubleList reports whether a list is one that lines.TroubleWords returns, or empty.
+func isTroubleList(list string) bool {
+	same, err := lines.TroubleWords(list)
+	return list == "" || err == nil && same == list
+}
+
+// TroubleWords reads a list of words of trouble, for ScoreOptions.
+func TroubleWords(text string) (list string, err error) { return lines.TroubleWords(text) }
 
 // recordRule says how records are made of a session's lines. It is never changed.
 type recordRule struct {
@@ -37,6 +59,7 @@ func CheckRecordStart(pattern string) error { return lines.CheckPattern(pattern)
 // watch makes lines and records of a stream, as the head says.
 func (h *head) watch(st *stream.Stream) {
 	if h.LinesFrom != nil {
+		st.TroubleBy(h.TroubleWords)
 		st.WatchLines(*h.LinesFrom)
 	}
 	if h.Records != nil {

@@ -30,8 +30,9 @@ func watch(
 }
 
 // linesOf makes lines of a text with these log-probabilities, with nothing of this package between.
-func linesOf(text string, from int64, logProbs []float64) (all []Line) {
+func linesOf(trouble, text string, from int64, logProbs []float64) (all []Line) {
 	m := lines.NewMeter()
+	m.Trouble(trouble)
 	for i := range len(text) {
 		m.Add(text[i], max(0, -logProbs[i]/math.Ln2), 0, func(l *lines.Line) {
 			all = append(all, Line{
@@ -98,10 +99,11 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 		text := whole(2, rapid.IntRange(1, 12).Draw(rt, "lines"))
 		_, logProbs := alone(rt, testModel(t), CreateRequest{Seed: new(uint64(3))}, before+text)
 		from := int64(len(before))
-		want := linesOf(text, from, logProbs[from:])
+		trouble := rapid.SampledFrom([]string{"", "et"}).Draw(rt, "trouble")
+		want := linesOf(trouble, text, from, logProbs[from:])
 
 		var found []Line
-		options := ScoreOptions{Text: true, TokenBits: true}
+		options := ScoreOptions{Text: true, TokenBits: true, TroubleWords: trouble}
 		for n, body := range cut(rt, text, 60) {
 			if n > 0 && rapid.IntRange(0, 3).Draw(rt, "without lines") == 0 {
 				score(rt, sv.mg, id, body) // the meter goes on
@@ -114,6 +116,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 			} else {
 				ended, rest := watch(rt, sv.mg, id, options, cut(rt, body, 30)...)
 				found = append(found, ended...)
+				options.TroubleWords = "" // they are kept with the session
 				require.Equal(rt, strings.HasSuffix(body, "\n"), rest == nil)
 				if rest != nil {
 					require.False(rt, rest.Ended)
@@ -125,6 +128,37 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 		require.Equal(rt, want, found)
 		require.Empty(rt, sv.told())
 	})
+}
+
+// The list of words of trouble is that of the first text with lines, also of a fork from there on.
+func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	fork := func(at int64) string {
+		info, err := mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
+		require.NoError(t, err)
+		return info.ID
+	}
+	score(t, mg, id, whole(0, 1))
+	with := func(list string) ScoreOptions { return ScoreOptions{Lines: true, TroubleWords: list} }
+	watch(t, mg, id, with("error"), whole(1, 1))
+	watch(t, mg, id, with("error"), whole(2, 1))
+	watch(t, mg, fork(get(t, mg, id).Offset), with(""), whole(2, 1))
+	watch(t, mg, fork(1), with("fail"), whole(2, 1))
+	plain := create(t, mg, CreateRequest{})
+	watch(t, mg, plain, with(""), whole(2, 1))
+	for of, want := range map[string]string{
+		id:    `trouble_words: found "fail", expected "error", as in the first text with lines`,
+		plain: `trouble_words: found "fail", expected none, as in the first text with lines`,
+	} {
+		for _, learn := range []string{LearnTrue, LearnFalse} {
+			o := with("fail")
+			o.Learn = learn
+			_, err := mg.Score(background, Caller{}, of, strings.NewReader("a\n"), o,
+				func(Chunk) error { return nil })
+			require.ErrorContains(t, err, want)
+		}
+	}
 }
 
 // A fork has the lines of the text that it has: those of its origin, if they had begun.

@@ -185,6 +185,9 @@ func (h *head) checkLines(st *stream.Stream) error {
 	case h.LinesFrom != nil && !lines && st.Offset() > *h.LinesFrom:
 		return fmt.Errorf("the state of offset %d has no lines, expected those from offset %d on, "+
 			"the head's lines_from", st.Offset(), *h.LinesFrom)
+	case lines && st.TroubleWords() != h.TroubleWords:
+		return fmt.Errorf("the state has the words of trouble %.80q, expected %.80q, the head's "+
+			"trouble_words", st.TroubleWords(), h.TroubleWords)
 	case st.LearnsByLine() && !h.ByLine:
 		return errors.New("the state is learnt by lines, expected that the head's by_line is true")
 	}

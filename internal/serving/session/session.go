@@ -200,6 +200,13 @@ func (s *session) noteSeen(p progress) {
 	s.mu.seen = p
 }
 
+// troubleWords is the list of words of trouble by which the session's lines are rated; "": none.
+func (s *session) troubleWords() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.TroubleWords
+}
+
 // linesFrom is the offset from which on the session has lines; nil if it has none.
 func (s *session) linesFrom() *int64 {
 	s.mu.Lock()

@@ -182,6 +182,9 @@ type ScoreOptions struct {
 	// Lines makes lines of the text, from the first text on that is scored so, and reports them.
 	// The session keeps what it knows of its lines.
 	Lines bool
+	// TroubleWords is a list of words of trouble, by which lines are rated, too, if they begin with
+	// this text; "": none, or those of the session. Another list than the session's is refused.
+	TroubleWords string
 	// Incidents reports of the lines the first, the last, and those alone at which incidents have
 	// news, or that are flagged and join one. Incidents that other lines have joined are told with the
 	// next line that is reported.

@@ -1,0 +1,124 @@
+package lines
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// TroubleBytesMax is the most bytes that a list of words of trouble has.
+	TroubleBytesMax  = 4096
+	troubleWordMost  = 64  // bytes of a word
+	troubleLeast     = .25 // words; fewer do not differ much
+	troubleMemory    = 4096
+	troubleWordsWant = "letters and _ alone, at most 64 bytes"
+)
+
+// TroubleDefault is a list of words of trouble for logs in English.
+const TroubleDefault = "" +
+	"error fail fatal critical panic abort crash exception traceback stack_trace denied " +
+	"deny forbid refus reject unauthori invalid illegal malform corrupt violat unexpected " +
+	"unknown unable cannot timeout timed_out expired unreachable unavailable disconnect " +
+	"reset broken lost missing not_found overflow underflow exceed exhaust leak segfault " +
+	"kill terminat interrupt fault alert attack exploit malicious inject brute scan probe " +
+	"intrus suspicious threat breach root privilege escalat tamper dump shadow passwd " +
+	"warning warn severe emerg"
+
+// TroubleWords reads a list of words of trouble: words separated by white space, in which # begins
+// a comment up to the end of the line. The list that it returns has the different words in small
+// letters, with a space between two.
+func TroubleWords(text string) (list string, err error) {
+	var words []string
+	size := -1
+	for n, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		for word := range strings.FieldsSeq(line) {
+			small := strings.ToLower(word)
+			odd := strings.ContainsFunc(small, func(r rune) bool { return r != '_' && !inTrouble(r) })
+			if odd || len(small) > troubleWordMost {
+				return "", fmt.Errorf("line %d: found %.80q, expected %s", n+1, word, troubleWordsWant)
+			}
+			if slices.Contains(words, small) {
+				continue
+			}
+			words = append(words, small)
+			if size += 1 + len(small); size > TroubleBytesMax {
+				return "", fmt.Errorf("line %d: found more than %d bytes of words, expected at most that",
+					n+1, TroubleBytesMax)
+			}
+		}
+	}
+	if len(words) == 0 {
+		return "", fmt.Errorf("found no word, expected one or more of %s", troubleWordsWant)
+	}
+	return strings.Join(words, " "), nil
+}
+
+// inTrouble reports whether a character may be in a word of trouble: a letter, or a mark that is
+// part of one.
+func inTrouble(r rune) bool {
+	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsMark(r))
+}
+
+// trouble rates a line by its words of trouble (F): with x different words that contain one of a
+// list,
+//
+//	F = -lg((H(x) + .25 / (.25 + x)) / (n + 1))
+//
+// H(x) is how many of the last n lines had x or more, n about 4,096 at most. Small letters and
+// capitals are alike. Without a list F is 0. F does not measure strangeness, but what people act
+// on.
+type trouble struct {
+	list  string
+	words [][]byte // of the list; they are never changed
+	seen  histogram
+}
+
+// begin makes the rating one by a list that TroubleWords returned; "": none.
+func (t *trouble) begin(list string) {
+	*t = trouble{list: list}
+	for word := range strings.FieldsSeq(list) {
+		t.words = append(t.words, []byte(word))
+	}
+}
+
+// take rates a line, in bits, and takes it in.
+func (t *trouble) take(line []byte, of *scratch) (bits float64) {
+	if t.list == "" {
+		return 0
+	}
+	x := float64(t.count(line, of))
+	p := (t.seen.above(x) + troubleLeast/(troubleLeast+x)) / (float64(t.seen.N) + 1)
+	t.seen.add(x, troubleMemory)
+	return max(0, bitsOf(p))
+}
+
+// count is the number of different words of the line that contain a word of the list.
+func (t *trouble) count(line []byte, of *scratch) int {
+	of.found = of.found[:0]
+	line = bytes.ToLower(line)
+	for _, word := range t.words {
+		for rest := line; ; {
+			from := bytes.Index(rest, word)
+			if from < 0 {
+				break
+			}
+			to := from + len(word)
+			for from > 0 && inName(rest[from-1]) && !isDigit(rest[from-1]) {
+				from--
+			}
+			for to < len(rest) && inName(rest[to]) && !isDigit(rest[to]) {
+				to++
+			}
+			if k := seedWord.with(rest[from:to]); !slices.Contains(of.found, k) {
+				of.found = append(of.found, k)
+			}
+			rest = rest[to:]
+		}
+	}
+	return len(of.found)
+}
