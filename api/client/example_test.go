@@ -136,7 +136,7 @@ func ExampleClient_CompleteStream() {
 		}
 	}
 	// Output:
-	// sailed
+	// see th
 	// length after 7 tokens
 }
 
