@@ -25,21 +25,22 @@ func (w *watchRun) requireSaid(text string) {
 func TestWatchFollowsAPattern(t *testing.T) {
 	dir := t.TempDir()
 	pattern, data := filepath.Join(dir, "*.log"), filepath.Join(dir, "data")
-	w := startWatch(t, nil, append(everyLine(t), "--data-dir", data, "--session", "p", pattern)...)
+	flags := append(everyLine(t), "--history", "512", "--data-dir", data, "--session", "p", pattern)
+	w := startWatch(t, nil, flags...)
 	w.requireSaid("no file matches")
 	logOf(t, filepath.Join(dir, "app-2026-01-01.log"), 0, 34)
 	w.lines(2)
 	logOf(t, filepath.Join(dir, "app-2026-01-02.log"), 34, 3)
 	requireTexts(t, w.lines(5), 32)
-	logOf(t, filepath.Join(dir, "other.log"), 0, 2000) // more than --history
-	lines := w.lines(5 + 1968)
+	logOf(t, filepath.Join(dir, "other.log"), 0, 60) // more than --history
+	lines := w.lines(5 + 28)
 	require.Equal(t, "line 32 of the log", *lines[5].Text)
 	w.stop()
 	require.Equal(t, 2, strings.Count(must(t, "", "sessions", "list", "--data-dir", data), "p."))
 
 	logOf(t, filepath.Join(dir, "app-2026-01-02.log"), 37, 1)
 	logOf(t, filepath.Join(dir, "app-2026-01-03.log"), 38, 1)
-	w = startWatch(t, nil, append(everyLine(t), "--data-dir", data, "--session", "p", pattern)...)
+	w = startWatch(t, nil, flags...)
 	requireTexts(t, w.lines(2), 37)
 	w.stop()
 }

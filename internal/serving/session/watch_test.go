@@ -249,7 +249,7 @@ func TestWatchingIsNoUse(t *testing.T) {
 func TestAWatchOutlivesTheStateInMemory(t *testing.T) {
 	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, store.Close()) }()
+	t.Cleanup(func() { require.NoError(t, store.Close()) }) // behind the manager's
 	mg := newManager(t, Options{Store: store, Report: func(err error) { t.Error(err) }})
 	id := create(t, mg, CreateRequest{})
 	text := logText(4 * testChunk)
