@@ -136,6 +136,29 @@ func TestAKeyInDebtIsRefusedAtTheStartAndToldWhenToComeBack(t *testing.T) {
 	})
 }
 
+// The work of suggestions is charged, also where the answer is an error, and a byte at least.
+func TestSuggestionsAreCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 10}})
+		g, _ := newClockRig(t, Options{Keys: ring.Ring})
+		g.key = ring.token["slow"]
+		path := g.create("{}") + "/suggest"
+		time.Sleep(time.Minute)
+		start := time.Now()
+		for range 100 {
+			require.Equal(t, http.StatusOK, g.json(path, "{}").StatusCode)
+		}
+		requireSince(t, start, 28900*time.Millisecond) // 300 bytes: a second's worth and the last are free
+
+		time.Sleep(time.Minute)
+		g.fake.full = true
+		typed := `{"typed":"` + strings.Repeat("x", 1000) + `"}`
+		requireProblem(t, g.json(path, typed), api.ProblemOverloaded)
+		p := requireProblem(t, g.json(path, "{}"), api.ProblemKeyRateLimit)
+		require.Equal(t, "The key may have 10 bytes a second, and is 100.0 seconds behind.", *p.Detail)
+	})
+}
+
 // The limits of a key change while it is in use.
 func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -511,15 +511,15 @@ func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id stri
 	return done, nil
 }
 
-// Suggest offers what was typed once more.
+// Suggest offers what was typed once more, and reads a prefix for each byte of it, whatever it answers.
 func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string, r session.SuggestRequest) (session.Suggested, error) {
 	f.waits(r.Wait)
 	s, leave, err := f.enter(who, id)
 	if err != nil {
-		return session.Suggested{}, err
+		return session.Suggested{Rows: len(r.Typed)}, err
 	}
 	defer leave()
-	return session.Suggested{Offset: s.info.Offset, Rows: 1, Candidates: []suggest.Candidate{
+	return session.Suggested{Offset: s.info.Offset, Rows: len(r.Typed), Candidates: []suggest.Candidate{
 		{Text: string(r.Typed) + ".", Probability: 0.5, Gain: float64(len(r.Typed))},
 	}}, nil
 }

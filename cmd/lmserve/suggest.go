@@ -3,7 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
+	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,15 +63,11 @@ func (k *suggesting) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	unit, within := client.SuggestRequestUnit(k.unit), int(k.within.Milliseconds())
-	r := client.SuggestRequest{
-		Typed: &k.typed, N: &k.n, Unit: &unit, MinProbability: &k.least, WithinMs: &within,
-	}
 	return k.withSession(c, opening, func(cl *client.Client, s client.Session) error {
 		if err := feedFiles(c, cl, s, k.after); err != nil {
 			return err
 		}
-		found, err := cl.Suggest(c.Context(), s.ID, r)
+		found, err := cl.Suggest(c.Context(), s.ID, k.request())
 		if err != nil {
 			return flagError(err)
 		}
@@ -78,14 +75,26 @@ func (k *suggesting) run(c *cobra.Command) error {
 		if k.asJSON {
 			return json.NewEncoder(out).Encode(found)
 		}
-		for _, x := range found.Candidates {
-			fmt.Fprintf(out, "%.2f  %s\n", x.Probability, shownText(x.Text))
-		}
+		printSuggestions(out, found.Candidates)
 		return nil
 	})
 }
 
-// shownText is a text within quotes, so that one sees the spaces at its ends.
-func shownText(text string) string {
-	return "\"" + strings.NewReplacer("\n", "\\n", "\t", "\\t").Replace(text) + "\""
+// request is what the server is asked. A time under a millisecond is one: 0 would be no bound.
+func (k *suggesting) request() client.SuggestRequest {
+	unit, within := client.SuggestRequestUnit(k.unit), int(k.within.Milliseconds())
+	if k.within > 0 {
+		within = max(1, within)
+	}
+	return client.SuggestRequest{
+		Typed: &k.typed, N: &k.n, Unit: &unit, MinProbability: &k.least, WithinMs: &within,
+	}
+}
+
+// printSuggestions prints texts within quotes: one sees the spaces at their ends, and no control
+// character reaches the terminal.
+func printSuggestions(out io.Writer, all []client.SuggestedText) {
+	for _, x := range all {
+		fmt.Fprintf(out, "%.2f  %s\n", x.Probability, strconv.Quote(x.Text))
+	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Suggest implements POST /v1/sessions/{id}/suggest. The caller is charged for the prefixes that are
-// read.
+// read, whatever becomes of the answer, and for one at least.
 func (h *Handlers) Suggest(
 	ctx context.Context, r routes.SuggestRequestObject,
 ) (routes.SuggestResponseObject, error) {
@@ -21,9 +21,9 @@ func (h *Handlers) Suggest(
 	}
 	middleware.HasRead(ctx)
 	found, err := h.Sessions.Suggest(ctx, middleware.CallerOf(ctx), r.ID, request)
+	middleware.Charge(ctx, max(1, found.Rows))
 	if err != nil {
 		return nil, err
 	}
-	middleware.Charge(ctx, found.Rows)
 	return routes.Suggest200JSONResponse(codec.EncodeSuggestions(found, time.Since(start))), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/companion"
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
@@ -39,6 +40,8 @@ const (
 	SuggestRowsMax = 32
 	// guessBytes is how much of a match is computed at once.
 	guessBytes = 12
+	// keptPrefixes is for how many prefixes a suggester has room, about, before it begins afresh.
+	keptPrefixes = 2048
 )
 
 // Bytes is the memory that the suggester occupies.
@@ -46,6 +49,10 @@ func (k *Suggester) Bytes() int64 {
 	bytes := k.tree.Bytes()
 	for i := range k.rows {
 		bytes += k.rows[i].Bytes() + 4*int64(cap(k.networks[i]))
+	}
+	bytes += int64(cap(k.guesses)) * int64(unsafe.Sizeof([]byte(nil)))
+	for _, guess := range k.guesses {
+		bytes += int64(cap(guess))
 	}
 	return bytes
 }
@@ -126,6 +133,9 @@ type source struct {
 // begin makes the source that of the stream's text.
 func (src *source) begin(s *Stream) {
 	w, k := src.w, src.k
+	if k.tree.Room() > keptPrefixes {
+		*k = Suggester{}
+	}
 	w.setOut(s, Lesson{})
 	if w.along.companion != nil {
 		src.text = w.counts.Mark(w.along.companion)

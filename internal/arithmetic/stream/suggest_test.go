@@ -128,7 +128,47 @@ func TestSuggestKeepsWhatItHasComputed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first.Candidates, again.Candidates)
 	require.Zero(t, again.Rows, "the chunk is the same")
-	require.Positive(t, k.Bytes())
+	bytes := k.Bytes()
+	require.NotEmpty(t, k.guesses)
+	k.guesses = nil
+	require.Less(t, k.Bytes(), bytes, "guesses count")
+}
+
+// A suggester that has grown large begins afresh, and gives its memory back.
+func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
+	m := upperModel(t)
+	w := testWorker(t, m, 1)
+	s := New(m, settings(m, nil))
+	w.Feed(s, []byte(text), nil)
+	var k Suggester
+	o := suggest.Options{N: 5, Unit: suggest.Free, Calls: 1}
+	small, err := w.Suggest(t.Context(), s, &k, nil, o)
+	require.NoError(t, err)
+	bytes := k.Bytes()
+	w.resume(s)
+	src := source{w: w, s: s, k: &k}
+	src.begin(s)
+	src.reach(make([]byte, keptPrefixes))
+	w.stay()
+	require.Greater(t, k.Bytes(), 4*bytes)
+	again, err := w.Suggest(t.Context(), s, &k, nil, o)
+	require.NoError(t, err)
+	require.Equal(t, small, again)
+	require.Equal(t, bytes, k.Bytes())
+}
+
+// What a worker keeps for suggestions holds no segment that it has replaced.
+func TestGrowersGoWithTheirSegments(t *testing.T) {
+	m := upperModel(t)
+	w := testWorker(t, m, 1)
+	set := settings(m, nil)
+	var k Suggester
+	_, err := w.Suggest(t.Context(), New(m, set), &k, nil, suggest.Options{N: 1})
+	require.NoError(t, err)
+	require.NotNil(t, w.growers[0])
+	set.Chunk *= 2
+	w.Feed(New(m, set), []byte("a"), nil)
+	require.Zero(t, w.growers)
 }
 
 // A stream that is asked for suggestions scores as one that is not.

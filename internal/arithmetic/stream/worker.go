@@ -115,6 +115,7 @@ func (w *Worker) fit(s *Stream) {
 	if w.chunk != chunk {
 		w.chunk, w.at = chunk, place{}
 		w.seg, w.base = txl.NewSegment(w.model.LM.Config, 1, chunk), nil
+		w.growers = [2]*txl.Grower{} // they hold the segments that they were at last
 		w.seg.SetReuse(w.reuse())
 		w.inputs, w.targets = make([]int32, 0, chunk), make([]int32, 0, chunk)
 		w.tokens, w.falls = tokenizer.NewTokens(chunk), make([]int, 0, chunk)

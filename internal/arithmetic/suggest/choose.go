@@ -20,10 +20,13 @@ const none = -1
 // right and none that is longer, as much as it saves more than one that it begins with.
 func (e *end) saves() float64 { return (e.p - e.beyond) * (e.gain - e.have) }
 
+// savesLeast is how many keystrokes a candidate must add, on average, to be worth a place.
+const savesLeast = 0.01
+
 // choose sets the candidates: one after the other, the one that adds most.
 func (s *search) choose(root int32) {
 	for len(s.found.Candidates) < s.N {
-		best, most := none, 1e-9 // less is rounding
+		best, most := none, savesLeast
 		for i := range s.ends {
 			if e := &s.ends[i]; !e.chosen && e.saves() > most {
 				best, most = i, e.saves()

@@ -177,7 +177,7 @@ func (s *search) late() bool {
 		return false
 	}
 	took, calls := time.Since(s.began), time.Duration(s.found.Calls)
-	return took+took/max(1, calls) > s.Within
+	return calls > 0 && took+took/calls > s.Within // without a call little is found
 }
 
 // visit opens the prefixes behind one whose distribution is known, and notes the candidates among

@@ -117,11 +117,12 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 			chosen = append(chosen, c)
 			now := saves(chosen)
 			require.InDelta(t, most, now-saved, 1e-4, "the one that adds most")
+			require.Greater(t, most, savesLeast-1e-4, "it is worth a place")
 			saved = now
 		}
 		if len(chosen) < o.N {
 			for _, other := range all {
-				require.InDelta(t, saved, saves(with(chosen, other)), 1e-4)
+				require.LessOrEqual(t, saves(with(chosen, other))-saved, savesLeast+1e-4)
 			}
 		}
 	})
@@ -202,6 +203,13 @@ func TestSearchKeepsItsBounds(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.LessOrEqual(t, found.Calls, 2)
+	require.NotEmpty(t, found.Candidates)
+
+	tree.Reset()
+	root = tree.Extend(s, None, nil, 8)
+	found, err = tree.Search(t.Context(), s, root, Options{N: 5, Unit: Free, Within: 1})
+	require.NoError(t, err)
+	require.Equal(t, 1, found.Calls, "one is made although the time is over")
 	require.NotEmpty(t, found.Candidates)
 
 	ctx, cancel := context.WithCancel(t.Context())

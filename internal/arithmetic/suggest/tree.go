@@ -47,8 +47,11 @@ type node struct {
 // Reset empties the tree.
 func (t *Tree) Reset() { t.nodes, t.free = t.nodes[:0], t.free[:0] }
 
+// Room is how many prefixes the tree has memory for.
+func (t *Tree) Room() int { return cap(t.nodes) }
+
 // Bytes is the memory that the tree occupies.
-func (t *Tree) Bytes() int64 { return int64(cap(t.nodes)) * nodeBytes }
+func (t *Tree) Bytes() int64 { return int64(t.Room()) * nodeBytes }
 
 const nodeBytes = 4*3 + 4 + 4*256
 

@@ -130,7 +130,7 @@ type session struct {
 	stream         *stream.Stream    // nil: cold
 	paused         *restoration      // of a cold session: to be continued; else nil
 	suggester      *stream.Suggester // of stream; nil: nothing was suggested yet
-	suggesterBytes int64             // that memory has of it
+	suggesterBytes int64             // that memory has of it, as of the state
 	rms            float64           // root mean square of the fast weights
 	replayCost     time.Duration     // computing since the last snapshot: what a recovery would repeat
 	snapshotAt     time.Duration     // the replayCost at which a snapshot is taken; 0: as the rules say
@@ -282,7 +282,7 @@ func (s *session) noteRecovery(r Recovery) {
 // dropLocked makes the session cold.
 func (s *session) dropLocked() {
 	s.weights, s.stream, s.paused = nil, nil, nil
-	s.dropSuggesterLocked()
+	s.suggester, s.suggesterBytes = nil, 0
 	s.noteRecovery(Recovery{})
 	s.memory.Release()
 }

@@ -21,11 +21,11 @@ const (
 
 // SuggestRequest asks what may come next.
 type SuggestRequest struct {
-	Typed  []byte  // text behind the session's, at most stream.TypedMax bytes
-	N      int     // candidates, 1 to OfferedMax
-	Unit   string  // where they end, a suggest.Unit; "" is suggest.Line
-	Least  float64 // the least probability of a candidate, 0 to 1
-	Within time.Duration
+	Typed  []byte        // text behind the session's, at most stream.TypedMax bytes
+	N      int           // candidates, 1 to OfferedMax
+	Unit   string        // where they end, a suggest.Unit; "" is suggest.Line
+	Least  float64       // the least probability of a candidate, 0 to 1
+	Within time.Duration // of the search, without the waits; 0: a number of steps
 	Wait   time.Duration // as in ScoreOptions
 }
 
@@ -33,7 +33,7 @@ type SuggestRequest struct {
 type Suggested struct {
 	Offset     int64 // of the session
 	Candidates []suggest.Candidate
-	Rows       int // prefixes that the network has read for it
+	Rows       int // prefixes that the network has read for it, also where there is an error
 }
 
 func checkSuggest(s *session, r SuggestRequest) error {
@@ -65,51 +65,62 @@ func checkSuggest(s *session, r SuggestRequest) error {
 func (e *engine) suggest(
 	ctx context.Context, s *session, r SuggestRequest,
 ) (found Suggested, err error) {
-	begun, admitted := time.Now(), false
+	admitted := false
 	open := func() error { return s.openCurrent(ctx, e.maxWaitOf(r.Wait)) }
 	if err := e.waiting.wait(s.Owner, &admitted, open); err != nil {
 		return found, err
 	}
 	defer s.unlock()
-	l, err := e.leaseLocked(ctx, s, &admitted)
-	if err != nil {
-		return found, err
-	}
-	defer l.Release()
-	if err := s.alive(); err != nil {
-		return found, err
-	}
-	o := suggest.Options{N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least}
-	if r.Within > 0 {
-		o.Within = max(1, r.Within-time.Since(begun))
-	}
-	searching := time.Now()
-	what, err := l.Worker().Suggest(ctx, s.stream, s.suggesterLocked(), r.Typed, o)
-	phaseSince(ctx, e.observer, PhaseSample, searching)
-	s.chargeSuggesterLocked()
-	return Suggested{Offset: s.stream.Offset(), Candidates: what.Candidates, Rows: what.Rows}, err
-}
-
-// suggesterLocked is what suggestions have computed for the session's stream.
-func (s *session) suggesterLocked() *stream.Suggester {
 	if s.suggester == nil {
 		s.suggester = new(stream.Suggester)
 	}
-	return s.suggester
+	what, err := e.searchLocked(ctx, s, r, &admitted)
+	s.keepSuggesterLocked()
+	found.Rows = what.Rows
+	if err == nil {
+		err = s.stillHolds()
+	}
+	if err != nil {
+		return found, err
+	}
+	found.Offset, found.Candidates = s.stream.Offset(), what.Candidates
+	return found, nil
 }
 
-// chargeSuggesterLocked counts the suggester's memory. Where there is no room, it is dropped: the
-// next suggestion computes again what it had.
-func (s *session) chargeSuggesterLocked() {
-	bytes := s.suggester.Bytes()
-	if more := bytes - s.suggesterBytes; s.memory.Charge(max(0, more)) == nil {
-		s.suggesterBytes = bytes
+// searchLocked waits for a worker, and searches.
+func (e *engine) searchLocked(
+	ctx context.Context, s *session, r SuggestRequest, admitted *bool,
+) (what suggest.Found, err error) {
+	l, err := e.leaseLocked(ctx, s, admitted)
+	if err != nil {
+		return what, err
+	}
+	defer l.Release()
+	if err := s.alive(); err != nil {
+		return what, err
+	}
+	searching := time.Now()
+	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, suggest.Options{
+		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
+	})
+	phaseSince(ctx, e.observer, PhaseSample, searching)
+	return what, err
+}
+
+// keepSuggesterLocked counts the suggester in the memory of the state, with which the suggester goes.
+// Where there is no room, the suggester is dropped: the next suggestion computes again. So it is
+// where states are never given up, because text could not get the memory back.
+func (s *session) keepSuggesterLocked() {
+	if !s.host.store.Durable() {
+		s.suggester = nil
 		return
 	}
-	s.dropSuggesterLocked()
-}
-
-func (s *session) dropSuggesterLocked() {
-	s.memory.Refund(s.suggesterBytes)
-	s.suggester, s.suggesterBytes = nil, 0
+	bytes := s.suggester.Bytes()
+	if more := bytes - s.suggesterBytes; more <= 0 {
+		s.memory.Return(-more)
+	} else if changed, err := s.memory.Try(more); changed != nil || err != nil {
+		s.memory.Return(s.suggesterBytes)
+		s.suggester, bytes = nil, 0
+	}
+	s.suggesterBytes = bytes
 }

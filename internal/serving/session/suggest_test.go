@@ -2,9 +2,12 @@ package session
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -47,17 +50,107 @@ func TestSuggestionsLeaveTheSessionAsItIs(t *testing.T) {
 	})
 }
 
-// What suggestions have computed counts in the memory, and goes with the state.
+// What suggestions have computed counts as memory of the state, also where the states of others have
+// to make room, and goes with the state.
 func TestSuggestionsCountInTheMemory(t *testing.T) {
+	probe := newServer(t, t.TempDir(), Options{Threads: 1})
+	defer func() { probe.stop() }()
+	suggested := func(mg *Manager, id string) int64 {
+		_, err := mg.Suggest(t.Context(), Caller{}, id, SuggestRequest{N: 5})
+		require.NoError(t, err)
+		return get(t, mg, id).MemoryBytes
+	}
+	id := create(t, probe.mg, CreateRequest{})
+	score(t, probe.mg, id, logText(100))
+	state := get(t, probe.mg, id).MemoryBytes
+	more := suggested(probe.mg, id) - state
+	require.Positive(t, more)
+	withSession(t, probe.mg, id, func(s *session) { s.giveUpLocked() })
+	require.Zero(t, get(t, probe.mg, id).MemoryBytes)
+
+	full := newServer(t, t.TempDir(), Options{Threads: 1, MaxMemoryBytes: 2 * state})
+	defer func() { full.stop() }()
+	a, b := create(t, full.mg, CreateRequest{}), create(t, full.mg, CreateRequest{})
+	for _, id := range []string{a, b} {
+		score(t, full.mg, id, logText(100))
+	}
+	require.Equal(t, state+more, suggested(full.mg, b))
+	require.Zero(t, get(t, full.mg, a).MemoryBytes, "it made room")
+	score(t, full.mg, a, "more")
+	require.Zero(t, get(t, full.mg, b).MemoryBytes, "and gets it back")
+
+	withSession(t, full.mg, a, func(*session) { // at work: it makes no room
+		require.Equal(t, state, suggested(full.mg, b))
+		withSession(t, full.mg, b, func(s *session) { require.Nil(t, s.suggester) })
+	})
+}
+
+// Where states are never given up, suggestions keep no memory from text.
+func TestSuggestionsKeepNothingInAMemoryStore(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(100))
 	before := get(t, mg, id).MemoryBytes
 	_, err := mg.Suggest(t.Context(), Caller{}, id, SuggestRequest{N: 5})
 	require.NoError(t, err)
-	require.Greater(t, get(t, mg, id).MemoryBytes, before)
-	withSession(t, mg, id, func(s *session) { s.dropLocked() })
-	require.Less(t, get(t, mg, id).MemoryBytes, before)
+	require.Equal(t, before, get(t, mg, id).MemoryBytes)
+	withSession(t, mg, id, func(s *session) { require.Nil(t, s.suggester) })
+}
+
+// queueObserver does something when a request has waited for its worker.
+type queueObserver struct {
+	unobserved
+	then func()
+}
+
+func (o *queueObserver) Phase(_ context.Context, p Phase, _, _ time.Time) {
+	if p == PhaseQueue && o.then != nil {
+		o.then()
+	}
+}
+
+// A search has all its time, however long its request has waited before.
+func TestSuggestDoesNotCountWaits(t *testing.T) {
+	var queue queueObserver
+	mg := newManager(t, Options{Threads: 1, Observer: &queue})
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(100))
+	r := SuggestRequest{N: 5, Unit: string(suggest.Free)}
+	want, err := mg.Suggest(t.Context(), Caller{}, id, r)
+	require.NoError(t, err)
+	r.Within = time.Second
+	queue.then = func() { time.Sleep(r.Within) }
+	got, err := mg.Suggest(t.Context(), Caller{}, id, r)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// endingLease is over once a test says so.
+type endingLease struct {
+	ownLease
+	over atomic.Bool
+}
+
+func (l *endingLease) Err() error {
+	if l.over.Load() {
+		return errors.New("the lease is over")
+	}
+	return nil
+}
+
+// A server whose lease ends while a request waits for a worker does not answer the request; what
+// was computed is told all the same.
+func TestSuggestAnswersNothingBehindItsLease(t *testing.T) {
+	var queue queueObserver
+	mg := newManager(t, Options{Threads: 1, Observer: &queue})
+	var ending endingLease
+	mg.engine.lease.Lease = &ending
+	id := create(t, mg, CreateRequest{})
+	queue.then = func() { ending.over.Store(true) }
+	found, err := mg.Suggest(t.Context(), Caller{}, id, SuggestRequest{N: 5, Unit: string(suggest.Free)})
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.Empty(t, found.Candidates)
+	require.Positive(t, found.Rows)
 }
 
 func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
