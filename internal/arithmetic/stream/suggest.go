@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-	"unsafe"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/companion"
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
@@ -44,13 +43,15 @@ const (
 	keptPrefixes = 2048
 )
 
+const sliceBytes = 24 // of a slice without what it refers to
+
 // Bytes is the memory that the suggester occupies.
 func (k *Suggester) Bytes() int64 {
 	bytes := k.tree.Bytes()
 	for i := range k.rows {
 		bytes += k.rows[i].Bytes() + 4*int64(cap(k.networks[i]))
 	}
-	bytes += int64(cap(k.guesses)) * int64(unsafe.Sizeof([]byte(nil)))
+	bytes += int64(cap(k.guesses)) * sliceBytes
 	for _, guess := range k.guesses {
 		bytes += int64(cap(guess))
 	}
