@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -160,8 +161,11 @@ func (c *crash) after(r *recorded, events int, disk string) error {
 		}
 		return nil
 	}
-	if err := nowhere(dir, hidden); err != nil {
-		return err
+	// A backup under way keeps what is deleted meanwhile until it ends, or the folder is opened.
+	if !r.backingUp(events) {
+		if err := nowhere(dir, hidden); err != nil {
+			return err
+		}
 	}
 	if err := check(c.t, dir, true); err != nil {
 		return err
@@ -170,6 +174,23 @@ func (c *crash) after(r *recorded, events int, disk string) error {
 		return err
 	}
 	return errors.Join(check(c.t, dir, false), nowhere(dir, hidden))
+}
+
+// backingUp reports whether the folder has files of a backup after so many events.
+func (r *recorded) backingUp(events int) bool {
+	files := map[string]bool{}
+	for _, e := range r.events[:events] {
+		if !strings.Contains(e.Name, "/backup/") {
+			continue
+		}
+		switch e.Kind {
+		case powercut.Name:
+			files[e.Name] = true
+		case powercut.Unname:
+			delete(files, e.Name)
+		}
+	}
+	return len(files) > 0
 }
 
 func unique(all []*twin) (some []*twin) {
