@@ -248,16 +248,11 @@ func (d *Detector) drifted(l *line, c *drift, of event) {
 
 // tellDrift tells the line's strongest drift, like tellSurge.
 func (d *Detector) tellDrift(l *line, each func(*Change)) {
-	d.driftsTold.line(driftLimits)
 	s := &l.drift
-	if s.score < d.driftsTold.Threshold {
+	report := func() { each(d.driftOf(l)) }
+	if !d.driftsTold.tell(driftLimits, l.n, &d.driftQuiet, s.score, report) {
 		return
 	}
-	if l.n >= d.driftQuiet {
-		each(d.driftOf(l))
-		d.driftsTold.report(driftLimits)
-	}
-	d.driftQuiet = l.n + driftQuiet
 	d.places[s.of.at].Told = max(1, uint32(l.n))
 	if s.cell.Tag == s.Tag { // else another has taken its cell
 		s.cell.settle()

@@ -103,20 +103,18 @@ func (d *Detector) empty(l *line, of event, visits uint32) {
 
 // tellEmpty tells the line's value that became empty, like tellNumber.
 func (d *Detector) tellEmpty(l *line, each func(*Change)) {
-	d.empties.line(emptyLimits)
-	if l.emptied.values == 0 || emptyScore < d.empties.Threshold {
-		return
+	score := 0.
+	if l.emptied.values > 0 {
+		score = emptyScore
 	}
-	if l.n >= d.emptyQuiet {
+	d.empties.tell(emptyLimits, l.n, &d.emptyQuiet, score, func() {
 		c := d.changeOf(l, Empty, l.emptied.of)
 		c.Of = int64(l.emptied.values)
 		if l.emptied.number {
 			c.Subject = Level
 		}
 		each(c)
-		d.empties.report(emptyLimits)
-	}
-	d.emptyQuiet = l.n + quietLines
+	})
 }
 
 const emptyScore = 2 // of any value

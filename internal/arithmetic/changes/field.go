@@ -152,11 +152,11 @@ func (d *Detector) next(l *line, behind, tag uint32) {
 
 // tellField tells the line's field that is new or missing, like tellNumber.
 func (d *Detector) tellField(l *line, each func(*Change)) {
-	d.fieldsTold.line(fieldLimits)
-	if l.field.kind == 0 || fieldScore < d.fieldsTold.Threshold {
-		return
+	score := 0.
+	if l.field.kind != 0 {
+		score = fieldScore
 	}
-	if l.n >= d.fieldQuiet {
+	d.fieldsTold.tell(fieldLimits, l.n, &d.fieldQuiet, score, func() {
 		c := d.changeOf(l, l.field.kind, l.field.of)
 		c.Of = int64(l.field.had)
 		if l.field.kind == NoField {
@@ -166,7 +166,5 @@ func (d *Detector) tellField(l *line, each func(*Change)) {
 			c.Of = c.First - 1
 		}
 		each(c)
-		d.fieldsTold.report(fieldLimits)
-	}
-	d.fieldQuiet = l.n + fieldMisses
+	})
 }

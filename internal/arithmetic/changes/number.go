@@ -50,13 +50,6 @@ func (d *Detector) number(l *line, of event, value, x float64) {
 
 // tellNumber tells the line's number that is furthest outside its past, like tellSurge.
 func (d *Detector) tellNumber(l *line, each func(*Change)) {
-	d.numbers.line(numberLimits)
-	if l.outlier.score < d.numbers.Threshold {
-		return
-	}
-	if l.n >= d.numberQuiet {
-		each(d.numberOf(l))
-		d.numbers.report(numberLimits)
-	}
-	d.numberQuiet = l.n + quietLines
+	report := func() { each(d.numberOf(l)) }
+	d.numbers.tell(numberLimits, l.n, &d.numberQuiet, l.outlier.score, report)
 }

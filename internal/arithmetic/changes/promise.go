@@ -8,15 +8,19 @@ package changes
 // so that n lines have at most n/lines + (start - floor)/raise + a few reports.
 type promise struct{ Threshold float64 }
 
-// limits are the constants of a promise.
-type limits struct{ start, floor, raise, lines float64 }
+// limits are the constants of a promise. After a score above the threshold, nothing is reported for
+// rest lines.
+type limits struct {
+	start, floor, raise, lines float64
+	rest                       int64
+}
 
 var (
-	surgeLimits  = limits{start: 13, floor: 4, raise: 9, lines: 2000}
-	numberLimits = limits{start: 7, floor: 4, raise: 4, lines: 2000}
-	driftLimits  = limits{start: 9, floor: 8, raise: 12, lines: 10000}
-	emptyLimits  = limits{start: 2, floor: 1, raise: 1, lines: 2000}
-	fieldLimits  = limits{start: 2, floor: 1, raise: 1, lines: 2000}
+	surgeLimits  = limits{start: 13, floor: 4, raise: 9, lines: 2000, rest: quietLines}
+	numberLimits = limits{start: 7, floor: 4, raise: 4, lines: 2000, rest: quietLines}
+	driftLimits  = limits{start: 9, floor: 8, raise: 12, lines: 10000, rest: driftQuiet}
+	emptyLimits  = limits{start: 2, floor: 1, raise: 1, lines: 2000, rest: quietLines}
+	fieldLimits  = limits{start: 2, floor: 1, raise: 1, lines: 2000, rest: fieldMisses}
 )
 
 // line lowers the threshold by one line's share.
@@ -26,3 +30,19 @@ func (p *promise) line(of limits) {
 
 // report raises the threshold by one report.
 func (p *promise) report(of limits) { p.Threshold += of.raise }
+
+// tell takes in the score of the n-th line, and returns whether the score reaches the threshold. If
+// so, the rest begins anew. It calls report unless the line is within the rest before, which ends at
+// quiet.
+func (p *promise) tell(of limits, n int64, quiet *int64, score float64, report func()) bool {
+	p.line(of)
+	if score < p.Threshold {
+		return false
+	}
+	if n >= *quiet {
+		report()
+		p.report(of)
+	}
+	*quiet = n + of.rest
+	return true
+}

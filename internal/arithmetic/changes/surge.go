@@ -217,16 +217,11 @@ func (d *Detector) rise(l *line, p *place, e *key, of event, sum float64) {
 // tellSurge tells the line's strongest surge, if it is above the promise's threshold and the last
 // one is long enough ago.
 func (d *Detector) tellSurge(l *line, each func(*Change)) {
-	d.surges.line(surgeLimits)
 	s := &l.surge
-	if s.score < d.surges.Threshold {
+	report := func() { each(d.surgeOf(l)) }
+	if !d.surges.tell(surgeLimits, l.n, &d.surgeQuiet, s.score, report) {
 		return
 	}
-	if l.n >= d.surgeQuiet {
-		each(d.surgeOf(l))
-		d.surges.report(surgeLimits)
-	}
-	d.surgeQuiet = l.n + quietLines
 	if s.cell.Tag == s.key.Tag { // else another key has taken its cell
 		s.cell.Flags |= flagTold
 	}
