@@ -66,15 +66,20 @@ func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 		}
 		c, _ := cleaner()
 		given := len(c.Clean([]byte(before)))
-		f, found := Resume(optionsOf(path), Place{Offset: int64(from)})
-		require.True(t, found)
-		var text strings.Builder
-		for p := f.Peek(); p.To > p.From; p = f.Peek() {
-			text.Write(p.Text)
-		}
-		f.Close()
-		require.Equal(t, want[given:], text.String(), from)
+		require.Equal(t, want[given:], resumed(t, optionsOf(path), from), from)
 	}
+}
+
+// resumed is the text that following a file from a place on gives.
+func resumed(t *testing.T, o Options, from int) string {
+	f, found := Resume(o, Place{Offset: int64(from)})
+	require.True(t, found)
+	defer f.Close()
+	var text strings.Builder
+	for p := f.Peek(); p.To > p.From; p = f.Peek() {
+		text.Write(p.Text)
+	}
+	return text.String()
 }
 
 func TestCleanJoinsWhatDockerHasSplit(t *testing.T) {
@@ -98,14 +103,7 @@ func TestCleanJoinsWhatDockerHasSplit(t *testing.T) {
 		}
 		c, _ := cleaner("log")
 		given := len(c.Clean([]byte(raw[:from])))
-		f, found := Resume(o, Place{Offset: int64(from)})
-		require.True(t, found)
-		var text strings.Builder
-		for p := f.Peek(); p.To > p.From; p = f.Peek() {
-			text.Write(p.Text)
-		}
-		f.Close()
-		require.Equal(t, want[given:], text.String(), from)
+		require.Equal(t, want[given:], resumed(t, o, from), from)
 	}
 }
 
