@@ -12,10 +12,10 @@ import (
 // it.
 const backupPatience = 30 * time.Second
 
-// Backup writes all sessions to w as one file, of which `lmserve restore` makes a data folder. Where
-// a server asks for keys it wants an admin's. A connection that is lost is made again as long as
-// bytes come, and the backup goes on where it was; told is told how many bytes are written, of how
-// many. After an error w has got a part of the file.
+// Backup writes all sessions to w as one file, from which `lmserve restore` makes a data folder. A
+// server with keys wants an admin's. Backup reconnects and resumes while bytes still arrive. It
+// calls told with the bytes written so far and the size of the file. After an error, w has a part
+// of the file.
 func (c *Client) Backup(
 	ctx context.Context, w io.Writer, told func(done, total int64),
 ) error {

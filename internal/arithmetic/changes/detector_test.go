@@ -361,7 +361,7 @@ func FuzzTake(f *testing.F) {
 	})
 }
 
-// An outage that was told is no noise: the next one at its place is told as soon.
+// A reported outage does not raise the bar of its place: the next outage is reported as soon.
 func TestAnotherOutageIsToldAsSoon(t *testing.T) {
 	for _, second := range []string{"502", "500"} {
 		log := accessLog{status: func(i int, usual string) string {

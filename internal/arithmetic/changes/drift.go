@@ -39,7 +39,7 @@ const (
 	driftLeast    = 1.3 // times
 	driftTimes    = 8
 	numberSD      = .1 // of a block, at least
-	shareLeast    = .1 // mean of a block of which a deviation is told apart from chance
+	shareLeast    = .1 // least mean of a block in a deviation that is compared with chance
 	deviationSD   = 1.25
 	trendMost     = .6 // of numbers that grow by themselves
 	trendMemory   = 16 // blocks
