@@ -69,7 +69,7 @@ func (g *generation) generate(ctx context.Context) {
 func (g *generation) turns(ctx context.Context) error {
 	open := func() error {
 		if g.blank {
-			return g.s.openBlank(ctx)
+			return g.s.openBlank(ctx, frozenMax)
 		}
 		return g.s.openCurrent(ctx, g.maxWait)
 	}
