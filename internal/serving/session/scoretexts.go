@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -24,11 +25,11 @@ type ScoreTextsRequest struct {
 const TextsMax = 1024
 
 // ScoreTexts scores each text as a session of its own would that has no other text, to the bit, and
-// keeps nothing of them. Several are scored at once, one on each thread. emit gets their summaries
-// in the order of the texts, each as soon as it and those before it are there; nobody waits for
-// emit. The errors are those of Create and of Score.
+// keeps nothing of them. Several are scored at once, one on each thread. emit gets the model and the
+// summaries in the order of the texts, each as soon as it and those before it are there; nobody
+// waits for emit. The errors are those of Create and of Score.
 func (mg *Manager) ScoreTexts(
-	ctx context.Context, who Caller, r ScoreTextsRequest, emit func(Summary) error,
+	ctx context.Context, who Caller, r ScoreTextsRequest, emit func(ModelInfo, Summary) error,
 ) error {
 	if n := len(r.Texts); n < 1 || n > TextsMax {
 		return &FieldError{"texts", strconv.Itoa(n) + " texts", fmt.Sprintf("1 to %d", TextsMax)}
@@ -50,7 +51,8 @@ func (mg *Manager) ScoreTexts(
 		return err
 	}
 	scores := textScores{mg: mg, who: who, plan: p, texts: r.Texts}
-	return scores.run(ctx, emit)
+	of := mg.describe(slices.Index(mg.engine.models, p.model))
+	return scores.run(ctx, func(sum Summary) error { return emit(of, sum) })
 }
 
 // textScores is a call of ScoreTexts.

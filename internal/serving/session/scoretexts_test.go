@@ -35,7 +35,7 @@ func TestScoreTextsEqualsSessions(t *testing.T) {
 					Seed: new(uint64(7)),
 				}
 				var got []Summary
-				require.NoError(t, mg.ScoreTexts(background, Caller{}, r, func(s Summary) error {
+				require.NoError(t, mg.ScoreTexts(background, Caller{}, r, func(_ ModelInfo, s Summary) error {
 					got = append(got, s)
 					return nil
 				}))
@@ -62,7 +62,7 @@ func TestScoreTextsStopsWithItsCaller(t *testing.T) {
 	for range 50 {
 		texts = append(texts, long)
 	}
-	err := mg.ScoreTexts(ctx, Caller{}, ScoreTextsRequest{Texts: texts}, func(Summary) error {
+	err := mg.ScoreTexts(ctx, Caller{}, ScoreTextsRequest{Texts: texts}, func(ModelInfo, Summary) error {
 		n++
 		cancel()
 		return nil
@@ -70,7 +70,7 @@ func TestScoreTextsStopsWithItsCaller(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, 1, n)
 	gone := errors.New("gone")
-	err = mg.ScoreTexts(background, Caller{}, ScoreTextsRequest{Texts: texts}, func(Summary) error {
+	err = mg.ScoreTexts(background, Caller{}, ScoreTextsRequest{Texts: texts}, func(ModelInfo, Summary) error {
 		return gone
 	})
 	require.ErrorIs(t, err, gone)
@@ -84,12 +84,12 @@ func TestScoreTextsRefusesWhatCannotBe(t *testing.T) {
 		"method": {Texts: [][]byte{nil}, Settings: Settings{"method": "magic"}},
 	} {
 		var wrong *FieldError
-		err := mg.ScoreTexts(background, Caller{}, r, func(Summary) error { return nil })
+		err := mg.ScoreTexts(background, Caller{}, r, func(ModelInfo, Summary) error { return nil })
 		require.ErrorAs(t, err, &wrong)
 		require.Contains(t, wrong.Field, field)
 	}
 	err := mg.ScoreTexts(background, Caller{}, ScoreTextsRequest{Model: "none", Texts: [][]byte{nil}},
-		func(Summary) error { return nil })
+		func(ModelInfo, Summary) error { return nil })
 	require.Error(t, err)
 }
 
@@ -108,7 +108,7 @@ func BenchmarkScoreTexts(b *testing.B) {
 				}
 				b.SetBytes(int64(len(r.Texts) * size))
 				for b.Loop() {
-					require.NoError(b, mg.ScoreTexts(background, Caller{}, r, func(Summary) error { return nil }))
+					require.NoError(b, mg.ScoreTexts(background, Caller{}, r, func(ModelInfo, Summary) error { return nil }))
 				}
 			})
 		}
