@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
 // textsOf are texts of many lengths: empty, shorter and longer than a chunk.
@@ -91,26 +89,4 @@ func TestScoreTextsRefusesWhatCannotBe(t *testing.T) {
 	err := mg.ScoreTexts(background, Caller{}, ScoreTextsRequest{Model: "none", Texts: [][]byte{nil}},
 		func(ModelInfo, Summary) error { return nil })
 	require.Error(t, err)
-}
-
-// BenchmarkScoreTexts is the cost of a byte by the length of the texts, under the default model.
-func BenchmarkScoreTexts(b *testing.B) {
-	m, err := model.Default()
-	require.NoError(b, err)
-	mg := newManagerOf(b, m, Options{Threads: 1})
-	text := []byte(strings.Repeat("the cat sat on the mat, and the dog on the log. ", 64))
-	for _, method := range []string{MethodStatic, MethodSparseMeta} {
-		for _, size := range []int{8, 16, 32, 64, 128, 1024} {
-			b.Run(fmt.Sprintf("%s/%d", method, size), func(b *testing.B) {
-				r := ScoreTextsRequest{Settings: Settings{"method": method}}
-				for range len(text) / size {
-					r.Texts = append(r.Texts, text[:size])
-				}
-				b.SetBytes(int64(len(r.Texts) * size))
-				for b.Loop() {
-					require.NoError(b, mg.ScoreTexts(background, Caller{}, r, func(ModelInfo, Summary) error { return nil }))
-				}
-			})
-		}
-	}
 }
