@@ -17,7 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/serving/alert"
+	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
 // hook takes alerts, or answers that it cannot.
@@ -70,7 +72,9 @@ func (h *hook) has(t *testing.T, n int) (all []alert.Alert, short string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, a := range h.alerts {
-		short += fmt.Sprintf("%s %d, ", a.Status, a.Incident.Number)
+		if a.Incident != nil {
+			short += fmt.Sprintf("%s %d, ", a.Status, a.Incident.Number)
+		}
 	}
 	return h.alerts, short
 }
@@ -120,6 +124,33 @@ func TestWatchAlertsOverRestarts(t *testing.T) {
 	require.Equal(t, "firing 1, resolved 1, ", short)
 	require.EqualValues(t, 2, all[1].Incident.Lines)
 	w.stop()
+}
+
+func TestWatchAlertsOfSilence(t *testing.T) {
+	h := newHook(t)
+	report := newLineReport(io.Discard, io.Discard, false)
+	report.incidents = &incidentReport{}
+	cl, err := client.New("http://127.0.0.1:1")
+	require.NoError(t, err)
+	w := &watch.Watcher{Client: cl, Line: report.line, Note: func(string) {}}
+	k := &watching{alerts: alertFlags{receivers: []string{h.URL}}}
+	a, end, err := k.startAlerts(w, report)
+	require.NoError(t, err)
+	a.begin("app.log", client.Session{ID: "s"})
+	_, err = w.Line(watch.Found{Source: "app.log"})
+	require.NoError(t, err)
+	report.silentAfter("app.log", client.IncidentList{SilentSeconds: new(30.)})
+	report.tellSilences(time.Now().Add(time.Minute))
+	all, _ := h.has(t, 1)
+	require.Equal(t, alert.KindSilence, all[0].Kind)
+	for range 2 {
+		_, err = w.Line(watch.Found{Source: "app.log"})
+		require.NoError(t, err)
+	}
+	end()
+	all, _ = h.has(t, 2)
+	require.Len(t, all, 2)
+	require.Equal(t, alert.Resolved, all[1].Status)
 }
 
 func TestWatchAlertsOfLines(t *testing.T) {

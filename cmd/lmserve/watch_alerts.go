@@ -2,6 +2,7 @@ package main
 
 import (
 	"sync"
+	"time"
 
 	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/serving/alert"
@@ -16,6 +17,7 @@ type watchAlerts struct {
 
 	mu       sync.Mutex
 	sessions map[string]alert.Session // of sources
+	silent   map[string]bool          // sources
 }
 
 // startAlerts has what the watcher finds told to the receivers that were asked for. end must follow.
@@ -27,8 +29,9 @@ func (k *watching) startAlerts(
 	}
 	a = &watchAlerts{
 		threshold: report.threshold, incidents: report.incidents != nil,
-		sessions: map[string]alert.Session{},
+		sessions: map[string]alert.Session{}, silent: map[string]bool{},
 	}
+	report.silent = a.fellSilent
 	name := ""
 	if k.session != "" && k.learn != string(client.LearnFalse) {
 		name = "watch-" + k.session
@@ -65,8 +68,6 @@ func (a *watchAlerts) begin(source string, s client.Session) {
 	if a == nil {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	of := alert.Session{ID: s.ID}
 	if s.Name != nil {
 		of.Name = *s.Name
@@ -74,6 +75,9 @@ func (a *watchAlerts) begin(source string, s client.Session) {
 	if s.Labels != nil {
 		of.Labels = *s.Labels
 	}
+	a.Heard(of, source) // a silence that a watch before was told of
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.sessions[source] = of
 }
 
@@ -87,6 +91,9 @@ func (a *watchAlerts) session(source string) alert.Session {
 // before the watch notes that the line was reported.
 func (a *watchAlerts) line(f watch.Found) {
 	of := a.session(f.Source)
+	if a.wasSilent(f.Source) {
+		a.Heard(of, f.Source)
+	}
 	switch {
 	case a.incidents:
 		for i := range f.Line.Incidents {
@@ -101,6 +108,22 @@ func (a *watchAlerts) line(f watch.Found) {
 		return
 	}
 	a.Kept()
+}
+
+func (a *watchAlerts) fellSilent(source string, since time.Time, after time.Duration) {
+	a.Silence(a.session(source), source, since, after)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.silent[source] = true
+}
+
+// wasSilent reports whether a source was silent, which it is no more.
+func (a *watchAlerts) wasSilent(source string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.silent[source]
+	delete(a.silent, source)
+	return was
 }
 
 // lineOfIncident is the line, unless the incident is told with a later one than its own.

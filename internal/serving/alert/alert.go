@@ -29,7 +29,7 @@ type Alert struct {
 	Ends       *time.Time    `json:"ends_at,omitempty"` // nil: it is open
 	Rank       int64         `json:"rank"`              // of its strangest line; 1: it is a change alone
 	Summary    string        `json:"summary"`
-	Incident   *api.Incident `json:"incident,omitempty"` // nil: the alert is about a line
+	Incident   *api.Incident `json:"incident,omitempty"` // nil: the alert is about none
 	Line       *Line         `json:"line,omitempty"`     // at which the alert was made, if it is known
 }
 
@@ -39,7 +39,8 @@ type Kind string
 // The kinds of alerts.
 const (
 	KindIncident Kind = "incident"
-	KindLine     Kind = "line" // a strange line, of a watch that groups none into incidents
+	KindLine     Kind = "line"    // a strange line, of a watch that groups none into incidents
+	KindSilence  Kind = "silence" // a watched log has no new lines
 )
 
 // Status says whether what an alert is about goes on.
@@ -117,6 +118,16 @@ func (a *Alert) describe(i *api.Incident) {
 	a.Incident, a.Rank, a.Summary = i, i.Rank, watch.Reason(i.Why)
 	if len(i.Changes) > 0 {
 		a.Summary = string(i.Changes[0].Kind) + ": " + i.Changes[0].Evidence
+	}
+}
+
+// ofSilence is the alert of a log without a line since a time, which is unusual after a while.
+func ofSilence(of Session, source string, since time.Time, unusual time.Duration) Alert {
+	id := idOf(of.ID, source, since.UnixNano())
+	return Alert{
+		ID: idOf(id, Firing), IncidentID: id, Kind: KindSilence, Status: Firing, Source: source,
+		Session: of, Starts: since.UTC(), Rank: 1,
+		Summary: fmt.Sprintf("no line for %s, which is unusual", unusual.Round(time.Second)),
 	}
 }
 

@@ -323,6 +323,24 @@ func TestIncidentWithoutNewsEnds(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
+func TestSilenceEndsWithLine(t *testing.T) {
+	b, c := newInbox(t), &account{}
+	n := start(t, c, "", receiver(t, b.URL))
+	since := time.Now().Add(-time.Minute)
+	n.Silence(web, "app.log", since, 20*time.Second)
+	n.Heard(web, "other.log")
+	n.Heard(web, "app.log")
+	n.Heard(web, "app.log")
+	got := b.alerts(t, 2)
+	require.Zero(t, n.Close(time.Minute))
+	require.Equal(t, KindSilence, got[0].Kind)
+	require.Equal(t, "no line for 20s, which is unusual", got[0].Summary)
+	require.True(t, since.Equal(got[0].Starts))
+	require.Equal(t, Resolved, got[1].Status)
+	require.Equal(t, got[0].IncidentID, got[1].IncidentID)
+	require.Equal(t, "LmserveSilence", got[0].postable(since).Labels["alertname"])
+}
+
 func TestLinesInFrontAreTold(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	const text = "half a line\none\r\ntwo\nthree \xff\nfour\n"

@@ -69,7 +69,9 @@ func (a *Alert) postable(now time.Time) postable {
 
 // labels are the labels of our own, which no label of a session replaces.
 func (a *Alert) labels() map[string]string {
-	name := map[Kind]string{KindIncident: "LmserveIncident", KindLine: "LmserveStrangeLine"}[a.Kind]
+	name := map[Kind]string{
+		KindIncident: "LmserveIncident", KindLine: "LmserveStrangeLine", KindSilence: "LmserveSilence",
+	}[a.Kind]
 	return map[string]string{
 		"alertname": name, "incident": a.IncidentID, "session": a.Session.ID,
 		"session_name": a.Session.Name, "source": a.Source,
@@ -78,8 +80,11 @@ func (a *Alert) labels() map[string]string {
 
 // lines is the text of an alert's lines.
 func (a *Alert) lines() string {
-	if a.Incident != nil {
+	switch {
+	case a.Incident != nil:
 		return strings.Join(a.Incident.Samples, "\n")
+	case a.Line != nil:
+		return a.Line.Text
 	}
-	return a.Line.Text
+	return ""
 }

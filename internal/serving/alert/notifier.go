@@ -150,6 +150,26 @@ func (n *Notifier) Line(of Session, source string, l *api.LineEvent) {
 	n.tellLocked(ofLine(of, source, l, time.Now().UTC()))
 }
 
+// Silence is told that a log has had no line since a time, which is unusual after a while.
+func (n *Notifier) Silence(of Session, source string, since time.Time, unusual time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a := ofSilence(of, source, since, unusual)
+	n.open[a.IncidentID] = &opened{a, time.Now().UTC()}
+	n.tellLocked(a)
+}
+
+// Heard is told that a log of which Silence was told has a line again.
+func (n *Notifier) Heard(of Session, source string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, o := range n.open {
+		if o.Alert.Kind == KindSilence && o.Alert.Session.ID == of.ID && o.Alert.Source == source {
+			n.resolveLocked(id)
+		}
+	}
+}
+
 // Kept waits until what the Notifier was told before is in its file, or could not be written.
 func (n *Notifier) Kept() { n.store.wait() }
 
