@@ -95,7 +95,13 @@ func (w *watched) Alert(receiver, outcome string) {
 	w.alerts.WithLabelValues(receiver, outcome).Inc()
 }
 
-// AlertsWaiting is told how many more alerts wait for a kind of receiver, or, below 0, fewer.
+// AlertsWaiting is told how many more alerts wait for a kind of receiver, or, below 0, fewer; of 0
+// when there is such a receiver.
 func (w *watched) AlertsWaiting(receiver string, more int) {
+	if more == 0 {
+		for _, outcome := range []string{"sent", "refused", "dropped", "failed"} {
+			w.alerts.WithLabelValues(receiver, outcome)
+		}
+	}
 	w.waiting.WithLabelValues(receiver).Add(float64(more))
 }
