@@ -32,10 +32,10 @@ const (
 
 // mannerisms are phrases in place of which a plain verb or a noun reads faster.
 var mannerisms = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
-	`(is|are|was|were|be|been) told`, `so many`, `comes? to`, `goes? on`, `stands?`, `makes? an end of`,
-	`lets? in`, `of its own`, `of their own`, `at hand`, `that there (is|are)`, `none of`,
-	`as it is|as they are`, `what (is|are|was|were)`, `what (it|they)`, `of what`, `that of|those of`,
-	`whose`, `once more`, `which there`, `it is that`, `but for`,
+	`(is|are|was|were|be|been) told`, `tells? of`, `so many`, `comes? to`, `goes? on`, `stands?`,
+	`makes? an end of`, `lets? in`, `(its|their|his) own`, `at hand`, `but for`, `once more`,
+	`what (it|they|that|there) (has|have|is|are|was|were|says?|does)`, `such as it`, `whatever`,
+	`of them that`, `is for whoever`, `wants? to be`,
 }, "|") + `)\b`)
 
 // A place is where a rule is broken, and the text that breaks it.
