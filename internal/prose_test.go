@@ -33,8 +33,8 @@ const (
 // mannerisms are phrases in place of which a plain verb or a noun reads faster.
 var mannerisms = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`(is|are|was|were|be|been) told`, `tells? of`, `so many`, `comes? to`, `goes? on`, `stands?`,
-	`makes? an end of`, `lets? in`, `(its|their|his) own`, `at hand`, `but for`, `once more`,
-	`what (it|they|that|there) (has|have|is|are|was|were|says?|does)`, `such as it`, `whatever`,
+	`makes? an end of`, `lets? in`, `of (its|their) own`, `at hand`, `but for`, `once more`,
+	`what (it|they|that|there) (has|have|is|are|was|were|says?|does)`, `such as it`,
 	`of them that`, `is for whoever`, `wants? to be`,
 }, "|") + `)\b`)
 
