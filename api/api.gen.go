@@ -1509,7 +1509,9 @@ type OpenAICompletionRequest struct {
 
 	// Suffix Text behind the place that is filled. A completion ends before it would repeat the beginning of the suffix: up to the end of the first line that
 	// is not blank, at most 64 characters. The model does not read the suffix.
-	Suffix  *string        `json:"suffix,omitempty"`
+	Suffix *string `json:"suffix,omitempty"`
+
+	// Suggest Asks for suggestions in place of sampled texts.
 	Suggest *OpenAISuggest `json:"suggest,omitempty"`
 
 	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
