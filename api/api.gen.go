@@ -1567,6 +1567,9 @@ type OpenAIError struct {
 	// Code The last part of the problem's `type`, with `_` for `-`; but `invalid_api_key` for `unauthorized`, and `rate_limit_exceeded` for
 	// `key-request-limit` and `key-rate-limit`.
 	Code string `json:"code"`
+
+	// Offset The problem's `offset`, where it has one.
+	Offset *int64 `json:"offset,omitempty"`
 }
 
 // OpenAIErrorType By the status, below 500 but for 429, 429, and from 500 on.

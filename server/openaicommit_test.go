@@ -137,7 +137,7 @@ func TestCommitThatIsRepeatedCountsOnce(t *testing.T) {
 		g.json("/v1/completions", body+`,"offset":0,"stream":true}`, "X-Session-ID", id),
 	} {
 		p := requireProblem(t, again, api.ProblemOffsetConflict)
-		require.Equal(t, *done.Offset, *p.Offset)
+		require.Equal(t, *done.Offset, *p.Error.Offset)
 		require.Equal(t, "offset_conflict", p.Error.Code)
 	}
 	require.Equal(t, *done.Offset, g.offsetOf(path))
