@@ -15,8 +15,8 @@ const client = new OpenAI({
 });
 const named = { headers: { "X-Session-ID": session } };
 
-// A prompt is learnt once, though the client sends a request again whose answer was lost: the session
-// takes the prompt only where it is at the offset.
+// A prompt is learnt once, though the client sends a request again whose answer was lost: the
+// session takes the prompt only where it is at the offset.
 async function learn(prompt, offset) {
   const request = { prompt, max_tokens: 0, commit: "prompt", offset };
   try {
@@ -31,7 +31,8 @@ async function learn(prompt, offset) {
 let { offset } = await client.put(`/sessions/${session}`, { body: {} }); // makes it, or finds it
 for await (const line of createInterface({ input: process.stdin })) {
   const prompt = line.slice(0, line.length / 2);
-  const sure = await client.completions.create({ prompt, suggest: { min_probability: 0.6 } }, named);
+  const request = { prompt, suggest: { min_probability: 0.6 } };
+  const sure = await client.completions.create(request, named);
   if (sure.choices[0].text) console.log(`${prompt}[${sure.choices[0].text}]`);
   offset = await learn(`${line}\n`, offset);
 }

@@ -42,9 +42,8 @@ func (g *rig) costOf(path, prompt string) float64 {
 	return decode[api.SummaryEvent](g.t, resp, http.StatusOK).Bits
 }
 
-// A header or a field commits the prompt, or prompt and text, to the session that the request names:
-// its text and its costs are then those of a session that was fed the same. The answer is that of a
-// request that commits nothing.
+// A header or a field commits the prompt, or prompt and text, to the session that the request
+// names: its text and its costs are then those of a session that was fed the same.
 func TestOpenAIClientsTeachSessions(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	prompt := numbered(2, 3*modeltest.Chunk+5)
@@ -106,7 +105,7 @@ func TestOpenAIClientsTeachSessions(t *testing.T) {
 	}
 }
 
-// With the same user, the same prompt costs less each time, on a server that makes sessions for users.
+// With the same user, a prompt costs less each time, on a server that makes sessions for users.
 func TestUserThatCommitsIsLearnt(t *testing.T) {
 	g := newOpenAIRig(t, Options{UserSessions: true})
 	prompt, path, costs := numbered(1, 4*modeltest.Chunk), "", []float64{}

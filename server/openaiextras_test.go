@@ -23,7 +23,8 @@ func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 	plain, other := "", 0
 	for _, fields := range []string{
-		``, `,"top_k":3`, `,"min_p":0.5`, `,"dry":10,"temperature":0`, `,"top_k":20,"min_p":0.1,"top_p":0.9`,
+		``, `,"top_k":3`, `,"min_p":0.5`, `,"dry":10,"temperature":0`,
+		`,"top_k":20,"min_p":0.1,"top_p":0.9`,
 	} {
 		body := `{"prompt":"GET /","max_tokens":60,"seed":7` + fields + `}`
 		want := decode[api.Completion](t, g.json(path+"/complete", body), http.StatusOK)

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeCommit adds to a batch what its session learns of it, which the body or headers say. A batch
-// that commits waits for its turn as long as a request may.
+// DecodeCommit adds to a batch what its session learns of it, which the body or headers say. A
+// batch that commits waits for its turn as long as a request may.
 func DecodeCommit(
 	request *session.BatchRequest, body api.OpenAICompletionRequest, p api.CreateCompletionParams,
 ) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeOpenAISuggest reads what suggestions a completion in OpenAI's form asks for. What it asks for
-// besides, and would look for in vain, is refused; what concerns sampling makes no difference.
+// DecodeOpenAISuggest reads what suggestions a completion in OpenAI's form asks for. What it asks
+// for besides, and would look for in vain, is refused; what concerns sampling makes no difference.
 func DecodeOpenAISuggest(
 	r api.OpenAICompletionRequest, b session.BatchRequest,
 ) (session.SuggestRequest, error) {
@@ -35,8 +35,8 @@ func DecodeOpenAISuggest(
 	return request, nil
 }
 
-// Suggested is the answer that has suggestions as its choices: one without text where there are none,
-// as clients look at the first choice.
+// Suggested is the answer that has suggestions as its choices: one without text where there are
+// none, as clients look at the first choice.
 func (a *OpenAIAnswer) Suggested(s session.Suggested) api.OpenAICompletion {
 	stop, choices := api.FinishStop, []api.OpenAIChoice{}
 	for i, c := range s.Candidates {
@@ -53,8 +53,8 @@ func (a *OpenAIAnswer) Suggested(s session.Suggested) api.OpenAICompletion {
 	return whole
 }
 
-// SuggestionEvents are the events of a stream of suggestions: one for each choice of the answer and,
-// if it is asked for, the account of the tokens.
+// SuggestionEvents are the events of a stream of suggestions: one for each choice of the answer
+// and, if it is asked for, the account of the tokens.
 func SuggestionEvents(whole api.OpenAICompletion, usage bool) (events []any) {
 	last := whole
 	last.Choices, whole.Usage = []api.OpenAIChoice{}, nil

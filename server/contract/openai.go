@@ -22,8 +22,8 @@ var elsewhere = map[string]string{
 	"videos": onlyCompletions,
 }
 
-// InsteadOf says what a client of OpenAI's interface can use in place of a path that is not here; ""
-// for a path that is none of that interface.
+// InsteadOf says what a client of OpenAI's interface can use in place of a path that is not here;
+// it is "" for a path that is none of that interface.
 func InsteadOf(path string) string {
 	behind, ok := strings.CutPrefix(path, "/v1/")
 	if !ok {

@@ -72,8 +72,8 @@ func (s namedSession) problemOf(err error) error {
 	return err
 }
 
-// completionModel is the model that a completion in OpenAI's form names: without a name that of the
-// session which the request names, or else the default.
+// completionModel is the model that a completion in OpenAI's form names. Without a name it is that
+// of the session which the request names, or else the default.
 func (h *Handlers) completionModel(
 	ctx context.Context, r routes.CreateCompletionRequestObject,
 ) (session.ModelInfo, error) {

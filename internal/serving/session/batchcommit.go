@@ -10,8 +10,8 @@ import (
 // Commits reports whether the batch feeds its session.
 func (r *BatchRequest) Commits() bool { return r.Commit == CommitPrompt || r.Commit == CommitAll }
 
-// checkBatchCommit says whether a batch that continues a session can commit as it asks; the id is ""
-// if it continues none.
+// checkBatchCommit says whether a batch can commit as it asks. The id is that of the session which
+// the batch continues, "" for none.
 func checkBatchCommit(id string, r BatchRequest) error {
 	if err := checkCommit(r.Commit); err != nil {
 		return err

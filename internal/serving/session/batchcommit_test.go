@@ -32,7 +32,7 @@ func drawCommit(t *rapid.T) (r BatchRequest, fed string) {
 	return r, fed
 }
 
-// The texts of a batch that commits are those of one that does not, and the session is to the bit one
+// The texts of a batch that commits are those of one that does not. The session is to the bit one
 // that was fed the prompt, or prompt and text.
 func TestCommittedBatchIsFedToItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})

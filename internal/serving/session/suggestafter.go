@@ -9,9 +9,9 @@ import (
 )
 
 // SuggestAfter is Suggest after the session's text and a prompt, which may be as long as that of a
-// completion. Without an id the text before the prompt is empty, and the model is named. A prompt that
-// is too long to be typed is read first, by a copy of the state that learns nothing. The errors are
-// those of Suggest and CompleteBatch.
+// completion. Without an id the text before the prompt is empty, and the model is named. A prompt
+// that is too long to be typed is read first, by a copy of the state that learns nothing. The
+// errors are those of Suggest and CompleteBatch.
 func (mg *Manager) SuggestAfter(
 	ctx context.Context, who Caller, id, modelName string, prompt []byte, r SuggestRequest,
 ) (Suggested, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// What is suggested after a prompt is what is suggested to a session that learns nothing and was fed
-// the prompt, be it short or long, with a session or without.
+// What is suggested after a prompt is what is suggested to a session that learns nothing and was
+// fed the prompt, be it short or long, with a session or without.
 func TestPromptIsReadBeforeSuggestions(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	static := CreateRequest{Settings: Settings{"method": MethodStatic}}
