@@ -21,7 +21,10 @@ func (e *engine) beginCommit(
 	if end, err = e.beginFeeding(ctx, s, r.Wait); err != nil {
 		return nil, err
 	}
-	if err := e.roomFor(s, r); err != nil {
+	if err = e.roomFor(s, r); err == nil {
+		err = s.cutDelivery(ctx)
+	}
+	if err != nil {
 		end()
 		return nil, err
 	}
