@@ -40,6 +40,7 @@ type serveFlags struct {
 	limits         limitFlags
 	scrub          bool
 	userSessions   bool
+	logs           logFlags
 }
 
 func (f *serveFlags) register(c *cobra.Command) {
@@ -98,6 +99,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.userSessions, "user-sessions", false,
 		"make a session for each user that requests to /v1/completions name, on first use, and "+
 			"continue it from then on")
+	f.logs.register(c)
 	renamed(c, map[string]string{
 		"keys": "keys-file", "log": "log-format", "replay-max": "max-replay",
 	})

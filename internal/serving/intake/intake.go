@@ -63,6 +63,14 @@ func (s *Stream) Key() string {
 	return hex.EncodeToString(s.times.Sum(nil))
 }
 
+// Bytes is the length of all lines.
+func (b *Batch) Bytes() (n int64) {
+	for _, s := range b.Streams {
+		n += int64(len(s.Text))
+	}
+	return n
+}
+
 // add adds a record, whose time is in nanoseconds; 0: it has none.
 func (b *Batch) add(name string, time uint64, line []byte) error {
 	s := b.byName[name]

@@ -10,6 +10,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
+// SnappyBytes is the length of what a body is decompressed to, as it says; at most most.
+func SnappyBytes(body []byte, most int64) int64 {
+	n, err := snappy.DecodedLen(body)
+	if err != nil {
+		return 0
+	}
+	return min(int64(n), most)
+}
+
 // Snappy decompresses a body, unless it has more bytes than most.
 func Snappy(body []byte, most int) ([]byte, error) {
 	n, err := snappy.DecodedLen(body)

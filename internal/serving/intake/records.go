@@ -160,3 +160,28 @@ func Lines(body []byte) (text []byte, lines int) {
 	}
 	return body, bytes.Count(body, []byte{'\n'})
 }
+
+// IsRecords reports whether a body in JSON is records, whatever else JSON may be there: an array, or
+// an object with a text in a field that shippers use for a record's line.
+func IsRecords(body []byte) bool {
+	switch body = bytes.TrimLeft(body, " \t\r\n"); {
+	case len(body) == 0:
+		return false
+	case body[0] == '[':
+		return true
+	}
+	v := value{}
+	if json.NewDecoder(bytes.NewReader(body)).Decode(&v.text) != nil || v.text[0] != '{' {
+		return false
+	}
+	var object map[string]json.RawMessage
+	if v.into(&object) != nil {
+		return false
+	}
+	for _, name := range messageFields {
+		if _, ok := textOf(object[name]); ok {
+			return true
+		}
+	}
+	return false
+}
