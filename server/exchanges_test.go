@@ -182,6 +182,16 @@ var exchangesOfOpenAI = []exchange{
 		`{"tokens":[99,97,102,195,169]}`, nil,
 	},
 	{"tokenizerInfo.bytes", "A byte is a token", "GET /tokenizer_info", "", nil},
+	{
+		"exportLogs.line", "A record of OpenTelemetry", "POST /v1/logs",
+		`{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"web-1"}}]},` +
+			`"scopeLogs":[{"logRecords":[{"timeUnixNano":"1795795200000000000",` +
+			`"body":{"stringValue":"GET /c 200"}}]}]}]}`, nil,
+	},
+	{
+		"pushLoki.line", "An entry of Loki", "POST /loki/api/v1/push",
+		`{"streams":[{"stream":{"app":"web-1"},"values":[["1795795200000000000","GET /d 200"]]}]}`, nil,
+	},
 }
 
 var exchangesOfTheServer = []exchange{
@@ -206,16 +216,6 @@ var exchangesOfTheServer = []exchange{
 
 // exchangesOfWords are a story of a server with a small model of words, whose weights are random.
 var exchangesOfWords = []exchange{
-	{
-		"exportLogs.line", "A record of OpenTelemetry", "POST /v1/logs",
-		`{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"web-1"}}]},` +
-			`"scopeLogs":[{"logRecords":[{"timeUnixNano":"1795795200000000000",` +
-			`"body":{"stringValue":"GET /c 200"}}]}]}]}`, nil,
-	},
-	{
-		"pushLoki.line", "An entry of Loki", "POST /loki/api/v1/push",
-		`{"streams":[{"stream":{"app":"web-1"},"values":[["1795795200000000000","GET /d 200"]]}]}`, nil,
-	},
 	{"getModel.words", "A model of words", "GET /v1/models/small", "", nil},
 	{
 		"putSession.words", "A session of a model of words", "PUT /v1/sessions/story",
