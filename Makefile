@@ -132,6 +132,9 @@ test-page: ## use the web page in a headless Chromium, as people do (needs chrom
 test-docs: ## type the commands of README.md and docs in, and compare what they print (minutes)
 	LMSERVE_TEST_DOCS=1 $(GO) test ./docs -count=1 -timeout 40m
 
+test-ship: ## feed sessions by an OpenTelemetry collector, which is built, and by syslog-ng (needs the network)
+	LMSERVE_TEST_SHIPPERS=1 $(GO) test ./internal/e2e/ship -count=1
+
 test-openai: ## run OpenAI's own client against a running server (needs node 20 or later, npm and the network)
 	@node=$$(node -p 'parseInt(process.versions.node)' 2>/dev/null); \
 	if [ "$${node:-0}" -lt 20 ] || ! command -v npm >/dev/null; then \

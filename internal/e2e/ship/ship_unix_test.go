@@ -37,6 +37,9 @@ type feed struct {
 }
 
 func newFeed(t *testing.T) *feed {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	f := &feed{t: t, folder: t.TempDir()}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
