@@ -41,7 +41,7 @@ CRASH_ROUNDS ?= 50
 POWER_CUTS ?= 40
 ATTACK_TIMEOUT ?= 2h
 
-.PHONY: help build words page demo pictures default-model swift-model words-model bench quick test test-noasm \
+.PHONY: help build test-ship words page demo pictures default-model swift-model words-model bench quick test test-noasm \
 	test-arithmetic test-arm64 test-portable race race-short nightly test-attack test-long test-page \
 	test-docs test-openai test-postgres test-clouds release test-release fuzz \
 	generate check cross lint vulnerabilities clean
