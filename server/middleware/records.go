@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"io"
@@ -12,6 +13,15 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/problem"
 )
+
+// jsonPeek is how much of a body in JSON tells whether it is a text.
+const jsonPeek = 64
+
+// body is a body that is read through something.
+type body struct {
+	io.Reader
+	io.Closer
+}
 
 type deliveryKey struct{}
 
@@ -34,21 +44,32 @@ func Records(
 			next.ServeHTTP(w, r)
 			return
 		}
-		body, taken, err := TakeWhole(r.Context(), memory, r.Body)
+		if isJSON && form.fields == nil {
+			begun := bufio.NewReaderSize(r.Body, jsonPeek)
+			r.Body = body{begun, r.Body}
+			if begin, _ := begun.Peek(jsonPeek); intake.BeginsText(begin) { // the error comes again
+				if form.key != "" {
+					r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
+				}
+				next.ServeHTTP(w, r)
+				return
+			}
+		}
+		raw, taken, err := TakeWhole(r.Context(), memory, r.Body)
 		if err != nil {
 			problems.Answer(w, r, err)
 			return
 		}
 		defer taken.Keep(0)
-		switch isText := isJSON && form.fields == nil && !intake.IsRecords(body); {
+		switch isText := isJSON && form.fields == nil && !intake.IsRecords(raw); {
 		case !isText:
-			if body, err = form.lines(body); err != nil {
+			if raw, err = form.lines(raw); err != nil {
 				problems.Answer(w, r, err)
 				return
 			}
-			taken.Keep(limits.LogKeptFactor * int64(len(body)))
+			taken.Keep(limits.LogKeptFactor * int64(len(raw)))
 			r.Header.Set("Content-Type", contract.MediaText)
-		case len(body) > limits.JSONBodyBytesMax:
+		case len(raw) > limits.JSONBodyBytesMax:
 			problems.Answer(w, r, problem.OfBody(&http.MaxBytesError{Limit: limits.JSONBodyBytesMax}))
 			return
 		default:
@@ -57,7 +78,7 @@ func Records(
 		if !isJSON || form.isDelivery() || r.Header.Get("Content-Type") == contract.MediaText {
 			r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
 		}
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
 		next.ServeHTTP(w, r)
 	})
 }

@@ -161,6 +161,15 @@ func Lines(body []byte) (text []byte, lines int) {
 	return body, bytes.Count(body, []byte{'\n'})
 }
 
+// BeginsText reports whether JSON begins as that of a text does, in which "text" or "base64" comes
+// first: then it is no record.
+func BeginsText(begin []byte) bool {
+	const space = " \t\r\n"
+	begin, ok := bytes.CutPrefix(bytes.TrimLeft(begin, space), []byte{'{'})
+	begin = bytes.TrimLeft(begin, space)
+	return ok && (bytes.HasPrefix(begin, []byte(`"text"`)) || bytes.HasPrefix(begin, []byte(`"base64"`)))
+}
+
 // IsRecords reports whether a body in JSON is records, whatever else JSON may be there: an array, or
 // an object with a text in a field that shippers use for a record's line.
 func IsRecords(body []byte) bool {
