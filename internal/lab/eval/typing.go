@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,7 +15,7 @@ import (
 )
 
 // TypingOptions say what a simulated writer types, and who suggests what comes next. The zero value
-// is of the methods of Options, after 20 KB, over 1,000 characters.
+// is of the methods of Options, after 20 KB, over 500 characters.
 type TypingOptions struct {
 	Methods []string // with or without WithCompanion; NGram is a rival without a model
 	// Read are how many bytes a session has read before the writer begins; nil: TypingRead. The
@@ -35,7 +36,7 @@ type TypingOptions struct {
 var TypingRead = []int64{20 << 10}
 
 const (
-	TypingWindow    = 1000
+	TypingWindow    = 500
 	TypingThreshold = 0.6
 
 	typingCandidates = 5 // that are shown at a time
@@ -43,7 +44,7 @@ const (
 
 // typingModes are the ways in which one window is typed: with five candidates of each unit, and
 // with one that is shown inline.
-var typingModes = []string{
+var typingModes = [...]string{
 	string(suggest.Word), string(suggest.WordPlus), string(suggest.Free), TypingInline,
 }
 
@@ -132,7 +133,17 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 			return e.result(), err
 		}
 	}
+	if len(e.res.Scores) == 0 && len(e.res.TooShort) > 0 {
+		return e.result(), fmt.Errorf("eval: no document below %s is long enough: %w", dir, e.longest())
+	}
 	return e.result(), nil
+}
+
+// longest says of the longest of the documents that are too short what it lacks.
+func (e *typing) longest() error {
+	most := slices.MaxFunc(e.res.TooShort, func(a, b TooShort) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	return fmt.Errorf("%s has %d bytes, expected %d that are read and %d characters behind them; "+
+		"read or type less", most.Document, most.Bytes, slices.Min(e.Read), e.Window)
 }
 
 // typing is the state of a call of Typing.
@@ -144,19 +155,20 @@ type typing struct {
 	done, total int64
 }
 
-// document types the window of one document in all ways. A document that is too short for the
-// window behind the smallest of Read is left out.
+// document types the window of one document in all ways, after each of Read for which it is long
+// enough.
 func (e *typing) document(ctx context.Context, name string, text []byte) error {
 	begin := min(slices.Max(e.Read), lastCharacters(text, e.Window))
 	for begin > 0 && !utf8.RuneStart(text[begin]) {
 		begin--
 	}
 	for _, read := range e.Read {
+		if read > begin {
+			e.res.TooShort = append(e.res.TooShort, TooShort{name, int64(len(text)), read})
+			e.progress(int64(e.Window * len(typingModes) * len(e.Methods)))
+			continue
+		}
 		for _, method := range e.Methods {
-			if read > begin {
-				e.progress(int64(e.Window * len(typingModes)))
-				continue
-			}
 			score := TypingScore{Document: name, Domain: documents.Domain(name), Read: read, Method: method}
 			if err := e.score(ctx, &score, text[begin-read:begin], text[begin:]); err != nil {
 				return err

@@ -102,6 +102,7 @@ func TestTypingCountsTheKeysOfEveryDocument(t *testing.T) {
 	require.Equal(t, total, done)
 	require.Len(t, res.Scores, 2*3)
 	require.Len(t, res.Domains, 2*3)
+	require.Equal(t, []TooShort{{"short.txt", 9, 0}, {"short.txt", 9, 1000}}, res.TooShort)
 	for i, s := range res.Scores {
 		require.Equal(t, "long/a.txt", s.Document)
 		require.Equal(t, o.Methods[i%3], s.Method)
@@ -120,6 +121,28 @@ func TestTypingCountsTheKeysOfEveryDocument(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, after.Free.Keys, again.Scores[0].Free.Keys)
 	require.Equal(t, res.Scores[5].WordPlus.Keys, again.Scores[2].WordPlus.Keys)
+}
+
+// A document without an offer does not lower the mean share of those that are right.
+func TestAMeanOfRightIsOfWhatWasShown(t *testing.T) {
+	e := typing{TypingOptions: TypingOptions{Read: []int64{9}, Methods: []string{"counts"}}}
+	score := func(shown, right, saved float64) TypingScore {
+		return TypingScore{Read: 9, Method: "counts", Inline: Typed{Shown: shown, Right: right, Saved: saved}}
+	}
+	mean := e.means("logs", []TypingScore{score(30, 80, 40), score(0, 0, 0), score(60, 60, 50)})[0]
+	require.Equal(t, 3, mean.Documents)
+	require.InDelta(t, 70, mean.Inline.Right, 1e-9)
+	require.InDelta(t, 30, mean.Inline.Shown, 1e-9)
+	require.InDelta(t, 30, mean.Inline.Saved, 1e-9)
+}
+
+// Where no document is long enough, the error says what the longest lacks.
+func TestTypingWantsLongDocuments(t *testing.T) {
+	o := TypingOptions{Read: []int64{1000, 3000}, Window: 1000, Methods: []string{stream.Counts}}
+	res, err := Typing(t.Context(), small(t, 0), typingFolder(t), o)
+	require.ErrorContains(t, err, "is long enough: long/a.txt has 1790 bytes, "+
+		"expected 1000 that are read and 1000 characters behind them; read or type less")
+	require.Len(t, res.TooShort, 4)
 }
 
 func TestTypingSaysWhatWasWrong(t *testing.T) {
