@@ -179,7 +179,7 @@ func TestEvalTypingCountsKeys(t *testing.T) {
 	out = must(t, "", append(args, "--data", more)...)
 	require.Regexp(t, `(?m) 400 +counts +logs, 2 documents\n`, out)
 	require.Regexp(t, `(?m) 0 +static +mean, 4 documents\n`, out)
-	require.Contains(t, out, "\nshort.txt, of 160 bytes, after 400\n")
+	require.Contains(t, out, "\nshort.txt, of 160 bytes, after 400 bytes read\n")
 	_, stderr, code := lmserve("", append(args, "--chart", "x.svg")...)
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "--chart is of bits")

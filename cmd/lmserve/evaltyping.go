@@ -61,12 +61,12 @@ func printTyping(w io.Writer, res eval.TypingResult) error {
 		interrupted = " (interrupted; there are more)"
 	}
 	fmt.Fprintf(&text, `model %s
-%s%s: %d characters of each document are typed, after so many bytes read
+%s%s: the writer types %d characters of each document, after the session has read some bytes
 
-Percent of the keys saved by five candidates, of which accepting one is a key: the rest of
-the word, or the next one; a word behind up to ten separators; text with any end. ms, p99,
-rows are of the last: time at the median and the 99th percentile, prefixes that the network
-reads for a key.
+Five candidates at every key: percent of the keys saved. Accepting a candidate is one key.
+word: the rest of the word, or the next word; word+: a word behind up to ten separators;
+free: text with any end. For free candidates, per key: milliseconds at the median and the
+99th percentile, and prefixes that the network reads (rows).
 
 `, res.Model, res.Data, interrupted, res.Window)
 	typingTable(&text, res, []string{"word", "word+", "free"},
@@ -74,8 +74,8 @@ reads for a key.
 			return s.Free, []float64{s.Word.Saved, s.WordPlus.Saved, s.Free.Saved}
 		})
 	fmt.Fprintf(&text, `
-One candidate with any end, shown inline where its probability is %g or more: percent of
-the keys saved, of those at which it is shown, and of these where it is right.
+One candidate inline, with any end, shown where its probability is at least %g: percent of
+the keys saved, of the keys at which it is shown, and of these where it is right.
 
 `, res.Threshold)
 	typingTable(&text, res, []string{"saved", "shown", "right"},
@@ -84,10 +84,10 @@ the keys saved, of those at which it is shown, and of these where it is right.
 		})
 	printCalibration(&text, res)
 	if len(res.TooShort) > 0 {
-		fmt.Fprint(&text, "\nLeft out, as too short for what is read and typed:\n")
+		fmt.Fprint(&text, "\nLeft out, because too short:\n")
 	}
 	for _, d := range res.TooShort {
-		fmt.Fprintf(&text, "%s, of %d bytes, after %d\n", d.Document, d.Bytes, d.Read)
+		fmt.Fprintf(&text, "%s, of %d bytes, after %d bytes read\n", d.Document, d.Bytes, d.Read)
 	}
 	for line := range strings.Lines(text.String()) {
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
@@ -133,8 +133,8 @@ func typingTable(
 // printCalibration prints a table for each method, with a row for each tenth of probability.
 func printCalibration(text *bytes.Buffer, res eval.TypingResult) {
 	fmt.Fprint(text, `
-How often candidates were right, by the probability they had: mean probability, share that
-was right, how many. Of those with any end, the first of each list.
+Calibration: mean probability of the candidates, share of them that is right, their number.
+Of free candidates, the first of each list counts.
 `)
 	for _, method := range res.Methods {
 		modes := slices.DeleteFunc(slices.Clone(res.Calibration),
@@ -161,7 +161,7 @@ was right, how many. Of those with any end, the first of each list.
 	}
 }
 
-// calibrationCells are those of the candidates of a tenth of probability.
+// calibrationCells returns the cells of a mode in the row of a tenth of probability.
 func calibrationCells(c eval.Calibration, tenth int) string {
 	for _, b := range c.Buckets {
 		if min(int(10*b.Said), 9) == tenth {

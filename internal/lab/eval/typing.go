@@ -139,11 +139,11 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 	return e.result(), nil
 }
 
-// longest says of the longest of the documents that are too short what it lacks.
+// longest returns what the longest of the documents that are too short lacks.
 func (e *typing) longest() error {
 	most := slices.MaxFunc(e.res.TooShort, func(a, b TooShort) int { return cmp.Compare(a.Bytes, b.Bytes) })
-	return fmt.Errorf("%s has %d bytes, expected %d that are read and %d characters behind them; "+
-		"read or type less", most.Document, most.Bytes, slices.Min(e.Read), e.Window)
+	return fmt.Errorf("%s has %d bytes, expected %d bytes to read and %d characters to type; "+
+		"choose less of either", most.Document, most.Bytes, slices.Min(e.Read), e.Window)
 }
 
 // typing is the state of a call of Typing.
