@@ -51,6 +51,14 @@ var typingModes = [...]string{
 // TypingInline is the mode with one candidate, which may end anywhere.
 const TypingInline = "inline"
 
+// calibratedModes are the modes whose probabilities are compared with what is right.
+var calibratedModes = []string{string(suggest.Word), string(suggest.Free)}
+
+const calibrationStride = 4 // characters from one comparison to the next
+
+// typingPasses is how often a method goes through a window.
+var typingPasses = len(typingModes) + len(calibratedModes)
+
 func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	all, err := o.methods().complete(m)
 	if err != nil {
@@ -118,7 +126,7 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 		return TypingResult{}, err
 	}
 	e := typing{TypingOptions: o, model: m, total: int64(len(files) * len(o.Read) * o.Window *
-		len(o.Methods) * len(typingModes))}
+		len(o.Methods) * typingPasses)}
 	e.res = TypingResult{
 		Model: m.ID(), Data: dir, Methods: o.Methods, Settings: o.Settings, Seed: o.Seed, Window: o.Window,
 		Threshold: o.Threshold, Threads: o.Threads, Scores: []TypingScore{},
@@ -165,7 +173,7 @@ func (e *typing) document(ctx context.Context, name string, text []byte) error {
 	for _, read := range e.Read {
 		if read > begin {
 			e.res.TooShort = append(e.res.TooShort, TooShort{name, int64(len(text)), read})
-			e.progress(int64(e.Window * len(typingModes) * len(e.Methods)))
+			e.progress(int64(e.Window * typingPasses * len(e.Methods)))
 			continue
 		}
 		for _, method := range e.Methods {
@@ -194,7 +202,10 @@ func lastCharacters(text []byte, n int) (at int64) {
 // asker suggests what comes behind all that was typed so far.
 type asker func(typed []byte, o suggest.Options) (suggest.Found, error)
 
-// score types a text with one method, in all ways.
+// offers are an asker's of one mode.
+type offers func(typed []byte) (suggest.Found, error)
+
+// score types a text with one method in all modes, and compares probabilities with what is right.
 func (e *typing) score(ctx context.Context, score *TypingScore, before, text []byte) error {
 	fresh := func() (asker, error) {
 		g := newNGram()
@@ -213,22 +224,33 @@ func (e *typing) score(ctx context.Context, score *TypingScore, before, text []b
 			return err
 		}
 	}
-	for _, mode := range typingModes {
+	begin := func(mode string) (offers, error) {
 		o := suggest.Options{N: typingCandidates, Unit: suggest.Unit(mode)}
 		if mode == TypingInline {
 			o = suggest.Options{N: 1, Unit: suggest.Free, Least: e.Threshold}
 		}
 		ask, err := fresh()
+		return func(typed []byte) (suggest.Found, error) { return ask(typed, o) }, err
+	}
+	for _, mode := range typingModes {
+		offers, err := begin(mode)
 		if err != nil {
 			return err
 		}
-		typed, err := e.types(text, score.Method, mode, func(typed []byte) (suggest.Found, error) {
-			return ask(typed, o)
-		})
+		typed, err := e.types(text, mode, offers)
 		if err != nil {
 			return err
 		}
 		score.set(mode, typed)
+	}
+	for _, mode := range calibratedModes {
+		offers, err := begin(mode)
+		if err == nil {
+			err = e.calibrates(text, score.Method, mode, offers)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

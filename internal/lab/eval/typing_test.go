@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,7 +46,7 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	} {
 		e := typing{TypingOptions: TypingOptions{Window: 14}}
 		var at []string
-		typed, err := e.types([]byte(c.text), "counts", c.mode, func(typed []byte) (suggest.Found, error) {
+		typed, err := e.types([]byte(c.text), c.mode, func(typed []byte) (suggest.Found, error) {
 			at = append(at, string(typed))
 			return suggest.Found{Candidates: c.offers[string(typed)], Calls: 1, Rows: 2}, nil
 		})
@@ -64,7 +65,7 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 // Of a window, the last candidate counts whole.
 func TestAWindowEndsBehindItsLastCandidate(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 3}}
-	typed, err := e.types([]byte("abcdef"), "counts", TypingInline, func(typed []byte) (suggest.Found, error) {
+	typed, err := e.types([]byte("abcdef"), TypingInline, func(typed []byte) (suggest.Found, error) {
 		if len(typed) < 2 {
 			return suggest.Found{Candidates: []suggest.Candidate{{Text: "x", Probability: 0.8}}}, nil
 		}
@@ -76,7 +77,42 @@ func TestAWindowEndsBehindItsLastCandidate(t *testing.T) {
 	require.EqualValues(t, 100, typed.Shown)
 	require.InDelta(t, 100/3., typed.Right, 1e-9)
 	require.EqualValues(t, 3, e.done)
-	require.Equal(t, Bucket{3, 2.4000000000000004, 1}, e.calibration[[2]string{"counts", TypingInline}][8])
+}
+
+// Of a random text, a quarter of all places is followed by "aa". Of those where the writer stops,
+// fewer are: it stops behind offers that were wrong.
+func TestCalibrationIsOfAllPlaces(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var text []byte
+	for range 4000 {
+		text = append(text, "ab"[random.IntN(2)])
+	}
+	e := typing{TypingOptions: TypingOptions{Window: len(text)}}
+	always := func(guess string) offers {
+		return func([]byte) (suggest.Found, error) {
+			return suggest.Found{Candidates: []suggest.Candidate{{Text: guess, Probability: 0.25}}}, nil
+		}
+	}
+	free := string(suggest.Free)
+	require.NoError(t, e.calibrates(text, "counts", free, always("aa")))
+	b := e.calibration[[2]string{"counts", free}][2]
+	require.Equal(t, len(text)/calibrationStride, b.Candidates)
+	require.InDelta(t, b.Said, b.Right, 35)
+	require.EqualValues(t, len(text), e.done)
+	typed, err := e.types(text, free, always("aa"))
+	require.NoError(t, err)
+	require.Less(t, typed.Right, 21.)
+
+	require.NoError(t, e.calibrates([]byte("so so so so "), "counts", string(suggest.Word),
+		func(typed []byte) (suggest.Found, error) {
+			require.Zero(t, len(typed)%calibrationStride)
+			return suggest.Found{Candidates: []suggest.Candidate{
+				{Text: "s", Probability: 0.95}, {Text: "so", Probability: 0.95}, {Text: "o", Probability: 0.95},
+			}}, nil
+		}))
+	b = e.calibration[[2]string{"counts", string(suggest.Word)}][9]
+	require.Equal(t, 9, b.Candidates)
+	require.EqualValues(t, 2, b.Right, "so at 0, o at 4, none at the space of 8")
 }
 
 // typingFolder has one document that repeats, and one that is too short.

@@ -95,7 +95,7 @@ const calibrationBuckets = 10
 // Calibration compares the probabilities of a method's candidates with how often they were right.
 type Calibration struct {
 	Method  string   `json:"method"`
-	Mode    string   `json:"mode"` // word, word+, free or inline; of free ones only the first candidate
+	Mode    string   `json:"mode"` // word or free; of free ones only the first candidate
 	Buckets []Bucket `json:"buckets"`
 }
 
@@ -120,7 +120,7 @@ func (e *typing) result() TypingResult {
 	}
 	slices.SortStableFunc(res.Domains, func(a, b TypingScore) int { return cmp.Compare(a.Domain, b.Domain) })
 	for _, method := range e.Methods {
-		for _, mode := range typingModes {
+		for _, mode := range calibratedModes {
 			if all := e.calibration[[2]string{method, mode}]; all != nil {
 				c := Calibration{Method: method, Mode: mode}
 				for _, b := range all {
