@@ -22,7 +22,8 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 		value   any
 		without []string
 	}{
-		"Problem":      {client.Error{}, []string{"error"}}, // OpenAI's form of the same
+		// The others are OpenAI's and OTLP's forms of the same.
+		"Problem":      {client.Error{}, []string{"error", "code", "message"}},
 		"SessionPatch": {client.SessionPatch{}, nil},
 	} {
 		want := slices.DeleteFunc(properties(doc, name), func(p string) bool {
