@@ -183,8 +183,8 @@ func TestCommitsToOneSessionQueue(t *testing.T) {
 	status := make([]int, clients)
 	for i := range clients {
 		all.Go(func() {
-			status[i] = g.json("/v1/completions", `{"prompt":"turn","max_tokens":0,"commit":"prompt"}`,
-				"X-Session-ID", id).StatusCode
+			const body = `{"prompt":"turn","max_tokens":0,"commit":"prompt"}`
+			status[i] = g.json("/v1/completions", body, "X-Session-ID", id).StatusCode
 		})
 	}
 	all.Wait()
