@@ -4,6 +4,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/oapi-codegen/runtime"
@@ -594,6 +595,21 @@ const (
 func (e SummaryEventType) Valid() bool {
 	switch e {
 	case EventSummary:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TextScoreType.
+const (
+	EventText TextScoreType = "text"
+)
+
+// Valid indicates whether the value is a known member of the TextScoreType enum.
+func (e TextScoreType) Valid() bool {
+	switch e {
+	case EventText:
 		return true
 	default:
 		return false
@@ -1749,6 +1765,29 @@ type ScoreText struct {
 	Text *string `json:"text,omitempty"`
 }
 
+// ScoreTextsEvent One object of a stream of scores, told apart by its `type`.
+type ScoreTextsEvent struct {
+	union json.RawMessage
+}
+
+// ScoreTextsRequest Texts to be scored, each by itself. Whatever is left out has its default.
+type ScoreTextsRequest struct {
+	// Model Id or name of the model: one of those of `GET /v1/models`, of which the first is the default.
+	//
+	// Example: lmserve-default
+	Model *string `json:"model,omitempty"`
+
+	// Seed Seed of the masks that choose which entries an update writes, for each of the texts.
+	Seed *uint64 `json:"seed,omitempty"`
+
+	// Settings How the session is to adapt. A setting that is left out has the model's default for the method.
+	// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
+	Settings *SettingsRequest `json:"settings,omitempty"`
+
+	// Texts The texts. Each may be empty.
+	Texts []string `json:"texts"`
+}
+
 // ServiceStatus How the server is.
 type ServiceStatus struct {
 	// Status `ok` at /healthz, `ready` at /readyz.
@@ -2204,6 +2243,36 @@ type SummaryEvent struct {
 // SummaryEventType Tells this event from others.
 type SummaryEventType string
 
+// TextScore What a text has cost by itself.
+type TextScore struct {
+	// Type Tells this event from others.
+	Type TextScoreType `json:"type"`
+
+	// Index Place of the text in the request, from 0.
+	Index int32 `json:"index"`
+
+	// Score An amount of text, and its information.
+	Score Measures `json:"score"`
+
+	// PendingBytes Bytes at the end of the text that belong to a word that has not ended: they have no bits. Only of a model of words.
+	PendingBytes *int64 `json:"pending_bytes,omitempty"`
+
+	// NetworkBits Bits without the companion, under the network as it has adapted. Only if there is a companion.
+	NetworkBits *float64 `json:"network_bits,omitempty"`
+
+	// Updates Updates of the fast weights that the text has caused.
+	Updates uint64 `json:"updates"`
+
+	// Divergences How often the fast weights diverged, and were reset. Absent if 0.
+	Divergences *int64 `json:"divergences,omitempty"`
+
+	// ElapsedMs Time that the text has taken.
+	ElapsedMs float64 `json:"elapsed_ms"`
+}
+
+// TextScoreType Tells this event from others.
+type TextScoreType string
+
 // TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
 type TokenID = int32
 
@@ -2531,6 +2600,9 @@ type TokenizeJSONRequestBody = TokenizeRequest
 // CreateCompletionJSONRequestBody defines body for CreateCompletion for application/json ContentType.
 type CreateCompletionJSONRequestBody = OpenAICompletionRequest
 
+// ScoreTextsJSONRequestBody defines body for ScoreTexts for application/json ContentType.
+type ScoreTextsJSONRequestBody = ScoreTextsRequest
+
 // CreateSessionJSONRequestBody defines body for CreateSession for application/json ContentType.
 type CreateSessionJSONRequestBody = SessionRequest
 
@@ -2786,6 +2858,107 @@ func (t OpenAICompletionRequest_Stop) MarshalJSON() ([]byte, error) {
 }
 
 func (t *OpenAICompletionRequest_Stop) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsTextScore returns the union data inside the ScoreTextsEvent as a TextScore
+func (t ScoreTextsEvent) AsTextScore() (TextScore, error) {
+	var body TextScore
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromTextScore overwrites any union data inside the ScoreTextsEvent as the provided TextScore
+func (t *ScoreTextsEvent) FromTextScore(v TextScore) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"text"}`))
+	t.union = b
+	return err
+}
+
+// MergeTextScore performs a merge with any union data inside the ScoreTextsEvent, using the provided TextScore
+func (t *ScoreTextsEvent) MergeTextScore(v TextScore) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"text"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsErrorEvent returns the union data inside the ScoreTextsEvent as a ErrorEvent
+func (t ScoreTextsEvent) AsErrorEvent() (ErrorEvent, error) {
+	var body ErrorEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromErrorEvent overwrites any union data inside the ScoreTextsEvent as the provided ErrorEvent
+func (t *ScoreTextsEvent) FromErrorEvent(v ErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"error"}`))
+	t.union = b
+	return err
+}
+
+// MergeErrorEvent performs a merge with any union data inside the ScoreTextsEvent, using the provided ErrorEvent
+func (t *ScoreTextsEvent) MergeErrorEvent(v ErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"error"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t ScoreTextsEvent) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"type"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t ScoreTextsEvent) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "error":
+		return t.AsErrorEvent()
+	case "text":
+		return t.AsTextScore()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t ScoreTextsEvent) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *ScoreTextsEvent) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }

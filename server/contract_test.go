@@ -63,6 +63,7 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		"key_bytes_per_second_default": limits.KeyBytesPerSecondDefault,
 		"key_disk_bytes_default":       limits.KeyDiskBytesDefault,
 		"queue_requests_max":           limits.QueueRequestsMax,
+		"score_texts_max":              limits.ScoreTextsMax,
 		"seed_max":                     limits.SeedMax,
 		"offset_max":                   limits.OffsetMax,
 		"labels_max":                   limits.LabelsMax,

@@ -93,6 +93,10 @@ var exchangesOfText = []exchange{
 		[]string{"Accept", contract.MediaEventStream},
 	},
 	{
+		"scoreTexts.two", "Two texts, each by itself, by the static model", "POST /v1/score",
+		`{"texts":["the cat sat","the cat sat on the mat"],"settings":{"method":"static"}}`, nil,
+	},
+	{
 		"complete.whole", "The likeliest text", "POST /v1/sessions/web-1/complete",
 		`{"prompt":"GET /","max_tokens":16,"temperature":0,"stop":"\n","seed":1,"logprobs":true}`, nil,
 	},

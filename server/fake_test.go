@@ -594,6 +594,27 @@ func (f *fakeSessions) Model() session.ModelInfo {
 	}
 }
 
+// ScoreTexts scores each text in a session of its own, which it deletes.
+func (f *fakeSessions) ScoreTexts(ctx context.Context, who session.Caller, r session.ScoreTextsRequest, emit func(session.ModelInfo, session.Summary) error) error {
+	for i, text := range r.Texts {
+		if f.fail != nil && i > 0 {
+			return f.fail
+		}
+		info, err := f.Create(ctx, who, session.CreateRequest{Model: r.Model, Settings: r.Settings, Seed: r.Seed})
+		if err != nil {
+			return err
+		}
+		sum, err := f.Score(ctx, who, info.ID, bytes.NewReader(text), session.ScoreOptions{}, func(session.Chunk) error { return nil })
+		if err := errors.Join(err, f.Delete(who, info.ID)); err != nil {
+			return err
+		}
+		if err := emit(f.Model(), sum); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *fakeSessions) Models() []session.ModelInfo { return []session.ModelInfo{f.Model()} }
 
 func (f *fakeSessions) ModelOf(who session.Caller, id string) (session.ModelInfo, error) {

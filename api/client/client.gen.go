@@ -182,6 +182,11 @@ const (
 	EventSummary = api.EventSummary
 )
 
+// Values of TextScoreType.
+const (
+	EventText = api.EventText
+)
+
 // Values of Unit.
 const (
 	UnitChunk    = api.UnitChunk
@@ -373,6 +378,9 @@ type ProblemType = api.ProblemType
 // Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
 type Recovering = api.Recovering
 
+// ScoreTextsRequest Texts to be scored, each by itself. Whatever is left out has its default.
+type ScoreTextsRequest = api.ScoreTextsRequest
+
 // ServiceStatus How the server is.
 type ServiceStatus = api.ServiceStatus
 
@@ -433,6 +441,12 @@ type SummaryEvent = api.SummaryEvent
 
 // SummaryEventType Tells this event from others.
 type SummaryEventType = api.SummaryEventType
+
+// TextScore What a text has cost by itself.
+type TextScore = api.TextScore
+
+// TextScoreType Tells this event from others.
+type TextScoreType = api.TextScoreType
 
 // TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
 type TokenID = api.TokenID
@@ -527,6 +541,18 @@ func newListModelsRequest(
 ) (*http.Request, error) {
 	target := base + "/v1/models"
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	return r, err
+}
+
+// newScoreTextsRequest makes the request POST /v1/score to the server at a base URL.
+func newScoreTextsRequest(
+	ctx context.Context, base string, media string, body io.Reader,
+) (*http.Request, error) {
+	target := base + "/v1/score"
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, body)
+	if err == nil && media != "" {
+		r.Header.Set("Content-Type", media)
+	}
 	return r, err
 }
 

@@ -104,6 +104,10 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	defer told.close(log)
+	if err := told.startAlerts(&f); err != nil {
+		return err
+	}
+	defer told.closeAlerts()
 	o, err := f.openSessions(c.Context(), models, told, log)
 	if err != nil {
 		return err

@@ -41,6 +41,8 @@ type Sessions interface {
 	Import(ctx context.Context, who session.Caller, r io.Reader, name string) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
 		emit func(session.Chunk) error) (session.Summary, error)
+	ScoreTexts(ctx context.Context, who session.Caller, r session.ScoreTextsRequest,
+		emit func(session.ModelInfo, session.Summary) error) error
 	Watch(ctx context.Context, who session.Caller, id string, o session.WatchOptions,
 		emit func(session.Event) error) error
 	Text(ctx context.Context, who session.Caller, id string,

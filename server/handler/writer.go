@@ -17,5 +17,6 @@ func (f writer) VisitMetricsResponse(w http.ResponseWriter) error          { ret
 func (f writer) VisitPageScriptResponse(w http.ResponseWriter) error       { return f(w) }
 func (f writer) VisitPageStyleResponse(w http.ResponseWriter) error        { return f(w) }
 func (f writer) VisitScoreResponse(w http.ResponseWriter) error            { return f(w) }
+func (f writer) VisitScoreTextsResponse(w http.ResponseWriter) error       { return f(w) }
 func (f writer) VisitTokenizeResponse(w http.ResponseWriter) error         { return f(w) }
 func (f writer) VisitWatchSessionResponse(w http.ResponseWriter) error     { return f(w) }

@@ -45,6 +45,7 @@ const (
 	UnlearntBytesMax   = session.UnlearntBytesMax // of a text that is scored and not learnt
 	ThresholdDefault   = 1. / 1000                // largest probability of a line that is flagged
 	AnswerLinesMax     = 16 << 20                 // bytes of memory for the lines of an answer
+	ScoreTextsMax      = session.TextsMax         // of one request
 	LabelsMax          = session.LabelsMax        // of one session
 	LabelKeyCharsMax   = session.LabelKeyCharsMax
 	LabelValueCharsMax = session.LabelValueCharsMax

@@ -63,6 +63,9 @@ type ServerInterface interface {
 	// GetModel Describe a model
 	// (GET /v1/models/{model})
 	GetModel(w http.ResponseWriter, r *http.Request, model string)
+	// ScoreTexts Score many texts, each by itself
+	// (POST /v1/score)
+	ScoreTexts(w http.ResponseWriter, r *http.Request)
 	// ListSessions List sessions, a page at a time
 	// (GET /v1/sessions)
 	ListSessions(w http.ResponseWriter, r *http.Request, params ListSessionsParams)
@@ -207,6 +210,12 @@ func (_ Unimplemented) ListModels(w http.ResponseWriter, r *http.Request) {
 // GetModel Describe a model
 // (GET /v1/models/{model})
 func (_ Unimplemented) GetModel(w http.ResponseWriter, r *http.Request, model string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ScoreTexts Score many texts, each by itself
+// (POST /v1/score)
+func (_ Unimplemented) ScoreTexts(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -783,6 +792,20 @@ func (siw *ServerInterfaceWrapper) GetModel(w http.ResponseWriter, r *http.Reque
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetModel(w, r, model)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ScoreTexts operation middleware
+func (siw *ServerInterfaceWrapper) ScoreTexts(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ScoreTexts(w, r)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -1814,6 +1837,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/models/{model}", wrapper.GetModel)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/score", wrapper.ScoreTexts)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/sessions", wrapper.ListSessions)
 	})
 	r.Group(func(r chi.Router) {
@@ -2390,6 +2416,57 @@ func (response GetModel200JSONResponse) VisitGetModelResponse(w http.ResponseWri
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ScoreTextsRequestObject struct {
+	Body *ScoreTextsJSONRequestBody
+}
+
+type ScoreTextsResponseObject interface {
+	VisitScoreTextsResponse(w http.ResponseWriter) error
+}
+
+type ScoreTexts200ApplicationXNdjsonResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ScoreTexts200ApplicationXNdjsonResponse) VisitScoreTextsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
 }
 
 type ListSessionsRequestObject struct {
@@ -3105,6 +3182,9 @@ type StrictServerInterface interface {
 	// GetModel Describe a model
 	// (GET /v1/models/{model})
 	GetModel(ctx context.Context, request GetModelRequestObject) (GetModelResponseObject, error)
+	// ScoreTexts Score many texts, each by itself
+	// (POST /v1/score)
+	ScoreTexts(ctx context.Context, request ScoreTextsRequestObject) (ScoreTextsResponseObject, error)
 	// ListSessions List sessions, a page at a time
 	// (GET /v1/sessions)
 	ListSessions(ctx context.Context, request ListSessionsRequestObject) (ListSessionsResponseObject, error)
@@ -3583,6 +3663,37 @@ func (sh *strictHandler) GetModel(w http.ResponseWriter, r *http.Request, model 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetModelResponseObject); ok {
 		if err := validResponse.VisitGetModelResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ScoreTexts operation middleware
+func (sh *strictHandler) ScoreTexts(w http.ResponseWriter, r *http.Request) {
+	var request ScoreTextsRequestObject
+
+	var body ScoreTextsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ScoreTexts(ctx, request.(ScoreTextsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ScoreTexts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ScoreTextsResponseObject); ok {
+		if err := validResponse.VisitScoreTextsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

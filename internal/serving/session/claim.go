@@ -150,6 +150,7 @@ func (s *session) saw(found storage.Session) {
 func (s *session) loseClaimLocked() {
 	s.dropLocked()
 	s.loseClaim()
+	s.host.observer.Left(s.ID)
 }
 
 // loseClaim is the part of loseClaimLocked that needs no lock on the state.

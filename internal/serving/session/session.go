@@ -291,6 +291,7 @@ func (s *session) dropLocked() {
 func (s *session) end() {
 	s.deleted.Store(true)
 	s.watchers.end(ErrNotFound)
+	s.host.observer.Incidents(SessionRef{ID: s.ID}, nil)
 	s.memory.Close()
 }
 
