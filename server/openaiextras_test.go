@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +19,9 @@ import (
 // Fields that OpenAI does not have mean what they mean in completions of sessions.
 func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
-	path := g.create("{}")
+	path := g.create(`{"seed":3}`)
 	g.text(path+"/score", numbered(1, 200))
+	broken := regexp.MustCompile("\uFFFD+") // bytes that are no characters, one by one or together
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 	plain, other := "", 0
 	for _, fields := range []string{
@@ -29,7 +31,8 @@ func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 		body := `{"prompt":"GET /","max_tokens":60,"seed":7` + fields + `}`
 		want := decode[api.Completion](t, g.json(path+"/complete", body), http.StatusOK)
 		got := g.completed(body, "X-Session-ID", id).Choices[0].Text
-		require.Equal(t, want.Text, got, fields)
+		require.Equal(t, broken.ReplaceAllString(want.Text, "."),
+			broken.ReplaceAllString(got, "."), fields)
 		if plain == "" {
 			plain = got
 		} else if got != plain {
