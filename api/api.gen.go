@@ -400,6 +400,7 @@ const (
 	ProblemSessionFull                 ProblemType = "urn:lmserve:problem:session-full"
 	ProblemSessionLimit                ProblemType = "urn:lmserve:problem:session-limit"
 	ProblemSessionNotFound             ProblemType = "urn:lmserve:problem:session-not-found"
+	ProblemSessionQueueFull            ProblemType = "urn:lmserve:problem:session-queue-full"
 	ProblemSessionShadow               ProblemType = "urn:lmserve:problem:session-shadow"
 	ProblemSessionUnusable             ProblemType = "urn:lmserve:problem:session-unusable"
 	ProblemUnauthorized                ProblemType = "urn:lmserve:problem:unauthorized"
@@ -483,6 +484,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemSessionLimit:
 		return true
 	case ProblemSessionNotFound:
+		return true
+	case ProblemSessionQueueFull:
 		return true
 	case ProblemSessionShadow:
 		return true
@@ -688,6 +691,21 @@ func (e ScoreParamsLearn) Valid() bool {
 	case LearnTrue:
 		return true
 	case LearnUnflagged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ScoreParamsOnce.
+const (
+	OnceBody ScoreParamsOnce = "body"
+)
+
+// Valid indicates whether the value is a known member of the ScoreParamsOnce enum.
+func (e ScoreParamsOnce) Valid() bool {
+	switch e {
+	case OnceBody:
 		return true
 	default:
 		return false
@@ -1024,6 +1042,12 @@ type ErrorEvent struct {
 // ErrorEventType Tells this event from others.
 type ErrorEventType string
 
+// ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
+type ExportLogsResponse struct {
+	// PartialSuccess What of a request was not fed. Absent if all was.
+	PartialSuccess *LogsPartialSuccess `json:"partialSuccess,omitempty"`
+}
+
 // FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
 type FastNorm struct {
 	// Norm Frobenius norm of M after the update.
@@ -1285,6 +1309,15 @@ type LineWhy struct {
 
 	// Usual The first bytes of up to three words or values that stood in this place before, the most frequent first.
 	Usual []string `json:"usual"`
+}
+
+// LogsPartialSuccess What of a request was not fed. Absent if all was.
+type LogsPartialSuccess struct {
+	// ErrorMessage Why the first of them was rejected.
+	ErrorMessage string `json:"errorMessage"`
+
+	// RejectedLogRecords Number of records, as JSON of protobuf writes it.
+	RejectedLogRecords string `json:"rejectedLogRecords"`
 }
 
 // Measures An amount of text, and its information.
@@ -1734,11 +1767,17 @@ type Problem struct {
 	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
 	Error *OpenAIError `json:"error,omitempty"`
 
+	// Code At `/v1/logs`: the code of `google.rpc.Status`.
+	Code *int `json:"code,omitempty"`
+
 	// Differences Of `session-differs`: all that differs. The first is in `field`, `found` and `expected`, too.
 	Differences []Difference `json:"differences,omitempty"`
 
 	// LimitBytes Of `key-disk-limit`: what they may be charged for.
 	LimitBytes *int64 `json:"limit_bytes,omitempty"`
+
+	// Message At `/v1/logs`: the message of `google.rpc.Status`.
+	Message *string `json:"message,omitempty"`
 
 	// UsedBytes Of `key-disk-limit`: what the sessions of the key are charged for.
 	UsedBytes *int64 `json:"used_bytes,omitempty"`
@@ -2238,6 +2277,9 @@ type SummaryEvent struct {
 
 	// Divergences Number of these with `diverged`. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
+
+	// Duplicate True if the session had the whole delivery before, and nothing was fed; else absent.
+	Duplicate *bool `json:"duplicate,omitempty"`
 }
 
 // SummaryEventType Tells this event from others.
@@ -2465,8 +2507,8 @@ type ImportSessionParams struct {
 
 // CompleteParams defines parameters for Complete.
 type CompleteParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2542,15 +2584,28 @@ type ScoreParams struct {
 	// an answer that has events, and not with `learn=false`.
 	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
 
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Field The field of a record that is its line: a name, or a JSON pointer (RFC 6901). Several stand with commas between, and their values in the line with spaces between.
+	Field *string `form:"field,omitempty" json:"field,omitempty"`
+
+	// Once With `body`, a body that is the same to the byte as one of the last 256 is taken for the same delivery. For shippers whose records carry a time or a
+	// number that no other record has.
+	Once *ScoreParamsOnce `form:"once,omitempty" json:"once,omitempty"`
+
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// IdempotencyKey A name for the delivery, the same for each attempt at it.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ScoreParamsLearn defines parameters for Score.
 type ScoreParamsLearn string
+
+// ScoreParamsOnce defines parameters for Score.
+type ScoreParamsOnce string
 
 // GetScoresParams defines parameters for GetScores.
 type GetScoresParams struct {
@@ -2566,8 +2621,8 @@ type GetScoresParams struct {
 
 // GetSnapshotParams defines parameters for GetSnapshot.
 type GetSnapshotParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2575,8 +2630,8 @@ type GetSnapshotParams struct {
 
 // SuggestParams defines parameters for Suggest.
 type SuggestParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`

@@ -9,6 +9,7 @@ type writer func(w http.ResponseWriter) error
 func (f writer) VisitBackupResponse(w http.ResponseWriter) error           { return f(w) }
 func (f writer) VisitCompleteResponse(w http.ResponseWriter) error         { return f(w) }
 func (f writer) VisitCreateCompletionResponse(w http.ResponseWriter) error { return f(w) }
+func (f writer) VisitExportLogsResponse(w http.ResponseWriter) error       { return f(w) }
 func (f writer) VisitGetSnapshotResponse(w http.ResponseWriter) error      { return f(w) }
 func (f writer) VisitGetTextResponse(w http.ResponseWriter) error          { return f(w) }
 func (f writer) VisitHomeResponse(w http.ResponseWriter) error             { return f(w) }
