@@ -44,7 +44,7 @@ func TestTheClientKnowsAllParameters(t *testing.T) {
 	require.ElementsMatch(t,
 		[]string{
 			"learn", "threshold", "unit", "record_start", "trouble_words", "text", "tokens", "offset", "logprobs",
-			"top_logprobs", "updates", "wait",
+			"top_logprobs", "updates", "field", "once", "wait", "Idempotency-Key",
 		}, tags(reflect.TypeOf(client.ScoreParams{})))
 	require.ElementsMatch(t,
 		[]string{
