@@ -13,12 +13,12 @@ import (
 // The rival's distributions sum to one, whatever was typed, and it proposes what it has read.
 func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 	before := []byte(strings.Repeat("the red house, the blue house.\n", 5))
-	g := newNGram()
+	g := newNGram(nil)
 	o := suggest.Options{N: 5, Unit: suggest.Word}
 	for typed, want := range map[string]string{
 		"the re": "d", "the red": " house", "the red ": "house", "a blue h": "ouse", "zz": "",
 	} {
-		found, err := newNGram().ask(t.Context(), before, []byte(typed), o)
+		found, err := newNGram(nil).ask(t.Context(), before, []byte(typed), o)
 		require.NoError(t, err)
 		if want == "" {
 			continue // nothing that it has read begins so
@@ -36,9 +36,9 @@ func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 			sum += math.Exp(float64(l))
 		}
 		require.InDelta(t, 1, sum, 1e-4, typed)
-		g = newNGram()
+		g = newNGram(nil)
 	}
-	found, err := newNGram().ask(t.Context(), before, []byte("the red hou"), suggest.Options{N: 1, Unit: suggest.Free})
+	found, err := newNGram(nil).ask(t.Context(), before, []byte("the red hou"), suggest.Options{N: 1, Unit: suggest.Free})
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix("se, the blue house.\nthe red house, the blue house.\n", found.Candidates[0].Text),
 		found.Candidates[0].Text)

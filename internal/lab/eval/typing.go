@@ -16,7 +16,10 @@ import (
 // TypingOptions say what a simulated writer types, and who suggests what comes next. The zero value
 // is of the methods of Options, after 20 KB, over 1,000 characters.
 type TypingOptions struct {
-	Methods []string // with or without WithCompanion; NGram is a rival without a model
+	// Methods are with or without WithCompanion; NGram and NGramPrior are rivals without a model.
+	Methods []string
+	// Prior is a folder of text for NGramPrior, of which at most PriorBytes are read.
+	Prior string
 	// Read are how many bytes a session has read before the writer begins; nil: TypingRead. The
 	// window is the same for all of them: it begins behind as many bytes as the largest.
 	Read []int64
@@ -72,6 +75,9 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 		o.Threshold = TypingThreshold
 	}
 	switch {
+	case slices.Contains(o.Methods, NGramPrior) != (o.Prior != ""):
+		return o, fmt.Errorf("eval: prior is %q, expected a folder of text if and only if a method is %s",
+			o.Prior, NGramPrior)
 	case slices.Min(o.Read) < 0:
 		return o, fmt.Errorf("eval: read is %d, expected 0 or more", slices.Min(o.Read))
 	case o.Window < 1:
@@ -92,9 +98,11 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	return o, nil
 }
 
-// methods are the options of an evaluation with the same methods, but for the rival.
+func isNGram(method string) bool { return method == NGram || method == NGramPrior }
+
+// methods are the options of an evaluation with the same methods, but for the rivals.
 func (o TypingOptions) methods() Options {
-	methods := slices.DeleteFunc(slices.Clone(o.Methods), func(m string) bool { return m == NGram })
+	methods := slices.DeleteFunc(slices.Clone(o.Methods), isNGram)
 	return Options{Methods: methods, Seed: o.Seed, Threads: o.Threads, Settings: o.Settings}
 }
 
@@ -122,6 +130,11 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 		Model: m.ID(), Data: dir, Methods: o.Methods, Settings: o.Settings, Seed: o.Seed, Window: o.Window,
 		Threshold: o.Threshold, Threads: o.Threads, Scores: []TypingScore{},
 	}
+	if o.Prior != "" {
+		if e.prior, err = readPrior(o.Prior, PriorBytes); err != nil {
+			return TypingResult{}, err
+		}
+	}
 	for _, f := range files {
 		text, err := read(f)
 		if err == nil {
@@ -139,6 +152,7 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 type typing struct {
 	TypingOptions
 	model       *model.Model
+	prior       *ngramCounts
 	res         TypingResult
 	calibration map[[2]string]*[calibrationBuckets]Bucket // by method and mode
 	done, total int64
@@ -185,12 +199,15 @@ type asker func(typed []byte, o suggest.Options) (suggest.Found, error)
 // score types a text with one method, in all ways.
 func (e *typing) score(ctx context.Context, score *TypingScore, before, text []byte) error {
 	fresh := func() (asker, error) {
-		g := newNGram()
+		g := newNGram(nil)
+		if score.Method == NGramPrior {
+			g.prior = e.prior
+		}
 		return func(typed []byte, o suggest.Options) (suggest.Found, error) {
 			return g.ask(ctx, before, typed, o)
 		}, nil
 	}
-	if score.Method != NGram {
+	if !isNGram(score.Method) {
 		m, set, err := e.methods().settings(e.model, score.Method)
 		if err != nil {
 			return err
