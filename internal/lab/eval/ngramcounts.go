@@ -64,7 +64,7 @@ func (c *ngramCounts) add(token string) {
 		c.ids[token], c.tokens = id, append(c.tokens, token)
 		c.spelling.learn(token)
 	}
-	keys := contextKeys(c.last)
+	keys := c.contextKeys(c.last)
 	for k := len(keys) - 1; k >= 0 && c.meet(k, keys[k], id); k-- {
 	}
 	if c.last = append(c.last, id); len(c.last) > ngramOrder {
@@ -101,8 +101,11 @@ func (c *ngramCounts) meet(k int, key uint64, token int32) (fresh bool) {
 }
 
 // contextKeys names the contexts of no, one and more tokens at the end of some.
-func contextKeys(tokens []int32) []uint64 {
+func (c *ngramCounts) contextKeys(tokens []int32) []uint64 {
 	keys := []uint64{1}
+	if len(tokens) > 0 && wordByte(c.tokens[tokens[len(tokens)-1]][0]) {
+		keys[0] = 2
+	}
 	for i := len(tokens) - 1; i >= 0; i-- {
 		keys = append(keys, mixKey(keys[len(keys)-1], tokens[i]))
 	}
@@ -120,6 +123,9 @@ func mixKey(key uint64, token int32) uint64 {
 // at returns the keys of the contexts that were met at the end of some tokens, the shortest first.
 func (c *ngramCounts) at(context []string) (keys []uint64) {
 	keys = []uint64{1}
+	if len(context) > 0 && wordByte(context[len(context)-1][0]) {
+		keys[0] = 2
+	}
 	for i := len(context) - 1; i >= 0; i-- {
 		id, ok := c.ids[context[i]]
 		if !ok {
