@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -26,7 +27,9 @@ func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 		require.NotEmpty(t, found.Candidates, typed)
 		require.Equal(t, want, found.Candidates[0].Text, typed)
 	}
-	for _, typed := range []string{"", "th", "the ", "the house", "the house.\n", "é", "x\x00"} {
+	for _, typed := range []string{
+		"", "th", "the ", "the house", "the house.\n", "é", "x\x00", strings.Repeat("z0", 500),
+	} {
 		_, err := g.ask(t.Context(), before, []byte(typed), o)
 		require.NoError(t, err)
 		p := suggest.Prefix{ID: 0, Parent: suggest.None, LogProbs: make([]float32, 256)}
@@ -44,10 +47,62 @@ func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 		found.Candidates[0].Text)
 }
 
+// What the session's text lacks comes from the prior text, as far as that has explained the
+// session's text so far.
+func TestNGramWeighsItsPrior(t *testing.T) {
+	prior := counted(strings.Repeat("the green house, the green tree.\n", 50))
+	o := suggest.Options{N: 1, Unit: suggest.Word}
+	said := func(before string, prior *ngramCounts) (p float64) {
+		found, err := newNGram(prior).ask(t.Context(), []byte(before), []byte("the gr"), o)
+		require.NoError(t, err)
+		for _, c := range found.Candidates {
+			if c.Text == "een" {
+				p = c.Probability
+			}
+		}
+		return p
+	}
+	like := strings.Repeat("the green house.\n", 3)
+	unlike := strings.Repeat("if grow() { grow(7) }\n", 30)
+	require.Zero(t, said(unlike, nil))
+	require.Greater(t, said(unlike, prior), 0.01)
+	require.Greater(t, said(like, prior), 0.8)
+	own := func(before string) float64 { // the share of the session's own counts
+		g, sum := newNGram(prior), share{}
+		g.learn([]byte(before), nil)
+		for _, of := range g.shares {
+			sum.own += of.own
+			sum.prior += of.prior
+		}
+		return sum.own / (sum.own + sum.prior)
+	}
+	require.Greater(t, own(unlike), 0.8)
+	require.Less(t, own(like), 0.6)
+}
+
+func TestPriorTakesTheSameShareOfEachFile(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a", strings.Repeat("a", 100))
+	write(t, dir, "b", strings.Repeat("b", 300))
+	for most, want := range map[int64]string{500: "100 300", 400: "100 300", 200: "50 150"} {
+		texts, err := priorTexts(dir, most)
+		require.NoError(t, err)
+		require.Equal(t, want, fmt.Sprint(len(texts[0]), " ", len(texts[1])))
+	}
+}
+
 func TestTypingComparesWithTheNGram(t *testing.T) {
 	res, err := Typing(t.Context(), small(t, 0), typingFolder(t), TypingOptions{
 		Methods: []string{NGram}, Read: []int64{1000}, Window: 60,
 	})
 	require.NoError(t, err)
 	require.Greater(t, res.Scores[0].Word.Saved, 40.)
+
+	// A prior of such text saves keys where nothing was read.
+	o := TypingOptions{
+		Methods: []string{NGram, NGramPrior}, Read: []int64{0}, Window: 60, Prior: typingFolder(t),
+	}
+	res, err = Typing(t.Context(), small(t, 0), typingFolder(t), o)
+	require.NoError(t, err)
+	require.Greater(t, res.Scores[1].Word.Saved, res.Scores[0].Word.Saved+10)
 }

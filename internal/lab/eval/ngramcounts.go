@@ -7,15 +7,17 @@ import (
 	"strings"
 )
 
-// This file counts tokens by the tokens before them, and interpolates as modified Kneser-Ney does
-// (Chen and Goodman, 1998): with h a context of up to four tokens, h' the same without its first,
+// This file counts tokens by the tokens before them. Probabilities are interpolated by modified
+// Kneser-Ney smoothing (Chen and Goodman, 1998). With h a context of up to four tokens, and h' the
+// same context without its first token,
 //
 //	P(w|h) = (c(hw) - D(c(hw))) / c(h) + (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h) P(w|h')
 //
-// c counts occurrences in the longest contexts, and in shorter ones in how many longer ones a token
-// was met. N1, N2 and N3 are how many tokens were met once, twice, more often. The discounts D
-// follow, for each length of contexts, from how many counts are one, two, three and four. Without a
-// context, words that were never met are spelt.
+// In the longest contexts c counts occurrences. In shorter ones it counts the different tokens that
+// stood before hw. N1, N2 and N3 count the tokens that were met once, twice and more often behind h.
+// The discounts D follow from how many counts are one, two, three and four, for each length of h.
+// The shortest context says only whether a word stands last: no word follows a word. Below it,
+// tokens are spelt.
 
 const ngramOrder = 4 // tokens of a context
 
@@ -100,17 +102,20 @@ func (c *ngramCounts) meet(k int, key uint64, token int32) (fresh bool) {
 	return !ok
 }
 
-// contextKeys names the contexts of no, one and more tokens at the end of some.
+// contextKeys returns the keys of the contexts at the end of some tokens, the shortest first.
 func (c *ngramCounts) contextKeys(tokens []int32) []uint64 {
-	keys := []uint64{1}
-	if len(tokens) > 0 && wordByte(c.tokens[tokens[len(tokens)-1]][0]) {
-		keys[0] = 2
+	keys := []uint64{shortest}
+	if n := len(tokens); n > 0 && wordByte(c.tokens[tokens[n-1]][0]) {
+		keys[0] = shortestBehindWord
 	}
 	for i := len(tokens) - 1; i >= 0; i-- {
 		keys = append(keys, mixKey(keys[len(keys)-1], tokens[i]))
 	}
 	return keys
 }
+
+// Keys of the contexts without tokens.
+const shortest, shortestBehindWord = 1, 2
 
 // mixKey hashes a token into a key (the finalizer of SplitMix64).
 func mixKey(key uint64, token int32) uint64 {
@@ -120,19 +125,17 @@ func mixKey(key uint64, token int32) uint64 {
 	return x ^ x>>31
 }
 
-// at returns the keys of the contexts that were met at the end of some tokens, the shortest first.
+// at returns the keys of the contexts at the end of some tokens, the shortest first, as far as they
+// were met.
 func (c *ngramCounts) at(context []string) (keys []uint64) {
-	keys = []uint64{1}
-	if len(context) > 0 && wordByte(context[len(context)-1][0]) {
-		keys[0] = 2
+	keys = []uint64{shortest}
+	if n := len(context); n > 0 && wordByte(context[n-1][0]) {
+		keys[0] = shortestBehindWord
 	}
 	for i := len(context) - 1; i >= 0; i-- {
-		id, ok := c.ids[context[i]]
-		if !ok {
-			break
-		}
+		id, known := c.ids[context[i]]
 		key := mixKey(keys[len(keys)-1], id)
-		if _, ok := c.contexts[key]; !ok {
+		if _, met := c.contexts[key]; !known || !met {
 			break
 		}
 		keys = append(keys, key)
@@ -142,6 +145,7 @@ func (c *ngramCounts) at(context []string) (keys []uint64) {
 
 // discounts are what counts of one, two and more are too high by, in contexts of so many tokens.
 func (c *ngramCounts) discounts(k int) [3]float64 {
+	// A few are taken to have been met before, for the first tokens of a text.
 	n1, n2, n3, n4 := c.met[k][0]+8, c.met[k][1]+3, c.met[k][2]+1.5, c.met[k][3]+1
 	y := n1 / (n1 + 2*n2)
 	return [3]float64{
@@ -245,117 +249,4 @@ func (c *ngramCounts) begin(keys []uint64, text string) (next [tokenEnds + 1]flo
 		}
 	}
 	return next
-}
-
-// spelling is the bytes that were met behind others in tokens, each token once: interpolated over
-// up to spellingOrder bytes as Witten and Bell (1991) do.
-type spelling map[string]*letters
-
-// letters are how often bytes, or the end of the token, were met in a context.
-type letters struct {
-	total float64
-	of    []letter
-}
-
-type letter struct {
-	b int // or tokenEnds
-	n float64
-}
-
-const (
-	tokenEnds     = 256
-	spellingOrder = 4
-)
-
-// spellingContexts are those behind the beginning of a token, the shortest first. A zero byte
-// stands in front of a token.
-func spellingContexts(text string) (contexts [spellingOrder + 1]string) {
-	text = "\x00" + text
-	for i := range contexts {
-		contexts[i] = text[max(0, len(text)-i):]
-	}
-	return contexts
-}
-
-// letterAt is the i-th byte of a token, or its end.
-func letterAt(token string, i int) int {
-	if i == len(token) {
-		return tokenEnds
-	}
-	return int(token[i])
-}
-
-func (s spelling) learn(token string) {
-	for i := range len(token) + 1 {
-		b := letterAt(token, i)
-		contexts := spellingContexts(token[:i])
-		for _, context := range contexts[:min(i+1, spellingOrder)+1] {
-			of := s[context]
-			if of == nil {
-				of = &letters{}
-				s[strings.Clone(context)] = of
-			}
-			at := slices.IndexFunc(of.of, func(l letter) bool { return l.b == b })
-			if at < 0 {
-				at, of.of = len(of.of), append(of.of, letter{b: b})
-			}
-			of.of[at].n++
-			of.total++
-		}
-	}
-}
-
-// next is how a token goes on.
-func (s spelling) next(text string) (p [tokenEnds + 1]float64) {
-	for b := range p {
-		p[b] = 1. / (tokenEnds + 1)
-	}
-	contexts := spellingContexts(text)
-	for _, context := range contexts[:min(len(text)+1, spellingOrder)+1] {
-		of := s[context]
-		if of == nil {
-			break
-		}
-		kinds := float64(len(of.of))
-		for b := range p {
-			p[b] *= kinds / (of.total + kinds)
-		}
-		for _, l := range of.of {
-			p[l.b] += l.n / (of.total + kinds)
-		}
-	}
-	return p
-}
-
-// probability is that of a whole token.
-func (s spelling) probability(token string) float64 {
-	return s.begins(token) * s.one(token, tokenEnds)
-}
-
-// begins is the probability of a token that begins with a text.
-func (s spelling) begins(text string) float64 {
-	p := 1.
-	for i := range len(text) {
-		p *= s.one(text[:i], int(text[i]))
-	}
-	return p
-}
-
-// one is the probability of one byte, or the end, behind the beginning of a token.
-func (s spelling) one(text string, b int) float64 {
-	p := 1. / (tokenEnds + 1)
-	contexts := spellingContexts(text)
-	for _, context := range contexts[:min(len(text)+1, spellingOrder)+1] {
-		of := s[context]
-		if of == nil {
-			break
-		}
-		kinds := float64(len(of.of))
-		p *= kinds
-		if at := slices.IndexFunc(of.of, func(l letter) bool { return l.b == b }); at >= 0 {
-			p += of.of[at].n
-		}
-		p /= of.total + kinds
-	}
-	return p
 }

@@ -131,7 +131,7 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 		Threshold: o.Threshold, Threads: o.Threads, Scores: []TypingScore{},
 	}
 	if o.Prior != "" {
-		if e.prior, err = readPrior(o.Prior, PriorBytes); err != nil {
+		if e.prior, err = readPrior(o.Prior); err != nil {
 			return TypingResult{}, err
 		}
 	}
