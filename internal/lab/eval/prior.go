@@ -1,13 +1,21 @@
 package eval
 
+import "context"
+
 // PriorBytes is how much text a prior is made of, at most.
 const PriorBytes = 20 << 20
 
 // readPrior counts the tokens of a folder's texts.
-func readPrior(dir string) (*ngramCounts, error) {
+func readPrior(ctx context.Context, dir string) (*ngramCounts, error) {
 	texts, err := priorTexts(dir, PriorBytes)
+	if err != nil {
+		return nil, err
+	}
 	c := newNGramCounts()
 	for _, text := range texts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		c.last = c.last[:0] // a context does not reach into the file before
 		for len(text) > 0 {
 			n := tokenSize(text)
@@ -15,7 +23,7 @@ func readPrior(dir string) (*ngramCounts, error) {
 			text = text[n:]
 		}
 	}
-	return c, err
+	return c, nil
 }
 
 // priorTexts reads the files below a folder. Where they have more bytes together than wanted, each

@@ -16,10 +16,7 @@ import (
 // TypingOptions say what a simulated writer types, and who suggests what comes next. The zero value
 // is of the methods of Options, after 20 KB, over 1,000 characters.
 type TypingOptions struct {
-	// Methods are with or without WithCompanion; NGram and NGramPrior are rivals without a model.
-	Methods []string
-	// Prior is a folder of text for NGramPrior, of which at most PriorBytes are read.
-	Prior string
+	Methods []string // with or without WithCompanion; NGram is a rival without a model
 	// Read are how many bytes a session has read before the writer begins; nil: TypingRead. The
 	// window is the same for all of them: it begins behind as many bytes as the largest.
 	Read []int64
@@ -29,6 +26,8 @@ type TypingOptions struct {
 	Seed      uint64  // of the random masks of sparse-meta
 	Threads   int     // threads that compute; 0: one
 	Settings  setting.Values
+	// Prior is a folder of text for the rival NGramPrior, of which at most PriorBytes are read.
+	Prior string
 	// Progress, if set, is told after each key how many characters of all documents and methods
 	// together were typed.
 	Progress func(done, total int64)
@@ -131,7 +130,7 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 		Threshold: o.Threshold, Threads: o.Threads, Scores: []TypingScore{},
 	}
 	if o.Prior != "" {
-		if e.prior, err = readPrior(o.Prior); err != nil {
+		if e.prior, err = readPrior(ctx, o.Prior); err != nil {
 			return TypingResult{}, err
 		}
 	}
