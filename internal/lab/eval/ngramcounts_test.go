@@ -104,8 +104,7 @@ func TestNGramProbabilitiesAreKneserNeys(t *testing.T) {
 		{".", "\n", "b", " "}, {"unseen"},
 	} {
 		keys := c.at(context)
-		var sum func(begin string) float64
-		sum = func(begin string) float64 {
+		sum := func(begin string) float64 {
 			next, all := c.begin(keys, begin), 0.
 			for _, p := range next {
 				all += p
