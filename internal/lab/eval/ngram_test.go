@@ -41,10 +41,11 @@ func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 		require.InDelta(t, 1, sum, 1e-4, typed)
 		g = newNGram(nil)
 	}
-	found, err := newNGram(nil).ask(t.Context(), before, []byte("the red hou"), suggest.Options{N: 1, Unit: suggest.Free})
+	o = suggest.Options{N: 1, Unit: suggest.Free}
+	found, err := newNGram(nil).ask(t.Context(), before, []byte("the red hou"), o)
 	require.NoError(t, err)
-	require.True(t, strings.HasPrefix("se, the blue house.\nthe red house, the blue house.\n", found.Candidates[0].Text),
-		found.Candidates[0].Text)
+	next, text := "se, the blue house.\nthe red house, the blue house.\n", found.Candidates[0].Text
+	require.True(t, strings.HasPrefix(next, text), text)
 }
 
 // What the session's text lacks comes from the prior text, as far as that has explained the

@@ -13,8 +13,8 @@ import (
 //
 //	P(w|h) = (c(hw) - D(c(hw))) / c(h) + (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h) P(w|h')
 //
-// In the longest contexts c counts occurrences. In shorter ones it counts the different tokens that
-// stood before hw. N1, N2 and N3 count the tokens that were met once, twice and more often behind h.
+// In the longest contexts c counts occurrences. In shorter ones c counts the different tokens that
+// stood before hw. N1, N2 and N3 count the tokens met once, twice and more often behind h.
 // The discounts D follow from how many counts are one, two, three and four, for each length of h.
 // The shortest context says only whether a word stands last: no word follows a word. Below it,
 // tokens are spelt.
