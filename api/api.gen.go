@@ -4,6 +4,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/oapi-codegen/runtime"
@@ -399,6 +400,7 @@ const (
 	ProblemSessionFull                 ProblemType = "urn:lmserve:problem:session-full"
 	ProblemSessionLimit                ProblemType = "urn:lmserve:problem:session-limit"
 	ProblemSessionNotFound             ProblemType = "urn:lmserve:problem:session-not-found"
+	ProblemSessionQueueFull            ProblemType = "urn:lmserve:problem:session-queue-full"
 	ProblemSessionShadow               ProblemType = "urn:lmserve:problem:session-shadow"
 	ProblemSessionUnusable             ProblemType = "urn:lmserve:problem:session-unusable"
 	ProblemUnauthorized                ProblemType = "urn:lmserve:problem:unauthorized"
@@ -482,6 +484,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemSessionLimit:
 		return true
 	case ProblemSessionNotFound:
+		return true
+	case ProblemSessionQueueFull:
 		return true
 	case ProblemSessionShadow:
 		return true
@@ -600,6 +604,21 @@ func (e SummaryEventType) Valid() bool {
 	}
 }
 
+// Defines values for TextScoreType.
+const (
+	EventText TextScoreType = "text"
+)
+
+// Valid indicates whether the value is a known member of the TextScoreType enum.
+func (e TextScoreType) Valid() bool {
+	switch e {
+	case EventText:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Unit.
 const (
 	UnitChunk    Unit = "chunk"
@@ -672,6 +691,21 @@ func (e ScoreParamsLearn) Valid() bool {
 	case LearnTrue:
 		return true
 	case LearnUnflagged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ScoreParamsOnce.
+const (
+	OnceBody ScoreParamsOnce = "body"
+)
+
+// Valid indicates whether the value is a known member of the ScoreParamsOnce enum.
+func (e ScoreParamsOnce) Valid() bool {
+	switch e {
+	case OnceBody:
 		return true
 	default:
 		return false
@@ -1008,6 +1042,12 @@ type ErrorEvent struct {
 // ErrorEventType Tells this event from others.
 type ErrorEventType string
 
+// ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
+type ExportLogsResponse struct {
+	// PartialSuccess What of a request was not fed. Absent if all was.
+	PartialSuccess *LogsPartialSuccess `json:"partialSuccess,omitempty"`
+}
+
 // FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
 type FastNorm struct {
 	// Norm Frobenius norm of M after the update.
@@ -1269,6 +1309,15 @@ type LineWhy struct {
 
 	// Usual The first bytes of up to three words or values that stood in this place before, the most frequent first.
 	Usual []string `json:"usual"`
+}
+
+// LogsPartialSuccess What of a request was not fed. Absent if all was.
+type LogsPartialSuccess struct {
+	// ErrorMessage Why the first of them was rejected.
+	ErrorMessage string `json:"errorMessage"`
+
+	// RejectedLogRecords Number of records, as JSON of protobuf writes it.
+	RejectedLogRecords string `json:"rejectedLogRecords"`
 }
 
 // Measures An amount of text, and its information.
@@ -1718,11 +1767,17 @@ type Problem struct {
 	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
 	Error *OpenAIError `json:"error,omitempty"`
 
+	// Code At `/v1/logs`: the code of `google.rpc.Status`.
+	Code *int `json:"code,omitempty"`
+
 	// Differences Of `session-differs`: all that differs. The first is in `field`, `found` and `expected`, too.
 	Differences []Difference `json:"differences,omitempty"`
 
 	// LimitBytes Of `key-disk-limit`: what they may be charged for.
 	LimitBytes *int64 `json:"limit_bytes,omitempty"`
+
+	// Message At `/v1/logs`: the message of `google.rpc.Status`.
+	Message *string `json:"message,omitempty"`
 
 	// UsedBytes Of `key-disk-limit`: what the sessions of the key are charged for.
 	UsedBytes *int64 `json:"used_bytes,omitempty"`
@@ -1747,6 +1802,29 @@ type ScoreText struct {
 
 	// Text Scored as its UTF-8 bytes.
 	Text *string `json:"text,omitempty"`
+}
+
+// ScoreTextsEvent One object of a stream of scores, told apart by its `type`.
+type ScoreTextsEvent struct {
+	union json.RawMessage
+}
+
+// ScoreTextsRequest Texts to be scored, each by itself. Whatever is left out has its default.
+type ScoreTextsRequest struct {
+	// Model Id or name of the model: one of those of `GET /v1/models`, of which the first is the default.
+	//
+	// Example: lmserve-default
+	Model *string `json:"model,omitempty"`
+
+	// Seed Seed of the masks that choose which entries an update writes, for each of the texts.
+	Seed *uint64 `json:"seed,omitempty"`
+
+	// Settings How the session is to adapt. A setting that is left out has the model's default for the method.
+	// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
+	Settings *SettingsRequest `json:"settings,omitempty"`
+
+	// Texts The texts. Each may be empty.
+	Texts []string `json:"texts"`
 }
 
 // ServiceStatus How the server is.
@@ -2199,10 +2277,43 @@ type SummaryEvent struct {
 
 	// Divergences Number of these with `diverged`. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
+
+	// Duplicate True if the session had the whole delivery before, and nothing was fed; else absent.
+	Duplicate *bool `json:"duplicate,omitempty"`
 }
 
 // SummaryEventType Tells this event from others.
 type SummaryEventType string
+
+// TextScore What a text has cost by itself.
+type TextScore struct {
+	// Type Tells this event from others.
+	Type TextScoreType `json:"type"`
+
+	// Index Place of the text in the request, from 0.
+	Index int32 `json:"index"`
+
+	// Score An amount of text, and its information.
+	Score Measures `json:"score"`
+
+	// PendingBytes Bytes at the end of the text that belong to a word that has not ended: they have no bits. Only of a model of words.
+	PendingBytes *int64 `json:"pending_bytes,omitempty"`
+
+	// NetworkBits Bits without the companion, under the network as it has adapted. Only if there is a companion.
+	NetworkBits *float64 `json:"network_bits,omitempty"`
+
+	// Updates Updates of the fast weights that the text has caused.
+	Updates uint64 `json:"updates"`
+
+	// Divergences How often the fast weights diverged, and were reset. Absent if 0.
+	Divergences *int64 `json:"divergences,omitempty"`
+
+	// ElapsedMs Time that the text has taken.
+	ElapsedMs float64 `json:"elapsed_ms"`
+}
+
+// TextScoreType Tells this event from others.
+type TextScoreType string
 
 // TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
 type TokenID = int32
@@ -2396,8 +2507,8 @@ type ImportSessionParams struct {
 
 // CompleteParams defines parameters for Complete.
 type CompleteParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2473,15 +2584,28 @@ type ScoreParams struct {
 	// an answer that has events, and not with `learn=false`.
 	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
 
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Field The field of a record that is its line: a name, or a JSON pointer (RFC 6901). Several stand with commas between, and their values in the line with spaces between.
+	Field *string `form:"field,omitempty" json:"field,omitempty"`
+
+	// Once With `body`, a body that is the same to the byte as one of the last 256 is taken for the same delivery. For shippers whose records carry a time or a
+	// number that no other record has.
+	Once *ScoreParamsOnce `form:"once,omitempty" json:"once,omitempty"`
+
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// IdempotencyKey A name for the delivery, the same for each attempt at it.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ScoreParamsLearn defines parameters for Score.
 type ScoreParamsLearn string
+
+// ScoreParamsOnce defines parameters for Score.
+type ScoreParamsOnce string
 
 // GetScoresParams defines parameters for GetScores.
 type GetScoresParams struct {
@@ -2497,8 +2621,8 @@ type GetScoresParams struct {
 
 // GetSnapshotParams defines parameters for GetSnapshot.
 type GetSnapshotParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2506,8 +2630,8 @@ type GetSnapshotParams struct {
 
 // SuggestParams defines parameters for Suggest.
 type SuggestParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2530,6 +2654,9 @@ type TokenizeJSONRequestBody = TokenizeRequest
 
 // CreateCompletionJSONRequestBody defines body for CreateCompletion for application/json ContentType.
 type CreateCompletionJSONRequestBody = OpenAICompletionRequest
+
+// ScoreTextsJSONRequestBody defines body for ScoreTexts for application/json ContentType.
+type ScoreTextsJSONRequestBody = ScoreTextsRequest
 
 // CreateSessionJSONRequestBody defines body for CreateSession for application/json ContentType.
 type CreateSessionJSONRequestBody = SessionRequest
@@ -2786,6 +2913,107 @@ func (t OpenAICompletionRequest_Stop) MarshalJSON() ([]byte, error) {
 }
 
 func (t *OpenAICompletionRequest_Stop) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsTextScore returns the union data inside the ScoreTextsEvent as a TextScore
+func (t ScoreTextsEvent) AsTextScore() (TextScore, error) {
+	var body TextScore
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromTextScore overwrites any union data inside the ScoreTextsEvent as the provided TextScore
+func (t *ScoreTextsEvent) FromTextScore(v TextScore) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"text"}`))
+	t.union = b
+	return err
+}
+
+// MergeTextScore performs a merge with any union data inside the ScoreTextsEvent, using the provided TextScore
+func (t *ScoreTextsEvent) MergeTextScore(v TextScore) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"text"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsErrorEvent returns the union data inside the ScoreTextsEvent as a ErrorEvent
+func (t ScoreTextsEvent) AsErrorEvent() (ErrorEvent, error) {
+	var body ErrorEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromErrorEvent overwrites any union data inside the ScoreTextsEvent as the provided ErrorEvent
+func (t *ScoreTextsEvent) FromErrorEvent(v ErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"error"}`))
+	t.union = b
+	return err
+}
+
+// MergeErrorEvent performs a merge with any union data inside the ScoreTextsEvent, using the provided ErrorEvent
+func (t *ScoreTextsEvent) MergeErrorEvent(v ErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"error"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t ScoreTextsEvent) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"type"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t ScoreTextsEvent) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "error":
+		return t.AsErrorEvent()
+	case "text":
+		return t.AsTextScore()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t ScoreTextsEvent) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *ScoreTextsEvent) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }

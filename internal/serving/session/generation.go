@@ -83,7 +83,7 @@ func (g *generation) turns(ctx context.Context) error {
 func (g *generation) open(ctx context.Context) error {
 	return g.engine.waiting.wait(g.s.Owner, &g.admitted, func() error {
 		if g.blank {
-			return g.s.openBlank(ctx)
+			return g.s.openBlank(ctx, frozenMax)
 		}
 		return g.s.openCurrent(ctx, g.maxWait)
 	})

@@ -255,6 +255,9 @@ func (mg *Manager) Score(
 	if err := checkOffset(s, o.Offset); err != nil {
 		return Summary{}, err
 	}
+	if err := s.cutDelivery(ctx); err != nil {
+		return Summary{}, err
+	}
 	f := feeder{
 		reports: mg.reporting(s, o, emit), maxWait: max(mg.engine.scoreRecovery, o.Wait),
 	}

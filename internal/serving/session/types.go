@@ -328,6 +328,7 @@ type Summary struct {
 	PendingBytes int64
 	Chunks       int    // reports emitted
 	Divergences  int    // of these, reports that have Diverged
+	Duplicate    bool   // the session had all of the delivery before
 	Updates      uint64 // of the fast weights that the session has made, after the call
 	Rest         *Line  // the line or record under way; nil: there is none, or no lines were asked for
 	// Last is the last line that ended in the text, where Incidents alone were asked for and it was
