@@ -87,12 +87,9 @@ func (g *generation) turns(ctx context.Context) error {
 
 // continueLocked writes the texts after one prompt, which is read once for all of them.
 func (g *generation) continueLocked(ctx context.Context, prompt int) error {
-	ground := g.s.stream.Frozen
-	if g.static {
-		ground = g.s.stream.Static
-	}
-	read, drafts := ground(), g.drafts(prompt, g.s.model.OfWords())
-	if err := g.readLocked(ctx, read, g.prompts[prompt], drafts); err != nil {
+	drafts := g.drafts(prompt, g.s.model.OfWords())
+	read, err := g.readLocked(ctx, g.prompts[prompt], drafts)
+	if err != nil {
 		return err
 	}
 	for i, d := range drafts {
@@ -114,22 +111,25 @@ type reading struct {
 	words  int // bytes up to the end of the last token; below 0 where that is before the prompt
 }
 
-// readLocked feeds a prompt to a frozen stream, a chunk a turn. A word at its end counts as
-// complete. The prompt is the beginning of each of the drafts if the plan says so.
+// readLocked returns a frozen stream that has read a prompt, a chunk a turn. A word at its end counts
+// as complete. The prompt is the beginning of each of the drafts if the plan says so.
 func (g *generation) readLocked(
-	ctx context.Context, frozen *stream.Stream, prompt []byte, drafts []*draft,
-) error {
-	r := reading{prompt: prompt, words: -int(frozen.Text.Size())}
+	ctx context.Context, prompt []byte, drafts []*draft,
+) (*stream.Stream, error) {
+	ends := g.promptEnds(prompt)
+	frozen, read := g.beginReading(ends)
+	r := reading{prompt: prompt, read: read, words: -int(frozen.Text.Size())}
 	for r.read < len(prompt) || frozen.MidWord() {
 		err := g.turnLocked(ctx, func(w *stream.Worker) { g.read(w, frozen, &r, drafts) })
 		if err == nil {
 			err = g.endTurnLocked(ctx, drafts[0])
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
+		g.keepReading(ends, frozen, r.read)
 	}
-	return nil
+	return frozen, nil
 }
 
 // writeLocked samples one text, up to a chunk a turn.

@@ -82,6 +82,7 @@ type host struct {
 	store     storage.Store
 	lease     *lease
 	budget    *budget.Budget[*session]
+	prefixes  *prefixes
 	scheduler *scheduler.Scheduler
 	life      *lifecycle.Lifecycle
 	disk      *disk.Guard
@@ -292,6 +293,7 @@ func (s *session) end() {
 	s.deleted.Store(true)
 	s.watchers.end(ErrNotFound)
 	s.memory.Close()
+	s.host.prefixes.forget(s.ID)
 }
 
 // job is what the session wants a worker for. The work for a shadow is behind all other, unless
