@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/lmserve/lmserve/tokenizer"
 )
@@ -50,7 +51,10 @@ func (e *engine) batch(
 	g := generation{engine: e, s: s, blank: blank, plan: plan{
 		prompts: r.Prompts, n: r.N, maxTokens: r.MaxTokens,
 		sampling: samplingOf(r.Temperature, r.TopP).Sampling, seed: r.Seed, stops: r.Stop,
-		echo: r.Echo, logProbs: r.LogProbs, top: r.Top,
+		suffix: r.Suffix, echo: r.Echo, logProbs: r.LogProbs, top: r.Top,
 	}}
+	if stop := beginning(string(r.Suffix)); stop != "" && !g.fills() {
+		g.stops = append(slices.Clip(g.stops), stop)
+	}
 	return g.run(ctx, emit)
 }

@@ -92,6 +92,9 @@ func (g *generation) continueLocked(ctx context.Context, prompt int) error {
 	if err != nil {
 		return err
 	}
+	if g.fills() {
+		return g.fillLocked(ctx, read, drafts)
+	}
 	for i, d := range drafts {
 		frozen := read
 		if i < len(drafts)-1 {
@@ -134,7 +137,7 @@ func (g *generation) readLocked(
 
 // writeLocked samples one text, up to a chunk a turn.
 func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *draft) error {
-	if g.maxTokens == 0 {
+	if d.maxTokens == 0 {
 		g.end(d, FinishLength, d.cut.end())
 	}
 	var sampler *txl.Sampler
@@ -257,7 +260,10 @@ func (g *generation) accept(d *draft, t stream.Token) {
 	switch {
 	case stopped:
 		g.end(d, FinishStop, p)
-	case d.tokens == g.maxTokens:
+	case d.enough != nil && d.enough(append(d.kept.Text, p.Text...)):
+		g.queue(d, p)
+		g.end(d, FinishStop, d.cut.end())
+	case d.tokens == d.maxTokens:
 		g.queue(d, p)
 		g.end(d, FinishLength, d.cut.end())
 	default:
@@ -268,12 +274,18 @@ func (g *generation) accept(d *draft, t stream.Token) {
 func (g *generation) end(d *draft, reason string, last Piece) {
 	d.reason = reason
 	last.FinishReason, last.Tokens = reason, d.tokens
-	g.engine.observer.Completed(reason, d.tokens)
+	if d.kept == nil {
+		g.engine.observer.Completed(reason, d.tokens)
+	}
 	g.queue(d, last)
 }
 
 // queue never waits.
 func (g *generation) queue(d *draft, p Piece) {
+	if d.kept != nil {
+		d.kept.add(p)
+		return
+	}
 	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
 		return // a piece of log-probabilities alone is told: that of a word at the end of a prompt
 	}
