@@ -30,7 +30,7 @@ const (
 // exchanges are one story: they happen in this order, on a server with the embedded model and an
 // empty data folder, and each finds what those before it have left.
 var exchanges = slices.Concat(exchangesOfSessions, exchangesOfText, exchangesOfCopies,
-	exchangesOfOpenAI, exchangesOfTheServer, exchangesThatFail)
+	exchangesOfOpenAI, exchangesOfEditors, exchangesOfTheServer, exchangesThatFail)
 
 var exchangesOfSessions = []exchange{
 	{
@@ -176,6 +176,50 @@ var exchangesOfOpenAI = []exchange{
 		`{"tokens":[99,97,102,195,169]}`, nil,
 	},
 	{"tokenizerInfo.bytes", "A byte is a token", "GET /tokenizer_info", "", nil},
+}
+
+// middle is a place in a text, as fields of JSON.
+const middle = `"prompt":"GET /index.html 200\nGET /about.html 200\nGET /in","suffix":" 200\n",` +
+	`"max_tokens":24,"random_seed":1`
+
+// marked is the same in one text, as models with markers read it.
+const marked = `<fim_prefix>GET /index.html 200\nGET /about.html 200\nGET /in<fim_suffix> 200\n<fim_middle>`
+
+var exchangesOfEditors = []exchange{
+	{
+		"fillMiddle.filled", "What stands between two texts", "POST /v1/fim/completions",
+		`{` + middle + `}`, nil,
+	},
+	{
+		"fillMiddle.streamed", "The same, as the one event of a stream", "POST /v1/fim/completions",
+		`{` + middle + `,"stream":true}`, nil,
+	},
+	{
+		"generateText.filled", "A prompt with markers", "POST /generate",
+		`{"inputs":"` + marked + `","parameters":{"max_new_tokens":24,"do_sample":false}}`, nil,
+	},
+	{
+		"ollamaGenerate.filled", "A prompt with markers", "POST /api/generate",
+		`{"model":"default","prompt":"` + marked + `","stream":false,"options":{"num_predict":24}}`, nil,
+	},
+	{
+		"llamaCompletion.filled", "A prompt with markers", "POST /completion",
+		`{"prompt":"` + marked + `","n_predict":24}`, nil,
+	},
+	{
+		"llamaCompletion.streamed", "The same, as the one event of a stream", "POST /completion",
+		`{"prompt":"` + marked + `","n_predict":24,"stream":true}`, nil,
+	},
+	{
+		"llamaInfill.filled", "Beside another text", "POST /infill",
+		`{"input_extra":[{"text":"GET /index.html 200\n"}],"input_prefix":"GET /about.html 200\n",` +
+			`"prompt":"GET /in","input_suffix":" 200\n","n_predict":24}`, nil,
+	},
+	{
+		"llamaInfill.streamed", "As the one event of a stream", "POST /infill",
+		`{"prompt":"GET /index.html 200\nGET /in","input_suffix":" 200\n","n_predict":24,` +
+			`"stream":true}`, nil,
+	},
 }
 
 var exchangesOfTheServer = []exchange{

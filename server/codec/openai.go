@@ -32,7 +32,9 @@ func DecodeBatch(
 	if r.Stop != nil {
 		request.Stop = stopStrings(r.Stop.AsStopString, r.Stop.AsOpenAICompletionRequestStop1)
 	}
-	request.Suffix = []byte(Value(r.Suffix))
+	if r.Suffix != nil {
+		request.Suffix = []byte(*r.Suffix)
+	}
 	if r.BestOf != nil && *r.BestOf != request.N {
 		return request, problem.Field(api.ProblemInvalidField, "best_of", strconv.Itoa(*r.BestOf),
 			fmt.Sprintf("%d, as n: texts are not chosen among", request.N))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/lmserve/lmserve/tokenizer"
 )
@@ -53,8 +52,6 @@ func (e *engine) batch(
 		sampling: samplingOf(r.Temperature, r.TopP).Sampling, seed: r.Seed, stops: r.Stop,
 		suffix: r.Suffix, echo: r.Echo, logProbs: r.LogProbs, top: r.Top,
 	}}
-	if stop := beginning(string(r.Suffix)); stop != "" && !g.fills() {
-		g.stops = append(slices.Clip(g.stops), stop)
-	}
+	g.prepareFill()
 	return g.run(ctx, emit)
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
 // This file fills the place between a prompt and a suffix. Texts are sampled behind the prompt, and
@@ -24,6 +25,7 @@ const (
 	fillOtherBytes  = 48  // of each other, which ends with its line
 	fillEnds        = 4   // of a text
 	fillSuffixBytes = 32  // that are scored
+	fillCandidates  = 10  // suggestions that are ranked, or more if the request asks for more
 	// fillTemperature is the least one of the other texts: at 0 all would be alike.
 	fillTemperature = 0.6
 )
@@ -31,6 +33,24 @@ const (
 // fills reports whether texts are chosen by a suffix.
 func (g *generation) fills() bool {
 	return len(g.suffix) > 0 && !g.echo && g.maxTokens > 0 && !g.s.model.OfWords()
+}
+
+// prepareFill shortens long prompts before a suffix, and where texts are not chosen by the suffix lets
+// them end before its beginning.
+func (g *generation) prepareFill() {
+	if g.suffix == nil {
+		return
+	}
+	if g.echo || g.s.model.OfWords() {
+		if stop := beginning(string(g.suffix)); stop != "" {
+			g.stops = append(slices.Clip(g.stops), stop)
+		}
+		return
+	}
+	g.prompts = slices.Clone(g.prompts)
+	for i, prompt := range g.prompts {
+		g.prompts[i] = anchored(prompt)
+	}
 }
 
 // filling is a text up to one of its ends.
@@ -123,6 +143,29 @@ func cost(w *stream.Worker, s *stream.Stream, text []byte) (read int, nats float
 		w.Settle(s)
 	}
 	return read, nats
+}
+
+// rankBefore puts candidates behind a stream and a text that was typed in the order of what each
+// costs together with a suffix behind it. The stream stays as it is.
+func rankBefore(
+	w *stream.Worker, s *stream.Stream, typed, suffix []byte, all []suggest.Candidate,
+) {
+	nats := map[string]float64{}
+	for _, c := range all {
+		text := slices.Concat(typed, []byte(c.Text), suffix[:min(len(suffix), fillSuffixBytes)])
+		read := s
+		if len(text) > read.Room() {
+			read = s.Frozen()
+		}
+		for len(text) > 0 {
+			n, cost := cost(w, read, text)
+			nats[c.Text] += cost
+			text = text[n:]
+		}
+	}
+	slices.SortStableFunc(all, func(a, b suggest.Candidate) int {
+		return cmp.Compare(nats[a.Text], nats[b.Text])
+	})
 }
 
 // tell writes a text that was chosen.

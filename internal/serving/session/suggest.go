@@ -22,6 +22,7 @@ const (
 // SuggestRequest asks what may come next.
 type SuggestRequest struct {
 	Typed  []byte        // text behind the session's, at most stream.TypedMax bytes
+	Suffix []byte        // text behind the candidates, which ranks them; empty: it does not
 	N      int           // candidates, 1 to OfferedMax
 	Unit   string        // where they end, a suggest.Unit; "" is suggest.Line
 	Least  float64       // the least probability of a candidate, 0 to 1
@@ -99,10 +100,17 @@ func (e *engine) searchLocked(
 	if err := s.alive(); err != nil {
 		return what, err
 	}
-	searching := time.Now()
+	searching, n := time.Now(), r.N
+	if len(r.Suffix) > 0 {
+		n = max(n, fillCandidates)
+	}
 	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, suggest.Options{
-		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
+		N: n, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
 	})
+	if len(r.Suffix) > 0 {
+		rankBefore(l.Worker(), s.stream, r.Typed, r.Suffix, what.Candidates)
+		what.Candidates = what.Candidates[:min(r.N, len(what.Candidates))]
+	}
 	phaseSince(ctx, e.observer, PhaseSample, searching)
 	return what, err
 }
