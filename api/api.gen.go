@@ -1756,7 +1756,8 @@ type OpenAICompletionRequest struct {
 	// beginning of the suffix (its first line that is not blank, at most 64 characters), at the end of a line, or at its own end. The answer is
 	// the text, up to such an end, that is likeliest together with the first 32 bytes of the suffix behind it. So a streamed text comes as a whole.
 	// A prompt of more than 4,096 bytes is read from a line on in its first quarter that stays the same while the prompt's beginning moves on. With
-	// `echo`, and of a model of words, a text ends before it would repeat the beginning of the suffix, and nothing is ranked.
+	// `echo`, and of a model of words, a text ends before it would repeat the beginning of the suffix, and nothing is ranked. One prompt without a
+	// suffix that is written with markers around both, as `POST /generate` reads them, is read as these two, unless it is echoed.
 	Suffix *string `json:"suffix,omitempty"`
 
 	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
@@ -2477,6 +2478,82 @@ type TGIParameters struct {
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
+// TabbyAnswer The text.
+type TabbyAnswer struct {
+	// Choices The one text.
+	Choices []TabbyChoice `json:"choices"`
+
+	// ID `cmpl-` and the request's id.
+	ID string `json:"id"`
+}
+
+// TabbyChoice defines model for TabbyAnswer.choices.
+type TabbyChoice struct {
+	Index int `json:"index"`
+
+	// Text The text.
+	Text string `json:"text"`
+}
+
+// TabbyHealth What the agents show of the server.
+type TabbyHealth struct {
+	// Arch Empty: the server does not tell what it runs on.
+	Arch string `json:"arch"`
+
+	// CPUCount Always 0.
+	CPUCount int `json:"cpu_count"`
+
+	// CPUInfo Empty.
+	CPUInfo string `json:"cpu_info"`
+
+	// Device Always `cpu`.
+	Device string `json:"device"`
+
+	// Model Id of the default model.
+	Model string `json:"model"`
+
+	// Version Empty texts.
+	Version TabbyVersion `json:"version"`
+}
+
+// TabbyVersion Empty texts.
+type TabbyVersion struct {
+	BuildDate      string `json:"build_date"`
+	BuildTimestamp string `json:"build_timestamp"`
+	GitDescribe    string `json:"git_describe"`
+	GitSha         string `json:"git_sha"`
+}
+
+// TabbyRequest A text with a place to be filled. Fields that are not listed make no difference.
+type TabbyRequest struct {
+	// DebugOptions For tests of clients.
+	DebugOptions *TabbyDebugOptions `json:"debug_options,omitempty"`
+
+	// Seed Seed of the sampling.
+	Seed *uint64 `json:"seed,omitempty"`
+
+	// Segments The text.
+	Segments *TabbySegments `json:"segments,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+}
+
+// TabbyDebugOptions For tests of clients.
+type TabbyDebugOptions struct {
+	// RawPrompt A text to be continued, with markers or without.
+	RawPrompt *string `json:"raw_prompt,omitempty"`
+}
+
+// TabbySegments The text.
+type TabbySegments struct {
+	// Prefix Text before the place.
+	Prefix string `json:"prefix"`
+
+	// Suffix Text behind it.
+	Suffix *string `json:"suffix,omitempty"`
+}
+
 // TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
 type TokenID = int32
 
@@ -2803,6 +2880,9 @@ type GenerateTextJSONRequestBody = TGIRequest
 
 // LlamaInfillJSONRequestBody defines body for LlamaInfill for application/json ContentType.
 type LlamaInfillJSONRequestBody = LlamaRequest
+
+// TabbyCompleteJSONRequestBody defines body for TabbyComplete for application/json ContentType.
+type TabbyCompleteJSONRequestBody = TabbyRequest
 
 // TokenizeJSONRequestBody defines body for Tokenize for application/json ContentType.
 type TokenizeJSONRequestBody = TokenizeRequest

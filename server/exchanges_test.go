@@ -30,7 +30,8 @@ const (
 // exchanges are one story: they happen in this order, on a server with the embedded model and an
 // empty data folder, and each finds what those before it have left.
 var exchanges = slices.Concat(exchangesOfSessions, exchangesOfText, exchangesOfCopies,
-	exchangesOfOpenAI, exchangesOfEditors, exchangesOfTheServer, exchangesThatFail)
+	exchangesOfOpenAI, exchangesOfEditors, exchangesOfTabby, exchangesOfTheServer,
+	exchangesThatFail)
 
 var exchangesOfSessions = []exchange{
 	{
@@ -220,6 +221,15 @@ var exchangesOfEditors = []exchange{
 		`{"prompt":"GET /index.html 200\nGET /in","input_suffix":" 200\n","n_predict":24,` +
 			`"stream":true}`, nil,
 	},
+}
+
+var exchangesOfTabby = []exchange{
+	{
+		"tabbyComplete.filled", "What stands between two segments", "POST /tabby/v1/completions",
+		`{"language":"text","segments":{"prefix":"GET /index.html 200\nGET /in",` +
+			`"suffix":" 200\n"},"seed":1}`, nil,
+	},
+	{"tabbyHealth.there", "The server is there", "GET /tabby/v1/health", "", nil},
 }
 
 var exchangesOfTheServer = []exchange{

@@ -34,8 +34,9 @@ type Filled struct {
 
 // Request is the request to the sessions of a model.
 func (f Fill) Request(m session.ModelInfo) session.BatchRequest {
+	prefix := []byte(f.Prefix[max(0, len(f.Prefix)-limits.OpenAIPromptTokensMax):])
 	r := session.BatchRequest{
-		Model: m.ID, Prompts: [][]byte{[]byte(f.Prefix)}, Suffix: []byte(f.Suffix), N: 1,
+		Model: m.ID, Prompts: [][]byte{prefix}, Suffix: []byte(f.Suffix), N: 1,
 		MaxTokens: limits.FillTokensMax, Temperature: new(float64), TopP: f.TopP,
 	}
 	if f.MaxTokens != nil && *f.MaxTokens >= 0 {
@@ -156,6 +157,17 @@ func DecodeLlama(r api.LlamaRequest) Fill {
 	return f
 }
 
+// DecodeTabby reads a request in Tabby's form.
+func DecodeTabby(r api.TabbyRequest) Fill {
+	f := Fill{Temperature: r.Temperature, Seed: r.Seed, MaxTokens: new(limits.FillTokensMax / 2)}
+	if r.Segments != nil {
+		f.Prefix, f.Suffix = r.Segments.Prefix, Value(r.Segments.Suffix)
+		return f
+	}
+	f.Prefix, f.Suffix, _ = unmarked(Value(Value(r.DebugOptions).RawPrompt))
+	return f
+}
+
 // FIM is the text in Mistral's form.
 func (f Filled) FIM() api.FIMCompletion {
 	return api.FIMCompletion{
@@ -187,4 +199,9 @@ func (f Filled) Ollama() api.OllamaAnswer {
 // Llama is the text in the form of llama.cpp.
 func (f Filled) Llama() api.LlamaAnswer {
 	return api.LlamaAnswer{Content: f.Text, Stop: true, Model: f.Model.ID}
+}
+
+// Tabby is the text in Tabby's form.
+func (f Filled) Tabby() api.TabbyAnswer {
+	return api.TabbyAnswer{ID: f.ID, Choices: []api.TabbyChoice{{Text: f.Text}}}
 }

@@ -34,6 +34,10 @@ func DecodeBatch(
 	}
 	if r.Suffix != nil {
 		request.Suffix = []byte(*r.Suffix)
+	} else if len(prompts) == 1 && !request.Echo {
+		if prefix, suffix, marked := unmarked(string(prompts[0])); marked {
+			prompts[0], request.Suffix = []byte(prefix), []byte(suffix)
+		}
 	}
 	if r.BestOf != nil && *r.BestOf != request.N {
 		return request, problem.Field(api.ProblemInvalidField, "best_of", strconv.Itoa(*r.BestOf),

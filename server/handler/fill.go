@@ -73,6 +73,23 @@ func (h *Handlers) LlamaInfill(
 	return routes.LlamaInfill200JSONResponse(got.Llama()), err
 }
 
+// TabbyComplete implements POST /tabby/v1/completions.
+func (h *Handlers) TabbyComplete(
+	ctx context.Context, r routes.TabbyCompleteRequestObject,
+) (routes.TabbyCompleteResponseObject, error) {
+	got, err := h.fill(ctx, codec.DecodeTabby(*r.Body))
+	return routes.TabbyComplete200JSONResponse(got.Tabby()), err
+}
+
+// TabbyHealth implements GET /tabby/v1/health.
+func (h *Handlers) TabbyHealth(
+	context.Context, routes.TabbyHealthRequestObject,
+) (routes.TabbyHealthResponseObject, error) {
+	return routes.TabbyHealth200JSONResponse{
+		Model: h.Sessions.Models()[0].ID, Device: "cpu",
+	}, nil
+}
+
 // fill samples the text between a prefix and a suffix, and charges the caller for it.
 func (h *Handlers) fill(ctx context.Context, want codec.Fill) (got codec.Filled, err error) {
 	got.ID, got.Created = "cmpl-"+answer.RequestID(ctx), time.Now()

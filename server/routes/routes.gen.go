@@ -57,6 +57,12 @@ type ServerInterface interface {
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(w http.ResponseWriter, r *http.Request)
+	// TabbyComplete Fill a place in a text, in the form of Tabby
+	// (POST /tabby/v1/completions)
+	TabbyComplete(w http.ResponseWriter, r *http.Request)
+	// TabbyHealth Tell Tabby's agents that the server is there
+	// (GET /tabby/v1/health)
+	TabbyHealth(w http.ResponseWriter, r *http.Request)
 	// Tokenize Make tokens of a text
 	// (POST /tokenize)
 	Tokenize(w http.ResponseWriter, r *http.Request)
@@ -210,6 +216,18 @@ func (_ Unimplemented) PageScript(w http.ResponseWriter, r *http.Request, params
 // Ready Does the server take new work?
 // (GET /readyz)
 func (_ Unimplemented) Ready(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TabbyComplete Fill a place in a text, in the form of Tabby
+// (POST /tabby/v1/completions)
+func (_ Unimplemented) TabbyComplete(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TabbyHealth Tell Tabby's agents that the server is there
+// (GET /tabby/v1/health)
+func (_ Unimplemented) TabbyHealth(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -677,6 +695,34 @@ func (siw *ServerInterfaceWrapper) Ready(w http.ResponseWriter, r *http.Request)
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Ready(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TabbyComplete operation middleware
+func (siw *ServerInterfaceWrapper) TabbyComplete(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TabbyComplete(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TabbyHealth operation middleware
+func (siw *ServerInterfaceWrapper) TabbyHealth(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TabbyHealth(w, r)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -1885,6 +1931,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/readyz", wrapper.Ready)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/tabby/v1/completions", wrapper.TabbyComplete)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/tabby/v1/health", wrapper.TabbyHealth)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/tokenize", wrapper.Tokenize)
 	})
 	r.Group(func(r chi.Router) {
@@ -2417,6 +2469,49 @@ type ReadyResponseObject interface {
 type Ready200JSONResponse ServiceStatus
 
 func (response Ready200JSONResponse) VisitReadyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TabbyCompleteRequestObject struct {
+	Body *TabbyCompleteJSONRequestBody
+}
+
+type TabbyCompleteResponseObject interface {
+	VisitTabbyCompleteResponse(w http.ResponseWriter) error
+}
+
+type TabbyComplete200JSONResponse TabbyAnswer
+
+func (response TabbyComplete200JSONResponse) VisitTabbyCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TabbyHealthRequestObject struct {
+}
+
+type TabbyHealthResponseObject interface {
+	VisitTabbyHealthResponse(w http.ResponseWriter) error
+}
+
+type TabbyHealth200JSONResponse TabbyHealth
+
+func (response TabbyHealth200JSONResponse) VisitTabbyHealthResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -3430,6 +3525,12 @@ type StrictServerInterface interface {
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(ctx context.Context, request ReadyRequestObject) (ReadyResponseObject, error)
+	// TabbyComplete Fill a place in a text, in the form of Tabby
+	// (POST /tabby/v1/completions)
+	TabbyComplete(ctx context.Context, request TabbyCompleteRequestObject) (TabbyCompleteResponseObject, error)
+	// TabbyHealth Tell Tabby's agents that the server is there
+	// (GET /tabby/v1/health)
+	TabbyHealth(ctx context.Context, request TabbyHealthRequestObject) (TabbyHealthResponseObject, error)
 	// Tokenize Make tokens of a text
 	// (POST /tokenize)
 	Tokenize(ctx context.Context, request TokenizeRequestObject) (TokenizeResponseObject, error)
@@ -3889,6 +3990,61 @@ func (sh *strictHandler) Ready(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ReadyResponseObject); ok {
 		if err := validResponse.VisitReadyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TabbyComplete operation middleware
+func (sh *strictHandler) TabbyComplete(w http.ResponseWriter, r *http.Request) {
+	var request TabbyCompleteRequestObject
+
+	var body TabbyCompleteJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TabbyComplete(ctx, request.(TabbyCompleteRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TabbyComplete")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TabbyCompleteResponseObject); ok {
+		if err := validResponse.VisitTabbyCompleteResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TabbyHealth operation middleware
+func (sh *strictHandler) TabbyHealth(w http.ResponseWriter, r *http.Request) {
+	var request TabbyHealthRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TabbyHealth(ctx, request.(TabbyHealthRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TabbyHealth")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TabbyHealthResponseObject); ok {
+		if err := validResponse.VisitTabbyHealthResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
