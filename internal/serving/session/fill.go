@@ -30,10 +30,13 @@ const (
 	fillTemperature = 0.6
 )
 
-// fills reports whether texts are chosen by a suffix.
-func (g *generation) fills() bool {
-	return len(g.suffix) > 0 && !g.echo && g.maxTokens > 0 && !g.s.model.OfWords()
+// ranks reports whether texts before a suffix can be chosen by what it costs.
+func (g *generation) ranks() bool {
+	return !g.echo && !g.s.model.OfWords() && g.s.Settings.Method != MethodCache
 }
+
+// fills reports whether texts are chosen by a suffix.
+func (g *generation) fills() bool { return len(g.suffix) > 0 && g.maxTokens > 0 && g.ranks() }
 
 // prepareFill shortens long prompts before a suffix, and where texts are not chosen by the suffix lets
 // them end before its beginning.
@@ -41,7 +44,7 @@ func (g *generation) prepareFill() {
 	if g.suffix == nil {
 		return
 	}
-	if g.echo || g.s.model.OfWords() {
+	if !g.ranks() {
 		if stop := beginning(string(g.suffix)); stop != "" {
 			g.stops = append(slices.Clip(g.stops), stop)
 		}
@@ -65,20 +68,17 @@ func (g *generation) fillLocked(
 	ctx context.Context, read *stream.Stream, drafts []*draft,
 ) error {
 	var all []filling
+	tree := new(stream.Suggester)
 	for i := range max(fillTexts, len(drafts)) {
 		d := g.fillDraft(i)
 		if err := g.writeLocked(ctx, read.Frozen(), d); err != nil {
 			return err
 		}
-		for _, end := range fillingEnds(d.kept.Text, g.suffix) {
-			f := filling{of: d, end: end}
-			text := slices.Concat(d.kept.Text[:end], g.suffix[:min(len(g.suffix), fillSuffixBytes)])
-			err := g.costLocked(ctx, read, text, d, &f.nats)
-			if err != nil {
-				return err
-			}
-			all = append(all, f)
+		ends, err := g.endsLocked(ctx, read, tree, d)
+		if err != nil {
+			return err
 		}
+		all = append(all, ends...)
 	}
 	slices.SortStableFunc(all, func(a, b filling) int { return cmp.Compare(a.nats, b.nats) })
 	for i, d := range drafts {
@@ -108,64 +108,54 @@ func (g *generation) fillDraft(i int) *draft {
 	return d
 }
 
-// costLocked computes what a text costs behind a frozen stream, which stays as it is.
-func (g *generation) costLocked(
-	ctx context.Context, read *stream.Stream, text []byte, d *draft, nats *float64,
-) error {
-	if len(text) > read.Room() { // then chunks end in it
-		read = read.Frozen()
+// endsLocked is a text up to each of its ends.
+func (g *generation) endsLocked(
+	ctx context.Context, read *stream.Stream, tree *stream.Suggester, d *draft,
+) (all []filling, err error) {
+	var texts [][]byte
+	for _, end := range fillingEnds(d.kept.Text, g.suffix) {
+		all = append(all, filling{of: d, end: end})
+		texts = append(texts, before(g.suffix, d.kept.Text[:end]))
 	}
-	for len(text) > 0 {
-		err := g.turnLocked(ctx, func(w *stream.Worker) {
-			n, cost := cost(w, read, text)
-			*nats += cost
-			text = text[n:]
-		})
-		if g.broken = math.IsNaN(*nats); err == nil {
-			err = g.endTurnLocked(ctx, d)
-		}
-		if err != nil {
-			return err
-		}
+	var nats []float64
+	turn := g.turnLocked(ctx, func(w *stream.Worker) { nats, err = w.Costs(read, tree, texts) })
+	if err := cmp.Or(turn, err); err != nil {
+		return nil, err
 	}
-	return nil
+	for i, cost := range nats {
+		all[i].nats = cost
+		g.broken = g.broken || math.IsNaN(cost)
+	}
+	return all, g.endTurnLocked(ctx, d)
 }
 
-// cost scores as much of a text as the chunk has room for, and feeds it if there is more. It returns
-// how many bytes that are, and their negative log-likelihood in nats.
-func cost(w *stream.Worker, s *stream.Stream, text []byte) (read int, nats float64) {
-	scores := w.Score(s, text)
-	for _, nll := range scores.NLL {
-		nats += float64(nll)
-	}
-	if read = len(scores.Text); read < len(text) {
-		w.Commit(s, scores)
-		w.Settle(s)
-	}
-	return read, nats
+// before is a text with as much of a suffix behind it as is scored.
+func before(suffix []byte, text ...[]byte) []byte {
+	return append(slices.Concat(text...), suffix[:min(len(suffix), fillSuffixBytes)]...)
 }
 
 // rankBefore puts candidates behind a stream and a text that was typed in the order of what each
 // costs together with a suffix behind it. The stream stays as it is.
 func rankBefore(
-	w *stream.Worker, s *stream.Stream, typed, suffix []byte, all []suggest.Candidate,
-) {
-	nats := map[string]float64{}
-	for _, c := range all {
-		text := slices.Concat(typed, []byte(c.Text), suffix[:min(len(suffix), fillSuffixBytes)])
-		read := s
-		if len(text) > read.Room() {
-			read = s.Frozen()
-		}
-		for len(text) > 0 {
-			n, cost := cost(w, read, text)
-			nats[c.Text] += cost
-			text = text[n:]
-		}
+	w *stream.Worker, s *stream.Stream, k *stream.Suggester, typed, suffix []byte,
+	all []suggest.Candidate,
+) error {
+	texts := make([][]byte, len(all))
+	for i, c := range all {
+		texts[i] = before(suffix, typed, []byte(c.Text))
+	}
+	nats, err := w.Costs(s, k, texts)
+	if err != nil {
+		return err
+	}
+	costs := map[string]float64{}
+	for i, c := range all {
+		costs[c.Text] = nats[i]
 	}
 	slices.SortStableFunc(all, func(a, b suggest.Candidate) int {
-		return cmp.Compare(nats[a.Text], nats[b.Text])
+		return cmp.Compare(costs[a.Text], costs[b.Text])
 	})
+	return nil
 }
 
 // tell writes a text that was chosen.

@@ -32,6 +32,9 @@ func TestATextMayEndWhereItRepeatsTheSuffix(t *testing.T) {
 	}
 }
 
+// rounding is how much the cost of a text may differ between ways to compute it, in nats.
+const rounding = 1e-3
+
 // Of what may be sampled behind a prompt, the text is told that costs least together with the suffix;
 // and it is the same for the same seed, whatever was asked before.
 func TestTheTextBeforeASuffixCostsLeastWithIt(t *testing.T) {
@@ -41,6 +44,9 @@ func TestTheTextBeforeASuffixCostsLeastWithIt(t *testing.T) {
 	mg, other := newManager(t, Options{Threads: 2}), newManager(t, Options{Threads: 1})
 	rapid.Check(t, func(t *rapid.T) {
 		request, fed := drawRequest(t), logText(rapid.IntRange(0, 60).Draw(t, "fed"))
+		if request.Settings["method"] == MethodCache { // nothing is ranked
+			request.Settings["method"] = MethodStatic
+		}
 		base, _ := alone(t, m, request, fed)
 		text := logText(300)
 		at := rapid.IntRange(0, 200).Draw(t, "at")
@@ -99,13 +105,13 @@ func TestTheTextBeforeASuffixCostsLeastWithIt(t *testing.T) {
 			}
 			require.True(t, sampled, "%q is the beginning of one of %q", got, ends)
 			cost := costs(got + scored)
-			require.GreaterOrEqual(t, cost, last, "the best comes first")
+			require.GreaterOrEqual(t, cost, last-rounding, "the best comes first")
 			last = cost
 		}
 		best, _ := joined(answers[0][0])
 		for _, text := range ends {
 			if !strings.Contains(text, "\n") && len(repeats([]byte(text), r.Suffix)) == 0 {
-				require.LessOrEqual(t, costs(best+scored), costs(text+scored))
+				require.LessOrEqual(t, costs(best+scored), costs(text+scored)+rounding)
 			}
 		}
 	})

@@ -107,8 +107,8 @@ func (e *engine) searchLocked(
 	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, suggest.Options{
 		N: n, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
 	})
-	if len(r.Suffix) > 0 {
-		rankBefore(l.Worker(), s.stream, r.Typed, r.Suffix, what.Candidates)
+	if len(r.Suffix) > 0 && err == nil {
+		err = rankBefore(l.Worker(), s.stream, s.suggester, r.Typed, r.Suffix, what.Candidates)
 		what.Candidates = what.Candidates[:min(r.N, len(what.Candidates))]
 	}
 	phaseSince(ctx, e.observer, PhaseSample, searching)
