@@ -16,8 +16,8 @@ import (
 // local is the server that the configurations of editors name.
 const local = "http://localhost:8080"
 
-// fills asks the server as an editor does that has a configuration, and finds the text at a member of
-// the only choice.
+// fills asks the server as an editor does that has a configuration, and finds the text at a member
+// of the only choice.
 func (e *example) fills(t *testing.T, url string, body map[string]any, answer any) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(url, local), url)

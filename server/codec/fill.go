@@ -81,8 +81,8 @@ func seedOf(seed *int64) *uint64 {
 	return new(uint64(*seed))
 }
 
-// markers stand before the prefix, before the suffix and behind it in the prompts of models that fill
-// places: StarCoder, Qwen and CodeGemma, Code Llama, DeepSeek.
+// markers stand before the prefix, before the suffix and behind it in the prompts of models that
+// fill places: StarCoder, Qwen and CodeGemma, Code Llama, DeepSeek.
 var markers = [][3]string{
 	{"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
 	{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},

@@ -38,8 +38,8 @@ func (g *generation) ranks() bool {
 // fills reports whether texts are chosen by a suffix.
 func (g *generation) fills() bool { return len(g.suffix) > 0 && g.maxTokens > 0 && g.ranks() }
 
-// prepareFill shortens long prompts before a suffix, and where texts are not chosen by the suffix lets
-// them end before its beginning.
+// prepareFill shortens long prompts before a suffix, and where texts are not chosen by the suffix
+// lets them end before its beginning.
 func (g *generation) prepareFill() {
 	if g.suffix == nil {
 		return
@@ -170,8 +170,8 @@ func (g *generation) tell(d *draft, f filling) {
 	g.queue(d, p)
 }
 
-// fillingEnds are places where a text may end before a suffix: where it repeats the beginning of the
-// suffix, where a line ends, and its end.
+// fillingEnds are places where a text may end before a suffix: where it repeats the beginning of
+// the suffix, where a line ends, and its end.
 func fillingEnds(text, suffix []byte) []int {
 	ends := repeats(text, suffix)
 	for at := 1; at < len(text); at++ {

@@ -35,8 +35,8 @@ func TestATextMayEndWhereItRepeatsTheSuffix(t *testing.T) {
 // rounding is how much the cost of a text may differ between ways to compute it, in nats.
 const rounding = 1e-3
 
-// Of what may be sampled behind a prompt, the text is told that costs least together with the suffix;
-// and it is the same for the same seed, whatever was asked before.
+// Of what may be sampled behind a prompt, the text is told that costs least together with the
+// suffix; and it is the same for the same seed, whatever was asked before.
 func TestTheTextBeforeASuffixCostsLeastWithIt(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)

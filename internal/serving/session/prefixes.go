@@ -20,8 +20,8 @@ type prefixes struct {
 	}
 }
 
-// prefixKey is the beginning of a prompt, and what it was read behind. Sessions of no text are alike
-// if model and owner are: their settings are the model's defaults.
+// prefixKey is the beginning of a prompt, and what it was read behind. Sessions of no text are
+// alike if model and owner are: their settings are the model's defaults.
 type prefixKey struct {
 	owner, model string
 	session      string        // "": one of no text
@@ -147,8 +147,8 @@ func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read
 	return g.s.stream.Frozen(), 0
 }
 
-// keepReading keeps a stream that has read so much of a prompt, if that is at an end to be kept: the
-// last one, and a few before it.
+// keepReading keeps a stream that has read so much of a prompt, if that is at an end to be kept:
+// the last one, and a few before it.
 func (g *generation) keepReading(ends []promptEnd, frozen *stream.Stream, read int) {
 	if len(ends) == 0 || read < ends[0].at {
 		return

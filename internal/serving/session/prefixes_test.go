@@ -90,8 +90,8 @@ func TestAKnownPrefixChangesNoBit(t *testing.T) {
 	})
 }
 
-// A prompt is read from the last end of a chunk that it shares with one before, or from one of a few
-// before that.
+// A prompt is read from the last end of a chunk that it shares with one before, or from one of a
+// few before that.
 func TestAKnownPrefixIsNotReadAgain(t *testing.T) {
 	mg := newManager(t, Options{})
 	long := logText(100*testChunk + 3)
