@@ -20,7 +20,7 @@ func known(t fatal, mg *Manager, who Caller, id, prompt string) (read int) {
 	defer done()
 	g := generation{engine: mg.engine, s: s, blank: id == ""}
 	if id == "" {
-		require.NoError(t, s.openBlank(background))
+		require.NoError(t, s.openBlank(background, frozenMax))
 	} else {
 		require.NoError(t, s.openCurrent(background, 0))
 	}

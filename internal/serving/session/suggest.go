@@ -62,6 +62,13 @@ func checkSuggest(s *session, r SuggestRequest) error {
 		fmt.Sprintf("%s, %s, %s or %s", suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free)}
 }
 
+// options are those of the search.
+func (r SuggestRequest) options() suggest.Options {
+	return suggest.Options{
+		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
+	}
+}
+
 // suggest looks for what may come next. The session's stream stays as it is.
 func (e *engine) suggest(
 	ctx context.Context, s *session, r SuggestRequest,
@@ -100,13 +107,11 @@ func (e *engine) searchLocked(
 	if err := s.alive(); err != nil {
 		return what, err
 	}
-	searching, n := time.Now(), r.N
+	searching, options := time.Now(), r.options()
 	if len(r.Suffix) > 0 {
-		n = max(n, fillCandidates)
+		options.N = max(options.N, fillCandidates)
 	}
-	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, suggest.Options{
-		N: n, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
-	})
+	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, options)
 	if len(r.Suffix) > 0 && err == nil {
 		err = rankBefore(l.Worker(), s.stream, s.suggester, r.Typed, r.Suffix, what.Candidates)
 		what.Candidates = what.Candidates[:min(r.N, len(what.Candidates))]
