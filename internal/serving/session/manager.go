@@ -96,7 +96,7 @@ func assemble(served models, o Options) (*Manager, error) {
 	} else {
 		return nil, errors.New("session: a lease is given, expected a store that servers can share")
 	}
-	h.budget.GiveUp = (*session).evict
+	h.budget.GiveUp, h.prefixes = (*session).evict, newPrefixes(h.budget)
 	h.gone, h.claimed = ix.remove, ix.catalog.claimed
 	h.life = lifecycle.New(h.lease.err, h.scheduler.Close)
 	h.scheduler.Live = served.live
