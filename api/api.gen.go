@@ -894,6 +894,9 @@ type CompletionRequest struct {
 	// MaxTokens The most tokens that are sampled. A text ends with a whole character: what the last tokens begin of another is left off, and not committed.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
+	// MinP The least probability of a token that is sampled, as a part of the likeliest one's; 0 is any.
+	MinP *float64 `json:"min_p,omitempty"`
+
 	// Prompt Fed after the session's text, as UTF-8.
 	Prompt *string `json:"prompt,omitempty"`
 
@@ -1336,7 +1339,7 @@ type Model struct {
 	// Object As OpenAI has it.
 	Object ModelObject `json:"object"`
 
-	// Created Seconds since 1970; 0 if unknown.
+	// Created When the server began to serve the model, in seconds since 1970.
 	Created int64 `json:"created"`
 
 	// OwnedBy As OpenAI has it: always `lmserve`.
@@ -1405,6 +1408,9 @@ type OpenAIChoice struct {
 
 	// FinishReason Why the text ended; null in an event of a stream after which the text goes on.
 	FinishReason *FinishReason `json:"finish_reason"`
+
+	// Probability Of a suggestion: the probability that the text comes next.
+	Probability *float64 `json:"probability,omitempty"`
 }
 
 // OpenAICompletion The answer to a completion; as an event of a stream, a part of it.
@@ -1426,6 +1432,9 @@ type OpenAICompletion struct {
 
 	// Usage How many tokens a request took; null where a stream has yet to end.
 	Usage *OpenAIUsage `json:"usage,omitempty"`
+
+	// Offset The session's offset after a request with `commit`; in a stream only in the event with the last `finish_reason`.
+	Offset *int64 `json:"offset,omitempty"`
 }
 
 // OpenAICompletionObject As OpenAI has it.
@@ -1435,6 +1444,12 @@ type OpenAICompletionObject string
 type OpenAICompletionRequest struct {
 	// BestOf Only the value of `n` is supported: all texts that are sampled are given.
 	BestOf *int `json:"best_of,omitempty"`
+
+	// Commit What the session learns of the request, see above. An extension, like the fields up to `suggest`.
+	Commit *Commit `json:"commit,omitempty"`
+
+	// Dry How strongly loops are avoided, as in a completion of a session; 0 is not at all.
+	Dry *float64 `json:"dry,omitempty"`
 
 	// Echo Each text begins with its prompt.
 	Echo *bool `json:"echo,omitempty"`
@@ -1451,11 +1466,17 @@ type OpenAICompletionRequest struct {
 	// MaxTokens The most tokens that are sampled for each text; for all texts together `openai_sampled_tokens_max` at most.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
-	// Model Id of the model that is served, or its name.
-	Model string `json:"model"`
+	// MinP The least probability of a token that is sampled, as a part of the likeliest one's; 0 is any.
+	MinP *float64 `json:"min_p,omitempty"`
+
+	// Model Id of the model that is served, or its name. Left out: that of the session, or the default.
+	Model *string `json:"model,omitempty"`
 
 	// N Texts for each prompt; for all prompts together `openai_texts_max` at most.
 	N *int `json:"n,omitempty"`
+
+	// Offset The session's offset that the caller expects, in bytes. Only with `commit`.
+	Offset *int64 `json:"offset,omitempty"`
 
 	// PresencePenalty Not supported, unless it is 0.
 	PresencePenalty *float32 `json:"presence_penalty,omitempty"`
@@ -1463,6 +1484,9 @@ type OpenAICompletionRequest struct {
 	// Prompt What is continued: a text, or a list of texts, or tokens, or a list of lists of tokens; all together `openai_prompt_tokens_max` tokens at
 	// most.
 	Prompt OpenAICompletionRequest_Prompt `json:"prompt"`
+
+	// RepetitionPenalty Not supported, unless it is 1: see `dry`.
+	RepetitionPenalty *float32 `json:"repetition_penalty,omitempty"`
 
 	// Seed Seed of the sampling: the same request to the same state gives the same texts. The first text after each prompt has this seed, the next
 	// one more. A seed that is left out is drawn at random for each prompt.
@@ -1487,8 +1511,14 @@ type OpenAICompletionRequest struct {
 	// is not blank, at most 64 characters. The model does not read the suffix.
 	Suffix *string `json:"suffix,omitempty"`
 
+	// Suggest Asks for suggestions in place of sampled texts.
+	Suggest *OpenAISuggest `json:"suggest,omitempty"`
+
 	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
 	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopK How many of the likeliest tokens are sampled among; 0 and -1 are all of them.
+	TopK *int `json:"top_k,omitempty"`
 
 	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
 	TopP *float64 `json:"top_p,omitempty"`
@@ -1537,6 +1567,9 @@ type OpenAIError struct {
 	// Code The last part of the problem's `type`, with `_` for `-`; but `invalid_api_key` for `unauthorized`, and `rate_limit_exceeded` for
 	// `key-request-limit` and `key-rate-limit`.
 	Code string `json:"code"`
+
+	// Offset The problem's `offset`, where it has one.
+	Offset *int64 `json:"offset,omitempty"`
 }
 
 // OpenAIErrorType By the status, below 500 but for 429, 429, and from 500 on.
@@ -1550,6 +1583,18 @@ type OpenAIErrorEvent struct {
 
 // OpenAILogprobs The tokens of the text, one entry each in every list; null if they were not asked for.
 type OpenAILogprobs = json.RawMessage
+
+// OpenAISuggest Asks for suggestions in place of sampled texts.
+type OpenAISuggest struct {
+	// MinProbability The least probability of a suggestion. From 0.5 on there is at most one.
+	MinProbability *float64 `json:"min_probability,omitempty"`
+
+	// Unit Where suggestions end, as in a `SuggestRequest`.
+	Unit *SuggestRequestUnit `json:"unit,omitempty"`
+
+	// WithinMs As in a `SuggestRequest`.
+	WithinMs *int `json:"within_ms,omitempty"`
+}
 
 // OpenAIUsage How many tokens a request took; null where a stream has yet to end.
 type OpenAIUsage struct {
@@ -2322,6 +2367,12 @@ type BackupParams struct {
 type CreateCompletionParams struct {
 	// XSessionID Id or name of the session to be continued.
 	XSessionID *string `json:"X-Session-ID,omitempty"`
+
+	// XCommit The same as `commit` in the body, for clients that send headers alone.
+	XCommit *Commit `json:"X-Commit,omitempty"`
+
+	// XSessionOffset The same as `offset` in the body. Only with `commit`.
+	XSessionOffset *int64 `json:"X-Session-Offset,omitempty"`
 }
 
 // ListSessionsParams defines parameters for ListSessions.

@@ -170,6 +170,17 @@ var exchangesOfOpenAI = []exchange{
 		`{"model":"lmserve-default","prompt":"INFO","max_tokens":0,"echo":true,"logprobs":1,` +
 			`"seed":1}`, nil,
 	},
+	{
+		"createCompletion.committed", "The session learns the prompt and the text",
+		"POST /v1/completions",
+		`{"prompt":"GET /","max_tokens":16,"temperature":0,"stop":["\n"],"seed":1,"commit":"all"}`,
+		[]string{"X-Session-ID", "copy"},
+	},
+	{
+		"createCompletion.suggested", "Suggestions, as an editor asks for them", "POST /v1/completions",
+		`{"prompt":"GET /","n":2,"suggest":{"unit":"line","min_probability":0.05}}`,
+		[]string{"X-Session-ID", "web-1"},
+	},
 	{"tokenize.text", "A text of five bytes", "POST /tokenize", `{"prompt":"café"}`, nil},
 	{
 		"detokenize.tokens", "The same bytes back", "POST /detokenize",

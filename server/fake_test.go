@@ -524,6 +524,20 @@ func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
 	}}, nil
 }
 
+// SuggestAfter is Suggest, also without a session.
+func (f *fakeSessions) SuggestAfter(ctx context.Context, who session.Caller, id, _ string, prompt []byte, r session.SuggestRequest) (session.Suggested, error) {
+	if id == "" {
+		info, err := f.Create(ctx, who, session.CreateRequest{})
+		if err != nil {
+			return session.Suggested{}, err
+		}
+		id = info.ID
+		defer func() { _ = f.Delete(who, id) }()
+	}
+	r.Typed = prompt
+	return f.Suggest(ctx, who, id, r)
+}
+
 // CompleteBatch is Complete for each text. The first of the likeliest tokens is always the token.
 func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest, emit func(session.Piece) error) error {
 	if id == "" {
@@ -552,9 +566,18 @@ func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id
 				return err
 			}
 		}
-		done, err := f.Complete(ctx, who, id, session.CompleteRequest{Prompt: prompt, MaxTokens: r.MaxTokens, Seed: r.Seed, Stop: r.Stop, LogProbs: r.LogProbs}, tell)
+		one := session.CompleteRequest{Prompt: prompt, MaxTokens: r.MaxTokens, Seed: r.Seed, Stop: r.Stop, LogProbs: r.LogProbs}
+		last := session.Piece{}
+		if i == r.N-1 && r.Commits() {
+			one.Commit, last.Offset = r.Commit, new(int64)
+		}
+		done, err := f.Complete(ctx, who, id, one, tell)
 		if err == nil {
-			err = tell(session.Piece{FinishReason: done.FinishReason, Tokens: done.CompletionTokens})
+			last.FinishReason, last.Tokens = done.FinishReason, done.CompletionTokens
+			if last.Offset != nil {
+				*last.Offset = done.Offset
+			}
+			err = tell(last)
 		}
 		if err != nil {
 			return err

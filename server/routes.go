@@ -37,7 +37,7 @@ func newRouter(
 		middleware.Meter(draining, problems),
 	)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		problems.Answer(w, r, problem.New(api.ProblemNotFound, ""))
+		problems.Answer(w, r, problem.New(api.ProblemNotFound, contract.InsteadOf(r.URL.Path)))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Allow"] = allowedMethods(r)

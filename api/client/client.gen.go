@@ -349,6 +349,9 @@ type Model = api.Model
 // ModelObject As OpenAI has it.
 type ModelObject = api.ModelObject
 
+// OpenAISuggest Asks for suggestions in place of sampled texts.
+type OpenAISuggest = api.OpenAISuggest
+
 // Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
 type Parent = api.Parent
 

@@ -131,8 +131,11 @@ func (o *Operation) parameter(name string) *openapi3.Parameter {
 }
 
 // IsOpenAI reports whether the path of a request is one of OpenAI's interface, whatever the method.
-// The router need not have found its route.
+// The router need not have found its route. Paths of that interface that are not here count, too.
 func (c *Contract) IsOpenAI(router chi.Routes, r *http.Request) bool {
+	if InsteadOf(routePath(r)) != "" {
+		return true
+	}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		if c.openAI[router.Find(chi.NewRouteContext(), method, routePath(r))] {
 			return true

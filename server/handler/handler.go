@@ -52,6 +52,8 @@ type Sessions interface {
 		emit func(session.Piece) error) (session.Completion, error)
 	Suggest(ctx context.Context, who session.Caller, id string,
 		r session.SuggestRequest) (session.Suggested, error)
+	SuggestAfter(ctx context.Context, who session.Caller, id, model string, prompt []byte,
+		r session.SuggestRequest) (session.Suggested, error)
 	CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest,
 		emit func(session.Piece) error) error
 	Models() []session.ModelInfo

@@ -703,6 +703,44 @@ func (siw *ServerInterfaceWrapper) CreateCompletion(w http.ResponseWriter, r *ht
 
 	}
 
+	// ------------- Optional header parameter "X-Commit" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Commit")]; found {
+		var XCommit Commit
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Commit", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Commit", valueList[0], &XCommit, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Commit", Err: err})
+			return
+		}
+
+		params.XCommit = &XCommit
+
+	}
+
+	// ------------- Optional header parameter "X-Session-Offset" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Session-Offset")]; found {
+		var XSessionOffset int64
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Session-Offset", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Session-Offset", valueList[0], &XSessionOffset, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int64"})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Session-Offset", Err: err})
+			return
+		}
+
+		params.XSessionOffset = &XSessionOffset
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateCompletion(w, r, params)
 	}))

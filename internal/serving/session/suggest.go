@@ -61,6 +61,13 @@ func checkSuggest(s *session, r SuggestRequest) error {
 		fmt.Sprintf("%s, %s, %s or %s", suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free)}
 }
 
+// options are those of the search.
+func (r SuggestRequest) options() suggest.Options {
+	return suggest.Options{
+		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
+	}
+}
+
 // suggest looks for what may come next. The session's stream stays as it is.
 func (e *engine) suggest(
 	ctx context.Context, s *session, r SuggestRequest,
@@ -100,9 +107,7 @@ func (e *engine) searchLocked(
 		return what, err
 	}
 	searching := time.Now()
-	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, suggest.Options{
-		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
-	})
+	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, r.options())
 	phaseSince(ctx, e.observer, PhaseSample, searching)
 	return what, err
 }
