@@ -24,10 +24,11 @@ import (
 // chunks, so that scores are deterministic, normalised, adapt at chunk borders only, and do not
 // depend on how the text was split.
 type fakeSessions struct {
-	max  int   // live sessions
-	fail error // of Score and Complete after the first event, Export at its end, Fork at once
-	boom bool  // Get panics, and Score after the first chunk
-	full bool  // no request gets a place in the queue
+	max        int   // live sessions
+	fail       error // of Score and Complete after the first event, Export at its end, Fork at once
+	delivering error // of Deliver; nil: it scores
+	boom       bool  // Get panics, and Score after the first chunk
+	full       bool  // no request gets a place in the queue
 
 	exporting int           // bytes that follow an exported session
 	part      *session.Part // what an export has of its session; nil: all
@@ -347,6 +348,21 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 	sum.Offset, sum.Updates, sum.Elapsed = s.info.Offset, s.info.Step, time.Since(start)
 	sum.Total = s.info.Tally
 	return sum, nil
+}
+
+// Deliver scores the text of a delivery. It remembers none.
+func (f *fakeSessions) Deliver(
+	ctx context.Context, who session.Caller, id string, d session.Delivery, o session.ScoreOptions,
+	emit func(session.Chunk) error,
+) (session.Summary, error) {
+	if f.delivering != nil {
+		return session.Summary{}, f.delivering
+	}
+	sum, err := f.Score(ctx, who, id, bytes.NewReader(d.Text), o, emit)
+	if errors.Is(err, session.ErrBusy) {
+		err = session.ErrQueueFull
+	}
+	return sum, err
 }
 
 // Watch tells where the session is, and of nothing else.

@@ -141,6 +141,7 @@ const (
 	ProblemSessionFull                 = api.ProblemSessionFull
 	ProblemSessionLimit                = api.ProblemSessionLimit
 	ProblemSessionNotFound             = api.ProblemSessionNotFound
+	ProblemSessionQueueFull            = api.ProblemSessionQueueFull
 	ProblemSessionShadow               = api.ProblemSessionShadow
 	ProblemSessionUnusable             = api.ProblemSessionUnusable
 	ProblemUnauthorized                = api.ProblemUnauthorized
@@ -213,6 +214,11 @@ const (
 	LearnUnflagged = api.LearnUnflagged
 )
 
+// Values of ScoreParamsOnce.
+const (
+	OnceBody = api.OnceBody
+)
+
 // Adapted The state of the fast weights under which a chunk was scored.
 type Adapted = api.Adapted
 
@@ -263,6 +269,9 @@ type DoneEvent = api.DoneEvent
 
 // DoneEventType Tells this event from others.
 type DoneEventType = api.DoneEventType
+
+// ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
+type ExportLogsResponse = api.ExportLogsResponse
 
 // FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
 type FastNorm = api.FastNorm
@@ -327,12 +336,15 @@ type LineSpan = api.LineSpan
 // LineWhy Why a line is strange. Its strangest word or value, and what usually stands in that place.
 type LineWhy = api.LineWhy
 
+// LogsPartialSuccess What of a request was not fed. Absent if all was.
+type LogsPartialSuccess = api.LogsPartialSuccess
+
 // Measures An amount of text, and its information.
 type Measures = api.Measures
 
 // Method How a session adapts.
 //
-//   - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
+//   - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
 //   - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 //   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 //     every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
@@ -504,6 +516,9 @@ type ScoreParams = api.ScoreParams
 
 // ScoreParamsLearn defines parameters for Score.
 type ScoreParamsLearn = api.ScoreParamsLearn
+
+// ScoreParamsOnce defines parameters for Score.
+type ScoreParamsOnce = api.ScoreParamsOnce
 
 // GetScoresParams defines parameters for GetScores.
 type GetScoresParams = api.GetScoresParams
@@ -775,6 +790,12 @@ func newScoreRequest(
 	}
 	if params.Updates != nil {
 		query.Set("updates", fmt.Sprint(*params.Updates))
+	}
+	if params.Field != nil {
+		query.Set("field", fmt.Sprint(*params.Field))
+	}
+	if params.Once != nil {
+		query.Set("once", fmt.Sprint(*params.Once))
 	}
 	if params.Wait != nil {
 		query.Set("wait", fmt.Sprint(*params.Wait))

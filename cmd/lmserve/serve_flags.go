@@ -43,6 +43,7 @@ type serveFlags struct {
 	userSessions   bool
 	alerts         alertFlags
 	alertThreshold string
+	logs           logFlags
 }
 
 func (f *serveFlags) register(c *cobra.Command) {
@@ -105,6 +106,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.userSessions, "user-sessions", false,
 		"make a session for each user that requests to /v1/completions name, on first use, and "+
 			"continue it from then on")
+	f.logs.register(c)
 	renamed(c, map[string]string{
 		"keys": "keys-file", "log": "log-format", "replay-max": "max-replay",
 	})

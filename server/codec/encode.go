@@ -224,6 +224,7 @@ func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 		Chunks:             int64(s.Chunks),
 		PendingBytes:       e.ofWords(s.PendingBytes),
 		Divergences:        orNil(int64(s.Divergences)),
+		Duplicate:          orNil(s.Duplicate),
 		Updates:            s.Updates,
 		Totals:             e.measures(s.Total),
 		ElapsedMs:          milliseconds(s.Elapsed),

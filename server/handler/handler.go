@@ -50,6 +50,8 @@ type Sessions interface {
 	Scores(ctx context.Context, who session.Caller, id string, offset, length int64,
 		points int) (session.History, error)
 	Incidents(ctx context.Context, who session.Caller, id string) (session.IncidentList, error)
+	Deliver(ctx context.Context, who session.Caller, id string, d session.Delivery,
+		o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error)
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,
 		emit func(session.Piece) error) (session.Completion, error)
 	Suggest(ctx context.Context, who session.Caller, id string,
@@ -78,6 +80,8 @@ type Handlers struct {
 	// UserSessions makes sessions for the users that completions in OpenAI's form name.
 	UserSessions bool
 	users        users
+
+	Logs LogSessions
 }
 
 var _ routes.StrictServerInterface = (*Handlers)(nil)
