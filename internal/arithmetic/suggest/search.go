@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -22,6 +23,9 @@ type Options struct {
 	// Within ends the search after this time; what was found until then is chosen from. 0: it has
 	// no bound, and the candidates do not depend on the machine.
 	Within time.Duration
+	// Refused are texts that do not come next, because they were offered and the writer typed past
+	// them: words of these units, else all texts that begin so. Probabilities are those that remain.
+	Refused []string
 }
 
 const (
@@ -68,7 +72,7 @@ func (o Options) OneByOne() Options {
 // Search looks for candidates behind a prefix that is in the tree, which does not end within a
 // character. If the context ends, the error is the context's.
 func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (Found, error) {
-	s := search{Options: o.complete(), tree: t, began: time.Now()}
+	s := search{Options: o.complete(), tree: t, root: root, began: time.Now(), rest: 1}
 	s.visit(root, open{p: 1, end: none})
 	for {
 		batch := s.next()
@@ -99,7 +103,7 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 			s.visit(t.call[i].ID, x)
 		}
 	}
-	s.choose(root)
+	s.choose()
 	return s.found, nil
 }
 
@@ -125,10 +129,12 @@ const guessLeast = 0.1
 type search struct {
 	Options
 	tree  *Tree
+	root  int32
 	began time.Time
 	queue queue
 	made  int // prefixes that were open
 	ends  []end
+	rest  float64 // the probability of all that was not refused
 	found Found
 }
 
@@ -159,7 +165,7 @@ func (q *queue) Pop() (x any) {
 
 // next returns the likeliest open prefixes that are not in the tree, as many as a call has.
 func (s *search) next() (batch []open) {
-	for len(batch) < s.Rows && len(s.queue) > 0 {
+	for len(batch) < s.Rows && len(s.queue) > 0 && s.queue[0].p >= s.Least*s.rest {
 		x := heap.Pop(&s.queue).(open)
 		if id := s.tree.child(x.parent, x.b); id != None {
 			s.visit(id, x)
@@ -190,7 +196,7 @@ func (s *search) visit(id int32, x open) {
 	if x.shape.bytes == BytesMax {
 		return
 	}
-	least := float32(math.Log(s.Least / x.p))
+	least := float32(math.Log(LeastMin / x.p))
 	for b, l := range logProbs {
 		if l < least {
 			continue
@@ -202,6 +208,9 @@ func (s *search) visit(id int32, x open) {
 		child := open{id, byte(b), x.p * math.Exp(float64(l)), s.made, shape, x.end}
 		s.made++
 		if !s.Unit.ofWords() && shape.part == 0 {
+			if s.refuses(child) {
+				continue
+			}
 			s.ends = append(s.ends, end{open: child, above: x.end, gain: float64(shape.chars) - 1})
 			child.end = len(s.ends) - 1
 		}
@@ -222,9 +231,21 @@ func (s *search) endWord(x open, logProbs *[256]float32) {
 			likeliest, most = string(rune(b)), p
 		}
 	}
-	if p := x.p * sum; p >= s.Least {
+	if x.p *= sum; !s.refuses(x) && x.p >= LeastMin {
 		gain := float64(x.shape.chars) - 1 + most/sum
-		x.p = p
 		s.ends = append(s.ends, end{open: x, above: none, gain: gain, separator: likeliest})
 	}
+}
+
+// refuses reports whether a candidate is refused. Its probability goes to all others then, and those
+// that it begins with lose it before.
+func (s *search) refuses(x open) bool {
+	if len(s.Refused) == 0 || !slices.Contains(s.Refused, s.tree.text(s.root, x.parent, x.b)) {
+		return false
+	}
+	s.rest = max(s.rest-x.p, LeastMin)
+	for a := x.end; a != none; a = s.ends[a].above {
+		s.ends[a].p -= x.p
+	}
+	return true
 }

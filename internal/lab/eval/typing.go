@@ -210,9 +210,11 @@ func (e *typing) score(ctx context.Context, score *TypingScore, before, text []b
 		if err != nil {
 			return err
 		}
-		typed, err := e.types(text, score.Method, mode, func(typed []byte) (suggest.Found, error) {
-			return ask(typed, o)
-		})
+		typed, err := e.types(text, score.Method, mode,
+			func(typed []byte, refused []string) (suggest.Found, error) {
+				o.Refused = refused
+				return ask(typed, o)
+			})
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	} {
 		e := typing{TypingOptions: TypingOptions{Window: 14}}
 		var at []string
-		typed, err := e.types([]byte(c.text), "counts", c.mode, func(typed []byte) (suggest.Found, error) {
+		typed, err := e.types([]byte(c.text), "counts", c.mode, func(typed []byte, _ []string) (suggest.Found, error) {
 			at = append(at, string(typed))
 			return suggest.Found{Candidates: c.offers[string(typed)], Calls: 1, Rows: 2}, nil
 		})
@@ -61,10 +61,24 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	}
 }
 
+// What was offered and typed past is refused until the text goes another way.
+func TestTheWriterRefusesWhatItTypedPast(t *testing.T) {
+	e := typing{TypingOptions: TypingOptions{Window: 5}}
+	var got [][]string
+	_, err := e.types([]byte("abcde"), "counts", "free", func(typed []byte, refused []string) (suggest.Found, error) {
+		got = append(got, refused)
+		return suggest.Found{Candidates: map[string][]suggest.Candidate{
+			"": {{Text: "abcx"}, {Text: "ay"}, {Text: "b"}}, "a": {{Text: "bz"}, {Text: "bc"}},
+		}[string(typed)]}, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, [][]string{nil, {"bcx", "y"}, {"x"}, nil}, got)
+}
+
 // Of a window, the last candidate counts whole.
 func TestAWindowEndsBehindItsLastCandidate(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 3}}
-	typed, err := e.types([]byte("abcdef"), "counts", TypingInline, func(typed []byte) (suggest.Found, error) {
+	typed, err := e.types([]byte("abcdef"), "counts", TypingInline, func(typed []byte, _ []string) (suggest.Found, error) {
 		if len(typed) < 2 {
 			return suggest.Found{Candidates: []suggest.Candidate{{Text: "x", Probability: 0.8}}}, nil
 		}
