@@ -20,6 +20,9 @@ type Options struct {
 	// search computes. Behind them only a prefix that is likelier than not is continued, alone, to
 	// BytesMax calls.
 	Calls, Rows int
+	// Quick is a search with one call at most. Proposed says that what is likely was computed in a
+	// call before: no other need be made.
+	Quick, Proposed bool
 	// Within ends the search after this time; what was found until then is chosen from. 0: it has
 	// no bound, and the candidates do not depend on the machine.
 	Within time.Duration
@@ -34,7 +37,7 @@ const (
 	CallsDefault = 6
 	RowsDefault  = 4
 
-	likely = 0.5 // of a prefix
+	Likely = 0.5 // of a prefix; no two can be likelier
 )
 
 // Candidate is a text that may come next.
@@ -54,6 +57,7 @@ type Candidate struct {
 type Found struct {
 	Candidates  []Candidate // the one that saves most first; then what saves most beside those before
 	Calls, Rows int         // of the source
+	Complete    bool        // neither Within nor Quick has ended the search early
 }
 
 func (o Options) complete() Options {
@@ -73,6 +77,7 @@ func (o Options) OneByOne() Options {
 // character. If the context ends, the error is the context's.
 func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (Found, error) {
 	s := search{Options: o.complete(), tree: t, root: root, began: time.Now(), rest: 1}
+	s.found.Complete = true
 	s.visit(root, open{p: 1, end: none})
 	for {
 		batch := s.next()
@@ -82,11 +87,15 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 		if err := ctx.Err(); err != nil {
 			return Found{}, err
 		}
-		if s.late() || s.found.Calls >= max(s.Calls, BytesMax) {
+		if s.over() {
+			s.found.Complete = false
 			continue // prefixes that are known cost nothing
 		}
+		if s.found.Calls >= max(s.Calls, BytesMax) {
+			continue
+		}
 		if s.found.Calls >= s.Calls {
-			if batch[0].p < likely {
+			if batch[0].p < Likely {
 				continue
 			}
 			batch = batch[:1]
@@ -167,7 +176,7 @@ func (q *queue) Pop() (x any) {
 func (s *search) next() (batch []open) {
 	for len(batch) < s.Rows && len(s.queue) > 0 && s.queue[0].p >= s.Least*s.rest {
 		x := heap.Pop(&s.queue).(open)
-		if id := s.tree.child(x.parent, x.b); id != None {
+		if id := s.tree.Child(x.parent, x.b); id != None {
 			s.visit(id, x)
 		} else {
 			batch = append(batch, x)
@@ -176,14 +185,14 @@ func (s *search) next() (batch []open) {
 	return batch
 }
 
-// late reports whether there is no time for a call, which is taken to last as long as those before
+// over reports whether there is no time for a call, which is taken to last as long as those before
 // it.
-func (s *search) late() bool {
-	if s.Within == 0 {
-		return false
+func (s *search) over() bool {
+	if s.found.Calls == 0 && !s.Proposed {
+		return false // without a call little is found
 	}
-	took, calls := time.Since(s.began), time.Duration(s.found.Calls)
-	return calls > 0 && took+took/calls > s.Within // without a call little is found
+	took, calls := time.Since(s.began), time.Duration(max(1, s.found.Calls))
+	return s.Quick || s.Within > 0 && took+took/calls > s.Within
 }
 
 // visit opens the prefixes behind one whose distribution is known, and notes the candidates among
