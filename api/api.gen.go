@@ -4,6 +4,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/oapi-codegen/runtime"
@@ -399,6 +400,7 @@ const (
 	ProblemSessionFull                 ProblemType = "urn:lmserve:problem:session-full"
 	ProblemSessionLimit                ProblemType = "urn:lmserve:problem:session-limit"
 	ProblemSessionNotFound             ProblemType = "urn:lmserve:problem:session-not-found"
+	ProblemSessionQueueFull            ProblemType = "urn:lmserve:problem:session-queue-full"
 	ProblemSessionShadow               ProblemType = "urn:lmserve:problem:session-shadow"
 	ProblemSessionUnusable             ProblemType = "urn:lmserve:problem:session-unusable"
 	ProblemUnauthorized                ProblemType = "urn:lmserve:problem:unauthorized"
@@ -482,6 +484,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemSessionLimit:
 		return true
 	case ProblemSessionNotFound:
+		return true
+	case ProblemSessionQueueFull:
 		return true
 	case ProblemSessionShadow:
 		return true
@@ -603,6 +607,21 @@ func (e SummaryEventType) Valid() bool {
 	}
 }
 
+// Defines values for TextScoreType.
+const (
+	EventText TextScoreType = "text"
+)
+
+// Valid indicates whether the value is a known member of the TextScoreType enum.
+func (e TextScoreType) Valid() bool {
+	switch e {
+	case EventText:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Unit.
 const (
 	UnitChunk    Unit = "chunk"
@@ -675,6 +694,21 @@ func (e ScoreParamsLearn) Valid() bool {
 	case LearnTrue:
 		return true
 	case LearnUnflagged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ScoreParamsOnce.
+const (
+	OnceBody ScoreParamsOnce = "body"
+)
+
+// Valid indicates whether the value is a known member of the ScoreParamsOnce enum.
+func (e ScoreParamsOnce) Valid() bool {
+	switch e {
+	case OnceBody:
 		return true
 	default:
 		return false
@@ -897,6 +931,9 @@ type CompletionRequest struct {
 	// MaxTokens The most tokens that are sampled. A text ends with a whole character: what the last tokens begin of another is left off, and not committed.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
+	// MinP The least probability of a token that is sampled, as a part of the likeliest one's; 0 is any.
+	MinP *float64 `json:"min_p,omitempty"`
+
 	// Prompt Fed after the session's text, as UTF-8.
 	Prompt *string `json:"prompt,omitempty"`
 
@@ -1007,6 +1044,12 @@ type ErrorEvent struct {
 
 // ErrorEventType Tells this event from others.
 type ErrorEventType string
+
+// ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
+type ExportLogsResponse struct {
+	// PartialSuccess What of a request was not fed. Absent if all was.
+	PartialSuccess *LogsPartialSuccess `json:"partialSuccess,omitempty"`
+}
 
 // FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
 type FastNorm struct {
@@ -1271,6 +1314,15 @@ type LineWhy struct {
 	Usual []string `json:"usual"`
 }
 
+// LogsPartialSuccess What of a request was not fed. Absent if all was.
+type LogsPartialSuccess struct {
+	// ErrorMessage Why the first of them was rejected.
+	ErrorMessage string `json:"errorMessage"`
+
+	// RejectedLogRecords Number of records, as JSON of protobuf writes it.
+	RejectedLogRecords string `json:"rejectedLogRecords"`
+}
+
 // Measures An amount of text, and its information.
 type Measures struct {
 	// Bytes The length of the text in bytes.
@@ -1339,7 +1391,7 @@ type Model struct {
 	// Object As OpenAI has it.
 	Object ModelObject `json:"object"`
 
-	// Created Seconds since 1970; 0 if unknown.
+	// Created When the server began to serve the model, in seconds since 1970.
 	Created int64 `json:"created"`
 
 	// OwnedBy As OpenAI has it: always `lmserve`.
@@ -1408,6 +1460,9 @@ type OpenAIChoice struct {
 
 	// FinishReason Why the text ended; null in an event of a stream after which the text goes on.
 	FinishReason *FinishReason `json:"finish_reason"`
+
+	// Probability Of a suggestion: the probability that the text comes next.
+	Probability *float64 `json:"probability,omitempty"`
 }
 
 // OpenAICompletion The answer to a completion; as an event of a stream, a part of it.
@@ -1429,6 +1484,9 @@ type OpenAICompletion struct {
 
 	// Usage How many tokens a request took; null where a stream has yet to end.
 	Usage *OpenAIUsage `json:"usage,omitempty"`
+
+	// Offset The session's offset after a request with `commit`; in a stream only in the event with the last `finish_reason`.
+	Offset *int64 `json:"offset,omitempty"`
 }
 
 // OpenAICompletionObject As OpenAI has it.
@@ -1438,6 +1496,12 @@ type OpenAICompletionObject string
 type OpenAICompletionRequest struct {
 	// BestOf Only the value of `n` is supported: all texts that are sampled are given.
 	BestOf *int `json:"best_of,omitempty"`
+
+	// Commit What the session learns of the request, see above. An extension, like the fields up to `suggest`.
+	Commit *Commit `json:"commit,omitempty"`
+
+	// Dry How strongly loops are avoided, as in a completion of a session; 0 is not at all.
+	Dry *float64 `json:"dry,omitempty"`
 
 	// Echo Each text begins with its prompt.
 	Echo *bool `json:"echo,omitempty"`
@@ -1454,11 +1518,17 @@ type OpenAICompletionRequest struct {
 	// MaxTokens The most tokens that are sampled for each text; for all texts together `openai_sampled_tokens_max` at most.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
-	// Model Id of the model that is served, or its name.
-	Model string `json:"model"`
+	// MinP The least probability of a token that is sampled, as a part of the likeliest one's; 0 is any.
+	MinP *float64 `json:"min_p,omitempty"`
+
+	// Model Id of the model that is served, or its name. Left out: that of the session, or the default.
+	Model *string `json:"model,omitempty"`
 
 	// N Texts for each prompt; for all prompts together `openai_texts_max` at most.
 	N *int `json:"n,omitempty"`
+
+	// Offset The session's offset that the caller expects, in bytes. Only with `commit`.
+	Offset *int64 `json:"offset,omitempty"`
 
 	// PresencePenalty Not supported, unless it is 0.
 	PresencePenalty *float32 `json:"presence_penalty,omitempty"`
@@ -1466,6 +1536,9 @@ type OpenAICompletionRequest struct {
 	// Prompt What is continued: a text, or a list of texts, or tokens, or a list of lists of tokens; all together `openai_prompt_tokens_max` tokens at
 	// most.
 	Prompt OpenAICompletionRequest_Prompt `json:"prompt"`
+
+	// RepetitionPenalty Not supported, unless it is 1: see `dry`.
+	RepetitionPenalty *float32 `json:"repetition_penalty,omitempty"`
 
 	// Seed Seed of the sampling: the same request to the same state gives the same texts. The first text after each prompt has this seed, the next
 	// one more. A seed that is left out is drawn at random for each prompt.
@@ -1490,8 +1563,14 @@ type OpenAICompletionRequest struct {
 	// is not blank, at most 64 characters. The model does not read the suffix.
 	Suffix *string `json:"suffix,omitempty"`
 
+	// Suggest Asks for suggestions in place of sampled texts.
+	Suggest *OpenAISuggest `json:"suggest,omitempty"`
+
 	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
 	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopK How many of the likeliest tokens are sampled among; 0 and -1 are all of them.
+	TopK *int `json:"top_k,omitempty"`
 
 	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
 	TopP *float64 `json:"top_p,omitempty"`
@@ -1540,6 +1619,9 @@ type OpenAIError struct {
 	// Code The last part of the problem's `type`, with `_` for `-`; but `invalid_api_key` for `unauthorized`, and `rate_limit_exceeded` for
 	// `key-request-limit` and `key-rate-limit`.
 	Code string `json:"code"`
+
+	// Offset The problem's `offset`, where it has one.
+	Offset *int64 `json:"offset,omitempty"`
 }
 
 // OpenAIErrorType By the status, below 500 but for 429, 429, and from 500 on.
@@ -1553,6 +1635,18 @@ type OpenAIErrorEvent struct {
 
 // OpenAILogprobs The tokens of the text, one entry each in every list; null if they were not asked for.
 type OpenAILogprobs = json.RawMessage
+
+// OpenAISuggest Asks for suggestions in place of sampled texts.
+type OpenAISuggest struct {
+	// MinProbability The least probability of a suggestion. From 0.5 on there is at most one.
+	MinProbability *float64 `json:"min_probability,omitempty"`
+
+	// Unit Where suggestions end, as in a `SuggestRequest`.
+	Unit *SuggestRequestUnit `json:"unit,omitempty"`
+
+	// WithinMs As in a `SuggestRequest`.
+	WithinMs *int `json:"within_ms,omitempty"`
+}
 
 // OpenAIUsage How many tokens a request took; null where a stream has yet to end.
 type OpenAIUsage struct {
@@ -1676,11 +1770,17 @@ type Problem struct {
 	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
 	Error *OpenAIError `json:"error,omitempty"`
 
+	// Code At `/v1/logs`: the code of `google.rpc.Status`.
+	Code *int `json:"code,omitempty"`
+
 	// Differences Of `session-differs`: all that differs. The first is in `field`, `found` and `expected`, too.
 	Differences []Difference `json:"differences,omitempty"`
 
 	// LimitBytes Of `key-disk-limit`: what they may be charged for.
 	LimitBytes *int64 `json:"limit_bytes,omitempty"`
+
+	// Message At `/v1/logs`: the message of `google.rpc.Status`.
+	Message *string `json:"message,omitempty"`
 
 	// UsedBytes Of `key-disk-limit`: what the sessions of the key are charged for.
 	UsedBytes *int64 `json:"used_bytes,omitempty"`
@@ -1705,6 +1805,29 @@ type ScoreText struct {
 
 	// Text Scored as its UTF-8 bytes.
 	Text *string `json:"text,omitempty"`
+}
+
+// ScoreTextsEvent One object of a stream of scores, told apart by its `type`.
+type ScoreTextsEvent struct {
+	union json.RawMessage
+}
+
+// ScoreTextsRequest Texts to be scored, each by itself. Whatever is left out has its default.
+type ScoreTextsRequest struct {
+	// Model Id or name of the model: one of those of `GET /v1/models`, of which the first is the default.
+	//
+	// Example: lmserve-default
+	Model *string `json:"model,omitempty"`
+
+	// Seed Seed of the masks that choose which entries an update writes, for each of the texts.
+	Seed *uint64 `json:"seed,omitempty"`
+
+	// Settings How the session is to adapt. A setting that is left out has the model's default for the method.
+	// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
+	Settings *SettingsRequest `json:"settings,omitempty"`
+
+	// Texts The texts. Each may be empty.
+	Texts []string `json:"texts"`
 }
 
 // ServiceStatus How the server is.
@@ -2167,10 +2290,43 @@ type SummaryEvent struct {
 
 	// Divergences Number of these with `diverged`. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
+
+	// Duplicate True if the session had the whole delivery before, and nothing was fed; else absent.
+	Duplicate *bool `json:"duplicate,omitempty"`
 }
 
 // SummaryEventType Tells this event from others.
 type SummaryEventType string
+
+// TextScore What a text has cost by itself.
+type TextScore struct {
+	// Type Tells this event from others.
+	Type TextScoreType `json:"type"`
+
+	// Index Place of the text in the request, from 0.
+	Index int32 `json:"index"`
+
+	// Score An amount of text, and its information.
+	Score Measures `json:"score"`
+
+	// PendingBytes Bytes at the end of the text that belong to a word that has not ended: they have no bits. Only of a model of words.
+	PendingBytes *int64 `json:"pending_bytes,omitempty"`
+
+	// NetworkBits Bits without the companion, under the network as it has adapted. Only if there is a companion.
+	NetworkBits *float64 `json:"network_bits,omitempty"`
+
+	// Updates Updates of the fast weights that the text has caused.
+	Updates uint64 `json:"updates"`
+
+	// Divergences How often the fast weights diverged, and were reset. Absent if 0.
+	Divergences *int64 `json:"divergences,omitempty"`
+
+	// ElapsedMs Time that the text has taken.
+	ElapsedMs float64 `json:"elapsed_ms"`
+}
+
+// TextScoreType Tells this event from others.
+type TextScoreType string
 
 // TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
 type TokenID = int32
@@ -2335,6 +2491,12 @@ type BackupParams struct {
 type CreateCompletionParams struct {
 	// XSessionID Id or name of the session to be continued.
 	XSessionID *string `json:"X-Session-ID,omitempty"`
+
+	// XCommit The same as `commit` in the body, for clients that send headers alone.
+	XCommit *Commit `json:"X-Commit,omitempty"`
+
+	// XSessionOffset The same as `offset` in the body. Only with `commit`.
+	XSessionOffset *int64 `json:"X-Session-Offset,omitempty"`
 }
 
 // ListSessionsParams defines parameters for ListSessions.
@@ -2358,8 +2520,8 @@ type ImportSessionParams struct {
 
 // CompleteParams defines parameters for Complete.
 type CompleteParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2435,15 +2597,28 @@ type ScoreParams struct {
 	// an answer that has events, and not with `learn=false`.
 	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
 
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Field The field of a record that is its line: a name, or a JSON pointer (RFC 6901). Several stand with commas between, and their values in the line with spaces between.
+	Field *string `form:"field,omitempty" json:"field,omitempty"`
+
+	// Once With `body`, a body that is the same to the byte as one of the last 256 is taken for the same delivery. For shippers whose records carry a time or a
+	// number that no other record has.
+	Once *ScoreParamsOnce `form:"once,omitempty" json:"once,omitempty"`
+
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// IdempotencyKey A name for the delivery, the same for each attempt at it.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ScoreParamsLearn defines parameters for Score.
 type ScoreParamsLearn string
+
+// ScoreParamsOnce defines parameters for Score.
+type ScoreParamsOnce string
 
 // GetScoresParams defines parameters for GetScores.
 type GetScoresParams struct {
@@ -2459,8 +2634,8 @@ type GetScoresParams struct {
 
 // GetSnapshotParams defines parameters for GetSnapshot.
 type GetSnapshotParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2468,8 +2643,8 @@ type GetSnapshotParams struct {
 
 // SuggestParams defines parameters for Suggest.
 type SuggestParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2492,6 +2667,9 @@ type TokenizeJSONRequestBody = TokenizeRequest
 
 // CreateCompletionJSONRequestBody defines body for CreateCompletion for application/json ContentType.
 type CreateCompletionJSONRequestBody = OpenAICompletionRequest
+
+// ScoreTextsJSONRequestBody defines body for ScoreTexts for application/json ContentType.
+type ScoreTextsJSONRequestBody = ScoreTextsRequest
 
 // CreateSessionJSONRequestBody defines body for CreateSession for application/json ContentType.
 type CreateSessionJSONRequestBody = SessionRequest
@@ -2748,6 +2926,107 @@ func (t OpenAICompletionRequest_Stop) MarshalJSON() ([]byte, error) {
 }
 
 func (t *OpenAICompletionRequest_Stop) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsTextScore returns the union data inside the ScoreTextsEvent as a TextScore
+func (t ScoreTextsEvent) AsTextScore() (TextScore, error) {
+	var body TextScore
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromTextScore overwrites any union data inside the ScoreTextsEvent as the provided TextScore
+func (t *ScoreTextsEvent) FromTextScore(v TextScore) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"text"}`))
+	t.union = b
+	return err
+}
+
+// MergeTextScore performs a merge with any union data inside the ScoreTextsEvent, using the provided TextScore
+func (t *ScoreTextsEvent) MergeTextScore(v TextScore) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"text"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsErrorEvent returns the union data inside the ScoreTextsEvent as a ErrorEvent
+func (t ScoreTextsEvent) AsErrorEvent() (ErrorEvent, error) {
+	var body ErrorEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromErrorEvent overwrites any union data inside the ScoreTextsEvent as the provided ErrorEvent
+func (t *ScoreTextsEvent) FromErrorEvent(v ErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"error"}`))
+	t.union = b
+	return err
+}
+
+// MergeErrorEvent performs a merge with any union data inside the ScoreTextsEvent, using the provided ErrorEvent
+func (t *ScoreTextsEvent) MergeErrorEvent(v ErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"error"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t ScoreTextsEvent) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"type"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t ScoreTextsEvent) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "error":
+		return t.AsErrorEvent()
+	case "text":
+		return t.AsTextScore()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t ScoreTextsEvent) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *ScoreTextsEvent) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }

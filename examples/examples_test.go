@@ -191,21 +191,34 @@ func TestCompleteInJavaScript(t *testing.T) {
 	require.Contains(t, out, "  next: sshd[812]: Accepted key for ", "as the lines have it")
 }
 
-// OpenAI's client is not a part of this repository: `make test-openai` fetches it.
 func TestOpenAIsOwnClientInJavaScript(t *testing.T) {
+	e := newExample(t)
+	e.input = log()
+	e.run(t, "python3", "openai_shapes.py", "ssh", "sshd") // feeds the log
+	out := e.runWithOpenAI(t, "openai.mjs", "ssh", "sshd[812]: Acc")
+	require.Contains(t, out, "sshd[812]: Accepted key for ")
+}
+
+func TestOpenAIsOwnClientTeaches(t *testing.T) {
+	e := newExample(t)
+	e.input = log()
+	require.Contains(t, e.runWithOpenAI(t, "openai_learn.mjs", "ssh"), "sshd[812]: Accepted ke[y for bob from 10.0.0.")
+	e.requireLog(t, "ssh")
+}
+
+// runWithOpenAI runs an example that uses OpenAI's client, which is not a part of this repository:
+// `make test-openai` fetches it.
+func (e *example) runWithOpenAI(t *testing.T, name string, args ...string) string {
+	t.Helper()
 	modules, err := filepath.Abs("../server/testdata/openai/node_modules")
 	require.NoError(t, err)
 	if _, err := os.Stat(filepath.Join(modules, "openai")); err != nil {
 		t.Skipf("not run, make test-openai fetches the client: %v", err)
 	}
-	e := newExample(t)
-	e.input = log()
-	e.run(t, "python3", "openai_shapes.py", "ssh", "sshd") // feeds the log
-	script, err := os.ReadFile("openai.mjs")
+	script, err := os.ReadFile(name)
 	require.NoError(t, err)
 	e.dir = t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "openai.mjs"), script, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(e.dir, name), script, 0o600))
 	require.NoError(t, os.Symlink(modules, filepath.Join(e.dir, "node_modules")))
-	out := e.run(t, "node", "openai.mjs", "ssh", "sshd[812]: Acc")
-	require.Contains(t, out, "sshd[812]: Accepted key for ")
+	return e.run(t, "node", append([]string{name}, args...)...)
 }

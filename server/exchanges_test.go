@@ -88,9 +88,19 @@ var exchangesOfText = []exchange{
 		`{"text":"GET /logo.png 404\n"}`, nil,
 	},
 	{
+		"score.records", "Records of a log shipper, as lines",
+		"POST /v1/sessions/web-1/score?unit=line&field=method,path,status&learn=false",
+		`{"method":"GET","path":"/a","status":200}` + "\n" + `{"method":"GET","path":"/b","status":404}` + "\n",
+		[]string{"Content-Type", contract.MediaNDJSON},
+	},
+	{
 		"score.base64", "Bytes in JSON, with the log-probability of each",
 		"POST /v1/sessions/web-1/score?learn=false&logprobs=true", `{"base64":"R0VUIP8K"}`,
 		[]string{"Accept", contract.MediaEventStream},
+	},
+	{
+		"scoreTexts.two", "Two texts, each by itself, by the static model", "POST /v1/score",
+		`{"texts":["the cat sat","the cat sat on the mat"],"settings":{"method":"static"}}`, nil,
 	},
 	{
 		"complete.whole", "The likeliest text", "POST /v1/sessions/web-1/complete",
@@ -170,12 +180,33 @@ var exchangesOfOpenAI = []exchange{
 		`{"model":"lmserve-default","prompt":"INFO","max_tokens":0,"echo":true,"logprobs":1,` +
 			`"seed":1}`, nil,
 	},
+	{
+		"createCompletion.committed", "The session learns the prompt and the text",
+		"POST /v1/completions",
+		`{"prompt":"GET /","max_tokens":16,"temperature":0,"stop":["\n"],"seed":1,"commit":"all"}`,
+		[]string{"X-Session-ID", "copy"},
+	},
+	{
+		"createCompletion.suggested", "Suggestions, as an editor asks for them", "POST /v1/completions",
+		`{"prompt":"GET /","n":2,"suggest":{"unit":"line","min_probability":0.05}}`,
+		[]string{"X-Session-ID", "web-1"},
+	},
 	{"tokenize.text", "A text of five bytes", "POST /tokenize", `{"prompt":"café"}`, nil},
 	{
 		"detokenize.tokens", "The same bytes back", "POST /detokenize",
 		`{"tokens":[99,97,102,195,169]}`, nil,
 	},
 	{"tokenizerInfo.bytes", "A byte is a token", "GET /tokenizer_info", "", nil},
+	{
+		"exportLogs.line", "A record of OpenTelemetry", "POST /v1/logs",
+		`{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"web-1"}}]},` +
+			`"scopeLogs":[{"logRecords":[{"timeUnixNano":"1795795200000000000",` +
+			`"body":{"stringValue":"GET /c 200"}}]}]}]}`, nil,
+	},
+	{
+		"pushLoki.line", "An entry of Loki", "POST /loki/api/v1/push",
+		`{"streams":[{"stream":{"app":"web-1"},"values":[["1795795200000000000","GET /d 200"]]}]}`, nil,
+	},
 }
 
 var exchangesOfTheServer = []exchange{

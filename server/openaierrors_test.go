@@ -158,32 +158,38 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		notNumbers...)
 	notBools := []string{`0`, `1`, `"true"`, `[]`, `{}`}
 	for param, values := range map[string][]string{
-		"model": {`null`, `1`, `""`, `[]`, `{}`, `true`, `"` + strings.Repeat("m", limits.OpenAIModelCharsMax+1) + `"`},
+		"model": {`1`, `""`, `[]`, `{}`, `true`, `"` + strings.Repeat("m", limits.OpenAIModelCharsMax+1) + `"`},
 		"prompt": {
 			`null`, `1`, `true`, `{}`, `[]`, `[[]]`, `[null]`, `["a",1]`, `[1,"a"]`, `[[1],"a"]`, `[[1],[]]`, `[1,[2]]`, `[[[1]]]`, `[-1]`, `[256]`, `[1.5]`, `["a",null]`,
 			`[[1],[256]]`, `[1e1]`, `[true]`, `[{}]`, `"` + long + `x"`, `["` + long + `","x"]`, `"` + strings.Repeat("ñ", len(long)/2+1) + `"`,
 			many(`"x"`, limits.OpenAIPromptsMax+1), many(`[1]`, limits.OpenAIPromptsMax+1), many(`1`, len(long)+1),
 			`[` + many(`1`, len(long)/2+1) + `,` + many(`1`, len(long)/2) + `]`, many(`1`, 2*len(long)), many(`{}`, 2*len(long)),
 		},
-		"max_tokens":        append([]string{fmt.Sprint(limits.OpenAISampledTokensMax + 1)}, notIntegers...),
-		"n":                 append([]string{`0`, fmt.Sprint(limits.OpenAITextsMax + 1)}, notIntegers...),
-		"best_of":           append([]string{`0`, `2`}, notIntegers...),
-		"logprobs":          append([]string{fmt.Sprint(limits.OpenAILogprobsMax + 1)}, notIntegers...),
-		"seed":              append([]string{`9007199254740992`}, slices.DeleteFunc(slices.Clone(notIntegers), func(s string) bool { return s == "1e9" || s == "1e2" })...),
-		"temperature":       append([]string{`-0.1`, `2.1`, `100`, `1e400`}, notNumbers...),
-		"top_p":             append([]string{`0`, `-1`, `1.01`}, notNumbers...),
-		"stop":              {`1`, `true`, `{}`, `[1]`, `[null]`, `["` + strings.Repeat(`a","`, limits.StopStringsMax) + `a"]`, `["` + strings.Repeat("x", limits.StopCharsMax+1) + `"]`, `[["a"]]`},
-		"stream":            notBools,
-		"echo":              notBools,
-		"user":              {`1`, `true`, `[]`, `{}`, `"` + strings.Repeat("u", limits.OpenAIUserCharsMax+1) + `"`},
-		"suffix":            {`"` + strings.Repeat("x", 65537) + `"`, `1`, `[]`, `{}`, `true`},
-		"presence_penalty":  append([]string{`0.1`, `-2`, `1`}, notNumbers...),
-		"frequency_penalty": append([]string{`0.1`, `-2`, `1`}, notNumbers...),
-		"logit_bias":        {`{"50256":-100}`, `[]`, `1`, `"x"`},
-		"stream_options":    {`{}`, `{"include_usage":true}`, `1`, `[]`, `"x"`, `{"include_usage":1}`, `{"x":1}`, `{"include_obfuscation":true}`},
-		"messages":          {`[{"role":"user","content":"x"}]`},
-		"top_k":             {`5`},
-		"functions":         {`null`},
+		"max_tokens":         append([]string{fmt.Sprint(limits.OpenAISampledTokensMax + 1)}, notIntegers...),
+		"n":                  append([]string{`0`, fmt.Sprint(limits.OpenAITextsMax + 1)}, notIntegers...),
+		"best_of":            append([]string{`0`, `2`}, notIntegers...),
+		"logprobs":           append([]string{fmt.Sprint(limits.OpenAILogprobsMax + 1)}, notIntegers...),
+		"seed":               append([]string{`9007199254740992`}, slices.DeleteFunc(slices.Clone(notIntegers), func(s string) bool { return s == "1e9" || s == "1e2" })...),
+		"temperature":        append([]string{`-0.1`, `2.1`, `100`, `1e400`}, notNumbers...),
+		"top_p":              append([]string{`0`, `-1`, `1.01`}, notNumbers...),
+		"stop":               {`1`, `true`, `{}`, `[1]`, `[null]`, `["` + strings.Repeat(`a","`, limits.StopStringsMax) + `a"]`, `["` + strings.Repeat("x", limits.StopCharsMax+1) + `"]`, `[["a"]]`},
+		"stream":             notBools,
+		"echo":               notBools,
+		"user":               {`1`, `true`, `[]`, `{}`, `"` + strings.Repeat("u", limits.OpenAIUserCharsMax+1) + `"`},
+		"suffix":             {`"` + strings.Repeat("x", 65537) + `"`, `1`, `[]`, `{}`, `true`},
+		"presence_penalty":   append([]string{`0.1`, `-2`, `1`}, notNumbers...),
+		"frequency_penalty":  append([]string{`0.1`, `-2`, `1`}, notNumbers...),
+		"logit_bias":         {`{"50256":-100}`, `[]`, `1`, `"x"`},
+		"stream_options":     {`{}`, `{"include_usage":true}`, `1`, `[]`, `"x"`, `{"include_usage":1}`, `{"x":1}`, `{"include_obfuscation":true}`},
+		"messages":           {`[{"role":"user","content":"x"}]`},
+		"commit":             {`"some"`, `""`, `true`, `1`, `{}`},
+		"offset":             append([]string{`0`, `9007199254740992`}, slices.DeleteFunc(slices.Clone(notIntegers), func(s string) bool { return s == "1e2" || s == "1e9" })...),
+		"top_k":              append([]string{`-2`, `1048577`}, slices.DeleteFunc(slices.Clone(notIntegers), func(s string) bool { return s == "-1" })...),
+		"min_p":              append([]string{`-0.1`, `1.01`}, notNumbers...),
+		"dry":                append([]string{`-0.1`, `10.1`}, notNumbers...),
+		"repetition_penalty": append([]string{`0.9`, `1.1`}, notNumbers...),
+		"suggest":            {`1`, `true`, `"word"`, `[]`},
+		"functions":          {`null`},
 	} {
 		for _, value := range values {
 			fields := map[string]string{"model": `"small"`, "prompt": `"x"`, param: value}
@@ -195,7 +201,24 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		}
 	}
 	refuse("/v1/completions", `{"model":"small"}`, "prompt")
-	refuse("/v1/completions", `{"prompt":"x"}`, "model")
+	for fields, param := range map[string]string{
+		`"commit":"all","n":2`:                 "n",
+		`"commit":"prompt","prompt":["x","y"]`: "prompt",
+		`"suggest":{"unit":"page"}`:            "suggest",
+		`"suggest":{"min_probability":2}`:      "suggest",
+		`"suggest":{"within_ms":10001}`:        "suggest",
+		`"suggest":{"n":2}`:                    "suggest",
+		`"suggest":{},"n":21`:                  "n",
+		`"suggest":{},"prompt":["x","y"]`:      "prompt",
+		`"suggest":{},"commit":"prompt"`:       "commit",
+		`"suggest":{},"echo":true`:             "echo",
+		`"suggest":{},"logprobs":0`:            "logprobs",
+	} {
+		if !strings.Contains(fields, `"prompt":`) {
+			fields += `,"prompt":"x"`
+		}
+		refuse("/v1/completions", "{"+fields+"}", param)
+	}
 	refuse("/v1/completions", `{"model":"small","prompt":["a","b"],"n":65}`, "n")
 	refuse(
 		"/v1/completions",

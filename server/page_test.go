@@ -62,9 +62,17 @@ func (b *tab) untilRead(size int) {
 
 func TestPageAtTheStart(t *testing.T) {
 	b := newTab(t)
-	require.Equal(t, "See what a model did not expect", value[string](b, `document.querySelector("h1").innerText`))
+	require.Equal(t, "See what the model did not expect", value[string](b, `document.querySelector("h1").innerText`))
 	require.False(t, value[bool](b, `document.querySelector(".choose-model") !== null`), "there is one model")
 	b.checkLooks("start")
+}
+
+// The contract as a page needs no scrolling sideways either.
+func TestPageOfTheContractFitsEveryScreen(t *testing.T) {
+	b := newTab(t)
+	b.run(chromedp.Navigate(b.url + "/docs"))
+	b.until(`document.querySelector("main") !== null`)
+	b.checkLooks("docs")
 }
 
 // Where the server has several models, a session that Read or Write begins has the chosen one. Who
@@ -99,7 +107,7 @@ func TestPageBeginsWithTheModelThatIsChosen(t *testing.T) {
 	b.open("#/write")
 	b.until(choice + `?.value === "` + models[1].ID + `"`)
 	b.checkLooks("write-models")
-	b.click("Begin a text")
+	b.click("Start a text")
 	require.Equal(t, models[1].ID, opened().Model)
 }
 

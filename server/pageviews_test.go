@@ -61,7 +61,7 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	adapted := fmt.Sprintf("%.3f", before.Bits/float64(before.Bytes))
 	b.until(`document.querySelector(".sums .adapted dd")?.textContent === "` + adapted + `"`)
 	b.until(`document.querySelector(".chart canvas") !== null`)
-	require.Contains(t, value[string](b, `document.querySelector(".weights").innerText`), "from the next one on")
+	require.Contains(t, value[string](b, `document.querySelector(".weights").innerText`), "next update will appear")
 
 	b.until(`document.querySelector(".live")?.innerText.startsWith("Watching")`)
 	after := b.score(path, numbered(2, 1600))
@@ -76,7 +76,7 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	})()`)
 
 	// The tables say what the pictures show.
-	b.click("The same as tables")
+	b.click("As tables")
 	seen := `[...document.querySelectorAll(".tables table:first-of-type tbody tr")]
 		.reduce((sum, row) => sum + Number(row.lastElementChild.textContent), 0)`
 	b.until(seen + fmt.Sprintf(` === %d`, b.get(path).Step-uint64(3000/16)))
@@ -145,7 +145,7 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b.run(chromedp.Focus(".sheet textarea"))
 	b.press("H", "i")
 	b.with(chromedp.ModifierAlt, kb.Enter)
-	sampled := `!document.querySelector(".cards").innerText.includes("Nothing is suggested yet") &&
+	sampled := `!document.querySelector(".cards").innerText.includes("No suggestion yet") &&
 		document.querySelectorAll(".card[aria-busy=true]").length === 0`
 	b.until(sampled)
 	b.with(chromedp.ModifierAlt, "]")
@@ -153,7 +153,7 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b.until(sampled)
 	b.checkLooks("write")
 	b.press(kb.Escape)
-	b.until(`document.querySelector(".cards").innerText.includes("Nothing is suggested yet")`)
+	b.until(`document.querySelector(".cards").innerText.includes("No suggestion yet")`)
 	require.Equal(t, "What the session has.\n", b.sessionText(path), "what is discarded is nobody's")
 
 	// Texts of one of the models are accepted, until one has any text.
@@ -235,8 +235,7 @@ func TestPageKeepsTheSessionsTextFromBeingWrittenOver(t *testing.T) {
 	b.until(`document.querySelector(".sheet textarea")?.value === "fixed\n"`)
 	b.run(chromedp.Focus(".sheet textarea"))
 	b.press(kb.Backspace)
-	b.until(`document.querySelector("#sheet-note").innerText.includes("session’s already") ||
-		document.querySelector("#sheet-note").innerText.includes("session's already")`)
+	b.until(`document.querySelector("#sheet-note").innerText.includes("has learned this part")`)
 	require.Equal(t, "fixed\n", value[string](b, `document.querySelector(".sheet textarea").value`))
 }
 
@@ -268,7 +267,7 @@ func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 	path := b.create(withBaseline)
 	b.score(path, numbered(1, 2000))
 	b.open(place("sessions", path))
-	b.click("Fork it")
+	b.click("Fork at any byte")
 	b.until(`document.querySelector(".travelled")?.innerText.length > 1000`)
 	b.fill(`.travel input[type="number"]`, "700")
 	b.until(`document.querySelector(".travelled").getAttribute("aria-valuenow") === "700"`)
@@ -280,7 +279,7 @@ func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 	b.until(`document.querySelector(".details h2")?.innerText === "earlier"`)
 	require.Equal(t, numbered(1, 682), b.sessionText("/v1/sessions/earlier"))
 
-	b.click("Compare it")
+	b.click("Compare with")
 	b.fill(".compare textarea", "1: GET /item/5 -> 200\n")
 	b.click("Score with both")
 	b.until(`document.querySelector(".compared") !== null`)
@@ -306,7 +305,7 @@ func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 	b.click("Delete…")
 	b.until(`document.querySelector("dialog[open]") !== null`)
 	b.checkLooks("delete")
-	b.click("Delete it")
+	value[any](b, `document.querySelector("dialog .danger").click(), true`)
 	b.until(`document.querySelector(".details") === null`)
 	require.Equal(t, http.StatusNotFound, b.do("GET", "/v1/sessions/renamed", nil).StatusCode)
 	require.EqualValues(t, 2000, b.get(path).Offset, "the session that was forked is as it was")
@@ -317,7 +316,7 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 	path := b.create(withBaseline)
 	b.score(path, numbered(1, 1600))
 	b.open(place("sessions", path))
-	b.click("Shadow it")
+	b.click("Shadow")
 	b.click("Make a shadow")
 	b.until(`document.querySelector(".shadows tbody small")?.textContent === "up to byte 1\u202f600"`)
 	shadow := b.get(path).Shadows[0]

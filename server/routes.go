@@ -27,6 +27,7 @@ func newRouter(
 		middleware.AccessLog(o.Log),
 		middleware.Observe(o.Metrics),
 		middleware.OpenAI(c, r),
+		middleware.OTLP,
 		middleware.Stall(o.BodyIdleMax, draining),
 		middleware.Recover(o.Log, problems),
 		middleware.Hosts(o.Keys, o.AllowedHosts, o.CORSOrigins, problems),
@@ -37,7 +38,7 @@ func newRouter(
 		middleware.Meter(draining, problems),
 	)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		problems.Answer(w, r, problem.New(api.ProblemNotFound, ""))
+		problems.Answer(w, r, problem.New(api.ProblemNotFound, contract.InsteadOf(r.URL.Path)))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Allow"] = allowedMethods(r)
@@ -56,6 +57,8 @@ func newRouter(
 			middleware.Negotiate(c, problems),
 			middleware.BodyKind(c, problems),
 			middleware.BodySize(c, o.ScoreBodyBytesMax, problems),
+			middleware.Decompress(c, o.ScoreBodyBytesMax, h.Memory, problems),
+			middleware.Records(c, h.Memory, problems),
 			middleware.JSONBody(c, h.Memory, problems),
 			middleware.Validate(c, problems),
 		},

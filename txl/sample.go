@@ -12,6 +12,7 @@ type Sampling struct {
 	Temperature float64 // 0: the likeliest token; 1: the model's own distribution
 	TopK        int     // 0: all; else only the K likeliest
 	TopP        float64 // 0 or 1: all; else the fewest likeliest tokens of so much probability
+	MinP        float64 // 0: all; else those at least MinP times as likely as the likeliest
 	Seed        uint64
 
 	// Dry is the strength by which tokens are avoided that would make what is drawn a loop, see
@@ -29,6 +30,8 @@ func (p Sampling) Validate() error {
 		return fmt.Errorf("txl: top_k is %d, expected 0 (all) or more", p.TopK)
 	case math.IsNaN(p.TopP) || p.TopP < 0 || p.TopP > 1:
 		return fmt.Errorf("txl: top_p is %v, expected 0 to 1", p.TopP)
+	case math.IsNaN(p.MinP) || p.MinP < 0 || p.MinP > 1:
+		return fmt.Errorf("txl: min_p is %v, expected 0 to 1", p.MinP)
 	case math.IsNaN(p.Dry) || p.Dry < 0 || p.Dry > DryMax:
 		return fmt.Errorf("txl: dry is %v, expected 0 to %d", p.Dry, DryMax)
 	case p.TokenSize < 0:
@@ -61,7 +64,7 @@ func NewSampler(p Sampling, vocab int) *Sampler {
 }
 
 // Next draws a token from log-probabilities [V], and leaves them as they are: the penalties of loops
-// first, then temperature, top-k and top-p, over what is left renormalised. Ties go to the lower id.
+// first, then temperature, top-k, min-p and top-p, over what is left renormalised. Ties go to the lower id.
 // A token of probability 0 is not drawn if there is another.
 func (s *Sampler) Next(logProbs []float32) int32 {
 	if s.Dry == 0 {
@@ -87,7 +90,10 @@ func (s *Sampler) next(logProbs []float32) int32 {
 	if s.TopK > 0 {
 		kept = min(kept, s.TopK)
 	}
-	if kept > sortedLeast && s.TopK == 0 {
+	if s.MinP > 0 {
+		kept = s.likely(kept, logProbs, best)
+	}
+	if kept > sortedLeast && s.TopK == 0 && s.MinP == 0 {
 		for _, v := range logProbs[:kept] {
 			total += s.weight(v, best)
 		}
@@ -119,6 +125,17 @@ func (s *Sampler) next(logProbs []float32) int32 {
 		}
 	}
 	return id
+}
+
+// likely is how many of the n likeliest tokens have a share of MinP at least.
+func (s *Sampler) likely(n int, logProbs []float32, best float64) int {
+	for i := range n {
+		s.sort(i+1, logProbs, best)
+		if s.w[i] < s.MinP {
+			return i
+		}
+	}
+	return n
 }
 
 // weight is the share of a token beside the likeliest one, whose share is 1.

@@ -116,6 +116,7 @@ func TestALargeVocabularyIsDrawnFromAsIfSorted(t *testing.T) {
 		p := Sampling{
 			Temperature: rapid.Float64Range(0.2, 2).Draw(t, "temperature"),
 			TopK:        rapid.SampledFrom([]int{0, 0, 3, 2000}).Draw(t, "top_k"),
+			MinP:        rapid.SampledFrom([]float64{0, 0, 1, .1, .001}).Draw(t, "min_p"),
 			TopP:        rapid.SampledFrom([]float64{0, 1, .5, .999}).Draw(t, "top_p"), Seed: seed,
 		}
 		s, draws := NewSampler(p, vocab), NewSampler(p, vocab)
@@ -133,6 +134,10 @@ func drawSorted(p Sampling, rng *rand.Rand, logProbs []float32, order []int) int
 	weights, total := make([]float64, len(order)), 0.
 	for i, id := range order {
 		weights[i] = math.Exp(float64(logProbs[id]-logProbs[order[0]]) / p.Temperature)
+		if weights[i] < p.MinP {
+			order = order[:i]
+			break
+		}
 		total += weights[i]
 	}
 	if p.TopP > 0 && p.TopP < 1 {
@@ -166,7 +171,7 @@ func BenchmarkSampleWords(b *testing.B) {
 
 func TestSamplingErrorsNameTheField(t *testing.T) {
 	for field, p := range map[string]Sampling{
-		"temperature": {Temperature: -1}, "top_k": {TopK: -1}, "top_p": {TopP: 1.5},
+		"temperature": {Temperature: -1}, "top_k": {TopK: -1}, "top_p": {TopP: 1.5}, "min_p": {MinP: -.1},
 	} {
 		require.ErrorContains(t, p.Validate(), field)
 	}

@@ -186,6 +186,7 @@ func DecodeCompletion(
 		Temperature: r.Temperature,
 		TopP:        r.TopP,
 		TopK:        Value(r.TopK),
+		MinP:        Value(r.MinP),
 		Dry:         r.Dry,
 		Seed:        r.Seed,
 		Commit:      string(Value(r.Commit)),

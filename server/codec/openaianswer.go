@@ -18,6 +18,7 @@ type OpenAIAnswer struct {
 	request session.BatchRequest
 	texts   []openAIText
 	sampled int64 // tokens
+	offset  *int64
 }
 
 // NewOpenAIAnswer makes an answer that has no text yet, under an id, from a model.
@@ -52,6 +53,7 @@ func (a *OpenAIAnswer) Add(p session.Piece) {
 		t.addBytes(p)
 	}
 	t.add(p)
+	a.offset = p.Offset
 	if p.FinishReason != "" {
 		a.sampled += int64(p.Tokens)
 	}
@@ -65,6 +67,7 @@ func (a *OpenAIAnswer) Sampled(p session.Piece) int { return a.texts[p.Index].sa
 func (a *OpenAIAnswer) Event(p session.Piece) api.OpenAICompletion {
 	a.Add(p)
 	event := a.head
+	event.Offset = p.Offset
 	event.Choices = []api.OpenAIChoice{a.texts[p.Index].take(p.Index, a.request.LogProbs)}
 	return event
 }
@@ -72,6 +75,7 @@ func (a *OpenAIAnswer) Event(p session.Piece) api.OpenAICompletion {
 // Whole is the answer of all texts. It takes them, like Event.
 func (a *OpenAIAnswer) Whole() api.OpenAICompletion {
 	whole := a.UsageEvent()
+	whole.Offset = a.offset
 	for i := range a.texts {
 		whole.Choices = append(whole.Choices, a.texts[i].take(i, a.request.LogProbs))
 	}

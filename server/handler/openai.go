@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -24,11 +25,14 @@ func (h *Handlers) CreateCompletion(
 	ctx context.Context, r routes.CreateCompletionRequestObject,
 ) (routes.CreateCompletionResponseObject, error) {
 	start := time.Now()
-	model, err := h.modelNamed(&r.Body.Model)
+	model, err := h.completionModel(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	request, err := codec.DecodeBatch(model, *r.Body)
+	if err == nil {
+		err = codec.DecodeCommit(&request, *r.Body, r.Params)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +43,9 @@ func (h *Handlers) CreateCompletion(
 	}
 	call := batchCall{h.Sessions, named, model, request, codec.NewOpenAIAnswer(
 		"cmpl-"+answer.RequestID(ctx), model, start, request)}
+	if r.Body.Suggest != nil {
+		return h.suggestCompletion(ctx, *r.Body, call)
+	}
 	if codec.Value(r.Body.Stream) {
 		return writer(func(w http.ResponseWriter) error {
 			return h.streamBatch(ctx, w, call, codec.IncludesUsage(*r.Body))
@@ -63,6 +70,22 @@ func (s namedSession) problemOf(err error) error {
 			"the id or the name of a session")
 	}
 	return err
+}
+
+// completionModel is the model that a completion in OpenAI's form names. Without a name it is that
+// of the session which the request names, or else the default.
+func (h *Handlers) completionModel(
+	ctx context.Context, r routes.CreateCompletionRequestObject,
+) (session.ModelInfo, error) {
+	if r.Body.Model != nil {
+		return h.modelNamed(r.Body.Model)
+	}
+	text := cmp.Or(codec.Value(r.Params.XSessionID), codec.Value(r.Body.User))
+	model, err := h.Sessions.ModelOf(middleware.CallerOf(ctx), text)
+	if errors.Is(err, session.ErrNotFound) { // completionSession says whether that is wrong
+		return h.modelNamed(nil)
+	}
+	return model, err
 }
 
 // completionSession finds the session that a completion in OpenAI's form names, by its id or name:
@@ -128,11 +151,16 @@ func (h *Handlers) wholeBatch(ctx context.Context, w http.ResponseWriter, c batc
 	if err != nil {
 		return err
 	}
-	whole := routes.CreateCompletion200JSONResponse{Body: c.answer.Whole()}
+	return c.whole(c.answer.Whole()).VisitCreateCompletionResponse(w)
+}
+
+// whole is an answer that is not streamed.
+func (c batchCall) whole(body api.OpenAICompletion) routes.CreateCompletion200JSONResponse {
+	whole := routes.CreateCompletion200JSONResponse{Body: body}
 	if c.named.id != "" {
 		whole.Headers.XSessionID = &c.named.id
 	}
-	return whole.VisitCreateCompletionResponse(w)
+	return whole
 }
 
 // streamBatch answers with an event for each piece of text.

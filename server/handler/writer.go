@@ -9,6 +9,7 @@ type writer func(w http.ResponseWriter) error
 func (f writer) VisitBackupResponse(w http.ResponseWriter) error           { return f(w) }
 func (f writer) VisitCompleteResponse(w http.ResponseWriter) error         { return f(w) }
 func (f writer) VisitCreateCompletionResponse(w http.ResponseWriter) error { return f(w) }
+func (f writer) VisitExportLogsResponse(w http.ResponseWriter) error       { return f(w) }
 func (f writer) VisitGetSnapshotResponse(w http.ResponseWriter) error      { return f(w) }
 func (f writer) VisitGetTextResponse(w http.ResponseWriter) error          { return f(w) }
 func (f writer) VisitHomeResponse(w http.ResponseWriter) error             { return f(w) }
@@ -17,5 +18,6 @@ func (f writer) VisitMetricsResponse(w http.ResponseWriter) error          { ret
 func (f writer) VisitPageScriptResponse(w http.ResponseWriter) error       { return f(w) }
 func (f writer) VisitPageStyleResponse(w http.ResponseWriter) error        { return f(w) }
 func (f writer) VisitScoreResponse(w http.ResponseWriter) error            { return f(w) }
+func (f writer) VisitScoreTextsResponse(w http.ResponseWriter) error       { return f(w) }
 func (f writer) VisitTokenizeResponse(w http.ResponseWriter) error         { return f(w) }
 func (f writer) VisitWatchSessionResponse(w http.ResponseWriter) error     { return f(w) }

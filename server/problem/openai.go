@@ -16,6 +16,7 @@ func InOpenAIForm(doc api.Problem) api.Problem {
 	e := api.OpenAIError{
 		Message: doc.Title, Type: openAIType(doc.Status),
 		Param: doc.Field, Code: openAICode(doc.Type),
+		Offset: doc.Offset,
 	}
 	if doc.Detail != nil {
 		e.Message = *doc.Detail

@@ -30,6 +30,9 @@ type ServerInterface interface {
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(w http.ResponseWriter, r *http.Request)
+	// PushLoki Feed entries of Loki's push protocol to sessions
+	// (POST /loki/api/v1/push)
+	PushLoki(w http.ResponseWriter, r *http.Request)
 	// Metrics What the server has counted, for Prometheus
 	// (GET /metrics)
 	Metrics(w http.ResponseWriter, r *http.Request)
@@ -57,12 +60,18 @@ type ServerInterface interface {
 	// CreateCompletion Continue prompts, in OpenAI's form
 	// (POST /v1/completions)
 	CreateCompletion(w http.ResponseWriter, r *http.Request, params CreateCompletionParams)
+	// ExportLogs Feed records of OpenTelemetry to sessions
+	// (POST /v1/logs)
+	ExportLogs(w http.ResponseWriter, r *http.Request)
 	// ListModels List the models served
 	// (GET /v1/models)
 	ListModels(w http.ResponseWriter, r *http.Request)
 	// GetModel Describe a model
 	// (GET /v1/models/{model})
 	GetModel(w http.ResponseWriter, r *http.Request, model string)
+	// ScoreTexts Score many texts, each by itself
+	// (POST /v1/score)
+	ScoreTexts(w http.ResponseWriter, r *http.Request)
 	// ListSessions List sessions, a page at a time
 	// (GET /v1/sessions)
 	ListSessions(w http.ResponseWriter, r *http.Request, params ListSessionsParams)
@@ -144,6 +153,12 @@ func (_ Unimplemented) Health(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// PushLoki Feed entries of Loki's push protocol to sessions
+// (POST /loki/api/v1/push)
+func (_ Unimplemented) PushLoki(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Metrics What the server has counted, for Prometheus
 // (GET /metrics)
 func (_ Unimplemented) Metrics(w http.ResponseWriter, r *http.Request) {
@@ -198,6 +213,12 @@ func (_ Unimplemented) CreateCompletion(w http.ResponseWriter, r *http.Request, 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ExportLogs Feed records of OpenTelemetry to sessions
+// (POST /v1/logs)
+func (_ Unimplemented) ExportLogs(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListModels List the models served
 // (GET /v1/models)
 func (_ Unimplemented) ListModels(w http.ResponseWriter, r *http.Request) {
@@ -207,6 +228,12 @@ func (_ Unimplemented) ListModels(w http.ResponseWriter, r *http.Request) {
 // GetModel Describe a model
 // (GET /v1/models/{model})
 func (_ Unimplemented) GetModel(w http.ResponseWriter, r *http.Request, model string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ScoreTexts Score many texts, each by itself
+// (POST /v1/score)
+func (_ Unimplemented) ScoreTexts(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -414,6 +441,20 @@ func (siw *ServerInterfaceWrapper) Health(w http.ResponseWriter, r *http.Request
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Health(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PushLoki operation middleware
+func (siw *ServerInterfaceWrapper) PushLoki(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PushLoki(w, r)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -703,8 +744,60 @@ func (siw *ServerInterfaceWrapper) CreateCompletion(w http.ResponseWriter, r *ht
 
 	}
 
+	// ------------- Optional header parameter "X-Commit" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Commit")]; found {
+		var XCommit Commit
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Commit", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Commit", valueList[0], &XCommit, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Commit", Err: err})
+			return
+		}
+
+		params.XCommit = &XCommit
+
+	}
+
+	// ------------- Optional header parameter "X-Session-Offset" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Session-Offset")]; found {
+		var XSessionOffset int64
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "X-Session-Offset", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Session-Offset", valueList[0], &XSessionOffset, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int64"})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "X-Session-Offset", Err: err})
+			return
+		}
+
+		params.XSessionOffset = &XSessionOffset
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateCompletion(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExportLogs operation middleware
+func (siw *ServerInterfaceWrapper) ExportLogs(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExportLogs(w, r)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -745,6 +838,20 @@ func (siw *ServerInterfaceWrapper) GetModel(w http.ResponseWriter, r *http.Reque
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetModel(w, r, model)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ScoreTexts operation middleware
+func (siw *ServerInterfaceWrapper) ScoreTexts(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ScoreTexts(w, r)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -1386,6 +1493,32 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 		return
 	}
 
+	// ------------- Optional query parameter "field" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "field", r.URL.Query(), &params.Field, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "field"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "field", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "once" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "once", r.URL.Query(), &params.Once, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "once"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "once", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "wait" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -1397,6 +1530,27 @@ func (siw *ServerInterfaceWrapper) Score(w http.ResponseWriter, r *http.Request)
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
 		}
 		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -1743,6 +1897,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/healthz", wrapper.Health)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/loki/api/v1/push", wrapper.PushLoki)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/metrics", wrapper.Metrics)
 	})
 	r.Group(func(r chi.Router) {
@@ -1770,10 +1927,16 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/completions", wrapper.CreateCompletion)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/logs", wrapper.ExportLogs)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/models", wrapper.ListModels)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/models/{model}", wrapper.GetModel)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/score", wrapper.ScoreTexts)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/sessions", wrapper.ListSessions)
@@ -1948,6 +2111,23 @@ func (response Health200JSONResponse) VisitHealthResponse(w http.ResponseWriter)
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type PushLokiRequestObject struct {
+	ContentType string
+	Body        io.Reader
+}
+
+type PushLokiResponseObject interface {
+	VisitPushLokiResponse(w http.ResponseWriter) error
+}
+
+type PushLoki204Response struct {
+}
+
+func (response PushLoki204Response) VisitPushLokiResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
 }
 
 type MetricsRequestObject struct {
@@ -2311,6 +2491,49 @@ func (response CreateCompletion200TextEventStreamResponse) VisitCreateCompletion
 	}
 }
 
+type ExportLogsRequestObject struct {
+	ContentType string
+	Body        io.Reader
+}
+
+type ExportLogsResponseObject interface {
+	VisitExportLogsResponse(w http.ResponseWriter) error
+}
+
+type ExportLogs200JSONResponse ExportLogsResponse
+
+func (response ExportLogs200JSONResponse) VisitExportLogsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportLogs200ApplicationXProtobufResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ExportLogs200ApplicationXProtobufResponse) VisitExportLogsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
 type ListModelsRequestObject struct {
 }
 
@@ -2352,6 +2575,57 @@ func (response GetModel200JSONResponse) VisitGetModelResponse(w http.ResponseWri
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ScoreTextsRequestObject struct {
+	Body *ScoreTextsJSONRequestBody
+}
+
+type ScoreTextsResponseObject interface {
+	VisitScoreTextsResponse(w http.ResponseWriter) error
+}
+
+type ScoreTexts200ApplicationXNdjsonResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ScoreTexts200ApplicationXNdjsonResponse) VisitScoreTextsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
 }
 
 type ListSessionsRequestObject struct {
@@ -3034,6 +3308,9 @@ type StrictServerInterface interface {
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(ctx context.Context, request HealthRequestObject) (HealthResponseObject, error)
+	// PushLoki Feed entries of Loki's push protocol to sessions
+	// (POST /loki/api/v1/push)
+	PushLoki(ctx context.Context, request PushLokiRequestObject) (PushLokiResponseObject, error)
 	// Metrics What the server has counted, for Prometheus
 	// (GET /metrics)
 	Metrics(ctx context.Context, request MetricsRequestObject) (MetricsResponseObject, error)
@@ -3061,12 +3338,18 @@ type StrictServerInterface interface {
 	// CreateCompletion Continue prompts, in OpenAI's form
 	// (POST /v1/completions)
 	CreateCompletion(ctx context.Context, request CreateCompletionRequestObject) (CreateCompletionResponseObject, error)
+	// ExportLogs Feed records of OpenTelemetry to sessions
+	// (POST /v1/logs)
+	ExportLogs(ctx context.Context, request ExportLogsRequestObject) (ExportLogsResponseObject, error)
 	// ListModels List the models served
 	// (GET /v1/models)
 	ListModels(ctx context.Context, request ListModelsRequestObject) (ListModelsResponseObject, error)
 	// GetModel Describe a model
 	// (GET /v1/models/{model})
 	GetModel(ctx context.Context, request GetModelRequestObject) (GetModelResponseObject, error)
+	// ScoreTexts Score many texts, each by itself
+	// (POST /v1/score)
+	ScoreTexts(ctx context.Context, request ScoreTextsRequestObject) (ScoreTextsResponseObject, error)
 	// ListSessions List sessions, a page at a time
 	// (GET /v1/sessions)
 	ListSessions(ctx context.Context, request ListSessionsRequestObject) (ListSessionsResponseObject, error)
@@ -3257,6 +3540,34 @@ func (sh *strictHandler) Health(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(HealthResponseObject); ok {
 		if err := validResponse.VisitHealthResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PushLoki operation middleware
+func (sh *strictHandler) PushLoki(w http.ResponseWriter, r *http.Request) {
+	var request PushLokiRequestObject
+
+	request.ContentType = r.Header.Get("Content-Type")
+
+	request.Body = r.Body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PushLoki(ctx, request.(PushLokiRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PushLoki")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PushLokiResponseObject); ok {
+		if err := validResponse.VisitPushLokiResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -3502,6 +3813,34 @@ func (sh *strictHandler) CreateCompletion(w http.ResponseWriter, r *http.Request
 	}
 }
 
+// ExportLogs operation middleware
+func (sh *strictHandler) ExportLogs(w http.ResponseWriter, r *http.Request) {
+	var request ExportLogsRequestObject
+
+	request.ContentType = r.Header.Get("Content-Type")
+
+	request.Body = r.Body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportLogs(ctx, request.(ExportLogsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportLogs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExportLogsResponseObject); ok {
+		if err := validResponse.VisitExportLogsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListModels operation middleware
 func (sh *strictHandler) ListModels(w http.ResponseWriter, r *http.Request) {
 	var request ListModelsRequestObject
@@ -3545,6 +3884,37 @@ func (sh *strictHandler) GetModel(w http.ResponseWriter, r *http.Request, model 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetModelResponseObject); ok {
 		if err := validResponse.VisitGetModelResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ScoreTexts operation middleware
+func (sh *strictHandler) ScoreTexts(w http.ResponseWriter, r *http.Request) {
+	var request ScoreTextsRequestObject
+
+	var body ScoreTextsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ScoreTexts(ctx, request.(ScoreTextsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ScoreTexts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ScoreTextsResponseObject); ok {
+		if err := validResponse.VisitScoreTextsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

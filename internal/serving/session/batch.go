@@ -35,7 +35,7 @@ func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 		}
 	}
 	// A batch may sample nothing, which the table, made for single completions, does not know.
-	sampling := samplingOf(r.Temperature, r.TopP)
+	sampling := r.sampling()
 	sampling.MaxTokens = max(1, r.MaxTokens)
 	if err := SamplingTable.Check(&sampling); err != nil {
 		return fieldError("", err)
@@ -49,7 +49,7 @@ func (e *engine) batch(
 ) error {
 	g := generation{engine: e, s: s, blank: blank, plan: plan{
 		prompts: r.Prompts, n: r.N, maxTokens: r.MaxTokens,
-		sampling: samplingOf(r.Temperature, r.TopP).Sampling, seed: r.Seed, stops: r.Stop,
+		sampling: r.sampling().Sampling, seed: r.Seed, stops: r.Stop,
 		echo: r.Echo, logProbs: r.LogProbs, top: r.Top,
 	}}
 	return g.run(ctx, emit)

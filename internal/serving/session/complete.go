@@ -21,7 +21,14 @@ func (e *engine) beginCommit(
 	if end, err = e.beginFeeding(ctx, s, r.Wait); err != nil {
 		return nil, err
 	}
-	if err := e.roomFor(s, r); err != nil {
+	sampled := 0
+	if r.Commit == CommitAll {
+		sampled = r.MaxTokens
+	}
+	if err = e.roomFor(s, len(r.Prompt), sampled); err == nil {
+		err = s.cutDelivery(ctx)
+	}
+	if err != nil {
 		end()
 		return nil, err
 	}
@@ -66,13 +73,10 @@ func (e *engine) complete(
 }
 
 // roomFor says whether the session, the disk and the memory have room for what a completion will
-// commit at most.
-func (e *engine) roomFor(s *session, r CompleteRequest) error {
-	bytes, tokens := int64(len(r.Prompt)), len(r.Prompt)
-	if r.Commit == CommitAll {
-		bytes += int64(r.MaxTokens) * int64(s.model.Tokenizer.SpellMax())
-		tokens += r.MaxTokens
-	}
+// commit at most: a prompt of so many bytes, and so many sampled tokens.
+func (e *engine) roomFor(s *session, prompt, sampled int) error {
+	bytes := int64(prompt) + int64(sampled)*int64(s.model.Tokenizer.SpellMax())
+	tokens := prompt + sampled
 	if have := s.seen().offset; have+bytes > e.textMax {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}

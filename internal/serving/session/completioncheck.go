@@ -28,11 +28,16 @@ func checkCompletion(r CompleteRequest) error {
 	case r.Top > 0 && !r.LogProbs:
 		return &FieldError{"top_logprobs", strconv.Itoa(r.Top), "0 without logprobs"}
 	}
-	switch r.Commit {
+	return checkCommit(r.Commit)
+}
+
+func checkCommit(commit string) error {
+	switch commit {
 	case "", CommitNone, CommitPrompt, CommitAll:
 		return nil
 	}
-	return &FieldError{"commit", strconv.Quote(r.Commit), CommitNone + ", " + CommitPrompt + " or " + CommitAll}
+	return &FieldError{"commit", strconv.Quote(commit),
+		CommitNone + ", " + CommitPrompt + " or " + CommitAll}
 }
 
 // checkFrom says whether a session can be continued under the model that a request asks for.
@@ -68,23 +73,30 @@ func checkStops(stops []string) error {
 
 // sampling is how the request samples, without its seed.
 func (r CompleteRequest) sampling() Sampling {
-	s := samplingOf(r.Temperature, r.TopP)
-	s.MaxTokens, s.TopK = r.MaxTokens, r.TopK
-	if r.Dry != nil {
-		s.Dry = *r.Dry
-	}
+	s := samplingOf(r.Temperature, r.TopP, r.Dry)
+	s.MaxTokens, s.TopK, s.MinP = r.MaxTokens, r.TopK, r.MinP
+	return s
+}
+
+// sampling is how the request samples, without its seed.
+func (r BatchRequest) sampling() Sampling {
+	s := samplingOf(r.Temperature, r.TopP, r.Dry)
+	s.MaxTokens, s.TopK, s.MinP = r.MaxTokens, r.TopK, r.MinP
 	return s
 }
 
 // samplingOf is how a request with these numbers samples; by default from the model's own
 // distribution, but for loops.
-func samplingOf(temperature, topP *float64) Sampling {
+func samplingOf(temperature, topP, dry *float64) Sampling {
 	s := Sampling{Sampling: txl.Sampling{Temperature: 1, TopP: 1, Dry: txl.DryDefault}}
 	if temperature != nil {
 		s.Temperature = *temperature
 	}
 	if topP != nil {
 		s.TopP = *topP
+	}
+	if dry != nil {
+		s.Dry = *dry
 	}
 	return s
 }

@@ -129,7 +129,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	c := f.report(l.Worker(), s.stream, scores)
-	l.Worker().CommitLines(s.stream, scores, f.takeLines(&c, scores.Lesson))
+	l.Worker().CommitLines(s.stream, scores, f.observedLines(f.takeLines(&c, scores.Lesson)))
 	if f.given != nil {
 		*f.given = f.given.From(scores.Text, len(scores.Text))
 	}

@@ -67,13 +67,7 @@ func (g *generation) generate(ctx context.Context) {
 
 // turns takes the session's state, which stays as it is, for the whole plan.
 func (g *generation) turns(ctx context.Context) error {
-	open := func() error {
-		if g.blank {
-			return g.s.openBlank(ctx)
-		}
-		return g.s.openCurrent(ctx, g.maxWait)
-	}
-	if err := g.engine.waiting.wait(g.s.Owner, &g.admitted, open); err != nil {
+	if err := g.open(ctx); err != nil {
 		return err
 	}
 	defer g.s.unlock()
@@ -83,6 +77,16 @@ func (g *generation) turns(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// open waits for the session's state. The session is locked until its unlock.
+func (g *generation) open(ctx context.Context) error {
+	return g.engine.waiting.wait(g.s.Owner, &g.admitted, func() error {
+		if g.blank {
+			return g.s.openBlank(ctx, frozenMax)
+		}
+		return g.s.openCurrent(ctx, g.maxWait)
+	})
 }
 
 // continueLocked writes the texts after one prompt, which is read once for all of them.

@@ -58,6 +58,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 		if err != nil {
 			return nil, err
 		}
+		about.Created = mg.engine.clock.now().UTC()
 		mg.about = append(mg.about, about)
 	}
 	if err := mg.index.catalog.load(context.Background()); err != nil {
@@ -254,6 +255,9 @@ func (mg *Manager) Score(
 	if err := checkOffset(s, o.Offset); err != nil {
 		return Summary{}, err
 	}
+	if err := s.cutDelivery(ctx); err != nil {
+		return Summary{}, err
+	}
 	f := feeder{
 		reports: mg.reporting(s, o, emit), maxWait: max(mg.engine.scoreRecovery, o.Wait),
 	}
@@ -352,10 +356,13 @@ func (mg *Manager) Suggest(
 	return mg.engine.suggest(ctx, s, r)
 }
 
-// CompleteBatch samples texts as Complete does, after several prompts and several after each, and
-// leaves the session as it was. Without an id it continues an empty text. emit gets the texts one
-// after the other; with Echo the texts after a prompt begin together. The errors are those of
-// Complete, and ErrFull.
+// CompleteBatch samples texts as Complete does, after several prompts and several after each.
+// Without an id it continues an empty text. emit gets the texts one after the other; with Echo the
+// texts after a prompt begin together. The errors are those of Complete, ErrFull and *OffsetError.
+//
+// The session stays as it was unless the request commits. Then the session takes the prompt, or
+// prompt and text, when emit has had all of the texts, and nothing if that fails or the context ends
+// before. The last piece follows, and says at which offset the session is.
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {
@@ -364,7 +371,7 @@ func (mg *Manager) CompleteBatch(
 		return err
 	}
 	defer done()
-	if err := checkBatch(s.model.Tokenizer, r); err != nil {
+	if err := cmp.Or(checkBatch(s.model.Tokenizer, r), checkBatchCommit(id, r)); err != nil {
 		return err
 	}
 	if err := mg.life.Enter(); err != nil {
@@ -373,6 +380,9 @@ func (mg *Manager) CompleteBatch(
 	defer mg.life.Leave()
 	if id != "" {
 		defer mg.index.touch(s)
+	}
+	if r.Commits() {
+		return mg.engine.batchCommit(ctx, s, r, emit)
 	}
 	return mg.engine.batch(ctx, s, id == "", r, emit)
 }

@@ -40,6 +40,12 @@ var SamplingTable = setting.Table[Sampling]{
 		Help: "how many of the likeliest tokens are sampled among; 0 is all of them",
 	},
 	{
+		Name: "min_p", Field: func(s *Sampling) any { return &s.MinP },
+		Min: 0, Max: 1, Default: "0",
+		Help: "the least probability of a token that is sampled, as a part of the likeliest one's; " +
+			"0 is any",
+	},
+	{
 		Name: "top_p", Field: func(s *Sampling) any { return &s.TopP },
 		Min: 0, Max: 1, Above: true, Default: "1",
 		Help: "the probability that the likeliest tokens, among which one is sampled, have together",

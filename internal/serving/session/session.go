@@ -121,6 +121,7 @@ type session struct {
 	// they came.
 	feeding chan struct{}
 	queued  atomic.Int32 // requests that wait for feeding
+	wholeTo int64        // the offset behind the last delivery, where a line ends; guarded by feeding
 
 	// state holds one token while a chunk, or a completion, is at work on the stream. It is a
 	// channel so that waiting can be given up; those that wait get the token in the order they
@@ -291,6 +292,7 @@ func (s *session) dropLocked() {
 func (s *session) end() {
 	s.deleted.Store(true)
 	s.watchers.end(ErrNotFound)
+	s.host.observer.Incidents(SessionRef{ID: s.ID}, nil)
 	s.memory.Close()
 }
 

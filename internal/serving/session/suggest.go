@@ -67,6 +67,14 @@ func checkSuggest(s *session, r SuggestRequest) error {
 		suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free, suggest.Auto)}
 }
 
+// options are those of the search, which is quick if the server is busy.
+func (r SuggestRequest) options(busy bool) suggest.Options {
+	return suggest.Options{
+		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
+		Refused: r.Refused, Quick: busy,
+	}
+}
+
 // suggest looks for what may come next. The session's stream stays as it is.
 func (e *engine) suggest(
 	ctx context.Context, s *session, r SuggestRequest,
@@ -106,10 +114,8 @@ func (e *engine) searchLocked(
 		return what, err
 	}
 	searching := time.Now()
-	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, suggest.Options{
-		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
-		Refused: r.Refused, Quick: e.scheduler.Busy(),
-	})
+	o := r.options(e.scheduler.Busy())
+	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, o)
 	phaseSince(ctx, e.observer, PhaseSample, searching)
 	return what, err
 }

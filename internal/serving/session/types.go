@@ -328,6 +328,7 @@ type Summary struct {
 	PendingBytes int64
 	Chunks       int    // reports emitted
 	Divergences  int    // of these, reports that have Diverged
+	Duplicate    bool   // the session had all of the delivery before
 	Updates      uint64 // of the fast weights that the session has made, after the call
 	Rest         *Line  // the line or record under way; nil: there is none, or no lines were asked for
 	// Last is the last line that ended in the text, where Incidents alone were asked for and it was
@@ -346,6 +347,7 @@ type CompleteRequest struct {
 	// (0, 1]: sample among the likeliest tokens that hold this probability; nil: 1, all
 	TopP   *float64
 	TopK   int      // sample among the TopK likeliest tokens; 0: all
+	MinP   float64  // [0, 1]: sample tokens at least MinP times as likely as the likeliest; 0: all
 	Dry    *float64 // how strongly loops are avoided; nil: txl.DryDefault, 0: not at all
 	Seed   *uint64  // of the sampling, 0..SeedMax; nil: drawn at random
 	Stop   []string // the text ends before the first occurrence of any of these
@@ -377,6 +379,8 @@ type Piece struct {
 	// were sampled, those of a stop string included. Before it they are "" and 0.
 	FinishReason string
 	Tokens       int
+	// Offset is the session's after a batch has committed; nil but in the last piece of such a batch.
+	Offset *int64
 }
 
 // Candidate is a token that a text could have gone on with.
@@ -394,11 +398,20 @@ type BatchRequest struct {
 	MaxTokens   int      // sampled for each text; 0: none
 	Temperature *float64 // as in a CompleteRequest, like all that follows
 	TopP        *float64
+	TopK        int
+	MinP        float64
+	Dry         *float64
 	Seed        *uint64 // of the first text after each prompt; that of the next is one more
 	Stop        []string
 	Echo        bool // each text begins with its prompt, with scores of its tokens
 	LogProbs    bool // report the log-probability of every token of the texts
 	Top         int  // report so many of the likeliest tokens beside each; only with LogProbs
+
+	// Commit is as in a CompleteRequest, of a batch that continues a session with one prompt. With
+	// CommitAll it has one text.
+	Commit string
+	Offset *int64        // as in ScoreOptions; only with Commit
+	Wait   time.Duration // as in ScoreOptions; only with Commit
 }
 
 // Completion is what one Complete call did, in the whole.
@@ -416,7 +429,7 @@ type ModelInfo struct {
 	ID         string          // name and the start of the content hash: "NAME-HASH"
 	Hash       string          // content hash of the weights file
 	Name       string          // as the weights file gives it
-	Created    time.Time       // of the weights, UTC; zero if unknown
+	Created    time.Time       // when the Manager began to serve it, UTC: weights have no date
 	Parameters int64           // slow weights, meta-learners not counted
 	Config     json.RawMessage // the configuration: a JSON object with the keys of a weights file
 	Tokenizer  string          // its kind: tokenizer.KindBytes or tokenizer.KindWords

@@ -94,6 +94,69 @@ test("a session is continued, by header and by user", async () => {
   );
 });
 
+test("a session learns what is committed, once", async () => {
+  const { id } = await client.post("/sessions", { body: {} });
+  const header = { headers: { "X-Session-ID": id } };
+  const lesson = { prompt: "The ship is called Halcyon.\n", max_tokens: 0, commit: "prompt", offset: 0 };
+  assert.equal((await client.completions.create(lesson, header)).offset, 28);
+  await assert.rejects(client.completions.create(lesson, header), (err) => {
+    assert.ok(err instanceof OpenAI.ConflictError);
+    assert.deepEqual([err.code, err.error.offset], ["offset_conflict", 28]);
+    return true;
+  });
+  let offset = 28;
+  for (const stream of [false, true]) {
+    const request = { prompt: "The ", max_tokens: 8, seed: 1, user: id, offset, stream };
+    const answer = await client.completions.create(request, { headers: { "X-Commit": "all" } });
+    for await (const event of stream ? answer : [answer]) {
+      assert.equal(event.offset !== undefined, event.choices[0].finish_reason !== null);
+      offset = event.offset;
+    }
+    assert.equal((await client.get(`/sessions/${id}`)).offset, offset);
+    assert.ok(offset > request.offset + "The ".length);
+  }
+});
+
+test("a client that goes away commits nothing", async () => {
+  const { id } = await client.post("/sessions", { body: {} });
+  const request = { prompt: "x", max_tokens: 60000, commit: "all", user: id, stream: true };
+  const stream = await client.completions.create(request);
+  for await (const event of stream) {
+    assert.equal(event.choices[0].finish_reason, null);
+    break;
+  }
+  stream.controller.abort();
+  const next = { prompt: "y", max_tokens: 0, commit: "prompt", user: id };
+  assert.equal((await client.completions.create(next)).offset, 1); // waits for the other to end
+});
+
+test("choices are suggestions", async () => {
+  const { id } = await client.post("/sessions", { body: { settings: { companion: true } } });
+  const prompt = "GET /index.html 200\n".repeat(9);
+  await client.completions.create({ prompt, max_tokens: 0, commit: "prompt", user: id });
+  const request = { prompt: "GET /in", user: id, n: 3, suggest: {}, max_tokens: 256, temperature: 0.01, stop: ["\n"] };
+  const { choices } = await client.completions.create(request);
+  assert.ok(choices[0].probability > 0 && choices[0].text.startsWith("dex"));
+  assert.deepEqual((await collect(request)).texts, pick(choices));
+  const silent = await client.completions.create({ ...request, prompt: "qz", suggest: { min_probability: 1 } });
+  assert.deepEqual(pick(silent.choices), [{ text: "", finish_reason: "stop" }]);
+});
+
+test("what is not here says what to use", async () => {
+  const wrong = [
+    () => client.chat.completions.create({ model, messages: [{ role: "user", content: "x" }] }),
+    () => client.responses.create({ model, input: "x" }),
+  ];
+  for (const request of wrong) {
+    await assert.rejects(request, (err) => {
+      assert.ok(err instanceof OpenAI.NotFoundError);
+      assert.match(err.message, /There is no chat model here; use \/v1\/completions\./);
+      return true;
+    });
+  }
+  await assert.rejects(client.embeddings.create({ model, input: "x" }), /no embeddings here/);
+});
+
 test("errors are those of the client", async () => {
   for (const [request, param] of [
     [{ model, prompt: "x", max_tokens: -1 }, "max_tokens"],

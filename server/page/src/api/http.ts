@@ -62,7 +62,7 @@ async function problemOf(response: Response): Promise<Problem> {
   } catch {
     return {
       type: "page:unreachable",
-      title: "Something answered that is not lmserve",
+      title: "The answer is not from lmserve",
       status: response.status,
       detail: text.slice(0, 200) || response.statusText,
     };

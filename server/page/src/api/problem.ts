@@ -23,23 +23,23 @@ export function unreachable(detail: string): ProblemError {
 }
 
 const advice: Record<string, string> = {
-  unreachable: "Is lmserve still running, and this computer connected? Then try again.",
+  unreachable: "Check that lmserve runs and that this computer is connected. Then try again.",
   unauthorized: "Give a key of this server; `lmserve keys add` makes one.",
   "session-not-found": "It may have been deleted or have expired. Choose another under Sessions.",
-  "session-busy": "Something else feeds this session. Watch it, or try again when that has ended.",
-  "session-unusable": "Export what can be read of it under Sessions, and begin a new one.",
-  "session-full": "Begin a new session, or fork this one further back.",
-  "session-shadow": "It reads what the session before it reads. Feed that one, or fork this one.",
+  "session-busy": "Another client is feeding this session. Watch it, or try again later.",
+  "session-unusable": "Export what is readable under Sessions, and start a new session.",
+  "session-full": "Start a new session, or fork this one at an earlier byte.",
+  "session-shadow": "A shadow reads the text of its original. Feed the original, or fork the shadow.",
   "name-taken": "Choose another name.",
   "session-limit": "Delete sessions that you do not need, or wait until others are idle.",
   "key-session-limit": "Delete sessions that you do not need.",
   "key-disk-limit": "Delete sessions that you do not need.",
-  "key-rate-limit": "Wait a moment, then go on.",
-  "history-trimmed": "The session keeps the end of its text only.",
-  "no-space": "Whoever runs the server has to make room on its disk.",
-  "model-unavailable": "Begin with another model, or have whoever runs the server look at its log.",
+  "key-rate-limit": "Wait a moment, then continue.",
+  "history-trimmed": "This session keeps only the end of its text.",
+  "no-space": "The server's disk is full: its operator must free space.",
+  "model-unavailable": "Choose another model, or ask the server's operator to check its log.",
   overloaded: "Wait a moment, then try again.",
-  draining: "Wait until the server is there again, then go on.",
+  draining: "Wait until the server is back, then continue.",
 };
 
 /** What to do now; "" where the problem says it all. */

@@ -97,9 +97,9 @@ function Opened({ of, session, onJudge }: Props) {
         ))}
         <dt>State</dt>
         <dd>{{
-          open: "open: lines may still join",
-          closed: "closed: no line joined for 200 lines",
-          stays: "closed: so many lines joined that they are usual now",
+          open: "open: more lines may join",
+          closed: "closed: 200 lines without another",
+          stays: "closed: its lines are usual now",
         }[of.state]}</dd>
       </dl>
       <p class="in-a-row">
@@ -108,7 +108,7 @@ function Opened({ of, session, onJudge }: Props) {
         <button type="button" aria-pressed={of.verdict === "matters"}
           onClick={() => onJudge("matters")}>Matters <kbd>m</kbd></button>
         {of.verdict && (
-          <button type="button" onClick={() => onJudge(null)}>Take back <kbd>u</kbd></button>
+          <button type="button" onClick={() => onJudge(null)}>Withdraw <kbd>u</kbd></button>
         )}
         <a class="button" href={href("read", session, of.offset)}>Show in Read <kbd>r</kbd></a>
       </p>

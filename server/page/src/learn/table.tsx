@@ -20,7 +20,7 @@ const rows = 20;
 export function Tables(props: Props) {
   return (
     <details class="tables">
-      <summary>The same as tables</summary>
+      <summary>As tables</summary>
       <CostTable {...props} />
       <BranchTable of={props.of} />
     </details>

@@ -32,7 +32,7 @@ export function Totals({ of, costs, shadows, unit }: Props) {
       </div>
       {shadows.map((shadow, i) => <OfShadow key={shadow.id} of={shadow} at={i} costs={costs} />)}
       <div>
-        <dt>{served === "adapted" ? "What learning does" : "Beside the static model"}</dt>
+        <dt>{served === "adapted" ? "Gain by learning" : "Beside the static model"}</dt>
         <dd>{known && fixed ? differenceText(totals.bits, fixed) : "–"}</dd>
       </div>
       <div>

@@ -18,7 +18,7 @@ interface Props {
   onCursor: (offset: number | null, branch: number) => void;
 }
 
-/** The fast weights at work: what each update did to each branch. */
+/** Fast weights: what each update did to each branch. */
 export function FastWeights(props: Props) {
   const { of, from, to, cursor, branch } = props;
   const [shown, setShown] = useState<Shown>("norm");
@@ -44,7 +44,7 @@ export function FastWeights(props: Props) {
   return (
     <figure class="weights">
       <figcaption>
-        <h2>The fast weights at work</h2>
+        <h2>Fast weights</h2>
         <span class="scale-key" aria-hidden="true">
           {own ? "least" : "0"} <i class={isDark() ? "dark" : "light"} /> largest
         </span>
@@ -78,10 +78,10 @@ function NoneYet({ of }: { of: Reading }) {
   const learns = method !== "static" && method !== "cache";
   return (
     <section class="weights">
-      <h2>The fast weights at work</h2>
+      <h2>Fast weights</h2>
       <p class="note">
         {learns
-          ? "What each update moves is shown from the next one on that this page sees."
+          ? "The next update will appear here."
           : `The method of this session, ${method}, has no fast weights.`}
       </p>
     </section>
@@ -91,7 +91,7 @@ function NoneYet({ of }: { of: Reading }) {
 function saidOf(of: Reading, shown: Shown, offset: number, branch: number): string {
   const offsets = of.updates.map((update) => update.offset);
   const u = firstFrom(offsets, offset + 1) - 1;
-  if (u < 0) return "This page has seen no update up to here.";
+  if (u < 0) return "This page has seen no update before this place.";
   const update = of.updates[u];
   const moment = `Update ${grouped(update.step + 1)}, at byte ${grouped(update.offset)}`;
   if (branch < 0) return `${moment}: wrote ${grouped(update.written)} weights.`;

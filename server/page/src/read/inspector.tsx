@@ -26,7 +26,7 @@ export function Inspector({ reading, place }: { reading: Reading; place: number 
       <p class="note">offset {grouped(reading.from + first)}{byte}</p>
       <Rating reading={reading} place={first} />
       {!reading.hasCosts ? null : isNaN(bits)
-        ? <p>It has no score yet.</p>
+        ? <p>This byte has no score yet.</p>
         : <Costs bits={bits} fixed={fixed} isCoarse={isCoarse} />}
       {reading.hasCosts && !isNaN(bits) &&
         <Expected key={first} reading={reading} place={first} bits={bits} fixed={fixed} />}
@@ -52,14 +52,14 @@ function Rating({ reading, place }: { reading: Reading; place: number }) {
 function Hint({ ofWords }: { ofWords: boolean }) {
   return (
     <>
-      <h2>What was expected here?</h2>
-      <p>Point at the text, or click it and move with the keys.</p>
+      <h2>What did the model expect here?</h2>
+      <p>Point at the text, or click and use the keys.</p>
       <dl class="keys">
         <dt><kbd>←</kbd> <kbd>→</kbd></dt><dd>a {ofWords ? "word" : "byte"}</dd>
         <dt><kbd>↑</kbd> <kbd>↓</kbd></dt><dd>a line</dd>
         <dt><kbd>n</kbd> <kbd>p</kbd></dt><dd>next and previous surprise</dd>
         <dt><kbd>Home</kbd> <kbd>End</kbd></dt>
-        <dd>ends of the line; with <kbd>Ctrl</kbd> of the text</dd>
+        <dd>start and end of the line; with <kbd>Ctrl</kbd>, of the text</dd>
       </dl>
     </>
   );
@@ -180,7 +180,7 @@ function ForkHere({ reading, offset }: { reading: Reading; offset: number }) {
     <>
       {problem && <Problem error={problem} />}
       <button class="fork" type="button" onClick={fork}
-        title="Makes a session with the text before this place, to go on otherwise">
+        title="Creates a session with the text before this place">
         Fork here
       </button>
     </>

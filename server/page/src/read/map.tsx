@@ -35,7 +35,7 @@ export function TextMap({ reading, mode, follow, selected, listener }: Props) {
   }, [reading, selected]);
   return (
     <div ref={host} class="map mono" tabIndex={0} role="application" aria-roledescription="heat map"
-      aria-label="The text, coloured by surprise. Arrow keys move, n and p jump between surprises."
+      aria-label="The text, colored by surprise. Arrow keys move, n and p jump between surprises."
     />
   );
 }

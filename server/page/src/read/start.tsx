@@ -28,7 +28,7 @@ export function Start() {
   };
   return (
     <div class="start">
-      <h1>See what a model did not expect</h1>
+      <h1>See what the model did not expect</h1>
       <p class="lead">
         It reads your text, colours what surprised it, and learns as it goes: what it has met
         often, it soon expects.
@@ -120,7 +120,7 @@ function Recent() {
   if (sessions.length === 0) return null;
   return (
     <>
-      <h2>Or open a session, and watch what is fed to it</h2>
+      <h2>Or open a session and watch its text arrive</h2>
       <ul class="recent">
         {sessions.map((s) => (
           <li key={s.id}>

@@ -16,9 +16,9 @@ export function Strangest({ reading, open }: { reading: Reading; open: (place: n
   const problem = reading.ratings.problem.value;
   if (problem) return <Problem error={problem} />;
   const lines = reading.ratings.strangest(linesListed);
-  if (lines.length === 0) return <p class="note">No line has been rated to its end yet.</p>;
+  if (lines.length === 0) return <p class="note">No complete line has been rated yet.</p>;
   return (
-    <div class="strangest" role="region" aria-label="Lines, the strangest first" tabIndex={0}>
+    <div class="strangest" role="region" aria-label="Lines, strangest first" tabIndex={0}>
       <table>
         <caption>
           The strangest first: the strangest of about so many lines, by the lines before it.

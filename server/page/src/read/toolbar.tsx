@@ -67,7 +67,7 @@ export function Toolbar(p: Props) {
           <>
             {addText}
             <button type="button" onClick={() => { p.setFollows(true); void follow(reading); }}
-              title="Shows what something else feeds to this session, as it comes">
+              title="Shows text that other clients feed to this session">
               Watch
             </button>
           </>
@@ -112,7 +112,7 @@ function Totals({ reading }: { reading: Reading }) {
 /** Says where the colours are coarse, and mends it. */
 function Coarse({ reading }: { reading: Reading }) {
   reading.changed.value;
-  if (reading.rereading.value) return <p class="note coarse">Scoring this text once more…</p>;
+  if (reading.rereading.value) return <p class="note coarse">Scoring this text again…</p>;
   if (reading.coarseTo === 0) return null;
   return (
     <p class="note coarse">
@@ -130,7 +130,7 @@ function Legend({ mode, words }: { mode: Mode; words: boolean }) {
   const unit = words ? "bits a word" : "bits a byte";
   const title = mode === "difference"
     ? `${unit}: learning costs ← → learning saves`
-    : mode === "unusual" ? "the strangest of so many lines" : `${unit}, ${mode}`;
+    : mode === "unusual" ? "one line in so many is this strange" : `${unit}, ${mode}`;
   return (
     <figure class="legend" aria-label={`Colours: ${title}`}>
       <ol>

@@ -49,9 +49,9 @@ export function spoken(reading: Reading, place: number): string {
 export function changeIn(bits: number, fixed: number): string {
   const saved = fixed - bits;
   const times = 2 ** Math.abs(saved);
-  if (Math.abs(saved) < 0.07) return "What was learnt changed little here.";
+  if (Math.abs(saved) < 0.07) return "Learning changed little here.";
   const factor = times >= 10 ? grouped(Math.round(times)) : times.toFixed(1);
   return saved > 0
-    ? `What was learnt made this ${factor}\u00a0× likelier: ${saved.toFixed(1)} bits saved.`
-    : `What was learnt made this ${factor}\u00a0× less likely: ${(-saved).toFixed(1)} bits more.`;
+    ? `Learning made this ${factor}\u00a0× likelier: ${saved.toFixed(1)} bits saved.`
+    : `Learning made this ${factor}\u00a0× less likely: ${(-saved).toFixed(1)} bits more.`;
 }

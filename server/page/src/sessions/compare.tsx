@@ -23,7 +23,7 @@ export function Compare({ of, others }: Props) {
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const against = others.find(({ id }) => id === other);
   if (others.length === 0) {
-    return <p class="note">There is no other session to compare with. A fork makes one.</p>;
+    return <p class="note">There is no other session to compare with. Fork this one first.</p>;
   }
   const compare = async (): Promise<void> => {
     setBusy(true);
@@ -42,7 +42,7 @@ export function Compare({ of, others }: Props) {
       void compare();
     }}>
       <p class="note">
-        Both score the same text, as what comes next. Neither learns it: they stay as they are.
+        Both score the same text as their continuation. Neither session learns the text.
       </p>
       <label>With
         <select value={other} onChange={(event) => {
@@ -56,7 +56,7 @@ export function Compare({ of, others }: Props) {
       </label>
       <label>Text
         <textarea rows={4} required maxLength={textMax} value={text} spellcheck={false}
-          placeholder="A few lines that might come next"
+          placeholder="A few lines that may come next"
           onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <button type="submit" class="primary" disabled={busy || !against}>
@@ -111,7 +111,7 @@ function Result({ of }: { of: Compared }) {
         { value: "difference", name: "difference" },
         { value: "first", name: first.title }, { value: "second", name: second.title },
       ]} />
-      <div class="mapped" role="slider" tabIndex={0} aria-label="The text that both scored"
+      <div class="mapped" role="slider" tabIndex={0} aria-label="The text that both sessions scored"
         aria-valuemin={0} aria-valuemax={of.characters.length - 1} aria-valuenow={Math.max(0, at)}
         aria-valuetext={said(of, at)}
         onPointerMove={(event) => setAt(Number((event.target as HTMLElement).dataset.at ?? -1))}

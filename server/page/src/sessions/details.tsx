@@ -52,7 +52,7 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
   return (
     <article class="details" aria-label={`Session ${titleOf(of)}`}>
       <h2 ref={heading} tabIndex={-1}>{titleOf(of)}</h2>
-      {of.error && <p class="warning">This session cannot be used: {of.error}</p>}
+      {of.error && <p class="warning">This session is unusable: {of.error}</p>}
       <p class="in-a-row">
         {!of.error && ways.map(([view, name]) => (
           <a key={view} class="button" href={href(view, of.id)}>{name}</a>
@@ -68,23 +68,23 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
       <Facts of={of} />
       {on && !of.error && (
         <>
-          <details><summary>Fork it, here or back in time</summary>
+          <details><summary>Fork at any byte</summary>
             <Fork on={on} onForked={onForked} /></details>
-          <details><summary>Compare it with another</summary>
+          <details><summary>Compare with another session</summary>
             <Compare of={of} others={others} /></details>
           {!of.shadow_of && (
-            <details open={hadShadows}><summary>Shadow it</summary>
+            <details open={hadShadows}><summary>Shadow</summary>
               <Shadows of={of} onChanged={(session) => list.put(session)} /></details>
           )}
         </>
       )}
-      <details><summary>Name, labels, and how long it is kept</summary>
+      <details><summary>Name, labels and expiry</summary>
         <Edit of={of} onChanged={changed} /></details>
       {asks && (
         <Dialog title={`Delete ${titleOf(of)}?`} onClose={() => setAsks(false)}>
           <p>
-            Its {sizeText(of.offset)} of text and what was learnt of them are overwritten on the
-            disk. Nothing brings them back but an export.
+            This overwrites {sizeText(of.offset)} of text, and everything learned from it, on the
+            disk. Only an export can bring the session back.
           </p>
           <div class="in-a-row">
             <button type="button" class="danger" onClick={() => {
@@ -93,8 +93,8 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
                 await deleteSession(of.id);
                 onDeleted();
               });
-            }}>Delete it</button>
-            <button type="button" autofocus onClick={() => setAsks(false)}>Keep it</button>
+            }}>Delete</button>
+            <button type="button" autofocus onClick={() => setAsks(false)}>Cancel</button>
           </div>
         </Dialog>
       )}
@@ -122,7 +122,7 @@ function Facts({ of }: { of: Session }) {
     ["Bits a byte", bitsText(adapted)],
     ["Static model", bitsText(fixed)],
     ["Updates", grouped(of.step)],
-    ["In memory", of.memory_bytes ? sizeText(of.memory_bytes) : "no: on the disk only"],
+    ["In memory", of.memory_bytes ? sizeText(of.memory_bytes) : "no, only on disk"],
     ["On the disk", sizeText(of.disk_bytes)],
     ["Model", of.model],
     ["Method", settings && `${settings.method}, chunks of ${settings.chunk}${

@@ -6,7 +6,7 @@ import { Problem } from "../shell/problem";
 import { namePattern, nameWords } from "../ui/words";
 
 const lives: [number, string][] = [
-  [0, "for ever"], [3600, "an hour"], [86400, "a day"], [7 * 86400, "a week"],
+  [0, "forever"], [3600, "an hour"], [86400, "a day"], [7 * 86400, "a week"],
   [30 * 86400, "30 days"], [365 * 86400, "a year"],
 ];
 
@@ -62,7 +62,7 @@ export function Edit({ of, onChanged }: Props) {
               placeholder="name" onInput={(event) => put(i, [event.currentTarget.value, value])} />
             <input aria-label={`Label ${i + 1}, its value`} value={value} maxLength={256}
               placeholder="value" onInput={(event) => put(i, [label, event.currentTarget.value])} />
-            <button type="button" class="quiet" aria-label={`Take label ${label || i + 1} away`}
+            <button type="button" class="quiet" aria-label={`Remove label ${label || i + 1} away`}
               onClick={() => {
                 setState("");
                 setLabels(labels.filter((_, at) => at !== i));

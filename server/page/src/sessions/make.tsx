@@ -51,7 +51,7 @@ export function Make({ onMade, onClose }: Props) {
             title={nameWords}
             onInput={(event) => setName(event.currentTarget.value)} />
         </label>
-        <label>From a file that was exported <span class="note">(or empty)</span>
+        <label>From an exported file <span class="note">(or empty)</span>
           <input type="file" accept=".zst,.safetensors"
             onChange={(event) => setFile(event.currentTarget.files?.[0] ?? null)} />
         </label>

@@ -112,7 +112,7 @@ function NumberField({ of, model, typed, onType }: NumberProps) {
   const known = isTold ? model?.defaults[name] : undefined;
   const shared = {
     value: typed,
-    placeholder: known === undefined ? "as the model has it" : String(known),
+    placeholder: known === undefined ? "the model's default" : String(known),
     onInput: (event: { currentTarget: HTMLInputElement }) => onType(event.currentTarget.value),
   };
   return (

@@ -114,7 +114,7 @@ function Table({ of, shadows, busy, onDetach }: TableProps) {
             <td>{bitsText(shadow.compared?.difference)}</td>
             <td><button type="button" disabled={busy} onClick={() => onDetach(shadow.id)}
               aria-label={`Detach ${nameOf(shadow)}`}
-              title="It becomes a session of its own">Detach</button></td>
+              title="Turns the shadow into an ordinary session">Detach</button></td>
           </tr>
         ))}
       </tbody>

@@ -36,7 +36,7 @@ function Row({ of, chosen }: { of: Session; chosen: boolean }) {
         <a href={href("sessions", of.id)} aria-current={chosen ? "true" : undefined}>
           {titleOf(of)}
         </a>
-        {of.error && <span class="warning"> cannot be used</span>}
+        {of.error && <span class="warning"> is unusable</span>}
         {labels.length > 0 && (
           <span class="labels">{labels.map(([name, value]) => (
             <span key={name}>{name}: {value}</span>

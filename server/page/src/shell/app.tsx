@@ -30,7 +30,7 @@ export function App() {
         document.getElementById("main")!.focus();
       }}>Skip to the content</a>
       <header class="top">
-        <a class="mark" href={href("read", "")} aria-label="lmserve: begin anew">lmserve</a>
+        <a class="mark" href={href("read", "")} aria-label="lmserve: start again">lmserve</a>
         <nav aria-label="Views">
           {views.map((view) => (
             <a key={view} href={href(view)} aria-current={view === at.view ? "page" : undefined}>

@@ -17,14 +17,14 @@ export function KeyDialog() {
         event.preventDefault();
         if (input.current?.value) giveKey(input.current.value);
       }}>
-        <h2 id="key-title">This server wants a key</h2>
-        {wanted === "again" && <p class="warning" role="alert">The key was not accepted.</p>}
+        <h2 id="key-title">This server needs a key</h2>
+        {wanted === "again" && <p class="warning" role="alert">The server rejected the key.</p>}
         <label for="key-input">Key</label>
         <input id="key-input" ref={input} type="password" autocomplete="off" spellcheck={false}
           placeholder="lms_…" required aria-describedby="key-note" />
         <p id="key-note" class="note">
-          It is kept for this tab only, and forgotten when the tab closes.
-          Whoever runs the server makes one with <code>lmserve keys add</code>.
+          The key stays in this tab until the tab closes.
+          The server's operator makes keys with <code>lmserve keys add</code>.
         </p>
         <button class="primary" type="submit">Use this key</button>
       </form>

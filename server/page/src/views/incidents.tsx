@@ -58,7 +58,7 @@ function State({ of }: { of: Incidents }) {
   const state = of.state.value;
   const lines = of.lines.value;
   const words = {
-    opening: "opening…", live: "live", lost: "no connection; trying again", over: "stopped",
+    opening: "opening…", live: "live", lost: "connection lost; retrying", over: "stopped",
   }[state];
   return (
     <span class={`state ${state}`}>
@@ -178,10 +178,10 @@ function Keys({ onClose }: { onClose: () => void }) {
       <dl class="keys">
         <dt><kbd>j</kbd> <kbd>↓</kbd></dt><dd>next incident</dd>
         <dt><kbd>k</kbd> <kbd>↑</kbd></dt><dd>previous incident</dd>
-        <dt><kbd>Enter</kbd></dt><dd>open or close it: samples, reason, evidence</dd>
-        <dt><kbd>f</kbd></dt><dd>false alarm: fold it and its like away</dd>
-        <dt><kbd>m</kbd></dt><dd>matters: always show it and its like</dd>
-        <dt><kbd>u</kbd></dt><dd>take the verdict back</dd>
+        <dt><kbd>Enter</kbd></dt><dd>show or hide samples, reason and evidence</dd>
+        <dt><kbd>f</kbd></dt><dd>false alarm: hide this and similar incidents</dd>
+        <dt><kbd>m</kbd></dt><dd>matters: always show this and similar incidents</dd>
+        <dt><kbd>u</kbd></dt><dd>withdraw the verdict</dd>
         <dt><kbd>r</kbd></dt><dd>show its first line in Read</dd>
         <dt><kbd>Esc</kbd></dt><dd>close</dd>
       </dl>
@@ -220,10 +220,10 @@ function NoLines({ of }: { of: Session }) {
   return (
     <div class="empty">
       <h2>This session has no lines</h2>
-      <p>Its text was scored in chunks. A second session can look for incidents in the text so far.</p>
+      <p>This session scores chunks, not lines. A second session can search its text for incidents.</p>
       {problem && <Problem error={problem} />}
       <button type="button" class="primary" disabled={done >= 0} onClick={() => void find()}>
-        {done >= 0 ? "Looking…" : "Find incidents in its text"}
+        {done >= 0 ? "Looking…" : "Find incidents in this text"}
       </button>
     </div>
   );

@@ -99,11 +99,11 @@ function Learning({ of }: { of: Reading }) {
                 onZoom={(low, high) => setRange([low, high])} />
             </Along>
             <p class="note">
-              Bytes of the stream from left to right; each mark at the foot is an update of the fast
+              Bytes of the stream from left to right. Each mark at the bottom is an update of the fast
               weights.{" "}
               {of.session.value.settings?.companion && "The network alone, without the " +
-                "companion, is shown of text that has come while this page looked on. "}
-              Drag to look closer. Keys: <kbd>←</kbd> <kbd>→</kbd> move,{" "}
+                "companion, is shown for text that arrived while this page was open. "}
+              Drag to zoom. Keys: <kbd>←</kbd> <kbd>→</kbd> move,{" "}
               <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> shows all.
             </p>
           </figure>
@@ -161,11 +161,11 @@ function Live({ of }: { of: Reading }) {
     const rest = of.end > of.session.value.offset; // of a text that was not sent as a whole
     return (
       <button type="button" onClick={() => void resume(of)}>
-        {rest ? "Go on" : "Watch it live"}
+        {rest ? "Go on" : "Watch live"}
       </button>
     );
   }
-  const words = { opening: "Opening…", feeding: "Text streams in", watching: "Watching" };
+  const words = { opening: "Opening…", feeding: "Reading", watching: "Watching" };
   return (
     <span class="live" role="status">
       <i aria-hidden="true" />{words[activity]}
@@ -179,11 +179,11 @@ function Waiting({ of }: { of: Reading }) {
     <section class="empty">
       <p>
         {of.activity.value === "idle"
-          ? "The session has no text yet. Give it some, or watch it while something else does."
-          : "Nothing has been scored yet. The chart begins with the first chunk."}
+          ? "This session has no text yet. Add text, or watch while another client feeds it."
+          : "Nothing has been scored yet. The chart starts with the first chunk."}
       </p>
       {of.activity.value === "idle" &&
-        <a class="button primary" href={href("read")}>Give it text</a>}
+        <a class="button primary" href={href("read")}>Add text</a>}
     </section>
   );
 }

@@ -44,15 +44,15 @@ function Nothing() {
     <section class="empty">
       <h1>Write with a model that learns from you</h1>
       <p>
-        While you type, the model offers what comes next in grey, where it is sure. It learns each
-        sentence that you end: the longer you write, the more of your words it knows.
+        While you type, the model suggests the next words in gray where it is sure. It learns each
+        finished sentence: the longer you write, the better it knows your words.
       </p>
       {problem && <Problem error={problem} />}
       <ModelChoice />
       <p>
         <button class="primary" type="button" onClick={() => {
           begin("Written here").catch((error) => setProblem(asProblem(error)));
-        }}>Begin a text</button>{" "}
+        }}>Start a text</button>{" "}
         <a class="button" href={href("sessions", "")}>Choose a session</a>
       </p>
     </section>
@@ -199,7 +199,7 @@ function Writing({ on }: { on: Reading }) {
         }} />
       <List of={offers} onTake={insert} />
       {mayOffer && isTooLong(draft) && (
-        <p class="note">The draft is too long for suggestions: commit it to go on.</p>
+        <p class="note">The draft is too long for suggestions: commit it first.</p>
       )}
       <Controls sampling={sampling} onSampling={setSampling} whileTyping={whileTyping}
         onWhileTyping={setWhileTyping} sentences={sentences} onSentences={setSentences}

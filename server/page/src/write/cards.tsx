@@ -12,8 +12,8 @@ interface Props {
 
 const names: Record<Source, string> = { adapted: "Adapted", static: "Static" };
 const notes: Record<Source, string> = {
-  adapted: "has learnt this text",
-  static: "as it was made",
+  adapted: "has learned this text",
+  static: "without learning",
 };
 
 /** What the adapted and the static model go on with, side by side. */
@@ -35,7 +35,7 @@ export function Cards({ of, chosen, hasStatic, onChoose, onAccept }: Props) {
               </button>
             </header>
             {source === "static" && !hasStatic
-              ? <p class="note">This session has no baseline, the static model beside it.</p>
+              ? <p class="note">This session has no baseline (the static model).</p>
               : <Text of={suggestion} />}
             {suggestion?.done && suggestion.bytes.length > 0 && (
               <footer>
@@ -52,7 +52,7 @@ export function Cards({ of, chosen, hasStatic, onChoose, onAccept }: Props) {
 }
 
 function Text({ of }: { of: Suggestion | null }) {
-  if (!of) return <p class="note">Nothing is suggested yet.</p>;
+  if (!of) return <p class="note">No suggestion yet.</p>;
   if (of.problem) {
     return (
       <p class="warning" role="alert">
@@ -60,6 +60,6 @@ function Text({ of }: { of: Suggestion | null }) {
       </p>
     );
   }
-  if (of.done && of.text === "") return <p class="note">Nothing: the line ends here.</p>;
+  if (of.done && of.text === "") return <p class="note">No suggestion: the line ends here.</p>;
   return <p class="said" role="status">{of.text || "…"}</p>;
 }

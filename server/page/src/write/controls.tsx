@@ -37,11 +37,11 @@ export function Controls(props: Props) {
           Discard
         </button>
         <button type="button" disabled={!props.draft || busy} onClick={act.commit}>
-          {busy ? "Learning…" : "Commit what I wrote"}
+          {busy ? "Learning…" : "Learn what I wrote"}
         </button>
         {props.learnt && (
           <button type="button" class="quiet" disabled={busy} onClick={act.undo}
-            title={`Take back: ${props.learnt}`}>Undo what was learnt</button>
+            title={`Undo: ${props.learnt}`}>Undo learning</button>
         )}
       </div>
       <div class="sampling">
@@ -58,7 +58,7 @@ export function Controls(props: Props) {
         <label>
           <input type="checkbox" checked={sampling.atLineEnd}
             onChange={(event) => set({ atLineEnd: event.currentTarget.checked })} />
-          Stop at the line's end
+          Stop at the end of the line
         </label>
         <label>
           <input type="checkbox" checked={props.whileTyping}

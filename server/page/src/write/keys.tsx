@@ -1,16 +1,16 @@
 import type { Act } from "./controls";
 
 const keys: [string[], string][] = [
-  [["Tab"], "take a word of the grey text; once more, all of it"],
-  [["Esc"], "not this"],
-  [["Ctrl", "Space"], "list what may come next; arrows and Enter choose"],
-  [["Ctrl", "Enter"], "learn what was written"],
-  [["Ctrl", "Z"], "on an empty draft: take back what was learnt last"],
-  [["Alt", "Enter"], "go on at length, by both models"],
-  [["Alt", "]"], "another text"],
-  [["Alt", "["], "the one before"],
-  [["Alt", "1"], "choose the adapted model's"],
-  [["Alt", "2"], "choose the static model's"],
+  [["Tab"], "accept the next gray word; again, all of it"],
+  [["Esc"], "dismiss"],
+  [["Ctrl", "Space"], "list suggestions; arrows and Enter choose"],
+  [["Ctrl", "Enter"], "learn the draft"],
+  [["Ctrl", "Z"], "on an empty draft: undo the last learning"],
+  [["Alt", "Enter"], "long continuation by both models"],
+  [["Alt", "]"], "next continuation"],
+  [["Alt", "["], "previous continuation"],
+  [["Alt", "1"], "choose the adapted model"],
+  [["Alt", "2"], "choose the static model"],
 ];
 
 /** What is shown beside the draft. */

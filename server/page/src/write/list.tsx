@@ -9,7 +9,7 @@ export function List({ of, onTake }: { of: Offers; onTake: (text: string) => voi
   const all = of.list.value;
   if (all.length === 0) return null;
   return (
-    <ol class="offers" id={listID} role="listbox" aria-label="What may come next">
+    <ol class="offers" id={listID} role="listbox" aria-label="Suggestions">
       {all.map(({ text, probability }, i) => (
         <li key={text} id={entryID(i)} role="option" aria-selected={i === of.chosen.value}
           onMouseDown={(event) => {

@@ -61,8 +61,8 @@ export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: 
       </div>
       <p id="sheet-note" class="note" role="status">
         {refused
-          ? "That part is the session's already. Write behind it; to go back in time, fork."
-          : "Grey text is the session's, and fixed: the model has learnt it."}
+          ? "The model has learned this part. Write below it, or fork the session at an earlier byte."
+          : "The model has learned the gray text, so it cannot be edited."}
       </p>
       <p class="hidden" role="status">{ghost && `Suggested: ${ghost}`}</p>
     </>

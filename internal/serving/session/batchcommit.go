@@ -1,0 +1,108 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Commits reports whether the batch feeds its session.
+func (r *BatchRequest) Commits() bool { return r.Commit == CommitPrompt || r.Commit == CommitAll }
+
+// checkBatchCommit says whether a batch can commit as it asks. The id is that of the session which
+// the batch continues, "" for none.
+func checkBatchCommit(id string, r BatchRequest) error {
+	if err := checkCommit(r.Commit); err != nil {
+		return err
+	}
+	switch {
+	case !r.Commits() && r.Offset != nil:
+		return &FieldError{"offset", strconv.FormatInt(*r.Offset, 10), "none without commit"}
+	case !r.Commits():
+		return nil
+	case id == "":
+		return &FieldError{"commit", strconv.Quote(r.Commit),
+			CommitNone + " in a request that names no session"}
+	case len(r.Prompts) > 1:
+		return &FieldError{"prompt", fmt.Sprintf("%d prompts", len(r.Prompts)), "1 with commit"}
+	case r.Commit == CommitAll && r.N > 1:
+		return &FieldError{"n", fmt.Sprintf("%d texts", r.N), "1 with commit " + CommitAll}
+	}
+	return nil
+}
+
+// batchCommit carries out a batch that commits, as the one request that feeds its session. Clients
+// of OpenAI's interface repeat requests that fail. So nothing is committed before the texts are
+// whole, and from then on all of it, whether the client is still there or not.
+func (e *engine) batchCommit(
+	ctx context.Context, s *session, r BatchRequest, emit func(Piece) error,
+) error {
+	if err := s.feedable(); err != nil {
+		return err
+	}
+	end, err := e.beginFeeding(ctx, s, r.Wait)
+	if err != nil {
+		return err
+	}
+	defer end()
+	sampled := 0
+	if r.Commit == CommitAll {
+		sampled = r.MaxTokens
+	}
+	if err := checkOffset(s, r.Offset); err != nil {
+		return err
+	}
+	if err := e.roomFor(s, len(r.Prompts[0]), sampled); err != nil {
+		return err
+	}
+	w := wholeTexts{request: &r, emit: emit}
+	if err = e.batch(ctx, s, false, r, w.piece); err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, admitted: true}
+	if err := f.all(context.WithoutCancel(ctx), w.committed()); err != nil {
+		return err
+	}
+	offset := s.seen().offset
+	w.last.Offset = &offset
+	return emit(w.last)
+}
+
+// wholeTexts passes on the pieces of a batch that commits. The end of the last text, which is told
+// when the batch has committed, is held back.
+type wholeTexts struct {
+	request *BatchRequest
+	emit    func(Piece) error
+	text    []byte // of all pieces
+	ended   int    // texts
+	last    Piece  // without text
+}
+
+func (w *wholeTexts) piece(p Piece) error {
+	if w.request.Commit == CommitAll {
+		w.text = append(w.text, p.Text...)
+	}
+	if p.FinishReason == "" {
+		return w.emit(p)
+	}
+	if w.ended++; w.ended < w.request.N {
+		return w.emit(p)
+	}
+	w.last = Piece{Index: p.Index, FinishReason: p.FinishReason, Tokens: p.Tokens}
+	if p.FinishReason, p.Tokens = "", 0; len(p.Text) == 0 && len(p.LogProbs) == 0 {
+		return nil
+	}
+	return w.emit(p)
+}
+
+// committed is what the session takes.
+func (w *wholeTexts) committed() []byte {
+	if w.request.Commit == CommitAll && w.request.Echo {
+		return w.text // the prompt is in front
+	}
+	return slices.Concat(w.request.Prompts[0], w.text)
+}

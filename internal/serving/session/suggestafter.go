@@ -1,0 +1,62 @@
+package session
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
+)
+
+// SuggestAfter is Suggest after the session's text and a prompt, which may be as long as that of a
+// completion. Without an id the text before the prompt is empty, and the model is named. A prompt
+// that is too long to be typed is read first, by a copy of the state that learns nothing. The
+// errors are those of Suggest and CompleteBatch.
+func (mg *Manager) SuggestAfter(
+	ctx context.Context, who Caller, id, modelName string, prompt []byte, r SuggestRequest,
+) (Suggested, error) {
+	if id != "" && len(prompt) <= stream.TypedMax {
+		r.Typed = prompt
+		return mg.Suggest(ctx, who, id, r)
+	}
+	s, done, err := mg.grounds(who, id, modelName)
+	if err != nil {
+		return Suggested{}, err
+	}
+	defer done()
+	read := BatchRequest{Prompts: [][]byte{prompt}, N: 1}
+	if err := cmp.Or(checkBatch(s.model.Tokenizer, read), checkSuggest(s, r)); err != nil {
+		return Suggested{}, err
+	}
+	if err := mg.life.Enter(); err != nil {
+		return Suggested{}, err
+	}
+	defer mg.life.Leave()
+	if id != "" {
+		defer mg.index.touch(s)
+	}
+	g := generation{engine: mg.engine, s: s, blank: id == "", plan: plan{n: 1}}
+	return g.suggest(ctx, prompt, r)
+}
+
+// suggest looks for what may come next after a prompt, which a copy of the state reads.
+func (g *generation) suggest(
+	ctx context.Context, prompt []byte, r SuggestRequest,
+) (found Suggested, err error) {
+	if err := g.open(ctx); err != nil {
+		return found, err
+	}
+	defer g.s.unlock()
+	read := g.s.stream.Frozen()
+	if err := g.readLocked(ctx, read, prompt, g.drafts(0, false)); err != nil {
+		return found, err
+	}
+	var what suggest.Found
+	turn := g.turnLocked(ctx, func(w *stream.Worker) {
+		what, err = w.Suggest(ctx, read, new(stream.Suggester), nil, r.options(g.engine.scheduler.Busy()))
+	})
+	found = Suggested{
+		Offset: g.s.seen().offset, Candidates: what.Candidates, Complete: what.Complete, Rows: what.Rows,
+	}
+	return found, cmp.Or(turn, err)
+}

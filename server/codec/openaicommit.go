@@ -1,0 +1,45 @@
+package codec
+
+import (
+	"strconv"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// DecodeCommit adds to a batch what its session learns of it, which the body or headers say. A
+// batch that commits waits for its turn as long as a request may.
+func DecodeCommit(
+	request *session.BatchRequest, body api.OpenAICompletionRequest, p api.CreateCompletionParams,
+) error {
+	commit, err := oneOf("commit", body.Commit, p.XCommit, func(c api.Commit) string {
+		return strconv.Quote(string(c))
+	})
+	if err != nil {
+		return err
+	}
+	offset, err := oneOf("offset", body.Offset, p.XSessionOffset, func(n int64) string {
+		return strconv.FormatInt(n, 10)
+	})
+	if err != nil {
+		return err
+	}
+	request.Commit, request.Offset = string(Value(commit)), offset
+	if request.Commits() {
+		request.Wait = session.WaitMax
+	}
+	return nil
+}
+
+// oneOf is what a field or a header of the same meaning says. Both must not say different things.
+func oneOf[T comparable](name string, field, header *T, quoted func(T) string) (*T, error) {
+	if field == nil {
+		return header, nil
+	}
+	if header != nil && *header != *field {
+		return nil, problem.Field(api.ProblemInvalidField, name, quoted(*field),
+			quoted(*header)+", as the header says")
+	}
+	return field, nil
+}

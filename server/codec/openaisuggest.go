@@ -1,0 +1,74 @@
+package codec
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// DecodeOpenAISuggest reads what suggestions a completion in OpenAI's form asks for. What it asks
+// for besides, and would look for in vain, is refused; what concerns sampling makes no difference.
+func DecodeOpenAISuggest(
+	r api.OpenAICompletionRequest, b session.BatchRequest,
+) (session.SuggestRequest, error) {
+	s := Value(r.Suggest)
+	request := session.SuggestRequest{
+		N: b.N, Unit: string(Value(s.Unit)), Least: Value(s.MinProbability),
+		Within: time.Duration(Value(s.WithinMs)) * time.Millisecond,
+	}
+	refuse := func(field, found, expected string) (session.SuggestRequest, error) {
+		return request, problem.Field(api.ProblemInvalidField, field, found, expected+" with suggest")
+	}
+	switch {
+	case len(b.Prompts) > 1:
+		return refuse("prompt", strconv.Itoa(len(b.Prompts))+" prompts", "1")
+	case b.Commits():
+		return refuse("commit", strconv.Quote(b.Commit), session.CommitNone)
+	case b.Echo:
+		return refuse("echo", "true", "false")
+	case b.LogProbs:
+		return refuse("logprobs", strconv.Itoa(b.Top), "null")
+	}
+	return request, nil
+}
+
+// Suggested is the answer that has suggestions as its choices: one without text where there are
+// none, as clients look at the first choice.
+func (a *OpenAIAnswer) Suggested(s session.Suggested) api.OpenAICompletion {
+	stop, choices := api.FinishStop, []api.OpenAIChoice{}
+	for i, c := range s.Candidates {
+		a.sampled += int64(len(c.Text))
+		choices = append(choices, api.OpenAIChoice{
+			Text: c.Text, Index: i, FinishReason: &stop, Probability: &c.Probability,
+		})
+	}
+	if len(choices) == 0 {
+		choices = append(choices, api.OpenAIChoice{FinishReason: &stop})
+	}
+	whole := a.UsageEvent()
+	whole.Choices = choices
+	return whole
+}
+
+// SuggestionEvents are the events of a stream of suggestions: one for each choice of the answer
+// and, if it is asked for, the account of the tokens.
+func SuggestionEvents(whole api.OpenAICompletion, usage bool) (events []any) {
+	last := whole
+	last.Choices, whole.Usage = []api.OpenAIChoice{}, nil
+	for _, choice := range whole.Choices {
+		event := whole
+		event.Choices = []api.OpenAIChoice{choice}
+		if usage {
+			events = append(events, WithoutUsage{OpenAICompletion: event})
+		} else {
+			events = append(events, event)
+		}
+	}
+	if usage {
+		events = append(events, last)
+	}
+	return events
+}

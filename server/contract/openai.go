@@ -1,0 +1,34 @@
+package contract
+
+import "strings"
+
+const (
+	onlyCompletions = "Of OpenAI's interface there are /v1/completions, /v1/models and " +
+		"/v1/models/{model} here."
+	noChat       = "There is no chat model here; use /v1/completions."
+	noEmbeddings = "There are no embeddings here. " + onlyCompletions
+)
+
+// elsewhere are the paths of OpenAI's interface that this server does not have, by their first
+// segment behind /v1, and what clients are told there.
+var elsewhere = map[string]string{
+	"assistants": noChat, "chat": noChat, "conversations": noChat, "realtime": noChat,
+	"responses": noChat, "threads": noChat,
+	"embeddings": noEmbeddings,
+	"audio":      onlyCompletions, "batches": onlyCompletions, "containers": onlyCompletions,
+	"edits": onlyCompletions, "engines": onlyCompletions, "evals": onlyCompletions,
+	"files": onlyCompletions, "fine_tuning": onlyCompletions, "images": onlyCompletions,
+	"moderations": onlyCompletions, "uploads": onlyCompletions, "vector_stores": onlyCompletions,
+	"videos": onlyCompletions,
+}
+
+// InsteadOf says what a client of OpenAI's interface can use in place of a path that is not here;
+// it is "" for a path that is none of that interface.
+func InsteadOf(path string) string {
+	behind, ok := strings.CutPrefix(path, "/v1/")
+	if !ok {
+		return ""
+	}
+	first, _, _ := strings.Cut(behind, "/")
+	return elsewhere[first]
+}

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
+	"github.com/lmserve/lmserve/internal/serving/keys"
+	"github.com/lmserve/lmserve/internal/serving/session"
+)
+
+// Fields that OpenAI does not have mean what they mean in completions of sessions.
+func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
+	g := newOpenAIRig(t, Options{})
+	path := g.create("{}")
+	g.text(path+"/score", numbered(1, 200))
+	id := strings.TrimPrefix(path, "/v1/sessions/")
+	plain, other := "", 0
+	for _, fields := range []string{
+		``, `,"top_k":3`, `,"min_p":0.5`, `,"dry":10,"temperature":0`,
+		`,"top_k":20,"min_p":0.1,"top_p":0.9`,
+	} {
+		body := `{"prompt":"GET /","max_tokens":60,"seed":7` + fields + `}`
+		want := decode[api.Completion](t, g.json(path+"/complete", body), http.StatusOK)
+		got := g.completed(body, "X-Session-ID", id).Choices[0].Text
+		require.Equal(t, want.Text, got, fields)
+		if plain == "" {
+			plain = got
+		} else if got != plain {
+			other++
+		}
+	}
+	require.Equal(t, 4, other, "each of them makes a difference")
+	for _, none := range []string{
+		`"top_k":-1`, `"top_k":0`, `"min_p":0`, `"dry":0.8`, `"repetition_penalty":1.0`, `"suggest":null`,
+		`"top_k":null,"min_p":null,"dry":null,"repetition_penalty":null,"commit":null,"offset":null`,
+	} {
+		body := `{"prompt":"GET /","max_tokens":60,"seed":7,` + none + `}`
+		require.Equal(t, plain, g.completed(body, "X-Session-ID", id).Choices[0].Text, none)
+	}
+}
+
+// A request that names no model goes to that of its session, or to the default.
+func TestNoModelIsThatOfTheSession(t *testing.T) {
+	other, err := modeltest.New(20)
+	require.NoError(t, err)
+	other.Name = "lmserve-other"
+	from, _, err := model.NewSource(func() (*model.Model, error) { return other, nil })
+	require.NoError(t, err)
+	g := newOpenAIRigOf(t, Options{}, session.Options{Others: []*model.Source{from}})
+	small := decode[api.ModelList](t, g.do("GET", "/v1/models", nil), http.StatusOK).Data[0].ID
+	id := strings.TrimPrefix(g.create(`{"model":"lmserve-other"}`), "/v1/sessions/")
+	for _, field := range []string{``, `"model":null,`, `"user":"nobody",`} {
+		body := `{` + field + `"prompt":"x","max_tokens":1}`
+		require.Equal(t, small, g.completed(body).Model)
+		require.Equal(t, other.ID(), g.completed(body, "X-Session-ID", id).Model)
+	}
+	require.Equal(t, other.ID(), g.completed(`{"prompt":"x","max_tokens":1,"user":"`+id+`"}`).Model)
+	requireProblem(t, g.json("/v1/completions", `{"prompt":"x"}`, "X-Session-ID", "none"),
+		api.ProblemSessionNotFound)
+}
+
+// Where OpenAI's clients look in vain, they are told in their own form what they can use.
+func TestPathsThatOpenAIHasSayWhatToUse(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "k"})
+	g := newRig(t, Options{Keys: ring.Ring})
+	key := ring.token["k"]
+	for path, want := range map[string]string{
+		"/v1/chat/completions":    "There is no chat model here; use /v1/completions.",
+		"/v1/responses":           "There is no chat model here; use /v1/completions.",
+		"/v1/responses/resp_1":    "There is no chat model here; use /v1/completions.",
+		"/v1/embeddings":          "There are no embeddings here. ",
+		"/v1/images/generations":  "Of OpenAI's interface there are /v1/completions, ",
+		"/v1/audio/transcription": "Of OpenAI's interface there are /v1/completions, ",
+	} {
+		for _, method := range []string{"GET", "POST", "DELETE"} {
+			g.key = key
+			p := decode[api.Problem](t, g.do(method, path, strings.NewReader("{}")), http.StatusNotFound)
+			require.Equal(t, api.ProblemNotFound, p.Type)
+			require.NotNil(t, p.Error)
+			require.Contains(t, p.Error.Message, want, path)
+			require.Equal(t, "not_found", p.Error.Code)
+			require.Equal(t, api.OpenAIInvalidRequest, p.Error.Type)
+			g.key = ""
+			p = decode[api.Problem](t, g.do(method, path, strings.NewReader("{}")), http.StatusUnauthorized)
+			require.Equal(t, "invalid_api_key", p.Error.Code)
+		}
+	}
+	g.key = key
+	for _, path := range []string{"/v1/nothing", "/v1/sessions/x/chat", "/chat/completions", "/v1"} {
+		p := decode[api.Problem](t, g.do("GET", path, nil), http.StatusNotFound)
+		require.Nil(t, p.Error, path)
+	}
+}
+
+// The date of a model is that of the server's beginning, and does not change.
+func TestModelsHaveDates(t *testing.T) {
+	before := time.Now().Unix()
+	g := newOpenAIRig(t, Options{})
+	for range 2 {
+		created := decode[api.Model](t, g.do("GET", "/v1/models/small", nil), http.StatusOK).Created
+		require.GreaterOrEqual(t, created, before)
+		require.LessOrEqual(t, created, time.Now().Unix())
+		list := decode[api.ModelList](t, g.do("GET", "/v1/models", nil), http.StatusOK)
+		require.Equal(t, created, list.Data[0].Created)
+	}
+}
