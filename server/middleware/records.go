@@ -48,6 +48,7 @@ func Records(
 			begun := bufio.NewReaderSize(r.Body, jsonPeek)
 			r.Body = body{begun, r.Body}
 			if begin, _ := begun.Peek(jsonPeek); intake.BeginsText(begin) { // the error comes again
+				r.Body = http.MaxBytesReader(w, r.Body, limits.JSONBodyBytesMax)
 				if form.key != "" {
 					r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
 				}
