@@ -41,7 +41,7 @@ CRASH_ROUNDS ?= 50
 POWER_CUTS ?= 40
 ATTACK_TIMEOUT ?= 2h
 
-.PHONY: help build words page demo pictures default-model swift-model words-model bench quick test test-noasm \
+.PHONY: help build test-ship words page demo pictures default-model swift-model words-model bench quick test test-noasm \
 	test-arithmetic test-arm64 test-portable race race-short nightly test-attack test-long test-page \
 	test-docs test-openai test-clients test-postgres test-clouds release test-release fuzz \
 	generate check cross lint vulnerabilities clean
@@ -131,6 +131,9 @@ test-page: ## use the web page in a headless Chromium, as people do (needs chrom
 
 test-docs: ## type the commands of README.md and docs in, and compare what they print (minutes)
 	LMSERVE_TEST_DOCS=1 $(GO) test ./docs -count=1 -timeout 40m
+
+test-ship: ## feed sessions by an OpenTelemetry collector, which is built, and by syslog-ng (needs the network)
+	LMSERVE_TEST_SHIPPERS=1 $(GO) test ./internal/e2e/ship -count=1
 
 test-openai: ## run OpenAI's own client against a running server (needs node 20 or later, npm and the network)
 	@node=$$(node -p 'parseInt(process.versions.node)' 2>/dev/null); \

@@ -4,6 +4,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/oapi-codegen/runtime"
@@ -102,6 +103,51 @@ const (
 func (e ErrorEventType) Valid() bool {
 	switch e {
 	case EventError:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FIMCompletionObject.
+const (
+	ObjectFIM FIMCompletionObject = "chat.completion"
+)
+
+// Valid indicates whether the value is a known member of the FIMCompletionObject enum.
+func (e FIMCompletionObject) Valid() bool {
+	switch e {
+	case ObjectFIM:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FIMEventObject.
+const (
+	ObjectFIMChunk FIMEventObject = "chat.completion.chunk"
+)
+
+// Valid indicates whether the value is a known member of the FIMEventObject enum.
+func (e FIMEventObject) Valid() bool {
+	switch e {
+	case ObjectFIMChunk:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FIMMessageRole.
+const (
+	RoleAssistant FIMMessageRole = "assistant"
+)
+
+// Valid indicates whether the value is a known member of the FIMMessageRole enum.
+func (e FIMMessageRole) Valid() bool {
+	switch e {
+	case RoleAssistant:
 		return true
 	default:
 		return false
@@ -399,6 +445,7 @@ const (
 	ProblemSessionFull                 ProblemType = "urn:lmserve:problem:session-full"
 	ProblemSessionLimit                ProblemType = "urn:lmserve:problem:session-limit"
 	ProblemSessionNotFound             ProblemType = "urn:lmserve:problem:session-not-found"
+	ProblemSessionQueueFull            ProblemType = "urn:lmserve:problem:session-queue-full"
 	ProblemSessionShadow               ProblemType = "urn:lmserve:problem:session-shadow"
 	ProblemSessionUnusable             ProblemType = "urn:lmserve:problem:session-unusable"
 	ProblemUnauthorized                ProblemType = "urn:lmserve:problem:unauthorized"
@@ -482,6 +529,8 @@ func (e ProblemType) Valid() bool {
 	case ProblemSessionLimit:
 		return true
 	case ProblemSessionNotFound:
+		return true
+	case ProblemSessionQueueFull:
 		return true
 	case ProblemSessionShadow:
 		return true
@@ -600,6 +649,21 @@ func (e SummaryEventType) Valid() bool {
 	}
 }
 
+// Defines values for TextScoreType.
+const (
+	EventText TextScoreType = "text"
+)
+
+// Valid indicates whether the value is a known member of the TextScoreType enum.
+func (e TextScoreType) Valid() bool {
+	switch e {
+	case EventText:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Unit.
 const (
 	UnitChunk    Unit = "chunk"
@@ -672,6 +736,21 @@ func (e ScoreParamsLearn) Valid() bool {
 	case LearnTrue:
 		return true
 	case LearnUnflagged:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ScoreParamsOnce.
+const (
+	OnceBody ScoreParamsOnce = "body"
+)
+
+// Valid indicates whether the value is a known member of the ScoreParamsOnce enum.
+func (e ScoreParamsOnce) Valid() bool {
+	switch e {
+	case OnceBody:
 		return true
 	default:
 		return false
@@ -996,6 +1075,17 @@ type DoneEvent struct {
 // DoneEventType Tells this event from others.
 type DoneEventType string
 
+// EditorStop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+type EditorStop struct {
+	union json.RawMessage
+}
+
+// EditorStop0 defines model for EditorStop.0.
+type EditorStop0 = string
+
+// EditorStop1 defines model for EditorStop.1.
+type EditorStop1 = []string
+
 // ErrorEvent The problem that ended a streamed answer early.
 type ErrorEvent struct {
 	// Type Tells this event from others.
@@ -1007,6 +1097,122 @@ type ErrorEvent struct {
 
 // ErrorEventType Tells this event from others.
 type ErrorEventType string
+
+// ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
+type ExportLogsResponse struct {
+	// PartialSuccess What of a request was not fed. Absent if all was.
+	PartialSuccess *LogsPartialSuccess `json:"partialSuccess,omitempty"`
+}
+
+// FIMCompletion The text that fills the place.
+type FIMCompletion struct {
+	// Choices The one text.
+	Choices []FIMChoice `json:"choices"`
+
+	// Created When the request began, in seconds since 1970.
+	Created int64 `json:"created"`
+
+	// ID `cmpl-` and the request's id.
+	ID string `json:"id"`
+
+	// Model Id of the model.
+	Model string `json:"model"`
+
+	// Object As Mistral has it.
+	Object FIMCompletionObject `json:"object"`
+
+	// Usage How many tokens a request took; null where a stream has yet to end.
+	Usage *OpenAIUsage `json:"usage"`
+}
+
+// FIMChoice defines model for FIMCompletion.choices.
+type FIMChoice struct {
+	// FinishReason Why the text ended.
+	FinishReason FinishReason `json:"finish_reason"`
+	Index        int          `json:"index"`
+
+	// Message The text.
+	Message FIMMessage `json:"message"`
+}
+
+// FIMCompletionObject As Mistral has it.
+type FIMCompletionObject string
+
+// FIMEvent The text as the one event of a stream.
+type FIMEvent struct {
+	// Choices The one text.
+	Choices []FIMDelta `json:"choices"`
+
+	// Created When the request began, in seconds since 1970.
+	Created int64 `json:"created"`
+
+	// ID `cmpl-` and the request's id.
+	ID string `json:"id"`
+
+	// Model Id of the model.
+	Model string `json:"model"`
+
+	// Object As Mistral has it.
+	Object FIMEventObject `json:"object"`
+
+	// Usage How many tokens a request took; null where a stream has yet to end.
+	Usage *OpenAIUsage `json:"usage"`
+}
+
+// FIMDelta defines model for FIMEvent.choices.
+type FIMDelta struct {
+	// Delta The text.
+	Delta FIMMessage `json:"delta"`
+
+	// FinishReason Why the text ended.
+	FinishReason FinishReason `json:"finish_reason"`
+	Index        int          `json:"index"`
+}
+
+// FIMEventObject As Mistral has it.
+type FIMEventObject string
+
+// FIMMessage The text.
+type FIMMessage struct {
+	// Content The text.
+	Content string `json:"content"`
+
+	// Role As Mistral has it.
+	Role FIMMessageRole `json:"role"`
+}
+
+// FIMMessageRole As Mistral has it.
+type FIMMessageRole string
+
+// FIMRequest A text with a place to be filled.
+type FIMRequest struct {
+	// MaxTokens The most tokens that are sampled.
+	MaxTokens *int `json:"max_tokens,omitempty"`
+
+	// Model Id of the model, or its name.
+	Model *string `json:"model,omitempty"`
+
+	// Prompt Text before the place.
+	Prompt string `json:"prompt"`
+
+	// RandomSeed Seed of the sampling.
+	RandomSeed *uint64 `json:"random_seed,omitempty"`
+
+	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	Stop *EditorStop `json:"stop,omitempty"`
+
+	// Stream Answer with server-sent events.
+	Stream *bool `json:"stream,omitempty"`
+
+	// Suffix Text behind it.
+	Suffix *string `json:"suffix,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopP As in an `OpenAICompletionRequest`.
+	TopP *float64 `json:"top_p,omitempty"`
+}
 
 // FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
 type FastNorm struct {
@@ -1271,6 +1477,66 @@ type LineWhy struct {
 	Usual []string `json:"usual"`
 }
 
+// LlamaAnswer The text; in a stream, its one event.
+type LlamaAnswer struct {
+	// Content The text.
+	Content string `json:"content"`
+
+	// Model Id of the model.
+	Model string `json:"model"`
+
+	// Stop True: there is nothing more.
+	Stop bool `json:"stop"`
+}
+
+// LlamaRequest A text to be continued, or to be filled before `input_suffix`. Fields that are not listed make no difference.
+type LlamaRequest struct {
+	// InputExtra Other texts.
+	InputExtra []LlamaExtra `json:"input_extra,omitempty"`
+
+	// InputPrefix Text before that.
+	InputPrefix *string `json:"input_prefix,omitempty"`
+
+	// InputSuffix Text behind the place.
+	InputSuffix *string `json:"input_suffix,omitempty"`
+
+	// NPredict The most tokens that are sampled; below 0, the most that there are.
+	NPredict *int `json:"n_predict,omitempty"`
+
+	// Prompt Text before the place; behind `input_prefix`.
+	Prompt *string `json:"prompt,omitempty"`
+
+	// Seed Seed of the sampling; below 0, drawn at random.
+	Seed *int64 `json:"seed,omitempty"`
+
+	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	Stop *EditorStop `json:"stop,omitempty"`
+
+	// Stream Answer with server-sent events.
+	Stream *bool `json:"stream,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopP As in an `OpenAICompletionRequest`.
+	TopP *float64 `json:"top_p,omitempty"`
+}
+
+// LlamaExtra defines model for LlamaRequest.input_extra.
+type LlamaExtra struct {
+	// Text The text.
+	Text *string `json:"text,omitempty"`
+}
+
+// LogsPartialSuccess What of a request was not fed. Absent if all was.
+type LogsPartialSuccess struct {
+	// ErrorMessage Why the first of them was rejected.
+	ErrorMessage string `json:"errorMessage"`
+
+	// RejectedLogRecords Number of records, as JSON of protobuf writes it.
+	RejectedLogRecords string `json:"rejectedLogRecords"`
+}
+
 // Measures An amount of text, and its information.
 type Measures struct {
 	// Bytes The length of the text in bytes.
@@ -1395,6 +1661,57 @@ type ModelList struct {
 // ModelListObject As OpenAI has it.
 type ModelListObject string
 
+// OllamaAnswer The text.
+type OllamaAnswer struct {
+	// CreatedAt When the request began.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Done True: there is nothing more.
+	Done bool `json:"done"`
+
+	// DoneReason Why the text ended.
+	DoneReason FinishReason `json:"done_reason"`
+
+	// Model Id of the model.
+	Model string `json:"model"`
+
+	// Response The text.
+	Response string `json:"response"`
+}
+
+// OllamaRequest A text to be continued, or to be filled before a suffix.
+type OllamaRequest struct {
+	// Model Id of the model, or its name.
+	Model *string `json:"model,omitempty"`
+
+	// Options Fields that are not listed make no difference.
+	Options *OllamaOptions `json:"options,omitempty"`
+
+	// Prompt Text before the place.
+	Prompt string `json:"prompt"`
+
+	// Suffix Text behind it.
+	Suffix *string `json:"suffix,omitempty"`
+}
+
+// OllamaOptions Fields that are not listed make no difference.
+type OllamaOptions struct {
+	// NumPredict The most tokens that are sampled; below 0, the most that there are.
+	NumPredict *int `json:"num_predict,omitempty"`
+
+	// Seed Seed of the sampling; below 0, drawn at random.
+	Seed *int64 `json:"seed,omitempty"`
+
+	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	Stop *EditorStop `json:"stop,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopP As in an `OpenAICompletionRequest`.
+	TopP *float64 `json:"top_p,omitempty"`
+}
+
 // OpenAIChoice One text, or a piece of it.
 type OpenAIChoice struct {
 	// Text The sampled text, after its prompt if `echo` asks for that.
@@ -1507,8 +1824,13 @@ type OpenAICompletionRequest struct {
 		IncludeUsage *bool `json:"include_usage,omitempty"`
 	} `json:"stream_options,omitempty"`
 
-	// Suffix Text behind the place that is filled. A completion ends before it would repeat the beginning of the suffix: up to the end of the first line that
-	// is not blank, at most 64 characters. The model does not read the suffix.
+	// Suffix Text behind the place that is filled; with it, texts have at most 128 bytes. Three texts are sampled, or `n` if that is more: the first as the
+	// request says, the others from a temperature of 0.6 at least, to the end of their line, at most 48 bytes. A text may end where it repeats the
+	// beginning of the suffix (its first line that is not blank, at most 64 characters), at the end of a line, or at its own end. The answer is
+	// the text, up to such an end, that is likeliest together with the first 32 bytes of the suffix behind it. So a streamed text comes as a whole.
+	// A prompt of more than 4,096 bytes is read from a line on in its first quarter that stays the same while the prompt's beginning moves on. With
+	// `echo`, and of a model of words, a text ends before it would repeat the beginning of the suffix, and nothing is ranked. One prompt without a
+	// suffix that is written with markers around both, as `POST /generate` reads them, is read as these two, unless it is echoed.
 	Suffix *string `json:"suffix,omitempty"`
 
 	// Suggest Asks for suggestions in place of sampled texts.
@@ -1718,11 +2040,17 @@ type Problem struct {
 	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
 	Error *OpenAIError `json:"error,omitempty"`
 
+	// Code At `/v1/logs`: the code of `google.rpc.Status`.
+	Code *int `json:"code,omitempty"`
+
 	// Differences Of `session-differs`: all that differs. The first is in `field`, `found` and `expected`, too.
 	Differences []Difference `json:"differences,omitempty"`
 
 	// LimitBytes Of `key-disk-limit`: what they may be charged for.
 	LimitBytes *int64 `json:"limit_bytes,omitempty"`
+
+	// Message At `/v1/logs`: the message of `google.rpc.Status`.
+	Message *string `json:"message,omitempty"`
 
 	// UsedBytes Of `key-disk-limit`: what the sessions of the key are charged for.
 	UsedBytes *int64 `json:"used_bytes,omitempty"`
@@ -1747,6 +2075,29 @@ type ScoreText struct {
 
 	// Text Scored as its UTF-8 bytes.
 	Text *string `json:"text,omitempty"`
+}
+
+// ScoreTextsEvent One object of a stream of scores, told apart by its `type`.
+type ScoreTextsEvent struct {
+	union json.RawMessage
+}
+
+// ScoreTextsRequest Texts to be scored, each by itself. Whatever is left out has its default.
+type ScoreTextsRequest struct {
+	// Model Id or name of the model: one of those of `GET /v1/models`, of which the first is the default.
+	//
+	// Example: lmserve-default
+	Model *string `json:"model,omitempty"`
+
+	// Seed Seed of the masks that choose which entries an update writes, for each of the texts.
+	Seed *uint64 `json:"seed,omitempty"`
+
+	// Settings How the session is to adapt. A setting that is left out has the model's default for the method.
+	// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
+	Settings *SettingsRequest `json:"settings,omitempty"`
+
+	// Texts The texts. Each may be empty.
+	Texts []string `json:"texts"`
 }
 
 // ServiceStatus How the server is.
@@ -2080,6 +2431,10 @@ type SuggestRequest struct {
 	// N Candidates, at most: none that would add less than 0.01 keystrokes to what the others save on average.
 	N *int `json:"n,omitempty"`
 
+	// Suffix Text behind the cursor. Candidates are then in the order of what each costs together with the first 32 bytes of the suffix behind it; which
+	// candidates there are does not depend on it.
+	Suffix *string `json:"suffix,omitempty"`
+
 	// Typed What stands behind the session's text and before the cursor; at most 1,024 bytes.
 	Typed *string `json:"typed,omitempty"`
 
@@ -2199,10 +2554,161 @@ type SummaryEvent struct {
 
 	// Divergences Number of these with `diverged`. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
+
+	// Duplicate True if the session had the whole delivery before, and nothing was fed; else absent.
+	Duplicate *bool `json:"duplicate,omitempty"`
 }
 
 // SummaryEventType Tells this event from others.
 type SummaryEventType string
+
+// TGIAnswer The text.
+type TGIAnswer struct {
+	// GeneratedText The text.
+	GeneratedText string `json:"generated_text"`
+}
+
+// TGIRequest A text to be continued, or with markers in it, to be filled.
+type TGIRequest struct {
+	// Inputs The text.
+	Inputs string `json:"inputs"`
+
+	// Parameters Fields that are not listed make no difference.
+	Parameters *TGIParameters `json:"parameters,omitempty"`
+}
+
+// TGIParameters Fields that are not listed make no difference.
+type TGIParameters struct {
+	// DoSample If false, the temperature is 0.
+	DoSample *bool `json:"do_sample,omitempty"`
+
+	// MaxNewTokens The most tokens that are sampled.
+	MaxNewTokens *int `json:"max_new_tokens,omitempty"`
+
+	// ReturnFullText The answer begins with the text.
+	ReturnFullText *bool `json:"return_full_text,omitempty"`
+
+	// Seed Seed of the sampling.
+	Seed *uint64 `json:"seed,omitempty"`
+
+	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	Stop *EditorStop `json:"stop,omitempty"`
+
+	// StopTokens The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	StopTokens *EditorStop `json:"stop_tokens,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopP As in an `OpenAICompletionRequest`.
+	TopP *float64 `json:"top_p,omitempty"`
+}
+
+// TabbyAnswer The text.
+type TabbyAnswer struct {
+	// Choices The one text.
+	Choices []TabbyChoice `json:"choices"`
+
+	// ID `cmpl-` and the request's id.
+	ID string `json:"id"`
+}
+
+// TabbyChoice defines model for TabbyAnswer.choices.
+type TabbyChoice struct {
+	Index int `json:"index"`
+
+	// Text The text.
+	Text string `json:"text"`
+}
+
+// TabbyHealth What the agents show of the server.
+type TabbyHealth struct {
+	// Arch Empty: the server does not tell what it runs on.
+	Arch string `json:"arch"`
+
+	// CPUCount Always 0.
+	CPUCount int `json:"cpu_count"`
+
+	// CPUInfo Empty.
+	CPUInfo string `json:"cpu_info"`
+
+	// Device Always `cpu`.
+	Device string `json:"device"`
+
+	// Model Id of the default model.
+	Model string `json:"model"`
+
+	// Version Empty texts.
+	Version TabbyVersion `json:"version"`
+}
+
+// TabbyVersion Empty texts.
+type TabbyVersion struct {
+	BuildDate      string `json:"build_date"`
+	BuildTimestamp string `json:"build_timestamp"`
+	GitDescribe    string `json:"git_describe"`
+	GitSha         string `json:"git_sha"`
+}
+
+// TabbyRequest A text with a place to be filled. Fields that are not listed make no difference.
+type TabbyRequest struct {
+	// DebugOptions For tests of clients.
+	DebugOptions *TabbyDebugOptions `json:"debug_options,omitempty"`
+
+	// Seed Seed of the sampling.
+	Seed *uint64 `json:"seed,omitempty"`
+
+	// Segments The text.
+	Segments *TabbySegments `json:"segments,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+}
+
+// TabbyDebugOptions For tests of clients.
+type TabbyDebugOptions struct {
+	// RawPrompt A text to be continued, with markers or without.
+	RawPrompt *string `json:"raw_prompt,omitempty"`
+}
+
+// TabbySegments The text.
+type TabbySegments struct {
+	// Prefix Text before the place.
+	Prefix string `json:"prefix"`
+
+	// Suffix Text behind it.
+	Suffix *string `json:"suffix,omitempty"`
+}
+
+// TextScore What a text has cost by itself.
+type TextScore struct {
+	// Type Tells this event from others.
+	Type TextScoreType `json:"type"`
+
+	// Index Place of the text in the request, from 0.
+	Index int32 `json:"index"`
+
+	// Score An amount of text, and its information.
+	Score Measures `json:"score"`
+
+	// PendingBytes Bytes at the end of the text that belong to a word that has not ended: they have no bits. Only of a model of words.
+	PendingBytes *int64 `json:"pending_bytes,omitempty"`
+
+	// NetworkBits Bits without the companion, under the network as it has adapted. Only if there is a companion.
+	NetworkBits *float64 `json:"network_bits,omitempty"`
+
+	// Updates Updates of the fast weights that the text has caused.
+	Updates uint64 `json:"updates"`
+
+	// Divergences How often the fast weights diverged, and were reset. Absent if 0.
+	Divergences *int64 `json:"divergences,omitempty"`
+
+	// ElapsedMs Time that the text has taken.
+	ElapsedMs float64 `json:"elapsed_ms"`
+}
+
+// TextScoreType Tells this event from others.
+type TextScoreType string
 
 // TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
 type TokenID = int32
@@ -2396,8 +2902,8 @@ type ImportSessionParams struct {
 
 // CompleteParams defines parameters for Complete.
 type CompleteParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2473,15 +2979,28 @@ type ScoreParams struct {
 	// an answer that has events, and not with `learn=false`.
 	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
 
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Field The field of a record that is its line: a name, or a JSON pointer (RFC 6901). Several stand with commas between, and their values in the line with spaces between.
+	Field *string `form:"field,omitempty" json:"field,omitempty"`
+
+	// Once With `body`, a body that is the same to the byte as one of the last 256 is taken for the same delivery. For shippers whose records carry a time or a
+	// number that no other record has.
+	Once *ScoreParamsOnce `form:"once,omitempty" json:"once,omitempty"`
+
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// IdempotencyKey A name for the delivery, the same for each attempt at it.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ScoreParamsLearn defines parameters for Score.
 type ScoreParamsLearn string
+
+// ScoreParamsOnce defines parameters for Score.
+type ScoreParamsOnce string
 
 // GetScoresParams defines parameters for GetScores.
 type GetScoresParams struct {
@@ -2497,8 +3016,8 @@ type GetScoresParams struct {
 
 // GetSnapshotParams defines parameters for GetSnapshot.
 type GetSnapshotParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2506,8 +3025,8 @@ type GetSnapshotParams struct {
 
 // SuggestParams defines parameters for Suggest.
 type SuggestParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. Left out, or after
-	// that time, the answer is 409 `session-busy`. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
+	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
 	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
 	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
@@ -2522,14 +3041,35 @@ type GetTextParams struct {
 	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
 }
 
+// OllamaGenerateJSONRequestBody defines body for OllamaGenerate for application/json ContentType.
+type OllamaGenerateJSONRequestBody = OllamaRequest
+
+// LlamaCompletionJSONRequestBody defines body for LlamaCompletion for application/json ContentType.
+type LlamaCompletionJSONRequestBody = LlamaRequest
+
 // DetokenizeJSONRequestBody defines body for Detokenize for application/json ContentType.
 type DetokenizeJSONRequestBody = DetokenizeRequest
+
+// GenerateTextJSONRequestBody defines body for GenerateText for application/json ContentType.
+type GenerateTextJSONRequestBody = TGIRequest
+
+// LlamaInfillJSONRequestBody defines body for LlamaInfill for application/json ContentType.
+type LlamaInfillJSONRequestBody = LlamaRequest
+
+// TabbyCompleteJSONRequestBody defines body for TabbyComplete for application/json ContentType.
+type TabbyCompleteJSONRequestBody = TabbyRequest
 
 // TokenizeJSONRequestBody defines body for Tokenize for application/json ContentType.
 type TokenizeJSONRequestBody = TokenizeRequest
 
 // CreateCompletionJSONRequestBody defines body for CreateCompletion for application/json ContentType.
 type CreateCompletionJSONRequestBody = OpenAICompletionRequest
+
+// FillMiddleJSONRequestBody defines body for FillMiddle for application/json ContentType.
+type FillMiddleJSONRequestBody = FIMRequest
+
+// ScoreTextsJSONRequestBody defines body for ScoreTexts for application/json ContentType.
+type ScoreTextsJSONRequestBody = ScoreTextsRequest
 
 // CreateSessionJSONRequestBody defines body for CreateSession for application/json ContentType.
 type CreateSessionJSONRequestBody = SessionRequest
@@ -2610,6 +3150,68 @@ func (t CompletionRequest_Stop) MarshalJSON() ([]byte, error) {
 }
 
 func (t *CompletionRequest_Stop) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsEditorStop0 returns the union data inside the EditorStop as a EditorStop0
+func (t EditorStop) AsEditorStop0() (EditorStop0, error) {
+	var body EditorStop0
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromEditorStop0 overwrites any union data inside the EditorStop as the provided EditorStop0
+func (t *EditorStop) FromEditorStop0(v EditorStop0) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeEditorStop0 performs a merge with any union data inside the EditorStop, using the provided EditorStop0
+func (t *EditorStop) MergeEditorStop0(v EditorStop0) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsEditorStop1 returns the union data inside the EditorStop as a EditorStop1
+func (t EditorStop) AsEditorStop1() (EditorStop1, error) {
+	var body EditorStop1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromEditorStop1 overwrites any union data inside the EditorStop as the provided EditorStop1
+func (t *EditorStop) FromEditorStop1(v EditorStop1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeEditorStop1 performs a merge with any union data inside the EditorStop, using the provided EditorStop1
+func (t *EditorStop) MergeEditorStop1(v EditorStop1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t EditorStop) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *EditorStop) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }
@@ -2786,6 +3388,107 @@ func (t OpenAICompletionRequest_Stop) MarshalJSON() ([]byte, error) {
 }
 
 func (t *OpenAICompletionRequest_Stop) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsTextScore returns the union data inside the ScoreTextsEvent as a TextScore
+func (t ScoreTextsEvent) AsTextScore() (TextScore, error) {
+	var body TextScore
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromTextScore overwrites any union data inside the ScoreTextsEvent as the provided TextScore
+func (t *ScoreTextsEvent) FromTextScore(v TextScore) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"text"}`))
+	t.union = b
+	return err
+}
+
+// MergeTextScore performs a merge with any union data inside the ScoreTextsEvent, using the provided TextScore
+func (t *ScoreTextsEvent) MergeTextScore(v TextScore) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"text"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsErrorEvent returns the union data inside the ScoreTextsEvent as a ErrorEvent
+func (t ScoreTextsEvent) AsErrorEvent() (ErrorEvent, error) {
+	var body ErrorEvent
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromErrorEvent overwrites any union data inside the ScoreTextsEvent as the provided ErrorEvent
+func (t *ScoreTextsEvent) FromErrorEvent(v ErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"error"}`))
+	t.union = b
+	return err
+}
+
+// MergeErrorEvent performs a merge with any union data inside the ScoreTextsEvent, using the provided ErrorEvent
+func (t *ScoreTextsEvent) MergeErrorEvent(v ErrorEvent) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"error"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t ScoreTextsEvent) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"type"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t ScoreTextsEvent) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "error":
+		return t.AsErrorEvent()
+	case "text":
+		return t.AsTextScore()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t ScoreTextsEvent) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *ScoreTextsEvent) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }

@@ -212,7 +212,8 @@ func TestOpenAIsOwnClientInJavaScript(t *testing.T) {
 func TestOpenAIsOwnClientTeaches(t *testing.T) {
 	e := newExample(t)
 	e.input = log()
-	require.Contains(t, e.runWithOpenAI(t, "openai_learn.mjs", "ssh"), "sshd[812]: Accepted ke[y for bob from 10.0.0.")
+	out := e.runWithOpenAI(t, "openai_learn.mjs", "ssh")
+	require.Contains(t, out, "sshd[812]: Accepted ke[y for bob from 10.0.0.")
 	e.requireLog(t, "ssh")
 }
 

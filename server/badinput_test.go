@@ -265,7 +265,7 @@ func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 // refuse sends a bad request, and holds the answer against what is to be said of it.
 func (g *rig) refuse(b badInput) {
 	g.t.Helper()
-	var headers []string
+	headers := []string{"User-Agent", "curl/8.5.0"} // of another program a form may be lines
 	for name, value := range map[string]string{"Content-Type": b.media, "Accept": b.accept} {
 		if value != "" {
 			headers = append(headers, name, value)

@@ -30,7 +30,8 @@ const (
 // exchanges are one story: they happen in this order, on a server with the embedded model and an
 // empty data folder, and each finds what those before it have left.
 var exchanges = slices.Concat(exchangesOfSessions, exchangesOfText, exchangesOfCopies,
-	exchangesOfOpenAI, exchangesOfTheServer, exchangesThatFail)
+	exchangesOfOpenAI, exchangesOfEditors, exchangesOfTabby, exchangesOfTheServer,
+	exchangesThatFail)
 
 var exchangesOfSessions = []exchange{
 	{
@@ -88,9 +89,19 @@ var exchangesOfText = []exchange{
 		`{"text":"GET /logo.png 404\n"}`, nil,
 	},
 	{
+		"score.records", "Records of a log shipper, as lines",
+		"POST /v1/sessions/web-1/score?unit=line&field=method,path,status&learn=false",
+		`{"method":"GET","path":"/a","status":200}` + "\n" + `{"method":"GET","path":"/b","status":404}` + "\n",
+		[]string{"Content-Type", contract.MediaNDJSON},
+	},
+	{
 		"score.base64", "Bytes in JSON, with the log-probability of each",
 		"POST /v1/sessions/web-1/score?learn=false&logprobs=true", `{"base64":"R0VUIP8K"}`,
 		[]string{"Accept", contract.MediaEventStream},
+	},
+	{
+		"scoreTexts.two", "Two texts, each by itself, by the static model", "POST /v1/score",
+		`{"texts":["the cat sat","the cat sat on the mat"],"settings":{"method":"static"}}`, nil,
 	},
 	{
 		"complete.whole", "The likeliest text", "POST /v1/sessions/web-1/complete",
@@ -187,6 +198,69 @@ var exchangesOfOpenAI = []exchange{
 		`{"tokens":[99,97,102,195,169]}`, nil,
 	},
 	{"tokenizerInfo.bytes", "A byte is a token", "GET /tokenizer_info", "", nil},
+	{
+		"exportLogs.line", "A record of OpenTelemetry", "POST /v1/logs",
+		`{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"web-1"}}]},` +
+			`"scopeLogs":[{"logRecords":[{"timeUnixNano":"1795795200000000000",` +
+			`"body":{"stringValue":"GET /c 200"}}]}]}]}`, nil,
+	},
+	{
+		"pushLoki.line", "An entry of Loki", "POST /loki/api/v1/push",
+		`{"streams":[{"stream":{"app":"web-1"},"values":[["1795795200000000000","GET /d 200"]]}]}`, nil,
+	},
+}
+
+// middle is a place in a text, as fields of JSON.
+const middle = `"prompt":"GET /index.html 200\nGET /about.html 200\nGET /in","suffix":" 200\n",` +
+	`"max_tokens":24,"random_seed":1`
+
+// marked is the same in one text, as models with markers read it.
+const marked = `<fim_prefix>GET /index.html 200\nGET /about.html 200\nGET /in<fim_suffix> 200\n<fim_middle>`
+
+var exchangesOfEditors = []exchange{
+	{
+		"fillMiddle.filled", "What stands between two texts", "POST /v1/fim/completions",
+		`{` + middle + `}`, nil,
+	},
+	{
+		"fillMiddle.streamed", "The same, as the one event of a stream", "POST /v1/fim/completions",
+		`{` + middle + `,"stream":true}`, nil,
+	},
+	{
+		"generateText.filled", "A prompt with markers", "POST /generate",
+		`{"inputs":"` + marked + `","parameters":{"max_new_tokens":24,"do_sample":false}}`, nil,
+	},
+	{
+		"ollamaGenerate.filled", "A prompt with markers", "POST /api/generate",
+		`{"model":"default","prompt":"` + marked + `","stream":false,"options":{"num_predict":24}}`, nil,
+	},
+	{
+		"llamaCompletion.filled", "A prompt with markers", "POST /completion",
+		`{"prompt":"` + marked + `","n_predict":24}`, nil,
+	},
+	{
+		"llamaCompletion.streamed", "The same, as the one event of a stream", "POST /completion",
+		`{"prompt":"` + marked + `","n_predict":24,"stream":true}`, nil,
+	},
+	{
+		"llamaInfill.filled", "Beside another text", "POST /infill",
+		`{"input_extra":[{"text":"GET /index.html 200\n"}],"input_prefix":"GET /about.html 200\n",` +
+			`"prompt":"GET /in","input_suffix":" 200\n","n_predict":24}`, nil,
+	},
+	{
+		"llamaInfill.streamed", "As the one event of a stream", "POST /infill",
+		`{"prompt":"GET /index.html 200\nGET /in","input_suffix":" 200\n","n_predict":24,` +
+			`"stream":true}`, nil,
+	},
+}
+
+var exchangesOfTabby = []exchange{
+	{
+		"tabbyComplete.filled", "What stands between two segments", "POST /tabby/v1/completions",
+		`{"language":"text","segments":{"prefix":"GET /index.html 200\nGET /in",` +
+			`"suffix":" 200\n"},"seed":1}`, nil,
+	},
+	{"tabbyHealth.there", "The server is there", "GET /tabby/v1/health", "", nil},
 }
 
 var exchangesOfTheServer = []exchange{

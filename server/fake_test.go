@@ -24,10 +24,11 @@ import (
 // chunks, so that scores are deterministic, normalised, adapt at chunk borders only, and do not
 // depend on how the text was split.
 type fakeSessions struct {
-	max  int   // live sessions
-	fail error // of Score and Complete after the first event, Export at its end, Fork at once
-	boom bool  // Get panics, and Score after the first chunk
-	full bool  // no request gets a place in the queue
+	max        int   // live sessions
+	fail       error // of Score and Complete after the first event, Export at its end, Fork at once
+	delivering error // of Deliver; nil: it scores
+	boom       bool  // Get panics, and Score after the first chunk
+	full       bool  // no request gets a place in the queue
 
 	exporting int           // bytes that follow an exported session
 	part      *session.Part // what an export has of its session; nil: all
@@ -349,6 +350,21 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 	return sum, nil
 }
 
+// Deliver scores the text of a delivery. It remembers none.
+func (f *fakeSessions) Deliver(
+	ctx context.Context, who session.Caller, id string, d session.Delivery, o session.ScoreOptions,
+	emit func(session.Chunk) error,
+) (session.Summary, error) {
+	if f.delivering != nil {
+		return session.Summary{}, f.delivering
+	}
+	sum, err := f.Score(ctx, who, id, bytes.NewReader(d.Text), o, emit)
+	if errors.Is(err, session.ErrBusy) {
+		err = session.ErrQueueFull
+	}
+	return sum, err
+}
+
 // Watch tells where the session is, and of nothing else.
 func (f *fakeSessions) Watch(ctx context.Context, who session.Caller, id string, _ session.WatchOptions, emit func(session.Event) error) error {
 	info, err := f.Get(who, id)
@@ -592,6 +608,27 @@ func (f *fakeSessions) Model() session.ModelInfo {
 		Defaults: session.Settings{"method": session.MethodSparseMeta, "chunk": 16, "p": .5, "gammas": []float32{.999}, "beta1": float32(.5), "beta2": float32(.5)},
 		Card:     json.RawMessage(`{"data":"none"}`), Loaded: true, WeightsBytes: 1024, SessionBytes: 2048,
 	}
+}
+
+// ScoreTexts scores each text in a session of its own, which it deletes.
+func (f *fakeSessions) ScoreTexts(ctx context.Context, who session.Caller, r session.ScoreTextsRequest, emit func(session.ModelInfo, session.Summary) error) error {
+	for i, text := range r.Texts {
+		if f.fail != nil && i > 0 {
+			return f.fail
+		}
+		info, err := f.Create(ctx, who, session.CreateRequest{Model: r.Model, Settings: r.Settings, Seed: r.Seed})
+		if err != nil {
+			return err
+		}
+		sum, err := f.Score(ctx, who, info.ID, bytes.NewReader(text), session.ScoreOptions{}, func(session.Chunk) error { return nil })
+		if err := errors.Join(err, f.Delete(who, info.ID)); err != nil {
+			return err
+		}
+		if err := emit(f.Model(), sum); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *fakeSessions) Models() []session.ModelInfo { return []session.ModelInfo{f.Model()} }

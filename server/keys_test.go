@@ -148,6 +148,9 @@ func samples(t *testing.T) (all []sample) {
 						require.NoError(t, err)
 						s.body = string(text)
 					}
+					if media == contract.MediaNDJSON {
+						s.body = "{}"
+					}
 					bodies = append(bodies, s)
 				}
 			}
@@ -311,12 +314,19 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 				if s.method == http.MethodHead {
 					continue
 				}
-				p := requireProblem(t, resp, api.ProblemUnauthorized)
-				if known, ok := details[kind]; ok {
-					require.Equal(t, known, *p.Detail, "which of these it was is not told")
+				detail := ""
+				if resp.Header.Get("Content-Type") == contract.MediaProtobuf { // OTLP has problems of its own
+					raw, err := io.ReadAll(resp.Body)
+					require.NoError(t, err)
+					detail = string(raw)
+				} else {
+					detail = *requireProblem(t, resp, api.ProblemUnauthorized).Detail
 				}
-				details[kind] = *p.Detail
-				require.NotContains(t, *p.Detail, "lms_")
+				if known, ok := details[kind]; ok {
+					require.Equal(t, known, detail, "which of these it was is not told")
+				}
+				details[kind] = detail
+				require.NotContains(t, detail, "lms_")
 			}
 			if s.method != http.MethodHead {
 				require.Len(t, slices.Compact(slices.Sorted(maps.Values(details))), 5)

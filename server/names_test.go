@@ -218,10 +218,12 @@ func TestABusySessionCanBeWaitedFor(t *testing.T) {
 	_, err := io.WriteString(client, "0123")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return g.get(path).Offset == 4 }, 10*time.Second, time.Millisecond)
-	for _, wait := range []string{"", "?wait=0s", "?wait=20ms"} {
+	for _, wait := range []string{"?offset=4", "?wait=0s", "?wait=20ms"} {
 		resp := g.text(path+"/score"+wait, "x")
 		requireProblem(t, resp, api.ProblemSessionBusy)
 		require.Equal(t, "1", resp.Header.Get("Retry-After"))
+	}
+	for _, wait := range []string{"", "?wait=0s", "?wait=20ms"} {
 		requireProblem(t, g.json(path+"/complete"+wait, `{"max_tokens":1,"commit":"all"}`), api.ProblemSessionBusy)
 	}
 	require.Equal(t, http.StatusOK, g.json(path+"/complete", `{"max_tokens":1}`).StatusCode, "it feeds nothing")

@@ -69,12 +69,14 @@ func TestBodiesOfOtherKindsAreRefused(t *testing.T) {
 		{path + "/score", "Content-Type", "text/html"},
 		{path + "/score", "Content-Type", "text/plain; charset=utf-16"},
 		{path + "/score", "Content-Type", "text/plain; charset"},
-		{path + "/score", "Content-Encoding", "gzip"},
+		{path + "/score", "Content-Encoding", "br"},
+		{path + "/complete", "Content-Encoding", "gzip"},
 		{path + "/complete", "Content-Type", "text/plain"},
 		{"/v1/sessions", "Content-Type", "text/plain"},
 		{"/v1/sessions", "Content-Type", "application/x-www-form-urlencoded"},
 	} {
-		p := requireProblem(t, g.json(c.path, `{"text":"x"}`, c.header, c.value), api.ProblemUnsupportedMediaType)
+		resp := g.json(c.path, `{"text":"x"}`, c.header, c.value, "User-Agent", "curl/8.5.0")
+		p := requireProblem(t, resp, api.ProblemUnsupportedMediaType)
 		require.Equal(t, c.header, *p.Field)
 	}
 	require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
@@ -93,7 +95,7 @@ func TestABodyThatCurlCallsAFormIsToldWhatToType(t *testing.T) {
 			`-H 'Content-Type: application/x-tar' --data-binary @FILE`, contract.MediaTar, "{}",
 		},
 	} {
-		resp := g.do("POST", path, strings.NewReader(c.body), "Content-Type", form)
+		resp := g.do("POST", path, strings.NewReader(c.body), "Content-Type", form, "User-Agent", "curl/8.5.0")
 		p := requireProblem(t, resp, api.ProblemUnsupportedMediaType)
 		require.Equal(t, strconv.Quote(form), *p.Found)
 		require.Contains(t, *p.Detail, c.says)

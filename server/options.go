@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lmserve/lmserve/internal/serving/keys"
+	"github.com/lmserve/lmserve/server/handler"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
 )
@@ -40,6 +41,9 @@ type Options struct {
 	// UserSessions makes a session for each user that completions in OpenAI's form name, on first
 	// use.
 	UserSessions bool
+
+	// Logs are the sessions that the routes of log shippers feed.
+	Logs handler.LogSessions
 
 	// Around goes around all else that the server does with a request, as what traces requests does.
 	// Nil: nothing.

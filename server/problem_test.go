@@ -103,6 +103,10 @@ func TestEveryProblemIsReachable(t *testing.T) {
 		api.ProblemOffsetConflict: func(g *rig, path string) *http.Response { return g.text(path+"/score?offset=1", "x") },
 		api.ProblemSessionBusy: func(g *rig, path string) *http.Response {
 			g.fake.sessions["s-0001"].feeding.Lock()
+			return g.text(path+"/score?wait=0s", "x")
+		},
+		api.ProblemSessionQueueFull: func(g *rig, path string) *http.Response {
+			g.fake.sessions["s-0001"].feeding.Lock()
 			return g.text(path+"/score", "x")
 		},
 		api.ProblemSessionDiffers: func(g *rig, path string) *http.Response {

@@ -261,7 +261,7 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "HTTP/1.1 413", string(line))
 	busy := func(path string) bool {
-		status, answer, err := r.post(path+"/score", "")
+		status, answer, err := r.post(path+"/score?wait=0s", "")
 		require.NoError(t, err)
 		require.True(t, status == http.StatusOK || strings.Contains(answer, string(api.ProblemSessionBusy)), answer)
 		return status != http.StatusOK

@@ -69,6 +69,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		Counted:   o.Metrics,
 
 		UserSessions: o.UserSessions,
+		Logs:         o.Logs,
 	}, c, o, draining)
 	all := http.Handler(s.router)
 	if o.Around != nil {

@@ -304,6 +304,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 	}{
 		"ErrNotFound":     {session.ErrNotFound, api.ProblemSessionNotFound},
 		"ErrBusy":         {session.ErrBusy, api.ProblemSessionBusy},
+		"ErrQueueFull":    {session.ErrQueueFull, api.ProblemSessionQueueFull},
 		"ErrFull":         {session.ErrFull, api.ProblemSessionLimit},
 		"ErrOverloaded":   {session.ErrOverloaded, api.ProblemOverloaded},
 		"ErrImport":       {fmt.Errorf("%w: why", session.ErrImport), api.ProblemImportDamaged},

@@ -141,6 +141,7 @@ const (
 	ProblemSessionFull                 = api.ProblemSessionFull
 	ProblemSessionLimit                = api.ProblemSessionLimit
 	ProblemSessionNotFound             = api.ProblemSessionNotFound
+	ProblemSessionQueueFull            = api.ProblemSessionQueueFull
 	ProblemSessionShadow               = api.ProblemSessionShadow
 	ProblemSessionUnusable             = api.ProblemSessionUnusable
 	ProblemUnauthorized                = api.ProblemUnauthorized
@@ -182,6 +183,11 @@ const (
 	EventSummary = api.EventSummary
 )
 
+// Values of TextScoreType.
+const (
+	EventText = api.EventText
+)
+
 // Values of Unit.
 const (
 	UnitChunk    = api.UnitChunk
@@ -206,6 +212,11 @@ const (
 	LearnFalse     = api.LearnFalse
 	LearnTrue      = api.LearnTrue
 	LearnUnflagged = api.LearnUnflagged
+)
+
+// Values of ScoreParamsOnce.
+const (
+	OnceBody = api.OnceBody
 )
 
 // Adapted The state of the fast weights under which a chunk was scored.
@@ -258,6 +269,9 @@ type DoneEvent = api.DoneEvent
 
 // DoneEventType Tells this event from others.
 type DoneEventType = api.DoneEventType
+
+// ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
+type ExportLogsResponse = api.ExportLogsResponse
 
 // FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
 type FastNorm = api.FastNorm
@@ -322,6 +336,9 @@ type LineSpan = api.LineSpan
 // LineWhy Why a line is strange. Its strangest word or value, and what usually stands in that place.
 type LineWhy = api.LineWhy
 
+// LogsPartialSuccess What of a request was not fed. Absent if all was.
+type LogsPartialSuccess = api.LogsPartialSuccess
+
 // Measures An amount of text, and its information.
 type Measures = api.Measures
 
@@ -372,6 +389,9 @@ type ProblemType = api.ProblemType
 
 // Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
 type Recovering = api.Recovering
+
+// ScoreTextsRequest Texts to be scored, each by itself. Whatever is left out has its default.
+type ScoreTextsRequest = api.ScoreTextsRequest
 
 // ServiceStatus How the server is.
 type ServiceStatus = api.ServiceStatus
@@ -434,6 +454,12 @@ type SummaryEvent = api.SummaryEvent
 // SummaryEventType Tells this event from others.
 type SummaryEventType = api.SummaryEventType
 
+// TextScore What a text has cost by itself.
+type TextScore = api.TextScore
+
+// TextScoreType Tells this event from others.
+type TextScoreType = api.TextScoreType
+
 // TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
 type TokenID = api.TokenID
 
@@ -491,6 +517,9 @@ type ScoreParams = api.ScoreParams
 // ScoreParamsLearn defines parameters for Score.
 type ScoreParamsLearn = api.ScoreParamsLearn
 
+// ScoreParamsOnce defines parameters for Score.
+type ScoreParamsOnce = api.ScoreParamsOnce
+
 // GetScoresParams defines parameters for GetScores.
 type GetScoresParams = api.GetScoresParams
 
@@ -527,6 +556,18 @@ func newListModelsRequest(
 ) (*http.Request, error) {
 	target := base + "/v1/models"
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	return r, err
+}
+
+// newScoreTextsRequest makes the request POST /v1/score to the server at a base URL.
+func newScoreTextsRequest(
+	ctx context.Context, base string, media string, body io.Reader,
+) (*http.Request, error) {
+	target := base + "/v1/score"
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, body)
+	if err == nil && media != "" {
+		r.Header.Set("Content-Type", media)
+	}
 	return r, err
 }
 
@@ -749,6 +790,12 @@ func newScoreRequest(
 	}
 	if params.Updates != nil {
 		query.Set("updates", fmt.Sprint(*params.Updates))
+	}
+	if params.Field != nil {
+		query.Set("field", fmt.Sprint(*params.Field))
+	}
+	if params.Once != nil {
+		query.Set("once", fmt.Sprint(*params.Once))
 	}
 	if params.Wait != nil {
 		query.Set("wait", fmt.Sprint(*params.Wait))

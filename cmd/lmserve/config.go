@@ -67,7 +67,8 @@ func configuredFlags(c *cobra.Command, set origins) (all []configuredFlag) {
 		if from, ok := set[f.Name]; ok {
 			one.From = from
 		}
-		if f.Name == "key" && one.Value != "" {
+		secret := f.Name == "key" || f.Name == "alerts" && one.Value != "[]"
+		if secret && one.Value != "" {
 			one.Value = "(a secret)"
 		}
 		all = append(all, one)

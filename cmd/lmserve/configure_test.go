@@ -95,7 +95,7 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 func TestAConfigurationThatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"listn: x":                           "listn: found an unknown key, expected a command, or a flag of one",
-		"serve: {listn: x}":                  "serve.listn: found an unknown key, expected a flag of lmserve serve (admin, advertise, allow-host, ",
+		"serve: {listn: x}":                  "serve.listn: found an unknown key, expected a flag of lmserve serve (admin, advertise, alert-threshold, alerts, allow-host, ",
 		"watch2: {rate: 1}":                  "watch2: found an unknown key",
 		"sessions: {exprt: {out: x}}":        "sessions.exprt: found an unknown key",
 		"serve: 3":                           "serve: found 3, expected flags of lmserve serve",

@@ -180,12 +180,27 @@ func TestEvalTypingCountsKeys(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(must(t, "", append(args, "--json")...)), &res))
 	require.Len(t, res.Scores, 4)
 	require.Greater(t, res.Scores[2].Free.Saved, 60., "counts, after 400 bytes")
-	for _, want := range []string{"logs/a.txt\n", "mean, 1 document\n", "counts, word+:  "} {
-		require.Contains(t, out, want)
-	}
 	after := res.Scores[2]
-	require.Regexp(t, fmt.Sprintf("(?m)^ *%.1f +%.1f +%.1f .* 400 +counts ", after.Word.Saved,
-		after.WordPlus.Saved, after.Free.Saved), out)
+	for _, columns := range [][3]float64{
+		{after.Word.Saved, after.WordPlus.Saved, after.Free.Saved},
+		{after.Inline.Saved, after.Inline.Shown, after.Inline.Right},
+	} {
+		require.Regexp(t, fmt.Sprintf("(?m)^ *%.1f +%.1f +%.1f .* 400 +counts +logs/a.txt\n", columns[0],
+			columns[1], columns[2]), out)
+	}
+	require.NotContains(t, out, "mean, ", "of one document")
+	free := res.Calibration[1].Buckets[0]
+	require.Regexp(t, fmt.Sprintf("(?m)^ .* %.2f +%.2f +%d\n", free.Said, free.Right, free.Candidates), out)
+	require.NotContains(t, out, "Left out")
+
+	more := documentsOf(t, map[string]string{
+		"logs/a.txt": strings.Repeat("one two three\n", 60), "c.txt": strings.Repeat("one two four\n", 60),
+		"logs/b.txt": strings.Repeat("one two five\n", 60), "short.txt": strings.Repeat("one two\n", 20),
+	})
+	out = must(t, "", append(args, "--data", more)...)
+	require.Regexp(t, `(?m) 400 +counts +logs, 2 documents\n`, out)
+	require.Regexp(t, `(?m) 0 +static +mean, 4 documents\n`, out)
+	require.Contains(t, out, "\nshort.txt, of 160 bytes, after 400 bytes read\n")
 	_, stderr, code := lmserve("", append(args, "--chart", "x.svg")...)
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "--chart is of bits")

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -18,7 +20,10 @@ import (
 func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 	c.Flags().BoolVar(typing, "typing", false,
 		"count the keys of a simulated writer who accepts suggestions, instead of bits; "+
-			"of --methods, "+eval.NGram+" is a rival without a network then")
+			"of --methods, "+eval.NGram+" and "+eval.NGramPrior+" are rivals without a network then")
+	c.Flags().StringVar(&o.Prior, "prior", "",
+		"with --typing: directory of text that "+eval.NGramPrior+" has read before all else, "+
+			"20 MB at most, the same share of each file")
 	c.Flags().Int64SliceVar(&o.Read, "read", eval.TypingRead,
 		"with --typing: bytes that a session has read before, or several numbers of them")
 	c.Flags().IntVar(&o.Window, "window", eval.TypingWindow,
@@ -39,7 +44,7 @@ func runTyping(
 	if err := o.Validate(m); err != nil {
 		return settingError(err)
 	}
-	p := newProgress(c, "eval")
+	p := newProgressOf(c, "eval", "character")
 	defer p.end()
 	o.Progress = p.set
 	res, err := eval.Typing(c.Context(), m, data, o)
@@ -50,47 +55,42 @@ func runTyping(
 	return errors.Join(err, printed(c.OutOrStdout(), res, asJSON, printTyping))
 }
 
-// printTyping prints a result for people: a row a document and method, the means, and how often
-// candidates of a probability were right.
+// printTyping prints a result for people: a table of five candidates, one of those shown inline,
+// and how often candidates of a probability were right.
 func printTyping(w io.Writer, res eval.TypingResult) error {
 	var text bytes.Buffer
 	interrupted := ""
 	if res.Interrupted {
 		interrupted = " (interrupted; there are more)"
 	}
-	fmt.Fprintf(&text, "model %s\n%s%s: %d characters of each document, after the bytes read\n"+
-		"percent of the keys saved by five candidates: words, words behind more separators, any ends;\n"+
-		"and by one shown inline from a probability of %g on: saved, shown, right;\n"+
-		"milliseconds at p50 and p99, rows of the network a key\n\n",
-		res.Model, res.Data, interrupted, res.Window, res.Threshold)
-	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "word\tword+\tfree\tms\tp99\trows\t"+
-		"inline\tshown\tright\tms\tp99\trows\tread\t  method\t  document\t")
-	row := func(name string, s eval.TypingScore) {
-		free, inline := s.Free, s.Inline
-		fmt.Fprintf(t, "%.1f\t%.1f\t%.1f\t%.1f\t%.0f\t%.1f\t"+
-			"%.1f\t%.1f\t%.1f\t%.1f\t%.0f\t%.1f\t%d\t  %s\t  %s\t\n",
-			s.Word.Saved, s.WordPlus.Saved, free.Saved, free.P50, free.P99, free.Rows,
-			inline.Saved, inline.Shown, inline.Right, inline.P50, inline.P99, inline.Rows,
-			s.Read, s.Method, name)
+	fmt.Fprintf(&text, `model %s
+%s%s: the writer types %d characters of each document, after the session has read some bytes
+
+Five candidates at every key: percent of the keys saved. Accepting a candidate is one key.
+word: the rest of the word, or the next word; word+: a word behind up to ten separators;
+free: text with any end. For free candidates, per key: milliseconds at the median and the
+99th percentile, and prefixes that the network reads (rows).
+
+`, res.Model, res.Data, interrupted, res.Window)
+	typingTable(&text, res, []string{"word", "word+", "free"},
+		func(s eval.TypingScore) (eval.Typed, []float64) {
+			return s.Free, []float64{s.Word.Saved, s.WordPlus.Saved, s.Free.Saved}
+		})
+	fmt.Fprintf(&text, `
+One candidate inline, with any end, shown where its probability is at least %g: percent of
+the keys saved, of the keys at which it is shown, and of these where it is right.
+
+`, res.Threshold)
+	typingTable(&text, res, []string{"saved", "shown", "right"},
+		func(s eval.TypingScore) (eval.Typed, []float64) {
+			return s.Inline, []float64{s.Inline.Saved, s.Inline.Shown, s.Inline.Right}
+		})
+	printCalibration(&text, res)
+	if len(res.TooShort) > 0 {
+		fmt.Fprint(&text, "\nLeft out, because too short:\n")
 	}
-	for _, s := range res.Scores {
-		row(s.Document, s)
-	}
-	for _, s := range res.Domains {
-		row(fmt.Sprintf("%s, %s", s.Domain, documents(s.Documents)), s)
-	}
-	for _, s := range res.Total {
-		row(fmt.Sprintf("mean, %s", documents(s.Documents)), s)
-	}
-	_ = t.Flush() // to memory
-	fmt.Fprint(&text, "\nprobabilities: said, right of so many candidates\n\n")
-	for _, c := range res.Calibration {
-		fmt.Fprintf(&text, "%s, %s:", c.Method, c.Mode)
-		for _, b := range c.Buckets {
-			fmt.Fprintf(&text, "  %.2f %.2f of %d", b.Said, b.Right, b.Candidates)
-		}
-		fmt.Fprintln(&text)
+	for _, d := range res.TooShort {
+		fmt.Fprintf(&text, "%s, of %d bytes, after %d bytes read\n", d.Document, d.Bytes, d.Read)
 	}
 	for line := range strings.Lines(text.String()) {
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
@@ -98,4 +98,78 @@ func printTyping(w io.Writer, res eval.TypingResult) error {
 		}
 	}
 	return nil
+}
+
+// typingTable has a row for each document and method, and for the means over more than one
+// document: shares, then time and work of what was typed.
+func typingTable(
+	text *bytes.Buffer, res eval.TypingResult, names []string,
+	of func(eval.TypingScore) (eval.Typed, []float64),
+) {
+	t := tabwriter.NewWriter(text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, strings.Join(names, "\t")+"\tms\tp99\trows\tread\tmethod\tdocument\t")
+	row := func(name string, s eval.TypingScore) {
+		typed, shares := of(s)
+		for _, share := range shares {
+			fmt.Fprintf(t, "%.1f\t", share)
+		}
+		fmt.Fprintf(t, "%.1f\t%.0f\t%.1f\t", typed.P50, typed.P99, typed.Rows)
+		fmt.Fprintf(t, "%d\t%s\t%s\t\n", s.Read, s.Method, name)
+	}
+	means := func(scores []eval.TypingScore) {
+		for _, s := range scores {
+			if s.Documents > 1 {
+				row(fmt.Sprintf("%s, %s", cmp.Or(s.Domain, "mean"), documents(s.Documents)), s)
+			}
+		}
+	}
+	for _, s := range res.Scores {
+		row(s.Document, s)
+	}
+	if len(res.Domains) > len(res.Total) { // more than one
+		means(res.Domains)
+	}
+	means(res.Total)
+	_ = t.Flush() // to memory
+}
+
+// printCalibration prints a table for each method, with a row for each tenth of probability.
+func printCalibration(text *bytes.Buffer, res eval.TypingResult) {
+	fmt.Fprint(text, `
+Calibration: mean probability of the candidates, share of them that is right, their number.
+Of free candidates, the first of each list counts.
+`)
+	for _, method := range res.Methods {
+		modes := slices.DeleteFunc(slices.Clone(res.Calibration),
+			func(c eval.Calibration) bool { return c.Method != method })
+		if len(modes) == 0 {
+			continue
+		}
+		fmt.Fprintf(text, "\n%s\n", method)
+		t := tabwriter.NewWriter(text, 0, 0, 2, ' ', tabwriter.AlignRight)
+		for _, c := range modes {
+			fmt.Fprintf(t, "%s\tright\tof\t", c.Mode)
+		}
+		fmt.Fprintln(t)
+		for tenth := range 10 {
+			line := ""
+			for _, c := range modes {
+				line += calibrationCells(c, tenth)
+			}
+			if strings.Trim(line, "\t") != "" {
+				fmt.Fprintln(t, line)
+			}
+		}
+		_ = t.Flush() // to memory
+	}
+}
+
+// calibrationCells returns the cells of a mode in the row of a tenth of probability.
+func calibrationCells(c eval.Calibration, tenth int) string {
+	for _, b := range c.Buckets {
+		if min(int(10*b.Said), 9) == tenth {
+			return fmt.Sprintf("%.2f\t%.2f\t%d\t", b.Said, b.Right, b.Candidates)
+		}
+	}
+	return "\t\t\t"
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -84,6 +85,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err == nil {
 		err = f.checkOrigins()
 	}
+	logs, errLogs := f.logs.sessions()
+	err = cmp.Or(err, errLogs)
 	if err != nil {
 		return err
 	}
@@ -104,6 +107,10 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	defer told.close(log)
+	if err := told.startAlerts(&f); err != nil {
+		return err
+	}
+	defer told.closeAlerts()
 	o, err := f.openSessions(c.Context(), models, told, log)
 	if err != nil {
 		return err
@@ -117,7 +124,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	h.srv, err = server.New(o.sessions, server.Options{
 		Log: log, Metrics: told, Around: told.around(), Keys: ring, TLS: secure,
 		AllowedHosts: f.names(ring), CORSOrigins: f.corsOrigins,
-		UserSessions: f.userSessions, ConnectionsMax: connections, DrainDelay: f.limits.drainDelay,
+		UserSessions: f.userSessions, Logs: logs, ConnectionsMax: connections, DrainDelay: f.limits.drainDelay,
 		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
 		AnswerIdleMax: f.limits.answerIdle, Places: o.among.places(o.sessions),
 	})

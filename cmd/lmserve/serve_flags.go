@@ -12,6 +12,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/serving/keys"
 	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/internal/serving/watch"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
 )
@@ -40,6 +41,9 @@ type serveFlags struct {
 	limits         limitFlags
 	scrub          bool
 	userSessions   bool
+	alerts         alertFlags
+	alertThreshold string
+	logs           logFlags
 }
 
 func (f *serveFlags) register(c *cobra.Command) {
@@ -49,6 +53,10 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	f.data.network.register(flags)
 	f.cluster.register(flags)
+	f.alerts.register(flags)
+	flags.StringVar(&f.alertThreshold, "alert-threshold", watch.RateDefault,
+		"alert of incidents with a line that is stranger than all but so many ordinary ones,\n"+
+			"as a fraction, 1/1000, or a probability, 0.001; those with a change always are")
 	flags.StringArrayVar(&f.models, "model", nil,
 		"name ('lmserve models' lists them) or file of a model that sessions may run on; may be "+
 			"repeated, the first is that of\nsessions that ask for none, the others are in memory "+
@@ -98,6 +106,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.userSessions, "user-sessions", false,
 		"make a session for each user that requests to /v1/completions name, on first use, and "+
 			"continue it from then on")
+	f.logs.register(c)
 	renamed(c, map[string]string{
 		"keys": "keys-file", "log": "log-format", "replay-max": "max-replay",
 	})

@@ -66,7 +66,7 @@ func (f *serveFlags) openSessions(
 	}
 	foreign.tell(log, models.ids(), o.where)
 	if told != nil {
-		told.Follow(o.sessions)
+		told.follow(o.sessions)
 	}
 	return o, nil
 }

@@ -26,6 +26,7 @@ const tracesPatience = 5 * time.Second
 type telemetry struct {
 	*metrics.Metrics
 	traces *tracing.Tracer // nil: none
+	alerts *serveAlerts    // nil: none
 	log    *zap.Logger
 }
 
@@ -47,7 +48,7 @@ func newTelemetry(
 	return &telemetry{metrics.New(metrics.Options{
 		Version: buildVersion(), Models: models, Numerics: kernel.Arithmetic{}.Numerics(),
 		Problems: problem.Names(),
-	}), traces, log}, nil
+	}), traces, nil, log}, nil
 }
 
 // around is what goes around all else that the server does with a request; nil: nothing.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type watching struct {
 	records   recordFlags
 	trouble   string // file of words
 	answers   bool
+	alerts    alertFlags
 	counts    bool // no model was asked for
 }
 
@@ -101,6 +103,7 @@ standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`,
 	flags.BoolVar(&k.lines, "lines", false, "print every strange line, not one for an incident")
 	k.records.register(c)
 	registerTroubleWords(c, &k.trouble)
+	k.alerts.register(flags)
 	flags.BoolVar(&k.answers, "feedback", false, "read answers on incidents from standard input, "+
 		"as \"f 12\": #12 was a\nfalse alarm, and incidents like it are not printed again; "+
 		"m: they always are; u takes back")
@@ -136,7 +139,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := k.checkAnswers(streams); err != nil {
+	if err := cmp.Or(k.checkAnswers(streams), k.checkAlerts()); err != nil {
 		return err
 	}
 	k.counts = k.model.path == ""
@@ -184,8 +187,14 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	if k.field != "" {
 		w.Field = follow.ParseField(k.field)
 	}
+	alerts, endAlerts, err := k.startAlerts(w, report)
+	if err != nil {
+		return err
+	}
+	defer endAlerts()
 	all := watchAll{
-		watching: k, w: w, stdin: c.InOrStdin(), report: report, sessions: map[string]string{},
+		watching: k, w: w, stdin: c.InOrStdin(), report: report, alerts: alerts,
+		sessions: map[string]string{},
 	}
 	if k.answers {
 		go all.feedback(c.Context(), c.InOrStdin())

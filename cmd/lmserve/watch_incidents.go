@@ -58,7 +58,7 @@ func (r *lineReport) before(source string, list client.IncidentList) {
 		isKnown := slices.ContainsFunc(r.incidents.open, func(o foundIncident) bool {
 			return o.source == source && o.Number == i.Number
 		})
-		if i.State == client.IncidentOpen && r.tells(&i) && !isKnown {
+		if i.State == client.IncidentOpen && watch.Worth(&i, r.threshold) && !isKnown {
 			known := foundIncident{source, i, i.P, i.Last, true}
 			r.incidents.open = append(r.incidents.open, known)
 			r.incidents.printed = append(r.incidents.printed, known)
@@ -100,7 +100,7 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 			} else {
 				err = r.changedLocked(f.Source, i, more)
 			}
-		case i.State == client.IncidentOpen && i.Last == f.Line.Number && r.tells(&i):
+		case i.State == client.IncidentOpen && i.Last == f.Line.Number && watch.Worth(&i, r.threshold):
 			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i, i.P, i.Last, false})
 			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i, i.P, i.Last, false})
 			r.incidents.printed = r.incidents.printed[max(0, len(r.incidents.printed)-printedMost):]
@@ -113,15 +113,6 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 		}
 	}
 	return shown, nil
-}
-
-// tells reports whether an incident is printed: if it is strange enough or something has changed,
-// unless a user has said what incidents like it are worth.
-func (r *lineReport) tells(i *client.Incident) bool {
-	if i.Verdict != nil {
-		return *i.Verdict == client.VerdictMatters
-	}
-	return i.P <= r.threshold || len(i.Changes) > 0
 }
 
 // incidentObject is an incident in JSON, with its source if there are several.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,10 @@ type lineReport struct {
 	threshold float64         // the largest p of a line that is printed; 0: all lines are
 	top       *watch.Top      // nil: lines are printed as they come
 	incidents *incidentReport // nil: lines are printed, not incidents
+
+	// silent is told of a source without a line since a time, and after what that is unusual; nil:
+	// nobody is.
+	silent func(source string, since time.Time, after time.Duration)
 
 	note func(text string) // is told that a stream warms up; nil: nobody is
 

@@ -81,6 +81,9 @@ func (r *lineReport) tellSilences(now time.Time) {
 			continue
 		}
 		s.told = true
+		if r.silent != nil {
+			r.silent(source, s.since, s.after)
+		}
 		if err := r.printSilenceLocked(source, now.Sub(s.since), s.after); err != nil {
 			r.note(err.Error())
 		}

@@ -133,6 +133,7 @@ type watchAll struct {
 	w      *watch.Watcher
 	stdin  io.Reader
 	report *lineReport
+	alerts *watchAlerts // nil: there is no receiver
 
 	mu       sync.Mutex
 	sessions map[string]string // ids, by the names of the streams
@@ -228,6 +229,7 @@ func (a *watchAll) watch(ctx context.Context, s watchStream) error {
 	a.mu.Lock()
 	a.sessions[name] = session.ID
 	a.mu.Unlock()
+	a.alerts.begin(name, session)
 	err = a.watchIn(ctx, s, session)
 	return joinedUnlessEnded(err, done())
 }

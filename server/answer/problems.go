@@ -49,6 +49,9 @@ func (a *Problems) Document(ctx context.Context, err error) api.Problem {
 	if inOpenAIForm(ctx) {
 		return problem.InOpenAIForm(doc)
 	}
+	if form, ok := shipperForm(ctx); ok {
+		return form.document(doc)
+	}
 	return doc
 }
 
@@ -86,9 +89,14 @@ func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil { // strings and integers always have a form in JSON
 		panic(err)
 	}
+	body = append(body, '\n')
 	h := w.Header()
 	h.Set("Content-Type", contract.MediaProblem)
-	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	if form, _ := shipperForm(r.Context()); form.Protobuf {
+		h.Set("Content-Type", contract.MediaProtobuf)
+		body = status(doc)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	after := p.RetryAfter
 	switch doc.Status {
@@ -101,7 +109,7 @@ func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
 	}
 	w.WriteHeader(doc.Status)
-	_, _ = w.Write(append(body, '\n')) // if the client is gone there is nobody to tell
+	_, _ = w.Write(body) // if the client is gone there is nobody to tell
 }
 
 // challenge is the answer's WWW-Authenticate (RFC 6750, section 3).

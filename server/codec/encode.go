@@ -132,7 +132,7 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 		event.Why = encodeWhy(l.Why)
 	}
 	for i := range l.Incidents {
-		event.Incidents = append(event.Incidents, encodeIncident(&l.Incidents[i]))
+		event.Incidents = append(event.Incidents, EncodeIncident(&l.Incidents[i]))
 	}
 	if event.Lines = orNil(l.Lines); byLine && l.Ended && event.Lines == nil {
 		event.Learnt = new(!l.Unlearnt)
@@ -147,7 +147,7 @@ func EncodeIncidents(l session.IncidentList) api.IncidentList {
 		SilentSeconds: orNil(l.SilentAfter.Seconds()),
 	}
 	for i := range l.Incidents {
-		list.Incidents = append(list.Incidents, encodeIncident(&l.Incidents[i]))
+		list.Incidents = append(list.Incidents, EncodeIncident(&l.Incidents[i]))
 	}
 	for _, f := range l.Feedback {
 		list.Feedback = append(list.Feedback, api.Feedback{
@@ -157,7 +157,8 @@ func EncodeIncidents(l session.IncidentList) api.IncidentList {
 	return list
 }
 
-func encodeIncident(i *session.IncidentReport) api.Incident {
+// EncodeIncident is what a client is told of an incident.
+func EncodeIncident(i *session.IncidentReport) api.Incident {
 	of := api.Incident{
 		Number: i.Number, State: api.IncidentOpen, First: i.First, Last: i.Last, Offset: i.Offset,
 		Lines: i.Lines, P: i.P, Rank: int64(1 / i.P), Why: encodeWhy(i.Why), Samples: []string{},
@@ -223,6 +224,7 @@ func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 		Chunks:             int64(s.Chunks),
 		PendingBytes:       e.ofWords(s.PendingBytes),
 		Divergences:        orNil(int64(s.Divergences)),
+		Duplicate:          orNil(s.Duplicate),
 		Updates:            s.Updates,
 		Totals:             e.measures(s.Total),
 		ElapsedMs:          milliseconds(s.Elapsed),

@@ -27,6 +27,9 @@ type Operation struct {
 	Offers  []string // media types of a success, the preferred first; none if it has no content
 	Accepts []string // media types of the body; none if the operation takes no body
 	Public  bool     // a request needs no key
+	Codings []string // content codings of the body, beside identity
+	Records bool     // the body may be records of a log shipper, see middleware.Records
+	Raw     bool     // the body is not held against the contract, in whatever media type it comes
 
 	bounds strictjson.Bounds // of a JSON body
 	route  *routers.Route
@@ -51,6 +54,9 @@ func Load() (*Contract, error) {
 				Offers:  OffersOf(op),
 				Accepts: acceptsOf(op),
 				Public:  op.Security != nil && len(*op.Security) == 0,
+				Codings: codingsOf(op),
+				Records: marked(op, "x-records"),
+				Raw:     marked(op, "x-raw"),
 				bounds:  boundsOf(op),
 				route: &routers.Route{
 					Spec: doc, Path: path, PathItem: item, Method: method, Operation: &unkeyed,
@@ -88,6 +94,23 @@ func acceptsOf(op *openapi3.Operation) []string {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(op.RequestBody.Value.Content))
+}
+
+// marked reports whether an extension of an operation's body is true.
+func marked(op *openapi3.Operation, extension string) bool {
+	return op.RequestBody != nil && op.RequestBody.Value.Extensions[extension] == true
+}
+
+// codingsOf lists the content codings of an operation's body, beside identity.
+func codingsOf(op *openapi3.Operation) (names []string) {
+	if op.RequestBody == nil {
+		return nil
+	}
+	all, _ := op.RequestBody.Value.Extensions["x-content-encodings"].([]any)
+	for _, one := range all {
+		names = append(names, one.(string))
+	}
+	return names
 }
 
 // Operation finds the operation that a request asks for, once the router has found its route.

@@ -13,7 +13,9 @@ const (
 	MediaEventStream = "text/event-stream"
 	MediaOctetStream = "application/octet-stream"
 	MediaTar         = "application/x-tar"
-	mediaText        = "text/plain"
+	MediaText        = "text/plain"
+	MediaMsgpack     = "application/msgpack"
+	MediaProtobuf    = "application/x-protobuf"
 
 	// MediaMetrics is the text format of Prometheus, which clients get that ask for no other.
 	MediaMetrics = "text/plain; version=0.0.4; charset=utf-8"

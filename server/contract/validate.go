@@ -56,6 +56,9 @@ func (o *Operation) Validate(r *http.Request) error {
 
 // TakesJSON reports whether the operation reads the body of a request as JSON.
 func (o *Operation) TakesJSON(r *http.Request) bool {
+	if o.Raw {
+		return false
+	}
 	return IsJSONBody(r) && len(o.Accepts) > 0 || slices.Equal(o.Accepts, []string{MediaJSON})
 }
 

@@ -41,6 +41,8 @@ type Sessions interface {
 	Import(ctx context.Context, who session.Caller, r io.Reader, name string) (session.Info, error)
 	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
 		emit func(session.Chunk) error) (session.Summary, error)
+	ScoreTexts(ctx context.Context, who session.Caller, r session.ScoreTextsRequest,
+		emit func(session.ModelInfo, session.Summary) error) error
 	Watch(ctx context.Context, who session.Caller, id string, o session.WatchOptions,
 		emit func(session.Event) error) error
 	Text(ctx context.Context, who session.Caller, id string,
@@ -48,6 +50,8 @@ type Sessions interface {
 	Scores(ctx context.Context, who session.Caller, id string, offset, length int64,
 		points int) (session.History, error)
 	Incidents(ctx context.Context, who session.Caller, id string) (session.IncidentList, error)
+	Deliver(ctx context.Context, who session.Caller, id string, d session.Delivery,
+		o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error)
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,
 		emit func(session.Piece) error) (session.Completion, error)
 	Suggest(ctx context.Context, who session.Caller, id string,
@@ -76,6 +80,8 @@ type Handlers struct {
 	// UserSessions makes sessions for the users that completions in OpenAI's form name.
 	UserSessions bool
 	users        users
+
+	Logs LogSessions
 }
 
 var _ routes.StrictServerInterface = (*Handlers)(nil)

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/serving/intake"
 	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
 	"github.com/lmserve/lmserve/server/problem"
 	"github.com/lmserve/lmserve/server/routes"
@@ -35,6 +38,14 @@ func (h *Handlers) Score(
 		return nil, err
 	}
 	middleware.HasRead(ctx)
+	queues := r.Params.Wait == nil && r.Params.Offset == nil && options.Learn != session.LearnFalse
+	if queues {
+		options.Wait = limits.FeedWait
+	}
+	delivery, err := deliveryOf(ctx, text, options)
+	if err != nil {
+		return nil, err
+	}
 	options.Attend = func() func() { return middleware.Attend(ctx) }
 	encode, err := h.encoder(ctx, r.ID)
 	if err != nil {
@@ -42,7 +53,7 @@ func (h *Handlers) Score(
 	}
 	call := scoreCall{
 		sessions: h.Sessions, encode: encode, id: r.ID, text: text, options: options,
-		updates: codec.Value(r.Params.Updates),
+		updates: codec.Value(r.Params.Updates), queues: queues, delivery: delivery,
 	}
 	if media != contract.MediaJSON {
 		return writer(func(w http.ResponseWriter) error {
@@ -90,6 +101,8 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	case !o.Records && p.RecordStart != nil:
 		return refuse("record_start", problem.Quoted(*p.RecordStart),
 			"no such parameter without unit=record")
+	case p.Once != nil && (p.Offset != nil || o.Learn == session.LearnFalse):
+		return refuse("once", string(*p.Once), "no such parameter with offset, or with learn=false")
 	case p.Threshold != nil && o.Learn != session.LearnUnflagged && !o.Incidents:
 		return refuse("threshold", strconv.FormatFloat(*p.Threshold, 'g', -1, 64),
 			"no such parameter without learn=unflagged or unit=incident")
@@ -112,14 +125,34 @@ func scoreText(r routes.ScoreRequestObject) (io.Reader, error) {
 	return bytes.NewReader(body.Base64), nil
 }
 
-// scoreCall is one call of Sessions.Score.
+// deliveryOf is the text of a request as a delivery; nil if it is none. With an offset, and where
+// nothing is learnt, it is a text like others.
+func deliveryOf(
+	ctx context.Context, text io.Reader, o session.ScoreOptions,
+) (*session.Delivery, error) {
+	key, ok := middleware.DeliveryOf(ctx)
+	if !ok || o.Offset != nil || o.Learn == session.LearnFalse {
+		return nil, nil
+	}
+	body, err := io.ReadAll(text) // from memory
+	if err != nil {
+		return nil, problem.OfBody(err)
+	}
+	d := session.Delivery{Key: key}
+	d.Text, _ = intake.Lines(body)
+	return &d, nil
+}
+
+// scoreCall is one call of Sessions.Score, or of Sessions.Deliver.
 type scoreCall struct {
 	sessions Sessions
 	encode   codec.Encoder
 	id       string
 	text     io.Reader
 	options  session.ScoreOptions
-	updates  bool // tell of updates, too
+	updates  bool              // tell of updates, too
+	queues   bool              // a session that stays busy is no conflict of the client's
+	delivery *session.Delivery // nil: the text is none
 }
 
 // learns reports whether the text becomes the session's.
@@ -135,15 +168,36 @@ func (c scoreCall) run(
 		offset = offsetAfter(chunk)
 		return emit(chunk)
 	}
-	summary, err := c.sessions.Score(ctx, middleware.CallerOf(ctx), c.id, c.text, c.options, report)
-	if err == nil {
+	who := middleware.CallerOf(ctx)
+	var summary session.Summary
+	var err error
+	if c.delivery != nil {
+		summary, err = c.sessions.Deliver(ctx, who, c.id, *c.delivery, c.options, outlived(report))
+	} else {
+		summary, err = c.sessions.Score(ctx, who, c.id, c.text, c.options, report)
+	}
+	switch {
+	case err == nil:
 		return summary, nil
+	case c.queues && errors.Is(err, session.ErrBusy):
+		return summary, session.ErrQueueFull
 	}
 	p := problem.Of(err)
 	if p.Offset == nil && offset >= 0 && c.learns() {
 		p.At(offset)
 	}
 	return summary, p
+}
+
+// outlived tells until that fails: a delivery is fed to its end, whether its client stays or not.
+func outlived(emit func(session.Chunk) error) func(session.Chunk) error {
+	var failed error
+	return func(c session.Chunk) error {
+		if failed == nil {
+			failed = emit(c)
+		}
+		return nil
+	}
 }
 
 // offsetAfter is the session's offset after a chunk was scored.

@@ -45,6 +45,7 @@ const (
 	UnlearntBytesMax   = session.UnlearntBytesMax // of a text that is scored and not learnt
 	ThresholdDefault   = 1. / 1000                // largest probability of a line that is flagged
 	AnswerLinesMax     = 16 << 20                 // bytes of memory for the lines of an answer
+	ScoreTextsMax      = session.TextsMax         // of one request
 	LabelsMax          = session.LabelsMax        // of one session
 	LabelKeyCharsMax   = session.LabelKeyCharsMax
 	LabelValueCharsMax = session.LabelValueCharsMax
@@ -65,7 +66,12 @@ const (
 	SessionNameCharsMax = session.NameCharsMax
 	WaitSecondsMax      = int64(session.WaitMax / time.Second) // for others that feed the session
 	SessionWaitingMax   = session.WaitingMax                   // requests that wait for one session
+	FeedWait            = 8 * time.Second                      // of a text for its turn, unless it says otherwise: shippers wait for 10 s
 	SessionShadowsMax   = session.ShadowsMax                   // shadows of one session
+
+	// What log shippers send.
+	LogBodyBytesMax        = 16 << 20 // of a body, decompressed
+	IdempotencyKeyCharsMax = 256
 
 	// Completions, but for the limits on sampling, which stand in session.SamplingTable.
 	CompletionTokensDefault = session.CompletionTokensDefault
@@ -83,8 +89,11 @@ const (
 	OpenAIUserCharsMax     = LabelValueCharsMax // of whom a request is for
 	OpenAIModelCharsMax    = 256                // of a model's id
 	OpenAIAnswerBytesMax   = 64 << 20           // of memory for an answer that is not streamed
-	TokenizeCharsMax       = 1 << 20
-	TokenIDMax             = session.TokenIDMax
+
+	// FillTokensMax is how many tokens are sampled at most for an editor, and where it says nothing.
+	FillTokensMax    = 256
+	TokenizeCharsMax = 1 << 20
+	TokenIDMax       = session.TokenIDMax
 )
 
 // What the contract states in words, or leaves to the server.
@@ -117,6 +126,10 @@ const (
 	JSONReadFactor        = 8                // memory of a JSON body that is being read, by its length
 	JSONKeptFactor        = 3                // the same when it was read
 	JSONManyTokenBytes    = 384              // the same of each value beyond JSONTokensMax
+	LogReadFactor         = 8                // memory of a body of a log shipper while it is read, by its length
+	LogKeptFactor         = 2                // the same of the lines that were made of it, by their length
+	ZstdBytes             = 10 << 20         // memory of a decompressor of Zstandard
+	ZstdWindowMax         = 8 << 20          // window that a body may need, as `zstd -19` makes it
 	LineBytes             = 1 << 10          // memory of a line of a text until it is sent
 	LineTextFactor        = 8                // the same of the line's text, by its length
 	PastScoreBytes        = 1 << 10          // memory of a part of a session's past scores until it is sent

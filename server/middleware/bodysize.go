@@ -18,13 +18,7 @@ func BodySize(
 ) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if contract.HasBody(r) {
-			most := streamBytesMax
-			switch {
-			case contract.IsJSONBody(r):
-				most = limits.JSONBodyBytesMax
-			case c.Operation(r).TakesFile():
-				most = limits.ImportBodyBytesMax
-			}
+			most := bodyMost(c.Operation(r), r, streamBytesMax)
 			if r.ContentLength > most {
 				problems.Answer(w, r, problem.Field(api.ProblemBodyTooLarge, "Content-Length",
 					strconv.FormatInt(r.ContentLength, 10), "at most "+strconv.FormatInt(most, 10)))
@@ -34,4 +28,17 @@ func BodySize(
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// bodyMost is the most bytes that the body of a request may have.
+func bodyMost(op *contract.Operation, r *http.Request, streamBytesMax int64) int64 {
+	switch {
+	case op.Raw, op.Records && contract.IsJSONBody(r): // JSON may be records, see Records
+		return limits.LogBodyBytesMax
+	case contract.IsJSONBody(r):
+		return limits.JSONBodyBytesMax
+	case op.TakesFile():
+		return limits.ImportBodyBytesMax
+	}
+	return streamBytesMax
 }

@@ -44,6 +44,7 @@ var Kinds = map[api.ProblemType]struct {
 	api.ProblemInvalidField:                {http.StatusUnprocessableEntity, "A field of the body has a value that cannot be used"},
 	api.ProblemImportModel:                 {http.StatusUnprocessableEntity, "The exported session is another model's"},
 	api.ProblemHeadersTooLarge:             {http.StatusRequestHeaderFieldsTooLarge, "The request line and headers are too large"},
+	api.ProblemSessionQueueFull:            {http.StatusTooManyRequests, "Too many requests wait to feed the session"},
 	api.ProblemKeySessionLimit:             {http.StatusTooManyRequests, "The key has as many live sessions as it may have"},
 	api.ProblemKeyRequestLimit:             {http.StatusTooManyRequests, "The key has as many requests at work as it may have"},
 	api.ProblemKeyRateLimit:                {http.StatusTooManyRequests, "The key has used up its bytes a second"},

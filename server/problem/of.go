@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/serving/intake"
 	"github.com/lmserve/lmserve/internal/serving/keys"
 	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server/limits"
@@ -77,6 +78,10 @@ var rules = slices.Concat([]rule{
 	is(session.ErrUnavailable, logged(api.ProblemOverloaded)),
 	is(session.ErrNoSpace, logged(api.ProblemNoSpace)),
 	soon(plain(session.ErrBusy, api.ProblemSessionBusy, "")),
+	soon(plain(session.ErrQueueFull, api.ProblemSessionQueueFull, "")),
+	as(func(e *intake.Error) *Problem {
+		return New(api.ProblemMalformedBody, Clipped(e.Error(), limits.DetailCharsMax))
+	}),
 	as(ofDifference),
 	as(func(e *session.ShadowError) *Problem {
 		return New(api.ProblemSessionShadow, fmt.Sprintf("It is the shadow of session %s.", e.Of))
@@ -89,6 +94,7 @@ var rules = slices.Concat([]rule{
 
 // bodyRules hold the errors of reading a body.
 var bodyRules = slices.Concat(keyRules, []rule{
+	as(func(e *Problem) *Problem { return e }),
 	as(func(e *http.MaxBytesError) *Problem {
 		return New(api.ProblemBodyTooLarge, fmt.Sprintf("The body has more than %d bytes.", e.Limit))
 	}),

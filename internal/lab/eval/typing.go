@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,7 +15,7 @@ import (
 )
 
 // TypingOptions say what a simulated writer types, and who suggests what comes next. The zero value
-// is of the methods of Options, after 20 KB, over 1,000 characters.
+// is of the methods of Options, after 20 KB, over 500 characters.
 type TypingOptions struct {
 	Methods []string // with or without WithCompanion; NGram is a rival without a model
 	// Read are how many bytes a session has read before the writer begins; nil: TypingRead. The
@@ -26,6 +27,8 @@ type TypingOptions struct {
 	Seed      uint64  // of the random masks of sparse-meta
 	Threads   int     // threads that compute; 0: one
 	Settings  setting.Values
+	// Prior is a folder of text for the rival NGramPrior, of which at most PriorBytes are read.
+	Prior string
 	// Progress, if set, is told after each key how many characters of all documents and methods
 	// together were typed.
 	Progress func(done, total int64)
@@ -35,7 +38,7 @@ type TypingOptions struct {
 var TypingRead = []int64{20 << 10}
 
 const (
-	TypingWindow    = 1000
+	TypingWindow    = 500
 	TypingThreshold = 0.6
 
 	typingCandidates = 5 // that are shown at a time
@@ -43,12 +46,20 @@ const (
 
 // typingModes are the ways in which one window is typed: with five candidates of each unit, and
 // with one that is shown inline.
-var typingModes = []string{
+var typingModes = [...]string{
 	string(suggest.Word), string(suggest.WordPlus), string(suggest.Free), TypingInline,
 }
 
 // TypingInline is the mode with one candidate, which may end anywhere.
 const TypingInline = "inline"
+
+// calibratedModes are the modes whose probabilities are compared with what is right.
+var calibratedModes = []string{string(suggest.Word), string(suggest.Free)}
+
+const calibrationStride = 4 // characters from one comparison to the next
+
+// typingPasses is how often a method goes through a window.
+var typingPasses = len(typingModes) + len(calibratedModes)
 
 func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	all, err := o.methods().complete(m)
@@ -72,6 +83,9 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 		o.Threshold = TypingThreshold
 	}
 	switch {
+	case slices.Contains(o.Methods, NGramPrior) != (o.Prior != ""):
+		return o, fmt.Errorf("eval: prior is %q, expected a folder of text if and only if a method is %s",
+			o.Prior, NGramPrior)
 	case slices.Min(o.Read) < 0:
 		return o, fmt.Errorf("eval: read is %d, expected 0 or more", slices.Min(o.Read))
 	case o.Window < 1:
@@ -92,9 +106,11 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	return o, nil
 }
 
-// methods are the options of an evaluation with the same methods, but for the rival.
+func isNGram(method string) bool { return method == NGram || method == NGramPrior }
+
+// methods are the options of an evaluation with the same methods, but for the rivals.
 func (o TypingOptions) methods() Options {
-	methods := slices.DeleteFunc(slices.Clone(o.Methods), func(m string) bool { return m == NGram })
+	methods := slices.DeleteFunc(slices.Clone(o.Methods), isNGram)
 	return Options{Methods: methods, Seed: o.Seed, Threads: o.Threads, Settings: o.Settings}
 }
 
@@ -117,10 +133,15 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 		return TypingResult{}, err
 	}
 	e := typing{TypingOptions: o, model: m, total: int64(len(files) * len(o.Read) * o.Window *
-		len(o.Methods) * len(typingModes))}
+		len(o.Methods) * typingPasses)}
 	e.res = TypingResult{
 		Model: m.ID(), Data: dir, Methods: o.Methods, Settings: o.Settings, Seed: o.Seed, Window: o.Window,
 		Threshold: o.Threshold, Threads: o.Threads, Scores: []TypingScore{},
+	}
+	if o.Prior != "" {
+		if e.prior, err = readPrior(ctx, o.Prior); err != nil {
+			return TypingResult{}, err
+		}
 	}
 	for _, f := range files {
 		text, err := read(f)
@@ -132,31 +153,43 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 			return e.result(), err
 		}
 	}
+	if len(e.res.Scores) == 0 && len(e.res.TooShort) > 0 {
+		return e.result(), fmt.Errorf("eval: no document below %s is long enough: %w", dir, e.longest())
+	}
 	return e.result(), nil
+}
+
+// longest returns what the longest of the documents that are too short lacks.
+func (e *typing) longest() error {
+	most := slices.MaxFunc(e.res.TooShort, func(a, b TooShort) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	return fmt.Errorf("%s has %d bytes, expected %d bytes to read and %d characters to type; "+
+		"choose less of either", most.Document, most.Bytes, slices.Min(e.Read), e.Window)
 }
 
 // typing is the state of a call of Typing.
 type typing struct {
 	TypingOptions
 	model       *model.Model
+	prior       *ngramCounts
 	res         TypingResult
 	calibration map[[2]string]*[calibrationBuckets]Bucket // by method and mode
 	done, total int64
 }
 
-// document types the window of one document in all ways. A document that is too short for the
-// window behind the smallest of Read is left out.
+// document types the window of one document in all ways, after each of Read for which it is long
+// enough.
 func (e *typing) document(ctx context.Context, name string, text []byte) error {
 	begin := min(slices.Max(e.Read), lastCharacters(text, e.Window))
 	for begin > 0 && !utf8.RuneStart(text[begin]) {
 		begin--
 	}
 	for _, read := range e.Read {
+		if read > begin {
+			e.res.TooShort = append(e.res.TooShort, TooShort{name, int64(len(text)), read})
+			e.progress(int64(e.Window * typingPasses * len(e.Methods)))
+			continue
+		}
 		for _, method := range e.Methods {
-			if read > begin {
-				e.progress(int64(e.Window * len(typingModes)))
-				continue
-			}
 			score := TypingScore{Document: name, Domain: documents.Domain(name), Read: read, Method: method}
 			if err := e.score(ctx, &score, text[begin-read:begin], text[begin:]); err != nil {
 				return err
@@ -182,15 +215,21 @@ func lastCharacters(text []byte, n int) (at int64) {
 // asker suggests what comes behind all that was typed so far.
 type asker func(typed []byte, o suggest.Options) (suggest.Found, error)
 
-// score types a text with one method, in all ways.
+// offers are an asker's of one mode.
+type offers func(typed []byte) (suggest.Found, error)
+
+// score types a text with one method in all modes, and compares probabilities with what is right.
 func (e *typing) score(ctx context.Context, score *TypingScore, before, text []byte) error {
 	fresh := func() (asker, error) {
-		g := newNGram()
+		g := newNGram(nil)
+		if score.Method == NGramPrior {
+			g.prior = e.prior
+		}
 		return func(typed []byte, o suggest.Options) (suggest.Found, error) {
 			return g.ask(ctx, before, typed, o)
 		}, nil
 	}
-	if score.Method != NGram {
+	if !isNGram(score.Method) {
 		m, set, err := e.methods().settings(e.model, score.Method)
 		if err != nil {
 			return err
@@ -201,22 +240,33 @@ func (e *typing) score(ctx context.Context, score *TypingScore, before, text []b
 			return err
 		}
 	}
-	for _, mode := range typingModes {
+	begin := func(mode string) (offers, error) {
 		o := suggest.Options{N: typingCandidates, Unit: suggest.Unit(mode)}
 		if mode == TypingInline {
 			o = suggest.Options{N: 1, Unit: suggest.Free, Least: e.Threshold}
 		}
 		ask, err := fresh()
+		return func(typed []byte) (suggest.Found, error) { return ask(typed, o) }, err
+	}
+	for _, mode := range typingModes {
+		offers, err := begin(mode)
 		if err != nil {
 			return err
 		}
-		typed, err := e.types(text, score.Method, mode, func(typed []byte) (suggest.Found, error) {
-			return ask(typed, o)
-		})
+		typed, err := e.types(text, mode, offers)
 		if err != nil {
 			return err
 		}
 		score.set(mode, typed)
+	}
+	for _, mode := range calibratedModes {
+		offers, err := begin(mode)
+		if err == nil {
+			err = e.calibrates(text, score.Method, mode, offers)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

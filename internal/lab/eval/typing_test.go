@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,7 +46,7 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	} {
 		e := typing{TypingOptions: TypingOptions{Window: 14}}
 		var at []string
-		typed, err := e.types([]byte(c.text), "counts", c.mode, func(typed []byte) (suggest.Found, error) {
+		typed, err := e.types([]byte(c.text), c.mode, func(typed []byte) (suggest.Found, error) {
 			at = append(at, string(typed))
 			return suggest.Found{Candidates: c.offers[string(typed)], Calls: 1, Rows: 2}, nil
 		})
@@ -64,7 +65,7 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 // Of a window, the last candidate counts whole.
 func TestAWindowEndsBehindItsLastCandidate(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 3}}
-	typed, err := e.types([]byte("abcdef"), "counts", TypingInline, func(typed []byte) (suggest.Found, error) {
+	typed, err := e.types([]byte("abcdef"), TypingInline, func(typed []byte) (suggest.Found, error) {
 		if len(typed) < 2 {
 			return suggest.Found{Candidates: []suggest.Candidate{{Text: "x", Probability: 0.8}}}, nil
 		}
@@ -76,7 +77,42 @@ func TestAWindowEndsBehindItsLastCandidate(t *testing.T) {
 	require.EqualValues(t, 100, typed.Shown)
 	require.InDelta(t, 100/3., typed.Right, 1e-9)
 	require.EqualValues(t, 3, e.done)
-	require.Equal(t, Bucket{3, 2.4000000000000004, 1}, e.calibration[[2]string{"counts", TypingInline}][8])
+}
+
+// Of a random text, a quarter of all places is followed by "aa". Of those where the writer stops,
+// fewer are: it stops behind offers that were wrong.
+func TestCalibrationIsOfAllPlaces(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var text []byte
+	for range 4000 {
+		text = append(text, "ab"[random.IntN(2)])
+	}
+	e := typing{TypingOptions: TypingOptions{Window: len(text)}}
+	always := func(guess string) offers {
+		return func([]byte) (suggest.Found, error) {
+			return suggest.Found{Candidates: []suggest.Candidate{{Text: guess, Probability: 0.25}}}, nil
+		}
+	}
+	free := string(suggest.Free)
+	require.NoError(t, e.calibrates(text, "counts", free, always("aa")))
+	b := e.calibration[[2]string{"counts", free}][2]
+	require.Equal(t, len(text)/calibrationStride, b.Candidates)
+	require.InDelta(t, b.Said, b.Right, 35)
+	require.EqualValues(t, len(text), e.done)
+	typed, err := e.types(text, free, always("aa"))
+	require.NoError(t, err)
+	require.Less(t, typed.Right, 21.)
+
+	require.NoError(t, e.calibrates([]byte("so so so so "), "counts", string(suggest.Word),
+		func(typed []byte) (suggest.Found, error) {
+			require.Zero(t, len(typed)%calibrationStride)
+			return suggest.Found{Candidates: []suggest.Candidate{
+				{Text: "s", Probability: 0.95}, {Text: "so", Probability: 0.95}, {Text: "o", Probability: 0.95},
+			}}, nil
+		}))
+	b = e.calibration[[2]string{"counts", string(suggest.Word)}][9]
+	require.Equal(t, 9, b.Candidates)
+	require.EqualValues(t, 2, b.Right, "so at 0, o at 4, none at the space of 8")
 }
 
 // typingFolder has one document that repeats, and one that is too short.
@@ -102,6 +138,7 @@ func TestTypingCountsTheKeysOfEveryDocument(t *testing.T) {
 	require.Equal(t, total, done)
 	require.Len(t, res.Scores, 2*3)
 	require.Len(t, res.Domains, 2*3)
+	require.Equal(t, []TooShort{{"short.txt", 9, 0}, {"short.txt", 9, 1000}}, res.TooShort)
 	for i, s := range res.Scores {
 		require.Equal(t, "long/a.txt", s.Document)
 		require.Equal(t, o.Methods[i%3], s.Method)
@@ -122,9 +159,33 @@ func TestTypingCountsTheKeysOfEveryDocument(t *testing.T) {
 	require.Equal(t, res.Scores[5].WordPlus.Keys, again.Scores[2].WordPlus.Keys)
 }
 
+// A document without an offer does not lower the mean share of those that are right.
+func TestAMeanOfRightIsOfWhatWasShown(t *testing.T) {
+	e := typing{TypingOptions: TypingOptions{Read: []int64{9}, Methods: []string{"counts"}}}
+	score := func(shown, right, saved float64) TypingScore {
+		return TypingScore{Read: 9, Method: "counts", Inline: Typed{Shown: shown, Right: right, Saved: saved}}
+	}
+	mean := e.means("logs", []TypingScore{score(30, 80, 40), score(0, 0, 0), score(60, 60, 50)})[0]
+	require.Equal(t, 3, mean.Documents)
+	require.InDelta(t, 70, mean.Inline.Right, 1e-9)
+	require.InDelta(t, 30, mean.Inline.Shown, 1e-9)
+	require.InDelta(t, 30, mean.Inline.Saved, 1e-9)
+}
+
+// Where no document is long enough, the error says what the longest lacks.
+func TestTypingWantsLongDocuments(t *testing.T) {
+	o := TypingOptions{Read: []int64{1000, 3000}, Window: 1000, Methods: []string{stream.Counts}}
+	res, err := Typing(t.Context(), small(t, 0), typingFolder(t), o)
+	require.ErrorContains(t, err, "is long enough: long/a.txt has 1790 bytes, "+
+		"expected 1000 bytes to read and 1000 characters to type; choose less of either")
+	require.Len(t, res.TooShort, 4)
+}
+
 func TestTypingSaysWhatWasWrong(t *testing.T) {
 	m := small(t, 0)
 	for want, o := range map[string]TypingOptions{
+		`prior is "", expected a folder`:                 {Methods: []string{NGramPrior}},
+		`prior is "x", expected a folder`:                {Methods: []string{NGram}, Prior: "x"},
 		"read is -1, expected 0 or more":                 {Read: []int64{5, -1}},
 		"window is -1, expected at least 1":              {Window: -1},
 		"threshold is 1, expected 0.002 to less than 1":  {Threshold: 1},

@@ -25,6 +25,14 @@ type TypingResult struct {
 	Domains     []TypingScore `json:"domains"`
 	Total       []TypingScore `json:"total"`
 	Calibration []Calibration `json:"calibration"`
+	TooShort    []TooShort    `json:"too_short,omitempty"`
+}
+
+// TooShort is a document that has no window behind so many bytes.
+type TooShort struct {
+	Document string `json:"document"`
+	Bytes    int64  `json:"bytes"` // that it has
+	Read     int64  `json:"read"`
 }
 
 // TypingScore is a window that one method has helped to type, after as many bytes were read.
@@ -46,7 +54,7 @@ type Typed struct {
 	Keys       int     `json:"keys,omitempty"`
 	Saved      float64 `json:"saved_percent"` // of the keys that the characters are
 	Shown      float64 `json:"shown_percent"` // of the keys, before which there was an offer
-	Right      float64 `json:"right_percent"` // of the first offers at those keys
+	Right      float64 `json:"right_percent"` // of the first offers at those keys; 0 without any
 	// Of an offer: time at the median and the 99th percentile, in milliseconds; calls of the
 	// network, and prefixes that it read.
 	P50   float64 `json:"ms_p50"`
@@ -74,10 +82,12 @@ func (t *Typed) derive(took []time.Duration) {
 }
 
 // modes are a score's windows, in the order of typingModes.
-func (s *TypingScore) modes() [4]*Typed { return [...]*Typed{&s.Word, &s.WordPlus, &s.Free, &s.Inline} }
+func (s *TypingScore) modes() [len(typingModes)]*Typed {
+	return [...]*Typed{&s.Word, &s.WordPlus, &s.Free, &s.Inline}
+}
 
 // set sets one of them.
-func (s *TypingScore) set(mode string, t Typed) { *s.modes()[slices.Index(typingModes, mode)] = t }
+func (s *TypingScore) set(mode string, t Typed) { *s.modes()[slices.Index(typingModes[:], mode)] = t }
 
 // calibrationBuckets divide the probabilities from 0 to 1.
 const calibrationBuckets = 10
@@ -85,7 +95,7 @@ const calibrationBuckets = 10
 // Calibration compares the probabilities of a method's candidates with how often they were right.
 type Calibration struct {
 	Method  string   `json:"method"`
-	Mode    string   `json:"mode"` // word, word+, free or inline; of free ones only the first candidate
+	Mode    string   `json:"mode"` // word or free; of free ones only the first candidate
 	Buckets []Bucket `json:"buckets"`
 }
 
@@ -110,7 +120,7 @@ func (e *typing) result() TypingResult {
 	}
 	slices.SortStableFunc(res.Domains, func(a, b TypingScore) int { return cmp.Compare(a.Domain, b.Domain) })
 	for _, method := range e.Methods {
-		for _, mode := range typingModes {
+		for _, mode := range calibratedModes {
 			if all := e.calibration[[2]string{method, mode}]; all != nil {
 				c := Calibration{Method: method, Mode: mode}
 				for _, b := range all {
@@ -132,9 +142,16 @@ func (e *typing) means(domain string, scores []TypingScore) []TypingScore {
 	for _, read := range e.Read {
 		for _, method := range e.Methods {
 			mean := TypingScore{Domain: domain, Read: read, Method: method}
+			var showing [len(typingModes)]float64 // documents in which there was an offer
 			for _, s := range scores {
-				if s.Read == read && s.Method == method {
-					mean.Documents++
+				if s.Read != read || s.Method != method {
+					continue
+				}
+				mean.Documents++
+				for i, t := range s.modes() {
+					if t.Shown > 0 {
+						showing[i]++
+					}
 				}
 			}
 			for _, s := range scores {
@@ -146,7 +163,7 @@ func (e *typing) means(domain string, scores []TypingScore) []TypingScore {
 					to := mean.modes()[i]
 					to.Saved += from.Saved / n
 					to.Shown += from.Shown / n
-					to.Right += from.Right / n
+					to.Right += from.Right / max(1, showing[i])
 					to.P50 += from.P50 / n
 					to.P99 += from.P99 / n
 					to.Calls += from.Calls / n

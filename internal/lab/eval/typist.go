@@ -14,9 +14,7 @@ import (
 
 // types types a window of a text, whose end may lie within a candidate. ask gives the candidates
 // behind what was typed.
-func (e *typing) types(
-	text []byte, method, mode string, ask func(typed []byte) (suggest.Found, error),
-) (Typed, error) {
+func (e *typing) types(text []byte, mode string, ask offers) (Typed, error) {
 	var typed Typed
 	var took []time.Duration
 	blind := false // the separator that came with the last word is wrong, and is typed over
@@ -31,7 +29,7 @@ func (e *typing) types(
 			took = append(took, time.Since(began))
 			typed.calls += found.Calls
 			typed.rows += found.Rows
-			most := e.look(text[at:], found.Candidates, method, mode, &typed)
+			most := look(text[at:], found.Candidates, mode, &typed)
 			if most.bytes > far {
 				far, blind = most.bytes, most.wrong
 			}
@@ -55,13 +53,11 @@ type accepted struct {
 	wrong bool // the separator that comes with the candidate is another one than the text's
 }
 
-// look notes which candidates are right, and returns the one that takes the writer farthest.
-func (e *typing) look(
-	rest []byte, candidates []suggest.Candidate, method, mode string, typed *Typed,
-) (most accepted) {
-	words := mode == string(suggest.Word) || mode == string(suggest.WordPlus)
+// look notes whether the first candidate is right, and returns the one that takes the writer
+// farthest.
+func look(rest []byte, candidates []suggest.Candidate, mode string, typed *Typed) (most accepted) {
 	for i, c := range candidates {
-		got, right := accept(rest, c, words)
+		got, right := accept(rest, c, ofWords(mode))
 		if right && got.bytes > most.bytes {
 			most = got
 		}
@@ -71,11 +67,12 @@ func (e *typing) look(
 		if right && i == 0 {
 			typed.right++
 		}
-		if words || i == 0 { // free ones share their bytes
-			e.calibrate(method, mode, c.Probability, right)
-		}
 	}
 	return most
+}
+
+func ofWords(mode string) bool {
+	return mode == string(suggest.Word) || mode == string(suggest.WordPlus)
 }
 
 // accept says whether a candidate, of words or with a free end, is right, and what accepting it
@@ -92,6 +89,30 @@ func accept(rest []byte, c suggest.Candidate, words bool) (got accepted, right b
 		got.wrong = true
 	}
 	return got, true
+}
+
+// calibrates compares the probabilities of candidates with what the text says, at places that do not
+// depend on the text. Where the writer stops would not do: it stops behind offers that were wrong,
+// and there the next ones are wrong more often than their probabilities say.
+func (e *typing) calibrates(text []byte, method, mode string, ask offers) error {
+	for at, n := 0, 0; n < e.Window && at < len(text); n++ {
+		_, size := utf8.DecodeRune(text[at:])
+		if n%calibrationStride == 0 {
+			found, err := ask(text[:at])
+			if err != nil {
+				return err
+			}
+			for i, c := range found.Candidates {
+				if ofWords(mode) || i == 0 { // free ones share their bytes
+					_, right := accept(text[at:], c, ofWords(mode))
+					e.calibrate(method, mode, c.Probability, right)
+				}
+			}
+		}
+		e.progress(1)
+		at += size
+	}
+	return nil
 }
 
 // calibrate notes that a candidate of some probability was right, or not.

@@ -35,6 +35,7 @@ type Metrics struct {
 	byModel
 	folder
 	sharing
+	watched
 	registry     *prometheus.Registry
 	http.Handler // answers with all metrics as they are now
 }
@@ -47,7 +48,7 @@ func New(o Options) *Metrics {
 	mk := maker{promauto.With(registry)}
 	m := &Metrics{
 		requests: newRequests(mk, o.Problems), work: newWork(mk), byModel: newByModel(mk, o.Models),
-		folder: newFolder(mk), sharing: newSharing(mk), registry: registry,
+		folder: newFolder(mk), sharing: newSharing(mk), watched: newWatched(mk), registry: registry,
 		Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}),
 	}
 	mk.NewGauge(prometheus.GaugeOpts{

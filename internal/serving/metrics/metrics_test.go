@@ -45,8 +45,17 @@ func used() *Metrics {
 		tallied(tokenizer.Tally{Bytes: 16, Tokens: 8, Bits: 24}, &bits))
 	m.Scored("small-1", session.LearnFalse,
 		tallied(tokenizer.Tally{Bytes: 2, Tokens: 1, Bits: 3}, nil))
-	m.Line(&session.Line{Unlearnt: true, Strangeness: lines.Strangeness{P: .001, Seen: lines.WarmUp}})
-	m.Line(&session.Line{Strangeness: lines.Strangeness{P: .001}})
+	m.Line("counts", &session.Line{Unlearnt: true, Strangeness: lines.Strangeness{P: .001, Seen: lines.WarmUp}})
+	m.Line("counts", &session.Line{Strangeness: lines.Strangeness{P: .001}})
+	ref := session.SessionRef{ID: "s", Method: "counts"}
+	for range 2 {
+		m.Incident(ref, nil, &session.IncidentReport{Incident: session.Incident{Lines: 1}})
+	}
+	m.Incident(ref, nil, &session.IncidentReport{Incident: session.Incident{Lines: 3}})
+	m.Incident(ref, nil, &session.IncidentReport{Incident: session.Incident{Lines: 3, Closed: true}})
+	m.Alert("webhook", "failed")
+	m.AlertsWaiting("webhook", 2)
+	m.AlertsWaiting("webhook", -1)
 	m.Compared(tallied(tokenizer.Tally{Bytes: 16, Bits: 32}, nil),
 		tallied(tokenizer.Tally{
 			Bytes: 15, Bits: 30, Unknown: 1, UnknownBytes: 5, UnknownBits: 9,
@@ -132,6 +141,12 @@ lmserve_shadow_shannons_total{role="session"} 32
 lmserve_shadow_shannons_total{role="shadow"} 21
 lmserve_lines_total 2
 lmserve_lines_flagged_total 1
+lmserve_lines_strange_total{method="counts"} 1
+lmserve_incidents_total{event="opened",method="counts"} 2
+lmserve_incidents_total{event="closed",method="counts"} 1
+lmserve_incidents_open 1
+lmserve_alerts_total{outcome="failed",receiver="webhook"} 1
+lmserve_alerts_waiting{receiver="webhook"} 1
 lmserve_line_strangeness_sum 3
 lmserve_line_strangeness_count 1
 lmserve_model_scored_bytes_total{model="small-1"} 18

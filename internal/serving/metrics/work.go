@@ -19,6 +19,7 @@ type work struct {
 	followed, shadow compared
 
 	lines, flagged   prometheus.Counter
+	strange          *prometheus.CounterVec
 	strangeness      prometheus.Histogram
 	completions      *prometheus.CounterVec
 	completionTokens prometheus.Counter
@@ -55,6 +56,8 @@ func newWork(mk maker) work {
 		lines: mk.counter("lines_total", "Lines that have ended in text whose lines were asked for."),
 		flagged: mk.counter("lines_flagged_total",
 			"Lines that were not learnt: stranger than the request's threshold, or too long."),
+		strange: mk.counters("lines_strange_total",
+			"Lines with a P of 1/1000 or less, by the method of their session.", "method"),
 		strangeness: mk.NewHistogram(histogramOpts("line_strangeness",
 			"How strange lines were for those before them: -log10 of the probability of a line "+
 				"at least as strange.", strangenessBounds)),
@@ -132,15 +135,21 @@ func (w *work) scoredText(learn string, t session.Tally) {
 	}
 }
 
+// strange is the largest P of a line that counts as strange: what watch prints by default.
+const strange = 1. / 1000
+
 // Line implements session.Observer. Before a session has seen some lines, the strangeness of one
 // means little.
-func (w *work) Line(l *session.Line) {
+func (w *work) Line(method string, l *session.Line) {
 	w.lines.Inc()
 	if l.Unlearnt {
 		w.flagged.Inc()
 	}
 	if l.Warm() {
 		w.strangeness.Observe(-math.Log10(l.P))
+		if l.P <= strange {
+			w.strange.WithLabelValues(method).Inc()
+		}
 	}
 }
 

@@ -117,7 +117,7 @@ func (s *session) noteHeadLocked(h *head) {
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
 	s.TroubleWords, s.Records = h.TroubleWords, h.Records
 	s.Name, s.Labels, s.TTL, s.ShadowOf = h.Name, h.Labels, h.TTL, h.ShadowOf
-	s.Feedback = h.Feedback
+	s.Feedback, s.Deliveries = h.Feedback, h.Deliveries
 }
 
 // renewClaim notes that the claim is in force in another term of the lease.
@@ -150,6 +150,7 @@ func (s *session) saw(found storage.Session) {
 func (s *session) loseClaimLocked() {
 	s.dropLocked()
 	s.loseClaim()
+	s.host.observer.Left(s.ID)
 }
 
 // loseClaim is the part of loseClaimLocked that needs no lock on the state.

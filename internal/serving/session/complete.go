@@ -25,7 +25,10 @@ func (e *engine) beginCommit(
 	if r.Commit == CommitAll {
 		sampled = r.MaxTokens
 	}
-	if err := e.roomFor(s, len(r.Prompt), sampled); err != nil {
+	if err = e.roomFor(s, len(r.Prompt), sampled); err == nil {
+		err = s.cutDelivery(ctx)
+	}
+	if err != nil {
 		end()
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 type dryRun struct {
 	reports
 	admitted bool // the request has waited before
+	blank    bool // the session is one of index.blank, which the store does not have
 }
 
 // receive takes in a text of at most UnlearntBytesMax bytes, in a temporary file. The error is a
@@ -59,6 +60,11 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	if next := r.s.watching(r.options, st.Offset()); r.options.Lines {
 		next.watch(st)
 	}
+	return r.readLocked(ctx, st, text)
+}
+
+// readLocked takes a stream through a text, which it scores and reports.
+func (r *dryRun) readLocked(ctx context.Context, st *stream.Stream, text io.Reader) error {
 	piece, have := make([]byte, r.engine.pieceMax(r.s)), 0
 	for {
 		limit := len(piece)
@@ -110,8 +116,10 @@ func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	if err := r.s.alive(); err != nil {
 		return nil, err
 	}
-	if err := r.s.heldLocked(ctx); err != nil {
-		return nil, err
+	if !r.blank {
+		if err := r.s.heldLocked(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return r.engine.leaseLocked(ctx, r.s, &r.admitted)
 }
@@ -129,8 +137,11 @@ func (r *dryRun) scoreLocked(
 	c.Total = r.s.account(st.Tally, st.Baseline)
 	tellSettled(ctx, r.engine.observer, w.Settle(st))
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
-		return c, r.s.markUnusableLocked(fmt.Errorf("a text read from offset %d on has bits that are "+
-			"not a finite number", at))
+		why := fmt.Errorf("a text read from offset %d on has bits that are not a finite number", at)
+		if r.blank { // then it is the model that is wrong
+			return c, fmt.Errorf("session: %w", why)
+		}
+		return c, r.s.markUnusableLocked(why)
 	}
 	return c, nil
 }

@@ -40,6 +40,7 @@ func (x *exported) write(ctx context.Context, w io.Writer) error {
 		return fmt.Errorf("session: export: %w", err)
 	}
 	own, end := x.head, x.state.Offset()
+	own.Deliveries = nil
 	own.ShadowOf = "" // the archive is that of a session of its own
 	a := folder.NewExporter(w, own.ID, own.Created)
 	if err := a.Head(x.start, own.encode()); err != nil {

@@ -45,6 +45,8 @@ type head struct {
 	ShadowOf string `json:"shadow_of,omitempty"`
 	// Feedback are users' verdicts on incidents, in the order of their numbers.
 	Feedback []Feedback `json:"feedback,omitempty"`
+	// Deliveries are what tells a repeated delivery from a new one; nil: there was none with a key.
+	Deliveries *deliveries `json:"deliveries,omitempty"`
 }
 
 type modelName struct {
@@ -60,8 +62,10 @@ func (m modelName) id() string {
 	return m.Name + "-" + m.Hash[:12]
 }
 
-// cutAt takes off what the head says of text behind an offset.
+// cutAt takes off what the head says of text behind an offset, and of deliveries: nobody repeats one
+// to a fork, or to what is left of a session.
 func (h *head) cutAt(end int64) {
+	h.Deliveries = nil
 	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
 		h.Numerics = h.Numerics[:n]
 	}
@@ -155,6 +159,11 @@ func (h *head) check(id string) error {
 	}
 	if of := h.ShadowOf; of != "" && (of == id || !sessionID.MatchString(of)) {
 		return fmt.Errorf("shadow_of is %.80q, expected the id of another session", of)
+	}
+	if h.Deliveries != nil {
+		if err := h.Deliveries.wrong(); err != nil {
+			return err
+		}
 	}
 	if h.Records != nil {
 		if err := lines.CheckPattern(h.Records.Start); err != nil {

@@ -15,9 +15,19 @@ type Observer interface {
 	// Scored is told of a text that was scored, of the model (ModelInfo.ID), and of what is learnt of
 	// the text: LearnTrue, LearnFalse or LearnUnflagged.
 	Scored(model, learn string, t Tally)
-	// Line is told of a line that has ended in a text whose caller has asked for lines. Of text that
-	// a fork or a shadow takes over from another session it is not told again, nor is Scored.
-	Line(l *Line)
+	// Line is told of a line that has ended in a text whose caller has asked for lines, and of the
+	// method of the session. Of text that a fork or a shadow takes over from another session it is
+	// not told again, nor is Scored.
+	Line(method string, l *Line)
+	// Incident is told of an incident when a line of a session's text opens or closes it, or tells
+	// something new of it, whether anybody asks for lines or not. The line has its text. Of text that
+	// a fork or a shadow takes over it is not told.
+	Incident(of SessionRef, l *Line, i *IncidentReport)
+	// Incidents is told what a session remembers of its incidents, the newest first, when its state
+	// is in memory again; and of none when the session is deleted.
+	Incidents(of SessionRef, all []IncidentReport)
+	// Left is told that another server may have a session, by its id.
+	Left(session string)
 	// Compared is told of the totals that a piece of text has added to those of a session, and to
 	// those of a shadow of it.
 	Compared(followed, shadow Tally)
@@ -96,7 +106,10 @@ type unobserved struct{}
 
 func (unobserved) Phase(context.Context, Phase, time.Time, time.Time) {}
 func (unobserved) Scored(string, string, Tally)                       {}
-func (unobserved) Line(*Line)                                         {}
+func (unobserved) Line(string, *Line)                                 {}
+func (unobserved) Incident(SessionRef, *Line, *IncidentReport)        {}
+func (unobserved) Incidents(SessionRef, []IncidentReport)             {}
+func (unobserved) Left(string)                                        {}
 func (unobserved) Compared(Tally, Tally)                              {}
 func (unobserved) Completed(string, int)                              {}
 func (unobserved) Snapshot(time.Duration, error)                      {}

@@ -10,19 +10,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+type observedIncident struct {
+	of SessionRef
+	l  Line
+	i  IncidentReport
+}
+
+type observedList struct {
+	session string
+	all     []IncidentReport
+}
+
 // recorded is an Observer that notes what it is told.
 type recorded struct {
-	mu        sync.Mutex
-	phases    []Phase
-	learn     []string
-	scored    Tally
-	baseline  float64
-	lines     []Line
-	compared  [2]Tally // of sessions, and of their shadows
-	reasons   []string
-	tokens    int
-	snapshots int
-	replayed  int64
+	mu         sync.Mutex
+	phases     []Phase
+	learn      []string
+	scored     Tally
+	baseline   float64
+	lines      []Line
+	incidents  []observedIncident
+	remembered []observedList
+	compared   [2]Tally // of sessions, and of their shadows
+	reasons    []string
+	tokens     int
+	snapshots  int
+	replayed   int64
 
 	loads, drops []string // models
 	loadErrors   int
@@ -51,11 +64,25 @@ func (r *recorded) Scored(_, learn string, t Tally) {
 	}
 }
 
-func (r *recorded) Line(l *Line) {
+func (r *recorded) Line(_ string, l *Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines = append(r.lines, *l)
 }
+
+func (r *recorded) Incident(of SessionRef, l *Line, i *IncidentReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.incidents = append(r.incidents, observedIncident{of, *l, *i})
+}
+
+func (r *recorded) Incidents(of SessionRef, all []IncidentReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remembered = append(r.remembered, observedList{of.ID, all})
+}
+
+func (r *recorded) Left(string) {}
 
 func (r *recorded) Compared(followed, shadow Tally) {
 	r.mu.Lock()

@@ -92,5 +92,6 @@ func (s *session) restoredLocked(ctx context.Context, r *restoration) error {
 	s.stream, s.rms = r.stream, r.stream.FastRMS()
 	s.noteRecovery(Recovery{})
 	s.publishLocked()
+	s.tellIncidentsLocked()
 	return nil
 }

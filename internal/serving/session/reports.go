@@ -81,7 +81,7 @@ func (r *reports) tell(c *Chunk) {
 	r.engine.observer.Scored(r.s.model.id, cmp.Or(r.options.Learn, LearnTrue), c.Tally)
 	if r.options.Lines {
 		for i := range c.Lines {
-			r.engine.observer.Line(&c.Lines[i])
+			r.engine.observer.Line(r.s.Settings.Method, &c.Lines[i])
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		}
 		if silent && r.want.incidents || !r.want.lines {
 			if r.options.Lines {
-				r.engine.observer.Line(&line) // tell does not know it
+				r.engine.observer.Line(r.s.Settings.Method, &line) // tell does not know it
 			}
 			return
 		}

@@ -82,6 +82,7 @@ type host struct {
 	store     storage.Store
 	lease     *lease
 	budget    *budget.Budget[*session]
+	prefixes  *prefixes
 	scheduler *scheduler.Scheduler
 	life      *lifecycle.Lifecycle
 	disk      *disk.Guard
@@ -121,6 +122,7 @@ type session struct {
 	// they came.
 	feeding chan struct{}
 	queued  atomic.Int32 // requests that wait for feeding
+	wholeTo int64        // the offset behind the last delivery, where a line ends; guarded by feeding
 
 	// state holds one token while a chunk, or a completion, is at work on the stream. It is a
 	// channel so that waiting can be given up; those that wait get the token in the order they
@@ -291,7 +293,9 @@ func (s *session) dropLocked() {
 func (s *session) end() {
 	s.deleted.Store(true)
 	s.watchers.end(ErrNotFound)
+	s.host.observer.Incidents(SessionRef{ID: s.ID}, nil)
 	s.memory.Close()
+	s.host.prefixes.forget(s.ID)
 }
 
 // job is what the session wants a worker for. The work for a shadow is behind all other, unless

@@ -72,14 +72,14 @@ func (s *session) openCurrent(ctx context.Context, limit time.Duration) error {
 }
 
 // openBlank makes the stream of a session of no text, which has no log to make it of. It may wait
-// for memory, also for that of the copies that a generation makes; the context ends the wait. The
-// session is locked until its unlock.
-func (s *session) openBlank(ctx context.Context) error {
+// for memory, also for that of copies of the stream; the context ends the wait. The session is
+// locked until its unlock.
+func (s *session) openBlank(ctx context.Context, copies int64) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	s.memory.Work()
-	need := (1 + frozenMax) * stream.StateBytes(s.model.Model, s.Settings)
+	need := (1 + copies) * stream.StateBytes(s.model.Model, s.Settings)
 	m, err := reserveState(ctx, s.memory, s.model, need)
 	if err == nil {
 		s.weights, s.stream = m, stream.New(m, s.Settings)

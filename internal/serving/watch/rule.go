@@ -35,6 +35,15 @@ func StandsOut(l *client.LineEvent, threshold float64) bool {
 	return l.Warm && l.P <= threshold && !blank(l)
 }
 
+// Worth reports whether an incident is worth telling: if it is strange enough or something has
+// changed, unless a user has said what incidents like it are worth.
+func Worth(i *client.Incident, threshold float64) bool {
+	if i.Verdict != nil {
+		return *i.Verdict == client.VerdictMatters
+	}
+	return i.P <= threshold || len(i.Changes) > 0
+}
+
 // blank reports whether a line is known to have nothing but white space.
 func blank(l *client.LineEvent) bool {
 	whole := l.Cut == nil || !*l.Cut

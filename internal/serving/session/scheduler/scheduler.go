@@ -72,6 +72,9 @@ func New(m *model.Model, threads int) *Scheduler {
 	return &Scheduler{model: m, threads: threads}
 }
 
+// Threads is how many jobs can be done at the same time.
+func (sc *Scheduler) Threads() int { return sc.threads }
+
 // acquire waits for a worker. The context ends the wait.
 func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	if err := ctx.Err(); err != nil {

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/lmserve/lmserve/internal/serving/alert"
+)
+
+// alertsPatience is how long a command that ends tries to deliver what waits.
+const alertsPatience = 5 * time.Second
+
+// alertFlags say who is told of incidents.
+type alertFlags struct{ receivers []string }
+
+func (f *alertFlags) register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.receivers, "alerts", nil,
+		"receiver of incidents as they open and end, in JSON: a URL, alertmanager:URL,\n"+
+			"otlp:URL or exec:COMMAND; may be repeated (default: none)")
+}
+
+func (f *alertFlags) given() bool { return len(f.receivers) > 0 }
+
+// start starts what tells the receivers. name names the file that keeps what waits, in the data
+// folder; "": it is kept in memory.
+func (f *alertFlags) start(data *dataFlags, name string, o alert.Options) (*alert.Notifier, error) {
+	for _, what := range f.receivers {
+		r, err := alert.ParseReceiver(what)
+		if err != nil {
+			return nil, usagef("--alerts: %w", err)
+		}
+		o.Receivers = append(o.Receivers, r)
+	}
+	if name != "" && data.dir != noDataDir {
+		dir, err := data.folder()
+		if err != nil {
+			return nil, err
+		}
+		o.File = filepath.Join(dir, "alerts", name+".json")
+	}
+	return alert.Start(o)
+}
+
+// lostAlerts says how many alerts were not delivered and are not kept; nil if none.
+func lostAlerts(lost int) error {
+	if lost == 0 {
+		return nil
+	}
+	return fmt.Errorf("alerts: %d were not delivered, and nothing keeps them", lost)
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/intake"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/server/handler"
+)
+
+// logFlags say which sessions the routes of log shippers feed.
+type logFlags struct{ method, name string }
+
+// Values of --log-sessions, beside the names of methods.
+const (
+	logsDefault = "default"
+	logsNone    = "none"
+)
+
+func (f *logFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.method, "log-sessions", logsDefault,
+		"method of the sessions that /v1/logs and Loki's push make on first use: counts (which needs "+
+			"no network), another one,\ndefault (the model's), or none (they make no sessions)")
+	flags.StringVar(&f.name, "log-session-name", intake.NameDefault,
+		"name of the session of a record: text in which {a|b|c} is the attribute or label a, else b, "+
+			"else the text c")
+}
+
+// sessions checks the flags.
+func (f *logFlags) sessions() (s handler.LogSessions, err error) {
+	if s.Name, err = intake.ParseTemplate(f.name); err != nil {
+		return s, usagef("--log-session-name: %w", err)
+	}
+	known := append([]string{logsDefault, logsNone}, stream.AllMethods()...)
+	switch {
+	case !slices.Contains(known, f.method):
+		return s, usagef("--log-sessions is %q, expected one of %v", f.method, known)
+	case f.method == session.MethodCounts:
+		s.Settings = session.Settings{"method": f.method, "companion": false}
+	case f.method != logsDefault && f.method != logsNone:
+		s.Settings = session.Settings{"method": f.method}
+	}
+	s.Make = f.method != logsNone
+	return s, nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"sync"
+	"time"
+
+	"github.com/lmserve/lmserve/api/client"
+	"github.com/lmserve/lmserve/internal/serving/alert"
+	"github.com/lmserve/lmserve/internal/serving/watch"
+)
+
+// watchAlerts tells receivers what a watch finds.
+type watchAlerts struct {
+	*alert.Notifier
+	threshold float64
+	incidents bool // and not lines
+
+	mu       sync.Mutex
+	sessions map[string]alert.Session // of sources
+	silent   map[string]bool          // sources
+}
+
+// startAlerts has what the watcher finds told to the receivers that were asked for. end must follow.
+func (k *watching) startAlerts(
+	w *watch.Watcher, report *lineReport,
+) (a *watchAlerts, end func(), err error) {
+	if !k.alerts.given() {
+		return nil, func() {}, nil
+	}
+	a = &watchAlerts{
+		threshold: report.threshold, incidents: report.incidents != nil,
+		sessions: map[string]alert.Session{}, silent: map[string]bool{},
+	}
+	report.silent = a.fellSilent
+	name := ""
+	if k.session != "" && k.learn != string(client.LearnFalse) {
+		name = "watch-" + k.session
+	}
+	a.Notifier, err = k.alerts.start(&k.data, name, alert.Options{
+		Threshold: report.threshold, Text: w.Client.Text,
+		Note: func(err error) { w.Note(err.Error()) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	line, before := w.Line, w.Before
+	w.Line = func(f watch.Found) (bool, error) {
+		shown, err := line(f)
+		a.line(f)
+		return shown, err
+	}
+	if before != nil {
+		w.Before = func(source string, list client.IncidentList) {
+			before(source, list)
+			a.Incidents(a.session(source), source, list.Incidents)
+			a.Kept()
+		}
+	}
+	return a, func() {
+		if err := lostAlerts(a.Close(alertsPatience)); err != nil {
+			w.Note(err.Error())
+		}
+	}, nil
+}
+
+// begin notes which session a source has; a may be nil.
+func (a *watchAlerts) begin(source string, s client.Session) {
+	if a == nil {
+		return
+	}
+	of := alert.Session{ID: s.ID}
+	if s.Name != nil {
+		of.Name = *s.Name
+	}
+	if s.Labels != nil {
+		of.Labels = *s.Labels
+	}
+	a.Heard(of, source) // a silence that a watch before was told of
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sessions[source] = of
+}
+
+func (a *watchAlerts) session(source string) alert.Session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sessions[source]
+}
+
+// line tells of the incidents of a line, or of the line where there are none. What was told is kept
+// before the watch notes that the line was reported.
+func (a *watchAlerts) line(f watch.Found) {
+	of := a.session(f.Source)
+	if a.wasSilent(f.Source) {
+		a.Heard(of, f.Source)
+	}
+	switch {
+	case a.incidents:
+		for i := range f.Line.Incidents {
+			a.Incident(of, f.Source, &f.Line.Incidents[i], lineOfIncident(&f.Line, &f.Line.Incidents[i]))
+		}
+		if len(f.Line.Incidents) == 0 {
+			return
+		}
+	case watch.StandsOut(&f.Line, a.threshold):
+		a.Line(of, f.Source, &f.Line)
+	default:
+		return
+	}
+	a.Kept()
+}
+
+func (a *watchAlerts) fellSilent(source string, since time.Time, after time.Duration) {
+	a.Silence(a.session(source), source, since, after)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.silent[source] = true
+}
+
+// wasSilent reports whether a source was silent, which it is no more.
+func (a *watchAlerts) wasSilent(source string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.silent[source]
+	delete(a.silent, source)
+	return was
+}
+
+// lineOfIncident is the line, unless the incident is told with a later one than its own.
+func lineOfIncident(l *client.LineEvent, i *client.Incident) *alert.Line {
+	if i.Last != l.Number {
+		return nil
+	}
+	return alert.NewLine(l)
+}
+
+// checkAlerts refuses receivers where nothing is found before the end.
+func (k *watching) checkAlerts() error {
+	if k.alerts.given() && k.choice.top > 0 {
+		return usagef("--alerts and --top %d were given, expected one of them: "+
+			"with --top nothing is found before the end", k.choice.top)
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+//go:build unix
+
+package ship
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/e2e/program"
+)
+
+// feed is a log that grows, a shipper that reads it, and a server that is killed meanwhile.
+type feed struct {
+	t       *testing.T
+	folder  string
+	port    string
+	lmserve string
+	server  *program.Process
+	shipper *exec.Cmd
+	output  bytes.Buffer // of the shipper
+
+	written int // lines of the log
+	log     *os.File
+}
+
+func newFeed(t *testing.T) *feed {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	f := &feed{t: t, folder: t.TempDir()}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, f.port, err = net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	f.lmserve = program.Built(t, program.AsTested(t)...)
+	f.log, err = os.Create(filepath.Join(f.folder, "app.log"))
+	require.NoError(t, err)
+	f.serve()
+	t.Cleanup(func() {
+		f.endShipper(syscall.SIGKILL)
+		f.server.Kill()
+		f.server.Wait(t)
+		require.NoError(t, f.log.Close())
+		if t.Failed() {
+			t.Log(f.output.String())
+		}
+	})
+	return f
+}
+
+func (f *feed) serve() {
+	f.server = program.Serve(f.t, f.lmserve, "--data-dir", filepath.Join(f.folder, "data"),
+		"--listen", "127.0.0.1:"+f.port, "--log-sessions", "counts")
+}
+
+// restart ends the server, by SIGKILL or in order, and starts it again.
+func (f *feed) restart(kill bool) {
+	if kill {
+		f.server.Kill()
+		f.server.Wait(f.t)
+	} else {
+		f.server.Stop(f.t)
+	}
+	f.serve()
+}
+
+// ship starts the shipper.
+func (f *feed) ship(path string, args ...string) {
+	f.shipper = program.Command(path, args...)
+	f.shipper.Stdout, f.shipper.Stderr = &f.output, &f.output
+	require.NoError(f.t, f.shipper.Start())
+}
+
+func (f *feed) endShipper(signal os.Signal) {
+	if f.shipper != nil && f.shipper.ProcessState == nil {
+		_ = f.shipper.Process.Signal(signal)
+		_ = f.shipper.Wait()
+	}
+}
+
+// write writes lines to the log.
+func (f *feed) write(lines int) {
+	for range lines {
+		f.written++
+		_, err := fmt.Fprintln(f.log, line(f.written))
+		require.NoError(f.t, err)
+	}
+}
+
+func line(n int) string { return fmt.Sprintf("line %d of user%d: a=b&c", n, n%7) }
+
+// text is what a session has.
+func (f *feed) text(session string) (text string) {
+	for {
+		resp, err := http.Get(fmt.Sprintf("%s/v1/sessions/%s/text?length=1048576&offset=%d", f.server.URL,
+			session, len(text)))
+		require.NoError(f.t, err)
+		part, err := io.ReadAll(resp.Body)
+		require.NoError(f.t, err)
+		require.NoError(f.t, resp.Body.Close())
+		if resp.StatusCode != http.StatusOK || len(part) == 0 {
+			return text
+		}
+		text += string(part)
+	}
+}
+
+// once waits until a session has all lines, and checks that it has each once, in order.
+func (f *feed) once(session string) {
+	var want strings.Builder
+	for n := range f.written {
+		want.WriteString(line(n+1) + "\n")
+	}
+	text := ""
+	require.Eventually(f.t, func() bool {
+		text = f.text(session)
+		return strings.Count(text, "\n") >= f.written
+	}, time.Minute, 100*time.Millisecond, "%s", &want)
+	time.Sleep(time.Second) // for lines that come again
+	require.Equal(f.t, want.String(), f.text(session))
+}
+
+var collector = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(os.TempDir(), "otelcol")
+	build := exec.Command("go", "build", "-C", "../../../tools/otelcol", "-o", path, ".")
+	out, err := build.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+// The collector has its queue and its place in the log on the disk. The server is killed, and ends in
+// order; the collector, too, is started again.
+func TestCollectorFeedsEveryLineOnce(t *testing.T) {
+	if os.Getenv("LMSERVE_TEST_SHIPPERS") == "" {
+		t.Skip("LMSERVE_TEST_SHIPPERS is not set: the collector takes minutes to build, and the network")
+	}
+	path, err := collector()
+	require.NoError(t, err)
+	f := newFeed(t)
+	require.NoError(t, os.Mkdir(filepath.Join(f.folder, "state"), 0o755))
+	config := filepath.Join(f.folder, "otelcol.yaml")
+	text := strings.NewReplacer("/var/log/shop", f.folder, "/var/lib/otelcol", filepath.Join(f.folder, "state"),
+		"localhost:8080", "127.0.0.1:"+f.port, "max_interval: 30s", "max_interval: 500ms",
+		"initial_interval: 1s", "initial_interval: 100ms").Replace(recipe(t, "otelcol.yaml"))
+	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+	f.ship(path, "--config", config)
+	for round := range 6 {
+		f.write(300)
+		time.Sleep(700 * time.Millisecond)
+		f.restart(round%2 == 0)
+		if round%3 == 2 {
+			f.endShipper(syscall.SIGTERM)
+			f.ship(path, "--config", config)
+		}
+		f.write(100)
+	}
+	f.once("shop")
+}
+
+// syslog-ng sends each line by itself, with its number.
+func TestSyslogNGFeedsEveryLineOnce(t *testing.T) {
+	path, err := exec.LookPath("syslog-ng")
+	if err != nil {
+		t.Skip("there is no syslog-ng")
+	}
+	f := newFeed(t)
+	request, err := http.NewRequest(http.MethodPut, f.server.URL+"/v1/sessions/shop",
+		strings.NewReader(`{"settings":{"method":"counts","companion":false}}`))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusCreated, resp.StatusCode)
+	config := filepath.Join(f.folder, "syslog-ng.conf")
+	text := strings.NewReplacer("/var/log/shop", f.folder, "localhost:8080", "127.0.0.1:"+f.port).
+		Replace(recipe(t, "syslog-ng.conf"))
+	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+	args := []string{"-F", "-e", "--no-caps", "-f", config}
+	for flag, name := range map[string]string{"-p": "pid", "-c": "ctl", "-R": "persist"} {
+		args = append(args, flag, filepath.Join(f.folder, "ng."+name))
+	}
+	f.ship(path, args...)
+	for round := range 4 {
+		f.write(120)
+		time.Sleep(700 * time.Millisecond)
+		f.restart(round%2 == 0)
+		if round == 1 {
+			f.endShipper(syscall.SIGTERM)
+			f.ship(path, args...)
+		}
+		f.write(30)
+	}
+	f.once("shop")
+}
+
+// recipe is the file of a name that docs/ship.md shows.
+func recipe(t *testing.T, name string) string {
+	page, err := os.ReadFile("../../../docs/ship.md")
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(page), "`"+name+"`:\n\n```")
+	require.True(t, found, "docs/ship.md shows %s", name)
+	_, after, _ = strings.Cut(after, "\n")
+	text, _, _ := strings.Cut(after, "```")
+	return text
+}

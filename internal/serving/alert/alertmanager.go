@@ -1,0 +1,90 @@
+package alert
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+const (
+	// remindEvery is how often Alertmanager is told again what is open, as Prometheus does.
+	remindEvery = time.Minute
+	// holds is how long an alert is open without a reminder: four of them may be lost.
+	holds = 5 * time.Minute
+)
+
+// alertmanager is the URL of Alertmanager's API v2 that takes alerts.
+type alertmanager string
+
+// postable is an alert of Alertmanager's API v2: postableAlert in its openapi.yaml. The labels say
+// which alert it is.
+type postable struct {
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+	Starts      time.Time         `json:"startsAt"`
+	Ends        time.Time         `json:"endsAt"`
+}
+
+func (m alertmanager) send(ctx context.Context, alerts []Alert) error {
+	all := make([]postable, len(alerts))
+	for i := range alerts {
+		all[i] = alerts[i].postable(time.Now().UTC())
+	}
+	body, err := json.Marshal(all)
+	if err != nil {
+		return backoff.Permanent(err)
+	}
+	return post(ctx, string(m), "application/json", body, "")
+}
+
+// labelName is what Alertmanager takes in all its versions.
+var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+func (a *Alert) postable(now time.Time) postable {
+	p := postable{
+		Labels: map[string]string{}, Starts: a.Starts, Ends: now.Add(holds),
+		Annotations: map[string]string{"summary": a.Summary, "rank": "1/" + strconv.FormatInt(a.Rank, 10)},
+	}
+	if a.Ends != nil {
+		p.Ends = *a.Ends
+	}
+	for name, value := range a.Session.Labels {
+		if labelName.MatchString(name) {
+			p.Labels[name] = value
+		}
+	}
+	maps.Copy(p.Labels, a.labels())
+	maps.DeleteFunc(p.Labels, func(_, value string) bool { return value == "" })
+	if text := a.lines(); text != "" {
+		p.Annotations["description"] = text
+	}
+	return p
+}
+
+// labels are the labels of our own, which no label of a session replaces.
+func (a *Alert) labels() map[string]string {
+	name := map[Kind]string{
+		KindIncident: "LmserveIncident", KindLine: "LmserveStrangeLine", KindSilence: "LmserveSilence",
+	}[a.Kind]
+	return map[string]string{
+		"alertname": name, "incident": a.IncidentID, "session": a.Session.ID,
+		"session_name": a.Session.Name, "source": a.Source,
+	}
+}
+
+// lines is the text of an alert's lines.
+func (a *Alert) lines() string {
+	switch {
+	case a.Incident != nil:
+		return strings.Join(a.Incident.Samples, "\n")
+	case a.Line != nil:
+		return a.Line.Text
+	}
+	return ""
+}

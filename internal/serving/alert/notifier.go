@@ -1,0 +1,274 @@
+package alert
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/serving/watch"
+)
+
+const (
+	// openMost is how many incidents are known as open; the one without news for longest ends.
+	openMost = 1024
+	// lapse is how long an incident may be without news. An incident is closed by lines that come
+	// behind it: of a log that has stopped, none would ever end.
+	lapse = 24 * time.Hour
+	// tidyEvery is how often incidents that have lapsed are looked for.
+	tidyEvery = time.Minute
+)
+
+// Options say what a Notifier does.
+type Options struct {
+	Receivers []*Receiver
+	Threshold float64 // the largest p of an incident that is told; one with a change always is
+	File      string  // keeps what is open and what waits; "": memory does
+	// Text reads text of a session; nil: the lines in front of an alert's are not known.
+	Text func(ctx context.Context, session string, offset, length int64) ([]byte, error)
+	// Note is told what somebody should know, once, not at each try.
+	Note  func(error)
+	Count Counter // nil: nobody counts
+}
+
+// Counter counts what becomes of alerts. A receiver is one of the kinds of receivers.
+type Counter interface {
+	// Alert is told of an alert that was sent, refused or dropped, and of a try that has failed.
+	Alert(receiver, outcome string)
+	// AlertsWaiting is told of alerts that were put into a queue or, below 0, taken from one; of 0
+	// when the receiver is set up.
+	AlertsWaiting(receiver string, more int)
+}
+
+// What becomes of an alert. After failed another follows.
+const (
+	sent    = "sent"
+	refused = "refused" // by the receiver, for good
+	dropped = "dropped" // the queue was full
+	failed  = "failed"  // it is tried again
+)
+
+// Notifier tells receivers of incidents. Its methods may be called at once. Those that are told of
+// something never wait.
+type Notifier struct {
+	o      Options
+	store  *store
+	queues []*queue
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[string]*opened // by Alert.IncidentID
+}
+
+// opened is an incident that was told and is open.
+type opened struct {
+	Alert Alert     `json:"alert"` // of its opening, with what is known by now
+	News  time.Time `json:"news"`  // when it had some
+}
+
+// Start makes a Notifier, which goes on with what its file has.
+func Start(o Options) (*Notifier, error) {
+	n := &Notifier{o: o, open: map[string]*opened{}}
+	for _, r := range o.Receivers {
+		n.queues = append(n.queues, newQueue(n, r))
+	}
+	n.store = newStore(o.File, o.Note, n.kept)
+	had, err := n.store.read()
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range had.Open {
+		n.open[i.Alert.IncidentID] = &i
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	n.stop = stop
+	for _, q := range n.queues {
+		q.put(had.Waiting[q.key()]...)
+		n.ended.Go(func() { q.run(ctx) })
+	}
+	n.ended.Go(func() { n.tidy(ctx) })
+	return n, nil
+}
+
+// Close gives what waits some time to be delivered. The rest is delivered after the next Start,
+// if there is a file; if not, the number of alerts that are lost is returned.
+func (n *Notifier) Close(patience time.Duration) (lost int) {
+	until := time.Now().Add(patience)
+	for n.waiting() > 0 && time.Now().Before(until) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	n.stop()
+	n.ended.Wait()
+	n.store.close()
+	if n.o.File == "" {
+		lost = n.waiting()
+	}
+	return lost
+}
+
+// Incident is told of an incident about which there is news at a line; nil: the line is not known.
+func (n *Notifier) Incident(of Session, source string, i *api.Incident, l *Line) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.takeLocked(of, source, i, l)
+}
+
+// Incidents is told of all incidents that a session remembers, when it comes back or is gone: those
+// that nobody was told of are told now, and those that are not open any more end.
+func (n *Notifier) Incidents(of Session, source string, all []api.Incident) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	here := map[string]bool{}
+	for i := range slices.Backward(all) { // the oldest first
+		here[incidentID(of.ID, &all[i])] = true
+		n.takeLocked(of, source, &all[i], nil)
+	}
+	for id, o := range n.open {
+		if o.Alert.Session.ID == of.ID && !here[id] {
+			n.resolveLocked(id)
+		}
+	}
+}
+
+// Left is told that another server has a session now, which tells of its incidents.
+func (n *Notifier) Left(session string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, o := range n.open {
+		if o.Alert.Session.ID == session {
+			delete(n.open, id)
+		}
+	}
+}
+
+// Line is told of a strange line, where lines are not grouped into incidents.
+func (n *Notifier) Line(of Session, source string, l *api.LineEvent) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tellLocked(ofLine(of, source, l, time.Now().UTC()))
+}
+
+// Silence is told that a log has had no line since a time, which is unusual after a while.
+func (n *Notifier) Silence(of Session, source string, since time.Time, unusual time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a := ofSilence(of, source, since, unusual)
+	n.open[a.IncidentID] = &opened{a, time.Now().UTC()}
+	n.tellLocked(a)
+}
+
+// Heard is told that a log of which Silence was told has a line again.
+func (n *Notifier) Heard(of Session, source string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, o := range n.open {
+		if o.Alert.Kind == KindSilence && o.Alert.Session.ID == of.ID && o.Alert.Source == source {
+			n.resolveLocked(id)
+		}
+	}
+}
+
+// Kept waits until what the Notifier was told before is in its file, or could not be written.
+func (n *Notifier) Kept() { n.store.wait() }
+
+func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Line) {
+	id := incidentID(of.ID, i)
+	now := time.Now().UTC()
+	over := i.State != api.IncidentOpen || i.Verdict != nil && *i.Verdict == api.VerdictFalseAlarm
+	switch o := n.open[id]; {
+	case o != nil && over:
+		o.Alert.describe(i)
+		n.resolveLocked(id)
+	case o != nil:
+		o.Alert.describe(i)
+		o.News = now
+	case !over && watch.Worth(i, n.o.Threshold):
+		if len(n.open) >= openMost {
+			n.resolveLocked(n.oldestLocked())
+		}
+		a := ofIncident(of, source, i, l, now)
+		n.open[id] = &opened{a, now}
+		n.tellLocked(a)
+	}
+}
+
+func (n *Notifier) resolveLocked(id string) {
+	a := n.open[id].Alert
+	delete(n.open, id)
+	n.tellLocked(a.resolved(time.Now().UTC()))
+}
+
+// tellLocked puts an alert into all queues.
+func (n *Notifier) tellLocked(a Alert) {
+	for _, q := range n.queues {
+		q.put(a)
+	}
+	n.store.changed()
+}
+
+// oldestLocked is the incident without news for longest.
+func (n *Notifier) oldestLocked() (oldest string) {
+	for id, o := range n.open {
+		if oldest == "" || o.News.Before(n.open[oldest].News) {
+			oldest = id
+		}
+	}
+	return oldest
+}
+
+// tidy ends incidents that have lapsed.
+func (n *Notifier) tidy(ctx context.Context) {
+	every := time.NewTicker(tidyEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-every.C:
+			n.endBefore(now.Add(-lapse))
+		}
+	}
+}
+
+func (n *Notifier) endBefore(at time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, o := range n.open {
+		if o.News.Before(at) {
+			n.resolveLocked(id)
+		}
+	}
+}
+
+// firing are the alerts of all incidents that are open.
+func (n *Notifier) firing() (all []Alert) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, o := range n.open {
+		all = append(all, o.Alert)
+	}
+	return all
+}
+
+func (n *Notifier) waiting() (all int) {
+	for _, q := range n.queues {
+		all += len(q.all())
+	}
+	return all
+}
+
+// kept is what the file has.
+func (n *Notifier) kept() state {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := state{Version: stateVersion, Waiting: map[string][]Alert{}}
+	for _, o := range n.open {
+		s.Open = append(s.Open, *o)
+	}
+	for _, q := range n.queues {
+		s.Waiting[q.key()] = q.all()
+	}
+	return s
+}

@@ -1,0 +1,214 @@
+package alert
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+const (
+	// queueMost is how many alerts wait for a receiver; then the oldest is dropped.
+	queueMost = 256
+	// pauseMost is the longest pause between two tries, about.
+	pauseMost = time.Minute
+	// sendMost is how long one try may take.
+	sendMost = 30 * time.Second
+	// textMost is how long the text in front of a line may take to be read.
+	textMost = 5 * time.Second
+
+	beforeBytes = 1 << 10 // of text in front of a line that are read
+	beforeLines = 3       // of these that are told
+)
+
+// queue is the alerts that wait for a receiver, which gets them in order, one after the other.
+type queue struct {
+	*Receiver
+	n       *Notifier
+	ready   chan struct{} // holds a token while there may be something to send
+	trouble bool          // the last try has failed, and that was told; run's alone
+
+	mu      sync.Mutex
+	alerts  []Alert
+	dropped bool // one was, and that was told, since the last success
+}
+
+func newQueue(n *Notifier, r *Receiver) *queue {
+	return &queue{Receiver: r, n: n, ready: make(chan struct{}, 1)}
+}
+
+func (q *queue) all() []Alert {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.alerts)
+}
+
+func (q *queue) count(outcome string) {
+	if q.n.o.Count != nil {
+		q.n.o.Count.Alert(q.kind, outcome)
+	}
+}
+
+// put appends alerts. It never waits: if the queue is full, the oldest alerts are dropped.
+func (q *queue) put(alerts ...Alert) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	before := len(q.alerts)
+	q.alerts = append(q.alerts, alerts...)
+	for len(q.alerts) > queueMost {
+		q.alerts = q.alerts[1:]
+		q.count(dropped)
+		if !q.dropped {
+			q.dropped = true
+			q.n.o.Note(fmt.Errorf("alerts: %s: %d alerts wait, which is the most: the oldest are dropped",
+				q, queueMost))
+		}
+	}
+	q.waitingLocked(len(q.alerts) - before)
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) waitingLocked(more int) {
+	if q.n.o.Count != nil {
+		q.n.o.Count.AlertsWaiting(q.kind, more)
+	}
+}
+
+// first is the alert to send; false if there is none.
+func (q *queue) first() (a Alert, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.alerts) == 0 {
+		return a, false
+	}
+	return q.alerts[0], true
+}
+
+// remove takes an alert out, unless the queue has dropped it meanwhile.
+func (q *queue) remove(id string) {
+	q.mu.Lock()
+	if len(q.alerts) > 0 && q.alerts[0].ID == id {
+		q.alerts = q.alerts[1:]
+		q.waitingLocked(-1)
+	}
+	q.dropped = false
+	q.mu.Unlock()
+	q.n.store.changed()
+}
+
+// run sends alerts until ctx ends, and tells a receiver that has to be reminded what is open.
+func (q *queue) run(ctx context.Context) {
+	remind := make(<-chan time.Time)
+	if q.every > 0 {
+		ticker := time.NewTicker(q.every)
+		defer ticker.Stop()
+		remind = ticker.C
+	}
+	for {
+		if a, ok := q.first(); ok {
+			if !q.deliver(ctx, a) {
+				return
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.ready:
+		case <-remind: // here alone, so that no reminder follows the end of an incident
+			if all := q.n.firing(); len(all) > 0 {
+				if err := q.try(ctx, all); err != nil && ctx.Err() == nil {
+					q.count(failed)
+				}
+			}
+		}
+	}
+}
+
+// deliver sends an alert, again and again until the receiver has taken or refused it; false if ctx
+// has ended before.
+func (q *queue) deliver(ctx context.Context, a Alert) bool {
+	q.n.addText(ctx, &a)
+	pauses := backoff.NewExponentialBackOff()
+	pauses.MaxInterval = pauseMost
+	if q.pause > 0 {
+		pauses.InitialInterval = q.pause
+	}
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		return struct{}{}, q.try(ctx, []Alert{a})
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0),
+		backoff.WithNotify(func(err error, _ time.Duration) {
+			q.count(failed)
+			q.troubled("%w; alerts wait, and are tried again", err)
+		}))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return false
+	case err != nil:
+		q.count(refused)
+		q.troubled("an alert was refused, and is not tried again: %w", err)
+	default:
+		q.count(sent)
+		if q.trouble {
+			q.trouble = false
+			q.n.o.Note(fmt.Errorf("alerts: %s takes alerts again", q))
+		}
+	}
+	q.remove(a.ID)
+	return true
+}
+
+// troubled tells the first failure since the last success.
+func (q *queue) troubled(format string, err error) {
+	if !q.trouble {
+		q.trouble = true
+		q.n.o.Note(fmt.Errorf("alerts: %s: "+format, q, err))
+	}
+}
+
+func (q *queue) try(ctx context.Context, alerts []Alert) error {
+	ctx, cancel := context.WithTimeout(ctx, sendMost)
+	defer cancel()
+	err := q.send(ctx, alerts)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer in %s", sendMost)
+	}
+	return err
+}
+
+// addText adds the lines in front of an alert's, and the text of the line where it is not known.
+func (n *Notifier) addText(ctx context.Context, a *Alert) {
+	if n.o.Text == nil || a.Line == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, textMost)
+	defer cancel()
+	from := max(0, a.Line.Offset-beforeBytes)
+	text, err := n.o.Text(ctx, a.Session.ID, from, a.Line.Offset-from)
+	if err != nil {
+		return // the session may be gone, or keep no text so far back
+	}
+	if from > 0 { // the first line is not whole
+		_, text, _ = bytes.Cut(text, []byte{'\n'})
+	}
+	line := *a.Line // which other queues have, too
+	line.Before = lastLines(string(text))
+	a.Line = &line
+}
+
+// lastLines are the last lines of a text that ends with a newline.
+func lastLines(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "\uFFFD"))
+	}
+	return lines[max(0, len(lines)-beforeLines):]
+}

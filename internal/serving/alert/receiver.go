@@ -1,0 +1,173 @@
+package alert
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Receiver takes alerts.
+type Receiver struct {
+	kind  string // webhook, alertmanager, otlp or exec
+	what  string // that ParseReceiver was given
+	name  string // to show: URLs may have secrets in them
+	send  func(context.Context, []Alert) error
+	every time.Duration // how often the receiver is reminded of what is open; 0: never
+	pause time.Duration // before the second try; 0: the default
+}
+
+// ParseReceiver reads URL, alertmanager:URL, otlp:URL or exec:COMMAND.
+func ParseReceiver(what string) (*Receiver, error) {
+	kind, rest, _ := strings.Cut(what, ":")
+	r := &Receiver{kind: kind, what: what}
+	switch kind {
+	case "exec":
+		if strings.TrimSpace(rest) == "" {
+			return nil, errors.New(`"exec:", expected a command behind it`)
+		}
+		r.name, r.send = "exec", command(rest).send
+		return r, nil
+	case "alertmanager", "otlp":
+	default:
+		r.kind, rest = "webhook", what
+	}
+	u, err := url.Parse(rest)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("a receiver that cannot be read, expected http://HOST/..., " +
+			"https://HOST/..., alertmanager:URL, otlp:URL or exec:COMMAND")
+	}
+	r.name = r.kind + " at " + u.Host
+	switch r.kind {
+	case "alertmanager":
+		r.send, r.every = alertmanager(u.JoinPath("api/v2/alerts").String()).send, remindEvery
+	case "otlp":
+		if strings.Trim(u.Path, "/") == "" {
+			u = u.JoinPath("v1/logs")
+		}
+		r.send = collector(u.String()).send
+	default:
+		r.send = webhook(u.String()).send
+	}
+	return r, nil
+}
+
+// String names the receiver, without what may be secret.
+func (r *Receiver) String() string { return r.name }
+
+// key is what a file knows the receiver by.
+func (r *Receiver) key() string {
+	return fmt.Sprintf("%s-%x", r.kind, sha256.Sum256([]byte(r.what)))[:len(r.kind)+17]
+}
+
+// webhook is a URL to which each alert is posted as JSON.
+type webhook string
+
+func (w webhook) send(ctx context.Context, alerts []Alert) error {
+	for i := range alerts {
+		body, err := json.Marshal(&alerts[i])
+		if err == nil {
+			err = post(ctx, string(w), "application/json", body, alerts[i].ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// httpClient follows no redirect, which would make a GET of a POST.
+var httpClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+	return http.ErrUseLastResponse
+}}
+
+const (
+	answerMost = 1 << 16 // bytes of an answer that are read, so that the connection is used again
+	quoteMost  = 200     // bytes of it that an error quotes
+)
+
+// post sends a body. An error that another try would not help against is a *backoff.PermanentError.
+func post(ctx context.Context, to, media string, body []byte, id string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return backoff.Permanent(withoutURL(err))
+	}
+	r.Header.Set("Content-Type", media)
+	r.Header.Set("User-Agent", "lmserve")
+	if id != "" {
+		r.Header.Set("Idempotency-Key", id)
+	}
+	answer, err := httpClient.Do(r)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer answer.Body.Close()
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, answerMost))
+	return statusError(answer, said)
+}
+
+// withoutURL is an error without the URL, which may have secrets in it.
+func withoutURL(err error) error {
+	if of := (*url.Error)(nil); errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}
+
+func statusError(answer *http.Response, said []byte) error {
+	if answer.StatusCode/100 == 2 {
+		return nil
+	}
+	err := fmt.Errorf("answered %s: %.*q", answer.Status, quoteMost, said)
+	switch code := answer.StatusCode; {
+	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
+		seconds, bad := strconv.Atoi(answer.Header.Get("Retry-After"))
+		if bad != nil || seconds <= 0 {
+			return err
+		}
+		wait := backoff.RetryAfter(min(seconds, int(retryAfterMost.Seconds())))
+		return fmt.Errorf("%w (%w)", err, wait)
+	case code/100 == 5 || code == http.StatusRequestTimeout || code == http.StatusTooEarly:
+		return err
+	}
+	return backoff.Permanent(err)
+}
+
+// retryAfterMost is the longest pause that a receiver may ask for.
+const retryAfterMost = 10 * time.Minute
+
+// command is a command of the shell, which gets each alert as JSON on its standard input.
+type command string
+
+// outputGrace is how long what a killed command has started may hold its output open.
+const outputGrace = time.Second
+
+func (c command) send(ctx context.Context, alerts []Alert) error {
+	for i := range alerts {
+		body, err := json.Marshal(&alerts[i])
+		if err != nil {
+			return backoff.Permanent(err)
+		}
+		run := exec.CommandContext(ctx, "sh", "-c", string(c))
+		run.Stdin, run.WaitDelay = bytes.NewReader(append(body, '\n')), outputGrace
+		said, err := run.CombinedOutput()
+		if errors.Is(err, exec.ErrWaitDelay) { // it has ended well
+			err = nil
+		}
+		if err != nil {
+			return fmt.Errorf("the command failed: %w: %.*q", err, quoteMost, said)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package alert
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/atomicfile"
+)
+
+const (
+	stateVersion = 1
+	// againAfter is when a file that could not be written is tried again.
+	againAfter = time.Second
+)
+
+// state is what a Notifier goes on with after a restart.
+type state struct {
+	Version int                `json:"version"`
+	Open    []opened           `json:"open"`
+	Waiting map[string][]Alert `json:"waiting"` // by Receiver.key
+}
+
+// store keeps the state in a file, which one goroutine writes.
+type store struct {
+	file string // "": nothing is kept
+	note func(error)
+	kept func() state
+	done chan struct{}
+
+	mu     sync.Mutex
+	cond   *sync.Cond
+	told   int64 // changes
+	tried  int64 // of these, those that the file has, or that it was tried to write
+	failed bool  // the last try has, and that was told
+	ended  bool
+}
+
+func newStore(file string, note func(error), kept func() state) *store {
+	s := &store{file: file, note: note, kept: kept, done: make(chan struct{})}
+	s.cond = sync.NewCond(&s.mu)
+	return s
+}
+
+// read reads the file, and begins to write it.
+func (s *store) read() (had state, err error) {
+	if s.file == "" {
+		close(s.done)
+		return had, nil
+	}
+	text, err := os.ReadFile(s.file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	case err == nil:
+		if err = json.Unmarshal(text, &had); err == nil && had.Version != stateVersion {
+			err = fmt.Errorf("version is %d, expected %d", had.Version, stateVersion)
+		}
+	}
+	if err != nil {
+		return had, fmt.Errorf("alerts: %s: %w; what is open and what waits is not known: delete the "+
+			"file to begin anew", s.file, err)
+	}
+	go s.run()
+	return had, nil
+}
+
+// changed has the file written soon.
+func (s *store) changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told++
+	s.cond.Broadcast()
+}
+
+// wait waits until what has changed so far was written, or could not be.
+func (s *store) wait() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for until := s.told; s.file != "" && s.tried < until && !s.ended; {
+		s.cond.Wait()
+	}
+}
+
+// close writes what has changed, and ends.
+func (s *store) close() {
+	s.mu.Lock()
+	s.ended = true
+	s.cond.Broadcast()
+	s.mu.Unlock()
+	<-s.done
+}
+
+func (s *store) run() {
+	defer close(s.done)
+	for {
+		s.mu.Lock()
+		for s.tried == s.told && !s.failed && !s.ended {
+			s.cond.Wait()
+		}
+		until, ended := s.told, s.ended
+		s.mu.Unlock()
+		err := s.write(s.kept())
+		s.mu.Lock()
+		again := s.failed
+		s.tried, s.failed = until, err != nil
+		s.cond.Broadcast()
+		s.mu.Unlock()
+		if err != nil && !again {
+			s.note(fmt.Errorf("alerts: %w; trying again", err))
+		}
+		if ended {
+			return
+		}
+		if err != nil {
+			time.Sleep(againAfter)
+		}
+	}
+}
+
+func (s *store) write(what state) error {
+	text, err := json.Marshal(what)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(s.file), 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(s.file, atomicfile.Options{Perm: 0o600}, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}

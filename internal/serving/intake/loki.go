@@ -1,0 +1,175 @@
+package intake
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/snappy"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// SnappyBytes is the length of what a body is decompressed to, as it says; at most most.
+func SnappyBytes(body []byte, most int64) int64 {
+	n, err := snappy.DecodedLen(body)
+	if err != nil {
+		return 0
+	}
+	return min(int64(n), most)
+}
+
+// Snappy decompresses a body, unless it has more bytes than most.
+func Snappy(body []byte, most int) ([]byte, error) {
+	n, err := snappy.DecodedLen(body)
+	if err == nil && n > most {
+		return nil, &Error{What: fmt.Sprintf("%d bytes, expected at most %d", n, most)}
+	}
+	if err == nil {
+		body, err = snappy.Decode(nil, body)
+	}
+	if err != nil {
+		return nil, &Error{What: "not compressed with Snappy: " + err.Error()}
+	}
+	return body, nil
+}
+
+// Loki reads a PushRequest of Loki (pkg/push/push.proto), decompressed. The labels of a stream, and
+// the structured metadata of an entry, name the stream.
+func Loki(body []byte, t *Template) (*Batch, error) {
+	b, streams := new(Batch), 0
+	return b, each(body, 0, 1, func(f field) error {
+		streams++
+		return lokiStream(b, f, t, where("stream", streams-1))
+	})
+}
+
+func lokiStream(b *Batch, stream field, t *Template, place string) error {
+	var labels map[string]string
+	err := each(stream.bytes, stream.at, 1, func(f field) (err error) {
+		if labels, err = parseLabels(string(f.bytes)); err != nil {
+			return &Error{f.at, place, err.Error()}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return each(stream.bytes, stream.at, 2, func(f field) error {
+		return lokiEntry(b, f, t, labels, place)
+	})
+}
+
+func lokiEntry(b *Batch, entry field, t *Template, labels map[string]string, place string) error {
+	var time uint64
+	var line []byte
+	own := map[string]string{}
+	err := fields(entry.bytes, entry.at, func(f field) error {
+		switch {
+		case f.isMessage(1):
+			return fields(f.bytes, f.at, func(f field) error {
+				switch {
+				case f.kind != protowire.VarintType:
+				case f.number == 1:
+					time += f.value * 1e9
+				case f.number == 2:
+					time += f.value
+				}
+				return nil
+			})
+		case f.isMessage(2):
+			line = f.bytes
+		case f.isMessage(3):
+			name, value, _, err := keyValue(f.bytes, f.at) // a LabelPair is of the same form
+			if t.reads(name) {
+				own[name] = string(value)
+			}
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := b.add(t.name(own, labels), time, line); err != nil {
+		return &Error{entry.at, place, err.Error()}
+	}
+	return nil
+}
+
+// parseLabels reads labels as Prometheus writes them: {app="web", job="x"}.
+func parseLabels(text string) (map[string]string, error) {
+	labels := map[string]string{}
+	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "{")
+	for ok {
+		rest = strings.TrimLeft(rest, " ,")
+		if rest == "}" {
+			return labels, nil
+		}
+		var name, quoted string
+		if name, rest, ok = strings.Cut(rest, "="); !ok {
+			break
+		}
+		rest = strings.TrimLeft(rest, " ")
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			break
+		}
+		rest = rest[len(quoted):]
+		value, err := strconv.Unquote(quoted)
+		if err != nil {
+			break
+		}
+		labels[strings.TrimSpace(name)] = value
+	}
+	return nil, fmt.Errorf(`found the labels %.80q, expected {name="value", ...}`, text)
+}
+
+// LokiJSON is Loki for a body in JSON.
+func LokiJSON(body []byte, t *Template) (*Batch, error) {
+	b := new(Batch)
+	if err := validJSON(body); err != nil {
+		return b, err
+	}
+	return b, members(body, 0, "", func(name string, v value) error {
+		if name != "streams" {
+			return nil
+		}
+		return elements(v, func(v value) error {
+			g, err := groupOf(v, "stream", "values")
+			if err != nil {
+				return err
+			}
+			var labels map[string]string
+			if err := g.of.into(&labels); err != nil {
+				return err
+			}
+			return elements(g.list, func(v value) error { return lokiValue(b, v, t, labels) })
+		})
+	})
+}
+
+// lokiValue reads an entry in JSON: time, line and, perhaps, structured metadata.
+func lokiValue(b *Batch, v value, t *Template, labels map[string]string) error {
+	var entry []json.RawMessage
+	var time count
+	var line string
+	own := map[string]string{}
+	err := v.into(&entry)
+	if err == nil && (len(entry) < 2 || len(entry) > 3) {
+		return &Error{v.at, v.where, fmt.Sprintf("found %.40s, expected [time, line]", v.text)}
+	}
+	for i, to := range []any{&time, &line, &own} {
+		if err == nil && i < len(entry) {
+			part := value{entry[i], v.at, v.where}
+			err = part.into(to)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := b.add(t.name(own, labels), uint64(time), []byte(line)); err != nil {
+		return &Error{v.at, v.where, err.Error()}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package intake
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// MessagePack reads records in MessagePack, as Fluent Bit sends them: one after the other, each an
+// array of a time and a record, or the record alone (https://github.com/msgpack/msgpack/blob/master/spec.md).
+func MessagePack(body []byte, f Fields) (text []byte, records int, err error) {
+	p := packed{body: body}
+	for p.at < len(body) {
+		begin := p.at
+		p.json, p.record = p.json[:0], -1
+		p.value(0)
+		if p.fault != "" {
+			return nil, 0, &Error{p.at, where("record", records), p.fault}
+		}
+		v := value{p.json, begin, where("record", records)}
+		if p.record >= 0 {
+			v.text = p.json[p.record:p.end]
+		}
+		line, err := f.line(v)
+		if err != nil {
+			return nil, 0, err
+		}
+		text = appendLine(text, line)
+		records++
+	}
+	return text, records, nil
+}
+
+// packed writes MessagePack as JSON.
+type packed struct {
+	body  []byte
+	at    int
+	json  []byte
+	fault string // what is wrong at at; "": nothing is
+
+	record, end int // the part of json that is the record behind a time; -1: all is
+}
+
+// take gives the next bytes.
+func (p *packed) take(n int) []byte {
+	if p.fault == "" && n > len(p.body)-p.at {
+		p.fault = fmt.Sprintf("the body ends within a value that needs %d bytes more", n-len(p.body)+p.at)
+	}
+	if p.fault != "" {
+		return nil
+	}
+	p.at += n
+	return p.body[p.at-n : p.at]
+}
+
+// number reads an unsigned number of so many bytes.
+func (p *packed) number(bytes int) (n uint64) {
+	var raw [8]byte
+	copy(raw[8-bytes:], p.take(bytes))
+	return binary.BigEndian.Uint64(raw[:])
+}
+
+// value writes the next value.
+func (p *packed) value(depth int) {
+	if depth > DepthMax {
+		p.fault = errDepth.Error()
+	}
+	head := p.take(1)
+	if head == nil {
+		return
+	}
+	switch c := head[0]; {
+	case c <= 0x7f:
+		p.json = strconv.AppendUint(p.json, uint64(c), 10)
+	case c <= 0x8f:
+		p.many(int(c&0x0f), true, depth)
+	case c <= 0x9f:
+		p.many(int(c&0x0f), false, depth)
+	case c <= 0xbf:
+		p.text(int(c & 0x1f))
+	case c >= 0xe0:
+		p.json = strconv.AppendInt(p.json, int64(int8(c)), 10)
+	case c == 0xc0:
+		p.json = append(p.json, "null"...)
+	case c == 0xc2, c == 0xc3:
+		p.json = strconv.AppendBool(p.json, c == 0xc3)
+	case c >= 0xc4 && c <= 0xc6:
+		raw := p.take(p.length(1 << (c - 0xc4)))
+		p.json = appendText(p.json, base64.StdEncoding.EncodeToString(raw))
+	case c >= 0xc7 && c <= 0xc9:
+		p.extension(p.length(1 << (c - 0xc7)))
+	case c == 0xca:
+		p.json = appendFloat(p.json, float64(math.Float32frombits(uint32(p.number(4)))))
+	case c == 0xcb:
+		p.json = appendFloat(p.json, math.Float64frombits(p.number(8)))
+	case c >= 0xcc && c <= 0xcf:
+		p.json = strconv.AppendUint(p.json, p.number(1<<(c-0xcc)), 10)
+	case c >= 0xd0 && c <= 0xd3:
+		bytes := 1 << (c - 0xd0)
+		p.json = strconv.AppendInt(p.json, int64(p.number(bytes)<<(64-8*bytes))>>(64-8*bytes), 10)
+	case c >= 0xd4 && c <= 0xd8:
+		p.extension(1 << (c - 0xd4))
+	case c >= 0xd9 && c <= 0xdb:
+		p.text(p.length(1 << (c - 0xd9)))
+	case c == 0xdc, c == 0xdd:
+		p.many(p.length(2<<(c-0xdc)), false, depth)
+	case c == 0xde, c == 0xdf:
+		p.many(p.length(2<<(c-0xde)), true, depth)
+	default:
+		p.at--
+		p.fault = fmt.Sprintf("0x%02x begins no value of MessagePack", c)
+	}
+}
+
+// length reads a length of so many bytes. It is no more than the body has left, as each byte or
+// value that is counted takes one byte at least.
+func (p *packed) length(bytes int) int {
+	n := p.number(bytes)
+	if left := uint64(len(p.body) - p.at); p.fault == "" && n > left {
+		p.fault = fmt.Sprintf("a length of %d, where the body has %d bytes left", n, left)
+	}
+	if p.fault != "" {
+		return 0
+	}
+	return int(n)
+}
+
+func (p *packed) text(bytes int) { p.json = appendText(p.json, string(p.take(bytes))) }
+
+// extension writes an extension as its bytes; Fluent Bit's time is one of type 0.
+func (p *packed) extension(bytes int) {
+	p.take(1)
+	p.json = appendText(p.json, base64.StdEncoding.EncodeToString(p.take(bytes)))
+}
+
+// many writes an array or a map. The names of a map are texts.
+func (p *packed) many(n int, isMap bool, depth int) {
+	open, end := byte('['), byte(']')
+	if isMap {
+		open, end = '{', '}'
+	}
+	p.json = append(p.json, open)
+	for i := 0; i < n && p.fault == ""; i++ {
+		if i > 0 {
+			p.json = append(p.json, ',')
+		}
+		if isMap {
+			p.name(depth + 1)
+			p.json = append(p.json, ':')
+		}
+		begin := len(p.json)
+		p.value(depth + 1)
+		if depth == 0 && !isMap && n == 2 && i == 1 && begin < len(p.json) && p.json[begin] == '{' {
+			p.record, p.end = begin, len(p.json)
+		}
+	}
+	p.json = append(p.json, end)
+}
+
+// name writes the name of a member of a map, whatever its type is.
+func (p *packed) name(depth int) {
+	begin := len(p.json)
+	p.value(depth)
+	if begin < len(p.json) && p.json[begin] != '"' {
+		p.json = appendText(p.json[:begin], string(p.json[begin:]))
+	}
+}

@@ -1,0 +1,109 @@
+package intake
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// NameDefault names a stream by the first of these attributes or labels that it has.
+const NameDefault = "{service.name|service_name|job|app|container|unknown}"
+
+// nameMax is the longest name of a stream, in bytes: sessions have no longer ones.
+const nameMax = 64
+
+// Template makes the name of a stream of the attributes of its records.
+type Template struct {
+	parts []part
+	keys  []string // attributes that the template reads
+}
+
+// part is a text, or the first attribute that is there of several.
+type part struct {
+	text string
+	keys []string // the last one is a text, if no attribute has it; none: text
+}
+
+// ParseTemplate reads a template: text in which {a|b|c} stands for the attribute a, or for b where a
+// is missing, and for the text c where both are.
+func ParseTemplate(text string) (*Template, error) {
+	t := new(Template)
+	for rest := text; rest != ""; {
+		before, after, found := strings.Cut(rest, "{")
+		if strings.Contains(before, "}") {
+			return nil, fmt.Errorf("found } without { in %.80q", text)
+		}
+		if before != "" {
+			t.parts = append(t.parts, part{text: before})
+		}
+		if !found {
+			break
+		}
+		inner, tail, closed := strings.Cut(after, "}")
+		if !closed || inner == "" || strings.Contains(inner, "{") {
+			return nil, fmt.Errorf("found %.80q, expected {attribute} or {attribute|attribute|text}",
+				"{"+after)
+		}
+		keys := strings.Split(inner, "|")
+		t.parts, t.keys = append(t.parts, part{keys: keys}), append(t.keys, keys...)
+		rest = tail
+	}
+	if len(t.parts) == 0 {
+		return nil, fmt.Errorf("found an empty template, expected one such as %s", NameDefault)
+	}
+	return t, nil
+}
+
+// reads reports whether the template looks at an attribute.
+func (t *Template) reads(key string) bool { return slices.Contains(t.keys, key) }
+
+// name is the name of the stream of a record whose attributes are in these sets, the first of which
+// comes first.
+func (t *Template) name(sets ...map[string]string) string {
+	var name strings.Builder
+	for _, p := range t.parts {
+		name.WriteString(p.text)
+		if p.keys != nil {
+			name.WriteString(p.value(sets))
+		}
+	}
+	return Name(name.String())
+}
+
+func (p *part) value(sets []map[string]string) string {
+	for _, key := range p.keys {
+		for _, set := range sets {
+			if value := set[key]; value != "" {
+				return value
+			}
+		}
+	}
+	return p.keys[len(p.keys)-1]
+}
+
+// Name makes the name of a session of any text: small letters, digits and . _ - stay, capitals become
+// small, all else becomes -. Where that loses something but capitals, or the name is too long, 8 digits
+// of a hash are behind it, so that two texts do not share a session.
+func Name(text string) string {
+	small := strings.ToLower(text)
+	name := []byte(small)
+	for i, c := range name {
+		letter := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !letter && (i == 0 || c != '.' && c != '_' && c != '-') {
+			name[i] = '-'
+		}
+	}
+	clean := strings.TrimLeft(string(name), "-")
+	// "import" is a path of the HTTP interface, and ids are of the form of a UUID.
+	if clean == small && len(clean) <= nameMax && clean != "" && clean != "import" && len(clean) != 36 {
+		return clean
+	}
+	sum := sha256.Sum256([]byte(small))
+	digits := hex.EncodeToString(sum[:4])
+	if clean == "" {
+		return digits
+	}
+	return clean[:min(len(clean), nameMax-len(digits)-1)] + "-" + digits
+}

@@ -1,0 +1,155 @@
+package intake
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// A message is read where it lies, and no tree is made of it: a few bytes of a message may stand for
+// an object that takes a hundred times as many.
+
+// field is one field of a message.
+type field struct {
+	number protowire.Number
+	kind   protowire.Type
+	bytes  []byte // of a BytesType
+	value  uint64 // of the other types
+	at     int    // its first byte in the body
+}
+
+var errDepth = errors.New("values lie too deep within each other")
+
+// fields visits the fields of a message that begins at a byte of the body.
+func fields(message []byte, at int, visit func(f field) error) error {
+	for rest := message; len(rest) > 0; {
+		f := field{at: at + len(message) - len(rest)}
+		number, kind, n := protowire.ConsumeTag(rest)
+		if n >= 0 {
+			rest = rest[n:]
+			f.number, f.kind = number, kind
+			switch kind {
+			case protowire.BytesType:
+				f.bytes, n = protowire.ConsumeBytes(rest)
+				if n >= 0 {
+					f.at = at + len(message) - len(rest) + n - len(f.bytes)
+				}
+			case protowire.VarintType:
+				f.value, n = protowire.ConsumeVarint(rest)
+			case protowire.Fixed64Type:
+				f.value, n = protowire.ConsumeFixed64(rest)
+			default:
+				n = protowire.ConsumeFieldValue(number, kind, rest)
+			}
+		}
+		if n < 0 {
+			return &Error{Byte: f.at, What: "not the protobuf of the protocol: " + protowire.ParseError(n).Error()}
+		}
+		rest = rest[n:]
+		if err := visit(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isMessage reports whether a field is a message, or text, of this number.
+func (f *field) isMessage(number protowire.Number) bool {
+	return f.number == number && f.kind == protowire.BytesType
+}
+
+// keyValue reads a KeyValue of OTLP.
+func keyValue(message []byte, at int) (key string, value []byte, valueAt int, err error) {
+	err = fields(message, at, func(f field) error {
+		switch {
+		case f.isMessage(1):
+			key = string(f.bytes)
+		case f.isMessage(2):
+			value, valueAt = f.bytes, f.at
+		}
+		return nil
+	})
+	return key, value, valueAt, err
+}
+
+// appendValue appends an AnyValue of OTLP: a text as it is, all else as JSON. Inside of another value
+// a text is JSON, too.
+func appendValue(to, message []byte, at, depth int) (_ []byte, err error) {
+	err = fields(message, at, func(f field) (err error) {
+		switch {
+		case f.isMessage(1) && depth == 0:
+			to = append(to, f.bytes...)
+		case f.isMessage(1):
+			to = appendText(to, string(f.bytes))
+		case f.number == 2 && f.kind == protowire.VarintType:
+			to = strconv.AppendBool(to, f.value != 0)
+		case f.number == 3 && f.kind == protowire.VarintType:
+			to = strconv.AppendInt(to, int64(f.value), 10)
+		case f.number == 4 && f.kind == protowire.Fixed64Type:
+			to = appendFloat(to, math.Float64frombits(f.value))
+		case f.isMessage(5), f.isMessage(6):
+			to, err = appendValues(to, f, depth+1)
+		case f.isMessage(7) && depth == 0:
+			to = append(to, f.bytes...)
+		case f.isMessage(7):
+			to = appendText(to, base64.StdEncoding.EncodeToString(f.bytes))
+		}
+		return err
+	})
+	return to, err
+}
+
+// appendValues appends an ArrayValue or a KeyValueList of OTLP as JSON.
+func appendValues(to []byte, list field, depth int) (_ []byte, err error) {
+	if depth > DepthMax {
+		return to, &Error{Byte: list.at, What: errDepth.Error()}
+	}
+	open, end := byte('['), byte(']')
+	if list.number == 6 {
+		open, end = '{', '}'
+	}
+	to = append(to, open)
+	err = fields(list.bytes, list.at, func(f field) (err error) {
+		if !f.isMessage(1) {
+			return nil
+		}
+		if to[len(to)-1] != open {
+			to = append(to, ',')
+		}
+		value, at := f.bytes, f.at
+		if list.number == 6 {
+			var key string
+			if key, value, at, err = keyValue(f.bytes, f.at); err != nil {
+				return err
+			}
+			to = append(appendText(to, key), ':')
+		}
+		before := len(to)
+		if to, err = appendValue(to, value, at, depth); len(to) == before {
+			to = append(to, "null"...)
+		}
+		return err
+	})
+	return append(to, end), err
+}
+
+// appendText appends a text in JSON.
+func appendText(to []byte, text string) []byte {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string always has a form in JSON
+	}
+	return append(to, quoted...)
+}
+
+// appendFloat appends a number in JSON, which has neither infinities nor NaN.
+func appendFloat(to []byte, x float64) []byte {
+	if math.IsInf(x, 0) || math.IsNaN(x) {
+		return appendText(to, strconv.FormatFloat(x, 'g', -1, 64))
+	}
+	return strconv.AppendFloat(to, x, 'g', -1, 64)
+}

@@ -1,0 +1,196 @@
+package intake
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lmserve/lmserve/internal/serving/follow"
+)
+
+// Fields are the values of a record that are its line, with a space between two.
+type Fields [][]string
+
+// messageFields are the names that shippers give to a record's line.
+var messageFields = []string{"message", "log", "msg", "MESSAGE", "body"}
+
+// ParseFields reads a list of JSON pointers (RFC 6901) or names, separated by commas.
+func ParseFields(text string) (f Fields) {
+	for one := range strings.SplitSeq(text, ",") {
+		f = append(f, follow.ParseField(one))
+	}
+	return f
+}
+
+// Records reads values of JSON, one after the other, with or without line breaks between them; of
+// an array each element is a record. A record is the line of its fields; of those that it has none of,
+// and by default of those without a field that shippers use for it, the whole record is. No line is
+// made of an error.
+func Records(body []byte, f Fields) (text []byte, records int, err error) {
+	add := func(v value) error {
+		line, err := f.line(v)
+		text = appendLine(text, line)
+		records++
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	for {
+		v := value{where: where("record", records)}
+		of := value{where: v.where}
+		switch err := dec.Decode(&v.text); {
+		case err == io.EOF:
+			return text, records, nil
+		case err == io.ErrUnexpectedEOF:
+			of.at = len(body)
+			return nil, 0, lineFault(body, of.fault(err))
+		case err != nil:
+			return nil, 0, lineFault(body, of.fault(err))
+		}
+		v.at = int(dec.InputOffset()) - len(v.text)
+		if v.text[0] == '[' {
+			err = elements(v, func(v value) error {
+				v.where = where("record", records)
+				return add(v)
+			})
+		} else {
+			err = add(v)
+		}
+		if err != nil {
+			return nil, 0, lineFault(body, err)
+		}
+	}
+}
+
+// lineFault says in which line of the body an error is.
+func lineFault(body []byte, err error) error {
+	e, ok := err.(*Error)
+	if ok {
+		e.Where += fmt.Sprintf(", line %d", 1+bytes.Count(body[:min(e.Byte, len(body))], []byte{'\n'}))
+	}
+	return err
+}
+
+// line makes a line of a record.
+func (f Fields) line(v value) ([]byte, error) {
+	if text, ok := textOf(v.text); ok {
+		return text, nil
+	}
+	if len(f) == 0 {
+		var object map[string]json.RawMessage
+		if v.text[0] == '{' {
+			if err := v.into(&object); err != nil {
+				return nil, err
+			}
+		}
+		for _, name := range messageFields {
+			if text, ok := textOf(object[name]); ok {
+				return text, nil
+			}
+		}
+		return compact(v.text), nil
+	}
+	if len(v.text) > RecordBytesMax {
+		return nil, v.into(nil)
+	}
+	var parts [][]byte
+	for _, path := range f {
+		if found := lookUp(v.text, path); found != nil {
+			text, ok := textOf(found)
+			if !ok {
+				text = compact(found)
+			}
+			parts = append(parts, text)
+		}
+	}
+	if parts == nil {
+		return compact(v.text), nil
+	}
+	return bytes.Join(parts, []byte{' '}), nil
+}
+
+// textOf gives the text of a string in JSON.
+func textOf(raw json.RawMessage) (text []byte, ok bool) {
+	if len(raw) == 0 || raw[0] != '"' {
+		return nil, false
+	}
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return []byte(s), err == nil
+}
+
+func compact(raw json.RawMessage) []byte {
+	var short bytes.Buffer
+	if err := json.Compact(&short, raw); err != nil {
+		return slices.Clone(raw)
+	}
+	return short.Bytes()
+}
+
+// lookUp finds the value at a path; nil if there is none, or null.
+func lookUp(v json.RawMessage, path []string) json.RawMessage {
+	for _, key := range path {
+		var object map[string]json.RawMessage
+		var array []json.RawMessage
+		if json.Unmarshal(v, &object) == nil {
+			v = object[key]
+		} else if i, err := strconv.Atoi(key); err == nil && json.Unmarshal(v, &array) == nil &&
+			i >= 0 && i < len(array) {
+			v = array[i]
+		} else {
+			return nil
+		}
+		if v == nil {
+			return nil
+		}
+	}
+	if string(v) == "null" {
+		return nil
+	}
+	return v
+}
+
+// Lines makes whole lines of a text: its last one gets a newline, if it has none.
+func Lines(body []byte) (text []byte, lines int) {
+	if len(body) > 0 && body[len(body)-1] != '\n' {
+		body = append(body, '\n')
+	}
+	return body, bytes.Count(body, []byte{'\n'})
+}
+
+// BeginsText reports whether JSON begins as that of a text does, in which "text" or "base64" comes
+// first: then it is no record.
+func BeginsText(begin []byte) bool {
+	const space = " \t\r\n"
+	begin, ok := bytes.CutPrefix(bytes.TrimLeft(begin, space), []byte{'{'})
+	begin = bytes.TrimLeft(begin, space)
+	return ok && (bytes.HasPrefix(begin, []byte(`"text"`)) || bytes.HasPrefix(begin, []byte(`"base64"`)))
+}
+
+// IsRecords reports whether a body in JSON is records, whatever else JSON may be there: an array, or
+// an object with a text in a field that shippers use for a record's line.
+func IsRecords(body []byte) bool {
+	switch body = bytes.TrimLeft(body, " \t\r\n"); {
+	case len(body) == 0:
+		return false
+	case body[0] == '[':
+		return true
+	}
+	v := value{}
+	if json.NewDecoder(bytes.NewReader(body)).Decode(&v.text) != nil || v.text[0] != '{' {
+		return false
+	}
+	var object map[string]json.RawMessage
+	if v.into(&object) != nil {
+		return false
+	}
+	for _, name := range messageFields {
+		if _, ok := textOf(object[name]); ok {
+			return true
+		}
+	}
+	return false
+}

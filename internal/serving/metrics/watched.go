@@ -1,0 +1,101 @@
+package metrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lmserve/lmserve/internal/serving/session"
+)
+
+// watched counts incidents, and alerts of them.
+type watched struct {
+	incidents *prometheus.CounterVec
+	openNow   prometheus.Gauge
+	alerts    *prometheus.CounterVec
+	waiting   *prometheus.GaugeVec
+
+	open *openIncidents
+}
+
+// openIncidents are how many incidents are open in each session, of those that have some.
+type openIncidents struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func newWatched(mk maker) watched {
+	w := watched{
+		incidents: mk.counters("incidents_total",
+			"Incidents that were opened and closed, by the method of their session.",
+			"method", "event"),
+		openNow: mk.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "incidents_open",
+			Help: "Incidents that are open, of sessions whose states were in memory since the start.",
+		}),
+		alerts: mk.counters("alerts_total",
+			"Alerts by what became of them; those that failed are tried again.",
+			"receiver", "outcome"),
+		waiting: mk.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "alerts_waiting", Help: "Alerts that wait to be delivered.",
+		}, []string{"receiver"}),
+		open: &openIncidents{of: map[string]int{}},
+	}
+	return w
+}
+
+// Incident implements session.Observer.
+func (w *watched) Incident(of session.SessionRef, _ *session.Line, i *session.IncidentReport) {
+	switch {
+	case i.Closed:
+		w.incidents.WithLabelValues(of.Method, "closed").Inc()
+		w.add(of.ID, -1)
+	case i.Lines == 1:
+		w.incidents.WithLabelValues(of.Method, "opened").Inc()
+		w.add(of.ID, 1)
+	}
+}
+
+// Incidents implements session.Observer.
+func (w *watched) Incidents(of session.SessionRef, all []session.IncidentReport) {
+	open := 0
+	for i := range all {
+		if !all[i].Closed {
+			open++
+		}
+	}
+	w.set(of.ID, open)
+}
+
+// Left implements session.Observer.
+func (w *watched) Left(session string) { w.set(session, 0) }
+
+func (w *watched) add(session string, more int) {
+	w.open.mu.Lock()
+	defer w.open.mu.Unlock()
+	w.setLocked(session, w.open.of[session]+more)
+}
+
+func (w *watched) set(session string, open int) {
+	w.open.mu.Lock()
+	defer w.open.mu.Unlock()
+	w.setLocked(session, open)
+}
+
+func (w *watched) setLocked(session string, open int) {
+	open = max(0, open)
+	w.openNow.Add(float64(open - w.open.of[session]))
+	if w.open.of[session] = open; open == 0 {
+		delete(w.open.of, session)
+	}
+}
+
+// Alert is told what became of an alert for a kind of receiver: sent, refused, dropped or failed.
+func (w *watched) Alert(receiver, outcome string) {
+	w.alerts.WithLabelValues(receiver, outcome).Inc()
+}
+
+// AlertsWaiting is told how many more alerts wait for a kind of receiver, or, below 0, fewer.
+func (w *watched) AlertsWaiting(receiver string, more int) {
+	w.waiting.WithLabelValues(receiver).Add(float64(more))
+}

@@ -1,0 +1,298 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
+)
+
+// Limits on what a session remembers of its deliveries.
+const (
+	DeliveriesMax    = 256 // keys of deliveries that were fed whole
+	cutDeliveriesMax = 16  // deliveries that were fed in part
+	deliveryKeySize  = 8   // bytes that are kept of the hash of a key
+
+	// deliveryWhole is the longest delivery without a key that a shutdown waits for, in bytes. One with
+	// a key goes on where it was cut.
+	deliveryWhole = 1 << 20
+)
+
+// ErrQueueFull says that as many deliveries wait to feed the session as may, or that this one has
+// waited as long as it could. Nothing of it was accepted.
+var ErrQueueFull = errors.New("session: the queue of the session is full")
+
+// Delivery is a text of whole lines. Its first line begins a line of the session. A client that leaves
+// changes nothing, and a shutdown waits for the end of one without a key that is not long.
+type Delivery struct {
+	// Key tells a repeated delivery from a new one: of a text that has come with the same key, what
+	// the session has is not fed again. "": every delivery is new.
+	Key  string
+	Text []byte // it ends with a newline
+}
+
+// Deliver feeds a delivery as Score does a text. The options have neither an offset nor LearnFalse.
+// The delivery waits in the session's queue for o.Wait; then the error is ErrQueueFull. Of a delivery
+// that was fed before, the Summary is Duplicate and nothing is reported.
+func (mg *Manager) Deliver(
+	ctx context.Context, who Caller, id string, d Delivery, o ScoreOptions, emit func(Chunk) error,
+) (Summary, error) {
+	begun := time.Now()
+	s, done, err := mg.index.use(who, id)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer done()
+	if err := checkLearn(s, o); err != nil {
+		return Summary{}, err
+	}
+	if err := s.feedable(); err != nil {
+		return Summary{}, err
+	}
+	attended := o.attend()
+	end, err := mg.engine.beginFeeding(ctx, s, o.Wait)
+	attended()
+	if errors.Is(err, ErrBusy) {
+		return Summary{}, ErrQueueFull
+	}
+	if err != nil {
+		return Summary{}, err
+	}
+	defer end()
+	f := feeder{
+		reports: mg.reporting(s, o, emit), maxWait: max(mg.engine.scoreRecovery, o.Wait),
+	}
+	feed := f.piece
+	if d.Key == "" && len(d.Text) <= deliveryWhole {
+		if err := mg.life.Enter(); err != nil {
+			return Summary{}, err
+		}
+		defer mg.life.Leave()
+		feed = f.told
+	}
+	f.sum.Duplicate, err = f.deliver(context.WithoutCancel(ctx), d, feed)
+	mg.index.touch(s)
+	f.finish(begun)
+	return f.sum, err
+}
+
+// deliver feeds what the session has not of a delivery, and reports whether the session had all of it.
+func (f *feeder) deliver(
+	ctx context.Context, d Delivery, feed feeding,
+) (duplicate bool, err error) {
+	s, key := f.s, d.hash()
+	fed, last := s.delivered(key, d.Text)
+	switch {
+	case fed == len(d.Text):
+		return true, nil
+	case last: // the session ends within it
+		return false, f.lines(ctx, d.Text[fed:], feed)
+	}
+	if err := s.cutDelivery(ctx); err != nil {
+		return false, err
+	}
+	if err := f.beginLine(ctx, feed); err != nil {
+		return false, err
+	}
+	if key != nil {
+		err := s.changeHead(ctx, func(h *head) {
+			h.Deliveries = h.Deliveries.begin(lastDelivery{
+				Key: key, From: s.seen().offset, Before: fed, Bytes: len(d.Text) - fed,
+			}, s.seen().offset)
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, f.lines(ctx, d.Text[fed:], feed)
+}
+
+// feeding feeds as much of a text as a chunk has room for.
+type feeding func(ctx context.Context, text []byte) (n int, err error)
+
+// lines feeds text that ends with a newline.
+func (f *feeder) lines(ctx context.Context, text []byte, feed feeding) error {
+	for len(text) > 0 {
+		n, err := feed(ctx, text)
+		if err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	f.s.wholeTo = f.s.seen().offset
+	return nil
+}
+
+// beginLine ends the line that the session ends within, if there is one.
+func (f *feeder) beginLine(ctx context.Context, feed feeding) error {
+	s := f.s
+	at := s.seen().offset
+	if at == 0 || at == s.wholeTo {
+		return nil
+	}
+	last := byte('\n')
+	err := s.host.store.Read(ctx, s.ID, at-1, func(_ int64, r storage.Record) error {
+		if n := len(r.Text); n > 0 {
+			last = r.Text[n-1]
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, storage.ErrRange): // the session keeps nothing of its text
+		return nil
+	case err != nil:
+		return storeError("reading the log of session "+s.ID, err)
+	case last != '\n':
+		return f.lines(ctx, []byte{'\n'}, feed)
+	}
+	return nil
+}
+
+// deliveries is what the head of a session says of the deliveries that have keys. It is never
+// changed.
+type deliveries struct {
+	Whole []byte         `json:"whole,omitempty"` // keys of those fed whole, the oldest first
+	Cut   []cutDelivery  `json:"cut,omitempty"`   // those fed in part, the oldest first
+	Last  []lastDelivery `json:"last,omitempty"`  // the last one, or none
+}
+
+// cutDelivery is a delivery that other text came after before it was whole.
+type cutDelivery struct {
+	Key []byte `json:"key"`
+	Fed int    `json:"fed"` // bytes of it that the session has
+}
+
+// lastDelivery is a delivery that may be under way: the session's offset tells how much of it the
+// session has.
+type lastDelivery struct {
+	Key    []byte `json:"key"`
+	From   int64  `json:"from"`   // the offset at which its text begins
+	Before int    `json:"before"` // bytes of it that the session had before, elsewhere
+	Bytes  int    `json:"bytes"`  // of it from there on
+}
+
+// fed is how much of a delivery a session has that is at an offset.
+func (d *lastDelivery) fed(offset int64) int {
+	return d.Before + int(min(max(0, offset-d.From), int64(d.Bytes)))
+}
+
+// whole reports whether a session that is at an offset has all of a delivery.
+func (d *lastDelivery) whole(offset int64) bool { return d.fed(offset) == d.Before+d.Bytes }
+
+// hash is what a session remembers of a delivery; nil of one without a key. Another text under the
+// same key is another delivery.
+func (d *Delivery) hash() []byte {
+	if d.Key == "" {
+		return nil
+	}
+	key, text := sha256.Sum256([]byte(d.Key)), sha256.Sum256(d.Text)
+	sum := sha256.Sum256(slices.Concat(key[:], text[:]))
+	return sum[:deliveryKeySize]
+}
+
+// delivered says how many bytes of a delivery the session has, and whether it ends with them. Of a
+// delivery that other text came after only whole lines count: the line that was cut is fed again.
+func (s *session) delivered(key, text []byte) (fed int, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.Deliveries
+	if d == nil || key == nil {
+		return 0, false
+	}
+	for _, l := range d.Last {
+		if bytes.Equal(l.Key, key) && l.Before+l.Bytes == len(text) {
+			return l.fed(s.mu.seen.offset), true
+		}
+	}
+	for one := range slices.Chunk(d.Whole, deliveryKeySize) {
+		if bytes.Equal(one, key) {
+			return len(text), false
+		}
+	}
+	for _, c := range d.Cut {
+		if bytes.Equal(c.Key, key) && c.Fed <= len(text) {
+			return bytes.LastIndexByte(text[:c.Fed], '\n') + 1, false
+		}
+	}
+	return 0, false
+}
+
+// end is what there is to remember when no text of the last delivery comes any more, of a session
+// at an offset.
+func (d *deliveries) end(offset int64) *deliveries {
+	next := &deliveries{Whole: d.Whole, Cut: slices.Clone(d.Cut)}
+	for _, l := range d.Last {
+		if l.whole(offset) {
+			next.Whole = slices.Concat(d.Whole, l.Key)
+		} else {
+			next.Cut = append(next.Cut, cutDelivery{l.Key, l.fed(offset)})
+		}
+	}
+	next.Whole = next.Whole[max(0, len(next.Whole)-DeliveriesMax*deliveryKeySize):]
+	next.Cut = next.Cut[max(0, len(next.Cut)-cutDeliveriesMax):]
+	return next
+}
+
+// begin is what there is to remember when another delivery begins.
+func (d *deliveries) begin(l lastDelivery, offset int64) *deliveries {
+	next := new(deliveries)
+	if d != nil {
+		next = d.end(offset)
+	}
+	next.Cut = slices.DeleteFunc(next.Cut, func(c cutDelivery) bool { return bytes.Equal(c.Key, l.Key) })
+	next.Last = []lastDelivery{l}
+	return next
+}
+
+// wrong says what is wrong with deliveries that a store has; nil if nothing is.
+func (d *deliveries) wrong() error {
+	bad := len(d.Whole)%deliveryKeySize != 0 || len(d.Whole) > DeliveriesMax*deliveryKeySize ||
+		len(d.Cut) > cutDeliveriesMax || len(d.Last) > 1
+	for _, c := range d.Cut {
+		bad = bad || len(c.Key) != deliveryKeySize || c.Fed < 0
+	}
+	for _, l := range d.Last {
+		bad = bad || len(l.Key) != deliveryKeySize || l.From < 0 || l.Before < 0 || l.Bytes < 1
+	}
+	if bad {
+		return fmt.Errorf("deliveries have %d bytes of keys, %d that were cut, %d last, expected keys "+
+			"of %d bytes, at most %d, %d and 1", len(d.Whole), len(d.Cut), len(d.Last),
+			deliveryKeySize, DeliveriesMax, cutDeliveriesMax)
+	}
+	return nil
+}
+
+// cutDelivery notes, before other text comes, how much the session has of a delivery that it ends
+// within.
+func (s *session) cutDelivery(ctx context.Context) error {
+	s.mu.Lock()
+	d, offset := s.Deliveries, s.mu.seen.offset
+	s.mu.Unlock()
+	if d == nil || len(d.Last) == 0 || d.Last[0].whole(offset) {
+		return nil
+	}
+	return s.changeHead(ctx, func(h *head) { h.Deliveries = d.end(offset) })
+}
+
+// changeHead changes the head of a session that the caller feeds.
+func (s *session) changeHead(ctx context.Context, change func(*head)) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
+	if err := s.claimLocked(ctx); err != nil {
+		return err
+	}
+	next := s.head
+	change(&next)
+	if err := s.setHeadLocked(ctx, &next); err != nil {
+		return err
+	}
+	s.noteHeadLocked(&next)
+	return nil
+}

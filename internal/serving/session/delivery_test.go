@@ -1,0 +1,233 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func deliver(t fatal, mg *Manager, id, key, text string) Summary {
+	t.Helper()
+	sum, err := mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text)}, ScoreOptions{}, noChunks)
+	require.NoError(t, err)
+	return sum
+}
+
+func TestRepeatedDeliveryIsNotFed(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{})
+	require.False(t, deliver(t, sv.mg, id, "a", "one\n").Duplicate)
+	require.True(t, deliver(t, sv.mg, id, "a", "one\n").Duplicate)
+	require.False(t, deliver(t, sv.mg, id, "a", "two\n").Duplicate, "another text is another delivery")
+	sv.stop()
+	sv.start()
+	again := deliver(t, sv.mg, id, "a", "one\n")
+	require.True(t, again.Duplicate)
+	require.Zero(t, again.Bytes)
+	require.EqualValues(t, 8, again.Offset)
+	require.False(t, deliver(t, sv.mg, id, "", "one\n").Duplicate, "without a key nothing is known")
+	require.False(t, deliver(t, sv.mg, id, "", "one\n").Duplicate)
+	require.Equal(t, "one\ntwo\none\none\n", logged(t, sv.mg, id))
+}
+
+func TestOldDeliveriesAreForgotten(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	for i := range DeliveriesMax + 2 {
+		deliver(t, mg, id, fmt.Sprint(i), "x\n")
+	}
+	require.True(t, deliver(t, mg, id, "1", "x\n").Duplicate)
+	require.False(t, deliver(t, mg, id, "0", "x\n").Duplicate)
+	withSession(t, mg, id, func(s *session) {
+		_, err := decodeHead(id, s.encode())
+		require.NoError(t, err)
+	})
+}
+
+// cutDown ends a delivery after so many chunks, as a kill between two of them does.
+func cutDown(t fatal, sv *server, id, key, text string, chunks int) {
+	t.Helper()
+	cut := errors.New("cut off")
+	_, err := sv.mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text)}, ScoreOptions{},
+		func(Chunk) error {
+			if chunks--; chunks == 0 {
+				return cut
+			}
+			return nil
+		})
+	require.ErrorIs(t, err, cut)
+	sv.stop()
+	sv.start()
+}
+
+func TestCutDeliveryGoesOnWhereItWasCut(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{})
+	defer func() { sv.stop() }()
+	text := logText(400) + "\n"
+	id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 7}})
+	cutDown(t, sv, id, "a", text, 3)
+	require.Len(t, logged(t, sv.mg, id), 21)
+	cutDown(t, sv, id, "a", text, 2)
+	require.False(t, deliver(t, sv.mg, id, "a", text).Duplicate)
+	require.True(t, deliver(t, sv.mg, id, "a", text).Duplicate)
+	require.Equal(t, text, logged(t, sv.mg, id))
+	whole := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 7}})
+	score(t, sv.mg, whole, text)
+	require.Equal(t, hash(t, sv.mg, whole), hash(t, sv.mg, id))
+}
+
+// Other text may come after a delivery was cut within a line: that line is ended, and comes again in
+// the whole.
+func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
+	others := map[string]func(sv *server, id string){
+		"delivery":    func(sv *server, id string) { deliver(t, sv.mg, id, "b", "other\n") },
+		"without key": func(sv *server, id string) { deliver(t, sv.mg, id, "", "other\n") },
+		"text":        func(sv *server, id string) { score(t, sv.mg, id, "\nother\n") },
+	}
+	for name, other := range others {
+		sv := newServer(t, t.TempDir(), Options{})
+		id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 7}})
+		cutDown(t, sv, id, "a", "first\nsecond\nthird\n", 1)
+		require.Equal(t, "first\ns", logged(t, sv.mg, id), name)
+		other(sv, id)
+		require.False(t, deliver(t, sv.mg, id, "a", "first\nsecond\nthird\n").Duplicate, name)
+		require.True(t, deliver(t, sv.mg, id, "a", "first\nsecond\nthird\n").Duplicate, name)
+		require.Equal(t, "first\ns\nother\nsecond\nthird\n", logged(t, sv.mg, id), name)
+		sv.stop()
+	}
+}
+
+// Whatever is cut, killed and repeated: of a shipper that repeats what was not confirmed, every line
+// is in the session once.
+func TestEveryDeliveredLineIsThereOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		sv := newServer(rt, t.TempDir(), Options{})
+		defer func() { sv.stop() }()
+		id := create(rt, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic, "chunk": 5}})
+		var want []string
+		for batch := range 12 {
+			var text strings.Builder
+			for line := range rapid.IntRange(1, 4).Draw(rt, "lines") {
+				fmt.Fprintf(&text, "line %d-%d\n", batch, line)
+			}
+			want = append(want, strings.Split(strings.TrimSpace(text.String()), "\n")...)
+			key := fmt.Sprint(batch)
+			for range rapid.IntRange(0, 2).Draw(rt, "cuts") {
+				chunks := rapid.IntRange(1, 2).Draw(rt, "chunks")
+				if sum, err := sv.mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text.String())},
+					ScoreOptions{}, func(Chunk) error {
+						if chunks--; chunks == 0 {
+							return errors.New("cut off")
+						}
+						return nil
+					}); err == nil {
+					require.True(rt, sum.Duplicate || sum.Bytes > 0)
+				}
+				sv.stop()
+				sv.start()
+			}
+			deliver(rt, sv.mg, id, key, text.String())
+			if rapid.Bool().Draw(rt, "the answer is lost") {
+				require.True(rt, deliver(rt, sv.mg, id, key, text.String()).Duplicate)
+			}
+		}
+		require.Equal(rt, want, strings.Split(strings.TrimSpace(logged(rt, sv.mg, id)), "\n"))
+	})
+}
+
+func TestDeliveriesOfASessionQueue(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	s, err := mg.index.catalog.find(Caller{}, id)
+	require.NoError(t, err)
+	require.NoError(t, s.takeTurn(background, 0))
+	var all sync.WaitGroup
+	var want strings.Builder
+	for i := range WaitingMax {
+		line := fmt.Sprintf("line %d\n", i)
+		want.WriteString(line)
+		all.Go(func() {
+			_, err := mg.Deliver(background, Caller{}, id, Delivery{Text: []byte(line)},
+				ScoreOptions{Wait: time.Minute}, noChunks)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		soon(t, "the delivery waits", func() bool { return s.queued.Load() == int32(i+1) })
+	}
+	_, err = mg.Deliver(background, Caller{}, id, Delivery{Text: []byte("x\n")},
+		ScoreOptions{Wait: time.Minute}, noChunks)
+	require.ErrorIs(t, err, ErrQueueFull)
+	<-s.feeding
+	all.Wait()
+	require.Len(t, logged(t, mg, id), want.Len())
+	require.NoError(t, s.takeTurn(background, 0))
+	defer func() { <-s.feeding }()
+	_, err = mg.Deliver(background, Caller{}, id, Delivery{Text: []byte("x\n")},
+		ScoreOptions{Wait: time.Millisecond}, noChunks)
+	require.ErrorIs(t, err, ErrQueueFull, "it has waited as long as it could")
+}
+
+func TestDeliveryOutlivesItsClient(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{Settings: Settings{"chunk": 7}})
+	ctx, leave := context.WithCancel(background)
+	text := logText(200) + "\n"
+	_, err := mg.Deliver(ctx, Caller{}, id, Delivery{Text: []byte(text)}, ScoreOptions{},
+		func(Chunk) error { leave(); return nil })
+	require.NoError(t, err)
+	require.Equal(t, text, logged(t, mg, id))
+}
+
+func TestForkForgetsDeliveries(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	deliver(t, mg, id, "a", "one\n")
+	fork, err := mg.Fork(background, Caller{}, id, ForkRequest{})
+	require.NoError(t, err)
+	require.False(t, deliver(t, mg, fork.ID, "a", "one\n").Duplicate)
+}
+
+// A shutdown waits for a delivery that would be fed twice if it came again. Another one is cut, and
+// goes on when it comes again.
+func TestShutdownWaitsForDeliveryWithoutKey(t *testing.T) {
+	text := logText(200) + "\n"
+	for key, want := range map[string]error{"": nil, "a": ErrDraining} {
+		sv := newServer(t, t.TempDir(), Options{})
+		id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 7}})
+		drained := make(chan error, 1)
+		shutdown := sync.OnceFunc(func() {
+			go func() { drained <- sv.mg.Drain(background) }()
+			soon(t, "the server drains", func() bool {
+				err := sv.mg.life.Enter()
+				if err == nil {
+					sv.mg.life.Leave()
+				}
+				return err != nil
+			})
+		})
+		_, err := sv.mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text)}, ScoreOptions{},
+			func(Chunk) error { shutdown(); return nil })
+		require.ErrorIs(t, err, want)
+		require.NoError(t, <-drained)
+		sv.stop()
+		sv.start()
+		require.Equal(t, key == "", logged(t, sv.mg, id) == text)
+		if key != "" {
+			deliver(t, sv.mg, id, key, text)
+		}
+		require.Equal(t, text, logged(t, sv.mg, id))
+		sv.stop()
+	}
+}

@@ -1,0 +1,84 @@
+package session
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// told are the incidents that an observer was told of, by session and number, as they were told last.
+func (r *recorded) told(session string) map[int64]IncidentReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[int64]IncidentReport{}
+	for _, o := range r.incidents {
+		if o.of.ID == session {
+			all[o.i.Number] = o.i
+		}
+	}
+	return all
+}
+
+// An observer is told of all incidents, also of text whose lines nobody asks for; not of text that
+// nobody learns, nor again of text that a fork has from another session.
+func TestObserverIsToldOfIncidents(t *testing.T) {
+	told := &recorded{}
+	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	made, _, err := sv.mg.Put(background, Caller{}, "web", CreateRequest{
+		Settings: Settings{"method": MethodStatic}, Labels: map[string]string{"a": "b"},
+	})
+	require.NoError(t, err)
+	id := made.ID
+	text := incidentText()
+	cut := strings.Index(text, "PANIC") + 40
+	_, err = feedLines(sv.mg, id, text[:cut], ScoreOptions{Lines: true})
+	require.NoError(t, err)
+	require.Len(t, told.told(id), 1)
+	one := told.incidents[0]
+	require.Equal(t, SessionRef{
+		ID: id, Name: "web", Method: MethodStatic, Labels: map[string]string{"a": "b"},
+	}, one.of)
+	require.Contains(t, string(one.l.Text), "PANIC")
+	require.Equal(t, one.l.Number, one.i.Last)
+
+	fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{})
+	require.NoError(t, err)
+	_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader(text[cut:]), ScoreOptions{}, noChunks)
+	require.NoError(t, err)
+	list, err := sv.mg.Incidents(background, Caller{}, id)
+	require.NoError(t, err)
+	after := told.told(id)
+	for _, i := range list.Incidents {
+		require.Equal(t, i.Closed, after[i.Number].Closed)
+	}
+	require.Len(t, after, len(list.Incidents))
+	require.Greater(t, after[1].Lines, one.i.Lines)
+
+	before := len(told.incidents)
+	_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader("FATAL error 17\n"),
+		ScoreOptions{Lines: true, Learn: LearnFalse}, noChunks)
+	require.NoError(t, err)
+	require.Len(t, told.incidents, before)
+	_, err = feedLines(sv.mg, fork.ID, "7 PANIC of shard a\n", ScoreOptions{Lines: true})
+	require.NoError(t, err)
+	require.Empty(t, told.told(fork.ID), "the incident is the parent's")
+}
+
+// After a restart an observer is told what a session remembers; when it is deleted, of none.
+func TestObserverIsToldWhatSessionsRemember(t *testing.T) {
+	told := &recorded{}
+	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	_, err := feedLines(sv.mg, id, incidentText(), ScoreOptions{Lines: true})
+	require.NoError(t, err)
+	sv.restart()
+	list, err := sv.mg.Incidents(background, Caller{}, id)
+	require.NoError(t, err)
+	require.Contains(t, told.remembered, observedList{id, list.Incidents})
+	require.NoError(t, sv.mg.Delete(Caller{}, id))
+	require.Contains(t, told.remembered, observedList{id, nil})
+}

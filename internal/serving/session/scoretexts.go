@@ -1,0 +1,134 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// ScoreTextsRequest asks what texts cost, each by itself.
+type ScoreTextsRequest struct {
+	Model    string   // as in a CreateRequest
+	Settings Settings // as in a CreateRequest
+	Seed     *uint64  // of each text's masks; nil: 0
+	Texts    [][]byte // 1 to TextsMax
+}
+
+// TextsMax is the largest number of texts of one call of ScoreTexts.
+const TextsMax = 1024
+
+// ScoreTexts scores each text as a session of its own would that has no other text, to the bit, and
+// keeps nothing of them. Several are scored at once, one on each thread. emit gets the model and the
+// summaries in the order of the texts, each as soon as it and those before it are there; nobody
+// waits for emit. The errors are those of Create and of Score.
+func (mg *Manager) ScoreTexts(
+	ctx context.Context, who Caller, r ScoreTextsRequest, emit func(ModelInfo, Summary) error,
+) error {
+	if n := len(r.Texts); n < 1 || n > TextsMax {
+		return &FieldError{"texts", strconv.Itoa(n) + " texts", fmt.Sprintf("1 to %d", TextsMax)}
+	}
+	p, err := mg.planOf(ctx, who, CreateRequest{Model: r.Model, Settings: r.Settings, Seed: r.Seed})
+	if err != nil {
+		return err
+	}
+	defer p.done()
+	if p.set.Seed = 0; r.Seed != nil {
+		p.set.Seed = *r.Seed
+	}
+	if err := mg.life.Enter(); err != nil {
+		return err
+	}
+	defer mg.life.Leave()
+	admitted := false // a request that has begun is not refused for its other texts
+	if err := mg.engine.waiting.wait(who.Key, &admitted, ctx.Err); err != nil {
+		return err
+	}
+	scores := textScores{mg: mg, who: who, plan: p, texts: r.Texts}
+	of := mg.describe(slices.Index(mg.engine.models, p.model))
+	return scores.run(ctx, func(sum Summary) error { return emit(of, sum) })
+}
+
+// textScores is a call of ScoreTexts.
+type textScores struct {
+	mg    *Manager
+	who   Caller
+	plan  sessionPlan
+	texts [][]byte
+}
+
+func (t *textScores) run(ctx context.Context, emit func(Summary) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	done := make([]chan Summary, len(t.texts))
+	for i := range done {
+		done[i] = make(chan Summary, 1)
+	}
+	var next atomic.Int64
+	for range min(t.mg.engine.scheduler.Threads(), len(t.texts)) {
+		group.Go(func() error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(t.texts) {
+					return nil
+				}
+				sum, err := t.score(ctx, t.texts[i])
+				if err != nil {
+					return err
+				}
+				done[i] <- sum
+			}
+		})
+	}
+	err := inOrder(ctx, done, emit)
+	if err != nil {
+		cancel() // nobody wants the others
+	}
+	if failed := group.Wait(); err == nil || errors.Is(err, context.Canceled) {
+		return failed
+	}
+	return err
+}
+
+// inOrder emits summaries in their order, until the context ends.
+func inOrder(ctx context.Context, done []chan Summary, emit func(Summary) error) error {
+	for _, ready := range done {
+		select {
+		case sum := <-ready:
+			if err := emit(sum); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// score scores a text in a session that nobody else sees and no store has.
+func (t *textScores) score(ctx context.Context, text []byte) (Summary, error) {
+	begun := time.Now()
+	s, err := t.mg.index.fresh(t.who, "", t.plan.model, t.plan.set, CreateRequest{})
+	if err != nil {
+		return Summary{}, err
+	}
+	defer s.end()
+	if err := s.openBlank(ctx, 0); err != nil {
+		return Summary{}, err
+	}
+	defer s.unlock()
+	r := dryRun{reports: t.mg.reporting(s, ScoreOptions{}, noChunks), admitted: true, blank: true}
+	if err := r.readLocked(ctx, s.stream, bytes.NewReader(text)); err != nil {
+		return Summary{}, err
+	}
+	s.publishLocked()
+	r.finish(begun)
+	return r.sum, nil
+}

@@ -1,0 +1,61 @@
+package answer
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/lmserve/lmserve/api"
+)
+
+type shipperKey struct{}
+
+// ShipperForm is how a log shipper reads problems.
+type ShipperForm struct {
+	OTLP     bool // as a google.rpc.Status
+	Protobuf bool // in protobuf, not in JSON
+}
+
+// WithShipperForm gives the context of a request whose problems a log shipper reads.
+func WithShipperForm(ctx context.Context, f ShipperForm) context.Context {
+	return context.WithValue(ctx, shipperKey{}, f)
+}
+
+func shipperForm(ctx context.Context) (f ShipperForm, ok bool) {
+	f, ok = ctx.Value(shipperKey{}).(ShipperForm)
+	return f, ok
+}
+
+// grpcCodes are codes of google.rpc.Code; others are unknown (2).
+var grpcCodes = map[int]int{
+	http.StatusBadRequest: 3, http.StatusUnauthorized: 16, http.StatusForbidden: 7,
+	http.StatusTooManyRequests: 8, http.StatusServiceUnavailable: 14,
+}
+
+// document gives a problem the status that a shipper understands: at 429 and 503 it tries again, at
+// others it gives up.
+func (f ShipperForm) document(doc api.Problem) api.Problem {
+	switch doc.Status {
+	case http.StatusRequestTimeout, http.StatusInsufficientStorage:
+		doc.Status = http.StatusServiceUnavailable
+	case http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity:
+		doc.Status = http.StatusBadRequest
+	}
+	if f.OTLP {
+		code := cmp.Or(grpcCodes[doc.Status], 2)
+		message := doc.Title
+		if doc.Detail != nil {
+			message += ": " + *doc.Detail
+		}
+		doc.Code, doc.Message = &code, &message
+	}
+	return doc
+}
+
+// status is the google.rpc.Status of a problem, in protobuf.
+func status(doc api.Problem) []byte {
+	body := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(*doc.Code))
+	return protowire.AppendString(protowire.AppendTag(body, 2, protowire.BytesType), *doc.Message)
+}

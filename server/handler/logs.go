@@ -1,0 +1,122 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/serving/intake"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/middleware"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// LogSessions are the sessions of the routes of log shippers.
+type LogSessions struct {
+	Name *intake.Template // of a record's session; nil: intake.NameDefault
+	// Make makes a session on first use, with Settings.
+	Make     bool
+	Settings session.Settings
+}
+
+// defaultName is what a server names sessions by that was told nothing.
+var defaultName, _ = intake.ParseTemplate(intake.NameDefault)
+
+// refusal says what of a batch was not fed, and will not be when it comes again.
+type refusal struct {
+	records int
+	why     error // the first reason
+}
+
+// feedLogs feeds what a body has to the sessions of its streams. It returns when all is durable. The
+// error is of what may succeed when the body comes again: what the sessions have of it by then is not
+// fed again, if its records have times.
+func (h *Handlers) feedLogs(
+	ctx context.Context, body io.Reader, read func([]byte, *intake.Template) (*intake.Batch, error),
+) (refused refusal, err error) {
+	raw, taken, err := middleware.TakeWhole(ctx, h.Memory, body)
+	if err != nil {
+		return refused, err
+	}
+	defer taken.Keep(0)
+	name := h.Logs.Name
+	if name == nil {
+		name = defaultName
+	}
+	batch, err := read(raw, name)
+	if err != nil {
+		return refused, err
+	}
+	taken.Keep(limits.LogKeptFactor * batch.Bytes())
+	if batch.Refused > 0 {
+		refused.records = batch.Refused
+		refused.why = problem.New(api.ProblemMalformedBody, batch.Why)
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, limits.FeedWait, session.ErrQueueFull)
+	defer cancel()
+	for _, s := range batch.Streams {
+		err := h.feedStream(waiting, s)
+		switch {
+		case err == nil:
+		case waiting.Err() != nil:
+			return refused, context.Cause(waiting)
+		case isPassing(err):
+			return refused, err
+		default:
+			if refused.why == nil {
+				refused.why = err
+			}
+			refused.records += s.Records
+		}
+	}
+	return refused, nil
+}
+
+// feedStream feeds the lines of one stream, and makes its session if there is none.
+func (h *Handlers) feedStream(ctx context.Context, s *intake.Stream) error {
+	who := middleware.CallerOf(ctx)
+	id, err := h.logSession(ctx, who, s.Name)
+	if err != nil {
+		return err
+	}
+	o := session.ScoreOptions{
+		Lines: true, Incidents: true, Threshold: limits.ThresholdDefault, Wait: limits.FeedWait,
+	}
+	d := session.Delivery{Key: s.Key(), Text: s.Text}
+	_, err = h.Sessions.Deliver(ctx, who, id, d, o, func(session.Chunk) error { return nil })
+	return err
+}
+
+// logSession finds the session of a stream, or makes it.
+func (h *Handlers) logSession(
+	ctx context.Context, who session.Caller, name string,
+) (id string, err error) {
+	info, err := h.Sessions.Get(who, name)
+	switch {
+	case err == nil:
+		return info.ID, nil
+	case !errors.Is(err, session.ErrNotFound):
+		return "", err
+	case !h.Logs.Make:
+		return "", problem.New(api.ProblemSessionNotFound,
+			"No session has the name "+problem.Quoted(name)+", and the server makes none for logs.")
+	}
+	info, _, err = h.Sessions.Put(ctx, who, name, session.CreateRequest{Settings: h.Logs.Settings})
+	if other, ok := errors.AsType[*session.DifferError](err); ok { // another was quicker
+		return other.ID, nil
+	}
+	return info.ID, err
+}
+
+// isPassing reports whether a request that failed may succeed when it is made again.
+func isPassing(err error) bool {
+	switch problem.Of(err).Status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage,
+		http.StatusRequestTimeout, http.StatusInternalServerError:
+		return true
+	}
+	return false
+}

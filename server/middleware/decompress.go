@@ -1,0 +1,109 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// Decompress undoes the Content-Encoding of a body. What comes out of it is bounded as a body without
+// one is. Loki's Snappy is no stream, and is left to who reads the whole.
+func Decompress(
+	c *contract.Contract, streamBytesMax int64, memory *Memory, problems *answer.Problems,
+) func(http.Handler) http.Handler {
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		coding := contract.CodingOf(r)
+		if !contract.HasBody(r) || coding == "" || coding == "snappy" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if coding == "zstd" {
+			taken, err := memory.Take(r.Context(), limits.ZstdBytes)
+			if err != nil {
+				problems.Answer(w, r, err)
+				return
+			}
+			defer taken.Keep(0)
+		}
+		from := &noting{r: r.Body}
+		plain, end, err := decompressor(coding, from)
+		if err != nil {
+			problems.Answer(w, r, problem.OfBody(codingFault(coding, from, 0, err)))
+			return
+		}
+		defer end()
+		body := &decompressed{coding: coding, from: from, plain: plain}
+		most := bodyMost(c.Operation(r), r, streamBytesMax)
+		r.Body, r.ContentLength = http.MaxBytesReader(w, body, most), -1
+		next.ServeHTTP(w, r)
+	})
+}
+
+// decompressor makes the reader of what is compressed; end releases what it has.
+func decompressor(coding string, from io.Reader) (plain io.Reader, end func(), err error) {
+	if coding == "gzip" {
+		r, err := gzip.NewReader(from)
+		return r, func() {}, err
+	}
+	r, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(limits.ZstdWindowMax))
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, r.Close, nil
+}
+
+// noting notes the error of a body.
+type noting struct {
+	r   io.Reader
+	err error // but for io.EOF
+}
+
+func (n *noting) Read(p []byte) (int, error) {
+	read, err := n.r.Read(p)
+	if err != nil && err != io.EOF {
+		n.err = err
+	}
+	return read, err
+}
+
+// decompressed is a body without its Content-Encoding.
+type decompressed struct {
+	coding string
+	from   *noting
+	plain  io.Reader
+	bytes  int64
+}
+
+func (d *decompressed) Read(p []byte) (int, error) {
+	n, err := d.plain.Read(p)
+	d.bytes += int64(n)
+	if err != nil && err != io.EOF {
+		err = codingFault(d.coding, d.from, d.bytes, err)
+	}
+	return n, err
+}
+
+func (d *decompressed) Close() error { return nil }
+
+// codingFault tells a fault of a compressed body from one of its transport.
+func codingFault(coding string, from *noting, bytes int64, err error) error {
+	if from.err != nil {
+		return from.err
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return problem.New(api.ProblemMalformedBody,
+		fmt.Sprintf("Not %s behind %d decompressed bytes of the body: %v.", coding, bytes, err))
+}

@@ -1,0 +1,154 @@
+package middleware
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/lmserve/lmserve/internal/serving/intake"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// jsonPeek is how much of a body in JSON tells whether it is a text.
+const jsonPeek = 64
+
+// body is a body that is read through something.
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+type deliveryKey struct{}
+
+// DeliveryOf is the key of the delivery that the body of a request is, "" if it has none; ok is false if
+// the body is no delivery.
+func DeliveryOf(ctx context.Context) (key string, ok bool) {
+	key, ok = ctx.Value(deliveryKey{}).(string)
+	return key, ok
+}
+
+// Records makes lines of bodies that are records of log shippers, where an operation takes them. The
+// body is then these lines, as plain text. It marks deliveries, and has their bodies in memory.
+func Records(
+	c *contract.Contract, memory *Memory, problems *answer.Problems,
+) func(http.Handler) http.Handler {
+	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		form := formOfRecords(r)
+		isJSON := form.media == contract.MediaJSON
+		if !c.Operation(r).Records || !contract.HasBody(r) || !isJSON && !form.isDelivery() {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if isJSON && form.fields == nil {
+			begun := bufio.NewReaderSize(r.Body, jsonPeek)
+			r.Body = body{begun, r.Body}
+			if begin, _ := begun.Peek(jsonPeek); intake.BeginsText(begin) { // the error comes again
+				if form.key != "" {
+					r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
+				}
+				next.ServeHTTP(w, r)
+				return
+			}
+		}
+		raw, taken, err := TakeWhole(r.Context(), memory, r.Body)
+		if err != nil {
+			problems.Answer(w, r, err)
+			return
+		}
+		defer taken.Keep(0)
+		switch isText := isJSON && form.fields == nil && !intake.IsRecords(raw); {
+		case !isText:
+			if raw, err = form.lines(raw); err != nil {
+				problems.Answer(w, r, err)
+				return
+			}
+			taken.Keep(limits.LogKeptFactor * int64(len(raw)))
+			r.Header.Set("Content-Type", contract.MediaText)
+		case len(raw) > limits.JSONBodyBytesMax:
+			problems.Answer(w, r, problem.OfBody(&http.MaxBytesError{Limit: limits.JSONBodyBytesMax}))
+			return
+		default:
+			taken.Keep(0) // whoever reads the JSON takes memory for it
+		}
+		if !isJSON || form.isDelivery() || r.Header.Get("Content-Type") == contract.MediaText {
+			r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recordsForm is how the body of a request is to be read.
+type recordsForm struct {
+	media  string
+	fields intake.Fields
+	key    string // of the delivery; "": it has none
+}
+
+func formOfRecords(r *http.Request) (f recordsForm) {
+	f.media, _ = contract.MediaTypeOf(r.Header.Get("Content-Type"))
+	query := r.URL.Query()
+	if field := query.Get("field"); field != "" {
+		f.fields = intake.ParseFields(field)
+	}
+	switch name := r.Header.Get("Idempotency-Key"); {
+	case name != "":
+		f.key = "key " + name
+	case query.Has("once"):
+		f.key = "body"
+	}
+	return f
+}
+
+// isDelivery reports whether the body is a delivery, whatever stands in it. JSON is one, too, if it is
+// records.
+func (f *recordsForm) isDelivery() bool {
+	switch f.media {
+	case contract.MediaNDJSON, contract.MediaMsgpack, contract.MediaForm:
+		return true
+	}
+	return f.fields != nil || f.key != ""
+}
+
+// lines makes lines of the body.
+func (f *recordsForm) lines(body []byte) (text []byte, err error) {
+	switch f.media {
+	case contract.MediaMsgpack:
+		text, _, err = intake.MessagePack(body, f.fields)
+	case contract.MediaNDJSON, contract.MediaJSON:
+		text, _, err = intake.Records(body, f.fields)
+	default:
+		if f.fields != nil {
+			text, _, err = intake.Records(body, f.fields)
+			break
+		}
+		text, _ = intake.Lines(body)
+	}
+	return text, err
+}
+
+// TakeWhole reads a body of a log shipper when it has come, and when there is memory for it. The error is
+// a problem.
+func TakeWhole(
+	ctx context.Context, memory *Memory, from io.Reader,
+) (body []byte, taken *Taken, err error) {
+	in, err := takeIn(http.MaxBytesReader(nil, io.NopCloser(from), limits.LogBodyBytesMax))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = in.Close() }()
+	if taken, err = memory.Take(ctx, limits.LogReadFactor*in.bytes); err != nil {
+		return nil, nil, err
+	}
+	body = make([]byte, in.bytes)
+	if _, err := io.ReadFull(in, body); err != nil {
+		taken.Keep(0)
+		return nil, nil, problem.OfBody(err)
+	}
+	return body, taken, nil
+}
