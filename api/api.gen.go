@@ -109,6 +109,51 @@ func (e ErrorEventType) Valid() bool {
 	}
 }
 
+// Defines values for FIMCompletionObject.
+const (
+	ObjectFIM FIMCompletionObject = "chat.completion"
+)
+
+// Valid indicates whether the value is a known member of the FIMCompletionObject enum.
+func (e FIMCompletionObject) Valid() bool {
+	switch e {
+	case ObjectFIM:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FIMEventObject.
+const (
+	ObjectFIMChunk FIMEventObject = "chat.completion.chunk"
+)
+
+// Valid indicates whether the value is a known member of the FIMEventObject enum.
+func (e FIMEventObject) Valid() bool {
+	switch e {
+	case ObjectFIMChunk:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FIMMessageRole.
+const (
+	RoleAssistant FIMMessageRole = "assistant"
+)
+
+// Valid indicates whether the value is a known member of the FIMMessageRole enum.
+func (e FIMMessageRole) Valid() bool {
+	switch e {
+	case RoleAssistant:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for FinishReason.
 const (
 	FinishLength FinishReason = "length"
@@ -1033,6 +1078,17 @@ type DoneEvent struct {
 // DoneEventType Tells this event from others.
 type DoneEventType string
 
+// EditorStop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+type EditorStop struct {
+	union json.RawMessage
+}
+
+// EditorStop0 defines model for EditorStop.0.
+type EditorStop0 = string
+
+// EditorStop1 defines model for EditorStop.1.
+type EditorStop1 = []string
+
 // ErrorEvent The problem that ended a streamed answer early.
 type ErrorEvent struct {
 	// Type Tells this event from others.
@@ -1049,6 +1105,116 @@ type ErrorEventType string
 type ExportLogsResponse struct {
 	// PartialSuccess What of a request was not fed. Absent if all was.
 	PartialSuccess *LogsPartialSuccess `json:"partialSuccess,omitempty"`
+}
+
+// FIMCompletion The text that fills the place.
+type FIMCompletion struct {
+	// Choices The one text.
+	Choices []FIMChoice `json:"choices"`
+
+	// Created When the request began, in seconds since 1970.
+	Created int64 `json:"created"`
+
+	// ID `cmpl-` and the request's id.
+	ID string `json:"id"`
+
+	// Model Id of the model.
+	Model string `json:"model"`
+
+	// Object As Mistral has it.
+	Object FIMCompletionObject `json:"object"`
+
+	// Usage How many tokens a request took; null where a stream has yet to end.
+	Usage *OpenAIUsage `json:"usage"`
+}
+
+// FIMChoice defines model for FIMCompletion.choices.
+type FIMChoice struct {
+	// FinishReason Why the text ended.
+	FinishReason FinishReason `json:"finish_reason"`
+	Index        int          `json:"index"`
+
+	// Message The text.
+	Message FIMMessage `json:"message"`
+}
+
+// FIMCompletionObject As Mistral has it.
+type FIMCompletionObject string
+
+// FIMEvent The text as the one event of a stream.
+type FIMEvent struct {
+	// Choices The one text.
+	Choices []FIMDelta `json:"choices"`
+
+	// Created When the request began, in seconds since 1970.
+	Created int64 `json:"created"`
+
+	// ID `cmpl-` and the request's id.
+	ID string `json:"id"`
+
+	// Model Id of the model.
+	Model string `json:"model"`
+
+	// Object As Mistral has it.
+	Object FIMEventObject `json:"object"`
+
+	// Usage How many tokens a request took; null where a stream has yet to end.
+	Usage *OpenAIUsage `json:"usage"`
+}
+
+// FIMDelta defines model for FIMEvent.choices.
+type FIMDelta struct {
+	// Delta The text.
+	Delta FIMMessage `json:"delta"`
+
+	// FinishReason Why the text ended.
+	FinishReason FinishReason `json:"finish_reason"`
+	Index        int          `json:"index"`
+}
+
+// FIMEventObject As Mistral has it.
+type FIMEventObject string
+
+// FIMMessage The text.
+type FIMMessage struct {
+	// Content The text.
+	Content string `json:"content"`
+
+	// Role As Mistral has it.
+	Role FIMMessageRole `json:"role"`
+}
+
+// FIMMessageRole As Mistral has it.
+type FIMMessageRole string
+
+// FIMRequest A text with a place to be filled.
+type FIMRequest struct {
+	// MaxTokens The most tokens that are sampled.
+	MaxTokens *int `json:"max_tokens,omitempty"`
+
+	// Model Id of the model, or its name.
+	Model *string `json:"model,omitempty"`
+
+	// Prompt Text before the place.
+	Prompt string `json:"prompt"`
+
+	// RandomSeed Seed of the sampling.
+	RandomSeed *uint64 `json:"random_seed,omitempty"`
+
+	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	Stop *EditorStop `json:"stop,omitempty"`
+
+	// Stream Answer with server-sent events.
+	Stream *bool `json:"stream,omitempty"`
+
+	// Suffix Text behind it.
+	Suffix *string `json:"suffix,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopP As in an `OpenAICompletionRequest`.
+	TopP *float64 `json:"top_p,omitempty"`
 }
 
 // FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
@@ -1314,6 +1480,57 @@ type LineWhy struct {
 	Usual []string `json:"usual"`
 }
 
+// LlamaAnswer The text; in a stream, its one event.
+type LlamaAnswer struct {
+	// Content The text.
+	Content string `json:"content"`
+
+	// Model Id of the model.
+	Model string `json:"model"`
+
+	// Stop True: there is nothing more.
+	Stop bool `json:"stop"`
+}
+
+// LlamaRequest A text to be continued, or to be filled before `input_suffix`. Fields that are not listed make no difference.
+type LlamaRequest struct {
+	// InputExtra Other texts.
+	InputExtra []LlamaExtra `json:"input_extra,omitempty"`
+
+	// InputPrefix Text before that.
+	InputPrefix *string `json:"input_prefix,omitempty"`
+
+	// InputSuffix Text behind the place.
+	InputSuffix *string `json:"input_suffix,omitempty"`
+
+	// NPredict The most tokens that are sampled; below 0, the most that there are.
+	NPredict *int `json:"n_predict,omitempty"`
+
+	// Prompt Text before the place; behind `input_prefix`.
+	Prompt *string `json:"prompt,omitempty"`
+
+	// Seed Seed of the sampling; below 0, drawn at random.
+	Seed *int64 `json:"seed,omitempty"`
+
+	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	Stop *EditorStop `json:"stop,omitempty"`
+
+	// Stream Answer with server-sent events.
+	Stream *bool `json:"stream,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopP As in an `OpenAICompletionRequest`.
+	TopP *float64 `json:"top_p,omitempty"`
+}
+
+// LlamaExtra defines model for LlamaRequest.input_extra.
+type LlamaExtra struct {
+	// Text The text.
+	Text *string `json:"text,omitempty"`
+}
+
 // LogsPartialSuccess What of a request was not fed. Absent if all was.
 type LogsPartialSuccess struct {
 	// ErrorMessage Why the first of them was rejected.
@@ -1367,7 +1584,7 @@ type Measures struct {
 
 // Method How a session adapts.
 //
-//   - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
+//   - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
 //   - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 //   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 //     every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
@@ -1446,6 +1663,57 @@ type ModelList struct {
 
 // ModelListObject As OpenAI has it.
 type ModelListObject string
+
+// OllamaAnswer The text.
+type OllamaAnswer struct {
+	// CreatedAt When the request began.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Done True: there is nothing more.
+	Done bool `json:"done"`
+
+	// DoneReason Why the text ended.
+	DoneReason FinishReason `json:"done_reason"`
+
+	// Model Id of the model.
+	Model string `json:"model"`
+
+	// Response The text.
+	Response string `json:"response"`
+}
+
+// OllamaRequest A text to be continued, or to be filled before a suffix.
+type OllamaRequest struct {
+	// Model Id of the model, or its name.
+	Model *string `json:"model,omitempty"`
+
+	// Options Fields that are not listed make no difference.
+	Options *OllamaOptions `json:"options,omitempty"`
+
+	// Prompt Text before the place.
+	Prompt string `json:"prompt"`
+
+	// Suffix Text behind it.
+	Suffix *string `json:"suffix,omitempty"`
+}
+
+// OllamaOptions Fields that are not listed make no difference.
+type OllamaOptions struct {
+	// NumPredict The most tokens that are sampled; below 0, the most that there are.
+	NumPredict *int `json:"num_predict,omitempty"`
+
+	// Seed Seed of the sampling; below 0, drawn at random.
+	Seed *int64 `json:"seed,omitempty"`
+
+	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	Stop *EditorStop `json:"stop,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopP As in an `OpenAICompletionRequest`.
+	TopP *float64 `json:"top_p,omitempty"`
+}
 
 // OpenAIChoice One text, or a piece of it.
 type OpenAIChoice struct {
@@ -1559,8 +1827,13 @@ type OpenAICompletionRequest struct {
 		IncludeUsage *bool `json:"include_usage,omitempty"`
 	} `json:"stream_options,omitempty"`
 
-	// Suffix Text behind the place that is filled. A completion ends before it would repeat the beginning of the suffix: up to the end of the first line that
-	// is not blank, at most 64 characters. The model does not read the suffix.
+	// Suffix Text behind the place that is filled; with it, texts have at most 128 bytes. Three texts are sampled, or `n` if that is more: the first as the
+	// request says, the others from a temperature of 0.6 at least, to the end of their line, at most 48 bytes. A text may end where it repeats the
+	// beginning of the suffix (its first line that is not blank, at most 64 characters), at the end of a line, or at its own end. The answer is
+	// the text, up to such an end, that is likeliest together with the first 32 bytes of the suffix behind it. So a streamed text comes as a whole.
+	// A prompt of more than 4,096 bytes is read from a line on in its first quarter that stays the same while the prompt's beginning moves on. With
+	// `echo`, and of a model of words, a text ends before it would repeat the beginning of the suffix, and nothing is ranked. One prompt without a
+	// suffix that is written with markers around both, as `POST /generate` reads them, is read as these two, unless it is echoed.
 	Suffix *string `json:"suffix,omitempty"`
 
 	// Suggest Asks for suggestions in place of sampled texts.
@@ -1997,7 +2270,7 @@ type SessionRequest struct {
 type Settings struct {
 	// Method How a session adapts.
 	//
-	// - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
+	// - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
 	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
@@ -2048,7 +2321,7 @@ type SettingsRequest struct {
 	// Chunk Tokens between two updates of the fast weights. The model may allow fewer than the maximum.
 	Chunk *int `json:"chunk,omitempty"`
 
-	// Companion Whether the model's distribution is mixed with what the session's text has had so far. Beside a model of bytes it is counts; beside one of words the cache of the method `cache`, whose settings it has. Without, the model scores alone.
+	// Companion Whether the model's distribution is mixed with what the session's text has had so far. Beside a model of bytes it is counts; beside one of words the cache of the method `cache`, whose settings it has. Without, the model scores alone. Left out it is true, but false where `method` is `static`.
 	Companion *bool `json:"companion,omitempty"`
 
 	// CompanionBytes The size of the companion's table of counts, a power of two.
@@ -2066,12 +2339,12 @@ type SettingsRequest struct {
 	// Gammas Of `sparse-meta`: the decay of the gradient average from chunk to chunk, one number a bank of the model. `Model.banks` is how many banks a model has.
 	Gammas []float32 `json:"gammas,omitempty"`
 
-	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as with the method `static`.
+	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as with the method `static` and the same `companion`.
 	Lambda *float32 `json:"lambda,omitempty"`
 
 	// Method How a session adapts.
 	//
-	// - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
+	// - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
 	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
@@ -2087,10 +2360,10 @@ type SettingsRequest struct {
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 	Method *Method `json:"method,omitempty"`
 
-	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as with the method `static`.
+	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as with the method `static` and the same `companion`.
 	P *float64 `json:"p,omitempty"`
 
-	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as with the method `static`.
+	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as with the method `static` and the same `companion`.
 	Rate *float32 `json:"rate,omitempty"`
 
 	// SkipBelow Of `sparse-meta`: chunks that cost the network fewer bits a token teach nothing: they are not learnt from. Without a companion of counts, and at 0, every chunk is learnt from. Text that is learnt line by line always is.
@@ -2164,6 +2437,10 @@ type SuggestRequest struct {
 	// Refused Texts behind the cursor that are offered no more, because they were offered at an earlier key and the writer typed past them: of an offer `ith` behind
 	// `w`, what is left behind `wi` is `th`. Of `word` and `word+` they are words, else beginnings of texts. The probabilities of the others grow by theirs.
 	Refused []string `json:"refused,omitempty"`
+
+	// Suffix Text behind the cursor. Candidates are then in the order of what each costs together with the first 32 bytes of the suffix behind it; which
+	// candidates there are does not depend on it.
+	Suffix *string `json:"suffix,omitempty"`
 
 	// Typed What stands behind the session's text and before the cursor; at most 1,024 bytes.
 	Typed *string `json:"typed,omitempty"`
@@ -2297,6 +2574,124 @@ type SummaryEvent struct {
 
 // SummaryEventType Tells this event from others.
 type SummaryEventType string
+
+// TGIAnswer The text.
+type TGIAnswer struct {
+	// GeneratedText The text.
+	GeneratedText string `json:"generated_text"`
+}
+
+// TGIRequest A text to be continued, or with markers in it, to be filled.
+type TGIRequest struct {
+	// Inputs The text.
+	Inputs string `json:"inputs"`
+
+	// Parameters Fields that are not listed make no difference.
+	Parameters *TGIParameters `json:"parameters,omitempty"`
+}
+
+// TGIParameters Fields that are not listed make no difference.
+type TGIParameters struct {
+	// DoSample If false, the temperature is 0.
+	DoSample *bool `json:"do_sample,omitempty"`
+
+	// MaxNewTokens The most tokens that are sampled.
+	MaxNewTokens *int `json:"max_new_tokens,omitempty"`
+
+	// ReturnFullText The answer begins with the text.
+	ReturnFullText *bool `json:"return_full_text,omitempty"`
+
+	// Seed Seed of the sampling.
+	Seed *uint64 `json:"seed,omitempty"`
+
+	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	Stop *EditorStop `json:"stop,omitempty"`
+
+	// StopTokens The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	StopTokens *EditorStop `json:"stop_tokens,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+
+	// TopP As in an `OpenAICompletionRequest`.
+	TopP *float64 `json:"top_p,omitempty"`
+}
+
+// TabbyAnswer The text.
+type TabbyAnswer struct {
+	// Choices The one text.
+	Choices []TabbyChoice `json:"choices"`
+
+	// ID `cmpl-` and the request's id.
+	ID string `json:"id"`
+}
+
+// TabbyChoice defines model for TabbyAnswer.choices.
+type TabbyChoice struct {
+	Index int `json:"index"`
+
+	// Text The text.
+	Text string `json:"text"`
+}
+
+// TabbyHealth What the agents show of the server.
+type TabbyHealth struct {
+	// Arch Empty: the server does not tell what it runs on.
+	Arch string `json:"arch"`
+
+	// CPUCount Always 0.
+	CPUCount int `json:"cpu_count"`
+
+	// CPUInfo Empty.
+	CPUInfo string `json:"cpu_info"`
+
+	// Device Always `cpu`.
+	Device string `json:"device"`
+
+	// Model Id of the default model.
+	Model string `json:"model"`
+
+	// Version Empty texts.
+	Version TabbyVersion `json:"version"`
+}
+
+// TabbyVersion Empty texts.
+type TabbyVersion struct {
+	BuildDate      string `json:"build_date"`
+	BuildTimestamp string `json:"build_timestamp"`
+	GitDescribe    string `json:"git_describe"`
+	GitSha         string `json:"git_sha"`
+}
+
+// TabbyRequest A text with a place to be filled. Fields that are not listed make no difference.
+type TabbyRequest struct {
+	// DebugOptions For tests of clients.
+	DebugOptions *TabbyDebugOptions `json:"debug_options,omitempty"`
+
+	// Seed Seed of the sampling.
+	Seed *uint64 `json:"seed,omitempty"`
+
+	// Segments The text.
+	Segments *TabbySegments `json:"segments,omitempty"`
+
+	// Temperature The number that the logits are divided by.
+	Temperature *float64 `json:"temperature,omitempty"`
+}
+
+// TabbyDebugOptions For tests of clients.
+type TabbyDebugOptions struct {
+	// RawPrompt A text to be continued, with markers or without.
+	RawPrompt *string `json:"raw_prompt,omitempty"`
+}
+
+// TabbySegments The text.
+type TabbySegments struct {
+	// Prefix Text before the place.
+	Prefix string `json:"prefix"`
+
+	// Suffix Text behind it.
+	Suffix *string `json:"suffix,omitempty"`
+}
 
 // TextScore What a text has cost by itself.
 type TextScore struct {
@@ -2659,14 +3054,32 @@ type GetTextParams struct {
 	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
 }
 
+// OllamaGenerateJSONRequestBody defines body for OllamaGenerate for application/json ContentType.
+type OllamaGenerateJSONRequestBody = OllamaRequest
+
+// LlamaCompletionJSONRequestBody defines body for LlamaCompletion for application/json ContentType.
+type LlamaCompletionJSONRequestBody = LlamaRequest
+
 // DetokenizeJSONRequestBody defines body for Detokenize for application/json ContentType.
 type DetokenizeJSONRequestBody = DetokenizeRequest
+
+// GenerateTextJSONRequestBody defines body for GenerateText for application/json ContentType.
+type GenerateTextJSONRequestBody = TGIRequest
+
+// LlamaInfillJSONRequestBody defines body for LlamaInfill for application/json ContentType.
+type LlamaInfillJSONRequestBody = LlamaRequest
+
+// TabbyCompleteJSONRequestBody defines body for TabbyComplete for application/json ContentType.
+type TabbyCompleteJSONRequestBody = TabbyRequest
 
 // TokenizeJSONRequestBody defines body for Tokenize for application/json ContentType.
 type TokenizeJSONRequestBody = TokenizeRequest
 
 // CreateCompletionJSONRequestBody defines body for CreateCompletion for application/json ContentType.
 type CreateCompletionJSONRequestBody = OpenAICompletionRequest
+
+// FillMiddleJSONRequestBody defines body for FillMiddle for application/json ContentType.
+type FillMiddleJSONRequestBody = FIMRequest
 
 // ScoreTextsJSONRequestBody defines body for ScoreTexts for application/json ContentType.
 type ScoreTextsJSONRequestBody = ScoreTextsRequest
@@ -2750,6 +3163,68 @@ func (t CompletionRequest_Stop) MarshalJSON() ([]byte, error) {
 }
 
 func (t *CompletionRequest_Stop) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsEditorStop0 returns the union data inside the EditorStop as a EditorStop0
+func (t EditorStop) AsEditorStop0() (EditorStop0, error) {
+	var body EditorStop0
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromEditorStop0 overwrites any union data inside the EditorStop as the provided EditorStop0
+func (t *EditorStop) FromEditorStop0(v EditorStop0) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeEditorStop0 performs a merge with any union data inside the EditorStop, using the provided EditorStop0
+func (t *EditorStop) MergeEditorStop0(v EditorStop0) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsEditorStop1 returns the union data inside the EditorStop as a EditorStop1
+func (t EditorStop) AsEditorStop1() (EditorStop1, error) {
+	var body EditorStop1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromEditorStop1 overwrites any union data inside the EditorStop as the provided EditorStop1
+func (t *EditorStop) FromEditorStop1(v EditorStop1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeEditorStop1 performs a merge with any union data inside the EditorStop, using the provided EditorStop1
+func (t *EditorStop) MergeEditorStop1(v EditorStop1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t EditorStop) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *EditorStop) UnmarshalJSON(b []byte) error {
 	err := t.union.UnmarshalJSON(b)
 	return err
 }

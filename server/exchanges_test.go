@@ -30,7 +30,8 @@ const (
 // exchanges are one story: they happen in this order, on a server with the embedded model and an
 // empty data folder, and each finds what those before it have left.
 var exchanges = slices.Concat(exchangesOfSessions, exchangesOfText, exchangesOfCopies,
-	exchangesOfOpenAI, exchangesOfTheServer, exchangesThatFail)
+	exchangesOfOpenAI, exchangesOfEditors, exchangesOfTabby, exchangesOfTheServer,
+	exchangesThatFail)
 
 var exchangesOfSessions = []exchange{
 	{
@@ -207,6 +208,59 @@ var exchangesOfOpenAI = []exchange{
 		"pushLoki.line", "An entry of Loki", "POST /loki/api/v1/push",
 		`{"streams":[{"stream":{"app":"web-1"},"values":[["1795795200000000000","GET /d 200"]]}]}`, nil,
 	},
+}
+
+// middle is a place in a text, as fields of JSON.
+const middle = `"prompt":"GET /index.html 200\nGET /about.html 200\nGET /in","suffix":" 200\n",` +
+	`"max_tokens":24,"random_seed":1`
+
+// marked is the same in one text, as models with markers read it.
+const marked = `<fim_prefix>GET /index.html 200\nGET /about.html 200\nGET /in<fim_suffix> 200\n<fim_middle>`
+
+var exchangesOfEditors = []exchange{
+	{
+		"fillMiddle.filled", "What stands between two texts", "POST /v1/fim/completions",
+		`{` + middle + `}`, nil,
+	},
+	{
+		"fillMiddle.streamed", "The same, as the one event of a stream", "POST /v1/fim/completions",
+		`{` + middle + `,"stream":true}`, nil,
+	},
+	{
+		"generateText.filled", "A prompt with markers", "POST /generate",
+		`{"inputs":"` + marked + `","parameters":{"max_new_tokens":24,"do_sample":false}}`, nil,
+	},
+	{
+		"ollamaGenerate.filled", "A prompt with markers", "POST /api/generate",
+		`{"model":"default","prompt":"` + marked + `","stream":false,"options":{"num_predict":24}}`, nil,
+	},
+	{
+		"llamaCompletion.filled", "A prompt with markers", "POST /completion",
+		`{"prompt":"` + marked + `","n_predict":24}`, nil,
+	},
+	{
+		"llamaCompletion.streamed", "The same, as the one event of a stream", "POST /completion",
+		`{"prompt":"` + marked + `","n_predict":24,"stream":true}`, nil,
+	},
+	{
+		"llamaInfill.filled", "Beside another text", "POST /infill",
+		`{"input_extra":[{"text":"GET /index.html 200\n"}],"input_prefix":"GET /about.html 200\n",` +
+			`"prompt":"GET /in","input_suffix":" 200\n","n_predict":24}`, nil,
+	},
+	{
+		"llamaInfill.streamed", "As the one event of a stream", "POST /infill",
+		`{"prompt":"GET /index.html 200\nGET /in","input_suffix":" 200\n","n_predict":24,` +
+			`"stream":true}`, nil,
+	},
+}
+
+var exchangesOfTabby = []exchange{
+	{
+		"tabbyComplete.filled", "What stands between two segments", "POST /tabby/v1/completions",
+		`{"language":"text","segments":{"prefix":"GET /index.html 200\nGET /in",` +
+			`"suffix":" 200\n"},"seed":1}`, nil,
+	},
+	{"tabbyHealth.there", "The server is there", "GET /tabby/v1/health", "", nil},
 }
 
 var exchangesOfTheServer = []exchange{

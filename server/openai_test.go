@@ -249,17 +249,6 @@ func TestTheLegacyBlockToTheLetter(t *testing.T) {
 	require.EqualValues(t, 8, stopped.Usage.CompletionTokens, "those of the stop strings, too")
 }
 
-// A completion ends before the text that comes behind it.
-func TestOpenAISuffixEndsCompletions(t *testing.T) {
-	g := newRig(t, Options{})
-	for suffix, want := range map[string]string{
-		`zx`: "xy", `zx\nmore`: "xy", `\n \n`: "xyzxyzxyz", ``: "xyzxyzxyz", ` zx`: "xyzxyzxyz",
-	} {
-		done := g.completed(`{"model":"fake","prompt":"xyz","max_tokens":9,"suffix":"` + suffix + `"}`)
-		require.Equal(t, want, done.Choices[0].Text, suffix)
-	}
-}
-
 // Clients send empty lists and strings where they want no stop string, and many of them.
 func TestEmptyStopStringsStopNothing(t *testing.T) {
 	g := newOpenAIRig(t, Options{})

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/serving/session"
@@ -37,8 +35,12 @@ func DecodeBatch(
 	if r.Stop != nil {
 		request.Stop = stopStrings(r.Stop.AsStopString, r.Stop.AsOpenAICompletionRequestStop1)
 	}
-	if stop := beginning(Value(r.Suffix)); stop != "" && len(request.Stop) < limits.StopStringsMax {
-		request.Stop = append(request.Stop, stop)
+	if r.Suffix != nil {
+		request.Suffix = []byte(*r.Suffix)
+	} else if len(prompts) == 1 && !request.Echo {
+		if prefix, suffix, marked := unmarked(string(prompts[0])); marked {
+			prompts[0], request.Suffix = []byte(prefix), []byte(suffix)
+		}
 	}
 	if r.BestOf != nil && *r.BestOf != request.N {
 		return request, problem.Field(api.ProblemInvalidField, "best_of", strconv.Itoa(*r.BestOf),
@@ -49,21 +51,6 @@ func DecodeBatch(
 			"options of an answer that is not streamed", "none, or stream to be true")
 	}
 	return request, err
-}
-
-// beginningMax is the most characters of a suffix that a completion must repeat to end.
-const beginningMax = 64
-
-// beginning returns what a text that comes before a suffix must not repeat: the suffix up to the end
-// of its first line that is not blank, "" if all are.
-func beginning(suffix string) string {
-	text := strings.TrimLeftFunc(suffix, unicode.IsSpace)
-	line, _, _ := strings.Cut(text, "\n")
-	if line = strings.TrimRightFunc(line, unicode.IsSpace); line == "" {
-		return ""
-	}
-	all := []rune(suffix[:len(suffix)-len(text)] + line)
-	return string(all[:min(len(all), beginningMax)])
 }
 
 // IncludesUsage reports whether a streamed answer is to end with an account of the tokens.

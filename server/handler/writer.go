@@ -10,10 +10,13 @@ func (f writer) VisitBackupResponse(w http.ResponseWriter) error           { ret
 func (f writer) VisitCompleteResponse(w http.ResponseWriter) error         { return f(w) }
 func (f writer) VisitCreateCompletionResponse(w http.ResponseWriter) error { return f(w) }
 func (f writer) VisitExportLogsResponse(w http.ResponseWriter) error       { return f(w) }
+func (f writer) VisitFillMiddleResponse(w http.ResponseWriter) error       { return f(w) }
 func (f writer) VisitGetSnapshotResponse(w http.ResponseWriter) error      { return f(w) }
 func (f writer) VisitGetTextResponse(w http.ResponseWriter) error          { return f(w) }
 func (f writer) VisitHomeResponse(w http.ResponseWriter) error             { return f(w) }
 func (f writer) VisitListSessionsResponse(w http.ResponseWriter) error     { return f(w) }
+func (f writer) VisitLlamaCompletionResponse(w http.ResponseWriter) error  { return f(w) }
+func (f writer) VisitLlamaInfillResponse(w http.ResponseWriter) error      { return f(w) }
 func (f writer) VisitMetricsResponse(w http.ResponseWriter) error          { return f(w) }
 func (f writer) VisitPageScriptResponse(w http.ResponseWriter) error       { return f(w) }
 func (f writer) VisitPageStyleResponse(w http.ResponseWriter) error        { return f(w) }

@@ -89,8 +89,11 @@ const (
 	OpenAIUserCharsMax     = LabelValueCharsMax // of whom a request is for
 	OpenAIModelCharsMax    = 256                // of a model's id
 	OpenAIAnswerBytesMax   = 64 << 20           // of memory for an answer that is not streamed
-	TokenizeCharsMax       = 1 << 20
-	TokenIDMax             = session.TokenIDMax
+
+	// FillTokensMax is how many tokens are sampled at most for an editor, and where it says nothing.
+	FillTokensMax    = 256
+	TokenizeCharsMax = 1 << 20
+	TokenIDMax       = session.TokenIDMax
 )
 
 // What the contract states in words, or leaves to the server.

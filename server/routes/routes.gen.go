@@ -21,15 +21,27 @@ type ServerInterface interface {
 	// Home Open the page
 	// (GET /)
 	Home(w http.ResponseWriter, r *http.Request, params HomeParams)
+	// OllamaGenerate Fill a place in a text, in the form of Ollama
+	// (POST /api/generate)
+	OllamaGenerate(w http.ResponseWriter, r *http.Request)
+	// LlamaCompletion Continue a text, in the form of llama.cpp
+	// (POST /completion)
+	LlamaCompletion(w http.ResponseWriter, r *http.Request)
 	// Detokenize Make a text of tokens
 	// (POST /detokenize)
 	Detokenize(w http.ResponseWriter, r *http.Request)
 	// Docs Read this document as a page
 	// (GET /docs)
 	Docs(w http.ResponseWriter, r *http.Request)
+	// GenerateText Fill a place in a text, in the form of text-generation-inference
+	// (POST /generate)
+	GenerateText(w http.ResponseWriter, r *http.Request)
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(w http.ResponseWriter, r *http.Request)
+	// LlamaInfill Fill a place in a text, in the form of llama.cpp
+	// (POST /infill)
+	LlamaInfill(w http.ResponseWriter, r *http.Request)
 	// PushLoki Feed entries of Loki's push protocol to sessions
 	// (POST /loki/api/v1/push)
 	PushLoki(w http.ResponseWriter, r *http.Request)
@@ -48,6 +60,12 @@ type ServerInterface interface {
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(w http.ResponseWriter, r *http.Request)
+	// TabbyComplete Fill a place in a text, in the form of Tabby
+	// (POST /tabby/v1/completions)
+	TabbyComplete(w http.ResponseWriter, r *http.Request)
+	// TabbyHealth Tell Tabby's agents that the server is there
+	// (GET /tabby/v1/health)
+	TabbyHealth(w http.ResponseWriter, r *http.Request)
 	// Tokenize Make tokens of a text
 	// (POST /tokenize)
 	Tokenize(w http.ResponseWriter, r *http.Request)
@@ -60,6 +78,9 @@ type ServerInterface interface {
 	// CreateCompletion Continue prompts, in OpenAI's form
 	// (POST /v1/completions)
 	CreateCompletion(w http.ResponseWriter, r *http.Request, params CreateCompletionParams)
+	// FillMiddle Fill a place in a text, in the form of Mistral
+	// (POST /v1/fim/completions)
+	FillMiddle(w http.ResponseWriter, r *http.Request)
 	// ExportLogs Feed records of OpenTelemetry to sessions
 	// (POST /v1/logs)
 	ExportLogs(w http.ResponseWriter, r *http.Request)
@@ -135,6 +156,18 @@ func (_ Unimplemented) Home(w http.ResponseWriter, r *http.Request, params HomeP
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// OllamaGenerate Fill a place in a text, in the form of Ollama
+// (POST /api/generate)
+func (_ Unimplemented) OllamaGenerate(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// LlamaCompletion Continue a text, in the form of llama.cpp
+// (POST /completion)
+func (_ Unimplemented) LlamaCompletion(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Detokenize Make a text of tokens
 // (POST /detokenize)
 func (_ Unimplemented) Detokenize(w http.ResponseWriter, r *http.Request) {
@@ -147,9 +180,21 @@ func (_ Unimplemented) Docs(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GenerateText Fill a place in a text, in the form of text-generation-inference
+// (POST /generate)
+func (_ Unimplemented) GenerateText(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Health Is the process alive?
 // (GET /healthz)
 func (_ Unimplemented) Health(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// LlamaInfill Fill a place in a text, in the form of llama.cpp
+// (POST /infill)
+func (_ Unimplemented) LlamaInfill(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -189,6 +234,18 @@ func (_ Unimplemented) Ready(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// TabbyComplete Fill a place in a text, in the form of Tabby
+// (POST /tabby/v1/completions)
+func (_ Unimplemented) TabbyComplete(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TabbyHealth Tell Tabby's agents that the server is there
+// (GET /tabby/v1/health)
+func (_ Unimplemented) TabbyHealth(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Tokenize Make tokens of a text
 // (POST /tokenize)
 func (_ Unimplemented) Tokenize(w http.ResponseWriter, r *http.Request) {
@@ -210,6 +267,12 @@ func (_ Unimplemented) Backup(w http.ResponseWriter, r *http.Request, params Bac
 // CreateCompletion Continue prompts, in OpenAI's form
 // (POST /v1/completions)
 func (_ Unimplemented) CreateCompletion(w http.ResponseWriter, r *http.Request, params CreateCompletionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// FillMiddle Fill a place in a text, in the form of Mistral
+// (POST /v1/fim/completions)
+func (_ Unimplemented) FillMiddle(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -408,6 +471,34 @@ func (siw *ServerInterfaceWrapper) Home(w http.ResponseWriter, r *http.Request) 
 	handler.ServeHTTP(w, r)
 }
 
+// OllamaGenerate operation middleware
+func (siw *ServerInterfaceWrapper) OllamaGenerate(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.OllamaGenerate(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// LlamaCompletion operation middleware
+func (siw *ServerInterfaceWrapper) LlamaCompletion(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.LlamaCompletion(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Detokenize operation middleware
 func (siw *ServerInterfaceWrapper) Detokenize(w http.ResponseWriter, r *http.Request) {
 
@@ -436,11 +527,39 @@ func (siw *ServerInterfaceWrapper) Docs(w http.ResponseWriter, r *http.Request) 
 	handler.ServeHTTP(w, r)
 }
 
+// GenerateText operation middleware
+func (siw *ServerInterfaceWrapper) GenerateText(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GenerateText(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Health operation middleware
 func (siw *ServerInterfaceWrapper) Health(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Health(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// LlamaInfill operation middleware
+func (siw *ServerInterfaceWrapper) LlamaInfill(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.LlamaInfill(w, r)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -626,6 +745,34 @@ func (siw *ServerInterfaceWrapper) Ready(w http.ResponseWriter, r *http.Request)
 	handler.ServeHTTP(w, r)
 }
 
+// TabbyComplete operation middleware
+func (siw *ServerInterfaceWrapper) TabbyComplete(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TabbyComplete(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TabbyHealth operation middleware
+func (siw *ServerInterfaceWrapper) TabbyHealth(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TabbyHealth(w, r)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Tokenize operation middleware
 func (siw *ServerInterfaceWrapper) Tokenize(w http.ResponseWriter, r *http.Request) {
 
@@ -784,6 +931,20 @@ func (siw *ServerInterfaceWrapper) CreateCompletion(w http.ResponseWriter, r *ht
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateCompletion(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// FillMiddle operation middleware
+func (siw *ServerInterfaceWrapper) FillMiddle(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FillMiddle(w, r)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -1888,13 +2049,25 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/", wrapper.Home)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/api/generate", wrapper.OllamaGenerate)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/completion", wrapper.LlamaCompletion)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/detokenize", wrapper.Detokenize)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/docs", wrapper.Docs)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/generate", wrapper.GenerateText)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/healthz", wrapper.Health)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/infill", wrapper.LlamaInfill)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/loki/api/v1/push", wrapper.PushLoki)
@@ -1915,6 +2088,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/readyz", wrapper.Ready)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/tabby/v1/completions", wrapper.TabbyComplete)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/tabby/v1/health", wrapper.TabbyHealth)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/tokenize", wrapper.Tokenize)
 	})
 	r.Group(func(r chi.Router) {
@@ -1925,6 +2104,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/completions", wrapper.CreateCompletion)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/fim/completions", wrapper.FillMiddle)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/logs", wrapper.ExportLogs)
@@ -2037,6 +2219,93 @@ func (response Home304Response) VisitHomeResponse(w http.ResponseWriter) error {
 	return nil
 }
 
+type OllamaGenerateRequestObject struct {
+	Body *OllamaGenerateJSONRequestBody
+}
+
+type OllamaGenerateResponseObject interface {
+	VisitOllamaGenerateResponse(w http.ResponseWriter) error
+}
+
+type OllamaGenerate200JSONResponse OllamaAnswer
+
+func (response OllamaGenerate200JSONResponse) VisitOllamaGenerateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LlamaCompletionRequestObject struct {
+	Body *LlamaCompletionJSONRequestBody
+}
+
+type LlamaCompletionResponseObject interface {
+	VisitLlamaCompletionResponse(w http.ResponseWriter) error
+}
+
+type LlamaCompletion200JSONResponse LlamaAnswer
+
+func (response LlamaCompletion200JSONResponse) VisitLlamaCompletionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LlamaCompletion200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response LlamaCompletion200TextEventStreamResponse) VisitLlamaCompletionResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
 type DetokenizeRequestObject struct {
 	Body *DetokenizeJSONRequestBody
 }
@@ -2092,6 +2361,28 @@ func (response Docs200TextHTMLResponse) VisitDocsResponse(w http.ResponseWriter)
 	return err
 }
 
+type GenerateTextRequestObject struct {
+	Body *GenerateTextJSONRequestBody
+}
+
+type GenerateTextResponseObject interface {
+	VisitGenerateTextResponse(w http.ResponseWriter) error
+}
+
+type GenerateText200JSONResponse TGIAnswer
+
+func (response GenerateText200JSONResponse) VisitGenerateTextResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type HealthRequestObject struct {
 }
 
@@ -2111,6 +2402,71 @@ func (response Health200JSONResponse) VisitHealthResponse(w http.ResponseWriter)
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type LlamaInfillRequestObject struct {
+	Body *LlamaInfillJSONRequestBody
+}
+
+type LlamaInfillResponseObject interface {
+	VisitLlamaInfillResponse(w http.ResponseWriter) error
+}
+
+type LlamaInfill200JSONResponse LlamaAnswer
+
+func (response LlamaInfill200JSONResponse) VisitLlamaInfillResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LlamaInfill200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response LlamaInfill200TextEventStreamResponse) VisitLlamaInfillResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
 }
 
 type PushLokiRequestObject struct {
@@ -2304,6 +2660,49 @@ func (response Ready200JSONResponse) VisitReadyResponse(w http.ResponseWriter) e
 	return err
 }
 
+type TabbyCompleteRequestObject struct {
+	Body *TabbyCompleteJSONRequestBody
+}
+
+type TabbyCompleteResponseObject interface {
+	VisitTabbyCompleteResponse(w http.ResponseWriter) error
+}
+
+type TabbyComplete200JSONResponse TabbyAnswer
+
+func (response TabbyComplete200JSONResponse) VisitTabbyCompleteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TabbyHealthRequestObject struct {
+}
+
+type TabbyHealthResponseObject interface {
+	VisitTabbyHealthResponse(w http.ResponseWriter) error
+}
+
+type TabbyHealth200JSONResponse TabbyHealth
+
+func (response TabbyHealth200JSONResponse) VisitTabbyHealthResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type TokenizeRequestObject struct {
 	Body *TokenizeJSONRequestBody
 }
@@ -2458,6 +2857,71 @@ func (response CreateCompletion200TextEventStreamResponse) VisitCreateCompletion
 	}
 	if response.Headers.XSessionID != nil {
 		w.Header().Set("X-Session-ID", fmt.Sprint(*response.Headers.XSessionID))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type FillMiddleRequestObject struct {
+	Body *FillMiddleJSONRequestBody
+}
+
+type FillMiddleResponseObject interface {
+	VisitFillMiddleResponse(w http.ResponseWriter) error
+}
+
+type FillMiddle200JSONResponse FIMCompletion
+
+func (response FillMiddle200JSONResponse) VisitFillMiddleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FillMiddle200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response FillMiddle200TextEventStreamResponse) VisitFillMiddleResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
 	}
 	w.WriteHeader(200)
 
@@ -3299,15 +3763,27 @@ type StrictServerInterface interface {
 	// Home Open the page
 	// (GET /)
 	Home(ctx context.Context, request HomeRequestObject) (HomeResponseObject, error)
+	// OllamaGenerate Fill a place in a text, in the form of Ollama
+	// (POST /api/generate)
+	OllamaGenerate(ctx context.Context, request OllamaGenerateRequestObject) (OllamaGenerateResponseObject, error)
+	// LlamaCompletion Continue a text, in the form of llama.cpp
+	// (POST /completion)
+	LlamaCompletion(ctx context.Context, request LlamaCompletionRequestObject) (LlamaCompletionResponseObject, error)
 	// Detokenize Make a text of tokens
 	// (POST /detokenize)
 	Detokenize(ctx context.Context, request DetokenizeRequestObject) (DetokenizeResponseObject, error)
 	// Docs Read this document as a page
 	// (GET /docs)
 	Docs(ctx context.Context, request DocsRequestObject) (DocsResponseObject, error)
+	// GenerateText Fill a place in a text, in the form of text-generation-inference
+	// (POST /generate)
+	GenerateText(ctx context.Context, request GenerateTextRequestObject) (GenerateTextResponseObject, error)
 	// Health Is the process alive?
 	// (GET /healthz)
 	Health(ctx context.Context, request HealthRequestObject) (HealthResponseObject, error)
+	// LlamaInfill Fill a place in a text, in the form of llama.cpp
+	// (POST /infill)
+	LlamaInfill(ctx context.Context, request LlamaInfillRequestObject) (LlamaInfillResponseObject, error)
 	// PushLoki Feed entries of Loki's push protocol to sessions
 	// (POST /loki/api/v1/push)
 	PushLoki(ctx context.Context, request PushLokiRequestObject) (PushLokiResponseObject, error)
@@ -3326,6 +3802,12 @@ type StrictServerInterface interface {
 	// Ready Does the server take new work?
 	// (GET /readyz)
 	Ready(ctx context.Context, request ReadyRequestObject) (ReadyResponseObject, error)
+	// TabbyComplete Fill a place in a text, in the form of Tabby
+	// (POST /tabby/v1/completions)
+	TabbyComplete(ctx context.Context, request TabbyCompleteRequestObject) (TabbyCompleteResponseObject, error)
+	// TabbyHealth Tell Tabby's agents that the server is there
+	// (GET /tabby/v1/health)
+	TabbyHealth(ctx context.Context, request TabbyHealthRequestObject) (TabbyHealthResponseObject, error)
 	// Tokenize Make tokens of a text
 	// (POST /tokenize)
 	Tokenize(ctx context.Context, request TokenizeRequestObject) (TokenizeResponseObject, error)
@@ -3338,6 +3820,9 @@ type StrictServerInterface interface {
 	// CreateCompletion Continue prompts, in OpenAI's form
 	// (POST /v1/completions)
 	CreateCompletion(ctx context.Context, request CreateCompletionRequestObject) (CreateCompletionResponseObject, error)
+	// FillMiddle Fill a place in a text, in the form of Mistral
+	// (POST /v1/fim/completions)
+	FillMiddle(ctx context.Context, request FillMiddleRequestObject) (FillMiddleResponseObject, error)
 	// ExportLogs Feed records of OpenTelemetry to sessions
 	// (POST /v1/logs)
 	ExportLogs(ctx context.Context, request ExportLogsRequestObject) (ExportLogsResponseObject, error)
@@ -3468,6 +3953,68 @@ func (sh *strictHandler) Home(w http.ResponseWriter, r *http.Request, params Hom
 	}
 }
 
+// OllamaGenerate operation middleware
+func (sh *strictHandler) OllamaGenerate(w http.ResponseWriter, r *http.Request) {
+	var request OllamaGenerateRequestObject
+
+	var body OllamaGenerateJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.OllamaGenerate(ctx, request.(OllamaGenerateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "OllamaGenerate")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(OllamaGenerateResponseObject); ok {
+		if err := validResponse.VisitOllamaGenerateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// LlamaCompletion operation middleware
+func (sh *strictHandler) LlamaCompletion(w http.ResponseWriter, r *http.Request) {
+	var request LlamaCompletionRequestObject
+
+	var body LlamaCompletionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.LlamaCompletion(ctx, request.(LlamaCompletionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "LlamaCompletion")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(LlamaCompletionResponseObject); ok {
+		if err := validResponse.VisitLlamaCompletionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Detokenize operation middleware
 func (sh *strictHandler) Detokenize(w http.ResponseWriter, r *http.Request) {
 	var request DetokenizeRequestObject
@@ -3523,6 +4070,37 @@ func (sh *strictHandler) Docs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// GenerateText operation middleware
+func (sh *strictHandler) GenerateText(w http.ResponseWriter, r *http.Request) {
+	var request GenerateTextRequestObject
+
+	var body GenerateTextJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GenerateText(ctx, request.(GenerateTextRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GenerateText")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GenerateTextResponseObject); ok {
+		if err := validResponse.VisitGenerateTextResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Health operation middleware
 func (sh *strictHandler) Health(w http.ResponseWriter, r *http.Request) {
 	var request HealthRequestObject
@@ -3540,6 +4118,37 @@ func (sh *strictHandler) Health(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(HealthResponseObject); ok {
 		if err := validResponse.VisitHealthResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// LlamaInfill operation middleware
+func (sh *strictHandler) LlamaInfill(w http.ResponseWriter, r *http.Request) {
+	var request LlamaInfillRequestObject
+
+	var body LlamaInfillJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.LlamaInfill(ctx, request.(LlamaInfillRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "LlamaInfill")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(LlamaInfillResponseObject); ok {
+		if err := validResponse.VisitLlamaInfillResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -3699,6 +4308,61 @@ func (sh *strictHandler) Ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// TabbyComplete operation middleware
+func (sh *strictHandler) TabbyComplete(w http.ResponseWriter, r *http.Request) {
+	var request TabbyCompleteRequestObject
+
+	var body TabbyCompleteJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TabbyComplete(ctx, request.(TabbyCompleteRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TabbyComplete")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TabbyCompleteResponseObject); ok {
+		if err := validResponse.VisitTabbyCompleteResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TabbyHealth operation middleware
+func (sh *strictHandler) TabbyHealth(w http.ResponseWriter, r *http.Request) {
+	var request TabbyHealthRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TabbyHealth(ctx, request.(TabbyHealthRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TabbyHealth")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TabbyHealthResponseObject); ok {
+		if err := validResponse.VisitTabbyHealthResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Tokenize operation middleware
 func (sh *strictHandler) Tokenize(w http.ResponseWriter, r *http.Request) {
 	var request TokenizeRequestObject
@@ -3806,6 +4470,37 @@ func (sh *strictHandler) CreateCompletion(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CreateCompletionResponseObject); ok {
 		if err := validResponse.VisitCreateCompletionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// FillMiddle operation middleware
+func (sh *strictHandler) FillMiddle(w http.ResponseWriter, r *http.Request) {
+	var request FillMiddleRequestObject
+
+	var body FillMiddleJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.FillMiddle(ctx, request.(FillMiddleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FillMiddle")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FillMiddleResponseObject); ok {
+		if err := validResponse.VisitFillMiddleResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -122,6 +122,25 @@ func (w *Worker) Suggest(
 	return found, err
 }
 
+// Costs returns what each of some texts costs behind a stream's text: their negative log-likelihoods in
+// nats, those of a Frozen copy that reads them but for the rounding. What texts have in common at
+// their beginning is computed once. The rest is as for Suggest; a text may end anywhere.
+func (w *Worker) Costs(s *Stream, k *Suggester, texts [][]byte) ([]float64, error) {
+	if err := s.Suggests(); err != nil {
+		return nil, err
+	}
+	w.resume(s)
+	src := source{w: w, s: s, k: k}
+	src.begin(s)
+	defer w.stay()
+	root := src.reach(nil)
+	nats := make([]float64, len(texts))
+	for i, text := range texts {
+		nats[i] = k.tree.Cost(&src, root, text, SuggestRowsMax)
+	}
+	return nats, nil
+}
+
 // recent is the end of a text behind the stream's, as long as the stream keeps it.
 func (s *Stream) recent(typed []byte) []byte {
 	if s.Companion == nil {

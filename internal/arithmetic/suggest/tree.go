@@ -108,6 +108,26 @@ func (t *Tree) Extend(src Source, id int32, text []byte, rows int) (last int32) 
 	return id
 }
 
+// Cost returns the negative log-likelihood (nats) of a text behind a prefix. It grows what is not in
+// the tree, at most so many prefixes a call.
+func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) {
+	known, last := id, max(0, len(text)-1)
+	length := 0
+	for ; length < last; length++ {
+		c := t.Child(known, text[length])
+		if c == None {
+			break
+		}
+		known = c
+	}
+	t.Extend(src, known, text[length:last], rows)
+	for _, b := range text {
+		nats -= float64(t.nodes[id].logProbs[b])
+		id = t.Child(id, b)
+	}
+	return nats
+}
+
 // Graft grows the prefixes of another tree behind a prefix, in one call, as many as the call may
 // have. Of the other tree none was ever removed: the older come first.
 func (t *Tree) Graft(src Source, id int32, of *Tree, rows int) {

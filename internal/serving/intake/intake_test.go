@@ -107,7 +107,8 @@ func TestOTLPGivesLinesByService(t *testing.T) {
 	}
 }
 
-// The same lines at other times are others; the same at the same times are the same, in either form.
+// The same lines at other times are others; the same at the same times are the same, in either
+// form.
 func TestKeyIsThatOfTheTimes(t *testing.T) {
 	key := func(change func(*logs.LogsData)) string {
 		r := request()
@@ -158,6 +159,19 @@ func TestFaultsOfOTLPAreLocated(t *testing.T) {
 		_, err := OTLPJSON([]byte(body), template(t, NameDefault))
 		require.ErrorContains(t, err, want, body)
 	}
+}
+
+// A record that would take much more memory than its text is rejected, and no other.
+func TestLargeRecordsAreRefused(t *testing.T) {
+	record := func(body string) string { return `{"body":` + body + `},` }
+	many := `{"arrayValue":{"values":[` + strings.Repeat("{},", ValuesMax) + `{}]}}`
+	long := `{"stringValue":"` + strings.Repeat("x", RecordBytesMax) + `"}`
+	b, err := OTLPJSON([]byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[`+record(many)+record(long)+
+		`{"body":{"stringValue":"x"}}]}]}]}`), template(t, NameDefault))
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"unknown": "x\n"}, texts(b))
+	require.Equal(t, 2, b.Refused)
+	require.Contains(t, b.Why, "objects and arrays, at most 8192")
 }
 
 func TestTemplatesNameStreams(t *testing.T) {

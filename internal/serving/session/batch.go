@@ -50,7 +50,8 @@ func (e *engine) batch(
 	g := generation{engine: e, s: s, blank: blank, plan: plan{
 		prompts: r.Prompts, n: r.N, maxTokens: r.MaxTokens,
 		sampling: r.sampling().Sampling, seed: r.Seed, stops: r.Stop,
-		echo: r.Echo, logProbs: r.LogProbs, top: r.Top,
+		suffix: r.Suffix, echo: r.Echo, logProbs: r.LogProbs, top: r.Top,
 	}}
+	g.prepareFill()
 	return g.run(ctx, emit)
 }

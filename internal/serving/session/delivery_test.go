@@ -84,8 +84,8 @@ func TestCutDeliveryGoesOnWhereItWasCut(t *testing.T) {
 	require.Equal(t, hash(t, sv.mg, whole), hash(t, sv.mg, id))
 }
 
-// Other text may come after a delivery was cut within a line: that line is ended, and comes again in
-// the whole.
+// Other text may come after a delivery was cut within a line: that line is ended, and comes again
+// in the whole.
 func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 	others := map[string]func(sv *server, id string){
 		"delivery":    func(sv *server, id string) { deliver(t, sv.mg, id, "b", "other\n") },
@@ -105,8 +105,8 @@ func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 	}
 }
 
-// Whatever is cut, killed and repeated: of a shipper that repeats what was not confirmed, every line
-// is in the session once.
+// Whatever is cut, killed and repeated: of a shipper that repeats what was not confirmed, every
+// line is in the session once.
 func TestEveryDeliveredLineIsThereOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -197,4 +197,37 @@ func TestForkForgetsDeliveries(t *testing.T) {
 	fork, err := mg.Fork(background, Caller{}, id, ForkRequest{})
 	require.NoError(t, err)
 	require.False(t, deliver(t, mg, fork.ID, "a", "one\n").Duplicate)
+}
+
+// A shutdown waits for a delivery that would be fed twice if it came again. Another one is cut, and
+// goes on when it comes again.
+func TestShutdownWaitsForDeliveryWithoutKey(t *testing.T) {
+	text := logText(200) + "\n"
+	for key, want := range map[string]error{"": nil, "a": ErrDraining} {
+		sv := newServer(t, t.TempDir(), Options{})
+		id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 7}})
+		drained := make(chan error, 1)
+		shutdown := sync.OnceFunc(func() {
+			go func() { drained <- sv.mg.Drain(background) }()
+			soon(t, "the server drains", func() bool {
+				err := sv.mg.life.Enter()
+				if err == nil {
+					sv.mg.life.Leave()
+				}
+				return err != nil
+			})
+		})
+		_, err := sv.mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text)}, ScoreOptions{},
+			func(Chunk) error { shutdown(); return nil })
+		require.ErrorIs(t, err, want)
+		require.NoError(t, <-drained)
+		sv.stop()
+		sv.start()
+		require.Equal(t, key == "", logged(t, sv.mg, id) == text)
+		if key != "" {
+			deliver(t, sv.mg, id, key, text)
+		}
+		require.Equal(t, text, logged(t, sv.mg, id))
+		sv.stop()
+	}
 }

@@ -91,13 +91,13 @@ func (g *generation) open(ctx context.Context) error {
 
 // continueLocked writes the texts after one prompt, which is read once for all of them.
 func (g *generation) continueLocked(ctx context.Context, prompt int) error {
-	ground := g.s.stream.Frozen
-	if g.static {
-		ground = g.s.stream.Static
-	}
-	read, drafts := ground(), g.drafts(prompt, g.s.model.OfWords())
-	if err := g.readLocked(ctx, read, g.prompts[prompt], drafts); err != nil {
+	drafts := g.drafts(prompt, g.s.model.OfWords())
+	read, err := g.readLocked(ctx, g.prompts[prompt], drafts)
+	if err != nil {
 		return err
+	}
+	if g.fills() {
+		return g.fillLocked(ctx, read, drafts)
 	}
 	for i, d := range drafts {
 		frozen := read
@@ -118,27 +118,30 @@ type reading struct {
 	words  int // bytes up to the end of the last token; below 0 where that is before the prompt
 }
 
-// readLocked feeds a prompt to a frozen stream, a chunk a turn. A word at its end counts as
-// complete. The prompt is the beginning of each of the drafts if the plan says so.
+// readLocked returns a frozen stream that has read a prompt, a chunk a turn. A word at its end counts
+// as complete. The prompt is the beginning of each of the drafts if the plan says so.
 func (g *generation) readLocked(
-	ctx context.Context, frozen *stream.Stream, prompt []byte, drafts []*draft,
-) error {
-	r := reading{prompt: prompt, words: -int(frozen.Text.Size())}
+	ctx context.Context, prompt []byte, drafts []*draft,
+) (*stream.Stream, error) {
+	ends := g.promptEnds(prompt)
+	frozen, read := g.beginReading(ends)
+	r := reading{prompt: prompt, read: read, words: -int(frozen.Text.Size())}
 	for r.read < len(prompt) || frozen.MidWord() {
 		err := g.turnLocked(ctx, func(w *stream.Worker) { g.read(w, frozen, &r, drafts) })
 		if err == nil {
 			err = g.endTurnLocked(ctx, drafts[0])
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
+		g.keepReading(ends, frozen, r.read)
 	}
-	return nil
+	return frozen, nil
 }
 
 // writeLocked samples one text, up to a chunk a turn.
 func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *draft) error {
-	if g.maxTokens == 0 {
+	if d.maxTokens == 0 {
 		g.end(d, FinishLength, d.cut.end())
 	}
 	var sampler *txl.Sampler
@@ -261,7 +264,10 @@ func (g *generation) accept(d *draft, t stream.Token) {
 	switch {
 	case stopped:
 		g.end(d, FinishStop, p)
-	case d.tokens == g.maxTokens:
+	case d.enough != nil && d.enough(append(d.kept.Text, p.Text...)):
+		g.queue(d, p)
+		g.end(d, FinishStop, d.cut.end())
+	case d.tokens == d.maxTokens:
 		g.queue(d, p)
 		g.end(d, FinishLength, d.cut.end())
 	default:
@@ -272,12 +278,18 @@ func (g *generation) accept(d *draft, t stream.Token) {
 func (g *generation) end(d *draft, reason string, last Piece) {
 	d.reason = reason
 	last.FinishReason, last.Tokens = reason, d.tokens
-	g.engine.observer.Completed(reason, d.tokens)
+	if d.kept == nil {
+		g.engine.observer.Completed(reason, d.tokens)
+	}
 	g.queue(d, last)
 }
 
 // queue never waits.
 func (g *generation) queue(d *draft, p Piece) {
+	if d.kept != nil {
+		d.kept.add(p)
+		return
+	}
 	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
 		return // a piece of log-probabilities alone is told: that of a word at the end of a prompt
 	}

@@ -15,19 +15,33 @@ type plan struct {
 	sampling  txl.Sampling // but for the seed
 	seed      *uint64      // of the first text after a prompt, see drafts; nil: drawn at random
 	stops     []string
-	echo      bool // a text begins with its prompt
-	logProbs  bool // pieces have their tokens' log-probabilities
-	top       int  // number of likeliest tokens that a piece has for each of its tokens
-	static    bool // texts are sampled from the static model
+	suffix    []byte // that comes behind each text
+	echo      bool   // a text begins with its prompt
+	logProbs  bool   // pieces have their tokens' log-probabilities
+	top       int    // number of likeliest tokens that a piece has for each of its tokens
+	static    bool   // texts are sampled from the static model
 }
 
 // draft is one text as it grows.
 type draft struct {
-	index    int // of the text in the plan
-	sampling txl.Sampling
-	cut      cutter
-	tokens   int    // sampled
-	reason   string // why the text ended, "" before
+	index     int // of the text in the plan
+	sampling  txl.Sampling
+	maxTokens int
+	cut       cutter
+	tokens    int    // sampled
+	reason    string // why the text ended, "" before
+
+	// Of a text that is sampled to choose among: its pieces so far, of which nobody is told, and
+	// whether it ends there.
+	kept   *Piece
+	enough func(text []byte) bool
+}
+
+// add appends a piece of the same text.
+func (p *Piece) add(next Piece) {
+	p.Text = append(p.Text, next.Text...)
+	p.LogProbs, p.Top = append(p.LogProbs, next.LogProbs...), append(p.Top, next.Top...)
+	p.FinishReason, p.Tokens = next.FinishReason, next.Tokens
 }
 
 // drafts makes the texts after one of the prompts, of words or of bytes. The seed of the i-th of
@@ -43,8 +57,9 @@ func (p *plan) drafts(prompt int, words bool) []*draft {
 			sampling.TokenSize = wordSize
 		}
 		drafts[i] = &draft{
-			index:    prompt*p.n + i,
-			sampling: sampling,
+			index:     prompt*p.n + i,
+			sampling:  sampling,
+			maxTokens: p.maxTokens,
 			cut: cutter{
 				stops: p.stops, logProbs: p.logProbs, top: p.top > 0, words: words && p.logProbs,
 			},

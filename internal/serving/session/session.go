@@ -82,6 +82,7 @@ type host struct {
 	store     storage.Store
 	lease     *lease
 	budget    *budget.Budget[*session]
+	prefixes  *prefixes
 	scheduler *scheduler.Scheduler
 	life      *lifecycle.Lifecycle
 	disk      *disk.Guard
@@ -294,6 +295,7 @@ func (s *session) end() {
 	s.watchers.end(ErrNotFound)
 	s.host.observer.Incidents(SessionRef{ID: s.ID}, nil)
 	s.memory.Close()
+	s.host.prefixes.forget(s.ID)
 }
 
 // job is what the session wants a worker for. The work for a shadow is behind all other, unless

@@ -23,6 +23,7 @@ const (
 // SuggestRequest asks what may come next.
 type SuggestRequest struct {
 	Typed   []byte        // text behind the session's, at most stream.TypedMax bytes
+	Suffix  []byte        // text behind the candidates, which ranks them; empty: no ranking
 	N       int           // candidates, 1 to OfferedMax
 	Unit    string        // where they end, a suggest.Unit; "" is suggest.Line
 	Least   float64       // the least probability of a candidate, 0 to 1
@@ -113,9 +114,15 @@ func (e *engine) searchLocked(
 	if err := s.alive(); err != nil {
 		return what, err
 	}
-	searching := time.Now()
-	o := r.options(e.scheduler.Busy())
-	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, o)
+	searching, options := time.Now(), r.options(e.scheduler.Busy())
+	if len(r.Suffix) > 0 {
+		options.N = max(options.N, fillCandidates)
+	}
+	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, options)
+	if len(r.Suffix) > 0 && err == nil {
+		err = rankBefore(l.Worker(), s.stream, s.suggester, r.Typed, r.Suffix, what.Candidates)
+		what.Candidates = what.Candidates[:min(r.N, len(what.Candidates))]
+	}
 	phaseSince(ctx, e.observer, PhaseSample, searching)
 	return what, err
 }

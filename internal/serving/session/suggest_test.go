@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
@@ -171,6 +172,41 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	}
 	_, err := mg.Suggest(t.Context(), Caller{}, "nobody", SuggestRequest{N: 1})
 	require.ErrorIs(t, err, ErrNotFound)
+}
+
+// A suffix puts the same candidates in the order of what each costs with it behind.
+func TestASuffixRanksSuggestions(t *testing.T) {
+	m := testModel(t)
+	w := stream.NewWorker(m, 1)
+	defer w.Close()
+	mg := newManager(t, Options{})
+	base, _ := alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, logText(400))
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(400))
+	r := SuggestRequest{N: fillCandidates, Unit: string(suggest.Free), Typed: []byte("GET ")}
+	plain, err := mg.Suggest(t.Context(), Caller{}, id, r)
+	require.NoError(t, err)
+	r.Suffix = []byte(" from 10.0.0.3 -> 200\nGET /index.html")
+	ranked, err := mg.Suggest(t.Context(), Caller{}, id, r)
+	require.NoError(t, err)
+	require.Greater(t, len(plain.Candidates), 1)
+	require.ElementsMatch(t, plain.Candidates, ranked.Candidates)
+	last := 0.
+	for _, c := range ranked.Candidates {
+		nats, s := 0., base.Frozen()
+		w.Feed(s, r.Typed, nil)
+		text := c.Text + string(r.Suffix[:fillSuffixBytes])
+		w.Feed(s, []byte(text), func(_ []byte, scores stream.Scores) {
+			nats += scores.Bits()
+		})
+		require.GreaterOrEqual(t, nats, last-rounding)
+		last = nats
+	}
+	r.N = 1
+	first, err := mg.Suggest(t.Context(), Caller{}, id, r)
+	require.NoError(t, err)
+	require.Equal(t, ranked.Candidates[:1], first.Candidates)
+	require.Equal(t, base.Hash(), hash(t, mg, id), "the session is as it was")
 }
 
 // What a writer typed past is not offered.

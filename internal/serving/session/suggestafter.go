@@ -47,8 +47,8 @@ func (g *generation) suggest(
 		return found, err
 	}
 	defer g.s.unlock()
-	read := g.s.stream.Frozen()
-	if err := g.readLocked(ctx, read, prompt, g.drafts(0, false)); err != nil {
+	read, err := g.readLocked(ctx, prompt, g.drafts(0, false))
+	if err != nil {
 		return found, err
 	}
 	var what suggest.Found

@@ -403,9 +403,10 @@ type BatchRequest struct {
 	Dry         *float64
 	Seed        *uint64 // of the first text after each prompt; that of the next is one more
 	Stop        []string
-	Echo        bool // each text begins with its prompt, with scores of its tokens
-	LogProbs    bool // report the log-probability of every token of the texts
-	Top         int  // report so many of the likeliest tokens beside each; only with LogProbs
+	Suffix      []byte // behind the place that each text fills; nil: texts are not chosen by it
+	Echo        bool   // each text begins with its prompt, with scores of its tokens
+	LogProbs    bool   // report the log-probability of every token of the texts
+	Top         int    // report so many of the likeliest tokens beside each; only with LogProbs
 
 	// Commit is as in a CompleteRequest, of a batch that continues a session with one prompt. With
 	// CommitAll it has one text.

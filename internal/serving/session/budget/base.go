@@ -10,6 +10,8 @@ type pool struct {
 	sync.Mutex
 	used   int64     // by all accounts and bases
 	spare  list.List // has the *Base that no state needs, the one used longest ago first
+	extras list.List // has every *Extra, the one used longest ago first
+	extra  int64     // bytes of all extras
 	listed uint64    // places that were ever given here or among the states that can be given up
 }
 

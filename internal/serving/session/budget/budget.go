@@ -305,14 +305,17 @@ func (b *Budget[H]) roomLocked(bytes int64) error {
 	return nil
 }
 
-// makeRoomLocked drops bases, but for the one that is kept, until there is room, as long as no state
-// that can be given up was used longer ago.
+// makeRoomLocked drops extras and then bases, but for the one that is kept, until there is room. A
+// base is dropped as long as no state that can be given up was used longer ago.
 func (b *Budget[H]) makeRoomLocked(bytes int64, kept *Base) error {
 	before := uint64(math.MaxUint64)
 	if first := b.mu.idle.Front(); first != nil && !b.keeps {
 		before = first.Value.(*Account[H]).since
 	}
 	full := b.roomLocked(bytes)
+	for full != nil && b.mu.dropExtraLocked() {
+		full = b.roomLocked(bytes)
+	}
 	for full != nil && b.mu.dropSpareLocked(kept, before) {
 		full = b.roomLocked(bytes)
 	}

@@ -1,0 +1,40 @@
+package stream
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// What a text costs behind a stream is what a copy of the stream pays that reads it, also where
+// chunks end in it, and whatever was computed before.
+func TestCostsAreThoseOfACopyThatReads(t *testing.T) {
+	m := upperModel(t)
+	w := testWorker(t, m, 2)
+	rapid.Check(t, func(t *rapid.T) {
+		s := New(m, suggesting(t, m))
+		w.Feed(s, []byte(text[:rapid.IntRange(0, 90).Draw(t, "fed")]), nil)
+		before, k := s.Hash(), new(Suggester)
+		var texts [][]byte
+		for range rapid.IntRange(1, 4).Draw(t, "texts") {
+			from := rapid.IntRange(0, 60).Draw(t, "from")
+			texts = append(texts, []byte(text[from:from+rapid.IntRange(0, 60).Draw(t, "bytes")]))
+		}
+		texts = append(texts, append(texts[0][:len(texts[0]):len(texts[0])], " and more"...))
+		for range 2 {
+			nats, err := w.Costs(s, k, texts)
+			require.NoError(t, err)
+			for i, one := range texts {
+				want := 0.
+				w.Feed(s.Frozen(), one, func(_ []byte, scores Scores) {
+					for _, nll := range scores.NLL {
+						want += float64(nll)
+					}
+				})
+				require.InDelta(t, want, nats[i], 1e-4*max(1, want), "%q", one)
+			}
+		}
+		require.Equal(t, before, s.Hash(), "the stream is as it was")
+	})
+}

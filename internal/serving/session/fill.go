@@ -1,0 +1,215 @@
+package session
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
+)
+
+// This file fills the place between a prompt and a suffix. Texts are sampled behind the prompt, and
+// each may end at some of its places. An end is worth what prompt, text and suffix cost together:
+// P(text) P(suffix | prompt, text), of which the first bytes of the suffix are computed. A model of
+// bytes says that exactly.
+
+// Bounds of what a text before a suffix may cost.
+const (
+	fillTexts       = 3   // that are sampled, or more if the request asks for more
+	fillFirstBytes  = 128 // of the first of them, which is sampled as the request says
+	fillOtherBytes  = 48  // of each other, which ends with its line
+	fillEnds        = 4   // of a text
+	fillSuffixBytes = 32  // that are scored
+	fillCandidates  = 10  // suggestions that are ranked, or more if the request asks for more
+	// fillTemperature is the least one of the other texts: at 0 all would be alike.
+	fillTemperature = 0.6
+)
+
+// ranks reports whether texts before a suffix can be chosen by what it costs.
+func (g *generation) ranks() bool {
+	return !g.echo && !g.s.model.OfWords() && g.s.Settings.Method != MethodCache
+}
+
+// fills reports whether texts are chosen by a suffix.
+func (g *generation) fills() bool { return len(g.suffix) > 0 && g.maxTokens > 0 && g.ranks() }
+
+// prepareFill shortens long prompts before a suffix, and where texts are not chosen by the suffix
+// lets them end before its beginning.
+func (g *generation) prepareFill() {
+	if g.suffix == nil {
+		return
+	}
+	if !g.ranks() {
+		if stop := beginning(string(g.suffix)); stop != "" {
+			g.stops = append(slices.Clip(g.stops), stop)
+		}
+		return
+	}
+	g.prompts = slices.Clone(g.prompts)
+	for i, prompt := range g.prompts {
+		g.prompts[i] = anchored(prompt)
+	}
+}
+
+// filling is a text up to one of its ends.
+type filling struct {
+	of   *draft
+	end  int
+	nats float64 // of the text and the suffix behind it
+}
+
+// fillLocked writes the texts that fit best between what was read and the suffix.
+func (g *generation) fillLocked(
+	ctx context.Context, read *stream.Stream, drafts []*draft,
+) error {
+	var all []filling
+	tree := new(stream.Suggester)
+	for i := range max(fillTexts, len(drafts)) {
+		d := g.fillDraft(i)
+		if err := g.writeLocked(ctx, read.Frozen(), d); err != nil {
+			return err
+		}
+		ends, err := g.endsLocked(ctx, read, tree, d)
+		if err != nil {
+			return err
+		}
+		all = append(all, ends...)
+	}
+	slices.SortStableFunc(all, func(a, b filling) int { return cmp.Compare(a.nats, b.nats) })
+	for i, d := range drafts {
+		g.tell(d, all[min(i, len(all)-1)])
+	}
+	return g.catchUp(ctx)
+}
+
+// fillDraft makes the i-th text that is sampled to choose among.
+func (g *generation) fillDraft(i int) *draft {
+	one := g.plan
+	one.n = 1
+	if one.maxTokens = min(one.maxTokens, fillFirstBytes); i > 0 {
+		one.maxTokens = min(one.maxTokens, fillOtherBytes)
+		if g.sampling.Temperature == 0 && g.seed == nil {
+			one.seed = new(uint64) // who asks for the likeliest text asks for the same one again
+		}
+		one.sampling.Temperature = max(one.sampling.Temperature, fillTemperature)
+	}
+	d := one.drafts(0, false)[0]
+	d.sampling.Seed = (d.sampling.Seed + uint64(i)) & SeedMax
+	d.kept = new(Piece)
+	d.enough = func(text []byte) bool {
+		return bytes.HasSuffix(text, []byte("\n")) &&
+			(i > 0 && len(bytes.TrimSpace(text)) > 0 || len(repeats(text, g.suffix)) > 0)
+	}
+	return d
+}
+
+// endsLocked is a text up to each of its ends.
+func (g *generation) endsLocked(
+	ctx context.Context, read *stream.Stream, tree *stream.Suggester, d *draft,
+) (all []filling, err error) {
+	var texts [][]byte
+	for _, end := range fillingEnds(d.kept.Text, g.suffix) {
+		all = append(all, filling{of: d, end: end})
+		texts = append(texts, before(g.suffix, d.kept.Text[:end]))
+	}
+	var nats []float64
+	turn := g.turnLocked(ctx, func(w *stream.Worker) { nats, err = w.Costs(read, tree, texts) })
+	if err := cmp.Or(turn, err); err != nil {
+		return nil, err
+	}
+	for i, cost := range nats {
+		all[i].nats = cost
+		g.broken = g.broken || math.IsNaN(cost)
+	}
+	return all, g.endTurnLocked(ctx, d)
+}
+
+// before is a text with as much of a suffix behind it as is scored.
+func before(suffix []byte, text ...[]byte) []byte {
+	return append(slices.Concat(text...), suffix[:min(len(suffix), fillSuffixBytes)]...)
+}
+
+// rankBefore puts candidates behind a stream and a text that was typed in the order of what each
+// costs together with a suffix behind it. The stream stays as it is.
+func rankBefore(
+	w *stream.Worker, s *stream.Stream, k *stream.Suggester, typed, suffix []byte,
+	all []suggest.Candidate,
+) error {
+	texts := make([][]byte, len(all))
+	for i, c := range all {
+		texts[i] = before(suffix, typed, []byte(c.Text))
+	}
+	nats, err := w.Costs(s, k, texts)
+	if err != nil {
+		return err
+	}
+	costs := map[string]float64{}
+	for i, c := range all {
+		costs[c.Text] = nats[i]
+	}
+	slices.SortStableFunc(all, func(a, b suggest.Candidate) int {
+		return cmp.Compare(costs[a.Text], costs[b.Text])
+	})
+	return nil
+}
+
+// tell writes a text that was chosen.
+func (g *generation) tell(d *draft, f filling) {
+	p := *f.of.kept
+	if f.end < len(p.Text) {
+		p.FinishReason = FinishStop
+	}
+	p.Text = p.Text[:f.end]
+	p.LogProbs, p.Top = p.LogProbs[:min(f.end, len(p.LogProbs))], p.Top[:min(f.end, len(p.Top))]
+	g.engine.observer.Completed(p.FinishReason, p.Tokens)
+	g.queue(d, p)
+}
+
+// fillingEnds are places where a text may end before a suffix: where it repeats the beginning of
+// the suffix, where a line ends, and its end.
+func fillingEnds(text, suffix []byte) []int {
+	ends := repeats(text, suffix)
+	for at := 1; at < len(text); at++ {
+		if text[at] == '\n' {
+			ends = append(ends, at)
+		}
+	}
+	slices.Sort(ends)
+	ends = slices.Compact(ends)
+	return append(ends[:min(len(ends), fillEnds-1)], len(text))
+}
+
+// repeats are the places where a text repeats the beginning of a suffix.
+func repeats(text, suffix []byte) (at []int) {
+	begin := []byte(beginning(string(suffix)))
+	if len(begin) == 0 {
+		return nil
+	}
+	for from := 0; ; {
+		i := bytes.Index(text[from:], begin)
+		if i < 0 {
+			return at
+		}
+		at, from = append(at, from+i), from+i+1
+	}
+}
+
+// beginningMax is the most characters of a suffix that a completion repeats before it may end.
+const beginningMax = 64
+
+// beginning returns what a text that comes before a suffix should not repeat: the suffix up to the
+// end of its first line that is not blank, "" if all are.
+func beginning(suffix string) string {
+	text := strings.TrimLeftFunc(suffix, unicode.IsSpace)
+	line, _, _ := strings.Cut(text, "\n")
+	if line = strings.TrimRightFunc(line, unicode.IsSpace); line == "" {
+		return ""
+	}
+	all := []rune(suffix[:len(suffix)-len(text)] + line)
+	return string(all[:min(len(all), beginningMax)])
+}

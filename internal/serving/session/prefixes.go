@@ -1,0 +1,163 @@
+package session
+
+import (
+	"crypto/sha256"
+	"sync"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/serving/session/budget"
+)
+
+// prefixes keeps streams that have read the beginning of a prompt, up to the end of a chunk. The
+// next prompt that begins alike is read from there on: an editor sends the same text again with
+// every key. A stream is a function of what it has read, so no bit of an answer depends on what is
+// kept. What is kept takes memory that nobody needs, see budget.Extra.
+type prefixes struct {
+	budget *budget.Budget[*session]
+	mu     struct {
+		sync.Mutex
+		kept map[prefixKey]*keptPrefix
+	}
+}
+
+// prefixKey is the beginning of a prompt, and what it was read behind. Sessions of no text are
+// alike if model and owner are: their settings are the model's defaults.
+type prefixKey struct {
+	owner, model string
+	session      string        // "": one of no text
+	ground       stream.Ground // of the session
+	text         [sha256.Size]byte
+}
+
+// keptPrefix is guarded by prefixes.mu.
+type keptPrefix struct {
+	stream  *stream.Stream // shelved
+	extra   *budget.Extra
+	dropped bool
+}
+
+// sparsely is how many chunks lie between two ends of chunks that are kept beside the last one, for
+// prompts that part from this one before its end.
+const sparsely = 16
+
+func newPrefixes(b *budget.Budget[*session]) *prefixes {
+	p := &prefixes{budget: b}
+	p.mu.kept = map[prefixKey]*keptPrefix{}
+	return p
+}
+
+// find returns the stream that is kept under a key; nil: none is.
+func (p *prefixes) find(key prefixKey) *stream.Stream {
+	p.mu.Lock()
+	k := p.mu.kept[key]
+	p.mu.Unlock()
+	if k == nil {
+		return nil
+	}
+	k.extra.Use()
+	return k.stream
+}
+
+// keep keeps a copy of a stream, if there is memory for it.
+func (p *prefixes) keep(key prefixKey, s *stream.Stream) {
+	if p.find(key) != nil {
+		return
+	}
+	k := &keptPrefix{stream: s.Shelved()}
+	extra := p.budget.Keep(k.stream.MemoryBytes(), func() { p.drop(key, k) })
+	if extra != nil && !p.enter(key, k, extra) {
+		extra.Release()
+	}
+}
+
+// enter reports false where the memory is gone already, or another has kept the same meanwhile.
+func (p *prefixes) enter(key prefixKey, k *keptPrefix, extra *budget.Extra) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k.dropped || p.mu.kept[key] != nil {
+		return false
+	}
+	k.extra = extra
+	p.mu.kept[key] = k
+	return true
+}
+
+// drop is called under the budget's lock.
+func (p *prefixes) drop(key prefixKey, k *keptPrefix) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k.dropped = true; p.mu.kept[key] == k {
+		delete(p.mu.kept, key)
+	}
+}
+
+// forget drops all that was read behind a session.
+func (p *prefixes) forget(session string) {
+	var extras []*budget.Extra
+	p.mu.Lock()
+	for key, k := range p.mu.kept {
+		if key.session == session {
+			extras = append(extras, k.extra)
+			delete(p.mu.kept, key)
+		}
+	}
+	p.mu.Unlock()
+	for _, e := range extras {
+		e.Release()
+	}
+}
+
+// promptEnd is where a chunk ends in a prompt.
+type promptEnd struct {
+	at  int // bytes of the prompt
+	key prefixKey
+}
+
+// promptEnds are the ends of chunks in a prompt that is read behind the session's text, of which
+// tokens are bytes. There are none where its reading is not to be kept.
+func (g *generation) promptEnds(prompt []byte) (ends []promptEnd) {
+	s := g.s
+	if g.static || g.echo || s.model.OfWords() {
+		return nil
+	}
+	key := prefixKey{owner: s.Owner, model: s.model.id}
+	if !g.blank {
+		key.session, key.ground = s.ID, s.stream.Ground()
+	}
+	hash, from := sha256.New(), 0
+	for at := s.stream.Room(); at <= len(prompt); at += s.Settings.Chunk {
+		hash.Write(prompt[from:at])
+		hash.Sum(key.text[:0])
+		ends, from = append(ends, promptEnd{at, key}), at
+	}
+	return ends
+}
+
+// beginReading returns a frozen stream that has read as much of a prompt as is known, and where the
+// rest begins.
+func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read int) {
+	for i := len(ends) - 1; i >= 0; i-- {
+		if kept := g.engine.prefixes.find(ends[i].key); kept != nil {
+			return g.s.stream.Resumed(kept), ends[i].at
+		}
+	}
+	if g.static {
+		return g.s.stream.Static(), 0
+	}
+	return g.s.stream.Frozen(), 0
+}
+
+// keepReading keeps a stream that has read so much of a prompt, if that is at an end to be kept:
+// the last one, and a few before it.
+func (g *generation) keepReading(ends []promptEnd, frozen *stream.Stream, read int) {
+	if len(ends) == 0 || read < ends[0].at {
+		return
+	}
+	i := (read - ends[0].at) / g.s.Settings.Chunk
+	if ends[i].at == read && (i == len(ends)-1 || i%sparsely == sparsely-1) {
+		g.engine.prefixes.keep(ends[i].key, frozen)
+		if g.s.alive() != nil { // what it had was forgotten before
+			g.engine.prefixes.forget(g.s.ID)
+		}
+	}
+}
