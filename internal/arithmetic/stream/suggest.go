@@ -38,8 +38,8 @@ const (
 	// SuggestRowsMax is the most prefixes that are computed in one call, with those that are
 	// guessed.
 	SuggestRowsMax = 32
-	// proposedRows and proposedQuick are how many prefixes the companion proposes, and how many where
-	// the networks read no others.
+	// proposedRows and proposedQuick are how many prefixes the companion proposes, and how many
+	// where the networks read no others.
 	proposedRows, proposedQuick = 12, 24
 	// proposedCalls are those of a search behind proposals.
 	proposedCalls = 3
