@@ -43,7 +43,7 @@ ATTACK_TIMEOUT ?= 2h
 
 .PHONY: help build test-ship words page demo pictures default-model swift-model words-model bench quick test test-noasm \
 	test-arithmetic test-arm64 test-portable race race-short nightly test-attack test-long test-page \
-	test-docs test-openai test-postgres test-clouds release test-release fuzz \
+	test-docs test-openai test-clients test-postgres test-clouds release test-release fuzz \
 	generate check cross lint vulnerabilities clean
 
 help: ## show this list
@@ -141,6 +141,13 @@ test-openai: ## run OpenAI's own client against a running server (needs node 20 
 	  echo "OpenAI's client not run: it needs node 20 or later, and npm; node is: $${node:-none}"; exit 0; fi; \
 	npm ci --prefix server/testdata/openai --ignore-scripts --no-audit --no-fund --loglevel error && \
 	LMSERVE_TEST_OPENAI=1 $(GO) test ./server ./examples -run '^TestOpenAIsOwnClient' -count=1 -v
+
+test-clients: ## compile clients generated from the contract and run them (needs node 20 or later, npm and the network)
+	@node=$$(node -p 'parseInt(process.versions.node)' 2>/dev/null); \
+	if [ "$${node:-0}" -lt 20 ] || ! command -v npm >/dev/null; then \
+	  echo "generated clients not run: they need node 20 or later, and npm; node is: $${node:-none}"; exit 0; fi; \
+	npm ci --prefix server/testdata/clients --ignore-scripts --no-audit --no-fund --loglevel error && \
+	LMSERVE_TEST_CLIENTS=1 $(GO) test ./server -run '^TestGeneratedClients' -count=1 -v
 
 test-postgres: ## run the tests of sessions in a database (needs PostgreSQL's programs; minutes)
 	LMSERVE_TEST_POSTGRES=1 $(GO) test -tags s3 ./internal/serving/storage/postgres/... -count=1 -timeout 40m

@@ -2,6 +2,7 @@ package lmserve_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log"
 	"strings"
@@ -34,6 +35,75 @@ func Example() {
 	// Output:
 	// bits per byte: at first below 2: true, then below a tenth: true
 	// ## <<okapi>> ## <<quokka>>
+}
+
+// A log is watched in process: each line has a rank, and the strange ones are printed.
+func ExampleStream_Lines() {
+	model, err := lmserve.Embedded("swift", lmserve.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	stream, err := model.Open(model.Settings())
+	if err != nil {
+		log.Fatal(err)
+	}
+	watch := stream.Lines(func(l lmserve.Line) {
+		if l.Warm && l.Rank >= 50 {
+			fmt.Printf("line %d: %s\n", l.Number, l.Text)
+		}
+	})
+	for i := range 120 {
+		if i == 100 {
+			fmt.Fprintln(watch, "sshd[812]: Failed password for root from 203.0.113.9")
+		}
+		user := []string{"alice", "bob", "carol"}[i*i%7%3]
+		fmt.Fprintf(watch, "sshd[812]: Accepted key for %s from 10.0.0.%d\n", user, i*i%11)
+	}
+	// Output:
+	// line 101: sshd[812]: Failed password for root from 203.0.113.9
+}
+
+// Suggestions are for what is being typed behind a stream's text.
+func ExampleStream_Suggest() {
+	model, err := lmserve.Embedded("swift", lmserve.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	stream, err := model.Open(model.Settings())
+	if err != nil {
+		log.Fatal(err)
+	}
+	stream.Feed([]byte(strings.Repeat("Dear Ms. Quillfeather, thank you for your letter.\n", 8)))
+	found, err := stream.Suggest(context.Background(), []byte("Dear Ms. Qu"),
+		lmserve.SuggestOptions{Unit: lmserve.UnitWord})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(found[0].Text)
+	// Output:
+	// illfeather
+}
+
+// The model counts has no network: a stream predicts by counts of its own text, and lines are rated
+// as with every other model.
+func ExampleEmbedded_counts() {
+	model, err := lmserve.Embedded("counts", lmserve.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	stream, err := model.Open(model.Settings())
+	if err != nil {
+		log.Fatal(err)
+	}
+	costs := stream.FeedCosts([]byte(strings.Repeat("to be or not to be\n", 40)))
+	bytes := float64(stream.Tally().Bytes)
+	fmt.Printf("bits per byte: %.0f without counts, below 1 with them: %t\n",
+		costs.Network/bytes, costs.Bits/bytes < 1)
+	// Output:
+	// bits per byte: 8 without counts, below 1 with them: true
 }
 
 // A snapshot is the whole state of a stream: what is restored from it, and a fork, go on as the

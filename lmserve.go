@@ -8,13 +8,13 @@
 // text comes and the number of threads. On processors of different kinds they may differ by
 // rounding.
 //
-// A whole program, which reads a log and says how much of a surprise each line was:
+// A whole program, which reads a log and prints the lines that are strange for it:
 //
 //	package main
 //
 //	import (
-//		"bufio"
 //		"fmt"
+//		"io"
 //		"log"
 //		"os"
 //
@@ -22,7 +22,7 @@
 //	)
 //
 //	func main() {
-//		model, err := lmserve.Default(lmserve.Options{Threads: 2})
+//		model, err := lmserve.Embedded("swift", lmserve.Options{Threads: 2})
 //		if err != nil {
 //			log.Fatal(err)
 //		}
@@ -31,12 +31,14 @@
 //		if err != nil {
 //			log.Fatal(err)
 //		}
-//		lines := bufio.NewScanner(os.Stdin)
-//		for lines.Scan() {
-//			bits := stream.Feed([]byte(lines.Text() + "\n"))
-//			fmt.Printf("%7.1f bits  %s\n", bits, lines.Text())
+//		watch := stream.Lines(func(l lmserve.Line) {
+//			if l.Warm && l.Rank >= 100 {
+//				fmt.Printf("line %d, one of %d: %s\n", l.Number, l.Rank, l.Text)
+//			}
+//		})
+//		if _, err := io.Copy(watch, os.Stdin); err != nil {
+//			log.Fatal(err)
 //		}
-//		fmt.Printf("%.2f bits per byte\n", stream.Tally().BitsPerByte())
 //	}
 package lmserve
 
@@ -70,24 +72,6 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Settings say how a stream learns: Method names one of the methods below, and the field of that
-// method has its numbers. Chunk is the number of bytes between two updates. With Baseline the
-// text is also scored by the model as it is when it learns nothing. With Companion the model is
-// mixed with counts of the stream's own text, in a table of CompanionBytes, and by MethodSparseMeta
-// with the model as it is, too, if CompanionStatic says so. Seed is that of the random masks of
-// MethodSparseMeta.
-type Settings = stream.Settings
-
-// Methods, by which a stream adapts the model.
-const (
-	MethodStatic     = stream.Static     // not at all
-	MethodSparseMeta = stream.SparseMeta // fast weights, written by the model's meta-learners
-	MethodDynamicSGD = stream.DynamicSGD // dynamic evaluation: gradient descent on all weights
-	MethodDynamicRMS = stream.DynamicRMS // the same, scaled by the model's gradient statistics
-	MethodCache      = stream.Cache      // a continuous cache of hidden states
-	MethodCounts     = stream.Counts     // no network: counts of the text alone
-)
-
 // Model is a loaded model, which any number of streams share. Its methods and its streams may be
 // used by many goroutines, each stream by one at a time. A call that computes borrows a worker
 // (threads, activations, gradients) from the model, which keeps as many as there were calls at
@@ -104,8 +88,9 @@ type Model struct {
 // weights.
 func Default(o Options) (*Model, error) { return load(model.Default, o) }
 
-// Embedded returns a model that is embedded in the program, by its name: "default", that of Default,
-// or "swift", of .6 M weights for streams, which is ten times as fast and takes 1.4 MB a stream.
+// Embedded returns a model that is embedded in the program, by its name: "default", that of Default;
+// "swift", of .6 M weights for streams, which is ten times as fast and takes 1.4 MB a stream; or
+// "counts", no network at all: counts of the stream's own text alone (MethodCounts).
 func Embedded(name string, o Options) (*Model, error) {
 	return load(func() (*model.Model, error) { return model.Place{Name: name}.Load() }, o)
 }
@@ -140,14 +125,15 @@ func (m *Model) Close() {
 func (m *Model) ID() string { return m.model.ID() }
 
 // Settings are those that the model was trained and tuned for.
-func (m *Model) Settings() Settings { return stream.Defaults(m.model) }
+func (m *Model) Settings() Settings { return Settings(stream.Defaults(m.model)) }
 
 // Open returns the stream of an empty text. An error names the setting that does not fit.
 func (m *Model) Open(set Settings) (*Stream, error) {
-	if err := set.Validate(m.model); err != nil {
+	chosen := stream.Settings(set)
+	if err := chosen.Validate(m.model); err != nil {
 		return nil, fmt.Errorf("lmserve: settings: %w", err)
 	}
-	return &Stream{model: m, state: stream.New(m.model, set)}, nil
+	return &Stream{model: m, state: stream.New(m.model, chosen)}, nil
 }
 
 // Restore reads a stream that Snapshot wrote, of the same model. It goes on to the bits that the
@@ -196,8 +182,9 @@ func (m *Model) borrow() *stream.Worker {
 
 // Stream is a text so far, and what the model has learnt from it.
 type Stream struct {
-	model *Model
-	state *stream.Stream
+	model     *Model
+	state     *stream.Stream
+	suggester stream.Suggester // what the last suggestion has computed
 }
 
 // Feed scores text that follows the stream's text so far, and learns from it. It returns the
@@ -207,7 +194,8 @@ func (s *Stream) Feed(text []byte) (bits float64) { return s.FeedEach(text, nil)
 
 // FeedEach does what Feed does, and calls each for every byte with the byte's information in bits
 // and, if Settings.Baseline asks for it, with the same under the static model, which is the slow
-// weights alone, without companion, otherwise 0. The information of a word is that of the white space by which it ends.
+// weights alone, without companion, otherwise 0. The information of a word is that of the white
+// space by which it ends.
 func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) (bits float64) {
 	before := s.state.Tally.Bits
 	s.model.compute(func(w *stream.Worker) {
@@ -218,6 +206,28 @@ func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) 
 		})
 	})
 	return s.state.Tally.Bits - before
+}
+
+// Costs are what a text has cost, in bits.
+type Costs struct {
+	Bits     float64 // as Feed returns them
+	Network  float64 // without the companion; as Bits if there is none
+	Baseline float64 // under the static model; 0 unless Settings.Baseline asks for it
+}
+
+// FeedCosts does what Feed does, and tells the companion's part from the network's.
+func (s *Stream) FeedCosts(text []byte) (c Costs) {
+	before, static := s.state.Tally.Bits, s.state.Baseline.Bits
+	s.model.compute(func(w *stream.Worker) {
+		w.Feed(s.state, text, func(_ []byte, scores stream.Scores) {
+			if scores.Network == nil {
+				scores.Network = scores.NLL
+			}
+			c.Network += scores.NetworkBits()
+		})
+	})
+	c.Bits, c.Baseline = s.state.Tally.Bits-before, s.state.Baseline.Bits-static
+	return c
 }
 
 // Write is Feed for an io.Writer. It never fails.
@@ -235,7 +245,7 @@ func (s *Stream) Tally() tokenizer.Tally { return s.state.Tally }
 func (s *Stream) Baseline() tokenizer.Tally { return s.state.Baseline }
 
 // Settings are those that the stream was opened with.
-func (s *Stream) Settings() Settings { return s.state.Settings }
+func (s *Stream) Settings() Settings { return Settings(s.state.Settings) }
 
 // Complete samples tokens that follow the stream's text and the prompt, and returns their text
 // without the prompt. A word at the end of the prompt counts as complete. The stream stays as it

@@ -12,6 +12,8 @@ import (
 	"github.com/lmserve/lmserve"
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 	"github.com/lmserve/lmserve/txl"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -111,6 +113,93 @@ func TestACompletionLeavesTheStreamAsItIs(t *testing.T) {
 	require.ErrorContains(t, err, "tokens is 0")
 	_, err = s.Complete(nil, 1, txl.Sampling{Temperature: -1})
 	require.ErrorContains(t, err, "temperature is -1")
+}
+
+// Lines are those of the text, whatever its pieces, and go on in a snapshot and a fork.
+func TestLinesAreTheSameInAnyPieces(t *testing.T) {
+	m := small(t, 1)
+	collect := func(to *[]lmserve.Line) func(lmserve.Line) {
+		return func(l lmserve.Line) {
+			l.Text = bytes.Clone(l.Text)
+			*to = append(*to, l)
+		}
+	}
+	whole, parts := open(t, m), open(t, m)
+	var want, got []lmserve.Line
+	bits := whole.FeedLines(append(text, "the end"...), collect(&want))
+	require.Equal(t, bits, whole.Tally().Bits)
+	for i := range text {
+		parts.FeedLines(text[i:i+1], collect(&got))
+		if i == len(text)/2 {
+			var err error
+			parts, err = parts.Fork()
+			require.NoError(t, err)
+		}
+	}
+	require.Equal(t, want, got)
+	require.Len(t, want, 12)
+	require.EqualValues(t, 12, want[11].Number)
+	require.EqualValues(t, len(text)-44, want[11].Offset)
+	require.Equal(t, text[:43], want[11].Text)
+	require.Positive(t, want[11].Baseline)
+	require.GreaterOrEqual(t, want[11].Rank, int64(1))
+
+	var last []lmserve.Line
+	before := whole.Tally()
+	whole.LastLine(collect(&last))
+	require.Equal(t, "the end", string(last[0].Text))
+	require.Equal(t, before, whole.Tally())
+	parts.LastLine(func(lmserve.Line) { t.Error("no line is under way") })
+}
+
+func TestSuggestionsLeaveTheStreamAsItIs(t *testing.T) {
+	m := small(t, 1)
+	s, alone := open(t, m), open(t, m)
+	s.Feed(text)
+	alone.Feed(text)
+	found, err := s.Suggest(t.Context(), []byte("the qu"), lmserve.SuggestOptions{N: 3})
+	require.NoError(t, err)
+	require.NotEmpty(t, found)
+	require.Equal(t, alone.Feed(text), s.Feed(text))
+
+	for _, wrong := range []lmserve.SuggestOptions{
+		{N: -1}, {Unit: "page"}, {Least: 2}, {Within: -1},
+	} {
+		_, err = s.Suggest(t.Context(), nil, wrong)
+		require.ErrorContains(t, err, "expected")
+	}
+	_, err = s.Suggest(t.Context(), make([]byte, 2000), lmserve.SuggestOptions{})
+	require.ErrorContains(t, err, "typed has 2000 bytes")
+}
+
+// Costs add up to those of Feed, of Baseline, and of the same stream without companion.
+func TestCostsAreOfStreamNetworkAndBaseline(t *testing.T) {
+	m := small(t, 1)
+	set := m.Settings()
+	set.Method, set.Baseline = lmserve.MethodStatic, true
+	s, err := m.Open(set)
+	require.NoError(t, err)
+	c := s.FeedCosts(text)
+	require.Equal(t, s.Tally().Bits, c.Bits)
+	require.Equal(t, s.Baseline().Bits, c.Baseline)
+	require.InDelta(t, c.Baseline, c.Network, 1e-9*c.Network, "the network is the static one")
+	require.Less(t, c.Bits, c.Network)
+	set.Companion = false
+	s, err = m.Open(set)
+	require.NoError(t, err)
+	c = s.FeedCosts(text)
+	require.InDelta(t, c.Bits, c.Network, 1e-9*c.Bits)
+}
+
+// Names of methods and units are those of the packages that compute.
+func TestNamesAreThoseOfTheArithmetic(t *testing.T) {
+	require.ElementsMatch(t, stream.AllMethods(), []string{
+		lmserve.MethodStatic, lmserve.MethodSparseMeta, lmserve.MethodDynamicSGD,
+		lmserve.MethodDynamicRMS, lmserve.MethodCache, lmserve.MethodCounts,
+	})
+	require.Equal(t, []suggest.Unit{suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free},
+		[]suggest.Unit{suggest.Unit(lmserve.UnitWord), suggest.Unit(lmserve.UnitWordPlus),
+			suggest.Unit(lmserve.UnitLine), suggest.Unit(lmserve.UnitFree)})
 }
 
 func TestStreamsOfOneModelRunSideBySide(t *testing.T) {

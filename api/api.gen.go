@@ -1581,7 +1581,7 @@ type Measures struct {
 
 // Method How a session adapts.
 //
-//   - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
+//   - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
 //   - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 //   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 //     every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
@@ -2267,7 +2267,7 @@ type SessionRequest struct {
 type Settings struct {
 	// Method How a session adapts.
 	//
-	// - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
+	// - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
 	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
@@ -2318,7 +2318,7 @@ type SettingsRequest struct {
 	// Chunk Tokens between two updates of the fast weights. The model may allow fewer than the maximum.
 	Chunk *int `json:"chunk,omitempty"`
 
-	// Companion Whether the model's distribution is mixed with what the session's text has had so far. Beside a model of bytes it is counts; beside one of words the cache of the method `cache`, whose settings it has. Without, the model scores alone.
+	// Companion Whether the model's distribution is mixed with what the session's text has had so far. Beside a model of bytes it is counts; beside one of words the cache of the method `cache`, whose settings it has. Without, the model scores alone. Left out it is true, but false where `method` is `static`.
 	Companion *bool `json:"companion,omitempty"`
 
 	// CompanionBytes The size of the companion's table of counts, a power of two.
@@ -2336,12 +2336,12 @@ type SettingsRequest struct {
 	// Gammas Of `sparse-meta`: the decay of the gradient average from chunk to chunk, one number a bank of the model. `Model.banks` is how many banks a model has.
 	Gammas []float32 `json:"gammas,omitempty"`
 
-	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as with the method `static`.
+	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as with the method `static` and the same `companion`.
 	Lambda *float32 `json:"lambda,omitempty"`
 
 	// Method How a session adapts.
 	//
-	// - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
+	// - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
 	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
@@ -2357,10 +2357,10 @@ type SettingsRequest struct {
 	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
 	Method *Method `json:"method,omitempty"`
 
-	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as with the method `static`.
+	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as with the method `static` and the same `companion`.
 	P *float64 `json:"p,omitempty"`
 
-	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as with the method `static`.
+	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as with the method `static` and the same `companion`.
 	Rate *float32 `json:"rate,omitempty"`
 
 	// SkipBelow Of `sparse-meta`: chunks that cost the network fewer bits a token teach nothing: they are not learnt from. Without a companion of counts, and at 0, every chunk is learnt from. Text that is learnt line by line always is.

@@ -1,4 +1,4 @@
 package api
 
 //go:generate go run ../internal/generate
-//go:generate go tool oapi-codegen -config oapi-codegen.yaml openapi.yaml
+//go:generate go tool oapi-codegen -config oapi-codegen.yaml ../bin/openapi.yaml

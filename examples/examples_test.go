@@ -151,6 +151,16 @@ func TestWatchWithCurl(t *testing.T) {
 	e.requireLog(t, "ssh")
 }
 
+func TestWatchInProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program, and loads an embedded model")
+	}
+	e := &example{input: log()}
+	out := e.run(t, "go", "run", "./inprocess")
+	require.Contains(t, out, strange)
+	require.LessOrEqual(t, strings.Count(out, "\n"), 2, out)
+}
+
 func TestResumeInGo(t *testing.T) {
 	e := newExample(t)
 	e.behindCuts(t)
@@ -202,7 +212,8 @@ func TestOpenAIsOwnClientInJavaScript(t *testing.T) {
 func TestOpenAIsOwnClientTeaches(t *testing.T) {
 	e := newExample(t)
 	e.input = log()
-	require.Contains(t, e.runWithOpenAI(t, "openai_learn.mjs", "ssh"), "sshd[812]: Accepted ke[y for bob from 10.0.0.")
+	out := e.runWithOpenAI(t, "openai_learn.mjs", "ssh")
+	require.Contains(t, out, "sshd[812]: Accepted ke[y for bob from 10.0.0.")
 	e.requireLog(t, "ssh")
 }
 

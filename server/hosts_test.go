@@ -63,6 +63,30 @@ func TestAServerWithoutKeysAnswersOnlyToItsOwnNames(t *testing.T) {
 	require.Equal(t, "HTTP/1.0 200", string(answer), "a client of HTTP/1.0 sends no Host")
 }
 
+// An allowed name without a dot is a service, whose names in Kubernetes no page can have. A name
+// that somebody could register is none of them.
+func TestServicesHaveTheirNamesInKubernetes(t *testing.T) {
+	g := newRig(t, Options{AllowedHosts: []string{"lmserve", "lm.example.org"}})
+	for _, host := range []string{
+		"lmserve", "lmserve:8080", "lmserve.default", "lmserve.team-a:8080", "LMserve.Default.svc",
+		"lmserve.dev.svc", "lmserve.default.svc.cluster.local", "lmserve.default.svc.cluster.local.:80",
+	} {
+		require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/healthz", host).StatusCode, host)
+	}
+	for _, host := range []string{
+		"lmserve.dev", "lmserve.com", "lmserve.app.", "lmserve.co.uk", "lmserve.evil.example",
+		"lmserve.svc.evil.example", "lmserve.default.svc.evil.example", "lmserve..svc", ".default.svc",
+		"lmserve.default.svc.cluster.local.evil.example", "x.lmserve.default.svc", "other.default.svc",
+		"lmserve.a.b.svc", "lm.example.org.default.svc", "lmserve.default.cluster.local",
+	} {
+		resp := sendHost(t, g, "GET", "/healthz", host)
+		require.Equal(t, http.StatusMisdirectedRequest, resp.StatusCode, host)
+	}
+	// A page of another service of that name is a page of another origin.
+	resp := sendHost(t, g, "GET", "/healthz", "lmserve", "Origin", "http://lmserve.other.svc")
+	requireProblem(t, resp, api.ProblemOriginNotAllowed)
+}
+
 func TestPagesOfOtherOriginsAreRefusedWithoutKeys(t *testing.T) {
 	g := newRig(t, Options{AllowedHosts: []string{"lm.example.org"}})
 	for _, s := range samples(t) {

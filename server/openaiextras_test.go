@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +19,9 @@ import (
 // Fields that OpenAI does not have mean what they mean in completions of sessions.
 func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
-	path := g.create("{}")
+	path := g.create(`{"seed":3}`)
 	g.text(path+"/score", numbered(1, 200))
+	broken := regexp.MustCompile("\uFFFD+") // bytes that are no characters, one by one or together
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 	plain, other := "", 0
 	for _, fields := range []string{
@@ -29,7 +31,8 @@ func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 		body := `{"prompt":"GET /","max_tokens":60,"seed":7` + fields + `}`
 		want := decode[api.Completion](t, g.json(path+"/complete", body), http.StatusOK)
 		got := g.completed(body, "X-Session-ID", id).Choices[0].Text
-		require.Equal(t, want.Text, got, fields)
+		require.Equal(t, broken.ReplaceAllString(want.Text, "."),
+			broken.ReplaceAllString(got, "."), fields)
 		if plain == "" {
 			plain = got
 		} else if got != plain {
@@ -38,8 +41,9 @@ func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 	}
 	require.Equal(t, 4, other, "each of them makes a difference")
 	for _, none := range []string{
-		`"top_k":-1`, `"top_k":0`, `"min_p":0`, `"dry":0.8`, `"repetition_penalty":1.0`, `"suggest":null`,
-		`"top_k":null,"min_p":null,"dry":null,"repetition_penalty":null,"commit":null,"offset":null`,
+		`"top_k":-1`, `"top_k":0`, `"min_p":0`, `"dry":0.8`, `"repetition_penalty":1.0`,
+		`"top_k":null,"min_p":null,"dry":null,"repetition_penalty":null`,
+		`"commit":null,"offset":null,"suggest":null`,
 	} {
 		body := `{"prompt":"GET /","max_tokens":60,"seed":7,` + none + `}`
 		require.Equal(t, plain, g.completed(body, "X-Session-ID", id).Choices[0].Text, none)
@@ -66,7 +70,7 @@ func TestNoModelIsThatOfTheSession(t *testing.T) {
 		api.ProblemSessionNotFound)
 }
 
-// Where OpenAI's clients look in vain, they are told in their own form what they can use.
+// Where OpenAI's clients look in vain, the answer says in their own form what they can use.
 func TestPathsThatOpenAIHasSayWhatToUse(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "k"})
 	g := newRig(t, Options{Keys: ring.Ring})
@@ -81,19 +85,21 @@ func TestPathsThatOpenAIHasSayWhatToUse(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
 			g.key = key
-			p := decode[api.Problem](t, g.do(method, path, strings.NewReader("{}")), http.StatusNotFound)
+			resp := g.do(method, path, strings.NewReader("{}"))
+			p := decode[api.Problem](t, resp, http.StatusNotFound)
 			require.Equal(t, api.ProblemNotFound, p.Type)
 			require.NotNil(t, p.Error)
 			require.Contains(t, p.Error.Message, want, path)
 			require.Equal(t, "not_found", p.Error.Code)
 			require.Equal(t, api.OpenAIInvalidRequest, p.Error.Type)
 			g.key = ""
-			p = decode[api.Problem](t, g.do(method, path, strings.NewReader("{}")), http.StatusUnauthorized)
+			resp = g.do(method, path, strings.NewReader("{}"))
+			p = decode[api.Problem](t, resp, http.StatusUnauthorized)
 			require.Equal(t, "invalid_api_key", p.Error.Code)
 		}
 	}
 	g.key = key
-	for _, path := range []string{"/v1/nothing", "/v1/sessions/x/chat", "/chat/completions", "/v1"} {
+	for _, path := range []string{"/v1/nothing", "/v1/sessions/x/chat", "/chat/completions"} {
 		p := decode[api.Problem](t, g.do("GET", path, nil), http.StatusNotFound)
 		require.Nil(t, p.Error, path)
 	}

@@ -14,10 +14,10 @@ import (
 )
 
 // staticLogProbs are the log-probabilities that the score route gives a text which is the first of
-// its session, under the static model.
+// its session, under static with companion.
 func staticLogProbs(t *testing.T, g *rig, text string) (all []float64) {
 	t.Helper()
-	path := g.create(`{"settings":{"method":"static"}}`)
+	path := g.create(`{"settings":{"method":"static","companion":true}}`)
 	for _, e := range readEvents(g.text(path+"/score?logprobs=true", text, "Accept", contract.MediaNDJSON)).all(t) {
 		all = append(all, as[api.ChunkEvent](t, e).Logprobs...)
 	}

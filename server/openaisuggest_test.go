@@ -29,7 +29,10 @@ func TestOpenAIChoicesAreSuggestions(t *testing.T) {
 	before := g.offsetOf(path)
 	for _, c := range []struct{ ask, fields string }{
 		{`"n":3`, `"n":3,"suggest":{}`},
-		{`"n":1,"unit":"word","min_probability":0.1`, `"suggest":{"unit":"word","min_probability":0.1}`},
+		{
+			`"n":1,"unit":"word","min_probability":0.1`,
+			`"suggest":{"unit":"word","min_probability":0.1}`,
+		},
 		{
 			`"n":5,"unit":"free"`,
 			`"n":5,"suggest":{"unit":"free"},"temperature":0.2,"stop":["\n"],"max_tokens":4`,

@@ -122,7 +122,7 @@ func TestPageShowsASessionsShadows(t *testing.T) {
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 	shadows := []string{
 		b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"p":0}}`, id)),
-		b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"method":"static"}}`, id)),
+		b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"method":"static","companion":true}}`, id)),
 	}
 	b.open(place("learn", path))
 	for i, name := range []string{"sparse-meta p 0", "static"} {

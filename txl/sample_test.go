@@ -171,7 +171,8 @@ func BenchmarkSampleWords(b *testing.B) {
 
 func TestSamplingErrorsNameTheField(t *testing.T) {
 	for field, p := range map[string]Sampling{
-		"temperature": {Temperature: -1}, "top_k": {TopK: -1}, "top_p": {TopP: 1.5}, "min_p": {MinP: -.1},
+		"temperature": {Temperature: -1}, "top_k": {TopK: -1},
+		"top_p": {TopP: 1.5}, "min_p": {MinP: -.1},
 	} {
 		require.ErrorContains(t, p.Validate(), field)
 	}

@@ -42,4 +42,5 @@ func TestModelsAreEmbedded(t *testing.T) {
 	named, err := Embedded(DefaultName)
 	require.NoError(t, err)
 	require.Equal(t, f.Hash(), named.Hash())
+	require.Equal(t, DefaultHash, f.Hash(), "another default model has other constants")
 }

@@ -344,7 +344,7 @@ type Measures = api.Measures
 
 // Method How a session adapts.
 //
-//   - `static`: not at all. Without a companion it is the static model; with one, that still learns beside it.
+//   - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
 //   - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
 //   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
 //     every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.

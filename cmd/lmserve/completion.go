@@ -8,6 +8,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
 // completionScripts write, for each shell, what makes it complete the command line of a program.
@@ -16,6 +20,64 @@ var completionScripts = map[string]func(root *cobra.Command, w io.Writer) error{
 	"fish":       func(c *cobra.Command, w io.Writer) error { return c.GenFishCompletion(w, true) },
 	"powershell": (*cobra.Command).GenPowerShellCompletionWithDesc,
 	"zsh":        (*cobra.Command).GenZshCompletion,
+}
+
+// completeValues makes shells complete what flags and arguments of commands may be.
+func completeValues(root *cobra.Command) {
+	methods := stream.AllMethods()
+	valuesOf := map[string]cobra.CompletionFunc{
+		"method": cobra.FixedCompletions(
+			append(methods, stream.Static+eval.WithCompanion), cobra.ShellCompDirectiveNoFileComp),
+		"methods": completeList(methods),
+		"model":   completeModels,
+	}
+	everyCommand(root, func(c *cobra.Command) {
+		for name, values := range valuesOf {
+			if c.LocalFlags().Lookup(name) != nil {
+				if err := c.RegisterFlagCompletionFunc(name, values); err != nil {
+					panic(err) // the flag is there
+				}
+			}
+		}
+	})
+	for _, name := range []string{"config", "help"} {
+		subcommandNamed(root, name).ValidArgsFunction = completeCommands
+	}
+}
+
+// completeModels are the names of models, and the files that there are.
+func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, place := range model.Places(modelFolders()) {
+		names = append(names, place.Name)
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}
+
+// completeList completes the last of several words with commas between them.
+func completeList(words []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndex(typed, ",")+1]
+		var lists []string
+		for _, word := range words {
+			lists = append(lists, before+word)
+		}
+		return lists, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+// completeCommands are the commands below those that stand there.
+func completeCommands(
+	c *cobra.Command, words []string, _ string,
+) (names []string, _ cobra.ShellCompDirective) {
+	if above, err := findCommand(c.Root(), words); err == nil {
+		for _, below := range above.Commands() {
+			if below.IsAvailableCommand() {
+				names = append(names, cobra.CompletionWithDesc(below.Name(), below.Short))
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func newCompletion() *cobra.Command {

@@ -33,6 +33,28 @@ func documentsOf(t *testing.T, texts map[string]string) (dir string) {
 	return dir
 }
 
+// A name of a method in eval is the same in score and in a session of a server, to the bit.
+func TestMethodsHaveOneNameEverywhere(t *testing.T) {
+	model, dir := smallModel(t), t.TempDir()
+	text, _ := beginning(t, 600)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte(text), 0o600))
+	url, stop := serving(t, "--model", model)
+	defer stop()
+	methods := []string{"static", "static+companion", "sparse-meta+companion"}
+	var result struct {
+		Documents []struct{ Scores []struct{ Bits float64 } }
+	}
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--model", model, "--data", dir,
+		"--json", "--methods", strings.Join(methods, ","))), &result))
+	for i, method := range methods {
+		for _, where := range [][]string{{"--model", model}, {"--server", url}} {
+			args := append([]string{"score", "--json", "--total-only", "--method", method}, where...)
+			total := jsonLines(t, must(t, text, args...))[0]
+			require.InDelta(t, result.Documents[0].Scores[i].Bits, total.Bits, 1e-9, method)
+		}
+	}
+}
+
 func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

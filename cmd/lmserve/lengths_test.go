@@ -16,7 +16,7 @@ func TestLengthsOfTheMemoryAreChosen(t *testing.T) {
 	file := filepath.Join(dir, "text")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("around the rugged rock ", 30)), 0o600))
 	static := func(flags ...string) float64 {
-		args := []string{"score", file, "--model", model, "--static", "--companion=false", "--total", "--json"}
+		args := []string{"score", file, "--model", model, "--static", "--total", "--json"}
 		return jsonLines(t, must(t, "", append(args, flags...)...))[0].Bits
 	}
 	plain := static()

@@ -68,6 +68,7 @@ that 'lmserve models' lists, or a file.
 		newHealth(), newConfig(), newCompletion(), newMan(), newVersion())
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()
+	completeValues(root)
 	everyCommand(root, func(c *cobra.Command) { c.Args = usageArgs(c.Args) })
 	return root
 }

@@ -117,7 +117,7 @@ func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
 func TestNoWritesIsStatic(t *testing.T) {
 	text, _ := beginning(t, 600)
 	score := []string{"score", "--json", "--model", smallModel(t)}
-	static := must(t, text, append(score, "--static")...)
+	static := must(t, text, append(score, "--method", "static+companion")...)
 	require.Equal(t, static, must(t, text, append(score, "--p", "0")...))
 	require.NotEqual(t, static, must(t, text, score...))
 }
@@ -188,8 +188,10 @@ func TestSettingsOfAMethodOnTheCommandLine(t *testing.T) {
 	score := func(flags ...string) string {
 		return must(t, text, append([]string{"score", "--model", model, "--json"}, flags...)...)
 	}
-	static := score("--static")
-	require.Equal(t, static, score("--method", "static"))
+	static := score("--static", "--companion")
+	require.Equal(t, static, score("--method", "static+companion"))
+	require.Equal(t, score("--static"), score("--method", "static"))
+	require.Equal(t, score("--static"), score("--method", "dynamic-sgd", "--rate", "0", "--companion=false"))
 	require.Equal(t, static, score("--method", "dynamic-sgd", "--rate", "0"))
 	require.Equal(t, static, score("--method", "cache", "--lambda", "0"))
 	for _, flags := range [][]string{{"--rate", "0.01"}, {"--decay", "0.5"}} {

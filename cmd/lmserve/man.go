@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,7 +53,32 @@ func writeManual(root *cobra.Command, dir string, date time.Time) error {
 			f.DefValue = "PROCESSORS" // the pages say the same, whatever machine writes them
 		}
 	})
-	return doc.GenManTree(root, &doc.GenManHeader{
+	var err error
+	everyCommand(root, func(c *cobra.Command) {
+		if err == nil && c.IsAvailableCommand() {
+			err = writeManualPage(c, dir, date)
+		}
+	})
+	return err
+}
+
+// manOption is a flag as cobra writes it, with a tab where the macro TP belongs.
+var manOption = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t(.*)$`)
+
+// writeManualPage writes the page of a command as mandoc wants it: with a whole date, and flags as
+// tagged paragraphs.
+func writeManualPage(c *cobra.Command, dir string, date time.Time) error {
+	header := &doc.GenManHeader{
+		Title:   strings.ToUpper(strings.ReplaceAll(c.CommandPath(), " ", "-")),
 		Section: manSection, Date: &date, Source: "lmserve " + buildVersion(), Manual: "lmserve",
-	}, filepath.Clean(dir))
+	}
+	var page bytes.Buffer
+	if err := doc.GenMan(c, header, &page); err != nil {
+		return err
+	}
+	month, day := date.Format("Jan 2006"), date.Format(time.DateOnly)
+	text := bytes.Replace(page.Bytes(), []byte(month), []byte(day), 1)
+	text = manOption.ReplaceAll(text, []byte(".TP\n$1\n$2"))
+	name := strings.ReplaceAll(c.CommandPath(), " ", "-") + "." + manSection
+	return os.WriteFile(filepath.Join(dir, name), text, 0o644)
 }

@@ -66,9 +66,11 @@ func newProgressOf(c *cobra.Command, label, unit string) *progress {
 	return p
 }
 
+// isTerminal reports whether a writer goes to a terminal that can be drawn on: a dumb one takes no
+// escapes.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
 // set notes how much of the work is done, and how much there is: 0 if nobody knows.

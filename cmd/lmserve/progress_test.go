@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,21 @@ func telling(t *testing.T, first, lines time.Duration) {
 	before := [2]time.Duration{progressFirst, progressLines}
 	progressFirst, progressLines = first, lines
 	t.Cleanup(func() { progressFirst, progressLines = before[0], before[1] })
+}
+
+// A dumb terminal gets no escapes: no bars, no line that is drawn again, no colours.
+func TestDumbTerminalIsNotDrawnOn(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("not run: %v", err)
+	}
+	defer terminal.Close()
+	t.Setenv("NO_COLOR", "")
+	for term, draws := range map[string]bool{"xterm": true, "dumb": false} {
+		t.Setenv("TERM", term)
+		require.Equal(t, draws, isTerminal(terminal), term)
+		require.Equal(t, draws, styleOf(terminal).Color, term)
+	}
 }
 
 // Where there is no terminal, work that takes long is told of in lines now and then, with the time

@@ -35,8 +35,8 @@ func TestScoreNamesWhatItCompares(t *testing.T) {
 	for header, how := range map[string][]string{
 		"    offset  static  adaptive+companion  bits per character\n": nil,
 		"    offset  static  adaptive  bits per character\n":           {"--companion=false"},
-		"    offset  static  static+companion  bits per character\n":   {"--static"},
-		"    offset  static  static  bits per character\n":             {"--static", "--companion=false"},
+		"    offset  static  static+companion  bits per character\n":   {"--method", "static+companion"},
+		"    offset  static  static  bits per character\n":             {"--static"},
 	} {
 		table := must(t, "abc", append([]string{"score", "--model", file, "--compare"}, how...)...)
 		require.True(t, strings.HasPrefix(table, header), "%s", table)

@@ -11,6 +11,7 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
 // streamFlags choose how a stream adapts: a flag for every row of stream.Table, but for those
@@ -24,7 +25,7 @@ type streamFlags struct {
 func (f *streamFlags) register(c *cobra.Command) {
 	f.asked = setting.Values{}
 	flags := c.Flags()
-	flags.BoolVar(&f.static, "static", false, "no fast weights: --method static; a companion stays, unless --companion=false")
+	flags.BoolVar(&f.static, "static", false, "the network alone: --method static; with --companion beside counts")
 	settingFlags(c, stream.Table, f.asked)
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the masks")
 }
@@ -44,7 +45,7 @@ func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into se
 }
 
 // chosen are the settings that the flags ask for. A setting of another method than --method's is
-// refused.
+// refused. A method with the name that eval gives it beside a companion has one.
 func (f *streamFlags) chosen() (setting.Values, error) {
 	if f.static {
 		if method, given := f.asked["method"]; given && method != stream.Static {
@@ -54,6 +55,14 @@ func (f *streamFlags) chosen() (setting.Values, error) {
 		f.asked["method"] = stream.Static
 	}
 	if method, given := f.asked["method"].(string); given {
+		method, with := strings.CutSuffix(method, eval.WithCompanion)
+		if with && f.asked["companion"] == false {
+			return nil, usagef("--method %s%s has a companion: expected no --companion=false",
+				method, eval.WithCompanion)
+		}
+		if with {
+			f.asked["method"], f.asked["companion"] = method, true
+		}
 		return f.asked, f.checkEffect(method)
 	}
 	return f.asked, nil

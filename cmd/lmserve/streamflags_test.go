@@ -61,6 +61,7 @@ func TestFlagOfAnotherMethodIsRefused(t *testing.T) {
 		{[]string{"--lines", "--rate", "0.01"}, "--rate has no effect with method sparse-meta, " +
 			"expected method dynamic-sgd or dynamic-rms"},
 		{[]string{"--static", "--p", "0.1"}, "--p has no effect with method static"},
+		{[]string{"--method", "static+companion", "--companion=false"}, "expected no --companion=false"},
 		{[]string{"--method", "cache", "--decay", "0.1"}, "--decay has no effect with method cache"},
 		{[]string{"--rate", "1/1000"}, "--threshold and --top choose lines, expected --lines"},
 	} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/weights"
 )
 
 func newVersion() *cobra.Command {
@@ -19,16 +20,12 @@ func newVersion() *cobra.Command {
 		Args:              cobra.NoArgs,
 		PersistentPreRunE: unconfigured,
 		RunE: func(c *cobra.Command, _ []string) error {
-			m, err := model.Default()
-			if err != nil {
-				return err
-			}
 			out := c.OutOrStdout()
 			fmt.Fprintf(out, "lmserve   %s\n", buildVersion())
 			fmt.Fprintf(out, "go        %s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			fmt.Fprintf(out, "numerics  %s\n", kernel.Arithmetic{}.Numerics())
-			fmt.Fprintf(out, "model     %s (%d weights)\n", m.ID(), m.LM.Layout.Size)
-			fmt.Fprintf(out, "sha256    %s\n", m.Hash())
+			fmt.Fprintf(out, "model     %s (%d weights)\n", model.DefaultID(), weights.DefaultWeights)
+			fmt.Fprintf(out, "sha256    %s\n", weights.DefaultHash)
 			return nil
 		},
 	}

@@ -65,7 +65,7 @@ func styleOf(w io.Writer) (s watch.Style) {
 	if !isTerminal(w) {
 		return s
 	}
-	s.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	s.Color = os.Getenv("NO_COLOR") == ""
 	s.Width, _, _ = term.GetSize(int(w.(*os.File).Fd())) // 0 if the terminal does not say
 	return s
 }

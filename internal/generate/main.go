@@ -2,24 +2,45 @@
 // parts of the contract, of what the generator of its Go code is told, of the documentation, and of
 // the web page's sources. A part stands between two lines with "BEGIN GENERATED name" and
 // "END GENERATED name"; the rest of such a file is written by hand. It runs in the folder api, as a
-// part of go generate.
+// part of go generate, and then writes the contract that the generators of Go code read, which is
+// kept nowhere.
 package main
 
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
+	"github.com/lmserve/lmserve/api/whole"
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
 func main() {
-	if err := run(partsOf(stream.Table, session.SamplingTable)); err != nil {
+	err := run(partsOf(stream.Table, session.SamplingTable))
+	if err == nil {
+		err = writeWhole("openapi.yaml", wholeContract)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
+}
+
+// wholeContract is where the generator of Go code finds the contract that the server goes by.
+const wholeContract = "../bin/openapi.yaml"
+
+func writeWhole(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, whole.Of(text), 0o644)
 }
 
 // parts holds the generated texts: by file, and within a file by the name of the part.

@@ -20,7 +20,8 @@ func DecodeOpenAISuggest(
 		Within: time.Duration(Value(s.WithinMs)) * time.Millisecond,
 	}
 	refuse := func(field, found, expected string) (session.SuggestRequest, error) {
-		return request, problem.Field(api.ProblemInvalidField, field, found, expected+" with suggest")
+		expected += " with suggest"
+		return request, problem.Field(api.ProblemInvalidField, field, found, expected)
 	}
 	switch {
 	case len(b.Prompts) > 1:

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/api/whole"
 	"github.com/lmserve/lmserve/server/contract"
 )
 
@@ -34,7 +35,7 @@ var Page = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := readSource(api.YAML)
+	s, err := readSource(whole.Of(api.YAML))
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/publicsuffix"
+
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/serving/keys"
 	"github.com/lmserve/lmserve/server/answer"
@@ -19,7 +21,8 @@ import (
 // keys, and at those of a server that was told which names it has.
 //
 // A request's Host has to be a name of this server: a loopback name or address, the address that the
-// connection came to, or one of the allowed names, with any port. A page that reaches the server by
+// connection came to, one of the allowed names, or a name that Kubernetes gives the service of an
+// allowed name, with any port. A page that reaches the server by
 // DNS rebinding brings the page's own name. A request's Origin has to be the origin that the Host
 // names, one whose host is among the allowed names, or one of the named origins.
 // (http.CrossOriginProtection lets every GET pass, since sites make their pages of them. The exports
@@ -43,7 +46,8 @@ func Hosts(
 // a browser do so.
 func checkHosts(r *http.Request, allowed, origins []string) *problem.Problem {
 	host := hostName(r.Host)
-	if host != "" && !isLoopback(host) && !isLocalAddress(r, host) && !isAllowed(host, allowed) {
+	if host != "" && !isLoopback(host) && !isLocalAddress(r, host) && !isAllowed(host, allowed) &&
+		!isService(host, allowed) {
 		return problem.Field(api.ProblemHostNotAllowed, "Host", problem.Quoted(r.Host),
 			"a name or address of this machine, or one that --allow-host names")
 	}
@@ -85,6 +89,24 @@ func isLocalAddress(r *http.Request, host string) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	addr, err := netip.ParseAddr(host)
 	return err == nil && local != nil && addr.Unmap() == local.AddrPort().Addr().Unmap()
+}
+
+// isService reports whether a host is how Kubernetes names the service of an allowed name that has
+// no dot: NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.cluster.local. A page must not be
+// able to have such a name: nobody can register one below svc or local, which are no domains of the
+// public DNS; NAME.NAMESPACE is refused where the namespace is called as a domain in which anybody
+// can, as dev.
+func isService(host string, names []string) bool {
+	name, rest, _ := strings.Cut(host, ".")
+	namespace, zone, full := strings.Cut(rest, ".")
+	if name == "" || namespace == "" || !isAllowed(name, names) {
+		return false
+	}
+	if full {
+		return zone == "svc" || zone == "svc.cluster.local"
+	}
+	_, registered := publicsuffix.PublicSuffix(namespace)
+	return !registered
 }
 
 func isAllowed(host string, names []string) bool {

@@ -3,4 +3,4 @@
 // StrictServerInterface.
 package routes
 
-//go:generate go tool oapi-codegen -config oapi-codegen.yaml ../../api/openapi.yaml
+//go:generate go tool oapi-codegen -config oapi-codegen.yaml ../../bin/openapi.yaml

@@ -169,7 +169,12 @@ func (m *Model) OfWords() bool {
 func (m *Model) Hash() string { return m.hash() }
 
 // ID names the model in answers: its name and the start of its hash.
-func (m *Model) ID() string { return m.Name + "-" + m.Hash()[:12] }
+func (m *Model) ID() string { return idOf(m.Name, m.Hash()) }
+
+// DefaultID is the ID of the model that is embedded in the binary, which is not read for it.
+func DefaultID() string { return idOf(NamePrefix+weights.DefaultName, weights.DefaultHash) }
+
+func idOf(name, hash string) string { return name + "-" + hash[:12] }
 
 // NamePrefix begins the names of the models that come with the product.
 const NamePrefix = "lmserve-"

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
@@ -24,6 +25,16 @@ func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Sco
 			visit(scores.Text, scores)
 		}
 		w.Commit(s, scores)
+		w.Settle(s)
+	}
+}
+
+// FeedLines is Feed of a stream that makes lines of its text, which tells each of every line.
+func (w *Worker) FeedLines(s *Stream, text []byte, each func(*lines.Line)) {
+	for len(text) > 0 {
+		scores := w.Score(s, text)
+		text = text[len(scores.Text):]
+		w.CommitLines(s, scores, each)
 		w.Settle(s)
 	}
 }

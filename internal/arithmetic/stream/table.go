@@ -30,7 +30,8 @@ var Table = setting.Table[Settings]{
 		Name: "method", Field: func(s *Settings) any { return &s.Method },
 		Words: AllMethods(), Schema: "Method", Default: modelDefault,
 		Help: "how the session adapts",
-		Note: "`Method` in the contract describes each.",
+		Note: "`Method` in the contract describes each. `static` asked for by name is without a " +
+			"companion, unless `companion` is true; `--method static+companion` asks for both.",
 	},
 	{
 		Name: "chunk", Field: func(s *Settings) any { return &s.Chunk },
@@ -42,7 +43,7 @@ var Table = setting.Table[Settings]{
 		Name: "p", Field: func(s *Settings) any { return &s.Adapt.P },
 		Methods: []string{SparseMeta}, Min: 0, Max: 1, Default: modelDefault,
 		Help: "the probability that an update writes one entry of the fast weights",
-		Note: "At 0 the session scores as with the method `static`.",
+		Note: "At 0 the session scores as with the method `static` and the same `companion`.",
 	},
 	{
 		Name: "gammas", Field: func(s *Settings) any { return &s.Adapt.Gammas },
@@ -73,7 +74,7 @@ var Table = setting.Table[Settings]{
 		Methods: dynamicMethods, Min: 0, Max: 1000, Limit: "rate_max", Default: modelDefault,
 		Search: setting.Range{Min: 1e-8, Max: 1e3},
 		Help:   "the learning rate",
-		Note:   "At 0 the session scores as with the method `static`.",
+		Note:   "At 0 the session scores as with the method `static` and the same `companion`.",
 	},
 	{
 		Name: "decay", Field: func(s *Settings) any { return &s.Dynamic().Decay },
@@ -109,14 +110,15 @@ var Table = setting.Table[Settings]{
 		Methods: []string{Cache}, Min: 0, Max: 1, Below: true, Default: modelDefault,
 		Search: setting.Range{Min: 1e-3, Max: 0.99},
 		Help:   "the share that the cache has in the probability",
-		Note:   "At 0 the session scores as with the method `static`.",
+		Note:   "At 0 the session scores as with the method `static` and the same `companion`.",
 	},
 	{
 		Name: "companion", Field: func(s *Settings) any { return &s.Companion },
-		Default: "true",
+		Default: "true; false where method static is asked for",
 		Help:    "whether the model's distribution is mixed with what the session's text has had so far",
 		Note: "Beside a model of bytes it is counts; beside one of words the cache of the method " +
-			"`cache`, whose settings it has. Without, the model scores alone.",
+			"`cache`, whose settings it has. Without, the model scores alone. Left out it is true, but " +
+			"false where `method` is `static`.",
 	},
 	{
 		Name: "companion_bytes", Field: func(s *Settings) any { return &s.CompanionBytes },
@@ -146,7 +148,9 @@ var Table = setting.Table[Settings]{
 func Asked(m *model.Model, set Settings) setting.Values {
 	of := DefaultsFor(m, set.Method)
 	asked, known := Table.Values(&set), Table.Values(&of)
-	known["method"] = Defaults(m).Method
+	if own := Defaults(m).Method; own != set.Method {
+		known["method"], known["companion"] = own, set.Method != Static
+	}
 	maps.DeleteFunc(asked, func(name string, value any) bool {
 		return reflect.DeepEqual(value, known[name])
 	})
@@ -169,11 +173,13 @@ func Recorded(m *model.Model, set Settings) setting.Values {
 
 // With are the model's default settings, and in their place what is asked for. A *setting.Error
 // names the first value that is out of its row's range or that the model cannot serve. The settings
-// of other methods than the stream's are held to their ranges, too, and have no effect.
+// of other methods than the stream's are held to their ranges, too, and have no effect. Static, if
+// it is asked for, has no companion that is not asked for, too: the name means the network alone.
 func With(m *model.Model, asked setting.Values) (Settings, error) { return with(Table, m, asked) }
 
 func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (Settings, error) {
 	set := Defaults(m)
+	set.Companion = asked["method"] != Static
 	banks := len(set.Adapt.Gammas)
 	if err := table.Set(&set, asked); err != nil {
 		return set, err

@@ -113,6 +113,24 @@ func TestWhatTheModelCannotServeIsNamed(t *testing.T) {
 	require.EqualError(t, err, "setting rate: found a value of type int, expected one of type float32")
 }
 
+// Static asked for by name is the network alone; a companion beside it is asked for.
+func TestStaticIsTheNetworkAlone(t *testing.T) {
+	m := testModel(t)
+	for _, c := range []struct {
+		asked setting.Values
+		want  bool
+	}{
+		{nil, true},
+		{setting.Values{"method": SparseMeta}, true},
+		{setting.Values{"method": Static}, false},
+		{setting.Values{"method": Static, "companion": true}, true},
+	} {
+		set, err := With(m, c.asked)
+		require.NoError(t, err)
+		require.Equal(t, c.want, set.Companion, c.asked)
+	}
+}
+
 // What is asked for makes the settings that it was made of, and is nothing for the model's own.
 func TestSettingsAreWhatIsAskedFor(t *testing.T) {
 	m := testModel(t)

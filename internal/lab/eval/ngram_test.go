@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -13,12 +14,12 @@ import (
 // The rival's distributions sum to one, whatever was typed, and it proposes what it has read.
 func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 	before := []byte(strings.Repeat("the red house, the blue house.\n", 5))
-	g := newNGram()
+	g := newNGram(nil)
 	o := suggest.Options{N: 5, Unit: suggest.Word}
 	for typed, want := range map[string]string{
 		"the re": "d", "the red": " house", "the red ": "house", "a blue h": "ouse", "zz": "",
 	} {
-		found, err := newNGram().ask(t.Context(), before, []byte(typed), o)
+		found, err := newNGram(nil).ask(t.Context(), before, []byte(typed), o)
 		require.NoError(t, err)
 		if want == "" {
 			continue // nothing that it has read begins so
@@ -26,7 +27,9 @@ func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 		require.NotEmpty(t, found.Candidates, typed)
 		require.Equal(t, want, found.Candidates[0].Text, typed)
 	}
-	for _, typed := range []string{"", "th", "the ", "the house", "the house.\n", "é", "x\x00"} {
+	for _, typed := range []string{
+		"", "th", "the ", "the house", "the house.\n", "é", "x\x00", strings.Repeat("z0", 500),
+	} {
 		_, err := g.ask(t.Context(), before, []byte(typed), o)
 		require.NoError(t, err)
 		p := suggest.Prefix{ID: 0, Parent: suggest.None, LogProbs: make([]float32, 256)}
@@ -36,12 +39,57 @@ func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 			sum += math.Exp(float64(l))
 		}
 		require.InDelta(t, 1, sum, 1e-4, typed)
-		g = newNGram()
+		g = newNGram(nil)
 	}
-	found, err := newNGram().ask(t.Context(), before, []byte("the red hou"), suggest.Options{N: 1, Unit: suggest.Free})
+	o = suggest.Options{N: 1, Unit: suggest.Free}
+	found, err := newNGram(nil).ask(t.Context(), before, []byte("the red hou"), o)
 	require.NoError(t, err)
-	require.True(t, strings.HasPrefix("se, the blue house.\nthe red house, the blue house.\n", found.Candidates[0].Text),
-		found.Candidates[0].Text)
+	next, text := "se, the blue house.\nthe red house, the blue house.\n", found.Candidates[0].Text
+	require.True(t, strings.HasPrefix(next, text), text)
+}
+
+// What the session's text lacks comes from the prior text, as far as that has explained the
+// session's text so far.
+func TestNGramWeighsItsPrior(t *testing.T) {
+	prior := counted(strings.Repeat("the green house, the green tree.\n", 50))
+	o := suggest.Options{N: 1, Unit: suggest.Word}
+	said := func(before string, prior *ngramCounts) (p float64) {
+		found, err := newNGram(prior).ask(t.Context(), []byte(before), []byte("the gr"), o)
+		require.NoError(t, err)
+		for _, c := range found.Candidates {
+			if c.Text == "een" {
+				p = c.Probability
+			}
+		}
+		return p
+	}
+	like := strings.Repeat("the green house.\n", 3)
+	unlike := strings.Repeat("if grow() { grow(7) }\n", 30)
+	require.Zero(t, said(unlike, nil))
+	require.Greater(t, said(unlike, prior), 0.01)
+	require.Greater(t, said(like, prior), 0.8)
+	own := func(before string) float64 { // the share of the session's own counts
+		g, sum := newNGram(prior), share{}
+		g.learn([]byte(before), nil)
+		for _, of := range g.shares {
+			sum.own += of.own
+			sum.prior += of.prior
+		}
+		return sum.own / (sum.own + sum.prior)
+	}
+	require.Greater(t, own(unlike), 0.8)
+	require.Less(t, own(like), 0.6)
+}
+
+func TestPriorTakesTheSameShareOfEachFile(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a", strings.Repeat("a", 100))
+	write(t, dir, "b", strings.Repeat("b", 300))
+	for most, want := range map[int64]string{500: "100 300", 400: "100 300", 200: "50 150"} {
+		texts, err := priorTexts(dir, most)
+		require.NoError(t, err)
+		require.Equal(t, want, fmt.Sprint(len(texts[0]), " ", len(texts[1])))
+	}
 }
 
 func TestTypingComparesWithTheNGram(t *testing.T) {
@@ -50,4 +98,12 @@ func TestTypingComparesWithTheNGram(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Greater(t, res.Scores[0].Word.Saved, 40.)
+
+	// A prior of such text saves keys where nothing was read.
+	o := TypingOptions{
+		Methods: []string{NGram, NGramPrior}, Read: []int64{0}, Window: 60, Prior: typingFolder(t),
+	}
+	res, err = Typing(t.Context(), small(t, 0), typingFolder(t), o)
+	require.NoError(t, err)
+	require.Greater(t, res.Scores[1].Word.Saved, res.Scores[0].Word.Saved+10)
 }

@@ -27,6 +27,8 @@ type TypingOptions struct {
 	Seed      uint64  // of the random masks of sparse-meta
 	Threads   int     // threads that compute; 0: one
 	Settings  setting.Values
+	// Prior is a folder of text for the rival NGramPrior, of which at most PriorBytes are read.
+	Prior string
 	// Progress, if set, is told after each key how many characters of all documents and methods
 	// together were typed.
 	Progress func(done, total int64)
@@ -81,6 +83,9 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 		o.Threshold = TypingThreshold
 	}
 	switch {
+	case slices.Contains(o.Methods, NGramPrior) != (o.Prior != ""):
+		return o, fmt.Errorf("eval: prior is %q, expected a folder of text if and only if a method is %s",
+			o.Prior, NGramPrior)
 	case slices.Min(o.Read) < 0:
 		return o, fmt.Errorf("eval: read is %d, expected 0 or more", slices.Min(o.Read))
 	case o.Window < 1:
@@ -101,9 +106,11 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	return o, nil
 }
 
-// methods are the options of an evaluation with the same methods, but for the rival.
+func isNGram(method string) bool { return method == NGram || method == NGramPrior }
+
+// methods are the options of an evaluation with the same methods, but for the rivals.
 func (o TypingOptions) methods() Options {
-	methods := slices.DeleteFunc(slices.Clone(o.Methods), func(m string) bool { return m == NGram })
+	methods := slices.DeleteFunc(slices.Clone(o.Methods), isNGram)
 	return Options{Methods: methods, Seed: o.Seed, Threads: o.Threads, Settings: o.Settings}
 }
 
@@ -130,6 +137,11 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 	e.res = TypingResult{
 		Model: m.ID(), Data: dir, Methods: o.Methods, Settings: o.Settings, Seed: o.Seed, Window: o.Window,
 		Threshold: o.Threshold, Threads: o.Threads, Scores: []TypingScore{},
+	}
+	if o.Prior != "" {
+		if e.prior, err = readPrior(ctx, o.Prior); err != nil {
+			return TypingResult{}, err
+		}
 	}
 	for _, f := range files {
 		text, err := read(f)
@@ -158,6 +170,7 @@ func (e *typing) longest() error {
 type typing struct {
 	TypingOptions
 	model       *model.Model
+	prior       *ngramCounts
 	res         TypingResult
 	calibration map[[2]string]*[calibrationBuckets]Bucket // by method and mode
 	done, total int64
@@ -208,12 +221,15 @@ type offers func(typed []byte) (suggest.Found, error)
 // score types a text with one method in all modes, and compares probabilities with what is right.
 func (e *typing) score(ctx context.Context, score *TypingScore, before, text []byte) error {
 	fresh := func() (asker, error) {
-		g := newNGram()
+		g := newNGram(nil)
+		if score.Method == NGramPrior {
+			g.prior = e.prior
+		}
 		return func(typed []byte, o suggest.Options) (suggest.Found, error) {
 			return g.ask(ctx, before, typed, o)
 		}, nil
 	}
-	if score.Method != NGram {
+	if !isNGram(score.Method) {
 		m, set, err := e.methods().settings(e.model, score.Method)
 		if err != nil {
 			return err

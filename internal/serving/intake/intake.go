@@ -16,6 +16,7 @@ import (
 const (
 	RecordBytesMax = 1 << 20 // of one record in JSON, or of a resource, of which values are made
 	DepthMax       = 32      // of values within each other
+	ValuesMax      = 1 << 13 // of a record of OTLP in JSON: objects and arrays, each of which takes memory
 	StreamsMax     = 1 << 10 // of one body
 )
 

@@ -160,6 +160,19 @@ func TestFaultsOfOTLPAreLocated(t *testing.T) {
 	}
 }
 
+// A record that would take much more memory than its text is rejected, and no other.
+func TestLargeRecordsAreRefused(t *testing.T) {
+	record := func(body string) string { return `{"body":` + body + `},` }
+	many := `{"arrayValue":{"values":[` + strings.Repeat("{},", ValuesMax) + `{}]}}`
+	long := `{"stringValue":"` + strings.Repeat("x", RecordBytesMax) + `"}`
+	b, err := OTLPJSON([]byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[`+record(many)+record(long)+
+		`{"body":{"stringValue":"x"}}]}]}]}`), template(t, NameDefault))
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"unknown": "x\n"}, texts(b))
+	require.Equal(t, 2, b.Refused)
+	require.Contains(t, b.Why, "objects and arrays, at most 8192")
+}
+
 func TestTemplatesNameStreams(t *testing.T) {
 	set := map[string]string{"a": "Web 1", "b": "x.y"}
 	for text, want := range map[string]string{

@@ -56,6 +56,18 @@ func validJSON(body []byte) error {
 	return nil
 }
 
+// large says in what a value has more than may be decoded; "" if it has not. Brackets within texts
+// count, too.
+func (v *value) large() string {
+	switch n := bytes.Count(v.text, []byte{'{'}) + bytes.Count(v.text, []byte{'['}); {
+	case len(v.text) > RecordBytesMax:
+		return fmt.Sprintf("it has %d bytes, at most %d can be read", len(v.text), RecordBytesMax)
+	case n > ValuesMax:
+		return fmt.Sprintf("it has %d objects and arrays, at most %d can be read", n, ValuesMax)
+	}
+	return ""
+}
+
 // into decodes a value that is not large; a value that is not there, or null, changes nothing.
 func (v *value) into(to any) error {
 	if len(v.text) == 0 {

@@ -143,6 +143,9 @@ func (g *group) attributes(t *Template) (map[string]string, error) {
 	var has struct {
 		Attributes []jsonAttribute `json:"attributes"`
 	}
+	if why := g.of.large(); why != "" {
+		return nil, &Error{g.of.at, g.of.where, why}
+	}
 	err := g.of.into(&has)
 	return jsonAttributes(has.Attributes, t), err
 }
@@ -175,6 +178,10 @@ func jsonRecord(b *Batch, v value, t *Template, scope, resource map[string]strin
 		Observed   count           `json:"observedTimeUnixNano"`
 		Body       *anyValue       `json:"body"`
 		Attributes []jsonAttribute `json:"attributes"`
+	}
+	if why := v.large(); why != "" {
+		b.refuse(why)
+		return nil
 	}
 	if err := v.into(&r); err != nil {
 		return err

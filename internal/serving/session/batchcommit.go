@@ -72,8 +72,8 @@ func (e *engine) batchCommit(
 	return emit(w.last)
 }
 
-// wholeTexts passes on the pieces of a batch that commits. The end of the last text, which is told
-// when the batch has committed, is held back.
+// wholeTexts passes on the pieces of a batch that commits. It holds the end of the last text
+// back until the batch has committed.
 type wholeTexts struct {
 	request *BatchRequest
 	emit    func(Piece) error

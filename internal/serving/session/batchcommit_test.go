@@ -57,8 +57,9 @@ func TestCommittedBatchIsFedToItsSession(t *testing.T) {
 			text, logProbs := joined(texts[i])
 			require.Equal(t, want, text)
 			require.Equal(t, wantLogProbs, logProbs)
-			require.Equal(t, pieces[len(pieces)-1].FinishReason, texts[i][len(texts[i])-1].FinishReason)
-			require.Equal(t, pieces[len(pieces)-1].Tokens, texts[i][len(texts[i])-1].Tokens)
+			end, wantEnd := texts[i][len(texts[i])-1], pieces[len(pieces)-1]
+			require.Equal(t, wantEnd.FinishReason, end.FinishReason)
+			require.Equal(t, wantEnd.Tokens, end.Tokens)
 			switch {
 			case r.Commit == CommitAll && r.Echo:
 				committed = text
@@ -112,7 +113,9 @@ func TestBatchCommitsNothingUnlessWhole(t *testing.T) {
 		}
 		at := get(t, mg, id).Offset
 		r.Offset = ptr(at + 1)
-		err = mg.CompleteBatch(context.Background(), Caller{}, id, r, func(Piece) error { return gone })
+		err = mg.CompleteBatch(context.Background(), Caller{}, id, r, func(Piece) error {
+			return gone
+		})
 		var elsewhere *OffsetError
 		require.ErrorAs(t, err, &elsewhere)
 		require.Equal(t, at, elsewhere.Have)
@@ -169,7 +172,8 @@ func TestCommittingBatchesTakeTurns(t *testing.T) {
 			pieces := batch(t, mg, id, r)[0]
 			text, _ := joined(pieces)
 			end := pieces[len(pieces)-1].Offset
-			part, err := mg.Text(t.Context(), Caller{}, id, *end-int64(len(text)+2), int64(len(text)+2))
+			n := int64(2 + len(text))
+			part, err := mg.Text(t.Context(), Caller{}, id, *end-n, n)
 			require.NoError(t, err)
 			whole[i] = string(r.Prompts[0]) + text
 			require.Equal(t, whole[i], string(part.Text))

@@ -17,14 +17,18 @@ const (
 	DeliveriesMax    = 256 // keys of deliveries that were fed whole
 	cutDeliveriesMax = 16  // deliveries that were fed in part
 	deliveryKeySize  = 8   // bytes that are kept of the hash of a key
+
+	// deliveryWhole is the longest delivery without a key that a shutdown waits for, in bytes. One with
+	// a key goes on where it was cut.
+	deliveryWhole = 1 << 20
 )
 
 // ErrQueueFull says that as many deliveries wait to feed the session as may, or that this one has
 // waited as long as it could. Nothing of it was accepted.
 var ErrQueueFull = errors.New("session: the queue of the session is full")
 
-// Delivery is a text of whole lines that is fed at once: a shutdown waits for its end, a client that
-// leaves changes nothing, and its first line begins a line of the session.
+// Delivery is a text of whole lines. Its first line begins a line of the session. A client that leaves
+// changes nothing, and a shutdown waits for the end of one without a key that is not long.
 type Delivery struct {
 	// Key tells a repeated delivery from a new one: of a text that has come with the same key, what
 	// the session has is not fed again. "": every delivery is new.
@@ -60,33 +64,39 @@ func (mg *Manager) Deliver(
 		return Summary{}, err
 	}
 	defer end()
-	if err := mg.life.Enter(); err != nil {
-		return Summary{}, err
-	}
-	defer mg.life.Leave()
 	f := feeder{
 		reports: mg.reporting(s, o, emit), maxWait: max(mg.engine.scoreRecovery, o.Wait),
 	}
-	f.sum.Duplicate, err = f.deliver(context.WithoutCancel(ctx), d)
+	feed := f.piece
+	if d.Key == "" && len(d.Text) <= deliveryWhole {
+		if err := mg.life.Enter(); err != nil {
+			return Summary{}, err
+		}
+		defer mg.life.Leave()
+		feed = f.told
+	}
+	f.sum.Duplicate, err = f.deliver(context.WithoutCancel(ctx), d, feed)
 	mg.index.touch(s)
 	f.finish(begun)
 	return f.sum, err
 }
 
-// deliver feeds what the session has not of a delivery, and reports whether it has all of it.
-func (f *feeder) deliver(ctx context.Context, d Delivery) (duplicate bool, err error) {
+// deliver feeds what the session has not of a delivery, and reports whether the session had all of it.
+func (f *feeder) deliver(
+	ctx context.Context, d Delivery, feed feeding,
+) (duplicate bool, err error) {
 	s, key := f.s, d.hash()
 	fed, last := s.delivered(key, d.Text)
 	switch {
 	case fed == len(d.Text):
 		return true, nil
 	case last: // the session ends within it
-		return false, f.lines(ctx, d.Text[fed:])
+		return false, f.lines(ctx, d.Text[fed:], feed)
 	}
 	if err := s.cutDelivery(ctx); err != nil {
 		return false, err
 	}
-	if err := f.beginLine(ctx); err != nil {
+	if err := f.beginLine(ctx, feed); err != nil {
 		return false, err
 	}
 	if key != nil {
@@ -99,20 +109,27 @@ func (f *feeder) deliver(ctx context.Context, d Delivery) (duplicate bool, err e
 			return false, err
 		}
 	}
-	return false, f.lines(ctx, d.Text[fed:])
+	return false, f.lines(ctx, d.Text[fed:], feed)
 }
 
+// feeding feeds as much of a text as a chunk has room for.
+type feeding func(ctx context.Context, text []byte) (n int, err error)
+
 // lines feeds text that ends with a newline.
-func (f *feeder) lines(ctx context.Context, text []byte) error {
-	err := f.all(ctx, text)
-	if err == nil {
-		f.s.wholeTo = f.s.seen().offset
+func (f *feeder) lines(ctx context.Context, text []byte, feed feeding) error {
+	for len(text) > 0 {
+		n, err := feed(ctx, text)
+		if err != nil {
+			return err
+		}
+		text = text[n:]
 	}
-	return err
+	f.s.wholeTo = f.s.seen().offset
+	return nil
 }
 
 // beginLine ends the line that the session ends within, if there is one.
-func (f *feeder) beginLine(ctx context.Context) error {
+func (f *feeder) beginLine(ctx context.Context, feed feeding) error {
 	s := f.s
 	at := s.seen().offset
 	if at == 0 || at == s.wholeTo {
@@ -131,7 +148,7 @@ func (f *feeder) beginLine(ctx context.Context) error {
 	case err != nil:
 		return storeError("reading the log of session "+s.ID, err)
 	case last != '\n':
-		return f.all(ctx, []byte{'\n'})
+		return f.lines(ctx, []byte{'\n'}, feed)
 	}
 	return nil
 }

@@ -198,3 +198,36 @@ func TestForkForgetsDeliveries(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, deliver(t, mg, fork.ID, "a", "one\n").Duplicate)
 }
+
+// A shutdown waits for a delivery that would be fed twice if it came again. Another one is cut, and
+// goes on when it comes again.
+func TestShutdownWaitsForDeliveryWithoutKey(t *testing.T) {
+	text := logText(200) + "\n"
+	for key, want := range map[string]error{"": nil, "a": ErrDraining} {
+		sv := newServer(t, t.TempDir(), Options{})
+		id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 7}})
+		drained := make(chan error, 1)
+		shutdown := sync.OnceFunc(func() {
+			go func() { drained <- sv.mg.Drain(background) }()
+			soon(t, "the server drains", func() bool {
+				err := sv.mg.life.Enter()
+				if err == nil {
+					sv.mg.life.Leave()
+				}
+				return err != nil
+			})
+		})
+		_, err := sv.mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text)}, ScoreOptions{},
+			func(Chunk) error { shutdown(); return nil })
+		require.ErrorIs(t, err, want)
+		require.NoError(t, <-drained)
+		sv.stop()
+		sv.start()
+		require.Equal(t, key == "", logged(t, sv.mg, id) == text)
+		if key != "" {
+			deliver(t, sv.mg, id, key, text)
+		}
+		require.Equal(t, text, logged(t, sv.mg, id))
+		sv.stop()
+	}
+}

@@ -73,6 +73,11 @@ func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	defer f.engine.life.Leave()
+	return f.told(ctx, text)
+}
+
+// told feeds a chunk, and tells of the update that follows.
+func (f *feeder) told(ctx context.Context, text []byte) (n int, err error) {
 	if n, err = f.chunk(ctx, text); err != nil || f.update == nil {
 		return n, err
 	}

@@ -361,8 +361,8 @@ func (mg *Manager) Suggest(
 // texts after a prompt begin together. The errors are those of Complete, ErrFull and *OffsetError.
 //
 // The session stays as it was unless the request commits. Then the session takes the prompt, or
-// prompt and text, when emit has had all of the texts, and nothing if that fails or the context ends
-// before. The last piece follows, and says at which offset the session is.
+// prompt and text, when emit has had all of the texts. It takes nothing if emit fails or the context
+// ends before. The last piece follows, and has the session's new offset.
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {

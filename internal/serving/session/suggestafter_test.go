@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// What is suggested after a prompt is what is suggested to a session that learns nothing and was
-// fed the prompt, be it short or long, with a session or without.
+// Suggestions after a prompt are those of a session that learns nothing and was fed the prompt. The
+// prompt may be short or long, with a session or without.
 func TestPromptIsReadBeforeSuggestions(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	static := CreateRequest{Settings: Settings{"method": MethodStatic}}
@@ -27,7 +27,8 @@ func TestPromptIsReadBeforeSuggestions(t *testing.T) {
 				id = create(t, mg, static)
 				score(t, mg, id, fed)
 			}
-			got, err := mg.SuggestAfter(t.Context(), Caller{}, id, mg.Model().Name, []byte(prompt), r)
+			model := mg.Model().Name
+			got, err := mg.SuggestAfter(t.Context(), Caller{}, id, model, []byte(prompt), r)
 			require.NoError(t, err)
 			require.Len(t, got.Candidates, len(want.Candidates))
 			for i, c := range want.Candidates {

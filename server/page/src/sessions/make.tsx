@@ -24,7 +24,7 @@ export function Make({ onMade, onClose }: Props) {
   useEffect(() => {
     knowModels().then(() => {
       const [{ id, defaults }] = models.value;
-      setAdapting({ model: id, method: defaults.method, values: { baseline: true } });
+      setAdapting({ model: id, method: defaults.method, values: { baseline: true, companion: true } });
     }, (error) => setProblem(asProblem(error)));
   }, []);
   const make = async (): Promise<void> => {

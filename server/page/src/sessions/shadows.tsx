@@ -135,7 +135,8 @@ interface NewProps {
 
 function New({ of, busy, onMake }: NewProps) {
   const [adapting, setAdapting] = useState<Adapting>(
-    { model: of.model ?? "", method: "static", values: {} },
+    // The companion stays, so that the difference is what the fast weights give.
+    { model: of.model ?? "", method: "static", values: { companion: true } },
   );
   return (
     <form onSubmit={(event) => {

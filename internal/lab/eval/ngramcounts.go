@@ -1,0 +1,252 @@
+package eval
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// This file counts tokens by the tokens before them. Probabilities are interpolated by modified
+// Kneser-Ney smoothing (Chen and Goodman, 1998). With h a context of up to four tokens, and h' the
+// same context without its first token,
+//
+//	P(w|h) = (c(hw) - D(c(hw))) / c(h) + (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h) P(w|h')
+//
+// In the longest contexts c counts occurrences. In shorter ones c counts the different tokens that
+// stood before hw. N1, N2 and N3 count the tokens met once, twice and more often behind h.
+// The discounts D follow from how many counts are one, two, three and four, for each length of h.
+// The shortest context says only whether a word stands last: no word follows a word. Below it,
+// tokens are spelt.
+
+const ngramOrder = 4 // tokens of a context
+
+// ngramCounts is what is known of the tokens of a text. Its maps are flat, as they are large.
+type ngramCounts struct {
+	ids      map[string]int32
+	tokens   []string
+	contexts map[uint64]int32 // numbers of places
+	grams    map[uint64]int32 // by context and token, numbers of counts
+	places   []ngramPlace
+	counts   []ngramCount
+	met      [ngramOrder + 1][5]float64 // how many counts are so high, by tokens of the context
+	spelling spelling
+	views    map[uint64]*ngramView
+	last     []int32 // tokens, the last one last
+}
+
+// ngramPlace is a context.
+type ngramPlace struct {
+	newest int32 // number of the count of the token that was new last
+	total  int32
+	kinds  [3]int32 // tokens met once, twice, more often
+}
+
+// ngramCount is how often a token was met in a context.
+type ngramCount struct {
+	token, n int32
+	older    int32 // number of another count in the context, or none
+}
+
+const noCount = -1
+
+func newNGramCounts() *ngramCounts {
+	return &ngramCounts{
+		ids: map[string]int32{}, contexts: map[uint64]int32{}, grams: map[uint64]int32{},
+		spelling: spelling{}, views: map[uint64]*ngramView{},
+	}
+}
+
+// add counts the next token of the text.
+func (c *ngramCounts) add(token string) {
+	id, ok := c.ids[token]
+	if !ok {
+		id = int32(len(c.tokens))
+		token = strings.Clone(token)
+		c.ids[token], c.tokens = id, append(c.tokens, token)
+		c.spelling.learn(token)
+	}
+	keys := c.contextKeys(c.last)
+	for k := len(keys) - 1; k >= 0 && c.meet(k, keys[k], id); k-- {
+	}
+	if c.last = append(c.last, id); len(c.last) > ngramOrder {
+		c.last = slices.Delete(c.last, 0, 1)
+	}
+	clear(c.views)
+}
+
+// meet counts a token in a context of k tokens, and reports whether it is new there.
+func (c *ngramCounts) meet(k int, key uint64, token int32) (fresh bool) {
+	at, ok := c.contexts[key]
+	if !ok {
+		at = int32(len(c.places))
+		c.contexts[key], c.places = at, append(c.places, ngramPlace{newest: noCount})
+	}
+	place := &c.places[at]
+	i, ok := c.grams[mixKey(key, token)]
+	if !ok {
+		i = int32(len(c.counts))
+		c.grams[mixKey(key, token)] = i
+		c.counts = append(c.counts, ngramCount{token: token, older: place.newest})
+		place.newest = i
+	}
+	n := &c.counts[i].n
+	if *n > 0 {
+		place.kinds[min(*n, 3)-1]--
+		c.met[k][min(*n, 5)-1]--
+	}
+	*n++
+	place.total++
+	place.kinds[min(*n, 3)-1]++
+	c.met[k][min(*n, 5)-1]++
+	return !ok
+}
+
+// contextKeys returns the keys of the contexts at the end of some tokens, the shortest first.
+func (c *ngramCounts) contextKeys(tokens []int32) []uint64 {
+	keys := []uint64{shortest}
+	if n := len(tokens); n > 0 && wordByte(c.tokens[tokens[n-1]][0]) {
+		keys[0] = shortestBehindWord
+	}
+	for i := len(tokens) - 1; i >= 0; i-- {
+		keys = append(keys, mixKey(keys[len(keys)-1], tokens[i]))
+	}
+	return keys
+}
+
+// Keys of the contexts without tokens.
+const shortest, shortestBehindWord = 1, 2
+
+// mixKey hashes a token into a key (the finalizer of SplitMix64).
+func mixKey(key uint64, token int32) uint64 {
+	x := key*0x9e3779b97f4a7c15 + uint64(token) + 1
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// at returns the keys of the contexts at the end of some tokens, the shortest first, as far as they
+// were met.
+func (c *ngramCounts) at(context []string) (keys []uint64) {
+	keys = []uint64{shortest}
+	if n := len(context); n > 0 && wordByte(context[n-1][0]) {
+		keys[0] = shortestBehindWord
+	}
+	for i := len(context) - 1; i >= 0; i-- {
+		id, known := c.ids[context[i]]
+		key := mixKey(keys[len(keys)-1], id)
+		if _, met := c.contexts[key]; !known || !met {
+			break
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// discounts are what counts of one, two and more are too high by, in contexts of so many tokens.
+func (c *ngramCounts) discounts(k int) [3]float64 {
+	// A few are taken to have been met before, for the first tokens of a text.
+	n1, n2, n3, n4 := c.met[k][0]+8, c.met[k][1]+3, c.met[k][2]+1.5, c.met[k][3]+1
+	y := n1 / (n1 + 2*n2)
+	return [3]float64{
+		min(max(1-2*y*n2/n1, 0.05), 0.95), min(max(2-3*y*n3/n2, 0.05), 1.95),
+		min(max(3-4*y*n4/n3, 0.05), 2.95),
+	}
+}
+
+// escape is the share that a context leaves to shorter ones.
+func (of ngramPlace) escape(d [3]float64) float64 {
+	sum := 0.
+	for i, n := range of.kinds {
+		sum += float64(n) * d[i]
+	}
+	return sum / float64(of.total)
+}
+
+// probability is that of a token behind contexts that were met.
+func (c *ngramCounts) probability(keys []uint64, token string) float64 {
+	p := c.spelling.probability(token)
+	id, known := c.ids[token]
+	for k, key := range keys {
+		at, ok := c.contexts[key]
+		if !ok {
+			break // nothing was read yet
+		}
+		d := c.discounts(k)
+		p *= c.places[at].escape(d)
+		if i, ok := c.grams[mixKey(key, id)]; known && ok {
+			p += c.counts[i].share(d, c.places[at])
+		}
+	}
+	return p
+}
+
+// share is the probability of a token in its context, without what is left to shorter ones.
+func (n ngramCount) share(d [3]float64, of ngramPlace) float64 {
+	return (float64(n.n) - d[min(n.n, 3)-1]) / float64(of.total)
+}
+
+// ngramView is the tokens that were met in a context, in the order of their texts.
+type ngramView struct {
+	escape float64
+	tokens []string
+	sums   []float64 // of the probabilities of the tokens before each, without what is escape's
+}
+
+// view returns that of a context of k tokens.
+func (c *ngramCounts) view(k int, key uint64) *ngramView {
+	if v := c.views[key]; v != nil {
+		return v
+	}
+	v := &ngramView{escape: 1, sums: []float64{0}}
+	at, ok := c.contexts[key]
+	if !ok {
+		return v // nothing was read yet
+	}
+	place, d := c.places[at], c.discounts(k)
+	var counts []ngramCount
+	for i := place.newest; i != noCount; i = c.counts[i].older {
+		counts = append(counts, c.counts[i])
+	}
+	slices.SortFunc(counts, func(a, b ngramCount) int {
+		return cmp.Compare(c.tokens[a.token], c.tokens[b.token])
+	})
+	v.escape = place.escape(d)
+	for i, n := range counts {
+		v.tokens = append(v.tokens, c.tokens[n.token])
+		v.sums = append(v.sums, v.sums[i]+n.share(d, place))
+	}
+	c.views[key] = v
+	return v
+}
+
+// begin says how likely a token is that begins with a text, behind contexts that were met: by the
+// byte behind the text, and the text itself as a whole token.
+func (c *ngramCounts) begin(keys []uint64, text string) (next [tokenEnds + 1]float64) {
+	p := c.spelling.begins(text)
+	next = c.spelling.next(text)
+	for b := range next {
+		next[b] *= p
+	}
+	for k, key := range keys {
+		v := c.view(k, key)
+		for b := range next {
+			next[b] *= v.escape
+		}
+		i := sort.SearchStrings(v.tokens, text)
+		if i < len(v.tokens) && v.tokens[i] == text {
+			next[tokenEnds] += v.sums[i+1] - v.sums[i]
+			i++
+		}
+		for i < len(v.tokens) && strings.HasPrefix(v.tokens[i], text) {
+			b := v.tokens[i][len(text)]
+			n := sort.Search(len(v.tokens)-i, func(j int) bool {
+				t := v.tokens[i+j]
+				return !strings.HasPrefix(t, text) || t[len(text)] != b
+			})
+			next[b] += v.sums[i+n] - v.sums[i]
+			i += n
+		}
+	}
+	return next
+}

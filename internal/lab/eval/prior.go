@@ -1,0 +1,49 @@
+package eval
+
+import "context"
+
+// PriorBytes is how much text a prior is made of, at most.
+const PriorBytes = 20 << 20
+
+// readPrior counts the tokens of a folder's texts.
+func readPrior(ctx context.Context, dir string) (*ngramCounts, error) {
+	texts, err := priorTexts(dir, PriorBytes)
+	if err != nil {
+		return nil, err
+	}
+	c := newNGramCounts()
+	for _, text := range texts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		c.last = c.last[:0] // a context does not reach into the file before
+		for len(text) > 0 {
+			n := tokenSize(text)
+			c.add(string(text[:n]))
+			text = text[n:]
+		}
+	}
+	return c, nil
+}
+
+// priorTexts reads the files below a folder. Where they have more bytes together than wanted, each
+// gives the same share, from its beginning.
+func priorTexts(dir string, most int64) (texts [][]byte, err error) {
+	files, err := list(dir, 0)
+	if err != nil {
+		return nil, err
+	}
+	all := int64(0)
+	for _, f := range files {
+		all += f.Size
+	}
+	for _, f := range files {
+		f.Size = int64(float64(f.Size) * min(1, float64(most)/float64(all)))
+		text, err := read(f)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}

@@ -1,0 +1,49 @@
+package server
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Clients that generators make of the contract compile, and make a session, score a text and
+// complete one, each to the same bits. The generators are not a part of this repository:
+// `make test-clients` fetches them, in the versions of testdata/clients/package-lock.json.
+func TestGeneratedClientsScoreText(t *testing.T) {
+	folder, err := filepath.Abs("testdata/clients")
+	require.NoError(t, err)
+	bin := filepath.Join(folder, "node_modules", ".bin")
+	_, err = os.Stat(bin)
+	if err != nil && os.Getenv("LMSERVE_TEST_CLIENTS") == "" {
+		t.Skipf("skipped, make test-clients runs it: %v", err)
+	}
+	require.NoError(t, err)
+
+	out := filepath.Join(folder, "node_modules", ".clients") // where imports find packages
+	require.NoError(t, os.RemoveAll(out))
+	require.NoError(t, os.Mkdir(out, 0o755))
+	g := newRig(t, Options{})
+	run := func(name string, args ...string) string {
+		c := exec.CommandContext(t.Context(), name, args...)
+		c.Dir, c.Env = out, append(os.Environ(), "LMSERVE_URL="+g.url)
+		said, err := c.CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, said)
+		return string(said)
+	}
+	contract, err := filepath.Abs("../api/openapi.yaml")
+	require.NoError(t, err)
+	run(filepath.Join(bin, "openapi-typescript"), contract, "--default-non-nullable=false", "-o", "types.ts")
+	run(filepath.Join(bin, "openapi-ts"), "-i", contract, "-o", "hey", "-c", "@hey-api/client-fetch")
+	run(filepath.Join(bin, "swagger-typescript-api"), "generate", "-p", contract, "-o", "swagger", "-n", "api.ts")
+	calls, err := os.ReadFile(filepath.Join(folder, "calls.ts"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(out, "calls.ts"), calls, 0o600))
+	run(filepath.Join(bin, "tsc"), "--noEmit", "--strict", "--skipLibCheck", "--target", "es2022",
+		"--module", "esnext", "--moduleResolution", "bundler", "calls.ts")
+	run(filepath.Join(bin, "esbuild"), "calls.ts", "--bundle", "--platform=node", "--format=esm",
+		"--outfile=calls.mjs")
+	require.Equal(t, "openapi-fetch, hey-api and swagger-typescript-api agree\n", run("node", "calls.mjs"))
+}
