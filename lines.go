@@ -18,14 +18,14 @@ type Line struct {
 	Baseline float64 // the same under the static model; 0 unless Settings.Baseline asks for it
 
 	// Rank is n where the line is the strangest of about n lines like those before it. Before many
-	// lines have been seen the number means little: Warm says whether it means what it says.
+	// lines have been seen the number means little: Warm says whether there were enough.
 	Rank int64
 	Warm bool
 	// P is the probability that a line is at least as strange; Rank is 1/P, rounded down.
 	P float64
 
 	// Text is the line without its newline, or its first 4096 bytes; it is valid until the function
-	// that was called with the line returns. What stands strangest in it is Text[From:To], nothing
+	// that was called with the line returns. The strangest part of it is Text[From:To], nothing
 	// where the place is not known.
 	Text     []byte
 	From, To int64

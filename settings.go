@@ -33,7 +33,7 @@ type Settings struct {
 	SkipBelow float64 `json:"skip_below,omitempty"`
 
 	// Companion mixes the model with counts of the stream's own text, or with a cache if the model
-	// is one of words. The table of counts has CompanionBytes, a power of two from 64 KiB to 64 MiB.
+	// is one of words. The table of counts has CompanionBytes: a power of two, 64 KiB to 64 MiB.
 	Companion      bool `json:"companion,omitempty"`
 	CompanionBytes int  `json:"companion_bytes,omitempty"`
 	// CompanionStatic mixes the static model in besides, by MethodSparseMeta.

@@ -90,7 +90,8 @@ var several = map[string]any{
 
 func TestChartPassesHelmLint(t *testing.T) {
 	for name, values := range map[string]map[string]any{
-		"one": nil, "several": several, "monitored": {"serviceMonitor": map[string]any{"enabled": true}},
+		"one": nil, "several": several,
+		"monitored": {"serviceMonitor": map[string]any{"enabled": true}},
 	} {
 		result := lint.All(chart, values, "default", true)
 		require.Empty(t, result.Messages[min(1, len(result.Messages)):], name) // an icon is missing
@@ -105,7 +106,8 @@ func TestChartMakesTheServerOfTheManifests(t *testing.T) {
 	found, err := rendered(t, nil)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{
-		"StatefulSet/logs", "Service/logs", "Service/logs-pods", "ServiceAccount/logs", "NetworkPolicy/logs",
+		"StatefulSet/logs", "Service/logs", "Service/logs-pods", "ServiceAccount/logs",
+		"NetworkPolicy/logs",
 	}, slices.Collect(maps.Keys(found)))
 	set := found["StatefulSet/logs"].(*apps.StatefulSet)
 	want, _ := manifests(t, "../deploy/kubernetes/base")
@@ -120,7 +122,8 @@ func TestChartMakesTheServerOfTheManifests(t *testing.T) {
 	require.Equal(t, base, pod)
 	want.Spec.VolumeClaimTemplates[0].Labels = nil // which Kustomize adds
 	require.Equal(t, want.Spec.VolumeClaimTemplates, set.Spec.VolumeClaimTemplates)
-	require.Equal(t, want.Spec.PersistentVolumeClaimRetentionPolicy, set.Spec.PersistentVolumeClaimRetentionPolicy)
+	require.Equal(t, want.Spec.PersistentVolumeClaimRetentionPolicy,
+		set.Spec.PersistentVolumeClaimRetentionPolicy)
 	require.Subset(t, set.Spec.Template.Labels, set.Spec.Selector.MatchLabels)
 }
 
@@ -156,7 +159,8 @@ func TestChartMakesSeveralServers(t *testing.T) {
 	for name, object := range found {
 		if service, is := object.(*core.Service); is {
 			require.Equal(t, set.Spec.Selector.MatchLabels, service.Spec.Selector, name)
-			if labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels)) {
+			selector := labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels)
+			if selector.Matches(labels.Set(service.Labels)) {
 				require.Equal(t, monitor.Spec.Endpoints[0].Port, service.Spec.Ports[0].Name)
 				matched++
 			}

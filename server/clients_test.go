@@ -35,9 +35,12 @@ func TestGeneratedClientsScoreText(t *testing.T) {
 	}
 	contract, err := filepath.Abs("../api/openapi.yaml")
 	require.NoError(t, err)
-	run(filepath.Join(bin, "openapi-typescript"), contract, "--default-non-nullable=false", "-o", "types.ts")
-	run(filepath.Join(bin, "openapi-ts"), "-i", contract, "-o", "hey", "-c", "@hey-api/client-fetch")
-	run(filepath.Join(bin, "swagger-typescript-api"), "generate", "-p", contract, "-o", "swagger", "-n", "api.ts")
+	run(filepath.Join(bin, "openapi-typescript"), contract,
+		"--default-non-nullable=false", "-o", "types.ts")
+	run(filepath.Join(bin, "openapi-ts"), "-i", contract, "-o", "hey",
+		"-c", "@hey-api/client-fetch")
+	run(filepath.Join(bin, "swagger-typescript-api"), "generate", "-p", contract,
+		"-o", "swagger", "-n", "api.ts")
 	calls, err := os.ReadFile(filepath.Join(folder, "calls.ts"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(out, "calls.ts"), calls, 0o600))
@@ -45,5 +48,6 @@ func TestGeneratedClientsScoreText(t *testing.T) {
 		"--module", "esnext", "--moduleResolution", "bundler", "calls.ts")
 	run(filepath.Join(bin, "esbuild"), "calls.ts", "--bundle", "--platform=node", "--format=esm",
 		"--outfile=calls.mjs")
-	require.Equal(t, "openapi-fetch, hey-api and swagger-typescript-api agree\n", run("node", "calls.mjs"))
+	require.Equal(t, "openapi-fetch, hey-api and swagger-typescript-api agree\n",
+		run("node", "calls.mjs"))
 }

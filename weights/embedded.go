@@ -11,7 +11,8 @@ import (
 // DefaultName is the name of the embedded model that is used where none is named.
 const DefaultName = "default"
 
-// What the embedded model of DefaultName is, for those who need not read it: a test compares.
+// DefaultHash and DefaultWeights describe the embedded model of DefaultName without reading it; a
+// test compares.
 const (
 	DefaultHash    = "b735b44453f9ae4284712c2f3c6a48cf66c1493c5dea663bd0a5e755777af22a"
 	DefaultWeights = 4403968 // their number

@@ -15,7 +15,7 @@ var (
 	other = regexp.MustCompile(`(?m)^( *)x-server-(examples:)`)
 )
 
-// Of returns the document with every extension as a part of what stands before it. The extensions
+// Of returns the document with every extension as a part of the block before it. The extensions
 // are written so that their lines go on in that block once the line that names them is gone.
 func Of(yaml []byte) []byte {
 	return other.ReplaceAll(more.ReplaceAll(yaml, nil), []byte("$1$2"))

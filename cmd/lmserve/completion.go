@@ -66,7 +66,7 @@ func completeList(words []string) cobra.CompletionFunc {
 	}
 }
 
-// completeCommands are the commands below those that stand there.
+// completeCommands are the commands below those that were typed.
 func completeCommands(
 	c *cobra.Command, words []string, _ string,
 ) (names []string, _ cobra.ShellCompDirective) {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A shell asks for what may follow: commands, and values of flags. It drops itself what does not begin
-// as what was typed.
+// A shell asks for what may follow: commands, and values of flags. The shell drops
+// words that do not begin as typed.
 func TestShellsCompleteValues(t *testing.T) {
 	for _, c := range []struct {
 		args  []string
@@ -18,7 +18,7 @@ func TestShellsCompleteValues(t *testing.T) {
 		{[]string{"score", "--method", ""}, []string{"static", "static+companion", "counts"}, nil},
 		{[]string{"score", "--method", "dyn"}, []string{"dynamic-sgd", "dynamic-rms"}, nil},
 		{[]string{"score", "--method=st"}, []string{"static"}, nil},
-		{[]string{"eval", "--methods", "static,spa"}, []string{"static,sparse-meta"}, []string{"static"}},
+		{[]string{"eval", "--methods", "static,spa"}, []string{"static,sparse-meta"}, nil},
 		{[]string{"serve", "--model", ""}, []string{"default", "swift", "counts"}, nil},
 		{[]string{"watch", "--model", "sw"}, []string{"swift"}, nil},
 		{[]string{"config", ""}, []string{"serve", "sessions"}, []string{"export"}},

@@ -22,7 +22,8 @@ func TestManualPagesPassMandoc(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
 	require.NoError(t, err)
 	require.NotEmpty(t, pages)
-	said, err := exec.Command(mandoc, append([]string{"-T", "lint", "-W", "warning"}, pages...)...).CombinedOutput()
+	args := append([]string{"-T", "lint", "-W", "warning"}, pages...)
+	said, err := exec.Command(mandoc, args...).CombinedOutput()
 	require.NoError(t, err, string(said))
 	require.Empty(t, string(said))
 }

@@ -25,7 +25,8 @@ type streamFlags struct {
 func (f *streamFlags) register(c *cobra.Command) {
 	f.asked = setting.Values{}
 	flags := c.Flags()
-	flags.BoolVar(&f.static, "static", false, "the network alone: --method static; with --companion beside counts")
+	flags.BoolVar(&f.static, "static", false,
+		"the network alone: --method static; with --companion beside counts")
 	settingFlags(c, stream.Table, f.asked)
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the masks")
 }

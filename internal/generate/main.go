@@ -2,8 +2,8 @@
 // parts of the contract, of what the generator of its Go code is told, of the documentation, and of
 // the web page's sources. A part stands between two lines with "BEGIN GENERATED name" and
 // "END GENERATED name"; the rest of such a file is written by hand. It runs in the folder api, as a
-// part of go generate, and then writes the contract that the generators of Go code read, which is
-// kept nowhere.
+// part of go generate. Then it writes the contract that the generators of Go code read, which is no
+// part of the repository.
 package main
 
 import (

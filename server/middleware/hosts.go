@@ -92,10 +92,9 @@ func isLocalAddress(r *http.Request, host string) bool {
 }
 
 // isService reports whether a host is how Kubernetes names the service of an allowed name that has
-// no dot: NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.cluster.local. A page must not be
-// able to have such a name: nobody can register one below svc or local, which are no domains of the
-// public DNS; NAME.NAMESPACE is refused where the namespace is called as a domain in which anybody
-// can, as dev.
+// no dot: NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.cluster.local. No page may have
+// such a name. Nobody can register one below svc or local, which are no domains of the public DNS.
+// NAME.NAMESPACE is refused where the namespace is also a domain in which anybody can, as dev.
 func isService(host string, names []string) bool {
 	name, rest, _ := strings.Cut(host, ".")
 	namespace, zone, full := strings.Cut(rest, ".")
