@@ -612,6 +612,7 @@ func (e StartEventType) Valid() bool {
 
 // Defines values for SuggestRequestUnit.
 const (
+	SuggestAuto     SuggestRequestUnit = "auto"
 	SuggestFree     SuggestRequestUnit = "free"
 	SuggestLine     SuggestRequestUnit = "line"
 	SuggestWord     SuggestRequestUnit = "word"
@@ -621,6 +622,8 @@ const (
 // Valid indicates whether the value is a known member of the SuggestRequestUnit enum.
 func (e SuggestRequestUnit) Valid() bool {
 	switch e {
+	case SuggestAuto:
+		return true
 	case SuggestFree:
 		return true
 	case SuggestLine:
@@ -2431,6 +2434,10 @@ type SuggestRequest struct {
 	// N Candidates, at most: none that would add less than 0.01 keystrokes to what the others save on average.
 	N *int `json:"n,omitempty"`
 
+	// Refused Texts behind the cursor that are offered no more, because they were offered at an earlier key and the writer typed past them: of an offer `ith` behind
+	// `w`, what is left behind `wi` is `th`. Of `word` and `word+` they are words, else beginnings of texts. The probabilities of the others grow by theirs.
+	Refused []string `json:"refused,omitempty"`
+
 	// Suffix Text behind the cursor. Candidates are then in the order of what each costs together with the first 32 bytes of the suffix behind it; which
 	// candidates there are does not depend on it.
 	Suffix *string `json:"suffix,omitempty"`
@@ -2439,7 +2446,8 @@ type SuggestRequest struct {
 	Typed *string `json:"typed,omitempty"`
 
 	// Unit Where candidates end: `word`, at the end of a word, the present one or the next behind one separator; `word+`, of a word behind up to ten
-	// separators; `line`, anywhere within the line; `free`, anywhere.
+	// separators; `line`, anywhere within the line; `free`, anywhere; `auto`, `free` where free ends would have saved more than words in the last two
+	// thousand bytes of the text, as in code and logs, and `word+` elsewhere.
 	Unit *SuggestRequestUnit `json:"unit,omitempty"`
 
 	// WithinMs The search ends after so many milliseconds with the best that it has found; 0, after a fixed number of steps, so that the answer does not depend on
@@ -2448,7 +2456,8 @@ type SuggestRequest struct {
 }
 
 // SuggestRequestUnit Where candidates end: `word`, at the end of a word, the present one or the next behind one separator; `word+`, of a word behind up to ten
-// separators; `line`, anywhere within the line; `free`, anywhere.
+// separators; `line`, anywhere within the line; `free`, anywhere; `auto`, `free` where free ends would have saved more than words in the last two
+// thousand bytes of the text, as in code and logs, and `word+` elsewhere.
 type SuggestRequestUnit string
 
 // SuggestedText A text that may come next.
@@ -2470,6 +2479,10 @@ type SuggestedText struct {
 type Suggestions struct {
 	// Candidates The text that saves most on average comes first, then what saves most beside those before it.
 	Candidates []SuggestedText `json:"candidates"`
+
+	// Complete Whether the search made all its steps. It does not if within_ms was over, or if as many requests waited for a worker as there are workers: then the
+	// network ranked in one call what counts of the session's text proposed.
+	Complete bool `json:"complete"`
 
 	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`

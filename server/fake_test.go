@@ -535,7 +535,7 @@ func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
 		return session.Suggested{Rows: len(r.Typed)}, err
 	}
 	defer leave()
-	return session.Suggested{Offset: s.info.Offset, Rows: len(r.Typed), Candidates: []suggest.Candidate{
+	return session.Suggested{Offset: s.info.Offset, Rows: len(r.Typed), Complete: len(r.Refused) == 0, Candidates: []suggest.Candidate{
 		{Text: string(r.Typed) + ".", Probability: 0.5, Gain: float64(len(r.Typed))},
 	}}, nil
 }
@@ -610,17 +610,23 @@ func (f *fakeSessions) Model() session.ModelInfo {
 	}
 }
 
-// ScoreTexts scores each text in a session of its own, which it deletes.
-func (f *fakeSessions) ScoreTexts(ctx context.Context, who session.Caller, r session.ScoreTextsRequest, emit func(session.ModelInfo, session.Summary) error) error {
+// ScoreTexts scores each text in a new session, which it deletes.
+func (f *fakeSessions) ScoreTexts(
+	ctx context.Context, who session.Caller, r session.ScoreTextsRequest,
+	emit func(session.ModelInfo, session.Summary) error,
+) error {
+	asked := session.CreateRequest{Model: r.Model, Settings: r.Settings, Seed: r.Seed}
+	ignore := func(session.Chunk) error { return nil }
 	for i, text := range r.Texts {
 		if f.fail != nil && i > 0 {
 			return f.fail
 		}
-		info, err := f.Create(ctx, who, session.CreateRequest{Model: r.Model, Settings: r.Settings, Seed: r.Seed})
+		info, err := f.Create(ctx, who, asked)
 		if err != nil {
 			return err
 		}
-		sum, err := f.Score(ctx, who, info.ID, bytes.NewReader(text), session.ScoreOptions{}, func(session.Chunk) error { return nil })
+		from := bytes.NewReader(text)
+		sum, err := f.Score(ctx, who, info.ID, from, session.ScoreOptions{}, ignore)
 		if err := errors.Join(err, f.Delete(who, info.ID)); err != nil {
 			return err
 		}

@@ -172,6 +172,7 @@ const (
 
 // Values of SuggestRequestUnit.
 const (
+	SuggestAuto     = api.SuggestAuto
 	SuggestFree     = api.SuggestFree
 	SuggestLine     = api.SuggestLine
 	SuggestWord     = api.SuggestWord
@@ -439,7 +440,8 @@ type StopString = api.StopString
 type SuggestRequest = api.SuggestRequest
 
 // SuggestRequestUnit Where candidates end: `word`, at the end of a word, the present one or the next behind one separator; `word+`, of a word behind up to ten
-// separators; `line`, anywhere within the line; `free`, anywhere.
+// separators; `line`, anywhere within the line; `free`, anywhere; `auto`, `free` where free ends would have saved more than words in the last two
+// thousand bytes of the text, as in code and logs, and `word+` elsewhere.
 type SuggestRequestUnit = api.SuggestRequestUnit
 
 // SuggestedText A text that may come next.

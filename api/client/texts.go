@@ -6,20 +6,22 @@ import (
 	"iter"
 )
 
-// TextsOptions say how texts are scored. The zero value asks for the default model and its settings.
+// TextsOptions say how texts are scored. The zero value asks for the default model.
 type TextsOptions struct {
 	Model    string // id or name; "": the default
 	Settings *SettingsRequest
 	Seed     *uint64 // of each text's masks; nil: 0
 }
 
-// ScoreTexts scores texts, each by itself as the only text of a session, and gives their scores in
-// the order of the texts, as they come. There may be 1,024 texts. An error ends them. Where the
+// ScoreTexts scores texts, each by itself as the only text of a session. The scores come in
+// the order of the texts. There may be 1,024 texts. An error ends them. Where the
 // caller leaves the loop the request ends.
 func (c *Client) ScoreTexts(
 	ctx context.Context, texts []string, o TextsOptions,
 ) iter.Seq2[TextScore, error] {
-	asked := ScoreTextsRequest{Texts: texts, Model: orNil(o.Model), Settings: o.Settings, Seed: o.Seed}
+	asked := ScoreTextsRequest{
+		Texts: texts, Model: orNil(o.Model), Settings: o.Settings, Seed: o.Seed,
+	}
 	ask := func(ctx context.Context) made {
 		body, err := jsonBody(asked)
 		if err != nil {

@@ -14,11 +14,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Texts that are scored at once have the bits of sessions of their own, which are not made.
+// Texts that are scored at once have the bits of sessions, and no session is made.
 func TestScoreTextsEqualsSessions(t *testing.T) {
 	r, ctx := newRig(t, session.Options{Threads: 3}), context.Background()
 	texts := []string{"", "a", requests(9), "a", requests(3), strings.Repeat("é", 100)}
-	o := client.TextsOptions{Seed: new(uint64(5)), Settings: &client.SettingsRequest{Baseline: new(true)}}
+	set := client.SettingsRequest{Baseline: new(true)}
+	o := client.TextsOptions{Seed: new(uint64(5)), Settings: &set}
 	n := 0
 	for got, err := range r.ScoreTexts(ctx, texts, o) {
 		require.NoError(t, err)
@@ -47,7 +48,8 @@ func TestScoreTextsEndsWithItsCaller(t *testing.T) {
 		require.NoError(t, err)
 		break
 	}
-	require.Eventually(t, func() bool { return r.mg.Stats().MemoryBytes == 0 }, time.Minute, time.Millisecond)
+	released := func() bool { return r.mg.Stats().MemoryBytes == 0 }
+	require.Eventually(t, released, time.Minute, time.Millisecond)
 	for _, err := range r.ScoreTexts(context.Background(), nil, client.TextsOptions{}) {
 		var refused *client.Error
 		require.True(t, errors.As(err, &refused), "%v", err)

@@ -13,7 +13,7 @@ import (
 // alertsPatience is how long a command that ends tries to deliver what waits.
 const alertsPatience = 5 * time.Second
 
-// alertFlags say who is told of incidents.
+// alertFlags name the receivers of incidents.
 type alertFlags struct{ receivers []string }
 
 func (f *alertFlags) register(flags *pflag.FlagSet) {

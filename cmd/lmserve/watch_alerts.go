@@ -20,7 +20,7 @@ type watchAlerts struct {
 	silent   map[string]bool          // sources
 }
 
-// startAlerts has what the watcher finds told to the receivers that were asked for. end must follow.
+// startAlerts sends what the watcher finds to the receivers of the flags. end must follow.
 func (k *watching) startAlerts(
 	w *watch.Watcher, report *lineReport,
 ) (a *watchAlerts, end func(), err error) {
@@ -75,7 +75,7 @@ func (a *watchAlerts) begin(source string, s client.Session) {
 	if s.Labels != nil {
 		of.Labels = *s.Labels
 	}
-	a.Heard(of, source) // a silence that a watch before was told of
+	a.Heard(of, source) // a silence from before a restart
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sessions[source] = of
@@ -87,8 +87,8 @@ func (a *watchAlerts) session(source string) alert.Session {
 	return a.sessions[source]
 }
 
-// line tells of the incidents of a line, or of the line where there are none. What was told is kept
-// before the watch notes that the line was reported.
+// line sends the incidents of a line, or the line where there are none. The file has them before
+// the watch notes that the line was reported.
 func (a *watchAlerts) line(f watch.Found) {
 	of := a.session(f.Source)
 	if a.wasSilent(f.Source) {
@@ -97,7 +97,8 @@ func (a *watchAlerts) line(f watch.Found) {
 	switch {
 	case a.incidents:
 		for i := range f.Line.Incidents {
-			a.Incident(of, f.Source, &f.Line.Incidents[i], lineOfIncident(&f.Line, &f.Line.Incidents[i]))
+			news := &f.Line.Incidents[i]
+			a.Incident(of, f.Source, news, lineOfIncident(&f.Line, news))
 		}
 		if len(f.Line.Incidents) == 0 {
 			return
@@ -126,7 +127,7 @@ func (a *watchAlerts) wasSilent(source string) bool {
 	return was
 }
 
-// lineOfIncident is the line, unless the incident is told with a later one than its own.
+// lineOfIncident is the line, if it belongs to the incident; else nil.
 func lineOfIncident(l *client.LineEvent, i *client.Incident) *alert.Line {
 	if i.Last != l.Number {
 		return nil

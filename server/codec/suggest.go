@@ -15,14 +15,16 @@ func DecodeSuggest(
 	return session.SuggestRequest{
 		Typed: []byte(Value(r.Typed)), Suffix: []byte(Value(r.Suffix)), N: valueOr(r.N, session.CandidatesDefault),
 		Unit: string(Value(r.Unit)), Least: Value(r.MinProbability),
-		Within: time.Duration(Value(r.WithinMs)) * time.Millisecond, Wait: wait,
+		Within:  time.Duration(Value(r.WithinMs)) * time.Millisecond,
+		Refused: r.Refused, Wait: wait,
 	}, err
 }
 
 // EncodeSuggestions describes what may come next.
 func EncodeSuggestions(s session.Suggested, elapsed time.Duration) api.Suggestions {
 	answer := api.Suggestions{
-		Candidates: []api.SuggestedText{}, Offset: s.Offset, Rows: s.Rows, ElapsedMs: milliseconds(elapsed),
+		Candidates: []api.SuggestedText{}, Complete: s.Complete, Offset: s.Offset, Rows: s.Rows,
+		ElapsedMs: milliseconds(elapsed),
 	}
 	for _, c := range s.Candidates {
 		answer.Candidates = append(answer.Candidates, api.SuggestedText{

@@ -31,9 +31,9 @@ type refusal struct {
 	why     error // the first reason
 }
 
-// feedLogs feeds what a body has to the sessions of its streams. It returns when all is durable. The
-// error is of what may succeed when the body comes again: what the sessions have of it by then is not
-// fed again, if its records have times.
+// feedLogs feeds what a body has to the sessions of its streams. It returns when all is durable.
+// The error is of what may succeed when the body comes again: what the sessions have of it by then
+// is not fed again, if its records have times.
 func (h *Handlers) feedLogs(
 	ctx context.Context, body io.Reader, read func([]byte, *intake.Template) (*intake.Batch, error),
 ) (refused refusal, err error) {

@@ -89,9 +89,9 @@ func (h *Handlers) completionModel(
 }
 
 // completionSession finds the session that a completion in OpenAI's form names, by its id or name:
-// that of the header, or else that of the field `user`. A user that is neither of any session names
-// a session that is made on first use, if the server was told so, and otherwise none. The session is
-// one of the model that the completion names.
+// that of the header, or else that of the field `user`. For any other user a session is made on
+// first use, with UserSessions; without, the completion has no session. The session is one of the
+// model that the completion names.
 func (h *Handlers) completionSession(
 	ctx context.Context, model session.ModelInfo, header, user *string,
 ) (namedSession, error) {

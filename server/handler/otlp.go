@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// ExportLogs implements POST /v1/logs. The answer has the form of the request, whatever Accept says:
-// so the protocol has it.
+// ExportLogs implements POST /v1/logs. The answer has the form of the request, whatever Accept
+// says: so the protocol has it.
 func (h *Handlers) ExportLogs(
 	ctx context.Context, r routes.ExportLogsRequestObject,
 ) (routes.ExportLogsResponseObject, error) {

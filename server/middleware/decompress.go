@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Decompress undoes the Content-Encoding of a body. What comes out of it is bounded as a body without
-// one is. Loki's Snappy is no stream, and is left to who reads the whole.
+// Decompress undoes the Content-Encoding of a body. What comes out of it is bounded as a body
+// without one is. Loki's Snappy is no stream, and is left to who reads the whole.
 func Decompress(
 	c *contract.Contract, streamBytesMax int64, memory *Memory, problems *answer.Problems,
 ) func(http.Handler) http.Handler {

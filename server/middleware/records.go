@@ -25,15 +25,15 @@ type body struct {
 
 type deliveryKey struct{}
 
-// DeliveryOf is the key of the delivery that the body of a request is, "" if it has none; ok is false if
-// the body is no delivery.
+// DeliveryOf is the key of the delivery that the body of a request is, "" if it has none; ok is
+// false if the body is no delivery.
 func DeliveryOf(ctx context.Context) (key string, ok bool) {
 	key, ok = ctx.Value(deliveryKey{}).(string)
 	return key, ok
 }
 
-// Records makes lines of bodies that are records of log shippers, where an operation takes them. The
-// body is then these lines, as plain text. It marks deliveries, and has their bodies in memory.
+// Records makes lines of bodies that are records of log shippers, where an operation takes them.
+// The body is then these lines, as plain text. It marks deliveries, and has their bodies in memory.
 func Records(
 	c *contract.Contract, memory *Memory, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -48,6 +48,7 @@ func Records(
 			begun := bufio.NewReaderSize(r.Body, jsonPeek)
 			r.Body = body{begun, r.Body}
 			if begin, _ := begun.Peek(jsonPeek); intake.BeginsText(begin) { // the error comes again
+				r.Body = http.MaxBytesReader(w, r.Body, limits.JSONBodyBytesMax)
 				if form.key != "" {
 					r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
 				}
@@ -105,8 +106,8 @@ func formOfRecords(r *http.Request) (f recordsForm) {
 	return f
 }
 
-// isDelivery reports whether the body is a delivery, whatever stands in it. JSON is one, too, if it is
-// records.
+// isDelivery reports whether the body is a delivery, whatever stands in it. JSON is one, too, if it
+// is records.
 func (f *recordsForm) isDelivery() bool {
 	switch f.media {
 	case contract.MediaNDJSON, contract.MediaMsgpack, contract.MediaForm:
@@ -132,8 +133,8 @@ func (f *recordsForm) lines(body []byte) (text []byte, err error) {
 	return text, err
 }
 
-// TakeWhole reads a body of a log shipper when it has come, and when there is memory for it. The error is
-// a problem.
+// TakeWhole reads a body of a log shipper when it has come, and when there is memory for it. The
+// error is a problem.
 func TakeWhole(
 	ctx context.Context, memory *Memory, from io.Reader,
 ) (body []byte, taken *Taken, err error) {

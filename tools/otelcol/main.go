@@ -1,6 +1,6 @@
-// Command otelcol is an OpenTelemetry collector of the parts that a test needs: it reads a file, and
-// sends its lines by OTLP over HTTP. It is a module of its own, so that the product needs none of
-// the collector's modules.
+// Command otelcol is an OpenTelemetry collector of the parts that a test needs: it reads a file,
+// and sends its lines by OTLP over HTTP. It is a module of its own, so that the product needs none
+// of the collector's modules.
 package main
 
 import (

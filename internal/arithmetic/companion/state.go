@@ -161,6 +161,16 @@ func refineOf(context uint32) int { return refinesAt + int(context%refineContext
 // at is a byte of the text by its offset, which is one of the last textBytes.
 func (s *State) at(offset uint32) uint8 { return s.text[offset%textBytes] }
 
+// Recent is the end of the text, n bytes of it at most.
+func (s *State) Recent(n int) []byte {
+	n = int(min(uint64(n), s.place.Bytes, textBytes))
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = s.at(uint32(s.place.Bytes) - uint32(n-i))
+	}
+	return text
+}
+
 // above is the byte of the line before that stands over the next byte; 0 if there is none.
 func (s *State) above() uint8 {
 	p := &s.place

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -37,6 +38,11 @@ const (
 	// SuggestRowsMax is the most prefixes that are computed in one call, with those that are
 	// guessed.
 	SuggestRowsMax = 32
+	// proposedRows and proposedQuick are how many prefixes the companion proposes, and how many where
+	// the networks read no others.
+	proposedRows, proposedQuick = 12, 24
+	// proposedCalls are those of a search behind proposals.
+	proposedCalls = 3
 	// guessBytes is how much of a match is computed at once.
 	guessBytes = 12
 	// keptPrefixes is for how many prefixes a suggester has room, about, before it begins afresh.
@@ -87,16 +93,28 @@ func (w *Worker) Suggest(
 		return suggest.Found{}, nil
 	}
 	began := time.Now()
+	if o.Unit == suggest.Auto {
+		o.Unit = suggest.UnitOf(s.recent(typed))
+	}
 	w.resume(s)
 	src := source{w: w, s: s, k: k}
 	src.begin(s)
 	defer w.stay()
 	root := src.reach(typed)
-	if o.Within > 0 {
-		o.Within = max(1, o.Within-time.Since(began))
-	}
-	if w.model.Uniform { // a call costs as much as its prefixes
+	switch {
+	case w.model.Uniform: // a call costs as much as its prefixes
 		o = o.OneByOne()
+		o.Quick = false
+	case s.Companion != nil && o.Least < suggest.Likely:
+		if err := src.propose(ctx, root, o); err != nil {
+			return suggest.Found{}, err
+		}
+		o.Proposed, o.Calls = true, cmp.Or(o.Calls, proposedCalls)
+	}
+	if o.Within > 0 {
+		took := time.Since(began)
+		o.Within = max(1, o.Within-took)
+		o.Quick = o.Quick || o.Proposed && o.Within < took/time.Duration(max(1, src.calls))
 	}
 	o.Rows = min(o.Rows, SuggestRowsMax-guessBytes)
 	found, err := k.tree.Search(ctx, &src, root, o)
@@ -121,6 +139,14 @@ func (w *Worker) Costs(s *Stream, k *Suggester, texts [][]byte) ([]float64, erro
 		nats[i] = k.tree.Cost(&src, root, text, SuggestRowsMax)
 	}
 	return nats, nil
+}
+
+// recent is the end of a text behind the stream's, as long as the stream keeps it.
+func (s *Stream) recent(typed []byte) []byte {
+	if s.Companion == nil {
+		return append(bytesOf(s.Pending), typed...)
+	}
+	return append(s.Companion.Recent(suggest.AutoBytes), typed...)
 }
 
 // tail is the last bytes of a text behind the stream's, as many as a character may have.

@@ -24,11 +24,14 @@ func (e *end) saves() float64 { return (e.p - e.beyond) * (e.gain - e.have) }
 const savesLeast = 0.01
 
 // choose sets the candidates: one after the other, the one that adds most.
-func (s *search) choose(root int32) {
+func (s *search) choose() {
+	for i := range s.ends {
+		s.ends[i].p /= s.rest
+	}
 	for len(s.found.Candidates) < s.N {
 		best, most := none, savesLeast
 		for i := range s.ends {
-			if e := &s.ends[i]; !e.chosen && e.saves() > most {
+			if e := &s.ends[i]; !e.chosen && e.p >= s.Least && e.saves() > most {
 				best, most = i, e.saves()
 			}
 		}
@@ -38,7 +41,7 @@ func (s *search) choose(root int32) {
 		s.take(best)
 		e := &s.ends[best]
 		s.found.Candidates = append(s.found.Candidates,
-			Candidate{s.tree.text(root, e.parent, e.b), e.p, e.separator, e.gain})
+			Candidate{s.tree.text(s.root, e.parent, e.b), e.p, e.separator, e.gain})
 	}
 }
 

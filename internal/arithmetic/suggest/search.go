@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -19,9 +20,15 @@ type Options struct {
 	// search computes. Behind them only a prefix that is likelier than not is continued, alone, to
 	// BytesMax calls.
 	Calls, Rows int
+	// Quick is a search with one call at most. Proposed says that what is likely was computed in a
+	// call before: no other need be made.
+	Quick, Proposed bool
 	// Within ends the search after this time; what was found until then is chosen from. 0: it has
 	// no bound, and the candidates do not depend on the machine.
 	Within time.Duration
+	// Refused are texts that do not come next, because they were offered and the writer typed past
+	// them: words of these units, else all texts that begin so. Probabilities are those that remain.
+	Refused []string
 }
 
 const (
@@ -30,7 +37,7 @@ const (
 	CallsDefault = 6
 	RowsDefault  = 4
 
-	likely = 0.5 // of a prefix
+	Likely = 0.5 // of a prefix; no two can be likelier
 )
 
 // Candidate is a text that may come next.
@@ -50,6 +57,7 @@ type Candidate struct {
 type Found struct {
 	Candidates  []Candidate // the one that saves most first; then what saves most beside those before
 	Calls, Rows int         // of the source
+	Complete    bool        // neither Within nor Quick has ended the search early
 }
 
 func (o Options) complete() Options {
@@ -68,7 +76,8 @@ func (o Options) OneByOne() Options {
 // Search looks for candidates behind a prefix that is in the tree, which does not end within a
 // character. If the context ends, the error is the context's.
 func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (Found, error) {
-	s := search{Options: o.complete(), tree: t, began: time.Now()}
+	s := search{Options: o.complete(), tree: t, root: root, began: time.Now(), rest: 1}
+	s.found.Complete = true
 	s.visit(root, open{p: 1, end: none})
 	for {
 		batch := s.next()
@@ -78,11 +87,15 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 		if err := ctx.Err(); err != nil {
 			return Found{}, err
 		}
-		if s.late() || s.found.Calls >= max(s.Calls, BytesMax) {
+		if s.over() {
+			s.found.Complete = false
 			continue // prefixes that are known cost nothing
 		}
+		if s.found.Calls >= max(s.Calls, BytesMax) {
+			continue
+		}
 		if s.found.Calls >= s.Calls {
-			if batch[0].p < likely {
+			if batch[0].p < Likely {
 				continue
 			}
 			batch = batch[:1]
@@ -99,7 +112,7 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 			s.visit(t.call[i].ID, x)
 		}
 	}
-	s.choose(root)
+	s.choose()
 	return s.found, nil
 }
 
@@ -125,10 +138,12 @@ const guessLeast = 0.1
 type search struct {
 	Options
 	tree  *Tree
+	root  int32
 	began time.Time
 	queue queue
 	made  int // prefixes that were open
 	ends  []end
+	rest  float64 // the probability of all that was not refused
 	found Found
 }
 
@@ -159,9 +174,9 @@ func (q *queue) Pop() (x any) {
 
 // next returns the likeliest open prefixes that are not in the tree, as many as a call has.
 func (s *search) next() (batch []open) {
-	for len(batch) < s.Rows && len(s.queue) > 0 {
+	for len(batch) < s.Rows && len(s.queue) > 0 && s.queue[0].p >= s.Least*s.rest {
 		x := heap.Pop(&s.queue).(open)
-		if id := s.tree.child(x.parent, x.b); id != None {
+		if id := s.tree.Child(x.parent, x.b); id != None {
 			s.visit(id, x)
 		} else {
 			batch = append(batch, x)
@@ -170,14 +185,14 @@ func (s *search) next() (batch []open) {
 	return batch
 }
 
-// late reports whether there is no time for a call, which is taken to last as long as those before
+// over reports whether there is no time for a call, which is taken to last as long as those before
 // it.
-func (s *search) late() bool {
-	if s.Within == 0 {
-		return false
+func (s *search) over() bool {
+	if s.found.Calls == 0 && !s.Proposed {
+		return false // without a call little is found
 	}
-	took, calls := time.Since(s.began), time.Duration(s.found.Calls)
-	return calls > 0 && took+took/calls > s.Within // without a call little is found
+	took, calls := time.Since(s.began), time.Duration(max(1, s.found.Calls))
+	return s.Quick || s.Within > 0 && took+took/calls > s.Within
 }
 
 // visit opens the prefixes behind one whose distribution is known, and notes the candidates among
@@ -190,7 +205,7 @@ func (s *search) visit(id int32, x open) {
 	if x.shape.bytes == BytesMax {
 		return
 	}
-	least := float32(math.Log(s.Least / x.p))
+	least := float32(math.Log(LeastMin / x.p))
 	for b, l := range logProbs {
 		if l < least {
 			continue
@@ -202,6 +217,9 @@ func (s *search) visit(id int32, x open) {
 		child := open{id, byte(b), x.p * math.Exp(float64(l)), s.made, shape, x.end}
 		s.made++
 		if !s.Unit.ofWords() && shape.part == 0 {
+			if s.refuses(child) {
+				continue
+			}
 			s.ends = append(s.ends, end{open: child, above: x.end, gain: float64(shape.chars) - 1})
 			child.end = len(s.ends) - 1
 		}
@@ -222,9 +240,21 @@ func (s *search) endWord(x open, logProbs *[256]float32) {
 			likeliest, most = string(rune(b)), p
 		}
 	}
-	if p := x.p * sum; p >= s.Least {
+	if x.p *= sum; !s.refuses(x) && x.p >= LeastMin {
 		gain := float64(x.shape.chars) - 1 + most/sum
-		x.p = p
 		s.ends = append(s.ends, end{open: x, above: none, gain: gain, separator: likeliest})
 	}
+}
+
+// refuses reports whether a candidate is refused. Its probability goes to all others then, and those
+// that it begins with lose it before.
+func (s *search) refuses(x open) bool {
+	if len(s.Refused) == 0 || !slices.Contains(s.Refused, s.tree.text(s.root, x.parent, x.b)) {
+		return false
+	}
+	s.rest = max(s.rest-x.p, LeastMin)
+	for a := x.end; a != none; a = s.ends[a].above {
+		s.ends[a].p -= x.p
+	}
+	return true
 }

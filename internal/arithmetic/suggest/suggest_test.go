@@ -72,15 +72,16 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 			N: 5, Unit: rapid.SampledFrom([]Unit{Word, WordPlus, Free}).Draw(t, "unit"),
 			Least: rapid.SampledFrom([]float64{0.01, 0.05, 0.6}).Draw(t, "least"),
 			Calls: 1 << 20, Rows: rapid.IntRange(1, 9).Draw(t, "rows"),
+			Refused: rapid.SliceOfN(rapid.StringMatching(`[ab .é]{1,3}`), 0, 4).Draw(t, "refused"),
 		}
 		s.guess = []byte(rapid.StringMatching(`[ab .é]{0,5}`).Draw(t, "guess"))
 		root := tree.Extend(s, None, []byte("a b"), 2)
 		got, err := tree.Search(context.Background(), s, root, o)
 		require.NoError(t, err)
-		all := map[string]Candidate{}
-		var try func(text string, p float64)
-		try = func(text string, p float64) {
-			if p < o.Least || len(text) > BytesMax {
+		all, refused := map[string]Candidate{}, map[string]refusal{}
+		var try func(text string, p, before float64)
+		try = func(text string, p, before float64) {
+			if p < LeastMin || len(text) > BytesMax {
 				return
 			}
 			last := ("b" + text)[len(text)]
@@ -92,17 +93,24 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 					c.Separator = " "
 					c.Gain += max(space, stop) / (space + stop)
 				}
-				if c.Probability >= o.Least {
+				if slices.Contains(o.Refused, text) {
+					refused[text] = refusal{c.Probability, before}
+					if o.Unit == Free {
+						return
+					}
+					refused[text] = refusal{c.Probability, p}
+				} else {
 					all[text] = c
 				}
 			}
 			for b, q := range s.next[last] {
 				if q > 0 && !(last == 0xc3 && b < 0x80) {
-					try(text+string([]byte{byte(b)}), p*q)
+					try(text+string([]byte{byte(b)}), p*q, p)
 				}
 			}
 		}
-		try("", 1)
+		try("", 1, 1)
+		refuse(all, refused, o)
 		saved := 0.
 		var chosen []Candidate
 		for _, c := range got.Candidates {
@@ -126,6 +134,35 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// refusal is the probability of a text that is refused, and that of the prefix where it is met.
+type refusal struct{ p, at float64 }
+
+// refuse gives the probability of texts that are refused to all others, and drops improbable ones.
+func refuse(all map[string]Candidate, refused map[string]refusal, o Options) {
+	rest, met := 1., map[string]bool{}
+	for more := true; more; {
+		more = false
+		for text, r := range refused {
+			if !met[text] && r.at >= o.Least*rest {
+				more, met[text] = true, true
+				rest = max(rest-r.p, LeastMin)
+			}
+		}
+	}
+	for text, c := range all {
+		for of := range met {
+			if o.Unit == Free && strings.HasPrefix(of, text) {
+				c.Probability -= refused[of].p
+			}
+		}
+		c.Probability /= rest
+		all[text] = c
+		if c.Probability < o.Least {
+			delete(all, text)
+		}
+	}
 }
 
 // with is the chosen candidates and another one, if that is not one of them.

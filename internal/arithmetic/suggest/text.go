@@ -14,6 +14,7 @@ const (
 	WordPlus Unit = "word+" // a word behind up to ten other characters
 	Line     Unit = "line"  // anywhere within the line
 	Free     Unit = "free"  // anywhere
+	Auto     Unit = "auto"  // WordPlus or Free, see UnitOf
 )
 
 // before is how many characters may stand before a candidate's word.

@@ -58,8 +58,14 @@ const nodeBytes = 4*3 + 4 + 4*256
 // At returns the parent and the last byte of a prefix.
 func (t *Tree) At(id int32) (parent int32, b byte) { return t.nodes[id].parent, t.nodes[id].b }
 
-// child returns the prefix with a byte more, or None.
-func (t *Tree) child(id int32, b byte) int32 {
+// LogProbs are the logarithms of the probabilities of the byte behind a prefix [256].
+func (t *Tree) LogProbs(id int32) []float32 { return t.nodes[id].logProbs[:] }
+
+// Child returns the prefix with a byte more, or None. None has no child.
+func (t *Tree) Child(id int32, b byte) int32 {
+	if id == None {
+		return None
+	}
 	for c := t.nodes[id].child; c != None; c = t.nodes[c].next {
 		if t.nodes[c].b == b {
 			return c
@@ -75,7 +81,7 @@ func (t *Tree) Follow(text []byte) (id int32, length int) {
 		return None, 0
 	}
 	for ; length < len(text); length++ {
-		c := t.child(id, text[length])
+		c := t.Child(id, text[length])
 		if c == None {
 			break
 		}
@@ -108,7 +114,7 @@ func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) 
 	known, last := id, max(0, len(text)-1)
 	length := 0
 	for ; length < last; length++ {
-		c := t.child(known, text[length])
+		c := t.Child(known, text[length])
 		if c == None {
 			break
 		}
@@ -117,9 +123,29 @@ func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) 
 	t.Extend(src, known, text[length:last], rows)
 	for _, b := range text {
 		nats -= float64(t.nodes[id].logProbs[b])
-		id = t.child(id, b)
+		id = t.Child(id, b)
 	}
 	return nats
+}
+
+// Graft grows the prefixes of another tree behind a prefix, in one call, as many as the call may
+// have. Of the other tree none was ever removed: the older come first.
+func (t *Tree) Graft(src Source, id int32, of *Tree, rows int) {
+	t.call = t.call[:0]
+	at := make([]int32, len(of.nodes))
+	for i, n := range of.nodes {
+		if n.parent == None {
+			at[i] = id
+			continue
+		}
+		at[i] = t.Child(at[n.parent], n.b)
+		if at[i] == None && at[n.parent] != None && len(t.call) < rows {
+			at[i] = t.add(at[n.parent], n.b)
+		}
+	}
+	if len(t.call) > 0 {
+		t.grow(src)
+	}
 }
 
 // add makes a prefix a part of the call under way.

@@ -144,8 +144,8 @@ var collector = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// The collector has its queue and its place in the log on the disk. The server is killed, and ends in
-// order; the collector, too, is started again.
+// The collector has its queue and its place in the log on the disk. The server is killed, and ends
+// in order; the collector, too, is started again.
 func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_SHIPPERS") == "" {
 		t.Skip("LMSERVE_TEST_SHIPPERS is not set: the collector takes minutes to build, and the network")

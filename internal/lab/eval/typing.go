@@ -215,8 +215,8 @@ func lastCharacters(text []byte, n int) (at int64) {
 // asker suggests what comes behind all that was typed so far.
 type asker func(typed []byte, o suggest.Options) (suggest.Found, error)
 
-// offers are an asker's of one mode.
-type offers func(typed []byte) (suggest.Found, error)
+// offers are an asker's of one mode, but for those that were refused.
+type offers func(typed []byte, refused []string) (suggest.Found, error)
 
 // score types a text with one method in all modes, and compares probabilities with what is right.
 func (e *typing) score(ctx context.Context, score *TypingScore, before, text []byte) error {
@@ -246,7 +246,10 @@ func (e *typing) score(ctx context.Context, score *TypingScore, before, text []b
 			o = suggest.Options{N: 1, Unit: suggest.Free, Least: e.Threshold}
 		}
 		ask, err := fresh()
-		return func(typed []byte) (suggest.Found, error) { return ask(typed, o) }, err
+		return func(typed []byte, refused []string) (suggest.Found, error) {
+			o.Refused = refused
+			return ask(typed, o)
+		}, err
 	}
 	for _, mode := range typingModes {
 		offers, err := begin(mode)

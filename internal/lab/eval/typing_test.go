@@ -46,7 +46,7 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	} {
 		e := typing{TypingOptions: TypingOptions{Window: 14}}
 		var at []string
-		typed, err := e.types([]byte(c.text), c.mode, func(typed []byte) (suggest.Found, error) {
+		typed, err := e.types([]byte(c.text), c.mode, func(typed []byte, _ []string) (suggest.Found, error) {
 			at = append(at, string(typed))
 			return suggest.Found{Candidates: c.offers[string(typed)], Calls: 1, Rows: 2}, nil
 		})
@@ -62,10 +62,24 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	}
 }
 
+// What was offered and typed past is refused until the text goes another way.
+func TestTheWriterRefusesWhatItTypedPast(t *testing.T) {
+	e := typing{TypingOptions: TypingOptions{Window: 5}}
+	var got [][]string
+	_, err := e.types([]byte("abcde"), "free", func(typed []byte, refused []string) (suggest.Found, error) {
+		got = append(got, refused)
+		return suggest.Found{Candidates: map[string][]suggest.Candidate{
+			"": {{Text: "abcx"}, {Text: "ay"}, {Text: "b"}}, "a": {{Text: "bz"}, {Text: "bc"}},
+		}[string(typed)]}, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, [][]string{nil, {"bcx", "y"}, {"x"}, nil}, got)
+}
+
 // Of a window, the last candidate counts whole.
 func TestAWindowEndsBehindItsLastCandidate(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 3}}
-	typed, err := e.types([]byte("abcdef"), TypingInline, func(typed []byte) (suggest.Found, error) {
+	typed, err := e.types([]byte("abcdef"), TypingInline, func(typed []byte, _ []string) (suggest.Found, error) {
 		if len(typed) < 2 {
 			return suggest.Found{Candidates: []suggest.Candidate{{Text: "x", Probability: 0.8}}}, nil
 		}
@@ -89,7 +103,7 @@ func TestCalibrationIsOfAllPlaces(t *testing.T) {
 	}
 	e := typing{TypingOptions: TypingOptions{Window: len(text)}}
 	always := func(guess string) offers {
-		return func([]byte) (suggest.Found, error) {
+		return func([]byte, []string) (suggest.Found, error) {
 			return suggest.Found{Candidates: []suggest.Candidate{{Text: guess, Probability: 0.25}}}, nil
 		}
 	}
@@ -104,7 +118,7 @@ func TestCalibrationIsOfAllPlaces(t *testing.T) {
 	require.Less(t, typed.Right, 21.)
 
 	require.NoError(t, e.calibrates([]byte("so so so so "), "counts", string(suggest.Word),
-		func(typed []byte) (suggest.Found, error) {
+		func(typed []byte, _ []string) (suggest.Found, error) {
 			require.Zero(t, len(typed)%calibrationStride)
 			return suggest.Found{Candidates: []suggest.Candidate{
 				{Text: "s", Probability: 0.95}, {Text: "so", Probability: 0.95}, {Text: "o", Probability: 0.95},

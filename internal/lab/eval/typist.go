@@ -3,6 +3,7 @@ package eval
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -10,19 +11,20 @@ import (
 )
 
 // This file is the simulated writer. It sees all candidates at every key, and accepts the one that
-// takes it farthest, if there is one that saves a key.
+// takes it farthest, if there is one that saves a key. What it types past is not offered again.
 
 // types types a window of a text, whose end may lie within a candidate. ask gives the candidates
 // behind what was typed.
 func (e *typing) types(text []byte, mode string, ask offers) (Typed, error) {
 	var typed Typed
 	var took []time.Duration
-	blind := false // the separator that came with the last word is wrong, and is typed over
+	var refused []string // offers that the writer has typed past
+	blind := false       // the separator that came with the last word is wrong, and is typed over
 	for at := 0; typed.Characters < e.Window && at < len(text); typed.Keys++ {
 		_, far := utf8.DecodeRune(text[at:])
 		if !blind {
 			began := time.Now()
-			found, err := ask(text[:at])
+			found, err := ask(text[:at], refused)
 			if err != nil {
 				return typed, err
 			}
@@ -30,12 +32,16 @@ func (e *typing) types(text []byte, mode string, ask offers) (Typed, error) {
 			typed.calls += found.Calls
 			typed.rows += found.Rows
 			most := look(text[at:], found.Candidates, mode, &typed)
+			for _, c := range found.Candidates {
+				refused = append(refused, c.Text)
+			}
 			if most.bytes > far {
 				far, blind = most.bytes, most.wrong
 			}
 		} else {
 			blind = false
 		}
+		refused = restsOf(refused, string(text[at:at+far]))
 		characters := utf8.RuneCount(text[at : at+far])
 		typed.Characters += characters
 		e.progress(int64(characters))
@@ -98,7 +104,7 @@ func (e *typing) calibrates(text []byte, method, mode string, ask offers) error 
 	for at, n := 0, 0; n < e.Window && at < len(text); n++ {
 		_, size := utf8.DecodeRune(text[at:])
 		if n%calibrationStride == 0 {
-			found, err := ask(text[:at])
+			found, err := ask(text[:at], nil)
 			if err != nil {
 				return err
 			}
@@ -130,4 +136,14 @@ func (e *typing) calibrate(method, mode string, said float64, right bool) {
 	if right {
 		b.Right++
 	}
+}
+
+// restsOf is what is left of texts that go on behind a text.
+func restsOf(texts []string, text string) (rests []string) {
+	for _, t := range texts {
+		if rest, ok := strings.CutPrefix(t, text); ok && rest != "" {
+			rests = append(rests, rest)
+		}
+	}
+	return rests
 }

@@ -1,7 +1,7 @@
 // Package alert tells receivers outside of a server, or of a watch, of incidents as they open and
 // as they end: a web service, Alertmanager, a collector of OTLP logs, or a command.
 //
-// A Notifier knows which incidents it has told, and decides. Each receiver has a queue of its own
+// A Notifier knows which incidents it has told, and decides. Each receiver has its queue
 // (queue.go): who feeds a session never waits for a receiver. What is open and what waits is kept
 // in a file (store.go), so that an alert is delivered at least once, also after a crash; repeats
 // have the same ID.
@@ -17,20 +17,20 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// Alert is what a receiver is told. Its JSON is what a webhook and a command get.
+// Alert is a message to a receiver. Its JSON is what a webhook and a command get.
 type Alert struct {
 	ID         string        `json:"id"`          // the same in each repeat of the alert
-	IncidentID string        `json:"incident_id"` // the same when the incident opens and when it ends
+	IncidentID string        `json:"incident_id"` // the same when it opens and ends
 	Kind       Kind          `json:"kind"`
 	Status     Status        `json:"status"`
 	Source     string        `json:"source,omitempty"` // the name of a watched log
 	Session    Session       `json:"session"`
 	Starts     time.Time     `json:"starts_at"`
 	Ends       *time.Time    `json:"ends_at,omitempty"` // nil: it is open
-	Rank       int64         `json:"rank"`              // of its strangest line; 1: it is a change alone
+	Rank       int64         `json:"rank"`              // of its strangest line; 1: a change alone
 	Summary    string        `json:"summary"`
 	Incident   *api.Incident `json:"incident,omitempty"` // nil: the alert is about none
-	Line       *Line         `json:"line,omitempty"`     // at which the alert was made, if it is known
+	Line       *Line         `json:"line,omitempty"`     // of the alert; nil: not known
 }
 
 // Kind says what an alert is about.
@@ -43,7 +43,7 @@ const (
 	KindSilence  Kind = "silence" // a watched log has no new lines
 )
 
-// Status says whether what an alert is about goes on.
+// Status says whether the incident of an alert is open.
 type Status string
 
 // The states, named as Alertmanager and Prometheus name them.
@@ -66,7 +66,7 @@ type Line struct {
 	Rank   int64        `json:"rank"`
 	Text   string       `json:"text"`
 	Span   api.LineSpan `json:"span"`             // what is strangest, as bytes of the text
-	Before []string     `json:"before,omitempty"` // the lines in front of it, where they can be read
+	Before []string     `json:"before,omitempty"` // the lines in front of it, if known
 }
 
 // NewLine makes a Line of an event.
@@ -131,7 +131,7 @@ func ofSilence(of Session, source string, since time.Time, unusual time.Duration
 	}
 }
 
-// ofLine is the alert of a strange line, which is over when it is told.
+// ofLine is the alert of a strange line. No second alert ends it.
 func ofLine(of Session, source string, l *api.LineEvent, now time.Time) Alert {
 	id := idOf(of.ID, l.Number, l.Offset)
 	return Alert{

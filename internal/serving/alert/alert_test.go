@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// inbox is a receiver over HTTP that answers what it is told to.
+// inbox is a receiver over HTTP that answers with a chosen status.
 type inbox struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -43,7 +43,8 @@ func newInbox(t *testing.T) *inbox {
 		defer b.mu.Unlock()
 		b.tries++
 		var a Alert
-		if err := json.NewDecoder(r.Body).Decode(&a); err != nil || a.ID != r.Header.Get("Idempotency-Key") {
+		err := json.NewDecoder(r.Body).Decode(&a)
+		if err != nil || a.ID != r.Header.Get("Idempotency-Key") {
 			w.WriteHeader(http.StatusTeapot)
 			return
 		}
@@ -72,7 +73,7 @@ func (b *inbox) tried() int {
 	return b.tries
 }
 
-// alerts waits until so many were taken, and gives them.
+// alerts waits for n alerts, and returns them.
 func (b *inbox) alerts(t *testing.T, n int) []Alert {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -121,6 +122,13 @@ func (c *account) count(what string) int {
 	return c.counts[what]
 }
 
+// reaches waits until an outcome was counted so often.
+func (c *account) reaches(t *testing.T, what string, least int) {
+	t.Helper()
+	enough := func() bool { return c.count(what) >= least }
+	require.Eventually(t, enough, time.Minute, time.Millisecond)
+}
+
 func receiver(t *testing.T, what string) *Receiver {
 	r, err := ParseReceiver(what)
 	require.NoError(t, err)
@@ -136,9 +144,11 @@ func start(t *testing.T, c *account, file string, receivers ...*Receiver) *Notif
 	return n
 }
 
-var web = Session{ID: "0b6f", Name: "web", Labels: map[string]string{"team": "shop", "no label": "x"}}
+var web = Session{
+	ID: "0b6f", Name: "web", Labels: map[string]string{"team": "shop", "no label": "x"},
+}
 
-// incident is one of a session, strange enough to be told.
+// incident is one of a session, strange enough for an alert.
 func incident(number int64) *api.Incident {
 	return &api.Incident{
 		Number: number, State: api.IncidentOpen, First: 40 + number, Last: 40 + number,
@@ -157,7 +167,9 @@ func closed(i *api.Incident) *api.Incident {
 func TestIncidentIsToldWhenItOpensAndEnds(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	n := start(t, c, "", receiver(t, b.URL+"/hook"))
-	line := &Line{Number: 41, Rank: 2000, Text: "GET /1 HTTP 502", Span: api.LineSpan{From: 12, To: 15}}
+	line := &Line{
+		Number: 41, Rank: 2000, Text: "GET /1 HTTP 502", Span: api.LineSpan{From: 12, To: 15},
+	}
 	n.Incident(web, "app.log", incident(1), line)
 	n.Incident(web, "app.log", incident(1), line) // more news of it
 	usual := incident(2)
@@ -205,14 +217,15 @@ func TestReceiverThatComesBackGetsAll(t *testing.T) {
 	require.Equal(t, 5, c.count("webhook sent"))
 }
 
-// Who tells of an incident never waits for a receiver, however many there are.
+// Scoring never waits for a receiver, however many incidents there are.
 func TestSlowReceiverDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, begun := &account{}, time.Now()
-		r := &Receiver{kind: "webhook", name: "slow", send: func(ctx context.Context, _ []Alert) error {
+		r := &Receiver{kind: "webhook", name: "slow"}
+		r.send = func(ctx context.Context, _ []Alert) error {
 			<-ctx.Done()
 			return ctx.Err()
-		}}
+		}
 		n := start(t, c, "", r)
 		for i := range int64(queueMost + 10) {
 			n.Incident(web, "", incident(i+1), nil)
@@ -246,7 +259,7 @@ func TestRestartDeliversWhatWaits(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
-// An incident that is open over a restart is told once; what happened meanwhile is told then.
+// An incident that is open over a restart has one alert; changes meanwhile are reported then.
 func TestRestartTellsOpenIncidentOnce(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	file := filepath.Join(t.TempDir(), "alerts.json")
@@ -258,7 +271,7 @@ func TestRestartTellsOpenIncidentOnce(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 
 	n = start(t, c, file, receiver(t, b.URL))
-	// 1 is open, 2 was closed and 3 is forgotten; of 4 nobody was told.
+	// 1 is open, 2 was closed and 3 is forgotten; 4 is new.
 	n.Incidents(web, "", []api.Incident{*incident(4), *closed(incident(2)), *incident(1)})
 	n.Incidents(Session{ID: "other"}, "", nil)
 	got := map[string]bool{}
@@ -267,7 +280,7 @@ func TestRestartTellsOpenIncidentOnce(t *testing.T) {
 	}
 	require.Equal(t, map[string]bool{"4firing": true, "2resolved": true, "3resolved": true}, got)
 	n.Left(web.ID)
-	n.Incidents(web, "", nil) // another server tells of it
+	n.Incidents(web, "", nil) // another server has the session
 	require.Zero(t, n.Close(time.Minute))
 	b.alerts(t, 6)
 }
@@ -294,7 +307,7 @@ func TestRefusedAlertDoesNotBlock(t *testing.T) {
 	n := start(t, c, "", receiver(t, b.URL+"/secret"))
 	n.Incident(web, "", incident(1), nil)
 	n.Incident(web, "", incident(2), nil)
-	require.Eventually(t, func() bool { return c.count("webhook refused") == 2 }, time.Minute, time.Millisecond)
+	c.reaches(t, "webhook refused", 2)
 	require.Equal(t, 2, b.tried())
 	b.answer(http.StatusOK)
 	n.Incident(web, "", incident(3), nil)
@@ -369,9 +382,9 @@ func TestCommandGetsJSON(t *testing.T) {
 	c, out := &account{}, filepath.Join(t.TempDir(), "out")
 	n := start(t, c, "", receiver(t, fmt.Sprintf("exec:test -e %[1]s.ready && cat >> %[1]s", out)))
 	n.Incident(web, "", incident(1), nil)
-	require.Eventually(t, func() bool { return c.count("exec failed") > 0 }, time.Minute, time.Millisecond)
+	c.reaches(t, "exec failed", 1)
 	require.NoError(t, os.WriteFile(out+".ready", nil, 0o600))
-	require.Eventually(t, func() bool { return c.count("exec sent") == 1 }, time.Minute, time.Millisecond)
+	c.reaches(t, "exec sent", 1)
 	require.Zero(t, n.Close(time.Minute))
 	text, err := os.ReadFile(out)
 	require.NoError(t, err)
@@ -413,7 +426,8 @@ func TestCollectorGetsLogRecords(t *testing.T) {
 
 func TestReceiversThatCannotBeAreRefused(t *testing.T) {
 	for _, what := range []string{
-		"", "exec:", "exec: ", "alertmanager:", "alertmanager:host:9093", "ftp://host/", "otlp:http://", "http://",
+		"", "exec:", "exec: ", "alertmanager:", "alertmanager:host:9093", "ftp://host/",
+		"otlp:http://", "http://",
 	} {
 		_, err := ParseReceiver(what)
 		require.ErrorContains(t, err, "expected", what)

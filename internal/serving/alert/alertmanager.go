@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// remindEvery is how often Alertmanager is told again what is open, as Prometheus does.
+	// remindEvery is how often open alerts are sent again, as Prometheus does.
 	remindEvery = time.Minute
 	// holds is how long an alert is open without a reminder: four of them may be lost.
 	holds = 5 * time.Minute
@@ -49,7 +49,9 @@ var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 func (a *Alert) postable(now time.Time) postable {
 	p := postable{
 		Labels: map[string]string{}, Starts: a.Starts, Ends: now.Add(holds),
-		Annotations: map[string]string{"summary": a.Summary, "rank": "1/" + strconv.FormatInt(a.Rank, 10)},
+		Annotations: map[string]string{
+			"summary": a.Summary, "rank": "1/" + strconv.FormatInt(a.Rank, 10),
+		},
 	}
 	if a.Ends != nil {
 		p.Ends = *a.Ends
@@ -70,7 +72,8 @@ func (a *Alert) postable(now time.Time) postable {
 // labels are the labels of our own, which no label of a session replaces.
 func (a *Alert) labels() map[string]string {
 	name := map[Kind]string{
-		KindIncident: "LmserveIncident", KindLine: "LmserveStrangeLine", KindSilence: "LmserveSilence",
+		KindIncident: "LmserveIncident", KindLine: "LmserveStrangeLine",
+		KindSilence: "LmserveSilence",
 	}[a.Kind]
 	return map[string]string{
 		"alertname": name, "incident": a.IncidentID, "session": a.Session.ID,

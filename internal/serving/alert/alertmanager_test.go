@@ -54,7 +54,7 @@ func alertsAt(t require.TestingT, url string) (all []postable) {
 	return all
 }
 
-// Alertmanager itself takes what it is sent; holds an alert open as long
+// Alertmanager itself takes alerts; holds an alert open as long
 // as it is reminded; and has none left when the incident has ended.
 func TestAlertmanagerTakesAlerts(t *testing.T) {
 	c := &account{}
@@ -80,7 +80,8 @@ func TestAlertmanagerTakesAlerts(t *testing.T) {
 		return len(all) == 1 && all[0].Ends.After(first)
 	}, time.Minute, 10*time.Millisecond, "it is reminded")
 	n.Incident(web, "app.log", closed(incident(1)), nil)
-	require.Eventually(t, func() bool { return len(alertsAt(t, url)) == 0 }, time.Minute, 10*time.Millisecond)
+	none := func() bool { return len(alertsAt(t, url)) == 0 }
+	require.Eventually(t, none, time.Minute, 10*time.Millisecond)
 	require.Zero(t, n.Close(time.Minute))
 	require.Equal(t, 2, c.count("alertmanager sent"))
 	require.Zero(t, c.count("alertmanager refused"))

@@ -23,21 +23,21 @@ const (
 // Options say what a Notifier does.
 type Options struct {
 	Receivers []*Receiver
-	Threshold float64 // the largest p of an incident that is told; one with a change always is
+	Threshold float64 // the largest p of an incident with an alert; one with a change has one, too
 	File      string  // keeps what is open and what waits; "": memory does
 	// Text reads text of a session; nil: the lines in front of an alert's are not known.
 	Text func(ctx context.Context, session string, offset, length int64) ([]byte, error)
-	// Note is told what somebody should know, once, not at each try.
+	// Note gets what somebody should know: a failure once, not at each try.
 	Note  func(error)
 	Count Counter // nil: nobody counts
 }
 
 // Counter counts what becomes of alerts. A receiver is one of the kinds of receivers.
 type Counter interface {
-	// Alert is told of an alert that was sent, refused or dropped, and of a try that has failed.
+	// Alert counts an alert that was sent, refused or dropped, or a try that has failed.
 	Alert(receiver, outcome string)
-	// AlertsWaiting is told of alerts that were put into a queue or, below 0, taken from one; of 0
-	// when the receiver is set up.
+	// AlertsWaiting counts alerts that were put into a queue or, below 0, taken from one. A
+	// receiver begins with 0.
 	AlertsWaiting(receiver string, more int)
 }
 
@@ -49,8 +49,8 @@ const (
 	failed  = "failed"  // it is tried again
 )
 
-// Notifier tells receivers of incidents. Its methods may be called at once. Those that are told of
-// something never wait.
+// Notifier tells receivers of incidents. Its methods may be called at once, and only Close
+// and Kept wait.
 type Notifier struct {
 	o      Options
 	store  *store
@@ -62,13 +62,13 @@ type Notifier struct {
 	open map[string]*opened // by Alert.IncidentID
 }
 
-// opened is an incident that was told and is open.
+// opened is an open incident that has its alert.
 type opened struct {
 	Alert Alert     `json:"alert"` // of its opening, with what is known by now
 	News  time.Time `json:"news"`  // when it had some
 }
 
-// Start makes a Notifier, which goes on with what its file has.
+// Start makes a Notifier, which continues from its file.
 func Start(o Options) (*Notifier, error) {
 	n := &Notifier{o: o, open: map[string]*opened{}}
 	for _, r := range o.Receivers {
@@ -108,15 +108,15 @@ func (n *Notifier) Close(patience time.Duration) (lost int) {
 	return lost
 }
 
-// Incident is told of an incident about which there is news at a line; nil: the line is not known.
+// Incident takes in news of an incident at a line; nil: the line is not known.
 func (n *Notifier) Incident(of Session, source string, i *api.Incident, l *Line) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.takeLocked(of, source, i, l)
 }
 
-// Incidents is told of all incidents that a session remembers, when it comes back or is gone: those
-// that nobody was told of are told now, and those that are not open any more end.
+// Incidents takes in all incidents that a session remembers, when its state is restored or it is
+// deleted: those without an alert get theirs, and those that are no longer open end.
 func (n *Notifier) Incidents(of Session, source string, all []api.Incident) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,7 +132,7 @@ func (n *Notifier) Incidents(of Session, source string, all []api.Incident) {
 	}
 }
 
-// Left is told that another server has a session now, which tells of its incidents.
+// Left forgets the incidents of a session that another server has now.
 func (n *Notifier) Left(session string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,14 +143,14 @@ func (n *Notifier) Left(session string) {
 	}
 }
 
-// Line is told of a strange line, where lines are not grouped into incidents.
+// Line takes in a strange line, where lines are not grouped into incidents.
 func (n *Notifier) Line(of Session, source string, l *api.LineEvent) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.tellLocked(ofLine(of, source, l, time.Now().UTC()))
 }
 
-// Silence is told that a log has had no line since a time, which is unusual after a while.
+// Silence takes in that a log has had no line since a time, which is unusual after a while.
 func (n *Notifier) Silence(of Session, source string, since time.Time, unusual time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -159,7 +159,7 @@ func (n *Notifier) Silence(of Session, source string, since time.Time, unusual t
 	n.tellLocked(a)
 }
 
-// Heard is told that a log of which Silence was told has a line again.
+// Heard ends the silence of a log, if there was one.
 func (n *Notifier) Heard(of Session, source string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -170,7 +170,7 @@ func (n *Notifier) Heard(of Session, source string) {
 	}
 }
 
-// Kept waits until what the Notifier was told before is in its file, or could not be written.
+// Kept waits until all news so far is in the file, or could not be written.
 func (n *Notifier) Kept() { n.store.wait() }
 
 func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Line) {

@@ -18,7 +18,9 @@ type collector string
 
 func (c collector) send(ctx context.Context, alerts []Alert) error {
 	request := &logsservice.ExportLogsServiceRequest{ResourceLogs: []*logs.ResourceLogs{{
-		Resource:  &resource.Resource{Attributes: attributes(map[string]string{"service.name": "lmserve"})},
+		Resource: &resource.Resource{
+			Attributes: attributes(map[string]string{"service.name": "lmserve"}),
+		},
 		ScopeLogs: []*logs.ScopeLogs{{Scope: &common.InstrumentationScope{Name: "lmserve/alerts"}}},
 	}}}
 	for i := range alerts {

@@ -24,7 +24,7 @@ const (
 	textMost = 5 * time.Second
 
 	beforeBytes = 1 << 10 // of text in front of a line that are read
-	beforeLines = 3       // of these that are told
+	beforeLines = 3       // of these that an alert has
 )
 
 // queue is the alerts that wait for a receiver, which gets them in order, one after the other.
@@ -32,11 +32,11 @@ type queue struct {
 	*Receiver
 	n       *Notifier
 	ready   chan struct{} // holds a token while there may be something to send
-	trouble bool          // the last try has failed, and that was told; run's alone
+	trouble bool          // the last try has failed, and was reported; run's alone
 
 	mu      sync.Mutex
 	alerts  []Alert
-	dropped bool // one was, and that was told, since the last success
+	dropped bool // one was, and was reported, since the last success
 }
 
 func newQueue(n *Notifier, r *Receiver) *queue {
@@ -66,8 +66,8 @@ func (q *queue) put(alerts ...Alert) {
 		q.count(dropped)
 		if !q.dropped {
 			q.dropped = true
-			q.n.o.Note(fmt.Errorf("alerts: %s: %d alerts wait, which is the most: the oldest are dropped",
-				q, queueMost))
+			q.n.o.Note(fmt.Errorf("alerts: %s: %d alerts wait, the most that may: the oldest "+
+				"are dropped", q, queueMost))
 		}
 	}
 	q.waitingLocked(len(q.alerts) - before)

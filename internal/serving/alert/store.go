@@ -20,7 +20,7 @@ const (
 	againAfter = time.Second
 )
 
-// state is what a Notifier goes on with after a restart.
+// state is what a Notifier continues from after a restart.
 type state struct {
 	Version int                `json:"version"`
 	Open    []opened           `json:"open"`
@@ -38,7 +38,7 @@ type store struct {
 	cond   *sync.Cond
 	told   int64 // changes
 	tried  int64 // of these, those that the file has, or that it was tried to write
-	failed bool  // the last try has, and that was told
+	failed bool  // the last try has, and was reported
 	ended  bool
 }
 
@@ -64,8 +64,8 @@ func (s *store) read() (had state, err error) {
 		}
 	}
 	if err != nil {
-		return had, fmt.Errorf("alerts: %s: %w; what is open and what waits is not known: delete the "+
-			"file to begin anew", s.file, err)
+		return had, fmt.Errorf("alerts: %s: %w; open and waiting alerts are not known: delete "+
+			"the file to begin anew", s.file, err)
 	}
 	go s.run()
 	return had, nil

@@ -16,7 +16,7 @@ import (
 const (
 	RecordBytesMax = 1 << 20 // of one record in JSON, or of a resource, of which values are made
 	DepthMax       = 32      // of values within each other
-	ValuesMax      = 1 << 13 // of a record of OTLP in JSON: objects and arrays, each of which takes memory
+	ValuesMax      = 1 << 13 // objects and arrays of a record of OTLP in JSON
 	StreamsMax     = 1 << 10 // of one body
 )
 
@@ -55,8 +55,8 @@ type Stream struct {
 	untimed bool      // a record has no time
 }
 
-// Key tells the lines of a stream from others with the same text, by the times of the records; "" if
-// a record has none.
+// Key tells the lines of a stream from others with the same text, by the times of the records; ""
+// if a record has none.
 func (s *Stream) Key() string {
 	if s.untimed {
 		return ""

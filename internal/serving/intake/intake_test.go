@@ -107,7 +107,8 @@ func TestOTLPGivesLinesByService(t *testing.T) {
 	}
 }
 
-// The same lines at other times are others; the same at the same times are the same, in either form.
+// The same lines at other times are others; the same at the same times are the same, in either
+// form.
 func TestKeyIsThatOfTheTimes(t *testing.T) {
 	key := func(change func(*logs.LogsData)) string {
 		r := request()

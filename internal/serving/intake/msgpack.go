@@ -9,7 +9,8 @@ import (
 )
 
 // MessagePack reads records in MessagePack, as Fluent Bit sends them: one after the other, each an
-// array of a time and a record, or the record alone (https://github.com/msgpack/msgpack/blob/master/spec.md).
+// array of a time and a record, or the record alone
+// (https://github.com/msgpack/msgpack/blob/master/spec.md).
 func MessagePack(body []byte, f Fields) (text []byte, records int, err error) {
 	p := packed{body: body}
 	for p.at < len(body) {

@@ -26,8 +26,8 @@ type part struct {
 	keys []string // the last one is a text, if no attribute has it; none: text
 }
 
-// ParseTemplate reads a template: text in which {a|b|c} stands for the attribute a, or for b where a
-// is missing, and for the text c where both are.
+// ParseTemplate reads a template: text in which {a|b|c} stands for the attribute a, or for b where
+// a is missing, and for the text c where both are.
 func ParseTemplate(text string) (*Template, error) {
 	t := new(Template)
 	for rest := text; rest != ""; {
@@ -83,9 +83,9 @@ func (p *part) value(sets []map[string]string) string {
 	return p.keys[len(p.keys)-1]
 }
 
-// Name makes the name of a session of any text: small letters, digits and . _ - stay, capitals become
-// small, all else becomes -. Where that loses something but capitals, or the name is too long, 8 digits
-// of a hash are behind it, so that two texts do not share a session.
+// Name makes the name of a session of any text: small letters, digits and . _ - stay, capitals
+// become small, all else becomes -. Where that loses something but capitals, or the name is too
+// long, 8 digits of a hash are behind it, so that two texts do not share a session.
 func Name(text string) string {
 	small := strings.ToLower(text)
 	name := []byte(small)

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A message is read where it lies, and no tree is made of it: a few bytes of a message may stand for
-// an object that takes a hundred times as many.
+// A message is read where it lies, and no tree is made of it: a few bytes of a message may stand
+// for an object that takes a hundred times as many.
 
 // field is one field of a message.
 type field struct {
@@ -47,7 +47,8 @@ func fields(message []byte, at int, visit func(f field) error) error {
 			}
 		}
 		if n < 0 {
-			return &Error{Byte: f.at, What: "not the protobuf of the protocol: " + protowire.ParseError(n).Error()}
+			what := "not the protobuf of the protocol: " + protowire.ParseError(n).Error()
+			return &Error{Byte: f.at, What: what}
 		}
 		rest = rest[n:]
 		if err := visit(f); err != nil {
@@ -76,8 +77,8 @@ func keyValue(message []byte, at int) (key string, value []byte, valueAt int, er
 	return key, value, valueAt, err
 }
 
-// appendValue appends an AnyValue of OTLP: a text as it is, all else as JSON. Inside of another value
-// a text is JSON, too.
+// appendValue appends an AnyValue of OTLP: a text as it is, all else as JSON. Inside of another
+// value a text is JSON, too.
 func appendValue(to, message []byte, at, depth int) (_ []byte, err error) {
 	err = fields(message, at, func(f field) (err error) {
 		switch {

@@ -27,9 +27,9 @@ func ParseFields(text string) (f Fields) {
 }
 
 // Records reads values of JSON, one after the other, with or without line breaks between them; of
-// an array each element is a record. A record is the line of its fields; of those that it has none of,
-// and by default of those without a field that shippers use for it, the whole record is. No line is
-// made of an error.
+// an array each element is a record. A record is the line of its fields; of those that it has none
+// of, and by default of those without a field that shippers use for it, the whole record is. No
+// line is made of an error.
 func Records(body []byte, f Fields) (text []byte, records int, err error) {
 	add := func(v value) error {
 		line, err := f.line(v)
@@ -170,8 +170,8 @@ func BeginsText(begin []byte) bool {
 	return ok && (bytes.HasPrefix(begin, []byte(`"text"`)) || bytes.HasPrefix(begin, []byte(`"base64"`)))
 }
 
-// IsRecords reports whether a body in JSON is records, whatever else JSON may be there: an array, or
-// an object with a text in a field that shippers use for a record's line.
+// IsRecords reports whether a body in JSON is records, whatever else JSON may be there: an array,
+// or an object with a text in a field that shippers use for a record's line.
 func IsRecords(body []byte) bool {
 	switch body = bytes.TrimLeft(body, " \t\r\n"); {
 	case len(body) == 0:

@@ -45,7 +45,9 @@ func used() *Metrics {
 		tallied(tokenizer.Tally{Bytes: 16, Tokens: 8, Bits: 24}, &bits))
 	m.Scored("small-1", session.LearnFalse,
 		tallied(tokenizer.Tally{Bytes: 2, Tokens: 1, Bits: 3}, nil))
-	m.Line("counts", &session.Line{Unlearnt: true, Strangeness: lines.Strangeness{P: .001, Seen: lines.WarmUp}})
+	m.Line("counts", &session.Line{
+		Unlearnt: true, Strangeness: lines.Strangeness{P: .001, Seen: lines.WarmUp},
+	})
 	m.Line("counts", &session.Line{Strangeness: lines.Strangeness{P: .001}})
 	ref := session.SessionRef{ID: "s", Method: "counts"}
 	for range 2 {

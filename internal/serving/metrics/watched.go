@@ -31,7 +31,7 @@ func newWatched(mk maker) watched {
 			"method", "event"),
 		openNow: mk.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "incidents_open",
-			Help: "Incidents that are open, of sessions whose states were in memory since the start.",
+			Help: "Open incidents of sessions that were in memory since the start.",
 		}),
 		alerts: mk.counters("alerts_total",
 			"Alerts by what became of them; those that failed are tried again.",
@@ -90,12 +90,18 @@ func (w *watched) setLocked(session string, open int) {
 	}
 }
 
-// Alert is told what became of an alert for a kind of receiver: sent, refused, dropped or failed.
+// Alert counts an alert for a kind of receiver as sent, refused, dropped or failed.
 func (w *watched) Alert(receiver, outcome string) {
 	w.alerts.WithLabelValues(receiver, outcome).Inc()
 }
 
-// AlertsWaiting is told how many more alerts wait for a kind of receiver, or, below 0, fewer.
+// AlertsWaiting counts alerts that begin to wait for a kind of receiver or, below 0, that wait no
+// longer. A receiver begins with 0.
 func (w *watched) AlertsWaiting(receiver string, more int) {
+	if more == 0 {
+		for _, outcome := range []string{"sent", "refused", "dropped", "failed"} {
+			w.alerts.WithLabelValues(receiver, outcome)
+		}
+	}
 	w.waiting.WithLabelValues(receiver).Add(float64(more))
 }

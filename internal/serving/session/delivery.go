@@ -18,8 +18,8 @@ const (
 	cutDeliveriesMax = 16  // deliveries that were fed in part
 	deliveryKeySize  = 8   // bytes that are kept of the hash of a key
 
-	// deliveryWhole is the longest delivery without a key that a shutdown waits for, in bytes. One with
-	// a key goes on where it was cut.
+	// deliveryWhole is the longest delivery without a key that a shutdown waits for, in bytes. One
+	// with a key goes on where it was cut.
 	deliveryWhole = 1 << 20
 )
 
@@ -27,8 +27,8 @@ const (
 // waited as long as it could. Nothing of it was accepted.
 var ErrQueueFull = errors.New("session: the queue of the session is full")
 
-// Delivery is a text of whole lines. Its first line begins a line of the session. A client that leaves
-// changes nothing, and a shutdown waits for the end of one without a key that is not long.
+// Delivery is a text of whole lines. Its first line begins a line of the session. A client that
+// leaves changes nothing, and a shutdown waits for the end of one without a key that is not long.
 type Delivery struct {
 	// Key tells a repeated delivery from a new one: of a text that has come with the same key, what
 	// the session has is not fed again. "": every delivery is new.
@@ -37,8 +37,8 @@ type Delivery struct {
 }
 
 // Deliver feeds a delivery as Score does a text. The options have neither an offset nor LearnFalse.
-// The delivery waits in the session's queue for o.Wait; then the error is ErrQueueFull. Of a delivery
-// that was fed before, the Summary is Duplicate and nothing is reported.
+// The delivery waits in the session's queue for o.Wait; then the error is ErrQueueFull. Of a
+// delivery that was fed before, the Summary is Duplicate and nothing is reported.
 func (mg *Manager) Deliver(
 	ctx context.Context, who Caller, id string, d Delivery, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -81,7 +81,8 @@ func (mg *Manager) Deliver(
 	return f.sum, err
 }
 
-// deliver feeds what the session has not of a delivery, and reports whether the session had all of it.
+// deliver feeds what the session has not of a delivery, and reports whether the session had all of
+// it.
 func (f *feeder) deliver(
 	ctx context.Context, d Delivery, feed feeding,
 ) (duplicate bool, err error) {
@@ -244,7 +245,9 @@ func (d *deliveries) begin(l lastDelivery, offset int64) *deliveries {
 	if d != nil {
 		next = d.end(offset)
 	}
-	next.Cut = slices.DeleteFunc(next.Cut, func(c cutDelivery) bool { return bytes.Equal(c.Key, l.Key) })
+	next.Cut = slices.DeleteFunc(next.Cut, func(c cutDelivery) bool {
+		return bytes.Equal(c.Key, l.Key)
+	})
 	next.Last = []lastDelivery{l}
 	return next
 }

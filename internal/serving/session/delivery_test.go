@@ -84,8 +84,8 @@ func TestCutDeliveryGoesOnWhereItWasCut(t *testing.T) {
 	require.Equal(t, hash(t, sv.mg, whole), hash(t, sv.mg, id))
 }
 
-// Other text may come after a delivery was cut within a line: that line is ended, and comes again in
-// the whole.
+// Other text may come after a delivery was cut within a line: that line is ended, and comes again
+// in the whole.
 func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 	others := map[string]func(sv *server, id string){
 		"delivery":    func(sv *server, id string) { deliver(t, sv.mg, id, "b", "other\n") },
@@ -105,8 +105,8 @@ func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 	}
 }
 
-// Whatever is cut, killed and repeated: of a shipper that repeats what was not confirmed, every line
-// is in the session once.
+// Whatever is cut, killed and repeated: of a shipper that repeats what was not confirmed, every
+// line is in the session once.
 func TestEveryDeliveredLineIsThereOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -17,13 +17,13 @@ func (h *head) ref() SessionRef {
 	return SessionRef{ID: h.ID, Name: h.Name, Method: h.Settings.Method, Labels: h.Labels}
 }
 
-// inherited reports whether an incident is of text that the session has from another, which an
-// observer was told of there.
+// inherited reports whether an incident is of text that the session has from another session, which
+// reports it.
 func (h *head) inherited(i *Incident) bool {
 	return h.ShadowOf != "" || h.Parent != nil && i.Offset < h.Parent.Offset
 }
 
-// observedLines gives what takes in lines, take or nil, and tells the observer of incidents besides.
+// observedLines returns take, extended so that the observer gets the incidents of each line.
 func (f *feeder) observedLines(take func(*lines.Line)) func(*lines.Line) {
 	if f.given != nil || f.s.LinesFrom == nil {
 		return take

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told are the incidents that an observer was told of, by session and number, as they were told last.
+// told are the last reports of the incidents of a session, by number.
 func (r *recorded) told(session string) map[int64]IncidentReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -21,8 +21,8 @@ func (r *recorded) told(session string) map[int64]IncidentReport {
 	return all
 }
 
-// An observer is told of all incidents, also of text whose lines nobody asks for; not of text that
-// nobody learns, nor again of text that a fork has from another session.
+// An observer gets all incidents, also of text whose lines nobody asks for; none of text that is
+// not learnt, and none again of text that a fork has from another session.
 func TestObserverIsToldOfIncidents(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})
@@ -46,7 +46,7 @@ func TestObserverIsToldOfIncidents(t *testing.T) {
 
 	fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{})
 	require.NoError(t, err)
-	_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader(text[cut:]), ScoreOptions{}, noChunks)
+	_, err = feedLines(sv.mg, id, text[cut:], ScoreOptions{})
 	require.NoError(t, err)
 	list, err := sv.mg.Incidents(background, Caller{}, id)
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestObserverIsToldOfIncidents(t *testing.T) {
 	require.Empty(t, told.told(fork.ID), "the incident is the parent's")
 }
 
-// After a restart an observer is told what a session remembers; when it is deleted, of none.
+// After a restart an observer gets what a session remembers; when it is deleted, an empty list.
 func TestObserverIsToldWhatSessionsRemember(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})

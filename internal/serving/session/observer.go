@@ -19,14 +19,14 @@ type Observer interface {
 	// method of the session. Of text that a fork or a shadow takes over from another session it is
 	// not told again, nor is Scored.
 	Line(method string, l *Line)
-	// Incident is told of an incident when a line of a session's text opens or closes it, or tells
-	// something new of it, whether anybody asks for lines or not. The line has its text. Of text that
-	// a fork or a shadow takes over it is not told.
+	// Incident gets each incident that a line opens or closes, or that a line has news of, whether
+	// anybody asks for lines or not. The line has its text. Text that a fork or a shadow takes over
+	// has none.
 	Incident(of SessionRef, l *Line, i *IncidentReport)
-	// Incidents is told what a session remembers of its incidents, the newest first, when its state
-	// is in memory again; and of none when the session is deleted.
+	// Incidents gets all incidents that a session remembers, the newest first, when its state is in
+	// memory again; and an empty list when the session is deleted.
 	Incidents(of SessionRef, all []IncidentReport)
-	// Left is told that another server may have a session, by its id.
+	// Left gets the id of a session that another server may have now.
 	Left(session string)
 	// Compared is told of the totals that a piece of text has added to those of a session, and to
 	// those of a shadow of it.

@@ -24,10 +24,10 @@ type ScoreTextsRequest struct {
 // TextsMax is the largest number of texts of one call of ScoreTexts.
 const TextsMax = 1024
 
-// ScoreTexts scores each text as a session of its own would that has no other text, to the bit, and
-// keeps nothing of them. Several are scored at once, one on each thread. emit gets the model and the
-// summaries in the order of the texts, each as soon as it and those before it are there; nobody
-// waits for emit. The errors are those of Create and of Score.
+// ScoreTexts scores each text as a new session would, to the bit, and keeps nothing of them.
+// Several are scored at once, one on each thread. emit gets the model and the summaries in the
+// order of the texts, each as soon as it and those before it are there; nobody waits for emit.
+// The errors are those of Create and of Score.
 func (mg *Manager) ScoreTexts(
 	ctx context.Context, who Caller, r ScoreTextsRequest, emit func(ModelInfo, Summary) error,
 ) error {

@@ -21,11 +21,11 @@ func textsOf(n int) (texts [][]byte) {
 	return texts
 }
 
-// Each text has the bits of a session that it is the only text of, in the order of the texts, on
-// any number of threads.
+// Each text has the bits of a session without other text, on any number of threads.
 func TestScoreTextsEqualsSessions(t *testing.T) {
 	for _, threads := range []int{1, 3} {
-		for _, method := range []string{MethodStatic, MethodSparseMeta, MethodDynamicSGD, MethodCache} {
+		methods := []string{MethodStatic, MethodSparseMeta, MethodDynamicSGD, MethodCache}
+		for _, method := range methods {
 			t.Run(fmt.Sprint(method, threads), func(t *testing.T) {
 				mg := newManager(t, Options{Threads: threads})
 				r := ScoreTextsRequest{
@@ -33,10 +33,11 @@ func TestScoreTextsEqualsSessions(t *testing.T) {
 					Seed: new(uint64(7)),
 				}
 				var got []Summary
-				require.NoError(t, mg.ScoreTexts(background, Caller{}, r, func(_ ModelInfo, s Summary) error {
+				add := func(_ ModelInfo, s Summary) error {
 					got = append(got, s)
 					return nil
-				}))
+				}
+				require.NoError(t, mg.ScoreTexts(background, Caller{}, r, add))
 				require.Len(t, got, len(r.Texts))
 				for i, text := range r.Texts {
 					id := create(t, mg, CreateRequest{Settings: r.Settings, Seed: r.Seed})
@@ -60,7 +61,8 @@ func TestScoreTextsStopsWithItsCaller(t *testing.T) {
 	for range 50 {
 		texts = append(texts, long)
 	}
-	err := mg.ScoreTexts(ctx, Caller{}, ScoreTextsRequest{Texts: texts}, func(ModelInfo, Summary) error {
+	r := ScoreTextsRequest{Texts: texts}
+	err := mg.ScoreTexts(ctx, Caller{}, r, func(ModelInfo, Summary) error {
 		n++
 		cancel()
 		return nil
@@ -68,7 +70,7 @@ func TestScoreTextsStopsWithItsCaller(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, 1, n)
 	gone := errors.New("gone")
-	err = mg.ScoreTexts(background, Caller{}, ScoreTextsRequest{Texts: texts}, func(ModelInfo, Summary) error {
+	err = mg.ScoreTexts(background, Caller{}, r, func(ModelInfo, Summary) error {
 		return gone
 	})
 	require.ErrorIs(t, err, gone)
@@ -86,7 +88,7 @@ func TestScoreTextsRefusesWhatCannotBe(t *testing.T) {
 		require.ErrorAs(t, err, &wrong)
 		require.Contains(t, wrong.Field, field)
 	}
-	err := mg.ScoreTexts(background, Caller{}, ScoreTextsRequest{Model: "none", Texts: [][]byte{nil}},
-		func(ModelInfo, Summary) error { return nil })
+	none := ScoreTextsRequest{Model: "none", Texts: [][]byte{nil}}
+	err := mg.ScoreTexts(background, Caller{}, none, func(ModelInfo, Summary) error { return nil })
 	require.Error(t, err)
 }

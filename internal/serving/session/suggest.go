@@ -17,24 +17,27 @@ const (
 	CandidatesDefault = 5
 	OfferedMax        = 20
 	SuggestWithinMax  = 10 * time.Second
+	RefusedMax        = 100
 )
 
 // SuggestRequest asks what may come next.
 type SuggestRequest struct {
-	Typed  []byte        // text behind the session's, at most stream.TypedMax bytes
-	Suffix []byte        // text behind the candidates, which ranks them; empty: it does not
-	N      int           // candidates, 1 to OfferedMax
-	Unit   string        // where they end, a suggest.Unit; "" is suggest.Line
-	Least  float64       // the least probability of a candidate, 0 to 1
-	Within time.Duration // of the search, without the waits; 0: a number of steps
-	Wait   time.Duration // as in ScoreOptions
+	Typed   []byte        // text behind the session's, at most stream.TypedMax bytes
+	Suffix  []byte        // text behind the candidates, which ranks them; empty: no ranking
+	N       int           // candidates, 1 to OfferedMax
+	Unit    string        // where they end, a suggest.Unit; "" is suggest.Line
+	Least   float64       // the least probability of a candidate, 0 to 1
+	Within  time.Duration // of the search, without the waits; 0: a number of steps
+	Refused []string      // offers that the writer has typed past, RefusedMax at most
+	Wait    time.Duration // as in ScoreOptions
 }
 
 // Suggested is what may come next.
 type Suggested struct {
 	Offset     int64 // of the session
 	Candidates []suggest.Candidate
-	Rows       int // prefixes that the network has read for it, also where there is an error
+	Complete   bool // the search was not ended early, by Within or because many requests waited
+	Rows       int  // prefixes that the network has read for it, also where there is an error
 }
 
 func checkSuggest(s *session, r SuggestRequest) error {
@@ -49,23 +52,27 @@ func checkSuggest(s *session, r SuggestRequest) error {
 	case r.Within < 0 || r.Within > SuggestWithinMax:
 		return &FieldError{"within_ms", strconv.FormatInt(r.Within.Milliseconds(), 10),
 			fmt.Sprintf("0 to %d", SuggestWithinMax.Milliseconds())}
+	case len(r.Refused) > RefusedMax:
+		return &FieldError{"refused", setting.Count(len(r.Refused), "text"),
+			fmt.Sprintf("at most %d", RefusedMax)}
 	case s.model.OfWords():
 		return &FieldError{"model", s.model.Name + ", a model of words", "a model of bytes"}
 	case s.Settings.Method == MethodCache:
 		return &FieldError{"settings.method", MethodCache, "another method, for suggestions"}
 	}
 	switch suggest.Unit(r.Unit) {
-	case "", suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free:
+	case "", suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free, suggest.Auto:
 		return nil
 	}
-	return &FieldError{"unit", strconv.Quote(r.Unit),
-		fmt.Sprintf("%s, %s, %s or %s", suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free)}
+	return &FieldError{"unit", strconv.Quote(r.Unit), fmt.Sprintf("%s, %s, %s, %s or %s",
+		suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free, suggest.Auto)}
 }
 
-// options are those of the search.
-func (r SuggestRequest) options() suggest.Options {
+// options are those of the search, which is quick if the server is busy.
+func (r SuggestRequest) options(busy bool) suggest.Options {
 	return suggest.Options{
 		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
+		Refused: r.Refused, Quick: busy,
 	}
 }
 
@@ -91,7 +98,7 @@ func (e *engine) suggest(
 	if err != nil {
 		return found, err
 	}
-	found.Offset, found.Candidates = s.stream.Offset(), what.Candidates
+	found.Offset, found.Candidates, found.Complete = s.stream.Offset(), what.Candidates, what.Complete
 	return found, nil
 }
 
@@ -107,7 +114,7 @@ func (e *engine) searchLocked(
 	if err := s.alive(); err != nil {
 		return what, err
 	}
-	searching, options := time.Now(), r.options()
+	searching, options := time.Now(), r.options(e.scheduler.Busy())
 	if len(r.Suffix) > 0 {
 		options.N = max(options.N, fillCandidates)
 	}

@@ -163,6 +163,7 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 		"unit":            {N: 1, Unit: "sentence"},
 		"min_probability": {N: 1, Least: 1.5},
 		"within_ms":       {N: 1, Within: -1},
+		"refused":         {N: 1, Refused: make([]string, RefusedMax+1)},
 	} {
 		_, err := mg.Suggest(t.Context(), Caller{}, id, r)
 		var wrong *FieldError
@@ -206,4 +207,45 @@ func TestASuffixRanksSuggestions(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ranked.Candidates[:1], first.Candidates)
 	require.Equal(t, base.Hash(), hash(t, mg, id), "the session is as it was")
+}
+
+// What a writer typed past is not offered.
+func TestSuggestDoesNotOfferWhatIsRefused(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1})
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(100))
+	r := SuggestRequest{N: 1, Unit: string(suggest.Free)}
+	first, err := mg.Suggest(t.Context(), Caller{}, id, r)
+	require.NoError(t, err)
+	require.True(t, first.Complete)
+	r.Refused = []string{first.Candidates[0].Text}
+	other, err := mg.Suggest(t.Context(), Caller{}, id, r)
+	require.NoError(t, err)
+	for _, c := range other.Candidates {
+		require.False(t, strings.HasPrefix(c.Text, r.Refused[0]), c.Text)
+	}
+}
+
+// Where as many requests wait as there are workers, a search is quick; it says so.
+func TestSuggestIsQuickUnderLoad(t *testing.T) {
+	var queue queueObserver
+	mg := newManager(t, Options{Threads: 1, Observer: &queue})
+	id, other := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(100))
+	r := SuggestRequest{N: 5, Unit: string(suggest.Free)}
+	var waits sync.WaitGroup
+	queue.then = func() { // the suggestion has the worker: another request has to wait
+		queue.then = nil
+		waits.Go(func() { score(t, mg, other, "more") })
+		require.Eventually(t, mg.engine.scheduler.Busy, time.Minute, time.Millisecond)
+	}
+	quick, err := mg.Suggest(t.Context(), Caller{}, id, r)
+	require.NoError(t, err)
+	waits.Wait()
+	require.False(t, quick.Complete)
+	require.NotEmpty(t, quick.Candidates)
+	whole, err := mg.Suggest(t.Context(), Caller{}, id, r)
+	require.NoError(t, err)
+	require.True(t, whole.Complete)
+	require.Greater(t, whole.Rows, quick.Rows/2)
 }

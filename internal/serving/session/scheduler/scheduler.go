@@ -207,6 +207,14 @@ func (sc *Scheduler) endLocked(j Job) {
 	}
 }
 
+// Busy reports whether as many jobs wait for a worker as there are workers, but for those behind all
+// others.
+func (sc *Scheduler) Busy() bool {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	return sc.mu.line.length >= sc.threads
+}
+
 // Close ends the workers' threads. No job may hold a worker.
 func (sc *Scheduler) Close() {
 	sc.mu.Lock()

@@ -5,6 +5,7 @@ export interface SuggestRequest {
   n: number;
   unit?: "word+" | "line";
   min_probability?: number;
+  refused?: string[];
 }
 
 /** A text that may come next. */
@@ -21,6 +22,9 @@ export interface Suggestions {
 
 /** The most bytes that may stand between a session's text and a suggestion. */
 export const typedMax = 1024;
+
+/** The most texts that may be refused. */
+export const refusedMax = 100;
 
 /** Whether a draft is too long for suggestions. */
 export function isTooLong(draft: string): boolean {

@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { isAbort } from "../api/problem";
-import { isTooLong, suggest, type Candidate, type SuggestRequest } from "../api/suggest";
+import { isTooLong, refusedMax, suggest, type Candidate, type SuggestRequest } from "../api/suggest";
 import type { Reading } from "../state/reading";
 
 /** The least probability of a text that is offered unasked. */
@@ -104,7 +104,9 @@ export class Offers {
 
   async #offer(draft: string, signal: AbortSignal): Promise<void> {
     try {
-      const found = await this.#ask(draft, { n: 1, min_probability: sure }, signal);
+      const refused = [...this.#passed].filter((p) => p.startsWith(draft) && p !== draft)
+        .map((p) => p.slice(draft.length)).slice(-refusedMax);
+      const found = await this.#ask(draft, { n: 1, min_probability: sure, refused }, signal);
       const text = wholeWords(found[0]?.text ?? "");
       const whole = draft + text;
       const isPassed = [...this.#passed].some((p) => p.startsWith(whole) || whole.startsWith(p));
