@@ -65,8 +65,8 @@ func TestContinuesConfigurationIsServed(t *testing.T) {
 	require.True(t, strings.HasPrefix(answer.Choices[0].Message.Content, "epted key for "))
 }
 
-// Neovim reads the configuration; the plugin, which needs a newer one than some systems have, is
-// replaced by one that prints what it is told.
+// Neovim reads the configuration. The plugin needs a newer Neovim than some systems have; a stub
+// that prints its options replaces the plugin.
 func TestMinuetsConfigurationIsServed(t *testing.T) {
 	e := newExample(t)
 	nvim, err := exec.LookPath("nvim")
@@ -80,7 +80,8 @@ func TestMinuetsConfigurationIsServed(t *testing.T) {
 		io.stdout:write(vim.fn.json_encode(c))
 	end } end`
 	out, err := exec.CommandContext(t.Context(), nvim, "--headless", "-u", "NONE", "--cmd",
-		strings.ReplaceAll(printed, "\n\t\t", " "), "-c", "luafile editors/minuet.lua", "-c", "q").Output()
+		strings.ReplaceAll(printed, "\n\t\t", " "), "-c", "luafile editors/minuet.lua", "-c", "q",
+	).Output()
 	require.NoError(t, err)
 	var config struct {
 		EndPoint string `json:"end_point"`

@@ -535,7 +535,8 @@ func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
 		return session.Suggested{Rows: len(r.Typed)}, err
 	}
 	defer leave()
-	return session.Suggested{Offset: s.info.Offset, Rows: len(r.Typed), Complete: len(r.Refused) == 0, Candidates: []suggest.Candidate{
+	all := len(r.Refused) == 0
+	return session.Suggested{Offset: s.info.Offset, Rows: len(r.Typed), Complete: all, Candidates: []suggest.Candidate{
 		{Text: string(r.Typed) + ".", Probability: 0.5, Gain: float64(len(r.Typed))},
 	}}, nil
 }

@@ -50,8 +50,8 @@ typed is not learnt.`,
 	flags.IntVarP(&k.n, "candidates", "n", session.CandidatesDefault,
 		fmt.Sprintf("texts, at most (1 to %d)", session.OfferedMax))
 	flags.StringVar(&k.unit, "unit", string(client.SuggestLine),
-		"where texts end: word, word+ (behind up to ten separators), line (anywhere within it), free "+
-			"(anywhere) or auto (free if free ends would have saved more lately, else word+)")
+		"where texts end: word, word+ (behind up to ten separators), line (anywhere within it), "+
+			"free (anywhere) or auto (free if free ends would have saved more lately, else word+)")
 	flags.Float64Var(&k.least, "min-probability", 0, "least probability of a text (0 to 1)")
 	flags.DurationVar(&k.within, "within", 0,
 		"give the best that was found after this time (default: after a fixed number of steps)")

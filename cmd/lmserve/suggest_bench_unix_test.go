@@ -20,15 +20,17 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkTyping types behind 10 KB of a text, a key an operation, and asks a server of two threads
-// at each key: over HTTP, with a data folder, on one connection. A line is learnt when it ends, and
-// that is not measured. The metrics are the time of a request at the median and at the 99th
-// percentile, and the same of the processor time of the process, client included.
+// BenchmarkTyping types behind 10 KB of a text, a key an operation, and asks a server of two
+// threads at each key: over HTTP, with a data folder, on one connection. A line is learnt when it
+// ends, which is not measured. The metrics are the time of a request at the median and at the 99th
+// percentile, and the processor time of the process, client included.
 func BenchmarkTyping(b *testing.B) {
 	for _, name := range weights.EmbeddedNames() {
 		m, err := model.Place{Name: name}.Load()
 		require.NoError(b, err)
-		for _, file := range []string{"../../docs/operations.md", "../../internal/serving/session/faults_test.go"} {
+		for _, file := range []string{
+			"../../docs/operations.md", "../../internal/serving/session/faults_test.go",
+		} {
 			for what, ask := range map[string]string{
 				"five":   `"unit":"free"`,
 				"inline": `"n":1,"min_probability":0.6`,

@@ -81,8 +81,8 @@ func seedOf(seed *int64) *uint64 {
 	return new(uint64(*seed))
 }
 
-// markers stand before the prefix, before the suffix and behind it in the prompts of models that
-// fill places: StarCoder, Qwen and CodeGemma, Code Llama, DeepSeek.
+// markers are the texts before prefix, before suffix and behind it in prompts of models that fill
+// places: StarCoder, Qwen and CodeGemma, Code Llama, DeepSeek.
 var markers = [][3]string{
 	{"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
 	{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
@@ -131,7 +131,8 @@ func DecodeOllama(r api.OllamaRequest) Fill {
 	o := Value(r.Options)
 	f := Fill{
 		Model: r.Model, Prefix: r.Prompt, Suffix: Value(r.Suffix), MaxTokens: o.NumPredict,
-		Temperature: o.Temperature, TopP: o.TopP, Seed: seedOf(o.Seed), Stop: []*api.EditorStop{o.Stop},
+		Temperature: o.Temperature, TopP: o.TopP, Seed: seedOf(o.Seed),
+		Stop: []*api.EditorStop{o.Stop},
 	}
 	if f.Suffix == "" {
 		f.Prefix, f.Suffix, _ = unmarked(r.Prompt)
@@ -171,7 +172,8 @@ func DecodeTabby(r api.TabbyRequest) Fill {
 // FIM is the text in Mistral's form.
 func (f Filled) FIM() api.FIMCompletion {
 	return api.FIMCompletion{
-		ID: f.ID, Object: api.ObjectFIM, Created: f.Created.Unix(), Model: f.Model.ID, Usage: &f.Usage,
+		ID: f.ID, Object: api.ObjectFIM, Created: f.Created.Unix(), Model: f.Model.ID,
+		Usage:   &f.Usage,
 		Choices: []api.FIMChoice{{Message: f.message(), FinishReason: f.Finish}},
 	}
 }

@@ -13,7 +13,8 @@ func DecodeSuggest(
 ) (session.SuggestRequest, error) {
 	wait, err := DecodeWait(p.Wait)
 	return session.SuggestRequest{
-		Typed: []byte(Value(r.Typed)), Suffix: []byte(Value(r.Suffix)), N: valueOr(r.N, session.CandidatesDefault),
+		Typed: []byte(Value(r.Typed)), Suffix: []byte(Value(r.Suffix)),
+		N:    valueOr(r.N, session.CandidatesDefault),
 		Unit: string(Value(r.Unit)), Least: Value(r.MinProbability),
 		Within:  time.Duration(Value(r.WithinMs)) * time.Millisecond,
 		Refused: r.Refused, Wait: wait,

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What a text costs behind a stream is what a copy of the stream pays that reads it, also where
-// chunks end in it, and whatever was computed before.
+// A text costs what a copy of the stream pays that reads the text. That holds across ends of chunks
+// and with a tree from before.
 func TestCostsAreThoseOfACopyThatReads(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)

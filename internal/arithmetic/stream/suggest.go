@@ -38,8 +38,8 @@ const (
 	// SuggestRowsMax is the most prefixes that are computed in one call, with those that are
 	// guessed.
 	SuggestRowsMax = 32
-	// proposedRows and proposedQuick are how many prefixes the companion proposes, and how many where
-	// the networks read no others.
+	// proposedRows and proposedQuick are how many prefixes the companion proposes, and how many
+	// where the networks read no others.
 	proposedRows, proposedQuick = 12, 24
 	// proposedCalls are those of a search behind proposals.
 	proposedCalls = 3
@@ -122,9 +122,9 @@ func (w *Worker) Suggest(
 	return found, err
 }
 
-// Costs returns what each of some texts costs behind a stream's text: their negative log-likelihoods in
-// nats, those of a Frozen copy that reads them but for the rounding. What texts have in common at
-// their beginning is computed once. The rest is as for Suggest; a text may end anywhere.
+// Costs returns the negative log-likelihoods, in nats, of texts behind a stream's text: those of a
+// Frozen copy that reads them, with other rounding. Common beginnings are computed once. The stream
+// stays as in Suggest. A text may end anywhere.
 func (w *Worker) Costs(s *Stream, k *Suggester, texts [][]byte) ([]float64, error) {
 	if err := s.Suggests(); err != nil {
 		return nil, err

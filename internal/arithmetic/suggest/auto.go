@@ -19,7 +19,8 @@ func UnitOf(text []byte) Unit {
 		context := [autoContext]byte(text[i-autoContext:])
 		followed[i], last[context] = last[context], i
 	}
-	words, free := keys(text, followed, wordOf), keys(text, followed, func(run []byte) int { return len(run) })
+	words := keys(text, followed, wordOf)
+	free := keys(text, followed, func(run []byte) int { return len(run) })
 	if float64(words-free) > autoLead*float64(len(text)) {
 		return Free
 	}
@@ -40,8 +41,8 @@ func keys(text []byte, followed []int, cut func(right []byte) int) (n int) {
 	return n
 }
 
-// wordOf is the length of the word at the beginning of a text, with what stands before it and the
-// separator behind it; 0 if the word does not end.
+// wordOf is the length of the word at the beginning of a text, with separators before it and the
+// one behind it; 0 if the word does not end.
 func wordOf(text []byte) int {
 	begins := 0
 	for begins < len(text) && begins <= int(WordPlus.before()) && separator(text[begins]) {

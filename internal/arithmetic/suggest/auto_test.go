@@ -17,7 +17,7 @@ func TestUnitOfFollowsTheEndOfTheText(t *testing.T) {
 	require.NoError(t, err)
 	var log strings.Builder
 	for i := range 40 {
-		fmt.Fprintf(&log, "Nov 27 18:%02d:%02d host sshd[%d]: Invalid user %x\n", i, 59-i, 2000+7*i, i*i*i)
+		fmt.Fprintf(&log, "Nov 27 18:%02d:%02d host sshd[%d]: Invalid user %x\n", i, 59-i, 7*i, i*i)
 	}
 	require.Equal(t, WordPlus, UnitOf(nil))
 	require.Equal(t, WordPlus, UnitOf(prose))

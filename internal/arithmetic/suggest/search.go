@@ -27,7 +27,7 @@ type Options struct {
 	// no bound, and the candidates do not depend on the machine.
 	Within time.Duration
 	// Refused are texts that do not come next, because they were offered and the writer typed past
-	// them: words of these units, else all texts that begin so. Probabilities are those that remain.
+	// them: words of these units, else all texts that begin so. What remains has probability 1.
 	Refused []string
 }
 
@@ -246,8 +246,8 @@ func (s *search) endWord(x open, logProbs *[256]float32) {
 	}
 }
 
-// refuses reports whether a candidate is refused. Its probability goes to all others then, and those
-// that it begins with lose it before.
+// refuses reports whether a candidate is refused. Its probability goes to all others then, and
+// those that it begins with lose it before.
 func (s *search) refuses(x open) bool {
 	if len(s.Refused) == 0 || !slices.Contains(s.Refused, s.tree.text(s.root, x.parent, x.b)) {
 		return false

@@ -108,8 +108,8 @@ func (t *Tree) Extend(src Source, id int32, text []byte, rows int) (last int32) 
 	return id
 }
 
-// Cost returns the negative log-likelihood (nats) of a text behind a prefix. It grows what is not in
-// the tree, at most so many prefixes a call.
+// Cost returns the negative log-likelihood (nats) of a text behind a prefix. It grows the prefixes
+// that the tree lacks, at most rows a call.
 func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) {
 	known, last := id, max(0, len(text)-1)
 	length := 0

@@ -35,8 +35,8 @@ func TestATextMayEndWhereItRepeatsTheSuffix(t *testing.T) {
 // rounding is how much the cost of a text may differ between ways to compute it, in nats.
 const rounding = 1e-3
 
-// Of what may be sampled behind a prompt, the text is told that costs least together with the
-// suffix; and it is the same for the same seed, whatever was asked before.
+// The answer is the sampled text that costs least together with the suffix. It is the same for the
+// same seed, whatever was asked before.
 func TestTheTextBeforeASuffixCostsLeastWithIt(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -53,7 +53,8 @@ func TestTheTextBeforeASuffixCostsLeastWithIt(t *testing.T) {
 		suffix := text[at+10:][:rapid.IntRange(1, 60).Draw(t, "suffix")]
 		r := BatchRequest{
 			Prompts: [][]byte{[]byte(text[:at])}, N: rapid.IntRange(1, 4).Draw(t, "n"),
-			MaxTokens: rapid.IntRange(1, 40).Draw(t, "tokens"), LogProbs: true, Suffix: []byte(suffix),
+			MaxTokens: rapid.IntRange(1, 40).Draw(t, "tokens"), LogProbs: true,
+			Suffix:      []byte(suffix),
 			Temperature: ptr(rapid.SampledFrom([]float64{0, 1}).Draw(t, "temperature")),
 			Seed:        ptr(rapid.Uint64Range(0, SeedMax-9).Draw(t, "seed")),
 		}
@@ -90,8 +91,9 @@ func TestTheTextBeforeASuffixCostsLeastWithIt(t *testing.T) {
 			score(t, mg, id, fed)
 			plain, _ := joined(batch(t, mg, id, one)[0])
 			require.NoError(t, mg.Delete(Caller{}, id))
-			if lines := strings.SplitAfter(plain, "\n"); i > 0 && strings.TrimSpace(lines[0]) != "" {
-				plain = lines[0]
+			line, _, ended := strings.Cut(plain, "\n")
+			if i > 0 && ended && strings.TrimSpace(line) != "" {
+				plain = line + "\n"
 			}
 			ends = append(ends, plain)
 		}

@@ -10,8 +10,8 @@ import (
 
 // prefixes keeps streams that have read the beginning of a prompt, up to the end of a chunk. The
 // next prompt that begins alike is read from there on: an editor sends the same text again with
-// every key. A stream is a function of what it has read, so no bit of an answer depends on what is
-// kept. What is kept takes memory that nobody needs, see budget.Extra.
+// every key. A stream is a function of the text it has read, so no bit of an answer depends on the
+// kept streams. Their memory is an extra of the budget, see budget.Extra.
 type prefixes struct {
 	budget *budget.Budget[*session]
 	mu     struct {
@@ -20,8 +20,8 @@ type prefixes struct {
 	}
 }
 
-// prefixKey is the beginning of a prompt, and what it was read behind. Sessions of no text are
-// alike if model and owner are: their settings are the model's defaults.
+// prefixKey is the beginning of a prompt, and the ground that the prompt continues. Sessions of no
+// text are alike if model and owner are: their settings are the model's defaults.
 type prefixKey struct {
 	owner, model string
 	session      string        // "": one of no text
@@ -36,8 +36,8 @@ type keptPrefix struct {
 	dropped bool
 }
 
-// sparsely is how many chunks lie between two ends of chunks that are kept beside the last one, for
-// prompts that part from this one before its end.
+// sparsely is the distance, in chunks, of the kept ends of chunks before the last one. They serve
+// prompts that differ from this one before its end.
 const sparsely = 16
 
 func newPrefixes(b *budget.Budget[*session]) *prefixes {

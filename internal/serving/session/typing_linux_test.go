@@ -47,10 +47,12 @@ func BenchmarkKeys(b *testing.B) {
 						key++
 						begun := time.Now()
 						r := BatchRequest{
-							Prompts: [][]byte{bytes.Clone(prompt)}, Suffix: suffix, N: 1, MaxTokens: 24,
+							Prompts: [][]byte{bytes.Clone(prompt)}, Suffix: suffix, N: 1,
+							MaxTokens:   24,
 							Temperature: new(float64), Stop: []string{"\n"},
 						}
-						require.NoError(b, mg.CompleteBatch(background, Caller{Key: owner}, "", r, noPieces))
+						who := Caller{Key: owner}
+						require.NoError(b, mg.CompleteBatch(background, who, "", r, noPieces))
 						walls = append(walls, time.Since(begun))
 					}
 					if known {

@@ -2,7 +2,7 @@ package budget
 
 import "container/list"
 
-// extraShare is the part of a budget that extras may have: one in so many bytes.
+// extraShare bounds the extras: to a budget divided by it.
 const extraShare = 4
 
 // Extra is memory of what may be useful again and can be computed again. Extras go before anything
@@ -43,8 +43,8 @@ func (e *Extra) Use() {
 	}
 }
 
-// Release gives the memory back, without a call of drop. Those who wait for memory have dropped the
-// extras before: nobody has to be told.
+// Release gives the memory back, without a call of drop. Whoever waits for memory has dropped
+// the extras before, so nobody has to wake.
 func (e *Extra) Release() {
 	e.pool.Lock()
 	defer e.pool.Unlock()
