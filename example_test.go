@@ -25,7 +25,8 @@ func Example() {
 	page := []byte(strings.Repeat("<<zebra>> ## <<okapi>> ## <<quokka>>\n", 20))
 	first := stream.Feed(page) / float64(len(page))
 	second := stream.Feed(page) / float64(len(page))
-	fmt.Printf("bits per byte: at first below 2: %t, then below a tenth: %t\n", first < 2, second < 0.1)
+	fmt.Printf("bits per byte: at first below 2: %t, then below a tenth: %t\n", first < 2,
+		second < 0.1)
 
 	text, err := stream.Complete([]byte("<<zebra>> "), 27, txl.Sampling{}) // the likeliest bytes
 	if err != nil {

@@ -89,8 +89,8 @@ type Model struct {
 func Default(o Options) (*Model, error) { return load(model.Default, o) }
 
 // Embedded returns a model that is embedded in the program, by its name: "default" is that of
-// Default; "swift", of .6 M weights for streams, which is ten times as fast and takes 1.4 MB a stream; or
-// "counts", no network at all: counts of the stream's own text alone (MethodCounts).
+// Default; "swift", of .6 M weights for streams, which is ten times as fast and takes 1.4 MB a
+// stream; or "counts", no network at all: counts of the stream's own text alone (MethodCounts).
 func Embedded(name string, o Options) (*Model, error) {
 	return load(func() (*model.Model, error) { return model.Place{Name: name}.Load() }, o)
 }

@@ -90,7 +90,8 @@ func TestForksAndRestoredStreamsGoOnToTheSameBits(t *testing.T) {
 	require.Error(t, err, "a snapshot cut off")
 	_, err = m.Restore(bytes.NewReader(nil))
 	require.Error(t, err)
-	damaged := bytes.Replace(file.Bytes(), []byte("lmserve.snapshot"), []byte("lmserve.snapshop"), 1)
+	damaged := bytes.Replace(file.Bytes(), []byte("lmserve.snapshot"), []byte("lmserve.snapshop"),
+		1)
 	_, err = m.Restore(bytes.NewReader(damaged))
 	require.ErrorContains(t, err, "the file is no snapshot")
 }

@@ -19,7 +19,8 @@ const operations = "docs/operations.md"
 const arithmetic = "float32-fma"
 
 // tools are the programs that commands of the pages use.
-const tools = "base64 bash curl cut dd fold git go grep head jq make openssl sed seq sha256sum tar zstd"
+const tools = "base64 bash curl cut dd fold git go grep head jq make openssl sed seq sha256sum " +
+	"tar zstd"
 
 // Every command of the pages works as printed, but for those that the index of the pages lists with
 // a reason. Ids, dates and long numbers are compared by their form. The exit code counts where a
@@ -80,12 +81,14 @@ func (r *reader) read(t *testing.T, p page) {
 		same := sameOutput(want, got)
 		switch {
 		case !r.compares || elided(want):
-			require.Zero(t, code, "%s, line %d: $ %s\n%s", p.name, c.from, c.text, strings.Join(got, "\n"))
+			require.Zero(t, code, "%s, line %d: $ %s\n%s", p.name, c.from, c.text,
+				strings.Join(got, "\n"))
 		case !same && os.Getenv("LMSERVE_UPDATE_DOCS") != "":
 			changed[c.from] = got
 		}
 		if r.compares && !same && changed[c.from] == nil {
-			require.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "%s, line %d: $ %s", p.name, c.from, c.text)
+			require.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "%s, line %d: $ %s",
+				p.name, c.from, c.text)
 		}
 	}
 	if len(changed) > 0 {
@@ -99,7 +102,8 @@ func (r *reader) excepted(p page, c command) bool {
 	return n >= 0 && !(r.untyped[n].long && os.Getenv("LMSERVE_TEST_LONG") != "")
 }
 
-// folder makes one with the program as bin/lmserve and, for most pages, with all else of a checkout.
+// folder makes one with the program as bin/lmserve and, for most pages, with all else of a
+// checkout.
 func (r *reader) folder(t *testing.T, p page) string {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
@@ -113,7 +117,8 @@ func (r *reader) folder(t *testing.T, p page) string {
 	require.NoError(t, err)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" {
-			require.NoError(t, os.Symlink(filepath.Join(r.root, e.Name()), filepath.Join(dir, e.Name())))
+			require.NoError(t, os.Symlink(filepath.Join(r.root, e.Name()),
+				filepath.Join(dir, e.Name())))
 		}
 	}
 	return dir

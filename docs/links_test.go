@@ -33,7 +33,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 					_, err := os.Stat(filepath.Join("..", path))
 					require.NoError(t, err, "%s, line %d: %s", p.name, n+1, target)
 					if heading != "" {
-						require.Contains(t, headings(t, path), heading, "%s, line %d: %s", p.name, n+1, target)
+						require.Contains(t, headings(t, path), heading, "%s, line %d: %s", p.name,
+							n+1, target)
 					}
 				}
 			}

@@ -19,7 +19,8 @@ var forms = []struct {
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DATE"},
 	{regexp.MustCompile(`\blms_[0-9a-f]{16}_[\w-]+`), "KEY"},
 	{regexp.MustCompile(`\b\d+ bytes\b`), "NUMBER bytes"},
-	{regexp.MustCompile(`\b([0-9a-f]{12,64}|[0-9a-f]{8}|\d{4,})\b`), "NUMBER"}, // a hash may have no letters
+	// a hash may have no letters
+	{regexp.MustCompile(`\b([0-9a-f]{12,64}|[0-9a-f]{8}|\d{4,})\b`), "NUMBER"},
 	{regexp.MustCompile(` +`), " "},
 }
 
@@ -33,8 +34,8 @@ func formOf(line string) string {
 // elided says whether a page leaves out parts of an output, where it has three dots.
 func elided(want []string) bool { return strings.Contains(strings.Join(want, "\n"), "...") }
 
-// sameOutput says whether an output is what a page says: three dots on a line of their own stand for
-// any lines, and within a line for any text.
+// sameOutput says whether an output is what a page says: three dots on a line of their own stand
+// for any lines, and within a line for any text.
 func sameOutput(want, got []string) bool {
 	var pattern, text strings.Builder
 	for _, line := range want {
@@ -42,7 +43,8 @@ func sameOutput(want, got []string) bool {
 			pattern.WriteString(`(?:.*\n)*?`)
 			continue
 		}
-		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(formOf(line)), `\.\.\.`, ".*") + `\n`)
+		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(formOf(line)), `\.\.\.`, ".*") +
+			`\n`)
 	}
 	for _, line := range got {
 		text.WriteString(formOf(line) + "\n")

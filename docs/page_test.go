@@ -76,7 +76,8 @@ func goesOn(text string) bool {
 	if _, document, found := strings.Cut(text, "<<'END'"); found {
 		return !strings.HasSuffix(document, "\nEND")
 	}
-	return strings.Count(text, "'")%2 == 1 || strings.HasSuffix(text, "\\") || strings.HasSuffix(text, "|")
+	return strings.Count(text, "'")%2 == 1 || strings.HasSuffix(text, "\\") ||
+		strings.HasSuffix(text, "|")
 }
 
 // want is what the page says that a command prints.
@@ -95,14 +96,16 @@ type exception struct {
 
 // exceptions reads that table, which the index of the pages has.
 func exceptions(t *testing.T) (all []exception) {
-	_, table, found := strings.Cut(strings.Join(readPage(t, "docs/README.md").lines, "\n"), "\n| page | command |")
+	_, table, found := strings.Cut(strings.Join(readPage(t, "docs/README.md").lines, "\n"),
+		"\n| page | command |")
 	require.True(t, found, "docs/README.md has no table of commands that are not typed in")
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, " | ")
 		if !strings.HasPrefix(line, "| [") {
 			continue
 		}
-		require.Len(t, cells, 5, "page, command, who types it in, why, and when it was last run: %s", line)
+		require.Len(t, cells, 5,
+			"page, command, who types it in, why, and when it was last run: %s", line)
 		_, link, _ := strings.Cut(strings.TrimSuffix(cells[0], ")"), "](")
 		begins := strings.Trim(cells[1], "`")
 		if begins == "all" {
@@ -139,7 +142,8 @@ func (p page) with(outputs map[int][]string) []byte {
 func TestTheListOfCommandsThatAreNotTypedInIsOfCommandsThatThereAre(t *testing.T) {
 	for _, e := range exceptions(t) {
 		p := readPage(t, e.page)
-		require.True(t, slices.ContainsFunc(p.commands(), func(c command) bool { return e.is(p, c) }),
+		require.True(t, slices.ContainsFunc(p.commands(),
+			func(c command) bool { return e.is(p, c) }),
 			"docs/README.md lists a command that %s does not have: %s", e.page, e.begins)
 	}
 }

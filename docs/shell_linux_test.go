@@ -22,10 +22,12 @@ import (
 const home = "/home/alice"
 
 // port is how a port of this machine stands in the pages.
-var port = regexp.MustCompile(`((?:localhost|127\.0\.0\.1|::\]|--listen |--admin-listen ):)(8080|8443|9090)\b`)
+var port = regexp.MustCompile(
+	`((?:localhost|127\.0\.0\.1|::\]|--listen |--admin-listen ):)(8080|8443|9090)\b`)
 
 // progress is told on a busy machine alone.
-var progress = regexp.MustCompile(`^lmserve: .*([,:] \d+\w* (left|so far)| are scored.*|: up to date)$`)
+var progress = regexp.MustCompile(
+	`^lmserve: .*([,:] \d+\w* (left|so far)| are scored.*|: up to date)$`)
 
 // shell is a bash that commands of a page are typed into.
 type shell struct {
@@ -47,7 +49,8 @@ func newShell(t *testing.T, dir string) *shell {
 	require.NoError(t, err)
 	path, err := exec.Command("go", "env", "GOPATH").Output()
 	require.NoError(t, err)
-	cmd.Env = append(os.Environ(), "HOME="+user, "XDG_CACHE_HOME="+cache, "GOPATH="+strings.TrimSpace(string(path)),
+	cmd.Env = append(os.Environ(), "HOME="+user, "XDG_CACHE_HOME="+cache, "GOPATH="+
+		strings.TrimSpace(string(path)),
 		"XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "GOFLAGS=-trimpath", "LC_ALL=C.UTF-8",
 		"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=") // a make that runs the tests is none of the pages'
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -65,7 +68,8 @@ func newShell(t *testing.T, dir string) *shell {
 		}
 	}()
 	t.Cleanup(func() {
-		_, _ = io.WriteString(s.in, "for job in $(jobs -p); do kill -- -$job; done 2>/dev/null; wait\nexit\n")
+		_, _ = io.WriteString(s.in, "for job in $(jobs -p); do kill -- -$job; done 2>/dev/null; "+
+			"wait\nexit\n")
 		timer := time.AfterFunc(time.Minute, func() {
 			kill(cmd.Process.Pid)
 			_ = out.Close()
@@ -94,7 +98,8 @@ func kill(shell int) {
 // here is a command of a page with the ports, the folder for temporary files and the address of a
 // server that this shell has for it.
 func (s *shell) here(command string) string {
-	command = strings.ReplaceAll(command, "bin/lmserve serve ", "bin/lmserve serve --listen 127.0.0.1:8080 ")
+	command = strings.ReplaceAll(command, "bin/lmserve serve ", "bin/lmserve serve --listen "+
+		"127.0.0.1:8080 ")
 	command = strings.ReplaceAll(command, "/tmp/", s.dir+"/.home/tmp/")
 	return port.ReplaceAllStringFunc(command, func(found string) string {
 		m := port.FindStringSubmatch(found)

@@ -12,7 +12,8 @@ import (
 // exact lists the packages whose arithmetic a session's bits depend on.
 var exact = []string{
 	"txl", "sparsemeta", "tokenizer", "weights",
-	"internal/arithmetic/kernel", "internal/arithmetic/companion", "internal/arithmetic/model", "internal/arithmetic/stream", "internal/arithmetic/lines",
+	"internal/arithmetic/kernel", "internal/arithmetic/companion", "internal/arithmetic/model",
+	"internal/arithmetic/stream", "internal/arithmetic/lines",
 	"internal/arithmetic/changes",
 }
 
@@ -36,6 +37,8 @@ func TestNoProductIsFusedWithASum(t *testing.T) {
 	require.NoError(t, err, "%s", listing[max(0, len(listing)-1000):])
 	require.Contains(t, string(listing), "FMUL", "the listing is the compiler's for arm64")
 	for _, found := range fused.FindAllSubmatch(listing, -1) {
-		t.Errorf("%s: the compiler makes %s of a product and a sum: convert the product to its type", found[1], found[2])
+		t.Errorf(
+			"%s: the compiler makes %s of a product and a sum: convert the product to its type",
+			found[1], found[2])
 	}
 }

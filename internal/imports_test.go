@@ -92,7 +92,8 @@ func TestTheTableOfRoomsRunsDownwards(t *testing.T) {
 	h := readRooms(t)
 	for at, room := range h.order {
 		for _, below := range h.imports[room] {
-			require.Contains(t, h.order[at+1:], below, "ARCHITECTURE.md: %s may import %s, which does not stand below it", room, below)
+			require.Contains(t, h.order[at+1:], below, "ARCHITECTURE.md: %s may import %s, which "+
+				"does not stand below it", room, below)
 		}
 	}
 }
@@ -101,7 +102,8 @@ func TestEveryRoomImportsOnlyWhatStandsBelowIt(t *testing.T) {
 	h, found := readRooms(t), importsByPackage(t)
 	for room, imports := range found {
 		allowed, known := h.imports[room]
-		require.True(t, known, "package %s is in no row of ARCHITECTURE.md: add it with what it may import", room)
+		require.True(t, known, "package %s is in no row of ARCHITECTURE.md: add it with what it "+
+			"may import", room)
 		for _, path := range imports {
 			ours, inside := strings.CutPrefix(path+"/", module)
 			ours = cmp.Or(strings.TrimSuffix(ours, "/"), root)
@@ -109,17 +111,21 @@ func TestEveryRoomImportsOnlyWhatStandsBelowIt(t *testing.T) {
 				require.Contains(t, allowed, ours, "%s may not import %s", room, ours)
 			}
 			for _, r := range h.reserved {
-				if path == r.prefix || strings.HasPrefix(path, strings.TrimSuffix(r.prefix, "/")+"/") {
-					require.Contains(t, r.rooms, room, "%s may not import %s: %s", room, path, r.why)
+				if path == r.prefix || strings.HasPrefix(path, strings.TrimSuffix(r.prefix, "/")+
+					"/") {
+					require.Contains(t, r.rooms, room, "%s may not import %s: %s", room, path,
+						r.why)
 				}
 			}
 		}
 	}
 	for _, room := range h.order {
-		require.Contains(t, found, room, "ARCHITECTURE.md has a row for %s, which is no package", room)
+		require.Contains(t, found, room, "ARCHITECTURE.md has a row for %s, which is no package",
+			room)
 		for _, ours := range h.imports[room] {
 			path := strings.TrimSuffix(module+strings.TrimPrefix(ours, root), "/")
-			require.Contains(t, found[room], path, "ARCHITECTURE.md lets %s import %s, which it does not", room, ours)
+			require.Contains(t, found[room], path, "ARCHITECTURE.md lets %s import %s, which it "+
+				"does not", room, ours)
 		}
 	}
 }
@@ -138,7 +144,8 @@ func TestEveryDirectDependencyHasAReason(t *testing.T) {
 	gomod, err := os.ReadFile("../go.mod")
 	require.NoError(t, err)
 	var direct []string
-	for _, m := range regexp.MustCompile(`(?m)^(?:require )?\t?(\S+) v\S+$`).FindAllSubmatch(gomod, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(?:require )?\t?(\S+) v\S+$`).FindAllSubmatch(gomod,
+		-1) {
 		direct = append(direct, string(m[1]))
 	}
 	require.ElementsMatch(t, direct, listed)
@@ -176,7 +183,8 @@ func importsByPackage(t *testing.T) map[string][]string {
 			return err
 		}
 		name := d.Name()
-		if d.IsDir() && path != ".." && (strings.HasPrefix(name, "_") || strings.HasPrefix(name, ".") || name == "testdata") {
+		if d.IsDir() && path != ".." && (strings.HasPrefix(name, "_") ||
+			strings.HasPrefix(name, ".") || name == "testdata") {
 			return fs.SkipDir
 		}
 		if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != ".." {

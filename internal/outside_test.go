@@ -17,7 +17,8 @@ import (
 )
 
 // public lists the packages that programs of other modules import.
-var public = []string{root, "txl", "sparsemeta", "sparsemeta/metatrain", "tokenizer", "weights", "api/client"}
+var public = []string{root, "txl", "sparsemeta", "sparsemeta/metatrain", "tokenizer", "weights",
+	"api/client"}
 
 // A program of another module uses all public packages. It needs no network: its module has the
 // requirements of this one.
@@ -34,10 +35,13 @@ func TestAnotherModuleCanUseThePublicPackages(t *testing.T) {
 		return string(text)
 	}
 	ours := strings.TrimSuffix(module, "/")
-	requirements := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(read("../go.mod"), "module example.org/outside")
-	requirements += "\nrequire " + ours + " v0.0.0\n\nreplace " + ours + " => " + strconv.Quote(repository) + "\n"
+	requirements := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(read("../go.mod"),
+		"module example.org/outside")
+	requirements += "\nrequire " + ours + " v0.0.0\n\nreplace " + ours + " => " +
+		strconv.Quote(repository) + "\n"
 	for name, text := range map[string]string{
-		"go.mod": requirements, "go.sum": read("../go.sum"), "main.go": read("testdata/outside/main.go"),
+		"go.mod": requirements, "go.sum": read("../go.sum"),
+		"main.go": read("testdata/outside/main.go"),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -74,14 +78,16 @@ func TestPublicSignaturesNameNoInternalType(t *testing.T) {
 func internalTypes(file *ast.File) (found []*ast.SelectorExpr) {
 	hidden := map[string]bool{}
 	for _, spec := range file.Imports {
-		if path, err := strconv.Unquote(spec.Path.Value); err == nil && strings.HasPrefix(path, module+"internal/") {
+		if path, err := strconv.Unquote(spec.Path.Value); err == nil &&
+			strings.HasPrefix(path, module+"internal/") {
 			hidden[path[strings.LastIndex(path, "/")+1:]] = true
 		}
 	}
 	look := func(node ast.Node) {
 		_, inStruct := node.(*ast.StructType)
 		ast.Inspect(node, func(n ast.Node) bool {
-			if field, ok := n.(*ast.Field); ok && inStruct && len(field.Names) > 0 && !slices.ContainsFunc(field.Names, (*ast.Ident).IsExported) {
+			if field, ok := n.(*ast.Field); ok && inStruct && len(field.Names) > 0 &&
+				!slices.ContainsFunc(field.Names, (*ast.Ident).IsExported) {
 				return false
 			}
 			if s, ok := n.(*ast.SelectorExpr); ok {

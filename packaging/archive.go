@@ -20,8 +20,8 @@ func (b *builder) wordsPath() string {
 	return filepath.Join(b.source, "packaging", "models", wordsFile)
 }
 
-// writeArchive writes the binary, the model of words and the documents: a zip file for Windows, a tar file for others.
-// Everything in it is in one folder.
+// writeArchive writes the binary, the model of words and the documents: a zip file for Windows, a
+// tar file for others. Everything in it is in one folder.
 func (b *builder) writeArchive(base string, t target, binary string, docs tree) error {
 	program, err := os.ReadFile(binary)
 	if err != nil {

@@ -56,7 +56,8 @@ func compose(t *testing.T) (text string, file composed) {
 // program builds lmserve.
 func program(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "lmserve")
-	out, err := exec.Command("go", "build", "-C", "..", "-o", path, "./cmd/lmserve").CombinedOutput()
+	out, err := exec.Command("go", "build", "-C", "..", "-o", path,
+		"./cmd/lmserve").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return path
 }
@@ -69,7 +70,8 @@ func checkServer(
 	t.Helper()
 	run := func(args ...string) ([]byte, error) {
 		c := exec.Command(program, args...)
-		c.Env = append([]string{"HOME=" + t.TempDir(), "LMSERVE_SERVE_LISTEN=127.0.0.1:0"}, variables...)
+		c.Env = append([]string{"HOME=" + t.TempDir(), "LMSERVE_SERVE_LISTEN=127.0.0.1:0"},
+			variables...)
 		c.Env = append(c.Env, "LMSERVE_STORE=postgres://lmserve@127.0.0.1:1/lmserve")
 		if len(variables) == 0 {
 			c.Env = append(c.Env, "LMSERVE_OBJECTS=s3://states?region=eu-central-1")

@@ -73,7 +73,8 @@ func (b *builder) imageConfig(t target) *v1.ConfigFile {
 			StopSignal:   "SIGTERM",
 			Healthcheck: &v1.HealthConfig{
 				Test:     []string{"CMD", "/lmserve", "health"},
-				Interval: 30 * time.Second, Timeout: 10 * time.Second, StartPeriod: time.Minute, Retries: 3,
+				Interval: 30 * time.Second, Timeout: 10 * time.Second, StartPeriod: time.Minute,
+				Retries: 3,
 			},
 			Labels: map[string]string{
 				"org.opencontainers.image.title":    "lmserve",
@@ -102,7 +103,8 @@ func imageLayer(program []byte, docs tree, at time.Time) ([]byte, error) {
 	}
 	file := func(name string, mode int, content []byte) error {
 		err := w.WriteHeader(&tar.Header{
-			Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(content)), ModTime: at,
+			Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(content)),
+			ModTime: at,
 		})
 		if err == nil {
 			_, err = w.Write(content)

@@ -118,8 +118,8 @@ func TestManifestsWithKeysHaveASecret(t *testing.T) {
 	require.Equal(t, without, set)
 }
 
-// Three servers have no volumes, tell one another their own addresses, and have the database's tables
-// and secrets before they serve.
+// Three servers have no volumes, tell one another their own addresses, and have the database's
+// tables and secrets before they serve.
 func TestManifestsOfThreeServersHaveADatabase(t *testing.T) {
 	set, found := manifests(t, "../deploy/kubernetes/cluster")
 	require.Equal(t, map[string]int{

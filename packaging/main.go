@@ -22,7 +22,8 @@ const allTargets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/am
 func main() {
 	source := flag.String("source", "..", "root of the repository")
 	out := flag.String("out", "../dist", "folder to write to, which is emptied first")
-	targets := flag.String("targets", allTargets, "systems and processors, with commas between them")
+	targets := flag.String("targets", allTargets,
+		"systems and processors, with commas between them")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -16,8 +16,8 @@ import (
 
 const (
 	modulePath = "github.com/lmserve/lmserve"
-	// moduleBytesMax is a little more than the module has, 14.2 MB on 2026-11-26. The embedded models
-	// are 9.5 MB of it.
+	// moduleBytesMax is a little more than the module has, 14.2 MB on 2026-11-26. The embedded
+	// models are 9.5 MB of it.
 	moduleBytesMax = 15 << 20
 )
 

@@ -47,7 +47,8 @@ func debChangelog(info *nfpm.Info) []byte {
 	}
 	return fmt.Appendf(nil, "%s (%s-%s) unstable; urgency=medium\n\n"+
 		"  * The changes are in %schangelog.gz.\n\n -- %s  %s\n",
-		info.Name, version, info.Release, packagedDocs, maintainer, info.MTime.Format(time.RFC1123Z))
+		info.Name, version, info.Release, packagedDocs, maintainer,
+		info.MTime.Format(time.RFC1123Z))
 }
 
 // rpmFiles are the documents by the paths that an .rpm has them at.

@@ -111,6 +111,7 @@ func (b *builder) packageContents(dir, binary string, docs tree) (files.Contents
 func (b *builder) content(from, to string, mode fs.FileMode) *files.Content {
 	return &files.Content{
 		Source: from, Destination: to,
-		FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: b.rev.time},
+		FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode,
+			MTime: b.rev.time},
 	}
 }

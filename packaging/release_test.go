@@ -74,7 +74,8 @@ func checkArchive(t *testing.T, path string) {
 	for _, name := range []string{
 		"lmserve", "LICENSE", "CHANGELOG.md", "man/lmserve-serve.1", "completions/lmserve.bash",
 		"completions/_lmserve", "completions/lmserve.fish", "licenses/std/LICENSE",
-		"licenses/github.com/go-chi/chi/v5/LICENSE", "licenses/preact/LICENSE", "licenses/uplot/LICENSE",
+		"licenses/github.com/go-chi/chi/v5/LICENSE", "licenses/preact/LICENSE",
+		"licenses/uplot/LICENSE",
 		"weights/README.md", wordsFile,
 	} {
 		require.NotEmpty(t, files[folder+name], name)
@@ -169,7 +170,8 @@ func checkDeb(t *testing.T, path string) {
 	}
 	require.Contains(t, list("--info"), "Package: lmserve")
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "dpkg-deb", "--control", path, dir).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "dpkg-deb", "--control", path,
+		dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	kept, err := os.ReadFile(filepath.Join(dir, "conffiles"))
 	require.NoError(t, err)

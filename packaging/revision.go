@@ -25,7 +25,8 @@ func (r revision) fileVersion() string { return strings.TrimPrefix(r.version, "v
 // last tag and the next (a pseudo-version of Go's modules), with +dirty if files differ from it.
 func revisionOf(ctx context.Context, dir string) (revision, error) {
 	git := func(args ...string) (string, error) {
-		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Output()
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir},
+			args...)...).Output()
 		if err != nil {
 			return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
 		}

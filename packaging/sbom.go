@@ -46,7 +46,8 @@ func (b *builder) writeSBOM(path string, t target, binary string, all []dependen
 		return err
 	}
 	defer out.Close()
-	if err := cdx.NewBOMEncoder(out, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {
+	if err := cdx.NewBOMEncoder(out,
+		cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {
 		return err
 	}
 	return out.Close()
@@ -83,7 +84,8 @@ func (b *builder) embeddedModel() (cdx.Component, error) {
 		return cdx.Component{}, err
 	}
 	return cdx.Component{
-		BOMRef: name, Type: cdx.ComponentTypeMachineLearningModel, Name: name, Version: b.rev.version,
+		BOMRef: name, Type: cdx.ComponentTypeMachineLearningModel, Name: name,
+		Version: b.rev.version,
 		Hashes: &[]cdx.Hash{{
 			Algorithm: cdx.HashAlgoSHA256, Value: fmt.Sprintf("%x", sha256.Sum256(content)),
 		}},

@@ -47,7 +47,8 @@ func (g *rig) cutBackup(bytesEach int64) []byte {
 		}
 		resp = g.getBackup("If-Match", etag, "Range", fmt.Sprintf("bytes=%d-", whole.Len()))
 		require.Equal(g.t, http.StatusPartialContent, resp.StatusCode)
-		require.Equal(g.t, fmt.Sprintf("bytes %d-%d/%d", whole.Len(), size-1, size), resp.Header.Get("Content-Range"))
+		require.Equal(g.t, fmt.Sprintf("bytes %d-%d/%d", whole.Len(), size-1, size),
+			resp.Header.Get("Content-Range"))
 		require.Equal(g.t, etag, resp.Header.Get("ETag"))
 	}
 }
@@ -60,10 +61,12 @@ func TestABackupUnderLoadGoesOnToTheSameBits(t *testing.T) {
 		t.Skip("slow")
 	}
 	const clients, size, piece = 6, 4000, 150
-	g := newRealRig(t, session.Options{Threads: 2, MaxMemoryBytes: 2*stateBytes(t, nil) + 1}, Options{})
+	g := newRealRig(t, session.Options{Threads: 2, MaxMemoryBytes: 2*stateBytes(t, nil) + 1},
+		Options{})
 	var paths, texts []string
 	for n := range clients {
-		paths = append(paths, g.create(fmt.Sprintf(`{"seed":%d,"settings":{"chunk":16,"baseline":true}}`, n+1)))
+		paths = append(paths,
+			g.create(fmt.Sprintf(`{"seed":%d,"settings":{"chunk":16,"baseline":true}}`, n+1)))
 		texts = append(texts, numbered(n, size))
 	}
 	feed := func(n, from, to int) {
@@ -119,7 +122,8 @@ func TestABackupUnderLoadGoesOnToTheSameBits(t *testing.T) {
 			id := strings.TrimPrefix(path, "/v1/sessions/")
 			info, err := mg.Get(session.Caller{}, id)
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, info.Offset, int64(size/4), "what was acknowledged is in the backup")
+			require.GreaterOrEqual(t, info.Offset, int64(size/4), "what was acknowledged is in "+
+				"the backup")
 			rest := strings.NewReader(texts[k][info.Offset:])
 			_, err = mg.Score(t.Context(), session.Caller{}, id, rest, session.ScoreOptions{},
 				func(session.Chunk) error { return nil })
@@ -149,8 +153,10 @@ func TestABackupIsReadByOneAtATime(t *testing.T) {
 	again, err := g.mg.Backup(t.Context(), session.Caller{Key: "k", Admin: true}, held.ID)
 	require.NoError(t, err)
 	require.Equal(t, held.Size, again.Size)
-	requireProblem(t, g.getBackup("If-Match", `"`+held.ID+`"`, "Range", fmt.Sprintf("bytes=%d-", held.Size)), api.ProblemInvalidParameter)
-	requireProblem(t, g.getBackup("If-Match", `"`+held.ID+`"`, "Range", "bytes=1-2"), api.ProblemInvalidParameter)
+	requireProblem(t, g.getBackup("If-Match", `"`+held.ID+`"`, "Range", fmt.Sprintf("bytes=%d-",
+		held.Size)), api.ProblemInvalidParameter)
+	requireProblem(t, g.getBackup("If-Match", `"`+held.ID+`"`, "Range", "bytes=1-2"),
+		api.ProblemInvalidParameter)
 	require.NoError(t, held.Close())
 	require.NoError(t, again.Close())
 	resp := g.getBackup()

@@ -125,8 +125,9 @@ func badNames() (all []badInput) {
 			"unit=word", "text=2", "tokens=true", "top_logprobs=3", "top_logprobs=21", "offset=-1",
 			"updates=x", "learn=true", "wait=1s",
 		},
-		"text":   {"offset=-1", "length=0", "length=1048577", "lenght=1", "offset=x"},
-		"scores": {"offset=-1", "length=0", "length=16777217", "points=0", "points=4097", "unit=line"},
+		"text": {"offset=-1", "length=0", "length=1048577", "lenght=1", "offset=x"},
+		"scores": {"offset=-1", "length=0", "length=16777217", "points=0", "points=4097",
+			"unit=line"},
 	} {
 		for _, query := range queries {
 			name, _, _ := strings.Cut(query, "=")
@@ -166,7 +167,8 @@ func badFields() (all []badInput) {
 			"history": `1 "none" null ""`, "name": `"web"`, "Seed": `1`,
 		}},
 		{"PATCH", "/v1/sessions/web", map[string]string{
-			"labels": notObject + many, "labels.a": `{"a":1} {"a":[]}` + long, "labels.": `{"":"x"}`,
+			"labels": notObject + many, "labels.a": `{"a":1} {"a":[]}` + long,
+			"labels.":     `{"":"x"}`,
 			"ttl_seconds": notInteger + ` 31536001`, "seed": `1`, "settings": `{}`,
 			"name":    `"X" 1 [] {} "import"`,
 			"history": `"full"`,
@@ -180,9 +182,11 @@ func badFields() (all []badInput) {
 			"text": `1 null [] {}`, "base64": `1 null "?" "YQ" "-_-_"`, "unit": `"line"`,
 		}},
 		{"POST", "/v1/sessions/web/complete", map[string]string{
-			"prompt": `1 null []`, "prompt_base64": `"?" 1 "YQ"`, "max_tokens": `0 -1 65537 1.5 "1"`,
+			"prompt": `1 null []`, "prompt_base64": `"?" 1 "YQ"`,
+			"max_tokens":  `0 -1 65537 1.5 "1"`,
 			"temperature": `-1 11 "1" 1e400`, "top_k": `-1 1048577 1.5`, "top_p": `0 -1 1.1 "1"`,
-			"seed": notInteger, "stop": `1 ["` + strings.Repeat(`a","`, limits.StopStringsMax) + `a"] [1]`, "stream": `1 "true"`,
+			"seed": notInteger, "stop": `1 ["` + strings.Repeat(`a","`, limits.StopStringsMax) +
+				`a"] [1]`, "stream": `1 "true"`,
 			"commit": `"some" 1 true`, "logprobs": `1 "yes"`, "n": `1`, "wait": `"1s"`,
 		}},
 	} {
@@ -205,7 +209,8 @@ func badBodies() (all []badInput) {
 			all = append(all, badInput{r.method, r.path, media, accept, body, kind, field})
 		}
 		for _, body := range []string{
-			`{"seed":`, `{"a":1}{}`, `{'a':1}`, "{\"text\":\"caf\xe9\"}", `{"text":"\ud83d"}`, `{"a":01}`,
+			`{"seed":`, `{"a":1}{}`, `{'a':1}`, "{\"text\":\"caf\xe9\"}", `{"text":"\ud83d"}`,
+			`{"a":01}`,
 			`nul`, `{"a" 1}`,
 		} {
 			with(contract.MediaJSON, "", body, api.ProblemMalformedBody, "")

@@ -215,9 +215,11 @@ func (b *tab) checkLooks(name string) {
 		for _, size := range [][2]int64{{360, 740}, {1280, 800}, {3840, 2160}} {
 			b.look(size[0], size[1], dark)
 			time.Sleep(200 * time.Millisecond) // the browser lays out again
-			look := fmt.Sprintf("%s-%d-%s", name, size[0], map[bool]string{true: "dark", false: "light"}[dark])
+			look := fmt.Sprintf("%s-%d-%s", name, size[0], map[bool]string{true: "dark",
+				false: "light"}[dark])
 			b.shoot(look)
-			require.LessOrEqual(b.t, value[int](b, `document.documentElement.scrollWidth`), int(size[0]), look)
+			require.LessOrEqual(b.t, value[int](b, `document.documentElement.scrollWidth`),
+				int(size[0]), look)
 			if size[0] == 1280 {
 				b.checkAccess(look)
 			}

@@ -64,7 +64,10 @@ func (l *pipeListener) dial() (net.Conn, error) {
 // newClockRig is a rig in a bubble, whose connections are pipes.
 func newClockRig(t *testing.T, o Options) (*rig, *pipeListener) {
 	l, fake := newPipeListener(), newFake()
-	g := newRigOn(t, fake, o, l, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial() }})
+	g := newRigOn(t, fake, o, l, &http.Transport{DialContext: func(context.Context, string,
+		string) (net.Conn, error) {
+		return l.dial()
+	}})
 	g.fake = fake
 	return g, l
 }
@@ -77,16 +80,19 @@ func requireSince(t *testing.T, start time.Time, want time.Duration) {
 
 func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 100}}, keys.Key{Name: "other"})
+		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 100}},
+			keys.Key{Name: "other"})
 		g, _ := newClockRig(t, Options{Keys: ring.Ring})
 		g.key = ring.token["slow"]
 		first, second := g.create("{}"), g.create("{}")
 		time.Sleep(time.Minute)
 
 		start := time.Now()
-		sum := decode[api.SummaryEvent](t, g.text(first+"/score", strings.Repeat("x", 60_100)), http.StatusOK)
+		sum := decode[api.SummaryEvent](t, g.text(first+"/score", strings.Repeat("x", 60_100)),
+			http.StatusOK)
 		require.EqualValues(t, 60_100, sum.Bytes)
-		requireSince(t, start, 10*time.Minute) // after a second's worth at once; longer than BodyIdleMax
+		// after a second's worth at once; longer than BodyIdleMax
+		requireSince(t, start, 10*time.Minute)
 
 		time.Sleep(time.Minute)
 		start = time.Now()
@@ -120,12 +126,15 @@ func TestAKeyInDebtIsRefusedAtTheStartAndToldWhenToComeBack(t *testing.T) {
 		g.key = ring.token["slow"]
 		path := g.create("{}")
 		time.Sleep(time.Minute)
-		readEvents(g.json(path+"/complete", `{"max_tokens":1000,"stream":true}`)).all(t) // with its body 1033 bytes
+		// with its body 1033 bytes
+		readEvents(g.json(path+"/complete", `{"max_tokens":1000,"stream":true}`)).all(t)
 		resp := g.text(path+"/score", "more")
 		p := requireProblem(t, resp, api.ProblemKeyRateLimit)
-		require.Equal(t, "The key may have 100 bytes a second, and is 9.3 seconds behind.", *p.Detail)
+		require.Equal(t, "The key may have 100 bytes a second, and is 9.3 seconds behind.",
+			*p.Detail)
 		require.Equal(t, "10", resp.Header.Get("Retry-After"))
-		require.Equal(t, http.StatusOK, g.do("GET", path, nil).StatusCode, "without a body there is nothing to pay")
+		require.Equal(t, http.StatusOK, g.do("GET", path, nil).StatusCode,
+			"without a body there is nothing to pay")
 		require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
 		after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 		require.NoError(t, err)
@@ -148,26 +157,33 @@ func TestSuggestionsAreCharged(t *testing.T) {
 		for range 100 {
 			require.Equal(t, http.StatusOK, g.json(path, "{}").StatusCode)
 		}
-		requireSince(t, start, 28900*time.Millisecond) // 300 bytes: a second's worth and the last are free
+		// 300 bytes: a second's worth and the last are free
+		requireSince(t, start, 28900*time.Millisecond)
 
 		time.Sleep(time.Minute)
 		g.fake.full = true
 		typed := `{"typed":"` + strings.Repeat("x", 1000) + `"}`
 		requireProblem(t, g.json(path, typed), api.ProblemOverloaded)
 		p := requireProblem(t, g.json(path, "{}"), api.ProblemKeyRateLimit)
-		require.Equal(t, "The key may have 10 bytes a second, and is 100.0 seconds behind.", *p.Detail)
+		require.Equal(t, "The key may have 10 bytes a second, and is 100.0 seconds behind.",
+			*p.Detail)
 	})
 }
 
 // The limits of a key change while it is in use.
 func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{BytesPerSecond: 10, Sessions: 1}})
+		ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{BytesPerSecond: 10,
+			Sessions: 1}})
 		g, _ := newClockRig(t, Options{Keys: ring.Ring})
 		g.key = ring.token["k"]
 		path := g.create("{}")
 		requireProblem(t, g.json("/v1/sessions", "{}"), api.ProblemKeySessionLimit)
-		ring.update(t, func(list []keys.Key) ([]keys.Key, error) { list[0].Limits = keys.Limits{}; return list, nil })
+		ring.update(t, func(list []keys.Key) ([]keys.Key, error) {
+			list[0].Limits =
+				keys.Limits{}
+			return list, nil
+		})
 		time.Sleep(time.Second)
 		g.create("{}")
 		start := time.Now()
@@ -187,7 +203,9 @@ func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ring := newTestKeys(t, keys.Key{Name: "k", Expires: time.Now().Add(6 * time.Second)}, keys.Key{Name: "admin", Admin: true})
+				ring := newTestKeys(t,
+					keys.Key{Name: "k", Expires: time.Now().Add(6 * time.Second)},
+					keys.Key{Name: "admin", Admin: true})
 				g, _ := newClockRig(t, Options{Keys: ring.Ring})
 				g.key = ring.token["k"]
 				path := g.create(`{"settings":{"chunk":16}}`)
@@ -205,13 +223,15 @@ func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
 						time.Sleep(time.Second)
 					}
 				})
-				events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaNDJSON)).all(t)
+				events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain",
+					"Accept", contract.MediaNDJSON)).all(t)
 				_ = body.Close()
 				p := as[api.ErrorEvent](t, events[len(events)-1]).Problem
 				require.Equal(t, api.ProblemUnauthorized, p.Type)
 				require.Less(t, *p.Offset, int64(16*8))
 				g.key = ring.token["admin"]
-				require.Equal(t, *p.Offset, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
+				require.Equal(t, *p.Offset, decode[api.Session](t, g.do("GET", path, nil),
+					http.StatusOK).Offset)
 			})
 		})
 	}
@@ -226,7 +246,8 @@ func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
 		path, other := g.create("{}"), g.create("{}")
 		body, text := io.Pipe()
 		go func() { _, _ = io.WriteString(text, "x") }()
-		events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaNDJSON))
+		events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain",
+			"Accept", contract.MediaNDJSON))
 		_, err := events.next()
 		require.NoError(t, err)
 		g.json(other+"/complete", `{"max_tokens":10000}`) // a debt of a quarter of an hour
@@ -250,7 +271,8 @@ func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
 // else's.
 func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ring := newTestKeys(t, keys.Key{Name: "bad", Limits: keys.Limits{Requests: 10, BytesPerSecond: 10_000}}, keys.Key{Name: "good"})
+		ring := newTestKeys(t, keys.Key{Name: "bad", Limits: keys.Limits{Requests: 10,
+			BytesPerSecond: 10_000}}, keys.Key{Name: "good"})
 		g, _ := newClockRig(t, Options{Keys: ring.Ring})
 		g.key = ring.token["bad"]
 		var paths []string
@@ -268,7 +290,8 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 					go func() { _, _ = io.WriteString(text, "begun, and then nothing") }()
 					body = stalled
 				}
-				statuses <- g.do("POST", path+"/score", body, "Content-Type", "text/plain").StatusCode
+				statuses <- g.do("POST", path+"/score", body, "Content-Type",
+					"text/plain").StatusCode
 			})
 		}
 		time.Sleep(10 * time.Second)
@@ -278,7 +301,8 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 		path := g.create("{}")
 		for range 20 {
 			start := time.Now()
-			require.Equal(t, http.StatusOK, g.text(path+"/score", strings.Repeat("y", 10_000)).StatusCode)
+			require.Equal(t, http.StatusOK,
+				g.text(path+"/score", strings.Repeat("y", 10_000)).StatusCode)
 			require.Zero(t, time.Since(start), "nothing to wait for")
 			time.Sleep(time.Second)
 		}
@@ -290,7 +314,8 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 		}
 		require.Equal(t, map[int]int{http.StatusOK: 5, http.StatusRequestTimeout: 5}, count)
 		g.key = ring.token["bad"]
-		require.Equal(t, http.StatusOK, g.do("GET", paths[0], nil).StatusCode, "its requests have ended")
+		require.Equal(t, http.StatusOK, g.do("GET", paths[0], nil).StatusCode,
+			"its requests have ended")
 	})
 }
 
@@ -303,12 +328,17 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 		most time.Duration
 		want string
 	}{
-		"nothing sent":          {"", limits.HeaderTimeMax, ""},
-		"half a header":         {request[:30], limits.HeaderTimeMax, ""},
-		"no second request":     {request, limits.ConnIdleMax, "HTTP/1.1 200 OK"},
-		"half a body":           {"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", limits.BodyIdleMax, "body-timeout"},
-		"no body at all":        {"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n", limits.BodyIdleMax, "body-timeout"},
-		"a body nobody expects": {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", limits.LingerMax, "HTTP/1.1 200 OK"},
+		"nothing sent":      {"", limits.HeaderTimeMax, ""},
+		"half a header":     {request[:30], limits.HeaderTimeMax, ""},
+		"no second request": {request, limits.ConnIdleMax, "HTTP/1.1 200 OK"},
+		"half a body": {"POST /v1/sessions HTTP/1.1\r\nHost: " +
+			"localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+			limits.BodyIdleMax, "body-timeout"},
+		"no body at all": {"POST /v1/sessions HTTP/1.1\r\nHost: " +
+			"localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n",
+			limits.BodyIdleMax, "body-timeout"},
+		"a body nobody expects": {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+			"9\r\n\r\n", limits.LingerMax, "HTTP/1.1 200 OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -332,7 +362,8 @@ func TestEveryWaitForAClientEnds(t *testing.T) {
 			conn, err := l.dial()
 			require.NoError(t, err)
 			defer conn.Close()
-			fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nContent-Length: 40\r\n\r\n%s", path, strings.Repeat("x", 40))
+			fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: localhost\r\nAccept: "+
+				"text/event-stream\r\nContent-Length: 40\r\n\r\n%s", path, strings.Repeat("x", 40))
 			start := time.Now()
 			synctest.Wait()
 			require.True(t, g.fake.sessions["s-0001"].busy.Load())
@@ -361,7 +392,8 @@ func TestReadinessSaysThatTheKeysAreStale(t *testing.T) {
 		g, _ := newClockRig(t, Options{Keys: ring.Ring})
 		requireReady := func(want *api.ServiceStatusKeys) {
 			time.Sleep(time.Second)
-			require.Equal(t, want, decode[api.ServiceStatus](t, g.do("GET", "/readyz", nil), http.StatusOK).Keys)
+			require.Equal(t, want, decode[api.ServiceStatus](t, g.do("GET", "/readyz", nil),
+				http.StatusOK).Keys)
 		}
 		requireReady(nil)
 		good, err := os.ReadFile(ring.path)
@@ -369,7 +401,8 @@ func TestReadinessSaysThatTheKeysAreStale(t *testing.T) {
 		require.NoError(t, os.WriteFile(ring.path, good[:20], 0o600))
 		stale := api.KeysStale
 		requireReady(&stale)
-		require.Equal(t, http.StatusOK, g.do("GET", "/v1/sessions", nil, "Authorization", "Bearer "+ring.token["alice"]).StatusCode, "the keys before stay")
+		require.Equal(t, http.StatusOK, g.do("GET", "/v1/sessions", nil, "Authorization", "Bearer "+
+			ring.token["alice"]).StatusCode, "the keys before stay")
 		require.NoError(t, os.WriteFile(ring.path, good, 0o600))
 		requireReady(nil)
 	})

@@ -25,7 +25,8 @@ func TestRoutesAreThoseOfTheContract(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)
 	var mounted, promised []string
-	require.NoError(t, chi.Walk(s.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+	require.NoError(t, chi.Walk(s.router, func(method, route string, _ http.Handler,
+		_ ...func(http.Handler) http.Handler) error {
 		mounted = append(mounted, method+" "+route)
 		return nil
 	}))
@@ -120,7 +121,8 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		{limits.SeedMax, *schema("SessionRequest", "seed").Max},
 		{limits.SeedMax, *schema("CompletionRequest", "seed").Max},
 		{limits.LabelsMax, *schema("SessionRequest", "labels").MaxProps},
-		{limits.LabelValueCharsMax, *schema("SessionRequest", "labels").AdditionalProperties.Schema.Value.MaxLength},
+		{limits.LabelValueCharsMax, *schema("SessionRequest",
+			"labels").AdditionalProperties.Schema.Value.MaxLength},
 		{limits.TTLSecondsMax, *schema("SessionRequest", "ttl_seconds").Max},
 		{limits.TTLSecondsMax, *schema("ForkRequest", "ttl_seconds").Max},
 		{limits.OffsetMax, *schema("ForkRequest", "at_offset").Max},
@@ -128,12 +130,17 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 		{limits.CompletionTokensDefault, schema("CompletionRequest", "max_tokens").Default},
 		{limits.StopStringsMax, *schema("CompletionRequest", "stop").OneOf[1].Value.MaxItems},
 		{limits.StopCharsMax, *doc.Components.Schemas["StopString"].Value.MaxLength},
-		{limits.SessionIDCharsMax, *doc.Components.Parameters["SessionID"].Value.Schema.Value.MaxLength},
-		{limits.OpenAIPromptTokensMax, *schema("OpenAICompletionRequest", "prompt").OneOf[0].Value.MaxLength},
-		{limits.OpenAIPromptsMax, *schema("OpenAICompletionRequest", "prompt").OneOf[1].Value.MaxItems},
-		{limits.OpenAIPromptTokensMax, *schema("OpenAICompletionRequest", "prompt").OneOf[1].Value.Items.Value.MaxLength},
+		{limits.SessionIDCharsMax,
+			*doc.Components.Parameters["SessionID"].Value.Schema.Value.MaxLength},
+		{limits.OpenAIPromptTokensMax, *schema("OpenAICompletionRequest",
+			"prompt").OneOf[0].Value.MaxLength},
+		{limits.OpenAIPromptsMax, *schema("OpenAICompletionRequest",
+			"prompt").OneOf[1].Value.MaxItems},
+		{limits.OpenAIPromptTokensMax, *schema("OpenAICompletionRequest",
+			"prompt").OneOf[1].Value.Items.Value.MaxLength},
 		{limits.OpenAIPromptTokensMax, *doc.Components.Schemas["TokenList"].Value.MaxItems},
-		{limits.OpenAIPromptsMax, *schema("OpenAICompletionRequest", "prompt").OneOf[3].Value.MaxItems},
+		{limits.OpenAIPromptsMax, *schema("OpenAICompletionRequest",
+			"prompt").OneOf[3].Value.MaxItems},
 		{limits.OpenAITextsMax, *schema("OpenAICompletionRequest", "n").Max},
 		{limits.OpenAITextsMax, *schema("OpenAICompletionRequest", "best_of").Max},
 		{limits.OpenAISampledTokensMax, *schema("OpenAICompletionRequest", "max_tokens").Max},
@@ -151,11 +158,16 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	} {
 		require.EqualValues(t, c.limit, c.found)
 	}
-	list, score := doc.Paths.Find("/v1/sessions").Get.Parameters, doc.Paths.Find("/v1/sessions/{id}/score").Post.Parameters
-	require.EqualValues(t, limits.ListLimitMax, *list.GetByInAndName("query", "limit").Schema.Value.Max)
-	require.EqualValues(t, limits.ListLimitDefault, list.GetByInAndName("query", "limit").Schema.Value.Default)
-	require.EqualValues(t, limits.SessionIDCharsMax, *list.GetByInAndName("query", "after").Schema.Value.MaxLength)
-	require.EqualValues(t, limits.OffsetMax, *score.GetByInAndName("query", "offset").Schema.Value.Max)
+	list, score := doc.Paths.Find("/v1/sessions").Get.Parameters,
+		doc.Paths.Find("/v1/sessions/{id}/score").Post.Parameters
+	require.EqualValues(t, limits.ListLimitMax, *list.GetByInAndName("query",
+		"limit").Schema.Value.Max)
+	require.EqualValues(t, limits.ListLimitDefault, list.GetByInAndName("query",
+		"limit").Schema.Value.Default)
+	require.EqualValues(t, limits.SessionIDCharsMax, *list.GetByInAndName("query",
+		"after").Schema.Value.MaxLength)
+	require.EqualValues(t, limits.OffsetMax, *score.GetByInAndName("query",
+		"offset").Schema.Value.Max)
 	require.Contains(t, doc.Components.Schemas["Labels"].Value.Description, "1 to 64 characters")
 	require.Contains(t, doc.Info.Description, "up to 128 letters")
 	require.Equal(t, 128, limits.RequestIDCharsMax)
@@ -183,8 +195,10 @@ func TestSettingsAreThoseOfTheTable(t *testing.T) {
 	var names []string
 	for _, row := range stream.Table {
 		names = append(names, row.Name)
-		require.Equal(t, request.Properties[row.Name].Value.Type, inForce.Properties[row.Name].Value.Type, row.Name)
-		require.Equal(t, request.Properties[row.Name].Value.Format, inForce.Properties[row.Name].Value.Format, row.Name)
+		require.Equal(t, request.Properties[row.Name].Value.Type,
+			inForce.Properties[row.Name].Value.Type, row.Name)
+		require.Equal(t, request.Properties[row.Name].Value.Format,
+			inForce.Properties[row.Name].Value.Format, row.Name)
 	}
 	require.ElementsMatch(t, names, slices.Collect(maps.Keys(request.Properties)))
 	require.ElementsMatch(t, names, slices.Collect(maps.Keys(inForce.Properties)))
@@ -196,7 +210,8 @@ func TestSamplingIsThatOfTheTable(t *testing.T) {
 	request := document(t).Components.Schemas["CompletionRequest"].Value
 	requireSchemas(t, session.SamplingTable, request)
 	for _, row := range session.SamplingTable {
-		require.Equal(t, row.Default, fmt.Sprint(request.Properties[row.Name].Value.Default), row.Name)
+		require.Equal(t, row.Default, fmt.Sprint(request.Properties[row.Name].Value.Default),
+			row.Name)
 	}
 }
 
@@ -248,11 +263,13 @@ func TestProblemsStandAtTheirAnswers(t *testing.T) {
 	}
 	text.WriteString(document(t).Info.Description)
 	for kind := range problem.Kinds {
-		require.Contains(t, text.String(), "`"+strings.TrimPrefix(string(kind), "urn:lmserve:problem:")+"`")
+		require.Contains(t, text.String(), "`"+strings.TrimPrefix(string(kind),
+			"urn:lmserve:problem:")+"`")
 	}
 }
 
-// Every operation whose answer has a form may refuse an Accept header that allows none, and says so.
+// Every operation whose answer has a form may refuse an Accept header that allows none, and says
+// so.
 func TestEveryAnswerWithAFormMayBeRefused(t *testing.T) {
 	for path, item := range document(t).Paths.Map() {
 		for method, op := range item.Operations() {
@@ -265,7 +282,9 @@ func TestEveryAnswerWithAFormMayBeRefused(t *testing.T) {
 // The words that stand for choices are the same in the contract and in the session manager.
 func TestEnumerationsAreThoseOfTheSessions(t *testing.T) {
 	for name, words := range map[string][]string{
-		"Method":       {session.MethodSparseMeta, session.MethodDynamicSGD, session.MethodDynamicRMS, session.MethodCache, session.MethodCounts, session.MethodStatic},
+		"Method": {session.MethodSparseMeta, session.MethodDynamicSGD,
+			session.MethodDynamicRMS, session.MethodCache, session.MethodCounts,
+			session.MethodStatic},
 		"History":      {session.HistoryFull, session.HistoryTail},
 		"Commit":       {session.CommitNone, session.CommitPrompt, session.CommitAll},
 		"FinishReason": {session.FinishStop, session.FinishLength},
@@ -280,10 +299,12 @@ func TestEnumerationsAreThoseOfTheSessions(t *testing.T) {
 
 func TestOptionsAreHeldToTheContract(t *testing.T) {
 	for _, bad := range []Options{
-		{ScoreBodyBytesMax: -1}, {ScoreBodyBytesMax: limits.ScoreBodyBytesMax + 1}, {BodyIdleMax: limits.BodyIdleMax + 1}, {AnswerIdleMax: -1}, {DrainDelay: -1},
+		{ScoreBodyBytesMax: -1}, {ScoreBodyBytesMax: limits.ScoreBodyBytesMax + 1},
+		{BodyIdleMax: limits.BodyIdleMax + 1}, {AnswerIdleMax: -1}, {DrainDelay: -1},
 	} {
 		_, err := New(newFake(), bad)
 		require.ErrorContains(t, err, "server: option")
 	}
-	require.NoError(t, Options{ScoreBodyBytesMax: 1, BodyIdleMax: 1, AnswerIdleMax: 1, DrainDelay: 1}.Validate())
+	require.NoError(t, Options{ScoreBodyBytesMax: 1, BodyIdleMax: 1, AnswerIdleMax: 1,
+		DrainDelay: 1}.Validate())
 }

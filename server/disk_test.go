@@ -15,11 +15,12 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// A key that has as much on the disk as its entry in the keys file says is told so with the numbers,
-// in the midst of a streamed answer too; others go on, and a deletion makes room at once.
+// A key that has as much on the disk as its entry in the keys file says is told so with the
+// numbers, in the midst of a streamed answer too; others go on, and a deletion makes room at once.
 func TestAKeysLimitOfTheDiskIsThatOfTheKeysFile(t *testing.T) {
 	const limit = 20_000
-	ring := newTestKeys(t, keys.Key{Name: "small", Limits: keys.Limits{Disk: limit}}, keys.Key{Name: "other"})
+	ring := newTestKeys(t, keys.Key{Name: "small", Limits: keys.Limits{Disk: limit}},
+		keys.Key{Name: "other"})
 	g := newFolderRig(t, t.TempDir(), 1, Options{Keys: ring.Ring}, session.Options{})
 	g.key = ring.token["small"]
 	path := g.create("{}")

@@ -27,8 +27,8 @@
 // mapped in package codec, and a method that the handler needs of the session manager stands in
 // handler.Sessions.
 //
-// The examples of the contract are what servers answer: an operation has one in exchanges_test.go at
-// least, and LMSERVE_UPDATE_EXAMPLES=1 has the tests write it into the contract.
+// The examples of the contract are what servers answer: an operation has one in exchanges_test.go
+// at least, and LMSERVE_UPDATE_EXAMPLES=1 has the tests write it into the contract.
 //
 // A middleware is a file in package middleware, and a line in newRouter (routes.go), at its place
 // in the order in which a request meets them.

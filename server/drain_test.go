@@ -32,20 +32,26 @@ func TestDrainGoesInOrder(t *testing.T) {
 	body, text := io.Pipe()
 	defer text.Close()
 	go func() { _, _ = io.WriteString(text, strings.Repeat("x", 16)) }()
-	events := readEvents(g.do("POST", streaming+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaEventStream))
+	events := readEvents(g.do("POST", streaming+"/score", body, "Content-Type", "text/plain",
+		"Accept", contract.MediaEventStream))
 	first, err := events.next()
 	require.NoError(t, err)
 
 	release := g.fake.hold("s-0002")
 	finished := make(chan api.Completion, 1)
 	go func() {
-		finished <- decode[api.Completion](t, g.json(finishing+"/complete", `{"max_tokens":8}`), http.StatusOK)
+		finished <- decode[api.Completion](t, g.json(finishing+"/complete", `{"max_tokens":8}`),
+			http.StatusOK)
 	}()
 	require.Eventually(t, g.fake.sessions["s-0002"].busy.Load, 5*time.Second, time.Millisecond)
 
 	drained := make(chan error, 1)
 	go func() { drained <- g.server.Drain(t.Context()) }()
-	require.Eventually(t, func() bool { return g.do("GET", "/readyz", nil).StatusCode == http.StatusServiceUnavailable },
+	require.Eventually(t,
+		func() bool {
+			return g.do("GET", "/readyz",
+				nil).StatusCode == http.StatusServiceUnavailable
+		},
 		5*time.Second, time.Millisecond)
 
 	last := events.all(t)
@@ -81,7 +87,8 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	failed := make(chan error, 1)
 	go func() {
-		resp, err := client.Post("http://"+l.Addr().String()+"/v1/sessions/s-0001/complete", contract.MediaJSON, strings.NewReader("{}"))
+		resp, err := client.Post("http://"+l.Addr().String()+"/v1/sessions/s-0001/complete",
+			contract.MediaJSON, strings.NewReader("{}"))
 		if err == nil {
 			_ = resp.Body.Close()
 		}
@@ -92,7 +99,8 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, s.Drain(ctx), context.DeadlineExceeded)
-	require.ErrorIs(t, s.Drain(t.Context()), context.DeadlineExceeded, "it drained once; this is how")
+	require.ErrorIs(t, s.Drain(t.Context()), context.DeadlineExceeded,
+		"it drained once; this is how")
 	require.NoError(t, <-served)
 	require.Error(t, <-failed, "the connection was cut")
 }

@@ -37,7 +37,8 @@ type earlyConn struct {
 	noTLS    atomic.Pointer[net.Conn] // under TLS, where the client speaks none; else nil
 }
 
-// Read implements net.Conn. A client that speaks HTTP to a server of HTTPS has to be told so in HTTP.
+// Read implements net.Conn. A client that speaks HTTP to a server of HTTPS has to be told so in
+// HTTP.
 func (c *earlyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if noTLS, ok := errors.AsType[tls.RecordHeaderError](err); ok && noTLS.Conn != nil {

@@ -55,8 +55,9 @@ var (
 
 // earlyRefusals are requests that no handler ever sees, and what they are answered.
 var earlyRefusals = map[string]api.ProblemType{
-	head("GET "+longPath, "Host: localhost"):                     api.ProblemHeadersTooLarge,
-	head("POST /", "Host: localhost", "Transfer-Encoding: gzip"): api.ProblemUnsupportedTransferEncoding,
+	head("GET "+longPath, "Host: localhost"): api.ProblemHeadersTooLarge,
+	head("POST /", "Host: localhost",
+		"Transfer-Encoding: gzip"): api.ProblemUnsupportedTransferEncoding,
 
 	head("POST /", "Host: localhost", "Content-Length: many"):                   malformed,
 	head("POST /", "Host: localhost", "Content-Length: -1"):                     malformed,
@@ -127,16 +128,19 @@ func TestRefusalsOverTLS(t *testing.T) {
 func TestLengthsInDoubtEndTheConnection(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
-	const chunks, hidden = "4\r\ntext\r\n0\r\n\r\n", "DELETE /v1/sessions/s-0001 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	const chunks, hidden = "4\r\ntext\r\n0\r\n\r\n", "DELETE /v1/sessions/s-0001 " +
+		"HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	begin := []string{"POST " + path + "/score", "Host: localhost", "Content-Type: text/plain"}
 	headOf := func(more ...string) string { return head(append(begin, more...)...) }
-	old := strings.Replace(headOf("Connection: keep-alive", "Transfer-Encoding: chunked"), "HTTP/1.1", "HTTP/1.0", 1)
+	old := strings.Replace(headOf("Connection: keep-alive", "Transfer-Encoding: chunked"),
+		"HTTP/1.1", "HTTP/1.0", 1)
 	for name, text := range map[string]string{
 		"both":                headOf("Content-Length: 4", "Transfer-Encoding: chunked") + chunks,
 		"both, the other way": headOf("Transfer-Encoding: chunked", "Content-Length: 400") + chunks,
 		"chunks":              headOf("Transfer-Encoding: chunked") + chunks,
 		"chunks of HTTP/1.0":  old,
-		"both of HTTP/1.0":    strings.Replace(old, "\r\n\r\n", "\r\nContent-Length: 4\r\n\r\n", 1) + "text",
+		"both of HTTP/1.0": strings.Replace(old, "\r\n\r\n", "\r\nContent-Length: 4\r\n\r\n",
+			1) + "text",
 	} {
 		conn := dial(t, g.addr)
 		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))

@@ -36,26 +36,30 @@ var exchanges = slices.Concat(exchangesOfSessions, exchangesOfText, exchangesOfC
 var exchangesOfSessions = []exchange{
 	{
 		"createSession.made", "A session with a baseline, for a host", "POST /v1/sessions",
-		`{"seed":1,"settings":{"baseline":true},"labels":{"host":"web-1"},"ttl_seconds":86400}`, nil,
+		`{"seed":1,"settings":{"baseline":true},"labels":{"host":"web-1"},"ttl_seconds":86400}`,
+		nil,
 	},
 	{
 		"putSession.made", "There was no session of this name", "PUT /v1/sessions/web-1",
 		`{"settings":{"chunk":32},"seed":7,"labels":{"host":"web-1","old":"yes"}}`, nil,
 	},
 	{
-		"putSession.found", "There was one, and it is as the request asks", "PUT /v1/sessions/web-1",
+		"putSession.found", "There was one, and it is as the request asks",
+		"PUT /v1/sessions/web-1",
 		`{"settings":{"chunk":32}}`, nil,
 	},
 	{
 		"putSession.shadow", "A shadow of that session, with larger chunks",
-		"PUT /v1/sessions/web-1-next", `{"shadow_of":"web-1","settings":{"chunk":128},"seed":7}`, nil,
+		"PUT /v1/sessions/web-1-next", `{"shadow_of":"web-1","settings":{"chunk":128},"seed":7}`,
+		nil,
 	},
 	{
 		"patchSession.detached", "A shadow becomes a session of its own",
 		"PATCH /v1/sessions/web-1-next", `{"shadow_of":null}`, nil,
 	},
 	{
-		"patchSession.merged", "One label is changed, and one taken away", "PATCH /v1/sessions/web-1",
+		"patchSession.merged", "One label is changed, and one taken away",
+		"PATCH /v1/sessions/web-1",
 		`{"labels":{"host":"web-2","old":null},"ttl_seconds":86400}`, nil,
 	},
 	{
@@ -91,7 +95,8 @@ var exchangesOfText = []exchange{
 	{
 		"score.records", "Records of a log shipper, as lines",
 		"POST /v1/sessions/web-1/score?unit=line&field=method,path,status&learn=false",
-		`{"method":"GET","path":"/a","status":200}` + "\n" + `{"method":"GET","path":"/b","status":404}` + "\n",
+		`{"method":"GET","path":"/a","status":200}` + "\n" +
+			`{"method":"GET","path":"/b","status":404}` + "\n",
 		[]string{"Content-Type", contract.MediaNDJSON},
 	},
 	{
@@ -105,7 +110,8 @@ var exchangesOfText = []exchange{
 	},
 	{
 		"complete.whole", "The likeliest text", "POST /v1/sessions/web-1/complete",
-		`{"prompt":"GET /","max_tokens":16,"temperature":0,"stop":"\n","seed":1,"logprobs":true}`, nil,
+		`{"prompt":"GET /","max_tokens":16,"temperature":0,"stop":"\n","seed":1,"logprobs":true}`,
+		nil,
 	},
 	{
 		"complete.streamed", "The same, while it grows", "POST /v1/sessions/web-1/complete",
@@ -117,21 +123,26 @@ var exchangesOfText = []exchange{
 	},
 	{
 		"watchSession.chunks", "A text that another request feeds, and the update that follows",
-		"GET /v1/sessions/web-1/events?updates=true", "", []string{"Accept", contract.MediaEventStream},
+		"GET /v1/sessions/web-1/events?updates=true", "",
+		[]string{"Accept", contract.MediaEventStream},
 	},
 	{
-		"watchSession.lines", "The lines of such a text", "GET /v1/sessions/web-1/events?unit=line", "",
+		"watchSession.lines", "The lines of such a text", "GET /v1/sessions/web-1/events?unit=line",
+		"",
 		[]string{"Accept", contract.MediaNDJSON},
 	},
 	{
-		"getText.part", "The second line of the text", "GET /v1/sessions/web-1/text?offset=20&length=20",
+		"getText.part", "The second line of the text",
+		"GET /v1/sessions/web-1/text?offset=20&length=20",
 		"", nil,
 	},
 	{
-		"getScores.two", "All of the text, in two parts", "GET /v1/sessions/web-1/scores?points=2", "",
+		"getScores.two", "All of the text, in two parts", "GET /v1/sessions/web-1/scores?points=2",
+		"",
 		nil,
 	},
-	{"listIncidents.all", "The incidents of its lines", "GET /v1/sessions/web-1/incidents", "", nil},
+	{"listIncidents.all", "The incidents of its lines", "GET /v1/sessions/web-1/incidents", "",
+		nil},
 	{
 		"giveFeedback.back", "A verdict on an incident is taken back",
 		"POST /v1/sessions/web-1/feedback", `{"incident":12}`, nil,
@@ -177,7 +188,8 @@ var exchangesOfOpenAI = []exchange{
 			`"seed":1,"stream":true,"stream_options":{"include_usage":true}}`, nil,
 	},
 	{
-		"createCompletion.scored", "A prompt's log-probabilities, and no text", "POST /v1/completions",
+		"createCompletion.scored", "A prompt's log-probabilities, and no text",
+		"POST /v1/completions",
 		`{"model":"lmserve-default","prompt":"INFO","max_tokens":0,"echo":true,"logprobs":1,` +
 			`"seed":1}`, nil,
 	},
@@ -188,7 +200,8 @@ var exchangesOfOpenAI = []exchange{
 		[]string{"X-Session-ID", "copy"},
 	},
 	{
-		"createCompletion.suggested", "Suggestions, as an editor asks for them", "POST /v1/completions",
+		"createCompletion.suggested", "Suggestions, as an editor asks for them",
+		"POST /v1/completions",
 		`{"prompt":"GET /","n":2,"suggest":{"unit":"line","min_probability":0.05}}`,
 		[]string{"X-Session-ID", "web-1"},
 	},
@@ -206,7 +219,8 @@ var exchangesOfOpenAI = []exchange{
 	},
 	{
 		"pushLoki.line", "An entry of Loki", "POST /loki/api/v1/push",
-		`{"streams":[{"stream":{"app":"web-1"},"values":[["1795795200000000000","GET /d 200"]]}]}`, nil,
+		`{"streams":[{"stream":{"app":"web-1"},"values":[["1795795200000000000","GET /d 200"]]}]}`,
+		nil,
 	},
 }
 

@@ -56,10 +56,12 @@ type fakeSession struct {
 }
 
 func newFake() *fakeSessions {
-	return &fakeSessions{max: 100, sessions: map[string]*fakeSession{}, held: map[string]chan struct{}{}}
+	return &fakeSessions{max: 100, sessions: map[string]*fakeSession{},
+		held: map[string]chan struct{}{}}
 }
 
-func (f *fakeSessions) Create(_ context.Context, who session.Caller, r session.CreateRequest) (session.Info, error) {
+func (f *fakeSessions) Create(_ context.Context, who session.Caller,
+	r session.CreateRequest) (session.Info, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = r
@@ -79,12 +81,17 @@ func (f *fakeSessions) Create(_ context.Context, who session.Caller, r session.C
 		return session.Info{}, session.ErrFull
 	}
 	if gammas, _ := r.Settings["gammas"].([]float32); len(gammas) > 1 {
-		return session.Info{}, &session.FieldError{Field: "settings.gammas", Found: fmt.Sprintf("%d values", len(gammas)), Want: "1 value, for the one bank of the model"}
+		return session.Info{}, &session.FieldError{Field: "settings.gammas",
+			Found: fmt.Sprintf("%d values", len(gammas)), Want: "1 value, for the one bank of " +
+				"the model"}
 	}
 	f.n++
 	s := &fakeSession{info: session.Info{
-		ID: fmt.Sprintf("s-%04d", f.n), Model: "fake-0", Created: time.Now().UTC(), LastUsed: time.Now().UTC(),
-		Settings: f.Model().Defaults, Seed: 7, Labels: r.Labels, TTL: r.TTL, History: cmp.Or(r.History, session.HistoryFull), MemoryBytes: 2048, Numerics: "fake", Owner: who.Key,
+		ID: fmt.Sprintf("s-%04d", f.n), Model: "fake-0", Created: time.Now().UTC(),
+		LastUsed: time.Now().UTC(),
+		Settings: f.Model().Defaults, Seed: 7, Labels: r.Labels, TTL: r.TTL,
+		History: cmp.Or(r.History, session.HistoryFull), MemoryBytes: 2048, Numerics: "fake",
+		Owner: who.Key,
 	}}
 	for _, name := range []string{"chunk", "p", "baseline"} {
 		if value, given := r.Settings[name]; given {
@@ -142,7 +149,8 @@ func (f *fakeSessions) List(
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.sessions {
-		if s.info.ID > after && (who.Admin || s.info.Owner == who.Key) && hasLabels(s.info, labels) {
+		if s.info.ID > after && (who.Admin || s.info.Owner == who.Key) &&
+			hasLabels(s.info, labels) {
 			page = append(page, told(who, s.info))
 		}
 	}
@@ -186,7 +194,8 @@ func (f *fakeSessions) Export(
 }
 
 // Backup has none to give, as a manager whose sessions are in memory.
-func (f *fakeSessions) Backup(_ context.Context, who session.Caller, id string) (*session.Backup, error) {
+func (f *fakeSessions) Backup(_ context.Context, who session.Caller, id string) (*session.Backup,
+	error) {
 	switch {
 	case who.Key != "" && !who.Admin:
 		return nil, session.ErrAdminOnly
@@ -213,13 +222,15 @@ func (f *fakeSessions) Import(
 		return session.Info{}, fmt.Errorf("%w: %w", session.ErrImport, err)
 	}
 	if file.Model != "fake-0" {
-		return session.Info{}, fmt.Errorf("%w: %w", session.ErrImport, &session.ModelError{Have: file.Model, Want: "fake-0"})
+		return session.Info{}, fmt.Errorf("%w: %w", session.ErrImport,
+			&session.ModelError{Have: file.Model, Want: "fake-0"})
 	}
 	file.Info.Name = name
 	return f.add(who, &fakeSession{info: file.Info, text: file.Text, counts: file.Counts}), nil
 }
 
-func (f *fakeSessions) Fork(_ context.Context, who session.Caller, id string, r session.ForkRequest) (session.Info, error) {
+func (f *fakeSessions) Fork(_ context.Context, who session.Caller, id string,
+	r session.ForkRequest) (session.Info, error) {
 	s, leave, err := f.enter(who, id)
 	if err != nil {
 		return session.Info{}, err
@@ -233,7 +244,8 @@ func (f *fakeSessions) Fork(_ context.Context, who session.Caller, id string, r 
 		return session.Info{}, err
 	}
 	if at := s.info.Offset; r.AtOffset != nil && *r.AtOffset != at {
-		return session.Info{}, &session.FieldError{Field: "at_offset", Found: fmt.Sprint(*r.AtOffset), Want: fmt.Sprintf("%d to %d", at, at)}
+		return session.Info{}, &session.FieldError{Field: "at_offset",
+			Found: fmt.Sprint(*r.AtOffset), Want: fmt.Sprintf("%d to %d", at, at)}
 	}
 	fork := &fakeSession{info: s.info, text: bytes.Clone(s.text), counts: s.counts}
 	fork.info.Parent = &session.Parent{ID: id, Offset: s.info.Offset}
@@ -277,7 +289,8 @@ func (f *fakeSessions) Delete(who session.Caller, id string) error {
 }
 
 // enter begins work on a session, or says why that cannot be. A call of leave must follow.
-func (f *fakeSessions) enter(who session.Caller, id string) (s *fakeSession, leave func(), err error) {
+func (f *fakeSessions) enter(who session.Caller, id string) (s *fakeSession, leave func(),
+	err error) {
 	if s, err = f.find(who, id); err != nil {
 		return nil, nil, err
 	}
@@ -297,7 +310,8 @@ func (f *fakeSessions) enter(who session.Caller, id string) (s *fakeSession, lea
 	return s, func() { s.busy.Store(false); s.feeding.Unlock(); f.running.Done() }, nil
 }
 
-func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error) {
+func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string, body io.Reader,
+	o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error) {
 	f.waits(o.Wait)
 	s, leave, err := f.enter(who, id)
 	if err != nil {
@@ -322,7 +336,8 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 		n, err := body.Read(buf[:len(buf)-int(s.info.Offset)%len(buf)])
 		if n > 0 {
 			chunk := s.score(buf[:n], o.LogProbs)
-			sum.Bytes, sum.Chars, sum.Tokens = sum.Bytes+int64(n), sum.Chars+int64(n), sum.Tokens+int64(n)
+			sum.Bytes, sum.Chars, sum.Tokens = sum.Bytes+int64(n), sum.Chars+int64(n),
+				sum.Tokens+int64(n)
 			sum.Bits += chunk.Bits
 			if sum.BaselineBits != nil {
 				*sum.BaselineBits += *chunk.BaselineBits
@@ -366,7 +381,8 @@ func (f *fakeSessions) Deliver(
 }
 
 // Watch tells where the session is, and of nothing else.
-func (f *fakeSessions) Watch(ctx context.Context, who session.Caller, id string, _ session.WatchOptions, emit func(session.Event) error) error {
+func (f *fakeSessions) Watch(ctx context.Context, who session.Caller, id string,
+	_ session.WatchOptions, emit func(session.Event) error) error {
 	info, err := f.Get(who, id)
 	if err != nil {
 		return err
@@ -379,7 +395,8 @@ func (f *fakeSessions) Watch(ctx context.Context, who session.Caller, id string,
 }
 
 // Text knows how long the text was.
-func (f *fakeSessions) Text(_ context.Context, who session.Caller, id string, offset, length int64) (session.TextPart, error) {
+func (f *fakeSessions) Text(_ context.Context, who session.Caller, id string, offset,
+	length int64) (session.TextPart, error) {
 	info, err := f.Get(who, id)
 	switch {
 	case err != nil:
@@ -392,12 +409,14 @@ func (f *fakeSessions) Text(_ context.Context, who session.Caller, id string, of
 }
 
 // Scores knows what all of the text has cost.
-func (f *fakeSessions) Incidents(_ context.Context, who session.Caller, id string) (session.IncidentList, error) {
+func (f *fakeSessions) Incidents(_ context.Context, who session.Caller,
+	id string) (session.IncidentList, error) {
 	_, err := f.find(who, id)
 	return session.IncidentList{}, err
 }
 
-func (f *fakeSessions) Scores(_ context.Context, who session.Caller, id string, _, _ int64, _ int) (session.History, error) {
+func (f *fakeSessions) Scores(_ context.Context, who session.Caller, id string, _, _ int64,
+	_ int) (session.History, error) {
 	info, err := f.Get(who, id)
 	h := session.History{Scores: []session.PastScore{{Tally: info.Tally, Time: info.LastUsed}}}
 	h.Next, h.End = info.Offset, info.Offset
@@ -445,7 +464,8 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 		Tally: session.Tally{Tally: tokenizer.Tally{
 			Bytes: int64(n), Chars: int64(n), Tokens: int64(n),
 		}},
-		Updates: s.info.Step, Written: int64(s.info.Step) * 3, FastRMS: float64(s.info.Step) / 8, Elapsed: time.Millisecond,
+		Updates: s.info.Step, Written: int64(s.info.Step) * 3, FastRMS: float64(s.info.Step) / 8,
+		Elapsed: time.Millisecond,
 	}
 	total := 256 + float64(int(s.info.Step)*size)
 	for _, b := range text {
@@ -457,7 +477,8 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 	}
 	s.text = append(s.text, text...)
 	s.info.Offset += int64(n)
-	s.info.Bytes, s.info.Chars, s.info.Tokens = s.info.Bytes+c.Bytes, s.info.Chars+c.Chars, s.info.Tokens+c.Tokens
+	s.info.Bytes, s.info.Chars, s.info.Tokens = s.info.Bytes+c.Bytes, s.info.Chars+c.Chars,
+		s.info.Tokens+c.Tokens
 	s.info.Bits += c.Bits
 	if s.info.BaselineBits != nil {
 		bits, baseline := 8*float64(n), *s.info.BaselineBits+8*float64(n)
@@ -476,7 +497,8 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 }
 
 // Complete "samples" the prompt over and over.
-func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error) {
+func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id string,
+	r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error) {
 	f.waits(r.Wait)
 	s, leave, err := f.enter(who, id)
 	if err != nil {
@@ -488,10 +510,12 @@ func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id stri
 		source = []byte("lorem ipsum ")
 	}
 	text := bytes.Repeat(source, r.MaxTokens/len(source)+1)[:r.MaxTokens]
-	done := session.Completion{FinishReason: session.FinishLength, PromptTokens: len(r.Prompt), CompletionTokens: r.MaxTokens, Seed: 9}
+	done := session.Completion{FinishReason: session.FinishLength, PromptTokens: len(r.Prompt),
+		CompletionTokens: r.MaxTokens, Seed: 9}
 	for _, stop := range r.Stop {
 		if before, _, found := strings.Cut(string(text), stop); found {
-			text, done.FinishReason, done.CompletionTokens = []byte(before), session.FinishStop, len(before)+len(stop)
+			text, done.FinishReason, done.CompletionTokens = []byte(before), session.FinishStop,
+				len(before)+len(stop)
 		}
 	}
 	if r.Seed != nil {
@@ -527,8 +551,10 @@ func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id stri
 	return done, nil
 }
 
-// Suggest offers what was typed once more, and reads a prefix for each byte of it, whatever it answers.
-func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string, r session.SuggestRequest) (session.Suggested, error) {
+// Suggest offers what was typed once more, and reads a prefix for each byte of it, whatever it
+// answers.
+func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
+	r session.SuggestRequest) (session.Suggested, error) {
 	f.waits(r.Wait)
 	s, leave, err := f.enter(who, id)
 	if err != nil {
@@ -536,13 +562,15 @@ func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
 	}
 	defer leave()
 	all := len(r.Refused) == 0
-	return session.Suggested{Offset: s.info.Offset, Rows: len(r.Typed), Complete: all, Candidates: []suggest.Candidate{
-		{Text: string(r.Typed) + ".", Probability: 0.5, Gain: float64(len(r.Typed))},
-	}}, nil
+	return session.Suggested{Offset: s.info.Offset, Rows: len(r.Typed), Complete: all,
+		Candidates: []suggest.Candidate{
+			{Text: string(r.Typed) + ".", Probability: 0.5, Gain: float64(len(r.Typed))},
+		}}, nil
 }
 
 // SuggestAfter is Suggest, also without a session.
-func (f *fakeSessions) SuggestAfter(ctx context.Context, who session.Caller, id, _ string, prompt []byte, r session.SuggestRequest) (session.Suggested, error) {
+func (f *fakeSessions) SuggestAfter(ctx context.Context, who session.Caller, id, _ string,
+	prompt []byte, r session.SuggestRequest) (session.Suggested, error) {
 	if id == "" {
 		info, err := f.Create(ctx, who, session.CreateRequest{})
 		if err != nil {
@@ -556,7 +584,8 @@ func (f *fakeSessions) SuggestAfter(ctx context.Context, who session.Caller, id,
 }
 
 // CompleteBatch is Complete for each text. The first of the likeliest tokens is always the token.
-func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id string, r session.BatchRequest, emit func(session.Piece) error) error {
+func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id string,
+	r session.BatchRequest, emit func(session.Piece) error) error {
 	if id == "" {
 		info, err := f.Create(ctx, who, session.CreateRequest{})
 		if err != nil {
@@ -583,7 +612,8 @@ func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id
 				return err
 			}
 		}
-		one := session.CompleteRequest{Prompt: prompt, MaxTokens: r.MaxTokens, Seed: r.Seed, Stop: r.Stop, LogProbs: r.LogProbs}
+		one := session.CompleteRequest{Prompt: prompt, MaxTokens: r.MaxTokens, Seed: r.Seed,
+			Stop: r.Stop, LogProbs: r.LogProbs}
 		last := session.Piece{}
 		if i == r.N-1 && r.Commits() {
 			one.Commit, last.Offset = r.Commit, new(int64)
@@ -605,9 +635,13 @@ func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id
 
 func (f *fakeSessions) Model() session.ModelInfo {
 	return session.ModelInfo{
-		ID: "fake-0", Name: "fake", Created: time.Unix(1700000000, 0), Parameters: 256, Config: json.RawMessage(`{"vocab":256}`), Tokenizer: "bytes", Vocab: 256, Start: '\n', Banks: 1,
-		Defaults: session.Settings{"method": session.MethodSparseMeta, "chunk": 16, "p": .5, "gammas": []float32{.999}, "beta1": float32(.5), "beta2": float32(.5)},
-		Card:     json.RawMessage(`{"data":"none"}`), Loaded: true, WeightsBytes: 1024, SessionBytes: 2048,
+		ID: "fake-0", Name: "fake", Created: time.Unix(1700000000, 0), Parameters: 256,
+		Config: json.RawMessage(`{"vocab":256}`), Tokenizer: "bytes", Vocab: 256, Start: '\n',
+		Banks: 1,
+		Defaults: session.Settings{"method": session.MethodSparseMeta, "chunk": 16, "p": .5,
+			"gammas": []float32{.999}, "beta1": float32(.5), "beta2": float32(.5)},
+		Card: json.RawMessage(`{"data":"none"}`), Loaded: true, WeightsBytes: 1024,
+		SessionBytes: 2048,
 	}
 }
 

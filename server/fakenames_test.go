@@ -20,11 +20,13 @@ func (f *fakeSessions) Put(
 	ctx context.Context, who session.Caller, name string, r session.CreateRequest,
 ) (info session.Info, made bool, err error) {
 	if s, err := f.find(who, name); err == nil {
-		if have, want := s.info.Settings["chunk"], r.Settings["chunk"]; want != nil && want != have {
+		if have, want := s.info.Settings["chunk"], r.Settings["chunk"]; want != nil &&
+			want != have {
 			differ := session.FieldError{
 				Field: "settings.chunk", Found: fmt.Sprint(have), Want: fmt.Sprint(want),
 			}
-			return session.Info{}, false, &session.DifferError{ID: s.info.ID, Fields: []session.FieldError{differ}}
+			return session.Info{}, false, &session.DifferError{ID: s.info.ID,
+				Fields: []session.FieldError{differ}}
 		}
 		return told(who, s.info), false, nil
 	}

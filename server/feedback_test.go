@@ -48,7 +48,8 @@ func TestVerdictIsKeptUntilItIsTakenBack(t *testing.T) {
 	require.Equal(t, []api.Feedback{{
 		Incident: 1, Verdict: api.VerdictFalseAlarm, Sample: "09:05:00 ERROR db-2 lost",
 	}}, list.Feedback)
-	requireProblem(t, g.json(path+"/feedback", `{"incident":2,"verdict":"matters"}`), api.ProblemInvalidField)
+	requireProblem(t, g.json(path+"/feedback", `{"incident":2,"verdict":"matters"}`),
+		api.ProblemInvalidField)
 	list = judge(`{"incident":1}`)
 	require.Empty(t, list.Feedback)
 	require.Nil(t, list.Incidents[0].Verdict)

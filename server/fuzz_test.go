@@ -44,8 +44,10 @@ func FuzzRequest(f *testing.F) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a completion may be long
 		defer cancel()
-		r := httptest.NewRequest("POST", "http://localhost/", bytes.NewReader(body)).WithContext(ctx)
-		r.URL.Path, r.URL.RawQuery = "/"+strings.TrimPrefix(strings.ReplaceAll(path, "{id}", info.ID), "/"), query
+		r := httptest.NewRequest("POST", "http://localhost/",
+			bytes.NewReader(body)).WithContext(ctx)
+		r.URL.Path, r.URL.RawQuery = "/"+strings.TrimPrefix(strings.ReplaceAll(path, "{id}",
+			info.ID), "/"), query
 		if chunked { // the length is not known before the end
 			r.ContentLength = -1
 		}
@@ -85,7 +87,8 @@ func answered(t *testing.T, r *http.Request, resp *http.Response) {
 	require.Less(t, resp.StatusCode, http.StatusInternalServerError, "%s", raw)
 	makeRouter.Do(func() { contractRouter = router(t) })
 	c := &checkedTransport{t: t, doc: document(t), router: contractRouter}
-	if media := resp.Header.Get("Content-Type"); media == contract.MediaEventStream || media == contract.MediaNDJSON {
+	if media := resp.Header.Get("Content-Type"); media == contract.MediaEventStream ||
+		media == contract.MediaNDJSON {
 		c.checkStream(r, media, raw)
 		return
 	}

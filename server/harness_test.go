@@ -33,7 +33,8 @@ import (
 
 func TestMain(m *testing.M) {
 	openapi3filter.RegisterBodyDecoder(contract.MediaTar, openapi3filter.FileBodyDecoder)
-	openapi3filter.RegisterBodyDecoder("application/openmetrics-text", openapi3filter.FileBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("application/openmetrics-text",
+		openapi3filter.FileBodyDecoder)
 	for _, media := range []string{"text/html", "text/css", "text/javascript"} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.FileBodyDecoder)
 	}
@@ -79,7 +80,8 @@ func newRig(t *testing.T, o Options) *rig {
 }
 
 // newRigOn is a rig with sessions, a listener, and a client's transport that reaches it.
-func newRigOn(t *testing.T, sessions Sessions, o Options, l net.Listener, transport *http.Transport) *rig {
+func newRigOn(t *testing.T, sessions Sessions, o Options, l net.Listener,
+	transport *http.Transport) *rig {
 	t.Helper()
 	s, err := New(sessions, o)
 	require.NoError(t, err)
@@ -89,7 +91,8 @@ func newRigOn(t *testing.T, sessions Sessions, o Options, l net.Listener, transp
 	if transport.TLSClientConfig != nil {
 		g.url = "https://" + l.Addr().String()
 	}
-	g.client = &http.Client{Transport: &checkedTransport{t: t, base: transport, doc: document(t), router: router(t)}}
+	g.client = &http.Client{Transport: &checkedTransport{t: t, base: transport, doc: document(t),
+		router: router(t)}}
 	g.plain = &http.Client{Transport: transport}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -136,13 +139,15 @@ func (g *rig) do(method, path string, body io.Reader, headers ...string) *http.R
 // text is do with a body of text/plain.
 func (g *rig) text(path, body string, headers ...string) *http.Response {
 	g.t.Helper()
-	return g.do("POST", path, strings.NewReader(body), append([]string{"Content-Type", "text/plain"}, headers...)...)
+	return g.do("POST", path, strings.NewReader(body),
+		append([]string{"Content-Type", "text/plain"}, headers...)...)
 }
 
 // json is do with a body of JSON.
 func (g *rig) json(path, body string, headers ...string) *http.Response {
 	g.t.Helper()
-	return g.do("POST", path, strings.NewReader(body), append([]string{"Content-Type", "application/json"}, headers...)...)
+	return g.do("POST", path, strings.NewReader(body),
+		append([]string{"Content-Type", "application/json"}, headers...)...)
 }
 
 // send sends a JSON body with any method.
@@ -203,7 +208,8 @@ type eventReader struct {
 }
 
 func readEvents(resp *http.Response) *eventReader {
-	return &eventReader{sse: resp.Header.Get("Content-Type") == contract.MediaEventStream, line: bufio.NewReader(resp.Body)}
+	return &eventReader{sse: resp.Header.Get("Content-Type") == contract.MediaEventStream,
+		line: bufio.NewReader(resp.Body)}
 }
 
 // next gives the next event, or an error: io.EOF where the stream ends cleanly between two.
@@ -274,7 +280,8 @@ func (c *checkedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		c.t.Errorf("%s %s: no %s", r.Method, r.URL, answer.HeaderRequestID)
 	}
 	if media == contract.MediaEventStream || media == contract.MediaNDJSON {
-		resp.Body = &checkedStream{ReadCloser: resp.Body, check: func(raw []byte) { c.checkStream(r, media, raw) }}
+		resp.Body = &checkedStream{ReadCloser: resp.Body,
+			check: func(raw []byte) { c.checkStream(r, media, raw) }}
 		return resp, nil
 	}
 	raw, err := io.ReadAll(resp.Body)
@@ -297,15 +304,18 @@ func (c *checkedTransport) checkWhole(r *http.Request, resp *http.Response, raw 
 		}
 		return
 	}
-	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route},
-		Status:                 resp.StatusCode,
-		Header:                 resp.Header,
-		Body:                   io.NopCloser(bytes.NewReader(raw)),
-		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
-	})
+	err = openapi3filter.ValidateResponse(context.Background(),
+		&openapi3filter.ResponseValidationInput{
+			RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r,
+				PathParams: params, Route: route},
+			Status:  resp.StatusCode,
+			Header:  resp.Header,
+			Body:    io.NopCloser(bytes.NewReader(raw)),
+			Options: &openapi3filter.Options{IncludeResponseStatus: true},
+		})
 	if err != nil {
-		c.t.Errorf("%s %s: the answer %d is not in the contract: %v\n%s", r.Method, r.URL, resp.StatusCode, err, raw)
+		c.t.Errorf("%s %s: the answer %d is not in the contract: %v\n%s", r.Method, r.URL,
+			resp.StatusCode, err, raw)
 	}
 }
 
@@ -320,7 +330,8 @@ func (c *checkedTransport) checkStream(r *http.Request, media string, raw []byte
 		return
 	}
 	schema := route.Operation.Responses.Status(http.StatusOK).Value.Content[media].Schema.Value
-	events := &eventReader{sse: media == contract.MediaEventStream, line: bufio.NewReader(bytes.NewReader(raw))}
+	events := &eventReader{sse: media == contract.MediaEventStream,
+		line: bufio.NewReader(bytes.NewReader(raw))}
 	for {
 		e, err := events.next()
 		if err != nil {

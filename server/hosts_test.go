@@ -36,8 +36,10 @@ func TestAServerWithoutKeysAnswersOnlyToItsOwnNames(t *testing.T) {
 	_, port, err := net.SplitHostPort(g.addr)
 	require.NoError(t, err)
 	for _, s := range samples(t) {
-		for _, host := range []string{"evil.example", "evil.example:" + port, "127.0.0.1.evil.example", "localhost.evil.example:" + port,
-			"192.0.2.1", "[2001:db8::1]:" + port, "0.0.0.0:" + port, "lm.example.org.evil.example", "x.localhost"} {
+		for _, host := range []string{"evil.example", "evil.example:" + port,
+			"127.0.0.1.evil.example", "localhost.evil.example:" + port,
+			"192.0.2.1", "[2001:db8::1]:" + port, "0.0.0.0:" + port, "lm.example.org.evil.example",
+			"x.localhost"} {
 			resp := sendHost(t, g, s.method, strings.ReplaceAll(s.path, "{id}", "s-0001"), host)
 			require.Equal(t, http.StatusMisdirectedRequest, resp.StatusCode, "%s from %s", s, host)
 			if s.method != http.MethodHead {
@@ -48,8 +50,11 @@ func TestAServerWithoutKeysAnswersOnlyToItsOwnNames(t *testing.T) {
 	for _, path := range []string{"/", "/nowhere", "/v1/sessions/"} {
 		requireProblem(t, sendHost(t, g, "POST", path, "evil.example"), api.ProblemHostNotAllowed)
 	}
-	for _, host := range []string{"localhost", "LocalHost:1", "localhost.", "127.0.0.1", "127.9.9.9:80", "[::1]:9", "[::ffff:127.0.0.1]", "lm.example.org", "lm.example.org:8443", g.addr} {
-		require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", host).StatusCode, host)
+	for _, host := range []string{"localhost", "LocalHost:1", "localhost.", "127.0.0.1",
+		"127.9.9.9:80", "[::1]:9", "[::ffff:127.0.0.1]", "lm.example.org", "lm.example.org:8443",
+		g.addr} {
+		require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", host).StatusCode,
+			host)
 	}
 
 	conn, err := net.Dial("tcp", g.addr)
@@ -69,14 +74,17 @@ func TestServicesHaveTheirNamesInKubernetes(t *testing.T) {
 	g := newRig(t, Options{AllowedHosts: []string{"lmserve", "lm.example.org"}})
 	for _, host := range []string{
 		"lmserve", "lmserve:8080", "lmserve.default", "lmserve.team-a:8080", "LMserve.Default.svc",
-		"lmserve.dev.svc", "lmserve.default.svc.cluster.local", "lmserve.default.svc.cluster.local.:80",
+		"lmserve.dev.svc", "lmserve.default.svc.cluster.local",
+		"lmserve.default.svc.cluster.local.:80",
 	} {
 		require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/healthz", host).StatusCode, host)
 	}
 	for _, host := range []string{
 		"lmserve.dev", "lmserve.com", "lmserve.app.", "lmserve.co.uk", "lmserve.evil.example",
-		"lmserve.svc.evil.example", "lmserve.default.svc.evil.example", "lmserve..svc", ".default.svc",
-		"lmserve.default.svc.cluster.local.evil.example", "x.lmserve.default.svc", "other.default.svc",
+		"lmserve.svc.evil.example", "lmserve.default.svc.evil.example", "lmserve..svc",
+		".default.svc",
+		"lmserve.default.svc.cluster.local.evil.example", "x.lmserve.default.svc",
+		"other.default.svc",
 		"lmserve.a.b.svc", "lm.example.org.default.svc", "lmserve.default.cluster.local",
 	} {
 		resp := sendHost(t, g, "GET", "/healthz", host)
@@ -92,9 +100,12 @@ func TestPagesOfOtherOriginsAreRefusedWithoutKeys(t *testing.T) {
 	for _, s := range samples(t) {
 		path := strings.ReplaceAll(s.path, "{id}", "s-0001")
 		for _, headers := range [][]string{
-			{"Origin", "https://evil.example"}, {"Origin", "null"}, {"Origin", "http://localhost:1"}, {"Origin", "http://127.0.0.1:1"}, {"Origin", "%"},
-			{"Origin", g.url + ".evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"},
-			{"Origin", "https://evil.example", "Sec-Fetch-Site", "same-origin"}, {"Origin", g.url, "Sec-Fetch-Site", "cross-site"},
+			{"Origin", "https://evil.example"}, {"Origin", "null"},
+			{"Origin", "http://localhost:1"}, {"Origin", "http://127.0.0.1:1"}, {"Origin", "%"},
+			{"Origin", g.url + ".evil.example"}, {"Sec-Fetch-Site", "cross-site"},
+			{"Sec-Fetch-Site", "same-site"},
+			{"Origin", "https://evil.example", "Sec-Fetch-Site", "same-origin"},
+			{"Origin", g.url, "Sec-Fetch-Site", "cross-site"},
 		} {
 			resp := sendHost(t, g, s.method, path, "", headers...)
 			require.Equal(t, http.StatusForbidden, resp.StatusCode, "%s with %q", s, headers)
@@ -103,25 +114,33 @@ func TestPagesOfOtherOriginsAreRefusedWithoutKeys(t *testing.T) {
 			}
 		}
 	}
-	requireProblem(t, sendHost(t, g, "OPTIONS", "/v1/sessions", "", "Origin", "https://evil.example"), api.ProblemOriginNotAllowed)
+	requireProblem(t, sendHost(t, g, "OPTIONS", "/v1/sessions", "", "Origin",
+		"https://evil.example"), api.ProblemOriginNotAllowed)
 	for _, headers := range [][]string{
-		{}, {"Origin", g.url}, {"Origin", g.url, "Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "none"},
+		{}, {"Origin", g.url}, {"Origin", g.url, "Sec-Fetch-Site", "same-origin"},
+		{"Sec-Fetch-Site", "none"},
 		{"Origin", "https://lm.example.org", "Sec-Fetch-Site", "cross-site"},
 	} {
-		require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", "", headers...).StatusCode, headers)
+		require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", "",
+			headers...).StatusCode, headers)
 	}
 }
 
 // A page does not have a key. A server that asks for keys looks at hosts where it was told to.
 func TestKeysTakeThePlaceOfHosts(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
-	bearer := []string{"Authorization", "Bearer " + ring.token["alice"], "Origin", "https://evil.example"}
+	bearer := []string{"Authorization", "Bearer " + ring.token["alice"], "Origin",
+		"https://evil.example"}
 	g := newRig(t, Options{Keys: ring.Ring})
-	require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", "evil.example", bearer...).StatusCode)
+	require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", "evil.example",
+		bearer...).StatusCode)
 	g = newRig(t, Options{Keys: ring.Ring, AllowedHosts: []string{"lm.example.org"}})
-	requireProblem(t, sendHost(t, g, "GET", "/v1/sessions", "evil.example", bearer...), api.ProblemHostNotAllowed)
-	requireProblem(t, sendHost(t, g, "GET", "/v1/sessions", "lm.example.org", bearer...), api.ProblemOriginNotAllowed)
-	require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", "lm.example.org", bearer[:2]...).StatusCode)
+	requireProblem(t, sendHost(t, g, "GET", "/v1/sessions", "evil.example", bearer...),
+		api.ProblemHostNotAllowed)
+	requireProblem(t, sendHost(t, g, "GET", "/v1/sessions", "lm.example.org", bearer...),
+		api.ProblemOriginNotAllowed)
+	require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/v1/sessions", "lm.example.org",
+		bearer[:2]...).StatusCode)
 }
 
 // foreignPage tries in a browser what needs no consent of the server: simple requests, and reading.
@@ -146,7 +165,8 @@ const foreignPage = `<!doctype html><title>page</title><script>
 // this machine, and one of a foreign name that leads to the server, as DNS rebinding has it.
 func TestAChromiumPageOfAnotherOriginDoesNothing(t *testing.T) {
 	chromium := findChromium(t)
-	for name, at := range map[string]string{"another port": "http://%s", "rebinding": "http://evil.example:%[2]s"} {
+	for name, at := range map[string]string{"another port": "http://%s",
+		"rebinding": "http://evil.example:%[2]s"} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, Options{})
 			g.create("{}")
@@ -155,7 +175,8 @@ func TestAChromiumPageOfAnotherOriginDoesNothing(t *testing.T) {
 			chromium.visit(func(string) string {
 				return fmt.Sprintf(foreignPage, fmt.Sprintf(at, g.addr, port))
 			})
-			list := decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions
+			list := decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil),
+				http.StatusOK).Sessions
 			require.Len(t, list, 1, "no session was made, and none deleted")
 			require.Zero(t, list[0].Offset, "and none was fed")
 		})

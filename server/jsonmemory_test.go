@@ -54,11 +54,13 @@ func TestJSONBodiesShareTheirMemory(t *testing.T) {
 	})
 	for range 16 {
 		all.Go(func() {
-			r := httptest.NewRequest("POST", "http://localhost/v1/sessions/s-0001/complete", strings.NewReader(body))
+			r := httptest.NewRequest("POST", "http://localhost/v1/sessions/s-0001/complete",
+				strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			s.router.ServeHTTP(w, r)
-			require.Contains(t, []int{http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable}, w.Code)
+			require.Contains(t, []int{http.StatusOK, http.StatusNotFound,
+				http.StatusServiceUnavailable}, w.Code)
 		})
 	}
 	all.Wait()
@@ -89,11 +91,13 @@ func TestSlowJSONBodiesKeepNobodyOut(t *testing.T) {
 		body, end := io.Pipe()
 		ends = append(ends, end)
 		all.Go(func() { post(t.Context(), body) })
-		_, err := io.WriteString(end, `{"labels":{"a":"`+strings.Repeat("b", limits.JSONBodyBytesMax-100))
+		_, err := io.WriteString(end, `{"labels":{"a":"`+strings.Repeat("b",
+			limits.JSONBodyBytesMax-100))
 		require.NoError(t, err)
 	}
 	long := `{"labels":{"a":"` + strings.Repeat("b", limits.JSONBodyBytesMax-100) + `"}}`
-	require.Equal(t, http.StatusUnprocessableEntity, post(t.Context(), strings.NewReader(long)), "a label is too long")
+	require.Equal(t, http.StatusUnprocessableEntity, post(t.Context(), strings.NewReader(long)),
+		"a label is too long")
 	require.Equal(t, http.StatusCreated, post(t.Context(), strings.NewReader(`{}`)))
 	for _, end := range ends {
 		end.Close()

@@ -44,10 +44,12 @@ type testKeys struct {
 // newTestKeys makes a file of keys, each with the name, limits and dates given.
 func newTestKeys(t *testing.T, list ...keys.Key) *testKeys {
 	t.Helper()
-	k := &testKeys{path: filepath.Join(t.TempDir(), "keys.json"), id: map[string]string{}, token: map[string]string{}}
+	k := &testKeys{path: filepath.Join(t.TempDir(), "keys.json"), id: map[string]string{},
+		token: map[string]string{}}
 	for _, want := range list {
 		made, token := keys.New(want.Name, time.Now())
-		made.Expires, made.Revoked, made.Admin, made.Limits = want.Expires, want.Revoked, want.Admin, want.Limits
+		made.Expires, made.Revoked, made.Admin, made.Limits = want.Expires, want.Revoked,
+			want.Admin, want.Limits
 		k.id[want.Name], k.token[want.Name] = made.ID, token
 		k.update(t, func(list []keys.Key) ([]keys.Key, error) { return append(list, made), nil })
 	}
@@ -75,8 +77,11 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lmserve test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1),
+		Subject:     pkix.Name{CommonName: "lmserve test"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	require.NoError(t, err)
 	leaf, err := x509.ParseCertificate(raw)
@@ -116,7 +121,8 @@ func (s sample) String() string {
 func (s sample) send(g *rig, id, token string) *http.Response {
 	g.t.Helper()
 	headers := []string{answer.HeaderRequestID, "the-same"}
-	for name, value := range map[string]string{"Content-Type": s.media, "Accept": s.accept, "Authorization": token} {
+	for name, value := range map[string]string{"Content-Type": s.media, "Accept": s.accept,
+		"Authorization": token} {
 		if value != "" {
 			headers = append(headers, name, value)
 		}
@@ -134,10 +140,12 @@ func samples(t *testing.T) (all []sample) {
 	paths := document(t).Paths.Map()
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		for _, name := range placeholders(path) {
-			require.Contains(t, []string{"id", "model"}, name, "%s: say here what stands for {%s}, and test who may name it", path, name)
+			require.Contains(t, []string{"id", "model"}, name, "%s: say here what stands for "+
+				"{%s}, and test who may name it", path, name)
 		}
 		for method, op := range paths[path].Operations() {
-			s := sample{method: method, path: path + requiredQuery(t, slices.Concat(paths[path].Parameters, op.Parameters))}
+			s := sample{method: method, path: path + requiredQuery(t,
+				slices.Concat(paths[path].Parameters, op.Parameters))}
 			bodies := []sample{s}
 			if op.RequestBody != nil {
 				bodies = nil
@@ -199,7 +207,8 @@ func example(t *testing.T, s *openapi3.Schema) any {
 		for _, name := range s.Required {
 			object[name] = example(t, s.Properties[name].Value)
 		}
-		for _, name := range slices.Backward(slices.Sorted(maps.Keys(s.Properties))) { // "text" comes before "base64"
+		// "text" comes before "base64"
+		for _, name := range slices.Backward(slices.Sorted(maps.Keys(s.Properties))) {
 			if len(object) < int(s.MinProps) {
 				object[name] = example(t, s.Properties[name].Value)
 			}
@@ -223,7 +232,8 @@ func example(t *testing.T, s *openapi3.Schema) any {
 // byte, the answer of an id that never was, and changes nothing; its owner and an admin get another
 // answer.
 func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
-	ring := newTestKeys(t, keys.Key{Name: "owner"}, keys.Key{Name: "stranger"}, keys.Key{Name: "admin", Admin: true})
+	ring := newTestKeys(t, keys.Key{Name: "owner"}, keys.Key{Name: "stranger"},
+		keys.Key{Name: "admin", Admin: true})
 	g := newTLSRig(t, Options{Keys: ring.Ring})
 	token := func(name string) string { return "Bearer " + ring.token[name] }
 	g.key = ring.token["owner"]
@@ -236,11 +246,13 @@ func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
 
 	named := 0
 	for _, s := range samples(t) {
-		if !strings.Contains(s.path, "{id}") || s.method == http.MethodPut { // which takes names only
+		// which takes names only
+		if !strings.Contains(s.path, "{id}") || s.method == http.MethodPut {
 			continue
 		}
 		named++
-		foreign, none := s.send(g, id, token("stranger")), s.send(g, never.String(), token("stranger"))
+		foreign, none := s.send(g, id, token("stranger")), s.send(g, never.String(),
+			token("stranger"))
 		require.Equal(t, http.StatusNotFound, foreign.StatusCode, s)
 		got, err := io.ReadAll(foreign.Body)
 		require.NoError(t, err)
@@ -259,17 +271,21 @@ func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
 			resp := s.send(g, own, token(name))
 			require.Less(t, resp.StatusCode, 300, "%s, as %s", s, name)
 			if made := resp.Header.Get("Location"); made != "" {
-				require.Equal(t, http.StatusNotFound, g.do("GET", made, nil, "Authorization", token("stranger")).StatusCode, s)
-				require.Equal(t, http.StatusNoContent, g.do("DELETE", made, nil, "Authorization", token(name)).StatusCode, "what it made is its own")
+				require.Equal(t, http.StatusNotFound, g.do("GET", made, nil, "Authorization",
+					token("stranger")).StatusCode, s)
+				require.Equal(t, http.StatusNoContent, g.do("DELETE", made, nil, "Authorization",
+					token(name)).StatusCode, "what it made is its own")
 			}
 			g.do("DELETE", "/v1/sessions/"+own, nil)
 		}
 	}
 	require.GreaterOrEqual(t, named, 16, "the contract was walked")
 
-	require.Zero(t, decode[api.Session](t, g.do("GET", "/v1/sessions/"+id, nil), http.StatusOK).Offset, "nothing has changed")
+	require.Zero(t, decode[api.Session](t, g.do("GET", "/v1/sessions/"+id, nil),
+		http.StatusOK).Offset, "nothing has changed")
 	list := func(name string) []api.Session {
-		return decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil, "Authorization", token(name)), http.StatusOK).Sessions
+		return decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil, "Authorization",
+			token(name)), http.StatusOK).Sessions
 	}
 	require.Empty(t, list("stranger"))
 	require.Len(t, list("owner"), 1)
@@ -281,7 +297,8 @@ func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
 // These requests are made from the contract, too. Without a good key there is one answer, whatever
 // else is right or wrong with the request; only the operations of the short public list answer.
 func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
-	ring := newTestKeys(t, keys.Key{Name: "good"}, keys.Key{Name: "expired", Expires: time.Now().Add(-time.Second)}, keys.Key{Name: "revoked", Revoked: time.Now()})
+	ring := newTestKeys(t, keys.Key{Name: "good"}, keys.Key{Name: "expired",
+		Expires: time.Now().Add(-time.Second)}, keys.Key{Name: "revoked", Revoked: time.Now()})
 	g := newTLSRig(t, Options{Keys: ring.Ring})
 	good := ring.token["good"]
 	_, stranger := keys.New("stranger", time.Now())
@@ -310,12 +327,14 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 			for header, kind := range bad {
 				resp := s.send(g, "some-id", header)
 				require.Equal(t, http.StatusUnauthorized, resp.StatusCode, s)
-				require.Regexp(t, `^Bearer realm="lmserve"(, error="invalid_token")?$`, resp.Header.Get("WWW-Authenticate"))
+				require.Regexp(t, `^Bearer realm="lmserve"(, error="invalid_token")?$`,
+					resp.Header.Get("WWW-Authenticate"))
 				if s.method == http.MethodHead {
 					continue
 				}
 				detail := ""
-				if resp.Header.Get("Content-Type") == contract.MediaProtobuf { // OTLP has problems of its own
+				// OTLP has problems of its own
+				if resp.Header.Get("Content-Type") == contract.MediaProtobuf {
 					raw, err := io.ReadAll(resp.Body)
 					require.NoError(t, err)
 					detail = string(raw)
@@ -334,14 +353,16 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, guarded, 26, "the contract was walked")
-	for _, path := range []string{"/nowhere", "/v1", "/docs/", "/healthz/", "//healthz", "/%68ealthz", "/v1/sessions/", "/metrics"} {
+	for _, path := range []string{"/nowhere", "/v1", "/docs/", "/healthz/", "//healthz",
+		"/%68ealthz", "/v1/sessions/", "/metrics"} {
 		resp, err := g.plain.Get(g.url + path)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusUnauthorized, resp.StatusCode, path)
 	}
 	require.Equal(t, http.StatusUnauthorized, g.do("DELETE", "/healthz", nil).StatusCode)
-	require.Equal(t, http.StatusOK, g.do("GET", "/v1/sessions", nil, "Authorization", "bEARER  "+good).StatusCode)
+	require.Equal(t, http.StatusOK, g.do("GET", "/v1/sessions", nil, "Authorization", "bEARER  "+
+		good).StatusCode)
 
 	r, err := http.NewRequest("GET", g.url+"/v1/sessions", nil)
 	require.NoError(t, err)
@@ -353,13 +374,15 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 
 // wrong is the token with another secret.
 func wrong(token string) string {
-	return token[:len(token)-2] + map[bool]string{true: "B", false: "A"}[token[len(token)-2] == 'A'] + token[len(token)-1:]
+	return token[:len(token)-2] + map[bool]string{true: "B",
+		false: "A"}[token[len(token)-2] == 'A'] + token[len(token)-1:]
 }
 
 // withQuery is the request with a parameter the contract does not have, and one that cannot be
 // read.
 func withQuery(s sample) sample {
-	s.path += map[bool]string{true: "&", false: "?"}[strings.Contains(s.path, "?")] + "bogus=1&offset=ten"
+	s.path += map[bool]string{true: "&", false: "?"}[strings.Contains(s.path, "?")] +
+		"bogus=1&offset=ten"
 	return s
 }
 
@@ -386,8 +409,10 @@ func TestWithoutAKeysFileThereIsOneAnonymousOwner(t *testing.T) {
 	for _, o := range []Options{{}, {Keys: ring.Ring}} {
 		g := newRig(t, o)
 		path := g.create("{}")
-		require.Equal(t, http.StatusOK, g.do("GET", path, nil, "Authorization", "Bearer whatever").StatusCode)
-		require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions, 1)
+		require.Equal(t, http.StatusOK, g.do("GET", path, nil, "Authorization",
+			"Bearer whatever").StatusCode)
+		require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil),
+			http.StatusOK).Sessions, 1)
 	}
 }
 
@@ -399,7 +424,8 @@ func TestTheAccessLogNamesTheKeyAndNeverShowsIt(t *testing.T) {
 	path := g.create("{}")
 	g.text(path+"/score", "hello")
 	g.do("GET", path, nil, "Authorization", "Bearer "+wrong(g.key))
-	require.Eventually(t, func() bool { return logs.FilterMessage("request").Len() == 3 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return logs.FilterMessage("request").Len() == 3 },
+		5*time.Second, time.Millisecond)
 	all := logs.FilterMessage("request").All()
 	require.Equal(t, ring.id["alice"], all[1].ContextMap()["key"])
 	require.Equal(t, "", all[2].ContextMap()["key"])

@@ -55,7 +55,8 @@ func feedOpenly(g *rig, path, begin string) (text io.Writer, finish func()) {
 	_, err := io.WriteString(out, begin)
 	require.NoError(g.t, err)
 	require.Eventually(g.t, func() bool {
-		return decode[api.Session](g.t, g.do("GET", path, nil), http.StatusOK).Offset >= int64(len(begin))
+		return decode[api.Session](g.t, g.do("GET", path, nil),
+			http.StatusOK).Offset >= int64(len(begin))
 	}, 10*time.Second, time.Millisecond)
 	return out, func() {
 		_ = out.Close()
@@ -65,7 +66,8 @@ func feedOpenly(g *rig, path, begin string) (text io.Writer, finish func()) {
 
 // waiter is the head of a score that waits for its turn.
 func waiter(path string, headers ...string) string {
-	return head(append([]string{"POST " + path + "/score?wait=600s", "Host: localhost", "Content-Type: text/plain"}, headers...)...)
+	return head(append([]string{"POST " + path + "/score?wait=600s", "Host: localhost",
+		"Content-Type: text/plain"}, headers...)...)
 }
 
 const endless = "Transfer-Encoding: chunked"
@@ -123,7 +125,8 @@ func TestClientsThatLeaveGiveUpTheirPlace(t *testing.T) {
 			t.Log(name, "has left")
 		}()
 	}
-	require.Eventually(t, func() bool { return gone(logs) == len(all) }, 20*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return gone(logs) == len(all) }, 20*time.Second,
+		10*time.Millisecond,
 		"all have left, and the first still feeds")
 	finish()
 	require.EqualValues(t, 4, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
@@ -143,7 +146,8 @@ func TestClientsThatLeaveOverTLSGiveUpTheirPlace(t *testing.T) {
 			sendAndLeave(t, conn, leaver.text, false)
 		}()
 	}
-	require.Eventually(t, func() bool { return gone(logs) == len(all) }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return gone(logs) == len(all) }, 20*time.Second,
+		10*time.Millisecond)
 	finish()
 	require.EqualValues(t, 4, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
 }
@@ -160,9 +164,11 @@ func TestLeavingIsPassedOn(t *testing.T) {
 	for _, leaver := range all {
 		go func() { sendAndLeave(t, dial(t, near.addr), leaver.text, leaver.reset) }()
 	}
-	require.Eventually(t, func() bool { return gone(logs) == len(all) }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return gone(logs) == len(all) }, 20*time.Second,
+		10*time.Millisecond)
 	finish()
-	require.EqualValues(t, 4, decode[api.Session](t, far.do("GET", path, nil), http.StatusOK).Offset)
+	require.EqualValues(t, 4, decode[api.Session](t, far.do("GET", path, nil),
+		http.StatusOK).Offset)
 }
 
 // A body that nobody wants does not hide that its client has left.
@@ -171,9 +177,11 @@ func TestLeavingBehindAnUnwantedBodyIsNoticed(t *testing.T) {
 	log, logs := logged()
 	g := newRig(t, Options{Log: log})
 	path := g.create("{}")
-	sendAndLeave(t, dial(t, g.addr), head("GET "+path+"/events", "Host: localhost", sized(100))+"part", false)
+	sendAndLeave(t, dial(t, g.addr), head("GET "+path+"/events", "Host: localhost", sized(100))+
+		"part", false)
 	ended := zap.String("route", "/v1/sessions/{id}/events")
-	require.Eventually(t, func() bool { return logs.FilterField(ended).Len() == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return logs.FilterField(ended).Len() == 1 }, 10*time.Second,
+		10*time.Millisecond)
 }
 
 // A client that stays has its whole text fed in its turn, whatever of it was read ahead, and has no
@@ -188,7 +196,10 @@ func TestTextsThatWaitedAreFedWhole(t *testing.T) {
 	text := numbered(3, 1000)
 	first, second := make(chan *http.Response, 1), make(chan *http.Response, 1)
 	body, client := io.Pipe()
-	go func() { first <- g.do("POST", path+"/score?wait=600s", body, "Content-Type", "text/plain") }()
+	go func() {
+		first <- g.do("POST", path+"/score?wait=600s", body, "Content-Type",
+			"text/plain")
+	}()
 	_, err := io.WriteString(client, text[:len(text)-10])
 	require.NoError(t, err)
 	for range 8 { // longer than idle in all
@@ -197,7 +208,8 @@ func TestTextsThatWaitedAreFedWhole(t *testing.T) {
 		time.Sleep(idle / 4)
 	}
 	go func() { second <- g.text(path+"/score?wait=600s", "another, whole") }()
-	require.Zero(t, logs.FilterField(zap.String("route", "/v1/sessions/{id}/score")).Len(), "all are under way")
+	require.Zero(t, logs.FilterField(zap.String("route", "/v1/sessions/{id}/score")).Len(),
+		"all are under way")
 	finish()
 	_, err = io.WriteString(client, text[len(text)-10:])
 	require.NoError(t, err)

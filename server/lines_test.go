@@ -15,7 +15,8 @@ import (
 )
 
 // linesOf scores a text by lines as a stream, and returns the lines and the summary.
-func (g *rig) linesOf(path, text string, accept string) (lines []api.LineEvent, sum api.SummaryEvent) {
+func (g *rig) linesOf(path, text string, accept string) (lines []api.LineEvent,
+	sum api.SummaryEvent) {
 	g.t.Helper()
 	events := readEvents(g.text(path, text, "Accept", accept)).all(g.t)
 	last := len(events) - 1
@@ -35,8 +36,10 @@ func TestLinesAreTheSameInEveryForm(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	const text = "one line\n\nbytes \xff\nand the last"
 	var want []api.LineEvent
-	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON, contract.MediaJSON} {
-		path := g.create(`{"seed":3,"settings":{"chunk":16,"baseline":true}}`) + "/score?unit=line&tokens=true"
+	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON,
+		contract.MediaJSON} {
+		path := g.create(`{"seed":3,"settings":{"chunk":16,"baseline":true}}`) +
+			"/score?unit=line&tokens=true"
 		var found []api.LineEvent
 		if accept == contract.MediaJSON {
 			sum := decode[api.SummaryEvent](t, g.text(path, text), http.StatusOK)
@@ -70,10 +73,13 @@ func TestLinesAreTheSameInEveryForm(t *testing.T) {
 
 func TestRecordsAreTheSameInEveryForm(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
-	const text = "09:05:00 ERROR é\njava.lang.IllegalStateException: no stock\n\tat com.acme.App.main(App.java:7)\n" +
-		"\tat com.acme.App.run(App.java:9)\nCaused by: java.io.IOException\n09:05:01 INFO\n09:05:02 IN"
+	const text = "09:05:00 ERROR é\njava.lang.IllegalStateException: no stock\n\tat " +
+		"com.acme.App.main(App.java:7)\n" +
+		"\tat com.acme.App.run(App.java:9)\nCaused by: java.io.IOException\n09:05:01 " +
+		"INFO\n09:05:02 IN"
 	var want []api.LineEvent
-	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON, contract.MediaJSON} {
+	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON,
+		contract.MediaJSON} {
 		path := g.create(`{"seed":3,"settings":{"chunk":16}}`) + "/score?unit=record"
 		var found []api.LineEvent
 		if accept == contract.MediaJSON {
@@ -102,21 +108,28 @@ func TestRecordsAreTheSameInEveryForm(t *testing.T) {
 func TestAPatternSaysHowRecordsBegin(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create(`{"seed":3}`) + "/score?unit=record"
-	lines, _ := g.linesOf(path+"&record_start="+url.QueryEscape(`^\d+ `), "1 a\nb\n2 c\n", contract.MediaNDJSON)
+	lines, _ := g.linesOf(path+"&record_start="+url.QueryEscape(`^\d+ `), "1 a\nb\n2 c\n",
+		contract.MediaNDJSON)
 	require.Len(t, lines, 2)
 	require.Equal(t, "1 a\nb", *lines[0].Text)
 	lines, _ = g.linesOf(path+"&text=false", "d\n3 e\n", contract.MediaNDJSON)
 	require.EqualValues(t, 2, *lines[0].Lines, "it is the session's pattern")
 	require.Nil(t, lines[0].Text)
 	for query, want := range map[string]string{
-		"unit=record&record_start=%5Ba":                        "record_start: found \"[a\", expected a regular expression of RE2: missing closing ]: `[a`",
-		"unit=line&record_start=a":                             "record_start: found \"a\", expected no such parameter without unit=record",
-		"unit=record&tokens=true":                              "tokens: found true, expected false without unit=line",
-		"unit=line&trouble_words=a%0Ab-c":                      "expected words of trouble: line 2: found \"b-c\", expected letters and _ alone",
-		"trouble_words=a":                                      "trouble_words: found \"a\", expected no such parameter without unit=line",
+		"unit=record&record_start=%5Ba": "record_start: found \"[a\", " +
+			"expected a regular expression of RE2: missing closing ]: `[a`",
+		"unit=line&record_start=a": "record_start: found \"a\", " +
+			"expected no such parameter without unit=record",
+		"unit=record&tokens=true": "tokens: found true, expected " +
+			"false without unit=line",
+		"unit=line&trouble_words=a%0Ab-c": "expected words of trouble: line " +
+			"2: found \"b-c\", expected letters and _ alone",
+		"trouble_words=a": "trouble_words: found \"a\", expected no such parameter without " +
+			"unit=line",
 		"unit=record&record_start=" + strings.Repeat("a", 257): "record_start: found ",
 	} {
-		p := requireProblem(t, g.text(strings.TrimSuffix(path, "unit=record")+query, "x"), api.ProblemInvalidParameter)
+		p := requireProblem(t, g.text(strings.TrimSuffix(path, "unit=record")+query, "x"),
+			api.ProblemInvalidParameter)
 		require.Equal(t, http.StatusBadRequest, p.Status)
 		require.Contains(t, *p.Detail, want)
 	}
@@ -182,7 +195,8 @@ func TestLinesThatAreFlaggedAreNotLearnt(t *testing.T) {
 		"learn=unflagged": "learn", "unit=line&learn=unflagged&threshold=0": "threshold",
 		"unit=line&learn=unflagged&threshold=2": "threshold",
 	} {
-		p := requireProblem(t, g.text(g.create("{}")+"/score?"+query, "x"), api.ProblemInvalidParameter)
+		p := requireProblem(t, g.text(g.create("{}")+"/score?"+query, "x"),
+			api.ProblemInvalidParameter)
 		require.Equal(t, field, *p.Field)
 	}
 	cache := g.create(`{"settings":{"method":"cache"}}`) + "/score?unit=line&learn=unflagged"

@@ -99,7 +99,8 @@ func newNotedRig(t *testing.T) *rig {
 
 func TestMetricsBesideTheAPIAreForAdmins(t *testing.T) {
 	g := newNotedRig(t)
-	requireProblem(t, g.do("GET", "/metrics", nil, "Authorization", "Bearer x"), api.ProblemUnauthorized)
+	requireProblem(t, g.do("GET", "/metrics", nil, "Authorization", "Bearer x"),
+		api.ProblemUnauthorized)
 	requireProblem(t, g.do("GET", "/metrics", nil), api.ProblemAdminOnly)
 	g.key = g.admin
 	resp := g.do("GET", "/metrics", nil, "Accept", // as Prometheus asks

@@ -19,9 +19,11 @@ import (
 func TestRequestIDIsTheClientsIfSane(t *testing.T) {
 	g := newRig(t, Options{})
 	for id, kept := range map[string]bool{
-		"a-B_9.x": true, strings.Repeat("x", 128): true, strings.Repeat("x", 129): false, "a b": false, "a\"b": false, "": false,
+		"a-B_9.x": true, strings.Repeat("x", 128): true, strings.Repeat("x", 129): false,
+		"a b": false, "a\"b": false, "": false,
 	} {
-		got := g.do("GET", "/healthz", nil, answer.HeaderRequestID, id).Header.Get(answer.HeaderRequestID)
+		got := g.do("GET", "/healthz", nil, answer.HeaderRequestID,
+			id).Header.Get(answer.HeaderRequestID)
 		require.Equal(t, kept, got == id, id)
 		require.NotEmpty(t, got)
 	}
@@ -38,7 +40,9 @@ func TestAccessLogHasOneEntryARequest(t *testing.T) {
 	g.do("GET", "/nowhere", nil)
 
 	entries := logs.FilterMessage("request")
-	require.Eventually(t, func() bool { entries = logs.FilterMessage("request"); return entries.Len() == 4 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t,
+		func() bool { entries = logs.FilterMessage("request"); return entries.Len() == 4 },
+		5*time.Second, time.Millisecond)
 	all := entries.All()
 	score := all[1].ContextMap()
 	require.Equal(t, "POST", score["method"])

@@ -24,7 +24,8 @@ func TestASessionIsMadeOrFoundByItsName(t *testing.T) {
 	require.Equal(t, "web.log", *made.Name)
 	require.Equal(t, "/v1/sessions/"+made.ID, resp.Header.Get("Location"))
 	for _, again := range []*http.Response{
-		g.send("PUT", web, body), g.do("PUT", web, nil), g.send("PUT", web, `{"labels":{"c":"d"},"ttl_seconds":9}`),
+		g.send("PUT", web, body), g.do("PUT", web, nil),
+		g.send("PUT", web, `{"labels":{"c":"d"},"ttl_seconds":9}`),
 	} {
 		found := decode[api.Session](t, again, http.StatusOK)
 		require.Equal(t, made.ID, found.ID)
@@ -33,9 +34,11 @@ func TestASessionIsMadeOrFoundByItsName(t *testing.T) {
 	resp = g.send("PUT", web, `{"settings":{"chunk":9,"p":0.5},"seed":6}`)
 	p := requireProblem(t, resp, api.ProblemSessionDiffers)
 	require.Equal(t, []api.Difference{
-		{Field: "settings.chunk", Found: "8", Expected: "9"}, {Field: "seed", Found: "5", Expected: "6"},
+		{Field: "settings.chunk", Found: "8", Expected: "9"}, {Field: "seed", Found: "5",
+			Expected: "6"},
 	}, p.Differences)
-	require.Equal(t, []string{"settings.chunk", "8", "9"}, []string{*p.Field, *p.Found, *p.Expected})
+	require.Equal(t, []string{"settings.chunk", "8", "9"}, []string{*p.Field, *p.Found,
+		*p.Expected})
 
 	require.EqualValues(t, 4, g.score(web, "text").Offset)
 	require.Equal(t, made.ID, g.get(web).ID)
@@ -43,7 +46,8 @@ func TestASessionIsMadeOrFoundByItsName(t *testing.T) {
 	require.NotEmpty(t, g.export(web))
 	require.Equal(t, http.StatusNoContent, g.do("DELETE", web, nil).StatusCode)
 	requireProblem(t, g.do("GET", web, nil), api.ProblemSessionNotFound)
-	require.NotEqual(t, made.ID, decode[api.Session](t, g.do("PUT", web, nil), http.StatusCreated).ID)
+	require.NotEqual(t, made.ID, decode[api.Session](t, g.do("PUT", web, nil),
+		http.StatusCreated).ID)
 }
 
 func TestWhatIsNoNameIsRefused(t *testing.T) {
@@ -51,12 +55,15 @@ func TestWhatIsNoNameIsRefused(t *testing.T) {
 	path := g.create("{}")
 	file := g.export(path)
 	id := strings.TrimPrefix(path, "/v1/sessions/")
-	for _, name := range []string{id, "import", "A", "-a", "a%2Fb", "a%00", "%C3%A9", strings.Repeat("x", 65), "%20"} {
+	for _, name := range []string{id, "import", "A", "-a", "a%2Fb", "a%00", "%C3%A9",
+		strings.Repeat("x", 65), "%20"} {
 		p := requireProblem(t, g.do("PUT", "/v1/sessions/"+name, nil), api.ProblemInvalidParameter)
 		require.Equal(t, "id", *p.Field, name)
-		p = requireProblem(t, g.do("POST", "/v1/sessions/import?name="+name, bytes.NewReader(file)), api.ProblemInvalidParameter)
+		p = requireProblem(t, g.do("POST", "/v1/sessions/import?name="+name, bytes.NewReader(file)),
+			api.ProblemInvalidParameter)
 		require.Equal(t, "name", *p.Field, name)
-		plain := strings.NewReplacer("%2F", "/", "%00", `\u0000`, "%C3%A9", "é", "%20", " ").Replace(name)
+		plain := strings.NewReplacer("%2F", "/", "%00", `\u0000`, "%C3%A9", "é", "%20",
+			" ").Replace(name)
 		p = requireProblem(t, g.json(path+"/fork", `{"name":"`+plain+`"}`), api.ProblemInvalidField)
 		require.Equal(t, "name", *p.Field, name)
 	}
@@ -76,7 +83,8 @@ func TestForksAndImportsMayHaveNames(t *testing.T) {
 	require.Nil(t, decode[api.Session](t, load(""), http.StatusCreated).Name)
 	require.Nil(t, decode[api.Session](t, fork("{}"), http.StatusCreated).Name)
 	require.Equal(t, "copy", *decode[api.Session](t, load("?name=copy"), http.StatusCreated).Name)
-	require.Equal(t, "branch", *decode[api.Session](t, fork(`{"name":"branch"}`), http.StatusCreated).Name)
+	require.Equal(t, "branch", *decode[api.Session](t, fork(`{"name":"branch"}`),
+		http.StatusCreated).Name)
 	requireProblem(t, load("?name=branch"), api.ProblemNameTaken)
 	requireProblem(t, fork(`{"name":"copy"}`), api.ProblemNameTaken)
 	require.EqualValues(t, 9, g.get("/v1/sessions/copy").Offset)
@@ -84,14 +92,16 @@ func TestForksAndImportsMayHaveNames(t *testing.T) {
 }
 
 func TestANameIsItsKeysOwn(t *testing.T) {
-	ring := newTestKeys(t, keys.Key{Name: "one"}, keys.Key{Name: "two"}, keys.Key{Name: "admin", Admin: true})
+	ring := newTestKeys(t, keys.Key{Name: "one"}, keys.Key{Name: "two"}, keys.Key{Name: "admin",
+		Admin: true})
 	g := newFolderRig(t, t.TempDir(), 1, Options{Keys: ring.Ring}, session.Options{})
 	g.key = ring.token["one"]
 	one := decode[api.Session](t, g.do("PUT", "/v1/sessions/web", nil), http.StatusCreated)
 	for _, other := range []string{"two", "admin"} {
 		g.key = ring.token[other]
 		for _, resp := range []*http.Response{
-			g.do("GET", "/v1/sessions/web", nil), g.text("/v1/sessions/web/score", "x"), g.do("DELETE", "/v1/sessions/web", nil),
+			g.do("GET", "/v1/sessions/web", nil), g.text("/v1/sessions/web/score", "x"),
+			g.do("DELETE", "/v1/sessions/web", nil),
 			g.send("PATCH", "/v1/sessions/web", "{}"), g.json("/v1/sessions/web/fork", "{}"),
 		} {
 			requireProblem(t, resp, api.ProblemSessionNotFound)
@@ -176,7 +186,8 @@ func TestASessionGetsAnotherName(t *testing.T) {
 	for _, gone := range []string{"web", "log"} {
 		requireProblem(t, g.do("GET", "/v1/sessions/"+gone, nil), api.ProblemSessionNotFound)
 	}
-	p := requireProblem(t, g.send("PATCH", path, `{"name":"taken","ttl_seconds":5}`), api.ProblemNameTaken)
+	p := requireProblem(t, g.send("PATCH", path, `{"name":"taken","ttl_seconds":5}`),
+		api.ProblemNameTaken)
 	require.Equal(t, "name", *p.Field)
 	require.Zero(t, g.get(path).TTLSeconds, "nothing was changed")
 }
@@ -198,7 +209,8 @@ func TestSessionsAreListedByLabel(t *testing.T) {
 		g.create(`{"labels":` + labels + `}`)
 	}
 	for query, n := range map[string]int{
-		"": 4, "?label=host": 3, "?label=host:a": 2, "?label=host:b:c": 1, "?label=host:": 0, "?label=x:": 1, "?label=y": 0,
+		"": 4, "?label=host": 3, "?label=host:a": 2, "?label=host:b:c": 1, "?label=host:": 0,
+		"?label=x:": 1, "?label=y": 0,
 		"?label=host%3Aa&limit=1": 1,
 	} {
 		list := decode[api.SessionList](t, g.do("GET", "/v1/sessions"+query, nil), http.StatusOK)
@@ -214,23 +226,30 @@ func TestABusySessionCanBeWaitedFor(t *testing.T) {
 	path := g.create("{}")
 	body, client := io.Pipe()
 	done := make(chan int, 2)
-	go func() { done <- g.do("POST", path+"/score", body, "Content-Type", "text/plain").StatusCode }()
+	go func() {
+		done <- g.do("POST", path+"/score", body, "Content-Type",
+			"text/plain").StatusCode
+	}()
 	_, err := io.WriteString(client, "0123")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return g.get(path).Offset == 4 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.get(path).Offset == 4 }, 10*time.Second,
+		time.Millisecond)
 	for _, wait := range []string{"?offset=4", "?wait=0s", "?wait=20ms"} {
 		resp := g.text(path+"/score"+wait, "x")
 		requireProblem(t, resp, api.ProblemSessionBusy)
 		require.Equal(t, "1", resp.Header.Get("Retry-After"))
 	}
 	for _, wait := range []string{"", "?wait=0s", "?wait=20ms"} {
-		requireProblem(t, g.json(path+"/complete"+wait, `{"max_tokens":1,"commit":"all"}`), api.ProblemSessionBusy)
+		requireProblem(t, g.json(path+"/complete"+wait, `{"max_tokens":1,"commit":"all"}`),
+			api.ProblemSessionBusy)
 	}
-	require.Equal(t, http.StatusOK, g.json(path+"/complete", `{"max_tokens":1}`).StatusCode, "it feeds nothing")
+	require.Equal(t, http.StatusOK, g.json(path+"/complete", `{"max_tokens":1}`).StatusCode,
+		"it feeds nothing")
 	require.Equal(t, http.StatusCreated, g.json(path+"/fork", "{}").StatusCode, "it feeds nothing")
 	require.Equal(t, http.StatusOK, g.send("PATCH", path, "{}").StatusCode, "it feeds nothing")
 	go func() { done <- g.text(path+"/score?wait=10s", "4567").StatusCode }()
-	time.Sleep(20 * time.Millisecond) // it may have begun to wait; if not, it has nothing to wait for
+	// it may have begun to wait; if not, it has nothing to wait for
+	time.Sleep(20 * time.Millisecond)
 	client.Close()
 	require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{<-done, <-done})
 	require.EqualValues(t, 8, g.get(path).Offset)
@@ -248,12 +267,14 @@ func TestACompletionInOpenAIsFormNamesASession(t *testing.T) {
 	made := decode[api.Session](t, g.do("PUT", "/v1/sessions/web", nil), http.StatusCreated)
 	const body = `{"model":"small","prompt":"x","max_tokens":1`
 	for _, resp := range []*http.Response{
-		g.json("/v1/completions", body+`}`, "X-Session-ID", "web"), g.json("/v1/completions", body+`,"user":"web"}`),
+		g.json("/v1/completions", body+`}`, "X-Session-ID", "web"), g.json("/v1/completions", body+
+			`,"user":"web"}`),
 		g.json("/v1/completions", body+`,"stream":true}`, "X-Session-ID", "web"),
 	} {
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		require.Equal(t, made.ID, resp.Header.Get("X-Session-ID"))
 	}
-	p := requireProblem(t, g.json("/v1/completions", body+`}`, "X-Session-ID", "wob"), api.ProblemSessionNotFound)
+	p := requireProblem(t, g.json("/v1/completions", body+`}`, "X-Session-ID", "wob"),
+		api.ProblemSessionNotFound)
 	require.Equal(t, "X-Session-ID", *p.Field)
 }

@@ -42,7 +42,8 @@ func TestAnswerFollowsAccept(t *testing.T) {
 		resp := g.text(path, "text", headers...)
 		if c.want == "" {
 			p := requireProblem(t, resp, api.ProblemNotAcceptable)
-			require.Equal(t, "application/json, application/x-ndjson or text/event-stream", *p.Expected)
+			require.Equal(t, "application/json, application/x-ndjson or text/event-stream",
+				*p.Expected)
 			continue
 		}
 		require.Equal(t, http.StatusOK, resp.StatusCode, c.accept)
@@ -55,17 +56,21 @@ func TestAnswerFollowsAccept(t *testing.T) {
 func TestARequestThatIsNotAcceptableChangesNothing(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
-	requireProblem(t, g.text(path+"/score", "text", "Accept", "image/png"), api.ProblemNotAcceptable)
-	requireProblem(t, g.do("POST", "/v1/sessions", nil, "Accept", "image/png"), api.ProblemNotAcceptable)
+	requireProblem(t, g.text(path+"/score", "text", "Accept", "image/png"),
+		api.ProblemNotAcceptable)
+	requireProblem(t, g.do("POST", "/v1/sessions", nil, "Accept", "image/png"),
+		api.ProblemNotAcceptable)
 	require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
-	require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions, 1)
+	require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil),
+		http.StatusOK).Sessions, 1)
 }
 
 func TestBodiesOfOtherKindsAreRefused(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	for _, c := range []struct{ path, header, value string }{
-		{path + "/score", "Content-Type", "application/x-www-form-urlencoded"}, // what curl -d sends
+		// what curl -d sends
+		{path + "/score", "Content-Type", "application/x-www-form-urlencoded"},
 		{path + "/score", "Content-Type", "text/html"},
 		{path + "/score", "Content-Type", "text/plain; charset=utf-16"},
 		{path + "/score", "Content-Type", "text/plain; charset"},
@@ -88,14 +93,17 @@ func TestABodyThatCurlCallsAFormIsToldWhatToType(t *testing.T) {
 	session := g.create("{}")
 	const form = "application/x-www-form-urlencoded"
 	for path, c := range map[string]struct{ says, media, body string }{
-		session + "/score": {`-H 'Content-Type: text/plain' --data-binary 'TEXT'`, "text/plain", "hi"},
-		"/v1/sessions":     {`-H 'Content-Type: application/json' -d 'JSON'`, contract.MediaJSON, "{}"},
-		"/tokenize":        {`-H 'Content-Type: application/json' -d 'JSON'`, contract.MediaJSON, `{"prompt":"hi"}`},
+		session + "/score": {`-H 'Content-Type: text/plain' --data-binary 'TEXT'`, "text/plain",
+			"hi"},
+		"/v1/sessions": {`-H 'Content-Type: application/json' -d 'JSON'`, contract.MediaJSON, "{}"},
+		"/tokenize": {`-H 'Content-Type: application/json' -d 'JSON'`, contract.MediaJSON,
+			`{"prompt":"hi"}`},
 		"/v1/sessions/import": {
 			`-H 'Content-Type: application/x-tar' --data-binary @FILE`, contract.MediaTar, "{}",
 		},
 	} {
-		resp := g.do("POST", path, strings.NewReader(c.body), "Content-Type", form, "User-Agent", "curl/8.5.0")
+		resp := g.do("POST", path, strings.NewReader(c.body), "Content-Type", form, "User-Agent",
+			"curl/8.5.0")
 		p := requireProblem(t, resp, api.ProblemUnsupportedMediaType)
 		require.Equal(t, strconv.Quote(form), *p.Found)
 		require.Contains(t, *p.Detail, c.says)
@@ -107,7 +115,8 @@ func TestABodyThatCurlCallsAFormIsToldWhatToType(t *testing.T) {
 // Where only JSON is taken, a body that does not say what it is is JSON.
 func TestABodyWithoutAContentTypeIsWhatTheOperationTakes(t *testing.T) {
 	g := newRig(t, Options{})
-	made := decode[api.Session](t, g.do("POST", "/v1/sessions", strings.NewReader(`{"seed":7}`)), http.StatusCreated)
+	made := decode[api.Session](t, g.do("POST", "/v1/sessions", strings.NewReader(`{"seed":7}`)),
+		http.StatusCreated)
 	require.EqualValues(t, 7, made.Seed)
 	resp := g.do("POST", "/v1/sessions", strings.NewReader("seed=7"))
 	requireProblem(t, resp, api.ProblemMalformedBody)
@@ -121,7 +130,8 @@ func TestAParameterThatWouldBeIgnoredIsRefused(t *testing.T) {
 	path := g.create("{}")
 	for query, field := range map[string]string{
 		"logprobs=true": "logprobs", "text=true": "text", "text=false": "text",
-		"threshold=0.5": "threshold", "unit=line&threshold=0.5": "threshold", "learn=false&threshold=0.5": "threshold",
+		"threshold=0.5": "threshold", "unit=line&threshold=0.5": "threshold",
+		"learn=false&threshold=0.5": "threshold",
 	} {
 		p := requireProblem(t, g.text(path+"/score?"+query, "x"), api.ProblemInvalidParameter)
 		require.Equal(t, field, *p.Field, query)

@@ -37,12 +37,15 @@ func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
 	r := newRealRig(t, session.Options{}, Options{})
 	cuts, resumed := 0, 0
 	check := func(rt *rapid.T) {
-		settings := fmt.Sprintf(`{"seed":%d,"settings":{"chunk":%d,"method":%q,"baseline":%t}}`, rapid.IntRange(0, 9).Draw(rt, "seed"),
+		settings := fmt.Sprintf(`{"seed":%d,"settings":{"chunk":%d,"method":%q,"baseline":%t}}`,
+			rapid.IntRange(0, 9).Draw(rt, "seed"),
 			rapid.SampledFrom([]int{modeltest.Chunk, 7, 1, 40}).Draw(rt, "chunk"),
-			rapid.SampledFrom([]string{session.MethodSparseMeta, session.MethodSparseMeta, session.MethodStatic, session.MethodCache}).Draw(rt, "method"),
+			rapid.SampledFrom([]string{session.MethodSparseMeta, session.MethodSparseMeta,
+				session.MethodStatic, session.MethodCache}).Draw(rt, "method"),
 			rapid.Bool().Draw(rt, "baseline"))
 		whole, pieces := r.create(settings), r.create(settings)
-		text := numbered(rapid.IntRange(0, 9).Draw(rt, "text"), rapid.IntRange(1, 600).Draw(rt, "bytes"))
+		text := numbered(rapid.IntRange(0, 9).Draw(rt, "text"), rapid.IntRange(1, 600).Draw(rt,
+			"bytes"))
 		status, answer, err := r.post(whole+"/score", text)
 		require.NoError(rt, err)
 		require.Equal(rt, http.StatusOK, status, answer)
@@ -54,10 +57,12 @@ func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
 		require.Equal(rt, len(text), f.at)
 		cuts, resumed = cuts+f.cuts, resumed+f.resumed
 		more := numbered(11, 50)
-		require.Equal(rt, scores(rt, r, whole, len(text), more), scores(rt, r, pieces, len(text), more))
+		require.Equal(rt, scores(rt, r, whole, len(text), more), scores(rt, r, pieces, len(text),
+			more))
 		require.Equal(rt, r.state(rt, whole), r.state(rt, pieces))
 		for _, path := range []string{whole, pieces} {
-			require.NoError(rt, r.mg.Delete(session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/")))
+			require.NoError(rt, r.mg.Delete(session.Caller{}, strings.TrimPrefix(path,
+				"/v1/sessions/")))
 		}
 	}
 	// That a part is accepted before a cut is chance, which few draws may not have.
@@ -71,7 +76,8 @@ func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
 
 // scores feeds text and gives every token's log-probability, and the totals.
 func scores(t require.TestingT, r *realRig, path string, at int, text string) (all []any) {
-	request, err := http.NewRequest("POST", fmt.Sprintf("%s%s/score?offset=%d&logprobs=true", r.url, path, at), strings.NewReader(text))
+	request, err := http.NewRequest("POST", fmt.Sprintf("%s%s/score?offset=%d&logprobs=true", r.url,
+		path, at), strings.NewReader(text))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "text/plain")
 	request.Header.Set("Accept", contract.MediaNDJSON)
@@ -114,7 +120,8 @@ func (f *cutClient) send(text string) {
 	f.sent = max(f.sent, f.at+n)
 	// About 250 bytes are headers, and an event has a few hundred.
 	c := &cutDialer{most: -1}
-	switch where := rapid.SampledFrom([]string{"", "request", "answer"}).Draw(f.t, "cut in"); where {
+	switch where := rapid.SampledFrom([]string{"", "request", "answer"}).Draw(f.t,
+		"cut in"); where {
 	case "request", "answer":
 		c.most, c.answer = rapid.IntRange(0, 300+n).Draw(f.t, "after bytes"), where == "answer"
 		c.reset = rapid.Bool().Draw(f.t, "reset")
@@ -145,16 +152,19 @@ func (f *cutClient) request(client *http.Client, piece string) (status int, err 
 	kind, body := "text/plain", io.Reader(strings.NewReader(piece))
 	switch rapid.SampledFrom([]string{"length", "chunked", "json"}).Draw(f.t, "body") {
 	case "chunked":
-		body = io.MultiReader(strings.NewReader(piece[:len(piece)/2]), strings.NewReader(piece[len(piece)/2:]))
+		body = io.MultiReader(strings.NewReader(piece[:len(piece)/2]),
+			strings.NewReader(piece[len(piece)/2:]))
 	case "json":
 		whole, err := json.Marshal(map[string]string{"text": piece})
 		require.NoError(f.t, err)
 		kind, body = contract.MediaJSON, strings.NewReader(string(whole))
 	}
-	request, err := http.NewRequest("POST", fmt.Sprintf("%s%s/score?offset=%d", f.r.url, f.path, f.at), body)
+	request, err := http.NewRequest("POST", fmt.Sprintf("%s%s/score?offset=%d", f.r.url, f.path,
+		f.at), body)
 	require.NoError(f.t, err)
 	request.Header.Set("Content-Type", kind)
-	request.Header.Set("Accept", rapid.SampledFrom([]string{contract.MediaJSON, contract.MediaNDJSON, contract.MediaEventStream}).Draw(f.t, "accept"))
+	request.Header.Set("Accept", rapid.SampledFrom([]string{contract.MediaJSON,
+		contract.MediaNDJSON, contract.MediaEventStream}).Draw(f.t, "accept"))
 	resp, err := client.Do(request)
 	if err != nil {
 		return 0, err

@@ -332,7 +332,8 @@ func TestAStreamedAnswerIsTheWholeInPieces(t *testing.T) {
 				want := c
 				if c.Logprobs != nil {
 					block := logProbsOf(t, c)
-					for k, at := range block.TextOffset { // an offset is the place of the token in the text
+					// an offset is the place of the token in the text
+					for k, at := range block.TextOffset {
 						if len(block.Tokens[k]) == 1 {
 							require.Equal(t, block.Tokens[k], string([]rune(c.Text)[at]))
 						}
@@ -434,7 +435,8 @@ func TestTheLargestRequestsAreAnswered(t *testing.T) {
 	text := numbered(1, limits.OpenAIPromptTokensMax)
 	whole := logProbsOf(
 		t,
-		g.completed(asJSON(t, map[string]any{"model": "small", "prompt": ids(text), "max_tokens": 0, "echo": true, "logprobs": 1})).Choices[0],
+		g.completed(asJSON(t, map[string]any{"model": "small", "prompt": ids(text), "max_tokens": 0,
+			"echo": true, "logprobs": 1})).Choices[0],
 	)
 	require.Len(t, whole.Tokens, len(text))
 	require.Equal(t, len(text)-1, whole.TextOffset[len(text)-1])

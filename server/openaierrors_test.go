@@ -42,21 +42,38 @@ func TestEveryProblemOfTheseRoutesHasTheEnvelope(t *testing.T) {
 		kind, code, parm string
 		do               reach
 	}{
-		"no key":  {401, "invalid_request_error", "invalid_api_key", "Authorization", func(g *rig) *http.Response { g.key = ""; return g.json("/v1/completions", body) }},
-		"bad key": {401, "invalid_request_error", "invalid_api_key", "", post("Authorization", "Bearer "+wrong(ring.token["k"]))},
-		"models": {401, "invalid_request_error", "invalid_api_key", "", func(g *rig) *http.Response {
-			return g.do("GET", "/v1/models", nil, "Authorization", "Bearer "+wrong(ring.token["k"]))
-		}},
-		"no session": {404, "invalid_request_error", "session_not_found", "X-Session-ID", post("X-Session-ID", "none")},
-		"no model":   {404, "invalid_request_error", "model_not_found", "model", func(g *rig) *http.Response { return g.json("/v1/completions", `{"model":"gpt","prompt":"x"}`) }},
-		"tokenize":   {404, "invalid_request_error", "model_not_found", "model", func(g *rig) *http.Response { return g.json("/tokenize", `{"model":"gpt","prompt":"x"}`) }},
-		"method":     {405, "invalid_request_error", "method_not_allowed", "", func(g *rig) *http.Response { return g.do("GET", "/v1/completions", nil) }},
-		"accept":     {406, "invalid_request_error", "not_acceptable", "Accept", post("Accept", "text/html")},
-		"busy":       {409, "invalid_request_error", "session_busy", "", failing(session.ErrBusy)},
-		"too large": {413, "invalid_request_error", "body_too_large", "Content-Length", func(g *rig) *http.Response {
-			return g.json("/v1/completions", strings.Repeat(" ", limits.JSONBodyBytesMax+1))
-		}},
-		"type": {415, "invalid_request_error", "unsupported_media_type", "Content-Type", post("Content-Type", "text/plain")},
+		"no key": {401, "invalid_request_error", "invalid_api_key", "Authorization",
+			func(g *rig) *http.Response { g.key = ""; return g.json("/v1/completions", body) }},
+		"bad key": {401, "invalid_request_error", "invalid_api_key", "",
+			post("Authorization", "Bearer "+wrong(ring.token["k"]))},
+		"models": {401, "invalid_request_error", "invalid_api_key", "",
+			func(g *rig) *http.Response {
+				return g.do("GET", "/v1/models", nil, "Authorization", "Bearer "+
+					wrong(ring.token["k"]))
+			}},
+		"no session": {404, "invalid_request_error", "session_not_found", "X-Session-ID",
+			post("X-Session-ID", "none")},
+		"no model": {404, "invalid_request_error", "model_not_found", "model",
+			func(g *rig) *http.Response {
+				return g.json("/v1/completions",
+					`{"model":"gpt","prompt":"x"}`)
+			}},
+		"tokenize": {404, "invalid_request_error", "model_not_found", "model",
+			func(g *rig) *http.Response {
+				return g.json("/tokenize",
+					`{"model":"gpt","prompt":"x"}`)
+			}},
+		"method": {405, "invalid_request_error", "method_not_allowed", "",
+			func(g *rig) *http.Response { return g.do("GET", "/v1/completions", nil) }},
+		"accept": {406, "invalid_request_error", "not_acceptable", "Accept",
+			post("Accept", "text/html")},
+		"busy": {409, "invalid_request_error", "session_busy", "", failing(session.ErrBusy)},
+		"too large": {413, "invalid_request_error", "body_too_large", "Content-Length",
+			func(g *rig) *http.Response {
+				return g.json("/v1/completions", strings.Repeat(" ", limits.JSONBodyBytesMax+1))
+			}},
+		"type": {415, "invalid_request_error", "unsupported_media_type", "Content-Type",
+			post("Content-Type", "text/plain")},
 		"rate": {429, "rate_limit_error", "rate_limit_exceeded", "", func(g *rig) *http.Response {
 			g.key = ring.token["small"]
 			g.completed(`{"model":"fake","prompt":"x","max_tokens":60000}`)
@@ -64,8 +81,13 @@ func TestEveryProblemOfTheseRoutesHasTheEnvelope(t *testing.T) {
 		}},
 		"internal":   {500, "server_error", "internal", "", failing(io.ErrShortBuffer)},
 		"overloaded": {503, "server_error", "overloaded", "", failing(session.ErrOverloaded)},
-		"draining":   {503, "server_error", "draining", "", func(g *rig) *http.Response { g.fake.draining = true; return g.json("/v1/completions", body) }},
-		"disk":       {507, "server_error", "no_space", "", failing(session.ErrNoSpace)},
+		"draining": {503, "server_error", "draining", "",
+			func(g *rig) *http.Response {
+				g.fake.draining = true
+				return g.json("/v1/completions",
+					body)
+			}},
+		"disk": {507, "server_error", "no_space", "", failing(session.ErrNoSpace)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, Options{Keys: ring.Ring})
@@ -144,7 +166,10 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		require.Equal(
 			t,
 			param,
-			strings.FieldsFunc(*p.Error.Param, func(r rune) bool { return r == '[' || r == '.' })[0],
+			strings.FieldsFunc(*p.Error.Param, func(r rune) bool {
+				return r == '[' ||
+					r == '.'
+			})[0],
 			short,
 		)
 		require.Equal(t, "invalid_field", p.Error.Code, short)
@@ -158,33 +183,55 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		notNumbers...)
 	notBools := []string{`0`, `1`, `"true"`, `[]`, `{}`}
 	for param, values := range map[string][]string{
-		"model": {`1`, `""`, `[]`, `{}`, `true`, `"` + strings.Repeat("m", limits.OpenAIModelCharsMax+1) + `"`},
+		"model": {`1`, `""`, `[]`, `{}`, `true`, `"` + strings.Repeat("m",
+			limits.OpenAIModelCharsMax+1) + `"`},
 		"prompt": {
-			`null`, `1`, `true`, `{}`, `[]`, `[[]]`, `[null]`, `["a",1]`, `[1,"a"]`, `[[1],"a"]`, `[[1],[]]`, `[1,[2]]`, `[[[1]]]`, `[-1]`, `[256]`, `[1.5]`, `["a",null]`,
-			`[[1],[256]]`, `[1e1]`, `[true]`, `[{}]`, `"` + long + `x"`, `["` + long + `","x"]`, `"` + strings.Repeat("ñ", len(long)/2+1) + `"`,
-			many(`"x"`, limits.OpenAIPromptsMax+1), many(`[1]`, limits.OpenAIPromptsMax+1), many(`1`, len(long)+1),
-			`[` + many(`1`, len(long)/2+1) + `,` + many(`1`, len(long)/2) + `]`, many(`1`, 2*len(long)), many(`{}`, 2*len(long)),
+			`null`, `1`, `true`, `{}`, `[]`, `[[]]`, `[null]`, `["a",1]`, `[1,"a"]`, `[[1],"a"]`,
+			`[[1],[]]`, `[1,[2]]`, `[[[1]]]`, `[-1]`, `[256]`, `[1.5]`, `["a",null]`,
+			`[[1],[256]]`, `[1e1]`, `[true]`, `[{}]`, `"` + long + `x"`, `["` + long + `","x"]`,
+			`"` + strings.Repeat("ñ", len(long)/2+1) + `"`,
+			many(`"x"`, limits.OpenAIPromptsMax+1), many(`[1]`, limits.OpenAIPromptsMax+1),
+			many(`1`, len(long)+1),
+			`[` + many(`1`, len(long)/2+1) + `,` + many(`1`, len(long)/2) + `]`,
+			many(`1`, 2*len(long)), many(`{}`, 2*len(long)),
 		},
-		"max_tokens":         append([]string{fmt.Sprint(limits.OpenAISampledTokensMax + 1)}, notIntegers...),
-		"n":                  append([]string{`0`, fmt.Sprint(limits.OpenAITextsMax + 1)}, notIntegers...),
-		"best_of":            append([]string{`0`, `2`}, notIntegers...),
-		"logprobs":           append([]string{fmt.Sprint(limits.OpenAILogprobsMax + 1)}, notIntegers...),
-		"seed":               append([]string{`9007199254740992`}, slices.DeleteFunc(slices.Clone(notIntegers), func(s string) bool { return s == "1e9" || s == "1e2" })...),
-		"temperature":        append([]string{`-0.1`, `2.1`, `100`, `1e400`}, notNumbers...),
-		"top_p":              append([]string{`0`, `-1`, `1.01`}, notNumbers...),
-		"stop":               {`1`, `true`, `{}`, `[1]`, `[null]`, `["` + strings.Repeat(`a","`, limits.StopStringsMax) + `a"]`, `["` + strings.Repeat("x", limits.StopCharsMax+1) + `"]`, `[["a"]]`},
-		"stream":             notBools,
-		"echo":               notBools,
-		"user":               {`1`, `true`, `[]`, `{}`, `"` + strings.Repeat("u", limits.OpenAIUserCharsMax+1) + `"`},
-		"suffix":             {`"` + strings.Repeat("x", 65537) + `"`, `1`, `[]`, `{}`, `true`},
-		"presence_penalty":   append([]string{`0.1`, `-2`, `1`}, notNumbers...),
-		"frequency_penalty":  append([]string{`0.1`, `-2`, `1`}, notNumbers...),
-		"logit_bias":         {`{"50256":-100}`, `[]`, `1`, `"x"`},
-		"stream_options":     {`{}`, `{"include_usage":true}`, `1`, `[]`, `"x"`, `{"include_usage":1}`, `{"x":1}`, `{"include_obfuscation":true}`},
-		"messages":           {`[{"role":"user","content":"x"}]`},
-		"commit":             {`"some"`, `""`, `true`, `1`, `{}`},
-		"offset":             append([]string{`0`, `9007199254740992`}, slices.DeleteFunc(slices.Clone(notIntegers), func(s string) bool { return s == "1e2" || s == "1e9" })...),
-		"top_k":              append([]string{`-2`, `1048577`}, slices.DeleteFunc(slices.Clone(notIntegers), func(s string) bool { return s == "-1" })...),
+		"max_tokens": append([]string{fmt.Sprint(limits.OpenAISampledTokensMax + 1)},
+			notIntegers...),
+		"n": append([]string{`0`, fmt.Sprint(limits.OpenAITextsMax + 1)},
+			notIntegers...),
+		"best_of": append([]string{`0`, `2`}, notIntegers...),
+		"logprobs": append([]string{fmt.Sprint(limits.OpenAILogprobsMax + 1)},
+			notIntegers...),
+		"seed": append([]string{`9007199254740992`},
+			slices.DeleteFunc(slices.Clone(notIntegers), func(s string) bool {
+				return s == "1e9" ||
+					s == "1e2"
+			})...),
+		"temperature": append([]string{`-0.1`, `2.1`, `100`, `1e400`}, notNumbers...),
+		"top_p":       append([]string{`0`, `-1`, `1.01`}, notNumbers...),
+		"stop": {`1`, `true`, `{}`, `[1]`, `[null]`, `["` + strings.Repeat(`a","`,
+			limits.StopStringsMax) + `a"]`, `["` + strings.Repeat("x", limits.StopCharsMax+1) +
+			`"]`, `[["a"]]`},
+		"stream": notBools,
+		"echo":   notBools,
+		"user": {`1`, `true`, `[]`, `{}`, `"` + strings.Repeat("u",
+			limits.OpenAIUserCharsMax+1) + `"`},
+		"suffix":            {`"` + strings.Repeat("x", 65537) + `"`, `1`, `[]`, `{}`, `true`},
+		"presence_penalty":  append([]string{`0.1`, `-2`, `1`}, notNumbers...),
+		"frequency_penalty": append([]string{`0.1`, `-2`, `1`}, notNumbers...),
+		"logit_bias":        {`{"50256":-100}`, `[]`, `1`, `"x"`},
+		"stream_options": {`{}`, `{"include_usage":true}`, `1`, `[]`, `"x"`,
+			`{"include_usage":1}`, `{"x":1}`, `{"include_obfuscation":true}`},
+		"messages": {`[{"role":"user","content":"x"}]`},
+		"commit":   {`"some"`, `""`, `true`, `1`, `{}`},
+		"offset": append([]string{`0`, `9007199254740992`},
+			slices.DeleteFunc(slices.Clone(notIntegers), func(s string) bool {
+				return s == "1e2" ||
+					s == "1e9"
+			})...),
+		"top_k": append([]string{`-2`, `1048577`},
+			slices.DeleteFunc(slices.Clone(notIntegers),
+				func(s string) bool { return s == "-1" })...),
 		"min_p":              append([]string{`-0.1`, `1.01`}, notNumbers...),
 		"dry":                append([]string{`-0.1`, `10.1`}, notNumbers...),
 		"repetition_penalty": append([]string{`0.9`, `1.1`}, notNumbers...),
@@ -237,7 +284,10 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		`{"model":"small","prompt":"`+long+`","n":128,"max_tokens":0,"echo":true}`,
 		"n",
 	)
-	for _, body := range []string{``, ` `, `{`, `x`, `{"model":"small","prompt":"x"`, `{"model":"small","prompt":"x"}{}`, `{"model":"small",}`, "{\"model\":\"small\",\"prompt\":\"\xff\"}", `{"model":"small","prompt":"\ud83d"}`, `{'model':'small'}`} {
+	for _, body := range []string{``, ` `, `{`, `x`, `{"model":"small","prompt":"x"`,
+		`{"model":"small","prompt":"x"}{}`, `{"model":"small",}`,
+		"{\"model\":\"small\",\"prompt\":\"\xff\"}", `{"model":"small","prompt":"\ud83d"}`,
+		`{'model':'small'}`} {
 		refuse("/v1/completions", body, "")
 	}
 	for _, body := range []string{`[]`, `"x"`, `1`, `null`, `true`} {
@@ -253,7 +303,8 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 	)
 	refuse("/tokenize", `{}`, "prompt")
 	refuse("/tokenize", `{"prompt":"x","messages":[]}`, "messages")
-	for _, value := range []string{`null`, `1`, `"x"`, `{}`, `["x"]`, `[256]`, `[-1]`, `[1.5]`, `[[1]]`, many("1", limits.OpenAIPromptTokensMax+1)} {
+	for _, value := range []string{`null`, `1`, `"x"`, `{}`, `["x"]`, `[256]`, `[-1]`, `[1.5]`,
+		`[[1]]`, many("1", limits.OpenAIPromptTokensMax+1)} {
 		refuse("/detokenize", fmt.Sprintf(`{"tokens":%s}`, value), "tokens")
 	}
 	refuse("/detokenize", `{}`, "tokens")
@@ -271,8 +322,8 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 	)
 }
 
-// The memory that reading a body of many tokens takes, garbage and all, is hardly more than what the
-// server takes for it beforehand.
+// The memory that reading a body of many tokens takes, garbage and all, is hardly more than what
+// the server takes for it beforehand.
 func TestABodyOfManyTokensTakesTheMemoryThatIsTakenForIt(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)

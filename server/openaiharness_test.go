@@ -18,7 +18,8 @@ import (
 func staticLogProbs(t *testing.T, g *rig, text string) (all []float64) {
 	t.Helper()
 	path := g.create(`{"settings":{"method":"static","companion":true}}`)
-	for _, e := range readEvents(g.text(path+"/score?logprobs=true", text, "Accept", contract.MediaNDJSON)).all(t) {
+	for _, e := range readEvents(g.text(path+"/score?logprobs=true", text, "Accept",
+		contract.MediaNDJSON)).all(t) {
 		all = append(all, as[api.ChunkEvent](t, e).Logprobs...)
 	}
 	require.Len(t, all, len(text))
@@ -101,7 +102,8 @@ func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 	}
 
 	// A continuation that the model itself writes is greedy.
-	said := g.completed(`{"model":"small","prompt":"GET /","max_tokens":12,"temperature":0,"logprobs":0}`).Choices[0]
+	said := g.completed(
+		`{"model":"small","prompt":"GET /","max_tokens":12,"temperature":0,"logprobs":0}`).Choices[0]
 	var own []int
 	for _, name := range logProbsOf(t, said).Tokens {
 		own = append(own, idOf(t, name))

@@ -34,8 +34,8 @@ type Options struct {
 	// keys they are if there are AllowedHosts.
 	AllowedHosts []string
 
-	// CORSOrigins are the origins whose pages may use the server from browsers, each as scheme://host
-	// or scheme://host:port. For all others the server has no CORS.
+	// CORSOrigins are the origins whose pages may use the server from browsers, each as
+	// scheme://host or scheme://host:port. For all others the server has no CORS.
 	CORSOrigins []string
 
 	// UserSessions makes a session for each user that completions in OpenAI's form name, on first
@@ -45,12 +45,12 @@ type Options struct {
 	// Logs are the sessions that the routes of log shippers feed.
 	Logs handler.LogSessions
 
-	// Around goes around all else that the server does with a request, as what traces requests does.
-	// Nil: nothing.
+	// Around goes around all else that the server does with a request, as what traces requests
+	// does. Nil: nothing.
 	Around func(http.Handler) http.Handler
 
-	// Places says which server a request is for, where several share their sessions. Nil: all are for
-	// this one.
+	// Places says which server a request is for, where several share their sessions. Nil: all are
+	// for this one.
 	Places middleware.Places
 
 	// DrainDelay is the time between readiness going and work being refused, for load balancers to

@@ -25,7 +25,8 @@ import (
 func TestThePageComesWithoutAKey(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	g := newRig(t, Options{Keys: ring.Ring})
-	for path, want := range map[string]string{"/": "<!doctype html>", "/page.css": "/*", "/page.js": "/*"} {
+	for path, want := range map[string]string{"/": "<!doctype html>", "/page.css": "/*",
+		"/page.js": "/*"} {
 		resp := g.do("GET", path, nil)
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		require.Equal(t, webpage.Policy, resp.Header.Get("Content-Security-Policy"))
@@ -62,8 +63,10 @@ func (b *tab) untilRead(size int) {
 
 func TestPageAtTheStart(t *testing.T) {
 	b := newTab(t)
-	require.Equal(t, "See what the model did not expect", value[string](b, `document.querySelector("h1").innerText`))
-	require.False(t, value[bool](b, `document.querySelector(".choose-model") !== null`), "there is one model")
+	require.Equal(t, "See what the model did not expect",
+		value[string](b, `document.querySelector("h1").innerText`))
+	require.False(t, value[bool](b, `document.querySelector(".choose-model") !== null`),
+		"there is one model")
 	b.checkLooks("start")
 }
 
@@ -81,9 +84,13 @@ func TestPageBeginsWithTheModelThatIsChosen(t *testing.T) {
 	path := wantedBrowser(t)
 	words, err := modeltest.SmallOfWords()
 	require.NoError(t, err)
-	from, _, err := model.NewSource(func() (*model.Model, error) { return model.FromFile(words.File()) })
+	from, _, err := model.NewSource(func() (*model.Model,
+		error) {
+		return model.FromFile(words.File())
+	})
 	require.NoError(t, err)
-	b := newTabOn(newRealRig(t, session.Options{Threads: 2, Others: []*model.Source{from}}, Options{}), path)
+	b := newTabOn(newRealRig(t, session.Options{Threads: 2, Others: []*model.Source{from}},
+		Options{}), path)
 	opened := func() api.Session {
 		t.Helper()
 		b.until(`location.hash.split("/")[2] > ""`)
@@ -139,7 +146,10 @@ func TestPageReadsWithTheKeyboardAlone(t *testing.T) {
 		}
 		t.Fatalf("the tab key does not lead to %s", selector)
 	}
-	offset := func() string { return value[string](b, `document.querySelector(".inspector .note").innerText`) }
+	offset := func() string {
+		return value[string](b,
+			`document.querySelector(".inspector .note").innerText`)
+	}
 	focus(".map")
 	b.press(kb.ArrowRight)
 	b.until(`document.querySelector(".map .caret") !== null`)
@@ -158,7 +168,8 @@ func TestPageReadsWithTheKeyboardAlone(t *testing.T) {
 	b.press(kb.Enter)
 	b.until(`document.querySelector(".map .caret") !== null`)
 	b.click("Difference")
-	b.until(`document.querySelector(".map [class*=gain], .map [class*=loss], .map .heat0") !== null`)
+	b.until(
+		`document.querySelector(".map [class*=gain], .map [class*=loss], .map .heat0") !== null`)
 	b.checkLooks("read-difference")
 }
 
@@ -189,7 +200,8 @@ func TestPageReadsBytesThatAreNoText(t *testing.T) {
 	b.run(chromedp.Focus(".map"))
 	b.press(kb.ArrowRight)
 	b.until(`document.querySelector(".inspector .note")?.innerText === "offset 1, byte 0xff"`)
-	require.Equal(t, `\xff`, value[string](b, `document.querySelector(".inspector .glyph").innerText`))
+	require.Equal(t, `\xff`,
+		value[string](b, `document.querySelector(".inspector .glyph").innerText`))
 	b.checkLooks("read-bytes")
 }
 
@@ -201,14 +213,18 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b.run(chromedp.Focus(".map"))
 	b.press(kb.ArrowRight, kb.ArrowRight)
 	b.until(`document.querySelector(".inspector .glyph")?.innerText.includes("sat")`)
-	require.Contains(t, value[string](b, `document.querySelector(".inspector .note").innerText`), "offset ")
-	require.Regexp(t, `(?s)(the|cat|mat)`, value[string](b, `document.querySelector(".expected").innerText`))
-	require.Contains(t, value[string](b, `document.querySelector(".legend").innerText`), "bits a word")
+	require.Contains(t, value[string](b, `document.querySelector(".inspector .note").innerText`),
+		"offset ")
+	require.Regexp(t, `(?s)(the|cat|mat)`,
+		value[string](b, `document.querySelector(".expected").innerText`))
+	require.Contains(t, value[string](b, `document.querySelector(".legend").innerText`),
+		"bits a word")
 	b.click("Lines")
 	b.until(`document.querySelectorAll(".strangest tbody tr").length > 30`)
 	b.checkLooks("read-words")
 	value[bool](b, `(location.hash = location.hash.replace("read", "learn"), true)`)
-	b.until(`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, bits a word"`)
+	b.until(
+		`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, bits a word"`)
 	value[bool](b, `(location.hash = location.hash.replace("learn", "write"), true)`)
 	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("the mat .\n")`)
 	b.click("Continue")
@@ -240,7 +256,8 @@ func TestPageReadsWhatIsDroppedAndForksWhereOneClicks(t *testing.T) {
 	b.run(chromedp.MouseClickXY(at[0], at[1]))
 	b.until(`document.querySelector(".map .caret") !== null`)
 	line := strings.Index(text, "\n") + 1
-	b.until(fmt.Sprintf(`document.querySelector(".inspector .note")?.innerText.startsWith("offset %d,")`, line))
+	b.until(fmt.Sprintf(
+		`document.querySelector(".inspector .note")?.innerText.startsWith("offset %d,")`, line))
 	b.click("Fork here")
 	b.until(`location.hash !== "` + before + `"`)
 	b.untilRead(line)
@@ -301,7 +318,8 @@ func TestPageAsksForAKey(t *testing.T) {
 	b.until(`document.querySelector("dialog[open]") === null`)
 	b.read("hello\n")
 	require.Equal(t, ring.token["alice"], value[string](b, `sessionStorage.getItem("lmserve.key")`))
-	require.NotContains(t, value[string](b, `JSON.stringify({...localStorage})`), ring.token["alice"])
+	require.NotContains(t, value[string](b, `JSON.stringify({...localStorage})`),
+		ring.token["alice"])
 }
 
 // A key that nothing waits for any more is not asked for.
@@ -333,8 +351,9 @@ func TestPageHasALongTextOnlyWhereItIsSeen(t *testing.T) {
 	b.until(`document.querySelector(".map .heat0, .map [class*=heat]") !== null`)
 	b.click("Pause")
 	b.until(`document.querySelector(".toolbar .primary")?.textContent === "Go on"`)
-	// The median of frames that scroll far away, so that no row is known, beside that of frames that
-	// only paint the same place again: how fast the machine is, and what else it does, falls out.
+	// The median of frames that scroll far away, so that no row is known, beside that of frames
+	// that only paint the same place again: how fast the machine is, and what else it does, falls
+	// out.
 	frames := func(change string) float64 {
 		return value[float64](b, `(async () => {
 			const map = document.querySelector(".map");

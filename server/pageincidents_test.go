@@ -47,7 +47,8 @@ func TestPageShowsIncidentsAsTheyHappen(t *testing.T) {
 	b.checkLooks("incident")
 
 	verdicts := func() []api.Feedback {
-		return decode[api.IncidentList](t, b.do("GET", path+"/incidents", nil), http.StatusOK).Feedback
+		return decode[api.IncidentList](t, b.do("GET", path+"/incidents", nil),
+			http.StatusOK).Feedback
 	}
 	untilVerdicts := func(count int) {
 		t.Helper()

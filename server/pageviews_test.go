@@ -42,7 +42,8 @@ func (b *tab) with(modifier chromedp.Modifier, key string) {
 // attribute is an attribute of the first element of a selector.
 func (b *tab) attribute(selector, name string) string {
 	b.t.Helper()
-	return value[string](b, fmt.Sprintf(`document.querySelector(%q).getAttribute(%q) ?? ""`, selector, name))
+	return value[string](b, fmt.Sprintf(`document.querySelector(%q).getAttribute(%q) ?? ""`,
+		selector, name))
 }
 
 // sessionText is the text of a session.
@@ -61,7 +62,8 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	adapted := fmt.Sprintf("%.3f", before.Bits/float64(before.Bytes))
 	b.until(`document.querySelector(".sums .adapted dd")?.textContent === "` + adapted + `"`)
 	b.until(`document.querySelector(".chart canvas") !== null`)
-	require.Contains(t, value[string](b, `document.querySelector(".weights").innerText`), "next update will appear")
+	require.Contains(t, value[string](b, `document.querySelector(".weights").innerText`),
+		"next update will appear")
 
 	b.until(`document.querySelector(".live")?.innerText.startsWith("Watching")`)
 	after := b.score(path, numbered(2, 1600))
@@ -80,7 +82,8 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	seen := `[...document.querySelectorAll(".tables table:first-of-type tbody tr")]
 		.reduce((sum, row) => sum + Number(row.lastElementChild.textContent), 0)`
 	b.until(seen + fmt.Sprintf(` === %d`, b.get(path).Step-uint64(3000/16)))
-	require.Positive(t, value[int](b, `document.querySelectorAll(".tables table:last-of-type tbody tr").length`))
+	require.Positive(t, value[int](b,
+		`document.querySelectorAll(".tables table:last-of-type tbody tr").length`))
 	b.checkLooks("learn")
 }
 
@@ -90,7 +93,8 @@ func (b *tab) checkNetwork(seen api.SummaryEvent) {
 	b.t.Helper()
 	require.NotNil(b.t, seen.NetworkBits)
 	bytes := float64(seen.Bytes)
-	b.until(fmt.Sprintf(`document.querySelector(".sums .network dd")?.innerText === "%.3f beside %.3f"`,
+	b.until(fmt.Sprintf(
+		`document.querySelector(".sums .network dd")?.innerText === "%.3f beside %.3f"`,
 		*seen.NetworkBits/bytes, seen.Bits/bytes))
 	require.Equal(b.t, []string{"adapted with companion", "network alone", "static alone"},
 		value[[]string](b, `[...document.querySelectorAll(".lines-key li")]
@@ -107,7 +111,8 @@ func TestPageShowsLearningWithTheKeyboardAlone(t *testing.T) {
 	end := b.attribute(".along", "aria-valuetext")
 	require.Contains(t, end, "static")
 	b.press(kb.ArrowLeft, kb.ArrowLeft)
-	b.until(fmt.Sprintf(`document.querySelector(".along").getAttribute("aria-valuetext") !== %q`, end))
+	b.until(fmt.Sprintf(`document.querySelector(".along").getAttribute("aria-valuetext") !== %q`,
+		end))
 	b.press("+")
 	b.until(`document.querySelector(".along").getAttribute("aria-valuemin") === "1500"`)
 	b.press("0")
@@ -122,7 +127,8 @@ func TestPageShowsASessionsShadows(t *testing.T) {
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 	shadows := []string{
 		b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"p":0}}`, id)),
-		b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"method":"static","companion":true}}`, id)),
+		b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"method":"static","companion":true}}`,
+			id)),
 	}
 	b.open(place("learn", path))
 	for i, name := range []string{"sparse-meta p 0", "static"} {
@@ -154,7 +160,8 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b.checkLooks("write")
 	b.press(kb.Escape)
 	b.until(`document.querySelector(".cards").innerText.includes("No suggestion yet")`)
-	require.Equal(t, "What the session has.\n", b.sessionText(path), "what is discarded is nobody's")
+	require.Equal(t, "What the session has.\n", b.sessionText(path),
+		"what is discarded is nobody's")
 
 	// Texts of one of the models are accepted, until one has any text.
 	b.with(chromedp.ModifierAlt, "2")
@@ -162,7 +169,8 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b.with(chromedp.ModifierAlt, kb.Enter)
 	b.until(`document.querySelector(".card.static footer") !== null`)
 	b.press(kb.Tab)
-	b.until(`document.querySelector(".sheet .fixed").textContent.startsWith("What the session has.\nHi")`)
+	b.until(
+		`document.querySelector(".sheet .fixed").textContent.startsWith("What the session has.\nHi")`)
 	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
 	text := b.sessionText(path)
 	require.Greater(t, len(text), len("What the session has.\nHi"))
@@ -221,8 +229,10 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 	here := value[string](b, `location.hash`)
 	b.with(chromedp.ModifierCtrl, "z")
 	b.until(`location.hash !== "` + here + `"`)
-	b.until(`document.querySelector(".sheet textarea")?.value.startsWith("The quick brown fox jumps over the lazy dog, as always.\n")`)
-	b.until(`document.querySelector(".sheet textarea").value.endsWith("jumps over the lazy dog, as \n")`)
+	b.until(
+		`document.querySelector(".sheet textarea")?.value.startsWith("The quick brown fox jumps over the lazy dog, as always.\n")`)
+	b.until(
+		`document.querySelector(".sheet textarea").value.endsWith("jumps over the lazy dog, as \n")`)
 	fork := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
 	require.Len(t, b.sessionText(fork), before)
 }
@@ -299,7 +309,8 @@ func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 	b.until(`document.querySelector(".edit [role=status]").innerText === "Saved."`)
 	require.Equal(t, "<b>what if</b>", (*b.get("/v1/sessions/renamed").Labels)["why"])
 	require.Equal(t, "renamed", value[string](b, `document.querySelector(".details h2").innerText`))
-	require.Equal(t, "renamed", value[string](b, `document.querySelector(".session-name").innerText`))
+	require.Equal(t, "renamed",
+		value[string](b, `document.querySelector(".session-name").innerText`))
 	b.checkLooks("session")
 
 	b.click("Delete…")
@@ -318,13 +329,15 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 	b.open(place("sessions", path))
 	b.click("Shadow")
 	b.click("Make a shadow")
-	b.until(`document.querySelector(".shadows tbody small")?.textContent === "up to byte 1\u202f600"`)
+	b.until(
+		`document.querySelector(".shadows tbody small")?.textContent === "up to byte 1\u202f600"`)
 	shadow := b.get(path).Shadows[0]
 	require.Equal(t, "static", string(b.get("/v1/sessions/"+shadow.ID).Settings.Method))
 	// The list has the shadow as it is now, too.
 	b.until(`[...document.querySelectorAll("table.sessions tbody tr")].filter((row) =>
 		row.querySelector("[data-name=Text]").innerText === "1\u202f600 B").length === 2`)
-	require.Equal(t, strings.ReplaceAll(fmt.Sprintf("%.3f", *shadow.Compared.Difference), "-", "\u2212"),
+	require.Equal(t, strings.ReplaceAll(fmt.Sprintf("%.3f", *shadow.Compared.Difference), "-",
+		"\u2212"),
 		value[string](b, `document.querySelectorAll(".shadows tbody td")[2].textContent`))
 	b.checkLooks("shadows")
 	b.click("Detach")

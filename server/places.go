@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// placesListener gives connections a limited number of places. Where all are taken, a new connection
-// takes the place of the one that has been without a request for the longest time, so that those
-// who say nothing lock nobody out; where all have a request, it waits until one has none. (The
-// listener of golang.org/x/net/netutil has a limit only: silent connections keep their places.)
+// placesListener gives connections a limited number of places. Where all are taken, a new
+// connection takes the place of the one that has been without a request for the longest time, so
+// that those who say nothing lock nobody out; where all have a request, it waits until one has
+// none. (The listener of golang.org/x/net/netutil has a limit only: silent connections keep their
+// places.)
 type placesListener struct {
 	net.Listener
 	most int

@@ -62,7 +62,8 @@ func newRealRigOf(t *testing.T, m *model.Model, sessions session.Options, o Opti
 	go func() { served <- s.Serve(l) }()
 	transport := &http.Transport{MaxIdleConnsPerHost: 256}
 	client := &http.Client{Transport: transport}
-	g := &rig{t: t, server: s, addr: l.Addr().String(), url: "http://" + l.Addr().String(), client: client, plain: client}
+	g := &rig{t: t, server: s, addr: l.Addr().String(), url: "http://" + l.Addr().String(),
+		client: client, plain: client}
 	r := &realRig{rig: g, mg: mg}
 	r.close = sync.OnceFunc(func() {
 		transport.CloseIdleConnections()
@@ -83,7 +84,8 @@ func stateBytes(t *testing.T, settings session.Settings) int64 {
 	mg, err := session.NewManager(m, session.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, mg.Drain(context.Background())) }()
-	info, err := mg.Create(context.Background(), session.Caller{}, session.CreateRequest{Settings: settings})
+	info, err := mg.Create(context.Background(), session.Caller{},
+		session.CreateRequest{Settings: settings})
 	require.NoError(t, err)
 	return info.MemoryBytes
 }
@@ -91,7 +93,8 @@ func stateBytes(t *testing.T, settings session.Settings) int64 {
 // state is all that decides how a session goes on, and the totals that it has reported.
 func (r *realRig) state(t require.TestingT, path string) []any {
 	var b bytes.Buffer
-	require.NoError(t, r.mg.Export(context.Background(), session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"), 0, &b, nil))
+	require.NoError(t, r.mg.Export(context.Background(), session.Caller{}, strings.TrimPrefix(path,
+		"/v1/sessions/"), 0, &b, nil))
 	x, err := program.ReadExport(b.Bytes())
 	require.NoError(t, err)
 	return []any{x.State.Metadata, x.State.Tensors, string(x.Text)}
@@ -139,7 +142,8 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 		}
 		const clients, kinds, size = 200, 10, 24
 		budget := 64 * stateBytes(t, session.Settings{})
-		r := newRealRig(t, session.Options{MaxMemoryBytes: budget, Threads: 8}, Options{}) // 8 chunks share a commit
+		// 8 chunks share a commit
+		r := newRealRig(t, session.Options{MaxMemoryBytes: budget, Threads: 8}, Options{})
 		defer r.close()
 		paths := make([]string, sessions)
 		each := func(do func(i int) error) {
@@ -161,7 +165,8 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 		var watch sync.WaitGroup
 		watch.Go(func() { r.staysWithin(budget, done) })
 		each(func(i int) error {
-			resp, err := r.client.Post(r.url+"/v1/sessions", contract.MediaJSON, strings.NewReader(`{"seed":3}`))
+			resp, err := r.client.Post(r.url+"/v1/sessions", contract.MediaJSON,
+				strings.NewReader(`{"seed":3}`))
 			if err != nil {
 				return err
 			}
@@ -170,10 +175,12 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 			_, err = io.Copy(io.Discard, resp.Body)
 			return err
 		})
-		const piece = size / 2 // ends in the middle of a chunk; all other sessions come before the next piece
+		// ends in the middle of a chunk; all other sessions come before the next piece
+		const piece = size / 2
 		for at := 0; at < size; at += piece {
 			each(func(i int) error {
-				status, answer, err := r.post(fmt.Sprintf("%s/score?offset=%d", paths[i], at), numbered(i%kinds, size)[at:at+piece])
+				status, answer, err := r.post(fmt.Sprintf("%s/score?offset=%d", paths[i], at),
+					numbered(i%kinds, size)[at:at+piece])
 				if err == nil && status != http.StatusOK {
 					err = errors.New(answer)
 				}
@@ -194,12 +201,14 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 		for i, path := range paths { // compare the bits of all sessions
 			info, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"))
 			require.NoError(t, err)
-			twin, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(paths[i%kinds], "/v1/sessions/"))
+			twin, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(paths[i%kinds],
+				"/v1/sessions/"))
 			require.NoError(t, err)
 			require.Equal(t, []any{int64(size), twin.Bits}, []any{info.Offset, info.Bits})
 		}
 	}()
-	require.Eventually(t, func() bool { return descriptors() <= before }, 10*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return descriptors() <= before }, 10*time.Second,
+		10*time.Millisecond,
 		"%d files were open, now it is %d", before, descriptors())
 }
 
@@ -235,19 +244,22 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	}
 	const size = 20 * modeltest.Chunk
 	long := session.Settings{"chunk": stream.MaxChunk} // its events are large
-	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t, session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})
+	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t,
+		session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})
 	twin := r.create(`{"seed":3}`)
 	status, answer, err := r.post(twin+"/score", numbered(1, size))
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, answer)
 
-	silent, deaf, flooding := r.create("{}"), r.create(fmt.Sprintf(`{"settings":{"chunk":%d}}`, stream.MaxChunk)), r.create("{}")
+	silent, deaf, flooding := r.create("{}"), r.create(fmt.Sprintf(`{"settings":{"chunk":%d}}`,
+		stream.MaxChunk)), r.create("{}")
 	say := func(path, headers string, length int, body io.Reader) net.Conn {
 		conn, err := net.Dial("tcp", r.addr)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n%sContent-Length: %d\r\n\r\n", path, headers, length)
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
+			"text/plain\r\n%sContent-Length: %d\r\n\r\n", path, headers, length)
 		go func() { _, _ = io.Copy(conn, body) }() // until one side closes the connection
 		return conn
 	}
@@ -263,11 +275,16 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	busy := func(path string) bool {
 		status, answer, err := r.post(path+"/score?wait=0s", "")
 		require.NoError(t, err)
-		require.True(t, status == http.StatusOK || strings.Contains(answer, string(api.ProblemSessionBusy)), answer)
+		require.True(t, status == http.StatusOK ||
+			strings.Contains(answer, string(api.ProblemSessionBusy)), answer)
 		return status != http.StatusOK
 	}
-	offset := func(path string) int64 { return decode[api.Session](t, r.do("GET", path, nil), http.StatusOK).Offset }
-	require.Eventually(t, func() bool { return offset(silent) > 0 }, 10*time.Second, time.Millisecond)
+	offset := func(path string) int64 {
+		return decode[api.Session](t, r.do("GET", path, nil),
+			http.StatusOK).Offset
+	}
+	require.Eventually(t, func() bool { return offset(silent) > 0 }, 10*time.Second,
+		time.Millisecond)
 	last := int64(-1)
 	require.Eventually(t, func() bool { // until every buffer on the way is full
 		was := last
@@ -281,7 +298,8 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 		good[n] = r.create(`{"seed":3}`)
 		wait.Go(func() {
 			for at := 0; at < size; at += 40 {
-				status, answer, err := r.post(fmt.Sprintf("%s/score?offset=%d", good[n], at), numbered(1, size)[at:at+40])
+				status, answer, err := r.post(fmt.Sprintf("%s/score?offset=%d", good[n], at),
+					numbered(1, size)[at:at+40])
 				if err != nil || status != http.StatusOK {
 					t.Error(n, status, answer, err)
 					return
@@ -291,7 +309,8 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	}
 	// Bodies that are too long: one of a known length, and one whose length nobody knows.
 	wait.Go(func() {
-		for _, body := range []io.Reader{bytes.NewReader(make([]byte, limits.JSONBodyBytesMax+1)), io.LimitReader(alphabet{}, 2*limits.JSONBodyBytesMax)} {
+		for _, body := range []io.Reader{bytes.NewReader(make([]byte, limits.JSONBodyBytesMax+1)),
+			io.LimitReader(alphabet{}, 2*limits.JSONBodyBytesMax)} {
 			resp, err := r.client.Post(r.url+flooding+"/score", contract.MediaJSON, body)
 			if err == nil {
 				_ = resp.Body.Close()
@@ -311,6 +330,7 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	for _, path := range []string{silent, deaf} {
-		require.Eventually(t, func() bool { return !busy(path) }, 20*time.Second, 10*time.Millisecond, "a session is free when its client has gone")
+		require.Eventually(t, func() bool { return !busy(path) }, 20*time.Second,
+			10*time.Millisecond, "a session is free when its client has gone")
 	}
 }

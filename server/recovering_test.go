@@ -39,7 +39,10 @@ func TestAForkFarBackIsWaitedFor(t *testing.T) {
 	for _, request := range []func(path string) *http.Response{
 		func(path string) *http.Response { return g.text(path+"/score?wait=60s", "x") },
 		func(path string) *http.Response { return g.text(path+"/score?learn=false&wait=60s", "x") },
-		func(path string) *http.Response { return g.json(path+"/complete?wait=60s", `{"max_tokens":1}`) },
+		func(path string) *http.Response {
+			return g.json(path+"/complete?wait=60s",
+				`{"max_tokens":1}`)
+		},
 		func(path string) *http.Response { return g.do("GET", path+"/snapshot?wait=60s", nil) },
 	} {
 		require.Equal(t, http.StatusOK, request(fork()).StatusCode)

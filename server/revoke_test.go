@@ -33,9 +33,13 @@ func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
 			return g.json(path+"/score", fmt.Sprintf(`{"text":%q}`, long))
 		},
 		"score of JSON, streamed": func(g *rig, path string) *http.Response {
-			return g.json(path+"/score", fmt.Sprintf(`{"text":%q}`, long), "Accept", contract.MediaNDJSON)
+			return g.json(path+"/score", fmt.Sprintf(`{"text":%q}`, long), "Accept",
+				contract.MediaNDJSON)
 		},
-		"score of plain text": func(g *rig, path string) *http.Response { return g.text(path+"/score", long) },
+		"score of plain text": func(g *rig, path string) *http.Response {
+			return g.text(path+
+				"/score", long)
+		},
 		"score of plain text, streamed": func(g *rig, path string) *http.Response {
 			return g.text(path+"/score", long, "Accept", contract.MediaNDJSON)
 		},
@@ -61,29 +65,39 @@ func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
 			return g.json("/v1/completions", `{"model":"small","prompt":"x","max_tokens":65536}`)
 		},
 		"texts in OpenAI's form, streamed, of a session": func(g *rig, path string) *http.Response {
-			return g.json("/v1/completions", `{"model":"small","prompt":"x","max_tokens":65536,"stream":true}`, "X-Session-ID", path[len("/v1/sessions/"):])
+			return g.json("/v1/completions",
+				`{"model":"small","prompt":"x","max_tokens":65536,"stream":true}`, "X-Session-ID",
+				path[len("/v1/sessions/"):])
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{BytesPerSecond: keys.BytesPerSecondMax}}, keys.Key{Name: "admin", Admin: true})
+			ring := newTestKeys(t,
+				keys.Key{Name: "k", Limits: keys.Limits{BytesPerSecond: keys.BytesPerSecondMax}},
+				keys.Key{Name: "admin", Admin: true})
 			g := newRealRig(t, session.Options{Threads: 1}, Options{Keys: ring.Ring})
 			g.key = ring.token["k"]
 			path := g.create("{}")
 			var revoked time.Time
-			time.AfterFunc(500*time.Millisecond, func() { revoked = time.Now(); ring.revoke(t, "k") })
+			time.AfterFunc(500*time.Millisecond, func() {
+				revoked = time.Now()
+				ring.revoke(t,
+					"k")
+			})
 			resp := send(g.rig, path)
 			body, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
 			require.Less(t, time.Since(revoked), soon)
-			require.Regexp(t, string(api.ProblemUnauthorized)+`|"code":"invalid_api_key"`, string(body))
+			require.Regexp(t, string(api.ProblemUnauthorized)+`|"code":"invalid_api_key"`,
+				string(body))
 			if resp.Header.Get("Content-Type") == contract.MediaProblem {
 				require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 			}
 			g.key = ring.token["admin"]
 			at := decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset
 			time.Sleep(300 * time.Millisecond)
-			require.Equal(t, at, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset, "nothing goes on in secret")
+			require.Equal(t, at, decode[api.Session](t, g.do("GET", path, nil),
+				http.StatusOK).Offset, "nothing goes on in secret")
 		})
 	}
 }

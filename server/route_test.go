@@ -106,13 +106,16 @@ func TestACompletionForASessionElsewhereIsPassedOn(t *testing.T) {
 	path := far.create("{}")
 	id, model := strings.TrimPrefix(path, "/v1/sessions/"), far.fake.Model().ID
 	for _, prompt := range []string{"x", strings.Repeat("long ", 13_000)} {
-		resp := near.json("/v1/completions", `{"model":"`+model+`","prompt":"`+prompt+`","max_tokens":1,"user":"`+id+`"}`)
-		require.EqualValues(t, len(prompt), decode[api.OpenAICompletion](t, resp, http.StatusOK).Usage.PromptTokens)
+		resp := near.json("/v1/completions", `{"model":"`+model+`","prompt":"`+prompt+
+			`","max_tokens":1,"user":"`+id+`"}`)
+		require.EqualValues(t, len(prompt), decode[api.OpenAICompletion](t, resp,
+			http.StatusOK).Usage.PromptTokens)
 		require.Equal(t, id, *places.asked.Load())
 	}
 	places.asked.Store(nil)
 	require.Equal(t, http.StatusOK,
-		near.json("/v1/completions", `{"model":"`+model+`","prompt":"x","max_tokens":1}`).StatusCode)
+		near.json("/v1/completions", `{"model":"`+model+
+			`","prompt":"x","max_tokens":1}`).StatusCode)
 	require.Nil(t, places.asked.Load(), "one of no session is answered here")
 }
 
@@ -167,7 +170,8 @@ func TestARequestEndsWithTheServerThatHasIt(t *testing.T) {
 
 	release := far.fake.hold(strings.TrimPrefix(path, "/v1/sessions/"))
 	defer release()
-	require.Eventually(t, func() bool { return !far.fake.sessions["s-0001"].busy.Load() }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !far.fake.sessions["s-0001"].busy.Load() },
+		5*time.Second, time.Millisecond)
 	resp, err = near.plain.Post(near.url+path+"/score", "text/plain", strings.NewReader("x"))
 	if err == nil {
 		resp.Body.Close()

@@ -98,7 +98,8 @@ func (s *Server) Serve(l net.Listener) error {
 	if s.options.TLS != nil {
 		accepting = tls.NewListener(accepting, s.options.TLS)
 	}
-	if err := s.http.Serve(earlyListener{accepting, s.problems}); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(earlyListener{accepting, s.problems}); !errors.Is(err,
+		http.ErrServerClosed) {
 		return fmt.Errorf("server: %s: %w", l.Addr(), err)
 	}
 	return nil

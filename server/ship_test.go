@@ -49,7 +49,8 @@ func (g *rig) told(name string) string {
 // ship sends a body of a media type, and gives status and answer.
 func (g *rig) ship(path, media, body string, headers ...string) (int, string) {
 	g.t.Helper()
-	resp := g.do("POST", path, strings.NewReader(body), append([]string{"Content-Type", media}, headers...)...)
+	resp := g.do("POST", path, strings.NewReader(body), append([]string{"Content-Type", media},
+		headers...)...)
 	raw, err := io.ReadAll(resp.Body)
 	require.NoError(g.t, err)
 	return resp.StatusCode, string(raw)
@@ -68,7 +69,8 @@ func otlp(t *testing.T, service string, records ...*logs.LogRecord) string {
 	t.Helper()
 	name := &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: service}}
 	raw, err := proto.Marshal(&logs.LogsData{ResourceLogs: []*logs.ResourceLogs{{
-		Resource:  &resource.Resource{Attributes: []*common.KeyValue{{Key: "service.name", Value: name}}},
+		Resource: &resource.Resource{Attributes: []*common.KeyValue{{Key: "service.name",
+			Value: name}}},
 		ScopeLogs: []*logs.ScopeLogs{{LogRecords: records}},
 	}}})
 	require.NoError(t, err)
@@ -98,14 +100,17 @@ func TestOTLPFeedsSessionsOfServices(t *testing.T) {
 	status, answer := g.ship("/v1/logs", contract.MediaProtobuf, body)
 	require.Equal(t, http.StatusOK, status)
 	require.Empty(t, answer)
-	status, _ = g.ship("/v1/logs", contract.MediaProtobuf, gzipped(t, body), "Content-Encoding", "gzip")
+	status, _ = g.ship("/v1/logs", contract.MediaProtobuf, gzipped(t, body), "Content-Encoding",
+		"gzip")
 	require.Equal(t, http.StatusOK, status, "the answer was lost")
-	status, answer = g.ship("/v1/logs", contract.MediaJSON, `{"resourceLogs":[{"resource":{"attributes":[
+	status, answer = g.ship("/v1/logs", contract.MediaJSON,
+		`{"resourceLogs":[{"resource":{"attributes":[
 		{"key":"service.name","value":{"stringValue":"checkout"}}]},"scopeLogs":[{"logRecords":[
 		{"timeUnixNano":"3","body":{"stringValue":"three"}},{"timeUnixNano":"4"}]}]}]}`)
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"partialSuccess":{"rejectedLogRecords":"1",
-		"errorMessage":"The body is not what its Content-Type says: record 2: it has no body"}}`, answer)
+		"errorMessage":"The body is not what its Content-Type says: record 2: it has no body"}}`,
+		answer)
 	require.Equal(t, "one\ntwo\\nlines\nthree\n", g.told("checkout"))
 	require.Equal(t, "static", string(g.get("/v1/sessions/checkout").Settings.Method))
 }
@@ -146,16 +151,19 @@ func TestOTLPRejectsOnlyWhatCannotBeFed(t *testing.T) {
 func TestLokiFeedsSessionsOfLabels(t *testing.T) {
 	g := newShipRig(t, Options{})
 	field := func(number protowire.Number, inner string) string {
-		return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), inner))
+		return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType),
+			inner))
 	}
 	entry := field(1, "\x08\x01") + field(2, "one")
-	body := string(snappy.Encode(nil, []byte(field(1, field(1, `{app="shop", env="x"}`)+field(2, entry)))))
+	body := string(snappy.Encode(nil,
+		[]byte(field(1, field(1, `{app="shop", env="x"}`)+field(2, entry)))))
 	for range 2 { // the answer is lost once
 		status, _ := g.ship("/loki/api/v1/push", contract.MediaProtobuf, body)
 		require.Equal(t, http.StatusNoContent, status)
 	}
 	status, _ := g.ship("/loki/api/v1/push", contract.MediaJSON, gzipped(t,
-		`{"streams":[{"stream":{"app":"shop"},"values":[["2000000000","two"]]}]}`), "Content-Encoding", "gzip")
+		`{"streams":[{"stream":{"app":"shop"},"values":[["2000000000","two"]]}]}`),
+		"Content-Encoding", "gzip")
 	require.Equal(t, http.StatusNoContent, status)
 	require.Equal(t, "one\ntwo\n", g.told("shop"))
 	bomb := string(protowire.AppendVarint(nil, limits.LogBodyBytesMax+1)) + "\x00"
@@ -168,10 +176,14 @@ func TestLokiFeedsSessionsOfLabels(t *testing.T) {
 func TestScoreTakesWhatShippersSend(t *testing.T) {
 	g := newShipRig(t, Options{})
 	for name, c := range map[string]struct{ query, media, coding, body, want string }{
-		"ndjson":        {"", "application/x-ndjson", "", `{"message":"a"}` + "\n" + `{"message":"b"}`, "a\nb\n"},
-		"array":         {"", "application/json", "", `[{"message":"a"},{"message":"b"}]`, "a\nb\n"},
-		"object":        {"", "application/json; charset=utf-8", "", `{"@timestamp":"x","message":"a"}`, "a\n"},
-		"fields":        {"field=level,/m/x", "application/json", "", `[{"level":"warn","m":{"x":"a"}}]`, "warn a\n"},
+		"ndjson": {"", "application/x-ndjson", "", `{"message":"a"}` + "\n" +
+			`{"message":"b"}`, "a\nb\n"},
+		"array": {"", "application/json", "", `[{"message":"a"},{"message":"b"}]`,
+			"a\nb\n"},
+		"object": {"", "application/json; charset=utf-8", "",
+			`{"@timestamp":"x","message":"a"}`, "a\n"},
+		"fields": {"field=level,/m/x", "application/json", "",
+			`[{"level":"warn","m":{"x":"a"}}]`, "warn a\n"},
 		"text in field": {"field=m", "text/plain", "", `{"m":"a"}{"m":"b"}`, "a\nb\n"},
 		"msgpack":       {"", "application/msgpack", "", "\x92\x01\x81\xa3log\xa1a", "a\n"},
 		"libcurl":       {"", contract.MediaForm, "", "<13>1 a=b&c\n", "<13>1 a=b&c\n"},
@@ -186,7 +198,8 @@ func TestScoreTakesWhatShippersSend(t *testing.T) {
 		if c.coding != "" {
 			headers = append(headers, "Content-Encoding", c.coding)
 		}
-		status, answer := g.ship("/v1/sessions/"+session+"/score?unit=line&"+c.query, c.media, c.body, headers...)
+		status, answer := g.ship("/v1/sessions/"+session+"/score?unit=line&"+c.query, c.media,
+			c.body, headers...)
 		require.Equal(t, http.StatusOK, status, "%s: %s", name, answer)
 		require.Equal(t, c.want, g.told(session), name)
 		require.Equal(t, strings.Count(c.want, "\n"), strings.Count(answer, `"type":"line"`), name)
@@ -213,13 +226,15 @@ func TestScoreSaysWhereRecordsAreWrong(t *testing.T) {
 		require.Contains(t, answer, c.want)
 	}
 	require.Empty(t, g.told("s"))
-	resp := g.do("POST", "/v1/sessions/s/score", strings.NewReader("a=b"), "Content-Type", contract.MediaForm,
+	resp := g.do("POST", "/v1/sessions/s/score", strings.NewReader("a=b"), "Content-Type",
+		contract.MediaForm,
 		"User-Agent", "curl/8.0")
 	requireProblem(t, resp, api.ProblemUnsupportedMediaType)
 	resp = g.do("POST", "/v1/sessions/s/score", strings.NewReader("x"), "Content-Encoding", "br")
 	requireProblem(t, resp, api.ProblemUnsupportedMediaType)
 	requireProblem(t, g.json("/v1/sessions/s/score", `{"txt":"x"}`), api.ProblemInvalidField)
-	requireProblem(t, g.text("/v1/sessions/s/score?once=body&offset=0", "x"), api.ProblemInvalidParameter)
+	requireProblem(t, g.text("/v1/sessions/s/score?once=body&offset=0", "x"),
+		api.ProblemInvalidParameter)
 }
 
 // What is small compressed and large else is refused at its limit.
@@ -277,7 +292,8 @@ func TestShippersOfOneSessionQueue(t *testing.T) {
 		all.Go(func() {
 			for i := range 10 {
 				body := fmt.Sprintf(`{"message":"line %d-%d"}`, worker, i)
-				resp, err := g.plain.Post(g.url+"/v1/sessions/s/score", "application/x-ndjson", strings.NewReader(body))
+				resp, err := g.plain.Post(g.url+"/v1/sessions/s/score", "application/x-ndjson",
+					strings.NewReader(body))
 				if err != nil {
 					t.Error(err)
 					return
@@ -310,11 +326,13 @@ func TestFullQueueIsAnswered429(t *testing.T) {
 	resp := g.text(path+"/score", "x\n")
 	requireProblem(t, resp, api.ProblemSessionQueueFull)
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
-	resp = g.do("POST", path+"/score", strings.NewReader("{}"), "Content-Type", "application/x-ndjson")
+	resp = g.do("POST", path+"/score", strings.NewReader("{}"), "Content-Type",
+		"application/x-ndjson")
 	requireProblem(t, resp, api.ProblemSessionQueueFull)
 	g.do("PUT", "/v1/sessions/web", nil)
 	g.fake.sessions["s-0002"].feeding.Lock()
-	resp = g.json("/loki/api/v1/push", `{"streams":[{"stream":{"app":"web"},"values":[["1","x"]]}]}`)
+	resp = g.json("/loki/api/v1/push",
+		`{"streams":[{"stream":{"app":"web"},"values":[["1","x"]]}]}`)
 	requireProblem(t, resp, api.ProblemSessionQueueFull)
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
 }
@@ -325,7 +343,8 @@ func TestShippersAreToldToComeAgain(t *testing.T) {
 	g := newRig(t, Options{Logs: handler.LogSessions{Make: true}})
 	body := `{"streams":[{"stream":{"app":"web"},"values":[["1","x"]]}]}`
 	for _, fail := range []error{
-		session.ErrNoSpace, session.ErrUnavailable, session.ErrOverloaded, &session.DiskAlarmError{},
+		session.ErrNoSpace, session.ErrUnavailable, session.ErrOverloaded,
+		&session.DiskAlarmError{},
 	} {
 		g.fake.delivering = fail
 		resp := g.json("/loki/api/v1/push", body)
@@ -343,7 +362,8 @@ func TestLogsOfKeysAreTheirOwn(t *testing.T) {
 	g := newShipRig(t, Options{Keys: ring.Ring})
 	for _, name := range []string{"one", "two"} {
 		g.key = ring.token[name]
-		status, _ := g.ship("/v1/logs", contract.MediaProtobuf, otlp(t, "web", record(1, "of "+name)))
+		status, _ := g.ship("/v1/logs", contract.MediaProtobuf,
+			otlp(t, "web", record(1, "of "+name)))
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, "of "+name+"\n", g.told("web"))
 	}

@@ -57,7 +57,8 @@ func TestConnectionsHaveALimit(t *testing.T) {
 	}
 	begun := time.Now()
 	path := g.create("{}")
-	require.Less(t, time.Since(begun), limits.HeaderTimeMax, "those who say nothing lock nobody out")
+	require.Less(t, time.Since(begun), limits.HeaderTimeMax,
+		"those who say nothing lock nobody out")
 
 	var bodies []*io.PipeWriter
 	answers := make(chan error, 1)

@@ -64,7 +64,8 @@ func (g *rig) export(path string) []byte {
 	return raw
 }
 
-const someText = "2026-11-21T03:25:35.777Z INFO request GET /v1/sessions 200\n2026-11-21T03:25:35.779Z INFO request GET /v1/sessions 404\n"
+const someText = "2026-11-21T03:25:35.777Z INFO request GET /v1/sessions " +
+	"200\n2026-11-21T03:25:35.779Z INFO request GET /v1/sessions 404\n"
 
 func TestAForkGoesOnFromItsOffset(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
@@ -73,11 +74,13 @@ func TestAForkGoesOnFromItsOffset(t *testing.T) {
 	g.score(path, someText)
 	want := g.score(g.create(`{"seed":3}`), someText[:70]+"another end").Totals
 
-	resp := g.json(path+"/fork", `{"at_offset":70,"labels":{"c":"d"},"ttl_seconds":30,"history":"tail"}`)
+	resp := g.json(path+"/fork",
+		`{"at_offset":70,"labels":{"c":"d"},"ttl_seconds":30,"history":"tail"}`)
 	fork := decode[api.Session](t, resp, http.StatusCreated)
 	at := "/v1/sessions/" + fork.ID
 	require.Equal(t, at, resp.Header.Get("Location"))
-	require.Equal(t, &api.Parent{ID: strings.TrimPrefix(path, "/v1/sessions/"), Offset: 70}, fork.Parent)
+	require.Equal(t, &api.Parent{ID: strings.TrimPrefix(path, "/v1/sessions/"), Offset: 70},
+		fork.Parent)
 	require.Equal(t, api.Labels{"c": "d"}, *fork.Labels)
 	require.EqualValues(t, 30, fork.TTLSeconds)
 	require.Equal(t, api.HistoryTail, *fork.History)
@@ -91,8 +94,10 @@ func TestAForkGoesOnFromItsOffset(t *testing.T) {
 	require.Equal(t, g.get(path).Totals, whole.Totals)
 	require.Equal(t, g.score(path, "x").Totals, g.score("/v1/sessions/"+whole.ID, "x").Totals)
 
-	p := requireProblem(t, g.json(path+"/fork", fmt.Sprintf(`{"at_offset":%d}`, 2*len(someText)+2)), api.ProblemInvalidField)
-	require.Equal(t, []string{"at_offset", fmt.Sprint(2*len(someText) + 2), fmt.Sprintf("0 to %d", 2*len(someText)+1)}, []string{*p.Field, *p.Found, *p.Expected})
+	p := requireProblem(t, g.json(path+"/fork", fmt.Sprintf(`{"at_offset":%d}`, 2*len(someText)+2)),
+		api.ProblemInvalidField)
+	require.Equal(t, []string{"at_offset", fmt.Sprint(2*len(someText) + 2), fmt.Sprintf("0 to %d",
+		2*len(someText)+1)}, []string{*p.Field, *p.Found, *p.Expected})
 }
 
 func TestATrimmedOffsetIsGone(t *testing.T) {
@@ -108,10 +113,14 @@ func TestATrimmedOffsetIsGone(t *testing.T) {
 }
 
 func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
-	ring := newTestKeys(t, keys.Key{Name: "giver"}, keys.Key{Name: "taker"}, keys.Key{Name: "admin", Admin: true}, keys.Key{Name: "small", Limits: keys.Limits{Sessions: 1}})
-	g, h := newFolderRig(t, t.TempDir(), 1, Options{Keys: ring.Ring}, session.Options{}), newFolderRig(t, t.TempDir(), 1, Options{Keys: ring.Ring}, session.Options{})
+	ring := newTestKeys(t, keys.Key{Name: "giver"}, keys.Key{Name: "taker"}, keys.Key{Name: "admin",
+		Admin: true}, keys.Key{Name: "small", Limits: keys.Limits{Sessions: 1}})
+	g, h := newFolderRig(t, t.TempDir(), 1, Options{Keys: ring.Ring}, session.Options{}),
+		newFolderRig(t, t.TempDir(), 1, Options{Keys: ring.Ring}, session.Options{})
 	g.key = ring.token["giver"]
-	path := g.create(`{"seed":3,"labels":{"a":"b"},"ttl_seconds":60,"history":"tail","settings":{"baseline":true}}`)
+	path :=
+		g.create(
+			`{"seed":3,"labels":{"a":"b"},"ttl_seconds":60,"history":"tail","settings":{"baseline":true}}`)
 	g.score(path, someText)
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 
@@ -123,7 +132,8 @@ func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "sessions/"+id+"/head", string(bytes.TrimRight(file[:100], "\x00")))
 	require.Equal(t, file, g.export(path), "the same state gives the same file")
-	requireProblem(t, g.do("GET", path+"/snapshot", nil, "Accept", contract.MediaJSON), api.ProblemNotAcceptable)
+	requireProblem(t, g.do("GET", path+"/snapshot", nil, "Accept", contract.MediaJSON),
+		api.ProblemNotAcceptable)
 
 	was := g.get(path)
 	for n, to := range []*rig{g, h} {
@@ -138,12 +148,15 @@ func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
 		require.Equal(t, at, resp.Header.Get("Location"))
 		require.NotEqual(t, id, made.ID)
 		is := made
-		is.ID, is.CreatedAt, is.LastUsedAt, is.MemoryBytes = was.ID, was.CreatedAt, was.LastUsedAt, was.MemoryBytes
+		is.ID, is.CreatedAt, is.LastUsedAt, is.MemoryBytes = was.ID, was.CreatedAt, was.LastUsedAt,
+			was.MemoryBytes
 		is.DiskBytes = was.DiskBytes // its snapshot is at its end
 		require.Equal(t, was, is)
 		require.Equal(t, http.StatusOK, to.do("GET", at, nil).StatusCode)
-		requireProblem(t, to.do("GET", at, nil, "Authorization", "Bearer "+ring.token["giver"]), api.ProblemSessionNotFound)
-		admins := decode[api.Session](t, to.do("GET", at, nil, "Authorization", "Bearer "+ring.token["admin"]), http.StatusOK)
+		requireProblem(t, to.do("GET", at, nil, "Authorization", "Bearer "+ring.token["giver"]),
+			api.ProblemSessionNotFound)
+		admins := decode[api.Session](t, to.do("GET", at, nil, "Authorization", "Bearer "+
+			ring.token["admin"]), http.StatusOK)
 		require.Equal(t, ring.id["taker"], *admins.Owner)
 		g.key = ring.token["giver"]
 		want := decode[api.Session](t, g.do("POST", path+"/fork", nil), http.StatusCreated)
@@ -152,8 +165,10 @@ func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
 		require.Equal(t, totals, to.score(at, "and on").Totals, "to the bit")
 	}
 	h.key = ring.token["small"]
-	require.Equal(t, http.StatusCreated, h.do("POST", "/v1/sessions/import", bytes.NewReader(file)).StatusCode)
-	requireProblem(t, h.do("POST", "/v1/sessions/import", bytes.NewReader(file)), api.ProblemKeySessionLimit)
+	require.Equal(t, http.StatusCreated, h.do("POST", "/v1/sessions/import",
+		bytes.NewReader(file)).StatusCode)
+	requireProblem(t, h.do("POST", "/v1/sessions/import", bytes.NewReader(file)),
+		api.ProblemKeySessionLimit)
 }
 
 func TestAnImportThatIsNotGoodMakesNothing(t *testing.T) {
@@ -164,23 +179,29 @@ func TestAnImportThatIsNotGoodMakesNothing(t *testing.T) {
 	const to = "/v1/sessions/import"
 	damaged := bytes.Clone(file)
 	damaged[len(file)-1] ^= 1
-	for what, body := range map[string][]byte{"damaged": damaged, "cut": file[:len(file)-1], "longer": append(bytes.Clone(file), 'x'), "empty": nil, "text": []byte(someText)} {
-		require.NotEmpty(t, *requireProblem(t, g.do("POST", to, bytes.NewReader(body)), api.ProblemImportDamaged).Detail, what)
+	for what, body := range map[string][]byte{"damaged": damaged, "cut": file[:len(file)-1],
+		"longer": append(bytes.Clone(file), 'x'), "empty": nil, "text": []byte(someText)} {
+		require.NotEmpty(t, *requireProblem(t, g.do("POST", to, bytes.NewReader(body)),
+			api.ProblemImportDamaged).Detail, what)
 	}
 	other := newFolderRig(t, t.TempDir(), 2, Options{}, session.Options{})
 	p := requireProblem(t, other.do("POST", to, bytes.NewReader(file)), api.ProblemImportModel)
 	require.Equal(t, []string{"model", g.get(path).Model}, []string{*p.Field, *p.Found})
-	require.Equal(t, decode[api.ModelList](t, other.do("GET", "/v1/models", nil), 200).Data[0].ID, *p.Expected)
+	require.Equal(t, decode[api.ModelList](t, other.do("GET", "/v1/models", nil), 200).Data[0].ID,
+		*p.Expected)
 
-	requireProblem(t, g.do("POST", to, bytes.NewReader(file), "Content-Type", "image/png"), api.ProblemUnsupportedMediaType)
+	requireProblem(t, g.do("POST", to, bytes.NewReader(file), "Content-Type", "image/png"),
+		api.ProblemUnsupportedMediaType)
 	requireProblem(t, g.json(to, "{}"), api.ProblemUnsupportedMediaType)
 	stalled, w := io.Pipe()
 	defer w.Close()
 	go func() { _, _ = w.Write(file[:20]) }()
 	// Only here is the server impatient: on a busy machine every other body may rest as long.
-	impatient := newFolderRig(t, t.TempDir(), 1, Options{BodyIdleMax: 300 * time.Millisecond}, session.Options{})
+	impatient := newFolderRig(t, t.TempDir(), 1, Options{BodyIdleMax: 300 * time.Millisecond},
+		session.Options{})
 	requireProblem(t, impatient.do("POST", to, stalled), api.ProblemBodyTimeout)
-	require.Empty(t, decode[api.SessionList](t, impatient.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions)
+	require.Empty(t, decode[api.SessionList](t, impatient.do("GET", "/v1/sessions", nil),
+		http.StatusOK).Sessions)
 	r, err := http.NewRequest("POST", g.url+to, io.NopCloser(bytes.NewReader(file[:40])))
 	require.NoError(t, err)
 	r.ContentLength = 100
@@ -194,8 +215,10 @@ func TestAnImportThatIsNotGoodMakesNothing(t *testing.T) {
 	long, err := (&http.Client{Transport: cutTransport{g.addr}}).Do(r)
 	require.NoError(t, err)
 	defer long.Body.Close()
-	require.Equal(t, "at most "+strconv.Itoa(limits.ImportBodyBytesMax), *requireProblem(t, long, api.ProblemBodyTooLarge).Expected)
-	require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions, 1)
+	require.Equal(t, "at most "+strconv.Itoa(limits.ImportBodyBytesMax), *requireProblem(t, long,
+		api.ProblemBodyTooLarge).Expected)
+	require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil),
+		http.StatusOK).Sessions, 1)
 }
 
 // A file of which only a part could be sent does not look like a whole one.
@@ -223,7 +246,8 @@ func TestAPartOfASessionSaysThatItIsOne(t *testing.T) {
 	require.Equal(t, http.StatusOK, part.StatusCode)
 	require.Equal(t, "bytes 3-9/12", part.Header.Get("Lmserve-Part"))
 	require.Equal(t, "lost: the  ", part.Header.Get("Lmserve-Damage")+strings.Repeat(" ", 2))
-	require.Equal(t, `attachment; filename="s-0001.part.tar"`, part.Header.Get("Content-Disposition"))
+	require.Equal(t, `attachment; filename="s-0001.part.tar"`,
+		part.Header.Get("Content-Disposition"))
 }
 
 // A damaged session is listed, says where the damage is, and can be deleted; every other use fails.
@@ -244,16 +268,19 @@ func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	g := newFolderRig(t, dir, 1, Options{Log: zap.New(core)}, session.Options{})
 	for what, resp := range map[string]*http.Response{
-		"score": g.text(path+"/score", "x"), "complete": g.json(path+"/complete", "{}"), "snapshot": g.do("GET", path+"/snapshot", nil),
+		"score": g.text(path+"/score", "x"), "complete": g.json(path+"/complete", "{}"),
+		"snapshot": g.do("GET", path+"/snapshot", nil),
 	} {
 		p := requireProblem(t, resp, api.ProblemSessionUnusable)
-		require.Equal(t, filepath.ToSlash(strings.TrimPrefix(files[1], dir+"/")), p.Damage.File, what)
+		require.Equal(t, filepath.ToSlash(strings.TrimPrefix(files[1], dir+"/")), p.Damage.File,
+			what)
 		require.NotNil(t, p.Damage.Offset, what)
 		require.Contains(t, *p.Detail, "10 bytes, expected", what)
 		require.NotContains(t, *p.Detail, dir, what)
 	}
 	require.Equal(t, 3, logs.FilterMessage("request failed").Len())
-	require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions, 2)
+	require.Len(t, decode[api.SessionList](t, g.do("GET", "/v1/sessions", nil),
+		http.StatusOK).Sessions, 2)
 	require.Equal(t, http.StatusNoContent, g.do("DELETE", path, nil).StatusCode)
 	g.score(good, "x")
 }
@@ -286,7 +313,8 @@ func TestASessionWithoutAHeadIsListed(t *testing.T) {
 	require.EqualValues(t, len(someText), other.Offset)
 	for _, s := range list {
 		path := "/v1/sessions/" + s.ID
-		for _, resp := range []*http.Response{g.text(path+"/score", "x"), g.json(path+"/fork", "{}"), g.do("GET", path+"/snapshot", nil)} {
+		for _, resp := range []*http.Response{g.text(path+"/score", "x"),
+			g.json(path+"/fork", "{}"), g.do("GET", path+"/snapshot", nil)} {
 			require.Nil(t, requireProblem(t, resp, api.ProblemSessionUnusable).Damage)
 		}
 		require.Equal(t, *s.Error, *g.get(path).Error)
@@ -302,28 +330,31 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		err  error
 		kind api.ProblemType
 	}{
-		"ErrNotFound":     {session.ErrNotFound, api.ProblemSessionNotFound},
-		"ErrBusy":         {session.ErrBusy, api.ProblemSessionBusy},
-		"ErrQueueFull":    {session.ErrQueueFull, api.ProblemSessionQueueFull},
-		"ErrFull":         {session.ErrFull, api.ProblemSessionLimit},
-		"ErrOverloaded":   {session.ErrOverloaded, api.ProblemOverloaded},
-		"ErrImport":       {fmt.Errorf("%w: why", session.ErrImport), api.ProblemImportDamaged},
-		"ErrNoSpace":      {session.ErrNoSpace, api.ProblemNoSpace},
-		"ErrDraining":     {session.ErrDraining, api.ProblemDraining},
-		"ErrUnavailable":  {fmt.Errorf("%w: why", session.ErrUnavailable), api.ProblemOverloaded},
-		"ErrElsewhere":    {fmt.Errorf("%w: why", session.ErrElsewhere), api.ProblemOverloaded},
-		"ErrUnknown":      {fmt.Errorf("%w: why", session.ErrUnknown), api.ProblemInternal},
-		"ErrAdminOnly":    {session.ErrAdminOnly, api.ProblemAdminOnly},
-		"ErrBackupBusy":   {session.ErrBackupBusy, api.ProblemBackupBusy},
-		"ErrBackupGone":   {session.ErrBackupGone, api.ProblemBackupGone},
-		"ErrNoBackup":     {session.ErrNoBackup, api.ProblemNoBackup},
-		"UnusableError":   {&session.UnusableError{Err: damage}, api.ProblemSessionUnusable},
-		"ModelError":      {fmt.Errorf("%w: %w", session.ErrImport, &session.ModelError{}), api.ProblemImportModel},
-		"ModelLoadError":  {&session.ModelLoadError{ID: "m-0", Err: io.EOF}, api.ProblemModelUnavailable},
-		"OffsetError":     {&session.OffsetError{}, api.ProblemOffsetConflict},
-		"FieldError":      {&field, api.ProblemInvalidField},
-		"TrimmedError":    {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},
-		"DifferError":     {&session.DifferError{Fields: []session.FieldError{field}}, api.ProblemSessionDiffers},
+		"ErrNotFound":    {session.ErrNotFound, api.ProblemSessionNotFound},
+		"ErrBusy":        {session.ErrBusy, api.ProblemSessionBusy},
+		"ErrQueueFull":   {session.ErrQueueFull, api.ProblemSessionQueueFull},
+		"ErrFull":        {session.ErrFull, api.ProblemSessionLimit},
+		"ErrOverloaded":  {session.ErrOverloaded, api.ProblemOverloaded},
+		"ErrImport":      {fmt.Errorf("%w: why", session.ErrImport), api.ProblemImportDamaged},
+		"ErrNoSpace":     {session.ErrNoSpace, api.ProblemNoSpace},
+		"ErrDraining":    {session.ErrDraining, api.ProblemDraining},
+		"ErrUnavailable": {fmt.Errorf("%w: why", session.ErrUnavailable), api.ProblemOverloaded},
+		"ErrElsewhere":   {fmt.Errorf("%w: why", session.ErrElsewhere), api.ProblemOverloaded},
+		"ErrUnknown":     {fmt.Errorf("%w: why", session.ErrUnknown), api.ProblemInternal},
+		"ErrAdminOnly":   {session.ErrAdminOnly, api.ProblemAdminOnly},
+		"ErrBackupBusy":  {session.ErrBackupBusy, api.ProblemBackupBusy},
+		"ErrBackupGone":  {session.ErrBackupGone, api.ProblemBackupGone},
+		"ErrNoBackup":    {session.ErrNoBackup, api.ProblemNoBackup},
+		"UnusableError":  {&session.UnusableError{Err: damage}, api.ProblemSessionUnusable},
+		"ModelError": {fmt.Errorf("%w: %w", session.ErrImport, &session.ModelError{}),
+			api.ProblemImportModel},
+		"ModelLoadError": {&session.ModelLoadError{ID: "m-0", Err: io.EOF},
+			api.ProblemModelUnavailable},
+		"OffsetError":  {&session.OffsetError{}, api.ProblemOffsetConflict},
+		"FieldError":   {&field, api.ProblemInvalidField},
+		"TrimmedError": {&session.TrimmedError{FieldError: field}, api.ProblemHistoryTrimmed},
+		"DifferError": {&session.DifferError{Fields: []session.FieldError{field}},
+			api.ProblemSessionDiffers},
 		"NameTakenError":  {&session.NameTakenError{Name: "n"}, api.ProblemNameTaken},
 		"LimitError":      {&session.LimitError{}, api.ProblemSessionFull},
 		"TooLongError":    {&session.TooLongError{}, api.ProblemBodyTooLarge},
@@ -331,11 +362,14 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"DiskLimitError":  {&session.DiskLimitError{}, api.ProblemKeyDiskLimit},
 		"DiskAlarmError":  {&session.DiskAlarmError{}, api.ProblemNoSpace},
 		"RecoveringError": {&session.RecoveringError{}, api.ProblemOverloaded},
-		"BodyError":       {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF}, api.ProblemBodyIncomplete},
-		"ShadowError":     {&session.ShadowError{}, api.ProblemSessionShadow},
-		"MismatchError":   {&session.MismatchError{}, api.ProblemInternal}, // only Options.Report gets it
+		"BodyError": {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF},
+			api.ProblemBodyIncomplete},
+		"ShadowError": {&session.ShadowError{}, api.ProblemSessionShadow},
+		// only Options.Report gets it
+		"MismatchError": {&session.MismatchError{}, api.ProblemInternal},
 	}
-	require.ElementsMatch(t, exportedErrors(t, "../internal/serving/session"), slices.Collect(maps.Keys(table)))
+	require.ElementsMatch(t, exportedErrors(t, "../internal/serving/session"),
+		slices.Collect(maps.Keys(table)))
 	for name, row := range table {
 		require.Equal(t, row.kind, problem.Of(fmt.Errorf("somewhere: %w", row.err)).Type, name)
 		p := problem.Of(row.err)
@@ -344,7 +378,8 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		}
 	}
 	p := problem.Of(&session.UnusableError{Err: damage})
-	require.Equal(t, api.Damage{File: "sessions/a/head", Byte: &damage.Byte, Offset: &damage.Offset}, *p.Damage)
+	require.Equal(t, api.Damage{File: "sessions/a/head", Byte: &damage.Byte,
+		Offset: &damage.Offset}, *p.Damage)
 	require.Nil(t, problem.Of(&session.UnusableError{Err: &session.ModelError{}}).Damage)
 
 	limit := problem.Of(&session.DiskLimitError{Used: 90, Limit: 100})
@@ -363,8 +398,10 @@ func exportedErrors(t *testing.T, dir string) (names []string) {
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		require.NoError(t, err)
-		for name, object := range file.Scope.Objects { //nolint:staticcheck // one file's own names are enough
-			if ast.IsExported(name) && (strings.HasPrefix(name, "Err") && object.Kind == ast.Var || strings.HasSuffix(name, "Error") && object.Kind == ast.Typ) {
+		//nolint:staticcheck // one file's own names are enough
+		for name, object := range file.Scope.Objects {
+			if ast.IsExported(name) && (strings.HasPrefix(name, "Err") && object.Kind == ast.Var ||
+				strings.HasSuffix(name, "Error") && object.Kind == ast.Typ) {
 				names = append(names, name)
 			}
 		}

@@ -29,17 +29,20 @@ func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
 		}
 		_ = text.Close()
 	}()
-	moving := decode[api.SummaryEvent](t, g.do("POST", path+"/score", body, "Content-Type", "text/plain"), http.StatusOK)
+	moving := decode[api.SummaryEvent](t, g.do("POST", path+"/score", body, "Content-Type",
+		"text/plain"), http.StatusOK)
 	require.EqualValues(t, 8, moving.Bytes)
 
 	body, text = io.Pipe()
 	defer text.Close()
 	go func() { _, _ = io.WriteString(text, "xyz") }()
-	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaEventStream)).all(t)
+	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept",
+		contract.MediaEventStream)).all(t)
 	p := as[api.ErrorEvent](t, events[len(events)-1]).Problem
 	require.Equal(t, api.ProblemBodyTimeout, p.Type)
 	require.EqualValues(t, 11, *p.Offset, "what was reported stays")
-	require.Equal(t, http.StatusOK, g.text(path+"/score?offset=11", "on").StatusCode, "the session is free")
+	require.Equal(t, http.StatusOK, g.text(path+"/score?offset=11", "on").StatusCode,
+		"the session is free")
 }
 
 // The deadline of a body's reads ends with the body: the work after it may take longer.
@@ -67,7 +70,8 @@ func TestAnAnswerThatMovesLivesOn(t *testing.T) {
 		}
 		_ = text.Close()
 	}()
-	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaEventStream)).all(t)
+	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept",
+		contract.MediaEventStream)).all(t)
 	require.EqualValues(t, 8, as[api.SummaryEvent](t, events[len(events)-1]).Bytes)
 
 	time.AfterFunc(3*idle/2, g.fake.hold("s-0001"))
@@ -106,7 +110,8 @@ func TestConnectionsAreKeptWhereTheBodyWasRead(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	for _, resp := range []*http.Response{
-		g.text(path+"/score", "text"), g.json(path+"/score", "{}"), g.json("/v1/sessions", "{"), g.do("GET", "/nowhere", nil),
+		g.text(path+"/score", "text"), g.json(path+"/score", "{}"), g.json("/v1/sessions", "{"),
+		g.do("GET", "/nowhere", nil),
 	} {
 		require.False(t, resp.Close, resp.Request.URL.Path)
 	}
@@ -124,12 +129,19 @@ func TestAClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
 	// In bytes of text; the events have a hundred times as many, more than all buffers on the way.
 	const size = 1 << 20
-	fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n", stalled, size)
+	fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
+		"text/plain\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n", stalled, size)
 	go func() { _, _ = io.WriteString(conn, strings.Repeat("x", size)) }()
 
-	require.Eventually(t, func() bool { return decode[api.Session](t, g.do("GET", stalled, nil), 200).Offset > 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return decode[api.Session](t, g.do("GET", stalled, nil),
+			200).Offset > 0
+	}, 5*time.Second, time.Millisecond)
 	require.Equal(t, http.StatusOK, g.text(other+"/score", "text").StatusCode)
-	require.Eventually(t, func() bool { return g.text(stalled+"/score", "").StatusCode == http.StatusOK },
+	require.Eventually(t, func() bool {
+		return g.text(stalled+"/score",
+			"").StatusCode == http.StatusOK
+	},
 		20*time.Second, 50*time.Millisecond, "the stalled session is free again")
 	offset := decode[api.Session](t, g.do("GET", stalled, nil), 200).Offset
 	require.Less(t, offset, int64(size))

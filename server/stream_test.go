@@ -51,7 +51,8 @@ func TestAPartOfAChunkIsReportedAtOnce(t *testing.T) {
 	path := g.create(`{"settings":{"chunk":16}}`)
 	body, text := io.Pipe()
 	go func() { _, _ = io.WriteString(text, "abc") }()
-	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept", contract.MediaNDJSON))
+	events := readEvents(g.do("POST", path+"/score", body, "Content-Type", "text/plain", "Accept",
+		contract.MediaNDJSON))
 	e, err := events.next()
 	require.NoError(t, err)
 	require.EqualValues(t, 3, as[api.ChunkEvent](t, e).Bytes)
@@ -65,12 +66,14 @@ func TestAFailureInMidStreamIsTheLastEvent(t *testing.T) {
 	g.fake.fail = errors.New("disk on fire")
 	path := g.create(`{"settings":{"chunk":16}}`)
 	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON} {
-		events := readEvents(g.text(path+"/score", strings.Repeat("x", 48), "Accept", accept)).all(t)
+		events := readEvents(g.text(path+"/score", strings.Repeat("x", 48), "Accept",
+			accept)).all(t)
 		require.Len(t, events, 2)
 		failure := as[api.ErrorEvent](t, events[1])
 		require.Equal(t, api.ProblemInternal, failure.Problem.Type)
 		require.Equal(t, http.StatusInternalServerError, failure.Problem.Status)
-		require.EqualValues(t, as[api.ChunkEvent](t, events[0]).Totals.Bytes, *failure.Problem.Offset)
+		require.EqualValues(t, as[api.ChunkEvent](t, events[0]).Totals.Bytes,
+			*failure.Problem.Offset)
 		require.Empty(t, events[1].ID)
 	}
 	events := readEvents(g.json(path+"/complete", `{"stream":true}`)).all(t)
@@ -80,7 +83,8 @@ func TestAFailureInMidStreamIsTheLastEvent(t *testing.T) {
 
 // The session keeps what was reported before the body was cut off, and goes on from there.
 func TestACutOffBodyKeepsWhatWasReported(t *testing.T) {
-	for _, accept := range []string{contract.MediaJSON, contract.MediaEventStream, contract.MediaNDJSON} {
+	for _, accept := range []string{contract.MediaJSON, contract.MediaEventStream,
+		contract.MediaNDJSON} {
 		g := newRig(t, Options{})
 		path := g.create(`{"settings":{"chunk":16}}`)
 		resp := cutOff(g, path, accept)
@@ -112,13 +116,15 @@ func TestAClientThatLeavesCancelsItsRequest(t *testing.T) {
 		},
 		"score, all sent": func(g *rig, path string) *http.Request {
 			g.fake.hold("s-0001")
-			r, _ := http.NewRequest("POST", g.url+path+"/score", strings.NewReader(`{"text":"and then there was no more"}`))
+			r, _ := http.NewRequest("POST", g.url+path+"/score",
+				strings.NewReader(`{"text":"and then there was no more"}`))
 			r.Header.Set("Content-Type", "application/json")
 			return r
 		},
 		"complete": func(g *rig, path string) *http.Request {
 			g.fake.hold("s-0001")
-			r, _ := http.NewRequest("POST", g.url+path+"/complete", strings.NewReader(`{"stream":true}`))
+			r, _ := http.NewRequest("POST", g.url+path+"/complete",
+				strings.NewReader(`{"stream":true}`))
 			r.Header.Set("Content-Type", "application/json")
 			return r
 		},
@@ -210,7 +216,8 @@ func TestStreamsDoNotMix(t *testing.T) {
 	for i := range 8 {
 		path := g.create(fmt.Sprintf(`{"settings":{"chunk":%d}}`, 8+i))
 		all.Go(func() {
-			resp := g.text(path+"/score", strings.Repeat(string(rune('a'+i)), 1000+i), "Accept", contract.MediaNDJSON)
+			resp := g.text(path+"/score", strings.Repeat(string(rune('a'+i)), 1000+i), "Accept",
+				contract.MediaNDJSON)
 			events := readEvents(resp).all(t)
 			sum := as[api.SummaryEvent](t, events[len(events)-1])
 			if sum.Offset != int64(1000+i) {

@@ -45,7 +45,8 @@ func TestASessionIsWatched(t *testing.T) {
 		g := newRealRig(t, session.Options{Threads: 2}, Options{})
 		path := g.create(`{"settings":{"chunk":16,"baseline":true}}`)
 		require.Equal(t, http.StatusOK, g.text(path+"/score", "the past").StatusCode)
-		events := g.watchEvents(path+"/events?logprobs=true&top_logprobs=2&updates=true", "Accept", accept)
+		events := g.watchEvents(path+"/events?logprobs=true&top_logprobs=2&updates=true", "Accept",
+			accept)
 		first, err := events.next()
 		require.NoError(t, err)
 		start := as[api.StartEvent](t, first)
@@ -86,7 +87,8 @@ func TestASessionIsWatched(t *testing.T) {
 		}
 		require.Equal(t, http.StatusNoContent, g.do("DELETE", path, nil).StatusCode)
 		rest := events.all(t)
-		require.Equal(t, api.ProblemSessionNotFound, as[api.ErrorEvent](t, rest[len(rest)-1]).Problem.Type)
+		require.Equal(t, api.ProblemSessionNotFound,
+			as[api.ErrorEvent](t, rest[len(rest)-1]).Problem.Type)
 	}
 }
 
@@ -96,7 +98,8 @@ func TestAWatcherThatComesAgain(t *testing.T) {
 	path := g.create("{}")
 	text := "one\ntwo\nthree\n"
 	require.Equal(t, http.StatusOK, g.text(path+"/score?unit=line", text).StatusCode)
-	for _, again := range [][]string{{"?unit=line&offset=4"}, {"?unit=line", "Last-Event-ID", "4"}} {
+	for _, again := range [][]string{{"?unit=line&offset=4"}, {"?unit=line", "Last-Event-ID",
+		"4"}} {
 		events := g.watchEvents(path+"/events"+again[0], again[1:]...)
 		told := events.upTo(t, int64(len(text)))
 		if len(told) == 1 { // start is there, too
@@ -153,7 +156,8 @@ func TestADrainEndsThoseWhoWatch(t *testing.T) {
 
 // A session that another key owns cannot be watched or read; an admin may.
 func TestOnlyTheOwnerAndAdminsReadASession(t *testing.T) {
-	ring := newTestKeys(t, keys.Key{Name: "a"}, keys.Key{Name: "b"}, keys.Key{Name: "admin", Admin: true})
+	ring := newTestKeys(t, keys.Key{Name: "a"}, keys.Key{Name: "b"}, keys.Key{Name: "admin",
+		Admin: true})
 	g := newRealRig(t, session.Options{}, Options{Keys: ring.Ring})
 	g.key = ring.token["a"]
 	path := g.create("{}")
@@ -173,7 +177,8 @@ func TestOnlyTheOwnerAndAdminsReadASession(t *testing.T) {
 func TestASlowWatcherHoldsUpNobody(t *testing.T) {
 	g := newRealRig(t, session.Options{Threads: 2}, Options{})
 	path := g.create(`{"settings":{"method":"static","companion":false}}`) // it is quick
-	resp := g.do("GET", path+"/events?logprobs=true&top_logprobs=20", nil, "Accept", contract.MediaNDJSON)
+	resp := g.do("GET", path+"/events?logprobs=true&top_logprobs=20", nil, "Accept",
+		contract.MediaNDJSON)
 	text := numbered(1, 32<<10) // whose events are more than the queue and the connection hold
 	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
 	at, gaps := int64(0), 0
@@ -208,12 +213,14 @@ func TestThePastOfASession(t *testing.T) {
 	require.Equal(t, text[7:], string(got))
 	require.Equal(t, strconv.Itoa(len(text)), resp.Header.Get("Lmserve-Session-Offset"))
 	require.Equal(t, "0", resp.Header.Get("Lmserve-Text-From"))
-	require.EqualValues(t, 0, g.do("GET", path+"/text?offset="+strconv.Itoa(len(text)), nil).ContentLength)
+	require.EqualValues(t, 0, g.do("GET", path+"/text?offset="+strconv.Itoa(len(text)),
+		nil).ContentLength)
 	for _, of := range []string{"/text", "/scores"} {
 		p := requireProblem(t, g.do("GET", path+of+"?offset=99999", nil), api.ProblemOffsetConflict)
 		require.EqualValues(t, len(text), *p.Offset)
 		requireProblem(t, g.do("GET", "/v1/sessions/none"+of, nil), api.ProblemSessionNotFound)
-		requireProblem(t, g.do("GET", path+of, nil, "Accept", "image/png"), api.ProblemNotAcceptable)
+		requireProblem(t, g.do("GET", path+of, nil, "Accept", "image/png"),
+			api.ProblemNotAcceptable)
 	}
 	past := decode[api.PastScores](t, g.do("GET", path+"/scores?points=5", nil), http.StatusOK)
 	require.LessOrEqual(t, len(past.Scores), 5)
@@ -240,7 +247,8 @@ func TestACompletionFromTheStaticModelOverHTTP(t *testing.T) {
 	require.Equal(t, http.StatusOK, g.text(path+"/score", numbered(1, 500)).StatusCode)
 	const greedy = `{"max_tokens":8,"temperature":0,"logprobs":true,"from":"`
 	static := decode[api.Completion](t, g.json(path+"/complete", greedy+`static"}`), http.StatusOK)
-	adapted := decode[api.Completion](t, g.json(path+"/complete", greedy+`adapted"}`), http.StatusOK)
+	adapted := decode[api.Completion](t, g.json(path+"/complete", greedy+`adapted"}`),
+		http.StatusOK)
 	require.NotEqual(t, adapted.Logprobs, static.Logprobs)
 	plain := g.create("{}")
 	p := requireProblem(t, g.json(plain+"/complete", greedy+`static"}`), api.ProblemInvalidField)

@@ -180,7 +180,8 @@ func TestBytesHaveNothingOfWords(t *testing.T) {
 	require.NoError(t, err)
 	about, err := io.ReadAll(g.do("GET", path, nil).Body)
 	require.NoError(t, err)
-	for _, name := range []string{"unknown", "bits_per_byte", "pending_bytes", "baseline_perplexity"} {
+	for _, name := range []string{"unknown", "bits_per_byte", "pending_bytes",
+		"baseline_perplexity"} {
 		require.NotContains(t, string(summary), name)
 		require.NotContains(t, string(about), name)
 	}
@@ -188,7 +189,8 @@ func TestBytesHaveNothingOfWords(t *testing.T) {
 
 // A model says what its tokens are, and how many there are.
 func TestAModelOfWordsSaysSo(t *testing.T) {
-	m := decode[api.Model](t, newWordsRig(t).do("GET", "/v1/models/"+wordsName(t), nil), http.StatusOK)
+	m := decode[api.Model](t, newWordsRig(t).do("GET", "/v1/models/"+wordsName(t), nil),
+		http.StatusOK)
 	require.Equal(t, "words", m.Tokenizer)
 	require.EqualValues(t, wordsVocab(t), m.VocabSize)
 }

@@ -118,7 +118,8 @@ func TestWordsInOpenAIsForm(t *testing.T) {
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 	const prompt = "the  cat xyzzy\nA dog "
 	body := map[string]any{
-		"model": wordsName(t), "prompt": prompt, "max_tokens": 7, "echo": true, "logprobs": 2, "seed": 1,
+		"model": wordsName(t), "prompt": prompt, "max_tokens": 7, "echo": true, "logprobs": 2,
+		"seed": 1,
 	}
 	said := g.completed(asJSON(t, body), "X-Session-ID", id)
 	choice, block := said.Choices[0], logProbsOf(t, said.Choices[0])
@@ -135,7 +136,8 @@ func TestWordsInOpenAIsForm(t *testing.T) {
 		require.Equal(t, at, block.TextOffset[i])
 		at += utf8.RuneCountInString(token)
 		if i > 0 {
-			require.Equal(t, *block.TokenLogProbs[i], block.TopLogProbs[i][token], "has itself beside it")
+			require.Equal(t, *block.TokenLogProbs[i], block.TopLogProbs[i][token],
+				"has itself beside it")
 			require.LessOrEqual(t, len(block.TopLogProbs[i]), 3)
 		}
 	}
@@ -189,7 +191,8 @@ func TestPromptsOfWordsAsTokens(t *testing.T) {
 		require.Contains(t, *refused.Field, "prompt[1]")
 	}
 	refused := decode[api.Problem](t,
-		g.json("/detokenize", asJSON(t, map[string]any{"tokens": []int{vocab}})), http.StatusBadRequest)
+		g.json("/detokenize", asJSON(t, map[string]any{"tokens": []int{vocab}})),
+		http.StatusBadRequest)
 	require.Equal(t, "tokens[0]", *refused.Field)
 	info := decode[api.TokenizerInfo](t, g.do("GET", "/tokenizer_info", nil), http.StatusOK)
 	require.Equal(t, api.TokenizerInfo{

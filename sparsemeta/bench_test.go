@@ -54,7 +54,8 @@ func small() (branches []Branch) {
 func enwik8() []Branch {
 	branches := []Branch{{"emb", 204 * 512}}
 	for range 12 {
-		branches = append(branches, Branch{"qkv", 1536 * 512}, Branch{"r", 512 * 512}, Branch{"o", 512 * 512}, Branch{"ff", 2048 * 512})
+		branches = append(branches, Branch{"qkv", 1536 * 512}, Branch{"r", 512 * 512},
+			Branch{"o", 512 * 512}, Branch{"ff", 2048 * 512})
 	}
 	return branches
 }
@@ -63,7 +64,8 @@ func enwik8() []Branch {
 // places.
 const steps = 1024
 
-func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Precision, p float64, traced bool, threads int) {
+func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Precision, p float64,
+	traced bool, threads int) {
 	l := benchLearner(branches, banks)
 	l.Settings.P = p
 	size := l.Size()
@@ -117,13 +119,15 @@ func BenchmarkDynamic(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, d := range map[string]*Dynamic{"SGD": NewDynamic(branches, SGDSettings(), nil), "RMS": NewDynamic(branches, RMSSettings(), rms)} {
+	for name, d := range map[string]*Dynamic{"SGD": NewDynamic(branches, SGDSettings(), nil),
+		"RMS": NewDynamic(branches, RMSSettings(), rms)} {
 		b.Run(name, func(b *testing.B) {
 			x := exec(b, 1)
 			for b.Loop() {
 				d.Update(x, g)
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(g)), "ns/element")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(g)),
+				"ns/element")
 		})
 	}
 }
@@ -151,7 +155,8 @@ func streamRate(x *kernel.Exec, n int) float64 {
 	for total := 0; total < 1<<29 || len(passes) < 7; total += 8 * n {
 		start := time.Now()
 		x.Parallel(n/streamBlock, &t)
-		passes = append(passes, float64(12*(n/streamBlock*streamBlock))/float64(time.Since(start).Nanoseconds()))
+		passes = append(passes,
+			float64(12*(n/streamBlock*streamBlock))/float64(time.Since(start).Nanoseconds()))
 	}
 	slices.Sort(passes)
 	return passes[len(passes)/2]

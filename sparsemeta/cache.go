@@ -19,7 +19,10 @@ type CacheSettings struct {
 }
 
 // DefaultCacheSettings returns settings that did well with the embedded model.
-func DefaultCacheSettings() CacheSettings { return CacheSettings{Size: 2000, Theta: 4, Lambda: 0.4} }
+func DefaultCacheSettings() CacheSettings {
+	return CacheSettings{Size: 2000, Theta: 4,
+		Lambda: 0.4}
+}
 
 // Limits of a cache. Each token costs a product with all positions, and no score may overflow.
 const (
@@ -74,7 +77,8 @@ type Cache struct {
 
 // NewCache returns a cache without positions, for hidden states of the given width.
 func NewCache(set CacheSettings, width int) *Cache {
-	return &Cache{set: set, width: width, Keys: make([]float32, set.Size*width), Next: make([]int32, set.Size)}
+	return &Cache{set: set, width: width, Keys: make([]float32, set.Size*width),
+		Next: make([]int32, set.Size)}
 }
 
 // Reserve makes room for so many positions more than Size, which Open adds.
@@ -135,7 +139,8 @@ func (c *Cache) Copy() *Cache {
 func (c *Cache) Mix(x *Exec, hidden []float32, next []int32, nll []float32) {
 	c.check("Mix", hidden, len(next))
 	if len(nll) > len(next) {
-		panic(fmt.Sprintf("sparsemeta: Cache.Mix: %d likelihoods of %d positions", len(nll), len(next)))
+		panic(fmt.Sprintf("sparsemeta: Cache.Mix: %d likelihoods of %d positions", len(nll),
+			len(next)))
 	}
 	c.run(x, cacheJob{hidden: hidden, next: next, from: len(next) - len(nll), nll: nll})
 }
@@ -153,7 +158,8 @@ func (c *Cache) MixAll(x *Exec, hidden []float32, next []int32, logProbs []float
 
 func (c *Cache) check(who string, hidden []float32, rows int) {
 	if len(hidden) != rows*c.width {
-		panic(fmt.Sprintf("sparsemeta: Cache.%s: %d hidden numbers, want %d rows of %d", who, len(hidden), rows, c.width))
+		panic(fmt.Sprintf("sparsemeta: Cache.%s: %d hidden numbers, want %d rows of %d", who,
+			len(hidden), rows, c.width))
 	}
 }
 
@@ -188,7 +194,8 @@ func (j *cacheJob) Do(w *Exec, i int) {
 	keys := c.Len + hi - 1 // the last row sees those before it
 	scores := kernel.Mat(w.Room()[:(hi-lo)*keys], hi-lo, keys)
 	rows := kernel.Mat(j.hidden, len(j.hidden)/D, D)
-	w.MulNT(scores.ColRange(0, c.Len), rows.RowRange(lo, hi), kernel.Mat(c.Keys[:c.Len*D], c.Len, D), false)
+	w.MulNT(scores.ColRange(0, c.Len), rows.RowRange(lo, hi), kernel.Mat(c.Keys[:c.Len*D], c.Len,
+		D), false)
 	w.MulNT(scores.ColRange(c.Len, keys), rows.RowRange(lo, hi), rows.RowRange(0, hi-1), false)
 	for r := lo; r < hi; r++ {
 		end := c.Len + r

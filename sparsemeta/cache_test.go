@@ -20,7 +20,8 @@ type reading struct {
 }
 
 func drawReading(t *rapid.T) *reading {
-	r := &reading{width: rapid.SampledFrom([]int{4, 6, 32}).Draw(t, "width"), vocab: rapid.IntRange(1, 9).Draw(t, "vocab")}
+	r := &reading{width: rapid.SampledFrom([]int{4, 6, 32}).Draw(t, "width"),
+		vocab: rapid.IntRange(1, 9).Draw(t, "vocab")}
 	key := rapid.Uint64().Draw(t, "key")
 	for i := range rapid.IntRange(1, 70).Draw(t, "positions") {
 		for k := range r.width {
@@ -112,7 +113,8 @@ func TestTheCacheIsItsDefinitionHoweverItIsFed(t *testing.T) {
 				sum := 0.
 				for w := range all {
 					sum += math.Exp(float64(all[w]))
-					require.InDelta(t, p[w], math.Exp(float64(all[w])), tolerance, "position %d, symbol %d", at, w)
+					require.InDelta(t, p[w], math.Exp(float64(all[w])), tolerance,
+						"position %d, symbol %d", at, w)
 				}
 				require.InDelta(t, 1, sum, 2e-6, "position %d", at)
 				require.Equal(t, -all[r.next[at]], want[at-from], "position %d", at)
@@ -168,7 +170,8 @@ func TestNoTokenCostsLessThanNothing(t *testing.T) {
 func TestTheCacheDoesNotOverflow(t *testing.T) {
 	c := NewCache(CacheSettings{Size: 8, Theta: CacheThetaMax, Lambda: 0.5}, 2)
 	c.Append([]float32{1e15, 0, -1e15, 0, 0, 1e15}, []int32{0, 1, 2})
-	logProbs := []float32{float32(math.Log(0.5)), float32(math.Log(0.25)), float32(math.Log(0.25)), -1e30}
+	logProbs := []float32{float32(math.Log(0.5)), float32(math.Log(0.25)), float32(math.Log(0.25)),
+		-1e30}
 	c.MixAll(exec(t, 1), []float32{1e15, 0}, nil, logProbs)
 	for w, want := range []float64{0.75, 0.125, 0.125, 0} {
 		require.InDelta(t, want, math.Exp(float64(logProbs[w])), 1e-6)
@@ -179,7 +182,8 @@ func TestAWarmCacheAllocatesNothing(t *testing.T) {
 	x := exec(t, 2)
 	const n, width = 40, 8
 	c := NewCache(CacheSettings{Size: 100, Theta: 1, Lambda: 0.5}, width)
-	hidden, next, nll, all := gradients(n*width, 1), make([]int32, n), make([]float32, n), make([]float32, 5)
+	hidden, next, nll, all := gradients(n*width, 1), make([]int32, n), make([]float32, n),
+		make([]float32, 5)
 	work := func() {
 		c.Mix(x, hidden, next, nll)
 		c.MixAll(x, hidden, next[:n-1], all)

@@ -84,7 +84,8 @@ func NewDynamic(branches []Branch, set DynamicSettings, rms *Statistics) *Dynami
 		return d
 	}
 	if len(rms.Codes) != len(d.M) || len(rms.Scales) != len(branches) {
-		panic(fmt.Sprintf("sparsemeta: NewDynamic: statistics of %d weights in %d branches, want %d in %d",
+		panic(fmt.Sprintf("sparsemeta: NewDynamic: statistics of %d weights in %d branches, want "+
+			"%d in %d",
 			len(rms.Codes), len(rms.Scales), len(d.M), len(branches)))
 	}
 	sums, total := rms.sums(), 0.

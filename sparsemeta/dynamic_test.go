@@ -52,7 +52,8 @@ func TestDynamicEvaluationAgreesWithItsEquations(t *testing.T) {
 				}
 			}
 			for i := range want {
-				require.InDelta(t, want[i], d.M[i], 1e-6*math.Abs(want[i])+1e-7*step[i], "element %d", i)
+				require.InDelta(t, want[i], d.M[i], 1e-6*math.Abs(want[i])+1e-7*step[i],
+					"element %d", i)
 			}
 			require.NotZero(t, d.M[0])
 		})
@@ -99,7 +100,8 @@ func TestDynamicEvaluationDoesNotDependOnThreads(t *testing.T) {
 	for _, rms := range []*Statistics{nil, testStatistics(t, branches)} {
 		var want string
 		for _, threads := range []int{1, 2, 5} {
-			d, x := NewDynamic(branches, DynamicSettings{Rate: 0.1, Decay: 0.01, Floor: 0.3}, rms), exec(t, threads)
+			d, x := NewDynamic(branches, DynamicSettings{Rate: 0.1, Decay: 0.01, Floor: 0.3}, rms),
+				exec(t, threads)
 			for k := range uint64(3) {
 				d.Update(x, gradients(len(d.M), k))
 			}

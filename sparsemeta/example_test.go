@@ -28,7 +28,8 @@ func Example() {
 		gradient[i] = 1e-3 * float32(i%7-3)
 	}
 	written := state.Update(x, tables, learner.Settings, nil, gradient, fast)
-	fmt.Printf("about half of the elements of both banks are written: %t\n", written > 900 && written < 1100)
+	fmt.Printf("about half of the elements of both banks are written: %t\n", written > 900 &&
+		written < 1100)
 	same := true
 	for i, m := range fast { // the fast weights are the sum of the banks
 		same = same && m == state.M[0].At(i)+state.M[1].At(i)
@@ -43,13 +44,15 @@ func Example() {
 
 // A compiled meta-learner agrees with its network.
 func ExampleTable() {
-	learner := &sparsemeta.Learner{Branches: []sparsemeta.Branch{{Name: "a", Size: 1}}, Settings: sparsemeta.PaperSettings()}
+	learner := &sparsemeta.Learner{Branches: []sparsemeta.Branch{{Name: "a", Size: 1}},
+		Settings: sparsemeta.PaperSettings()}
 	learner.Init(sparsemeta.InitHe(), 3)
 	network := &learner.Phi[0][0]
 	table := sparsemeta.Compile(network)
 	worst := 0.
 	for _, x := range []float32{-10, -0.02, -1e-5, 0, 3e-4, 1, 1e30} {
-		worst = max(worst, float64(table.At(x))-network.Eval(float64(x)), network.Eval(float64(x))-float64(table.At(x)))
+		worst = max(worst, float64(table.At(x))-network.Eval(float64(x)),
+			network.Eval(float64(x))-float64(table.At(x)))
 	}
 	fmt.Println(worst <= table.ErrorBound())
 	// Output:
@@ -60,7 +63,8 @@ func ExampleTable() {
 func ExampleDynamic() {
 	x := sparsemeta.NewExec(1)
 	defer x.Close()
-	d := sparsemeta.NewDynamic([]sparsemeta.Branch{{Name: "a", Size: 2}}, sparsemeta.DynamicSettings{Rate: 0.5, Decay: 0.25}, nil)
+	d := sparsemeta.NewDynamic([]sparsemeta.Branch{{Name: "a", Size: 2}},
+		sparsemeta.DynamicSettings{Rate: 0.5, Decay: 0.25}, nil)
 	d.Update(x, []float32{1, -2})
 	d.Update(x, []float32{0, 0})
 	fmt.Println(d.M)

@@ -47,7 +47,8 @@ func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
 //
 // A thread does a whole branch, in the order of its elements: the result does not
 // depend on the number of threads.
-func (s *State) NodeGradient(x *Exec, t Tables, out float32, g []float32, every int, dv NodeGradients) {
+func (s *State) NodeGradient(x *Exec, t Tables, out float32, g []float32, every int,
+	dv NodeGradients) {
 	s.check("NodeGradient", t, g)
 	if s.X == nil {
 		panic("sparsemeta: NodeGradient: the state is not traced")
@@ -67,11 +68,13 @@ func (t Tables) CheckGradients(dv NodeGradients) error {
 	}
 	for bank := range t {
 		if len(dv[bank]) != len(t[bank]) {
-			return fmt.Errorf("sparsemeta: node gradients: bank %d: found %d branches, want %d", bank, len(dv[bank]), len(t[bank]))
+			return fmt.Errorf("sparsemeta: node gradients: bank %d: found %d branches, want %d",
+				bank, len(dv[bank]), len(t[bank]))
 		}
 		for branch, table := range t[bank] {
 			if found, want := len(dv[bank][branch]), len(table.values); found != want {
-				return fmt.Errorf("sparsemeta: node gradients: bank %d, branch %d: found %d nodes, want %d", bank, branch, found, want)
+				return fmt.Errorf("sparsemeta: node gradients: bank %d, branch %d: found %d "+
+					"nodes, want %d", bank, branch, found, want)
 			}
 		}
 	}

@@ -58,7 +58,8 @@ func TestNodeGradientAgreesWithFiniteDifferences(t *testing.T) {
 			for node := 0; node < len(dv[bank][branch]); node += 7 {
 				v := &tables[bank][branch].values[node]
 				*v++
-				require.InDelta(t, s.loss(tables, out, g)-base, dv[bank][branch][node], 1e-5*largest)
+				require.InDelta(t, s.loss(tables, out, g)-base, dv[bank][branch][node],
+					1e-5*largest)
 				*v--
 			}
 		}
@@ -91,7 +92,8 @@ func TestNodeGradientCarriesTheMetaGradient(t *testing.T) {
 					largest = max(largest, math.Abs(v))
 				}
 				for i := part.Lo; i < part.Hi; i++ {
-					require.InDelta(t, want[i], got[i], 1e-5*largest, "bank %d branch %d %s", bank, branch, part.Name)
+					require.InDelta(t, want[i], got[i], 1e-5*largest, "bank %d branch %d %s", bank,
+						branch, part.Name)
 				}
 			}
 		}

@@ -88,7 +88,8 @@ func (n *Network) evalPreprocessed(magnitude, sign float64) float64 {
 	w1, b1, w2, b2, w3 := n.w1(), n.b1(), n.w2(), n.b2(), n.w3()
 	var h1 [hidden]float64
 	for i := range h1 {
-		h1[i] = leaky(float64(float64(w1[2*i])*magnitude) + float64(float64(w1[2*i+1])*sign) + float64(b1[i]))
+		h1[i] = leaky(float64(float64(w1[2*i])*magnitude) + float64(float64(w1[2*i+1])*sign) +
+			float64(b1[i]))
 	}
 	y := float64(n[endW3])
 	for i := range hidden {
@@ -108,7 +109,8 @@ func (n *Network) Backward(x, d float64, grad *[NetworkSize]float64) {
 	w1, b1, w2, b2, w3 := n.w1(), n.b1(), n.w2(), n.b2(), n.w3()
 	var z1, h1, dh1 [hidden]float64
 	for i := range h1 {
-		z1[i] = float64(float64(w1[2*i])*magnitude) + float64(float64(w1[2*i+1])*sign) + float64(b1[i])
+		z1[i] = float64(float64(w1[2*i])*magnitude) + float64(float64(w1[2*i+1])*sign) +
+			float64(b1[i])
 		h1[i] = leaky(z1[i])
 	}
 	for i := range hidden {

@@ -69,7 +69,8 @@ func TestPreprocessingIsAffineInTheCoordinate(t *testing.T) {
 func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
-		x := rapid.Float64Range(-3, 3).Draw(t, "x") * math.Exp(rapid.Float64Range(-12, 0).Draw(t, "log"))
+		x := rapid.Float64Range(-3, 3).Draw(t, "x") * math.Exp(rapid.Float64Range(-12, 0).Draw(t,
+			"log"))
 		d := rapid.Float64Range(-2, 2).Draw(t, "d")
 		var grad [NetworkSize]float64
 		n.Backward(x, d, &grad)
@@ -81,7 +82,8 @@ func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 			right := d * (up.Eval(x) - n.Eval(x)) / (float64(up[i]) - float64(n[i]))
 			left := d * (n.Eval(x) - down.Eval(x)) / (float64(n[i]) - float64(down[i]))
 			if math.Abs(right-left) < 1e-9*(1+math.Abs(right)) {
-				require.InDelta(t, (left+right)/2, grad[i], 1e-8*(1+math.Abs(grad[i])), "weight %d", i)
+				require.InDelta(t, (left+right)/2, grad[i], 1e-8*(1+math.Abs(grad[i])), "weight %d",
+					i)
 				checked++
 			}
 		}
@@ -165,13 +167,34 @@ func TestInitialFastWeightsAreSmall(t *testing.T) {
 func TestSettingsErrorsNameTheField(t *testing.T) {
 	nan := float32(math.NaN())
 	for want, change := range map[string]func(*Settings){
-		"sparsemeta: settings: gammas: found 0 numbers, want 1 to 8, one a bank":   func(s *Settings) { s.Gammas = nil },
-		"sparsemeta: settings: gammas[1]: found 1.5, want a number from 0 to 1":    func(s *Settings) { s.Gammas[1] = 1.5 },
-		"sparsemeta: settings: gammas[0]: found NaN, want a number from 0 to 1":    func(s *Settings) { s.Gammas[0] = nan },
-		"sparsemeta: settings: beta1: found -1, want a finite number, 0 or more":   func(s *Settings) { s.Beta1 = -1 },
-		"sparsemeta: settings: beta2: found +Inf, want a finite number, 0 or more": func(s *Settings) { s.Beta2 = float32(math.Inf(1)) },
-		"sparsemeta: settings: p: found 1.1, want a number from 0 to 1":            func(s *Settings) { s.P = 1.1 },
-		"sparsemeta: settings: out: found 0, want a finite number above 0":         func(s *Settings) { s.Out = 0 },
+		"sparsemeta: settings: gammas: found 0 numbers, want 1 to 8, one a bank": func(
+			s *Settings) {
+			s.Gammas = nil
+		},
+		"sparsemeta: settings: gammas[1]: found 1.5, want a number from 0 to 1": func(
+			s *Settings) {
+			s.Gammas[1] = 1.5
+		},
+		"sparsemeta: settings: gammas[0]: found NaN, want a number from 0 to 1": func(
+			s *Settings) {
+			s.Gammas[0] = nan
+		},
+		"sparsemeta: settings: beta1: found -1, want a finite number, 0 or more": func(
+			s *Settings) {
+			s.Beta1 = -1
+		},
+		"sparsemeta: settings: beta2: found +Inf, want a finite number, 0 or more": func(
+			s *Settings) {
+			s.Beta2 = float32(math.Inf(1))
+		},
+		"sparsemeta: settings: p: found 1.1, want a number from 0 to 1": func(
+			s *Settings) {
+			s.P = 1.1
+		},
+		"sparsemeta: settings: out: found 0, want a finite number above 0": func(
+			s *Settings) {
+			s.Out = 0
+		},
 	} {
 		s := TwoBankSettings()
 		require.NoError(t, s.Validate())
@@ -185,14 +208,20 @@ func TestSettingsErrorsNameTheField(t *testing.T) {
 
 func TestLearnerErrorsNameTheField(t *testing.T) {
 	for want, change := range map[string]func(*Learner){
-		"found no branch":                        func(l *Learner) { l.Branches = nil },
-		"branch 1 (b): found size 0":             func(l *Learner) { l.Branches[1].Size = 0 },
-		"found networks for 1 banks, want 2":     func(l *Learner) { l.Phi = l.Phi[:1] },
-		"bank 1: found 1 networks, want 2":       func(l *Learner) { l.Phi[1] = l.Phi[1][:1] },
-		"bank 0: b: b3[0]: found +Inf":           func(l *Learner) { l.Phi[0][1][NetworkSize-1] = float32(math.Inf(1)) },
-		"scale: found 1 factors, want 7":         func(l *Learner) { l.Scale = []float32{1} },
-		"scale[2]: found 0, want a finite numbe": func(l *Learner) { l.Scale = []float32{1, 1, 0, 1, 1, 1, 1} },
-		"settings: p: found -1":                  func(l *Learner) { l.Settings.P = -1 },
+		"found no branch":                    func(l *Learner) { l.Branches = nil },
+		"branch 1 (b): found size 0":         func(l *Learner) { l.Branches[1].Size = 0 },
+		"found networks for 1 banks, want 2": func(l *Learner) { l.Phi = l.Phi[:1] },
+		"bank 1: found 1 networks, want 2":   func(l *Learner) { l.Phi[1] = l.Phi[1][:1] },
+		"bank 0: b: b3[0]: found +Inf": func(l *Learner) {
+			l.Phi[0][1][NetworkSize-1] =
+				float32(math.Inf(1))
+		},
+		"scale: found 1 factors, want 7": func(l *Learner) { l.Scale = []float32{1} },
+		"scale[2]: found 0, want a finite numbe": func(l *Learner) {
+			l.Scale = []float32{1, 1, 0, 1,
+				1, 1, 1}
+		},
+		"settings: p: found -1": func(l *Learner) { l.Settings.P = -1 },
 	} {
 		l := &Learner{Branches: []Branch{{"a", 3}, {"b", 4}}, Settings: TwoBankSettings()}
 		l.Init(InitHe(), 1)
@@ -207,7 +236,8 @@ func TestOtherSettingsNeedTheLearnersBanks(t *testing.T) {
 	l.Init(InitHe(), 1)
 	other := Settings{Gammas: []float32{0, 1}, Beta1: 1, P: 0.1, Out: 1}
 	require.NoError(t, l.Accept(other))
-	require.EqualError(t, l.Accept(PaperSettings()), "sparsemeta: settings: gammas: found 1 numbers, want 2, one a bank of the model")
+	require.EqualError(t, l.Accept(PaperSettings()), "sparsemeta: settings: gammas: found 1 "+
+		"numbers, want 2, one a bank of the model")
 	other.P = 2
 	require.ErrorContains(t, l.Accept(other), "settings: p")
 }

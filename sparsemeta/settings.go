@@ -54,7 +54,8 @@ func (s Settings) Validate() error {
 		return &SettingError{Field: field, Found: fmt.Sprint(found), Want: want}
 	}
 	if n := len(s.Gammas); n < 1 || n > MaxBanks {
-		return bad("gammas", fmt.Sprintf("%d numbers", n), fmt.Sprintf("1 to %d, one a bank", MaxBanks))
+		return bad("gammas", fmt.Sprintf("%d numbers", n), fmt.Sprintf("1 to %d, one a bank",
+			MaxBanks))
 	}
 	for i, gamma := range s.Gammas {
 		if !(gamma >= 0 && gamma <= 1) {
@@ -95,7 +96,8 @@ func (l *Learner) Normalise(n Normal, s *Statistics) error {
 	for _, b := range l.Branches {
 		i := slices.Index(s.Branches, b)
 		if i < 0 {
-			return fmt.Errorf("sparsemeta: normal: found no statistics of the gradients of %s (%d elements)", b.Name, b.Size)
+			return fmt.Errorf("sparsemeta: normal: found no statistics of the gradients of %s "+
+				"(%d elements)", b.Name, b.Size)
 		}
 		scale = s.factors(scale, i, n)
 	}
@@ -126,19 +128,23 @@ func (l *Learner) Validate() error {
 	}
 	for i, b := range l.Branches {
 		if b.Size <= 0 {
-			return fmt.Errorf("sparsemeta: learner: branch %d (%s): found size %d, want 1 or more", i, b.Name, b.Size)
+			return fmt.Errorf("sparsemeta: learner: branch %d (%s): found size %d, want 1 or more",
+				i, b.Name, b.Size)
 		}
 	}
 	if len(l.Phi) != len(l.Settings.Gammas) {
-		return fmt.Errorf("sparsemeta: learner: found networks for %d banks, want %d, one for each gamma", len(l.Phi), len(l.Settings.Gammas))
+		return fmt.Errorf("sparsemeta: learner: found networks for %d banks, want %d, one for "+
+			"each gamma", len(l.Phi), len(l.Settings.Gammas))
 	}
 	for bank, networks := range l.Phi {
 		if len(networks) != len(l.Branches) {
-			return fmt.Errorf("sparsemeta: learner: bank %d: found %d networks, want %d, one for each branch", bank, len(networks), len(l.Branches))
+			return fmt.Errorf("sparsemeta: learner: bank %d: found %d networks, want %d, one for "+
+				"each branch", bank, len(networks), len(l.Branches))
 		}
 		for i := range networks {
 			if err := networks[i].Validate(); err != nil {
-				return fmt.Errorf("sparsemeta: learner: bank %d: %s: %w", bank, l.Branches[i].Name, err)
+				return fmt.Errorf("sparsemeta: learner: bank %d: %s: %w", bank, l.Branches[i].Name,
+					err)
 			}
 		}
 	}
@@ -152,7 +158,8 @@ func (l *Learner) Accept(s Settings) error {
 		return err
 	}
 	if len(s.Gammas) != len(l.Phi) {
-		return &SettingError{Field: "gammas", Found: fmt.Sprintf("%d numbers", len(s.Gammas)), Want: fmt.Sprintf("%d, one a bank of the model", len(l.Phi))}
+		return &SettingError{Field: "gammas", Found: fmt.Sprintf("%d numbers", len(s.Gammas)),
+			Want: fmt.Sprintf("%d, one a bank of the model", len(l.Phi))}
 	}
 	return nil
 }
@@ -162,11 +169,13 @@ func (l *Learner) validateScale() error {
 		return nil
 	}
 	if len(l.Scale) != l.Size() {
-		return fmt.Errorf("sparsemeta: learner: scale: found %d factors, want %d", len(l.Scale), l.Size())
+		return fmt.Errorf("sparsemeta: learner: scale: found %d factors, want %d", len(l.Scale),
+			l.Size())
 	}
 	for i, v := range l.Scale {
 		if !(v > 0 && v <= math.MaxFloat32) {
-			return fmt.Errorf("sparsemeta: learner: scale[%d]: found %v, want a finite number above 0", i, v)
+			return fmt.Errorf("sparsemeta: learner: scale[%d]: found %v, want a finite number "+
+				"above 0", i, v)
 		}
 	}
 	return nil

@@ -117,7 +117,8 @@ func (s *State) Reset() {
 // CopyFrom makes s equal to from, which has the same branches, banks, precision and tracing.
 func (s *State) CopyFrom(from *State) {
 	if len(s.M) != len(from.M) || s.Size() != from.Size() || len(s.X) != len(from.X) {
-		panic(fmt.Sprintf("sparsemeta: CopyFrom: %d banks (%d traced) of %d elements from %d (%d) of %d",
+		panic(fmt.Sprintf("sparsemeta: CopyFrom: %d banks (%d traced) of %d elements from %d "+
+			"(%d) of %d",
 			len(s.M), len(s.X), s.Size(), len(from.M), len(from.X), from.Size()))
 	}
 	s.Seed, s.Step = from.Seed, from.Step

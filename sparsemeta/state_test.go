@@ -16,8 +16,10 @@ import (
 // multiple of anything, longer than a span.
 func testLearner(banks int) *Learner {
 	l := &Learner{
-		Branches: []Branch{{"short", 3}, {"odd", 1027}, {"long", 2*spanSize + 5}, {"span", spanSize}},
-		Settings: Settings{Gammas: []float32{0.98, 0.9995, 0.5}[:banks], Beta1: 0.5, Beta2: 0.25, P: 0.5, Out: 0.01},
+		Branches: []Branch{{"short", 3}, {"odd", 1027}, {"long", 2*spanSize + 5},
+			{"span", spanSize}},
+		Settings: Settings{Gammas: []float32{0.98, 0.9995, 0.5}[:banks], Beta1: 0.5, Beta2: 0.25,
+			P: 0.5, Out: 0.01},
 	}
 	l.Init(InitHe(), 7)
 	return l
@@ -59,7 +61,8 @@ func TestUpdateAgreesWithTheEquations(t *testing.T) {
 		for i := range scale {
 			scale[i] = float32(math.Exp(normal(5, uint64(i))))
 		}
-		tables, s, x, fast := l.Compile(), NewState(l.Branches, banks, 1, kernel.Float32), exec(t, 2), make([]float32, size)
+		tables, s, x, fast := l.Compile(), NewState(l.Branches, banks, 1, kernel.Float32),
+			exec(t, 2), make([]float32, size)
 		want := make([][]naive, banks)
 		for bank := range want {
 			want[bank] = make([]naive, size)
@@ -75,10 +78,14 @@ func TestUpdateAgreesWithTheEquations(t *testing.T) {
 					bound := float64(l.Settings.Out) * (tables[bank][b].ErrorBound() * 1.01)
 					for range branch.Size {
 						w := &want[bank][e]
-						w.step(&l.Phi[bank][b], l.Settings, bank, float64(scale[e]), float64(g[e]), masks[bank][e] != 0)
+						w.step(&l.Phi[bank][b], l.Settings, bank, float64(scale[e]), float64(g[e]),
+							masks[bank][e] != 0)
 						ones += int(masks[bank][e])
-						if math.Abs(w.i-float64(s.I[bank].F32[e])) > 1e-6*math.Abs(w.i)+1e-9 || math.Abs(w.m-float64(s.M[bank].F32[e])) > bound {
-							require.Failf(t, "off", "step %d bank %d element %d: I %v, want %v; M %v, want %v", step, bank, e, s.I[bank].F32[e], w.i, s.M[bank].F32[e], w.m)
+						if math.Abs(w.i-float64(s.I[bank].F32[e])) > 1e-6*math.Abs(w.i)+1e-9 ||
+							math.Abs(w.m-float64(s.M[bank].F32[e])) > bound {
+							require.Failf(t, "off", "step %d bank %d element %d: I %v, want %v; "+
+								"M %v, want %v", step, bank, e, s.I[bank].F32[e], w.i,
+								s.M[bank].F32[e], w.m)
 						}
 						e++
 					}
@@ -128,13 +135,15 @@ func TestAStateInBF16IsThatInFloat32Rounded(t *testing.T) {
 		l := testLearner(banks)
 		l.Settings.Gammas = []float32{0.98, 0.9995, 0.9}[:banks]
 		tables, x, fast := l.Compile(), exec(t, 2), make([]float32, l.Size())
-		whole, half := NewState(l.Branches, banks, 1, kernel.Float32), NewState(l.Branches, banks, 1, kernel.BF16)
+		whole, half := NewState(l.Branches, banks, 1, kernel.Float32), NewState(l.Branches, banks,
+			1, kernel.BF16)
 		require.Equal(t, whole.Bytes(), 2*half.Bytes())
 		const steps = 100
 		var drift, size float64
 		for k := range uint64(steps) {
 			g := gradients(l.Size(), k%7)
-			require.Equal(t, whole.Update(x, tables, l.Settings, nil, g, fast), half.Update(x, tables, l.Settings, nil, g, fast), "the same masks")
+			require.Equal(t, whole.Update(x, tables, l.Settings, nil, g, fast),
+				half.Update(x, tables, l.Settings, nil, g, fast), "the same masks")
 		}
 		requireSum(t, half, fast)
 		for bank := range half.M {
@@ -154,7 +163,8 @@ func TestAStateInBF16IsThatInFloat32Rounded(t *testing.T) {
 func TestWithoutAveragingTheFastWeightsAreGOfTheGradient(t *testing.T) {
 	l := testLearner(1)
 	l.Settings = Settings{Gammas: []float32{0}, Beta2: 1, P: 1, Out: 1}
-	tables, s, fast := l.Compile(), NewState(l.Branches, 1, 1, kernel.Float32), make([]float32, l.Size())
+	tables, s, fast := l.Compile(), NewState(l.Branches, 1, 1, kernel.Float32),
+		make([]float32, l.Size())
 	for step := range uint64(2) {
 		g := gradients(l.Size(), step)
 		require.Equal(t, l.Size(), s.Update(exec(t, 1), tables, l.Settings, nil, g, fast))
@@ -172,7 +182,8 @@ func TestWithoutAveragingTheFastWeightsAreGOfTheGradient(t *testing.T) {
 func TestProbabilityZeroWritesNothingAndOneEverything(t *testing.T) {
 	for banks := 1; banks <= 2; banks++ {
 		l := testLearner(banks)
-		tables, s, x, fast := l.Compile(), NewState(l.Branches, banks, 1, kernel.Float32), exec(t, 2), make([]float32, l.Size())
+		tables, s, x, fast := l.Compile(), NewState(l.Branches, banks, 1, kernel.Float32),
+			exec(t, 2), make([]float32, l.Size())
 		g := gradients(l.Size(), 1)
 		l.Settings.P = 0
 		for range 3 {
@@ -221,7 +232,8 @@ func checkBits(t *testing.T, held kernel.Precision, golden string) {
 	require.Equal(t, want, threads(5))
 	rng, x := rand.New(rand.NewPCG(1, 2)), exec(t, 1)
 	require.Equal(t, want, update(func(s *State, g []float32) {
-		s.job = updateJob{s: s, tables: tables, set: l.Settings, threshold: maskThreshold(l.Settings.P), g: g, fast: fast}
+		s.job = updateJob{s: s, tables: tables, set: l.Settings,
+			threshold: maskThreshold(l.Settings.P), g: g, fast: fast}
 		for _, i := range rng.Perm(len(s.spans)) {
 			s.job.Do(x, i)
 		}
@@ -245,8 +257,10 @@ func TestHashSeesEverything(t *testing.T) {
 	require.Equal(t, want, fresh().Hash())
 	for name, change := range map[string]func(*State){
 		"seed": func(s *State) { s.Seed++ }, "step": func(s *State) { s.Step++ },
-		"I": func(s *State) { s.I[1].F32[4] = 1 }, "M": func(s *State) { s.M[0].F32[0] = float32(math.Copysign(0, -1)) },
-		"I in 16 bits": func(s *State) { s.I[1] = kernel.NewArray(5, kernel.BF16) }, "X": func(s *State) { s.X[1][3] = 0 },
+		"I":            func(s *State) { s.I[1].F32[4] = 1 },
+		"M":            func(s *State) { s.M[0].F32[0] = float32(math.Copysign(0, -1)) },
+		"I in 16 bits": func(s *State) { s.I[1] = kernel.NewArray(5, kernel.BF16) },
+		"X":            func(s *State) { s.X[1][3] = 0 },
 	} {
 		s := fresh()
 		change(s)
@@ -311,7 +325,8 @@ func TestWarmUpdatesAllocateNothing(t *testing.T) {
 	l := testLearner(2)
 	tables, s := l.Compile(), NewState(l.Branches, 2, 1, kernel.BF16)
 	s.Trace()
-	g, masks, dv, fast := gradients(l.Size(), 1), randomMasks(2, l.Size(), 1), tables.Gradients(nil), make([]float32, l.Size())
+	g, masks, dv, fast := gradients(l.Size(), 1), randomMasks(2, l.Size(), 1),
+		tables.Gradients(nil), make([]float32, l.Size())
 	for _, threads := range []int{1, 2} {
 		x := exec(t, threads)
 		require.Zero(t, testing.AllocsPerRun(20, func() {
@@ -328,7 +343,8 @@ func TestWarmUpdatesAllocateNothing(t *testing.T) {
 
 func TestMismatchedShapesPanic(t *testing.T) {
 	l := testLearner(2)
-	tables, s, x, g := l.Compile(), NewState(l.Branches, 2, 1, kernel.Float32), exec(t, 1), gradients(l.Size(), 1)
+	tables, s, x, g := l.Compile(), NewState(l.Branches, 2, 1, kernel.Float32), exec(t, 1),
+		gradients(l.Size(), 1)
 	fast, one := make([]float32, l.Size()), l.Settings
 	one.Gammas = one.Gammas[:1]
 	for name, f := range map[string]func(){
@@ -339,8 +355,14 @@ func TestMismatchedShapesPanic(t *testing.T) {
 		"sum":      func() { s.Sum(x.Vectors, fast[1:]) },
 		"half":     func() { s.CopyFrom(NewState(l.Branches, 2, 1, kernel.BF16)) },
 		"scale":    func() { s.Update(x, tables, l.Settings, g[1:], g, fast) },
-		"masks":    func() { s.UpdateMasked(x, tables, l.Settings, nil, g, fast, randomMasks(1, len(g), 1)) },
-		"mask":     func() { s.UpdateMasked(x, tables, l.Settings, nil, g, fast, randomMasks(2, len(g)-1, 1)) },
+		"masks": func() {
+			s.UpdateMasked(x, tables, l.Settings, nil, g, fast,
+				randomMasks(1, len(g), 1))
+		},
+		"mask": func() {
+			s.UpdateMasked(x, tables, l.Settings, nil, g, fast,
+				randomMasks(2, len(g)-1, 1))
+		},
 		"untraced": func() { s.NodeGradient(x, tables, 1, g, 1, tables.Gradients(nil)) },
 		"other":    func() { s.CopyFrom(NewState(l.Branches, 1, 1, kernel.Float32)) },
 	} {
@@ -350,7 +372,8 @@ func TestMismatchedShapesPanic(t *testing.T) {
 
 // written returns which elements an update with this seed and step writes.
 func written(t testing.TB, branches []Branch, banks int, seed, step uint64, p float64) [][]bool {
-	l := &Learner{Branches: branches, Settings: Settings{Gammas: make([]float32, banks), Beta2: 1, P: p, Out: 1}}
+	l := &Learner{Branches: branches, Settings: Settings{Gammas: make([]float32, banks), Beta2: 1,
+		P: p, Out: 1}}
 	l.Phi = make([][]Network, banks)
 	for bank := range l.Phi {
 		l.Phi[bank] = make([]Network, len(branches))
@@ -358,7 +381,8 @@ func written(t testing.TB, branches []Branch, banks int, seed, step uint64, p fl
 	s := NewState(branches, banks, seed, kernel.Float32)
 	s.Step = step
 	s.Trace()
-	s.Update(exec(t, 1), l.Compile(), l.Settings, nil, make([]float32, l.Size()), make([]float32, l.Size()))
+	s.Update(exec(t, 1), l.Compile(), l.Settings, nil, make([]float32, l.Size()),
+		make([]float32, l.Size()))
 	on := make([][]bool, banks)
 	for bank := range on {
 		for _, v := range s.X[bank] {
@@ -415,8 +439,10 @@ func TestMasksAreIndependent(t *testing.T) {
 	other := written(t, branches, 2, 2, 0, p)
 	a := first[0][:n]
 	pairs := map[string][2][]bool{
-		"branch": {a, first[0][n:]}, "bank": {a, first[1][:n]}, "bank and branch": {first[0][n:], first[1][:n]},
-		"step": {a, later[0][:n]}, "seed": {a, other[0][:n]}, "step and bank": {first[1][:n], later[0][:n]},
+		"branch": {a, first[0][n:]}, "bank": {a, first[1][:n]}, "bank and branch": {first[0][n:],
+			first[1][:n]},
+		"step": {a, later[0][:n]}, "seed": {a, other[0][:n]}, "step and bank": {first[1][:n],
+			later[0][:n]},
 	}
 	for _, d := range []int{1, 2, 3, 4, 5, 8, 64, spanSize} {
 		pairs[fmt.Sprintf("distance %d", d)] = [2][]bool{a[d:], a[:n-d]}
@@ -428,7 +454,8 @@ func TestMasksAreIndependent(t *testing.T) {
 }
 
 func TestProbabilitiesAreRoundedToMaskUnits(t *testing.T) {
-	for p, want := range map[float64]uint32{0: 0, 0.4 / 65536: 0, 0.6 / 65536: 1, 0.05: 3277, 0.5: 1 << 15, 1: 1 << 16} {
+	for p, want := range map[float64]uint32{0: 0, 0.4 / 65536: 0, 0.6 / 65536: 1, 0.05: 3277,
+		0.5: 1 << 15, 1: 1 << 16} {
 		require.Equal(t, want, maskThreshold(p))
 	}
 }
@@ -438,7 +465,8 @@ func TestMaskBitsAreThoseOfTheDefinition(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		seed, step := rapid.Uint64().Draw(rt, "seed"), rapid.Uint64().Draw(rt, "step")
 		p := rapid.Float64Range(0, 1).Draw(rt, "p")
-		branches := []Branch{{"a", rapid.IntRange(1, 9).Draw(rt, "a")}, {"b", rapid.IntRange(1, 2*spanSize+9).Draw(rt, "b")}}
+		branches := []Branch{{"a", rapid.IntRange(1, 9).Draw(rt, "a")},
+			{"b", rapid.IntRange(1, 2*spanSize+9).Draw(rt, "b")}}
 		on := written(t, branches, 2, seed, step, p)
 		bank := rapid.IntRange(0, 1).Draw(rt, "bank")
 		e := rapid.IntRange(0, branches[1].Size-1).Draw(rt, "element")

@@ -32,15 +32,18 @@ const (
 // branches, of finite numbers, 0 or more.
 func NewStatistics(branches []Branch, rms []float32) (*Statistics, error) {
 	if size := arenaSize(branches); len(rms) != size {
-		return nil, fmt.Errorf("sparsemeta: statistics: found %d root mean squares, want %d", len(rms), size)
+		return nil, fmt.Errorf("sparsemeta: statistics: found %d root mean squares, want %d",
+			len(rms), size)
 	}
-	s := &Statistics{Branches: branches, Codes: make([]uint8, len(rms)), Scales: make([]float32, len(branches))}
+	s := &Statistics{Branches: branches, Codes: make([]uint8, len(rms)), Scales: make([]float32,
+		len(branches))}
 	lo := 0
 	for i, b := range branches {
 		values, codes := rms[lo:lo+b.Size], s.Codes[lo:lo+b.Size]
 		for k, v := range values {
 			if !(v >= 0 && v <= math.MaxFloat32) {
-				return nil, fmt.Errorf("sparsemeta: statistics: %s: element %d: found %v, want a finite number, 0 or more", b.Name, k, v)
+				return nil, fmt.Errorf("sparsemeta: statistics: %s: element %d: found %v, want a "+
+					"finite number, 0 or more", b.Name, k, v)
 			}
 			s.Scales[i] = max(s.Scales[i], v)
 		}
@@ -64,17 +67,20 @@ func codeOf(v, scale float32) uint8 {
 // scale that is finite, and not 0 unless all codes are.
 func (s *Statistics) Validate() error {
 	if size := arenaSize(s.Branches); len(s.Codes) != size || len(s.Scales) != len(s.Branches) {
-		return fmt.Errorf("sparsemeta: statistics: found %d codes and %d scales, want %d and %d", len(s.Codes), len(s.Scales), size, len(s.Branches))
+		return fmt.Errorf("sparsemeta: statistics: found %d codes and %d scales, want %d and %d",
+			len(s.Codes), len(s.Scales), size, len(s.Branches))
 	}
 	lo := 0
 	for i, b := range s.Branches {
 		scale := s.Scales[i]
 		if !(scale >= 0 && scale <= math.MaxFloat32) {
-			return fmt.Errorf("sparsemeta: statistics: %s: scale: found %v, want a finite number, 0 or more", b.Name, scale)
+			return fmt.Errorf("sparsemeta: statistics: %s: scale: found %v, want a finite "+
+				"number, 0 or more", b.Name, scale)
 		}
 		for k, c := range s.Codes[lo : lo+b.Size] {
 			if scale == 0 && c != 0 {
-				return fmt.Errorf("sparsemeta: statistics: %s: element %d: found code %d, want 0: the scale is 0", b.Name, k, c)
+				return fmt.Errorf("sparsemeta: statistics: %s: element %d: found code %d, want "+
+					"0: the scale is 0", b.Name, k, c)
 			}
 		}
 		lo += b.Size
@@ -126,7 +132,8 @@ func DefaultNormal() Normal { return Normal{Level: 0.1, Floor: 0.3} }
 func (n Normal) Validate() error {
 	for name, v := range map[string]float32{"level": n.Level, "floor": n.Floor} {
 		if !(v > 0 && v <= math.MaxFloat32) {
-			return fmt.Errorf("sparsemeta: normal: %s: found %v, want a finite number above 0", name, v)
+			return fmt.Errorf("sparsemeta: normal: %s: found %v, want a finite number above 0",
+				name, v)
 		}
 	}
 	return nil
@@ -148,7 +155,8 @@ func (s *Statistics) factors(dst []float32, branch int, n Normal) []float32 {
 	for c, r := range values {
 		factors[c] = 1 // where the branch never had a gradient
 		if mean > 0 {
-			factors[c] = float32(min(math.MaxFloat32, float64(n.Level)/(r+float64(float64(n.Floor)*mean))))
+			factors[c] = float32(min(math.MaxFloat32,
+				float64(n.Level)/(r+float64(float64(n.Floor)*mean))))
 		}
 	}
 	for _, c := range codes {

@@ -83,7 +83,8 @@ func TestNormaliseBringsGradientsToOneSize(t *testing.T) {
 	mean := 22.
 	want := []float32{
 		0.5 / (1 + 0.25), 0.5 / (1 + 0.25),
-		float32(0.5 / (64 + 0.25*mean)), float32(0.5 / (2 + 0.25*mean)), float32(0.5 / (0.25 * mean)),
+		float32(0.5 / (64 + 0.25*mean)), float32(0.5 / (2 + 0.25*mean)),
+		float32(0.5 / (0.25 * mean)),
 		1, 1,
 	}
 	require.InDeltaSlice(t, want, l.Scale, 1e-6)
@@ -93,11 +94,13 @@ func TestNormaliseBringsGradientsToOneSize(t *testing.T) {
 	require.NoError(t, l.Validate())
 
 	small := &Learner{Branches: []Branch{{"b", 3}}}
-	require.ErrorContains(t, small.Normalise(DefaultNormal(), s), "found no statistics of the gradients of b (3 elements)")
+	require.ErrorContains(t, small.Normalise(DefaultNormal(), s), "found no statistics of the "+
+		"gradients of b (3 elements)")
 	require.Nil(t, small.Scale)
 	for field, bad := range map[string]Normal{
 		"level: found 0": {Floor: 1}, "level: found +Inf": {Level: float32(math.Inf(1)), Floor: 1},
-		"floor: found -1": {Level: 1, Floor: -1}, "floor: found NaN": {Level: 1, Floor: float32(math.NaN())},
+		"floor: found -1": {Level: 1, Floor: -1}, "floor: found NaN": {Level: 1,
+			Floor: float32(math.NaN())},
 	} {
 		require.ErrorContains(t, l.Normalise(bad, s), field)
 	}

@@ -98,7 +98,8 @@ func (t *Table) Fill() {
 	above, below := t.u[:cells+1], t.u[cells+1:]
 	zero := t.pieceOf(0)
 	for i, p := 0, zero; i < len(above); p++ {
-		end := i + sort.Search(len(above)-i, func(k int) bool { return above[i+k] > t.pieces[p].hi })
+		end := i + sort.Search(len(above)-i,
+			func(k int) bool { return above[i+k] > t.pieces[p].hi })
 		a, b := t.affine(p)
 		fillGrid(t.grid[i:end], above[i:end], a, b)
 		i = end

@@ -13,7 +13,8 @@ import (
 func awkward() []float32 {
 	edge := float32(math.Exp(-7))
 	end := float32(4095 / expP) // z = 4096, where the grid ends
-	values := []float32{0, 1, 30, edge, end, math.MaxFloat32, math.SmallestNonzeroFloat32, 0x1p-126, 0x1p-127, 1e-20, float32(math.Inf(1))}
+	values := []float32{0, 1, 30, edge, end, math.MaxFloat32, math.SmallestNonzeroFloat32, 0x1p-126,
+		0x1p-127, 1e-20, float32(math.Inf(1))}
 	for _, v := range slices.Clone(values) {
 		values = append(values, math.Nextafter32(v, 0), math.Nextafter32(v, float32(math.Inf(1))))
 	}
@@ -182,7 +183,10 @@ func TestPiecesAreAffine(t *testing.T) {
 		require.True(t, slices.IsSorted(table.ends))
 		lo := -coordinateMax
 		for _, p := range table.pieces {
-			at := func(f float64) float64 { return n.evalPreprocessed(preprocessAt(lo + f*(p.hi-lo))) }
+			at := func(f float64) float64 {
+				return n.evalPreprocessed(preprocessAt(lo +
+					f*(p.hi-lo)))
+			}
 			a, b := at(0.01), at(0.99)
 			for _, f := range []float64{0.2, 0.5, 0.8} {
 				want := a + (b-a)*(f-0.01)/0.98

@@ -26,7 +26,8 @@ func (Bytes) Encode(dst []int32, text []byte) []int32 {
 func (t Bytes) Decode(dst []byte, ids []int32) []byte {
 	for i, id := range ids {
 		if id < 0 || int(id) >= t.Vocab() {
-			panic(fmt.Sprintf("tokenizer: id %d at position %d, expected 0 to %d", id, i, t.Vocab()-1))
+			panic(fmt.Sprintf("tokenizer: id %d at position %d, expected 0 to %d", id, i,
+				t.Vocab()-1))
 		}
 		dst = append(dst, byte(id))
 	}

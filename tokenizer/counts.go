@@ -70,7 +70,8 @@ func (c *Counts) count(found piece) error {
 		return nil
 	}
 	if len(c.counts) == MaxDistinct {
-		return fmt.Errorf("%w: found more than %d different words: is this text of words?", ErrVocabulary,
+		return fmt.Errorf("%w: found more than %d different words: is this text of words?",
+			ErrVocabulary,
 			MaxDistinct)
 	}
 	if c.index == nil {
@@ -90,7 +91,8 @@ type VocabularyOptions struct {
 // Validate names the field that is out of range.
 func (o VocabularyOptions) Validate() error {
 	if o.Size < 0 || o.Size == 1 || o.Size == 2 || o.Size > MaxVocab {
-		return fmt.Errorf("tokenizer: size of the vocabulary is %d, expected 3 to %d, or 0 for all words",
+		return fmt.Errorf("tokenizer: size of the vocabulary is %d, expected 3 to %d, or 0 for "+
+			"all words",
 			o.Size, MaxVocab)
 	}
 	if o.MinCount < 0 {

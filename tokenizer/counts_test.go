@@ -52,12 +52,14 @@ func TestVocabularyFitsItsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, two := drawWords(t), drawWords(t)
 		o := VocabularyOptions{
-			Size: rapid.IntRange(3, 12).Draw(t, "size"), MinCount: rapid.Int64Range(0, 3).Draw(t, "least"),
+			Size: rapid.IntRange(3, 12).Draw(t, "size"), MinCount: rapid.Int64Range(0, 3).Draw(t,
+				"least"),
 		}
 		w, unknown, err := count(t, string(one), string(two)).Vocabulary(o)
 		require.NoError(t, err)
 		require.LessOrEqual(t, w.Vocab(), o.Size)
-		require.Equal(t, strings.Join(w.symbols, " "), symbols(t, count(t, string(two), string(one)), o))
+		require.Equal(t, strings.Join(w.symbols, " "),
+			symbols(t, count(t, string(two), string(one)), o))
 		occurs := make([]int64, w.Vocab())
 		for _, text := range [][]byte{one, two} {
 			all, p := whole(w, text)

@@ -87,7 +87,8 @@ func (w *Words) partEnd(word []byte, at int, inside bool) (end int, joined bool)
 	}
 	for end = at; end < len(word); {
 		_, n := utf8.DecodeRune(word[end:])
-		if end += n; end < len(word) && (w.contraction(word, end) > 0 || w.mark(word, end, true) > 0) {
+		if end += n; end < len(word) && (w.contraction(word, end) > 0 ||
+			w.mark(word, end, true) > 0) {
 			break
 		}
 	}

@@ -10,7 +10,9 @@ import (
 
 // prose is a vocabulary of a text in the manner of WikiText.
 func prose(t testing.TB) *Words {
-	w, err := NewWords(strings.Fields(`<eos> <unk> the dog Hello said she it is cute Really well known
+	w,
+		err := NewWords(strings.Fields(
+		`<eos> <unk> the dog Hello said she it is cute Really well known
 		e.g. etc. did n't 's , . @-@ @,@ @.@ " ( ) ; ? % -- ... $ 35 000 5 ' “ ” — The`))
 	require.NoError(t, err)
 	return w
@@ -63,7 +65,8 @@ func TestOtherVocabulariesCutNoWords(t *testing.T) {
 
 func drawProse(t *rapid.T) []byte {
 	part := rapid.SampledFrom([]string{
-		"the", "dog", "did", "n't", "'s", "it,", "35", "000", "x", "é", "我", ",", ".", "-", "--", "\"",
+		"the", "dog", "did", "n't", "'s", "it,", "35", "000", "x", "é", "我", ",", ".", "-", "--",
+		"\"",
 		"(", ")", "'", "’", "%", "...", "—", "<unk>", " ", " ", "\n", "\r\n", "\u3000", "\xe2\x80",
 		"\xff", strings.Repeat("-", 40), strings.Repeat("w", MaxWordBytes),
 	})

@@ -63,7 +63,8 @@ func (p *Pending) Check() error {
 		return fmt.Errorf("tokenizer: pending: found %d bytes of white space and %d left out, "+
 			"expected none below 0", p.Space, p.More)
 	case p.Ended < 0 || p.Ended > spaceMost || p.Line && p.Ended > 1:
-		return fmt.Errorf("tokenizer: pending: found a word that %d bytes of white space have ended, "+
+		return fmt.Errorf("tokenizer: pending: found a word that %d bytes of white space have "+
+			"ended, "+
 			"expected at most %d, and 1 at the end of a line", p.Ended, spaceMost)
 	case p.Ended > 0 && (p.Space|p.More != 0 || len(p.Word) == 0 || len(p.Word) > MaxWordBytes):
 		return fmt.Errorf("tokenizer: pending: found no parts of a word alone that has ended, "+
@@ -80,7 +81,8 @@ func (p *Pending) Check() error {
 		return fmt.Errorf("tokenizer: pending: found a word of %d bytes, expected at most %d",
 			len(p.Word), heldMost)
 	case indexSpace(p.Word) >= 0:
-		return fmt.Errorf("tokenizer: pending: found white space at byte %d of a word, expected none",
+		return fmt.Errorf(
+			"tokenizer: pending: found white space at byte %d of a word, expected none",
 			indexSpace(p.Word))
 	}
 	return nil

@@ -80,7 +80,8 @@ func Parse(text string, symbols []byte) (Tokenizer, error) {
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil,
-			fmt.Errorf("tokenizer: description: found more after byte %d, expected one JSON object: %w",
+			fmt.Errorf("tokenizer: description: found more after byte %d, expected one JSON "+
+				"object: %w",
 				decoder.InputOffset(), ErrDescription)
 	}
 	switch d.Kind {

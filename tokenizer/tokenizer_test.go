@@ -15,7 +15,8 @@ func TestIdsAreTheBytes(t *testing.T) {
 	require.Equal(t, 256, tok.Vocab())
 	require.Equal(t, []int32{'\n'}, tok.Encode(nil, []byte("\n")))
 	require.Equal(t, int32('\n'), tok.Start())
-	require.Equal(t, []int32{7, 'a', 0xc3, 0xa9, 0xff, 0}, tok.Encode([]int32{7}, []byte("aé\xff\x00")), "appended to what is there")
+	require.Equal(t, []int32{7, 'a', 0xc3, 0xa9, 0xff, 0}, tok.Encode([]int32{7},
+		[]byte("aé\xff\x00")), "appended to what is there")
 	require.Equal(t, 3, tok.Chars([]byte("aé!")), "a character is one of UTF-8")
 }
 
@@ -30,15 +31,18 @@ func TestDecodeUndoesEncode(t *testing.T) {
 }
 
 func TestForeignIdsPanicWithTheirPosition(t *testing.T) {
-	require.PanicsWithValue(t, "tokenizer: id 256 at position 1, expected 0 to 255", func() { Bytes{}.Decode(nil, []int32{0, 256}) })
-	require.PanicsWithValue(t, "tokenizer: id -1 at position 0, expected 0 to 255", func() { Bytes{}.Decode(nil, []int32{-1}) })
+	require.PanicsWithValue(t, "tokenizer: id 256 at position 1, expected 0 to 255",
+		func() { Bytes{}.Decode(nil, []int32{0, 256}) })
+	require.PanicsWithValue(t, "tokenizer: id -1 at position 0, expected 0 to 255",
+		func() { Bytes{}.Decode(nil, []int32{-1}) })
 }
 
 func TestNoAllocationIntoABufferThatIsLargeEnough(t *testing.T) {
 	var tok Bytes
 	text := []byte("the quick brown fox")
 	ids, back := make([]int32, 0, 64), make([]byte, 0, 64)
-	require.Zero(t, testing.AllocsPerRun(100, func() { back = tok.Decode(back[:0], tok.Encode(ids[:0], text)) }))
+	require.Zero(t, testing.AllocsPerRun(100,
+		func() { back = tok.Decode(back[:0], tok.Encode(ids[:0], text)) }))
 }
 
 func TestDescriptionRoundTrip(t *testing.T) {
@@ -97,10 +101,12 @@ func TestRatiosCanStandInJSON(t *testing.T) {
 		"empty":           {},
 		"beyond a double": {Bytes: 1, Chars: 1, Tokens: 1, Bits: 2000},
 	} {
-		_, err := json.Marshal([]float64{tally.BitsPerChar(), tally.BitsPerByte(), tally.Perplexity()})
+		_, err := json.Marshal([]float64{tally.BitsPerChar(), tally.BitsPerByte(),
+			tally.Perplexity()})
 		require.NoError(t, err, name)
 	}
-	require.Equal(t, []float64{0, 0, 1}, []float64{Tally{}.BitsPerChar(), Tally{}.BitsPerByte(), Tally{}.Perplexity()})
+	require.Equal(t, []float64{0, 0, 1}, []float64{Tally{}.BitsPerChar(), Tally{}.BitsPerByte(),
+		Tally{}.Perplexity()})
 	require.Equal(t, math.MaxFloat64, Tally{Tokens: 1, Bits: 2000}.Perplexity())
 }
 

@@ -13,7 +13,8 @@ func drawText(t *rapid.T) []byte {
 	if rapid.Bool().Draw(t, "valid") {
 		return []byte(rapid.String().Draw(t, "text"))
 	}
-	part := rapid.SampledFrom([]string{"a", "é", "€", "𝄞", "\xc3", "\xe2\x82", "\xf0\x9d\x84", "\xf4\x90", "\xe0\x80", "\xed\xa0\x80", "\x80", "\xff"})
+	part := rapid.SampledFrom([]string{"a", "é", "€", "𝄞", "\xc3", "\xe2\x82", "\xf0\x9d\x84",
+		"\xf4\x90", "\xe0\x80", "\xed\xa0\x80", "\x80", "\xff"})
 	var text []byte
 	for _, p := range rapid.SliceOf(part).Draw(t, "parts") {
 		text = append(text, p...)
@@ -69,7 +70,8 @@ func TestCharactersAreHeldUntilTheyAreWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var u UTF8
 			for _, s := range steps {
-				require.Equal(t, "> "+s.out, string(u.Append([]byte("> "), []byte(s.in))), "after %q", s.in)
+				require.Equal(t, "> "+s.out, string(u.Append([]byte("> "), []byte(s.in))),
+					"after %q", s.in)
 			}
 		})
 	}

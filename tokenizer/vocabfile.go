@@ -39,8 +39,9 @@ func ReadVocabulary(r io.Reader) (*Words, error) {
 		symbols = append(symbols, symbol)
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return nil, fmt.Errorf("%w: line %d: found more than %d bytes, expected a symbol and a count",
-			ErrVocabulary, line+1, vocabLineMost)
+		return nil,
+			fmt.Errorf("%w: line %d: found more than %d bytes, expected a symbol and a count",
+				ErrVocabulary, line+1, vocabLineMost)
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrVocabulary, err)
 	}
@@ -55,7 +56,8 @@ func vocabSymbol(line []byte) (string, error) {
 		return "", errors.New("found nothing, expected a symbol")
 	}
 	if symbol.word == nil {
-		return "", fmt.Errorf("found a symbol of %d bytes, expected at most %d", symbol.size, MaxWordBytes)
+		return "", fmt.Errorf("found a symbol of %d bytes, expected at most %d", symbol.size,
+			MaxWordBytes)
 	}
 	if err := checkSymbol(string(symbol.word)); err != nil {
 		return "", err

@@ -58,7 +58,8 @@ type Words struct {
 // frequent words first.
 func NewWords(symbols []string) (*Words, error) {
 	if len(symbols) > MaxVocab {
-		return nil, fmt.Errorf("%w: found %d symbols, expected at most %d", ErrVocabulary, len(symbols),
+		return nil, fmt.Errorf("%w: found %d symbols, expected at most %d", ErrVocabulary,
+			len(symbols),
 			MaxVocab)
 	}
 	w := &Words{symbols: slices.Clone(symbols), ids: make(map[string]int32, len(symbols))}
@@ -68,19 +69,22 @@ func NewWords(symbols []string) (*Words, error) {
 			return nil, fmt.Errorf("%w: symbol %d: %w", ErrVocabulary, i, err)
 		}
 		if first, again := w.ids[symbol]; again {
-			return nil, fmt.Errorf("%w: symbol %d: found %q, which is symbol %d, too", ErrVocabulary, i,
+			return nil, fmt.Errorf("%w: symbol %d: found %q, which is symbol %d, too",
+				ErrVocabulary, i,
 				symbol, first)
 		}
 		if size += len(symbol) + 1; size > MaxSymbolBytes {
-			return nil, fmt.Errorf("%w: symbol %d: found more than %d bytes, a line feed behind each "+
-				"symbol among them", ErrVocabulary, i, MaxSymbolBytes)
+			return nil,
+				fmt.Errorf("%w: symbol %d: found more than %d bytes, a line feed behind each "+
+					"symbol among them", ErrVocabulary, i, MaxSymbolBytes)
 		}
 		w.ids[symbol] = int32(i)
 		w.longest = max(w.longest, len(symbol))
 	}
 	var ok bool
 	if w.lineEnd, ok = w.ids[LineEnd]; !ok {
-		return nil, fmt.Errorf("%w: found no symbol %s, expected it for the end of a line", ErrVocabulary,
+		return nil, fmt.Errorf("%w: found no symbol %s, expected it for the end of a line",
+			ErrVocabulary,
 			LineEnd)
 	}
 	if w.unknown, ok = w.ids[Unknown]; !ok {
@@ -239,7 +243,8 @@ func ReadSymbols(data []byte) (*Words, error) {
 	}
 	if len(data) > 0 && data[len(data)-1] != '\n' {
 		return nil,
-			fmt.Errorf("%w: found no line feed at the end of %d bytes, expected one behind each symbol",
+			fmt.Errorf("%w: found no line feed at the end of %d bytes, expected one behind each "+
+				"symbol",
 				ErrVocabulary, len(data))
 	}
 	if count := bytes.Count(data, []byte{'\n'}); count > MaxVocab {

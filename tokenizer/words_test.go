@@ -81,7 +81,8 @@ func TestAnyPiecesGiveTheSameTokens(t *testing.T) {
 			require.Equal(t, all.IDs, cut.IDs)
 			require.Equal(t, all.Sizes, cut.Sizes)
 			require.Equal(t, all.Chars, cut.Chars)
-			require.Equal(t, int64(len(text)), all.Size()+p.Size(), "every byte is in a token or pending")
+			require.Equal(t, int64(len(text)), all.Size()+p.Size(),
+				"every byte is in a token or pending")
 			require.Equal(t, string(p.Word), string(q.Word))
 			p.Word, q.Word = nil, nil
 			require.Equal(t, p, q)
@@ -197,7 +198,8 @@ func TestSpeltTokensAreReadAsTheSame(t *testing.T) {
 	w := few(t)
 	require.Equal(t, "the a\n<unk> ab", string(spell(w, 1, 2, 0, 3, 6)))
 	rapid.Check(t, func(t *rapid.T) {
-		ids := append(rapid.SliceOf(rapid.Int32Range(0, int32(w.Vocab())-1)).Draw(t, "ids"), w.Start())
+		ids := append(rapid.SliceOf(rapid.Int32Range(0, int32(w.Vocab())-1)).Draw(t, "ids"),
+			w.Start())
 		all, p := whole(w, spell(w, ids...))
 		require.Equal(t, ids, all.IDs)
 		require.Zero(t, p.Size())

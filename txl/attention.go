@@ -53,7 +53,8 @@ func (s scores) byDistance() kernel.Matrix {
 }
 
 func (s *Segment) scoresIn(buf []float32, rows, keys int) scores {
-	return scores{kernel.Matrix{Data: buf[:s.scoresSize(rows)], Rows: rows, Cols: keys, Stride: s.cfg.maxKeys(s.T) + s.gap()}, s.gap()}
+	return scores{kernel.Matrix{Data: buf[:s.scoresSize(rows)], Rows: rows, Cols: keys,
+		Stride: s.cfg.maxKeys(s.T) + s.gap()}, s.gap()}
 }
 
 // room is how many float32 a thread needs for a block.
@@ -72,11 +73,13 @@ func (s *Segment) block(w *Exec, a *attention, b, h, i0, i1 int) block {
 	k := block{b: b, h: h, i0: i0, i1: i1, klen: s.mlen + i1}
 	k.d = s.scoresIn(take(s.scoresSize(rows)), rows, k.klen)
 	if len(l.prob) > 0 {
-		k.scores = s.scoresIn(l.prob[(b*s.cfg.NHead+h)*s.scoresSize(s.T)+i0*k.d.Stride:], rows, k.klen)
+		k.scores = s.scoresIn(l.prob[(b*s.cfg.NHead+h)*s.scoresSize(s.T)+i0*k.d.Stride:], rows,
+			k.klen)
 	} else {
 		k.scores = s.scoresIn(take(s.scoresSize(rows)), rows, k.klen)
 	}
-	k.qu, k.qv, k.dqv = kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d)
+	k.qu, k.qv, k.dqv = kernel.Mat(take(rows*d), rows, d), kernel.Mat(take(rows*d), rows, d),
+		kernel.Mat(take(rows*d), rows, d)
 	q, ix := s.queries(l.q, b, h, i0, i1), s.model.Layout.layers[a.index]
 	rw, rr := s.effective[ix.rwBias][h*d:(h+1)*d], s.effective[ix.rrBias][h*d:(h+1)*d]
 	for i := range rows {
@@ -120,13 +123,17 @@ func (s *Segment) projectRows(x *Exec, i, n0, n1 int) {
 func (s *Segment) attended(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
-	x.MulNT(rowsOf(l.y1, n0*s.B, n1*s.B, D), rowsOf(l.av, n0*s.B, n1*s.B, hd), s.weight(ix.o), false)
+	x.MulNT(rowsOf(l.y1, n0*s.B, n1*s.B, D), rowsOf(l.av, n0*s.B, n1*s.B, hd), s.weight(ix.o),
+		false)
 	end := &s.pass.residual
-	*end = residualPass{width: D, drop: &s.drop, branch: l.y1, residual: l.in[s.mlen*s.B*D:], sum: l.y1,
-		normed: l.x, norm: &l.norm1, normGain: s.effective[ix.gain1], normOffset: s.effective[ix.bias1],
-		site: siteAttentionOut, layer: i}
+	*end = residualPass{width: D, drop: &s.drop, branch: l.y1, residual: l.in[s.mlen*s.B*D:],
+		sum:    l.y1,
+		normed: l.x, norm: &l.norm1, normGain: s.effective[ix.gain1],
+		normOffset: s.effective[ix.bias1],
+		site:       siteAttentionOut, layer: i}
 	if s.cfg.PreLNorm {
-		end.norm, end.normGain, end.normOffset = &l.norm2, s.effective[ix.gain2], s.effective[ix.bias2]
+		end.norm, end.normGain, end.normOffset = &l.norm2, s.effective[ix.gain2],
+			s.effective[ix.bias2]
 	}
 	s.eachRow(x, end, n0*s.B, n1*s.B)
 }
@@ -192,7 +199,8 @@ func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 		s.dropAttention(a.index, &k, k.d.byKey(), prob)
 		prob = k.d.byKey()
 	}
-	w.MulNN(s.queries(a.l.av, k.b, k.h, k.i0, k.i1), prob, s.keys(a.l.kv, 1, k.b, k.h, k.klen), false)
+	w.MulNN(s.queries(a.l.av, k.b, k.h, k.i0, k.i1), prob, s.keys(a.l.kv, 1, k.b, k.h, k.klen),
+		false)
 }
 
 // score sets k.scores = qu Kᵀ, by key, plus qv Rᵀ, by distance; the factor 1/sqrt(d)
@@ -229,7 +237,8 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	x.MulNN(rowsOf(s.dav, 0, rows, hd), do, s.weight(ix.o), false)
 
 	normWanted := s.cfg.PreLNorm && (grads[ix.gain1] != nil || grads[ix.bias1] != nil)
-	task := attention{do: attendHeadBackward, l: l, index: i, n1: s.n, distances: grads[ix.r] != nil}
+	task := attention{do: attendHeadBackward, l: l, index: i, n1: s.n,
+		distances: grads[ix.r] != nil}
 	if s.reuse.StaleKeys || grads[ix.qkv] == nil && !normWanted {
 		task.firstKey = s.mlen // no gradient flows into the memory
 	}
@@ -245,7 +254,8 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	if g := grads[ix.qkv]; g != nil {
 		gm := kernel.Mat(g, 3*hd, D)
 		x.MulTN(gm.RowRange(0, hd), dq, rowsOf(input, s.mlen*s.B, keys, D), false)
-		x.MulTN(gm.RowRange(hd, 3*hd), dkv.RowRange(first, keys), rowsOf(input, first, keys, D), false)
+		x.MulTN(gm.RowRange(hd, 3*hd), dkv.RowRange(first, keys), rowsOf(input, first, keys, D),
+			false)
 	}
 	if !below && !normWanted {
 		return
@@ -321,7 +331,8 @@ func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 	clear(k.d.Data[:k.d.Rows]) // before the first row, where byDistance begins
 	for i := range d.Rows {
 		lo, hi := s.window(k.i0 + i)
-		w.SoftmaxBackward(row(d, i)[lo:hi], row(prob, i)[lo:hi], w.Dot(row(dav, i), row(av, i)), s.scale())
+		w.SoftmaxBackward(row(d, i)[lo:hi], row(prob, i)[lo:hi], w.Dot(row(dav, i), row(av, i)),
+			s.scale())
 		clearOutside(d.Data[i*d.Stride:(i+1)*d.Stride], lo, hi)
 	}
 }

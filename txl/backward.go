@@ -32,7 +32,8 @@ func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Gr
 		panic("txl: backward of a segment beside another, which only scores")
 	}
 	if len(targets) != s.n*s.B || s.n == 0 {
-		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)", len(targets), s.n*s.B))
+		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)",
+			len(targets), s.n*s.B))
 	}
 	lay := s.model.Layout
 	for _, l := range lay.layers { // layers may share them, and add to them one after the other
@@ -82,7 +83,8 @@ func (s *Segment) lowestHalf(grads Grads) int {
 	for i, l := range lay.layers {
 		// The normalisation between the halves is differentiated with the upper one,
 		// the one in front of attention with the lower.
-		if wanted(l.rwBias, l.rrBias, l.qkv, l.r, l.o) || s.cfg.PreLNorm && wanted(l.gain1, l.bias1) {
+		if wanted(l.rwBias, l.rrBias, l.qkv, l.r, l.o) || s.cfg.PreLNorm &&
+			wanted(l.gain1, l.bias1) {
 			return 2 * i
 		}
 		if wanted(l.gain1, l.bias1, l.w1, l.b1, l.w2, l.b2, l.gain2, l.bias2) {

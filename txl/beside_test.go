@@ -134,15 +134,18 @@ func TestASegmentBesideAnotherFollowsIt(t *testing.T) {
 	of := NewSegment(c, 1, c.SegLen)
 	beside := NewBeside(of)
 	of.Begin(x, m, nil, NewMemory(c, 1))
-	require.PanicsWithValue(t, "txl: a segment begins beside one of another model or memory", func() {
-		beside.Begin(x, other, nil, NewMemory(c, 1))
-	})
+	require.PanicsWithValue(t, "txl: a segment begins beside one of another model or memory",
+		func() {
+			beside.Begin(x, other, nil, NewMemory(c, 1))
+		})
 	beside.Begin(x, m, nil, NewMemory(c, 1))
-	require.PanicsWithValue(t, "txl: a segment is extended before the one that it is beside", func() {
-		beside.Extend(x, []int32{1})
-	})
-	require.PanicsWithValue(t, "txl: backward of a segment beside another, which only scores", func() {
-		beside.Backward(x, nil, fast)
-	})
+	require.PanicsWithValue(t, "txl: a segment is extended before the one that it is beside",
+		func() {
+			beside.Extend(x, []int32{1})
+		})
+	require.PanicsWithValue(t, "txl: backward of a segment beside another, which only scores",
+		func() {
+			beside.Backward(x, nil, fast)
+		})
 	require.Less(t, BesideBytes(c, 1, c.SegLen), SegmentBytes(c, 1, c.SegLen))
 }

@@ -60,8 +60,8 @@ func (s *Segment) lowerBackward(x *Exec, k *cluster, p projected, grads Grads) {
 type Cluster struct {
 	Tokens, Width int // rows and columns of its embeddings
 	// Embedding names the tensor of the embeddings, Table that of the softmax's weights, Input and
-	// Output the projections between them and hidden states. What is tied is the same tensor; without
-	// projections their names are "".
+	// Output the projections between them and hidden states. What is tied is the same tensor;
+	// without projections their names are "".
 	Embedding, Table, Input, Output string
 }
 

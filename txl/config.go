@@ -37,9 +37,9 @@ type Config struct {
 	// UntieR gives every layer attention biases of its own instead of one pair for all, as the
 	// reference implementation for TensorFlow can have them.
 	UntieR bool `json:"untie_r,omitempty"`
-	// UntieSoftmax gives the softmax tables of its own, beside those of the embeddings. Fast weights
-	// of the softmax's tables then leave the input alone, and the backward pass ends above the
-	// layers.
+	// UntieSoftmax gives the softmax tables of its own, beside those of the embeddings. Fast
+	// weights of the softmax's tables then leave the input alone, and the backward pass ends above
+	// the layers.
 	UntieSoftmax bool `json:"untie_softmax,omitempty"`
 	// Activation of the feed-forward layer: relu (also ""), gelu, swiglu or
 	// geglu. The gated ones double the rows of CoreNet.0: first the gate,
@@ -107,22 +107,29 @@ const (
 
 var named = map[string]Config{
 	// The paper's two models.
-	"enwik8-12l": {NLayer: 12, DModel: 512, NHead: 8, DHead: 64, DInner: 2048, Vocab: 256, SegLen: 512, MemLen: 512},
-	"wt103-16l": {NLayer: 16, DModel: 410, NHead: 10, DHead: 41, DInner: 2100, Vocab: 267735, SegLen: 150, MemLen: 150,
+	"enwik8-12l": {NLayer: 12, DModel: 512, NHead: 8, DHead: 64, DInner: 2048, Vocab: 256,
+		SegLen: 512, MemLen: 512},
+	"wt103-16l": {NLayer: 16, DModel: 410, NHead: 10, DHead: 41, DInner: 2100, Vocab: 267735,
+		SegLen: 150, MemLen: 150,
 		Cutoffs: []int{20000, 40000, 200000}},
 	// The configurations of the two embedded models, of which the second is for streams; one
 	// between them, and one small enough for trying things out.
-	"default": {NLayer: 6, DModel: 256, NHead: 4, DHead: 64, DInner: 768, Vocab: 256, SegLen: 256, MemLen: 512, PreLNorm: true},
-	"swift":   {NLayer: 2, DModel: 128, NHead: 2, DHead: 64, DInner: 768, Vocab: 256, SegLen: 128, MemLen: 128, PreLNorm: true},
-	"small":   {NLayer: 4, DModel: 160, NHead: 4, DHead: 32, DInner: 640, Vocab: 256, SegLen: 128, MemLen: 128},
-	"tiny":    {NLayer: 2, DModel: 64, NHead: 2, DHead: 32, DInner: 256, Vocab: 256, SegLen: 64, MemLen: 64},
+	"default": {NLayer: 6, DModel: 256, NHead: 4, DHead: 64, DInner: 768, Vocab: 256, SegLen: 256,
+		MemLen: 512, PreLNorm: true},
+	"swift": {NLayer: 2, DModel: 128, NHead: 2, DHead: 64, DInner: 768, Vocab: 256, SegLen: 128,
+		MemLen: 128, PreLNorm: true},
+	"small": {NLayer: 4, DModel: 160, NHead: 4, DHead: 32, DInner: 640, Vocab: 256, SegLen: 128,
+		MemLen: 128},
+	"tiny": {NLayer: 2, DModel: 64, NHead: 2, DHead: 32, DInner: 256, Vocab: 256, SegLen: 64,
+		MemLen: 64},
 }
 
 // Named returns a configuration by name.
 func Named(name string) (Config, error) {
 	c, ok := named[name]
 	if !ok {
-		return Config{}, fmt.Errorf("txl: configuration %q is not known, expected one of %s", name, strings.Join(Names(), ", "))
+		return Config{}, fmt.Errorf("txl: configuration %q is not known, expected one of %s", name,
+			strings.Join(Names(), ", "))
 	}
 	c.Cutoffs = slices.Clone(c.Cutoffs)
 	return c, nil
@@ -144,8 +151,10 @@ func (c Config) Validate() error {
 		name       string
 		value, max int
 	}{
-		{"n_layer", c.NLayer, 1 << 10}, {"d_model", c.DModel, 1 << 16}, {"n_head", c.NHead, 1 << 10},
-		{"d_head", c.DHead, 1 << 12}, {"d_inner", c.DInner, 1 << 18}, {"vocab", c.Vocab, 1 << 24}, {"seg_len", c.SegLen, 1 << 16},
+		{"n_layer", c.NLayer, 1 << 10}, {"d_model", c.DModel, 1 << 16},
+		{"n_head", c.NHead, 1 << 10},
+		{"d_head", c.DHead, 1 << 12}, {"d_inner", c.DInner, 1 << 18}, {"vocab", c.Vocab, 1 << 24},
+		{"seg_len", c.SegLen, 1 << 16},
 	} {
 		if f.value < 1 || f.value > f.max {
 			return fmt.Errorf("txl: %s is %d, expected 1 to %d", f.name, f.value, f.max)
@@ -153,15 +162,18 @@ func (c Config) Validate() error {
 	}
 	switch {
 	case c.DModel%2 != 0:
-		return fmt.Errorf("txl: d_model is %d, expected an even number (the position encoding is half sines, half cosines)", c.DModel)
+		return fmt.Errorf("txl: d_model is %d, expected an even number (the position encoding is "+
+			"half sines, half cosines)", c.DModel)
 	case c.MemLen < 0 || c.MemLen > 1<<16:
 		return fmt.Errorf("txl: mem_len is %d, expected 0 to %d", c.MemLen, 1<<16)
 	case c.ClampLen < 0:
 		return fmt.Errorf("txl: clamp_len is %d, expected 0 or more", c.ClampLen)
 	case c.SameLength && c.MemLen == 0:
-		return errors.New("txl: same_length needs mem_len > 0: it is the number of keys a query sees")
+		return errors.New(
+			"txl: same_length needs mem_len > 0: it is the number of keys a query sees")
 	case !slices.Contains([]string{"", ReLU, GELU, SwiGLU, GeGLU}, c.Activation):
-		return fmt.Errorf("txl: activation is %q, expected relu, gelu, swiglu or geglu", c.Activation)
+		return fmt.Errorf("txl: activation is %q, expected relu, gelu, swiglu or geglu",
+			c.Activation)
 	}
 	return c.validateClusters()
 }
@@ -176,7 +188,8 @@ func (c Config) validateClusters() error {
 	case len(c.Cutoffs) > maxCutoffs:
 		return fmt.Errorf("txl: %d cutoffs, expected at most %d", len(c.Cutoffs), maxCutoffs)
 	case len(c.TieProjs) > len(c.Cutoffs)+1:
-		return fmt.Errorf("txl: tie_projs has %d entries, expected at most %d, the number of clusters",
+		return fmt.Errorf("txl: tie_projs has %d entries, expected at most %d, the number of "+
+			"clusters",
 			len(c.TieProjs), len(c.Cutoffs)+1)
 	}
 	least := 1

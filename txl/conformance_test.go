@@ -59,13 +59,14 @@ var conformanceFiles = map[string]Config{
 
 const conformanceBatch, conformanceSegments = 2, 3
 
-// The files of kind adasoftmax in internal/lab/conformance are what the reference computes in float64.
-// `go test -run AdasoftmaxFiles -update` writes them anew, with the gradients of all weights;
-// without -update a few gradients of each weight are compared.
+// The files of kind adasoftmax in internal/lab/conformance are what the reference computes in
+// float64. `go test -run AdasoftmaxFiles -update` writes them anew, with the gradients of all
+// weights; without -update a few gradients of each weight are compared.
 func TestAdasoftmaxFilesAreOfTheReference(t *testing.T) {
 	for name, c := range conformanceFiles {
 		t.Run(name, func(t *testing.T) {
-			path := fmt.Sprintf("../internal/lab/conformance/testdata/adasoftmax_%s.safetensors", name)
+			path := fmt.Sprintf("../internal/lab/conformance/testdata/adasoftmax_%s.safetensors",
+				name)
 			if *update {
 				f, _ := conformanceFile(t, c, math.MaxInt)
 				require.NoError(t, weights.WriteFile(path, f, weights.WriteOptions{}))

@@ -3,9 +3,9 @@ package txl
 import "slices"
 
 // A sampler subtracts Dry * dryBase^(m-dryFrom) from the logit of a token that followed the last
-// m >= dryFrom bytes earlier in what was drawn; of several earlier places the longest m counts. This
-// is DRY, "don't repeat yourself", by P. E. Weidmann (text-generation-webui, pull request 5677).
-// The text before what was drawn does not count: a model may copy from it.
+// m >= dryFrom bytes earlier in what was drawn; of several earlier places the longest m counts.
+// This is DRY, "don't repeat yourself", by P. E. Weidmann (text-generation-webui, pull request
+// 5677). The text before what was drawn does not count: a model may copy from it.
 const (
 	dryBase = 1.3
 	dryFrom = 12

@@ -46,7 +46,8 @@ func (s *Segment) layerNorm(x *Exec, n norm, y, in []float32, gain, bias, from, 
 
 // layerNormBackward sets dx (rows 0..rows of [*,D]; may be dy itself) and,
 // where wanted, the gradients of gain and bias, from dy and the forward's x.
-func (s *Segment) layerNormBackward(x *Exec, n norm, dx, dy, in []float32, gain, bias int, grads Grads, rows int) {
+func (s *Segment) layerNormBackward(x *Exec, n norm, dx, dy, in []float32, gain, bias int,
+	grads Grads, rows int) {
 	if grads[gain] != nil || grads[bias] != nil {
 		s.pass.normGrads = normGradsPass{
 			norm: n, dgain: grads[gain], x: in, width: s.cfg.DModel,

@@ -9,7 +9,8 @@ import (
 
 // A network learns a short cycle of tokens by gradient descent, a segment a step.
 func Example() {
-	config := txl.Config{NLayer: 1, DModel: 16, NHead: 2, DHead: 8, DInner: 32, Vocab: 4, SegLen: 8, MemLen: 8}
+	config := txl.Config{NLayer: 1, DModel: 16, NHead: 2, DHead: 8, DInner: 32, Vocab: 4, SegLen: 8,
+		MemLen: 8}
 	model, err := txl.NewModel(config)
 	if err != nil {
 		log.Fatal(err)
@@ -33,7 +34,8 @@ func Example() {
 		segment.Backward(x, targets, gradient)
 		segment.Remember(memory)
 		for i, g := range arena {
-			model.W[i] -= float32(0.1 * g) // without the conversion arm64 would fuse, and round otherwise
+			// without the conversion arm64 would fuse, and round otherwise
+			model.W[i] -= float32(0.1 * g)
 		}
 	}
 	fmt.Printf("after:  below 0.1: %t\n", mean(nll) < 0.1)

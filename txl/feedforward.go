@@ -19,9 +19,11 @@ func (s *Segment) feedForward(x *Exec, i, n0, n1 int) {
 	x.MulNT(rowsOf(s.ff, r0, r1, D), rowsOf(l.act, r0, r1, F), s.weight(ix.w2), false)
 	out := s.output(i)
 	end := &s.pass.residual
-	*end = residualPass{width: D, drop: &s.drop, branch: s.ff, bias: s.effective[ix.b2], residual: l.x, sum: l.y2,
-		normed: out, norm: &l.norm2, normGain: s.effective[ix.gain2], normOffset: s.effective[ix.bias2],
-		site: siteFeedForward, layer: i}
+	*end = residualPass{width: D, drop: &s.drop, branch: s.ff, bias: s.effective[ix.b2],
+		residual: l.x, sum: l.y2,
+		normed: out, norm: &l.norm2, normGain: s.effective[ix.gain2],
+		normOffset: s.effective[ix.bias2],
+		site:       siteFeedForward, layer: i}
 	if s.cfg.PreLNorm {
 		end.residual, end.sum, end.norm = l.y1, out, nil
 	}
@@ -48,7 +50,8 @@ func (s *Segment) feedForwardBackward(x *Exec, i int, grads Grads) {
 	}
 	x.MulNN(rowsOf(s.dinner, 0, rows, F), dff, s.weight(ix.w2), false)
 	s.drop.rows(siteInner, i, s.dinner, F, 0, rows)
-	s.pass.activateBackward = activateBackwardPass{cfg: &s.cfg, dpre: s.dhid, dact: s.dinner, pre: l.pre}
+	s.pass.activateBackward = activateBackwardPass{cfg: &s.cfg, dpre: s.dhid, dact: s.dinner,
+		pre: l.pre}
 	s.eachRow(x, &s.pass.activateBackward, 0, rows)
 	s.sumRows(x, grads[ix.b1], s.dhid, rows)
 	dhid := rowsOf(s.dhid, 0, rows, F1)

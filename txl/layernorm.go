@@ -17,7 +17,8 @@ type normPass struct {
 func (p *normPass) doRows(w *Exec, lo, hi int) {
 	D := len(p.gain)
 	for r := lo; r < hi; r++ {
-		p.norm.mean[r], p.norm.rstd[r] = w.LayerNorm(rowOf(p.y, r, D), rowOf(p.x, r, D), p.gain, p.bias, LayerNormEps)
+		p.norm.mean[r], p.norm.rstd[r] = w.LayerNorm(rowOf(p.y, r, D), rowOf(p.x, r, D), p.gain,
+			p.bias, LayerNormEps)
 	}
 }
 
@@ -31,7 +32,8 @@ type normBackwardPass struct {
 func (p *normBackwardPass) doRows(w *Exec, lo, hi int) {
 	D := len(p.gain)
 	for r := lo; r < hi; r++ {
-		w.LayerNormBackward(rowOf(p.dx, r, D), rowOf(p.dy, r, D), rowOf(p.x, r, D), p.gain, p.norm.mean[r], p.norm.rstd[r])
+		w.LayerNormBackward(rowOf(p.dx, r, D), rowOf(p.dy, r, D), rowOf(p.x, r, D), p.gain,
+			p.norm.mean[r], p.norm.rstd[r])
 	}
 }
 

@@ -28,7 +28,8 @@ func (s *Segment) project(x *Exec, n0, n1 int) {
 // computed, and these only for the targets' rows.
 func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 	if len(targets) > len(nll) || from*s.B+len(targets) > s.n*s.B {
-		panic(fmt.Sprintf("txl: nll of %d targets from row %d into %d, segment has %d rows of batch %d", len(targets), from, len(nll), s.n, s.B))
+		panic(fmt.Sprintf("txl: nll of %d targets from row %d into %d, segment has %d rows of "+
+			"batch %d", len(targets), from, len(nll), s.n, s.B))
 	}
 	lay, first := s.model.Layout, from*s.B
 	for r, target := range targets {
@@ -87,7 +88,8 @@ func (s *Segment) logitsBackward(x *Exec, targets []int32) {
 	}
 }
 
-// logitsGiven sets s.dlogits to the gradients that are given / (n B), 0 where the target is below 0.
+// logitsGiven sets s.dlogits to the gradients that are given / (n B), 0 where the target is below
+// 0.
 func (s *Segment) logitsGiven(x *Exec, targets []int32, given []float32) {
 	width, rows := s.model.Layout.headWidth(), s.n*s.B
 	copy(s.dlogits, given)

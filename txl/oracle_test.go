@@ -48,7 +48,8 @@ func (o *oracle) param(name string, rows, cols int, at func(i, j int) int) *G.No
 // matrix makes a node with a name of its own: gorgonia merges nodes of one name and shape.
 func (o *oracle) matrix(name string, rows, cols int, data []float64) *G.Node {
 	o.nodes++
-	return G.NewMatrix(o.g, G.Float64, G.WithShape(rows, cols), G.WithName(fmt.Sprint(name, " ", o.nodes)),
+	return G.NewMatrix(o.g, G.Float64, G.WithShape(rows, cols),
+		G.WithName(fmt.Sprint(name, " ", o.nodes)),
 		G.WithValue(tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(data))))
 }
 
@@ -104,7 +105,8 @@ func (o *oracle) attention(head int, h, c *G.Node, n, klen int) *G.Node {
 	const qkv, rnet = "layers.0.dec_attn.qkv_net.weight", "layers.0.dec_attn.r_net.weight"
 	q, k, v := o.mulT(h, block(qkv, 0)), o.mulT(c, block(qkv, 1)), o.mulT(c, block(qkv, 2))
 	ref := newReference(o.m, nil)
-	positions := o.constant(klen, D, func(distance, j int) float64 { return ref.position(distance)[j] })
+	positions := o.constant(klen, D,
+		func(distance, j int) float64 { return ref.position(distance)[j] })
 	r := o.mulT(positions, block(rnet, 0)) // row = distance
 	bias := func(name string) *G.Node {
 		return o.rowVector(o.param(name, 1, d, func(_, j int) int { return head*d + j }), n)
@@ -113,14 +115,16 @@ func (o *oracle) attention(head int, h, c *G.Node, n, klen int) *G.Node {
 	byDistance := o.mulT(o.add(q, bias("r_r_bias")), r)
 	for i := range n { // row i takes distance i+m-j into column j
 		pick := o.constant(n, n, func(a, b int) float64 { return indicator(a == i && b == i) })
-		shift := o.constant(klen, klen, func(distance, j int) float64 { return indicator(distance == i+m-j) })
+		shift := o.constant(klen, klen,
+			func(distance, j int) float64 { return indicator(distance == i+m-j) })
 		score = o.add(score, o.mul(o.mul(pick, byDistance), shift))
 	}
 	scale := o.constant(n, klen, func(_, _ int) float64 { return 1 / math.Sqrt(float64(d)) })
 	mask := o.constant(n, klen, func(i, j int) float64 { return -1e3 * indicator(j > i+m) })
 	p := o.softmax(o.add(G.Must(G.HadamardProd(score, scale)), mask), klen)
 	hd := cfg.NHead * d
-	wo := o.param("layers.0.dec_attn.o_net.weight", D, d, func(i, j int) int { return i*hd + head*d + j })
+	wo := o.param("layers.0.dec_attn.o_net.weight", D, d,
+		func(i, j int) int { return i*hd + head*d + j })
 	return o.mulT(o.mul(p, v), wo)
 }
 
@@ -135,7 +139,9 @@ func indicator(b bool) float64 {
 func (o *oracle) loss(input, target []int32, memory *G.Node, m int) *G.Node {
 	c, n, V, D := o.m.Config, len(input), o.m.Config.Vocab, o.m.Config.DModel
 	emb := o.param("word_emb.emb_layers.0.weight", V, D, func(i, j int) int { return i*D + j })
-	h := o.mul(o.constant(n, V, func(i, j int) float64 { return math.Sqrt(float64(D)) * indicator(int(input[i]) == j) }), emb)
+	h := o.mul(o.constant(n, V,
+		func(i, j int) float64 { return math.Sqrt(float64(D)) * indicator(int(input[i]) == j) }),
+		emb)
 	keys := G.Must(G.Concat(0, memory, h))
 	y := h
 	for head := range c.NHead {
@@ -145,16 +151,20 @@ func (o *oracle) loss(input, target []int32, memory *G.Node, m int) *G.Node {
 	x := o.layerNorm(y, n, o.vector(attn+"weight", D), o.vector(attn+"bias", D))
 	w1 := o.param(ff+"CoreNet.0.weight", c.DInner, D, func(i, j int) int { return i*D + j })
 	w2 := o.param(ff+"CoreNet.3.weight", D, c.DInner, func(i, j int) int { return i*c.DInner + j })
-	inner := G.Must(G.Rectify(o.add(o.mulT(x, w1), o.rowVector(o.vector(ff+"CoreNet.0.bias", c.DInner), n))))
+	inner := G.Must(G.Rectify(o.add(o.mulT(x, w1),
+		o.rowVector(o.vector(ff+"CoreNet.0.bias", c.DInner), n))))
 	y2 := o.add(x, o.add(o.mulT(inner, w2), o.rowVector(o.vector(ff+"CoreNet.3.bias", D), n)))
-	out := o.layerNorm(y2, n, o.vector(ff+"layer_norm.weight", D), o.vector(ff+"layer_norm.bias", D))
+	out := o.layerNorm(y2, n, o.vector(ff+"layer_norm.weight", D), o.vector(ff+"layer_norm.bias",
+		D))
 	logits := o.add(o.mulT(out, emb), o.rowVector(o.vector("crit.out_layers.0.bias", V), n))
-	picked := o.constant(n, V, func(i, j int) float64 { return -1 / float64(n) * indicator(int(target[i]) == j) })
+	picked := o.constant(n, V,
+		func(i, j int) float64 { return -1 / float64(n) * indicator(int(target[i]) == j) })
 	return G.Must(G.Sum(G.Must(G.HadamardProd(picked, G.Must(G.Log(o.softmax(logits, V)))))))
 }
 
 func TestBackwardAgreesWithGorgonia(t *testing.T) {
-	c := Config{NLayer: 1, DModel: 6, NHead: 2, DHead: 4, DInner: 10, Vocab: 9, SegLen: 5, MemLen: 4}
+	c := Config{NLayer: 1, DModel: 6, NHead: 2, DHead: 4, DInner: 10, Vocab: 9, SegLen: 5,
+		MemLen: 4}
 	m, _ := randomModel(t, c, 41)
 	x := newExec(t, 1)
 	ids := randomTokens(2*c.SegLen+1, c.Vocab, 8)
@@ -171,7 +181,8 @@ func TestBackwardAgreesWithGorgonia(t *testing.T) {
 	seg.Backward(x, target, grads)
 
 	o := &oracle{g: G.NewGraph(), m: m}
-	memory := o.constant(mem.Len, c.DModel, func(i, j int) float64 { return float64(mem.Layers[0][i*c.DModel+j]) })
+	memory := o.constant(mem.Len, c.DModel,
+		func(i, j int) float64 { return float64(mem.Layers[0][i*c.DModel+j]) })
 	loss := o.loss(input, target, memory, mem.Len)
 	var nodes []*G.Node
 	for _, p := range o.params {
@@ -195,7 +206,8 @@ func TestBackwardAgreesWithGorgonia(t *testing.T) {
 		want, shape := value.Data().([]float64), p.node.Shape()
 		for i := range shape[0] {
 			for j := range shape[1] {
-				require.InDelta(t, want[i*shape[1]+j], grads[p.tensor][p.at(i, j)], 2e-5, "%s (%d,%d)", p.node.Name(), i, j)
+				require.InDelta(t, want[i*shape[1]+j], grads[p.tensor][p.at(i, j)], 2e-5,
+					"%s (%d,%d)", p.node.Name(), i, j)
 				seen[p.tensor]++
 			}
 		}

@@ -79,7 +79,8 @@ func add64(a, b [][]float64) [][]float64 {
 }
 
 // forward returns the log-probabilities after each token and the new memory.
-func (r *reference) forward(tokens []int32, mem [][][]float64) (logp [][]float64, newMem [][][]float64) {
+func (r *reference) forward(tokens []int32, mem [][][]float64) (logp [][]float64,
+	newMem [][][]float64) {
 	h, newMem := r.hidden(tokens, mem)
 	for i := range h {
 		logp = append(logp, r.distribution(h[i]))
@@ -114,8 +115,10 @@ func (r *reference) block(l int, h, c [][]float64) [][]float64 {
 	y := add64(h, r.attention(l, keys, len(h), name(".dec_attn.qkv_net.weight"),
 		name(".dec_attn.r_net.weight"), name(".dec_attn.o_net.weight")))
 	ff := func(x [][]float64) [][]float64 {
-		inner := linear(x, name(".pos_ff.CoreNet.0.weight"), name(".pos_ff.CoreNet.0.bias"), r.c.dHidden())
-		return linear(r.activate(inner), name(".pos_ff.CoreNet.3.weight"), name(".pos_ff.CoreNet.3.bias"), r.c.DModel)
+		inner := linear(x, name(".pos_ff.CoreNet.0.weight"), name(".pos_ff.CoreNet.0.bias"),
+			r.c.dHidden())
+		return linear(r.activate(inner), name(".pos_ff.CoreNet.3.weight"),
+			name(".pos_ff.CoreNet.3.bias"), r.c.DModel)
 	}
 	if r.c.PreLNorm {
 		return add64(y, ff(layerNorm64(y, g2, b2)))

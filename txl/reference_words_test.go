@@ -6,8 +6,8 @@ import (
 )
 
 // words is a cluster of the reference: its tokens lo to hi-1, their embeddings and weights in the
-// softmax [hi-lo,width] and biases, and the projections [D,width], which are nil where the widths are
-// equal by themselves.
+// softmax [hi-lo,width] and biases, and the projections [D,width], which are nil where the widths
+// are equal by themselves.
 type words struct {
 	lo, hi, width                 int
 	embed, softmax, bias, in, out []float64

@@ -26,7 +26,8 @@ func (p *residualPass) doRows(w *Exec, lo, hi int) {
 		p.drop.rows(p.site, p.layer, p.branch, D, r, r+1)
 		w.Add(sum, branch, rowOf(p.residual, r, D))
 		if n := p.norm; n != nil {
-			n.mean[r], n.rstd[r] = w.LayerNorm(rowOf(p.normed, r, D), sum, p.normGain, p.normOffset, LayerNormEps)
+			n.mean[r], n.rstd[r] = w.LayerNorm(rowOf(p.normed, r, D), sum, p.normGain, p.normOffset,
+				LayerNormEps)
 		}
 	}
 }

@@ -44,9 +44,10 @@ func (p Sampling) Validate() error {
 // distributions give the same tokens.
 type Sampler struct {
 	Sampling
-	rng    *rand.Rand
-	ranks  []uint64 // a number for each token, the smaller the likelier; the token is its lower half
-	sorted int      // so many of the smallest ranks are in their places
+	rng *rand.Rand
+	// a number for each token, the smaller the likelier; the token is its lower half
+	ranks  []uint64
+	sorted int // so many of the smallest ranks are in their places
 	w      []float64
 	repeats
 }
@@ -63,9 +64,9 @@ func NewSampler(p Sampling, vocab int) *Sampler {
 	}
 }
 
-// Next draws a token from log-probabilities [V], and leaves them as they are: the penalties of loops
-// first, then temperature, top-k, min-p and top-p, over what is left renormalised. Ties go to the lower id.
-// A token of probability 0 is not drawn if there is another.
+// Next draws a token from log-probabilities [V], and leaves them as they are: the penalties of
+// loops first, then temperature, top-k, min-p and top-p, over what is left renormalised. Ties go to
+// the lower id. A token of probability 0 is not drawn if there is another.
 func (s *Sampler) Next(logProbs []float32) int32 {
 	if s.Dry == 0 {
 		return s.next(logProbs)

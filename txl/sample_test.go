@@ -41,13 +41,16 @@ func TestSamplingFollowsTheDistribution(t *testing.T) {
 		p    Sampling
 		want []float64
 	}{
-		"the model's own":   {Sampling{Temperature: 1}, []float64{.4, .1, .3, .2}},
-		"cooler":            {Sampling{Temperature: .5}, []float64{16. / 30, 1. / 30, 9. / 30, 4. / 30}},
-		"two likeliest":     {Sampling{Temperature: 1, TopK: 2}, []float64{4. / 7, 0, 3. / 7, 0}},
-		"nucleus":           {Sampling{Temperature: 1, TopP: .65}, []float64{4. / 7, 0, 3. / 7, 0}},
-		"nucleus of one":    {Sampling{Temperature: 1, TopP: 1e-9}, []float64{1, 0, 0, 0}},
-		"nucleus among k":   {Sampling{Temperature: 1, TopK: 3, TopP: .9}, []float64{4. / 9, 0, 3. / 9, 2. / 9}},
-		"all of them twice": {Sampling{Temperature: 1, TopK: 99, TopP: 1}, []float64{.4, .1, .3, .2}},
+		"the model's own": {Sampling{Temperature: 1}, []float64{.4, .1, .3, .2}},
+		"cooler": {Sampling{Temperature: .5}, []float64{16. / 30, 1. / 30, 9. / 30,
+			4. / 30}},
+		"two likeliest":  {Sampling{Temperature: 1, TopK: 2}, []float64{4. / 7, 0, 3. / 7, 0}},
+		"nucleus":        {Sampling{Temperature: 1, TopP: .65}, []float64{4. / 7, 0, 3. / 7, 0}},
+		"nucleus of one": {Sampling{Temperature: 1, TopP: 1e-9}, []float64{1, 0, 0, 0}},
+		"nucleus among k": {Sampling{Temperature: 1, TopK: 3, TopP: .9},
+			[]float64{4. / 9, 0, 3. / 9, 2. / 9}},
+		"all of them twice": {Sampling{Temperature: 1, TopK: 99, TopP: 1},
+			[]float64{.4, .1, .3, .2}},
 	} {
 		for i, f := range frequencies(c.p, logProbs, n) {
 			require.InDelta(t, c.want[i], f, 5*math.Sqrt(.25/n), "%s, token %d", name, i)
@@ -75,7 +78,8 @@ func TestRanksAreInTheOrderOfProbabilities(t *testing.T) {
 
 func TestTheSameSeedDrawsTheSameTokens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := Sampling{Temperature: rapid.Float64Range(0.1, 3).Draw(t, "temperature"), TopK: rapid.IntRange(0, 6).Draw(t, "top_k"),
+		p := Sampling{Temperature: rapid.Float64Range(0.1, 3).Draw(t, "temperature"),
+			TopK: rapid.IntRange(0, 6).Draw(t, "top_k"),
 			TopP: rapid.Float64Range(0, 1).Draw(t, "top_p"), Seed: rapid.Uint64().Draw(t, "seed")}
 		require.NoError(t, p.Validate())
 		logProbs := logs(rapid.SliceOfN(rapid.Float64Range(1e-6, 1), 5, 5).Draw(t, "weights")...)
@@ -112,7 +116,10 @@ func TestALargeVocabularyIsDrawnFromAsIfSorted(t *testing.T) {
 			logProbs[i], order[i] = float32(flat*rng.NormFloat64()), i
 		}
 		logProbs[rng.IntN(vocab)] = float32(math.Inf(-1))
-		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(logProbs[j], logProbs[i]) })
+		slices.SortStableFunc(order, func(i, j int) int {
+			return cmp.Compare(logProbs[j],
+				logProbs[i])
+		})
 		p := Sampling{
 			Temperature: rapid.Float64Range(0.2, 2).Draw(t, "temperature"),
 			TopK:        rapid.SampledFrom([]int{0, 0, 3, 2000}).Draw(t, "top_k"),

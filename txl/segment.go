@@ -140,7 +140,8 @@ type attention struct {
 // The configuration must be valid.
 func NewSegment(c Config, batch, maxLen int) *Segment {
 	if batch < 1 || maxLen < 1 {
-		panic(fmt.Sprintf("txl: segment of batch %d and length %d, expected both at least 1", batch, maxLen))
+		panic(fmt.Sprintf("txl: segment of batch %d and length %d, expected both at least 1", batch,
+			maxLen))
 	}
 	return (&Segment{cfg: c, B: batch, T: maxLen, first: wholeNetwork}).allocate()
 }

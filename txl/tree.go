@@ -23,7 +23,10 @@ func (t *Tree) Bytes() (bytes int64) {
 }
 
 // keyed are the keys and values of a row of layer i.
-func (t *Tree) keyed(i int, row int32, width int) []float32 { return rowOf(t.kv[i], int(row), width) }
+func (t *Tree) keyed(i int, row int32, width int) []float32 {
+	return rowOf(t.kv[i], int(row),
+		width)
+}
 
 // Grower is the working space in which trees grow. Begin says which segment they continue.
 type Grower struct {

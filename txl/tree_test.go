@@ -95,7 +95,8 @@ func treeAsPaths(
 				growers[i].LogProbs(k, got)
 				along[i].LogProbs(along[i].Len()-1, 0, want)
 				for v := range want {
-					require.InDelta(t, want[v], got[v], 5e-5, "a path of %d behind %d", len(path), len(ids))
+					require.InDelta(t, want[v], got[v], 5e-5, "a path of %d behind %d", len(path),
+						len(ids))
 				}
 			}
 		}

@@ -18,15 +18,23 @@ import (
 // absent, pre-norm, clamped and limited distances, every activation, one and
 // several blocks of queries.
 var shapes = map[string]Config{
-	"plain":       {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6, MemLen: 9},
-	"odd":         {NLayer: 3, DModel: 10, NHead: 3, DHead: 5, DInner: 7, Vocab: 13, SegLen: 7, MemLen: 3, Activation: GELU},
-	"prenorm":     {NLayer: 2, DModel: 6, NHead: 2, DHead: 5, DInner: 9, Vocab: 9, SegLen: 5, MemLen: 8, PreLNorm: true, Activation: SwiGLU},
-	"clamped":     {NLayer: 2, DModel: 8, NHead: 1, DHead: 7, DInner: 6, Vocab: 7, SegLen: 4, MemLen: 6, ClampLen: 3, SameLength: true, Activation: GeGLU},
-	"untied":      {NLayer: 3, DModel: 8, NHead: 2, DHead: 4, DInner: 9, Vocab: 11, SegLen: 5, MemLen: 7, UntieR: true},
-	"no memory":   {NLayer: 1, DModel: 8, NHead: 2, DHead: 3, DInner: 8, Vocab: 8, SegLen: 9},
-	"short limit": {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 8, Vocab: 8, SegLen: 9, MemLen: 4, SameLength: true, PreLNorm: true},
-	"blocks":      {NLayer: 2, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 7, SegLen: queryBlock + 2, MemLen: 30},
-	"two blocks":  {NLayer: 2, DModel: 4, NHead: 1, DHead: 4, DInner: 4, Vocab: 5, SegLen: queryBlock + 1, MemLen: 20, SameLength: true, PreLNorm: true},
+	"plain": {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6,
+		MemLen: 9},
+	"odd": {NLayer: 3, DModel: 10, NHead: 3, DHead: 5, DInner: 7, Vocab: 13, SegLen: 7,
+		MemLen: 3, Activation: GELU},
+	"prenorm": {NLayer: 2, DModel: 6, NHead: 2, DHead: 5, DInner: 9, Vocab: 9, SegLen: 5,
+		MemLen: 8, PreLNorm: true, Activation: SwiGLU},
+	"clamped": {NLayer: 2, DModel: 8, NHead: 1, DHead: 7, DInner: 6, Vocab: 7, SegLen: 4,
+		MemLen: 6, ClampLen: 3, SameLength: true, Activation: GeGLU},
+	"untied": {NLayer: 3, DModel: 8, NHead: 2, DHead: 4, DInner: 9, Vocab: 11, SegLen: 5,
+		MemLen: 7, UntieR: true},
+	"no memory": {NLayer: 1, DModel: 8, NHead: 2, DHead: 3, DInner: 8, Vocab: 8, SegLen: 9},
+	"short limit": {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 8, Vocab: 8, SegLen: 9,
+		MemLen: 4, SameLength: true, PreLNorm: true},
+	"blocks": {NLayer: 2, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 7,
+		SegLen: queryBlock + 2, MemLen: 30},
+	"two blocks": {NLayer: 2, DModel: 4, NHead: 1, DHead: 4, DInner: 4, Vocab: 5,
+		SegLen: queryBlock + 1, MemLen: 20, SameLength: true, PreLNorm: true},
 
 	// Clusters with tables of their own, one table for all clusters with and without projections,
 	// one cluster with projections, and tables of one width.
@@ -36,11 +44,13 @@ var shapes = map[string]Config{
 	},
 	"four clusters": {
 		NLayer: 1, DModel: 6, NHead: 1, DHead: 5, DInner: 7, Vocab: 14, SegLen: 9, MemLen: 5,
-		PreLNorm: true, DEmbed: 10, Cutoffs: []int{3, 4, 8}, DivVal: 2, TieProjs: []bool{true, false, true, false},
+		PreLNorm: true, DEmbed: 10, Cutoffs: []int{3, 4, 8}, DivVal: 2, TieProjs: []bool{true,
+			false, true, false},
 	},
 	"one table": {
 		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 13, SegLen: 8, MemLen: 4,
-		ClampLen: 2, DEmbed: 4, Cutoffs: []int{5, 8}, DivVal: 1, TieProjs: []bool{true, false, true},
+		ClampLen: 2, DEmbed: 4, Cutoffs: []int{5, 8}, DivVal: 1, TieProjs: []bool{true, false,
+			true},
 	},
 	"one table, unprojected": {
 		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 13, SegLen: 8, MemLen: 4,
@@ -68,7 +78,8 @@ var shapes = map[string]Config{
 	},
 	"own table for all clusters": {
 		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 5, Vocab: 13, SegLen: 8, MemLen: 4,
-		PreLNorm: true, DEmbed: 4, Cutoffs: []int{5, 8}, DivVal: 1, TieProjs: []bool{true, false, true},
+		PreLNorm: true, DEmbed: 4, Cutoffs: []int{5, 8}, DivVal: 1, TieProjs: []bool{true, false,
+			true},
 		UntieSoftmax: true,
 	},
 	"own tables": {
@@ -131,7 +142,8 @@ func TestForwardAndMemoryAgreeWithTheFloat64Reference(t *testing.T) {
 			seg, mem := NewSegment(c, batch, c.SegLen), NewMemory(c, batch)
 			ref := newReference(m, fast)
 			length := segments*c.SegLen - 2 // the last segment is a short one
-			streams := [][]int32{randomTokens(length+1, c.Vocab, 3), randomTokens(length+1, c.Vocab, 4)}
+			streams := [][]int32{randomTokens(length+1, c.Vocab, 3), randomTokens(length+1, c.Vocab,
+				4)}
 			var nll []float32
 			for at := 0; at < length; at += c.SegLen {
 				end := min(at+c.SegLen, length)
@@ -152,7 +164,8 @@ func TestForwardAndMemoryAgreeWithTheFloat64Reference(t *testing.T) {
 					require.Len(t, wantMem[l], mem.Len)
 					for i, row := range wantMem[l] {
 						for j, w := range row {
-							require.InDelta(t, w, mem.Layers[l][(i*batch+b)*c.DModel+j], 2e-5, "memory of layer %d", l)
+							require.InDelta(t, w, mem.Layers[l][(i*batch+b)*c.DModel+j], 2e-5,
+								"memory of layer %d", l)
 						}
 					}
 				}
@@ -174,12 +187,14 @@ func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 			x := newExec(t, 2)
 			seg, mem := NewSegment(c, batch, c.SegLen), NewMemory(c, batch)
 			length := 2*c.SegLen - 1
-			streams := [][]int32{randomTokens(length+1, c.Vocab, 5), randomTokens(length+1, c.Vocab, 6)}
+			streams := [][]int32{randomTokens(length+1, c.Vocab, 5), randomTokens(length+1, c.Vocab,
+				6)}
 			grads := m.Layout.Slices(make([]float32, m.Layout.Size))
 			at := 0
 			for at+c.SegLen < length {
 				seg.Begin(x, m, fast, mem)
-				seg.Extend(x, interleave([][]int32{streams[0][at : at+c.SegLen], streams[1][at : at+c.SegLen]}))
+				seg.Extend(x, interleave([][]int32{streams[0][at : at+c.SegLen],
+					streams[1][at : at+c.SegLen]}))
 				seg.Remember(mem)
 				at += c.SegLen
 			}
@@ -214,15 +229,16 @@ func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 					*at = keep - h
 					down := loss()
 					*at = keep
-					require.InDelta(t, (up-down)/(2*h), grads[i][j], 1e-4*largest+1e-7, "%s[%d]", tensor.Name, j)
+					require.InDelta(t, (up-down)/(2*h), grads[i][j], 1e-4*largest+1e-7, "%s[%d]",
+						tensor.Name, j)
 				}
 			}
 		})
 	}
 }
 
-// The gradient of given losses is that of the network's own where their gradients are the softmax's,
-// and goes with them.
+// The gradient of given losses is that of the network's own where their gradients are the
+// softmax's, and goes with them.
 func TestBackwardOfGivenLosses(t *testing.T) {
 	c := shapes["plain"]
 	const batch = 2
@@ -334,7 +350,10 @@ func TestKeptProbabilitiesAreOnlyAMatterOfMemory(t *testing.T) {
 func TestProbabilitiesOfLongMemoriesAreNotKept(t *testing.T) {
 	c, err := Named("enwik8-12l")
 	require.NoError(t, err)
-	size := func(c Config, rows int) int { return (&Segment{cfg: c, B: 1, T: rows}).keptSize() * c.NLayer * 4 }
+	size := func(c Config, rows int) int {
+		return (&Segment{cfg: c, B: 1,
+			T: rows}).keptSize() * c.NLayer * 4
+	}
 	require.InDelta(t, 35e6, size(c, 128), 1e6)
 	c.MemLen = 3800
 	require.Zero(t, size(c, 128))
@@ -354,7 +373,8 @@ func TestContinueIsRememberAndBegin(t *testing.T) {
 						fast[i] = slices.Clone(all[i])
 					}
 				}
-				on, anew, mem := NewSegment(c, 1, c.SegLen), NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
+				on, anew, mem := NewSegment(c, 1, c.SegLen), NewSegment(c, 1, c.SegLen),
+					NewMemory(c, 1)
 				on.Begin(x, m, fast, mem)
 				for k := range rapid.IntRange(2, 9).Draw(rt, "segments") {
 					if k > 0 {
@@ -365,14 +385,16 @@ func TestContinueIsRememberAndBegin(t *testing.T) {
 						}
 						on.Continue(x)
 					}
-					ids := randomTokens(rapid.IntRange(1, c.SegLen).Draw(rt, "rows")+1, c.Vocab, uint64(k))
+					ids := randomTokens(rapid.IntRange(1, c.SegLen).Draw(rt, "rows")+1, c.Vocab,
+						uint64(k))
 					rows, targets := ids[:len(ids)-1], ids[1:]
 					anew.Begin(x, m, fast, mem)
 					for _, s := range []*Segment{on, anew} {
 						s.Extend(x, rows)
 					}
 					require.Equal(rt, anew.Hidden(), on.Hidden())
-					grads, again := m.Layout.Slices(make([]float32, m.Layout.Size)), m.Layout.Slices(make([]float32, m.Layout.Size))
+					grads, again := m.Layout.Slices(make([]float32, m.Layout.Size)),
+						m.Layout.Slices(make([]float32, m.Layout.Size))
 					anew.Backward(x, targets, grads)
 					on.Backward(x, targets, again)
 					require.Equal(rt, grads, again)
@@ -411,7 +433,8 @@ func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				ids := randomTokens(2*c.SegLen+1, c.Vocab, rapid.Uint64().Draw(rt, "seed"))
 				whole := scoreSegments(one, m, fast, ids, func() int { return c.SegLen })
-				split := scoreSegments(many, m, fast, ids, func() int { return rapid.IntRange(1, c.SegLen).Draw(rt, "piece") })
+				split := scoreSegments(many, m, fast, ids,
+					func() int { return rapid.IntRange(1, c.SegLen).Draw(rt, "piece") })
 				require.Equal(rt, whole, split)
 			})
 		})
@@ -421,7 +444,8 @@ func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 // scoreSegments returns the bits of everything that a stream of some segments leaves behind:
 // log-probabilities, gradients, memory. The Segment has served another stream before, which must
 // leave no trace.
-func scoreSegments(x *kernel.Exec, m *Model, fast Fast, ids []int32, piece func() int) (bits []uint32) {
+func scoreSegments(x *kernel.Exec, m *Model, fast Fast, ids []int32,
+	piece func() int) (bits []uint32) {
 	c := m.Config
 	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
 	for range 3 { // another stream leaves its traces, with a full memory

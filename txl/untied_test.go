@@ -21,7 +21,8 @@ func untiedOf(m *Model, fast Fast) (*Model, Fast) {
 
 // tiedName names the tensor that a tied model has for a tensor of an untied one.
 func tiedName(name string) string {
-	if number, ok := strings.CutPrefix(name, "crit.out_layers."); ok && strings.HasSuffix(name, "weight") {
+	if number, ok := strings.CutPrefix(name, "crit.out_layers."); ok &&
+		strings.HasSuffix(name, "weight") {
 		return "word_emb.emb_layers." + number
 	}
 	return name

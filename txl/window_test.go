@@ -15,7 +15,8 @@ func TestLongMemoriesAgreeWithTheReference(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	trained := Config{NLayer: 1, DModel: 4, NHead: 1, DHead: 4, DInner: 4, Vocab: 5, SegLen: 50, MemLen: 16}
+	trained := Config{NLayer: 1, DModel: 4, NHead: 1, DHead: 4, DInner: 4, Vocab: 5, SegLen: 50,
+		MemLen: 16}
 	yes := true
 	for name, l := range map[string]Lengths{
 		"characters": {MemLen: new(3800)},

@@ -15,8 +15,10 @@ import (
 func drawWords(t *rapid.T) Config {
 	c := Config{
 		NLayer: 1, NHead: 1, DHead: 3, DInner: 4,
-		Activation:    GELU,                                          // smooth: differences meet no kinks
-		DModel:        2 * rapid.IntRange(3, 6).Draw(t, "d_model/2"), // narrower norms are ill-conditioned
+		// smooth: differences meet no kinks
+		Activation: GELU,
+		// narrower norms are ill-conditioned
+		DModel:        2 * rapid.IntRange(3, 6).Draw(t, "d_model/2"),
 		Vocab:         rapid.IntRange(1, 40).Draw(t, "vocab"),
 		SegLen:        rapid.IntRange(1, 9).Draw(t, "seg_len"),
 		MemLen:        rapid.IntRange(0, 7).Draw(t, "mem_len"),
@@ -33,8 +35,8 @@ func drawWords(t *rapid.T) Config {
 		}
 		at++
 	}
-	// A table one number wide makes all its embeddings multiples of one vector, a short one of which
-	// float32 cannot normalise as well as the reference does.
+	// A table one number wide makes all its embeddings multiples of one vector, a short one of
+	// which float32 cannot normalise as well as the reference does.
 	if c.DEmbed == 1 {
 		c.DEmbed = 2
 	}

@@ -41,7 +41,8 @@ func FloatTensor(name string, d DType, shape []int, values []float32) Tensor {
 	panic("weights: FloatTensor of " + string(d)) // a constant of the caller's
 }
 
-func tensor16(name string, d DType, shape []int, values []float32, bits func(float32) uint16) Tensor {
+func tensor16(name string, d DType, shape []int, values []float32,
+	bits func(float32) uint16) Tensor {
 	data := make([]byte, 2*len(values))
 	for i, v := range values {
 		binary.LittleEndian.PutUint16(data[2*i:], bits(v))
@@ -91,8 +92,9 @@ func (t *Tensor) Int32s() ([]int32, error) {
 		for i := range values {
 			v := int64(binary.LittleEndian.Uint64(t.Data[8*i:]))
 			if values[i] = int32(v); int64(values[i]) != v {
-				return nil, &Error{Where: tensorField(t.Name, "element "+strconv.Itoa(i)), Offset: -1,
-					Found: strconv.FormatInt(v, 10), Want: "an int32", Kind: ErrDType}
+				return nil, &Error{Where: tensorField(t.Name, "element "+strconv.Itoa(i)),
+					Offset: -1,
+					Found:  strconv.FormatInt(v, 10), Want: "an int32", Kind: ErrDType}
 			}
 		}
 	case I32:
@@ -110,5 +112,6 @@ func (t *Tensor) Int32s() ([]int32, error) {
 }
 
 func (t *Tensor) wrongType(want string) error {
-	return &Error{Where: tensorField(t.Name, "dtype"), Offset: -1, Found: string(t.DType), Want: want, Kind: ErrDType}
+	return &Error{Where: tensorField(t.Name, "dtype"), Offset: -1, Found: string(t.DType),
+		Want: want, Kind: ErrDType}
 }

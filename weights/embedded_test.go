@@ -17,7 +17,8 @@ func compressedFile(t *testing.T, value float32) []byte {
 }
 
 func TestEmbeddedModelsAreReadByTheirNames(t *testing.T) {
-	s := shelf{{"first", compressedFile(t, 1)}, {"tiny", compressedFile(t, 2)}, {"bad", []byte("{")}}
+	s := shelf{{"first", compressedFile(t, 1)}, {"tiny", compressedFile(t, 2)},
+		{"bad", []byte("{")}}
 	require.Equal(t, []string{"first", "tiny", "bad"}, s.names())
 	for name, want := range map[string]float32{"first": 1, "tiny": 2} {
 		f, err := s.read(name)

@@ -30,11 +30,13 @@ func TestEvery16BitPatternSurvivesFloat32(t *testing.T) {
 
 func TestKnown16BitValues(t *testing.T) {
 	for p, want := range map[uint16]float32{
-		0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x3555: 0x1.554p-2, 0x7bff: 65504, 0x0400: 0x1p-14, 0x03ff: 0x1.ff8p-15, 0x0001: 0x1p-24,
+		0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x3555: 0x1.554p-2, 0x7bff: 65504, 0x0400: 0x1p-14,
+		0x03ff: 0x1.ff8p-15, 0x0001: 0x1p-24,
 	} {
 		require.Equal(t, want, float16Value(p), "F16 %#04x", p)
 	}
-	for p, want := range map[uint16]float32{0x3f80: 1, 0xc000: -2, 0x3eab: 0x1.56p-2, 0x7f7f: 0x1.fep127, 0x0001: 0x1p-133} {
+	for p, want := range map[uint16]float32{0x3f80: 1, 0xc000: -2, 0x3eab: 0x1.56p-2,
+		0x7f7f: 0x1.fep127, 0x0001: 0x1p-133} {
 		require.Equal(t, want, bfloat16Value(p), "BF16 %#04x", p)
 	}
 	for _, h := range halves {
@@ -66,8 +68,10 @@ func TestRoundingIsToNearestTiesToEven(t *testing.T) {
 					s = -1
 				}
 				require.Equal(t, even|sign, h.bits(s*middle), "%s middle after %#04x", h.name, p)
-				require.Equal(t, p|sign, h.bits(s*math.Nextafter32(middle, 0)), "%s below the middle after %#04x", h.name, p)
-				require.Equal(t, (p+1)|sign, h.bits(s*math.Nextafter32(middle, math.MaxFloat32)), "%s above the middle after %#04x", h.name, p)
+				require.Equal(t, p|sign, h.bits(s*math.Nextafter32(middle, 0)),
+					"%s below the middle after %#04x", h.name, p)
+				require.Equal(t, (p+1)|sign, h.bits(s*math.Nextafter32(middle, math.MaxFloat32)),
+					"%s above the middle after %#04x", h.name, p)
 			}
 		}
 		require.Equal(t, h.infinity, h.bits(math.MaxFloat32), h.name)
@@ -86,7 +90,8 @@ func TestNaNNeverBecomesInfinity(t *testing.T) {
 // Of all float32: no 16-bit value is nearer than the one chosen, and of two that are as near it is
 // the even one.
 func FuzzRoundingTo16Bits(f *testing.F) {
-	for _, seed := range []float32{0, 1, -0.1, 65519.996, 65520, 0x1p-25, 0x1p-14, math.MaxFloat32, float32(math.Inf(-1))} {
+	for _, seed := range []float32{0, 1, -0.1, 65519.996, 65520, 0x1p-25, 0x1p-14, math.MaxFloat32,
+		float32(math.Inf(-1))} {
 		f.Add(math.Float32bits(seed))
 	}
 	f.Fuzz(func(t *testing.T, bits uint32) {
@@ -109,7 +114,8 @@ func FuzzRoundingTo16Bits(f *testing.F) {
 					continue
 				}
 				other := math.Abs(float64(v) - float64(h.value(q)))
-				require.True(t, miss < other || miss == other && p&1 == 0, "%s: %v became %#04x, %#04x is as near or nearer", h.name, v, p, q)
+				require.True(t, miss < other || miss == other && p&1 == 0, "%s: %v became %#04x, "+
+					"%#04x is as near or nearer", h.name, v, p, q)
 			}
 		}
 	})

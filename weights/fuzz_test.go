@@ -28,12 +28,14 @@ func FuzzRead(f *testing.F) {
 func FuzzHeader(f *testing.F) {
 	f.Add(`{"\ud834\udd1e":{"shape":[],"dtype":"U8","data_offsets":[0,1]}} `, 1)
 	f.Add(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"__metadata__":{"\u0000":"\\"}}`, 0)
-	f.Add(`{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"F32","shape":[1,2],"data_offsets":[3,11]}}`, 11)
+	f.Add(
+		`{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"F32","shape":[1,2],"data_offsets":[3,11]}}`, 11)
 	f.Fuzz(func(t *testing.T, header string, data int) { checkRead(t, framed(header, data&0xfff)) })
 }
 
 func checkRead(t *testing.T, b []byte) {
-	got, err := Read(bytes.NewReader(b), Limits{HeaderBytes: 1 << 16, DataBytes: 1 << 20, Tensors: 1 << 8})
+	got, err := Read(bytes.NewReader(b), Limits{HeaderBytes: 1 << 16, DataBytes: 1 << 20,
+		Tensors: 1 << 8})
 	if err != nil {
 		require.True(t, located(err), "%v", err)
 		return
@@ -49,7 +51,8 @@ func checkRead(t *testing.T, b []byte) {
 
 func requireSameJSON(t *testing.T, b []byte, f *File) {
 	var header map[string]json.RawMessage
-	require.NoError(t, json.Unmarshal(b[prefixBytes:prefixBytes+binary.LittleEndian.Uint64(b)], &header))
+	require.NoError(t, json.Unmarshal(b[prefixBytes:prefixBytes+binary.LittleEndian.Uint64(b)],
+		&header))
 	metadata := map[string]string{}
 	if raw, ok := header[metadataKey]; ok {
 		require.NoError(t, json.Unmarshal(raw, &metadata))

@@ -145,9 +145,11 @@ func (e *entry) check(next int64, l Limits) *Error {
 	case e.end-e.begin != int64(size):
 		return wrong(ErrFormat, strconv.Itoa(size)+" bytes for "+describe(e.dtype, e.shape))
 	case e.begin < next:
-		return wrong(ErrFormat, "begin "+strconv.FormatInt(next, 10)+": no overlap with the tensor before")
+		return wrong(ErrFormat, "begin "+strconv.FormatInt(next, 10)+
+			": no overlap with the tensor before")
 	case e.begin > next:
-		return wrong(ErrFormat, "begin "+strconv.FormatInt(next, 10)+": no hole after the tensor before")
+		return wrong(ErrFormat, "begin "+strconv.FormatInt(next, 10)+
+			": no hole after the tensor before")
 	case e.end > l.DataBytes:
 		return wrong(ErrTooLarge, "at most "+strconv.FormatInt(l.DataBytes, 10)+" bytes of data")
 	}

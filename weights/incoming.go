@@ -17,7 +17,8 @@ func (in *incoming) stored() *Stored {
 	s := &Stored{Metadata: in.metadata, Tensors: make([]StoredTensor, len(in.entries))}
 	for i, e := range in.entries {
 		s.Tensors[i] = StoredTensor{
-			Name: e.name, DType: e.dtype, Shape: e.shape, Bytes: e.end - e.begin, Data: incomingTensor{in, i},
+			Name: e.name, DType: e.dtype, Shape: e.shape, Bytes: e.end - e.begin,
+			Data: incomingTensor{in, i},
 		}
 	}
 	return s
@@ -57,7 +58,8 @@ func (t incomingTensor) ReadAt(p []byte, at int64) (int, error) {
 	in, e := t.in, &t.in.entries[t.i]
 	from := e.begin + at
 	if from < in.pos {
-		return 0, fmt.Errorf("weights: tensor %s is read out of the order of the file", quote(e.name))
+		return 0, fmt.Errorf("weights: tensor %s is read out of the order of the file",
+			quote(e.name))
 	}
 	if err := in.skipTo(t.i, from); err != nil {
 		return 0, err

@@ -47,8 +47,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ReadFile reads a regular file of weights, compressed or not. Servers read files anew: a pipe would
-// keep them waiting.
+// ReadFile reads a regular file of weights, compressed or not. Servers read files anew: a pipe
+// would keep them waiting.
 func ReadFile(path string) (*File, error) {
 	r, err := reload.Open(path)
 	if err != nil {
@@ -148,7 +148,8 @@ func (o *opened) end(r io.Reader) error {
 		if n := len(o.entries); n > 0 {
 			end += o.entries[n-1].end
 		}
-		return &Error{Where: "end of the data", Offset: end, Found: "more bytes", Want: "the end of the file", Kind: ErrFormat}
+		return &Error{Where: "end of the data", Offset: end, Found: "more bytes",
+			Want: "the end of the file", Kind: ErrFormat}
 	default: // of the disk, or of zstd's checksum, which comes last
 		return passed(err)
 	}
@@ -163,7 +164,8 @@ func readHeader(r io.Reader, l Limits) ([]byte, error) {
 	n := binary.LittleEndian.Uint64(prefix)
 	if n > uint64(l.HeaderBytes) {
 		return nil, &Error{Where: "header length", Found: strconv.FormatUint(n, 10),
-			Want: "at most " + strconv.FormatInt(l.HeaderBytes, 10) + ", if this is a safetensors file", Kind: ErrTooLarge}
+			Want: "at most " + strconv.FormatInt(l.HeaderBytes, 10) +
+				", if this is a safetensors file", Kind: ErrTooLarge}
 	}
 	text, err := readN(r, int(n))
 	if err != nil {
@@ -240,7 +242,8 @@ func (d *decompressor) Read(p []byte) (int, error) {
 	if d.src.err != nil && d.src.err != io.EOF {
 		return n, d.src.err
 	}
-	e := &Error{Where: "zstd stream", Offset: d.pos, Found: err.Error(), Want: "sound data", Kind: ErrZstd}
+	e := &Error{Where: "zstd stream", Offset: d.pos, Found: err.Error(), Want: "sound data",
+		Kind: ErrZstd}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		e.Kind = fmt.Errorf("%w: %w", ErrZstd, ErrTruncated)

@@ -21,11 +21,13 @@ func newScanner(text []byte) *scanner {
 }
 
 func (s *scanner) fail(at int, found, want string) error {
-	return &Error{Where: s.where, Offset: prefixBytes + int64(at), Found: found, Want: want, Kind: ErrFormat}
+	return &Error{Where: s.where, Offset: prefixBytes + int64(at), Found: found, Want: want,
+		Kind: ErrFormat}
 }
 
 func (s *scanner) tooLarge(at int, found, want string) error {
-	return &Error{Where: s.where, Offset: prefixBytes + int64(at), Found: found, Want: want, Kind: ErrTooLarge}
+	return &Error{Where: s.where, Offset: prefixBytes + int64(at), Found: found, Want: want,
+		Kind: ErrTooLarge}
 }
 
 // located makes an error of strictjson one of this package's; others it leaves as they are.
@@ -68,7 +70,8 @@ func (s *scanner) ints() (list []int64, err error) {
 		n, err := s.integer()
 		list = append(list, n)
 		if i == MaxRank {
-			err = s.fail(s.in.Offset(), "more than "+strconv.Itoa(MaxRank)+" numbers", "at most that many")
+			err = s.fail(s.in.Offset(), "more than "+strconv.Itoa(MaxRank)+" numbers",
+				"at most that many")
 		}
 		return err
 	})

@@ -30,10 +30,11 @@ func TestAStoredFileIsTheFileInMemory(t *testing.T) {
 	for _, text := range [][]byte{plain.Bytes(), packed.Bytes()} {
 		var data storage
 		var kept *Stored
-		require.NoError(t, Scan(iotest.OneByteReader(bytes.NewReader(text)), Limits{}, func(in *Stored) (err error) {
-			kept, err = in.Keep(&data, &data)
-			return err
-		}))
+		require.NoError(t, Scan(iotest.OneByteReader(bytes.NewReader(text)), Limits{},
+			func(in *Stored) (err error) {
+				kept, err = in.Keep(&data, &data)
+				return err
+			}))
 		hash, err := kept.Hash()
 		require.NoError(t, err)
 		require.Equal(t, f.Hash(), hash)
@@ -68,12 +69,17 @@ func TestScanRefusesWhatReadRefuses(t *testing.T) {
 		require.ErrorAs(t, Scan(bytes.NewReader(text), Limits{}, nothing), &f, "%d bytes", n)
 		require.Equal(t, e.Kind, f.Kind)
 		var data storage
-		err := Scan(bytes.NewReader(text), Limits{}, func(in *Stored) error { _, err := in.Keep(&data, &data); return err })
+		err := Scan(bytes.NewReader(text), Limits{}, func(in *Stored) error {
+			_,
+				err := in.Keep(&data, &data)
+			return err
+		})
 		require.ErrorAs(t, err, &f)
 		require.Equal(t, e, f, "%d bytes", n)
 	}
 	enough := errors.New("enough")
-	require.ErrorIs(t, Scan(bytes.NewReader(whole), Limits{}, func(*Stored) error { return enough }), enough)
+	require.ErrorIs(t, Scan(bytes.NewReader(whole), Limits{},
+		func(*Stored) error { return enough }), enough)
 	require.NoError(t, Scan(bytes.NewReader(whole), Limits{}, func(in *Stored) error {
 		last := in.Tensors[len(in.Tensors)-1]
 		_, err := io.ReadAll(last.Reader())

@@ -138,7 +138,8 @@ func byteSize(d DType, shape []int) (int, *Error) {
 	n, ok := product(shape)
 	if !ok || n > math.MaxInt/d.Size() {
 		return 0, &Error{Where: "shape", Found: describe(d, shape),
-			Want: "dimensions >= 0 whose bytes can be counted in " + strconv.Itoa(strconv.IntSize) + " bits"}
+			Want: "dimensions >= 0 whose bytes can be counted in " + strconv.Itoa(strconv.IntSize) +
+				" bits"}
 	}
 	return n * d.Size(), nil
 }

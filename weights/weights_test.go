@@ -75,7 +75,8 @@ func requireSame(t require.TestingT, want, got *File) {
 		g := got.Tensors[i]
 		require.Equal(t, w.Name, g.Name)
 		require.Equal(t, w.DType, g.DType)
-		require.True(t, slices.Equal(w.Shape, g.Shape), "shape of %q: %v, want %v", w.Name, g.Shape, w.Shape)
+		require.True(t, slices.Equal(w.Shape, g.Shape), "shape of %q: %v, want %v", w.Name, g.Shape,
+			w.Shape)
 		require.True(t, bytes.Equal(w.Data, g.Data), "data of %q", w.Name)
 	}
 }
@@ -110,7 +111,8 @@ func TestFileOfTheReferenceImplementationIsRead(t *testing.T) {
 		first, second float32
 		last          float32
 	}{
-		{"word_emb.emb_layers.0.weight", []int{32, 16}, -0x1.485270p-6, -0x1.511cacp-3, 0x1.776950p-4},
+		{"word_emb.emb_layers.0.weight", []int{32, 16}, -0x1.485270p-6, -0x1.511cacp-3,
+			0x1.776950p-4},
 		{"pos_emb.inv_freq", []int{8}, 1, 0x1.43d136p-2, 0x1.4b96bep-12},
 		{"seg2.nll", []int{8, 2}, 0x1.1431f0p+2, 0x1.d43a28p+1, 0x1.babeccp+1},
 		{"grad.crit.out_layers.0.bias", []int{32}, 0x1.098908p-5, 0x1.8988fcp-5, -0x1.b64458p-4},
@@ -148,7 +150,8 @@ func TestHashIsTheDocumentedOne(t *testing.T) {
 func TestHashDoesNotDependOnOrderOrCompression(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFile(t)
-		shuffled := &File{Metadata: f.Metadata, Tensors: rapid.Permutation(f.Tensors).Draw(t, "order")}
+		shuffled := &File{Metadata: f.Metadata, Tensors: rapid.Permutation(f.Tensors).Draw(t,
+			"order")}
 		for _, b := range [][]byte{written(t, shuffled), compressed(t, shuffled)} {
 			got, err := Read(bytes.NewReader(b), Limits{})
 			require.NoError(t, err)
@@ -168,7 +171,8 @@ func TestHashSeesEveryChange(t *testing.T) {
 	}
 	for i, tensor := range small().Tensors {
 		for j := range tensor.Data {
-			differs(fmt.Sprintf("byte %d of %s", j, tensor.Name), func(f *File) { f.Tensors[i].Data[j] ^= 1 })
+			differs(fmt.Sprintf("byte %d of %s", j, tensor.Name),
+				func(f *File) { f.Tensors[i].Data[j] ^= 1 })
 		}
 	}
 	differs("name", func(f *File) { f.Tensors[0].Name = "v" })
@@ -178,7 +182,11 @@ func TestHashSeesEveryChange(t *testing.T) {
 	differs("scalar or one element", func(f *File) { f.Tensors[1].Shape = []int{1} })
 	differs("tensor gone", func(f *File) { f.Tensors = f.Tensors[:3] })
 	differs("metadata value", func(f *File) { f.Metadata["kind"] = "smal" })
-	differs("metadata key", func(f *File) { delete(f.Metadata, "kind"); f.Metadata["kinds"] = "mall" })
+	differs("metadata key", func(f *File) {
+		delete(f.Metadata, "kind")
+		f.Metadata["kinds"] =
+			"mall"
+	})
 	differs("metadata added", func(f *File) { f.Metadata["x"] = "" })
 	differs("no metadata", func(f *File) { f.Metadata = nil })
 }
@@ -231,10 +239,12 @@ func TestElementsAreConverted(t *testing.T) {
 		require.ErrorIs(t, err, ErrDType)
 	}
 	_, err := raw(I64, 0, math.MaxInt32+1).Int32s()
-	require.EqualError(t, err, `weights: tensor "t", element 1: found 2147483648, expected an int32: wrong element type`)
+	require.EqualError(t, err,
+		`weights: tensor "t", element 1: found 2147483648, expected an int32: wrong element type`)
 	torn := &Tensor{Name: "t", DType: F32, Shape: []int{2}, Data: make([]byte, 7)}
 	_, err = torn.Float32s()
-	require.EqualError(t, err, `weights: tensor "t", data: found 7 bytes, expected 8 bytes for F32[2]: not a well-formed safetensors file`)
+	require.EqualError(t, err,
+		`weights: tensor "t", data: found 7 bytes, expected 8 bytes for F32[2]: not a well-formed safetensors file`)
 }
 
 func TestEmbeddedModelIsReadable(t *testing.T) {
@@ -252,6 +262,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes.txt")
 	require.NoError(t, writeBytes(path, []byte(strings.Repeat("hello ", 10))))
 	_, err := ReadFile(path)
-	require.EqualError(t, err, "weights: "+path+": header length at byte 0: found 7307126058341131624, "+
+	require.EqualError(t, err, "weights: "+path+": header length at byte 0: found "+
+		"7307126058341131624, "+
 		"expected at most 16777216, if this is a safetensors file: over the limit")
 }

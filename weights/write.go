@@ -90,7 +90,8 @@ func (s *Stored) writeZstd(w io.Writer, level int) error {
 // makeHeader checks f against the format and returns its JSON header.
 func makeHeader(f *Stored) ([]byte, error) {
 	if len(f.Tensors) > MaxTensors {
-		return nil, &Error{Where: "file", Offset: -1, Found: strconv.Itoa(len(f.Tensors)) + " tensors",
+		return nil, &Error{Where: "file", Offset: -1, Found: strconv.Itoa(len(f.Tensors)) +
+			" tensors",
 			Want: "at most " + strconv.Itoa(MaxTensors), Kind: ErrTooLarge}
 	}
 	b, err := appendMetadata([]byte{'{'}, f.Metadata)
@@ -123,7 +124,8 @@ func makeHeader(f *Stored) ([]byte, error) {
 
 func checkName(name string, seen map[string]bool) error {
 	wrong := func(found, want string) error {
-		return &Error{Where: "tensor " + quote(name), Offset: -1, Found: found, Want: want, Kind: ErrFormat}
+		return &Error{Where: "tensor " + quote(name), Offset: -1, Found: found, Want: want,
+			Kind: ErrFormat}
 	}
 	switch {
 	case !utf8.ValidString(name):

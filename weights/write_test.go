@@ -37,7 +37,8 @@ func TestWritingIsDeterministic(t *testing.T) {
 func TestHeaderIsWrittenAsDocumented(t *testing.T) {
 	f := &File{
 		Metadata: map[string]string{"b": "line\n", "a": `"<é>"`},
-		Tensors:  []Tensor{i32Tensor("z", []int{1}, []int32{1}), F32Tensor("y", []int{1, 2}, []float32{0, 0})},
+		Tensors: []Tensor{i32Tensor("z", []int{1}, []int32{1}), F32Tensor("y", []int{1, 2},
+			[]float32{0, 0})},
 	}
 	const header = `{"__metadata__":{"a":"\"<é>\"","b":"line\u000a"},` +
 		`"z":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},` +
@@ -51,17 +52,28 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 		kind   error
 		says   string
 	}{
-		"name twice":       {func(f *File) { f.Tensors[1].Name = "w" }, ErrFormat, `tensor "w": found the same name again`},
-		"reserved name":    {func(f *File) { f.Tensors[0].Name = metadataKey }, ErrFormat, "expected another name"},
-		"name not UTF-8":   {func(f *File) { f.Tensors[0].Name = "\xff" }, ErrFormat, "not UTF-8"},
-		"key not UTF-8":    {func(f *File) { f.Metadata["\xff"] = "" }, ErrFormat, "not UTF-8"},
-		"value not UTF-8":  {func(f *File) { f.Metadata["k"] = "\xff" }, ErrFormat, `metadata "k": found text that is not UTF-8`},
-		"unknown dtype":    {func(f *File) { f.Tensors[0].DType = "I16" }, ErrFormat, `tensor "w", dtype: found "I16"`},
-		"negative shape":   {func(f *File) { f.Tensors[0].Shape = []int{-1, -6} }, ErrFormat, `tensor "w", shape: found F32[-1,-6]`},
-		"rank":             {func(f *File) { f.Tensors[0].Shape = make([]int, 9) }, ErrFormat, "9 dimensions, expected at most 8"},
-		"shape and data":   {func(f *File) { f.Tensors[0].Shape = []int{7} }, ErrFormat, "found 24 bytes, expected 28 bytes for F32[7]"},
-		"too many tensors": {func(f *File) { f.Tensors = make([]Tensor, MaxTensors+1) }, ErrTooLarge, "found 65537 tensors"},
-		"header too long":  {func(f *File) { f.Metadata["k"] = string(make([]byte, MaxHeaderBytes/5)) }, ErrTooLarge, "header: found"},
+		"name twice": {func(f *File) { f.Tensors[1].Name = "w" }, ErrFormat,
+			`tensor "w": found the same name again`},
+		"reserved name": {func(f *File) { f.Tensors[0].Name = metadataKey }, ErrFormat,
+			"expected another name"},
+		"name not UTF-8": {func(f *File) { f.Tensors[0].Name = "\xff" }, ErrFormat, "not UTF-8"},
+		"key not UTF-8":  {func(f *File) { f.Metadata["\xff"] = "" }, ErrFormat, "not UTF-8"},
+		"value not UTF-8": {func(f *File) { f.Metadata["k"] = "\xff" }, ErrFormat,
+			`metadata "k": found text that is not UTF-8`},
+		"unknown dtype": {func(f *File) { f.Tensors[0].DType = "I16" }, ErrFormat,
+			`tensor "w", dtype: found "I16"`},
+		"negative shape": {func(f *File) { f.Tensors[0].Shape = []int{-1, -6} }, ErrFormat,
+			`tensor "w", shape: found F32[-1,-6]`},
+		"rank": {func(f *File) { f.Tensors[0].Shape = make([]int, 9) }, ErrFormat,
+			"9 dimensions, expected at most 8"},
+		"shape and data": {func(f *File) { f.Tensors[0].Shape = []int{7} }, ErrFormat,
+			"found 24 bytes, expected 28 bytes for F32[7]"},
+		"too many tensors": {func(f *File) { f.Tensors = make([]Tensor, MaxTensors+1) },
+			ErrTooLarge, "found 65537 tensors"},
+		"header too long": {func(f *File) {
+			f.Metadata["k"] =
+				string(make([]byte, MaxHeaderBytes/5))
+		}, ErrTooLarge, "header: found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := small()
@@ -82,7 +94,8 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 
 func TestLevelIsValidated(t *testing.T) {
 	for _, level := range []int{-1, 23} {
-		require.ErrorContains(t, WriteFile(filepath.Join(t.TempDir(), "m"), small(), WriteOptions{Zstd: level}), "expected 0 (none) to 22")
+		require.ErrorContains(t, WriteFile(filepath.Join(t.TempDir(), "m"), small(),
+			WriteOptions{Zstd: level}), "expected 0 (none) to 22")
 	}
 }
 
@@ -106,7 +119,8 @@ func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	require.NoError(t, err)
 
 	for room := range before { // a disk that is full after so many bytes
-		err := atomicfile.Write(path, atomicfile.Options{}, func(w io.Writer) error { return Write(&fullDisk{w, room}, small()) })
+		err := atomicfile.Write(path, atomicfile.Options{},
+			func(w io.Writer) error { return Write(&fullDisk{w, room}, small()) })
 		require.ErrorIs(t, err, syscall.ENOSPC, "room for %d bytes", room)
 	}
 	bad := small()
@@ -146,7 +160,8 @@ func TestFullDeviceIsReported(t *testing.T) {
 
 func TestFolderThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
-	require.ErrorIs(t, WriteFile(filepath.Join(dir, "none", "m"), small(), WriteOptions{}), fs.ErrNotExist)
+	require.ErrorIs(t, WriteFile(filepath.Join(dir, "none", "m"), small(), WriteOptions{}),
+		fs.ErrNotExist)
 
 	occupied := filepath.Join(dir, "m") // a folder of that name: the last step, the rename, fails
 	require.NoError(t, os.Mkdir(occupied, 0o755))
@@ -159,7 +174,8 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 	}
 	locked := filepath.Join(dir, "locked")
 	require.NoError(t, os.Mkdir(locked, 0o555))
-	require.ErrorIs(t, WriteFile(filepath.Join(locked, "m"), small(), WriteOptions{}), fs.ErrPermission)
+	require.ErrorIs(t, WriteFile(filepath.Join(locked, "m"), small(), WriteOptions{}),
+		fs.ErrPermission)
 }
 
 func TestRelativePathIsWrittenInTheCurrentFolder(t *testing.T) {

@@ -51,7 +51,8 @@ func New(baseURL string, options ...Option) (*Client, error) {
 			"with a port or without", baseURL)
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("client: base URL: found %q, expected no query and no fragment", baseURL)
+		return nil, fmt.Errorf("client: base URL: found %q, expected no query and no fragment",
+			baseURL)
 	}
 	c := &Client{base: strings.TrimRight(baseURL, "/"), http: http.DefaultClient}
 	for _, o := range options {

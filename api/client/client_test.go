@@ -88,7 +88,8 @@ func TestEachOperation(t *testing.T) {
 	require.EqualValues(t, len(text), imported.Offset)
 
 	request := client.CompletionRequest{
-		Prompt: new("GET "), MaxTokens: new(20), Seed: new(uint64(1)), Stop: client.StopAt("\n", "zz"),
+		Prompt: new("GET "), MaxTokens: new(20), Seed: new(uint64(1)), Stop: client.StopAt("\n",
+			"zz"),
 	}
 	completion, err := r.Complete(ctx, "web", request)
 	require.NoError(t, err)

@@ -43,12 +43,14 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 func TestTheClientKnowsAllParameters(t *testing.T) {
 	require.ElementsMatch(t,
 		[]string{
-			"learn", "threshold", "unit", "record_start", "trouble_words", "text", "tokens", "offset", "logprobs",
+			"learn", "threshold", "unit", "record_start", "trouble_words", "text", "tokens",
+			"offset", "logprobs",
 			"top_logprobs", "updates", "field", "once", "wait", "Idempotency-Key",
 		}, tags(reflect.TypeOf(client.ScoreParams{})))
 	require.ElementsMatch(t,
 		[]string{
-			"unit", "text", "tokens", "offset", "logprobs", "top_logprobs", "updates", "Last-Event-ID",
+			"unit", "text", "tokens", "offset", "logprobs", "top_logprobs", "updates",
+			"Last-Event-ID",
 		}, tags(reflect.TypeOf(client.WatchSessionParams{})))
 	require.ElementsMatch(t, []string{"wait"}, tags(reflect.TypeOf(client.CompleteParams{})))
 }

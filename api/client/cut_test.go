@@ -46,7 +46,8 @@ func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 		whole.feed(t, strings.NewReader(text), 1<<20)
 		pieces.feed(t, strings.NewReader(text), 1+len(text)/(1+run.IntN(20)))
 		require.Equal(t, whole.heard, pieces.heard, "seed %d", seed)
-		require.Equal(t, state(t, r.Client, whole.id), state(t, r.Client, pieces.id), "seed %d", seed)
+		require.Equal(t, state(t, r.Client, whole.id), state(t, r.Client, pieces.id), "seed %d",
+			seed)
 		cuts, forks = cuts+dialer.cuts.Load(), forks+counted.forks.Load()
 		transport.CloseIdleConnections()
 	}
@@ -66,8 +67,9 @@ func TestProxiesChangeNothingOfWords(t *testing.T) {
 	feedThroughProxies(t, r, modeltest.WordText(60))
 }
 
-// feedThroughProxies feeds a text in batches through proxies that answer by themselves now and then,
-// and compares what was told, and the session, with those of a text that was fed in one piece.
+// feedThroughProxies feeds a text in batches through proxies that answer by themselves now and
+// then, and compares what was told, and the session, with those of a text that was fed in one
+// piece.
 func feedThroughProxies(t *testing.T, r *rig, text string) {
 	t.Helper()
 	run := rand.New(rand.NewPCG(1, 1))
@@ -128,7 +130,11 @@ func newListener(c *client.Client, kind string) *listener {
 
 func (l *listener) feed(t require.TestingT, text io.Reader, batch int) {
 	offset, err := l.c.Feed(context.Background(), l.id, text, client.FeedOptions{
-		Score: l.score, BatchBytes: batch, Event: func(e client.Event) error { l.hear(t, e); return nil },
+		Score: l.score, BatchBytes: batch, Event: func(e client.Event) error {
+			l.hear(t,
+				e)
+			return nil
+		},
 	})
 	require.NoError(t, err)
 	require.Equal(t, l.at, offset)

@@ -19,8 +19,8 @@ type batch struct {
 	taken int64 // the session has the text up to here, as far as the feeder knows
 	told  int64 // the events of the text up to here have been told
 
-	// unsure is true once it is not known what became of a request: the session may have more of the
-	// text than up to taken.
+	// unsure is true once it is not known what became of a request: the session may have more of
+	// the text than up to taken.
 	unsure bool
 }
 

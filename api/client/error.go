@@ -18,20 +18,23 @@ const errorBytesMax = 1 << 20
 // An Error is what the server has answered instead of doing what was asked for: a problem document
 // (RFC 9457). Unless its Type says otherwise the request has changed nothing.
 type Error struct {
-	Type      ProblemType `json:"type"`  // "" if the answer is no problem document, but say a proxy's
-	Title     string      `json:"title"` // a sentence that is the same for every problem of this type
-	Status    int         `json:"status"`
-	Detail    string      `json:"detail"`   // what happened this time
-	Field     string      `json:"field"`    // the field of the body, by its path, or the parameter
-	Found     string      `json:"found"`    // what was found there
-	Expected  string      `json:"expected"` // what was expected there
-	Offset    *int64      `json:"offset"`   // the session's true offset, in bytes; nil if there is none
-	RequestID string      `json:"request_id"`
+	// "" if the answer is no problem document, but say a proxy's
+	Type ProblemType `json:"type"`
+	// a sentence that is the same for every problem of this type
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail"`   // what happened this time
+	Field     string `json:"field"`    // the field of the body, by its path, or the parameter
+	Found     string `json:"found"`    // what was found there
+	Expected  string `json:"expected"` // what was expected there
+	Offset    *int64 `json:"offset"`   // the session's true offset, in bytes; nil if there is none
+	RequestID string `json:"request_id"`
 
 	Differences []Difference `json:"differences"` // of ProblemSessionDiffers: all that differs
-	Damage      *Damage      `json:"damage"`      // where a session is damaged; nil if it is not known
-	UsedBytes   int64        `json:"used_bytes"`  // of ProblemKeyDiskLimit
-	LimitBytes  int64        `json:"limit_bytes"` // of ProblemKeyDiskLimit
+	// where a session is damaged; nil if it is not known
+	Damage     *Damage `json:"damage"`
+	UsedBytes  int64   `json:"used_bytes"`  // of ProblemKeyDiskLimit
+	LimitBytes int64   `json:"limit_bytes"` // of ProblemKeyDiskLimit
 
 	// RetryAfter is the time after which another attempt may succeed; 0 if the server has not said.
 	RetryAfter time.Duration `json:"-"`

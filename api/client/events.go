@@ -28,7 +28,8 @@ func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 				return
 			}
 			object, data := line, len(line) > 1 // an empty line says that there is nothing new
-			if sse {                            // each event has one line of data, and only that is needed
+			// each event has one line of data, and only that is needed
+			if sse {
 				object, data = bytes.CutPrefix(line, []byte("data:"))
 			}
 			if data && !yield(object, nil) {

@@ -22,7 +22,8 @@ type Feeder struct {
 func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
 	o = o.withDefaults()
 	to := delivery{
-		c: c, session: session, score: o.Score, event: o.Event, diverged: o.Diverged, stall: o.Stall,
+		c: c, session: session, score: o.Score, event: o.Event, diverged: o.Diverged,
+		stall: o.Stall,
 	}
 	f := &Feeder{o: o, to: to, offset: -1, err: o.validate()}
 	if o.Score.Offset != nil {
@@ -172,7 +173,8 @@ func (c *Client) Replay(
 ) error {
 	f := c.NewFeeder(session, o)
 	if f.err == nil {
-		f.err = f.replay(ctx, &batch{text: text, begin: from, taken: from + int64(len(text)), told: from})
+		f.err = f.replay(ctx, &batch{text: text, begin: from, taken: from + int64(len(text)),
+			told: from})
 	}
 	return f.End()
 }

@@ -27,7 +27,10 @@ func (r *rig) between(
 	t testing.TB, f func(r *http.Request, pass http.RoundTripper) (*http.Response, error),
 ) *client.Client {
 	return r.with(t, client.WithHTTPClient(&http.Client{
-		Transport: transport(func(q *http.Request) (*http.Response, error) { return f(q, r.transport) }),
+		Transport: transport(func(q *http.Request) (*http.Response,
+			error) {
+			return f(q, r.transport)
+		}),
 	}))
 }
 
@@ -46,7 +49,8 @@ func answer(r *http.Request, status int, media, body string, headers ...string) 
 func problem(
 	r *http.Request, status int, kind client.ProblemType, headers ...string,
 ) *http.Response {
-	body := fmt.Sprintf(`{"type": %q, "title": "no", "status": %d, "request_id": "x"}`, kind, status)
+	body := fmt.Sprintf(`{"type": %q, "title": "no", "status": %d, "request_id": "x"}`, kind,
+		status)
 	return answer(r, status, "application/problem+json", body, headers...)
 }
 
@@ -105,7 +109,8 @@ func TestEventsThatCannotBeMadeAgainAreReportedAsLost(t *testing.T) {
 			s, err := r.CreateSession(ctx, client.SessionRequest{})
 			require.NoError(t, err)
 			answers := 0
-			c := r.between(t, func(q *http.Request, pass http.RoundTripper) (*http.Response, error) {
+			c := r.between(t, func(q *http.Request, pass http.RoundTripper) (*http.Response,
+				error) {
 				if strings.HasSuffix(q.URL.Path, "/fork") {
 					return problem(q, http.StatusGone, client.ProblemHistoryTrimmed), nil
 				}
@@ -120,7 +125,11 @@ func TestEventsThatCannotBeMadeAgainAreReportedAsLost(t *testing.T) {
 			var lost *client.LostError
 			o := client.FeedOptions{
 				Score: client.ScoreOptions{Lines: true},
-				Event: func(e client.Event) error { told = append(told, e.Line.Number); return nil },
+				Event: func(e client.Event) error {
+					told = append(told,
+						e.Line.Number)
+					return nil
+				},
 			}
 			if goOn {
 				o.Lost = func(e *client.LostError) error { lost = e; return nil }
@@ -158,9 +167,14 @@ func TestReplayTellsWhatFeedingHasTold(t *testing.T) {
 				again.at = int64(strings.LastIndexByte(text[:from], '\n') + 1)
 			}
 			before := again.at
-			require.NoError(t, r.Replay(ctx, fed.id, int64(from), []byte(text[from:]), client.FeedOptions{
-				Score: fed.score, Event: func(e client.Event) error { again.hear(t, e); return nil },
-			}))
+			require.NoError(t, r.Replay(ctx, fed.id, int64(from), []byte(text[from:]),
+				client.FeedOptions{
+					Score: fed.score, Event: func(e client.Event) error {
+						again.hear(t,
+							e)
+						return nil
+					},
+				}))
 			if n := len(again.heard); n > 0 {
 				require.Equal(t, fed.heard[len(fed.heard)-n:], again.heard)
 				require.EqualValues(t, len(text), again.at)
@@ -235,10 +249,12 @@ const described = `{"id": "x", "offset": 3, "step": 0, "totals": {}, "seed": 1}`
 func TestPatienceWaitsAsLongAsTheServerSays(t *testing.T) {
 	for name, refusal := range map[string]func(r *http.Request) *http.Response{
 		"rate": func(r *http.Request) *http.Response {
-			return problem(r, http.StatusTooManyRequests, client.ProblemKeyRateLimit, "Retry-After", "7")
+			return problem(r, http.StatusTooManyRequests, client.ProblemKeyRateLimit, "Retry-After",
+				"7")
 		},
 		"draining": func(r *http.Request) *http.Response {
-			return problem(r, http.StatusServiceUnavailable, client.ProblemDraining, "Retry-After", "7")
+			return problem(r, http.StatusServiceUnavailable, client.ProblemDraining, "Retry-After",
+				"7")
 		},
 		"busy": func(r *http.Request) *http.Response {
 			return problem(r, http.StatusConflict, client.ProblemSessionBusy, "Retry-After", "7")
@@ -258,7 +274,8 @@ func TestPatienceWaitsAsLongAsTheServerSays(t *testing.T) {
 						return answer(r, http.StatusCreated, "application/json", described), nil
 					}, client.WithPatience(patience))
 					begun := time.Now()
-					_, err := c.CreateSession(t.Context(), client.SessionRequest{Seed: new(uint64(1))})
+					_, err := c.CreateSession(t.Context(),
+						client.SessionRequest{Seed: new(uint64(1))})
 					return time.Since(begun), err
 				}
 				took, err := ask(time.Minute)

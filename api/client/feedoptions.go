@@ -14,8 +14,8 @@ const (
 
 // FeedOptions say how a stream is fed, and who is told of it.
 type FeedOptions struct {
-	// Score says how the text is scored. Its Offset is where the session has to be at the beginning;
-	// nil is wherever it is. Learn cannot be LearnFalse.
+	// Score says how the text is scored. Its Offset is where the session has to be at the
+	// beginning; nil is wherever it is. Learn cannot be LearnFalse.
 	Score ScoreOptions
 
 	// Event is told of each chunk, or each line that has ended, just once and in order. An error of
@@ -27,15 +27,17 @@ type FeedOptions struct {
 	// stands for a function that returns the *LostError.
 	Lost func(*LostError) error
 
-	// Waiting is told why the feeder waits, and how long, before it tries again. Nil: nobody is told.
+	// Waiting is told why the feeder waits, and how long, before it tries again. Nil: nobody is
+	// told.
 	Waiting func(cause error, pause time.Duration)
 
 	// Diverged gets the number of times that the session's fast weights diverged and were reset in
 	// a request. Nil: the number is dropped.
 	Diverged func(int64)
 
-	BatchBytes int           // of a request at most; 0: BatchBytesDefault
-	Stall      time.Duration // after which an answer that does not go on is given up; 0: StallDefault
+	BatchBytes int // of a request at most; 0: BatchBytesDefault
+	// after which an answer that does not go on is given up; 0: StallDefault
+	Stall time.Duration
 }
 
 // withDefaults fills in what is zero.
@@ -60,10 +62,12 @@ func (o FeedOptions) withDefaults() FeedOptions {
 func (o FeedOptions) validate() error {
 	switch {
 	case o.Score.Learn == LearnFalse:
-		return fmt.Errorf("client: feeding with learn=%s: a text that does not become the session's "+
+		return fmt.Errorf("client: feeding with learn=%s: a text that does not become the "+
+			"session's "+
 			"cannot be fed", LearnFalse)
 	case o.BatchBytes < 0 || o.Stall < 0:
-		return fmt.Errorf("client: feeding: batches of %d bytes and a stall of %v, expected 0 or more",
+		return fmt.Errorf(
+			"client: feeding: batches of %d bytes and a stall of %v, expected 0 or more",
 			o.BatchBytes, o.Stall)
 	}
 	return nil
@@ -94,8 +98,9 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("client: session %s has the text from offset %d up to %d, but its events were "+
-		"lost, and cannot be made again: %v", e.Session, e.From, e.To, e.Err)
+	return fmt.Sprintf(
+		"client: session %s has the text from offset %d up to %d, but its events were "+
+			"lost, and cannot be made again: %v", e.Session, e.From, e.To, e.Err)
 }
 
 func (e *LostError) Unwrap() error { return e.Err }

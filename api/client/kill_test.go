@@ -65,7 +65,8 @@ func TestAServerThatIsKilledChangesNothing(t *testing.T) {
 	transport := &http.Transport{DialContext: p.dial}
 	defer transport.CloseIdleConnections()
 	counted := &countedForks{RoundTripper: transport}
-	c, err := client.New("http://localhost", client.WithHTTPClient(&http.Client{Transport: counted}))
+	c, err := client.New("http://localhost",
+		client.WithHTTPClient(&http.Client{Transport: counted}))
 	require.NoError(t, err)
 
 	kills := 0

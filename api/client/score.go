@@ -30,10 +30,11 @@ type ScoreOptions struct {
 	Lines     bool
 	Incidents bool // of the lines only the first, the last, and those with Incidents; with Lines
 	Records   bool // tell of records of several lines instead, by Event.Line; with Lines
-	// RecordStart is the pattern of how records begin from here on, in RE2; "": as the session has it.
+	// RecordStart is the pattern of how records begin from here on, in RE2; "": as the session has
+	// it.
 	RecordStart string
-	// TroubleWords are words of trouble that lines are rated by, too, separated by white space, if they
-	// begin with this text; "": as the session has them. With Lines.
+	// TroubleWords are words of trouble that lines are rated by, too, separated by white space, if
+	// they begin with this text; "": as the session has them. With Lines.
 	TroubleWords string
 	NoText       bool // leave the text out of the events of lines
 	Tokens       bool // tell of each line what each of its bytes has cost, in bits
@@ -42,8 +43,9 @@ type ScoreOptions struct {
 	Top      int  // and so many of the likeliest tokens beside each, up to 20; only with LogProbs
 	Updates  bool // tell of each update of the fast weights, after it
 
-	Learn     Learn   // "" is LearnTrue. LearnUnflagged needs Lines
-	Threshold float64 // the largest P of a line that is flagged, with LearnUnflagged or Incidents. 0 is 1/1000
+	Learn Learn // "" is LearnTrue. LearnUnflagged needs Lines
+	// the largest P of a line that is flagged, with LearnUnflagged or Incidents. 0 is 1/1000
+	Threshold float64
 
 	// Offset is where the caller expects the session to be, in bytes. A session that is elsewhere
 	// is left as it is, and the error is an [Error] of type ProblemOffsetConflict. Nil is anywhere.
@@ -129,8 +131,10 @@ func decodeScore(kind string, object []byte) (e Event, last bool, err error) {
 	case string(EventSummary):
 		e.Summary, err = decoded[SummaryEvent](object)
 	default:
-		err = fmt.Errorf("client: an event of type %q, expected chunk, line, update, summary or error",
-			kind)
+		err =
+			fmt.Errorf(
+				"client: an event of type %q, expected chunk, line, update, summary or error",
+				kind)
 	}
 	return e, e.Summary != nil, err
 }

@@ -47,7 +47,8 @@ func (c *Client) EnsureSession(
 	if err != nil {
 		return Session{}, false, err
 	}
-	answer, err := c.send(request(newPutSessionRequest(ctx, c.base, name, mediaJSON, body)), mediaJSON)
+	answer, err := c.send(request(newPutSessionRequest(ctx, c.base, name, mediaJSON, body)),
+		mediaJSON)
 	if err != nil {
 		return Session{}, false, err
 	}
@@ -71,7 +72,8 @@ func (c *Client) PatchSession(
 	if err != nil {
 		return Session{}, err
 	}
-	return object[Session](c, request(newPatchSessionRequest(ctx, c.base, session, mediaJSON, body)))
+	return object[Session](c, request(newPatchSessionRequest(ctx, c.base, session, mediaJSON,
+		body)))
 }
 
 // ListIncidents lists the last incidents of a session's lines, and the verdicts on them.
@@ -88,7 +90,8 @@ func (c *Client) GiveFeedback(
 	if err != nil {
 		return IncidentList{}, err
 	}
-	return object[IncidentList](c, request(newGiveFeedbackRequest(ctx, c.base, session, mediaJSON, body)))
+	return object[IncidentList](c, request(newGiveFeedbackRequest(ctx, c.base, session, mediaJSON,
+		body)))
 }
 
 // Suggest looks for what may be typed next behind a session's text, which stays as it is.

@@ -19,8 +19,8 @@ type WatchOptions struct {
 	Top       int  // and so many of the likeliest tokens beside each, up to 20; only with LogProbs
 	Updates   bool // tell of each update of the fast weights
 
-	// Offset is up to where the caller has the session's text: if the session is further, there is a
-	// Gap. Nil asks for none.
+	// Offset is up to where the caller has the session's text: if the session is further, there is
+	// a Gap. Nil asks for none.
 	Offset *int64
 }
 
@@ -49,7 +49,8 @@ type SessionEvent struct {
 	Chunk  *ChunkEvent
 	Line   *LineEvent
 	Update *UpdateEvent
-	Gap    *GapEvent // events that were left out, since the caller takes them too slowly or came late
+	// events that were left out, since the caller takes them too slowly or came late
+	Gap *GapEvent
 }
 
 // Watch tells of what others feed to a session, as it happens, until the caller leaves the loop or
@@ -78,8 +79,9 @@ func decodeWatched(kind string, object []byte) (e SessionEvent, last bool, err e
 	case string(EventGap):
 		e.Gap, err = decoded[GapEvent](object)
 	default:
-		err = fmt.Errorf("client: an event of type %q, expected start, chunk, line, update, gap or "+
-			"error", kind)
+		err =
+			fmt.Errorf("client: an event of type %q, expected start, chunk, line, update, gap or "+
+				"error", kind)
 	}
 	return e, false, err
 }

@@ -102,7 +102,8 @@ func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
 		p := newProgress(c, "backup")
 		defer p.end()
 		return writeBackup(c, out, p, func(w io.Writer) error {
-			_, err := io.Copy(&progressWriter{ctx: c.Context(), w: w, total: b.Size(), set: p.set}, r)
+			_, err := io.Copy(&progressWriter{ctx: c.Context(), w: w, total: b.Size(), set: p.set},
+				r)
 			return err
 		})
 	})
@@ -114,7 +115,8 @@ func writeBackup(
 ) error {
 	name := fmt.Sprintf(".%s.%016x.part", filepath.Base(path), rand.Uint64())
 	temporary := filepath.Join(filepath.Dir(path), name)
-	out, err := atomicfile.Create(path, atomicfile.Options{Perm: 0o600, Exclusive: true, Temporary: temporary})
+	out, err := atomicfile.Create(path, atomicfile.Options{Perm: 0o600, Exclusive: true,
+		Temporary: temporary})
 	if err != nil {
 		return err
 	}

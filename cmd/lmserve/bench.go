@@ -59,7 +59,8 @@ change their clocks. What is in the caches may be faster than memory.`,
 	flags.register(c)
 	c.Flags().StringVar(&config, "config", "", "random weights instead of a model: "+configUsage())
 	c.Flags().IntVar(&o.Chunk, "chunk", 0, "tokens between two updates (default: the model's)")
-	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault, "seconds to measure each row for; fewer are quicker and noisier")
+	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault,
+		"seconds to measure each row for; fewer are quicker and noisier")
 	c.Flags().StringSliceVar(&o.Only, "only", bench.Sections(), "sections to measure")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of tables")
 	return c
@@ -85,28 +86,34 @@ func benchModel(ctx context.Context, flags modelFlags, config string) (*model.Mo
 }
 
 func printBench(w io.Writer, r bench.Report) error {
-	fmt.Fprintf(w, "%s, %d cores; %s, %s, peak of %s\n", r.Processor, r.Cores, r.Go, r.Numerics, r.Peak)
-	fmt.Fprintf(w, "%s: %d weights, %d fast weights, banks %d, chunk %d, memory %d\n", r.Model, r.Weights, r.FastWeights, r.Banks, r.Chunk, r.Memory)
+	fmt.Fprintf(w, "%s, %d cores; %s, %s, peak of %s\n", r.Processor, r.Cores, r.Go, r.Numerics,
+		r.Peak)
+	fmt.Fprintf(w, "%s: %d weights, %d fast weights, banks %d, chunk %d, memory %d\n", r.Model,
+		r.Weights, r.FastWeights, r.Banks, r.Chunk, r.Memory)
 	fmt.Fprintf(w, "memory: %s of weights; a session %s, without adaptation %s; "+
-		"%s for each session that computes\n", megabytes(r.Bytes.Weights), megabytes(r.Bytes.Session),
+		"%s for each session that computes\n", megabytes(r.Bytes.Weights),
+		megabytes(r.Bytes.Session),
 		megabytes(r.Bytes.Static), megabytes(r.Bytes.Worker))
 	what, shape := 0, 0 // widths of the two columns that are aligned to the left
 	for _, row := range r.Rows {
-		what, shape = max(what, utf8.RuneCountInString(row.What)), max(shape, utf8.RuneCountInString(row.Shape))
+		what, shape = max(what, utf8.RuneCountInString(row.What)),
+			max(shape, utf8.RuneCountInString(row.Shape))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	section := ""
 	for _, row := range r.Rows {
 		if row.Section != section {
 			section = row.Section
-			fmt.Fprintf(t, "\n%-*s\t%-*s\tthreads\ttime\tachieved\tlimit\t%-7s\tof limit\tx limit\t\n", what, section, shape, "", "")
+			fmt.Fprintf(t, "\n%-*s\t%-*s\tthreads\ttime\tachieved\tlimit\t%-7s\tof limit\tx "+
+				"limit\t\n", what, section, shape, "", "")
 		}
 		fmt.Fprintf(t, "%-*s\t%-*s\t%d\t", what, row.What, shape, row.Shape, row.Threads)
 		if section == bench.Limits {
 			fmt.Fprintf(t, "\t%s\t\t%-7s\t\t\t  %s\n", digits(row.Achieved), row.Unit, row.Note)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%-7s\t%.0f %%\t%.2f\t  %s\n", short(row.Seconds), digits(row.Achieved), digits(row.Limit), row.Unit,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%-7s\t%.0f %%\t%.2f\t  %s\n", short(row.Seconds),
+			digits(row.Achieved), digits(row.Limit), row.Unit,
 			100*row.OfLimit, 1/row.OfLimit, row.Note)
 	}
 	return t.Flush()

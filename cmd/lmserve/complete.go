@@ -50,7 +50,8 @@ With --json it is the object that the server answers, with the text, why it ende
 	k.connectFlags.register(c)
 	k.stream.register(c)
 	flags := c.Flags()
-	flags.Lookup("seed").Usage = "seed of the sampling (default: one drawn at random, and printed), " +
+	flags.Lookup("seed").Usage = "seed of the sampling (default: one drawn at random, and " +
+		"printed), " +
 		"and of the masks of a new session (default: 0)"
 	for _, row := range session.SamplingTable {
 		flags.Var(row.Flag(k.sampling), row.FlagName(), row.FlagUsage())

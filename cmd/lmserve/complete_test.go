@@ -23,7 +23,8 @@ func completed(t *testing.T, args ...string) (done client.Completion) {
 // The object, the lines and the plain text are of the same completion.
 func TestCompletePrintsJSONLinesOrText(t *testing.T) {
 	file := randomModel(t)
-	args := []string{"--model", file, "--static", "--prompt", "ab", "--max-tokens", "20", "--seed", "7"}
+	args := []string{"--model", file, "--static", "--prompt", "ab", "--max-tokens", "20", "--seed",
+		"7"}
 	done := completed(t, append(args, "--logprobs", "2")...)
 	require.Equal(t, client.FinishLength, done.FinishReason)
 	require.EqualValues(t, 7, done.Seed)
@@ -46,7 +47,8 @@ func TestCompletePrintsJSONLinesOrText(t *testing.T) {
 	require.Equal(t, text, plain.TextBytes())
 	require.Equal(t, "ab"+done.Text+"\n",
 		must(t, "", append([]string{"complete"}, args...)...))
-	lines := strings.Split(must(t, "", append([]string{"complete", "--logprobs", "0"}, args...)...), "\n")
+	lines := strings.Split(must(t, "", append([]string{"complete", "--logprobs", "0"}, args...)...),
+		"\n")
 	require.Len(t, lines, 22, "a heading, and a line for each token")
 }
 
@@ -83,7 +85,8 @@ func TestCompleteOverAServer(t *testing.T) {
 	text, log := beginning(t, 400)
 	url, stop := serving(t, "--model", file)
 	defer stop()
-	same := []string{"--static", "--after", log, "--prompt", "x", "--seed", "3", "--max-tokens", "25"}
+	same := []string{"--static", "--after", log, "--prompt", "x", "--seed", "3", "--max-tokens",
+		"25"}
 	near := completed(t, append(same, "--model", file)...)
 	far := completed(t, append(same, "--server", url)...)
 	require.Equal(t, near.TextBytes(), far.TextBytes())
@@ -92,23 +95,26 @@ func TestCompleteOverAServer(t *testing.T) {
 	require.Empty(t, list["sessions"], "the session was deleted")
 
 	mine := []string{"--server", url, "--session", "mine", "--prompt", "x", "--max-tokens", "5"}
-	require.EqualValues(t, len(text), completed(t, append(mine, "--method", "static", "--after", log)...).Offset)
+	require.EqualValues(t, len(text), completed(t, append(mine, "--method", "static", "--after",
+		log)...).Offset)
 	require.EqualValues(t, len(text), completed(t, mine...).Offset, "the files are not read again")
 	require.EqualValues(t, len(text)+6, completed(t, append(mine, "--commit", "all")...).Offset)
 	_, session := send(t, "GET", url+"/v1/sessions/mine", "", "")
 	require.EqualValues(t, len(text)+6, session["offset"])
-	require.EqualValues(t, len(text)+6, completed(t, "--server", url, "--session", session["id"].(string)).Offset)
+	require.EqualValues(t, len(text)+6, completed(t, "--server", url, "--session",
+		session["id"].(string)).Offset)
 
 	for want, args := range map[string][]string{
-		"--threads cannot go with --server":       {"--threads", "1", "--server", url},
-		"--model is":                              {"--model", file, "--server", url},
-		"--server: client: base URL":              {"--server", "nowhere"},
-		"--logprobs is 21, expected 0 to 20":      {"--server", url, "--logprobs", "21"},
-		"--top-p is 0, expected above 0 to 1":     {"--server", url, "--top-p", "0"},
-		"--lambda is 1, expected":                 {"--server", url, "--lambda", "1"},
-		"--seed is 9007199254740992, expected":    {"--server", url, "--seed", "9007199254740992"},
-		`--commit is "some", expected`:            {"--server", url, "--commit", "some"},
-		"--static is --method static":             {"--server", url, "--static", "--method", "cache"},
+		"--threads cannot go with --server":    {"--threads", "1", "--server", url},
+		"--model is":                           {"--model", file, "--server", url},
+		"--server: client: base URL":           {"--server", "nowhere"},
+		"--logprobs is 21, expected 0 to 20":   {"--server", url, "--logprobs", "21"},
+		"--top-p is 0, expected above 0 to 1":  {"--server", url, "--top-p", "0"},
+		"--lambda is 1, expected":              {"--server", url, "--lambda", "1"},
+		"--seed is 9007199254740992, expected": {"--server", url, "--seed", "9007199254740992"},
+		`--commit is "some", expected`:         {"--server", url, "--commit", "some"},
+		"--static is --method static": {"--server", url, "--static", "--method",
+			"cache"},
 		"--max-tokens is 65537, expected 1 to":    {"--server", url, "--max-tokens", "65537"},
 		"--temperature is 10.5, expected 0 to 10": {"--server", url, "--temperature", "10.5"},
 	} {
@@ -134,7 +140,8 @@ func TestCompleteInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	out, errs := &endingWriter{end: cancel}, new(bytes.Buffer)
 	args := []string{
-		"complete", "--model", randomModel(t), "--static", "--logprobs", "0", "--max-tokens", "65536",
+		"complete", "--model", randomModel(t), "--static", "--logprobs", "0", "--max-tokens",
+		"65536",
 		"--seed", "4",
 	}
 	require.Equal(t, 128+int(syscall.SIGINT), run(ctx, args, nil, out, errs))

@@ -16,7 +16,10 @@ import (
 
 // completionScripts write, for each shell, what makes it complete the command line of a program.
 var completionScripts = map[string]func(root *cobra.Command, w io.Writer) error{
-	"bash":       func(c *cobra.Command, w io.Writer) error { return c.GenBashCompletionV2(w, true) },
+	"bash": func(c *cobra.Command, w io.Writer) error {
+		return c.GenBashCompletionV2(w,
+			true)
+	},
 	"fish":       func(c *cobra.Command, w io.Writer) error { return c.GenFishCompletion(w, true) },
 	"powershell": (*cobra.Command).GenPowerShellCompletionWithDesc,
 	"zsh":        (*cobra.Command).GenZshCompletion,

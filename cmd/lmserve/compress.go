@@ -78,7 +78,8 @@ same model. That takes several times as long: bytes have to come out one after t
 	flags.register(c)
 	adapt.register(c)
 	c.Flags().StringVar(&out, "out", "",
-		"file to write, which must not exist yet (default: FILE"+compressedSuffix+"; -: standard output)")
+		"file to write, which must not exist yet (default: FILE"+compressedSuffix+
+			"; -: standard output)")
 	return c
 }
 
@@ -149,8 +150,8 @@ decoded: there, look at the exit code.`,
 	return c
 }
 
-// decompressor loads the model that a file was compressed with: the one of --model, or of all models
-// that have names the one whose ID the file names.
+// decompressor loads the model that a file was compressed with: the one of --model, or of all
+// models that have names the one whose ID the file names.
 func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 	finder, err := flags.finder()
 	if err != nil {
@@ -168,7 +169,8 @@ func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 		found = append(found, m.ID())
 	}
 	return nil, fmt.Errorf("found the models %s, expected %s, which the text was compressed with: "+
-		"name its file with --model, and repeat --mem-len, --clamp-len and --same-length if compress had them",
+		"name its file with --model, and repeat --mem-len, --clamp-len and --same-length if "+
+		"compress had them",
 		strings.Join(found, ", "), r.Model)
 }
 

@@ -27,7 +27,8 @@ func modelFile(t *testing.T, seed uint64) string {
 func TestCompressedFilesComeBack(t *testing.T) {
 	model, dir := modelFile(t, 7), t.TempDir()
 	for name, text := range map[string]string{
-		"text": "what goes in comes out\n", "empty": "", "binary": "\xff\x00\n\r\x80\xfe", "zeros": string(make([]byte, 300)),
+		"text": "what goes in comes out\n", "empty": "", "binary": "\xff\x00\n\r\x80\xfe",
+		"zeros": string(make([]byte, 300)),
 	} {
 		file, back := filepath.Join(dir, name), filepath.Join(dir, name+".back")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
@@ -36,7 +37,8 @@ func TestCompressedFilesComeBack(t *testing.T) {
 		got, err := os.ReadFile(back)
 		require.NoError(t, err)
 		require.Equal(t, text, string(got))
-		packed := must(t, text, "compress", "-", "--model", model, "--out", "-", "--method", "dynamic-sgd", "--seed", "5")
+		packed := must(t, text, "compress", "-", "--model", model, "--out", "-", "--method",
+			"dynamic-sgd", "--seed", "5")
 		require.Equal(t, text, must(t, packed, "decompress", "-", "--model", model, "--out", "-"))
 	}
 }
@@ -48,10 +50,12 @@ func TestCompressProvesTheBitsOfScore(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	_, said, code := lmserve("", "compress", file, "--model", model)
 	require.Zero(t, code, said)
-	found := regexp.MustCompile(`, and ([\d,]+) for the ([\d.]+) bits a byte`).FindStringSubmatch(said)
+	found := regexp.MustCompile(`, and ([\d,]+) for the ([\d.]+) bits a byte`).FindStringSubmatch(
+		said)
 	require.NotNil(t, found, said)
 	total := must(t, text, "score", "--model", model, "--total-only", "-")
-	bits, err := strconv.ParseFloat(regexp.MustCompile(`(\d+) bits`).FindStringSubmatch(total)[1], 64)
+	bits, err := strconv.ParseFloat(regexp.MustCompile(`(\d+) bits`).FindStringSubmatch(total)[1],
+		64)
 	require.NoError(t, err)
 	each, err := strconv.ParseFloat(found[2], 64)
 	require.NoError(t, err)
@@ -80,12 +84,15 @@ func TestCompressRefuses(t *testing.T) {
 	refused("found 0 arguments, expected a file", "compress")
 	refused("method", "compress", file, "--out", filepath.Join(dir, "x"), "--method", "magic")
 	back := filepath.Join(dir, "back")
-	refused("not a text that lmserve compressed", "decompress", file, "--out", back, "--model", model)
-	refused("which the text was compressed with", "decompress", file+".lms", "--out", back, "--model", modelFile(t, 8))
+	refused("not a text that lmserve compressed", "decompress", file, "--out", back, "--model",
+		model)
+	refused("which the text was compressed with", "decompress", file+".lms", "--out", back,
+		"--model", modelFile(t, 8))
 	packed, err := os.ReadFile(file + ".lms")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file+".lms", packed[:len(packed)-2], 0o600))
-	refused("the file ends, expected more of it", "decompress", file+".lms", "--out", back, "--model", model)
+	refused("the file ends, expected more of it", "decompress", file+".lms", "--out", back,
+		"--model", model)
 	require.NoFileExists(t, back)
 }
 

@@ -37,20 +37,24 @@ func TestFlagsComeBeforeVariablesBeforeTheFile(t *testing.T) {
 	file := configFile(t, "threads: 3\nserve:\n  threads: 4\n  log: json\n  allow-host: [a, b]\n"+
 		"  max-replay: 20s\n  scrub: false\nkeys:\n  add:\n    expires: 2030-01-31\n")
 	serve := inForce(t, "serve", "--config", file)
-	require.Equal(t, configuredFlag{"threads", "4", origin(file + ": serve.threads")}, serve["threads"])
+	require.Equal(t, configuredFlag{"threads", "4", origin(file + ": serve.threads")},
+		serve["threads"])
 	require.Equal(t, "json", serve["log-format"].Value, "by its name of before, too")
 	require.Equal(t, "[a,b]", serve["allow-host"].Value)
 	require.Equal(t, "20s", serve["max-replay"].Value)
 	require.Equal(t, "false", serve["scrub"].Value)
 	require.Equal(t, configuredFlag{"listen", "127.0.0.1:8080", fromDefault}, serve["listen"])
-	require.Equal(t, origin(file+": threads"), inForce(t, "score", "--config", file)["threads"].From)
+	require.Equal(t, origin(file+": threads"), inForce(t, "score", "--config",
+		file)["threads"].From)
 	require.Equal(t, "2030-01-31", inForce(t, "keys", "add", "--config", file)["expires"].Value)
 
 	t.Setenv(configVariable, file)
 	t.Setenv("LMSERVE_THREADS", "5")
 	t.Setenv("LMSERVE_LISTEN", "")
-	require.Equal(t, configuredFlag{"threads", "5", "LMSERVE_THREADS"}, inForce(t, "serve")["threads"])
-	require.Equal(t, "127.0.0.1:8080", inForce(t, "serve")["listen"].Value, "an empty one says nothing")
+	require.Equal(t, configuredFlag{"threads", "5", "LMSERVE_THREADS"},
+		inForce(t, "serve")["threads"])
+	require.Equal(t, "127.0.0.1:8080", inForce(t, "serve")["listen"].Value,
+		"an empty one says nothing")
 	t.Setenv("LMSERVE_SERVE_THREADS", "6")
 	require.Equal(t, "LMSERVE_SERVE_THREADS", string(inForce(t, "serve")["threads"].From))
 	require.Equal(t, "LMSERVE_THREADS", string(inForce(t, "bench")["threads"].From))
@@ -58,9 +62,11 @@ func TestFlagsComeBeforeVariablesBeforeTheFile(t *testing.T) {
 	t.Setenv("LMSERVE_SERVE_THREADS", "0")
 	_, stderr, code := lmserve("", "serve", "--data-dir", "none")
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "--threads is 0, expected 1 to 256 (--threads is from LMSERVE_SERVE_THREADS)")
+	require.Contains(t, stderr, "--threads is 0, expected 1 to 256 (--threads is from "+
+		"LMSERVE_SERVE_THREADS)")
 	_, stderr, _ = lmserve("", "serve", "--data-dir", "none", "--threads", "-7")
-	require.Contains(t, stderr, "--threads is -7, expected 1 to 256\n", "the command line comes first")
+	require.Contains(t, stderr, "--threads is -7, expected 1 to 256\n",
+		"the command line comes first")
 }
 
 // Every flag of serve, and of all other commands, can be set by a variable and by the file.
@@ -74,7 +80,8 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 				return
 			}
 			name := variable(append(commandWords(c), f.Name)...)
-			value := map[string]string{"bool": "true", "duration": "1s", "string": "x", "stringSlice": "x",
+			value := map[string]string{"bool": "true", "duration": "1s", "string": "x",
+				"stringSlice": "x",
 				"stringArray": "x", "float32Slice": "1", "floats": "1"}[f.Value.Type()]
 			if value == "" {
 				value = "1"
@@ -94,20 +101,24 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 // What is wrong in a configuration is told with file, key, found and expected, and nothing is done.
 func TestAConfigurationThatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"listn: x":                           "listn: found an unknown key, expected a command, or a flag of one",
-		"serve: {listn: x}":                  "serve.listn: found an unknown key, expected a flag of lmserve serve (admin, advertise, alert-threshold, alerts, allow-host, ",
-		"watch2: {rate: 1}":                  "watch2: found an unknown key",
-		"sessions: {exprt: {out: x}}":        "sessions.exprt: found an unknown key",
-		"serve: 3":                           "serve: found 3, expected flags of lmserve serve",
-		"serve: {threads: many}":             `serve.threads: found "many", expected a whole number`,
-		"serve: {threads: 1.5}":              `serve.threads: found "1.5", expected a whole number`,
-		"serve: {threads: }":                 "serve.threads: found nothing, expected a value",
-		"serve: {threads: [1, 2]}":           `serve.threads: found "1,2", expected a whole number`,
-		"serve: {threads: {a: 1}}":           "serve.threads: found a section, expected the value of a flag",
-		"serve: {scrub: perhaps}":            `serve.scrub: found "perhaps", expected true or false`,
-		"serve: {max-replay: 3}":             `serve.max-replay: found "3", expected a duration`,
-		"serve: {memory-budget: 1.5G}":       `serve.memory-budget: found "1.5G", expected a number of bytes`,
-		"serve: {threads: 0}":                "--threads is 0, expected 1 to 256 (--threads is from FILE: serve.threads)",
+		"listn: x": "listn: found an unknown key, expected a command, " +
+			"or a flag of one",
+		"serve: {listn: x}": "serve.listn: found an unknown key, expected a " +
+			"flag of lmserve serve (admin, advertise, alert-threshold, alerts, allow-host, ",
+		"watch2: {rate: 1}":           "watch2: found an unknown key",
+		"sessions: {exprt: {out: x}}": "sessions.exprt: found an unknown key",
+		"serve: 3":                    "serve: found 3, expected flags of lmserve serve",
+		"serve: {threads: many}":      `serve.threads: found "many", expected a whole number`,
+		"serve: {threads: 1.5}":       `serve.threads: found "1.5", expected a whole number`,
+		"serve: {threads: }":          "serve.threads: found nothing, expected a value",
+		"serve: {threads: [1, 2]}":    `serve.threads: found "1,2", expected a whole number`,
+		"serve: {threads: {a: 1}}": "serve.threads: found a section, expected the " +
+			"value of a flag",
+		"serve: {scrub: perhaps}":      `serve.scrub: found "perhaps", expected true or false`,
+		"serve: {max-replay: 3}":       `serve.max-replay: found "3", expected a duration`,
+		"serve: {memory-budget: 1.5G}": `serve.memory-budget: found "1.5G", expected a number of bytes`,
+		"serve: {threads: 0}": "--threads is 0, expected 1 to 256 (--threads is " +
+			"from FILE: serve.threads)",
 		"threads: x":                         `threads: found "x", expected a whole number`,
 		"serve:\n  threads: 1\n  threads: 2": "mapping key \"threads\" already defined",
 		"- serve":                            "expected YAML, flags and their values",
@@ -166,7 +177,8 @@ func TestAKeyIsNotShown(t *testing.T) {
 
 // Any text is a configuration or an error, and no crash.
 func FuzzConfiguration(f *testing.F) {
-	for _, text := range []string{"", "serve: {threads: 1}", "a: &x [*x]", "? {a: b}\n: c", "serve: !!binary x"} {
+	for _, text := range []string{"", "serve: {threads: 1}", "a: &x [*x]", "? {a: b}\n: c",
+		"serve: !!binary x"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -88,7 +88,8 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 		return nil, err
 	}
 	log = log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
-	serving := serveFlags{model: f.model, data: f.data, models: append([]string{f.model.path}, f.besides...)}
+	serving := serveFlags{model: f.model, data: f.data, models: append([]string{f.model.path},
+		f.besides...)}
 	if f.shadow != "" {
 		serving.models = append(serving.models, f.shadow)
 	}
@@ -121,7 +122,10 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+			error) {
+			return l.dial(ctx)
+		},
 	}
 	end := func() error {
 		drain, cancel := context.WithTimeout(context.Background(), localDrainMax)

@@ -91,7 +91,8 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 		"file to write, which must not exist yet; compressed if it ends in .zst")
 	flags.StringVar(&f.name, "name", "", "name of the model (default: that of the file or folder)")
 	flags.StringVar(&f.config, "config", "", configUsage())
-	flags.StringVar(&f.vocab, "vocab", "", "file of the vocabulary (default: the one in the folder)")
+	flags.StringVar(&f.vocab, "vocab", "",
+		"file of the vocabulary (default: the one in the folder)")
 	flags.IntVar(&f.memLen, "mem-len", 0, "rows of memory that a layer attends to")
 	flags.IntVar(&f.segLen, "seg-len", 0,
 		"usual rows of a segment (default: the checkpoint's, or those of the memory)")
@@ -103,8 +104,10 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 	flags.IntSliceVar(&f.cutoffs, "cutoffs", nil,
 		"first tokens of the softmax's clusters behind the head, such as 20000,40000,200000")
 	flags.StringVar(&f.order, clusterOrderName, orderAuto,
-		"order of the clusters' columns in the head: descending, as the reference for PyTorch trains\n"+
-			"them; ascending, as that for TensorFlow and Hugging Face's library do; or auto: ascending\n"+
+		"order of the clusters' columns in the head: descending, as the reference for PyTorch "+
+			"trains\n"+
+			"them; ascending, as that for TensorFlow and Hugging Face's library do; or auto: "+
+			"ascending\n"+
 			"in Hugging Face's layout, descending in others")
 }
 
@@ -202,8 +205,10 @@ func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stor
 	tensors := m.Tensors
 	if tok != nil {
 		if symbols := tok.Symbols(); symbols != nil {
-			tensors = append(tensors, weights.StoredTensor{Name: model.SymbolsTensor, DType: weights.U8,
-				Shape: []int{len(symbols)}, Bytes: int64(len(symbols)), Data: bytes.NewReader(symbols)})
+			tensors = append(tensors, weights.StoredTensor{Name: model.SymbolsTensor,
+				DType: weights.U8,
+				Shape: []int{len(symbols)}, Bytes: int64(len(symbols)),
+				Data: bytes.NewReader(symbols)})
 		}
 	}
 	card, err := json.Marshal(map[string]string{"converted_from": filepath.Base(from)})
@@ -238,7 +243,8 @@ func tokenizerOf(m *checkpoint.Converted, vocab string) (tokenizer.Tokenizer, in
 			return nil, 0, err
 		}
 		if words.Vocab() != m.Config.Vocab {
-			return nil, 0, fmt.Errorf("%s: found %d symbols, expected %d, as the checkpoint has embeddings",
+			return nil, 0, fmt.Errorf("%s: found %d symbols, expected %d, as the checkpoint has "+
+				"embeddings",
 				vocab, words.Vocab(), m.Config.Vocab)
 		}
 		return words, convertChunkWords, nil
@@ -286,7 +292,8 @@ func convertReport(c *cobra.Command, form checkpoint.Form, file *weights.Stored,
 			"lmserve: %s has no vocabulary and cannot be served yet: give --vocab\n", out)
 	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s of %s, from %s\n  %s\n", out,
-		setting.Count(len(file.Tensors), "tensor"), setting.Count(count, "weight"), file.Tensors[0].DType,
+		setting.Count(len(file.Tensors), "tensor"), setting.Count(count, "weight"),
+		file.Tensors[0].DType,
 		form, file.Metadata["lmserve.config"])
 	return err
 }

@@ -129,8 +129,9 @@ func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 
 	// With tables of the softmax's own, it starts from the same static model.
 	config := filepath.Join(t.TempDir(), "untied.json")
-	require.NoError(t, os.WriteFile(config, []byte(`{"n_layer":2,"d_model":8,"n_head":2,"d_head":4,`+
-		`"d_inner":12,"seg_len":16,"mem_len":16,"untie_softmax":true}`), 0o600))
+	require.NoError(t, os.WriteFile(config,
+		[]byte(`{"n_layer":2,"d_model":8,"n_head":2,"d_head":4,`+
+			`"d_inner":12,"seg_len":16,"mem_len":16,"untie_softmax":true}`), 0o600))
 	untied := filepath.Join(t.TempDir(), "untied.safetensors.zst")
 	other := must(t, "", "train", "--phase", "meta", "--init", static, "--config", config,
 		"--data", foxes(t), "--out", untied, "--meta-steps", "4", "--store", "float32",
@@ -142,7 +143,8 @@ func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 	require.Equal(t, want.UntieSoftmax().W, m.LM.W)
 	require.Equal(t, "crit.out_layers.0.weight", m.Learner.Branches[0].Name)
 	scored := func(threads string) string {
-		return must(t, strings.Repeat("the brown fox\nthe fox fox ", 20), "score", "--model", untied,
+		return must(t, strings.Repeat("the brown fox\nthe fox fox ", 20), "score", "--model",
+			untied,
 			"--compare", "--total-only", "--chunk", "16", "--threads", threads, "-")
 	}
 	require.Equal(t, scored("1"), scored("3"))
@@ -151,7 +153,8 @@ func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 // What is wrong with a call is said before anything is written.
 func TestConvertSaysWhatIsWrong(t *testing.T) {
 	dir, _ := huggingFolder(t, 256)
-	file, out := filepath.Join(dir, "model.safetensors"), filepath.Join(t.TempDir(), "m.safetensors")
+	file, out := filepath.Join(dir, "model.safetensors"), filepath.Join(t.TempDir(),
+		"m.safetensors")
 	evil := filepath.Join(t.TempDir(), "evil.pt")
 	require.NoError(t,
 		os.WriteFile(evil, []byte("\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R."), 0o600))
@@ -163,7 +166,8 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 	}{
 		{[]string{file}, exitUsage, "--out is missing"},
 		{[]string{file, "--out", file}, exitFailure, "file already exists"},
-		{[]string{file, "--out", out}, exitUsage, "expected --mem-len and --pre-lnorm, or --config"},
+		{[]string{file, "--out", out}, exitUsage,
+			"expected --mem-len and --pre-lnorm, or --config"},
 		{[]string{file, "--out", out, "--config", "tiny"}, exitFailure,
 			"25 of another shape: word_emb.emb_layers.0.weight [256,8], expected [256,64], "},
 		{[]string{evil, "--out", out}, exitFailure,
@@ -193,7 +197,8 @@ func TestAConvertedModelOfWordsGivesTheReferencesNumbers(t *testing.T) {
 			text, symbols, bits := referenceText(t, reference)
 			dict := &weights.File{}
 			for _, tensor := range reference.Tensors {
-				if !strings.HasPrefix(tensor.Name, "seg") && !strings.HasPrefix(tensor.Name, "grad.") {
+				if !strings.HasPrefix(tensor.Name, "seg") &&
+					!strings.HasPrefix(tensor.Name, "grad.") {
 					dict.Tensors = append(dict.Tensors, tensor)
 				}
 			}

@@ -23,7 +23,8 @@ func tryConverted(c *cobra.Command, out string, order checkpoint.Order) error {
 	s := checkpoint.Try(m.LM, m.Tokenizer, runtime.GOMAXPROCS(0))
 	p.end()
 	if !s.Applies() {
-		_, err := fmt.Fprintf(c.OutOrStdout(), "  perplexity not checked: the vocabulary lacks %d of %d "+
+		_, err := fmt.Fprintf(c.OutOrStdout(), "  perplexity not checked: the vocabulary lacks "+
+			"%d of %d "+
 			"words of the sample of English\n", s.Unknown, s.Tokens)
 		return err
 	}
@@ -31,7 +32,8 @@ func tryConverted(c *cobra.Command, out string, order checkpoint.Order) error {
 	if s.Other > 0 {
 		text += fmt.Sprintf(", with %s clusters %.4g", order.Other(), s.Other)
 	}
-	if _, err := fmt.Fprintf(c.OutOrStdout(), "%s; a uniform guess: %d\n", text, s.Vocab); err != nil {
+	if _, err := fmt.Fprintf(c.OutOrStdout(), "%s; a uniform guess: %d\n", text,
+		s.Vocab); err != nil {
 		return err
 	}
 	warnOfConverted(c, s, order)
@@ -41,7 +43,8 @@ func tryConverted(c *cobra.Command, out string, order checkpoint.Order) error {
 // warnOfConverted says on standard error what the perplexities suggest.
 func warnOfConverted(c *cobra.Command, s checkpoint.Sample, order checkpoint.Order) {
 	if s.Other > 0 && s.Other < s.Perplexity {
-		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the model predicts a sample of English better with %s "+
+		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the model predicts a sample of English better "+
+			"with %s "+
 			"clusters: perplexity %.4g, found %.4g with %s ones; try --%s %[1]s\n", order.Other(),
 			s.Other, s.Perplexity, order, clusterOrderName)
 	}
@@ -52,7 +55,9 @@ func warnOfConverted(c *cobra.Command, s checkpoint.Sample, order checkpoint.Ord
 	if s.Other > 0 {
 		try = fmt.Sprintf("--%s %s, ", clusterOrderName, order.Other()) + try
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "lmserve: the model predicts a sample of English no better than a "+
-		"uniform guess: perplexity %.4g of %d tokens, expected less than %d; unless the model knows "+
-		"other text only, check %s\n", s.Perplexity, s.Tokens, s.Vocab, try)
+	fmt.Fprintf(c.ErrOrStderr(),
+		"lmserve: the model predicts a sample of English no better than a "+
+			"uniform guess: perplexity %.4g of %d tokens, expected less than %d; unless the "+
+			"model knows "+
+			"other text only, check %s\n", s.Perplexity, s.Tokens, s.Vocab, try)
 }

@@ -59,10 +59,12 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 		require.Zero(t, code, stderr)
 		require.Contains(t, stdout, "  order of the clusters: "+is.says)
 		require.Regexp(t, fmt.Sprintf(`  perplexity of a sample of English: [0-9.e+]+, `+
-			`with (a|de)scending clusters [0-9.e+]+; a uniform guess: %d\n`, words+strangers), stdout)
+			`with (a|de)scending clusters [0-9.e+]+; a uniform guess: %d\n`, words+strangers),
+			stdout)
 		if is.warns {
-			require.Regexp(t, `English better with ascending clusters: perplexity [0-9.e+]+, found [0-9.e+]+ `+
-				`with descending ones; try --cluster-order ascending\n`, stderr)
+			require.Regexp(t,
+				`English better with ascending clusters: perplexity [0-9.e+]+, found [0-9.e+]+ `+
+					`with descending ones; try --cluster-order ascending\n`, stderr)
 			require.Contains(t, stderr, "no better than a uniform guess")
 		} else {
 			require.Empty(t, stderr)
@@ -77,8 +79,9 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 // A model of bytes that expects no letters is worse than a guess. A model that expects them is not.
 func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 	for letters, warns := range map[float32]bool{8: false, -8: true} {
-		dir, _ := huggingFolderOf(t, txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12,
-			Vocab: 256, SegLen: 16, MemLen: 16},
+		dir, _ := huggingFolderOf(t, txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4,
+			DInner: 12,
+			Vocab:  256, SegLen: 16, MemLen: 16},
 			map[string]func([]float32){"crit.out_layers.0.bias": func(bias []float32) {
 				for c := 'a'; c <= 'z'; c++ {
 					bias[c] = letters
@@ -87,11 +90,13 @@ func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "m.safetensors")
 		stdout, stderr, code := lmserve("", "convert", dir, "--out", out)
 		require.Zero(t, code, stderr)
-		require.Regexp(t, `perplexity of a sample of English: [0-9.e+]+; a uniform guess: 256\n`, stdout)
+		require.Regexp(t, `perplexity of a sample of English: [0-9.e+]+; a uniform guess: 256\n`,
+			stdout)
 		require.NotContains(t, stdout, "order of the clusters")
 		if warns {
-			require.Regexp(t, `no better than a uniform guess: perplexity [0-9.e+]+ of 512 tokens, `+
-				`expected less than 256; .* check --vocab and the settings`, stderr)
+			require.Regexp(t,
+				`no better than a uniform guess: perplexity [0-9.e+]+ of 512 tokens, `+
+					`expected less than 256; .* check --vocab and the settings`, stderr)
 		} else {
 			require.Empty(t, stderr)
 		}

@@ -26,12 +26,14 @@ type dataFlags struct {
 
 func (f *dataFlags) register(c *cobra.Command) {
 	f.registerFolder(c)
-	c.PersistentFlags().StringVar(&f.keysFile, "keys-file", "", "keys file (default: keys.json in the data folder)")
+	c.PersistentFlags().StringVar(&f.keysFile, "keys-file", "", "keys file (default: keys.json "+
+		"in the data folder)")
 }
 
 // registerFolder gives a command that has nothing to do with keys the flag of the data folder.
 func (f *dataFlags) registerFolder(c *cobra.Command) {
-	c.PersistentFlags().StringVar(&f.dir, "data-dir", "", "data folder (default: lmserve in the user's state folder)")
+	c.PersistentFlags().StringVar(&f.dir, "data-dir", "", "data folder (default: lmserve in the "+
+		"user's state folder)")
 }
 
 // path is that of the keys file; it is "" where there is no data folder to have one.
@@ -61,7 +63,8 @@ func (f *dataFlags) folder() (string, error) {
 func (f *dataFlags) mustPath() (string, error) {
 	path, err := f.path()
 	if err == nil && path == "" {
-		err = usagef("--data-dir is %s, expected a folder, or --keys-file with a keys file", noDataDir)
+		err = usagef("--data-dir is %s, expected a folder, or --keys-file with a keys file",
+			noDataDir)
 	}
 	return path, err
 }

@@ -80,18 +80,24 @@ The settings are the model's. Flags for settings hold for every method that has 
 	}
 	flags.register(c)
 	c.Flags().StringVar(&data, "data", "", "directory of documents, one a file")
-	c.Flags().StringSliceVar(&o.Methods, "methods", nil, "methods to compare: "+strings.Join(stream.Methods(), ", ")+
+	c.Flags().StringSliceVar(&o.Methods, "methods", nil, "methods to compare: "+
+		strings.Join(stream.Methods(), ", ")+
 		", each also with "+eval.WithCompanion+" behind it, beside counts of the text; "+
 		stream.Counts+" is these alone, without the model; gain and "+
 		"cost are against the first (default: static and, if the model has meta-learners, "+
 		"sparse-meta; of a model of bytes then the same with "+eval.WithCompanion+")")
-	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument, "when the methods forget: document (each document is a stream of its own) or never (all are one stream)")
-	c.Flags().Uint64Var(&shuffle, "shuffle-seed", 0, "score the documents in an order drawn at random from this seed (default: in the order of their paths)")
-	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0, "score only the first bytes of each document (0: all)")
-	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the masks that say which fast weights an update writes")
-	rows := slices.DeleteFunc(slices.Clone(stream.Table), func(r setting.Row[stream.Settings]) bool {
-		return r.Name == "method" || r.Name == "companion" // --methods has them
-	})
+	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument, "when the methods forget: "+
+		"document (each document is a stream of its own) or never (all are one stream)")
+	c.Flags().Uint64Var(&shuffle, "shuffle-seed", 0, "score the documents in an order drawn at "+
+		"random from this seed (default: in the order of their paths)")
+	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0, "score only the first bytes of each document "+
+		"(0: all)")
+	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the masks that say which fast weights an "+
+		"update writes")
+	rows := slices.DeleteFunc(slices.Clone(stream.Table),
+		func(r setting.Row[stream.Settings]) bool {
+			return r.Name == "method" || r.Name == "companion" // --methods has them
+		})
 	settingFlags(c, rows, o.Settings)
 	c.Flags().StringVar(&o.KV, "kv", eval.KVExact,
 		"keys and values of the memory when the fast weights that make them move: "+

@@ -48,7 +48,8 @@ func TestMethodsHaveOneNameEverywhere(t *testing.T) {
 		"--json", "--methods", strings.Join(methods, ","))), &result))
 	for i, method := range methods {
 		for _, where := range [][]string{{"--model", model}, {"--server", url}} {
-			args := append([]string{"score", "--json", "--total-only", "--method", method}, where...)
+			args := append([]string{"score", "--json", "--total-only", "--method", method},
+				where...)
 			total := jsonLines(t, must(t, text, args...))[0]
 			require.InDelta(t, result.Documents[0].Scores[i].Bits, total.Bits, 1e-9, method)
 		}
@@ -65,24 +66,29 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 	})
 	model := smallModel(t)
 	out := must(t, "", "eval", "--model", model, "--data", dir, "--methods", "static,sparse-meta")
-	for _, want := range []string{"static", "sparse-meta", "songs/a.txt", "b.txt", "songs, 1 document", "., 1 document", "total, 2 documents",
+	for _, want := range []string{"static", "sparse-meta", "songs/a.txt", "b.txt",
+		"songs, 1 document", "., 1 document", "total, 2 documents",
 		"microseconds a byte", "times the time of static", "the first 2 KB of 1 document"} {
 		require.Contains(t, out, want)
 	}
 	require.Less(t, strings.Index(out, "songs, 1"), strings.Index(out, "total"))
 
 	var res eval.Result
-	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--model", model, "--data", dir, "--json",
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--model", model, "--data", dir,
+		"--json",
 		"--methods", "static,sparse-meta")), &res))
 	require.EqualValues(t, 150*14+14, res.Total.Bytes)
 	for k, s := range res.Total.Scores {
-		require.InDelta(t, res.Documents[0].Scores[k].Bits+res.Documents[1].Scores[k].Bits, s.Bits, 1e-9)
+		require.InDelta(t, res.Documents[0].Scores[k].Bits+res.Documents[1].Scores[k].Bits, s.Bits,
+			1e-9)
 		require.Contains(t, out, fmt.Sprintf("%.3f", s.BitsPerByte), "table and JSON agree")
 	}
 	require.Contains(t, out, fmt.Sprintf("%+.3f", *res.Total.Scores[1].Gain))
-	require.Contains(t, out, fmt.Sprintf("%.3f %+.3f", *res.Curve[0].BitsPerByte[1], *res.Curve[0].BitsPerByte[0]-*res.Curve[0].BitsPerByte[1]))
+	require.Contains(t, out, fmt.Sprintf("%.3f %+.3f", *res.Curve[0].BitsPerByte[1],
+		*res.Curve[0].BitsPerByte[0]-*res.Curve[0].BitsPerByte[1]))
 
-	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--model", model, "--data", dir, "--json",
+	require.NoError(t, json.Unmarshal([]byte(must(t, "", "eval", "--model", model, "--data", dir,
+		"--json",
 		"--reset", "never", "--shuffle", "4", "--max-bytes", "300")), &res))
 	require.Equal(t, eval.ResetNever, res.Reset)
 	require.EqualValues(t, 4, *res.Shuffle)
@@ -94,7 +100,8 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 func wordModel(t *testing.T) (file, data string) {
 	config := filepath.Join(t.TempDir(), "words.json")
 	require.NoError(t, os.WriteFile(config,
-		[]byte(`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,"mem_len":32,
+		[]byte(
+			`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,"mem_len":32,
 			"cutoffs":[3,6],"div_val":2}`), 0o600))
 	data, file = foxes(t), filepath.Join(t.TempDir(), "words.safetensors")
 	must(t, "", "train", "--data", data, "--config", config, "--out", file, "--tokenizer", "words",
@@ -127,7 +134,8 @@ func TestEvalAndTuneOfWords(t *testing.T) {
 		*res.Total.Scores[1].GainPercent), "table and JSON agree")
 
 	tuned := filepath.Join(t.TempDir(), "tuned.safetensors")
-	out = must(t, "", "tune", "--model", file, "--data", words, "--out", tuned, "--statistics", data,
+	out = must(t, "", "tune", "--model", file, "--data", words, "--out", tuned, "--statistics",
+		data,
 		"--max-bytes", "300")
 	for _, method := range []string{"dynamic-sgd", "dynamic-rms", "cache"} {
 		require.Regexp(t, method+`: .* \d+\.\d{3} perplexity, the best of \d+ trials`, out)
@@ -137,15 +145,19 @@ func TestEvalAndTuneOfWords(t *testing.T) {
 
 func TestATableOfAllMethodsFitsAPage(t *testing.T) {
 	number := 12.3456
-	res := eval.Result{Model: "model-0123456789ab", Data: "dir", Methods: stream.Methods(), Reset: eval.ResetDocument}
-	part := eval.Part{Name: strings.Repeat("long/", 20) + "name.txt", Domain: "long", Documents: 1, Bytes: 12345678}
+	res := eval.Result{Model: "model-0123456789ab", Data: "dir", Methods: stream.Methods(),
+		Reset: eval.ResetDocument}
+	part := eval.Part{Name: strings.Repeat("long/", 20) + "name.txt", Domain: "long", Documents: 1,
+		Bytes: 12345678}
 	for range res.Methods {
-		part.Scores = append(part.Scores, &eval.Score{BitsPerByte: number, Gain: &number, MicrosPerByte: 1234.5, Cost: &number})
+		part.Scores = append(part.Scores, &eval.Score{BitsPerByte: number, Gain: &number,
+			MicrosPerByte: 1234.5, Cost: &number})
 	}
 	res.Documents, res.Domains, res.Total = []eval.Part{part}, []eval.Part{part, part}, part
 	res.Documents[0].Scores = append([]*eval.Score{}, part.Scores...)
 	res.Documents[0].Scores[2] = nil
-	res.Divergence = []eval.Divergence{{Method: "dynamic-sgd", Document: "x", Offset: 7, Why: "because"}}
+	res.Divergence = []eval.Divergence{{Method: "dynamic-sgd", Document: "x", Offset: 7,
+		Why: "because"}}
 	var out bytes.Buffer
 	require.NoError(t, printEval(&out, res))
 	for line := range strings.Lines(out.String()) {
@@ -160,10 +172,12 @@ func TestATableOfAllMethodsFitsAPage(t *testing.T) {
 // Where all methods diverged nothing says how many words there are, and the table has no share of
 // them.
 func TestATableOfWordsWithoutAnyScore(t *testing.T) {
-	part := eval.Part{Name: "a.txt", Domain: ".", Documents: 1, Bytes: 10, Scores: []*eval.Score{nil}}
+	part := eval.Part{Name: "a.txt", Domain: ".", Documents: 1, Bytes: 10,
+		Scores: []*eval.Score{nil}}
 	var out bytes.Buffer
 	require.NoError(t, printEval(&out, eval.Result{
-		Words: true, Methods: []string{stream.DynamicSGD}, Documents: []eval.Part{part}, Total: part,
+		Words: true, Methods: []string{stream.DynamicSGD}, Documents: []eval.Part{part},
+		Total: part,
 	}))
 	require.Contains(t, out.String(), "diverged  total, 1 document\n")
 	require.NotContains(t, out.String(), "NaN")
@@ -185,17 +199,21 @@ func TestEvalTypingCountsKeys(t *testing.T) {
 		{after.Word.Saved, after.WordPlus.Saved, after.Free.Saved},
 		{after.Inline.Saved, after.Inline.Shown, after.Inline.Right},
 	} {
-		require.Regexp(t, fmt.Sprintf("(?m)^ *%.1f +%.1f +%.1f .* 400 +counts +logs/a.txt\n", columns[0],
+		require.Regexp(t, fmt.Sprintf("(?m)^ *%.1f +%.1f +%.1f .* 400 +counts +logs/a.txt\n",
+			columns[0],
 			columns[1], columns[2]), out)
 	}
 	require.NotContains(t, out, "mean, ", "of one document")
 	free := res.Calibration[1].Buckets[0]
-	require.Regexp(t, fmt.Sprintf("(?m)^ .* %.2f +%.2f +%d\n", free.Said, free.Right, free.Candidates), out)
+	require.Regexp(t, fmt.Sprintf("(?m)^ .* %.2f +%.2f +%d\n", free.Said, free.Right,
+		free.Candidates), out)
 	require.NotContains(t, out, "Left out")
 
 	more := documentsOf(t, map[string]string{
-		"logs/a.txt": strings.Repeat("one two three\n", 60), "c.txt": strings.Repeat("one two four\n", 60),
-		"logs/b.txt": strings.Repeat("one two five\n", 60), "short.txt": strings.Repeat("one two\n", 20),
+		"logs/a.txt": strings.Repeat("one two three\n", 60),
+		"c.txt":      strings.Repeat("one two four\n", 60),
+		"logs/b.txt": strings.Repeat("one two five\n", 60), "short.txt": strings.Repeat("one two\n",
+			20),
 	})
 	out = must(t, "", append(args, "--data", more)...)
 	require.Regexp(t, `(?m) 400 +counts +logs, 2 documents\n`, out)
@@ -267,15 +285,22 @@ func TestEvalSaysWhatWasWrong(t *testing.T) {
 		want []string
 	}{
 		{nil, exitUsage, []string{"data"}},
-		{[]string{"--data", dir, "--reset", "daily"}, exitUsage, []string{"daily", "document or never"}},
-		{[]string{"--data", dir, "--methods", "static,static"}, exitUsage, []string{"static stands twice"}},
-		{[]string{"--data", dir, "--methods", "static,magic"}, exitUsage, []string{"magic", "dynamic-sgd"}},
-		{[]string{"--data", dir, "--methods", "dynamic-rms", "--model", randomModel(t)}, exitUsage, []string{"dynamic-rms", "no gradient statistics"}},
+		{[]string{"--data", dir, "--reset", "daily"}, exitUsage,
+			[]string{"daily", "document or never"}},
+		{[]string{"--data", dir, "--methods", "static,static"}, exitUsage,
+			[]string{"static stands twice"}},
+		{[]string{"--data", dir, "--methods", "static,magic"}, exitUsage,
+			[]string{"magic", "dynamic-sgd"}},
+		{[]string{"--data", dir, "--methods", "dynamic-rms", "--model", randomModel(t)}, exitUsage,
+			[]string{"dynamic-rms", "no gradient statistics"}},
 		{[]string{"--data", dir, "--max-bytes", "-1"}, exitUsage, []string{"max-bytes is -1"}},
 		{[]string{"--data", dir, "--shuffle", "often"}, exitUsage, []string{"--shuffle", "often"}},
-		{[]string{"--data", dir, "--chart", "x.pdf"}, exitUsage, []string{"--chart", "x.pdf", ".svg or .png"}},
-		{[]string{"--data", dir, "--chart", filepath.Join(dir, "no", "x.svg")}, exitUsage, []string{"--chart", "no"}},
-		{[]string{"--data", filepath.Join(dir, "a")}, exitFailure, []string{filepath.Join(dir, "a"), "expected a directory"}},
+		{[]string{"--data", dir, "--chart", "x.pdf"}, exitUsage, []string{"--chart", "x.pdf",
+			".svg or .png"}},
+		{[]string{"--data", dir, "--chart", filepath.Join(dir, "no", "x.svg")}, exitUsage,
+			[]string{"--chart", "no"}},
+		{[]string{"--data", filepath.Join(dir, "a")}, exitFailure, []string{filepath.Join(dir, "a"),
+			"expected a directory"}},
 	} {
 		_, stderr, code := lmserve("", append([]string{"eval"}, c.args...)...)
 		require.Equal(t, c.code, code, "%v: %s", c.args, stderr)

@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// A table of six methods has 120 columns: nameWidth is what five leave to names, methodWidth what one
-// more takes.
+// A table of six methods has 120 columns: nameWidth is what five leave to names, methodWidth what
+// one more takes.
 const (
 	nameWidth   = 36
 	methodWidth = 16
@@ -33,7 +33,8 @@ func printEval(w io.Writer, res eval.Result) error {
 		printPartial(&text, res)
 	}
 	for _, d := range res.Divergence {
-		fmt.Fprintf(&text, "\n%s diverged in %s near byte %d: %s\n", d.Method, d.Document, d.Offset, d.Why)
+		fmt.Fprintf(&text, "\n%s diverged in %s near byte %d: %s\n", d.Method, d.Document, d.Offset,
+			d.Why)
 	}
 	for line := range strings.Lines(text.String()) {
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
@@ -52,9 +53,11 @@ func printPartial(text *bytes.Buffer, res eval.Result) {
 	fmt.Fprintf(text, "in part, and in no total: %s, of %d bytes\n", p.Name, p.Bytes)
 	for _, s := range p.Scores {
 		if res.Words {
-			fmt.Fprintf(text, "%s: %.2f over the first %d tokens\n", s.Method, s.Perplexity, s.Tokens)
+			fmt.Fprintf(text, "%s: %.2f over the first %d tokens\n", s.Method, s.Perplexity,
+				s.Tokens)
 		} else {
-			fmt.Fprintf(text, "%s: %.3f over the first %d bytes\n", s.Method, s.BitsPerByte, s.Bytes)
+			fmt.Fprintf(text, "%s: %.3f over the first %d bytes\n", s.Method, s.BitsPerByte,
+				s.Bytes)
 		}
 	}
 }

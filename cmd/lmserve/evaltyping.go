@@ -20,7 +20,8 @@ import (
 func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 	c.Flags().BoolVar(typing, "typing", false,
 		"count the keys of a simulated writer who accepts suggestions, instead of bits; "+
-			"of --methods, "+eval.NGram+" and "+eval.NGramPrior+" are rivals without a network then")
+			"of --methods, "+eval.NGram+" and "+eval.NGramPrior+
+			" are rivals without a network then")
 	c.Flags().StringVar(&o.Prior, "prior", "",
 		"with --typing: directory of text that "+eval.NGramPrior+" has read before all else, "+
 			"20 MB at most, the same share of each file")

@@ -19,9 +19,11 @@ import (
 // exitSignal plus the number of the signal, as shells report it: 130 for Ctrl-C, 143 for SIGTERM. A
 // command that goes on until a signal ends it, as serve does, is done then.
 const (
-	exitFailure = 1 // the work failed, or it found what it looks for: damage, or numbers that differ
-	exitUsage   = 2 // the call is wrong: a command, a flag, an argument, a variable, a configuration
-	exitSignal  = 128
+	// the work failed, or it found what it looks for: damage, or numbers that differ
+	exitFailure = 1
+	// the call is wrong: a command, a flag, an argument, a variable, a configuration
+	exitUsage  = 2
+	exitSignal = 128
 )
 
 // errFindings ends a check or a replay that has found damage or differences, and has printed them.

@@ -61,7 +61,8 @@ func TestWrongUsageIsExitCode2(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"no-such-command"}, {"help", "no-such-command"}, {"help", "sessions", "nothing"},
-		{"completion"}, {"completion", "no-such-shell"}, {"completion", "bash", "zsh"}, {"config"}, {"config", "keys"},
+		{"completion"}, {"completion", "no-such-shell"}, {"completion", "bash", "zsh"}, {"config"},
+		{"config", "keys"},
 		{"config", "nothing"}, {"version", "x"}, {"serve", "x"}, {"complete", "x"}, {"train", "x"},
 		{"train"}, {"train", "--data", "x"}, {"eval", "x"}, {"eval"}, {"tune", "x"}, {"tune"},
 		{"bench", "x"}, {"verify"}, {"backup"}, {"backup", "a", "b"}, {"restore", "a"},
@@ -111,7 +112,8 @@ func TestFailuresAndSignals(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	for _, args := range [][]string{
 		{"verify", none}, {"restore", none, none + "2"}, {"score", none}, {"eval", "--data", none},
-		{"sessions", "list", "--data-dir", none}, {"sessions", "import", none}, {"keys", "revoke", "a"},
+		{"sessions", "list", "--data-dir", none}, {"sessions", "import", none},
+		{"keys", "revoke", "a"},
 	} {
 		_, stderr, code := lmserve("", args...)
 		require.Equal(t, exitFailure, code, "%q: %s", args, stderr)

@@ -60,7 +60,10 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			ended := make(chan int, 1)
 			var stderr bytes.Buffer
-			go func() { ended <- run(ctx, call, strings.NewReader(""), new(bytes.Buffer), &stderr) }()
+			go func() {
+				ended <- run(ctx, call, strings.NewReader(""), new(bytes.Buffer),
+					&stderr)
+			}()
 			time.AfterFunc(20*time.Millisecond, func() { cancel(signalError{syscall.SIGINT}) })
 			select {
 			case code := <-ended:
@@ -68,11 +71,13 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 				if args[0] == "watch" {
 					want = append(want, 0) // if the watching had begun
 				}
-				require.Contains(t, want, code, "%s, written: %t: %s", name, written, stderr.String())
+				require.Contains(t, want, code, "%s, written: %t: %s", name, written,
+					stderr.String())
 			case <-time.After(time.Minute):
 				require.Fail(t, "the command goes on", "%s, written: %t", name, written)
 			}
-			release, err := os.OpenFile(pipe, os.O_RDWR|syscall.O_NONBLOCK, 0) // whoever still opens it
+			// whoever still opens it
+			release, err := os.OpenFile(pipe, os.O_RDWR|syscall.O_NONBLOCK, 0)
 			require.NoError(t, err)
 			time.AfterFunc(time.Second, func() { release.Close() })
 			if written {

@@ -51,19 +51,28 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 				return err
 			}
 			fmt.Fprintln(c.OutOrStdout(), token)
-			fmt.Fprintf(c.ErrOrStderr(), "lmserve: made key %s (%s) in %s; it is not shown again\n", made.ID, made.Name, at.name)
+			fmt.Fprintf(c.ErrOrStderr(), "lmserve: made key %s (%s) in %s; it is not shown again\n",
+				made.ID, made.Name, at.name)
 			if first {
-				fmt.Fprintf(c.ErrOrStderr(), "lmserve: from now on a server with this %s asks for a key\n", at.kind)
+				fmt.Fprintf(c.ErrOrStderr(), "lmserve: from now on a server with this %s asks "+
+					"for a key\n", at.kind)
 			}
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&k.Admin, "admin", false, "let the key see and change the sessions of all keys")
-	c.Flags().StringVar(&expires, "expires", "", "when the key expires: 2027-01-31 (UTC), 2027-01-31T12:00:00Z, or a time from now such as 90d or 12h (default: never)")
-	c.Flags().IntVar(&k.Limits.Sessions, "sessions", 0, fmt.Sprintf("most live sessions of this key (default %d)", limits.KeySessionsDefault))
-	c.Flags().IntVar(&k.Limits.Requests, "requests", 0, fmt.Sprintf("most requests of this key at work at the same time (default %d)", limits.KeyRequestsDefault))
-	c.Flags().Int64Var(&k.Limits.BytesPerSecond, "bytes-per-second", 0, fmt.Sprintf("most bytes of text a second for this key (default %d)", limits.KeyBytesPerSecondDefault))
-	c.Flags().Var(&disk, "disk", fmt.Sprintf("most bytes of the disk for the sessions of this key, as 800M or 4G (default %s)", sizeOf(limits.KeyDiskBytesDefault)))
+	c.Flags().BoolVar(&k.Admin, "admin", false,
+		"let the key see and change the sessions of all keys")
+	c.Flags().StringVar(&expires, "expires", "", "when the key expires: 2027-01-31 (UTC), "+
+		"2027-01-31T12:00:00Z, or a time from now such as 90d or 12h (default: never)")
+	c.Flags().IntVar(&k.Limits.Sessions, "sessions", 0, fmt.Sprintf("most live sessions of this "+
+		"key (default %d)", limits.KeySessionsDefault))
+	c.Flags().IntVar(&k.Limits.Requests, "requests", 0, fmt.Sprintf("most requests of this key "+
+		"at work at the same time (default %d)", limits.KeyRequestsDefault))
+	c.Flags().Int64Var(&k.Limits.BytesPerSecond, "bytes-per-second", 0,
+		fmt.Sprintf("most bytes of text a second for this key (default %d)",
+			limits.KeyBytesPerSecondDefault))
+	c.Flags().Var(&disk, "disk", fmt.Sprintf("most bytes of the disk for the sessions of this "+
+		"key, as 800M or 4G (default %s)", sizeOf(limits.KeyDiskBytesDefault)))
 	return c
 }
 
@@ -97,7 +106,8 @@ func parseExpires(text string, now time.Time) (t time.Time, err error) {
 	if err != nil {
 		d, bad := parseDays(text)
 		if bad != nil {
-			return t, fmt.Errorf("--expires is %q, expected a date (2027-01-31), a time (2027-01-31T12:00:00Z), or a time from now (90d, 12h)", text)
+			return t, fmt.Errorf("--expires is %q, expected a date (2027-01-31), a time "+
+				"(2027-01-31T12:00:00Z), or a time from now (90d, 12h)", text)
 		}
 		t = now.Add(d).Truncate(time.Second)
 	}

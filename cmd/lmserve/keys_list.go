@@ -72,10 +72,13 @@ func listed(list []keys.Key, now time.Time) []listedKey {
 
 func printKeys(w io.Writer, list []listedKey) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "id\tname\tstatus\tadmin\tcreated\texpires\tsessions\trequests\tbytes/s\tdisk")
+	fmt.Fprintln(tab,
+		"id\tname\tstatus\tadmin\tcreated\texpires\tsessions\trequests\tbytes/s\tdisk")
 	for _, k := range list {
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, k.Status, map[bool]string{true: "yes", false: "no"}[k.Admin],
-			k.Created.Format(time.DateOnly), orWord(k.Expires.Format(time.DateTime), k.Expires.IsZero(), "never"),
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, k.Status,
+			map[bool]string{true: "yes", false: "no"}[k.Admin],
+			k.Created.Format(time.DateOnly), orWord(k.Expires.Format(time.DateTime),
+				k.Expires.IsZero(), "never"),
 			orDefault(int64(k.Sessions)), orDefault(int64(k.Requests)), orDefault(k.BytesPerSecond),
 			orWord(sizeOf(k.Disk), k.Disk == 0, "default"))
 	}

@@ -32,7 +32,8 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 	if url == "" {
 		path, err := f.mustPath()
 		return keysPlace{
-			name: path, kind: "file", none: "There is no " + path + ": a server on it asks for no keys.",
+			name: path, kind: "file", none: "There is no " + path +
+				": a server on it asks for no keys.",
 			read: func() ([]keys.Key, error) { return keys.ReadFile(path) },
 			update: func(change func([]keys.Key) ([]keys.Key, error)) error {
 				return keys.UpdateFile(path, change)
@@ -44,7 +45,8 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 	}
 	name := plain(url)
 	return keysPlace{
-		name: name, kind: "database", none: "There are no keys in " + name + ": a server on it asks for none.",
+		name: name, kind: "database", none: "There are no keys in " + name +
+			": a server on it asks for none.",
 		read: func() ([]keys.Key, error) {
 			text, err := postgres.ReadKeys(ctx, url)
 			if err == nil && text == nil {
@@ -56,7 +58,8 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 			return keys.Parse(name, text)
 		},
 		update: func(change func([]keys.Key) ([]keys.Key, error)) error {
-			return storeUnread(postgres.UpdateKeys(ctx, url, func(text []byte) (_ []byte, err error) {
+			return storeUnread(postgres.UpdateKeys(ctx, url, func(text []byte) (_ []byte,
+				err error) {
 				var list []keys.Key
 				if text != nil {
 					if list, err = keys.Parse(name, text); err != nil {
@@ -86,8 +89,8 @@ func storeUnread(err error) error {
 // keysLook is the time between two looks of a server at the keys of its database.
 const keysLook = time.Second
 
-// copyKeys keeps a copy of the keys of the database in the data folder, which the server follows as it
-// does any keys file: while the database cannot be reached the last known keys hold. A keys file
+// copyKeys keeps a copy of the keys of the database in the data folder, which the server follows as
+// it does any keys file: while the database cannot be reached the last known keys hold. A keys file
 // of the server's own comes first, and then there is no copy: path is "".
 func (f *serveFlags) copyKeys(ctx context.Context, log *zap.Logger) (path string, err error) {
 	url := f.data.network.store

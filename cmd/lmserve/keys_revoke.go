@@ -34,7 +34,8 @@ free for a new key.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.ErrOrStderr(), "lmserve: revoked key %s (%s) in %s\n", gone.ID, gone.Name, at.name)
+			fmt.Fprintf(c.ErrOrStderr(), "lmserve: revoked key %s (%s) in %s\n", gone.ID, gone.Name,
+				at.name)
 			return nil
 		},
 	}

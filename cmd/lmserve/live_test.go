@@ -24,26 +24,27 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A round takes liveRound about, and longer where that is less than liveChunks for each session: of less
-// text much would be the chunks of their requests that come first, before all others.
+// A round takes liveRound about, and longer where that is less than liveChunks for each session: of
+// less text much would be the chunks of their requests that come first, before all others.
 const (
 	liveRound  = 3 * time.Second
 	liveChunks = 16
 )
 
-// BenchmarkLiveSessions has so many live sessions of the embedded models score text at the same time,
-// over HTTP and with a data folder. It scales with GOMAXPROCS. The metric of-cores is the bytes a
-// second of all, in parts of what one live session scores on one core, its client and server of one
-// thread included, times the cores; of-engine the same in parts of what as many workers of one thread
-// as there are cores score that have no server. Both are measured in turn with it. Then the sessions
-// score the text once more while another scores 64 bytes ten times a second: p50 and p99 are of these,
-// and ms-alone what they take without the others.
+// BenchmarkLiveSessions has so many live sessions of the embedded models score text at the same
+// time, over HTTP and with a data folder. It scales with GOMAXPROCS. The metric of-cores is the
+// bytes a second of all, in parts of what one live session scores on one core, its client and
+// server of one thread included, times the cores; of-engine the same in parts of what as many
+// workers of one thread as there are cores score that have no server. Both are measured in turn
+// with it. Then the sessions score the text once more while another scores 64 bytes ten times a
+// second: p50 and p99 are of these, and ms-alone what they take without the others.
 func BenchmarkLiveSessions(b *testing.B) {
 	for _, name := range weights.EmbeddedNames() {
 		m, err := model.Place{Name: name}.Load()
 		require.NoError(b, err)
 		for _, sessions := range []int{1, 8, 64, 512} {
-			b.Run(fmt.Sprint(name, "/", sessions), func(b *testing.B) { benchmarkLive(b, m, sessions) })
+			b.Run(fmt.Sprint(name, "/", sessions),
+				func(b *testing.B) { benchmarkLive(b, m, sessions) })
 		}
 	}
 }
@@ -115,7 +116,8 @@ func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
 	slices.Sort(waits)
 	for _, percent := range []int{50, 99} {
 		if len(waits) > 0 {
-			b.ReportMetric(waits[(len(waits)-1)*percent/100].Seconds()*1e3, fmt.Sprintf("ms-p%d", percent))
+			b.ReportMetric(waits[(len(waits)-1)*percent/100].Seconds()*1e3,
+				fmt.Sprintf("ms-p%d", percent))
 		}
 	}
 }
@@ -190,8 +192,8 @@ func (e *engine) speed(text string) (sum float64) {
 	return sum
 }
 
-// create makes a session that learns from every chunk, as the engine's streams do: of text that comes
-// again and again some would be skipped.
+// create makes a session that learns from every chunk, as the engine's streams do: of text that
+// comes again and again some would be skipped.
 func (l *live) create(b *testing.B) (path string) {
 	resp, err := l.client.Post(l.url+"/v1/sessions", "application/json",
 		strings.NewReader(`{"settings":{"skip_below":0}}`))

@@ -62,8 +62,10 @@ that 'lmserve models' lists, or a file.
 	root.PersistentFlags().String(configName, "", "configuration file, or none (default: "+
 		configVariable+", or lmserve/config.yaml in the user's folder of configurations)")
 	root.PersistentFlags().Bool(quietName, false, "do not tell progress on standard error")
-	root.AddCommand(newServe(), newKeys(), newSessions(), newMigrate(), newBackup(), newRestore(), newScore(),
-		newWatch(), newComplete(), newSuggest(), newTrain(), newConvert(), newEval(), newTune(), newBench(), newVerify(), newModels(), newCompress(),
+	root.AddCommand(newServe(), newKeys(), newSessions(), newMigrate(), newBackup(), newRestore(),
+		newScore(),
+		newWatch(), newComplete(), newSuggest(), newTrain(), newConvert(), newEval(), newTune(),
+		newBench(), newVerify(), newModels(), newCompress(),
 		newDecompress(),
 		newHealth(), newConfig(), newCompletion(), newMan(), newVersion())
 	root.SetHelpCommand(newHelp())

@@ -80,7 +80,8 @@ func TestScoreReadsFilesAndStandardInputAlike(t *testing.T) {
 	score := []string{"score", "--json", "--model", smallModel(t)}
 	fromFile := must(t, "", append(score, file)...)
 	require.Equal(t, fromFile, must(t, text, score...))
-	require.Equal(t, fromFile, must(t, text, append(score, "--threads", "1")...), "threads change no bit")
+	require.Equal(t, fromFile, must(t, text, append(score, "--threads", "1")...),
+		"threads change no bit")
 
 	lines := jsonLines(t, fromFile)
 	total := lines[len(lines)-1]
@@ -107,7 +108,8 @@ func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
 		if *l.Offset < few {
 			static, adaptive = static+*l.BaselineBPC*float64(l.Bytes), adaptive+l.Bits
 		} else {
-			staticLate, adaptiveLate = staticLate+*l.BaselineBPC*float64(l.Bytes), adaptiveLate+l.Bits
+			staticLate, adaptiveLate = staticLate+*l.BaselineBPC*float64(l.Bytes),
+				adaptiveLate+l.Bits
 		}
 	}
 	require.Less(t, adaptive, static, "over the first 3 KB")
@@ -159,20 +161,24 @@ func TestEveryMethodServes(t *testing.T) {
 			ID       string
 			Settings struct{ Method string }
 		}
-		post("/v1/sessions", "application/json", `{"seed":3,"settings":{"method":"`+method+`"}}`, &session)
+		post("/v1/sessions", "application/json", `{"seed":3,"settings":{"method":"`+method+`"}}`,
+			&session)
 		require.Equal(t, method, session.Settings.Method)
 		var summary struct{ Bits float64 }
 		post("/v1/sessions/"+session.ID+"/score", "text/plain", text, &summary)
-		require.Equal(t, math.Float64bits(bits), math.Float64bits(summary.Bits), "%s: HTTP and command line agree to the bit", method)
+		require.Equal(t, math.Float64bits(bits), math.Float64bits(summary.Bits),
+			"%s: HTTP and command line agree to the bit", method)
 		var completion struct {
 			Text   string
 			Offset int64
 		}
-		post("/v1/sessions/"+session.ID+"/complete", "application/json", `{"prompt":"2026","max_tokens":12,"temperature":0}`, &completion)
+		post("/v1/sessions/"+session.ID+"/complete", "application/json",
+			`{"prompt":"2026","max_tokens":12,"temperature":0}`, &completion)
 		require.NotEmpty(t, completion.Text)
 		require.EqualValues(t, len(text), completion.Offset)
 	}
-	out := must(t, "", "eval", "--model", "swift", "--data", filepath.Dir(accessLog), "--max-bytes", "300",
+	out := must(t, "", "eval", "--model", "swift", "--data", filepath.Dir(accessLog), "--max-bytes",
+		"300",
 		"--methods", strings.Join(stream.Methods(), ","))
 	for _, method := range stream.Methods() {
 		require.Contains(t, out, method)
@@ -191,15 +197,18 @@ func TestSettingsOfAMethodOnTheCommandLine(t *testing.T) {
 	static := score("--static", "--companion")
 	require.Equal(t, static, score("--method", "static+companion"))
 	require.Equal(t, score("--static"), score("--method", "static"))
-	require.Equal(t, score("--static"), score("--method", "dynamic-sgd", "--rate", "0", "--companion=false"))
+	require.Equal(t, score("--static"), score("--method", "dynamic-sgd", "--rate", "0",
+		"--companion=false"))
 	require.Equal(t, static, score("--method", "dynamic-sgd", "--rate", "0"))
 	require.Equal(t, static, score("--method", "cache", "--lambda", "0"))
 	for _, flags := range [][]string{{"--rate", "0.01"}, {"--decay", "0.5"}} {
 		flags = append(flags, "--method", "dynamic-sgd")
 		require.NotEqual(t, score("--method", "dynamic-sgd"), score(flags...))
 	}
-	for _, flags := range [][]string{{"--cache-size", "10"}, {"--theta", "0"}, {"--lambda", "0.5"}} {
-		require.NotEqual(t, score("--method", "cache"), score(append(flags, "--method", "cache")...))
+	for _, flags := range [][]string{{"--cache-size", "10"}, {"--theta", "0"},
+		{"--lambda", "0.5"}} {
+		require.NotEqual(t, score("--method", "cache"),
+			score(append(flags, "--method", "cache")...))
 	}
 }
 
@@ -218,7 +227,8 @@ func serving(t *testing.T, flags ...string) (url string, stop func()) {
 	out, outWriter := io.Pipe()
 	code := make(chan int)
 	go func() {
-		code <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log", "none", "--data-dir", "none"}, flags...), nil, outWriter, io.Discard)
+		code <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log", "none",
+			"--data-dir", "none"}, flags...), nil, outWriter, io.Discard)
 	}()
 	first, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
@@ -237,14 +247,16 @@ func TestServeAnswersAndDrains(t *testing.T) {
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&created))
 	require.NoError(t, res.Body.Close())
 	text, _ := beginning(t, 700)
-	res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain", strings.NewReader(text))
+	res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain",
+		strings.NewReader(text))
 	require.NoError(t, err)
 	var summary struct{ Bits float64 }
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&summary))
 	require.NoError(t, res.Body.Close())
 
 	lines := jsonLines(t, must(t, text, "score", "--model", model, "--json", "--seed", "3"))
-	require.Equal(t, math.Float64bits(lines[len(lines)-1].Bits), math.Float64bits(summary.Bits), "HTTP and command line agree to the bit")
+	require.Equal(t, math.Float64bits(lines[len(lines)-1].Bits), math.Float64bits(summary.Bits),
+		"HTTP and command line agree to the bit")
 	stop()
 }
 
@@ -255,14 +267,16 @@ func TestSessionsAreThereAfterARestart(t *testing.T) {
 	for _, part := range []string{text[:333], text[333:]} {
 		url, stop := serving(t, "--model", model, "--data-dir", dir, "--memory-budget", "64M")
 		if id == "" {
-			res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3}`))
+			res, err := http.Post(url+"/v1/sessions", "application/json",
+				strings.NewReader(`{"seed":3}`))
 			require.NoError(t, err)
 			var created struct{ ID string }
 			require.NoError(t, json.NewDecoder(res.Body).Decode(&created))
 			require.NoError(t, res.Body.Close())
 			id = created.ID
 		}
-		res, err := http.Post(url+"/v1/sessions/"+id+"/score", "text/plain", strings.NewReader(part))
+		res, err := http.Post(url+"/v1/sessions/"+id+"/score", "text/plain",
+			strings.NewReader(part))
 		require.NoError(t, err)
 		var summary struct {
 			Totals struct{ Bits float64 }
@@ -276,8 +290,10 @@ func TestSessionsAreThereAfterARestart(t *testing.T) {
 		require.Contains(t, stderr, "in use by another process")
 		stop()
 	}
-	lines := jsonLines(t, must(t, text, "score", "--model", model, "--json", "--seed", "3", "--total"))
-	require.Equal(t, math.Float64bits(lines[0].Bits), math.Float64bits(bits), "as without the restart")
+	lines := jsonLines(t, must(t, text, "score", "--model", model, "--json", "--seed", "3",
+		"--total"))
+	require.Equal(t, math.Float64bits(lines[0].Bits), math.Float64bits(bits),
+		"as without the restart")
 }
 
 // bf16 is offered by every command that computes, and refused in words where the
@@ -285,15 +301,18 @@ func TestSessionsAreThereAfterARestart(t *testing.T) {
 func TestPrecision(t *testing.T) {
 	text, _ := beginning(t, 600)
 	if (kernel.Arithmetic{Precision: kernel.BF16}).Validate() != nil {
-		for _, args := range [][]string{{"train", "--data", ".", "--out", "x"}, {"score"}, {"eval", "--data", "."}, {"complete"}, {"serve"}, {"bench"}} {
+		for _, args := range [][]string{{"train", "--data", ".", "--out", "x"}, {"score"},
+			{"eval", "--data", "."}, {"complete"}, {"serve"}, {"bench"}} {
 			_, stderr, code := lmserve(text, append(args, "--precision", "bf16")...)
 			require.Equal(t, exitUsage, code, "%v: %s", args, stderr)
-			require.Contains(t, stderr, "--precision: bf16 needs the instructions AVX512-BF16, or AMX-TILE and AMX-BF16", "%v", args)
+			require.Contains(t, stderr, "--precision: bf16 needs the instructions AVX512-BF16, "+
+				"or AMX-TILE and AMX-BF16", "%v", args)
 		}
 		return
 	}
 	total := func(args ...string) float64 {
-		lines := jsonLines(t, must(t, text, append([]string{"score", "--json", "--total"}, args...)...))
+		lines := jsonLines(t, must(t, text, append([]string{"score", "--json", "--total"},
+			args...)...))
 		return *lines[0].BPC
 	}
 	float32s, bf16 := total(), total("--precision", "bf16")
@@ -310,43 +329,67 @@ func TestErrorsSayWhatWasWrong(t *testing.T) {
 		code int
 		want []string
 	}{
-		{[]string{"score", "--nonsense"}, exitUsage, []string{"--nonsense", "lmserve score --help"}},
+		{[]string{"score", "--nonsense"}, exitUsage, []string{"--nonsense",
+			"lmserve score --help"}},
 		{[]string{"score", "no-such-file"}, exitFailure, []string{"no-such-file"}},
 		{[]string{"score", "--model", broken}, exitFailure, []string{broken}},
 		{[]string{"score", "--p", "1.5"}, exitUsage, []string{"p", "1.5"}},
 		{[]string{"score", "--chunk", "-3"}, exitUsage, []string{"chunk is -3"}},
-		{[]string{"score", "--method", "magic"}, exitUsage, []string{"magic", "dynamic-sgd", "cache"}},
-		{[]string{"score", "--method", "cache", "--static"}, exitUsage, []string{"method", "static"}},
-		{[]string{"score", "--method", "dynamic-rms", "--model", randomModel(t)}, exitUsage, []string{"no gradient statistics"}},
-		{[]string{"score", "--method", "dynamic-sgd", "--rate", "-1"}, exitUsage, []string{"rate", "-1"}},
-		{[]string{"score", "--method", "cache", "--lambda", "1"}, exitUsage, []string{"lambda", "1"}},
+		{[]string{"score", "--method", "magic"}, exitUsage, []string{"magic", "dynamic-sgd",
+			"cache"}},
+		{[]string{"score", "--method", "cache", "--static"}, exitUsage,
+			[]string{"method", "static"}},
+		{[]string{"score", "--method", "dynamic-rms", "--model", randomModel(t)}, exitUsage,
+			[]string{"no gradient statistics"}},
+		{[]string{"score", "--method", "dynamic-sgd", "--rate", "-1"}, exitUsage,
+			[]string{"rate", "-1"}},
+		{[]string{"score", "--method", "cache", "--lambda", "1"}, exitUsage,
+			[]string{"lambda", "1"}},
 		{[]string{"complete", "--temperature", "-1"}, exitUsage, []string{"temperature is -1"}},
 		{[]string{"complete", "--max-tokens", "0"}, exitUsage, []string{"--max-tokens is 0"}},
 		{[]string{"eval", "--data", "no-such-dir"}, exitFailure, []string{"no-such-dir"}},
 		{[]string{"eval", "--data", ".", "--methods", "magic"}, exitUsage, []string{"magic"}},
-		{[]string{"train", "--data", "no-such-dir", "--out", "x"}, exitFailure, []string{"no-such-dir"}},
+		{[]string{"train", "--data", "no-such-dir", "--out", "x"}, exitFailure,
+			[]string{"no-such-dir"}},
 		{[]string{"train", "--data", "."}, exitUsage, []string{"--out"}},
-		{[]string{"serve", "--memory-budget", "lots"}, exitUsage, []string{"--memory-budget", `"lots"`, "K, M or G"}},
+		{[]string{"serve", "--memory-budget", "lots"}, exitUsage, []string{"--memory-budget",
+			`"lots"`, "K, M or G"}},
 		{[]string{"serve", "--log", "loud"}, exitUsage, []string{"loud", "console"}},
-		{[]string{"serve", "--data-dir", "none", "--log", "none", "--listen", ":0"}, exitUsage, []string{"--listen :0", "no keys", "lmserve keys add", "--insecure"}},
-		{[]string{"serve", "--data-dir", "none", "--log", "none", "--listen", "nonsense"}, exitUsage, []string{"--listen nonsense", "missing port"}},
-		{[]string{"serve", "--keys", "no-such-file"}, exitFailure, []string{"--keys", "no-such-file", "lmserve keys add NAME --keys-file no-such-file"}},
-		{[]string{"serve", "--data-dir", "none", "--tls-cert", "c.pem"}, exitUsage, []string{"--tls-key", "both or neither"}},
-		{[]string{"serve", "--data-dir", "none", "--tls-key", "k.pem"}, exitUsage, []string{"--tls-cert", "both or neither"}},
-		{[]string{"serve", "--data-dir", "none", "--tls-cert", "no-such-c", "--tls-key", "k.pem"}, exitFailure, []string{"no-such-c", "k.pem"}},
+		{[]string{"serve", "--data-dir", "none", "--log", "none", "--listen", ":0"}, exitUsage,
+			[]string{"--listen :0", "no keys", "lmserve keys add", "--insecure"}},
+		{[]string{"serve", "--data-dir", "none", "--log", "none", "--listen", "nonsense"},
+			exitUsage, []string{"--listen nonsense", "missing port"}},
+		{[]string{"serve", "--keys", "no-such-file"}, exitFailure,
+			[]string{"--keys", "no-such-file", "lmserve keys add NAME --keys-file no-such-file"}},
+		{[]string{"serve", "--data-dir", "none", "--tls-cert", "c.pem"}, exitUsage,
+			[]string{"--tls-key", "both or neither"}},
+		{[]string{"serve", "--data-dir", "none", "--tls-key", "k.pem"}, exitUsage,
+			[]string{"--tls-cert", "both or neither"}},
+		{[]string{"serve", "--data-dir", "none", "--tls-cert", "no-such-c", "--tls-key", "k.pem"},
+			exitFailure, []string{"no-such-c", "k.pem"}},
 		{[]string{"keys", "remove"}, exitUsage, []string{`"remove"`, "keys --help"}},
 		{[]string{"keys", "add"}, exitUsage, []string{"0 arguments", "a name"}},
-		{[]string{"keys", "add", "a b", "--file", broken}, exitUsage, []string{`"a b"`, "1 to 64 letters"}},
-		{[]string{"keys", "add", "a", "--file", broken}, exitFailure, []string{broken + ":1: found invalid character 'o' in literal null"}},
-		{[]string{"keys", "list", "--file", broken}, exitFailure, []string{broken + ":1: found invalid character"}},
-		{[]string{"keys", "list", "--data-dir", "none"}, exitUsage, []string{"--data-dir is none", "--keys-file"}},
-		{[]string{"keys", "add", "a", "--file", "x", "--sessions", "0"}, exitUsage, []string{"--sessions is 0", "1 to 1048576"}},
-		{[]string{"keys", "add", "a", "--file", "x", "--bytes-per-second", "-1"}, exitUsage, []string{"--bytes-per-second is -1"}},
-		{[]string{"keys", "add", "a", "--file", "x", "--expires", "soon"}, exitUsage, []string{`--expires is "soon"`, "90d"}},
-		{[]string{"keys", "add", "a", "--file", "x", "--expires", "2001-01-01"}, exitUsage, []string{"2001-01-01T00:00:00Z", "a time to come"}},
-		{[]string{"keys", "revoke", "a", "--file", "no-such-file"}, exitFailure, []string{"no-such-file"}},
+		{[]string{"keys", "add", "a b", "--file", broken}, exitUsage,
+			[]string{`"a b"`, "1 to 64 letters"}},
+		{[]string{"keys", "add", "a", "--file", broken}, exitFailure,
+			[]string{broken + ":1: found invalid character 'o' in literal null"}},
+		{[]string{"keys", "list", "--file", broken}, exitFailure,
+			[]string{broken + ":1: found invalid character"}},
+		{[]string{"keys", "list", "--data-dir", "none"}, exitUsage, []string{"--data-dir is none",
+			"--keys-file"}},
+		{[]string{"keys", "add", "a", "--file", "x", "--sessions", "0"}, exitUsage,
+			[]string{"--sessions is 0", "1 to 1048576"}},
+		{[]string{"keys", "add", "a", "--file", "x", "--bytes-per-second", "-1"}, exitUsage,
+			[]string{"--bytes-per-second is -1"}},
+		{[]string{"keys", "add", "a", "--file", "x", "--expires", "soon"}, exitUsage,
+			[]string{`--expires is "soon"`, "90d"}},
+		{[]string{"keys", "add", "a", "--file", "x", "--expires", "2001-01-01"}, exitUsage,
+			[]string{"2001-01-01T00:00:00Z", "a time to come"}},
+		{[]string{"keys", "revoke", "a", "--file", "no-such-file"}, exitFailure,
+			[]string{"no-such-file"}},
 		{[]string{"serve", "--threads", "0"}, exitUsage, []string{"--threads is 0"}},
-		{[]string{"score", "--precision", "half"}, exitUsage, []string{"--precision", `"half"`, "float32 or bf16"}},
+		{[]string{"score", "--precision", "half"}, exitUsage, []string{"--precision", `"half"`,
+			"float32 or bf16"}},
 	} {
 		_, stderr, code := lmserve("", c.args...)
 		require.Equal(t, c.code, code, "%v: %s", c.args, stderr)

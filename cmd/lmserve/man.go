@@ -38,7 +38,8 @@ lmserve.1 for the program, lmserve-serve.1 for 'lmserve serve', and so on. They 
 			return writeManual(c.Root(), args[0], when)
 		},
 	}
-	c.Flags().StringVar(&date, "date", "", "day that the pages bear, as 2026-11-22 (default: today)")
+	c.Flags().StringVar(&date, "date", "",
+		"day that the pages bear, as 2026-11-22 (default: today)")
 	return c
 }
 

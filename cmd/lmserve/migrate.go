@@ -29,7 +29,8 @@ the id of the database. A database that has states already marks only a store th
 			if err != nil {
 				return storeUnread(err)
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "the tables have version %d (before: %d)\n", now, before)
+			_, err = fmt.Fprintf(c.OutOrStdout(), "the tables have version %d (before: %d)\n", now,
+				before)
 			if err != nil || objects == "" {
 				return err
 			}
@@ -41,11 +42,13 @@ the id of the database. A database that has states already marks only a store th
 			if err := marked.Close(); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s has the marker of the database\n", plain(objects))
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s has the marker of the database\n",
+				plain(objects))
 			return err
 		},
 	}
-	c.Flags().StringVar(&store, "store", "", "URL of the PostgreSQL database, as postgres://user@host/name")
+	c.Flags().StringVar(&store, "store", "", "URL of the PostgreSQL database, as "+
+		"postgres://user@host/name")
 	c.Flags().StringVar(&objects, "objects", "",
 		"URL of the object store, which gets the marker of the database (default: none)")
 	return c

@@ -13,7 +13,8 @@ import (
 
 // configUsage says for a flag's help what readConfig takes.
 func configUsage() string {
-	return "a configuration (" + strings.Join(txl.Names(), ", ") + ") or a JSON file of one (name.json)"
+	return "a configuration (" + strings.Join(txl.Names(), ", ") +
+		") or a JSON file of one (name.json)"
 }
 
 // readConfig returns a valid configuration and its name: a configuration that is known by name, or
@@ -55,7 +56,8 @@ func readBounded(ctx context.Context, name string) ([]byte, error) {
 	in := &patientReader{ctx: ctx, in: f}
 	text, err := io.ReadAll(io.LimitReader(in, configBytesMax+1))
 	if err == nil && len(text) > configBytesMax {
-		err = fmt.Errorf("%s: found more than %d bytes, expected a file of settings, which is smaller",
+		err = fmt.Errorf("%s: found more than %d bytes, expected a file of settings, which is "+
+			"smaller",
 			name, configBytesMax)
 	}
 	return text, err

@@ -79,13 +79,15 @@ func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
 }
 
 func (f *modelFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.path, "model", "", "name of a model that 'lmserve models' lists, or its file (default: the first of these)")
+	c.Flags().StringVar(&f.path, "model", "", "name of a model that 'lmserve models' lists, or "+
+		"its file (default: the first of these)")
 	f.registerComputing(c)
 }
 
 // registerComputing registers what says how models compute, whichever they are.
 func (f *modelFlags) registerComputing(c *cobra.Command) {
-	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "threads to compute with; results do not depend on their number")
+	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0),
+		"threads to compute with; results do not depend on their number")
 	precisionFlag(c, &f.precision)
 	f.lengths.register(c)
 }
@@ -135,8 +137,8 @@ func (f *modelFlags) finder() (*modelFinder, error) {
 	return &modelFinder{flags: f, places: model.Places(modelFolders())}, nil
 }
 
-// find returns the model of an ID, or another model if there is none. An error says that the flags fit
-// no model.
+// find returns the model of an ID, or another model if there is none. An error says that the flags
+// fit no model.
 func (x *modelFinder) find(id string) (*model.Model, error) {
 	for _, m := range x.loaded {
 		if m.ID() == id {
@@ -212,7 +214,8 @@ func (f *modelFlags) check() error {
 
 // precisionFlag gives a command --precision, whose value is checked before the command runs.
 func precisionFlag(c *cobra.Command, p *kernel.Precision) {
-	c.Flags().StringVar((*string)(p), "precision", string(kernel.Float32), "of matrix products: float32, or bf16 (needs AVX512-BF16 or AMX): faster, rounded to 8 bits")
+	c.Flags().StringVar((*string)(p), "precision", string(kernel.Float32), "of matrix products: "+
+		"float32, or bf16 (needs AVX512-BF16 or AMX): faster, rounded to 8 bits")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if err := (kernel.Arithmetic{Precision: *p}).Validate(); err != nil {
 			return usagef("--precision: %w", err)

@@ -18,7 +18,8 @@ func TestWordsIsFoundWhereReleasesHaveIt(t *testing.T) {
 
 	_, err = findModel("words")
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	for _, says := range []string{folder, filepath.Join(share, "lmserve"), wordsFile, "make words"} {
+	for _, says := range []string{folder, filepath.Join(share, "lmserve"), wordsFile,
+		"make words"} {
 		require.ErrorContains(t, err, says)
 	}
 	_, err = findModel("novels")

@@ -176,7 +176,8 @@ func printModels(w io.Writer, list []listedModel) error {
 		if m.BytesPerSecond > 0 {
 			speed = fmt.Sprintf("%s B/s", digits(m.BytesPerSecond))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.3g M\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(m.Name), m.ID, m.Tokenizer,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.3g M\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(m.Name), m.ID,
+			m.Tokenizer,
 			float64(m.Weights)/1e6, megabytes(m.WeightsBytes), megabytes(m.SessionBytes),
 			static, adaptive, speed, printable(m.Place))
 	}

@@ -52,7 +52,8 @@ func TestEveryFlagHasHelp(t *testing.T) {
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		require.NotEmpty(t, c.Short, c.CommandPath())
-		for _, text := range []string{c.LocalFlags().FlagUsages(), c.InheritedFlags().FlagUsages()} {
+		for _, text := range []string{c.LocalFlags().FlagUsages(),
+			c.InheritedFlags().FlagUsages()} {
 			require.NotRegexp(t, `(?m)^ *--[a-z-]+( \w+)?\s*$`, text, c.CommandPath())
 		}
 		for _, sub := range c.Commands() {

@@ -58,7 +58,8 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	k.choice.register(c, "")
 	flags := c.Flags()
 	flags.StringVar(&k.shadow, "shadow-model", "",
-		"a second model that scores the same text; its bits per byte stand below the total, beside\n"+
+		"a second model that scores the same text; its bits per byte stand below the total, "+
+			"beside\n"+
 			"those of the first\n(a file; with --server, the name of a model that the server has)")
 	flags.StringVar(&k.learn, "learn", string(client.LearnTrue),
 		"whether the session takes in the text and learns from it: true, false, or\nunflagged: "+
@@ -87,7 +88,8 @@ func (f oldThreshold) Set(text string) error {
 	if !strings.Contains(text, "/") {
 		return f.Value.Set(text)
 	}
-	fmt.Fprintf(f.c.ErrOrStderr(), "lmserve: --rate %s is deprecated, use --threshold %[1]s\n", text)
+	fmt.Fprintf(f.c.ErrOrStderr(), "lmserve: --rate %s is deprecated, use --threshold %[1]s\n",
+		text)
 	return f.c.Flags().Set("threshold", text)
 }
 

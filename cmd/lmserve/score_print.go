@@ -22,7 +22,8 @@ type chunkPrinter struct {
 func newChunkPrinter(s client.Session) *chunkPrinter {
 	return &chunkPrinter{
 		served: servedBy(s.Settings),
-		words:  s.Totals.Unknown != nil, before: s.Totals, after: s.Totals, from: s.Offset, to: s.Offset,
+		words:  s.Totals.Unknown != nil, before: s.Totals, after: s.Totals, from: s.Offset,
+		to: s.Offset,
 	}
 }
 
@@ -62,8 +63,9 @@ func (p *chunkPrinter) event(e client.Event) error {
 	}
 	p.after, p.to = c.Totals, c.Totals.Bytes+orZero(c.PendingBytes)
 	o := p.object(client.Measures{
-		Bytes: c.Bytes, Chars: c.Chars, Tokens: c.Tokens, Bits: c.Bits, BaselineBits: c.BaselineBits,
-		Unknown: c.Unknown, UnknownBytes: c.UnknownBytes, UnknownBits: c.UnknownBits,
+		Bytes: c.Bytes, Chars: c.Chars, Tokens: c.Tokens, Bits: c.Bits,
+		BaselineBits: c.BaselineBits,
+		Unknown:      c.Unknown, UnknownBytes: c.UnknownBytes, UnknownBits: c.UnknownBits,
 	})
 	o.Offset = &c.Offset
 	if p.totalOnly {

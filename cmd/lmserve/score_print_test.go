@@ -35,13 +35,15 @@ func TestScoreNamesWhatItCompares(t *testing.T) {
 	for header, how := range map[string][]string{
 		"    offset  static  adaptive+companion  bits per character\n": nil,
 		"    offset  static  adaptive  bits per character\n":           {"--companion=false"},
-		"    offset  static  static+companion  bits per character\n":   {"--method", "static+companion"},
-		"    offset  static  static  bits per character\n":             {"--static"},
+		"    offset  static  static+companion  bits per character\n": {"--method",
+			"static+companion"},
+		"    offset  static  static  bits per character\n": {"--static"},
 	} {
 		table := must(t, "abc", append([]string{"score", "--model", file, "--compare"}, how...)...)
 		require.True(t, strings.HasPrefix(table, header), "%s", table)
 		row := strings.Split(table, "\n")[1]
-		require.Len(t, row, strings.Index(header, "  bits per"), "the numbers are below their names")
+		require.Len(t, row, strings.Index(header, "  bits per"),
+			"the numbers are below their names")
 	}
 	byLine := must(t, "abc\n", "score", "--model", file, "--compare", "--lines")
 	require.Regexp(t, `total +1 line, .* [\d.]+ bits per character \(static [\d.]+\)\n$`, byLine)

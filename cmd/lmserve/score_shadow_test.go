@@ -42,7 +42,8 @@ func TestScoreWithASecondModelSaysWhatBothMakeOfTheText(t *testing.T) {
 	status, left := send(t, http.MethodGet, url+"/v1/sessions", "", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Empty(t, left["sessions"], "nothing is left at the server")
-	out := must(t, text, "score", "--lines", "--total-only", "--model", first, "--shadow-model", second)
+	out := must(t, text, "score", "--lines", "--total-only", "--model", first, "--shadow-model",
+		second)
 	require.Contains(t, out, "bits/byte with "+m.ID()+", ")
 
 	for wrong, args := range map[string][]string{

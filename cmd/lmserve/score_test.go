@@ -21,7 +21,8 @@ func TestScoreCountsWordsOfTrouble(t *testing.T) {
 	}
 	text.WriteString("worker 3 was denied\n")
 	p := func(more ...string) float64 {
-		args := append([]string{"score", "--model", "counts", "--lines", "--top", "1", "--json"}, more...)
+		args := append([]string{"score", "--model", "counts", "--lines", "--top", "1", "--json"},
+			more...)
 		var line struct {
 			Number int
 			P      float64
@@ -45,7 +46,8 @@ func TestScoreReportsDivergence(t *testing.T) {
 		}, more...)
 		stdout, stderr, code := lmserve(text, args...)
 		require.Equal(t, exitFailure, code, more)
-		require.Regexp(t, `the fast weights diverged \d+ times and .* try a lower learning rate`, stderr)
+		require.Regexp(t, `the fast weights diverged \d+ times and .* try a lower learning rate`,
+			stderr)
 		require.NotContains(t, stdout, "not to the end")
 		require.NotEmpty(t, stdout)
 	}

@@ -116,7 +116,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	h := &host{opened: o, log: log}
-	defer func() { _ = h.store.Close() }() // what was confirmed is durable before the store is closed
+	// what was confirmed is durable before the store is closed
+	defer func() { _ = h.store.Close() }()
 	defer func() { h.among.leave() }()
 	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {
 		return err
@@ -124,7 +125,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 	h.srv, err = server.New(o.sessions, server.Options{
 		Log: log, Metrics: told, Around: told.around(), Keys: ring, TLS: secure,
 		AllowedHosts: f.names(ring), CORSOrigins: f.corsOrigins,
-		UserSessions: f.userSessions, Logs: logs, ConnectionsMax: connections, DrainDelay: f.limits.drainDelay,
+		UserSessions: f.userSessions, Logs: logs, ConnectionsMax: connections,
+		DrainDelay:        f.limits.drainDelay,
 		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
 		AnswerIdleMax: f.limits.answerIdle, Places: o.among.places(o.sessions),
 	})
@@ -132,7 +134,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	if f.insecure {
-		log.Warn("--insecure: on other than loopback addresses, too, keys and TLS are not insisted on")
+		log.Warn("--insecure: on other than loopback addresses, too, keys and TLS are not " +
+			"insisted on")
 	}
 	l, err := f.open(ring != nil && ring.Required(), secure)
 	if err != nil {
@@ -159,12 +162,16 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	if !addr.IP.IsLoopback() && !f.insecure {
 		switch {
 		case !keys:
-			return nil, usagef("--listen %s can be reached from other machines, and there are no keys: "+
-				"anybody could read and change every session; make a key with 'lmserve keys add NAME', "+
+			return nil, usagef("--listen %s can be reached from other machines, and there are no "+
+				"keys: "+
+				"anybody could read and change every session; make a key with 'lmserve keys add "+
+				"NAME', "+
 				"listen on 127.0.0.1, or say --insecure", f.listen)
 		case secure == nil:
-			return nil, usagef("--listen %s can be reached from other machines, and keys and text would "+
-				"go there in the clear; give --tls-cert and --tls-key, listen on 127.0.0.1 behind a proxy "+
+			return nil, usagef("--listen %s can be reached from other machines, and keys and "+
+				"text would "+
+				"go there in the clear; give --tls-cert and --tls-key, listen on 127.0.0.1 "+
+				"behind a proxy "+
 				"that has TLS, or say --insecure", f.listen)
 		}
 	}

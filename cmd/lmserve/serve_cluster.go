@@ -29,14 +29,17 @@ type clusterFlags struct {
 
 func (f *clusterFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.advertise, "advertise", "",
-		"with --store, URL at which other servers of the same database reach this one: they share the "+
-			"sessions, and\npass requests on to whichever has a session (default: none, the server has "+
+		"with --store, URL at which other servers of the same database reach this one: they "+
+			"share the "+
+			"sessions, and\npass requests on to whichever has a session (default: none, the "+
+			"server has "+
 			"the database alone)")
 	flags.StringVar(&f.node, "node", "",
 		"with --advertise, name of this server among those, which no other has and which it keeps\n"+
 			"(default: host and port of --advertise)")
 	flags.DurationVar(&f.lease, "lease", cluster.LeaseDefault,
-		"with --advertise, time after which others take over the sessions of this server when it is lost")
+		"with --advertise, time after which others take over the sessions of this server when it "+
+			"is lost")
 }
 
 // given says whether the server is one of several.
@@ -69,7 +72,8 @@ func (f *clusterFlags) check(store, userSessions bool) error {
 // does so only if it was told a name.
 func (f *serveFlags) names(ring *keys.Ring) []string {
 	u, err := url.Parse(f.cluster.advertise)
-	if err != nil || u.Hostname() == "" || len(f.allowHosts) == 0 && ring != nil && ring.Required() {
+	if err != nil || u.Hostname() == "" || len(f.allowHosts) == 0 && ring != nil &&
+		ring.Required() {
 		return f.allowHosts
 	}
 	return append(f.allowHosts, u.Hostname()) // as the other servers do

@@ -41,9 +41,11 @@ func TestAFolderWhoseSessionsHaveOwnersDoesNotOpenWithoutItsKeys(t *testing.T) {
 
 	keysFile := filepath.Join(dir, "keys.json")
 	require.NoError(t, os.Rename(keysFile, keysFile+".away"))
-	_, stderr, code := lmserve("", "serve", "--log-format", "none", "--model", file, "--data-dir", dir, "--listen", "127.0.0.1:0")
+	_, stderr, code := lmserve("", "serve", "--log-format", "none", "--model", file, "--data-dir",
+		dir, "--listen", "127.0.0.1:0")
 	require.Equal(t, exitUsage, code)
-	for _, part := range []string{dir, "found 1;", made["id"].(string), keysFile, "lmserve keys add", "--open-to-anyone"} {
+	for _, part := range []string{dir, "found 1;", made["id"].(string), keysFile,
+		"lmserve keys add", "--open-to-anyone"} {
 		require.Contains(t, stderr, part)
 	}
 
@@ -83,9 +85,11 @@ func TestServeListensWhereItWasTold(t *testing.T) {
 }
 
 func TestServeTakesMoreNames(t *testing.T) {
-	url, stop := serving(t, "--model", smallModel(t), "--allow-host", "lm.example.org", "--allow-host", "10.1.2.3")
+	url, stop := serving(t, "--model", smallModel(t), "--allow-host", "lm.example.org",
+		"--allow-host", "10.1.2.3")
 	defer stop()
-	for host, want := range map[string]int{"lm.example.org": 200, "10.1.2.3:80": 200, "localhost": 200, "evil.example": 421} {
+	for host, want := range map[string]int{"lm.example.org": 200, "10.1.2.3:80": 200,
+		"localhost": 200, "evil.example": 421} {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", url+"/healthz", nil)
 		require.NoError(t, err)
 		r.Host = host
@@ -101,7 +105,8 @@ func TestServeNamesOriginsOfPages(t *testing.T) {
 	const page = "https://app.example.org"
 	url, stop := serving(t, "--model", smallModel(t), "--cors-origin", page)
 	defer stop()
-	for origin, want := range map[string]int{page: http.StatusOK, "https://evil.example": http.StatusForbidden} {
+	for origin, want := range map[string]int{page: http.StatusOK,
+		"https://evil.example": http.StatusForbidden} {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", url+"/v1/sessions", nil)
 		require.NoError(t, err)
 		r.Header.Set("Origin", origin)
@@ -109,7 +114,8 @@ func TestServeNamesOriginsOfPages(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
 		require.Equal(t, want, res.StatusCode, origin)
-		require.Equal(t, want == http.StatusOK, res.Header.Get("Access-Control-Allow-Origin") == origin)
+		require.Equal(t, want == http.StatusOK,
+			res.Header.Get("Access-Control-Allow-Origin") == origin)
 	}
 	for _, bad := range []string{"*", "https://*.example.org", "app.example.org"} {
 		_, stderr, code := lmserve("", "serve", "--data-dir", "none", "--cors-origin", bad)

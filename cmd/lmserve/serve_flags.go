@@ -182,8 +182,9 @@ func (f *serveFlags) checkOrigins() error {
 	return nil
 }
 
-// openKeys opens the keys file, or the copy of the database's keys, if there is a place for one. A file that the command line names
-// must be there: a misspelt name must not leave the server open to everybody.
+// openKeys opens the keys file, or the copy of the database's keys, if there is a place for one. A
+// file that the command line names must be there: a misspelt name must not leave the server open to
+// everybody.
 func (f *serveFlags) openKeys(ctx context.Context, log *zap.Logger) (*keys.Ring, error) {
 	path, err := f.copyKeys(ctx, log)
 	if err == nil && path == "" {
@@ -194,7 +195,8 @@ func (f *serveFlags) openKeys(ctx context.Context, log *zap.Logger) (*keys.Ring,
 	}
 	if f.data.keysFile != "" {
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("--keys-file: %w (make it with 'lmserve keys add NAME --keys-file %s')", err, path)
+			return nil, fmt.Errorf("--keys-file: %w (make it with 'lmserve keys add NAME "+
+				"--keys-file %s')", err, path)
 		}
 	}
 	ring, err := keys.OpenRing(path, reportReload(log, "keys"))

@@ -152,7 +152,8 @@ func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration)
 func reportAlarm(log *zap.Logger) func(error) {
 	return func(why error) {
 		if why != nil {
-			log.Error("the disk has too little room: nothing is done that needs more of it", zap.Error(why))
+			log.Error("the disk has too little room: nothing is done that needs more of it",
+				zap.Error(why))
 			return
 		}
 		log.Info("the disk has room again")
@@ -190,8 +191,10 @@ func (f *serveFlags) checkOwners(sessions *session.Manager, ring *keys.Ring, whe
 	if err != nil {
 		return err
 	}
-	return usagef("%s has sessions that belong to keys (found %d; the first is %s, of the key %s), and "+
-		"there is no keys file %s: without one the server asks nobody for a key; put the file back, name it with --keys-file, "+
+	return usagef("%s has sessions that belong to keys (found %d; the first is %s, of the key "+
+		"%s), and "+
+		"there is no keys file %s: without one the server asks nobody for a key; put the file "+
+		"back, name it with --keys-file, "+
 		"make a new one with 'lmserve keys add NAME --admin', or say --open-to-anyone",
 		where, owned, example.ID, example.Owner, path)
 }

@@ -23,10 +23,12 @@ const (
 func (f *logFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.method, "log-sessions", logsDefault,
-		"method of the sessions that /v1/logs and Loki's push make on first use: counts (which needs "+
+		"method of the sessions that /v1/logs and Loki's push make on first use: counts (which "+
+			"needs "+
 			"no network), another one,\ndefault (the model's), or none (they make no sessions)")
 	flags.StringVar(&f.name, "log-session-name", intake.NameDefault,
-		"name of the session of a record: text in which {a|b|c} is the attribute or label a, else b, "+
+		"name of the session of a record: text in which {a|b|c} is the attribute or label a, "+
+			"else b, "+
 			"else the text c")
 }
 

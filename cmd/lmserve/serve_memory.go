@@ -17,11 +17,11 @@ import (
 
 const (
 	// memoryConstant is what a server may take beside its budget, its model, its workers and its
-	// connections: what requests have in memory whole, and 64 MiB for the program, the writing of the
-	// database, and what the collector has not found yet.
+	// connections: what requests have in memory whole, and 64 MiB for the program, the writing of
+	// the database, and what the collector has not found yet.
 	memoryConstant = limits.MemoryMax + 64<<20
-	// memoryUnit is what the sum of all is rounded up to, so that a start gives the number of the one
-	// before.
+	// memoryUnit is what the sum of all is rounded up to, so that a start gives the number of the
+	// one before.
 	memoryUnit = 16 << 20
 	// connectionBytes is the memory of a connection and of the request on it: buffers, stacks, TLS.
 	connectionBytes = 64 << 10
@@ -89,9 +89,10 @@ func limitMemory(most int64, log *zap.Logger) {
 }
 
 const (
-	connectionsMost    = 16384 // the default of --max-connections where descriptors abound
-	descriptorsKept    = 32    // for what is no connection: the database, the log, keys, certificates
-	descriptorsUnknown = 1024  // where the system does not say
+	connectionsMost = 16384 // the default of --max-connections where descriptors abound
+	// for what is no connection: the database, the log, keys, certificates
+	descriptorsKept    = 32
+	descriptorsUnknown = 1024 // where the system does not say
 )
 
 // connections is the limit on connections. Of the descriptors that are left, every connection may
@@ -108,9 +109,9 @@ func (f *serveFlags) connections() (int, error) {
 	return f.maxConnections, nil
 }
 
-// besideComputing lets Go run one thread more than those that compute. Else connections and the disk
-// wait until one of these rests, which is after a chunk, or after the 10 ms that Go leaves it; the
-// system takes turns within less.
+// besideComputing lets Go run one thread more than those that compute. Else connections and the
+// disk wait until one of these rests, which is after a chunk, or after the 10 ms that Go leaves it;
+// the system takes turns within less.
 func besideComputing(threads int) {
 	if runtime.GOMAXPROCS(0) <= threads {
 		runtime.GOMAXPROCS(threads + 1)

@@ -63,7 +63,8 @@ func TestServeScoresATextWithTwoModels(t *testing.T) {
 	status, _ = send(t, http.MethodPost, url+"/v1/sessions/next/score", "", `{"text":"x"}`)
 	require.Equal(t, http.StatusOK, status)
 
-	_, stderr, code := lmserve("", "serve", "--data-dir", "none", "--model", first, "--model", first)
+	_, stderr, code := lmserve("", "serve", "--data-dir", "none", "--model", first, "--model",
+		first)
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "expected another")
 }
@@ -107,13 +108,15 @@ func TestServeLoadsAModelWhenItIsNeeded(t *testing.T) {
 	args := []string{"--data-dir", dir, "--model", randomModel(t), "--model", "tiny"}
 	url, stop := serving(t, args...)
 	require.Equal(t, false, modelAt(t, url, m.ID())["loaded"])
-	status, made := send(t, http.MethodPut, url+"/v1/sessions/on-tiny", "", `{"model":"`+m.ID()+`"}`)
+	status, made := send(t, http.MethodPut, url+"/v1/sessions/on-tiny", "", `{"model":"`+m.ID()+
+		`"}`)
 	require.Equal(t, http.StatusCreated, status, "%v", made)
 	status, _ = send(t, http.MethodPut, url+"/v1/sessions/on-first", "", "{}")
 	require.Equal(t, http.StatusCreated, status)
 	require.Equal(t, false, modelAt(t, url, m.ID())["loaded"], "there is no text yet")
 	score := func(session string) (int, map[string]any) {
-		return send(t, http.MethodPost, url+"/v1/sessions/"+session+"/score", "", `{"text":"a line\n"}`)
+		return send(t, http.MethodPost, url+"/v1/sessions/"+session+"/score", "",
+			`{"text":"a line\n"}`)
 	}
 
 	require.NoError(t, os.Rename(path, path+".away"))
@@ -191,8 +194,10 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte("{"), 0o600))
 	out := must(t, "", "models", broken)
 	for _, want := range []string{
-		`default +lmserve-default-\w+ +bytes +4\.4 M `, `1\.555 a byte with companion +1\.544 a byte with companion +- +embedded`,
-		`swift +lmserve-swift-\w+ +bytes +0\.593 M `, `1\.783 a byte with companion +1\.777 a byte with companion +- +embedded`,
+		`default +lmserve-default-\w+ +bytes +4\.4 M `,
+		`1\.555 a byte with companion +1\.544 a byte with companion +- +embedded`,
+		`swift +lmserve-swift-\w+ +bytes +0\.593 M `,
+		`1\.783 a byte with companion +1\.777 a byte with companion +- +embedded`,
 		`counts +lmserve-counts-\w+ +bytes +0 M +0\.0 MB .* - +embedded`,
 		`tiny +` + m.ID() + ` +words +0\.\d+ M .* - +- +- +`, regexp.QuoteMeta(broken) + ` +\S`,
 	} {

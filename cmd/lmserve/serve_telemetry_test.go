@@ -40,7 +40,8 @@ func TestServeCountsWhatItScores(t *testing.T) {
 	status, made := send(t, http.MethodPost, url+"/v1/sessions", "", "{}")
 	require.Equal(t, http.StatusCreated, status)
 	path := "/v1/sessions/" + made["id"].(string)
-	status, _ = send(t, http.MethodPost, url+path+"/score", "", `{"text":"`+strings.Repeat("a", 100)+`"}`)
+	status, _ = send(t, http.MethodPost, url+path+"/score", "", `{"text":"`+strings.Repeat("a",
+		100)+`"}`)
 	require.Equal(t, http.StatusOK, status)
 	admin = "http://" + admin
 	for _, at := range []string{url, admin} {

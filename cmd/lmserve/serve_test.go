@@ -36,12 +36,14 @@ func randomModel(t *testing.T) string {
 // ends the server at once, and it has listened to nobody.
 func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 	file := randomModel(t)
-	for name, content := range map[string]string{"version": "lmserve data folder 3\n", "lmserve.db": "old"} {
+	for name, content := range map[string]string{"version": "lmserve data folder 3\n",
+		"lmserve.db": "old"} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // should it serve
 		var stdout, stderr bytes.Buffer
-		code := run(ctx, []string{"serve", "--model", file, "--listen", "127.0.0.1:0", "--log", "none", "--data-dir", dir}, nil, &stdout, &stderr)
+		code := run(ctx, []string{"serve", "--model", file, "--listen", "127.0.0.1:0", "--log",
+			"none", "--data-dir", dir}, nil, &stdout, &stderr)
 		cancel()
 		require.Equal(t, exitFailure, code, stderr.String())
 		require.Contains(t, stderr.String(), name)
@@ -52,10 +54,12 @@ func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 // A budget that no session of the model fits into is refused, with the smallest that works.
 func TestServeRefusesABudgetThatNoSessionFitsInto(t *testing.T) {
 	file := randomModel(t)
-	_, stderr, code := lmserve("", "serve", "--model", file, "--log-format", "none", "--data-dir", "none",
+	_, stderr, code := lmserve("", "serve", "--model", file, "--log-format", "none", "--data-dir",
+		"none",
 		"--listen", "127.0.0.1:0", "--memory-budget", "1")
 	require.Equal(t, exitUsage, code)
-	least := regexp.MustCompile(`--memory-budget is 1, expected at least (\d+M): `).FindStringSubmatch(stderr)
+	least := regexp.MustCompile(
+		`--memory-budget is 1, expected at least (\d+M): `).FindStringSubmatch(stderr)
 	require.NotNil(t, least, stderr)
 	url, stop := serving(t, "--model", file, "--memory-budget", least[1])
 	defer stop()
@@ -64,7 +68,8 @@ func TestServeRefusesABudgetThatNoSessionFitsInto(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	status, made := send(t, http.MethodPost, url+"/v1/sessions", "", "{}")
 	require.Equal(t, http.StatusCreated, status)
-	status, _ = send(t, http.MethodPost, url+"/v1/sessions/"+made["id"].(string)+"/score?unit=line", "",
+	status, _ = send(t, http.MethodPost, url+"/v1/sessions/"+made["id"].(string)+"/score?unit=line",
+		"",
 		`{"text":"a\nb\n"}`)
 	require.Equal(t, http.StatusOK, status)
 }
@@ -95,10 +100,12 @@ func TestServeTellsOfTheSessionsOfAnotherModelOnce(t *testing.T) {
 
 // A server may be started with smaller limits than the contract states.
 func TestServeTakesSmallerLimits(t *testing.T) {
-	url, stop := serving(t, "--model", randomModel(t), "--max-score-body", "1K", "--max-body-idle", "2s")
+	url, stop := serving(t, "--model", randomModel(t), "--max-score-body", "1K", "--max-body-idle",
+		"2s")
 	defer stop()
 	_, made := send(t, http.MethodPost, url+"/v1/sessions", "", "{}")
-	for size, want := range map[int]int{1000: http.StatusOK, 1100: http.StatusRequestEntityTooLarge} {
+	for size, want := range map[int]int{1000: http.StatusOK,
+		1100: http.StatusRequestEntityTooLarge} {
 		res, err := http.Post(url+"/v1/sessions/"+made["id"].(string)+"/score", "text/plain",
 			strings.NewReader(strings.Repeat("x", size)))
 		require.NoError(t, err)
@@ -106,9 +113,11 @@ func TestServeTakesSmallerLimits(t *testing.T) {
 		require.Equal(t, want, res.StatusCode)
 	}
 	for flag, value := range map[string]string{
-		"max-score-body": "17G", "max-body-idle": "6m", "max-answer-idle": "0s", "drain-delay": "-1s",
+		"max-score-body": "17G", "max-body-idle": "6m", "max-answer-idle": "0s",
+		"drain-delay": "-1s",
 	} {
-		_, stderr, code := lmserve("", "serve", "--listen", "nowhere", "--data-dir", "none", "--"+flag, value)
+		_, stderr, code := lmserve("", "serve", "--listen", "nowhere", "--data-dir", "none", "--"+
+			flag, value)
 		require.Equal(t, exitUsage, code)
 		require.Contains(t, stderr, "--"+flag+" is "+strings.TrimSuffix(value, "0s"))
 	}

@@ -14,7 +14,8 @@ the sessions are those in a database; rescue is for folders alone.`,
 	})
 	f.registerFolder(c)
 	f.network.register(c.PersistentFlags())
-	c.AddCommand(newSessionsList(&f), newSessionsShow(&f), newSessionsCheck(&f), newSessionsRescue(), newSessionsReplay(&f), newSessionsExport(&f), newSessionsImport(&f),
+	c.AddCommand(newSessionsList(&f), newSessionsShow(&f), newSessionsCheck(&f),
+		newSessionsRescue(), newSessionsReplay(&f), newSessionsExport(&f), newSessionsImport(&f),
 		newSessionsMove(&f), newSessionsDelete(&f))
 	return c
 }

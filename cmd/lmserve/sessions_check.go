@@ -52,7 +52,8 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 					return err
 				}
 				p.say("the files")
-				err = folder.CheckWithProgress(c.Context(), dir, func(damage *storage.CorruptError) { tell(damage) },
+				err = folder.CheckWithProgress(c.Context(), dir,
+					func(damage *storage.CorruptError) { tell(damage) },
 					p.set)
 				if err != nil {
 					return err
@@ -81,9 +82,11 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 				return err
 			}
 			if asJSON {
-				err = printJSON(c.OutOrStdout(), map[string]any{"sessions": sessions, "findings": found})
+				err = printJSON(c.OutOrStdout(), map[string]any{"sessions": sessions,
+					"findings": found})
 			} else {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "%d sessions, %d findings\n", sessions, len(found))
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%d sessions, %d findings\n", sessions,
+					len(found))
 			}
 			return cmp.Or(err, findings(damaged))
 		},

@@ -60,6 +60,7 @@ error says which bytes are in it and what was lost, and the exit code is 1.`,
 		},
 	}
 	flags.register(c)
-	c.Flags().StringVar(&out, "out", "", "file to write, which must not exist yet (default: standard output)")
+	c.Flags().StringVar(&out, "out", "", "file to write, which must not exist yet (default: "+
+		"standard output)")
 	return c
 }

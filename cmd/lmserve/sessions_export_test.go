@@ -59,13 +59,15 @@ func TestADamagedSessionIsExportedInPart(t *testing.T) {
 	content[at] ^= 1
 	require.NoError(t, os.WriteFile(logs[0], content, 0o600))
 
-	require.NoError(t, os.Remove(filepath.Join(dir, "index"))) // as after a kill: logs are looked at
+	// as after a kill: logs are looked at
+	require.NoError(t, os.Remove(filepath.Join(dir, "index")))
 
 	file := filepath.Join(t.TempDir(), "part.session")
 	_, stderr, code := lmserve("", "sessions", "--data-dir", dir, "export", "--model", model,
 		created.ID, "--out", file)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, "session "+created.ID+" is exported in part: the file has bytes 0 to 16 of")
+	require.Contains(t, stderr, "session "+created.ID+" is exported in part: the file has bytes "+
+		"0 to 16 of")
 	require.Contains(t, stderr, "sessions/"+created.ID+"/log.0000000000000000, byte ")
 	after, err := os.ReadFile(logs[0])
 	require.NoError(t, err)
@@ -92,7 +94,8 @@ func TestADamagedSessionIsExportedInPart(t *testing.T) {
 	status, part := answered(t, res, err)
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "bytes 0-15/16", res.Header.Get("Lmserve-Part"))
-	require.Contains(t, res.Header.Get("Lmserve-Damage"), "sessions/"+created.ID+"/log.0000000000000000")
+	require.Contains(t, res.Header.Get("Lmserve-Damage"), "sessions/"+created.ID+
+		"/log.0000000000000000")
 	require.Contains(t, res.Header.Get("Content-Disposition"), created.ID+".part.tar")
 	require.Equal(t, offline, []byte(part), "both ways lead to the same bytes")
 
@@ -131,11 +134,13 @@ func TestStoredSessionsNameTheirModel(t *testing.T) {
 	status, _ = answered(t, res, err)
 	require.Equal(t, http.StatusOK, status)
 	stop()
-	require.Contains(t, must(t, "", "sessions", "check", "--data-dir", dir), "1 sessions, 0 findings")
+	require.Contains(t, must(t, "", "sessions", "check", "--data-dir", dir),
+		"1 sessions, 0 findings")
 	must(t, "", "sessions", "replay", "--data-dir", dir, "news")
 	file := filepath.Join(t.TempDir(), "news")
 	must(t, "", "sessions", "export", "--data-dir", dir, "news", "--out", file)
-	_, stderr, code := lmserve("", "sessions", "export", "--data-dir", dir, "--model", "default", "news")
+	_, stderr, code := lmserve("", "sessions", "export", "--data-dir", dir, "--model", "default",
+		"news")
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "swift")
 	for _, command := range [][]string{{"check"}, {"replay", "news"}, {"export", "news"}} {

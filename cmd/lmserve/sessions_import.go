@@ -38,7 +38,8 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 			defer p.end()
 			in = p.reading(c.Context(), in, bytes)
 			return f.withManager(c, flags, p.parts(), func(mg *session.Manager) error {
-				info, err := mg.Import(c.Context(), session.Caller{Key: owner}, bufio.NewReader(in), name)
+				info, err := mg.Import(c.Context(), session.Caller{Key: owner}, bufio.NewReader(in),
+					name)
 				if err != nil {
 					return fmt.Errorf("%s: %w", args[0], err)
 				}
@@ -49,7 +50,8 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 	}
 	flags.register(c)
 	c.Flags().StringVar(&name, "name", "", "name of the session (default: none)")
-	c.Flags().StringVar(&owner, "owner", "", "id of the key that the session is to belong to (default: no key, as in a server without keys)")
+	c.Flags().StringVar(&owner, "owner", "", "id of the key that the session is to belong to "+
+		"(default: no key, as in a server without keys)")
 	return c
 }
 

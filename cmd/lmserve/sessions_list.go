@@ -40,7 +40,8 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 
 func printSessions(w io.Writer, all []storedSession) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "id\tname\towner\tcreated\tlast used\tbytes\tbits/byte\tdisk\tmodel\tmethod\thistory\t")
+	fmt.Fprintln(tab, "id\tname\towner\tcreated\tlast "+
+		"used\tbytes\tbits/byte\tdisk\tmodel\tmethod\thistory\t")
 	for _, s := range all {
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\n", s.ID,
 			cmp.Or(s.Name, "-"), cmp.Or(s.Owner, "-"), date(s.Created), date(s.LastUsed), s.Offset,

@@ -22,8 +22,10 @@ database into a folder, which may be new: with their ids, names, text and states
 go on there to the same bits. Neither place may have a server meanwhile. What they are copied from
 stays as it is. A session that is there already, the same, is left as it is, so after an interruption
 the same command goes on; one that is there and differs is printed, and the exit code is 1.`,
-		Example: "  lmserve sessions move --data-dir /var/lib/lmserve --store postgres://lmserve@db/lmserve --objects s3://states\n" +
-			"  lmserve sessions move --back --data-dir copy --store postgres://lmserve@db/lmserve --objects s3://states",
+		Example: "  lmserve sessions move --data-dir /var/lib/lmserve --store " +
+			"postgres://lmserve@db/lmserve --objects s3://states\n" +
+			"  lmserve sessions move --back --data-dir copy --store " +
+			"postgres://lmserve@db/lmserve --objects s3://states",
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if !f.network.given() {
@@ -77,6 +79,7 @@ func moveSessions(c *cobra.Command, from, to storage.Store) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.OutOrStdout(), "%d copied, %d there already, %d not copied\n", copied, there, failed)
+	fmt.Fprintf(c.OutOrStdout(), "%d copied, %d there already, %d not copied\n", copied, there,
+		failed)
 	return findings(failed)
 }

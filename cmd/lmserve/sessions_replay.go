@@ -40,7 +40,12 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 			return f.withStore(c.Context(), func(store storage.Store) error {
 				ids := args
 				if len(ids) == 0 {
-					if err := storage.Each(c.Context(), store, func(found storage.Session) error { ids = append(ids, found.ID); return nil }); err != nil {
+					if err := storage.Each(c.Context(), store,
+						func(found storage.Session) error {
+							ids = append(ids,
+								found.ID)
+							return nil
+						}); err != nil {
 						return err
 					}
 				}
@@ -73,8 +78,10 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 	return c
 }
 
-func printReplayed(w io.Writer, id string, r session.Replayed, problem error, asJSON bool) (err error) {
-	out := replayedSession{ID: id, From: r.From, To: r.To, Records: r.Records, Wrong: r.Wrong, Numerics: r.Numerics}
+func printReplayed(w io.Writer, id string, r session.Replayed, problem error,
+	asJSON bool) (err error) {
+	out := replayedSession{ID: id, From: r.From, To: r.To, Records: r.Records, Wrong: r.Wrong,
+		Numerics: r.Numerics}
 	if r.First != nil {
 		out.First = r.First.Error()
 	}
@@ -88,9 +95,11 @@ func printReplayed(w io.Writer, id string, r session.Replayed, problem error, as
 	case problem != nil:
 		_, err = fmt.Fprintf(w, "%s: %v\n", id, problem)
 	case r.Wrong > 0:
-		_, err = fmt.Fprintf(w, "%s: bytes %d to %d: %d of %d records differ; %v\n", id, r.From, r.To, r.Wrong, r.Records, r.First)
+		_, err = fmt.Fprintf(w, "%s: bytes %d to %d: %d of %d records differ; %v\n", id, r.From,
+			r.To, r.Wrong, r.Records, r.First)
 	default:
-		_, err = fmt.Fprintf(w, "%s: bytes %d to %d: %d records, all to the bit\n", id, r.From, r.To, r.Records)
+		_, err = fmt.Fprintf(w, "%s: bytes %d to %d: %d records, all to the bit\n", id, r.From,
+			r.To, r.Records)
 	}
 	for _, n := range r.Numerics {
 		fmt.Fprintf(w, "%s: in part scored in %s\n", id, n)

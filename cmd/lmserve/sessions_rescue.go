@@ -34,7 +34,8 @@ complete, is one line. If anything was lost, the exit code is 1. The keys file i
 					return
 				case len(r.Lost) > 0:
 					lost++
-					fmt.Fprintf(out, "%s: rescued in part: bytes %d to %d of its text, %d snapshots\n",
+					fmt.Fprintf(out, "%s: rescued in part: bytes %d to %d of its text, %d "+
+						"snapshots\n",
 						r.ID, r.Start, r.End, r.Snapshots)
 				}
 				sessions++

@@ -74,7 +74,8 @@ func charges(store storage.Store) map[string]int64 {
 
 func describeStored(found storage.Session) storedSession {
 	i := session.Describe(found)
-	s := storedSession{ID: i.ID, Name: i.Name, Model: i.Model, Owner: i.Owner, Created: i.Created, LastUsed: i.LastUsed, Offset: i.Offset, Bits: i.Bits,
+	s := storedSession{ID: i.ID, Name: i.Name, Model: i.Model, Owner: i.Owner, Created: i.Created,
+		LastUsed: i.LastUsed, Offset: i.Offset, Bits: i.Bits,
 		BaselineBits: i.BaselineBits, Seed: i.Seed, History: i.History, Start: found.Start,
 		Parent: i.Parent, Numerics: i.Numerics, TTLSeconds: i.TTL.Seconds(), Labels: i.Labels}
 	if i.ShadowOf != nil {
@@ -93,7 +94,8 @@ func describeStored(found storage.Session) storedSession {
 
 func describeWords(i session.Info) *storedWords {
 	w := &storedWords{
-		Tokens: i.Tokens, Unknown: i.Unknown, UnknownBytes: i.UnknownBytes, UnknownBits: i.UnknownBits,
+		Tokens: i.Tokens, Unknown: i.Unknown, UnknownBytes: i.UnknownBytes,
+		UnknownBits:  i.UnknownBits,
 		PendingBytes: i.PendingBytes, Perplexity: i.Perplexity(),
 	}
 	if i.Bytes > i.UnknownBytes {

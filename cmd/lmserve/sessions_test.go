@@ -20,12 +20,14 @@ func TestSessionsOffline(t *testing.T) {
 	dir, model := t.TempDir(), smallModel(t)
 	text, _ := beginning(t, 500)
 	url, stop := serving(t, "--model", model, "--data-dir", dir)
-	res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3,"labels":{"a":"b"}}`))
+	res, err := http.Post(url+"/v1/sessions", "application/json",
+		strings.NewReader(`{"seed":3,"labels":{"a":"b"}}`))
 	require.NoError(t, err)
 	var created struct{ ID string }
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&created))
 	require.NoError(t, res.Body.Close())
-	res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain", strings.NewReader(text))
+	res, err = http.Post(url+"/v1/sessions/"+created.ID+"/score", "text/plain",
+		strings.NewReader(text))
 	require.NoError(t, err)
 	_, _ = io.Copy(io.Discard, res.Body)
 	require.NoError(t, res.Body.Close())
@@ -62,7 +64,8 @@ func TestSessionsOffline(t *testing.T) {
 	ok("export", created.ID, "--out", file)
 	_, stderr, code = sessions("export", created.ID, "--out", file)
 	require.Equal(t, exitFailure, code, "%s", stderr)
-	imported := strings.TrimSpace(ok("import", file, "--owner", "5f0c6c1d9ea23b47", "--name", "copy"))
+	imported := strings.TrimSpace(ok("import", file, "--owner", "5f0c6c1d9ea23b47", "--name",
+		"copy"))
 	named := strings.TrimSpace(ok("import", file, "--name", "copy"))
 	_, stderr, code = sessions("import", file, "--name", "copy")
 	require.Equal(t, exitFailure, code)

@@ -33,7 +33,8 @@ func TestFlagsOfSettingsAreHeldToTheirRanges(t *testing.T) {
 		{"--cache-size", "0", "--cache-size is 0, expected an integer from 1 to 65536"},
 		{"--lambda", "1", "--lambda is 1, expected a number from 0 to less than 1"},
 		{"--gammas", "0.5,2", "--gammas[1] is 2, expected a number from 0 to 1"},
-		{"--gammas", "0.5", "--gammas is 1 value, expected 2 values, one for each bank of the model"},
+		{"--gammas", "0.5",
+			"--gammas is 1 value, expected 2 values, one for each bank of the model"},
 		{"--method", "", `--method is "", expected "sparse-meta", "dynamic-sgd"`},
 	} {
 		_, stderr, code := lmserve("", "score", "--model", model, c.flag, c.value)
@@ -47,7 +48,8 @@ func TestFlagsOfTheMetaLearnersReachThem(t *testing.T) {
 	text, _ := beginning(t, 300)
 	score := []string{"score", "--model", smallModel(t), "--json", "--total"}
 	usual := must(t, text, score...)
-	for _, flag := range [][2]string{{"--gammas", "0.5,0.9"}, {"--beta1", "0.25"}, {"--beta2", "2"}, {"--p", "0.25"}, {"--chunk", "8"}} {
+	for _, flag := range [][2]string{{"--gammas", "0.5,0.9"}, {"--beta1", "0.25"}, {"--beta2", "2"},
+		{"--p", "0.25"}, {"--chunk", "8"}} {
 		require.NotEqual(t, usual, must(t, text, append(score, flag[:]...)...), flag)
 	}
 }
@@ -61,11 +63,14 @@ func TestFlagOfAnotherMethodIsRefused(t *testing.T) {
 		{[]string{"--lines", "--rate", "0.01"}, "--rate has no effect with method sparse-meta, " +
 			"expected method dynamic-sgd or dynamic-rms"},
 		{[]string{"--static", "--p", "0.1"}, "--p has no effect with method static"},
-		{[]string{"--method", "static+companion", "--companion=false"}, "expected no --companion=false"},
-		{[]string{"--method", "cache", "--decay", "0.1"}, "--decay has no effect with method cache"},
+		{[]string{"--method", "static+companion", "--companion=false"},
+			"expected no --companion=false"},
+		{[]string{"--method", "cache", "--decay", "0.1"},
+			"--decay has no effect with method cache"},
 		{[]string{"--rate", "1/1000"}, "--threshold and --top choose lines, expected --lines"},
 	} {
-		_, stderr, code := lmserve("text\n", append([]string{"score", "--model", model}, c.args...)...)
+		_, stderr, code := lmserve("text\n", append([]string{"score", "--model", model},
+			c.args...)...)
 		require.Equal(t, exitUsage, code, c)
 		require.Contains(t, stderr, c.want)
 	}
@@ -74,5 +79,6 @@ func TestFlagOfAnotherMethodIsRefused(t *testing.T) {
 	require.Contains(t, stderr, `found "1/1000", expected 0 to 1000`)
 	_, stderr, code = lmserve("", "complete", "--model", model, "--theta", "0.5")
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "--theta has no effect with method sparse-meta, expected method cache")
+	require.Contains(t, stderr,
+		"--theta has no effect with method sparse-meta, expected method cache")
 }

@@ -55,7 +55,8 @@ func TestEndlessFilesAreRefusedAtOnce(t *testing.T) {
 	_, stderr, code := lmserve("", "--config", "/dev/zero", "sessions", "list")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "/dev/zero: found more than 1048576 bytes")
-	_, stderr, code = lmserve("", "decompress", "/dev/zero", "--out", filepath.Join(t.TempDir(), "out"))
+	_, stderr, code = lmserve("", "decompress", "/dev/zero", "--out", filepath.Join(t.TempDir(),
+		"out"))
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "not a text that lmserve compressed")
 	_, stderr, code = lmserve("", "score", "--model", "/dev/zero", os.DevNull)

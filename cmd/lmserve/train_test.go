@@ -20,7 +20,8 @@ func foxes(t *testing.T) string {
 	for _, name := range []string{"prose/a", "prose/b", "code/c"} {
 		file := filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
-		require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("the quick brown fox "+name+"\n"), 700), 0o600))
+		require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("the quick brown fox "+name+"\n"),
+			700), 0o600))
 	}
 	return dir
 }
@@ -28,7 +29,8 @@ func foxes(t *testing.T) string {
 // smallConfig is a file of a configuration that trains in a moment.
 func smallConfig(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "fox.json")
-	text := `{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"vocab":256,"seg_len":32,"mem_len":32}`
+	text :=
+		`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"vocab":256,"seg_len":32,"mem_len":32}`
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
@@ -36,8 +38,10 @@ func smallConfig(t *testing.T) string {
 func TestTrainMakesAModelThatScores(t *testing.T) {
 	dir := t.TempDir()
 	out, page := filepath.Join(dir, "m.safetensors.zst"), filepath.Join(dir, "report.html")
-	text := must(t, "", "train", "--data", foxes(t), "--config", smallConfig(t), "--out", out, "--report", page,
-		"--phase", "pretrain,meta,joint", "--steps", "60", "--batch", "2", "--lr", "0.01", "--schedule", "wsd",
+	text := must(t, "", "train", "--data", foxes(t), "--config", smallConfig(t), "--out", out,
+		"--report", page,
+		"--phase", "pretrain,meta,joint", "--steps", "60", "--batch", "2", "--lr", "0.01",
+		"--schedule", "wsd",
 		"--meta-steps", "4", "--joint-steps", "2", "--meta-chunks", "2", "--chunk", "32")
 	require.Contains(t, text, "model fox-")
 	for _, phase := range []string{"pretrain: 60 steps", "meta: 4 steps", "joint: 2 steps"} {
@@ -50,20 +54,26 @@ func TestTrainMakesAModelThatScores(t *testing.T) {
 	require.Contains(t, string(html), "<h1>fox</h1>")
 
 	better := filepath.Join(dir, "better.safetensors")
-	_, stderr, code := lmserve("", "train", "--data", foxes(t), "--init", out, "--config", "default", "--out", better)
+	_, stderr, code := lmserve("", "train", "--data", foxes(t), "--init", out, "--config",
+		"default", "--out", better)
 	require.Equal(t, exitUsage, code)
-	require.Regexp(t, `--config is {"n_layer":\d+,.*, expected {"n_layer":\d+,.*only lengths can be others`, stderr)
+	require.Regexp(t,
+		`--config is {"n_layer":\d+,.*, expected {"n_layer":\d+,.*only lengths can be others`,
+		stderr)
 
-	text = must(t, "", "train", "--data", foxes(t), "--init", out, "--out", better, "--phase", "meta", "--meta-steps", "2", "--store", "float32")
+	text = must(t, "", "train", "--data", foxes(t), "--init", out, "--out", better, "--phase",
+		"meta", "--meta-steps", "2", "--store", "float32")
 	require.Contains(t, text, "model fox-", "the name stays")
 }
 
 // One command line serves every sitting. An interrupted one says how to go on.
 func TestTrainMakesAModelOfWords(t *testing.T) {
-	out, page := filepath.Join(t.TempDir(), "m.safetensors"), filepath.Join(t.TempDir(), "report.html")
+	out, page := filepath.Join(t.TempDir(), "m.safetensors"), filepath.Join(t.TempDir(),
+		"report.html")
 	config := filepath.Join(t.TempDir(), "fox.json") // the vocabulary says its size
 	require.NoError(t, os.WriteFile(config,
-		[]byte(`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,"mem_len":32}`), 0o600))
+		[]byte(
+			`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,"mem_len":32}`), 0o600))
 	text := must(t, "", "train", "--data", foxes(t), "--config", config, "--out", out,
 		"--report", page, "--tokenizer", "words", "--vocab-size", "6",
 		"--phase", "pretrain", "--steps", "20", "--batch", "2", "--lr", "0.01")
@@ -78,7 +88,8 @@ func TestTrainMakesAModelOfWords(t *testing.T) {
 
 func TestTrainIsInterruptedAndGoesOn(t *testing.T) {
 	dir := t.TempDir()
-	args := []string{"train", "--data", foxes(t), "--config", smallConfig(t), "--out", filepath.Join(dir, "m"), "--checkpoints", filepath.Join(dir, "run"),
+	args := []string{"train", "--data", foxes(t), "--config", smallConfig(t), "--out",
+		filepath.Join(dir, "m"), "--checkpoints", filepath.Join(dir, "run"),
 		"--resume", "--phase", "pretrain", "--steps", "30", "--batch", "2"}
 	ctx, interrupt := context.WithCancel(t.Context())
 	var out, log bytes.Buffer
@@ -120,30 +131,40 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.json")
 	require.NoError(t, os.WriteFile(broken, []byte(`{"n_layer": 1, "width": 3}`), 0o600))
 	odd := filepath.Join(t.TempDir(), "odd.json")
-	require.NoError(t, os.WriteFile(odd, []byte(`{"n_layer":1,"d_model":31,"n_head":2,"d_head":16,"d_inner":64,"vocab":256,"seg_len":32}`), 0o600))
+	require.NoError(t, os.WriteFile(odd,
+		[]byte(
+			`{"n_layer":1,"d_model":31,"n_head":2,"d_head":16,"d_inner":64,"vocab":256,"seg_len":32}`), 0o600))
 	for want, args := range map[string][]string{
-		"--init is empty, expected a model file":                            {"--phase", "meta"},
-		`--phase is "posttrain", expected pretrain, meta or joint`:          {"--phase", "posttrain"},
-		"--phase is pretrain after meta":                                    {"--phase", "meta,pretrain", "--init", "m"},
-		`--store is "int8", expected float32, bf16 or f16`:                  {"--store", "int8"},
-		`--schedule is "sine", expected cosine, wsd or constant`:            {"--schedule", "sine"},
-		`--scheme is "batch", expected online or window`:                    {"--scheme", "batch"},
-		"--batch is -1, expected 1 to 4096":                                 {"--batch", "-1"},
-		"--patience is -1, expected 0 to ":                                  {"--patience", "-1"},
-		"--mixture is 0.5, expected 0 without a companion":                  {"--mixture", "0.5"},
-		"--companion is true, expected false of windows":                    {"--companion", "--scheme", "window"},
-		"--mixture is 2, expected 0 to 1":                                   {"--companion", "--mixture", "2"},
-		"--companion-share is 2, expected 0 to 1":                           {"--companion-share", "2"},
+		"--init is empty, expected a model file": {"--phase", "meta"},
+		`--phase is "posttrain", expected pretrain, meta or joint`: {"--phase",
+			"posttrain"},
+		"--phase is pretrain after meta": {"--phase",
+			"meta,pretrain", "--init", "m"},
+		`--store is "int8", expected float32, bf16 or f16`:       {"--store", "int8"},
+		`--schedule is "sine", expected cosine, wsd or constant`: {"--schedule", "sine"},
+		`--scheme is "batch", expected online or window`:         {"--scheme", "batch"},
+		"--batch is -1, expected 1 to 4096":                      {"--batch", "-1"},
+		"--patience is -1, expected 0 to ":                       {"--patience", "-1"},
+		"--mixture is 0.5, expected 0 without a companion":       {"--mixture", "0.5"},
+		"--companion is true, expected false of windows": {"--companion",
+			"--scheme", "window"},
+		"--mixture is 2, expected 0 to 1": {"--companion",
+			"--mixture", "2"},
+		"--companion-share is 2, expected 0 to 1": {"--companion-share",
+			"2"},
 		"--joint-lr is 11, expected 0 to 10":                                {"--joint-lr", "11"},
 		`--config huge: txl: configuration "huge" is not known`:             {"--config", "huge"},
 		"--config " + broken + `: json: unknown field "width" (expected`:    {"--config", broken},
 		"--config " + odd + ": txl: d_model is 31, expected an even number": {"--config", odd},
 		`--tokenizer is "bpe", expected bytes or words`:                     {"--tokenizer", "bpe"},
-		"--tokenizer is words, expected nothing: the model to go on from":   {"--tokenizer", "words", "--init", "m"},
-		"--vocab-size is 2, expected 3 to 16777216, or 0":                   {"--tokenizer", "words", "--phase", "pretrain", "--vocab-size", "2"},
-		"neither --out nor --checkpoints":                                   {"--out", ""},
+		"--tokenizer is words, expected nothing: the model to go on from": {"--tokenizer",
+			"words", "--init", "m"},
+		"--vocab-size is 2, expected 3 to 16777216, or 0": {"--tokenizer", "words", "--phase",
+			"pretrain", "--vocab-size", "2"},
+		"neither --out nor --checkpoints": {"--out", ""},
 	} {
-		_, stderr, code := lmserve("", append([]string{"train", "--data", data, "--out", filepath.Join(t.TempDir(), "m")}, args...)...)
+		_, stderr, code := lmserve("", append([]string{"train", "--data", data, "--out",
+			filepath.Join(t.TempDir(), "m")}, args...)...)
 		require.Equal(t, exitUsage, code, "%v: %s", args, stderr)
 		require.Contains(t, stderr, want)
 	}
@@ -155,10 +176,12 @@ func TestOptionsAreNamedByFlags(t *testing.T) {
 	for _, row := range trainFlags {
 		require.NotNil(t, c.Flags().Lookup(row.name), row.field)
 	}
-	for _, option := range []string{"Model", "Meta.Normal", "Meta.Online.Chunks", "Tokenizer.Size"} {
+	for _, option := range []string{"Model", "Meta.Normal", "Meta.Online.Chunks",
+		"Tokenizer.Size"} {
 		err := trainError(&train.OptionError{Field: option, Found: "1", Want: "2"})
 		require.ErrorAs(t, err, &usageError{})
-		require.Regexp(t, "^--(config|normalise|meta-chunks|vocab-size) is 1, expected 2$", err.Error())
+		require.Regexp(t, "^--(config|normalise|meta-chunks|vocab-size) is 1, expected 2$",
+			err.Error())
 	}
 	require.Equal(t, train.StoreDefault, c.Flags().Lookup("store").DefValue)
 }

@@ -67,10 +67,13 @@ lmserve train --normalise needs a model with statistics to go on from.`,
 	}
 	flags.register(c)
 	c.Flags().StringVar(&t.data, "data", "", "directory of validation documents, one a file")
-	c.Flags().StringVar(&t.out, "out", "", "file to write the model to, after the statistics and every method; compressed if it ends in .zst")
+	c.Flags().StringVar(&t.out, "out", "", "file to write the model to, after the statistics and "+
+		"every method; compressed if it ends in .zst")
 	c.Flags().StringSliceVar(&t.methods, "methods", tune.Methods(), "what to tune, or none")
-	c.Flags().StringVar(&t.statistics, "statistics", "", "directory of training text to gather the statistics of gradients over")
-	c.Flags().Int64Var(&t.maxBytes, "max-bytes", 8192, "score only the first bytes of each document (0: all)")
+	c.Flags().StringVar(&t.statistics, "statistics", "", "directory of training text to gather "+
+		"the statistics of gradients over")
+	c.Flags().Int64Var(&t.maxBytes, "max-bytes", 8192, "score only the first bytes of each "+
+		"document (0: all)")
 	return c
 }
 
@@ -94,11 +97,13 @@ func (t *tuning) check() error {
 		}
 	}
 	if t.data == "" && t.methods != nil || t.out == "" {
-		return errors.New("--data or --out is missing: a directory of documents, and a file for the model")
+		return errors.New("--data or --out is missing: a directory of documents, and a file for " +
+			"the model")
 	}
 	for _, method := range t.methods {
 		if !slices.Contains(tune.Methods(), method) {
-			return fmt.Errorf("--methods: %q, expected %s", method, strings.Join(tune.Methods(), ", "))
+			return fmt.Errorf("--methods: %q, expected %s", method, strings.Join(tune.Methods(),
+				", "))
 		}
 	}
 	if t.maxBytes < 0 {
@@ -148,7 +153,8 @@ func (t *tuning) write(m *model.Model) error {
 }
 
 // tune prints a line whenever a trial is better than all before.
-func (t *tuning) tune(ctx context.Context, m *model.Model, method string, texts [][]byte) (*model.Model, error) {
+func (t *tuning) tune(ctx context.Context, m *model.Model, method string,
+	texts [][]byte) (*model.Model, error) {
 	params, err := tune.Parameters(m, method)
 	if err != nil {
 		return nil, err
@@ -166,7 +172,8 @@ func (t *tuning) tune(ctx context.Context, m *model.Model, method string, texts 
 	m, best, err := tune.Method(ctx, m, method, texts, t.threads, func(trial tune.Trial) {
 		trials++
 		if trial.Best {
-			fmt.Fprintf(t.w, "%-12s %3d  %s %s\n", method, trials, describe(trial), score(trial.Score))
+			fmt.Fprintf(t.w, "%-12s %3d  %s %s\n", method, trials, describe(trial),
+				score(trial.Score))
 		}
 		t.progress.say(fmt.Sprintf("%s, %s %s; if none is better", method,
 			strings.TrimSpace(describe(trial)), score(trial.Score)))
@@ -183,7 +190,10 @@ func (t *tuning) tune(ctx context.Context, m *model.Model, method string, texts 
 // tuneUnit is what the scores of trials, in bits a token, are told in.
 func tuneUnit(m *model.Model) (name string, text func(bits float64) string) {
 	if m.OfWords() {
-		return "perplexity", func(bits float64) string { return fmt.Sprintf("%.3f", math.Exp2(bits)) }
+		return "perplexity", func(bits float64) string {
+			return fmt.Sprintf("%.3f",
+				math.Exp2(bits))
+		}
 	}
 	return "bits per byte", func(bits float64) string { return fmt.Sprintf("%.4f", bits) }
 }

@@ -19,21 +19,26 @@ func TestTuneWritesABetterModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	dir := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 20), "b": strings.Repeat("GET /index 200\n", 20)})
+	dir := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 20),
+		"b": strings.Repeat("GET /index 200\n", 20)})
 	out := filepath.Join(t.TempDir(), "tuned.safetensors.zst")
-	text := must(t, "", "tune", "--model", "swift", "--data", dir, "--methods", "cache", "--max-bytes", "200", "--out", out)
+	text := must(t, "", "tune", "--model", "swift", "--data", dir, "--methods", "cache",
+		"--max-bytes", "200", "--out", out)
 	require.Contains(t, text, "cache: theta")
 	require.Contains(t, text, "written to "+out)
 
 	bits := func(args ...string) (s eval.Score) {
 		var res eval.Result
-		require.NoError(t, json.Unmarshal([]byte(must(t, "", append([]string{"eval", "--model", "swift", "--data", dir, "--max-bytes", "200", "--json"}, args...)...)), &res))
+		require.NoError(t, json.Unmarshal([]byte(must(t, "",
+			append([]string{"eval", "--model", "swift", "--data", dir, "--max-bytes", "200",
+				"--json"}, args...)...)), &res))
 		return *res.Total.Scores[0]
 	}
 	before, after := bits("--methods", "cache"), bits("--methods", "cache", "--model", out)
 	require.Less(t, after.Bits, before.Bits)
 	require.Contains(t, text, fmt.Sprintf("%.4f bits per byte", after.BitsPerByte))
-	require.Equal(t, bits("--methods", "sparse-meta").Bits, bits("--methods", "sparse-meta", "--model", out).Bits)
+	require.Equal(t, bits("--methods", "sparse-meta").Bits, bits("--methods", "sparse-meta",
+		"--model", out).Bits)
 
 	tuned, err := model.Load(out)
 	require.NoError(t, err)
@@ -48,7 +53,8 @@ func TestTuneWritesABetterModel(t *testing.T) {
 func TestTuneGathersTheStatisticsOfGradients(t *testing.T) {
 	data := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 20)})
 	out := filepath.Join(t.TempDir(), "tuned.safetensors")
-	text := must(t, "", "tune", "--model", randomModel(t), "--data", data, "--statistics", data, "--methods", "dynamic-rms", "--out", out)
+	text := must(t, "", "tune", "--model", randomModel(t), "--data", data, "--statistics", data,
+		"--methods", "dynamic-rms", "--out", out)
 	require.Contains(t, text, "dynamic-rms: rate")
 	must(t, "", "eval", "--model", out, "--data", data, "--methods", "static,dynamic-rms")
 }
@@ -58,17 +64,21 @@ func TestTuneGathersTheStatisticsOfGradients(t *testing.T) {
 func TestTuneGathersTheStatisticsThatNormaliseNeeds(t *testing.T) {
 	data := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 200)})
 	dir := t.TempDir()
-	measured, trained := filepath.Join(dir, "measured.safetensors"), filepath.Join(dir, "trained.safetensors")
+	measured, trained := filepath.Join(dir, "measured.safetensors"),
+		filepath.Join(dir, "trained.safetensors")
 	train := func(init string) (string, int) {
-		_, stderr, code := lmserve("", "train", "--phase", "meta", "--normalise", "--init", init, "--data", data, "--valid", "none",
+		_, stderr, code := lmserve("", "train", "--phase", "meta", "--normalise", "--init", init,
+			"--data", data, "--valid", "none",
 			"--branches", "*.CoreNet.3.bias", "--meta-steps", "2", "--out", trained, "--quiet")
 		return stderr, code
 	}
 	stderr, code := train(randomModel(t))
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "--normalise is true, expected false, or a model to go on from that has statistics")
+	require.Contains(t, stderr, "--normalise is true, expected false, or a model to go on from "+
+		"that has statistics")
 
-	text := must(t, "", "tune", "--model", randomModel(t), "--statistics", data, "--methods", "none", "--out", measured)
+	text := must(t, "", "tune", "--model", randomModel(t), "--statistics", data, "--methods",
+		"none", "--out", measured)
 	require.Contains(t, text, "written to "+measured)
 	stderr, code = train(measured)
 	require.Zero(t, code, stderr)
@@ -76,9 +86,11 @@ func TestTuneGathersTheStatisticsThatNormaliseNeeds(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, m.Learner.Normal)
 
-	_, stderr, code = lmserve("", "tune", "--model", trained, "--statistics", data, "--methods", "none", "--out", measured)
+	_, stderr, code = lmserve("", "tune", "--model", trained, "--statistics", data, "--methods",
+		"none", "--out", measured)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, "--statistics: model: the meta-learners were trained with the statistics")
+	require.Contains(t, stderr, "--statistics: model: the meta-learners were trained with the "+
+		"statistics")
 }
 
 func TestTuneSaysWhatWasWrong(t *testing.T) {
@@ -90,13 +102,20 @@ func TestTuneSaysWhatWasWrong(t *testing.T) {
 		want []string
 	}{
 		{[]string{"--data", dir}, exitUsage, []string{"out"}},
-		{[]string{"--data", dir, "--out", out, "--methods", "static"}, exitUsage, []string{"--methods", "static", "cache"}},
-		{[]string{"--data", dir, "--out", out, "--methods", "none"}, exitUsage, []string{"--methods none without --statistics"}},
-		{[]string{"--data", dir, "--out", out, "--max-bytes", "-1"}, exitUsage, []string{"--max-bytes is -1"}},
-		{[]string{"--data", dir, "--out", filepath.Join(dir, "no", "x")}, exitUsage, []string{"--out", "no"}},
-		{[]string{"--data", dir, "--out", out, "--model", randomModel(t)}, exitFailure, []string{"no gradient statistics", "--statistics"}},
-		{[]string{"--data", dir, "--out", out, "--statistics", dir}, exitFailure, []string{dir, "chunk"}},
-		{[]string{"--data", filepath.Join(dir, "no"), "--out", out}, exitFailure, []string{filepath.Join(dir, "no")}},
+		{[]string{"--data", dir, "--out", out, "--methods", "static"}, exitUsage,
+			[]string{"--methods", "static", "cache"}},
+		{[]string{"--data", dir, "--out", out, "--methods", "none"}, exitUsage,
+			[]string{"--methods none without --statistics"}},
+		{[]string{"--data", dir, "--out", out, "--max-bytes", "-1"}, exitUsage,
+			[]string{"--max-bytes is -1"}},
+		{[]string{"--data", dir, "--out", filepath.Join(dir, "no", "x")}, exitUsage,
+			[]string{"--out", "no"}},
+		{[]string{"--data", dir, "--out", out, "--model", randomModel(t)}, exitFailure,
+			[]string{"no gradient statistics", "--statistics"}},
+		{[]string{"--data", dir, "--out", out, "--statistics", dir}, exitFailure,
+			[]string{dir, "chunk"}},
+		{[]string{"--data", filepath.Join(dir, "no"), "--out", out}, exitFailure,
+			[]string{filepath.Join(dir, "no")}},
 	} {
 		_, stderr, code := lmserve("", append([]string{"tune"}, c.args...)...)
 		require.Equal(t, c.code, code, "%v: %s", c.args, stderr)

@@ -125,7 +125,8 @@ func TestAnOlderProgramWritesAFolder(t *testing.T) {
 		stop()
 		text, err := json.MarshalIndent(sessions, "", "  ")
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(of, "sessions.json"), append(text, '\n'), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(of, "sessions.json"), append(text, '\n'),
+			0o644))
 	}
 	var sessions []olderSession
 	readJSON(t, filepath.Join(of, "sessions.json"), &sessions)
@@ -227,7 +228,8 @@ func score(
 	t *testing.T, url string, number int, s olderSession, text string,
 ) (events []scored, status int) {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost,
-		url+"/v1/sessions/"+s.ID+"/score?"+strings.TrimPrefix(s.Query, "&"), strings.NewReader(text))
+		url+"/v1/sessions/"+s.ID+"/score?"+strings.TrimPrefix(s.Query, "&"),
+		strings.NewReader(text))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "text/plain")
 	req.Header.Set("Accept", "application/x-ndjson")

@@ -60,14 +60,16 @@ func verify(out io.Writer, x *kernel.Exec, file string) error {
 			verdict = "OUT OF TOLERANCE"
 			wrong++
 		}
-		fmt.Fprintf(w, "  %s\terror %.2e\tof %.2e\t%s\n", check.Tensor, check.Error, check.Tolerance, verdict)
+		fmt.Fprintf(w, "  %s\terror %.2e\tof %.2e\t%s\n", check.Tensor, check.Error,
+			check.Tolerance, verdict)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%s: %d tensors, %d out of tolerance\n", file, len(report.Checks), wrong)
 	if wrong > 0 {
-		return fmt.Errorf("%s: %d of %d tensors are out of tolerance", file, wrong, len(report.Checks))
+		return fmt.Errorf("%s: %d of %d tensors are out of tolerance", file, wrong,
+			len(report.Checks))
 	}
 	return nil
 }

@@ -22,9 +22,11 @@ func newVersion() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			out := c.OutOrStdout()
 			fmt.Fprintf(out, "lmserve   %s\n", buildVersion())
-			fmt.Fprintf(out, "go        %s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(out, "go        %s %s/%s\n", runtime.Version(), runtime.GOOS,
+				runtime.GOARCH)
 			fmt.Fprintf(out, "numerics  %s\n", kernel.Arithmetic{}.Numerics())
-			fmt.Fprintf(out, "model     %s (%d weights)\n", model.DefaultID(), weights.DefaultWeights)
+			fmt.Fprintf(out, "model     %s (%d weights)\n", model.DefaultID(),
+				weights.DefaultWeights)
 			fmt.Fprintf(out, "sha256    %s\n", weights.DefaultHash)
 			return nil
 		},

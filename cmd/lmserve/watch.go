@@ -213,7 +213,8 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 
 // nothingUnflagged refuses to keep lines from a session that has nothing but its tables.
 func nothingUnflagged() error {
-	return usagef("--learn is unflagged, expected true without a --model: the tables that rate lines " +
+	return usagef("--learn is unflagged, expected true without a --model: the tables that rate " +
+		"lines " +
 		"take in every line, as a new kind of line would else be strange for ever")
 }
 
@@ -224,8 +225,9 @@ func (k *watching) checkAnswers(streams []watchStream) error {
 	case k.lines || k.records.on || k.choice.top > 0:
 		return usagef("--feedback is about incidents, expected no --lines, --records or --top")
 	case slices.ContainsFunc(streams, func(s watchStream) bool { return s.name == standardInput }):
-		return usagef("--feedback reads answers from standard input, expected a file or --journal " +
-			"to watch")
+		return usagef(
+			"--feedback reads answers from standard input, expected a file or --journal " +
+				"to watch")
 	}
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-const answersHelp = "answer with f, m or u, and a number: #12 was a false alarm, matters, or take the answer back; l lists the answers"
+const answersHelp = "answer with f, m or u, and a number: #12 was a false alarm, matters, or " +
+	"take the answer back; l lists the answers"
 
 // feedback reads answers on incidents, a line each, until there are none or ctx ends.
 func (a *watchAll) feedback(ctx context.Context, answers io.Reader) {

@@ -163,7 +163,8 @@ func TestWatchGoesOnInTheJournal(t *testing.T) {
 		from := strings.Count(read(t, entries), "\n")
 		logOf(t, entries, from, more)
 		w = startWatch(t, nil, flags...)
-		require.Equal(t, fmt.Sprintf("a.service a: line %d of the log", from), *w.lines(more)[0].Text)
+		require.Equal(t, fmt.Sprintf("a.service a: line %d of the log", from),
+			*w.lines(more)[0].Text)
 		w.stop()
 	}
 	calls := read(t, entries+".calls")

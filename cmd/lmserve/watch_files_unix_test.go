@@ -16,7 +16,10 @@ func troubles() map[string]func(*testing.T, string) {
 	all := map[string]func(*testing.T, string){
 		"folder": func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },
 		"loop":   func(t *testing.T, path string) { require.NoError(t, os.Symlink(path, path)) },
-		"pipe":   func(t *testing.T, path string) { require.NoError(t, syscall.Mkfifo(path, 0o600)) },
+		"pipe": func(t *testing.T, path string) {
+			require.NoError(t,
+				syscall.Mkfifo(path, 0o600))
+		},
 		"socket": func(t *testing.T, path string) {
 			t.Chdir(t.TempDir()) // the names of sockets are short
 			l, err := net.Listen("unix", "s")
@@ -24,7 +27,10 @@ func troubles() map[string]func(*testing.T, string) {
 			t.Cleanup(func() { _ = l.Close() })
 			require.NoError(t, os.Rename("s", path))
 		},
-		"unreadable": func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, nil, 0)) },
+		"unreadable": func(t *testing.T, path string) {
+			require.NoError(t, os.WriteFile(path, nil,
+				0))
+		},
 	}
 	if os.Getuid() == 0 { // root reads everything
 		delete(all, "unreadable")

@@ -22,8 +22,8 @@ type incidentReport struct {
 	silences map[string]*silence // of sources
 }
 
-// becomes reports whether an incident can be this one at a later line. Numbers repeat where a session
-// does not learn, and where a stream starts again.
+// becomes reports whether an incident can be this one at a later line. Numbers repeat where a
+// session does not learn, and where a stream starts again.
 func (o *foundIncident) becomes(i *client.Incident) bool {
 	return i.First == o.First && i.Lines >= o.Lines && i.Last >= o.Last && i.P <= o.P &&
 		len(i.Changes) >= len(o.Changes) && (i.Lines > o.Lines || i.State != client.IncidentOpen)
@@ -69,8 +69,8 @@ func (r *lineReport) before(source string, list client.IncidentList) {
 // stranger says how much stranger a later line of a printed incident must be to be printed, too.
 const stranger = 2
 
-// shownAgain is how many lines behind the last printed one of an incident another line that is strange
-// enough is printed, however strange the incident was before.
+// shownAgain is how many lines behind the last printed one of an incident another line that is
+// strange enough is printed, however strange the incident was before.
 const shownAgain = 64
 
 // incidentsLocked prints the incidents that a line opens and closes. One that was opened by a line
@@ -100,9 +100,12 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 			} else {
 				err = r.changedLocked(f.Source, i, more)
 			}
-		case i.State == client.IncidentOpen && i.Last == f.Line.Number && watch.Worth(&i, r.threshold):
-			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i, i.P, i.Last, false})
-			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i, i.P, i.Last, false})
+		case i.State == client.IncidentOpen && i.Last == f.Line.Number &&
+			watch.Worth(&i, r.threshold):
+			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i, i.P, i.Last,
+				false})
+			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i, i.P,
+				i.Last, false})
 			r.incidents.printed = r.incidents.printed[max(0, len(r.incidents.printed)-printedMost):]
 			r.total.shown++
 			shown = true
@@ -128,7 +131,8 @@ func (r *lineReport) tellLocked(
 	f watch.Found, i client.Incident, changes []client.IncidentChange,
 ) error {
 	if r.asJSON {
-		return r.incidentJSON(foundIncident{source: f.Source, Incident: i}, string(f.Line.TextBytes()))
+		return r.incidentJSON(foundIncident{source: f.Source, Incident: i},
+			string(f.Line.TextBytes()))
 	}
 	switch {
 	case len(changes) == 0 || f.Line.P <= r.threshold:
@@ -148,12 +152,14 @@ func (r *lineReport) tellLocked(
 }
 
 // changedLocked tells of changes that belong to an incident.
-func (r *lineReport) changedLocked(source string, i client.Incident, more []client.IncidentChange) error {
+func (r *lineReport) changedLocked(source string, i client.Incident,
+	more []client.IncidentChange) error {
 	if r.asJSON {
 		return nil // the incident has them
 	}
 	for _, c := range more {
-		_, err := fmt.Fprintf(r.out, "%s%-8s  #%d %s\n", r.source(source), c.Kind, i.Number, c.Evidence)
+		_, err := fmt.Fprintf(r.out, "%s%-8s  #%d %s\n", r.source(source), c.Kind, i.Number,
+			c.Evidence)
 		if err != nil {
 			return err
 		}
@@ -161,7 +167,8 @@ func (r *lineReport) changedLocked(source string, i client.Incident, more []clie
 	return nil
 }
 
-// closedLocked tells how many lines an incident had, if there was more than the one that was printed.
+// closedLocked tells how many lines an incident had, if there was more than the one that was
+// printed.
 func (r *lineReport) closedLocked(i foundIncident) error {
 	switch {
 	case r.asJSON:
@@ -170,7 +177,8 @@ func (r *lineReport) closedLocked(i foundIncident) error {
 		return nil
 	}
 	state := map[client.IncidentState]string{
-		client.IncidentOpen: "so far", client.IncidentClosed: "closed", client.IncidentStays: "usual now",
+		client.IncidentOpen: "so far", client.IncidentClosed: "closed",
+		client.IncidentStays: "usual now",
 	}[i.State]
 	_, err := fmt.Fprintf(r.out, "%s%-8s  #%d %s: %s between %s and %s\n", r.source(i.source), "",
 		i.Number, state, setting.Count(int(i.Lines), "line"), humanize.Comma(i.First),

@@ -47,8 +47,9 @@ type lineTotal struct {
 	bytes, chars       int64
 	bits, baselineBits float64
 	baseline           bool
-	words              bool               // the model is one of words, whose characters do not count
-	ends               map[string]lineEnd // of sources, if not every line is reported once; else nil
+	// the model is one of words, whose characters do not count
+	words bool
+	ends  map[string]lineEnd // of sources, if not every line is reported once; else nil
 }
 
 // lineEnd is where a line ends.
@@ -219,7 +220,8 @@ func (r *lineReport) shown(
 	out, left := "", *l.Lines-1
 	if begin > 0 {
 		out, prefix = r.style.Show(prefix, withoutCR(first), nil, ""), indent
-		marks = []client.LineSpan{{From: marks[0].From - int64(begin), To: marks[0].To - int64(begin)}}
+		marks = []client.LineSpan{{From: marks[0].From - int64(begin),
+			To: marks[0].To - int64(begin)}}
 		left--
 	}
 	out += r.style.Show(prefix, withoutCR(marked), marks, reason)
@@ -254,7 +256,8 @@ func (r *lineReport) printJSON(f watch.Found) error {
 
 func (t *lineTotal) object(partial bool) chunkObject {
 	o := chunkObject{
-		Total: true, Partial: partial, Bytes: t.bytes, Bits: t.bits, Lines: &t.lines, Shown: &t.shown,
+		Total: true, Partial: partial, Bytes: t.bytes, Bits: t.bits, Lines: &t.lines,
+		Shown: &t.shown,
 	}
 	if t.words {
 		return o
@@ -302,7 +305,8 @@ type recordFlags struct {
 func (f *recordFlags) register(c *cobra.Command) {
 	c.Flags().BoolVar(&f.on, "records", false, "print records of several lines instead of lines, "+
 		"as stack traces and pretty JSON are")
-	c.Flags().StringVar(&f.start, "record-start", "", "how a record begins, as a regular expression "+
+	c.Flags().StringVar(&f.start, "record-start", "", "how a record begins, as a regular "+
+		"expression "+
 		"(RE2), '^\\d{4}-'; it is kept with\nthe session (default: by indentation and known forms)")
 }
 
@@ -320,7 +324,8 @@ func (f *recordFlags) apply(o *client.ScoreOptions) error {
 	return nil
 }
 
-// troubleWords reads the words of trouble of a flag: the default ones, or those of a file; "": none.
+// troubleWords reads the words of trouble of a flag: the default ones, or those of a file; "":
+// none.
 func troubleWords(name string) (list string, err error) {
 	switch name {
 	case "":
@@ -341,7 +346,8 @@ func troubleWords(name string) (list string, err error) {
 // registerTroubleWords gives a command the flag.
 func registerTroubleWords(c *cobra.Command, name *string) {
 	c.Flags().StringVar(name, "trouble-words", "", "file of words, one a line, that make a line "+
-		"stranger if they are rare, or \"default\":\nerror, failed and the like; kept with the session "+
+		"stranger if they are rare, or \"default\":\nerror, failed and the like; kept with the "+
+		"session "+
 		"(default: none)")
 }
 

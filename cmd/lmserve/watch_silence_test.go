@@ -48,7 +48,8 @@ func TestIncidentsSayWhenSilenceIsUnusual(t *testing.T) {
 	for i := range 900 {
 		fmt.Fprintf(&log, "2026-11-27T10:%02d:%02dZ INFO tick %d\n", i/60, i%60, i%7)
 	}
-	_, err = cl.ScoreText(t.Context(), s.ID, []byte(log.String()), client.ScoreOptions{Lines: true, NoText: true})
+	_, err = cl.ScoreText(t.Context(), s.ID, []byte(log.String()), client.ScoreOptions{Lines: true,
+		NoText: true})
 	require.NoError(t, err)
 	list, err := cl.ListIncidents(t.Context(), s.ID)
 	require.NoError(t, err)

@@ -174,7 +174,8 @@ func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []st
 	}
 	a.group.Wait()
 	if a.failed > 0 {
-		return errors.Join(a.last, fmt.Errorf("%d of the streams ended before, as was told", a.failed))
+		return errors.Join(a.last, fmt.Errorf("%d of the streams ended before, as was told",
+			a.failed))
 	}
 	return a.last
 }

@@ -112,7 +112,8 @@ func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
 	require.Zero(t, code, stderr)
 	rows := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 	require.GreaterOrEqual(t, len(rows), 2, stdout)
-	require.Regexp(t, `^1/\d+ +2026-11-21T03:25:37.500Z +WARN +sshd +Accepted password for root`, rows[0])
+	require.Regexp(t, `^1/\d+ +2026-11-21T03:25:37.500Z +WARN +sshd +Accepted password for root`,
+		rows[0])
 	require.Regexp(t, `^ +\^{4}  #\d+ WARN is new`, rows[1])
 	require.NotContains(t, stdout, "\x1b")
 	require.Contains(t, stderr, "61 lines, 1 printed, ")
@@ -154,7 +155,8 @@ func TestWatchGoesOnWhereItWas(t *testing.T) {
 		t.Run(map[bool]string{false: "here", true: "there"}[far], func(t *testing.T) {
 			dir := t.TempDir()
 			log, data := filepath.Join(dir, "app.log"), filepath.Join(dir, "data")
-			flags := append(everyLine(t), "--data-dir", data, "--session", "app", "--from-start", log)
+			flags := append(everyLine(t), "--data-dir", data, "--session", "app", "--from-start",
+				log)
 			if far {
 				url, stop := serving(t, flags[:2]...)
 				defer stop()
@@ -255,7 +257,8 @@ func feedMore(t *testing.T, flags []string, text string) {
 // With --learn false the session stays as it was, and every call begins anew.
 func TestWatchWithoutLearning(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
-	flags := append(everyLine(t), "--data-dir", t.TempDir(), "--session", "app", "--from-start", log)
+	flags := append(everyLine(t), "--data-dir", t.TempDir(), "--session", "app", "--from-start",
+		log)
 	logOf(t, log, 0, 40)
 	w := startWatch(t, nil, flags...)
 	requireTexts(t, w.lines(8), 32)
@@ -284,7 +287,8 @@ func TestWatchGivesEachOfSeveralFilesASession(t *testing.T) {
 	logOf(t, one, 0, 34)
 	logOf(t, two, 0, 33)
 	data := filepath.Join(dir, "data")
-	w := startWatch(t, nil, append(everyLine(t), "--data-dir", data, "--session", "web", one, two)...)
+	w := startWatch(t, nil, append(everyLine(t), "--data-dir", data, "--session", "web", one,
+		two)...)
 	sources := map[string]int{}
 	for _, l := range w.lines(3) {
 		sources[l.Source]++
@@ -307,13 +311,16 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--threshold", "1/10", "--top", "3"}, exitUsage, "--threshold and --top were given"},
+		{[]string{"--threshold", "1/10", "--top", "3"}, exitUsage,
+			"--threshold and --top were given"},
 		{[]string{"--threshold", "2"}, exitUsage, `--threshold is "2", expected a probability`},
 		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`}, // its older name
 		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
 		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
-		{[]string{"--learn", "no"}, exitUsage, `--learn is "no", expected true, false or unflagged`},
-		{[]string{"--record-start", "a"}, exitUsage, `--record-start is "a", expected --records, too`},
+		{[]string{"--learn", "no"}, exitUsage,
+			`--learn is "no", expected true, false or unflagged`},
+		{[]string{"--record-start", "a"}, exitUsage,
+			`--record-start is "a", expected --records, too`},
 		{[]string{"--records", "--record-start", "(a"}, exitUsage,
 			"--record-start is \"(a\", expected a regular expression of RE2: missing closing ): `(a`"},
 		{[]string{"--trouble-words", "no such"}, exitUsage, "--trouble-words: open no such"},
@@ -322,14 +329,17 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--records", "--feedback"}, exitUsage, "expected no --lines, --records or --top"},
 		{[]string{"--learn", "false"}, exitUsage, "without a --session"},
 		{[]string{"--learn", "unflagged", log}, exitUsage, "expected true without a --model"},
-		{[]string{"--learn", "unflagged", "--session", "a", "--data-dir", filepath.Join(dir, "data"), log},
+		{[]string{"--learn", "unflagged", "--session", "a", "--data-dir",
+			filepath.Join(dir, "data"), log},
 			exitUsage, "expected true without a --model"},
-		{[]string{"--session", "A!", "--data-dir", dir, log}, exitUsage, `--session is "A!", expected a name`},
+		{[]string{"--session", "A!", "--data-dir", dir, log}, exitUsage,
+			`--session is "A!", expected a name`},
 		{[]string{dir}, exitUsage, "is a folder"},
 		{[]string{log, log}, exitUsage, "named twice"},
 		{[]string{filepath.Join(dir, "[")}, exitUsage, "is no pattern"},
 		{[]string{"--server", "ftp://x", log}, exitUsage, "--server"},
-		{[]string{"--server", "http://x", "--threads", "1", log}, exitUsage, "--threads cannot go with --server"},
+		{[]string{"--server", "http://x", "--threads", "1", log}, exitUsage,
+			"--threads cannot go with --server"},
 	} {
 		_, stderr, code := lmserve("", append([]string{"watch"}, c.args...)...)
 		require.Equal(t, c.code, code, "%v: %s", c.args, stderr)
@@ -357,7 +367,8 @@ func TestTopComesAtTheEnd(t *testing.T) {
 	}
 	text.WriteString("a line without its newline")
 	flags := everyLine(t)[:2]
-	stdout, stderr, code := lmserve(text.String(), append([]string{"watch", "--top", "3", "--json"}, flags...)...)
+	stdout, stderr, code := lmserve(text.String(), append([]string{"watch", "--top", "3", "--json"},
+		flags...)...)
 	require.Zero(t, code, stderr)
 	w := watchRun{t: t}
 	_, _ = w.out.Write([]byte(stdout))
@@ -366,7 +377,8 @@ func TestTopComesAtTheEnd(t *testing.T) {
 		require.GreaterOrEqual(t, l.P, last)
 		last = l.P
 	}
-	lines := jsonLines(t, must(t, text.String(), append([]string{"score", "--lines", "--json"}, flags...)...))
+	lines := jsonLines(t, must(t, text.String(), append([]string{"score", "--lines", "--json"},
+		flags...)...))
 	require.Len(t, lines, 62)
 	require.True(t, lines[61].Total)
 	require.EqualValues(t, text.Len(), lines[61].Bytes)
@@ -407,7 +419,8 @@ func TestScorePrintsWhatAPipeHasAtOnceAndItsTotalWhenItIsEnded(t *testing.T) {
 	var out, errs syncBuffer
 	code := make(chan int)
 	go func() {
-		code <- run(ctx, append([]string{"score", "-", "--json"}, everyLine(t)[:2]...), in, &out, &errs)
+		code <- run(ctx, append([]string{"score", "-", "--json"}, everyLine(t)[:2]...), in, &out,
+			&errs)
 	}()
 	_, err := io.WriteString(writer, "a few bytes")
 	require.NoError(t, err)
@@ -446,7 +459,8 @@ func BenchmarkWatch(b *testing.B) {
 	out, outWriter := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(b.Context(), []string{"watch", "--threshold", "1", "--json"}, in, outWriter, io.Discard)
+		code <- run(b.Context(), []string{"watch", "--threshold", "1", "--json"}, in, outWriter,
+			io.Discard)
 		_ = outWriter.Close()
 	}()
 	_, err = io.WriteString(writer, strings.Join(lines[:33], ""))
@@ -465,7 +479,8 @@ func BenchmarkWatch(b *testing.B) {
 	}
 	slices.Sort(took)
 	for _, percent := range []int{50, 90, 99} {
-		b.ReportMetric(float64(took[(len(took)-1)*percent/100].Microseconds())/1e3, fmt.Sprintf("ms-p%d", percent))
+		b.ReportMetric(float64(took[(len(took)-1)*percent/100].Microseconds())/1e3,
+			fmt.Sprintf("ms-p%d", percent))
 	}
 	require.NoError(b, writer.Close())
 	_, _ = io.Copy(io.Discard, out)
@@ -483,7 +498,8 @@ func TestWatchTellsOneIncident(t *testing.T) {
 		if i >= 600 && i%2 == 0 && i < 720 {
 			status = 502
 		}
-		fmt.Fprintf(&log, "10.0.0.%d - - \"GET /users/%d HTTP/1.1\" %d %d\n", i%29, i*i%991, status, i*7%1000)
+		fmt.Fprintf(&log, "10.0.0.%d - - \"GET /users/%d HTTP/1.1\" %d %d\n", i%29, i*i%991, status,
+			i*7%1000)
 	}
 	stdout, stderr, code := lmserve(log.String(), "watch", "-")
 	require.Zero(t, code, stderr)
@@ -500,8 +516,8 @@ func TestWatchTellsOneIncident(t *testing.T) {
 	require.Equal(t, api.ChangeSurge, first.Changes[0].Kind)
 }
 
-// An incident that is open when the watching ends is not printed again when it goes on, also if that
-// ended before it could note what it had reported.
+// An incident that is open when the watching ends is not printed again when it goes on, also if
+// that ended before it could note what it had reported.
 func TestWatchTellsIncidentOnceOverRestart(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")
@@ -574,10 +590,12 @@ func TestWatchTakesFeedback(t *testing.T) {
 	printed := func(text string) func() bool {
 		return func() bool { return strings.Contains(w.out.String()+w.err.String(), text) }
 	}
-	require.Eventually(t, printed("PANIC of shard a"), time.Minute, 5*time.Millisecond, "%s", &w.err)
+	require.Eventually(t, printed("PANIC of shard a"), time.Minute, 5*time.Millisecond, "%s",
+		&w.err)
 	_, err := io.WriteString(tell, "f\n")
 	require.NoError(t, err)
-	require.Eventually(t, printed("false alarm: PANIC of shard a"), time.Minute, 5*time.Millisecond, "%s", &w.err)
+	require.Eventually(t, printed("false alarm: PANIC of shard a"), time.Minute, 5*time.Millisecond,
+		"%s", &w.err)
 	write(0, 300, "PANIC of shard b")
 	write(0, 300, "goodbye, world: it ends; here")
 	require.Eventually(t, printed("goodbye"), time.Minute, 5*time.Millisecond, "%s", &w.err)
@@ -591,7 +609,8 @@ func TestWatchTakesFeedback(t *testing.T) {
 func TestWatchGoesOnWithoutModel(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")
-	flags := []string{"--session", "app", "--data-dir", filepath.Join(dir, "data"), "--history", "1M"}
+	flags := []string{"--session", "app", "--data-dir", filepath.Join(dir, "data"), "--history",
+		"1M"}
 	logOf(t, log, 0, 40)
 	for _, c := range []struct{ from, printed, lines int }{{40, 8, 40}, {42, 2, 2}} {
 		w := startWatch(t, nil, append(flags, "--lines", "--threshold", "1", "--json", log)...)

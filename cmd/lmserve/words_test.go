@@ -119,7 +119,8 @@ func TestCompleteOfWords(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(log, []byte(modeltest.WordText(20)), 0o600))
 	same := []string{
-		"--after", log, "--prompt", "the cat", "--seed", "3", "--max-tokens", "25", "--logprobs", "2",
+		"--after", log, "--prompt", "the cat", "--seed", "3", "--max-tokens", "25", "--logprobs",
+		"2",
 	}
 	near := completed(t, append(same, "--model", file)...)
 	require.True(t, strings.HasPrefix(near.Text, " ") || strings.HasPrefix(near.Text, "\n"))

@@ -69,7 +69,8 @@ func TestAnExclusiveFileReplacesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	require.NoError(t, Write(path, Options{Exclusive: true}, saying("first")))
-	err := Write(path, Options{Exclusive: true}, func(io.Writer) error { panic("work that is lost") })
+	err := Write(path, Options{Exclusive: true},
+		func(io.Writer) error { panic("work that is lost") })
 	require.ErrorIs(t, err, fs.ErrExist)
 	require.ErrorContains(t, err, path)
 
@@ -192,16 +193,31 @@ func TestEveryStepThatFailsIsReportedAndLeavesOldOrNewWhole(t *testing.T) {
 		spoil     func(s *system)
 		left      map[string]string
 	}{
-		"create": {false, func(s *system) { s.create = func(string, fs.FileMode) (handle, error) { return nil, disk } }, map[string]string{"f": "old"}},
-		"lstat":  {true, func(s *system) { s.lstat = func(string) (fs.FileInfo, error) { return nil, disk } }, map[string]string{"f": "old"}},
-		"sync":   {false, func(s *system) { spoilHandle(s, disk, nil) }, map[string]string{"f": "old"}},
-		"close":  {false, func(s *system) { spoilHandle(s, nil, disk) }, map[string]string{"f": "old"}},
-		"rename": {false, func(s *system) { s.rename = func(string, string) error { return disk } }, map[string]string{"f": "old"}},
+		"create": {false, func(s *system) {
+			s.create = func(string, fs.FileMode) (handle,
+				error) {
+				return nil, disk
+			}
+		}, map[string]string{"f": "old"}},
+		"lstat": {true, func(s *system) {
+			s.lstat = func(string) (fs.FileInfo, error) {
+				return nil,
+					disk
+			}
+		}, map[string]string{"f": "old"}},
+		"sync": {false, func(s *system) { spoilHandle(s, disk, nil) },
+			map[string]string{"f": "old"}},
+		"close": {false, func(s *system) { spoilHandle(s, nil, disk) },
+			map[string]string{"f": "old"}},
+		"rename": {false, func(s *system) { s.rename = func(string, string) error { return disk } },
+			map[string]string{"f": "old"}},
 		"link and rename": {true, func(s *system) {
 			s.link = func(string, string) error { return syscall.EPERM }
 			s.rename = func(string, string) error { return disk }
 		}, map[string]string{"f": "old"}},
-		"the folder's sync": {false, func(s *system) { s.syncFolder = func(string) error { return disk } }, map[string]string{"f": "new"}},
+		"the folder's sync": {false,
+			func(s *system) { s.syncFolder = func(string) error { return disk } },
+			map[string]string{"f": "new"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -258,7 +274,11 @@ func TestStepsComeInTheOrderThatSurvivesAPowerFailure(t *testing.T) {
 		out, err := osSystem().create(name, perm)
 		return recording{out, &did}, err
 	}
-	s.rename = func(from, to string) error { did = append(did, "rename"); return os.Rename(from, to) }
+	s.rename = func(from, to string) error {
+		did = append(did, "rename")
+		return os.Rename(from,
+			to)
+	}
 	s.syncFolder = func(name string) error {
 		require.Equal(t, dir, name)
 		did = append(did, "sync folder")
@@ -292,7 +312,8 @@ func TestAFolderOfThatNameIsRefused(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	require.ErrorIs(t, Write(filepath.Join(dir, "none", "f"), Options{}, saying("new")), fs.ErrNotExist)
+	require.ErrorIs(t, Write(filepath.Join(dir, "none", "f"), Options{}, saying("new")),
+		fs.ErrNotExist)
 }
 
 // TestReadersSeeOldOrNewWhole has readers look while writers replace: each content is one letter,

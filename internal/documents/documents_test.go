@@ -16,7 +16,8 @@ func write(t *testing.T, dir, name, text string) {
 
 func TestListFindsTheTexts(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"b/two": "22", "a": "1", "b/c/three": "333", "b/empty": "", ".git/x": "x", "b/.y": "y"} {
+	for name, text := range map[string]string{"b/two": "22", "a": "1", "b/c/three": "333",
+		"b/empty": "", ".git/x": "x", "b/.y": "y"} {
 		write(t, dir, name, text)
 	}
 	files, err := List(dir, 2)
@@ -37,7 +38,8 @@ func TestErrorsNameTheFile(t *testing.T) {
 	require.ErrorContains(t, err, filepath.Join(dir, "nowhere"))
 	write(t, dir, "a", "text")
 	_, err = List(filepath.Join(dir, "a"), 0)
-	require.EqualError(t, err, filepath.Join(dir, "a")+" is a file, expected a directory of text files")
+	require.EqualError(t, err, filepath.Join(dir, "a")+
+		" is a file, expected a directory of text files")
 	_, err = File{Path: filepath.Join(dir, "a"), Size: 9}.Read()
 	require.EqualError(t, err, filepath.Join(dir, "a")+": read 4 bytes of 9: unexpected EOF")
 	require.NoError(t, os.Remove(filepath.Join(dir, "a")))

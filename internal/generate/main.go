@@ -50,7 +50,8 @@ type parts map[string]map[string]string
 const pageSettings = "../server/page/src/api/settings.ts"
 
 // partsOf are the parts that are made of the tables.
-func partsOf(settings setting.Table[stream.Settings], sampling setting.Table[session.Sampling]) parts {
+func partsOf(settings setting.Table[stream.Settings],
+	sampling setting.Table[session.Sampling]) parts {
 	return parts{
 		"openapi.yaml": {
 			"limits of settings":   settings.Limits(),

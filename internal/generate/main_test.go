@@ -46,17 +46,19 @@ func TestTheFilesAreThoseOfTheTable(t *testing.T) {
 	require.Equal(t, before, read(t), "expected what make generate writes")
 }
 
-// A row that is added reaches the contract, the order of the fields in Go, the documentation, and the
-// page.
+// A row that is added reaches the contract, the order of the fields in Go, the documentation, and
+// the page.
 func TestARowIsEnoughForContractDocumentationAndPage(t *testing.T) {
 	inCopy(t)
 	row := setting.Row[stream.Settings]{
-		Name: "out_factor", Field: func(s *stream.Settings) any { return &s.Adapt.Out }, Methods: []string{stream.SparseMeta},
-		Min: 0, Max: 2, Above: true, Limit: "out_factor_max", Default: "the model's",
+		Name: "out_factor", Field: func(s *stream.Settings) any { return &s.Adapt.Out },
+		Methods: []string{stream.SparseMeta},
+		Min:     0, Max: 2, Above: true, Limit: "out_factor_max", Default: "the model's",
 		Help: "the factor on what the meta-learners write", Note: "In the paper it is 1.",
 	}
 	before := read(t)
-	require.NoError(t, run(partsOf(append(stream.Table[:len(stream.Table):len(stream.Table)], row), session.SamplingTable)))
+	require.NoError(t, run(partsOf(append(stream.Table[:len(stream.Table):len(stream.Table)], row),
+		session.SamplingTable)))
 
 	doc, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
 	require.NoError(t, err)
@@ -68,7 +70,8 @@ func TestARowIsEnoughForContractDocumentationAndPage(t *testing.T) {
 	require.True(t, asked.ExclusiveMin.IsTrue())
 	require.Equal(t, 2., *asked.Max)
 	require.False(t, asked.ExclusiveMax.IsTrue())
-	require.Equal(t, "Of `sparse-meta`: the factor on what the meta-learners write. In the paper it is 1.", asked.Description)
+	require.Equal(t, "Of `sparse-meta`: the factor on what the meta-learners write. In the paper "+
+		"it is 1.", asked.Description)
 	inForce := doc.Components.Schemas["Settings"].Value
 	require.True(t, inForce.Properties["out_factor"].Value.Type.Is("number"))
 	require.Contains(t, inForce.Required, "out_factor")
@@ -86,7 +89,8 @@ func TestARowIsEnoughForContractDocumentationAndPage(t *testing.T) {
   },
 `)
 	require.Contains(t, after["../docs/settings.md"],
-		"| `out_factor` | `--out-factor` | above 0 to 2 | the model's | Of `sparse-meta`: the factor on what the meta-learners write. In the paper it is 1. |\n")
+		"| `out_factor` | `--out-factor` | above 0 to 2 | the model's | Of `sparse-meta`: the "+
+			"factor on what the meta-learners write. In the paper it is 1. |\n")
 
 	require.NoError(t, run(partsOf(stream.Table, session.SamplingTable)))
 	require.Equal(t, before, read(t), "without the row all is as it was")
@@ -96,8 +100,10 @@ func TestAPartThatIsNotThereIsNamed(t *testing.T) {
 	const text = "a\n  # BEGIN GENERATED x, by hand\n  old\n  # END GENERATED x\nb\n"
 	got, err := replace(text, "x", "one\n  two\n")
 	require.NoError(t, err)
-	require.Equal(t, "a\n  # BEGIN GENERATED x, by hand\n  one\n    two\n  # END GENERATED x\nb\n", got)
-	for _, wrong := range []string{"", "# BEGIN GENERATED x\n", "# END GENERATED x\n# BEGIN GENERATED x\n", text + text} {
+	require.Equal(t, "a\n  # BEGIN GENERATED x, by hand\n  one\n    two\n  # END GENERATED x\nb\n",
+		got)
+	for _, wrong := range []string{"", "# BEGIN GENERATED x\n", "# END GENERATED x\n# BEGIN " +
+		"GENERATED x\n", text + text} {
 		_, err := replace(wrong, "x", "")
 		require.ErrorContains(t, err, `part "x"`)
 	}

@@ -117,7 +117,10 @@ func (i *Image) rename(e Event, names map[string]int) {
 	}
 	delete(names, e.Name)
 	if i.folders[e.Name] {
-		maps.DeleteFunc(names, func(name string, _ int) bool { return strings.HasPrefix(name, e.Name+"/") })
+		maps.DeleteFunc(names, func(name string, _ int) bool {
+			return strings.HasPrefix(name,
+				e.Name+"/")
+		})
 	}
 }
 

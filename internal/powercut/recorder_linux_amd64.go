@@ -259,7 +259,8 @@ func (t *tracer) begun(c *call) (err error) {
 		if c.paths[0], err = t.path(c.args[0], c.args[1]); err == nil {
 			c.paths[1], err = t.path(c.args[2], c.args[3])
 		}
-	case syscall.SYS_OPEN, syscall.SYS_CREAT, syscall.SYS_UNLINK, syscall.SYS_MKDIR, syscall.SYS_RMDIR,
+	case syscall.SYS_OPEN, syscall.SYS_CREAT, syscall.SYS_UNLINK, syscall.SYS_MKDIR,
+		syscall.SYS_RMDIR,
 		syscall.SYS_TRUNCATE:
 		c.paths[0], err = t.path(atCWD, c.args[0])
 	case syscall.SYS_RENAME, syscall.SYS_LINK:

@@ -18,8 +18,8 @@ type Bounds struct {
 	Bytes   int // of a name, and of a number
 }
 
-// ReadBounded reads one JSON value that passes Check, and gives its text. It looks at the text as it
-// arrives, and reads no further where a bound is passed: the error is then an *Error of the kind
+// ReadBounded reads one JSON value that passes Check, and gives its text. It looks at the text as
+// it arrives, and reads no further where a bound is passed: the error is then an *Error of the kind
 // ErrBounds, whose path is that of the object or array. Other errors are those of Check, which come
 // with the whole text, and of r. A text that is empty, or white space, is given as it is.
 func ReadBounded(r io.Reader, b Bounds) (text []byte, err error) {
@@ -70,7 +70,8 @@ func (b Bounds) passed(dec *jsontext.Decoder, token jsontext.Token, tokens int) 
 	default:
 		return nil
 	}
-	return &Error{Offset: int(dec.InputOffset()), Path: path(dec, at), Found: found, Want: "no more", Kind: ErrBounds}
+	return &Error{Offset: int(dec.InputOffset()), Path: path(dec, at), Found: found,
+		Want: "no more", Kind: ErrBounds}
 }
 
 // faultNoting notes the error of a reader, which a decoder dresses as its own.

@@ -30,7 +30,8 @@ var (
 
 // Error says where a text is wrong, what was found there and what was expected.
 type Error struct {
-	Offset int    // of the byte where the fault begins, from 0; a text that ends too early has its length
+	// of the byte where the fault begins, from 0; a text that ends too early has its length
+	Offset int
 	Path   string // of the field, "keys[3].expires"; "" is the whole text
 	Found  string
 	Want   string

@@ -38,7 +38,8 @@ func (s *scanner) checkUTF8() error {
 	if at < 0 {
 		return nil
 	}
-	return &Error{Offset: at, Found: "byte " + strconv.QuoteToASCII(string(s.text[at:at+1])), Want: "UTF-8", Kind: ErrUTF8}
+	return &Error{Offset: at, Found: "byte " + strconv.QuoteToASCII(string(s.text[at:at+1])),
+		Want: "UTF-8", Kind: ErrUTF8}
 }
 
 // next returns the offset at which the token after the last one begins, if the text is sound until
@@ -111,7 +112,8 @@ func (s *scanner) stringFault(e *Error) {
 		}
 		e.Found, e.Want = quote(string(rest[:2])), "an escape sequence of JSON"
 		if rest[1] == 'u' {
-			e.Found, e.Want = quote(string(rest[:min(12, len(rest))])), `a character as \uXXXX, or two that pair`
+			e.Found, e.Want = quote(string(rest[:min(12, len(rest))])),
+				`a character as \uXXXX, or two that pair`
 			if len(rest) >= 6 {
 				if _, err := strconv.ParseUint(string(rest[2:6]), 16, 16); err == nil {
 					e.Kind = ErrSurrogate
@@ -132,7 +134,8 @@ func (s *scanner) expect(e *Error) {
 	depth := s.dec.StackDepth()
 	kind, length := s.dec.StackIndex(depth)
 	isDelimiter := e.Offset <= skipSpace(s.text, int(s.dec.InputOffset()))
-	hasMembers := length > 0 && (kind == jsontext.KindBeginArray || kind == jsontext.KindBeginObject && length%2 == 0)
+	hasMembers := length > 0 && (kind == jsontext.KindBeginArray ||
+		kind == jsontext.KindBeginObject && length%2 == 0)
 	if isDelimiter && hasMembers && e.Offset < len(s.text) && s.text[e.Offset] == ',' {
 		e.Offset, isDelimiter = skipSpace(s.text, e.Offset+1), false
 	}
@@ -146,7 +149,8 @@ func (s *scanner) expect(e *Error) {
 	case kind == jsontext.KindBeginObject && length > 0 && isDelimiter:
 		e.Want = "',' or '}'"
 	case kind == jsontext.KindBeginObject:
-		// A value in the place of a name may have been cut off: the fault is where the value begins.
+		// A value in the place of a name may have been cut off: the fault is where the value
+		// begins.
 		e.Offset, e.Want = min(e.Offset, s.next()), "a string"
 	case kind == jsontext.KindBeginArray && length > 0 && isDelimiter:
 		e.Want = "',' or ']'"

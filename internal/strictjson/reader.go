@@ -18,7 +18,8 @@ type Reader struct {
 
 // NewReader returns a Reader of a text; errors call it name, as in "the end of the header".
 func NewReader(name string, text []byte) *Reader {
-	r := &Reader{scanner: scanner{name: name, text: text, dec: jsontext.NewDecoder(bytes.NewBuffer(text))}}
+	r := &Reader{scanner: scanner{name: name, text: text,
+		dec: jsontext.NewDecoder(bytes.NewBuffer(text))}}
 	r.utf8 = r.checkUTF8()
 	return r
 }
@@ -74,7 +75,8 @@ func (r *Reader) Fields(required, optional []string, member func(name string) er
 	var seen []string
 	err := r.Object(func(name string) error {
 		if !slices.Contains(known, name) {
-			return &Error{Offset: r.start, Path: r.here(), Found: "unknown field " + quote(name), Want: oneOf(known), Kind: ErrUnknown}
+			return &Error{Offset: r.start, Path: r.here(), Found: "unknown field " + quote(name),
+				Want: oneOf(known), Kind: ErrUnknown}
 		}
 		seen = append(seen, name)
 		return member(name)
@@ -88,7 +90,8 @@ func (r *Reader) Fields(required, optional []string, member func(name string) er
 			if path != "" {
 				path += "."
 			}
-			return &Error{Offset: r.start, Path: path + name, Found: "no field " + quote(name), Want: "one", Kind: ErrMissing}
+			return &Error{Offset: r.start, Path: path + name, Found: "no field " + quote(name),
+				Want: "one", Kind: ErrMissing}
 		}
 	}
 	return nil

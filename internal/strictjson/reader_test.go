@@ -52,7 +52,8 @@ func walk(text string) (items []item, err error) {
 }
 
 func TestAReaderWalksWhatIsPrescribed(t *testing.T) {
-	got, err := walk(" {\"version\" : 1,\n\"items\":[{\"name\":\"a\\u0062\"},{\"n\":1e2,\"on\":true,\"name\":\"\"}]} ")
+	got, err := walk(" {\"version\" : " +
+		"1,\n\"items\":[{\"name\":\"a\\u0062\"},{\"n\":1e2,\"on\":true,\"name\":\"\"}]} ")
 	require.NoError(t, err)
 	require.Equal(t, []item{{Name: "ab"}, {N: "1e2", On: true}}, got)
 	got, err = walk(`{"items":[],"version":1}`)
@@ -69,35 +70,53 @@ func TestAReaderTellsWhereAndWhat(t *testing.T) {
 		path, found string
 		want        string
 	}{
-		``:                                 {ErrSyntax, 0, "", "the end of the file", "an object"},
-		`[]`:                               {ErrValue, 0, "", "an array", "an object"},
-		`{"version":2`:                     {ErrValue, 11, "version", "2", "1"},
-		`{"version":null`:                  {ErrValue, 11, "version", "null", "the number 1"},
-		`{"version":`:                      {ErrSyntax, 11, "version", "the end of the file", "the number 1"},
-		`{"version":}`:                     {ErrSyntax, 11, "version", "'}'", "the number 1"},
-		`{"version":1`:                     {ErrSyntax, 12, "version", "the end of the file", "',' or '}'"},
-		`{"version":1}`:                    {ErrMissing, 12, "items", `no field "items"`, "one"},
-		`{"Version":1`:                     {ErrUnknown, 1, "Version", `unknown field "Version"`, `one of ["version" "items"]`},
-		`{"version":1,"version":1`:         {ErrDuplicate, 13, "version", `key "version" again`, "every key once"},
-		`{"version":1,"items":{`:           {ErrValue, 21, "items", "an object", "an array"},
-		start + `[`:                        {ErrValue, at, "items[1]", "an array", "an object"},
-		start + `]}`:                       {ErrSyntax, at, "items[0]", "']'", "an object"},
-		start + `{}`:                       {ErrMissing, at + 1, "items[1].name", `no field "name"`, "one"},
-		start + `{"name":7`:                {ErrValue, at + 8, "items[1].name", "7", "a string"},
-		start + `{"name":"b","on":"yes"`:   {ErrValue, at + 17, "items[1].on", `"yes"`, "true or false"},
-		start + `{"name":"b","n":-}`:       {ErrSyntax, at + 17, "items[1].n", "'}'", "a number"},
-		start + `{"name":"b","näm\ne":1`:   {ErrUnknown, at + 12, `items[1]."näm\ne"`, `unknown field "näm\ne"`, `one of ["name" "on" "n"]`},
-		start + `{"name":"b" "n"`:          {ErrSyntax, at + 12, "items[1].name", `'"'`, "',' or '}'"},
-		start + `{"name":"b"},{"name":"c`:  {ErrSyntax, at + 23, "items[2].name", "the end of the file", `'"'`},
-		start + `{"name":"b"},{"name":"\q`: {ErrSyntax, at + 22, "items[2].name", `"\\q"`, "an escape sequence of JSON"},
-		start + strings.Repeat(`{"name":"b"},`, 3): {ErrValue, at + 26, "items", "more than 3 elements", "no more"},
-		`{"version":1,"items":[]} {`:               {ErrSyntax, 25, "", "'{'", "nothing more"},
-		"{\"version\":1,\"items\":[]}\xff":         {ErrUTF8, 24, "", `byte "\xff"`, "UTF-8"},
+		``:                {ErrSyntax, 0, "", "the end of the file", "an object"},
+		`[]`:              {ErrValue, 0, "", "an array", "an object"},
+		`{"version":2`:    {ErrValue, 11, "version", "2", "1"},
+		`{"version":null`: {ErrValue, 11, "version", "null", "the number 1"},
+		`{"version":`: {ErrSyntax, 11, "version", "the end of the file",
+			"the number 1"},
+		`{"version":}`: {ErrSyntax, 11, "version", "'}'",
+			"the number 1"},
+		`{"version":1`: {ErrSyntax, 12, "version",
+			"the end of the file", "',' or '}'"},
+		`{"version":1}`: {ErrMissing, 12, "items", `no field "items"`,
+			"one"},
+		`{"Version":1`: {ErrUnknown, 1, "Version",
+			`unknown field "Version"`, `one of ["version" "items"]`},
+		`{"version":1,"version":1`: {ErrDuplicate, 13, "version",
+			`key "version" again`, "every key once"},
+		`{"version":1,"items":{`: {ErrValue, 21, "items", "an object",
+			"an array"},
+		start + `[`: {ErrValue, at, "items[1]", "an array",
+			"an object"},
+		start + `]}`: {ErrSyntax, at, "items[0]", "']'", "an object"},
+		start + `{}`: {ErrMissing, at + 1, "items[1].name",
+			`no field "name"`, "one"},
+		start + `{"name":7`: {ErrValue, at + 8, "items[1].name", "7",
+			"a string"},
+		start + `{"name":"b","on":"yes"`: {ErrValue, at + 17, "items[1].on", `"yes"`,
+			"true or false"},
+		start + `{"name":"b","n":-}`: {ErrSyntax, at + 17, "items[1].n", "'}'",
+			"a number"},
+		start + `{"name":"b","näm\ne":1`: {ErrUnknown, at + 12, `items[1]."näm\ne"`,
+			`unknown field "näm\ne"`, `one of ["name" "on" "n"]`},
+		start + `{"name":"b" "n"`: {ErrSyntax, at + 12, "items[1].name", `'"'`,
+			"',' or '}'"},
+		start + `{"name":"b"},{"name":"c`: {ErrSyntax, at + 23, "items[2].name",
+			"the end of the file", `'"'`},
+		start + `{"name":"b"},{"name":"\q`: {ErrSyntax, at + 22, "items[2].name", `"\\q"`,
+			"an escape sequence of JSON"},
+		start + strings.Repeat(`{"name":"b"},`, 3): {ErrValue, at + 26, "items",
+			"more than 3 elements", "no more"},
+		`{"version":1,"items":[]} {`:       {ErrSyntax, 25, "", "'{'", "nothing more"},
+		"{\"version\":1,\"items\":[]}\xff": {ErrUTF8, 24, "", `byte "\xff"`, "UTF-8"},
 	} {
 		_, err := walk(text)
 		var e *Error
 		require.ErrorAs(t, err, &e, text)
-		require.Equal(t, Error{want.offset, want.path, want.found, want.want, want.kind, nil}, *e, text)
+		require.Equal(t, Error{want.offset, want.path, want.found, want.want, want.kind, nil}, *e,
+			text)
 		require.Less(t, len(err.Error()), 300)
 	}
 }

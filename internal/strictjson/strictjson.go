@@ -57,10 +57,12 @@ func Unmarshal(text []byte, into any) error {
 
 // misfit describes a value that does not fit the Go type it is for.
 func (s *scanner) misfit(err *jsonv2.SemanticError) *Error {
-	e := &Error{Offset: int(err.ByteOffset), Path: path(s.dec, err.JSONPointer), Want: describeType(err.GoType), Kind: ErrValue}
+	e := &Error{Offset: int(err.ByteOffset), Path: path(s.dec, err.JSONPointer),
+		Want: describeType(err.GoType), Kind: ErrValue}
 	switch {
 	case errors.Is(err, jsonv2.ErrUnknownName):
-		e.Found, e.Want, e.Kind = "unknown field "+quote(err.JSONPointer.LastToken()), oneOf(fields(err.GoType)), ErrUnknown
+		e.Found, e.Want, e.Kind = "unknown field "+quote(err.JSONPointer.LastToken()),
+			oneOf(fields(err.GoType)), ErrUnknown
 	case len(err.JSONValue) > 0:
 		e.Found = describe(err.JSONValue)
 	default:

@@ -18,8 +18,9 @@ import (
 
 func TestAnEventIsALineOrAServerSentEvent(t *testing.T) {
 	for media, want := range map[string]string{
-		contract.MediaNDJSON:      "{\"n\":1}\n{\"n\":2}\n",
-		contract.MediaEventStream: "event: a\nid: 7\ndata: {\"n\":1}\n\nevent: b\ndata: {\"n\":2}\n\n",
+		contract.MediaNDJSON: "{\"n\":1}\n{\"n\":2}\n",
+		contract.MediaEventStream: "event: a\nid: 7\ndata: {\"n\":1}\n\nevent: b\ndata: " +
+			"{\"n\":2}\n\n",
 	} {
 		w := httptest.NewRecorder()
 		events := NewEventStream(w, media, NewProblems(zap.NewNop(), func(string) {}))
@@ -31,8 +32,8 @@ func TestAnEventIsALineOrAServerSentEvent(t *testing.T) {
 	}
 }
 
-// An error before the first event keeps a status of its own. After it the error is the last event, if
-// somebody is there to read it.
+// An error before the first event keeps a status of its own. After it the error is the last event,
+// if somebody is there to read it.
 func TestAStreamFailsWithAnEventOnlyAfterItHasBegun(t *testing.T) {
 	ctx := WithRequestID(context.Background(), "my-id")
 	problems := NewProblems(zap.NewNop(), func(string) {})
@@ -81,5 +82,6 @@ func TestAProblemAfterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
 
 	begun := &Recorder{ResponseWriter: httptest.NewRecorder()}
 	begun.WriteHeader(http.StatusOK)
-	require.PanicsWithValue(t, http.ErrAbortHandler, func() { problems.Answer(begun, r, session.ErrBusy) })
+	require.PanicsWithValue(t, http.ErrAbortHandler,
+		func() { problems.Answer(begun, r, session.ErrBusy) })
 }

@@ -56,8 +56,8 @@ func (a *Problems) Document(ctx context.Context, err error) api.Problem {
 }
 
 // ended says what the error of a request is to its client. If the request's context has ended, then
-// that is what has ended the request: either the caller's key is no longer good, which the client is
-// told, or nobody is there to read an answer.
+// that is what has ended the request: either the caller's key is no longer good, which the client
+// is told, or nobody is there to read an answer.
 func ended(ctx context.Context, err error) (told error, gone bool) {
 	if ctx.Err() == nil {
 		return err, false

@@ -56,6 +56,7 @@ func (f ShipperForm) document(doc api.Problem) api.Problem {
 
 // status is the google.rpc.Status of a problem, in protobuf.
 func status(doc api.Problem) []byte {
-	body := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(*doc.Code))
+	body := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType),
+		uint64(*doc.Code))
 	return protowire.AppendString(protowire.AppendTag(body, 2, protowire.BytesType), *doc.Message)
 }

@@ -23,7 +23,8 @@ import (
 // DecodeCreate reads the body of a request for a new session; nil is none.
 func DecodeCreate(body *api.SessionRequest) (session.CreateRequest, error) {
 	r := Value(body)
-	request := session.CreateRequest{Model: Value(r.Model), Seed: r.Seed, ShadowOf: Value(r.ShadowOf)}
+	request := session.CreateRequest{Model: Value(r.Model), Seed: r.Seed,
+		ShadowOf: Value(r.ShadowOf)}
 	if r.Settings != nil {
 		request.Settings = decodeSettings(*r.Settings)
 	}
@@ -56,7 +57,8 @@ func decodeLabels(labels *api.Labels) (map[string]string, error) {
 func checkLabelNames(names iter.Seq[string]) error {
 	for key := range names {
 		if n := utf8.RuneCountInString(key); n < 1 || n > limits.LabelKeyCharsMax {
-			return problem.Field(api.ProblemInvalidField, problem.FieldPath([]string{"labels", key}),
+			return problem.Field(api.ProblemInvalidField,
+				problem.FieldPath([]string{"labels", key}),
 				fmt.Sprintf("a name of %d characters", n),
 				fmt.Sprintf("1 to %d characters", limits.LabelKeyCharsMax))
 		}
@@ -99,7 +101,8 @@ func isNull(field json.RawMessage) bool { return string(field) == "null" }
 // DecodeName checks a name in a parameter, of which the contract does not say all.
 func DecodeName(parameter, name string) (string, error) {
 	if wrong, ok := errors.AsType[*session.FieldError](session.CheckName(name)); ok {
-		return "", problem.Field(api.ProblemInvalidParameter, parameter, problem.Quoted(name), wrong.Want)
+		return "", problem.Field(api.ProblemInvalidParameter, parameter, problem.Quoted(name),
+			wrong.Want)
 	}
 	return name, nil
 }
@@ -136,7 +139,8 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 	trouble := ""
 	if p.TroubleWords != nil {
 		if trouble, err = session.TroubleWords(*p.TroubleWords); err != nil {
-			return session.ScoreOptions{}, problem.Field(api.ProblemInvalidParameter, "trouble_words",
+			return session.ScoreOptions{}, problem.Field(api.ProblemInvalidParameter,
+				"trouble_words",
 				problem.Quoted(*p.TroubleWords), "words of trouble: "+err.Error())
 		}
 	}
@@ -145,7 +149,8 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 		Records:      Value(p.Unit) == api.UnitRecord, RecordStart: p.RecordStart,
 		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
 		Learn: string(Value(p.Learn)),
-		Lines: ofLines(p.Unit), Incidents: Value(p.Unit) == api.UnitIncident, Text: valueOr(p.Text, true),
+		Lines: ofLines(p.Unit), Incidents: Value(p.Unit) == api.UnitIncident,
+		Text:      valueOr(p.Text, true),
 		TokenBits: Value(p.Tokens), Threshold: valueOr(p.Threshold, limits.ThresholdDefault),
 		Wait: wait,
 	}, nil

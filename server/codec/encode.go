@@ -68,26 +68,27 @@ func errorText(err error) *string {
 func (e Encoder) Chunk(c session.Chunk) api.ChunkEvent {
 	m := e.measures(c.Tally)
 	event := api.ChunkEvent{
-		Type:                api.EventChunk,
-		Step:                c.Step,
-		Offset:              c.Offset,
-		Bytes:               m.Bytes,
-		Chars:               m.Chars,
-		Tokens:              m.Tokens,
-		Bits:                m.Bits,
-		BitsPerByte:         m.BitsPerByte,
-		BPC:                 m.BPC,
-		Perplexity:          m.Perplexity,
-		Unknown:             m.Unknown,
-		UnknownBytes:        m.UnknownBytes,
-		UnknownBits:         m.UnknownBits,
-		BaselineBits:        m.BaselineBits,
-		BaselineBPC:         m.BaselineBPC,
-		BaselinePerplexity:  m.BaselinePerplexity,
-		NetworkBits:         c.NetworkBits,
-		PendingBytes:        e.ofWords(c.PendingBytes),
-		Totals:              e.measures(c.Total),
-		Adapted:             api.Adapted{Updates: c.Updates, Written: c.Written, FastRMS: c.FastRMS},
+		Type:               api.EventChunk,
+		Step:               c.Step,
+		Offset:             c.Offset,
+		Bytes:              m.Bytes,
+		Chars:              m.Chars,
+		Tokens:             m.Tokens,
+		Bits:               m.Bits,
+		BitsPerByte:        m.BitsPerByte,
+		BPC:                m.BPC,
+		Perplexity:         m.Perplexity,
+		Unknown:            m.Unknown,
+		UnknownBytes:       m.UnknownBytes,
+		UnknownBits:        m.UnknownBits,
+		BaselineBits:       m.BaselineBits,
+		BaselineBPC:        m.BaselineBPC,
+		BaselinePerplexity: m.BaselinePerplexity,
+		NetworkBits:        c.NetworkBits,
+		PendingBytes:       e.ofWords(c.PendingBytes),
+		Totals:             e.measures(c.Total),
+		Adapted: api.Adapted{Updates: c.Updates, Written: c.Written,
+			FastRMS: c.FastRMS},
 		Complete:            c.Complete,
 		Diverged:            orNil(c.Diverged),
 		Logprobs:            c.LogProbs,
@@ -177,7 +178,8 @@ func EncodeIncident(i *session.IncidentReport) api.Incident {
 	}
 	for _, c := range i.Changes {
 		of.Changes = append(of.Changes, api.IncidentChange{
-			Kind: api.IncidentChangeKind(c.Kind), Line: c.Line, First: c.First, Evidence: c.Evidence,
+			Kind: api.IncidentChangeKind(c.Kind), Line: c.Line, First: c.First,
+			Evidence: c.Evidence,
 		})
 	}
 	return of

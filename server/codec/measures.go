@@ -65,8 +65,8 @@ func per(bits float64, units int64) *float64 {
 	return new(bits / float64(units))
 }
 
-// perplexity is 2^(bits/tokens), or the largest float64 where it is beyond that; nil where there are
-// no tokens.
+// perplexity is 2^(bits/tokens), or the largest float64 where it is beyond that; nil where there
+// are no tokens.
 func perplexity(bits float64, tokens int64) *float64 {
 	if tokens == 0 {
 		return nil

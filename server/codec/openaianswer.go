@@ -117,9 +117,9 @@ func CheckAnswer(m session.ModelInfo, r session.BatchRequest) error {
 		fmt.Sprintf("at most %d, or stream to be true", limits.OpenAIAnswerBytesMax))
 }
 
-// StreamBytes is the memory that the pieces of a streamed answer take until they are sent, where that
-// is more than little: a prompt that is echoed comes a chunk at a time, for all its texts at once,
-// and with the scores of its tokens.
+// StreamBytes is the memory that the pieces of a streamed answer take until they are sent, where
+// that is more than little: a prompt that is echoed comes a chunk at a time, for all its texts at
+// once, and with the scores of its tokens.
 func StreamBytes(r session.BatchRequest) int64 {
 	if !r.Echo || !r.LogProbs {
 		return 0

@@ -22,7 +22,8 @@ func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 		math.SmallestNonzeroFloat32,
 	) * math.Pi // in JSON it has as many digits as any
 	for _, top := range []int{0, 1, 20} {
-		for _, text := range []string{strings.Repeat("\x00", 5000), strings.Repeat("\xff", 5000), strings.Repeat("x", 5000)} {
+		for _, text := range []string{strings.Repeat("\x00", 5000), strings.Repeat("\xff", 5000),
+			strings.Repeat("x", 5000)} {
 			r := session.BatchRequest{
 				Prompts:   [][]byte{[]byte(text)},
 				N:         2,
@@ -100,9 +101,11 @@ func TestAWholeAnswerOfWordsTakesNoMoreThanItBorrows(t *testing.T) {
 			text := model.Spell(nil, word, word)
 			require.Len(t, text, model.TokenBytes)
 			p.Text = append(p.Text, text...)
-			p.Words.IDs, p.Words.Sizes = append(p.Words.IDs, word), append(p.Words.Sizes, int64(len(text)))
+			p.Words.IDs, p.Words.Sizes = append(p.Words.IDs, word),
+				append(p.Words.Sizes, int64(len(text)))
 			p.LogProbs = append(p.LogProbs, long)
-			p.Top = append(p.Top, slices.Repeat([]session.Candidate{{ID: word, LogProb: long}}, top))
+			p.Top = append(p.Top, slices.Repeat([]session.Candidate{{ID: word, LogProb: long}},
+				top))
 		}
 		a.Add(p)
 		b := &a.texts[0].logProbs

@@ -46,7 +46,8 @@ func (t *openAIText) addWords(m *session.ModelInfo, p session.Piece) {
 	t.words.add(p.Text)
 	for i, id := range p.Words.IDs {
 		own, spell := t.words.cut(m, id, p.Words.Sizes[i])
-		score := tokenScore{chars: t.chars, scored: t.words.named > t.echoed || t.words.named > len(own)}
+		score := tokenScore{chars: t.chars, scored: t.words.named > t.echoed ||
+			t.words.named > len(own)}
 		score.own.ID = id
 		score.take(p, i)
 		t.logProbs.add(score, func(id int32) []byte { return quoted(spell(id)) })

@@ -64,8 +64,8 @@ func encodeCandidates(candidates []session.Candidate, spell spelling) []api.Toke
 	return out
 }
 
-// top is the likeliest tokens at each token of a chunk; nil if nobody asked for them. Those of words
-// are spelt as they would be written behind the token before.
+// top is the likeliest tokens at each token of a chunk; nil if nobody asked for them. Those of
+// words are spelt as they would be written behind the token before.
 func (e Encoder) top(c *session.Chunk, top [][]session.Candidate) [][]api.TokenLogprob {
 	if c.Words == nil || top == nil {
 		return encodeTop(top, nil)

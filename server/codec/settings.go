@@ -26,8 +26,8 @@ func decodeSettings(given api.SettingsRequest) session.Settings {
 	return settings
 }
 
-// EncodeSettings is the settings of a session or of a model, each of which has a value. The list of a
-// model without banks is empty, and never null.
+// EncodeSettings is the settings of a session or of a model, each of which has a value. The list of
+// a model without banks is empty, and never null.
 func EncodeSettings(inForce session.Settings) api.Settings {
 	var settings api.Settings
 	for name, field := range fieldsByName(&settings) {

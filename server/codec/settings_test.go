@@ -42,7 +42,8 @@ func TestEverySettingComesBackAsItWasTold(t *testing.T) {
 func TestSettingsThatAreLeftOut(t *testing.T) {
 	require.Empty(t, decodeSettings(api.SettingsRequest{}))
 	zero := float32(0)
-	require.Equal(t, session.Settings{"rate": zero}, decodeSettings(api.SettingsRequest{Rate: &zero}))
+	require.Equal(t, session.Settings{"rate": zero},
+		decodeSettings(api.SettingsRequest{Rate: &zero}))
 	told := EncodeSettings(session.Settings{"gammas": []float32(nil)})
 	require.Equal(t, api.Settings{Gammas: []float32{}}, told)
 }

@@ -9,7 +9,8 @@ import (
 // tokens of the models of both may be words.
 func encodeShadow(s session.Shadow, followedWords, shadowWords bool) api.Shadow {
 	told := api.Shadow{
-		ID: s.ID, Offset: s.Offset, BehindBytes: s.Behind, Name: orNil(s.Name), Model: orNil(s.Model),
+		ID: s.ID, Offset: s.Offset, BehindBytes: s.Behind, Name: orNil(s.Name),
+		Model: orNil(s.Model),
 		Error: errorText(s.Err),
 	}
 	if c := s.Compared; c != nil {
@@ -21,7 +22,8 @@ func encodeShadow(s session.Shadow, followedWords, shadowWords bool) api.Shadow 
 			SessionBitsPerByte: bitsPerByte(c.Followed),
 			ShadowBitsPerByte:  bitsPerByte(c.Shadow),
 		}
-		if a, b := told.Compared.SessionBitsPerByte, told.Compared.ShadowBitsPerByte; a != nil && b != nil {
+		if a, b := told.Compared.SessionBitsPerByte, told.Compared.ShadowBitsPerByte; a != nil &&
+			b != nil {
 			told.Compared.Difference = new(*b - *a)
 		}
 	}

@@ -13,8 +13,10 @@ import (
 func DecodeWatch(p api.WatchSessionParams) (session.WatchOptions, error) {
 	o := session.WatchOptions{
 		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
-		Lines: ofLines(p.Unit), Incidents: Value(p.Unit) == api.UnitIncident, TokenBits: Value(p.Tokens),
-		Records: Value(p.Unit) == api.UnitRecord, Text: valueOr(p.Text, true), Updates: Value(p.Updates),
+		Lines: ofLines(p.Unit), Incidents: Value(p.Unit) == api.UnitIncident,
+		TokenBits: Value(p.Tokens),
+		Records:   Value(p.Unit) == api.UnitRecord, Text: valueOr(p.Text, true),
+		Updates: Value(p.Updates),
 	}
 	if o.Offset == nil {
 		o.Offset = p.LastEventID
@@ -29,7 +31,8 @@ func DecodeWatch(p api.WatchSessionParams) (session.WatchOptions, error) {
 	case o.Top > 0 && !o.LogProbs:
 		return o, refuse("top_logprobs", strconv.Itoa(o.Top), "0 without logprobs=true")
 	case (!o.Lines || o.Records) && o.TokenBits:
-		return o, refuse("tokens", "true", "false without unit=line; logprobs=true has those of chunks")
+		return o, refuse("tokens", "true", "false without unit=line; logprobs=true has those of "+
+			"chunks")
 	}
 	return o, nil
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // boundsOf are the bounds of an operation's JSON body. Where the schema of the body has an array
-// that may have more members than others, such as a list of tokens, so many are let through: as many
-// in all such arrays together as in one.
+// that may have more members than others, such as a list of tokens, so many are let through: as
+// many in all such arrays together as in one.
 func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	bounds := strictjson.Bounds{
 		Depth:   limits.JSONDepthMax,

@@ -29,7 +29,8 @@ func Describe(s *openapi3.Schema) string {
 	case s.Type.Is("string"):
 		return describeString(s)
 	case s.Type.Is("array"):
-		return fmt.Sprintf("%s values, each %s", upTo(s.MinItems, *s.MaxItems), Describe(s.Items.Value))
+		return fmt.Sprintf("%s values, each %s", upTo(s.MinItems, *s.MaxItems),
+			Describe(s.Items.Value))
 	}
 	return describeObject(s)
 }
@@ -88,7 +89,8 @@ func describeRange(s *openapi3.Schema) string {
 func describeObject(s *openapi3.Schema) string {
 	switch {
 	case s.MinProps == 1 && s.MaxProps != nil && *s.MaxProps == 1:
-		return "an object with one of the fields " + problem.OneOf(slices.Sorted(maps.Keys(s.Properties)))
+		return "an object with one of the fields " +
+			problem.OneOf(slices.Sorted(maps.Keys(s.Properties)))
 	case len(s.Properties) > 0:
 		names := slices.Sorted(maps.Keys(s.Properties))
 		return "an object with no fields but " + strings.Join(names, ", ")

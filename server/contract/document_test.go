@@ -32,11 +32,13 @@ func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
 		s := ref.Value
 		require.Empty(t, s.Extensions["description"], name)
 		for key := range s.Extensions {
-			require.True(t, strings.HasPrefix(key, "x-"), "schema %s has the unknown keyword %q", name, key)
+			require.True(t, strings.HasPrefix(key, "x-"), "schema %s has the unknown keyword %q",
+				name, key)
 		}
 		require.NotEmpty(t, s.Description, "schema %s", name)
 		if s.Type.Is("object") && len(s.Properties) > 0 && !slices.Contains(editorsBodies, name) {
-			require.NotNil(t, s.AdditionalProperties.Has, "schema %s does not say what it does with unknown fields", name)
+			require.NotNil(t, s.AdditionalProperties.Has, "schema %s does not say what it does "+
+				"with unknown fields", name)
 			require.False(t, *s.AdditionalProperties.Has, "schema %s takes unknown fields", name)
 		}
 		for prop, p := range s.Properties {
@@ -44,7 +46,8 @@ func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
 			described := p.Value.Description != "" || p.Ref != "" || name == "Settings"
 			require.True(t, described, "%s.%s has no description", name, prop)
 			for key := range p.Value.Extensions {
-				require.True(t, strings.HasPrefix(key, "x-"), "%s.%s has the unknown keyword %q: a comma in an unquoted description?", name, prop, key)
+				require.True(t, strings.HasPrefix(key, "x-"), "%s.%s has the unknown keyword %q: "+
+					"a comma in an unquoted description?", name, prop, key)
 			}
 		}
 	}
@@ -69,8 +72,10 @@ func TestEveryRequestFieldHasLimits(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
 	// The limit of the body bounds these.
-	unbounded := []string{"ScoreText.text", "ScoreText.base64", "CompletionRequest.prompt", "CompletionRequest.prompt_base64"}
-	for _, name := range []string{"SessionRequest", "ForkRequest", "SettingsRequest", "ScoreText", "CompletionRequest", "StopString"} {
+	unbounded := []string{"ScoreText.text", "ScoreText.base64", "CompletionRequest.prompt",
+		"CompletionRequest.prompt_base64"}
+	for _, name := range []string{"SessionRequest", "ForkRequest", "SettingsRequest", "ScoreText",
+		"CompletionRequest", "StopString"} {
 		for prop, ref := range doc.Components.Schemas[name].Value.Properties {
 			field := name + "." + prop
 			if slices.Contains(unbounded, field) {

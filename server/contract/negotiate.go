@@ -14,9 +14,9 @@ type acceptRange struct {
 
 // ChooseMedia picks the offer that an Accept header likes best (RFC 9110, section 12.5.1): the one
 // of the highest q, then the one that the header names more exactly, then the first offered. An
-// empty header accepts anything. If the header accepts no offer, ChooseMedia gives "". (The libraries
-// for this break ties by the order of the header, and take "text/plain;charset=utf-8" for another
-// type than text/plain.)
+// empty header accepts anything. If the header accepts no offer, ChooseMedia gives "". (The
+// libraries for this break ties by the order of the header, and take "text/plain;charset=utf-8" for
+// another type than text/plain.)
 func ChooseMedia(accept string, offers []string) string {
 	if strings.TrimSpace(accept) == "" {
 		return offers[0]

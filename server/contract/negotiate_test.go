@@ -7,7 +7,8 @@ import (
 )
 
 func FuzzAcceptNeverPicksWhatWasNotOffered(f *testing.F) {
-	for _, seed := range []string{"*/*", "text/*;q=0.3, application/json;q=NaN", ";;,,", "a/b;q=1e400", "/;q=-0"} {
+	for _, seed := range []string{"*/*", "text/*;q=0.3, application/json;q=NaN", ";;,,",
+		"a/b;q=1e400", "/;q=-0"} {
 		f.Add(seed)
 	}
 	offers := []string{MediaJSON, MediaNDJSON, MediaEventStream}

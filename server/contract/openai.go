@@ -9,8 +9,8 @@ const (
 	noEmbeddings = "There are no embeddings here. " + onlyCompletions
 )
 
-// elsewhere has what clients can use in place of paths of OpenAI's interface that this server lacks,
-// by the first segment behind /v1.
+// elsewhere has what clients can use in place of paths of OpenAI's interface that this server
+// lacks, by the first segment behind /v1.
 var elsewhere = map[string]string{
 	"assistants": noChat, "chat": noChat, "conversations": noChat, "realtime": noChat,
 	"responses": noChat, "threads": noChat,

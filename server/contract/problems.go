@@ -34,7 +34,8 @@ func validationProblem(err error) *problem.Problem {
 	case isSchema:
 		return schemaProblem(schema)
 	case errors.Is(request.Err, openapi3filter.ErrInvalidRequired):
-		return problem.New(api.ProblemMalformedBody, "The body is empty; a JSON object was expected.")
+		return problem.New(api.ProblemMalformedBody, "The body is empty; a JSON object was "+
+			"expected.")
 	}
 	return problem.New(api.ProblemMalformedBody, request.Error())
 }

@@ -88,7 +88,8 @@ func (o *Operation) checkQuery(r *http.Request) *problem.Problem {
 				"an unknown parameter", "only the parameters of the contract")
 		}
 		if n := len(query[name]); n > 1 {
-			return problem.Field(api.ProblemInvalidParameter, name, fmt.Sprintf("%d values", n), "one")
+			return problem.Field(api.ProblemInvalidParameter, name, fmt.Sprintf("%d values", n),
+				"one")
 		}
 	}
 	return nil
@@ -144,9 +145,11 @@ func jsonProblem(raw []byte, err error) *problem.Problem {
 			"The escape at byte %d of the body, %s, is half of a surrogate pair, not a character.",
 			fault.Offset, raw[fault.Offset:fault.Offset+escapeBytes]))
 	case fault.Kind == strictjson.ErrDuplicate:
-		return problem.Field(api.ProblemInvalidField, problem.Shortened(fault.Path), "a field given twice", "it once")
+		return problem.Field(api.ProblemInvalidField, problem.Shortened(fault.Path),
+			"a field given twice", "it once")
 	case errors.As(err, &syntax):
-		return problem.New(api.ProblemMalformedBody, fmt.Sprintf("Not JSON at byte %d of the body: %s.", syntax.Offset, syntax))
+		return problem.New(api.ProblemMalformedBody, fmt.Sprintf("Not JSON at byte %d of the "+
+			"body: %s.", syntax.Offset, syntax))
 	}
 	return problem.New(api.ProblemMalformedBody, err.Error())
 }

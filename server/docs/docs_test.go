@@ -73,7 +73,8 @@ func TestEveryLinkLeadsSomewhereHere(t *testing.T) {
 		anchor, isAnchor := strings.CutPrefix(link, "#")
 		require.True(t, isAnchor && seen[anchor] || link == "/openapi.yaml", link)
 	}
-	for _, forbidden := range []string{"<script", "<img", "<link", "src=", "url(", "@import", "style=\"", "onclick"} {
+	for _, forbidden := range []string{"<script", "<img", "<link", "src=", "url(", "@import",
+		"style=\"", "onclick"} {
 		require.NotContains(t, text, forbidden)
 	}
 }
@@ -99,7 +100,8 @@ func TestCommandsAreOnesThatAShellReads(t *testing.T) {
 `))
 	require.NoError(t, err)
 	for name, want := range map[string]string{
-		"a": `curl -sN 'localhost:8080/v1/a?b=c&d=e' \` + "\n" + `  -H 'Content-Type: application/json' \` + "\n" +
+		"a": `curl -sN 'localhost:8080/v1/a?b=c&d=e' \` + "\n" +
+			`  -H 'Content-Type: application/json' \` + "\n" +
 			`  -d '{"prompt": "it'\''s \"so\" & so", "n": [1, 2], "o": {"x": null}}'`,
 		"b": `curl -s -X PUT localhost:8080/v1/b \` + "\n" + `  --data-binary $'one\nit\'s two\n'`,
 		"c": `curl -s -X POST localhost:8080/v1/c`,

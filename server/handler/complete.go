@@ -32,7 +32,8 @@ func (h *Handlers) Complete(
 	call := completeCall{h.Sessions, r.ID, request, codec.NewPieceEncoder(model)}
 	if codec.Value(r.Body.Stream) {
 		return writer(func(w http.ResponseWriter) error {
-			return call.stream(ctx, answer.NewEventStream(w, contract.MediaEventStream, h.Problems), start)
+			return call.stream(ctx, answer.NewEventStream(w, contract.MediaEventStream, h.Problems),
+				start)
 		}), nil
 	}
 	if request.LogProbs {
@@ -54,7 +55,8 @@ func (h *Handlers) Complete(
 	if err != nil {
 		return nil, err
 	}
-	return routes.Complete200JSONResponse(codec.EncodeCompletion(done, scores, time.Since(start))), nil
+	return routes.Complete200JSONResponse(codec.EncodeCompletion(done, scores, time.Since(start))),
+		nil
 }
 
 // completeCall is one call of Sessions.Complete.
@@ -86,5 +88,6 @@ func (c completeCall) stream(
 	if err != nil {
 		return events.Fail(ctx, err)
 	}
-	return events.Send(string(api.EventDone), answer.NoID, codec.EncodeDone(done, time.Since(start)))
+	return events.Send(string(api.EventDone), answer.NoID, codec.EncodeDone(done,
+		time.Since(start)))
 }

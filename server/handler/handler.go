@@ -3,8 +3,8 @@
 // negotiation, limits and validation are behind it (package middleware). Its errors become problems
 // (package problem).
 //
-// A new operation is a method of Handlers in a file of its own; routes.StrictServerInterface, which is
-// generated from the contract, names it. An answer that is neither JSON nor empty is a function
+// A new operation is a method of Handlers in a file of its own; routes.StrictServerInterface, which
+// is generated from the contract, names it. An answer that is neither JSON nor empty is a function
 // that writes to the http.ResponseWriter, a writer.
 package handler
 
@@ -39,7 +39,8 @@ type Sessions interface {
 	Export(ctx context.Context, who session.Caller, id string, wait time.Duration, w io.Writer,
 		part func(session.Part)) error
 	Import(ctx context.Context, who session.Caller, r io.Reader, name string) (session.Info, error)
-	Score(ctx context.Context, who session.Caller, id string, body io.Reader, o session.ScoreOptions,
+	Score(ctx context.Context, who session.Caller, id string, body io.Reader,
+		o session.ScoreOptions,
 		emit func(session.Chunk) error) (session.Summary, error)
 	ScoreTexts(ctx context.Context, who session.Caller, r session.ScoreTextsRequest,
 		emit func(session.ModelInfo, session.Summary) error) error

@@ -28,7 +28,8 @@ func (h *Handlers) GiveFeedback(
 	verdict := session.FeedbackRequest{
 		Incident: r.Body.Incident, Verdict: string(codec.Value(r.Body.Verdict)),
 	}
-	if _, err := h.Sessions.Patch(ctx, who, r.ID, session.PatchRequest{Feedback: &verdict}); err != nil {
+	if _, err := h.Sessions.Patch(ctx, who, r.ID,
+		session.PatchRequest{Feedback: &verdict}); err != nil {
 		return nil, err
 	}
 	list, err := h.Sessions.Incidents(ctx, who, r.ID)

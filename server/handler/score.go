@@ -78,7 +78,8 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	}
 	switch {
 	case o.Lines && o.LogProbs:
-		return refuse("logprobs", "true", "false with unit=line; tokens=true has the bits of a line's bytes")
+		return refuse("logprobs", "true", "false with unit=line; tokens=true has the bits of a "+
+			"line's bytes")
 	case o.LogProbs && media == contract.MediaJSON:
 		return refuse("logprobs", "true", "false, or Accept: "+contract.MediaNDJSON+" or "+
 			contract.MediaEventStream+", as the events have them and a summary has not")
@@ -92,7 +93,8 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	case !o.Lines && o.Learn == session.LearnUnflagged:
 		return refuse("learn", "unflagged", "true or false without unit=line")
 	case (!o.Lines || o.Records) && o.TokenBits:
-		return refuse("tokens", "true", "false without unit=line; logprobs=true has those of chunks")
+		return refuse("tokens", "true",
+			"false without unit=line; logprobs=true has those of chunks")
 	case !o.Lines && p.TroubleWords != nil:
 		return refuse("trouble_words", problem.Quoted(*p.TroubleWords),
 			"no such parameter without unit=line")
@@ -229,7 +231,8 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 			continue
 		}
 		byLine := c.options.Learn == session.LearnUnflagged
-		if err := events.Send(string(api.EventLine), answer.NoID, c.encode.Line(*l, byLine)); err != nil {
+		if err := events.Send(string(api.EventLine), answer.NoID,
+			c.encode.Line(*l, byLine)); err != nil {
 			return err
 		}
 	}

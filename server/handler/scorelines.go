@@ -11,7 +11,8 @@ import (
 )
 
 // scoreLines makes a call whose answer is one object with all lines that there is room for.
-func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (routes.ScoreResponseObject, error) {
+func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (routes.ScoreResponseObject,
+	error) {
 	taken, err := h.Memory.Take(ctx, limits.AnswerLinesMax)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,8 @@ type lineList struct {
 }
 
 func (a *lineList) add(l session.Line, byLine bool) {
-	a.bytes += limits.LineBytes + limits.LineTextFactor*len(l.Text) + limits.LogProbBytes*len(l.TokenBits) +
+	a.bytes += limits.LineBytes + limits.LineTextFactor*len(l.Text) +
+		limits.LogProbBytes*len(l.TokenBits) +
 		session.IncidentBytes*len(l.Incidents)
 	if a.bytes > limits.AnswerLinesMax {
 		a.leftOut++

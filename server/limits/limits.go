@@ -12,18 +12,19 @@ import (
 // equal). The middleware, the validation against the contract or a handler enforces each of them.
 const (
 	// Bodies and connections.
-	JSONBodyBytesMax   = 8 << 20          // of a JSON body, which is read into memory
-	JSONDepthMax       = 16               // of a JSON body: objects and arrays within each other
-	JSONMembersMax     = 64               // of one object or array of a JSON body
-	JSONTokensMax      = 1024             // of a JSON body: plain values, names and brackets
-	JSONNameBytesMax   = 1024             // of a name or number of a JSON body
-	ScoreBodyBytesMax  = 16 << 30         // of a streamed body, of which the server keeps nothing
-	ImportBodyBytesMax = 4 << 30          // of an exported session
-	HeaderBytesMax     = 64 << 10         // of a request's line and headers
-	BodyIdleMax        = 5 * time.Minute  // without a byte of a body before the request ends
-	AnswerIdleMax      = time.Minute      // without a byte taken of an answer before the request ends
-	HeaderTimeMax      = 10 * time.Second // for a request's line and headers to arrive
-	ConnIdleMax        = 2 * time.Minute  // for a kept connection without a request
+	JSONBodyBytesMax   = 8 << 20         // of a JSON body, which is read into memory
+	JSONDepthMax       = 16              // of a JSON body: objects and arrays within each other
+	JSONMembersMax     = 64              // of one object or array of a JSON body
+	JSONTokensMax      = 1024            // of a JSON body: plain values, names and brackets
+	JSONNameBytesMax   = 1024            // of a name or number of a JSON body
+	ScoreBodyBytesMax  = 16 << 30        // of a streamed body, of which the server keeps nothing
+	ImportBodyBytesMax = 4 << 30         // of an exported session
+	HeaderBytesMax     = 64 << 10        // of a request's line and headers
+	BodyIdleMax        = 5 * time.Minute // without a byte of a body before the request ends
+	// without a byte taken of an answer before the request ends
+	AnswerIdleMax = time.Minute
+	HeaderTimeMax = 10 * time.Second // for a request's line and headers to arrive
+	ConnIdleMax   = 2 * time.Minute  // for a kept connection without a request
 
 	// A backup that the server keeps for a client to go on with.
 	BackupIdleMax = session.BackupIdleMax // while nobody reads it
@@ -60,14 +61,16 @@ const (
 	ScoresLengthMax     = session.PastBytesMax
 	ScoresPointsMax     = session.PastPointsMax
 	ScoresPointsDefault = 1000
-	WatchIdleMax        = session.WatchIdle    // without an event, until a client is told that there is none
-	WatcherBytesMax     = session.WatcherBytes // of events that wait for one client
+	// without an event, until a client is told that there is none
+	WatchIdleMax    = session.WatchIdle
+	WatcherBytesMax = session.WatcherBytes // of events that wait for one client
 
 	SessionNameCharsMax = session.NameCharsMax
 	WaitSecondsMax      = int64(session.WaitMax / time.Second) // for others that feed the session
 	SessionWaitingMax   = session.WaitingMax                   // requests that wait for one session
-	FeedWait            = 8 * time.Second                      // of a text for its turn, unless it says otherwise: shippers wait for 10 s
-	SessionShadowsMax   = session.ShadowsMax                   // shadows of one session
+	// of a text for its turn, unless it says otherwise: shippers wait for 10 s
+	FeedWait          = 8 * time.Second
+	SessionShadowsMax = session.ShadowsMax // shadows of one session
 
 	// What log shippers send.
 	LogBodyBytesMax        = 16 << 20 // of a body, decompressed
@@ -90,7 +93,8 @@ const (
 	OpenAIModelCharsMax    = 256                // of a model's id
 	OpenAIAnswerBytesMax   = 64 << 20           // of memory for an answer that is not streamed
 
-	// FillTokensMax is how many tokens are sampled at most for an editor, and where it says nothing.
+	// FillTokensMax is how many tokens are sampled at most for an editor, and where it says
+	// nothing.
 	FillTokensMax    = 256
 	TokenizeCharsMax = 1 << 20
 	TokenIDMax       = session.TokenIDMax
@@ -112,26 +116,29 @@ const (
 	AheadPause    = 31 * time.Millisecond  // between reads of at most 32 KiB after these: 1 MiB/s
 
 	// The memory of what requests have in memory whole: pages of sessions, JSON bodies, and the
-	// log-probabilities of completions that are not streamed. Each kind has memory of its own, and so
-	// have bodies that need little, so that nobody waits for another kind.
-	ListMemoryMax         = 32 << 20 // of all pages of sessions
-	ListSessionBytes      = 4 << 10  // of a session on a page
-	MemoryMax             = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax + WatchersBytesMax
+	// log-probabilities of completions that are not streamed. Each kind has memory of its own, and
+	// so have bodies that need little, so that nobody waits for another kind.
+	ListMemoryMax    = 32 << 20 // of all pages of sessions
+	ListSessionBytes = 4 << 10  // of a session on a page
+	MemoryMax        = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax +
+		WatchersBytesMax
 	WatchersBytesMax      = session.WatchersBytes
 	RequestMemoryMax      = 128 << 20        // of all bodies that need much
 	SmallRequestMemoryMax = 32 << 20         // of all bodies that need little
 	SmallRequestBytes     = 512 << 10        // of a body that needs little
 	RequestMemoryWaitMax  = 10 * time.Second // for memory to be free
-	JSONHeadBytes         = 16 << 10         // of a JSON body that is in memory while the rest comes in
-	JSONReadFactor        = 8                // memory of a JSON body that is being read, by its length
-	JSONKeptFactor        = 3                // the same when it was read
-	JSONManyTokenBytes    = 384              // the same of each value beyond JSONTokensMax
-	LogReadFactor         = 8                // memory of a body of a log shipper while it is read, by its length
-	LogKeptFactor         = 2                // the same of the lines that were made of it, by their length
-	ZstdBytes             = 10 << 20         // memory of a decompressor of Zstandard
-	ZstdWindowMax         = 8 << 20          // window that a body may need, as `zstd -19` makes it
-	LineBytes             = 1 << 10          // memory of a line of a text until it is sent
-	LineTextFactor        = 8                // the same of the line's text, by its length
-	PastScoreBytes        = 1 << 10          // memory of a part of a session's past scores until it is sent
-	LogProbBytes          = 64               // memory of a log-probability until it is sent
+	// of a JSON body that is in memory while the rest comes in
+	JSONHeadBytes      = 16 << 10
+	JSONReadFactor     = 8   // memory of a JSON body that is being read, by its length
+	JSONKeptFactor     = 3   // the same when it was read
+	JSONManyTokenBytes = 384 // the same of each value beyond JSONTokensMax
+	// memory of a body of a log shipper while it is read, by its length
+	LogReadFactor  = 8
+	LogKeptFactor  = 2        // the same of the lines that were made of it, by their length
+	ZstdBytes      = 10 << 20 // memory of a decompressor of Zstandard
+	ZstdWindowMax  = 8 << 20  // window that a body may need, as `zstd -19` makes it
+	LineBytes      = 1 << 10  // memory of a line of a text until it is sent
+	LineTextFactor = 8        // the same of the line's text, by its length
+	PastScoreBytes = 1 << 10  // memory of a part of a session's past scores until it is sent
+	LogProbBytes   = 64       // memory of a log-probability until it is sent
 )

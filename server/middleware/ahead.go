@@ -2,16 +2,16 @@ package middleware
 
 import "github.com/lmserve/lmserve/internal/serving/spool"
 
-// ahead holds the part of a body that was read before its reader asked for it: the end in memory, all
-// before it in a temporary file. The zero value is empty.
+// ahead holds the part of a body that was read before its reader asked for it: the end in memory,
+// all before it in a temporary file. The zero value is empty.
 type ahead struct {
 	file    *spool.Spool // nil: none
 	in, out int64        // bytes that were written to the file, and of these those that were taken
 	tail    []byte       // what follows the file
 }
 
-// room returns a buffer for the next bytes, or nil if there is no space. The caller passes the number
-// of bytes that it wrote to got.
+// room returns a buffer for the next bytes, or nil if there is no space. The caller passes the
+// number of bytes that it wrote to got.
 func (a *ahead) room() []byte {
 	if len(a.tail) == cap(a.tail) {
 		if !a.flush() {

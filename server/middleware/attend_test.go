@@ -19,7 +19,8 @@ import (
 )
 
 // serveStalled serves a handler behind Stall, and gives the address.
-func serveStalled(t *testing.T, idle time.Duration, draining context.Context, h http.HandlerFunc) string {
+func serveStalled(t *testing.T, idle time.Duration, draining context.Context,
+	h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(Stall(idle, draining)(h))
 	t.Cleanup(s.Close)
@@ -32,7 +33,8 @@ func begin(t *testing.T, addr string, size int) net.Conn {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size)
+	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n",
+		size)
 	require.NoError(t, err)
 	return conn
 }
@@ -53,7 +55,8 @@ func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
 			got, sent := make(chan string, 1), make(chan struct{})
-			addr := serveStalled(t, time.Minute, t.Context(), func(w http.ResponseWriter, r *http.Request) {
+			addr := serveStalled(t, time.Minute, t.Context(), func(w http.ResponseWriter,
+				r *http.Request) {
 				var all []byte
 				for range 2 { // what is left of the first is before what the second reads
 					stop := Attend(r.Context())
@@ -83,8 +86,8 @@ func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 	}
 }
 
-// Of a text that is longer than what is read ahead at once the rest is read slowly, until what is on
-// its way from a client that has left has come.
+// Of a text that is longer than what is read ahead at once the rest is read slowly, until what is
+// on its way from a client that has left has come.
 func TestLeavingBehindALongBodyIsNoticed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -20,13 +20,13 @@ import (
 // out, since a page does not have one; so Hosts looks at the requests of a server that asks for no
 // keys, and at those of a server that was told which names it has.
 //
-// A request's Host has to be a name of this server: a loopback name or address, the address that the
-// connection came to, one of the allowed names, or a name that Kubernetes gives the service of an
-// allowed name, with any port. A page that reaches the server by
+// A request's Host has to be a name of this server: a loopback name or address, the address that
+// the connection came to, one of the allowed names, or a name that Kubernetes gives the service of
+// an allowed name, with any port. A page that reaches the server by
 // DNS rebinding brings the page's own name. A request's Origin has to be the origin that the Host
 // names, one whose host is among the allowed names, or one of the named origins.
-// (http.CrossOriginProtection lets every GET pass, since sites make their pages of them. The exports
-// of this server are GETs.)
+// (http.CrossOriginProtection lets every GET pass, since sites make their pages of them. The
+// exports of this server are GETs.)
 func Hosts(
 	ring *keys.Ring, allowed, origins []string, problems *answer.Problems,
 ) func(http.Handler) http.Handler {

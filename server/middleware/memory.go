@@ -39,8 +39,8 @@ type Pool struct{ free *semaphore.Weighted }
 
 func newPool(bytes int64) *Pool { return &Pool{semaphore.NewWeighted(bytes)} }
 
-// Take waits until so many bytes are free. The error is session.ErrOverloaded if that takes long, or
-// what has ended the request.
+// Take waits until so many bytes are free. The error is session.ErrOverloaded if that takes long,
+// or what has ended the request.
 func (p *Pool) Take(ctx context.Context, bytes int64) (*Taken, error) {
 	defer Attend(ctx)()
 	waiting, cancel := context.WithTimeout(ctx, limits.RequestMemoryWaitMax)

@@ -23,8 +23,8 @@ type bodyKey struct{}
 
 // Attend ends the context of a request when its client leaves, until stop is called. A handler that
 // waits for something else than the body calls it: net/http notices that a client has left only
-// behind the end of the body, so the body is read ahead meanwhile. Whoever reads the body afterwards
-// reads what came. Nobody reads it before stop is called. A short wait is not attended.
+// behind the end of the body, so the body is read ahead meanwhile. Whoever reads the body
+// afterwards reads what came. Nobody reads it before stop is called. A short wait is not attended.
 func Attend(ctx context.Context) (stop func()) {
 	b, ok := ctx.Value(bodyKey{}).(*patientBody)
 	if !ok { // net/http looks after requests without a body

@@ -71,7 +71,8 @@ func Records(
 			taken.Keep(limits.LogKeptFactor * int64(len(raw)))
 			r.Header.Set("Content-Type", contract.MediaText)
 		case len(raw) > limits.JSONBodyBytesMax:
-			problems.Answer(w, r, problem.OfBody(&http.MaxBytesError{Limit: limits.JSONBodyBytesMax}))
+			problems.Answer(w, r,
+				problem.OfBody(&http.MaxBytesError{Limit: limits.JSONBodyBytesMax}))
 			return
 		default:
 			taken.Keep(0) // whoever reads the JSON takes memory for it

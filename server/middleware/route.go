@@ -27,8 +27,8 @@ import (
 
 // Places says which server a request is for, by its address; "" is this server.
 type Places interface {
-	// Session is of a session, by its id or the name that an owner has given; found says whether there
-	// is one.
+	// Session is of a session, by its id or the name that an owner has given; found says whether
+	// there is one.
 	Session(ctx context.Context, owner, text string) (addr string, found bool, err error)
 	// Alive reports whether the server of an address is known to be there.
 	Alive(addr string) bool
@@ -37,19 +37,20 @@ type Places interface {
 }
 
 // headerProxied is the header of a request that another server has passed on: it is passed on no
-// further. Its value is of no meaning, and a client that sends it has its request answered here, or is
-// told that it cannot be.
+// further. Its value is of no meaning, and a client that sends it has its request answered here, or
+// is told that it cannot be.
 const headerProxied = "Lmserve-Proxied"
 
 const (
-	dialMax       = 2 * time.Second // to connect to another server
-	aliveLook     = time.Second     // between two looks whether a server that has a request is there
-	idleConnsMost = 256             // to one server, that are kept
+	dialMax = 2 * time.Second // to connect to another server
+	// between two looks whether a server that has a request is there
+	aliveLook     = time.Second
+	idleConnsMost = 256 // to one server, that are kept
 )
 
 // Route passes requests for sessions of other servers on to these, once, as they come and as the
-// answers come. It stands behind Authenticate, which knows whose name a name is, and before Meter: a
-// request is metered where it is answered. With nil places every request is for this server.
+// answers come. It stands behind Authenticate, which knows whose name a name is, and before Meter:
+// a request is metered where it is answered. With nil places every request is for this server.
 func Route(
 	places Places, c *contract.Contract, routes chi.Routes, memory *Memory, told func(),
 	draining context.Context, problems *answer.Problems,
@@ -147,8 +148,8 @@ func (p *passing) place(r *http.Request, route string) (addr string, err error) 
 	return addr, nil
 }
 
-// userOf is the user that a completion in OpenAI's form names, which may be a session; "" if there is
-// none. The body is read for it, and can be read again.
+// userOf is the user that a completion in OpenAI's form names, which may be a session; "" if there
+// is none. The body is read for it, and can be read again.
 func (p *passing) userOf(r *http.Request) (user string, err error) {
 	if !contract.HasBody(r) {
 		return "", nil
@@ -166,7 +167,8 @@ func (p *passing) userOf(r *http.Request) (user string, err error) {
 	var named struct {
 		User string `json:"user"`
 	}
-	_ = json.NewDecoder(in.Reader).Decode(&named) // what is wrong with it is told by whoever reads it
+	// what is wrong with it is told by whoever reads it
+	_ = json.NewDecoder(in.Reader).Decode(&named)
 	if err := in.again(); err != nil {
 		return "", err
 	}
@@ -174,8 +176,8 @@ func (p *passing) userOf(r *http.Request) (user string, err error) {
 	return named.User, nil
 }
 
-// pass passes a request on. While this server drains, what others tell of a session ends, so that its
-// reader comes back to another server.
+// pass passes a request on. While this server drains, what others tell of a session ends, so that
+// its reader comes back to another server.
 func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr string) {
 	to, err := url.Parse(addr)
 	if err != nil {
@@ -196,7 +198,8 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.SetURL(to)
 			out.Out.Host = to.Host
-			for _, seen := range []string{"Origin", "Sec-Fetch-Site"} { // by this server, as the Host was
+			// by this server, as the Host was
+			for _, seen := range []string{"Origin", "Sec-Fetch-Site"} {
 				out.Out.Header.Del(seen)
 			}
 			out.Out.Header.Set(headerProxied, "1")
@@ -216,8 +219,8 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// errLost ends a request whose server is gone, and whose connection need not tell so: the server may
-// be stopped, or cut off.
+// errLost ends a request whose server is gone, and whose connection need not tell so: the server
+// may be stopped, or cut off.
 var errLost = errors.New("server: the lease of the server that has the session is over")
 
 // attend ends a request when the server that it was passed to is gone.
@@ -237,16 +240,17 @@ func (p *passing) attend(ctx context.Context, addr string, end context.CancelCau
 	}
 }
 
-// fail ends a request that could not be passed on to its end. Unless nothing of the request was sent,
-// or it only asks, the connection is cut, as it is when a server dies that has the request itself: a
-// problem would say that nothing was done, which nobody knows.
+// fail ends a request that could not be passed on to its end. Unless nothing of the request was
+// sent, or it only asks, the connection is cut, as it is when a server dies that has the request
+// itself: a problem would say that nothing was done, which nobody knows.
 func (p *passing) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var dialling *net.OpError
 	unsent := errors.As(err, &dialling) && dialling.Op == "dial"
 	if asks := contract.GetForHead(r.Method) == http.MethodGet; !unsent && !asks {
 		panic(http.ErrAbortHandler)
 	}
-	told := problem.New(api.ProblemOverloaded, "The server that has the session cannot be reached. If it "+
+	told := problem.New(api.ProblemOverloaded, "The server that has the session cannot be "+
+		"reached. If it "+
 		"does not come back, another takes the session over.")
 	told.RetryAfter, told.Cause = limits.RetryAfterBusy, err
 	p.problems.Answer(w, r, told)

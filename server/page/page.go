@@ -65,7 +65,8 @@ func open(name string) (*File, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(plain)
-	return &File{mediaTypes[path.Ext(name)], hex.EncodeToString(sum[:12]), plain, gzipped.Bytes()}, nil
+	return &File{mediaTypes[path.Ext(name)], hex.EncodeToString(sum[:12]), plain, gzipped.Bytes()},
+		nil
 }
 
 // Answer sends the file, or 304 to a client that has it. The arguments are the request's headers of

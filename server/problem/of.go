@@ -58,15 +58,17 @@ var rules = slices.Concat([]rule{
 	}),
 	as(ofDiskLimit),
 	as(func(*session.DiskAlarmError) *Problem {
-		return New(api.ProblemNoSpace, "Nothing that needs more of the disk is done until there is "+
-			"room. Deleting sessions makes room.")
+		return New(api.ProblemNoSpace,
+			"Nothing that needs more of the disk is done until there is "+
+				"room. Deleting sessions makes room.")
 	}),
 	plain(session.ErrNotFound, api.ProblemSessionNotFound, ""),
 	is(session.ErrFull, func(err error) *Problem {
 		return New(api.ProblemSessionLimit, strings.TrimPrefix(err.Error(), "session: "))
 	}),
 	soon(as(ofRecovery)),
-	plain(session.ErrOverloaded, api.ProblemOverloaded, "As many requests wait for a worker as may."),
+	plain(session.ErrOverloaded, api.ProblemOverloaded,
+		"As many requests wait for a worker as may."),
 	plain(session.ErrDraining, api.ProblemDraining, ""),
 	plain(session.ErrAdminOnly, api.ProblemAdminOnly, ""),
 	plain(session.ErrBackupBusy, api.ProblemBackupBusy, ""),
@@ -96,11 +98,13 @@ var rules = slices.Concat([]rule{
 var bodyRules = slices.Concat(keyRules, []rule{
 	as(func(e *Problem) *Problem { return e }),
 	as(func(e *http.MaxBytesError) *Problem {
-		return New(api.ProblemBodyTooLarge, fmt.Sprintf("The body has more than %d bytes.", e.Limit))
+		return New(api.ProblemBodyTooLarge, fmt.Sprintf("The body has more than %d bytes.",
+			e.Limit))
 	}),
 	plain(session.ErrDraining, api.ProblemDraining, ""),
 	plain(os.ErrDeadlineExceeded, api.ProblemBodyTimeout, ""),
-	plain(io.ErrUnexpectedEOF, api.ProblemBodyIncomplete, "The body ended before its declared end."),
+	plain(io.ErrUnexpectedEOF, api.ProblemBodyIncomplete,
+		"The body ended before its declared end."),
 	func(err error) *Problem { return New(api.ProblemBodyIncomplete, err.Error()) },
 })
 
@@ -173,8 +177,9 @@ func logged(kind api.ProblemType) rule {
 
 // ofDiskLimit says what the sessions of a key take of the disk, and what they may take.
 func ofDiskLimit(e *session.DiskLimitError) *Problem {
-	p := New(api.ProblemKeyDiskLimit, fmt.Sprintf("The sessions of the key take %d bytes, of at most "+
-		"%d, and this needs more than is left. Deleting sessions makes room.", e.Used, e.Limit))
+	p := New(api.ProblemKeyDiskLimit,
+		fmt.Sprintf("The sessions of the key take %d bytes, of at most "+
+			"%d, and this needs more than is left. Deleting sessions makes room.", e.Used, e.Limit))
 	p.UsedBytes, p.LimitBytes = &e.Used, &e.Limit
 	return p
 }
@@ -182,9 +187,10 @@ func ofDiskLimit(e *session.DiskLimitError) *Problem {
 // ofRecovery says how far a session's state has come. It comes further with the next request only,
 // which can be made soon.
 func ofRecovery(e *session.RecoveringError) *Problem {
-	return New(api.ProblemOverloaded, fmt.Sprintf("The session's state is being computed again from "+
-		"its text: %d of %d bytes are done, and kept. The same request, made again, goes on from "+
-		"there, and waits for longer with a longer wait.", e.Done, e.Of))
+	return New(api.ProblemOverloaded,
+		fmt.Sprintf("The session's state is being computed again from "+
+			"its text: %d of %d bytes are done, and kept. The same request, made again, goes on from "+
+			"there, and waits for longer with a longer wait.", e.Done, e.Of))
 }
 
 // ofModel says which model cannot be loaded; nil if err is not of that kind. Why it cannot concerns

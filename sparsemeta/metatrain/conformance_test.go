@@ -52,14 +52,16 @@ func (f fixture) number(name string) float64 {
 func (f fixture) learner() *sparsemeta.Learner {
 	l := &sparsemeta.Learner{Settings: sparsemeta.Settings{
 		Gammas: []float32{float32(f.number("gamma"))},
-		Beta1:  float32(f.number("beta1")), Beta2: float32(f.number("beta2")), P: f.number("p"), Out: 1,
+		Beta1:  float32(f.number("beta1")), Beta2: float32(f.number("beta2")), P: f.number("p"),
+		Out: 1,
 	}}
 	if f.Metadata["out_scale"] != "" {
 		l.Settings.Out = float32(f.number("out_scale"))
 	}
 	l.Phi = [][]sparsemeta.Network{nil}
 	for _, name := range strings.Split(f.Metadata["branches"], ",") {
-		l.Branches = append(l.Branches, sparsemeta.Branch{Name: name, Size: f.tensor("step0.grad." + name).Elements()})
+		l.Branches = append(l.Branches, sparsemeta.Branch{Name: name, Size: f.tensor("step0.grad." +
+			name).Elements()})
 		var n sparsemeta.Network
 		for _, p := range sparsemeta.Parts() {
 			require.Equal(f.t, p.Hi-p.Lo, copy(n[p.Lo:p.Hi], f.floats("meta."+name+"."+p.Name)))
@@ -137,7 +139,8 @@ func TestProbesOfTheReference(t *testing.T) {
 			probed++
 			want := f.floats("probe.g." + branch.Name)[i]
 			require.InDelta(t, want, l.Phi[0][b].Eval(float64(x)), 1e-7)
-			require.InDelta(t, want, tables[0][b].At(x), tolerance/3*math.Abs(float64(want)), "%s at %v", branch.Name, x)
+			require.InDelta(t, want, tables[0][b].At(x), tolerance/3*math.Abs(float64(want)),
+				"%s at %v", branch.Name, x)
 		}
 	}
 	require.NotZero(t, probed)
@@ -145,16 +148,19 @@ func TestProbesOfTheReference(t *testing.T) {
 
 // Updates agree with the reference's chain of updates, given its gradients and masks.
 func TestUpdatesOfTheReference(t *testing.T) {
-	for name, steps := range map[string]int{"sparsemeta_small": 5, "metaonline_small": 4, "metatrain_small": 2} {
+	for name, steps := range map[string]int{"sparsemeta_small": 5, "metaonline_small": 4,
+		"metatrain_small": 2} {
 		t.Run(name, func(t *testing.T) {
 			f := openFixture(t, name)
 			l := f.learner()
-			tables, s, x := l.Compile(), sparsemeta.NewState(l.Branches, 1, 0, kernel.Float32), kernel.NewExec(1)
+			tables, s, x := l.Compile(), sparsemeta.NewState(l.Branches, 1, 0, kernel.Float32),
+				kernel.NewExec(1)
 			fast := make([]float32, l.Size())
 			defer x.Close()
 			for step := range steps {
 				at := fmt.Sprintf("step%d.", step)
-				s.UpdateMasked(x, tables, l.Settings, l.Scale, f.arena(l, at+"grad."), fast, f.mask(l, at+"mask."))
+				s.UpdateMasked(x, tables, l.Settings, l.Scale, f.arena(l, at+"grad."), fast,
+					f.mask(l, at+"mask."))
 				if name != "metatrain_small" { // windows do not use I; the file has none
 					f.near(s, l, at+"I.", s.I[0].F32)
 				}
@@ -170,7 +176,8 @@ func TestOnlineMetaGradientsOfTheReference(t *testing.T) {
 	f := openFixture(t, "metaonline_small")
 	l := f.learner()
 	trainer := newTrainer(t, l, Options{})
-	tables, s, x := trainer.Tables(), sparsemeta.NewState(l.Branches, 1, 0, kernel.Float32), kernel.NewExec(2)
+	tables, s, x := trainer.Tables(), sparsemeta.NewState(l.Branches, 1, 0, kernel.Float32),
+		kernel.NewExec(2)
 	fast := make([]float32, l.Size())
 	defer x.Close()
 	s.Trace()
@@ -192,13 +199,15 @@ func TestWindowMetaGradientOfTheReference(t *testing.T) {
 	f := openFixture(t, "metatrain_small")
 	l := f.learner()
 	trainer := newTrainer(t, l, Options{})
-	tables, s, x := trainer.Tables(), sparsemeta.NewState(l.Branches, 1, 0, kernel.Float32), kernel.NewExec(2)
+	tables, s, x := trainer.Tables(), sparsemeta.NewState(l.Branches, 1, 0, kernel.Float32),
+		kernel.NewExec(2)
 	fast := make([]float32, l.Size())
 	defer x.Close()
 	s.Trace()
 	for step := range 2 {
 		at := fmt.Sprintf("step%d.", step)
-		s.UpdateMasked(x, tables, l.Settings, nil, f.arena(l, at+"grad."), fast, f.mask(l, at+"mask."))
+		s.UpdateMasked(x, tables, l.Settings, nil, f.arena(l, at+"grad."), fast,
+			f.mask(l, at+"mask."))
 	}
 	var g []float32
 	for _, b := range l.Branches {

@@ -75,7 +75,8 @@ func affine(w, b, x, ones *gorgonia.Node) (*gorgonia.Node, error) {
 func matrix(graph *gorgonia.ExprGraph, name string, rows, cols int) (*gorgonia.Node, []float64) {
 	values := make([]float64, rows*cols)
 	dense := tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(values))
-	node := gorgonia.NewMatrix(graph, tensor.Float64, gorgonia.WithName(name), gorgonia.WithShape(rows, cols), gorgonia.WithValue(dense))
+	node := gorgonia.NewMatrix(graph, tensor.Float64, gorgonia.WithName(name),
+		gorgonia.WithShape(rows, cols), gorgonia.WithValue(dense))
 	return node, values
 }
 
@@ -163,7 +164,8 @@ func newBackward() (*backward, error) {
 }
 
 // gradient adds the gradient to grad, an array for all 501 weights.
-func (b *backward) gradient(phi *sparsemeta.Network, t *sparsemeta.Table, dv, grad []float64) error {
+func (b *backward) gradient(phi *sparsemeta.Network, t *sparsemeta.Table, dv,
+	grad []float64) error {
 	b.load(phi)
 	for lo := 0; lo < len(dv); lo += width {
 		hi := min(lo+width, len(dv))
@@ -189,7 +191,8 @@ func (b *backward) collect(grad []float64) error {
 		}
 		data, ok := value.Data().([]float64)
 		if !ok || len(data) != part.Hi-part.Lo {
-			return fmt.Errorf("%s: found a gradient of %T, want %d float64", part.Name, value.Data(), part.Hi-part.Lo)
+			return fmt.Errorf("%s: found a gradient of %T, want %d float64", part.Name,
+				value.Data(), part.Hi-part.Lo)
 		}
 		for i, d := range data {
 			grad[part.Lo+i] += d

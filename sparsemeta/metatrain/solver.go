@@ -24,7 +24,8 @@ func (v vector) Grad() (gorgonia.Value, error) { return v.grad, nil }
 
 func newSolver(size int, o Options) *solver {
 	s := &solver{weights: make([]float64, size), gradient: make([]float64, size)}
-	s.adam = gorgonia.NewAdamSolver(gorgonia.WithBeta1(o.Beta1), gorgonia.WithBeta2(o.Beta2), gorgonia.WithEps(o.Eps))
+	s.adam = gorgonia.NewAdamSolver(gorgonia.WithBeta1(o.Beta1), gorgonia.WithBeta2(o.Beta2),
+		gorgonia.WithEps(o.Eps))
 	s.model = []gorgonia.ValueGrad{vector{dense(s.weights), dense(s.gradient)}}
 	return s
 }
@@ -66,11 +67,14 @@ func (t *Trainer) Restore(s SolverState) error {
 		want = 0
 	}
 	if s.Iteration < 0 || len(s.Mean) != want || len(s.Variance) != want {
-		return fmt.Errorf("metatrain: solver state: found %d means and %d variances after %d steps, want %d", len(s.Mean), len(s.Variance), s.Iteration, want)
+		return fmt.Errorf("metatrain: solver state: found %d means and %d variances after %d "+
+			"steps, want %d", len(s.Mean), len(s.Variance), s.Iteration, want)
 	}
 	for i := range s.Mean {
-		if math.IsNaN(s.Mean[i]) || math.IsInf(s.Mean[i], 0) || !(s.Variance[i] >= 0 && s.Variance[i] <= math.MaxFloat64) {
-			return fmt.Errorf("metatrain: solver state: weight %d: found mean %v and variance %v, want finite numbers, the variance 0 or more", i, s.Mean[i], s.Variance[i])
+		if math.IsNaN(s.Mean[i]) || math.IsInf(s.Mean[i], 0) || !(s.Variance[i] >= 0 &&
+			s.Variance[i] <= math.MaxFloat64) {
+			return fmt.Errorf("metatrain: solver state: weight %d: found mean %v and variance "+
+				"%v, want finite numbers, the variance 0 or more", i, s.Mean[i], s.Variance[i])
 		}
 	}
 	*iteration(t.solver.adam) = s.Iteration
@@ -78,6 +82,7 @@ func (t *Trainer) Restore(s SolverState) error {
 		setMoments(t.solver.adam, nil, nil)
 		return nil
 	}
-	setMoments(t.solver.adam, append([]float64(nil), s.Mean...), append([]float64(nil), s.Variance...))
+	setMoments(t.solver.adam, append([]float64(nil), s.Mean...), append([]float64(nil),
+		s.Variance...))
 	return nil
 }

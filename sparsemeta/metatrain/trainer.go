@@ -42,9 +42,11 @@ func (o Options) Validate() error {
 	o = o.withDefaults()
 	switch {
 	case !(o.Beta1 > 0 && o.Beta1 < 1):
-		return fmt.Errorf("metatrain: options: Beta1: found %v, want a number between 0 and 1", o.Beta1)
+		return fmt.Errorf("metatrain: options: Beta1: found %v, want a number between 0 and 1",
+			o.Beta1)
 	case !(o.Beta2 > 0 && o.Beta2 < 1):
-		return fmt.Errorf("metatrain: options: Beta2: found %v, want a number between 0 and 1", o.Beta2)
+		return fmt.Errorf("metatrain: options: Beta2: found %v, want a number between 0 and 1",
+			o.Beta2)
 	case !(o.Eps > 0 && o.Eps <= math.MaxFloat64):
 		return fmt.Errorf("metatrain: options: Eps: found %v, want a finite number above 0", o.Eps)
 	case o.Workers < 0:
@@ -122,7 +124,8 @@ func (t *Trainer) Tables() sparsemeta.Tables { return t.tables }
 // error and changes nothing.
 func (t *Trainer) Step(dv sparsemeta.NodeGradients, lr float64) error {
 	if !(lr >= 0 && lr <= math.MaxFloat64) {
-		return fmt.Errorf("metatrain: step: learning rate: found %v, want a finite number, 0 or more", lr)
+		return fmt.Errorf(
+			"metatrain: step: learning rate: found %v, want a finite number, 0 or more", lr)
 	}
 	if err := t.gradient(dv); err != nil {
 		return err
@@ -173,13 +176,15 @@ func (t *Trainer) gradient(dv sparsemeta.NodeGradients) error {
 	return t.each(func(w *worker, i int) error {
 		bank, branch := i/len(t.learner.Branches), i%len(t.learner.Branches)
 		grad := t.solver.gradient[i*sparsemeta.NetworkSize:][:sparsemeta.NetworkSize]
-		if err := w.backward.gradient(t.network(i), t.tables[bank][branch], dv[bank][branch], grad); err != nil {
+		if err := w.backward.gradient(t.network(i), t.tables[bank][branch], dv[bank][branch],
+			grad); err != nil {
 			return err
 		}
 		for _, part := range sparsemeta.Parts() {
 			for k, g := range grad[part.Lo:part.Hi] {
 				if math.IsNaN(g) || math.IsInf(g, 0) {
-					return fmt.Errorf("gradient of %s[%d]: found %v, want a finite number", part.Name, k, g)
+					return fmt.Errorf("gradient of %s[%d]: found %v, want a finite number",
+						part.Name, k, g)
 				}
 			}
 		}
@@ -226,7 +231,8 @@ func (t *Trainer) each(f func(w *worker, i int) error) error {
 	for i, err := range failures {
 		if err != nil {
 			branches := t.learner.Branches
-			return fmt.Errorf("metatrain: bank %d: %s: %w", i/len(branches), branches[i%len(branches)].Name, err)
+			return fmt.Errorf("metatrain: bank %d: %s: %w", i/len(branches),
+				branches[i%len(branches)].Name, err)
 		}
 	}
 	return nil

@@ -32,7 +32,8 @@ func waves(t *Trainer, seed int) sparsemeta.NodeGradients {
 	for bank := range dv {
 		for branch := range dv[bank] {
 			for node := range dv[bank][branch] {
-				dv[bank][branch][node] = math.Sin(float64(1 + seed + 7*bank + 13*branch + node*node))
+				dv[bank][branch][node] = math.Sin(float64(1 + seed + 7*bank + 13*branch +
+					node*node))
 			}
 		}
 	}
@@ -86,10 +87,12 @@ func TestAutodiffAgreesWithTheHandWrittenBackward(t *testing.T) {
 			for branch := range dv[bank] {
 				var want [sparsemeta.NetworkSize]float64
 				for node, d := range dv[bank][branch] {
-					l.Phi[bank][branch].Backward(nodeInput(trainer.Tables()[bank][branch], node), d, &want)
+					l.Phi[bank][branch].Backward(nodeInput(trainer.Tables()[bank][branch], node), d,
+						&want)
 				}
 				for i, w := range want {
-					require.InDelta(t, w, got[bank][branch][i], 1e-6*(1+math.Abs(w)), "bank %d branch %d weight %d", bank, branch, i)
+					require.InDelta(t, w, got[bank][branch][i], 1e-6*(1+math.Abs(w)),
+						"bank %d branch %d weight %d", bank, branch, i)
 				}
 			}
 		}
@@ -222,7 +225,9 @@ func TestAdamKeepsItsState(t *testing.T) {
 	require.Len(t, s.Mean, 4*sparsemeta.NetworkSize)
 	require.Len(t, s.Variance, 4*sparsemeta.NetworkSize)
 	for i := range s.Mean {
-		g := float64(grad[i/(2*sparsemeta.NetworkSize)][i/sparsemeta.NetworkSize%2][i%sparsemeta.NetworkSize])
+		g :=
+			float64(
+				grad[i/(2*sparsemeta.NetworkSize)][i/sparsemeta.NetworkSize%2][i%sparsemeta.NetworkSize])
 		require.InDelta(t, 0.1*g, s.Mean[i], 1e-6*math.Abs(g))
 		require.InDelta(t, 0.01*g*g, s.Variance[i], 1e-6*g*g)
 	}

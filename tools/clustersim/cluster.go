@@ -55,25 +55,29 @@ type cluster struct {
 func defaults() cluster {
 	return cluster{
 		costs: models["default"], nodes: 1000, cores: 16, memory: 64e9, sessions: 1e7,
-		rate: 1e5, bytes: 256, burst: 50, think: 2, databaseCores: 64, rack: 40, lost: 20, seconds: 60,
+		rate: 1e5, bytes: 256, burst: 50, think: 2, databaseCores: 64, rack: 40, lost: 20,
+		seconds: 60,
 	}
 }
 
 func (c cluster) check() error {
 	switch {
 	case c.nodes < 1 || c.cores < 1 || c.databaseCores < 1 || c.sessions < 1 || c.bytes < 1:
-		return fmt.Errorf("servers %d, cores %d and %d, sessions %d, bytes %d: expected at least 1 of each",
+		return fmt.Errorf("servers %d, cores %d and %d, sessions %d, bytes %d: expected at least "+
+			"1 of each",
 			c.nodes, c.cores, c.databaseCores, c.sessions, c.bytes)
 	case c.rack < 0 || c.rack >= c.nodes:
 		return fmt.Errorf("-rack is %d, expected 0 to %d", c.rack, c.nodes-1)
 	case !(c.rate > 0) || !(c.seconds > c.lost+lease):
-		return fmt.Errorf("-rate is %g and -seconds %g, expected more than 0 and %g", c.rate, c.seconds, c.lost+lease)
+		return fmt.Errorf("-rate is %g and -seconds %g, expected more than 0 and %g", c.rate,
+			c.seconds, c.lost+lease)
 	}
 	return nil
 }
 
-// warm is the probability that a session which begins a burst is still in its server's memory, if the
-// sessions that have come there last are: those that come once in sessions/bursts seconds on average.
+// warm is the probability that a session which begins a burst is still in its server's memory, if
+// the sessions that have come there last are: those that come once in sessions/bursts seconds on
+// average.
 func (c cluster) warm() float64 {
 	places := float64(c.nodes) * c.memory / c.costs.hotBytes
 	return 1 - math.Exp(-places/float64(c.sessions))

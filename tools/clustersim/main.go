@@ -1,6 +1,6 @@
 // Command clustersim simulates many servers on one database and one object store: what a cluster
-// of a given size asks of each, what happens when a rack of it is lost, and what breaks first as the
-// load grows. It computes nothing of lmserve's; the costs of single steps are those that were
+// of a given size asks of each, what happens when a rack of it is lost, and what breaks first as
+// the load grows. It computes nothing of lmserve's; the costs of single steps are those that were
 // measured (see costs), the rest is assumed and can be set.
 //
 //	cd tools/clustersim && go run .
@@ -43,12 +43,14 @@ func main() {
 
 // report prints how the cluster does before and after it loses a rack, and at other loads.
 func report(w io.Writer, c cluster) {
-	fmt.Fprintf(w, "%d servers of %d cores, %d sessions, %.0f requests a second of %d bytes, a database of %d cores\n\n",
+	fmt.Fprintf(w, "%d servers of %d cores, %d sessions, %.0f requests a second of %d bytes, a "+
+		"database of %d cores\n\n",
 		c.nodes, c.cores, c.sessions, c.rate, c.bytes, c.databaseCores)
 	s := newSimulation(c)
 	s.run()
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "seconds\trequests/s\tp50 ms\tp99 ms\tclaims/s\trefused/s\tdatabase\tservers\tobjects GB/s\t\n")
+	fmt.Fprintf(t, "seconds\trequests/s\tp50 ms\tp99 "+
+		"ms\tclaims/s\trefused/s\tdatabase\tservers\tobjects GB/s\t\n")
 	for i, p := range s.phases {
 		what := fmt.Sprintf("%.0f to %.0f", p.from, p.to)
 		if i == 1 {
@@ -58,7 +60,8 @@ func report(w io.Writer, c cluster) {
 	}
 	t.Flush()
 	fmt.Fprintln(w)
-	fmt.Fprintf(t, "load\trequests/s\tp50 ms\tp99 ms\tclaims/s\trefused/s\tdatabase\tservers\tobjects GB/s\t\n")
+	fmt.Fprintf(t, "load\trequests/s\tp50 ms\tp99 "+
+		"ms\tclaims/s\trefused/s\tdatabase\tservers\tobjects GB/s\t\n")
 	for _, load := range []float64{.5, 1, 1.25, 1.5, 2, 3} {
 		at := c
 		at.rate, at.rack = c.rate*load, 0

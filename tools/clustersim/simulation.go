@@ -166,7 +166,8 @@ func (s *simulation) advance(at float64) {
 }
 
 func (s *simulation) newBurst() *burst {
-	return &burst{session: int32(s.rng.IntN(s.c.sessions)), left: 1 + int(s.rng.ExpFloat64()*s.c.burst)}
+	return &burst{session: int32(s.rng.IntN(s.c.sessions)),
+		left: 1 + int(s.rng.ExpFloat64()*s.c.burst)}
 }
 
 func (s *simulation) after(seconds float64, kind int, b *burst) {

@@ -24,10 +24,12 @@ import (
 func components() (otelcol.Factories, error) {
 	var f otelcol.Factories
 	var err error
-	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](filelogreceiver.NewFactory()); err != nil {
+	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](
+		filelogreceiver.NewFactory()); err != nil {
 		return f, err
 	}
-	if f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](otlphttpexporter.NewFactory()); err != nil {
+	if f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
+		otlphttpexporter.NewFactory()); err != nil {
 		return f, err
 	}
 	f.Telemetry = telemetry.NewFactory(

@@ -55,8 +55,8 @@ type Change struct {
 	Value, Largest float64
 	// Of drifts: the share, or the numbers' geometric mean, before and in the last Length.
 	Usual, Now float64
-	// Of silences: the mean gap and the gap so far, in lines and, if the log's stamps tell, in time,
-	// and the time of day since when.
+	// Of silences: the mean gap and the gap so far, in lines and, if the log's stamps tell, in
+	// time, and the time of day since when.
 	EveryLines, SilentLines int64
 	Timed                   bool
 	Every, Silent, Since    time.Duration
@@ -114,7 +114,8 @@ func (d *Detector) silenceOf(l *line, e *key, t int64) *Change {
 		silent := int64(uint32(t) - e.Beat)
 		since := ((d.clock.Day-silent)%dayMillis + dayMillis) % dayMillis
 		c.Every = time.Duration(e.Mean) * time.Millisecond
-		c.Silent, c.Since = time.Duration(silent)*time.Millisecond, time.Duration(since)*time.Millisecond
+		c.Silent, c.Since = time.Duration(silent)*time.Millisecond,
+			time.Duration(since)*time.Millisecond
 	}
 	return c
 }
@@ -149,7 +150,8 @@ func (c *Change) String() string {
 		return fmt.Sprintf("%s: the largest of %s before is %s", c.name(), humanize.Comma(c.Of),
 			short(c.Largest))
 	case Format:
-		return fmt.Sprintf("the format changed: lines of new shapes %s %% before, %s %% of the last %d",
+		return fmt.Sprintf("the format changed: lines of new shapes %s %% before, %s %% of the "+
+			"last %d",
 			short(100*c.Usual), short(100*c.Now), c.Length)
 	case Empty:
 		what := "a value"
@@ -175,7 +177,8 @@ func (c *Change) String() string {
 			name = "lines that came regularly"
 		}
 		if c.Timed {
-			return fmt.Sprintf("%s: every %s, silent since %s", name, rounded(c.Every), clockTime(c.Since))
+			return fmt.Sprintf("%s: every %s, silent since %s", name, rounded(c.Every),
+				clockTime(c.Since))
 		}
 		return fmt.Sprintf("%s: every %s lines, none in the last %s", name,
 			humanize.Comma(c.EveryLines), humanize.Comma(c.SilentLines))

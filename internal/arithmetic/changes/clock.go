@@ -23,8 +23,8 @@ const (
 	// A stamp that is at most backMillis before the last one is out of order; one that is further
 	// before it says that the clock was set back.
 	backMillis = 5000
-	// A clock is set back by at most setBackMost milliseconds: a stamp further before the last one is
-	// of the next day, as after a night without lines.
+	// A clock is set back by at most setBackMost milliseconds: a stamp further before the last one
+	// is of the next day, as after a night without lines.
 	setBackMost = dayMillis / 6
 	// A gap between two lines is learnt as at most longestTimes the longest one or paceTimes the
 	// mean one, so that one pause or jump of the clock does not change what is usual.

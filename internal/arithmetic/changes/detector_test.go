@@ -73,7 +73,8 @@ func TestFloodOfAClientIsTold(t *testing.T) {
 func TestNewTemplateIsANovelty(t *testing.T) {
 	log := accessLog{between: func(i int, stamp string) []string {
 		if i >= 1500 && i%4 == 0 {
-			return []string{fmt.Sprintf("[%s] pool exhausted, rejecting request %d", stamp, i*7919%9973)}
+			return []string{fmt.Sprintf("[%s] pool exhausted, rejecting request %d", stamp,
+				i*7919%9973)}
 		}
 		return nil
 	}}.lines(1900, 3)
@@ -201,7 +202,8 @@ func TestACounterIsNoDrift(t *testing.T) {
 func jsonLog(n int, changed func(i int, l string) string) (log [][]byte) {
 	for i := range n {
 		l := fmt.Sprintf(
-			`{"time":"2026-11-20T12:%02d:%02dZ","level":"info","user":"u%d","took":%d,"ok":true}`, i/60%60,
+			`{"time":"2026-11-20T12:%02d:%02dZ","level":"info","user":"u%d","took":%d,"ok":true}`,
+			i/60%60,
 			i%60, i*7919%17, 20+i*31%50)
 		log = append(log, []byte(changed(i, l)))
 	}
@@ -234,7 +236,8 @@ func TestWhatChangesInFieldsIsTold(t *testing.T) {
 			"new field retry_count: in none of 1,000 lines before"},
 		{`"took":\d+,`, ``, NoField, 8, "field took is missing: there 1,000 times in a row before"},
 		{`,"ok":true`, ``, NoField, 8, "field ok is missing: there 1,000 times in a row before"},
-		{`"level":"info",`, ``, NoField, 8, "field level is missing: there 1,000 times in a row before"},
+		{`"level":"info",`, ``, NoField, 8, "field level is missing: there 1,000 times in a row " +
+			"before"},
 	} {
 		told := take(New(), jsonLog(1020, from(1000, c.pattern, c.with)))
 		one := only(t, told, c.kind)

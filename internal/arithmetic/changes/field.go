@@ -3,8 +3,9 @@ package changes
 import "bytes"
 
 // A field is a name before = (user=7), or in quotes before a colon ("user": 7); not in a URL. A new
-// name is told when it has come three times. A field is missing if it came 300 times in a row behind
-// the same field, or at the beginning of a line, and then eight times did not, and came nowhere else.
+// name is told when it has come three times. A field is missing if it came 300 times in a row
+// behind the same field, or at the beginning of a line, and then eight times did not, and came
+// nowhere else.
 
 const (
 	fieldSets   = 23

@@ -32,7 +32,8 @@ func (d *Detector) number(l *line, of event, value, x float64) {
 		width := float64(2*float64(p.Deviation)) + float64((most-float64(p.Mean))/2) + 1
 		score := numberTimes * (x - most) / width * n / (n + valuesMemory)
 		if score > l.outlier.score {
-			l.outlier = outlier{score: score, of: of, value: value, largest: largest, values: p.Values}
+			l.outlier = outlier{score: score, of: of, value: value, largest: largest,
+				values: p.Values}
 		}
 	}
 	if p.Values == 0 {
@@ -42,7 +43,8 @@ func (d *Detector) number(l *line, of event, value, x float64) {
 	p.Values++
 	weight := 1 / float64(min(p.Values, valuesMemory))
 	p.Mean += float32((x - float64(p.Mean)) * weight)
-	p.Deviation += float32((max(x-float64(p.Mean), float64(p.Mean)-x) - float64(p.Deviation)) * weight)
+	p.Deviation += float32((max(x-float64(p.Mean),
+		float64(p.Mean)-x) - float64(p.Deviation)) * weight)
 	if p.Values == 2*valuesWindow {
 		p.Before, p.Largest, p.Values = p.Largest, 0, valuesWindow
 	}

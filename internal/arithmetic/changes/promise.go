@@ -32,8 +32,8 @@ func (p *promise) line(of limits) {
 func (p *promise) report(of limits) { p.Threshold += of.raise }
 
 // tell takes in the score of the n-th line, and returns whether the score reaches the threshold. If
-// so, the rest begins anew. It calls report unless the line is within the rest before, which ends at
-// quiet.
+// so, the rest begins anew. It calls report unless the line is within the rest before, which ends
+// at quiet.
 func (p *promise) tell(of limits, n int64, quiet *int64, score float64, report func()) bool {
 	p.line(of)
 	if score < p.Threshold {

@@ -103,7 +103,8 @@ func (d *Detector) tellSilence(l *line, each func(*Change)) {
 	var silent *key
 	for i := range d.keys {
 		e := &d.keys[i]
-		if e.Tag == 0 || e.Subject == Level || e.Flags&flagSilent != 0 || !e.even() || !d.regular(e, t) {
+		if e.Tag == 0 || e.Subject == Level || e.Flags&flagSilent != 0 || !e.even() ||
+			!d.regular(e, t) {
 			continue
 		}
 		if due := t - int64(uint32(t)-e.Beat) + int64(e.patience()); due >= t {

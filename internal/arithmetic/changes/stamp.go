@@ -39,7 +39,8 @@ func stampOf(line []byte) stamp {
 		}
 		millis, to := fraction(line, i+6)
 		millis += ((hour*60+minute)*60 + second) * 1000
-		return stamp{millis: millis % dayMillis, from: dateBefore(line, i-2), to: zoneAfter(line, to)}
+		return stamp{millis: millis % dayMillis, from: dateBefore(line, i-2),
+			to: zoneAfter(line, to)}
 	}
 }
 

@@ -84,7 +84,8 @@ func (d *Detector) check() error {
 		{"when a silence is due", d.due >= 0},
 		{"the lines until which surges are quiet", d.soon(d.surgeQuiet)},
 		{"the lines until which numbers are quiet", d.soon(d.numberQuiet)},
-		{"the lines until which drifts are quiet", 0 <= d.driftQuiet && d.driftQuiet <= d.n+driftQuiet},
+		{"the lines until which drifts are quiet", 0 <= d.driftQuiet &&
+			d.driftQuiet <= d.n+driftQuiet},
 		{"the lines until which empty values are quiet", d.soon(d.emptyQuiet)},
 		{"the lines until which fields are quiet", d.soon(d.fieldQuiet)},
 		{"the line of the last silence", 0 <= d.silenceTold && d.silenceTold <= d.n},
@@ -147,7 +148,8 @@ func (e *key) valid(set int, n int64) bool {
 	const millisMost = 1 << 32
 	return e.Tag&1 == 1 && int(home(e.Tag, keySets)) == set &&
 		passed(e.Line, n) && passed(e.Began, n) &&
-		uint32(e.Length) < e.Clock && within(e.Before, 0, 2*clockMemory) && within(e.Sum, 0, sumMost) &&
+		uint32(e.Length) < e.Clock && within(e.Before, 0, 2*clockMemory) &&
+		within(e.Sum, 0, sumMost) &&
 		within(e.Mean, 0, millisMost) &&
 		within(e.Deviation, 0, millisMost) && within(e.Longest, 0, millisMost) &&
 		e.Peak <= sumMost*peakUnits && e.Best <= sumMost*peakUnits && e.Flags <= flagsMost &&

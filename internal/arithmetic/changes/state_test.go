@@ -212,7 +212,8 @@ func FuzzReadState(f *testing.F) {
 		}
 		require.True(t, bytes.Equal(state, d.AppendState(nil)))
 		for _, c := range take(d, log) {
-			require.True(t, 0 < c.First && c.First <= c.Line && 0 <= c.Had && c.Had <= c.Of, "%+v", c)
+			require.True(t, 0 < c.First && c.First <= c.Line && 0 <= c.Had && c.Had <= c.Of, "%+v",
+				c)
 		}
 		_, err = ReadState(d.AppendState(nil))
 		require.NoError(t, err)
@@ -226,10 +227,12 @@ func TestStateOfBusyOutageIsRead(t *testing.T) {
 	told := 0
 	var text string
 	for n := range 6000 {
-		text = fmt.Sprintf("level=info user=%d took=%dms status=200 bytes=%d", n%7, 20+n%9, 900+n%80)
+		text = fmt.Sprintf("level=info user=%d took=%dms status=200 bytes=%d", n%7, 20+n%9,
+			900+n%80)
 		switch n % 400 {
 		case 350, 351, 352:
-			text = fmt.Sprintf("level=info user=1 took=%d000000ms status=200 bytes=%d", n, 90_000_000*n)
+			text = fmt.Sprintf("level=info user=1 took=%d000000ms status=200 bytes=%d", n,
+				90_000_000*n)
 		}
 		if n%800 > 740 && n > 1000 {
 			text = fmt.Sprintf("level=error%d user=2 took=30ms status=%d bytes=3", n/800, 500+n/800)

@@ -16,8 +16,8 @@ package changes
 //
 //	f = min(1, (1.02 - same) / (1.02 - expected))
 //
-// f is 0 for a number that is near the place's last one when the excursion begins: a counter goes on,
-// or an hour.
+// f is 0 for a number that is near the place's last one when the excursion begins: a counter goes
+// on, or an hour.
 //
 // An excursion ends when G is 0, when it pauses, or when it is long; its events go into B. A key is
 // told if G rises to a peak that stands out of the key's own peaks before and the highest peak of
@@ -146,14 +146,16 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 // drain is by how much a tick lowers G, of the share of the key when the excursion began.
 func (e *key) drain() float64 {
 	recent := float64(min(e.Clock-uint32(e.Length), clockMemory))
-	return float64(float32(ln(1 + float64((odds-1)*min(1, (float64(e.Before)+prior)/(recent+prior))))))
+	return float64(float32(ln(1 + float64((odds-1)*min(1,
+		(float64(e.Before)+prior)/(recent+prior))))))
 }
 
 // over reports whether the excursion before this event is over.
 func (e *key) over(sum float64, gap uint32) bool {
 	length := uint64(e.Length) + 1
 	return sum <= 0 || e.Count == 0 || length > lengthMost ||
-		e.Count >= pauseEvents && gap > pauseTicks && uint64(gap)*uint64(e.Count) > pauseTimes*length
+		e.Count >= pauseEvents && gap > pauseTicks &&
+			uint64(gap)*uint64(e.Count) > pauseTimes*length
 }
 
 // end adds the excursion's events to those before, of which the clock's memory is kept, and starts

@@ -66,7 +66,8 @@ func TestLinesAreCutIntoWords(t *testing.T) {
 			{"rt", plain, 0}, {"0.250", number, .25}, {"5ms", number, .005}, {"3s", number, 3},
 		},
 		"7us 7µs 2ns 1.5x": {
-			{"7us", number, 7e-6}, {"7µs", number, 7e-6}, {"2ns", number, 2e-9}, {"1.5x", random, 0},
+			{"7us", number, 7e-6}, {"7µs", number, 7e-6}, {"2ns", number, 2e-9},
+			{"1.5x", random, 0},
 		},
 		"a1b2c3 1234567890": {{"a1b2c3", random, 0}, {"1234567890", random, 0}},
 		"node123 node12345": {{"node123", plain, 0}, {"node12345", random, 0}},
@@ -93,7 +94,8 @@ func TestWordsStandInTheirLine(t *testing.T) {
 			require.True(t, last <= w.from && w.from < w.to && w.to <= len(line))
 			require.True(t, w.value >= 0 && w.value < 1e18)
 			if c.stamp.to > 0 {
-				require.True(t, w.from < c.stamp.from || w.from >= c.stamp.to, "%q", line[w.from:w.to])
+				require.True(t, w.from < c.stamp.from || w.from >= c.stamp.to, "%q",
+					line[w.from:w.to])
 			}
 		}
 	})

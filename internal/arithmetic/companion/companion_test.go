@@ -229,6 +229,7 @@ func TestSettingsSayWhatIsWrong(t *testing.T) {
 
 func TestBytesAreThoseOfTheState(t *testing.T) {
 	s := New(small(1))
-	require.Equal(t, int64(len(s.table)+len(s.text)+4*len(s.words)+4*len(s.floats)), Bytes(small(1)))
+	require.Equal(t, int64(len(s.table)+len(s.text)+4*len(s.words)+4*len(s.floats)),
+		Bytes(small(1)))
 	require.EqualValues(t, EncodedBytes(small(1)), len(s.AppendTo(nil)))
 }

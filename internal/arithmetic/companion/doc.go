@@ -38,8 +38,8 @@
 // # Order
 //
 // All bits are those of float32 arithmetic in which no product is fused with a sum, and of
-// exponentials and logarithms of internal/arithmetic/kernel: given the networks' distributions they are the
-// same on every machine.
+// exponentials and logarithms of internal/arithmetic/kernel: given the networks' distributions they
+// are the same on every machine.
 //
 // # Files
 //

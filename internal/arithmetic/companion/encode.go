@@ -103,7 +103,8 @@ func Decode(set Settings, data []byte) (*State, error) {
 	want := header{Version, uint8(set.Networks),
 		uint8(bits.TrailingZeros(uint(set.TableBytes))), h.Place}
 	if h != want {
-		return nil, fmt.Errorf("companion: the state is of version %d, for %d networks, with a table "+
+		return nil, fmt.Errorf("companion: the state is of version %d, for %d networks, with a "+
+			"table "+
 			"of 2^%d bytes; expected version %d, %d networks and 2^%d bytes", h.Version, h.Networks,
 			h.TableLog, want.Version, want.Networks, want.TableLog)
 	}
@@ -197,7 +198,8 @@ func (p *place) check() error {
 			return fmt.Errorf("match %d is at %d, expected a place in the last %d of %d bytes",
 				i, m.At, textBytes, p.Bytes)
 		case m.Length > matchMost || m.Misses > matchMisses:
-			return fmt.Errorf("match %d has a length of %d with %d misses, expected at most %d and %d",
+			return fmt.Errorf("match %d has a length of %d with %d misses, expected at most %d "+
+				"and %d",
 				i, m.Length, m.Misses, matchMost, matchMisses)
 		}
 	}

@@ -121,8 +121,8 @@ func (x *Scratch) move(s *State, estimate int, bit float32) {
 	all.n++
 }
 
-// inside keeps a probability, which is no NaN, away from 0 and 1. Positive numbers are in the order of
-// their bits, and whole numbers are compared without a jump, which nobody could foretell here.
+// inside keeps a probability, which is no NaN, away from 0 and 1. Positive numbers are in the order
+// of their bits, and whole numbers are compared without a jump, which nobody could foretell here.
 func inside(p float32) float32 {
 	return math.Float32frombits(max(edgeBits, min(otherEdgeBits, math.Float32bits(p))))
 }

@@ -105,7 +105,8 @@ func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 		place = 0 // a NaN: the mean keeps it
 	}
 	step := int(place)
-	r = refined{refineOf((l.last+uint32(node)*0x9e3779b1)>>16) + step, place - float32(step), within(a, most)}
+	r = refined{refineOf((l.last+uint32(node)*0x9e3779b1)>>16) + step, place - float32(step),
+		within(a, most)}
 	return r, float32(s.floats[r.at]*(1-r.part)) + float32(s.floats[r.at+1]*r.part)
 }
 

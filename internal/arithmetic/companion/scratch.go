@@ -47,7 +47,8 @@ func ScratchBytes(piece int) int64 {
 		places = 4 * (2*contextCount + 1 + 1 + matchCount)
 		held   = 2*contextCount*bucketBytes + 1 + 4*(1+matchCount)
 		pages  = setCount - 1 + 8 + 2*8*(contextCount+matchCount) + 8 // the nodes' rows are eight
-		growth = 2                                                    // of a slice that is appended to
+		// of a slice that is appended to
+		growth = 2
 		fixed  = 1<<16 + 4*pageCount
 	)
 	return fixed + growth*int64(piece)*(places+held+pages*(4+4*pageFloats))

@@ -124,7 +124,8 @@ var refineFirst = func() (p [refineSteps]float32) {
 func (s *State) estimate(at int, p float32) {
 	l := [2]float32{p, 1 - p}
 	portable.Log(l[:], l[:])
-	s.floats[at+estimateP], s.floats[at+estimateLogit], s.floats[at+estimateCount] = p, l[0]-l[1], estimateStart
+	s.floats[at+estimateP], s.floats[at+estimateLogit], s.floats[at+estimateCount] = p, l[0]-l[1],
+		estimateStart
 }
 
 func (s *State) firstWeights() []float32 {

@@ -1,7 +1,7 @@
 // Package compress writes a text in as many bits as a stream needs to predict it: an arithmetic
 // coder takes the very distributions that are served, byte after byte, and the stream learns as it
-// goes. So the size of a file is the proof of the bits that are reported: whoever has the model gets
-// the text back from it.
+// goes. So the size of a file is the proof of the bits that are reported: whoever has the model
+// gets the text back from it.
 //
 // A file, all numbers big-endian:
 //
@@ -39,11 +39,13 @@ const (
 
 // Header says what a text was compressed with.
 type Header struct {
-	Model    string         `json:"model"`              // its ID, which has a part of its hash
-	Numerics string         `json:"numerics"`           // the arithmetic, see kernel.Arithmetic.Numerics
-	Bytes    int64          `json:"bytes"`              // of the text
-	Seed     uint64         `json:"seed,omitempty"`     // of the stream
-	Settings setting.Values `json:"settings,omitempty"` // that are not the model's, see stream.Recorded
+	Model string `json:"model"` // its ID, which has a part of its hash
+	// the arithmetic, see kernel.Arithmetic.Numerics
+	Numerics string `json:"numerics"`
+	Bytes    int64  `json:"bytes"`          // of the text
+	Seed     uint64 `json:"seed,omitempty"` // of the stream
+	// that are not the model's, see stream.Recorded
+	Settings setting.Values `json:"settings,omitempty"`
 }
 
 // Compressed is a text that was compressed.
@@ -66,7 +68,8 @@ func (c *Compressed) Write(w io.Writer) error {
 // It tells each of every piece that is done, of how many bytes. The error is the context's, or says
 // that the model's tokens are not bytes.
 func Compress(
-	ctx context.Context, m *model.Model, set stream.Settings, threads int, text []byte, each func(bytes int),
+	ctx context.Context, m *model.Model, set stream.Settings, threads int, text []byte,
+	each func(bytes int),
 ) (c Compressed, err error) {
 	if err := ofBytes(m); err != nil {
 		return c, err
@@ -96,7 +99,8 @@ func Compress(
 
 func ofBytes(m *model.Model) error {
 	if m.OfWords() {
-		return fmt.Errorf("model %s is one of words, which has no token for most texts; expected a model of bytes", m.ID())
+		return fmt.Errorf("model %s is one of words, which has no token for most texts; expected "+
+			"a model of bytes", m.ID())
 	}
 	return nil
 }
@@ -148,7 +152,8 @@ func Read(in io.Reader) (*Reader, error) {
 // Open reads the beginning of a file. The error says what is wrong with it, and where.
 func Open(file []byte) (*Reader, error) {
 	if !bytes.HasPrefix(file, []byte(magic)) {
-		return nil, fmt.Errorf("byte 0: found %q, expected %q: not a text that lmserve compressed", file[:min(len(file), len(magic))], magic)
+		return nil, fmt.Errorf("byte 0: found %q, expected %q: not a text that lmserve compressed",
+			file[:min(len(file), len(magic))], magic)
 	}
 	const length = len(magic) + 1 // where the header's stands
 	at := length + 4
@@ -156,18 +161,21 @@ func Open(file []byte) (*Reader, error) {
 		return nil, short(file, at, "the length of the header")
 	}
 	if found := file[len(magic)]; found != version {
-		return nil, fmt.Errorf("byte %d: version %d of the format, expected %d: made by another version of lmserve",
+		return nil, fmt.Errorf("byte %d: version %d of the format, expected %d: made by another "+
+			"version of lmserve",
 			len(magic), found, version)
 	}
 	size := binary.BigEndian.Uint32(file[length:])
 	if size > headerMax {
-		return nil, fmt.Errorf("byte %d: a header of %d bytes, expected %d at most", length, size, headerMax)
+		return nil, fmt.Errorf("byte %d: a header of %d bytes, expected %d at most", length, size,
+			headerMax)
 	}
 	end := at + int(size)
 	if len(file) < end+sha256.Size {
 		return nil, short(file, end+sha256.Size, "the header and the checksum")
 	}
-	r := &Reader{header: file[at:end], sum: file[end : end+sha256.Size], coded: file[end+sha256.Size:]}
+	r := &Reader{header: file[at:end], sum: file[end : end+sha256.Size],
+		coded: file[end+sha256.Size:]}
 	if err := r.read(r.header); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
@@ -192,14 +200,16 @@ func (h *Header) read(header []byte) (err error) {
 }
 
 func short(file []byte, want int, what string) error {
-	return fmt.Errorf("byte %d: the file ends, expected %d bytes or more, with %s", len(file), want, what)
+	return fmt.Errorf("byte %d: the file ends, expected %d bytes or more, with %s", len(file), want,
+		what)
 }
 
 // Check says why a model cannot read the text; nil if it can.
 func (r *Reader) Check(m *model.Model) error {
 	switch numerics := m.Arithmetic.Numerics(); {
 	case r.Model != m.ID():
-		return fmt.Errorf("found model %s, expected %s, which the text was compressed with", m.ID(), r.Model)
+		return fmt.Errorf("found model %s, expected %s, which the text was compressed with", m.ID(),
+			r.Model)
 	case r.Numerics != numerics:
 		return fmt.Errorf("found arithmetic %s, expected %s, which the text was compressed with: "+
 			"--precision and the processor decide it", numerics, r.Numerics)
@@ -217,7 +227,8 @@ func (r *Reader) settings(m *model.Model) (stream.Settings, error) {
 	return set, err
 }
 
-var errDamaged = errors.New("the text that comes out is not the one that went in: the file is damaged, " +
+var errDamaged = errors.New("the text that comes out is not the one that went in: the file is " +
+	"damaged, " +
 	"or was made on a processor of another kind")
 
 // Decompress writes the text, piece by piece. An error after the first piece means that what was
@@ -234,7 +245,8 @@ func (r *Reader) Decompress(ctx context.Context, m *model.Model, threads int, to
 	defer w.Close()
 	sum := sha256.New()
 	sum.Write(r.header)
-	in := &drawer{decoder: newDecoder(r.coded), shares: newShares(m.Arithmetic.Vectors(), m.Tokenizer.Vocab())}
+	in := &drawer{decoder: newDecoder(r.coded), shares: newShares(m.Arithmetic.Vectors(),
+		m.Tokenizer.Vocab())}
 	if err := r.draw(ctx, w, stream.New(m, set), in, io.MultiWriter(sum, to)); err != nil {
 		return err
 	}
@@ -248,7 +260,8 @@ func (r *Reader) Decompress(ctx context.Context, m *model.Model, threads int, to
 }
 
 // draw lets the stream go on as the coded text says.
-func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, in *drawer, to io.Writer) (err error) {
+func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, in *drawer,
+	to io.Writer) (err error) {
 	if r.Bytes == 0 {
 		return nil
 	}
@@ -257,7 +270,8 @@ func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, i
 			err = ctx.Err()
 		}
 		if err == nil && in.beyond() > ahead {
-			err = fmt.Errorf("byte %d of the text: the file ends, expected more of it: %d bytes of text", s.Offset(), r.Bytes)
+			err = fmt.Errorf("byte %d of the text: the file ends, expected more of it: %d bytes "+
+				"of text", s.Offset(), r.Bytes)
 		}
 		return err == nil && s.Offset() < r.Bytes
 	})

@@ -26,7 +26,8 @@ func small(t require.TestingT) *model.Model {
 }
 
 // pack compresses a text into a file.
-func pack(t require.TestingT, m *model.Model, set stream.Settings, threads int, text []byte) ([]byte, Compressed) {
+func pack(t require.TestingT, m *model.Model, set stream.Settings, threads int,
+	text []byte) ([]byte, Compressed) {
 	told := 0
 	c, err := Compress(context.Background(), m, set, threads, text, func(n int) { told += n })
 	require.NoError(t, err)
@@ -92,7 +93,8 @@ func TestTheSizeIsThatOfTheBits(t *testing.T) {
 	defer w.Close()
 	w.Feed(s, text, nil)
 	require.Equal(t, s.Tally.Bits, c.Bits)
-	require.InDelta(t, c.Bits/8, float64(len(c.Text)), max(1, 1e-3*c.Bits/8), "a whole byte ends it")
+	require.InDelta(t, c.Bits/8, float64(len(c.Text)), max(1, 1e-3*c.Bits/8),
+		"a whole byte ends it")
 }
 
 // What a text was compressed with is in the model's file, in the header, or in the version: a later
@@ -118,15 +120,21 @@ func TestFilesThatAreWrong(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	fails(nil, `byte 0: found "", expected "LMSC"`)
-	fails([]byte("text\n"), `byte 0: found "text", expected "LMSC": not a text that lmserve compressed`)
-	fails(file[:7], "byte 7: the file ends, expected 9 bytes or more, with the length of the header")
+	fails([]byte("text\n"),
+		`byte 0: found "text", expected "LMSC": not a text that lmserve compressed`)
+	fails(file[:7],
+		"byte 7: the file ends, expected 9 bytes or more, with the length of the header")
 	fails(file[:30], "byte 30: the file ends")
-	fails(slices.Concat(file[:4], []byte{1}, file[5:]), "byte 4: version 1 of the format, expected 2: made by another version of lmserve")
-	fails(slices.Concat(file[:5], []byte{1, 0, 0, 0}, file[9:]), "byte 5: a header of 16777216 bytes, expected 65536 at most")
+	fails(slices.Concat(file[:4], []byte{1}, file[5:]), "byte 4: version 1 of the format, "+
+		"expected 2: made by another version of lmserve")
+	fails(slices.Concat(file[:5], []byte{1, 0, 0, 0}, file[9:]), "byte 5: a header of 16777216 "+
+		"bytes, expected 65536 at most")
 	fails(bytes.Replace(file, []byte(`"bytes"`), []byte(`"bites"`), 1), "header: ")
 	fails(bytes.Replace(file, []byte(`"bytes":60`), []byte(`"bytes":-6`), 1), "header: bytes is -6")
-	fails(bytes.Replace(file, []byte(m.ID()), []byte("some-other-model-012345678")[:len(m.ID())], 1), "which the text was compressed with")
-	fails(bytes.Replace(file, []byte(m.Arithmetic.Numerics()), []byte("float64-fma")[:len(m.Arithmetic.Numerics())], 1), "arithmetic")
+	fails(bytes.Replace(file, []byte(m.ID()), []byte("some-other-model-012345678")[:len(m.ID())],
+		1), "which the text was compressed with")
+	fails(bytes.Replace(file, []byte(m.Arithmetic.Numerics()),
+		[]byte("float64-fma")[:len(m.Arithmetic.Numerics())], 1), "arithmetic")
 	set := stream.DefaultsFor(m, stream.Static)
 	other, _ := pack(t, m, set, 1, text)
 	with := func(settings string) []byte { // of the same length, in place of the file's

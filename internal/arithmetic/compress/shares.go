@@ -6,9 +6,9 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// sharesOne is how many parts probability 1 is. Every symbol has one part more, so that any text can
-// be written: a byte of probability 0 costs about 32 bits. It costs the others nothing that could
-// be measured.
+// sharesOne is how many parts probability 1 is. Every symbol has one part more, so that any text
+// can be written: a byte of probability 0 costs about 32 bits. It costs the others nothing that
+// could be measured.
 const sharesOne = 1 << 32
 
 // shares are a distribution in whole numbers: symbol i has parts upTo[i] to upTo[i+1].

@@ -1,11 +1,11 @@
 // Package incidents groups the strange lines of a text into incidents, so that somebody who watches
 // the text is told once of what belongs together.
 //
-// A Tracker takes the lines of a text in their order, each with the probability that its rating gave
-// it, and what stands in it. An incident is opened by a line that is strange, or by a change of
-// number. Lines join an incident that is open: those in which the incident's strangest token stands
-// in the same place, however usual it is by then; and strange lines that follow directly or share a
-// rare token. An incident is closed when no line has joined it for a while, or when so many
+// A Tracker takes the lines of a text in their order, each with the probability that its rating
+// gave it, and what stands in it. An incident is opened by a line that is strange, or by a change
+// of number. Lines join an incident that is open: those in which the incident's strangest token
+// stands in the same place, however usual it is by then; and strange lines that follow directly or
+// share a rare token. An incident is closed when no line has joined it for a while, or when so many
 // have that they are what is usual now.
 //
 // The tracker counts in lines, not in time, so that incidents depend on the text alone.
@@ -18,8 +18,8 @@ import "slices"
 const Strange = 1. / 100
 
 const (
-	// adjacent is how many lines after the last of an incident a strange line belongs to it, whatever
-	// stands in it: as the lines of a stack trace do.
+	// adjacent is how many lines after the last of an incident a strange line belongs to it,
+	// whatever stands in it: as the lines of a stack trace do.
 	adjacent = 1
 	// quiet is the number of lines without one of an incident after which it is closed.
 	quiet = 200
@@ -51,21 +51,22 @@ type Why struct {
 
 // Line is a line of the text.
 type Line struct {
-	Number int64   // from 1
-	Offset int64   // of its first byte in the text
-	P      float64 // that an ordinary line is at least as strange; 1 in a text that is not known yet
-	Text   []byte
-	Key    Mark       // of the token that Why is about
-	Place  Mark       // where it stands, or Key if it is rare wherever it stands
-	Why    func() Why // is asked if the line opens an incident
-	Marks  []Mark     // of all that stands in the line
-	Rare   []Mark     // of what is rare in it
+	Number int64 // from 1
+	Offset int64 // of its first byte in the text
+	// that an ordinary line is at least as strange; 1 in a text that is not known yet
+	P     float64
+	Text  []byte
+	Key   Mark       // of the token that Why is about
+	Place Mark       // where it stands, or Key if it is rare wherever it stands
+	Why   func() Why // is asked if the line opens an incident
+	Marks []Mark     // of all that stands in the line
+	Rare  []Mark     // of what is rare in it
 	// Changes are what changed in number at the line. They are never changed.
 	Changes []Change
 }
 
-// Change is something that changed in number: a surge, a silence, a novelty, or a number outside its
-// past.
+// Change is something that changed in number: a surge, a silence, a novelty, or a number outside
+// its past.
 type Change struct {
 	Key      Mark   `json:"key"`            // of what changed
 	Token    Mark   `json:"token,omitzero"` // whose lines belong to a surge
@@ -87,8 +88,9 @@ type Incident struct {
 	Closed  bool    `json:"closed,omitzero"`
 	Stays   bool    `json:"stays,omitzero"` // closed because its lines are usual now
 
-	Why     Why                 `json:"why"`
-	Samples [samplesMost]string `json:"samples"`          // beginnings of its lines, the first of them first
+	Why Why `json:"why"`
+	// beginnings of its lines, the first of them first
+	Samples [samplesMost]string `json:"samples"`
 	Changes []Change            `json:"changes,omitzero"` // at its lines, changesMost at most
 
 	Key   Mark           `json:"key"`

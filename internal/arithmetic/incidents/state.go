@@ -28,7 +28,8 @@ func (t *Tracker) MarshalText() ([]byte, error) {
 func (t *Tracker) UnmarshalText(state []byte) error {
 	var all []Incident
 	if len(state) > StateBytesMax {
-		return fmt.Errorf("%w: found %d bytes, expected at most %d", ErrState, len(state), StateBytesMax)
+		return fmt.Errorf("%w: found %d bytes, expected at most %d", ErrState, len(state),
+			StateBytesMax)
 	}
 	if err := strictjson.Unmarshal(state, &all); err != nil {
 		return fmt.Errorf("%w: %w", ErrState, err)
@@ -39,7 +40,8 @@ func (t *Tracker) UnmarshalText(state []byte) error {
 	}
 	t.number = all[0].Number
 	if len(all) != int(min(t.number, Kept)) {
-		return fmt.Errorf("%w: found %d incidents, expected %d", ErrState, len(all), min(t.number, Kept))
+		return fmt.Errorf("%w: found %d incidents, expected %d", ErrState, len(all),
+			min(t.number, Kept))
 	}
 	for n := range all {
 		i := &all[n]

@@ -14,12 +14,12 @@ type Tracker struct {
 	open   int            // incidents that are open
 }
 
-// Watches reports whether a line of some probability, at which nothing changed, may open an incident
-// or join one. Take does nothing with others, and needs no marks of them.
+// Watches reports whether a line of some probability, at which nothing changed, may open an
+// incident or join one. Take does nothing with others, and needs no marks of them.
 func (t *Tracker) Watches(p float64) bool { return p <= Strange || t.open > 0 }
 
-// Take takes in the next line. It calls each with every incident that the line opens, joins or closes,
-// which is valid until each returns.
+// Take takes in the next line. It calls each with every incident that the line opens, joins or
+// closes, which is valid until each returns.
 func (t *Tracker) Take(l *Line, each func(*Incident)) {
 	for n := t.number - Kept + 1; n <= t.number; n++ {
 		if i := t.at(n); i != nil && i.Open() && l.Number-i.Last > quiet {

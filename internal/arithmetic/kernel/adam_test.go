@@ -25,7 +25,8 @@ func TestAdamHasTheSameBitsEverywhere(t *testing.T) {
 			}
 			return s
 		}
-		a := Adam{Scale: rng.Float32(), Beta1: rng.Float32(), Beta2: rng.Float32(), Rate: rng.Float32(), Root: 1 + rng.Float32(), Eps: 1e-8}
+		a := Adam{Scale: rng.Float32(), Beta1: rng.Float32(), Beta2: rng.Float32(),
+			Rate: rng.Float32(), Root: 1 + rng.Float32(), Eps: 1e-8}
 		before := [][]float32{floats(), floats(), floats(), floats()}
 		after := func(e Vectors) []float32 {
 			w, m, v := slices.Clone(before[0]), slices.Clone(before[1]), slices.Clone(before[2])

@@ -44,13 +44,16 @@ func (v Vectors) run(a *Adaptation, lo, hi int) (written int, outside uint64) {
 	if a.I.BF16 != nil {
 		i, m := &a.I.BF16[lo], &a.M.BF16[lo]
 		if v.set >= AVX512 {
-			return adaptBF16AVX512(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+			return adaptBF16AVX512(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out,
+				state, last)
 		}
-		return adaptBF16AVX2(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+		return adaptBF16AVX2(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state,
+			last)
 	}
 	i, m := &a.I.F32[lo], &a.M.F32[lo]
 	if v.set >= AVX512 {
-		return adaptAVX512(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
+		return adaptAVX512(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state,
+			last)
 	}
 	return adaptAVX2(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
 }

@@ -18,7 +18,9 @@ func BenchmarkAdaptation(b *testing.B) {
 		for _, held := range []Precision{Float32, BF16} {
 			const n = 1024
 			b.Run(fmt.Sprintf("%s/%s", name, held), func(b *testing.B) {
-				a := &Adaptation{I: NewArray(n, held), M: NewArray(n, held), G: make([]float32, n), Gamma: 0, Beta1: 0.5, Beta2: 0.5, Out: 0.01, Grid: new(Grid), Threshold: MaskAll / 2}
+				a := &Adaptation{I: NewArray(n, held), M: NewArray(n, held), G: make([]float32, n),
+					Gamma: 0, Beta1: 0.5, Beta2: 0.5, Out: 0.01, Grid: new(Grid),
+					Threshold: MaskAll / 2}
 				for e := range a.G {
 					a.G[e] = float32(math.Exp(rand.NormFloat64()*sigma-9) * (2*rand.Float64() - 1))
 				}
@@ -26,7 +28,8 @@ func BenchmarkAdaptation(b *testing.B) {
 				for b.Loop() {
 					x.Adapt(a)
 				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/element")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n),
+					"ns/element")
 			})
 		}
 	}
@@ -54,9 +57,11 @@ func (f *rough) Beyond(x float32) float32 {
 var theRough = newRough()
 
 // awkward are the numbers that arithmetic treats apart, and the edges of the grid.
-var awkward = []float32{0, float32(math.Copysign(0, -1)), float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)),
+var awkward = []float32{0, float32(math.Copysign(0, -1)), float32(math.NaN()), float32(math.Inf(1)),
+	float32(math.Inf(-1)),
 	math.SmallestNonzeroFloat32, -3e-42, 1.2e-38, math.MaxFloat32, -math.MaxFloat32,
-	float32(4095 / GridScale), math.Nextafter32(float32(4095/GridScale), 0), math.Nextafter32(float32(4095/GridScale), 9), -4095 / GridScale, 1e-3, -1e-3}
+	float32(4095 / GridScale), math.Nextafter32(float32(4095/GridScale), 0),
+	math.Nextafter32(float32(4095/GridScale), 9), -4095 / GridScale, 1e-3, -1e-3}
 
 // adaptation makes an arbitrary run of n elements. About one in odd of the inputs is awkward.
 func adaptation(rng *rand.Rand, n, odd int, half, scaled, traced, masked bool) *Adaptation {
@@ -131,9 +136,12 @@ func TestAdaptationHasTheSameBitsEverywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		n := rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(0, 3000), rapid.IntRange(8190, 8400)).Draw(t, "n")
-		a := adaptation(rng, n, rapid.SampledFrom([]int{0, 2, 50, 1000}).Draw(t, "odd"), flag("half"), flag("scaled"), flag("traced"), flag("masked"))
-		a.Threshold = rapid.OneOf(rapid.SampledFrom([]uint32{0, 1, MaskAll - 1, MaskAll}), rapid.Uint32Range(0, MaskAll)).Draw(t, "threshold")
+		n := rapid.OneOf(rapid.IntRange(0, 70), rapid.IntRange(0, 3000),
+			rapid.IntRange(8190, 8400)).Draw(t, "n")
+		a := adaptation(rng, n, rapid.SampledFrom([]int{0, 2, 50, 1000}).Draw(t, "odd"),
+			flag("half"), flag("scaled"), flag("traced"), flag("masked"))
+		a.Threshold = rapid.OneOf(rapid.SampledFrom([]uint32{0, 1, MaskAll - 1, MaskAll}),
+			rapid.Uint32Range(0, MaskAll)).Draw(t, "threshold")
 		requireSameRun(t, assembly, a)
 	})
 }
@@ -144,7 +152,8 @@ func FuzzAdaptation(f *testing.F) {
 	f.Add(uint64(3), uint16(1000), uint8(1), uint32(1), uint8(5))
 	assembly := others(f)
 	f.Fuzz(func(t *testing.T, seed uint64, n uint16, odd uint8, threshold uint32, flags uint8) {
-		a := adaptation(rand.New(rand.NewPCG(seed, 1)), int(n%3000), int(odd), flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0)
+		a := adaptation(rand.New(rand.NewPCG(seed, 1)), int(n%3000), int(odd), flags&1 != 0,
+			flags&2 != 0, flags&4 != 0, flags&8 != 0)
 		a.Threshold = threshold % (MaskAll + 1)
 		requireSameRun(t, assembly, a)
 	})
@@ -239,7 +248,8 @@ func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 			}
 		}
 		for on, n := range counts {
-			require.InDelta(t, 0.5, sums[on]/n/MaskAll, 0.005, "threshold %d, mask %d", threshold, on)
+			require.InDelta(t, 0.5, sums[on]/n/MaskAll, 0.005, "threshold %d, mask %d", threshold,
+				on)
 			require.InDelta(t, 0.1, ups[on]/n, 0.005, "threshold %d, mask %d", threshold, on)
 		}
 	}
@@ -250,7 +260,8 @@ func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 func TestAveragesInBF16DoNotStandStill(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		const n, steps = 4096, 200
-		a := &Adaptation{I: NewArray(n, BF16), M: NewArray(n, BF16), G: make([]float32, n), Grid: new(Grid), Gamma: 0.9995, Beta1: 0.5, Threshold: MaskAll / 2}
+		a := &Adaptation{I: NewArray(n, BF16), M: NewArray(n, BF16), G: make([]float32, n),
+			Grid: new(Grid), Gamma: 0.9995, Beta1: 0.5, Threshold: MaskAll / 2}
 		want := float32(1)
 		for e := range a.G {
 			a.G[e], a.I.BF16[e] = 1e-4, uint16(roundBF16(1))

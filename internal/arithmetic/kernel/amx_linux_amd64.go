@@ -25,8 +25,10 @@ func permitTiles() error {
 		return errors.New("this processor lacks them")
 	}
 	const requestPermission, tileData = 0x1023, 18 // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-	if _, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, requestPermission, tileData, 0); errno != 0 {
-		return fmt.Errorf("this processor has them, but the system does not permit their use (Linux does from 5.16 on): %w", errno)
+	if _, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, requestPermission, tileData,
+		0); errno != 0 {
+		return fmt.Errorf("this processor has them, but the system does not permit their use "+
+			"(Linux does from 5.16 on): %w", errno)
 	}
 	return nil
 }

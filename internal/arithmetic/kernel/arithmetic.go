@@ -22,7 +22,8 @@ func (a Arithmetic) Validate() error {
 			a.Instructions, machine)
 	case a.Precision == BF16 && a.Instructions != Portable:
 		if _, err := kernelsBF16(); err != nil {
-			return fmt.Errorf("bf16 needs the instructions AVX512-BF16, or AMX-TILE and AMX-BF16 under Linux; %w", err)
+			return fmt.Errorf("bf16 needs the instructions AVX512-BF16, or AMX-TILE and AMX-BF16 "+
+				"under Linux; %w", err)
 		}
 	case a.Precision != BF16 && a.Precision != Float32 && a.Precision != "":
 		return fmt.Errorf("precision is %q, expected %s or %s", string(a.Precision), Float32, BF16)

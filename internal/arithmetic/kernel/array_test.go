@@ -23,7 +23,8 @@ func TestAnArrayIsItsElements(t *testing.T) {
 					}
 				}
 				require.Equal(t, n, a.Len())
-				require.EqualValues(t, map[Precision]int{Float32: 4 * n, BF16: 2 * n}[held], a.Bytes())
+				require.EqualValues(t, map[Precision]int{Float32: 4 * n, BF16: 2 * n}[held],
+					a.Bytes())
 				b.CopyFrom(a)
 				sum := make([]float32, n)
 				e.Load(sum, b)
@@ -53,7 +54,8 @@ func TestArraysThatDoNotFitPanic(t *testing.T) {
 // A number between two neighbours goes to the one farther from zero for as many of the r as the
 // number is near to that neighbour.
 func TestRandomRoundingIsEvenOnAverage(t *testing.T) {
-	for _, x := range []float32{0, 1, -1.0001, 3.1415927, -1e-3, 1e-39, math.SmallestNonzeroFloat32, 0x1.ffp3} {
+	for _, x := range []float32{0, 1, -1.0001, 3.1415927, -1e-3, 1e-39, math.SmallestNonzeroFloat32,
+		0x1.ffp3} {
 		var mean float64
 		for r := range 1 << 16 {
 			mean += float64(widenBF16(drawBF16(x, uint16(r)))) / (1 << 16)

@@ -15,7 +15,8 @@ func BenchmarkGEMM(b *testing.B) {
 	for _, form := range []string{"NT", "NTAdd", "NN", "NNAdd", "TN"} {
 		for _, s := range shapes {
 			m, n, k := s[0], s[1], s[2]
-			b.Run(fmt.Sprintf("%s/%dx%dx%d", form, m, n, k), func(b *testing.B) { benchProduct(b, x, form, m, n, k) })
+			b.Run(fmt.Sprintf("%s/%dx%dx%d", form, m, n, k),
+				func(b *testing.B) { benchProduct(b, x, form, m, n, k) })
 		}
 	}
 	b.Run("TN/1536x512x128", func(b *testing.B) { benchProduct(b, x, "TN", 1536, 512, 128) })
@@ -29,7 +30,8 @@ func BenchmarkGEMM(b *testing.B) {
 func BenchmarkLayer(b *testing.B) {
 	for _, d := range []int{512, 160} {
 		for _, threads := range []int{1, 2} {
-			b.Run(fmt.Sprintf("d%d/threads%d", d, threads), func(b *testing.B) { benchLayer(b, d, threads) })
+			b.Run(fmt.Sprintf("d%d/threads%d", d, threads),
+				func(b *testing.B) { benchLayer(b, d, threads) })
 		}
 	}
 }
@@ -42,10 +44,12 @@ func benchLayer(b *testing.B, d, threads int) {
 	var steps []func()
 	for _, s := range [][2]int{{3 * d, d}, {d, d}, {4 * d, d}, {d, 4 * d}} {
 		out, in := s[0], s[1]
-		w, a, y := Mat(normal(out*in), out, in), Mat(normal(rows*in), rows, in), Mat(normal(rows*out), rows, out)
+		w, a, y := Mat(normal(out*in), out, in), Mat(normal(rows*in), rows, in),
+			Mat(normal(rows*out), rows, out)
 		dw, da := Mat(normal(out*in), out, in), Mat(normal(rows*in), rows, in)
 		w.Add = normal(out * in)
-		steps = append(steps, func() { x.MulNT(y, a, w, false) }, func() { x.MulNN(da, y, w, false) }, func() { x.MulTN(dw, y, a, false) })
+		steps = append(steps, func() { x.MulNT(y, a, w, false) },
+			func() { x.MulNN(da, y, w, false) }, func() { x.MulTN(dw, y, a, false) })
 		flops += 3 * 2 * rows * out * in
 	}
 	for b.Loop() {

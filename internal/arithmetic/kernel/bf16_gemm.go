@@ -9,7 +9,8 @@ func (e *engine) multiplyBF16(p *product, i0, i1, j0, j1 int) {
 		steps := (k + tileK - 1) / tileK
 		for i := i0; i < i1; i += panelLines {
 			at := (i - i0) / panelLines * steps * 2 * tileWords
-			s.packPanel(e.vectors, s.left[at:], linesOf(p.a, !p.transA, i, k0), min(panelLines, i1-i), k, false)
+			s.packPanel(e.vectors, s.left[at:], linesOf(p.a, !p.transA, i, k0),
+				min(panelLines, i1-i), k, false)
 		}
 		for j := j0; j < j1; j += panelLines {
 			cols := min(panelLines, j1-j)

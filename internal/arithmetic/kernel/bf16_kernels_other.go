@@ -9,5 +9,6 @@ import (
 
 // kernelsBF16 says why there is no kernel for bf16.
 func kernelsBF16() ([]bf16Kernel, error) {
-	return nil, fmt.Errorf("this is %s/%s, or a program built without assembly", runtime.GOOS, runtime.GOARCH)
+	return nil, fmt.Errorf("this is %s/%s, or a program built without assembly", runtime.GOOS,
+		runtime.GOARCH)
 }

@@ -23,14 +23,14 @@ const (
 	leftPanels = (blockRows + panelLines - 1) / panelLines
 )
 
-// bf16Kernel is how blocks of C are computed in bf16; all kernels give the same bits. The zero value
-// is portable.
+// bf16Kernel is how blocks of C are computed in bf16; all kernels give the same bits. The zero
+// value is portable.
 type bf16Kernel struct {
 	name string // of its instructions
 
 	// blocks computes blocks of (32,32) of C, one below the other: sets them, or adds to them, from
-	// steps tiles of k's. a is [blocks][steps][2][tileWords], b is [steps][2][tileWords]; blocks and
-	// steps > 0. Of a single block it may leave out the rows from the given one on.
+	// steps tiles of k's. a is [blocks][steps][2][tileWords], b is [steps][2][tileWords]; blocks
+	// and steps > 0. Of a single block it may leave out the rows from the given one on.
 	blocks func(blocks, rows, steps int, a, b *uint32, c *float32, stride int, acc bool)
 
 	// chains says that a pair is two k's of one of an element's chains: instead of (k, k+1) and
@@ -74,7 +74,8 @@ func (s *bf16Scratch) tiles(rows, cols, steps int, c []float32, stride int, acc 
 		s.kernel.blocks(whole, panelLines, steps, &s.left[0], &s.right[0], &c[0], stride, acc)
 	}
 	for i := whole * panelLines; i < rows; i += panelLines {
-		left, part, n := &s.left[i*steps*2*tileWords/panelLines], c[i*stride:], min(panelLines, rows-i)
+		left, part, n := &s.left[i*steps*2*tileWords/panelLines], c[i*stride:],
+			min(panelLines, rows-i)
 		if acc {
 			copyBlock(s.block[:], part, panelLines, stride, n, cols)
 		}

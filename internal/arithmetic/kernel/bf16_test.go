@@ -137,8 +137,10 @@ func TestBF16ProductsCutAtMultiplesOf32HaveTheBitsOfTheWhole(t *testing.T) {
 
 func TestRoundingToBF16(t *testing.T) {
 	for in, want := range map[uint32]uint32{
-		0x3f800000: 0x3f80, 0x3f808000: 0x3f80, 0x3f808001: 0x3f81, 0x3f818000: 0x3f82, 0xbf818000: 0xbf82,
-		0x7f7f7fff: 0x7f7f, 0x7f7f8000: 0x7f80, 0x7f800000: 0x7f80, 0xff800000: 0xff80, 0x80000000: 0x8000,
+		0x3f800000: 0x3f80, 0x3f808000: 0x3f80, 0x3f808001: 0x3f81, 0x3f818000: 0x3f82,
+		0xbf818000: 0xbf82,
+		0x7f7f7fff: 0x7f7f, 0x7f7f8000: 0x7f80, 0x7f800000: 0x7f80, 0xff800000: 0xff80,
+		0x80000000: 0x8000,
 		0x7f800001: 0x7fc0, 0xffffffff: 0xffff, 0x00008001: 0x0001,
 	} {
 		require.Equal(t, want, roundBF16(math.Float32frombits(in)), "%#x", in)
@@ -158,7 +160,8 @@ func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		float := func(name string, significand int) float32 {
 			bits := rapid.Uint32Range(0, 1<<24-1).Draw(t, name) &^ (1<<(24-significand) - 1)
-			v := math.Ldexp(float64(bits|1<<23), rapid.SampledFrom([]int{0, 1, 20, 60, 63, 64}).Draw(t, name+" exponent")-23)
+			v := math.Ldexp(float64(bits|1<<23),
+				rapid.SampledFrom([]int{0, 1, 20, 60, 63, 64}).Draw(t, name+" exponent")-23)
 			if rapid.Bool().Draw(t, name+" negative") {
 				v = -v
 			}
@@ -168,7 +171,10 @@ func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
 		if rapid.Bool().Draw(t, "small") { // products and sums around the smallest normal number
 			a, b, c = a*0x1p-126, b*0x1p-64, c*0x1p-126
 		}
-		exact := func(v float32) *big.Float { return new(big.Float).SetPrec(600).SetFloat64(float64(v)) }
+		exact := func(v float32) *big.Float {
+			return new(big.Float).SetPrec(600).SetFloat64(
+				float64(v))
+		}
 		sum := exact(0).Mul(exact(a), exact(b))
 		sum.Add(sum, exact(c))
 		sum.SetPrec(24)
@@ -204,7 +210,8 @@ func inf(sign int) float32 { return float32(math.Inf(sign)) }
 
 func TestArithmetic(t *testing.T) {
 	plain := Arithmetic{}.Numerics()
-	require.EqualError(t, Arithmetic{Precision: "float16"}.Validate(), `precision is "float16", expected float32 or bf16`)
+	require.EqualError(t, Arithmetic{Precision: "float16"}.Validate(),
+		`precision is "float16", expected float32 or bf16`)
 	require.ErrorContains(t, Arithmetic{Instructions: AVX512 + 1}.Validate(), "on this machine")
 	require.NoError(t, Arithmetic{Precision: Float32}.Validate())
 	require.Equal(t, plain, Arithmetic{Precision: Float32}.Numerics())
@@ -217,7 +224,8 @@ func TestArithmetic(t *testing.T) {
 		require.Equal(t, a, NewExecIn(1, a).Arithmetic())
 	}
 	if _, missing := kernelsBF16(); missing != nil {
-		require.ErrorContains(t, Arithmetic{Precision: BF16}.Validate(), "AMX-BF16 under Linux; "+missing.Error())
+		require.ErrorContains(t, Arithmetic{Precision: BF16}.Validate(), "AMX-BF16 under Linux; "+
+			missing.Error())
 	} else {
 		require.NoError(t, Arithmetic{Precision: BF16}.Validate())
 	}
@@ -251,7 +259,8 @@ func TestAnArithmeticIsItsExecsOwn(t *testing.T) {
 
 func TestBF16ProductsDoNotAllocate(t *testing.T) {
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
-		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40)
+		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40,
+			40)
 		require.Zero(t, testing.AllocsPerRun(3, func() {
 			x.MulNN(c, a, b, false)
 			x.MulNT(c, a, b, false)
@@ -282,7 +291,8 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 			s, rng := new(bf16Scratch), rand.New(rand.NewPCG(seed, 0))
 			for _, words := range [][]uint32{s.left[:], s.right[:]} {
 				for i := range words {
-					words[i] = roundBF16(float32(rng.NormFloat64()))<<16 | roundBF16(float32(rng.NormFloat64()))
+					words[i] = roundBF16(float32(rng.NormFloat64()))<<16 | roundBF16(
+						float32(rng.NormFloat64()))
 				}
 			}
 			return s
@@ -290,7 +300,8 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 		for i := range threads {
 			wg.Go(func() {
 				defer busy.Add(-1)
-				s, first, c := fill(uint64(i)), make([]float32, len(want)), make([]float32, len(want))
+				s, first, c := fill(uint64(i)), make([]float32, len(want)),
+					make([]float32, len(want))
 				s.take(k)
 				s.tiles(blocks*panelLines, panelLines, steps, first, panelLines, false)
 				for range calls {
@@ -328,7 +339,8 @@ func (s *bf16Scratch) take(k bf16Kernel) {
 // Sums take what is subnormal for zero, and nothing else does: the mode ends with the kernel.
 func TestSubnormalNumbersAreLeftAloneAfterProductsInBF16(t *testing.T) {
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
-		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40)
+		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40,
+			40)
 		x.MulNN(c, a, b, false)
 		least := math.Float32frombits(1)
 		require.NotZero(t, float32(least*float32(len(a.Data))))
@@ -347,8 +359,10 @@ func sameBits(a, b []float32) bool {
 // FuzzPackBF16 compares the assembly that packs with the portable code on any floats.
 func FuzzPackBF16(f *testing.F) {
 	f.Add(uint64(1), uint8(16), uint8(32), uint8(0), true, []byte{})
-	f.Add(uint64(2), uint8(5), uint8(32), uint8(3), true, binary.LittleEndian.AppendUint32(nil, 0x7f800001))
-	f.Add(uint64(3), uint8(16), uint8(31), uint8(1), false, binary.LittleEndian.AppendUint32(nil, 0xffffffff))
+	f.Add(uint64(2), uint8(5), uint8(32), uint8(3), true, binary.LittleEndian.AppendUint32(nil,
+		0x7f800001))
+	f.Add(uint64(3), uint8(16), uint8(31), uint8(1), false, binary.LittleEndian.AppendUint32(nil,
+		0xffffffff))
 	assembly := others(f)
 	f.Fuzz(func(t *testing.T, seed uint64, n, k, gap uint8, add bool, data []byte) {
 		lines, ks := 1+int(n-1)%tileLines, 1+int(k-1)%tileK
@@ -394,7 +408,8 @@ func FuzzProductBF16(f *testing.F) {
 	f.Add(uint8(70), uint8(33), uint16(7), uint8(1), uint8(2), uint64(3), uint8(2), true, false)
 	f.Add(uint8(1), uint8(1), uint16(1), uint8(0), uint8(1), uint64(4), uint8(1), false, false)
 	f.Add(uint8(40), uint8(40), uint16(550), uint8(0), uint8(1), uint64(5), uint8(3), true, false)
-	f.Fuzz(func(t *testing.T, m, n uint8, k uint16, gap, form uint8, seed uint64, kind uint8, acc, add bool) {
+	f.Fuzz(func(t *testing.T, m, n uint8, k uint16, gap, form uint8, seed uint64, kind uint8, acc,
+		add bool) {
 		kernels, missing := kernelsBF16()
 		if missing != nil {
 			t.Skip(missing)
@@ -419,7 +434,8 @@ func FuzzProductBF16(f *testing.F) {
 			}
 			return v
 		}
-		a, b, c := view(int(m), int(k%1100), false), view(int(k%1100), int(n), add), view(int(m), int(n), false)
+		a, b, c := view(int(m), int(k%1100), false), view(int(k%1100), int(n), add),
+			view(int(m), int(n), false)
 		product := forms[form%3]
 		before, want := append([]float32(nil), c.Data...), []float32(nil)
 		product.mul(NewExecIn(1, Arithmetic{Precision: BF16, Instructions: Portable}), c, a, b, acc)
@@ -441,8 +457,10 @@ func BenchmarkGEMMBF16(b *testing.B) {
 	}
 	x := NewExecIn(1, Arithmetic{Precision: BF16})
 	for _, form := range []string{"NT", "NTAdd", "NN", "TN"} {
-		for _, s := range [][3]int{{1, 1536, 512}, {128, 1536, 512}, {128, 512, 2048}, {1024, 2048, 512}} {
-			b.Run(fmt.Sprintf("%s/%dx%dx%d", form, s[0], s[1], s[2]), func(b *testing.B) { benchProduct(b, x, form, s[0], s[1], s[2]) })
+		for _, s := range [][3]int{{1, 1536, 512}, {128, 1536, 512}, {128, 512, 2048},
+			{1024, 2048, 512}} {
+			b.Run(fmt.Sprintf("%s/%dx%dx%d", form, s[0], s[1], s[2]),
+				func(b *testing.B) { benchProduct(b, x, form, s[0], s[1], s[2]) })
 		}
 	}
 }
@@ -457,12 +475,14 @@ func BenchmarkPackBF16(b *testing.B) {
 		}
 		for _, along := range []bool{false, true} {
 			for _, right := range []bool{false, true} {
-				b.Run(fmt.Sprintf("along=%t/right=%t/add=%t", along, right, add), func(b *testing.B) {
-					b.SetBytes(4 * panelLines * k)
-					for b.Loop() {
-						s.packPanel(e, s.right[:], linesOf(src, along, 0, 0), panelLines, k, right)
-					}
-				})
+				b.Run(fmt.Sprintf("along=%t/right=%t/add=%t", along, right, add),
+					func(b *testing.B) {
+						b.SetBytes(4 * panelLines * k)
+						for b.Loop() {
+							s.packPanel(e, s.right[:], linesOf(src, along, 0, 0), panelLines, k,
+								right)
+						}
+					})
 			}
 		}
 	}

@@ -51,7 +51,8 @@ func TestParallelDoesEachIndexOnce(t *testing.T) {
 func TestTasksMayCallProducts(t *testing.T) {
 	x := NewExec(3)
 	defer x.Close()
-	v := visits{count: make([]atomic.Int32, 20), a: Mat(normal(30*7), 30, 7), b: Mat(normal(30*5), 30, 5)}
+	v := visits{count: make([]atomic.Int32, 20), a: Mat(normal(30*7), 30, 7),
+		b: Mat(normal(30*5), 30, 5)}
 	for range v.count {
 		v.c = append(v.c, Mat(make([]float32, 7*5), 7, 5))
 	}

@@ -24,7 +24,8 @@ func FuzzProductSIMD(f *testing.F) {
 			}
 			return v
 		}
-		a, b, c := view(int(m%40), int(k%600), false), view(int(k%600), int(n%60), add), view(int(m%40), int(n%60), false)
+		a, b, c := view(int(m%40), int(k%600), false), view(int(k%600), int(n%60), add),
+			view(int(m%40), int(n%60), false)
 		product := forms[form%3]
 		before := append([]float32(nil), c.Data...)
 		for _, set := range available() {

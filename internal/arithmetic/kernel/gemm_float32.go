@@ -58,7 +58,8 @@ func (e *engine) fewRows(p *product, b []float32, stride, j, k0, k1 int) {
 		}
 		for i := 0; i < p.m; {
 			c := p.c.Data[i*p.c.Stride+j:]
-			i += e.vectors.fewTile(p.m-i, n, left[i*row:], row, right, stride, c, p.c.Stride, p.acc || k > 0)
+			i += e.vectors.fewTile(p.m-i, n, left[i*row:], row, right, stride, c, p.c.Stride,
+				p.acc || k > 0)
 		}
 	}
 }
@@ -149,7 +150,8 @@ func (e *engine) left(p *product, tiles rowTiles, i0, i1, k0, k1, cols int) left
 	for from := k0; from < k1; from += leftChunk {
 		for t := range tiles.n {
 			i, rows := tiles.tile(t)
-			e.vectors.packLeft(left[t*step+(from-k0)*e.micro.rows:], p.a.Data[from*s+i0+i:], s, e.micro.rows, rows, min(leftChunk, k1-from))
+			e.vectors.packLeft(left[t*step+(from-k0)*e.micro.rows:], p.a.Data[from*s+i0+i:], s,
+				e.micro.rows, rows, min(leftChunk, k1-from))
 		}
 	}
 	return leftView{data: left, step: step, row: 1, col: e.micro.rows}
@@ -211,7 +213,8 @@ func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
 
 // multiplyPanel multiplies the rows of A from i0 on by the panel of B that holds columns j to
 // j+cols-1, tile by tile, and fetches the next one meanwhile.
-func (e *engine) multiplyPanel(p *product, tiles rowTiles, a leftView, b rightView, i0, j, cols, k0, k int, acc bool) {
+func (e *engine) multiplyPanel(p *product, tiles rowTiles, a leftView, b rightView, i0, j, cols, k0,
+	k int, acc bool) {
 	for t := range tiles.n {
 		i, rows := tiles.tile(t)
 		e.fetchNext(p, t, tiles.n, j+cols, k0, k)

@@ -15,9 +15,12 @@ var (
 
 // byRows is microKernel.tile of the kernels for 1, 2 and more rows.
 func byRows(
-	kernels ...func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int, acc bool),
-) func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int, acc bool) {
-	return func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int, acc bool) {
+	kernels ...func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int,
+		acc bool),
+) func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int,
+	acc bool) {
+	return func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32,
+		stride int, acc bool) {
 		kernels[rows-1](k, &a[0], row, col, &b[0], width, &c[0], stride, acc)
 	}
 }

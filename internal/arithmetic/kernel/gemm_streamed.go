@@ -1,7 +1,8 @@
 package kernel
 
 const (
-	// streamedRows rows of op(B)ᵀ are at work together: whole tiles, and whole blocks of a transpose.
+	// streamedRows rows of op(B)ᵀ are at work together: whole tiles, and whole blocks of a
+	// transpose.
 	streamedRows = 48
 
 	// streamedMost rows of A at most are packed at once.

@@ -14,7 +14,8 @@ import (
 func dims(t *rapid.T) (m, n, k int) {
 	m = rapid.IntRange(0, 20).Draw(t, "m")
 	n = rapid.IntRange(0, 40).Draw(t, "n")
-	k = rapid.OneOf(rapid.IntRange(0, 40), rapid.SampledFrom([]int{255, 256, 257, 300, 512, 520})).Draw(t, "k")
+	k = rapid.OneOf(rapid.IntRange(0, 40), rapid.SampledFrom([]int{255, 256, 257, 300, 512,
+		520})).Draw(t, "k")
 	return m, n, k
 }
 
@@ -64,7 +65,8 @@ func requireProduct(t require.TestingT, c, a, b Matrix, before []float32, acc bo
 				size += math.Abs(v)
 			}
 			ops := float64(2*a.Cols+4) / (1 << 24)
-			require.InDelta(t, sum, float64(c.at(i, j)), size*ops/(1-ops)+1e-37, "element (%d,%d)", i, j)
+			require.InDelta(t, sum, float64(c.at(i, j)), size*ops/(1-ops)+1e-37, "element (%d,%d)",
+				i, j)
 			inside[i*c.Stride+j] = true
 		}
 	}
@@ -80,7 +82,8 @@ func TestLargeProductsOverSeveralPieces(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		for _, form := range forms {
 			t.Run(form.name, func(t *testing.T) {
-				a, b := Mat(normal(blockRows*2*9), blockRows*2, 9).RowRange(0, blockRows+5), Mat(normal(9*150), 9, 150)
+				a, b := Mat(normal(blockRows*2*9), blockRows*2, 9).RowRange(0, blockRows+5),
+					Mat(normal(9*150), 9, 150)
 				b.Add = normal(9 * 150)
 				c := Matrix{Rows: a.Rows, Cols: b.Cols, Stride: b.Cols + 3}
 				c.Data = fillView(rng, c, 1)
@@ -128,11 +131,17 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 		"kernel: MulTN: c (3, 2), a (2, 2), b (2, 2) do not fit":                   func() { x.MulTN(mat(3, 2), mat(2, 2), mat(2, 2), false) },
 		"kernel: MulNN: only b may have an Add":                                    func() { x.MulNN(mat(2, 2), added, mat(2, 2), false) },
 		"kernel: matrix a (2, 2) with stride 2 needs 4 elements, has 3 (added: 0)": func() { x.MulNN(mat(2, 2), short, mat(2, 2), false) },
-		"kernel: rows 1 to 3 of a matrix with 2 rows":                              func() { mat(2, 2).RowRange(1, 3) },
-		"kernel: columns 1 to 0 of a matrix with 2 columns":                        func() { mat(2, 2).ColRange(1, 0) },
-		"kernel: Dot: lengths 1 and 2 differ":                                      func() { x.Dot(make([]float32, 1), make([]float32, 2)) },
-		"kernel: SetThreads(2): this Exec has 1 to 1":                              func() { x.SetThreads(2) },
-		"kernel: Softmax: scale -1, must be >= 0":                                  func() { x.Softmax(nil, -1) },
+		"kernel: rows 1 to 3 of a matrix with 2 rows": func() {
+			mat(2,
+				2).RowRange(1, 3)
+		},
+		"kernel: columns 1 to 0 of a matrix with 2 columns": func() { mat(2, 2).ColRange(1, 0) },
+		"kernel: Dot: lengths 1 and 2 differ": func() {
+			x.Dot(make([]float32, 1),
+				make([]float32, 2))
+		},
+		"kernel: SetThreads(2): this Exec has 1 to 1": func() { x.SetThreads(2) },
+		"kernel: Softmax: scale -1, must be >= 0":     func() { x.Softmax(nil, -1) },
 	} {
 		require.PanicsWithValue(t, name, f)
 	}
@@ -144,7 +153,8 @@ func TestAStreamedOperandChangesNoBit(t *testing.T) {
 		packed := NewExecIn(1, Arithmetic{Instructions: min(x.Arithmetic().instructions(), AVX2)})
 		defer packed.Close()
 		for _, s := range [][3]int{
-			{24, 48, 96}, {32, 72, 64}, {64, 136, 300}, {100, 256, 515}, {128, 264, 768}, {56, 120, 256},
+			{24, 48, 96}, {32, 72, 64}, {64, 136, 300}, {100, 256, 515}, {128, 264, 768},
+			{56, 120, 256},
 		} {
 			m, n, k := s[0], s[1], s[2]
 			a := Mat(normal(m*(k+3)), m, k+3).ColRange(1, k+1)

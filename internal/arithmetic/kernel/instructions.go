@@ -29,7 +29,8 @@ func detect() Instructions {
 	switch {
 	case !hasAssembly || !cpu.X86.HasAVX2 || !cpu.X86.HasFMA:
 		return Portable
-	case !cpu.X86.HasAVX512F || !cpu.X86.HasAVX512BW || !cpu.X86.HasAVX512DQ || !cpu.X86.HasAVX512VL:
+	case !cpu.X86.HasAVX512F || !cpu.X86.HasAVX512BW || !cpu.X86.HasAVX512DQ ||
+		!cpu.X86.HasAVX512VL:
 		return AVX2
 	}
 	return AVX512

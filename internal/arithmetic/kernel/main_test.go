@@ -21,7 +21,10 @@ func available() []Instructions {
 // eachKernel runs a test with every set of instructions that this machine has.
 func eachKernel(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	for _, set := range available() {
-		t.Run(set.String(), func(t *testing.T) { withExec(t, threads, Arithmetic{Instructions: set}, test) })
+		t.Run(set.String(), func(t *testing.T) {
+			withExec(t, threads, Arithmetic{Instructions: set},
+				test)
+		})
 	}
 }
 

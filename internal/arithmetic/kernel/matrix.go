@@ -50,14 +50,16 @@ func (m Matrix) view(i0, i1, j0, j1 int) Matrix {
 // dimensions.
 func (m *Matrix) check(name string) {
 	if m.Rows < 0 || m.Cols < 0 || m.Stride < m.Cols {
-		panic(fmt.Sprintf("kernel: matrix %s has shape (%d, %d) and stride %d", name, m.Rows, m.Cols, m.Stride))
+		panic(fmt.Sprintf("kernel: matrix %s has shape (%d, %d) and stride %d", name, m.Rows,
+			m.Cols, m.Stride))
 	}
 	if m.Rows == 0 || m.Cols == 0 {
 		return
 	}
 	need := (m.Rows-1)*m.Stride + m.Cols
 	if len(m.Data) < need || m.Add != nil && len(m.Add) < need {
-		panic(fmt.Sprintf("kernel: matrix %s (%d, %d) with stride %d needs %d elements, has %d (added: %d)",
+		panic(fmt.Sprintf("kernel: matrix %s (%d, %d) with stride %d needs %d elements, has %d "+
+			"(added: %d)",
 			name, m.Rows, m.Cols, m.Stride, need, len(m.Data), len(m.Add)))
 	}
 }

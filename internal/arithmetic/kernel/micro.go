@@ -10,7 +10,8 @@ package kernel
 type microKernel struct {
 	name       string // of its arithmetic, see Arithmetic.Numerics
 	rows, cols int    // of a tile
-	tile       func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int, acc bool)
+	tile       func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32,
+		stride int, acc bool)
 }
 
 const maxRows, maxCols = 12, 32 // of any kernel
@@ -21,7 +22,8 @@ const portableCols = 16
 
 // tileGo is the portable kernel and the reference for the others: eight elements
 // at a time, in registers.
-func tileGo(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int, acc bool) {
+func tileGo(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int,
+	acc bool) {
 	for i := range rows {
 		for j := 0; j < portableCols; j += 8 {
 			sum := chains(k, a[i*row:], col, b[j:], width)

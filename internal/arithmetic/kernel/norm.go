@@ -31,7 +31,8 @@ func (v Vectors) LayerNormBackward(dx, dy, x, gain []float32, mean, rstd float32
 	var lanes [16]float64
 	v.normDots(dy, x, gain, mean, rstd, &lanes)
 	n := float64(len(x))
-	v.normBackward(dx, dy, x, gain, mean, rstd, float32(fold64(lanes[:8])/n), float32(fold64(lanes[8:])/n))
+	v.normBackward(dx, dy, x, gain, mean, rstd, float32(fold64(lanes[:8])/n),
+		float32(fold64(lanes[8:])/n))
 }
 
 // LayerNormGain adds a row's part of the gain's gradient: dgain += dy xhat.

@@ -113,7 +113,10 @@ func multiplyThenAdd(a, b, c float32) float32 { return float32(a*b) + c }
 
 // fused is a*b+c, rounded once.
 func fused(a, b, c float32) float32 {
-	exact := func(v float32) *big.Float { return new(big.Float).SetPrec(400).SetFloat64(float64(v)) }
+	exact := func(v float32) *big.Float {
+		return new(big.Float).SetPrec(400).SetFloat64(
+			float64(v))
+	}
 	v, _ := exact(0).Add(exact(0).Mul(exact(a), exact(b)), exact(c)).Float32()
 	return v
 }

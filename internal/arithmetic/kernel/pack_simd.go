@@ -88,7 +88,8 @@ func (v Vectors) packLeft(dst, src []float32, stride, height, rows, k int) {
 
 // fewTile multiplies some of so many rows of A by fewCols rows of B, and returns how
 // many; k is a multiple of 4.
-func (v Vectors) fewTile(rows, k int, a []float32, row int, b []float32, width int, c []float32, stride int, acc bool) int {
+func (v Vectors) fewTile(rows, k int, a []float32, row int, b []float32, width int, c []float32,
+	stride int, acc bool) int {
 	switch {
 	case rows >= 4:
 		few4AVX2(k, &a[0], row, &b[0], width, &c[0], stride, acc)

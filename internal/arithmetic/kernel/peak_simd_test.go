@@ -37,7 +37,8 @@ func TestPeakAssemblyMakesEveryStep(t *testing.T) {
 					// Through float64 a step is rounded twice: it may be off by a unit.
 					require.InEpsilon(t, want, got, 1e-6, "chain %d", i)
 				}
-				require.Equal(t, float32(kernel.lanes*peakChains), chains[kernel.lanes*peakChains], "nothing beyond is touched")
+				require.Equal(t, float32(kernel.lanes*peakChains), chains[kernel.lanes*peakChains],
+					"nothing beyond is touched")
 			}
 		})
 	}

@@ -20,7 +20,8 @@ func TestBitsAreSplitMix64(t *testing.T) {
 
 func TestKeysDependOnEveryPartAndItsPlace(t *testing.T) {
 	seen := map[uint64][]uint64{}
-	for _, parts := range [][]uint64{{}, {0}, {1}, {0, 0}, {0, 1}, {1, 0}, {1, 1}, {0, 0, 0}, {1, 2, 3}, {3, 2, 1}, {1, 2, 4}} {
+	for _, parts := range [][]uint64{{}, {0}, {1}, {0, 0}, {0, 1}, {1, 0}, {1, 1}, {0, 0, 0},
+		{1, 2, 3}, {3, 2, 1}, {1, 2, 4}} {
 		key := Key(parts...)
 		require.NotContains(t, seen, key, "%v", parts)
 		seen[key] = parts

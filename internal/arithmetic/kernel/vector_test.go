@@ -38,7 +38,8 @@ func TestExpOverTheWholeRange(t *testing.T) {
 func TestExpAtTheEnds(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
-		x := []float32{0, -inf, inf, -1e30, 1e30, -104, 88.73, nan, float32(math.Copysign(0, -1)), -inf, nan}
+		x := []float32{0, -inf, inf, -1e30, 1e30, -104, 88.73, nan, float32(math.Copysign(0, -1)),
+			-inf, nan}
 		e.Exp(x, x)
 		requireSameBits(t, []float32{1, 0, inf, 0, inf, 0, inf, nan, 1, 0, nan}, x)
 	})
@@ -69,7 +70,8 @@ func TestLogAtTheEnds(t *testing.T) {
 		negativeZero := float32(math.Copysign(0, -1))
 		x := []float32{1, 0, inf, -inf, nan, -1, negativeZero, 1e-40, 0, inf, nan, -1}
 		e.Log(x, x)
-		requireSameBits(t, []float32{0, -inf, inf, nan, nan, nan, -inf, -inf, -inf, inf, nan, nan}, x)
+		requireSameBits(t, []float32{0, -inf, inf, nan, nan, nan, -inf, -inf, -inf, inf, nan, nan},
+			x)
 	})
 }
 
@@ -78,7 +80,8 @@ func TestVectorFunctionsHaveTheSameBitsEverywhere(t *testing.T) {
 	for n := range 70 {
 		x, y, gain, bias := normal(n), normal(n), normal(n), normal(n)
 		if n > 20 {
-			x[3], x[4], y[5], y[6] = float32(math.NaN()), 0, float32(math.Inf(1)), float32(math.Copysign(0, -1))
+			x[3], x[4], y[5], y[6] = float32(math.NaN()), 0, float32(math.Inf(1)),
+				float32(math.Copysign(0, -1))
 		}
 		want := allVectorFunctions(Vectors{}, x, y, gain, bias)
 		for _, e := range assembly {
@@ -196,7 +199,8 @@ func TestReLUAtItsEdges(t *testing.T) {
 func TestGELUAgreesWithFloat64(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		const n = 1 << 16
-		x, y, dx, ones := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+		x, y, dx, ones := make([]float32, n), make([]float32, n), make([]float32, n),
+			make([]float32, n)
 		for i := range x {
 			x[i], ones[i] = float32(-13+26*rand.Float64()), 1
 			if i%4 == 0 {

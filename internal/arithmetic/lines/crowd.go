@@ -2,10 +2,10 @@ package lines
 
 import "math"
 
-// crowds rate a line by how rare lines like it are (E). A line is a vector of the counts of its runs
-// of three bytes, a run of digits being one 0, hashed with signs. A crowd is the lines around a
-// middle; a line's rating is how few of the lines so far its crowd had, and for a line of no crowd
-// also how far it is from the nearest.
+// crowds rate a line by how rare lines like it are (E). A line is a vector of the counts of its
+// runs of three bytes, a run of digits being one 0, hashed with signs. A crowd is the lines around
+// a middle; a line's rating is how few of the lines so far its crowd had, and for a line of no
+// crowd also how far it is from the nearest.
 type crowds struct {
 	Crowds [crowdsMost]crowd
 	Used   int32
@@ -34,7 +34,8 @@ const (
 	farNew       = crowdNumbers * 4096
 	farMost      = crowdNumbers * 410 // with 16 radii: the largest distance that is learnt as it is
 	radiusSlow   = 512
-	distanceStep = 16 // numbers whose squared differences, at most 4*crowdScale^2*crowdSumMost, a uint32 holds
+	// numbers whose squared differences, at most 4*crowdScale^2*crowdSumMost, a uint32 holds
+	distanceStep = 16
 	gramBytes    = 3
 )
 

@@ -6,8 +6,8 @@
 // probability that an ordinary line of this text is as strange, from the lines before it. Where
 // lines end depends on the text alone, so that it does not matter in which pieces the text came.
 //
-// Strangeness is computed from what stands in the line alone, see Rating; the costs are added up, and
-// do not matter for it. The equations and measurements are in docs/watch.md.
+// Strangeness is computed from what stands in the line alone, see Rating; the costs are added up,
+// and do not matter for it. The equations and measurements are in docs/watch.md.
 //
 // All arithmetic is addition, multiplication, division and square root of float64, each rounded by
 // itself: a meter gives the same bits on every machine.
@@ -32,7 +32,8 @@ type Line struct {
 	Costs []float32 `json:"-"`
 	Cut   bool
 
-	// Incidents are those that the line has opened, joined or closed. They are valid as long as Text.
+	// Incidents are those that the line has opened, joined or closed. They are valid as long as
+	// Text.
 	Incidents []incidents.Incident `json:"-"`
 
 	// Lines is how many lines a record has (Records); 0: it is a line. A record has the sums of its
@@ -43,8 +44,8 @@ type Line struct {
 	why    *incidents.Why // of a record
 }
 
-// Why says why the line is strange. It may be asked until the function that was called with the line
-// returns.
+// Why says why the line is strange. It may be asked until the function that was called with the
+// line returns.
 func (l *Line) Why() incidents.Why {
 	if l.why != nil {
 		return *l.why

@@ -2,8 +2,8 @@ package lines
 
 import "math"
 
-// lg is the base-2 logarithm of a positive number, interpolated linearly between powers of two: it is
-// read off the bits of a float64, so that every machine computes the same.
+// lg is the base-2 logarithm of a positive number, interpolated linearly between powers of two: it
+// is read off the bits of a float64, so that every machine computes the same.
 func lg(x float64) float64 {
 	bits := int64(math.Float64bits(x)) - int64(math.Float64bits(1))
 	return float64(float64(bits) / (1 << 52)) // which the compiler makes a product

@@ -127,7 +127,8 @@ func (m *Meter) follow() {
 	var changed []incidents.Change
 	m.changes.Take(l.Text, func(c *changes.Change) {
 		of := incidents.Change{
-			Key: changeKey(c), Kind: c.Kind.String(), Line: c.Line, First: c.First, Evidence: clip(c.String()),
+			Key: changeKey(c), Kind: c.Kind.String(), Line: c.Line, First: c.First,
+			Evidence: clip(c.String()),
 		}
 		if c.Kind == changes.Surge && c.Subject != changes.Level {
 			of.Token = m.rating.scratch.tokens.markAt(l.Text, c.From, c.To)
@@ -138,7 +139,8 @@ func (m *Meter) follow() {
 		of := &m.rating.scratch
 		m.incidents.Take(&incidents.Line{
 			Number: l.Number, Offset: l.Offset, P: p, Text: l.Text, Why: l.Why,
-			Key: m.rating.strangest.mark, Place: m.rating.strangest.place, Marks: of.marks, Rare: of.rare,
+			Key: m.rating.strangest.mark, Place: m.rating.strangest.place, Marks: of.marks,
+			Rare:    of.rare,
 			Changes: changed,
 		}, func(i *incidents.Incident) { m.touched = append(m.touched, *i) })
 	}
@@ -166,8 +168,8 @@ func clip(sentence string) string {
 
 const ellipsis = "…"
 
-// SilentAfter is how long the text has to be without a line, by the clock of its stamps, until that is
-// unusual; false as long as its lines do not tell.
+// SilentAfter is how long the text has to be without a line, by the clock of its stamps, until that
+// is unusual; false as long as its lines do not tell.
 func (m *Meter) SilentAfter() (time.Duration, bool) { return m.changes.Due() }
 
 // Incidents are the text's incidents that are remembered, the newest first.

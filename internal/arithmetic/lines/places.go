@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// placeTable knows which tokens have stood in which places, and rates a line by how unlike its tokens
-// are to those that stood in their places before (W), and by how unlike its values are (V).
+// placeTable knows which tokens have stood in which places, and rates a line by how unlike its
+// tokens are to those that stood in their places before (W), and by how unlike its values are (V).
 type placeTable struct{ cells [placesMost]standing }
 
 const (
@@ -178,16 +178,19 @@ func (c *standing) take(tag uint16, text []byte) (probability float64) {
 	return probability
 }
 
-// usual appends the tokens that most often stood in a place before one did, the most frequent first.
+// usual appends the tokens that most often stood in a place before one did, the most frequent
+// first.
 func (c *standing) usual(tokens []string, not []byte) []string {
 	var order [standings]int
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order[:], func(i, j int) int { return int(c.Counts[j]) - int(c.Counts[i]) })
+	slices.SortStableFunc(order[:],
+		func(i, j int) int { return int(c.Counts[j]) - int(c.Counts[i]) })
 	for _, i := range order {
 		text := bytes.TrimRight(c.Texts[i][:], "\x00")
-		if c.Counts[i] == 0 || len(tokens) == usualMost || bytes.HasPrefix(not, text) && c.Counts[i] == 1 {
+		if c.Counts[i] == 0 || len(tokens) == usualMost || bytes.HasPrefix(not, text) &&
+			c.Counts[i] == 1 {
 			continue
 		}
 		tokens = append(tokens, strings.ToValidUTF8(string(text), ""))

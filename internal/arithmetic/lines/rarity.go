@@ -16,7 +16,8 @@ type rarity struct {
 
 const (
 	rarityCells = 1 << 10
-	wordWear    = 1 << 12 // how often a word has to be missed, at most, before another takes its cell
+	// how often a word has to be missed, at most, before another takes its cell
+	wordWear = 1 << 12
 )
 
 // counted says how many lines have had one of the words whose hash it has.

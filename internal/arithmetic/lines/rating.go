@@ -64,8 +64,8 @@ type Parts struct{ B, E, V, W, F float64 }
 // TroubleWords returned; "": none.
 func (r *Rating) Trouble(list string) { r.trouble.begin(list) }
 
-// Take rates a line without its newline, and takes it in. From and to bound what stands strangest in
-// it; nothing, if that is nothing.
+// Take rates a line without its newline, and takes it in. From and to bound what stands strangest
+// in it; nothing, if that is nothing.
 func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	of := &r.scratch
 	of.tokens.cut(line)
@@ -94,8 +94,8 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	return p, parts, strangest.from, strangest.to
 }
 
-// why says why the line is strange that was taken last: what stands strangest in it, and what usually
-// stands there, or how rare it is wherever it stands.
+// why says why the line is strange that was taken last: what stands strangest in it, and what
+// usually stands there, or how rare it is wherever it stands.
 func (r *Rating) why(line []byte) (w incidents.Why) {
 	s := &r.strangest
 	if s.to > 0 {

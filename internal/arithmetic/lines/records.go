@@ -149,8 +149,8 @@ func (r *Records) AppendState(dst []byte) []byte {
 	return append(dst, text...)
 }
 
-// ReadRecords returns the records whose state AppendState appended to nothing; without a pattern. An
-// error wraps ErrState.
+// ReadRecords returns the records whose state AppendState appended to nothing; without a pattern.
+// An error wraps ErrState.
 func ReadRecords(state []byte) (*Records, error) {
 	r := new(Records)
 	if err := strictjson.Unmarshal(state, &r.state); err != nil {

@@ -99,7 +99,8 @@ net/http.(*persistConn).readLoop(0xc0000a, {0x1, 0x2})
 created by net/http.(*Transport).dialConn in goroutine 5
 	/usr/lib/go/transport.go:9 +0x1
 2026/11/21 listening (again)
-`, []string{"2026/11/21 listening", "+++++++++++panic: runtime error: index out of range [5] with length 3",
+`, []string{"2026/11/21 listening", "+++++++++++panic: runtime error: index out of range [5] " +
+			"with length 3",
 			"2026/11/21 listening (again)"}},
 		"PostgreSQL": {`2026-11-21 03:25:33 UTC [7] LOG:  ready
 2026-11-21 03:25:34 UTC [7] ERROR:  duplicate key value
@@ -110,7 +111,8 @@ created by net/http.(*Transport).dialConn in goroutine 5
 `, []string{"2026-11-21 03:25:33 UTC [7] LOG:  ready",
 			"+++2026-11-21 03:25:34 UTC [7] ERROR:  duplicate key value",
 			"2026-11-21 03:25:35 UTC [7] LOG:  ready"}},
-		"JSON": {"{\n  \"a\": [\n    1\n  ]\n}\n{\n  \"a\": {}\n}\nanswer: {\r\n  \"b\": 2\r\n});\r\n",
+		"JSON": {"{\n  \"a\": [\n    1\n  ]\n}\n{\n  \"a\": {}\n}\nanswer: {\r\n  \"b\": " +
+			"2\r\n});\r\n",
 			[]string{"++++{", "++{", "++answer: {\r"}},
 		"all indented": {" a\n b\n   c\n\t d\n", []string{" a", "++ b"}},
 		"CRI": {`2026-11-21T03:25:33.1Z stdout F listening
@@ -134,7 +136,8 @@ func TestRecordsByPattern(t *testing.T) {
 	require.Equal(t, []string{"++# 1", "+  # 2", "# 3", "2026-11-21T03:25:33.1Z stderr F # 4"},
 		heads(recordsOf(`^\s*# \d`, text)))
 	require.NoError(t, CheckPattern(strings.Repeat("a", PatternMax)))
-	require.ErrorContains(t, CheckPattern("[a"), "a regular expression of RE2: missing closing ]: `[a`")
+	require.ErrorContains(t, CheckPattern("[a"), "a regular expression of RE2: missing closing "+
+		"]: `[a`")
 	require.ErrorContains(t, CheckPattern(strings.Repeat("a", PatternMax+1)), "at most 256 bytes")
 	require.ErrorContains(t, CheckPattern("(a{10}|b){100}"), "with fewer repetitions")
 	long := strings.Repeat("x", startBytes-1) + "#" // the first bytes of a line are looked at alone
@@ -168,7 +171,8 @@ func TestRecordHasTheStrangestOfItsLines(t *testing.T) {
 func TestRecordsDoNotDependOnPieces(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		part := rapid.SampledFrom([]string{
-			"\n", "\n", "\n\t", "\n  ", "a", "goroutine 1 [running]:\n", "main.main()\n", "# ", "}\n",
+			"\n", "\n", "\n\t", "\n  ", "a", "goroutine 1 [running]:\n", "main.main()\n", "# ",
+			"}\n",
 			"Traceback (most recent call last):\n", "java.lang.Error: x\n", "Caused by: \xff",
 			"2026-11-21T03:25:33.1Z stdout P ", " ERROR:  no\n", " DETAIL:  é\n",
 			strings.Repeat("x", 3000), strings.Repeat("\n x", 700),

@@ -24,9 +24,9 @@ const troubleVersion = stateVersion | 0x80
 // StateBytesMax is more than any state has.
 const StateBytesMax = 144<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
-// AppendState appends the meter's state to dst: the version; with words of trouble, their list behind
-// its size; the numbers in their order, little endian; the incidents and the state of the changes,
-// each behind its size; the text of the line under way and the costs of its bytes.
+// AppendState appends the meter's state to dst: the version; with words of trouble, their list
+// behind its size; the numbers in their order, little endian; the incidents and the state of the
+// changes, each behind its size; the text of the line under way and the costs of its bytes.
 func (m *Meter) AppendState(dst []byte) []byte {
 	if list := m.TroubleWords(); list != "" {
 		dst = append(appendNumber(append(dst, troubleVersion), uint32(len(list))), list...)
@@ -97,8 +97,8 @@ func ReadState(state []byte) (*Meter, error) {
 	return m, m.check()
 }
 
-// readParts reads the incidents and the changes at the beginning of the rest of a state, and returns
-// what follows.
+// readParts reads the incidents and the changes at the beginning of the rest of a state, and
+// returns what follows.
 func (m *Meter) readParts(rest []byte) ([]byte, error) {
 	for _, read := range []func([]byte) error{
 		m.incidents.UnmarshalText,
@@ -238,7 +238,8 @@ func (c standing) wrong() bool {
 	for _, count := range c.Counts {
 		sum += int(count)
 	}
-	return c.Seen > placeWear || c.N > placeSeenMost || c.Total >= placeTotal || sum > int(c.Total) ||
+	return c.Seen > placeWear || c.N > placeSeenMost || c.Total >= placeTotal ||
+		sum > int(c.Total) ||
 		!(c.News >= 0 && c.News <= 1)
 }
 

@@ -40,7 +40,10 @@ func newTail() tail { return tail{weight: 1} }
 // and of this one, over the weight of all lines and of this one. Above the line is not this one's
 // whole weight, but a part of it, the smaller the larger the score. So scores that no line before
 // has had still differ: one that is twice as large is half as likely.
-func (t *tail) p(score float64) float64 { return t.share(score, least, ordinary/(ordinary+score), 1) }
+func (t *tail) p(score float64) float64 {
+	return t.share(score, least, ordinary/(ordinary+score),
+		1)
+}
 
 // share returns the weight of the lines with a score at least as large, and of so many lines like
 // this one as above are, over the weight of all and of so many as prior are.

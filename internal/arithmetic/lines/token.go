@@ -30,9 +30,9 @@ func separates(c byte) bool {
 	return c <= ' '
 }
 
-// cut makes tokens of a line: runs of bytes that separate nothing, without what is neither part of a
-// word nor / or \ at their beginning, nor part of a word nor / at their end. A colon separates, but
-// between two digits and two digits, as in a time.
+// cut makes tokens of a line: runs of bytes that separate nothing, without what is neither part of
+// a word nor / or \ at their beginning, nor part of a word nor / at their end. A colon separates,
+// but between two digits and two digits, as in a time.
 func (t *tokens) cut(line []byte) {
 	t.all, t.frame = t.all[:0], seedFrame
 	t.separator = append(t.separator[:0], '^')
@@ -86,8 +86,8 @@ func markOf(place, seed key, token []byte) incidents.Mark {
 	return incidents.Mark((place ^ seed.with(token).spread()).spread())
 }
 
-// beforeValue reports whether a value stands behind separators: behind = : " or ', or a byte behind a
-// colon.
+// beforeValue reports whether a value stands behind separators: behind = : " or ', or a byte behind
+// a colon.
 func beforeValue(separator []byte) bool {
 	n := len(separator)
 	switch separator[n-1] {

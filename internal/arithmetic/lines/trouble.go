@@ -38,16 +38,21 @@ func TroubleWords(text string) (list string, err error) {
 		line, _, _ = strings.Cut(line, "#")
 		for word := range strings.FieldsSeq(line) {
 			small := strings.ToLower(word)
-			odd := strings.ContainsFunc(small, func(r rune) bool { return r != '_' && !inTrouble(r) })
+			odd := strings.ContainsFunc(small, func(r rune) bool {
+				return r != '_' &&
+					!inTrouble(r)
+			})
 			if odd || len(small) > troubleWordMost {
-				return "", fmt.Errorf("line %d: found %.80q, expected %s", n+1, word, troubleWordsWant)
+				return "", fmt.Errorf("line %d: found %.80q, expected %s", n+1, word,
+					troubleWordsWant)
 			}
 			if slices.Contains(words, small) {
 				continue
 			}
 			words = append(words, small)
 			if size += 1 + len(small); size > TroubleBytesMax {
-				return "", fmt.Errorf("line %d: found more than %d bytes of words, expected at most that",
+				return "", fmt.Errorf("line %d: found more than %d bytes of words, expected at "+
+					"most that",
 					n+1, TroubleBytesMax)
 			}
 		}

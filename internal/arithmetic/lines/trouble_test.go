@@ -18,16 +18,18 @@ func TestTroubleWordsAreReadOrRefused(t *testing.T) {
 	require.Equal(t, TroubleDefault, again)
 	var most []string
 	for i := range TroubleBytesMax/4 + 1 {
-		most = append(most, string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'a' + byte(i/676)}))
+		most = append(most, string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26),
+			'a' + byte(i/676)}))
 	}
 	for text, want := range map[string]string{
-		"a\nb-c":                 `line 2: found "b-c", expected letters and _ alone`,
-		"a\n\n502":               `line 3: found "502", expected letters and _ alone`,
-		"\xff":                   `line 1: found "\xff", expected`,
-		strings.Repeat("a", 65):  "expected letters and _ alone, at most 64 bytes",
-		strings.Join(most, "\n"): "line 1025: found more than 4096 bytes of words, expected at most",
-		"":                       "found no word, expected one or more",
-		"# error":                "found no word, expected one or more",
+		"a\nb-c":                `line 2: found "b-c", expected letters and _ alone`,
+		"a\n\n502":              `line 3: found "502", expected letters and _ alone`,
+		"\xff":                  `line 1: found "\xff", expected`,
+		strings.Repeat("a", 65): "expected letters and _ alone, at most 64 bytes",
+		strings.Join(most,
+			"\n"): "line 1025: found more than 4096 bytes of words, expected at most",
+		"":        "found no word, expected one or more",
+		"# error": "found no word, expected one or more",
 	} {
 		_, err := TroubleWords(text)
 		require.ErrorContains(t, err, want)

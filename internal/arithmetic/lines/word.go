@@ -39,7 +39,8 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // inName reports whether a byte is part of a word: a letter, a digit, _ or a byte of a character
 // beyond ASCII.
 func inName(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(c) || c == '_' || c >= utf8.RuneSelf
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(c) || c == '_' ||
+		c >= utf8.RuneSelf
 }
 
 // Words that change too often between letters and digits are identifiers; all are one.

@@ -19,14 +19,15 @@ import (
 //
 // and with the table a chunk takes twice the time (docs/adaptation.md), though 50 words are inputs
 // and targets of 100 rows of it at most. Who wants the table all the same names it as a pattern.
-// Tables of words that the softmax has to itself are branches of the set "softmax" alone. Where each
-// cluster has a table, word_emb.emb_layers.0.weight is that of the most frequent words alone.
+// Tables of words that the softmax has to itself are branches of the set "softmax" alone. Where
+// each cluster has a table, word_emb.emb_layers.0.weight is that of the most frequent words alone.
 const charactersMax = 1024
 
 // paperBranches are attention and the first feed-forward layer, and for characters the embedding,
 // which is the softmax's table besides, or has it beside it.
 func paperBranches(l *txl.Layout) []string {
-	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.0.weight"}
+	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight",
+		"*.CoreNet.0.weight"}
 	return append(patterns, characterBranches(l)...)
 }
 
@@ -38,14 +39,15 @@ func wideBranches(l *txl.Layout) []string {
 
 // softmaxBranches is all that the softmax has to itself: its biases, with clusters also the head's
 // columns for them and the projections that the input does not share, and with untied tables these.
-// The backward pass need not enter the layers, and without tables they are few weights of a model of
-// words.
+// The backward pass need not enter the layers, and without tables they are few weights of a model
+// of words.
 const softmaxBranches = "crit.*"
 
 // upperBranches are the feed-forward layers of the upper half of the layers (the larger half of an
 // odd number) and what the softmax has to itself, but for tables of words. With these branches the
-// backward pass ends in the middle of the network, and all layers keep the keys and values that they
-// have made of the memory. The set keeps most of the gain of "wide" and saves two thirds of its time.
+// backward pass ends in the middle of the network, and all layers keep the keys and values that
+// they have made of the memory. The set keeps most of the gain of "wide" and saves two thirds of
+// its time.
 func upperBranches(l *txl.Layout) []string {
 	n := 0
 	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
@@ -64,16 +66,16 @@ func upperBranches(l *txl.Layout) []string {
 	return patterns
 }
 
-// Patterns of the tables of embeddings and, where the softmax has its own, of tables and projections
-// of the softmax.
+// Patterns of the tables of embeddings and, where the softmax has its own, of tables and
+// projections of the softmax.
 const (
 	embeddingTables    = "word_emb.emb_layers.*.weight"
 	softmaxTables      = "crit.out_layers.*.weight"
 	softmaxProjections = "crit.out_projs.*"
 )
 
-// characterBranches are the embeddings, if they are those of characters, and tables that the softmax
-// has to itself.
+// characterBranches are the embeddings, if they are those of characters, and tables that the
+// softmax has to itself.
 func characterBranches(l *txl.Layout) []string {
 	switch {
 	case !ofCharacters(l):

@@ -12,7 +12,8 @@ const CountsName = "counts"
 // countsChunk is the number of bytes that a session of Counts is told of at once.
 const countsChunk = 1024
 
-var countsCard = json.RawMessage(`{"description": "no network and no weights: counts of the session's own text"}`)
+var countsCard = json.RawMessage(
+	`{"description": "no network and no weights: counts of the session's own text"}`)
 
 // Counts returns the model without a network, under which all bytes are equally likely. What its
 // sessions know is what they have counted. Its weights are the fewest that a file can hold; nothing

@@ -83,7 +83,8 @@ func (m *Model) appendLearner(f *weights.File) {
 	for bank, networks := range m.Learner.Phi {
 		for k, branch := range m.Learner.Branches {
 			for _, part := range sparsemeta.Parts() {
-				f.Tensors = append(f.Tensors, weights.F32Tensor(networkTensor(bank, branch.Name, part.Name), part.Shape, networks[k][part.Lo:part.Hi]))
+				f.Tensors = append(f.Tensors, weights.F32Tensor(networkTensor(bank, branch.Name,
+					part.Name), part.Shape, networks[k][part.Lo:part.Hi]))
 			}
 		}
 	}
@@ -111,9 +112,9 @@ func mustJSON(v any) string {
 	return string(b)
 }
 
-// FromFile builds the model that a file of weights holds. Every tensor must be one the configuration
-// asks for, of its shape, and none may be missing. Its metadata is read strictly: a field that this
-// version does not know may change what the weights mean.
+// FromFile builds the model that a file of weights holds. Every tensor must be one the
+// configuration asks for, of its shape, and none may be missing. Its metadata is read strictly: a
+// field that this version does not know may change what the weights mean.
 func FromFile(f *weights.File) (*Model, error) {
 	if _, ok := f.Metadata[keyConfig]; !ok {
 		return nil, ErrNotAModel
@@ -178,7 +179,8 @@ func (a adapt) checkCompanion(m *Model) error {
 	case a.CompanionBytes == 0:
 		return nil
 	case m.OfWords():
-		return fmt.Errorf("companion_bytes is %d, expected none of a model of words", a.CompanionBytes)
+		return fmt.Errorf("companion_bytes is %d, expected none of a model of words",
+			a.CompanionBytes)
 	}
 	return companion.Settings{TableBytes: a.CompanionBytes, Networks: 1}.Validate()
 }
@@ -189,7 +191,8 @@ func (a adapt) checkMixture(m *Model) error {
 	case !(share >= 0 && share <= 1):
 		return fmt.Errorf("mixture is %v, expected 0 to 1", share)
 	case share > 0 && (m.Learner == nil || m.OfWords()):
-		return fmt.Errorf("mixture is %v, expected 0 of a model of words or without branches", share)
+		return fmt.Errorf("mixture is %v, expected 0 of a model of words or without branches",
+			share)
 	}
 	return nil
 }
@@ -239,7 +242,8 @@ func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, e
 	for _, name := range a.Branches {
 		i := layout.Index(name)
 		if i < 0 {
-			return nil, fmt.Errorf("metadata %s: branch %q is no weight of the model", keyAdapt, name)
+			return nil, fmt.Errorf("metadata %s: branch %q is no weight of the model", keyAdapt,
+				name)
 		}
 		l.Branches = append(l.Branches, sparsemeta.Branch{Name: name, Size: layout.Tensors[i].Size})
 	}
@@ -247,7 +251,8 @@ func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, e
 		networks := make([]sparsemeta.Network, len(l.Branches))
 		for k, b := range l.Branches {
 			for _, part := range sparsemeta.Parts() {
-				r.read(networkTensor(bank, b.Name, part.Name), part.Shape, networks[k][part.Lo:part.Hi])
+				r.read(networkTensor(bank, b.Name, part.Name), part.Shape,
+					networks[k][part.Lo:part.Hi])
 			}
 		}
 		l.Phi = append(l.Phi, networks)
@@ -285,11 +290,13 @@ func (r *reader) tensor(name string, shape []int) *weights.Tensor {
 	}
 	t, ok := r.file.Tensor(name)
 	if !ok {
-		r.err = fmt.Errorf("tensor %q is missing, the configuration needs it with shape %v", name, shape)
+		r.err = fmt.Errorf("tensor %q is missing, the configuration needs it with shape %v", name,
+			shape)
 		return nil
 	}
 	if !slices.Equal(t.Shape, shape) {
-		r.err = fmt.Errorf("tensor %q has shape %v, the configuration needs %v", name, t.Shape, shape)
+		r.err = fmt.Errorf("tensor %q has shape %v, the configuration needs %v", name, t.Shape,
+			shape)
 		return nil
 	}
 	return t
@@ -316,7 +323,8 @@ func (r *reader) symbols() []byte {
 	case !ok:
 		return nil
 	case t.DType != weights.U8 || len(t.Shape) != 1:
-		r.err = fmt.Errorf("tensor %q is %s of shape %v, expected %s of one dimension", SymbolsTensor,
+		r.err = fmt.Errorf("tensor %q is %s of shape %v, expected %s of one dimension",
+			SymbolsTensor,
 			t.DType, t.Shape, weights.U8)
 	}
 	r.used++

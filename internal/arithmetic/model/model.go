@@ -35,11 +35,12 @@ type Model struct {
 	// Chunk is the number of tokens between two updates of the fast weights
 	// that the meta-learners were trained for.
 	Chunk int
-	// Mixture is the share of the mixture's loss in what the fast weights beside a companion of counts
-	// learn from; the network's own loss has the rest. The meta-learners were trained for it.
+	// Mixture is the share of the mixture's loss in what the fast weights beside a companion of
+	// counts learn from; the network's own loss has the rest. The meta-learners were trained for
+	// it.
 	Mixture float32
-	// CompanionBytes is the size of the table of counts that a session has beside the network unless
-	// it asks for another one; see companion.Settings.
+	// CompanionBytes is the size of the table of counts that a session has beside the network
+	// unless it asks for another one; see companion.Settings.
 	CompanionBytes int
 	// CompanionAlone says that a session mixes its companion with the network that adapts alone,
 	// unless it asks for the static one besides: for models whose speed matters more.
@@ -62,7 +63,8 @@ type Model struct {
 
 // New returns a model of bytes ready to serve, without statistics and with the default
 // settings for the rivals. learner may be nil.
-func New(name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int, card json.RawMessage) (*Model, error) {
+func New(name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int,
+	card json.RawMessage) (*Model, error) {
 	return NewOf(tokenizer.Bytes{}, name, lm, learner, chunk, card)
 }
 
@@ -127,7 +129,8 @@ func (m *Model) check() error {
 			return fmt.Errorf("model: branch %q is no weight of the model", b.Name)
 		}
 		if n := m.LM.Layout.Tensors[i].Size; n != b.Size {
-			return fmt.Errorf("model: branch %q has %d elements, the weight has %d", b.Name, b.Size, n)
+			return fmt.Errorf("model: branch %q has %d elements, the weight has %d", b.Name, b.Size,
+				n)
 		}
 	}
 	return nil
@@ -147,7 +150,8 @@ func (m *Model) StoreAs(d weights.DType) error {
 		}
 		for k, v := range values {
 			if v-v != 0 {
-				return fmt.Errorf("model: tensor %q, element %d is %v, too large for %s", t.Name, k, m.LM.Tensor(i)[k], d)
+				return fmt.Errorf("model: tensor %q, element %d is %v, too large for %s", t.Name, k,
+					m.LM.Tensor(i)[k], d)
 			}
 		}
 		rounded = append(rounded, values...)
@@ -242,4 +246,5 @@ func Load(file string) (*Model, error) {
 }
 
 // ErrNotAModel is returned for well-formed files of weights that hold no model.
-var ErrNotAModel = errors.New("no model: the file has no lmserve.config in its metadata (is it a checkpoint or a conformance file?)")
+var ErrNotAModel = errors.New("no model: the file has no lmserve.config in its metadata (is it a " +
+	"checkpoint or a conformance file?)")

@@ -15,7 +15,8 @@ import (
 )
 
 func small(t *testing.T) *Model {
-	lm, err := txl.NewModel(txl.Config{NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 8, MemLen: 8})
+	lm, err := txl.NewModel(txl.Config{NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12,
+		Vocab: 256, SegLen: 8, MemLen: 8})
 	require.NoError(t, err)
 	lm.Init(1)
 	branches, err := Branches(lm.Layout, nil)
@@ -29,7 +30,8 @@ func small(t *testing.T) *Model {
 
 func TestAModelSurvivesItsFile(t *testing.T) {
 	m := small(t)
-	require.Equal(t, 2097152, m.CompanionBytes, "what a file that says nothing of it has meant so far")
+	require.Equal(t, 2097152, m.CompanionBytes, "what a file that says nothing of it has meant "+
+		"so far")
 	m.Mixture, m.CompanionBytes, m.CompanionAlone = 0.25, 1<<19, true
 	for _, zstd := range []int{0, 3} {
 		path := filepath.Join(t.TempDir(), "m.safetensors")
@@ -107,7 +109,8 @@ func TestClustersInAModelsFile(t *testing.T) {
 		`"crit.out_projs.2" has shape [3 8], the configuration needs [8 3]`: func(f *weights.File) {
 			f.Tensors[tensorAt(f, "crit.out_projs.2")].Shape = []int{3, 8}
 		},
-		`"crit.cluster_bias" is missing, the configuration needs it with shape`: func(f *weights.File) {
+		`"crit.cluster_bias" is missing, the configuration needs it with shape`: func(
+			f *weights.File) {
 			f.Tensors[tensorAt(f, "crit.cluster_bias")].Name = "crit.cluster_biases"
 		},
 		"lmserve.config: txl: cutoffs[1] is 100, expected 101 to 255": func(f *weights.File) {
@@ -180,7 +183,8 @@ func TestWeightsTooLargeForTheirTypeAreNamed(t *testing.T) {
 	m := small(t)
 	m.LM.Tensor(1)[3] = 70000
 	before := slices.Clone(m.LM.W)
-	require.ErrorContains(t, m.StoreAs(weights.F16), `tensor "r_w_bias", element 3 is 70000, too large for F16`)
+	require.ErrorContains(t, m.StoreAs(weights.F16),
+		`tensor "r_w_bias", element 3 is 70000, too large for F16`)
 	require.Equal(t, before, m.LM.W)
 	require.Equal(t, weights.DType(""), m.Store)
 	require.NoError(t, m.StoreAs(weights.BF16))
@@ -191,23 +195,30 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 	for want, spoil := range map[string]func(*weights.File){
 		"no model": func(f *weights.File) { delete(f.Metadata, keyConfig) },
 		"d_model": func(f *weights.File) {
-			f.Metadata[keyConfig] = `{"n_layer":2,"d_model":7,"n_head":1,"d_head":2,"d_inner":2,"vocab":256,"seg_len":2}`
+			f.Metadata[keyConfig] =
+				`{"n_layer":2,"d_model":7,"n_head":1,"d_head":2,"d_inner":2,"vocab":256,"seg_len":2}`
 		},
 		"unknown field": func(f *weights.File) { f.Metadata[keyConfig] = `{"layers":2}` },
 		keyTokenizer:    func(f *weights.File) { f.Metadata[keyTokenizer] = `{"kind":"words"}` },
-		"gammas":        func(f *weights.File) { f.Metadata[keyAdapt] = `{"chunk":8,"gammas":[2],"branches":["r_w_bias"]}` },
+		"gammas": func(f *weights.File) {
+			f.Metadata[keyAdapt] =
+				`{"chunk":8,"gammas":[2],"branches":["r_w_bias"]}`
+		},
 		`branch "nothing"`: func(f *weights.File) {
-			f.Metadata[keyAdapt] = `{"chunk":8,"gammas":[0.5],"beta1":1,"beta2":1,"p":0.5,"out":1,"branches":["nothing"]}`
+			f.Metadata[keyAdapt] =
+				`{"chunk":8,"gammas":[0.5],"beta1":1,"beta2":1,"p":0.5,"out":1,"branches":["nothing"]}`
 		},
 		"mixture is 1.5, expected 0 to 1": func(f *weights.File) {
 			f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], "}", `,"mixture":1.5}`, 1)
 		},
-		"mixture is 0.5, expected 0 of a model of words or without branches": func(f *weights.File) {
+		"mixture is 0.5, expected 0 of a model of words or without branches": func(
+			f *weights.File) {
 			f.Metadata[keyAdapt] = `{"chunk":8,"mixture":0.5}`
 			f.Tensors = f.Tensors[:len(txl.NewLayout(smallConfig(f)).Tensors)]
 		},
 		"the table has 1000 bytes": func(f *weights.File) {
-			f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], "}", `,"companion_bytes":1000}`, 1)
+			f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], "}",
+				`,"companion_bytes":1000}`, 1)
 		},
 		"chunk is 0": func(f *weights.File) {
 			f.Metadata[keyAdapt] = `{"chunk":0}`
@@ -217,8 +228,11 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 		"tensors, the conf": func(f *weights.File) {
 			f.Tensors = append(f.Tensors, weights.F32Tensor("extra", []int{1}, []float32{1}))
 		},
-		"element 3 is NaN": func(f *weights.File) { copy(f.Tensors[0].Data[12:], []byte{0, 0, 0xc0, 0x7f}) },
-		"has shape":        func(f *weights.File) { f.Tensors[0].Shape = []int{8, 256} },
+		"element 3 is NaN": func(f *weights.File) {
+			copy(f.Tensors[0].Data[12:],
+				[]byte{0, 0, 0xc0, 0x7f})
+		},
+		"has shape": func(f *weights.File) { f.Tensors[0].Shape = []int{8, 256} },
 	} {
 		f := small(t).File()
 		spoil(f)
@@ -250,7 +264,8 @@ func TestBranchesByNameAndPattern(t *testing.T) {
 	top := names("layers.1.*.CoreNet.*", "crit.*.bias")
 	require.Len(t, top, 4+1)
 	require.Equal(t, top, names("upper"))
-	require.Equal(t, []string{"r_w_bias", "layers.0.dec_attn.o_net.weight"}, names("layers.0.*.o_net.weight", "r_w_bias"))
+	require.Equal(t, []string{"r_w_bias", "layers.0.dec_attn.o_net.weight"},
+		names("layers.0.*.o_net.weight", "r_w_bias"))
 	_, err := Branches(layout, []string{"paper", "layers.9.*"})
 	require.ErrorContains(t, err, "layers.9.*")
 }
@@ -358,7 +373,8 @@ func TestNamesOfModelsCanBePrinted(t *testing.T) {
 		require.NoError(t, err, name)
 	}
 	for name, found := range map[string]string{
-		"a\nlmserve: serving b": `"a\nlmserve`, "\x1b[2Jc": `"\x1b[2Jc" of 5 bytes`, "\u009b2J": `"\u009b2J"`,
+		"a\nlmserve: serving b": `"a\nlmserve`, "\x1b[2Jc": `"\x1b[2Jc" of 5 bytes`,
+		"\u009b2J":           `"\u009b2J"`,
 		"right\u202eto left": `\u202e`, "\xff": `"\xff"`, "tab\t": `"tab\t"`, "\u2028": `"\u2028"`,
 		strings.Repeat("x", NameCharsMax+1): `expected at most 128 printable characters`,
 		strings.Repeat("x", 1<<20):          `of 1048576 bytes`,

@@ -19,7 +19,8 @@ type Rivals struct {
 
 // DefaultRivals are those of a model that was not tuned for them.
 func DefaultRivals() Rivals {
-	return Rivals{SGD: sparsemeta.SGDSettings(), RMS: sparsemeta.RMSSettings(), Cache: sparsemeta.DefaultCacheSettings()}
+	return Rivals{SGD: sparsemeta.SGDSettings(), RMS: sparsemeta.RMSSettings(),
+		Cache: sparsemeta.DefaultCacheSettings()}
 }
 
 // Validate names the first method and setting that is out of range.

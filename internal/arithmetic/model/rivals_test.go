@@ -86,13 +86,15 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 		},
 		"has dtype BF16, expected U8": func(f *weights.File) {
 			i := tensorAt(f, "gradient.rms.r_w_bias")
-			f.Tensors[i] = weights.BF16Tensor(f.Tensors[i].Name, f.Tensors[i].Shape, make([]float32, f.Tensors[i].Elements()))
+			f.Tensors[i] = weights.BF16Tensor(f.Tensors[i].Name, f.Tensors[i].Shape,
+				make([]float32, f.Tensors[i].Elements()))
 		},
 		`"gradient.rms.crit.out_layers.0.bias" has shape`: func(f *weights.File) {
 			f.Tensors[tensorAt(f, "gradient.rms.crit.out_layers.0.bias")].Shape = []int{16, 16}
 		},
 		`"gradient.scale.r_w_bias" has shape [2]`: func(f *weights.File) {
-			f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")] = weights.F32Tensor("gradient.scale.r_w_bias", []int{2}, []float32{1, 1})
+			f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")] =
+				weights.F32Tensor("gradient.scale.r_w_bias", []int{2}, []float32{1, 1})
 		},
 		`"gradient.scale.r_w_bias", element 0 is NaN`: func(f *weights.File) {
 			copy(f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0xc0, 0x7f})
@@ -103,10 +105,22 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 		"want 0: the scale is 0": func(f *weights.File) {
 			copy(f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0, 0})
 		},
-		"lmserve.rivals: json: unknown field":               func(f *weights.File) { f.Metadata[keyRivals] = `{"sgd":{}}` },
-		"lmserve.rivals: cache: sparsemeta: settings: size": func(f *weights.File) { f.Metadata[keyRivals] = `{"cache":{"size":0}}` },
-		"lmserve.rivals: unexpected EOF":                    func(f *weights.File) { f.Metadata[keyRivals] = `{` },
-		"dynamic_sgd: sparsemeta: settings: decay":          func(f *weights.File) { f.Metadata[keyRivals] = `{"dynamic_sgd":{"decay":2}}` },
+		"lmserve.rivals: json: unknown field": func(
+			f *weights.File) {
+			f.Metadata[keyRivals] = `{"sgd":{}}`
+		},
+		"lmserve.rivals: cache: sparsemeta: settings: size": func(
+			f *weights.File) {
+			f.Metadata[keyRivals] = `{"cache":{"size":0}}`
+		},
+		"lmserve.rivals: unexpected EOF": func(f *weights.File) {
+			f.Metadata[keyRivals] =
+				`{`
+		},
+		"dynamic_sgd: sparsemeta: settings: decay": func(f *weights.File) {
+			f.Metadata[keyRivals] =
+				`{"dynamic_sgd":{"decay":2}}`
+		},
 	} {
 		f := measured(t).File()
 		spoil(f)
@@ -145,12 +159,14 @@ func TestAModelKeepsTheStatisticsThatItsMetaLearnersKnow(t *testing.T) {
 		"unknown field":                    `{"level":1,"floor":1,"size":1}`,
 	} {
 		f := m.File()
-		f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], `{"level":0.1,"floor":0.3}`, normal, 1)
+		f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], `{"level":0.1,"floor":0.3}`,
+			normal, 1)
 		_, err := FromFile(f)
 		require.ErrorContains(t, err, want)
 	}
 	f := m.File()
-	f.Tensors = slices.DeleteFunc(f.Tensors, func(t weights.Tensor) bool { return strings.HasPrefix(t.Name, "gradient.") })
+	f.Tensors = slices.DeleteFunc(f.Tensors,
+		func(t weights.Tensor) bool { return strings.HasPrefix(t.Name, "gradient.") })
 	_, err = FromFile(f)
 	require.ErrorContains(t, err, "normal: the file has no statistics of gradients")
 }

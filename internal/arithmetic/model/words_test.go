@@ -12,7 +12,8 @@ import (
 
 // smallOfWords has a word that is no UTF-8, as text that a vocabulary is made of may have.
 func smallOfWords(t *testing.T) *Model {
-	tok, err := tokenizer.NewWords([]string{tokenizer.LineEnd, "the", tokenizer.Unknown, "é", "\xff"})
+	tok, err := tokenizer.NewWords([]string{tokenizer.LineEnd, "the", tokenizer.Unknown, "é",
+		"\xff"})
 	require.NoError(t, err)
 	lm, err := txl.NewModel(txl.Config{
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 5, SegLen: 8, MemLen: 8,

@@ -19,16 +19,23 @@ type dials struct {
 }
 
 var table = Table[dials]{
-	{Name: "mode", Field: func(d *dials) any { return &d.mode }, Words: []string{"slow", "fast"}, Default: "slow", Help: "how it goes"},
-	{Name: "loud", Field: func(d *dials) any { return &d.loud }, Default: "false", Help: "whether it is heard", NoFlag: true},
-	{Name: "size", Field: func(d *dials) any { return &d.size }, Min: 1, Max: 1e6, Limit: "size_max", Unit: "tokens", Default: "9", Help: "how much it holds"},
-	{Name: "share", Field: func(d *dials) any { return &d.share }, Min: 0, Max: 1, Below: true, Methods: []string{"fast"}, Default: "0", Help: "the share of `loud`"},
-	{Name: "chance", Field: func(d *dials) any { return &d.chance }, Min: 0, Max: 1, Above: true, Default: "1", Help: "the chance", Note: "It is even."},
-	{Name: "decays", Field: func(d *dials) any { return &d.decays }, Min: -1, Max: .5, MaxItems: 2, Limit: "decays_max", Default: "none", Help: "the decays"},
+	{Name: "mode", Field: func(d *dials) any { return &d.mode }, Words: []string{"slow", "fast"},
+		Default: "slow", Help: "how it goes"},
+	{Name: "loud", Field: func(d *dials) any { return &d.loud }, Default: "false",
+		Help: "whether it is heard", NoFlag: true},
+	{Name: "size", Field: func(d *dials) any { return &d.size }, Min: 1, Max: 1e6,
+		Limit: "size_max", Unit: "tokens", Default: "9", Help: "how much it holds"},
+	{Name: "share", Field: func(d *dials) any { return &d.share }, Min: 0, Max: 1, Below: true,
+		Methods: []string{"fast"}, Default: "0", Help: "the share of `loud`"},
+	{Name: "chance", Field: func(d *dials) any { return &d.chance }, Min: 0, Max: 1, Above: true,
+		Default: "1", Help: "the chance", Note: "It is even."},
+	{Name: "decays", Field: func(d *dials) any { return &d.decays }, Min: -1, Max: .5, MaxItems: 2,
+		Limit: "decays_max", Default: "none", Help: "the decays"},
 }
 
 func TestValuesAreSetAndReported(t *testing.T) {
-	values := Values{"mode": "fast", "loud": true, "size": 7, "share": float32(.5), "chance": .25, "decays": []float32{0, .5}}
+	values := Values{"mode": "fast", "loud": true, "size": 7, "share": float32(.5), "chance": .25,
+		"decays": []float32{0, .5}}
 	var d dials
 	require.NoError(t, table.Set(&d, values))
 	require.Equal(t, dials{"fast", true, 7, .5, .25, []float32{0, .5}}, d)
@@ -45,7 +52,8 @@ func TestValuesAreSetAndReported(t *testing.T) {
 }
 
 func TestValuesAreReadFromJSON(t *testing.T) {
-	values := Values{"mode": "fast", "loud": true, "size": 7, "share": float32(.1), "chance": .1, "decays": []float32{0, .1}}
+	values := Values{"mode": "fast", "loud": true, "size": 7, "share": float32(.1), "chance": .1,
+		"decays": []float32{0, .1}}
 	written, err := json.Marshal(values)
 	require.NoError(t, err)
 	read := func(text string) (Values, error) {
@@ -58,7 +66,8 @@ func TestValuesAreReadFromJSON(t *testing.T) {
 	require.Equal(t, values, back)
 
 	_, err = read(`{"mood": "fast"}`)
-	require.EqualError(t, err, "setting mood: found an unknown setting, expected mode, loud, size, share, chance, decays")
+	require.EqualError(t, err, "setting mood: found an unknown setting, expected mode, loud, "+
+		"size, share, chance, decays")
 	_, err = read(`{"size": 1.5}`)
 	require.EqualError(t, err, "setting size: found 1.5, expected 1 to 1000000")
 }
@@ -71,7 +80,8 @@ func TestWhatCannotBeSetIsNamed(t *testing.T) {
 	}{
 		{"mode", "", `setting mode: found "", expected slow, fast`},
 		{"mode", 1, "setting mode: found a value of type int, expected one of type string"},
-		{"mood", "fast", "setting mood: found an unknown setting, expected mode, loud, size, share, chance, decays"},
+		{"mood", "fast", "setting mood: found an unknown setting, expected mode, loud, size, " +
+			"share, chance, decays"},
 		{"loud", nil, "setting loud: found a value of type <nil>, expected one of type bool"},
 		{"size", 0, "setting size: found 0, expected 1 to 1000000"},
 		{"size", 1000001, "setting size: found 1000001, expected 1 to 1000000"},
@@ -86,7 +96,10 @@ func TestWhatCannotBeSetIsNamed(t *testing.T) {
 		var d dials
 		require.EqualError(t, table.Set(&d, Values{c.name: c.value}), c.want)
 	}
-	require.Panics(t, func() { Row[dials]{Field: func(*dials) any { return new(int8) }}.Check(new(dials)) })
+	require.Panics(t, func() {
+		Row[dials]{Field: func(*dials) any { return new(int8) }}.Check(
+			new(dials))
+	})
 }
 
 func TestNumbers(t *testing.T) {
@@ -131,7 +144,8 @@ func TestFlagsReadEveryType(t *testing.T) {
 			require.NotEmpty(t, f.String())
 		}
 	}
-	require.Equal(t, Values{"mode": "fast", "loud": true, "size": 7, "share": float32(.1), "chance": .1, "decays": []float32{.1, -1}}, asked)
+	require.Equal(t, Values{"mode": "fast", "loud": true, "size": 7, "share": float32(.1),
+		"chance": .1, "decays": []float32{.1, -1}}, asked)
 	require.Equal(t, "", (*Flag[dials])(nil).String())
 	require.Equal(t, "cache-size", FlagName("cache_size"))
 	require.Equal(t, "fast: the share of loud (0 to less than 1; default: 0)", table[3].FlagUsage())
@@ -196,7 +210,8 @@ properties:
 	require.Equal(t, "mode: { x-order: 1 }\n", table[:1].Order())
 	named := Table[dials]{{Name: "mode", Field: table[0].Field, Schema: "Mode"}}
 	require.Equal(t, "mode: { $ref: \"#/components/schemas/Mode\" }\n", named.RequestSchema())
-	require.Equal(t, "required: [mode]\nproperties:\n  mode: { $ref: \"#/components/schemas/Mode\" }\n", named.AnswerSchema())
+	require.Equal(t, "required: [mode]\nproperties:\n  mode: { $ref: "+
+		"\"#/components/schemas/Mode\" }\n", named.AnswerSchema())
 
 	open := Table[dials]{table[1]}
 	open[0].Default = "the model's"
@@ -256,7 +271,8 @@ func TestThePageHasAnObjectForEachRow(t *testing.T) {
 func TestTheDocumentationHasALineForEachRow(t *testing.T) {
 	require.Equal(t, `| name | flag | range | default | what it is |
 |---|---|---|---|---|
-| `+"`loud` | none | true or false | false | Whether it is heard. |\n| `size` | `--size`"+` | 1 to 1000000 tokens | 9 | How much it holds. |
+| `+"`loud` | none | true or false | false | Whether it is heard. |\n| `size` | `--size`"+
+		` | 1 to 1000000 tokens | 9 | How much it holds. |
 `, table[1:3].Markdown())
 	require.Contains(t, table.Markdown(), "| 1 to 2 numbers, each -1 to 0.5 | none |")
 }

@@ -71,7 +71,8 @@ func (l *lesson) feed(
 		case 1:
 			line, _, _ := strings.Cut(l.text[at:at+n], "\n")
 			if left := HeldMax - (at - (strings.LastIndexByte(l.text[:at], '\n') + 1)); left >= 0 {
-				line = line[:min(len(line), left)] // who only reads goes on as if the line were learnt
+				// who only reads goes on as if the line were learnt
+				line = line[:min(len(line), left)]
 			}
 			read = slices.Clone(w.Score((*s).Reader(), []byte(line)).NLL)
 		}

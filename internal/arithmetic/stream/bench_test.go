@@ -17,8 +17,10 @@ func BenchmarkLines(b *testing.B) {
 	require.NoError(b, err)
 	var text []byte
 	for i := range 40 {
-		text = fmt.Appendf(text, "Dec 10 07:%02d:%02d host sshd[%d]: Failed password for user%d from "+
-			"10.0.%d.%d port %d ssh2\n", i/60, i%60, 24200+i*7%90, i*i%23, i%9, i*13%251, 38000+i*37%999)
+		text = fmt.Appendf(text,
+			"Dec 10 07:%02d:%02d host sshd[%d]: Failed password for user%d from "+
+				"10.0.%d.%d port %d ssh2\n", i/60, i%60, 24200+i*7%90, i*i%23, i%9, i*13%251,
+			38000+i*37%999)
 	}
 	always := func(*lines.Line) bool { return true }
 	tenth := func(l *lines.Line) bool { return l.Number%10 == 0 }

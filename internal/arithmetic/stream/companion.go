@@ -43,7 +43,8 @@ func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 		return nil
 	}
 	set := s.Companion.Settings()
-	if s.Companion, err = readCompanion(f, tensorCompanion, set); err != nil || s.beforeLine() == nil {
+	if s.Companion, err = readCompanion(f, tensorCompanion, set); err != nil ||
+		s.beforeLine() == nil {
 		return err
 	}
 	if _, ok := f.Tensor(tensorBefore); !ok {
@@ -69,8 +70,10 @@ func (s *Stream) checkCompanions(f *weights.Stored) error {
 		return nil
 	}
 	before, under := s.held.companion.Length(), uint64(s.held.line[lineBytes])
-	if since := found - before; before > found || since < under || since > under && under <= HeldMax {
-		return fmt.Errorf("tensor %q: its text has %d bytes, expected %d, without the line under way",
+	if since := found - before; before > found || since < under || since > under &&
+		under <= HeldMax {
+		return fmt.Errorf(
+			"tensor %q: its text has %d bytes, expected %d, without the line under way",
 			tensorBefore, before, found-under)
 	}
 	return nil

@@ -109,7 +109,10 @@ func TestACompanionKnowsWhatItHasRead(t *testing.T) {
 	w := testWorker(t, m, 1)
 	again := strings.Repeat(text, 4)
 	each(t, Methods(), func(t *testing.T, method string) {
-		with := New(m, settings(m, func(s *Settings) { s.Method, s.CompanionStatic = method, false }))
+		with := New(m, settings(m, func(s *Settings) {
+			s.Method, s.CompanionStatic = method,
+				false
+		}))
 		without := New(m, settings(m, func(s *Settings) { s.Method, s.Companion = method, false }))
 		w.Feed(with, []byte(again), nil)
 		w.Feed(without, []byte(again), nil)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// This file puts a stream's companion beside its network, or beside two, the one that adapts and the
-// static one: what is scored, sampled and told of is then their mixture.
+// This file puts a stream's companion beside its network, or beside two, the one that adapts and
+// the static one: what is scored, sampled and told of is then their mixture.
 
 // distribution writes the log-probabilities [V] of the token after a row of the chunk. w.targets
 // are those of the rows before it, where the stream has a cache, and w.along is there.
@@ -73,8 +73,8 @@ func (w *Worker) baseRoom() []float32 {
 	return w.baseLogProbs
 }
 
-// mixed writes the mixture's losses of some of the tokens that are scored, and the network's own, and
-// takes the companion behind them.
+// mixed writes the mixture's losses of some of the tokens that are scored, and the network's own,
+// and takes the companion behind them.
 func (w *Worker) mixed(s *Stream, from, to int, scores *Scores) {
 	for i := from; i < to; i++ {
 		w.ofNetworks(s, len(s.Pending)+i)

@@ -40,8 +40,9 @@ func (s *Stream) ResetInChunk() bool {
 }
 
 // diverged reports whether one of w.tokens, which the segments were extended for, costs the network
-// too much, and leaves the costs in w.losses. Of several tokens any may be the one: the attention multiplies what comes after a token
-// by 0, so that an infinite number there makes NaN of all of them.
+// too much, and leaves the costs in w.losses. Of several tokens any may be the one: the attention
+// multiplies what comes after a token by 0, so that an infinite number there makes NaN of all of
+// them.
 func (w *Worker) diverged(s *Stream) bool {
 	if !s.mayDiverge() {
 		return false
@@ -86,8 +87,9 @@ func (d *Divergence) check(h *header, set Settings) error {
 	adapts := set.Method == SparseMeta || set.Method == DynamicSGD || set.Method == DynamicRMS
 	if !adapts || d.Count < 1 || d.Offset < 0 || d.Offset > h.Tally.Bytes || d.Step < 1 ||
 		uint64(d.Step) > h.Step {
-		return fmt.Errorf("divergence is %+v, expected a method with fast weights, a count of 1 or "+
-			"more, an offset of at most %d and a step of 1 to %d", *d, h.Tally.Bytes, h.Step)
+		return fmt.Errorf(
+			"divergence is %+v, expected a method with fast weights, a count of 1 or "+
+				"more, an offset of at most %d and a step of 1 to %d", *d, h.Tally.Bytes, h.Step)
 	}
 	return nil
 }

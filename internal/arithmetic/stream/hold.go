@@ -21,7 +21,8 @@ func (s *Stream) checkHeld(carries bool) error {
 	}
 	whole := int64(s.Step) * int64(s.Settings.Chunk)
 	if n := int64(min(s.Settings.Cache.Size+open, int(whole))); int64(s.Cache.Len) > n {
-		return fmt.Errorf("tensor %q has %d elements, expected at most %d", tensorNext, s.Cache.Len, n)
+		return fmt.Errorf("tensor %q has %d elements, expected at most %d", tensorNext, s.Cache.Len,
+			n)
 	}
 	return s.held.check(carries, s.OfWords())
 }

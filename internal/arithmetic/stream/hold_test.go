@@ -88,7 +88,8 @@ func TestByLinesALineOfSeveralChunksIsLearntAtItsEnd(t *testing.T) {
 		require.NotZero(t, s.FastRMS())
 		feedAs(w, short, text[:len(text)-1], Lesson{ByLine: true})
 		feedAs(w, short, "\n", Lesson{})
-		require.Equal(t, s.FastRMS(), short.FastRMS(), "a text that is learnt decides on what waits")
+		require.Equal(t, s.FastRMS(), short.FastRMS(),
+			"a text that is learnt decides on what waits")
 	}
 }
 
@@ -105,7 +106,8 @@ func TestByLinesTooLongALineIsNotLearnt(t *testing.T) {
 // The pieces in which a text comes change no bit, nor does a restoring on the way.
 func TestByLinesAStreamIsAFunctionOfItsTextAndLessons(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w, whole := heldStream(t, rapid.SampledFrom(append(gradientMethods, Static)).Draw(t, "method"))
+		w, whole := heldStream(t, rapid.SampledFrom(append(gradientMethods, Static)).Draw(t,
+			"method"))
 		defer w.Close()
 		var text string
 		how := Lesson{ByLine: true}
@@ -185,16 +187,21 @@ func TestASnapshotOfLinesThatDoesNotFitIsRefusedWithItsPlace(t *testing.T) {
 		{DynamicSGD, `is 1, expected 0 without tensor "held.gradient"`, drop(tensorCarried)},
 		{DynamicRMS, `"held.line", element 1 is 0, expected 0 without`,
 			number(tensorHeld, lineCarries, 0)},
-		{Static, `"held.line", element 1 is 1, expected 0 without`, number(tensorHeld, lineCarries, 1)},
+		{Static, `"held.line", element 1 is 1, expected 0 without`, number(tensorHeld, lineCarries,
+			1)},
 		{Static, `"held.marks", element 0 is 2, expected 2 for the last 4`,
 			number(tensorHeld, lineBytes, 4)},
 		{Static, `"lines" is I32`, tensor(tensorLines, func(t *weights.Tensor) {
 			t.DType, t.Data, t.Shape = weights.I32, t.Data[:8], []int{2}
 		})},
-		{Static, "no state of a meter", tensor(tensorLines, func(t *weights.Tensor) { t.Data[0] = 9 })},
-		{Static, "its lines have more text than the stream", tensor(tensorLines, func(t *weights.Tensor) {
-			t.Data[1+8] = 200 // the line's offset
+		{Static, "no state of a meter", tensor(tensorLines, func(t *weights.Tensor) {
+			t.Data[0] =
+				9
 		})},
+		{Static, "its lines have more text than the stream",
+			tensor(tensorLines, func(t *weights.Tensor) {
+				t.Data[1+8] = 200 // the line's offset
+			})},
 	} {
 		s, f := heldSnapshot(t, c.method)
 		f.Tensors = slices.Clone(f.Tensors)

@@ -28,8 +28,8 @@ type Lesson struct {
 	// Skipped are the lines that are not learnt, by the newlines of the text, counted from 0, in
 	// ascending order.
 	Skipped []uint16
-	// drawn says that the text is a token drawn from a frozen stream: counts and cache learn nothing
-	// of it, or they would believe what they have said themselves.
+	// drawn says that the text is a token drawn from a frozen stream: counts and cache learn
+	// nothing of it, or they would believe what they have said themselves.
 	drawn bool
 }
 

@@ -18,8 +18,8 @@ func (s *Stream) WatchLines(from int64) {
 	s.beginLines()
 }
 
-// TroubleBy rates the stream's lines by a list of words of trouble, too (lines.TroubleWords), if they
-// begin from here on; before WatchLines.
+// TroubleBy rates the stream's lines by a list of words of trouble, too (lines.TroubleWords), if
+// they begin from here on; before WatchLines.
 func (s *Stream) TroubleBy(list string) { s.trouble = list }
 
 // TroubleWords is the list by which the stream's lines are rated; "" if there is none, or no line.
@@ -89,8 +89,8 @@ func (s *Stream) LinesFrom() (offset int64, ok bool) {
 }
 
 // addLines lets a meter, whose lines begin at an offset of the stream, take in a part of the text
-// that was scored. Every line that ends in it goes to each, which may be nil, with its offset in the
-// stream.
+// that was scored. Every line that ends in it goes to each, which may be nil, with its offset in
+// the stream.
 func addLines(
 	m *lines.Meter, offset int64, scores Scores, from, to int, each func(*lines.Line),
 ) {

@@ -38,9 +38,11 @@ func BenchmarkLoops(b *testing.B) {
 						done++
 						for _, dry := range []float64{0, txl.DryDefault} {
 							for _, temperature := range []float64{0, .3, .7} {
-								p := txl.Sampling{Temperature: temperature, Dry: dry, Seed: uint64(done)}
+								p := txl.Sampling{Temperature: temperature, Dry: dry,
+									Seed: uint64(done)}
 								written := completion(w, s, p, size)
-								loops[fmt.Sprintf("%%loops/dry=%v,t=%v", dry, temperature)] += looped(written)
+								loops[fmt.Sprintf("%%loops/dry=%v,t=%v", dry,
+									temperature)] += looped(written)
 							}
 						}
 					}

@@ -60,8 +60,8 @@ const (
 type held struct {
 	marking
 	gradient []float32 // carried: of the weights that the method writes
-	// companion is the stream's companion where the line under way came to be learnt by lines, while
-	// there is one; nil in a stream without a companion.
+	// companion is the stream's companion where the line under way came to be learnt by lines,
+	// while there is one; nil in a stream without a companion.
 	companion *companion.State
 }
 
@@ -123,8 +123,10 @@ func (h *held) check(carries, words bool) error {
 			"with it", tensorHeld, lineCarries, c, tensorCarried, carriesDue)
 	}
 	if c == carriesOpen && (under <= len(h.marks) || under > HeldMax) {
-		return fmt.Errorf("tensor %q, element %d is %d, expected more than %d, the pending tokens, "+
-			"and at most %d, as a gradient of the line under way is carried", tensorHeld, lineBytes,
+		return fmt.Errorf(
+			"tensor %q, element %d is %d, expected more than %d, the pending tokens, "+
+				"and at most %d, as a gradient of the line under way is carried", tensorHeld,
+			lineBytes,
 			under, len(h.marks), HeldMax)
 	}
 	open := min(under, len(h.marks)) // the line under way is at the end
@@ -136,8 +138,9 @@ func (h *held) check(carries, words bool) error {
 	}
 	for i, mark := range h.marks {
 		if opens := i >= len(h.marks)-open; opens != (mark == tokenOpen) {
-			return fmt.Errorf("tensor %q, element %d is %d, expected %d for the last %d and only for "+
-				"these, the line under way", tensorMarks, i, mark, tokenOpen, open)
+			return fmt.Errorf(
+				"tensor %q, element %d is %d, expected %d for the last %d and only for "+
+					"these, the line under way", tensorMarks, i, mark, tokenOpen, open)
 		}
 	}
 	return nil

@@ -10,9 +10,10 @@ import (
 // of it, eight numbers a byte, until the chunk is full; the network's part is in the segment, or is
 // computed again, to the same bits.
 
-// LogitGradients writes the gradients [n,256] of the losses of a chunk's targets [n] with respect to
-// the logits of the segment that holds the chunk. The mixture's loss has the share, the network's
-// own the rest. slopes [n,8] are those of the mixture's losses, of companion.Scratch.Slopes.
+// LogitGradients writes the gradients [n,256] of the losses of a chunk's targets [n] with respect
+// to the logits of the segment that holds the chunk. The mixture's loss has the share, the
+// network's own the rest. slopes [n,8] are those of the mixture's losses, of
+// companion.Scratch.Slopes.
 func LogitGradients(
 	x *companion.Scratch, seg *txl.Segment, targets []int32, slopes []float32, share float32,
 	gradients []float32,

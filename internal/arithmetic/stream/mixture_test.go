@@ -20,13 +20,16 @@ func mixtureModel(t testing.TB, m *model.Model, share float32) *model.Model {
 }
 
 // Beside a companion the fast weights learn from the mixture's loss where the model's meta-learners
-// ask for it, and from the network's own without a companion. A small share changes little: all else
-// is the same.
+// ask for it, and from the network's own without a companion. A small share changes little: all
+// else is the same.
 func TestTheFastWeightsLearnFromTheMixture(t *testing.T) {
 	own := testModel(t)
 	each(t, gradientMethods, func(t *testing.T, method string) {
 		learnt := func(m *model.Model, companion bool) (*Stream, []float32) {
-			s := New(m, settings(m, func(s *Settings) { s.Method, s.Companion = method, companion }))
+			s := New(m, settings(m, func(s *Settings) {
+				s.Method, s.Companion = method,
+					companion
+			}))
 			w := testWorker(t, m, 1)
 			nll := scored(w, s, text)
 			return s, nll
@@ -82,11 +85,17 @@ func TestASnapshotWithoutItsSlopesIsRefused(t *testing.T) {
 	s := New(m, settings(m, methodIs(SparseMeta)))
 	w.Feed(s, []byte(text[:21]), nil)
 	for says, spoil := range map[string]func(*weights.Tensor){
-		`tensor "companion.slopes" is missing, expected F32[5 8]`: func(x *weights.Tensor) { x.Name = "x" },
+		`tensor "companion.slopes" is missing, expected F32[5 8]`: func(
+			x *weights.Tensor) {
+			x.Name = "x"
+		},
 		`tensor "companion.slopes" is F32[8 5], expected`: func(x *weights.Tensor) {
 			x.Shape = []int{8, 5}
 		},
-		`tensor "companion.slopes", element 0 is NaN`: func(x *weights.Tensor) { *x = notANumber(*x) },
+		`tensor "companion.slopes", element 0 is NaN`: func(x *weights.Tensor) {
+			*x =
+				notANumber(*x)
+		},
 	} {
 		f, err := s.Snapshot()
 		require.NoError(t, err)

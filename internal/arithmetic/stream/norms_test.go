@@ -106,7 +106,10 @@ func TestToldDistributionsHaveTheScores(t *testing.T) {
 	eachModel(t, func(t *testing.T, m *model.Model) {
 		each(t, adapting, func(t *testing.T, method string) {
 			w := testWorker(t, m, 1)
-			s := New(m, settings(m, func(set *Settings) { set.Method, set.Baseline = method, true }))
+			s := New(m, settings(m, func(set *Settings) {
+				set.Method, set.Baseline = method,
+					true
+			}))
 			settleEach(w, s, strings.Repeat("some text ", 5), false)
 			scores := w.Score(s, []byte("and "))
 			i := 0
@@ -124,7 +127,8 @@ func TestToldDistributionsHaveTheScores(t *testing.T) {
 func TestAStaticCopyIsTheBaseline(t *testing.T) { eachModel(t, aStaticCopyIsTheBaseline) }
 
 func aStaticCopyIsTheBaseline(t *testing.T, m *model.Model) {
-	text, rest := strings.Repeat("GET /index.html 200\n", 4)[:71], "POST /login 403\nand more of it\n"
+	text, rest := strings.Repeat("GET /index.html 200\n", 4)[:71],
+		"POST /login 403\nand more of it\n"
 	each(t, adapting, func(t *testing.T, method string) {
 		w := testWorker(t, m, 1)
 		s := New(m, settings(m, func(set *Settings) { set.Method, set.Baseline = method, true }))
@@ -133,9 +137,15 @@ func aStaticCopyIsTheBaseline(t *testing.T, m *model.Model) {
 		before := s.Hash()
 		static := s.Static()
 		var got, want []float32
-		w.Feed(static, []byte(rest), func(_ []byte, scores Scores) { got = append(got, scores.NLL...) })
+		w.Feed(static, []byte(rest), func(_ []byte, scores Scores) {
+			got = append(got,
+				scores.NLL...)
+		})
 		require.Equal(t, before, s.Hash())
-		w.Feed(s, []byte(rest), func(_ []byte, scores Scores) { want = append(want, scores.Baseline...) })
+		w.Feed(s, []byte(rest), func(_ []byte, scores Scores) {
+			want = append(want,
+				scores.Baseline...)
+		})
 		require.Equal(t, want, got)
 	})
 }

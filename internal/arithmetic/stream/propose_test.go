@@ -64,7 +64,8 @@ func TestAutoChoosesByTheText(t *testing.T) {
 	w := testWorker(t, m, 1)
 	s := New(m, settings(m, nil))
 	w.Feed(s, []byte(text), nil)
-	require.Equal(t, text[len(text)-20:]+"abc", string(s.recent([]byte("abc")))[len(s.recent(nil))-20:])
+	require.Equal(t, text[len(text)-20:]+"abc",
+		string(s.recent([]byte("abc")))[len(s.recent(nil))-20:])
 	for _, unit := range []suggest.Unit{suggest.Auto, suggest.UnitOf([]byte(text))} {
 		var k Suggester
 		found, err := w.Suggest(t.Context(), s, &k, nil, suggest.Options{N: 5, Unit: unit})

@@ -23,7 +23,8 @@ const readBufferBytes = 64 << 10
 // the arithmetic of the snapshot, which is returned (see kernel.Arithmetic.Numerics). m has to be
 // the model of the snapshot, and set its settings. An error says where the file is wrong, what was
 // found and what was expected.
-func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numerics string, err error) {
+func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numerics string,
+	err error) {
 	s, numerics, err = restore(m, set, f)
 	if err != nil {
 		return nil, "", fmt.Errorf("stream: snapshot: %w", err)
@@ -141,14 +142,16 @@ func readHeader(f *weights.Stored) (h header, err error) {
 		return h, fmt.Errorf("metadata %s: %w", keySnapshot, err)
 	}
 	if h.Version != snapshotVersion {
-		return h, fmt.Errorf("metadata %s: version is %d, expected %d", keySnapshot, h.Version, snapshotVersion)
+		return h, fmt.Errorf("metadata %s: version is %d, expected %d", keySnapshot, h.Version,
+			snapshotVersion)
 	}
 	if want := asJSON(h); text != want {
 		at := 0
 		for at < min(len(text), len(want)) && text[at] == want[at] {
 			at++
 		}
-		return h, fmt.Errorf("metadata %s: byte %d: found %s, expected %s", keySnapshot, at, excerpt(text[at:]), excerpt(want[at:]))
+		return h, fmt.Errorf("metadata %s: byte %d: found %s, expected %s", keySnapshot, at,
+			excerpt(text[at:]), excerpt(want[at:]))
 	}
 	return h, nil
 }
@@ -186,15 +189,18 @@ func (h *header) check(m *model.Model, set Settings) error {
 	chunk, tokens := int64(set.Chunk), h.Tally.Tokens
 	switch {
 	case h.Step > uint64(tokens/chunk) || tokens-int64(h.Step)*chunk > chunk:
-		return fmt.Errorf("tally.tokens is %d, expected %d chunks of %d and at most one more that is pending", tokens, h.Step, chunk)
+		return fmt.Errorf("tally.tokens is %d, expected %d chunks of %d and at most one more "+
+			"that is pending", tokens, h.Step, chunk)
 	case !(h.Tally.Bits >= 0):
 		return fmt.Errorf("tally.bits is %v, expected 0 or more", h.Tally.Bits)
 	case !(h.BaselineBits >= 0) || !set.Baseline && h.BaselineBits != 0:
-		return fmt.Errorf("baseline_bits is %v, expected 0 or more, and 0 without a baseline", h.BaselineBits)
+		return fmt.Errorf("baseline_bits is %v, expected 0 or more, and 0 without a baseline",
+			h.BaselineBits)
 	case h.Last < 0 || int(h.Last) >= m.Tokenizer.Vocab():
 		return fmt.Errorf("last is token %d, expected 0 to %d", h.Last, m.Tokenizer.Vocab()-1)
 	case h.Step == 0 && h.Last != m.Tokenizer.Start():
-		return fmt.Errorf("last is token %d before the first chunk, expected %d", h.Last, m.Tokenizer.Start())
+		return fmt.Errorf("last is token %d before the first chunk, expected %d", h.Last,
+			m.Tokenizer.Start())
 	}
 	if most := h.mostWritten(m, set); h.Written < 0 || h.Written > most {
 		return fmt.Errorf("written is %d, expected 0 to %d", h.Written, most)
@@ -232,8 +238,8 @@ func (s *Stream) reserve() {
 	}
 }
 
-// reserveStatic makes room for what a snapshot has of the static model's memory. Those of before the
-// layers were shared have all of its layers.
+// reserveStatic makes room for what a snapshot has of the static model's memory. Those of before
+// the layers were shared have all of its layers.
 func (s *Stream) reserveStatic(f *weights.Stored) {
 	if s.StaticMemory == nil || s.StaticMemory.Layers[0] != nil {
 		return
@@ -283,11 +289,13 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 		return fmt.Errorf("tensor %q is missing, expected %s%v", p.name, want, p.shape)
 	}
 	if t.DType != want || !slices.Equal(t.Shape, p.shape) {
-		return fmt.Errorf("tensor %q is %s%v, expected %s%v", p.name, t.DType, t.Shape, want, p.shape)
+		return fmt.Errorf("tensor %q is %s%v, expected %s%v", p.name, t.DType, t.Shape, want,
+			p.shape)
 	}
 	size := int64(want.Size())
 	if t.Bytes != size*int64(t.Elements()) {
-		return fmt.Errorf("tensor %q has %d bytes, expected %d", p.name, t.Bytes, want.Size()*t.Elements())
+		return fmt.Errorf("tensor %q has %d bytes, expected %d", p.name, t.Bytes,
+			want.Size()*t.Elements())
 	}
 	in, element := bufio.NewReaderSize(t.Reader(), readBufferBytes), [4]byte{}
 	for i := range t.Bytes / size {
@@ -302,7 +310,8 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 	}
 	for i, id := range p.tokens {
 		if id < 0 || id > most {
-			return fmt.Errorf("tensor %q, element %d is token %d, expected 0 to %d", p.name, i, id, most)
+			return fmt.Errorf("tensor %q, element %d is token %d, expected 0 to %d", p.name, i, id,
+				most)
 		}
 	}
 	return p.finite()
@@ -313,7 +322,8 @@ func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
 		known := func(p part) bool { return p.name == t.Name }
 		if t.Name != tensorLines && t.Name != tensorRecords && t.Name != tensorWord &&
-			t.Name != tensorCompanion && t.Name != tensorBefore && !slices.ContainsFunc(parts, known) {
+			t.Name != tensorCompanion && t.Name != tensorBefore &&
+			!slices.ContainsFunc(parts, known) {
 			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
 		}
 	}

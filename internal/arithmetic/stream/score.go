@@ -119,8 +119,8 @@ func (w *Worker) scores(
 	return scores
 }
 
-// network writes what w.tokens cost the network. Of a stream that may diverge, diverged has computed
-// that.
+// network writes what w.tokens cost the network. Of a stream that may diverge, diverged has
+// computed that.
 func (w *Worker) network(s *Stream, nll []float32) {
 	if w.model.Uniform {
 		fill(nll, w.uniform())

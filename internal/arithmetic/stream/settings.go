@@ -120,7 +120,9 @@ func Supports(m *model.Model, method string) error {
 	case "":
 		return nil
 	case statistics:
-		return fmt.Errorf("method is %s, but model %s has no %s (tensors gradient.rms.* of its file)", method, m.Name, what)
+		return fmt.Errorf(
+			"method is %s, but model %s has no %s (tensors gradient.rms.* of its file)", method,
+			m.Name, what)
 	default:
 		return fmt.Errorf("method is %s, but model %s has no %s", method, m.Name, what)
 	}

@@ -66,10 +66,11 @@ func (w *Worker) gradient(s *Stream, step *Step, targets []int32, slopes []float
 	return true
 }
 
-// Foresee computes the gradient that Settle needs once the text that was just scored is accepted, if
-// it fills the chunk: there may be time for it while the text is made durable. It changes nothing of
-// the stream, and the bits are the same without it. It reports whether it has computed the gradient;
-// where it has not, because there is nothing to learn or more to it, Settle does all of the work.
+// Foresee computes the gradient that Settle needs once the text that was just scored is accepted,
+// if it fills the chunk: there may be time for it while the text is made durable. It changes
+// nothing of the stream, and the bits are the same without it. It reports whether it has computed
+// the gradient; where it has not, because there is nothing to learn or more to it, Settle does all
+// of the work.
 func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 	learns := !s.frozen && (s.Fast != nil || s.Dynamic != nil)
 	more := s.Cache != nil || s.held != nil || scores.Lesson.ByLine

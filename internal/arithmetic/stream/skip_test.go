@@ -24,7 +24,8 @@ func TestChunksThatCostLittleAreNotLearntFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	static := New(m, settings(m, func(s *Settings) { s.Method, s.Companion = Static, false }))
-	require.Equal(t, scored(w, static, text), networks(w, skipping(t, 32), text), "nothing is learnt")
+	require.Equal(t, scored(w, static, text), networks(w, skipping(t, 32), text),
+		"nothing is learnt")
 
 	costs := map[bool][]float64{} // bits a token, by whether the chunk was learnt from
 	const below = 8

@@ -72,7 +72,8 @@ func (s *Stream) Snapshot() (*weights.File, error) {
 // such a stream.
 func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.frozen {
-		return nil, errors.New("stream: snapshot: the stream is frozen, and would learn again if it were restored")
+		return nil, errors.New("stream: snapshot: the stream is frozen, and would learn again if " +
+			"it were restored")
 	}
 	text, err := json.Marshal(s.header())
 	if err != nil {
@@ -152,13 +153,15 @@ func (s *Stream) parts() []part {
 	case s.Dynamic != nil:
 		layout := s.model.LM.Layout
 		for i, m := range s.dynamic.Views {
-			all = append(all, part{name: "dynamic.M." + layout.Tensors[i].Name, shape: layout.Tensors[i].Shape, floats: kernel.Array{F32: m}})
+			all = append(all, part{name: "dynamic.M." + layout.Tensors[i].Name,
+				shape: layout.Tensors[i].Shape, floats: kernel.Array{F32: m}})
 		}
 	}
 	if s.Cache != nil {
 		n, width := s.Cache.Len, s.model.LM.Config.DModel
 		all = append(all,
-			part{name: "cache.keys", shape: []int{n, width}, floats: kernel.Array{F32: s.Cache.Keys[:n*width]}},
+			part{name: "cache.keys", shape: []int{n, width},
+				floats: kernel.Array{F32: s.Cache.Keys[:n*width]}},
 			part{name: tensorNext, shape: []int{n}, tokens: s.Cache.Next[:n]})
 	}
 	if s.slopes != nil {
@@ -191,12 +194,17 @@ func (s *Stream) appendHeld(all []part) []part {
 // appendBank appends I and M of every branch.
 func (s *Stream) appendBank(all []part, bank int) []part {
 	layout, at := s.model.LM.Layout, 0
-	name := func(what, branch string) string { return fmt.Sprintf("fast.%d.%s.%s", bank, what, branch) }
+	name := func(what, branch string) string {
+		return fmt.Sprintf("fast.%d.%s.%s", bank, what,
+			branch)
+	}
 	for _, b := range s.model.Learner.Branches {
 		shape := layout.Tensors[layout.Index(b.Name)].Shape
 		all = append(all,
-			part{name: name("I", b.Name), shape: shape, floats: s.Fast.I[bank].Range(at, at+b.Size), any: true},
-			part{name: name("M", b.Name), shape: shape, floats: s.Fast.M[bank].Range(at, at+b.Size)})
+			part{name: name("I", b.Name), shape: shape, floats: s.Fast.I[bank].Range(at, at+b.Size),
+				any: true},
+			part{name: name("M", b.Name), shape: shape, floats: s.Fast.M[bank].Range(at,
+				at+b.Size)})
 		at += b.Size
 	}
 	return all
@@ -218,7 +226,8 @@ func (s *Stream) appendMemory(all []part, prefix string, mem *txl.Memory) []part
 		if rows == nil {
 			continue
 		}
-		all = append(all, part{name: prefix + strconv.Itoa(l), shape: []int{mem.Len, width}, floats: kernel.Array{F32: rows[:mem.Len*width]}})
+		all = append(all, part{name: prefix + strconv.Itoa(l), shape: []int{mem.Len, width},
+			floats: kernel.Array{F32: rows[:mem.Len*width]}})
 	}
 	return all
 }

@@ -167,13 +167,22 @@ func tensor(name string, change func(*weights.Tensor)) func(*weights.File) {
 func TestASnapshotThatDoesNotFitIsRefusedWithItsPlace(t *testing.T) {
 	m := testModel(t)
 	const fast = "fast.1.M.crit.out_layers.0.bias"
-	shape := func(dims ...int) func(*weights.Tensor) { return func(t *weights.Tensor) { t.Shape = dims } }
+	shape := func(dims ...int) func(*weights.Tensor) {
+		return func(t *weights.Tensor) {
+			t.Shape =
+				dims
+		}
+	}
 	for _, c := range []struct {
 		method, says string
 		spoil        func(*weights.File)
 	}{
-		{SparseMeta, "metadata lmserve.snapshot is missing", func(f *weights.File) { f.Metadata = nil }},
-		{SparseMeta, "unexpected end of JSON", func(f *weights.File) { f.Metadata[keySnapshot] = "{" }},
+		{SparseMeta, "metadata lmserve.snapshot is missing",
+			func(f *weights.File) { f.Metadata = nil }},
+		{SparseMeta, "unexpected end of JSON", func(f *weights.File) {
+			f.Metadata[keySnapshot] =
+				"{"
+		}},
 		{SparseMeta, "version is 2, expected 1", replace(`"version":1`, `"version":2`)},
 		{SparseMeta, "version is 0, expected 1", replace(`"version":1,`, ``)},
 		{SparseMeta, `expected "step\":0`, replace(`"step":3,`, ``)},
@@ -187,26 +196,47 @@ func TestASnapshotThatDoesNotFitIsRefusedWithItsPlace(t *testing.T) {
 		{SparseMeta, "54 bytes", replace(`"bytes":53`, `"bytes":54`)},
 		{SparseMeta, "expected 2 chunks of 16", replace(`"step":3`, `"step":2`)},
 		{SparseMeta, "expected 4 chunks of 16", replace(`"step":3`, `"step":4`)},
-		{SparseMeta, "expected 18446744073709551615 chunks", replace(`"step":3`, `"step":18446744073709551615`)},
+		{SparseMeta, "expected 18446744073709551615 chunks",
+			replace(`"step":3`, `"step":18446744073709551615`)},
 		{SparseMeta, "tally.bits is -", replace(`"bits":`, `"bits":-`)},
 		{SparseMeta, "baseline_bits is -", replace(`"baseline_bits":`, `"baseline_bits":-`)},
-		{SparseMeta, "last is token -1, expected 0 to 255", replace(`"last":`+fmt.Sprint(text[47]), `"last":-1`)},
+		{SparseMeta, "last is token -1, expected 0 to 255", replace(`"last":`+fmt.Sprint(text[47]),
+			`"last":-1`)},
 		{SparseMeta, "written is -", replace(`"written":`, `"written":-`)},
 		{DynamicSGD, "written is", replace(`"written":`, `"written":9`)},
 		{Static, "written is 1, expected 0 to 0", replace(`"written":0`, `"written":1`)},
 		{SparseMeta, `tensor "pending" is I32[4], expected I32[5]`, tensor("pending", shape(4))},
-		{SparseMeta, `tensor "pending", element 1 is token 256, expected 0 to 255`, tensor("pending", func(t *weights.Tensor) { t.Data[4], t.Data[5] = 0, 1 })},
-		{SparseMeta, `tensor "pending" is F32[5], expected I32[5]`, tensor("pending", func(t *weights.Tensor) { t.DType = weights.F32 })},
-		{SparseMeta, `tensor "` + fast + `" is missing, expected`, tensor(fast, func(t *weights.Tensor) { t.Name = "x" })},
+		{SparseMeta, `tensor "pending", element 1 is token 256, expected 0 to 255`,
+			tensor("pending", func(t *weights.Tensor) { t.Data[4], t.Data[5] = 0, 1 })},
+		{SparseMeta, `tensor "pending" is F32[5], expected I32[5]`,
+			tensor("pending", func(t *weights.Tensor) { t.DType = weights.F32 })},
+		{SparseMeta, `tensor "` + fast + `" is missing, expected`,
+			tensor(fast, func(t *weights.Tensor) { t.Name = "x" })},
 		{SparseMeta, `tensor "` + fast + `" is`, tensor(fast, shape(16))},
-		{SparseMeta, `tensor "` + fast + `", element 0 is NaN`, tensor(fast, func(t *weights.Tensor) { *t = notANumber(*t) })},
-		{SparseMeta, `tensor "more" is none of a stream`, func(f *weights.File) { f.Tensors = append(f.Tensors, weights.F32Tensor("more", []int{0}, nil)) }},
-		{SparseMeta, "tensors, expected", func(f *weights.File) { f.Tensors = append(f.Tensors, f.Tensors[0]) }},
-		{Static, `tensor "memory.1" is F32[19 16], expected F32[20 16]`, tensor("memory.1", shape(19, 16))},
-		{SparseMeta, `tensor "baseline.memory.0", element 0 is NaN`, tensor("baseline.memory.0", func(t *weights.Tensor) { *t = notANumber(*t) })},
-		{DynamicRMS, `tensor "dynamic.M.r_w_bias", element 0 is NaN`, tensor("dynamic.M.r_w_bias", func(t *weights.Tensor) { *t = notANumber(*t) })},
-		{Cache, `tensor "cache.keys" is F32[23 16], expected F32[24 16]`, tensor("cache.keys", shape(23, 16))},
-		{Cache, `tensor "cache.next", element 3 is token -1`, tensor("cache.next", func(t *weights.Tensor) { copy(t.Data[12:16], "\xff\xff\xff\xff") })},
+		{SparseMeta, `tensor "` + fast + `", element 0 is NaN`,
+			tensor(fast, func(t *weights.Tensor) { *t = notANumber(*t) })},
+		{SparseMeta, `tensor "more" is none of a stream`,
+			func(f *weights.File) {
+				f.Tensors = append(f.Tensors, weights.F32Tensor("more",
+					[]int{0}, nil))
+			}},
+		{SparseMeta, "tensors, expected", func(f *weights.File) {
+			f.Tensors = append(f.Tensors,
+				f.Tensors[0])
+		}},
+		{Static, `tensor "memory.1" is F32[19 16], expected F32[20 16]`,
+			tensor("memory.1", shape(19, 16))},
+		{SparseMeta, `tensor "baseline.memory.0", element 0 is NaN`, tensor("baseline.memory.0",
+			func(t *weights.Tensor) { *t = notANumber(*t) })},
+		{DynamicRMS, `tensor "dynamic.M.r_w_bias", element 0 is NaN`, tensor("dynamic.M.r_w_bias",
+			func(t *weights.Tensor) { *t = notANumber(*t) })},
+		{Cache, `tensor "cache.keys" is F32[23 16], expected F32[24 16]`,
+			tensor("cache.keys", shape(23, 16))},
+		{Cache, `tensor "cache.next", element 3 is token -1`,
+			tensor("cache.next", func(t *weights.Tensor) {
+				copy(t.Data[12:16],
+					"\xff\xff\xff\xff")
+			})},
 	} {
 		f, set := snapshotOf(t, m, c.method)
 		f.Tensors = slices.Clone(f.Tensors)
@@ -285,7 +315,8 @@ func FuzzRestore(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, method uint8, b []byte) {
-		file, err := weights.Read(bytes.NewReader(b), weights.Limits{HeaderBytes: 1 << 16, DataBytes: 1 << 20, Tensors: 1 << 10})
+		file, err := weights.Read(bytes.NewReader(b), weights.Limits{HeaderBytes: 1 << 16,
+			DataBytes: 1 << 20, Tensors: 1 << 10})
 		if err != nil {
 			return
 		}
@@ -299,7 +330,8 @@ func FuzzRestoreHeader(f *testing.F) {
 	file, set := snapshotOf(f, m, Cache)
 	f.Add(file.Metadata[keySnapshot])
 	f.Fuzz(func(t *testing.T, text string) {
-		checkRestore(t, m, set, &weights.File{Metadata: map[string]string{keySnapshot: text}, Tensors: file.Tensors})
+		checkRestore(t, m, set, &weights.File{Metadata: map[string]string{keySnapshot: text},
+			Tensors: file.Tensors})
 	})
 }
 
@@ -311,7 +343,8 @@ func checkRestore(t *testing.T, m *model.Model, set Settings, f *weights.File) {
 	}
 	again, err := s.Snapshot()
 	require.NoError(t, err)
-	again.Metadata[keySnapshot] = strings.Replace(again.Metadata[keySnapshot], asJSON(kernel.Arithmetic{}.Numerics()), asJSON(numerics), 1)
+	again.Metadata[keySnapshot] = strings.Replace(again.Metadata[keySnapshot],
+		asJSON(kernel.Arithmetic{}.Numerics()), asJSON(numerics), 1)
 	require.Equal(t, f.Metadata[keySnapshot], again.Metadata[keySnapshot])
 	require.Len(t, again.Tensors, len(f.Tensors))
 	for _, tensor := range again.Tensors {

@@ -37,15 +37,19 @@ func TestTheCompanionMixesTheStaticModelIn(t *testing.T) {
 	}
 }
 
-// The static model is mixed in where fast weights are written by meta-learners, and only there; what
-// it takes of a stream is the memory of the layers whose input differs.
+// The static model is mixed in where fast weights are written by meta-learners, and only there;
+// what it takes of a stream is the memory of the layers whose input differs.
 func TestTheStaticModelIsMixedInBesideMetaLearners(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	layer := int64(4 * m.LM.Config.MemLen * m.LM.Config.DModel)
-	for method, layers := range map[string]int64{Static: 0, SparseMeta: 1, DynamicSGD: 0, Cache: 0} {
+	for method, layers := range map[string]int64{Static: 0, SparseMeta: 1, DynamicSGD: 0,
+		Cache: 0} {
 		with := New(m, settings(m, methodIs(method)))
-		without := New(m, settings(m, func(s *Settings) { s.Method, s.CompanionStatic = method, false }))
+		without := New(m, settings(m, func(s *Settings) {
+			s.Method, s.CompanionStatic = method,
+				false
+		}))
 		w.Feed(with, []byte(text), nil)
 		w.Feed(without, []byte(text), nil)
 		require.Equal(t, layers > 0, with.Hash() != without.Hash(), method)

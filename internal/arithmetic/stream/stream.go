@@ -109,7 +109,8 @@ func New(m *model.Model, set Settings) *Stream {
 
 // rule says how the fast weights of a SparseMeta stream are held and written.
 func (s *Stream) rule() Rule {
-	return Rule{Learner: s.model.Learner, Tables: s.model.Tables, Settings: s.Settings.Adapt, Precision: ServingPrecision}
+	return Rule{Learner: s.model.Learner, Tables: s.model.Tables, Settings: s.Settings.Adapt,
+		Precision: ServingPrecision}
 }
 
 // Frozen returns a copy that reads on without learning: it has s's fast weights,

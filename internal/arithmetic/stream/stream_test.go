@@ -40,8 +40,8 @@ func testModel(t testing.TB) *model.Model {
 
 var theModel = sync.OnceValues(func() (*model.Model, error) { return newModel(nil) })
 
-// eachModel runs a test for the model of testModel, for one of adaptive input and softmax, and for one
-// whose fast weights learn from the mixture's loss.
+// eachModel runs a test for the model of testModel, for one of adaptive input and softmax, and for
+// one whose fast weights learn from the mixture's loss.
 func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	t.Run("plain", func(t *testing.T) { f(t, testModel(t)) })
 	clusters := testConfig
@@ -53,8 +53,8 @@ func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	t.Run("mixture", func(t *testing.T) { f(t, mixtureModel(t, testModel(t), 0.7)) })
 }
 
-// upperModel returns a model whose fast weights are in the upper half, as those of the embedded one:
-// the inputs of two of its three layers are those of the static model.
+// upperModel returns a model whose fast weights are in the upper half, as those of the embedded
+// one: the inputs of two of its three layers are those of the static model.
 func upperModel(t testing.TB) *model.Model {
 	c := testConfig
 	c.NLayer = 3
@@ -64,7 +64,8 @@ func upperModel(t testing.TB) *model.Model {
 }
 
 var testConfig = txl.Config{
-	NLayer: 2, DModel: 16, NHead: 2, DHead: 8, DInner: 24, Vocab: 256, SegLen: testChunk, MemLen: 20,
+	NLayer: 2, DModel: 16, NHead: 2, DHead: 8, DInner: 24, Vocab: 256, SegLen: testChunk,
+	MemLen: 20,
 }
 
 // newModel augments the weights of the given patterns.
@@ -164,7 +165,8 @@ func TestScoreWithoutCommitChangesNothing(t *testing.T) {
 		n := rapid.IntRange(0, s.Room()).Draw(t, "scored")
 		first := append([]float32(nil), w.Score(s, []byte(text[:n])).NLL...)
 		w.Score(s, []byte(strings.Repeat("#", rapid.IntRange(0, s.Room()).Draw(t, "other"))))
-		require.Equal(t, first, append([]float32(nil), w.Score(s, []byte(text[:n])).NLL...), "another text scored between")
+		require.Equal(t, first, append([]float32(nil), w.Score(s, []byte(text[:n])).NLL...),
+			"another text scored between")
 		require.Equal(t, before, s.Hash())
 	})
 }
@@ -249,9 +251,15 @@ func TestAWorkerGoesOnAsAFreshOneBegins(t *testing.T) {
 	text := []byte(strings.Repeat("keys stand while values move; ", 20))[:20*testChunk]
 	for at := 0; at < len(text); at += testChunk {
 		var nll []float32
-		w.Feed(s, text[at:at+testChunk], func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
+		w.Feed(s, text[at:at+testChunk], func(_ []byte, scores Scores) {
+			nll = append(nll,
+				scores.NLL...)
+		})
 		fresh := NewWorker(m, 1)
-		fresh.Feed(again, text[at:at+testChunk], func(_ []byte, scores Scores) { require.Equal(t, nll, scores.NLL) })
+		fresh.Feed(again, text[at:at+testChunk], func(_ []byte, scores Scores) {
+			require.Equal(t,
+				nll, scores.NLL)
+		})
 		fresh.Close()
 	}
 	require.NotZero(t, s.FastRMS())
@@ -270,7 +278,8 @@ func TestALaterByteNeverChangesAnEarlierScore(t *testing.T) {
 			other[at] ^= byte(rapid.IntRange(1, 255).Draw(t, "change"))
 			got := scored(w, New(m, set), string(other))
 			require.Equal(t, want[:at], got[:at])
-			require.NotEqual(t, want[at:], got[at:], "the changed byte and what it teaches are seen")
+			require.NotEqual(t, want[at:], got[at:],
+				"the changed byte and what it teaches are seen")
 		})
 	})
 }
@@ -280,7 +289,8 @@ func TestNothingWrittenIsStatic(t *testing.T) { eachModel(t, nothingWrittenIsSta
 func nothingWrittenIsStatic(t *testing.T, m *model.Model) {
 	w := testWorker(t, m, 1)
 	alone := func(s *Settings) { s.Companion, s.Baseline = false, true }
-	static := scored(w, New(m, settings(m, func(s *Settings) { alone(s); s.Method = Static })), text)
+	static := scored(w, New(m, settings(m, func(s *Settings) { alone(s); s.Method = Static })),
+		text)
 	never := New(m, settings(m, func(s *Settings) { alone(s); s.Adapt.P = 0 }))
 	require.Equal(t, static, scored(w, never, text), "p = 0, to the bit")
 	require.Equal(t, never.Tally, never.Baseline)
@@ -289,7 +299,8 @@ func nothingWrittenIsStatic(t *testing.T, m *model.Model) {
 
 	adapted := New(m, settings(m, alone))
 	got := scored(w, adapted, text)
-	require.Equal(t, static[:testChunk], got[:testChunk], "the first chunk is scored before any update")
+	require.Equal(t, static[:testChunk], got[:testChunk], "the first chunk is scored before any "+
+		"update")
 	require.NotEqual(t, static[testChunk:2*testChunk], got[testChunk:2*testChunk])
 	require.Equal(t, never.Tally, adapted.Baseline)
 	require.NotZero(t, adapted.FastRMS())
@@ -357,7 +368,8 @@ func TestProbabilitiesOfTheNextByteSumToOne(t *testing.T) {
 			}
 			w.Feed(s, []byte(text[at:at+1]), nil)
 		}
-		require.Equal(t, method == Static || method == Cache, s.FastRMS() == 0, "of an adapted stream")
+		require.Equal(t, method == Static || method == Cache, s.FastRMS() == 0,
+			"of an adapted stream")
 	})
 }
 
@@ -366,7 +378,8 @@ func sampler(seed uint64) *txl.Sampler {
 }
 
 // generated samples n tokens after the stream's text and a prompt.
-func generated(w *Worker, s *Stream, prompt string, n int, seed uint64) (ids []int32, logProbs []float32) {
+func generated(w *Worker, s *Stream, prompt string, n int, seed uint64) (ids []int32,
+	logProbs []float32) {
 	s = s.Frozen()
 	w.Feed(s, []byte(prompt), nil)
 	w.Generate(s, sampler(seed), func(id int32, logProb float32) bool {
@@ -386,7 +399,8 @@ func TestACompletionLeavesTheStreamAsItWas(t *testing.T) {
 		want := scored(w, plain, text)
 		got := scored(w, disturbed, text[:fed])
 		before := disturbed.Hash()
-		prompt, n := text[:rapid.IntRange(0, 50).Draw(t, "prompt")], rapid.IntRange(1, 50).Draw(t, "tokens")
+		prompt, n := text[:rapid.IntRange(0, 50).Draw(t, "prompt")], rapid.IntRange(1, 50).Draw(t,
+			"tokens")
 		ids, logProbs := generated(w, disturbed, prompt, n, 5)
 		require.Len(t, ids, n)
 		require.Equal(t, before, disturbed.Hash())
@@ -521,18 +535,26 @@ func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
 		"settings: p: found 2": func(s *Settings) { s.Adapt.P = 2 },
 		"rate: found -1":       func(s *Settings) { s.Method, s.SGD.Rate = DynamicSGD, -1 },
 		"decay: found 2":       func(s *Settings) { s.Method, s.SGD.Decay = DynamicSGD, 2 },
-		"floor: found NaN":     func(s *Settings) { s.Method, s.RMS.Floor = DynamicRMS, float32(math.NaN()) },
-		"size: found 0":        func(s *Settings) { s.Method, s.Cache.Size = Cache, 0 },
-		"theta: found +Inf":    func(s *Settings) { s.Method, s.Cache.Theta = Cache, float32(math.Inf(1)) },
-		"lambda: found 1":      func(s *Settings) { s.Method, s.Cache.Lambda = Cache, 1 },
+		"floor: found NaN": func(s *Settings) {
+			s.Method, s.RMS.Floor = DynamicRMS,
+				float32(math.NaN())
+		},
+		"size: found 0": func(s *Settings) { s.Method, s.Cache.Size = Cache, 0 },
+		"theta: found +Inf": func(s *Settings) {
+			s.Method, s.Cache.Theta = Cache,
+				float32(math.Inf(1))
+		},
+		"lambda: found 1": func(s *Settings) { s.Method, s.Cache.Lambda = Cache, 1 },
 	} {
 		require.ErrorContains(t, settings(m, change).Validate(m), says)
 	}
 	static, err := model.New("static", m.LM, nil, testChunk, nil)
 	require.NoError(t, err)
 	require.Equal(t, Static, Defaults(static).Method)
-	require.ErrorContains(t, settings(static, methodIs(SparseMeta)).Validate(static), "no meta-learners")
-	require.ErrorContains(t, settings(static, methodIs(DynamicRMS)).Validate(static), "gradient.rms")
+	require.ErrorContains(t, settings(static, methodIs(SparseMeta)).Validate(static),
+		"no meta-learners")
+	require.ErrorContains(t, settings(static, methodIs(DynamicRMS)).Validate(static),
+		"gradient.rms")
 	for _, method := range []string{Static, DynamicSGD, Cache} {
 		require.NoError(t, DefaultsFor(static, method).Validate(static))
 	}
@@ -578,10 +600,12 @@ func TestAFrozenStreamAndItsOriginDoNotMeetInAWorker(t *testing.T) {
 		other.Feed(second, []byte("abc"), nil)
 		other.Feed(plain, []byte("abc"), nil)
 		want := append([]float32(nil), other.Score(plain, []byte("de")).NLL...)
-		require.Equal(t, want, append([]float32(nil), w.Score(second, []byte("de")).NLL...), "two of one origin")
+		require.Equal(t, want, append([]float32(nil), w.Score(second, []byte("de")).NLL...),
+			"two of one origin")
 
 		w.Feed(first, []byte(long), nil)
-		require.Equal(t, before, s.Hash(), "the origin stays where it is, also past the end of the chunk")
+		require.Equal(t, before, s.Hash(), "the origin stays where it is, also past the end of "+
+			"the chunk")
 		w.Feed(s.Frozen(), []byte("xyz"), nil)
 		other.Feed(s, []byte(long[fed:fed+3]), nil)
 		w.Feed(s, []byte(long[fed+3:]), nil)
@@ -614,7 +638,10 @@ func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
 		set := settings(m, methodIs(method))
 		read, fed := New(m, set), New(m, set)
 		var nll []float32
-		w.Feed(fed, []byte(text), func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
+		w.Feed(fed, []byte(text), func(_ []byte, scores Scores) {
+			nll = append(nll,
+				scores.NLL...)
+		})
 		var ids []int32
 		visit := func(to Token) {
 			// See TestGenerateDrawsFromTheDistributionThatScoreUses.

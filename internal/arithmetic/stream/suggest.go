@@ -18,10 +18,11 @@ import (
 // Suggester keeps what suggestions for a stream have computed, from one key to the next, until a
 // chunk settles. Any worker may use it, one at a time. The zero Suggester has nothing yet.
 type Suggester struct {
-	tree     suggest.Tree
-	rows     [2]txl.Tree        // of the adapted network, and of the static one beside it
-	networks companion.Networks // distributions of each prefix, end to end; without a companion none
-	guesses  [][]byte           // what the companion expects behind each prefix
+	tree suggest.Tree
+	rows [2]txl.Tree // of the adapted network, and of the static one beside it
+	// distributions of each prefix, end to end; without a companion none
+	networks companion.Networks
+	guesses  [][]byte // what the companion expects behind each prefix
 	origin   origin
 }
 

@@ -57,7 +57,8 @@ func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]flo
 			rest = rest[w.Read(f, rest, func(t Token) { want = slices.Clone(t.LogProbs) }):]
 		}
 		for b := range want {
-			require.InDelta(t, want[b], got[b], 1e-5*max(1, math.Abs(float64(want[b]))), "byte %d behind %q", b, text)
+			require.InDelta(t, want[b], got[b], 1e-5*max(1, math.Abs(float64(want[b]))),
+				"byte %d behind %q", b, text)
 		}
 	}
 }
@@ -209,7 +210,8 @@ func TestSuggestionsAreTheSameOnAnyThreads(t *testing.T) {
 		var k Suggester
 		var found []suggest.Found
 		for typed := range 20 {
-			f, err := w.Suggest(t.Context(), s, &k, []byte(text[:typed]), suggest.Options{N: 5, Unit: suggest.Free})
+			f, err := w.Suggest(t.Context(), s, &k, []byte(text[:typed]),
+				suggest.Options{N: 5, Unit: suggest.Free})
 			require.NoError(t, err)
 			found = append(found, f)
 		}
@@ -223,7 +225,8 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	var k Suggester
-	_, err := w.Suggest(t.Context(), New(m, settings(m, methodIs(Cache))), &k, nil, suggest.Options{})
+	_, err := w.Suggest(t.Context(), New(m, settings(m, methodIs(Cache))), &k, nil,
+		suggest.Options{})
 	require.EqualError(t, err, "method is cache, expected another one")
 	s := New(m, settings(m, nil))
 	_, err = w.Suggest(t.Context(), s, &k, make([]byte, TypedMax+1), suggest.Options{})
@@ -232,7 +235,8 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	cancel()
 	_, err = w.Suggest(ctx, s, &k, nil, suggest.Options{N: 1, Unit: suggest.Free})
 	require.ErrorIs(t, err, context.Canceled)
-	found, err := w.Suggest(t.Context(), s, &k, []byte("\xc3"), suggest.Options{N: 1, Unit: suggest.Free})
+	found, err := w.Suggest(t.Context(), s, &k, []byte("\xc3"),
+		suggest.Options{N: 1, Unit: suggest.Free})
 	require.NoError(t, err)
 	require.Empty(t, found, "within a character")
 }

@@ -66,8 +66,10 @@ var Table = setting.Table[Settings]{
 		Name: "skip_below", Field: func(s *Settings) any { return &s.SkipBelow },
 		Methods: []string{SparseMeta}, Min: 0, Max: skipBelowMax, Limit: "skip_below_max",
 		Unit: "bits", Default: fmt.Sprint(SkipBelowDefault),
-		Help: "chunks that cost the network fewer bits a token teach nothing: they are not learnt from",
-		Note: "Without a companion of counts, and at 0, every chunk is learnt from. Text that is learnt line by line always is.",
+		Help: "chunks that cost the network fewer bits a token teach nothing: they are not " +
+			"learnt from",
+		Note: "Without a companion of counts, and at 0, every chunk is learnt from. Text that is " +
+			"learnt line by line always is.",
 	},
 	{
 		Name: "rate", Field: func(s *Settings) any { return &s.Dynamic().Rate },
@@ -100,10 +102,11 @@ var Table = setting.Table[Settings]{
 	},
 	{
 		Name: "theta", Field: func(s *Settings) any { return &s.Cache.Theta },
-		Methods: []string{Cache}, Min: 0, Max: sparsemeta.CacheThetaMax, Limit: "theta_max", Default: modelDefault,
-		Search: setting.Range{Min: 1e-3, Max: sparsemeta.CacheThetaMax},
-		Help:   "how sharply states like the present one are preferred",
-		Note:   "At 0 all count alike.",
+		Methods: []string{Cache}, Min: 0, Max: sparsemeta.CacheThetaMax, Limit: "theta_max",
+		Default: modelDefault,
+		Search:  setting.Range{Min: 1e-3, Max: sparsemeta.CacheThetaMax},
+		Help:    "how sharply states like the present one are preferred",
+		Note:    "At 0 all count alike.",
 	},
 	{
 		Name: "lambda", Field: func(s *Settings) any { return &s.Cache.Lambda },
@@ -115,9 +118,11 @@ var Table = setting.Table[Settings]{
 	{
 		Name: "companion", Field: func(s *Settings) any { return &s.Companion },
 		Default: "true; false where method static is asked for",
-		Help:    "whether the model's distribution is mixed with what the session's text has had so far",
+		Help: "whether the model's distribution is mixed with what the session's text has had " +
+			"so far",
 		Note: "Beside a model of bytes it is counts; beside one of words the cache of the method " +
-			"`cache`, whose settings it has. Without, the model scores alone. Left out it is true, but " +
+			"`cache`, whose settings it has. Without, the model scores alone. Left out it is " +
+			"true, but " +
 			"false where `method` is `static`.",
 	},
 	{
@@ -137,7 +142,8 @@ var Table = setting.Table[Settings]{
 		Name: "baseline", Field: func(s *Settings) any { return &s.Baseline },
 		Default: "false", NoFlag: true,
 		Help: "whether every chunk is scored with the static model too",
-		Note: "The static model is the slow weights alone, without companion. To score with it costs the " +
+		Note: "The static model is the slow weights alone, without companion. To score with it " +
+			"costs the " +
 			"time of scoring once more from the first layer on that adapts, and less where the " +
 			"companion mixes it in anyway.",
 	},

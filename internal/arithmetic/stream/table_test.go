@@ -14,8 +14,10 @@ import (
 
 // A setting that is not in the table, for a field that the mathematics has always used.
 var out = setting.Row[Settings]{
-	Name: "out_factor", Field: func(s *Settings) any { return &s.Adapt.Out }, Methods: []string{SparseMeta},
-	Min: 0, Max: 2, Above: true, Default: "the model's", Help: "the factor on what the meta-learners write",
+	Name: "out_factor", Field: func(s *Settings) any { return &s.Adapt.Out },
+	Methods: []string{SparseMeta},
+	Min:     0, Max: 2, Above: true, Default: "the model's", Help: "the factor on what the " +
+		"meta-learners write",
 }
 
 // The row alone makes a flag of the setting, checks its range, brings it to the stream and reports
@@ -42,7 +44,8 @@ func TestARowIsEnoughToServeASetting(t *testing.T) {
 		return s.Tally.Bits
 	}
 	require.NotEqual(t, score(), score("--out-factor", "1.5"))
-	require.Equal(t, score("--method", "static"), score("--method", "static", "--out-factor", "1.5"))
+	require.Equal(t, score("--method", "static"), score("--method", "static", "--out-factor",
+		"1.5"))
 
 	for _, wrong := range []string{"0", "-1", "2.5", "NaN", "+Inf"} {
 		asked, err := given("--out-factor", wrong)
@@ -56,14 +59,16 @@ func TestARowIsEnoughToServeASetting(t *testing.T) {
 	set, err := with(table, m, setting.Values{"out_factor": float32(1.5)})
 	require.NoError(t, err)
 	require.Equal(t, float32(1.5), table.Values(&set)["out_factor"])
-	require.Equal(t, "sparse-meta: the factor on what the meta-learners write (above 0 to 2; default: the model's)", out.FlagUsage())
+	require.Equal(t, "sparse-meta: the factor on what the meta-learners write (above 0 to 2; "+
+		"default: the model's)", out.FlagUsage())
 }
 
 // Settings that a session reports can be asked for, and are then the same.
 func TestSettingsInForceCanBeAskedFor(t *testing.T) {
 	m := testModel(t)
 	for _, method := range Methods() {
-		want, err := With(m, setting.Values{"method": method, "chunk": 7, "rate": float32(.25), "theta": float32(2), "baseline": true})
+		want, err := With(m, setting.Values{"method": method, "chunk": 7, "rate": float32(.25),
+			"theta": float32(2), "baseline": true})
 		require.NoError(t, err)
 		got, err := With(m, Table.Values(&want))
 		require.NoError(t, err)
@@ -106,11 +111,14 @@ func TestEveryRangeOfTheTableIsHeld(t *testing.T) {
 func TestWhatTheModelCannotServeIsNamed(t *testing.T) {
 	m := testModel(t)
 	_, err := With(m, setting.Values{"gammas": []float32{1}})
-	require.EqualError(t, err, "setting gammas: found 1 value, expected 2 values, one for each bank of the model")
+	require.EqualError(t, err, "setting gammas: found 1 value, expected 2 values, one for each "+
+		"bank of the model")
 	_, err = With(m, setting.Values{"speed": 1})
-	require.ErrorContains(t, err, "setting speed: found an unknown setting, expected method, chunk, p")
+	require.ErrorContains(t, err, "setting speed: found an unknown setting, expected method, "+
+		"chunk, p")
 	_, err = With(m, setting.Values{"rate": 1})
-	require.EqualError(t, err, "setting rate: found a value of type int, expected one of type float32")
+	require.EqualError(t, err, "setting rate: found a value of type int, expected one of type "+
+		"float32")
 }
 
 // Static asked for by name is the network alone; a companion beside it is asked for.
@@ -140,7 +148,8 @@ func TestSettingsAreWhatIsAskedFor(t *testing.T) {
 		set.Chunk = rapid.IntRange(1, 9).Draw(rt, "chunk")
 		set.Baseline = rapid.Bool().Draw(rt, "baseline")
 		set.Companion = rapid.Bool().Draw(rt, "companion")
-		set.Dynamic().Rate = rapid.SampledFrom([]float32{0, 1e-3, set.Dynamic().Rate}).Draw(rt, "rate")
+		set.Dynamic().Rate = rapid.SampledFrom([]float32{0, 1e-3, set.Dynamic().Rate}).Draw(rt,
+			"rate")
 		back, err := With(m, Asked(m, set))
 		require.NoError(rt, err)
 		require.Equal(rt, set, back)

@@ -12,8 +12,8 @@ type Token struct {
 	Baseline []float32 // of a token that was read: the same under the static model; nil without one
 }
 
-// Tell tells visit of each of the tokens that Score has just scored, in order, with the distribution
-// that the token was scored under. It comes before Commit, and changes nothing.
+// Tell tells visit of each of the tokens that Score has just scored, in order, with the
+// distribution that the token was scored under. It comes before Commit, and changes nothing.
 func (w *Worker) Tell(s *Stream, scores Scores, visit func(Token)) {
 	logProbs, baseline := w.room(), []float32(nil)
 	if s.Settings.Baseline {
@@ -30,7 +30,8 @@ func (w *Worker) Tell(s *Stream, scores Scores, visit func(Token)) {
 				w.base.LogProbs(row, 0, baseline)
 			}
 			visit(Token{
-				ID: w.tokens.IDs[i], Size: w.tokens.Sizes[i], LogProbs: logProbs, Baseline: baseline,
+				ID: w.tokens.IDs[i], Size: w.tokens.Sizes[i], LogProbs: logProbs,
+				Baseline: baseline,
 			})
 		}
 	})

@@ -14,8 +14,8 @@ const (
 	snapshotVersion = 1
 )
 
-// Tensors of bytes. Only streams that make lines of their text, streams of words, and streams with a
-// companion have them.
+// Tensors of bytes. Only streams that make lines of their text, streams of words, and streams with
+// a companion have them.
 const (
 	tensorLines     = "lines"          // the state of the lines
 	tensorRecords   = "records"        // the state of the records

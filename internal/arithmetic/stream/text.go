@@ -49,12 +49,14 @@ func (h *header) checkWords() error {
 	switch {
 	case h.Text == nil:
 		return fmt.Errorf("text is missing: the model is one of words")
-	case (h.Text.Line || h.Text.Ended != 0) && (t.Tokens == 0 || t.Tokens%int64(h.Settings.Chunk) != 0):
+	case (h.Text.Line || h.Text.Ended != 0) &&
+		(t.Tokens == 0 || t.Tokens%int64(h.Settings.Chunk) != 0):
 		return fmt.Errorf("text.line is true or text.ended above 0, expected it only where a " +
 			"chunk is full")
 	case !(t.UnknownBits >= 0) || !(h.BaselineUnknownBits >= 0) ||
 		!h.Settings.Baseline && h.BaselineUnknownBits != 0:
-		return fmt.Errorf("unknown_bits are %v and %v, expected 0 or more, and 0 without a baseline",
+		return fmt.Errorf(
+			"unknown_bits are %v and %v, expected 0 or more, and 0 without a baseline",
 			t.UnknownBits, h.BaselineUnknownBits)
 	}
 	return nil

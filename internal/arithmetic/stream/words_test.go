@@ -67,7 +67,8 @@ func wordsDoNotDependOnThePiecesOfTheText(t *testing.T, m *model.Model) {
 			set := settings(m, methodIs(method))
 			set.Baseline = rapid.Bool().Draw(t, "baseline")
 			whole, cut := New(m, set), New(m, set)
-			watched, byLine := rapid.Bool().Draw(t, "watched"), LearnsByLine(method) && rapid.Bool().Draw(t, "by line")
+			watched, byLine := rapid.Bool().Draw(t, "watched"), LearnsByLine(method) &&
+				rapid.Bool().Draw(t, "by line")
 			if watched {
 				whole.WatchLines(0)
 				cut.WatchLines(0)
@@ -176,7 +177,8 @@ func TestPartsOfWordsFillChunks(t *testing.T) {
 				t.Shape, t.Data = []int{12}, []byte(",,,,,,,,,,,,")
 			})(f)
 			line := regexp.MustCompile(`"line":false(.*"ended":)[0-9]`)
-			f.Metadata[keySnapshot] = line.ReplaceAllString(f.Metadata[keySnapshot], `"line":true${1}1`)
+			f.Metadata[keySnapshot] = line.ReplaceAllString(f.Metadata[keySnapshot],
+				`"line":true${1}1`)
 			_, _, err = Restore(m, s.Settings, f.Stored())
 			require.ErrorContains(t, err, "found more than 12 tokens")
 		}
@@ -244,7 +246,8 @@ func TestASnapshotOfWordsThatDoesNotFitIsRefused(t *testing.T) {
 		"text is missing": func(f *weights.File) {
 			f.Metadata[keySnapshot] = header[:strings.Index(header, `,"text"`)] + "}"
 		},
-		`tensor "text.word" is missing`: tensor(tensorWord, func(t *weights.Tensor) { t.Name = "x" }),
+		`tensor "text.word" is missing`: tensor(tensorWord,
+			func(t *weights.Tensor) { t.Name = "x" }),
 		`tensor "text.word" is U8[9 1]`: tensor(tensorWord, func(t *weights.Tensor) {
 			t.Shape = []int{9, 1}
 		}),

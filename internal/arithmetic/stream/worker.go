@@ -19,8 +19,8 @@ import (
 type Worker struct {
 	Exec *kernel.Exec
 	// StaleKeys makes the worker keep the memory's keys and values while the fast weights that made
-	// them move on: see txl.Reuse. Its streams' bits then depend on who had the worker when, so that
-	// no session may be served by it. It is set before the worker's first use.
+	// them move on: see txl.Reuse. Its streams' bits then depend on who had the worker when, so
+	// that no session may be served by it. It is set before the worker's first use.
 	StaleKeys bool
 
 	model *model.Model
@@ -84,13 +84,15 @@ type place struct{ stream, step uint64 }
 // NewWorker returns a worker of up to threads threads; Close ends them.
 func NewWorker(m *model.Model, threads int) *Worker {
 	return &Worker{
-		Exec: kernel.NewExecIn(threads, m.Arithmetic), model: m, grads: NewArena(m), fast: NewArena(m),
+		Exec: kernel.NewExecIn(threads, m.Arithmetic), model: m, grads: NewArena(m),
+		fast: NewArena(m),
 		text: tokenizer.Pending{Word: make([]byte, 0, m.Tokenizer.PendingMax())},
 	}
 }
 
 // WorkerBytes is the memory of a worker at most: of one that has served streams of every method, in
-// chunks of MaxChunk, and the static model beside them, and has learnt by lines from each, and measured updates.
+// chunks of MaxChunk, and the static model beside them, and has learnt by lines from each, and
+// measured updates.
 func WorkerBytes(m *model.Model) int64 {
 	c := m.LM.Config
 	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)
@@ -103,7 +105,8 @@ func WorkerBytes(m *model.Model) int64 {
 	if m.Mixture > 0 {
 		numbers += MaxChunk * c.Vocab
 	}
-	return segments + 4*int64(numbers) + LinesBytes + beforeBytes(m) + companion.ScratchBytes(MaxChunk)
+	return segments + 4*int64(numbers) + LinesBytes + beforeBytes(m) +
+		companion.ScratchBytes(MaxChunk)
 }
 
 // Close ends the worker's threads.

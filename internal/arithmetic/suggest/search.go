@@ -55,9 +55,10 @@ type Candidate struct {
 
 // Found is what a search has found.
 type Found struct {
-	Candidates  []Candidate // the one that saves most first; then what saves most beside those before
-	Calls, Rows int         // of the source
-	Complete    bool        // neither Within nor Quick has ended the search early
+	// the one that saves most first; then what saves most beside those before
+	Candidates  []Candidate
+	Calls, Rows int  // of the source
+	Complete    bool // neither Within nor Quick has ended the search early
 }
 
 func (o Options) complete() Options {

@@ -59,7 +59,8 @@ func (s *table) Guess(int32) []byte { return s.guess }
 // ends reports whether a text is one that a unit may offer.
 func ends(text string, u Unit) bool {
 	word := strings.TrimLeft(text, " .")
-	return u == Free || word != "" && len(text)-len(word) <= int(u.before()) && !strings.ContainsAny(word, " .")
+	return u == Free || word != "" && len(text)-len(word) <= int(u.before()) &&
+		!strings.ContainsAny(word, " .")
 }
 
 // What is found, without a bound, is what trying all texts finds: the texts, their probabilities,
@@ -86,7 +87,8 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 			}
 			last := ("b" + text)[len(text)]
 			if utf8.ValidString(text) && text != "" && ends(text, o.Unit) {
-				c := Candidate{Text: text, Probability: p, Gain: float64(utf8.RuneCountInString(text)) - 1}
+				c := Candidate{Text: text, Probability: p,
+					Gain: float64(utf8.RuneCountInString(text)) - 1}
 				if o.Unit != Free {
 					space, stop := s.next[last][' '], s.next[last]['.']
 					c.Probability *= space + stop

@@ -24,12 +24,12 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// Three servers on one database are killed, stopped for longer than their leases, ended, and cut off
-// from the database and from one another, while the database is killed and its clock is set, and the
-// object store refuses everything. Meanwhile clients append to the same sessions, and ask for their
-// offsets, through any of the servers. What the clients were told is the history of one session each
-// in one place (it is linearizable), all that was confirmed is there, nothing is there that nobody
-// sent, and the bits are those of one server that nothing disturbs.
+// Three servers on one database are killed, stopped for longer than their leases, ended, and cut
+// off from the database and from one another, while the database is killed and its clock is set,
+// and the object store refuses everything. Meanwhile clients append to the same sessions, and ask
+// for their offsets, through any of the servers. What the clients were told is the history of one
+// session each in one place (it is linearizable), all that was confirmed is there, nothing is there
+// that nobody sent, and the bits are those of one server that nothing disturbs.
 //
 // LMSERVE_CLUSTER_ROUNDS says how many faults there are, LMSERVE_CLUSTER_SEED repeats them.
 func TestSessionsInADatabaseSurviveWhatHappensToTheirServers(t *testing.T) {
@@ -53,7 +53,8 @@ func TestSessionsInADatabaseSurviveWhatHappensToTheirServers(t *testing.T) {
 			var all sync.WaitGroup
 			order := r.Perm(len(faults))
 			for i := range 1 + r.IntN(2) { // one fault, or two at once
-				f, at, d := faults[order[i]], (r.IntN(3)+i)%3, time.Duration(r.Int64N(int64(2*leaseOfFaults)))
+				f, at, d := faults[order[i]], (r.IntN(3)+i)%3,
+					time.Duration(r.Int64N(int64(2*leaseOfFaults)))
 				done[f.name]++
 				all.Go(func() {
 					from := c.now()
@@ -94,15 +95,18 @@ func (c *clusterRig) faults() []fault {
 		}
 	}
 	all := []fault{
-		{"a server is killed", once(func(i int, d time.Duration) { c.nodes[i].killFor(c.program, d) })},
-		{"a server is stopped", once(func(i int, d time.Duration) { c.nodes[i].stopFor(d + leaseOfFaults/2) })},
+		{"a server is killed",
+			once(func(i int, d time.Duration) { c.nodes[i].killFor(c.program, d) })},
+		{"a server is stopped",
+			once(func(i int, d time.Duration) { c.nodes[i].stopFor(d + leaseOfFaults/2) })},
 		{"a server is ended", once(func(i int, d time.Duration) { c.nodes[i].restart(c.program) })},
 		{"the way to the database is cut", func(i int, d time.Duration) {
 			c.nodes[i].proxy.Hold()
 			time.Sleep(d)
 			c.nodes[i].proxy.Release()
 		}},
-		{"connections to the database break", func(i int, _ time.Duration) { c.nodes[i].proxy.Cut() }},
+		{"connections to the database break",
+			func(i int, _ time.Duration) { c.nodes[i].proxy.Cut() }},
 		{"the database is killed", func(_ int, d time.Duration) {
 			sharing.Lock()
 			defer sharing.Unlock()
@@ -167,10 +171,11 @@ const (
 
 const (
 	historySessions = 3
-	historyClients  = 2                                // of a session
-	historyPatience = 3 * leaseOfFaults / 2            // for one request
-	historyPause    = 20 * time.Millisecond            // between two of a client
-	neverEnds       = time.Duration(math.MaxInt64 / 2) // when something ends that may happen any time yet
+	historyClients  = 2                     // of a session
+	historyPatience = 3 * leaseOfFaults / 2 // for one request
+	historyPause    = 20 * time.Millisecond // between two of a client
+	// when something ends that may happen any time yet
+	neverEnds = time.Duration(math.MaxInt64 / 2)
 )
 
 func (c *clusterRig) newHistories(t *testing.T, seed uint64) *clusterHistories {
@@ -207,8 +212,10 @@ func (c *clusterRig) use(ctx context.Context, h *history, id string, number int,
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyPatience)
 		is := told{client: number, call: c.now(), at: at}
 		if r.IntN(4) > 0 {
-			is.text = fmt.Sprintf("%016x of %d", r.Uint64(), number) + strings.Repeat(".", r.IntN(40))
-			_, err = through.ScoreText(asking, id, []byte(is.text), client.ScoreOptions{Offset: &is.at})
+			is.text = fmt.Sprintf("%016x of %d", r.Uint64(), number) + strings.Repeat(".",
+				r.IntN(40))
+			_, err = through.ScoreText(asking, id, []byte(is.text),
+				client.ScoreOptions{Offset: &is.at})
 			is.what, is.offset = appended, is.at+int64(len(is.text))
 		} else {
 			var info client.Session
@@ -220,7 +227,8 @@ func (c *clusterRig) use(ctx context.Context, h *history, id string, number int,
 		var refused *client.Error
 		switch {
 		case err == nil:
-		case errors.As(err, &refused) && refused.Type == client.ProblemOffsetConflict && refused.Offset != nil:
+		case errors.As(err, &refused) && refused.Type == client.ProblemOffsetConflict &&
+			refused.Offset != nil:
 			is.what, is.offset = elsewhere, *refused.Offset
 		case client.Is(err, client.ProblemSessionBusy), is.text == "":
 			continue // nothing was done, or told
@@ -237,8 +245,8 @@ func (c *clusterRig) use(ctx context.Context, h *history, id string, number int,
 	}
 }
 
-// parts are what happens in one place each: a text is appended chunk by chunk, and what has never come
-// to the session was not.
+// parts are what happens in one place each: a text is appended chunk by chunk, and what has never
+// come to the session was not.
 func (is told) parts() (all []told) {
 	switch is.what {
 	case nobodyKnows:
@@ -295,7 +303,8 @@ func (h *history) check(
 	file := filepath.Join(os.TempDir(), "lmserve-history-"+id)
 	defer func() {
 		if t.Failed() {
-			require.NoError(t, os.WriteFile(file+".txt", fmt.Appendf(nil, "%+v\n%s\n", h.all, text), 0o600))
+			require.NoError(t, os.WriteFile(file+".txt", fmt.Appendf(nil, "%+v\n%s\n", h.all, text),
+				0o600))
 			t.Logf("what clients were told of session %s, and its text: %s.txt", id, file)
 		}
 	}()
@@ -312,7 +321,8 @@ func (h *history) check(
 	result, about := porcupine.CheckOperationsVerbose(oneSession, operations, time.Minute)
 	if result != porcupine.Ok {
 		require.NoError(t, porcupine.VisualizePath(oneSession, about, file+".html"))
-		t.Errorf("session %s: this is no history of one session in one place (%s), see %s.html", id, result, file)
+		t.Errorf("session %s: this is no history of one session in one place (%s), see %s.html", id,
+			result, file)
 	}
 	twin, err := alone.CreateSession(ctx, client.SessionRequest{Seed: new(uint64)})
 	require.NoError(t, err)
@@ -337,7 +347,8 @@ func (h *history) resolve(t *testing.T, id string, text []byte) {
 				continue
 			}
 			there := alike(is.text, text[at:])
-			if there < int64(len(is.text)) { // the chunks that have come; what follows may begin as the rest does
+			// the chunks that have come; what follows may begin as the rest does
+			if there < int64(len(is.text)) {
 				there = (at+there)/modeltest.Chunk*modeltest.Chunk - at
 			}
 			if there > length {

@@ -95,12 +95,15 @@ func newClusterRig(t *testing.T) *clusterRig {
 	name := c.database.Database(t)
 	program.Must(t, c.program, "migrate", "--store", c.database.URL(name))
 	for i := range 3 {
-		n := &disturbed{proxy: pgtest.NewProxyOn(t, c.database, net.JoinHostPort(c.isles.host(), "0"))}
+		n := &disturbed{proxy: pgtest.NewProxyOn(t, c.database, net.JoinHostPort(c.isles.host(),
+			"0"))}
 		at := c.isles.address(t, i)
 		n.node = node{t: t, name: fmt.Sprint("n", i), url: "http://" + at, in: c.isles.enter(i)}
-		n.args = []string{"serve", "--listen", at, "--insecure", "--advertise", n.url, "--node", n.name,
+		n.args = []string{"serve", "--listen", at, "--insecure", "--advertise", n.url, "--node",
+			n.name,
 			"--lease", leaseOfFaults.String(), "--store", n.proxy.URL(name), "--objects", objects,
-			"--model", c.weights, "--threads", "1", "--log-format", "json", "--drain-timeout", "20s",
+			"--model", c.weights, "--threads", "1", "--log-format", "json", "--drain-timeout",
+			"20s",
 			"--data-dir", filepath.Join(folder, n.name)}
 		n.start(c.program)
 		c.nodes = append(c.nodes, n)
@@ -131,7 +134,8 @@ func complaints(log string) string {
 // again starts the server again, which needs its database: as whoever runs servers does, again and
 // again until it serves.
 func (n *disturbed) again(lmserve string) {
-	require.Eventually(n.t, func() bool { return n.begin(lmserve) }, time.Minute, 100*time.Millisecond)
+	require.Eventually(n.t, func() bool { return n.begin(lmserve) }, time.Minute,
+		100*time.Millisecond)
 }
 
 // killFor kills the server as a machine dies that is there again after some time.
@@ -156,8 +160,8 @@ func (n *disturbed) restart(lmserve string) {
 	n.again(lmserve)
 }
 
-// isles are network namespaces, one a server, on a bridge of this one: what is cut there is lost, and
-// nobody is told.
+// isles are network namespaces, one a server, on a bridge of this one: what is cut there is lost,
+// and nobody is told.
 type isles struct{ bridge, net string }
 
 // newIsles makes so many. nil: the system does not let this process, which may not be root's.

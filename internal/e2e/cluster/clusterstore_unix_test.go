@@ -30,7 +30,8 @@ func (c *clusterRig) onFolder(dir string) {
 	for _, n := range c.nodes {
 		n.alive.Kill()
 		<-n.alive.End
-		for flag, value := range map[string]string{"--store": n.proxy.URL(name), "--objects": objects} {
+		for flag, value := range map[string]string{"--store": n.proxy.URL(name),
+			"--objects": objects} {
 			n.args[slices.Index(n.args, flag)+1] = value
 		}
 		n.args = append(n.args, "--max-replay", "1ms") // a state after nearly every chunk
@@ -53,9 +54,9 @@ func unmounted(t *testing.T, dir string, missing bool, do func()) (left []os.Dir
 	return left
 }
 
-// The folder of the states is unmounted and mounted again while clients feed sessions, and servers are
-// killed meanwhile. No answer says that a session is damaged, nothing is written into the mount point,
-// and every text is in its session to the bit, also where only its tail is kept.
+// The folder of the states is unmounted and mounted again while clients feed sessions, and servers
+// are killed meanwhile. No answer says that a session is damaged, nothing is written into the mount
+// point, and every text is in its session to the bit, also where only its tail is kept.
 func TestSessionsInADatabaseSurviveAnUnmount(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -82,7 +83,10 @@ func TestSessionsInADatabaseSurviveAnUnmount(t *testing.T) {
 	has := func(name string) bool {
 		states, err := filepath.Glob(filepath.Join(dir, "*", "*.zst"))
 		require.NoError(t, err)
-		return slices.ContainsFunc(states, func(path string) bool { return strings.Contains(path, name) })
+		return slices.ContainsFunc(states, func(path string) bool {
+			return strings.Contains(path,
+				name)
+		})
 	}
 	for _, w := range writers {
 		require.Eventually(t, func() bool { return has(w.id) }, time.Minute, 10*time.Millisecond)
@@ -95,7 +99,8 @@ func TestSessionsInADatabaseSurviveAnUnmount(t *testing.T) {
 			<-victim.alive.End
 			for end := time.Now().Add(2 * leaseOfFaults); time.Now().Before(end); {
 				for _, w := range writers {
-					answer, err := http.Post(c.nodes[0].url+"/v1/sessions/"+w.id+"/complete", "application/json",
+					answer, err := http.Post(c.nodes[0].url+"/v1/sessions/"+w.id+"/complete",
+						"application/json",
 						strings.NewReader(`{"max_tokens": 1}`))
 					require.NoError(t, err)
 					said, err := io.ReadAll(answer.Body)

@@ -101,9 +101,9 @@ func (w *writer) run(ctx context.Context, c *client.Client) {
 	}
 }
 
-// Clients know one address, behind which servers are killed, stopped for longer than their lease, and
-// ended. Every text is in its session once and in order, and has the bits that it has on one server
-// that nothing disturbs.
+// Clients know one address, behind which servers are killed, stopped for longer than their lease,
+// and ended. Every text is in its session once and in order, and has the bits that it has on one
+// server that nothing disturbs.
 func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -121,7 +121,8 @@ func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 	var writers []*writer
 	var all sync.WaitGroup
 	for i := range 6 {
-		s, made, err := through.EnsureSession(ctx, fmt.Sprint("stream-", i), client.SessionRequest{Seed: new(uint64)})
+		s, made, err := through.EnsureSession(ctx, fmt.Sprint("stream-", i),
+			client.SessionRequest{Seed: new(uint64)})
 		require.NoError(t, err)
 		require.True(t, made)
 		w := &writer{id: s.ID, text: text[i*1000:][:20_000]}
@@ -138,12 +139,15 @@ func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 	}
 	goOn := func() { // all sessions get text
 		from := offsets()
-		require.Eventually(t, func() bool { return offsets() > from+2000 || from > 110_000 }, time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return offsets() > from+2000 || from > 110_000 },
+			time.Minute, 10*time.Millisecond)
 	}
 	goOn()
 	require.Positive(t, nodes[0].metric("lmserve_proxied_requests_total"))
-	require.Positive(t, nodes[1].metric("lmserve_claims_total")+nodes[2].metric("lmserve_claims_total")+
-		nodes[1].metric(`lmserve_sessions{state="hot"}`)+nodes[2].metric(`lmserve_sessions{state="hot"}`))
+	require.Positive(t, nodes[1].metric("lmserve_claims_total")+
+		nodes[2].metric("lmserve_claims_total")+
+		nodes[1].metric(`lmserve_sessions{state="hot"}`)+
+		nodes[2].metric(`lmserve_sessions{state="hot"}`))
 
 	nodes[1].alive.Kill()
 	<-nodes[1].alive.End
@@ -188,8 +192,10 @@ func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 		same, err := alone.GetSession(ctx, twin.ID)
 		require.NoError(t, err)
 		require.Equal(t, same.Totals.Bits, s.Totals.Bits)
-		require.InDelta(t, s.Totals.Bits, w.bits, 1e-6*s.Totals.Bits, "what the events have told, once each")
+		require.InDelta(t, s.Totals.Bits, w.bits, 1e-6*s.Totals.Bits,
+			"what the events have told, once each")
 	}
-	require.Positive(t, nodes[0].metric("lmserve_takeovers_total")+nodes[1].metric("lmserve_takeovers_total")+
+	require.Positive(t, nodes[0].metric("lmserve_takeovers_total")+
+		nodes[1].metric("lmserve_takeovers_total")+
 		nodes[2].metric("lmserve_takeovers_total")+nodes[0].metric("lmserve_claims_total"))
 }

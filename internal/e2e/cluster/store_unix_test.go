@@ -48,7 +48,8 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	store, flags := network(t)
 	lmserve := program.Built(t, program.AsTested(t, "s3")...)
 	keys := []string{"--data-dir", t.TempDir()}
-	_, stderr, code := program.Run(t, lmserve, append([]string{"serve", "--listen", "127.0.0.1:0"}, append(keys, flags...)...)...)
+	_, stderr, code := program.Run(t, lmserve, append([]string{"serve", "--listen", "127.0.0.1:0"},
+		append(keys, flags...)...)...)
 	require.Equal(t, program.Failure, code)
 	require.Contains(t, stderr, "run 'lmserve migrate --store URL'")
 	out, stderr, code := program.Run(t, lmserve, "migrate", "--store", store)
@@ -57,10 +58,13 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 
 	text := program.Log(t, 1000)
 	server := program.Serve(t, lmserve, append(keys, flags...)...)
-	id, _ := ask(t, http.MethodPut, server.URL+"/v1/sessions/news", "application/json", `{"seed":3}`)["id"].(string)
+	id, _ := ask(t, http.MethodPut, server.URL+"/v1/sessions/news", "application/json",
+		`{"seed":3}`)["id"].(string)
 	ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain", text[:600])
-	fork, _ := ask(t, http.MethodPost, server.URL+"/v1/sessions/news/fork", "application/json", `{}`)["id"].(string)
-	_, stderr, code = program.Run(t, lmserve, append([]string{"sessions", "delete", "news"}, flags...)...)
+	fork, _ := ask(t, http.MethodPost, server.URL+"/v1/sessions/news/fork", "application/json",
+		`{}`)["id"].(string)
+	_, stderr, code = program.Run(t, lmserve, append([]string{"sessions", "delete", "news"},
+		flags...)...)
 	require.Equal(t, program.Failure, code)
 	require.Contains(t, stderr, "in use by another process")
 	server.Stop(t)
@@ -68,7 +72,8 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	// On another machine, which has nothing of the first but the flags.
 	server = program.Serve(t, lmserve, append([]string{"--data-dir", t.TempDir()}, flags...)...)
 	rest := ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain", text[600:])
-	again := ask(t, http.MethodPost, server.URL+"/v1/sessions/"+fork+"/score", "text/plain", text[600:])
+	again := ask(t, http.MethodPost, server.URL+"/v1/sessions/"+fork+"/score", "text/plain",
+		text[600:])
 	require.Equal(t, rest["bits"], again["bits"], "the fork has the same text")
 	require.Equal(t, rest["offset"], again["offset"])
 	server.Stop(t)
@@ -77,7 +82,8 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	server = program.Serve(t, lmserve, "--data-dir", folder) // a folder, as by default
 	ask(t, http.MethodPut, server.URL+"/v1/sessions/news", "application/json", `{"seed":3}`)
 	ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain", text[:600])
-	require.Equal(t, ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain", text[600:])["bits"], rest["bits"],
+	require.Equal(t, ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain",
+		text[600:])["bits"], rest["bits"],
 		"the same bits wherever sessions are kept")
 	server.Stop(t)
 
@@ -93,15 +99,19 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	require.Contains(t, sessions("list"), imported)
 	sessions("delete", "copy", fork)
 	require.NotContains(t, sessions("list"), fork)
-	out, stderr, code = program.Run(t, lmserve, append([]string{"sessions", "move", "--data-dir", folder}, flags...)...)
+	out, stderr, code = program.Run(t, lmserve, append([]string{"sessions", "move", "--data-dir",
+		folder}, flags...)...)
 	require.Equal(t, program.Failure, code, stderr)
 	require.Contains(t, out, `there has the name "news"`)
 	require.Contains(t, out, "0 copied, 0 there already, 1 not copied\n")
 	sessions("delete", "news")
-	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--data-dir", folder))
-	require.Equal(t, "0 copied, 1 there already, 0 not copied\n", sessions("move", "--data-dir", folder))
+	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--data-dir",
+		folder))
+	require.Equal(t, "0 copied, 1 there already, 0 not copied\n", sessions("move", "--data-dir",
+		folder))
 	another := filepath.Join(t.TempDir(), "another")
-	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--back", "--data-dir", another))
+	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--back",
+		"--data-dir", another))
 	shown := func(folder string) string { // a copy has its text in fewer frames
 		all := program.Must(t, lmserve, "sessions", "show", "news", "--data-dir", folder)
 		return regexp.MustCompile(`"disk_bytes": \d+`).ReplaceAllString(all, "")
@@ -112,8 +122,8 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	require.Contains(t, stderr, "--store is not given")
 }
 
-// Keys of a database are asked for by all servers on it that have no keys file of their own, who see
-// what becomes of them, and by none without them.
+// Keys of a database are asked for by all servers on it that have no keys file of their own, who
+// see what becomes of them, and by none without them.
 func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -122,7 +132,8 @@ func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 	lmserve := program.Built(t, program.AsTested(t, "s3")...)
 	program.Must(t, lmserve, "migrate", "--store", store)
 	keys := func(args ...string) string {
-		return strings.TrimSpace(program.Must(t, lmserve, append([]string{"keys", "--store", store}, args...)...))
+		return strings.TrimSpace(program.Must(t, lmserve, append([]string{"keys", "--store", store},
+			args...)...))
 	}
 	require.Contains(t, keys("list"), "a server on it asks for none")
 	_, stderr, code := program.Run(t, lmserve, "keys", "revoke", "ann", "--store", store)
@@ -132,7 +143,8 @@ func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 	dir := t.TempDir()
 	server := program.Serve(t, lmserve, append([]string{"--data-dir", dir}, flags...)...)
 	status := func(key string) int {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/sessions", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/sessions",
+			nil)
 		require.NoError(t, err)
 		r.Header.Set("Authorization", "Bearer "+key)
 		answer, err := http.DefaultClient.Do(r)
@@ -141,7 +153,8 @@ func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 		return answer.StatusCode
 	}
 	becomes := func(want int, key string) {
-		require.Eventually(t, func() bool { return status(key) == want }, time.Minute, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return status(key) == want }, time.Minute,
+			50*time.Millisecond)
 	}
 	require.Equal(t, http.StatusOK, status("none"))
 	ann := keys("add", "ann")
@@ -163,7 +176,8 @@ func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 	require.Equal(t, http.StatusOK, status(eve))
 	require.Equal(t, http.StatusUnauthorized, status(bob))
 	server.Stop(t)
-	_, stderr, code = program.Run(t, lmserve, "serve", "--store", store, "--objects", "ftp://bucket", "--data-dir", t.TempDir())
+	_, stderr, code = program.Run(t, lmserve, "serve", "--store", store, "--objects",
+		"ftp://bucket", "--data-dir", t.TempDir())
 	require.Equal(t, program.Usage, code)
 	require.Contains(t, stderr, `the objects' URL begins with "ftp://"`)
 	_, stderr, code = program.Run(t, lmserve, "keys", "list", "--store", "mysql://x")

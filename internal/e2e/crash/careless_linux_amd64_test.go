@@ -103,8 +103,8 @@ func (r *recorded) without(name string, left forgotten) (other *recorded, gaps [
 }
 
 // telling are the moments at which missing syncs are missed most: first those at which a client was
-// told that its session is deleted, then the ends of gaps, of those with such a moment first, then of
-// those in which a client was told anything.
+// told that its session is deleted, then the ends of gaps, of those with such a moment first, then
+// of those in which a client was told anything.
 func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 	rank := map[int]int{}
 	for _, g := range gaps {

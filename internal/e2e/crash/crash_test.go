@@ -157,7 +157,8 @@ func (c *crash) keepIfFailed(variable string, seed int64) {
 	c.t.Cleanup(func() {
 		if c.t.Failed() {
 			kept, err := program.Keep(c.folder)
-			c.t.Logf("%s=%d repeats this; the data folder is below %s (%v)", variable, seed, kept, err)
+			c.t.Logf("%s=%d repeats this; the data folder is below %s (%v)", variable, seed, kept,
+				err)
 		}
 	})
 }
@@ -242,7 +243,8 @@ func (c *crash) live(p *program.Process, phase string) {
 	default:
 		c.progress(150)
 		c.await(func() bool {
-			return slices.ContainsFunc(c.clients, func(cl *crashClient) bool { return cl.doing.Load() == phase })
+			return slices.ContainsFunc(c.clients,
+				func(cl *crashClient) bool { return cl.doing.Load() == phase })
 		})
 		c.pause(3 * time.Millisecond)
 		return
@@ -302,6 +304,7 @@ func (c *crash) end() {
 	require.Zero(c.t, p.Status.ExitStatus())
 	c.look()
 	program.Must(c.t, c.program, "sessions", "replay", "--data-dir", c.dir, "--model", c.weights)
-	require.Zero(c.t, c.count("*.tmp")+c.count("sessions/*/*.tmp")+c.count("making/*")+c.count("removed/*")+
+	require.Zero(c.t, c.count("*.tmp")+c.count("sessions/*/*.tmp")+c.count("making/*")+
+		c.count("removed/*")+
 		c.count("backup/*"), "what was left is gone")
 }

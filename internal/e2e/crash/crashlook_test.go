@@ -145,7 +145,8 @@ func (c *crash) restored(b *backedUp) {
 	require.NoError(t, os.WriteFile(file, b.file, 0o600))
 	defer os.RemoveAll(dir)
 	program.Must(t, c.program, "restore", file, dir)
-	found := program.Must(t, c.program, "sessions", "check", "--data-dir", dir, "--model", c.weights)
+	found := program.Must(t, c.program, "sessions", "check", "--data-dir", dir, "--model",
+		c.weights)
 	require.Contains(t, found, " 0 findings\n")
 	store, err := datafolder.Open(dir, datafolder.Options{})
 	require.NoError(t, err)

@@ -33,11 +33,15 @@ const sessionsMost = 6
 func operations() []operation {
 	room := func(cl *crashClient, _ *twin) bool { return len(cl.sessions) < sessionsMost }
 	there := func(_ *crashClient, tw *twin) bool { return tw.id != "" && !tw.deleting }
-	longer := func(cl *crashClient, tw *twin) bool { return there(cl, tw) && tw.acked < len(tw.text) }
+	longer := func(cl *crashClient, tw *twin) bool {
+		return there(cl, tw) &&
+			tw.acked < len(tw.text)
+	}
 	both := func(cl *crashClient, tw *twin) bool { return room(cl, tw) && there(cl, tw) }
 	exported := func(cl *crashClient, tw *twin) bool { return room(cl, tw) && len(cl.exports) > 0 }
 	done := func(cl *crashClient, tw *twin) bool {
-		return tw.deleting || there(cl, tw) && (len(cl.sessions) > sessionsMost/2 || !longer(cl, tw))
+		return tw.deleting || there(cl, tw) && (len(cl.sessions) > sessionsMost/2 ||
+			!longer(cl, tw))
 	}
 	return []operation{
 		{"creating", 3, room, (*crashClient).create},
@@ -84,8 +88,10 @@ func (cl *crashClient) create(*twin) error {
 	tw.label = cl.newLabel()
 	return cl.making(tw, func(into any) error {
 		return cl.post("/v1/sessions", map[string]any{
-			"seed": tw.set.Seed, "history": history, "labels": map[string]string{labelKey: tw.label},
-			"settings": map[string]any{"method": k.method, "chunk": k.chunk, "baseline": k.baseline},
+			"seed": tw.set.Seed, "history": history,
+			"labels": map[string]string{labelKey: tw.label},
+			"settings": map[string]any{"method": k.method, "chunk": k.chunk,
+				"baseline": k.baseline},
 		}, into)
 	})
 }
@@ -267,7 +273,8 @@ func (cl *crashClient) scoreSummary(tw *twin, path string, body any) error {
 }
 
 // scoreEvents is answered by events, of which every one acknowledges some text.
-func (cl *crashClient) scoreEvents(tw *twin, path string, text io.Reader, header http.Header) error {
+func (cl *crashClient) scoreEvents(tw *twin, path string, text io.Reader,
+	header http.Header) error {
 	ended := false
 	return cl.do("POST", path, text, header, func(d *json.Decoder) error {
 		var event summed
@@ -329,7 +336,8 @@ func (cl *crashClient) complete(tw *twin) error {
 		got = done.TextBase64
 	}
 	if !bytes.Equal(want, got) {
-		return fmt.Errorf("session %s at offset %d goes on %q, expected %q", tw.id, tw.acked, got, want)
+		return fmt.Errorf("session %s at offset %d goes on %q, expected %q", tw.id, tw.acked, got,
+			want)
 	}
 	return nil
 }

@@ -28,19 +28,22 @@ func TestAnExportThatIsKilledLeavesNoTornFile(t *testing.T) {
 	text := program.Log(t, 3000)
 	path := program.Built(t, program.AsTested(t)...)
 	server := program.Serve(t, path, "--model", "swift", "--data-dir", dir)
-	res, err := http.Post(server.URL+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3}`))
+	res, err := http.Post(server.URL+"/v1/sessions", "application/json",
+		strings.NewReader(`{"seed":3}`))
 	require.NoError(t, err)
 	var created struct{ ID string }
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&created))
 	require.NoError(t, res.Body.Close())
-	res, err = http.Post(server.URL+"/v1/sessions/"+created.ID+"/score", "text/plain", strings.NewReader(text))
+	res, err = http.Post(server.URL+"/v1/sessions/"+created.ID+"/score", "text/plain",
+		strings.NewReader(text))
 	require.NoError(t, err)
 	_, _ = io.Copy(io.Discard, res.Body)
 	require.NoError(t, res.Body.Close())
 	id := created.ID
 	server.Stop(t)
 	export := func(out string, killed func() bool) {
-		child := program.Command(path, "sessions", "--data-dir", dir, "export", "--model", "swift", id,
+		child := program.Command(path, "sessions", "--data-dir", dir, "export", "--model", "swift",
+			id,
 			"--out", out)
 		require.NoError(t, child.Start())
 		for !killed() {

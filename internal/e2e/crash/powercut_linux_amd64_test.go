@@ -247,7 +247,8 @@ func (c *crash) opened(dir string, known map[*twin]claim) (err error) {
 		}
 	}
 	for id, info := range there {
-		return fmt.Errorf("session %s at offset %d, of which nobody knows: %v", id, info.Offset, info.Err)
+		return fmt.Errorf("session %s at offset %d, of which nobody knows: %v", id, info.Offset,
+			info.Err)
 	}
 	return nil
 }
@@ -267,7 +268,8 @@ func (c *crash) same(store storage.Store, tw *twin, x claim, info session.Info) 
 	}
 	err = store.Read(c.t.Context(), tw.id, found.Start, func(at int64, r storage.Record) error {
 		if want := tw.text[at:][:len(r.Text)]; !bytes.Equal(r.Text, want) {
-			return fmt.Errorf("session %s at offset %d: text %q, expected %q", tw.id, at, r.Text, want)
+			return fmt.Errorf("session %s at offset %d: text %q, expected %q", tw.id, at, r.Text,
+				want)
 		}
 		return nil
 	})
@@ -327,9 +329,10 @@ func some(r *rand.Rand, percent int) powercut.Survivor {
 	return powercut.Survivor{Write: draw, Name: draw}
 }
 
-// A server is recorded as the system sees it, and the power is cut at random moments: whatever part of what was not synced survives, all
-// that was acknowledged is there, and nothing else. LMSERVE_POWER_CUTS says how often; without it
-// the test does not run. LMSERVE_CRASH_SEED repeats the clients and the moments.
+// A server is recorded as the system sees it, and the power is cut at random moments: whatever part
+// of what was not synced survives, all that was acknowledged is there, and nothing else.
+// LMSERVE_POWER_CUTS says how often; without it the test does not run. LMSERVE_CRASH_SEED repeats
+// the clients and the moments.
 func TestAPowerCutLosesNothing(t *testing.T) {
 	if os.Getenv("LMSERVE_POWER_CUTS") == "" {
 		t.Skip("LMSERVE_POWER_CUTS is not set; 'make test-attack' sets it")

@@ -30,14 +30,16 @@ func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 	defer func() { require.NoError(b, mg.Drain(context.Background())) }()
 	none := func(session.Chunk) error { return nil }
 	make := func(who session.Caller) string {
-		info, err := mg.Create(b.Context(), who, session.CreateRequest{Settings: session.Settings{"chunk": 64}})
+		info, err := mg.Create(b.Context(), who,
+			session.CreateRequest{Settings: session.Settings{"chunk": 64}})
 		require.NoError(b, err)
 		return info.ID
 	}
 	greedy := session.Caller{Key: "greedy"}
 	origin := make(greedy)
 	text := strings.Repeat("0123456789abcdef", 256)
-	_, err = mg.Score(b.Context(), greedy, origin, strings.NewReader(text), session.ScoreOptions{}, none)
+	_, err = mg.Score(b.Context(), greedy, origin, strings.NewReader(text), session.ScoreOptions{},
+		none)
 	require.NoError(b, err)
 	var small bytes.Buffer
 	require.NoError(b, mg.Export(b.Context(), greedy, origin, 0, &small, nil))
@@ -52,10 +54,14 @@ func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 				_ = mg.Delete(greedy, info.ID)
 			}
 		},
-		"4 exports": func(ctx context.Context) { _ = mg.Export(ctx, greedy, large.ID, 0, new(bytes.Buffer), nil) },
+		"4 exports": func(ctx context.Context) {
+			_ = mg.Export(ctx, greedy, large.ID, 0,
+				new(bytes.Buffer), nil)
+		},
 		"4 completions": func(ctx context.Context) {
 			r := session.CompleteRequest{MaxTokens: 65536}
-			_, _ = mg.Complete(ctx, greedy, make(greedy), r, func(session.Piece) error { return nil })
+			_, _ = mg.Complete(ctx, greedy, make(greedy), r,
+				func(session.Piece) error { return nil })
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -73,7 +79,8 @@ func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 			var waits []time.Duration
 			for b.Loop() {
 				begun := time.Now()
-				_, err := mg.Score(b.Context(), who, id, strings.NewReader(text[:64]), session.ScoreOptions{}, none)
+				_, err := mg.Score(b.Context(), who, id, strings.NewReader(text[:64]),
+					session.ScoreOptions{}, none)
 				require.NoError(b, err)
 				waits = append(waits, time.Since(begun))
 				time.Sleep(5 * time.Millisecond)
@@ -83,7 +90,8 @@ func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 			slices.Sort(waits)
 			for _, share := range []float64{.5, .99} {
 				wait := waits[int(share*float64(len(waits)-1))]
-				b.ReportMetric(float64(wait)/float64(time.Millisecond), fmt.Sprintf("p%.0f-ms", 100*share))
+				b.ReportMetric(float64(wait)/float64(time.Millisecond), fmt.Sprintf("p%.0f-ms",
+					100*share))
 			}
 		})
 	}

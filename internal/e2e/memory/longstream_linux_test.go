@@ -22,10 +22,10 @@ import (
 )
 
 // A long stream is for LMSERVE_STREAM=DIR, a folder of texts, of which LMSERVE_STREAM_MB megabytes
-// (100) go through one session of a server of LMSERVE_STREAM_MODEL (swift), and again from the first
-// text on behind the last. Every twentieth of it a line says what the server does by then: bytes a
-// second, bits a byte, its own memory, that of files that it has mapped, and the disk. At the end it
-// is killed, and the line after that says how long it takes a new one to score on.
+// (100) go through one session of a server of LMSERVE_STREAM_MODEL (swift), and again from the
+// first text on behind the last. Every twentieth of it a line says what the server does by then:
+// bytes a second, bits a byte, its own memory, that of files that it has mapped, and the disk. At
+// the end it is killed, and the line after that says how long it takes a new one to score on.
 func TestALongStream(t *testing.T) {
 	dir := os.Getenv("LMSERVE_STREAM")
 	if dir == "" {
@@ -35,7 +35,8 @@ func TestALongStream(t *testing.T) {
 	require.NoError(t, err)
 	s := newLongStream(t, dir, valueOr("LMSERVE_STREAM_MODEL", "swift"))
 	kill := s.start()
-	t.Logf("%6s %9s %13s %11s %11s %10s", "MB", "bytes/s", "bits a byte", "memory, MB", "mapped, MB",
+	t.Logf("%6s %9s %13s %11s %11s %10s", "MB", "bytes/s", "bits a byte", "memory, MB",
+		"mapped, MB",
 		"disk, MB")
 	step := megabytes * 1e6 / 20
 	for range 20 {
@@ -45,7 +46,8 @@ func TestALongStream(t *testing.T) {
 		}
 		seconds := time.Since(began).Seconds()
 		own, mapped := s.resident()
-		t.Logf("%6.1f %9.0f %13.3f %11.1f %11.1f %10.1f", float64(s.sent)/1e6, float64(step)/seconds,
+		t.Logf("%6.1f %9.0f %13.3f %11.1f %11.1f %10.1f", float64(s.sent)/1e6,
+			float64(step)/seconds,
 			bits/float64(step), float64(own)/1e6, float64(mapped)/1e6, float64(s.disk())/1e6)
 	}
 	kill()
@@ -53,7 +55,8 @@ func TestALongStream(t *testing.T) {
 	kill = s.start()
 	defer kill()
 	s.score(1)
-	t.Logf("killed; %.1f s later a new server has scored the byte that came next", time.Since(began).Seconds())
+	t.Logf("killed; %.1f s later a new server has scored the byte that came next",
+		time.Since(began).Seconds())
 }
 
 func valueOr(variable, otherwise string) string {
@@ -90,7 +93,8 @@ func newLongStream(t *testing.T, dir, model string) *longStream {
 
 // start starts a server, and returns what kills it.
 func (s *longStream) start() (kill func()) {
-	s.server = program.Command(s.program, "serve", "--listen", "127.0.0.1:0", "--log-format", "none",
+	s.server = program.Command(s.program, "serve", "--listen", "127.0.0.1:0", "--log-format",
+		"none",
 		"--model", s.model, "--data-dir", s.dir)
 	out, err := s.server.StdoutPipe()
 	require.NoError(s.t, err)
@@ -129,7 +133,8 @@ func (s *longStream) score(n int) float64 {
 		piece, s.text = append(piece, s.text[:part]...), s.text[part:]
 	}
 	url := fmt.Sprintf("%s/v1/sessions/long/score?offset=%d", s.url, s.sent)
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, url, strings.NewReader(string(piece)))
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, url,
+		strings.NewReader(string(piece)))
 	require.NoError(s.t, err)
 	r.Header.Set("Content-Type", "application/octet-stream")
 	r.Header.Set("Accept", "application/json")
@@ -156,7 +161,8 @@ func (s *longStream) resident() (own, mapped int64) {
 
 // disk is what the data folder takes.
 func (s *longStream) disk() (bytes int64) {
-	require.NoError(s.t, filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(s.t, filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry,
+		err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}

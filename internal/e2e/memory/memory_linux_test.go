@@ -58,10 +58,12 @@ type limited struct {
 // may take.
 func startLimited(t *testing.T) *limited {
 	folder := t.TempDir()
-	l := &limited{t: t, dir: filepath.Join(folder, "data"), http: &http.Client{Transport: &http.Transport{}}}
+	l := &limited{t: t, dir: filepath.Join(folder, "data"),
+		http: &http.Client{Transport: &http.Transport{}}}
 	file, err := modeltest.SmallFile(folder)
 	require.NoError(t, err)
-	l.cmd = program.Command(program.Built(t), "serve", "--listen", "127.0.0.1:0", "--model", file, "--data-dir", l.dir,
+	l.cmd = program.Command(program.Built(t), "serve", "--listen", "127.0.0.1:0", "--model", file,
+		"--data-dir", l.dir,
 		"--memory-budget", strconv.Itoa(memoryBudget), "--max-connections", "512", "--threads", "2",
 		"--log-format", "json")
 	l.cmd.Env = append(os.Environ(), "TMPDIR="+folder)
@@ -78,7 +80,8 @@ func startLimited(t *testing.T) *limited {
 	l.url = strings.TrimSpace(line[strings.Index(line, "http"):])
 	l.most = <-said
 	limit := fmt.Sprintf("--data=%d", l.most+memorySlack)
-	out, err := exec.Command("prlimit", "--pid", strconv.Itoa(l.cmd.Process.Pid), limit).CombinedOutput()
+	out, err := exec.Command("prlimit", "--pid", strconv.Itoa(l.cmd.Process.Pid),
+		limit).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return l
 }
@@ -135,7 +138,8 @@ func (l *limited) ask(
 	if res.StatusCode >= 300 {
 		text, _ := io.ReadAll(res.Body)
 		var p struct{ Type string }
-		if json.Unmarshal(text, &p) != nil && ctx.Err() == nil || res.StatusCode == http.StatusInternalServerError ||
+		if json.Unmarshal(text, &p) != nil && ctx.Err() == nil ||
+			res.StatusCode == http.StatusInternalServerError ||
 			res.Header.Get("Content-Type") != "application/problem+json" {
 			l.fail(fmt.Sprintf("%s %s: %d %s", method, path, res.StatusCode, text))
 		}
@@ -158,7 +162,8 @@ func slowly(r io.Reader) {
 
 // create makes a session, and gives its path.
 func (l *limited) create(body string) string {
-	status, header := l.ask(l.t.Context(), http.MethodPost, "/v1/sessions", "application/json", strings.NewReader(body), discard)
+	status, header := l.ask(l.t.Context(), http.MethodPost, "/v1/sessions", "application/json",
+		strings.NewReader(body), discard)
 	require.Equal(l.t, http.StatusCreated, status)
 	return header.Get("Location")
 }
@@ -167,9 +172,13 @@ func (l *limited) create(body string) string {
 func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int) {
 	plain := l.create(`{"settings":{"chunk":16}}`)
 	text := bytes.Repeat([]byte("0123456789abcdef"), 256)
-	l.ask(t.Context(), http.MethodPost, plain+"/score", "text/plain", bytes.NewReader(text), discard)
+	l.ask(t.Context(), http.MethodPost, plain+"/score", "text/plain", bytes.NewReader(text),
+		discard)
 	var export bytes.Buffer
-	l.ask(t.Context(), http.MethodGet, plain+"/snapshot", "", nil, func(r io.Reader) { _, _ = io.Copy(&export, r) })
+	l.ask(t.Context(), http.MethodGet, plain+"/snapshot", "", nil, func(r io.Reader) {
+		_,
+			_ = io.Copy(&export, r)
+	})
 
 	noise := make([]byte, 32<<20)
 	for i, from := 0, rand.New(rand.NewPCG(1, 2)); i < len(noise); i++ {
@@ -198,11 +207,13 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 		l.create(labelled)
 	}
 	var session string
-	_, h := l.ask(t.Context(), http.MethodPost, "/v1/sessions/import", "application/x-tar", bytes.NewReader(large), discard)
+	_, h := l.ask(t.Context(), http.MethodPost, "/v1/sessions/import", "application/x-tar",
+		bytes.NewReader(large), discard)
 	session = h.Get("Location")
 
 	full := func(begin, each, end string) []byte {
-		return []byte(begin + strings.Repeat(each, (limits.JSONBodyBytesMax-len(begin)-len(end))/len(each)) + end)
+		return []byte(begin + strings.Repeat(each,
+			(limits.JSONBodyBytesMax-len(begin)-len(end))/len(each)) + end)
 	}
 	bodies := []struct {
 		path string
@@ -218,10 +229,14 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 	}
 	prompt := strings.Repeat("1,", limits.OpenAIPromptTokensMax-1) + "1"
 	completions := []struct{ path, body string }{
-		{"/v1/completions", `{"model":"small","prompt":[` + prompt + `],"max_tokens":0,"echo":true,"logprobs":1}`},
-		{"/v1/completions", `{"model":"small","prompt":[` + prompt[:48_000] + `1],"max_tokens":0,"echo":true,"logprobs":20}`},
-		{"/v1/completions", `{"model":"small","prompt":[` + prompt + `],"n":128,"max_tokens":500,"echo":true,"logprobs":20,"stream":true}`},
-		{"/v1/completions", `{"model":"small","prompt":["` + strings.Repeat(`x","`, 127) + `x"],"max_tokens":512,"logprobs":5}`},
+		{"/v1/completions", `{"model":"small","prompt":[` + prompt +
+			`],"max_tokens":0,"echo":true,"logprobs":1}`},
+		{"/v1/completions", `{"model":"small","prompt":[` + prompt[:48_000] +
+			`1],"max_tokens":0,"echo":true,"logprobs":20}`},
+		{"/v1/completions", `{"model":"small","prompt":[` + prompt +
+			`],"n":128,"max_tokens":500,"echo":true,"logprobs":20,"stream":true}`},
+		{"/v1/completions", `{"model":"small","prompt":["` + strings.Repeat(`x","`, 127) +
+			`x"],"max_tokens":512,"logprobs":5}`},
 		{"/detokenize", `{"tokens":[` + prompt + `]}`},
 		{"/tokenize", `{"prompt":"` + strings.Repeat("😀", limits.TokenizeCharsMax) + `"}`},
 	}
@@ -232,7 +247,8 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 			l.ask(ctx, http.MethodPost, b.path, json, bytes.NewReader(b.body), discard)
 		},
 		"import": func(ctx context.Context, n int) {
-			_, h := l.ask(ctx, http.MethodPost, "/v1/sessions/import", "application/x-tar", bytes.NewReader(files[n%len(files)]), discard)
+			_, h := l.ask(ctx, http.MethodPost, "/v1/sessions/import", "application/x-tar",
+				bytes.NewReader(files[n%len(files)]), discard)
 			if made := h.Get("Location"); made != "" {
 				l.ask(t.Context(), http.MethodDelete, made, "", nil, discard)
 			}
@@ -251,7 +267,8 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 			}
 		},
 		"complete": func(ctx context.Context, n int) {
-			body := fmt.Sprintf(`{"max_tokens":65536,"logprobs":true,"stream":%t,"prompt":"a"}`, n%2 == 0)
+			body := fmt.Sprintf(`{"max_tokens":65536,"logprobs":true,"stream":%t,"prompt":"a"}`,
+				n%2 == 0)
 			l.ask(ctx, http.MethodPost, plain+"/complete", json, strings.NewReader(body), slowly)
 		},
 		"openai": func(ctx context.Context, n int) {
@@ -263,8 +280,10 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 		},
 		"score": func(ctx context.Context, n int) {
 			own := l.create(`{"settings":{"chunk":1024,"baseline":true}}`)
-			media := []string{"text/plain", "text/plain;accept=text/event-stream", "text/plain;accept=application/x-ndjson"}[n%3]
-			l.ask(ctx, http.MethodPost, own+"/score?logprobs=true", media, bytes.NewReader(noise), slowly)
+			media := []string{"text/plain", "text/plain;accept=text/event-stream",
+				"text/plain;accept=application/x-ndjson"}[n%3]
+			l.ask(ctx, http.MethodPost, own+"/score?logprobs=true", media, bytes.NewReader(noise),
+				slowly)
 			l.ask(t.Context(), http.MethodDelete, own, "", nil, discard)
 		},
 		"backup": func(ctx context.Context, n int) {
@@ -277,7 +296,8 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 				return
 			}
 			defer c.Close()
-			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nX: "+strings.Repeat("x", n%limits.HeaderBytesMax))
+			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nX: "+strings.Repeat("x",
+				n%limits.HeaderBytesMax))
 			<-ctx.Done()
 		},
 	}
@@ -339,8 +359,13 @@ func TestTheWorstRequestsAtOnceStayWithinTheMemory(t *testing.T) {
 	all.Wait()
 	high := l.status("VmHWM")
 	counts := map[any]int64{}
-	l.answers.Range(func(status, n any) bool { counts[status] = n.(*atomic.Int64).Load(); return true })
-	t.Logf("at most %d MB of %d; with what is mapped %d; answers %v", peak>>20, l.most>>20, high>>20, counts)
+	l.answers.Range(func(status, n any) bool {
+		counts[status] =
+			n.(*atomic.Int64).Load()
+		return true
+	})
+	t.Logf("at most %d MB of %d; with what is mapped %d; answers %v", peak>>20, l.most>>20,
+		high>>20, counts)
 	if wrong := l.wrong.Load(); wrong != nil {
 		t.Fatal(*wrong)
 	}
@@ -348,7 +373,8 @@ func TestTheWorstRequestsAtOnceStayWithinTheMemory(t *testing.T) {
 	require.LessOrEqual(t, high, l.most)
 
 	own := l.create(`{}`)
-	status, _ := l.ask(t.Context(), http.MethodPost, own+"/score", "text/plain", strings.NewReader("small"), discard)
+	status, _ := l.ask(t.Context(), http.MethodPost, own+"/score", "text/plain",
+		strings.NewReader("small"), discard)
 	require.Equal(t, http.StatusOK, status)
 	l.http.CloseIdleConnections()
 	require.NoError(t, l.cmd.Process.Signal(syscall.SIGTERM))

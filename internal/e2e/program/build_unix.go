@@ -20,8 +20,8 @@ import (
 )
 
 // AsTested are the flags of go build that build with the tags of this test, and with some more, so
-// that the program's bits are those of the model here; and with this test's race detector, so that a
-// race ends up among the program's complaints.
+// that the program's bits are those of the model here; and with this test's race detector, so that
+// a race ends up among the program's complaints.
 func AsTested(t testing.TB, tags ...string) (flags []string) {
 	info, ok := debug.ReadBuildInfo()
 	require.True(t, ok, "a test binary knows how it was built")
@@ -57,7 +57,8 @@ var builds = struct {
 func Built(t testing.TB, flags ...string) string {
 	builds.Lock()
 	defer builds.Unlock()
-	key := cmp.Or(strings.Trim(strings.NewReplacer("=", "-", ",", "-").Replace(strings.Join(flags, "")), "-"), "plain")
+	key := cmp.Or(strings.Trim(strings.NewReplacer("=", "-", ",", "-").Replace(strings.Join(flags,
+		"")), "-"), "plain")
 	if builds.programs[key] == "" {
 		root := root(t)
 		dir := filepath.Join(root, "bin", "e2e", key)
@@ -67,7 +68,8 @@ func Built(t testing.TB, flags ...string) string {
 		defer lock.Close() // which unlocks it
 		require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 		path := filepath.Join(dir, "lmserve")
-		args := slices.Concat([]string{"build", "-C", root, "-buildvcs=false", "-ldflags=-s -w", "-o", path},
+		args := slices.Concat([]string{"build", "-C", root, "-buildvcs=false", "-ldflags=-s -w",
+			"-o", path},
 			flags, []string{"./cmd/lmserve"})
 		out, err := exec.Command("go", args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)

@@ -20,7 +20,8 @@ type Export struct {
 // ReadExport reads an export to its end.
 func ReadExport(export []byte) (x Export, err error) {
 	ctx := context.Background()
-	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(export), 0, int64(len(export))))
+	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(export), 0,
+		int64(len(export))))
 	if err != nil {
 		return x, err
 	}

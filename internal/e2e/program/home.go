@@ -74,6 +74,7 @@ func Keep(dir string) (path string, err error) {
 	if err != nil {
 		return dir, err
 	}
-	path = filepath.Join(kept, filepath.Base(dir)) // os.Rename replaces no folder, not even an empty one
+	// os.Rename replaces no folder, not even an empty one
+	path = filepath.Join(kept, filepath.Base(dir))
 	return path, os.Rename(dir, path)
 }

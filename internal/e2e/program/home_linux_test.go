@@ -75,7 +75,8 @@ func TestFolderRemovesThoseOfDeadProcessesOnly(t *testing.T) {
 	ended := Command("true")
 	require.NoError(t, ended.Run())
 	for _, name := range []string{
-		fmt.Sprintf("it-%d-1", ended.Process.Pid), fmt.Sprintf("it-%d-1", os.Getppid()), "it-x", "other-1",
+		fmt.Sprintf("it-%d-1", ended.Process.Pid), fmt.Sprintf("it-%d-1", os.Getppid()), "it-x",
+		"other-1",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Join(parent, name, "below"), 0o700))
 	}

@@ -38,7 +38,8 @@ type Process struct {
 // Serve starts a server and waits until it listens.
 func Serve(t testing.TB, path string, flags ...string) *Process {
 	p := &Process{}
-	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--log", "none", "--data-dir", "none"},
+	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--log", "none", "--data-dir",
+		"none"},
 		flags...)
 	p.URL = Address(<-p.Begin(t, Command(path, args...), nil))
 	if p.URL == "" {

@@ -19,7 +19,8 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// cutting is a way to a server on which every connection is lost after some bytes, and how many were.
+// cutting is a way to a server on which every connection is lost after some bytes, and how many
+// were.
 func cutting(t *testing.T, url string, bytesEach int64) (way *httptest.Server, cuts *atomic.Int64) {
 	cuts = new(atomic.Int64)
 	way = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +39,8 @@ func cutting(t *testing.T, url string, bytesEach int64) (way *httptest.Server, c
 		}
 		w.WriteHeader(resp.StatusCode)
 		_, _ = io.CopyN(w, resp.Body, bytesEach)
-		if err := http.NewResponseController(w).Flush(); err != nil || resp.ContentLength > bytesEach {
+		if err := http.NewResponseController(w).Flush(); err != nil ||
+			resp.ContentLength > bytesEach {
 			cuts.Add(1)
 			panic(http.ErrAbortHandler)
 		}
@@ -63,7 +65,8 @@ func TestBackupAndRestore(t *testing.T) {
 	p := serve()
 	text := strings.Repeat("GET /index.html 200\nGET /none 404\n", 40)
 	feed := func(url string) string {
-		res, err := http.Post(url+"/v1/sessions", "application/json", strings.NewReader(`{"seed":3,"settings":{"chunk":16}}`))
+		res, err := http.Post(url+"/v1/sessions", "application/json",
+			strings.NewReader(`{"seed":3,"settings":{"chunk":16}}`))
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
 		path := res.Header.Get("Location")
@@ -79,8 +82,10 @@ func TestBackupAndRestore(t *testing.T) {
 		return program.Must(t, lmserve, args...)
 	}
 	clean := func(dir string, sessions int) {
-		require.Equal(t, fmt.Sprintf("%d sessions, 0 findings\n", sessions), ok("sessions", "check", "--data-dir", dir, "--model", small))
-		require.Contains(t, ok("sessions", "replay", "--data-dir", dir, "--model", small), "all to the bit")
+		require.Equal(t, fmt.Sprintf("%d sessions, 0 findings\n", sessions), ok("sessions", "check",
+			"--data-dir", dir, "--model", small))
+		require.Contains(t, ok("sessions", "replay", "--data-dir", dir, "--model", small),
+			"all to the bit")
 	}
 	feed(p.URL)
 
@@ -98,7 +103,8 @@ func TestBackupAndRestore(t *testing.T) {
 	require.Contains(t, stderr, "file already exists")
 	clean(first, 1)
 
-	_, _, code = program.Run(t, lmserve, "backup", "--data-dir", dir, filepath.Join(folder, "none.tar"))
+	_, _, code = program.Run(t, lmserve, "backup", "--data-dir", dir,
+		filepath.Join(folder, "none.tar"))
 	require.Equal(t, program.Failure, code, "a server has the folder open")
 	res, err := http.Get(p.URL + "/v1/admin/backup")
 	require.NoError(t, err)

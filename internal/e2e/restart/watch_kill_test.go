@@ -98,7 +98,8 @@ func (w *watched) watch(flags ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	out, err := os.OpenFile(w.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(w.t, err)
 	defer out.Close()
-	cmd = program.Command(w.program, append([]string{"watch", w.log, "--session", "app", "--from-start",
+	cmd = program.Command(w.program, append([]string{"watch", w.log, "--session", "app",
+		"--from-start",
 		"--threshold", "0.05", "--lines", "--json"}, flags...)...)
 	stderr = &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, stderr
@@ -111,7 +112,8 @@ func printedLines(t *testing.T, text string) (byNumber map[int64]string, count i
 	byNumber = map[int64]string{}
 	for line := range strings.Lines(text) {
 		var l struct{ Number int64 }
-		if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &l) != nil || l.Number == 0 {
+		if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &l) != nil ||
+			l.Number == 0 {
 			continue // what a kill has cut off, or the total
 		}
 		count++
@@ -127,7 +129,8 @@ func printedLines(t *testing.T, text string) (byNumber map[int64]string, count i
 func (w *watched) check(totals func() sums, learn string, kills int) {
 	whole := filepath.Join(w.folder, "whole.txt")
 	require.NoError(w.t, os.WriteFile(whole, []byte(w.text.String()), 0o600))
-	undisturbed := program.Must(w.t, w.program, "score", "--model", w.weights, "--lines", "--threshold", "0.05",
+	undisturbed := program.Must(w.t, w.program, "score", "--model", w.weights, "--lines",
+		"--threshold", "0.05",
 		"--learn", learn, "--json", whole)
 	want, _ := printedLines(w.t, undisturbed)
 	printed, err := os.ReadFile(w.out)
@@ -143,7 +146,8 @@ func (w *watched) check(totals func() sums, learn string, kills int) {
 		require.NoError(w.t, d.Decode(&total))
 	}
 	require.InEpsilon(w.t, total.Bits, have.Bits, 1e-9)
-	w.t.Logf("%d lines, %d printed, %d of them again, %d kills", w.lines, len(got), count-len(got), kills)
+	w.t.Logf("%d lines, %d printed, %d of them again, %d kills", w.lines, len(got), count-len(got),
+		kills)
 }
 
 // writeFor writes lines and rotates for some time.
@@ -188,7 +192,8 @@ func TestAWatchThatIsKilledLosesNothing(t *testing.T) {
 			flags := []string{"--model", w.weights, "--data-dir", dir, "--learn", learn}
 			w.line()
 			cmd, _ := w.watch(flags...) // a file that is gone before the first start is nobody's
-			require.Eventually(t, func() bool { return w.reported(dir) > 0 }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return w.reported(dir) > 0 }, time.Minute,
+				time.Millisecond)
 			require.NoError(t, cmd.Process.Kill())
 			_ = cmd.Wait()
 			stop, written := make(chan struct{}), make(chan struct{})
@@ -233,7 +238,8 @@ func (w *watched) reported(dir string) int64 {
 
 // totals are those of the session, asked for by scoring nothing.
 func (w *watched) totals(flags []string) sums {
-	stdout := program.Must(w.t, w.program, append([]string{"sessions", "show", "app"}, flags[2:]...)...)
+	stdout := program.Must(w.t, w.program, append([]string{"sessions", "show", "app"},
+		flags[2:]...)...)
 	var s struct {
 		Offset int64
 		Bits   float64

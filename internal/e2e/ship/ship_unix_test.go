@@ -106,7 +106,8 @@ func line(n int) string { return fmt.Sprintf("line %d of user%d: a=b&c", n, n%7)
 // text is what a session has.
 func (f *feed) text(session string) (text string) {
 	for {
-		resp, err := http.Get(fmt.Sprintf("%s/v1/sessions/%s/text?length=1048576&offset=%d", f.server.URL,
+		resp, err := http.Get(fmt.Sprintf("%s/v1/sessions/%s/text?length=1048576&offset=%d",
+			f.server.URL,
 			session, len(text)))
 		require.NoError(f.t, err)
 		part, err := io.ReadAll(resp.Body)
@@ -148,14 +149,16 @@ var collector = sync.OnceValues(func() (string, error) {
 // in order; the collector, too, is started again.
 func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_SHIPPERS") == "" {
-		t.Skip("LMSERVE_TEST_SHIPPERS is not set: the collector takes minutes to build, and the network")
+		t.Skip("LMSERVE_TEST_SHIPPERS is not set: the collector takes minutes to build, and the " +
+			"network")
 	}
 	path, err := collector()
 	require.NoError(t, err)
 	f := newFeed(t)
 	require.NoError(t, os.Mkdir(filepath.Join(f.folder, "state"), 0o755))
 	config := filepath.Join(f.folder, "otelcol.yaml")
-	text := strings.NewReplacer("/var/log/shop", f.folder, "/var/lib/otelcol", filepath.Join(f.folder, "state"),
+	text := strings.NewReplacer("/var/log/shop", f.folder, "/var/lib/otelcol",
+		filepath.Join(f.folder, "state"),
 		"localhost:8080", "127.0.0.1:"+f.port, "max_interval: 30s", "max_interval: 500ms",
 		"initial_interval: 1s", "initial_interval: 100ms").Replace(recipe(t, "otelcol.yaml"))
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))

@@ -56,15 +56,18 @@ const (
 func (o Options) Validate() error {
 	switch {
 	case o.Chunk < 0 || o.Chunk > stream.MaxChunk:
-		return fmt.Errorf("bench: chunk is %d, expected 1 to %d, or 0 for the model's", o.Chunk, stream.MaxChunk)
+		return fmt.Errorf("bench: chunk is %d, expected 1 to %d, or 0 for the model's", o.Chunk,
+			stream.MaxChunk)
 	case o.Threads < 0:
 		return fmt.Errorf("bench: threads is %d, expected at least 1", o.Threads)
 	case !(o.Seconds >= 0 && o.Seconds <= secondsMax):
-		return fmt.Errorf("bench: seconds is %v, expected a number from 0 to %d", o.Seconds, secondsMax)
+		return fmt.Errorf("bench: seconds is %v, expected a number from 0 to %d", o.Seconds,
+			secondsMax)
 	}
 	for _, name := range o.Only {
 		if !slices.Contains(Sections(), name) {
-			return fmt.Errorf("bench: section %q is not known, expected some of %s", name, strings.Join(Sections(), ", "))
+			return fmt.Errorf("bench: section %q is not known, expected some of %s", name,
+				strings.Join(Sections(), ", "))
 		}
 	}
 	return nil
@@ -153,9 +156,11 @@ type bench struct {
 
 func (b *bench) about(m *model.Model, o Options) Report {
 	r := Report{
-		Processor: cpuid.CPU.BrandName, Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), Numerics: m.Arithmetic.Numerics(), Peak: b.x.PeakName(),
-		Model: m.Name, Weights: m.LM.Layout.Size, FastWeights: m.ArenaSize(), Chunk: o.Chunk, Memory: m.LM.Config.MemLen,
-		Bytes: bytesOf(m, o.Chunk),
+		Processor: cpuid.CPU.BrandName, Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(),
+		Numerics: m.Arithmetic.Numerics(), Peak: b.x.PeakName(),
+		Model: m.Name, Weights: m.LM.Layout.Size, FastWeights: m.ArenaSize(), Chunk: o.Chunk,
+		Memory: m.LM.Config.MemLen,
+		Bytes:  bytesOf(m, o.Chunk),
 	}
 	if m.Learner != nil {
 		r.Banks = len(m.Learner.Settings.Gammas)

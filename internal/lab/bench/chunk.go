@@ -156,8 +156,8 @@ func (a *adaptive) measured(b *bench) func() {
 	}
 }
 
-// adaptiveChunk measures a chunk and its phases, and returns the time of the chunk; static is that of
-// a static one.
+// adaptiveChunk measures a chunk and its phases, and returns the time of the chunk; static is that
+// of a static one.
 func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float64) {
 	if b.ctx.Err() != nil {
 		return 0
@@ -176,7 +176,8 @@ func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float
 	whole.note = fmt.Sprintf("%.2f x static", total/static)
 	b.add(whole, threads, total, r)
 	phases := []task{
-		task{}.ofProducts(forward).reading(tails), task{}.ofProducts(backward).reading(tails), updateTask(l),
+		task{}.ofProducts(forward).reading(tails), task{}.ofProducts(backward).reading(tails),
+		updateTask(l),
 	}
 	for p, phase := range phases {
 		phase.section, phase.what = Chunks, "  "+phaseNames[p]

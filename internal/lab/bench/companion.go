@@ -26,8 +26,9 @@ func (b *bench) newCounts() *counts {
 	}
 	c := &counts{
 		language: b.language,
-		state:    companion.New(companion.Settings{TableBytes: companion.TableBytesDefault, Networks: 1}),
-		scratch:  companion.NewScratch(b.x.Vectors), of: companion.Networks{uniform},
+		state: companion.New(companion.Settings{TableBytes: companion.TableBytesDefault,
+			Networks: 1}),
+		scratch: companion.NewScratch(b.x.Vectors), of: companion.Networks{uniform},
 	}
 	c.read(bytes)
 	return c
@@ -47,13 +48,14 @@ func (c *counts) read(bytes int) {
 // hasCompanion reports whether streams of the model have a companion.
 func (b *bench) hasCompanion() bool { return !b.model.OfWords() }
 
-// companionChunk measures what a companion costs beside a chunk, on one thread. At the least it reads
-// the network's distributions.
+// companionChunk measures what a companion costs beside a chunk, on one thread. At the least it
+// reads the network's distributions.
 func (b *bench) companionChunk(static float64) {
 	c := b.newCounts()
 	t := task{
 		section: Chunks, what: "companion of a chunk", shape: fmt.Sprint(b.Chunk),
-		work: work{reads: distributionBytes * float64(b.Chunk)}, amount: float64(b.Chunk), unit: c.unit(),
+		work: work{reads: distributionBytes * float64(b.Chunk)}, amount: float64(b.Chunk),
+		unit: c.unit(),
 	}
 	seconds := b.measure(1, t, func() { c.read(b.Chunk) })
 	if rows := b.report.Rows; b.ctx.Err() == nil {

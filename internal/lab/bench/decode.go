@@ -31,7 +31,8 @@ func (b *bench) decode() {
 		b.companionToken()
 	}
 	bytes := b.decodeBytes()
-	t := task{section: Decode, shape: fmt.Sprintf("%.1f MB", bytes/1e6), work: work{reads: bytes}, amount: 1, unit: tokens}
+	t := task{section: Decode, shape: fmt.Sprintf("%.1f MB", bytes/1e6), work: work{reads: bytes},
+		amount: 1, unit: tokens}
 	if bytes < float64(cpuid.CPU.Cache.L3) {
 		t.note = "fits the cache"
 	}

@@ -139,8 +139,10 @@ func (s segment) backward(want wanted) (flops float64) {
 }
 
 var layerTensors = []string{
-	"dec_attn.qkv_net.weight", "dec_attn.r_net.weight", "dec_attn.o_net.weight", "dec_attn.layer_norm.weight", "dec_attn.layer_norm.bias",
-	"pos_ff.CoreNet.0.weight", "pos_ff.CoreNet.0.bias", "pos_ff.CoreNet.3.weight", "pos_ff.CoreNet.3.bias",
+	"dec_attn.qkv_net.weight", "dec_attn.r_net.weight", "dec_attn.o_net.weight",
+	"dec_attn.layer_norm.weight", "dec_attn.layer_norm.bias",
+	"pos_ff.CoreNet.0.weight", "pos_ff.CoreNet.0.bias", "pos_ff.CoreNet.3.weight",
+	"pos_ff.CoreNet.3.bias",
 	"pos_ff.layer_norm.weight", "pos_ff.layer_norm.bias",
 }
 
@@ -149,7 +151,8 @@ func (s segment) layerBackward(want wanted, below bool) float64 {
 	D, hd, rows, distances := s.DModel, s.heads(), s.rows*s.batch, s.memory+s.rows
 	// A pair is one of the products of queries with keys, values or r.
 	pair := product(s.pairs(0)*s.batch, hd, 1)
-	first, second, o := product(rows, s.inner(), D), product(rows, D, s.DInner), product(rows, D, hd)
+	first, second, o := product(rows, s.inner(), D), product(rows, D, s.DInner),
+		product(rows, D, hd)
 
 	flops := first + second + o + 3*pair // probabilities; queries, by content and by position
 	if below {
@@ -166,7 +169,8 @@ func (s segment) layerBackward(want wanted, below bool) float64 {
 	if want("dec_attn.r_net.weight") {
 		flops += product(distances, hd, D) + pair
 	}
-	for name, work := range map[string]float64{"dec_attn.o_net.weight": o, "pos_ff.CoreNet.0.weight": first, "pos_ff.CoreNet.3.weight": second} {
+	for name, work := range map[string]float64{"dec_attn.o_net.weight": o,
+		"pos_ff.CoreNet.0.weight": first, "pos_ff.CoreNet.3.weight": second} {
 		if want(name) {
 			flops += work
 		}

@@ -136,13 +136,17 @@ func find(names []string, part string) string {
 func drawSegment(t *rapid.T) segment {
 	small := rapid.IntRange(1, 4)
 	c := txl.Config{
-		NLayer: rapid.IntRange(1, 3).Draw(t, "layers"), DModel: 2 * small.Draw(t, "half of d_model"), NHead: small.Draw(t, "heads"),
-		DHead: small.Draw(t, "d_head"), DInner: small.Draw(t, "d_inner"), Vocab: small.Draw(t, "vocab"), SegLen: 4,
-		MemLen:     rapid.IntRange(0, 5).Draw(t, "mem_len"),
-		Activation: rapid.SampledFrom([]string{"", txl.GELU, txl.SwiGLU, txl.GeGLU}).Draw(t, "activation"),
+		NLayer: rapid.IntRange(1, 3).Draw(t, "layers"), DModel: 2 * small.Draw(t,
+			"half of d_model"), NHead: small.Draw(t, "heads"),
+		DHead: small.Draw(t, "d_head"), DInner: small.Draw(t, "d_inner"),
+		Vocab: small.Draw(t, "vocab"), SegLen: 4,
+		MemLen: rapid.IntRange(0, 5).Draw(t, "mem_len"),
+		Activation: rapid.SampledFrom([]string{"", txl.GELU, txl.SwiGLU, txl.GeGLU}).Draw(t,
+			"activation"),
 	}
 	c.SameLength = c.MemLen > 0 && rapid.Bool().Draw(t, "same_length")
-	s := segment{Config: c, batch: rapid.IntRange(1, 3).Draw(t, "batch"), rows: small.Draw(t, "rows"),
+	s := segment{Config: c, batch: rapid.IntRange(1, 3).Draw(t, "batch"),
+		rows:   small.Draw(t, "rows"),
 		memory: rapid.IntRange(0, c.MemLen).Draw(t, "memory")}
 	s.staleKeys = rapid.Bool().Draw(t, "stale keys")
 	s.UntieSoftmax = rapid.Bool().Draw(t, "untie_softmax")
@@ -172,7 +176,8 @@ func TestOperationsAreThoseOfTheDefinition(t *testing.T) {
 		require.NoError(t, s.Validate())
 		on := map[string]bool{}
 		for _, tensor := range txl.NewLayout(s.Config).Tensors {
-			if !strings.HasSuffix(tensor.Name, "_bias") && !strings.HasPrefix(tensor.Name, "crit.out_layers") {
+			if !strings.HasSuffix(tensor.Name, "_bias") &&
+				!strings.HasPrefix(tensor.Name, "crit.out_layers") {
 				on[tensor.Name] = rapid.Float64Range(0, 1).Draw(t, tensor.Name) < 0.3
 			}
 		}
@@ -208,12 +213,14 @@ func TestOperationsOfNamedModels(t *testing.T) {
 	s := segment{Config: c, batch: 1, rows: 128, memory: 512}
 	// 12 layers of 128x1536x512 + 512x1024x512 + 640x512x512 + 3 times 512 for each of
 	// 128*512 + 128*129/2 pairs + 128x512x512 + 2 times 128x2048x512, and 128x256x512.
-	macs := 12*(128*1536*512+512*1024*512+640*512*512+3*512*(128*512+128*129/2)+128*512*512+2*128*2048*512) + 128*256*512
+	macs := 12*(128*1536*512+512*1024*512+640*512*512+3*512*(128*512+128*129/2)+128*512*512+
+		2*128*2048*512) + 128*256*512
 	require.EqualValues(t, 2*macs, s.forward())
 	require.Zero(t, s.backward(func(string) bool { return false }))
 	memory := 2. * (512*1024*512 + 640*512*512)
 	require.Equal(t, s.forward()-12*memory, s.forwardAfter(func(string) bool { return false }))
-	require.Equal(t, s.forward()-11*memory, s.forwardAfter(func(name string) bool { return strings.HasPrefix(name, "layers.3.") }))
+	require.Equal(t, s.forward()-11*memory,
+		s.forwardAfter(func(name string) bool { return strings.HasPrefix(name, "layers.3.") }))
 
 	branches, err := model.Branches(txl.NewLayout(c), []string{"paper"})
 	require.NoError(t, err)

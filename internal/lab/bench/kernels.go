@@ -93,7 +93,8 @@ func (b *bench) backwardProducts(threads int, w weight) {
 	if w.inner {
 		dx, mat := zeros(w.rows, w.in), random(w.out, w.in)
 		mat.Add = random(w.out, w.in).Data
-		b.weigh(threads, w, "dy (W+M)", w.rows, w.in, w.out, func() { b.x.MulNN(dx, dy, mat, false) })
+		b.weigh(threads, w, "dy (W+M)", w.rows, w.in, w.out,
+			func() { b.x.MulNN(dx, dy, mat, false) })
 	}
 	x, dw := random(w.rows, w.in), zeros(w.out, w.in)
 	b.weigh(threads, w, "dyᵀ x", w.out, w.in, w.rows, func() { b.x.MulTN(dw, dy, x, false) })
@@ -124,7 +125,8 @@ func (b *bench) attention() {
 
 // servingRule says how a session with the model's settings holds and writes its fast weights.
 func servingRule(m *model.Model) stream.Rule {
-	return stream.Rule{Learner: m.Learner, Tables: m.Tables, Settings: m.Learner.Settings, Precision: stream.ServingPrecision}
+	return stream.Rule{Learner: m.Learner, Tables: m.Tables, Settings: m.Learner.Settings,
+		Precision: stream.ServingPrecision}
 }
 
 // updateBytes is what the update of the fast weights has to move: G is read, I and M of
@@ -163,7 +165,10 @@ func updateTask(l *sparsemeta.Learner) task {
 	return task{shape: fmt.Sprintf("%d, %s", l.Size(), banks)}.ofStream(updateBytes(l))
 }
 
-func zeros(rows, cols int) kernel.Matrix { return kernel.Mat(make([]float32, rows*cols), rows, cols) }
+func zeros(rows, cols int) kernel.Matrix {
+	return kernel.Mat(make([]float32, rows*cols), rows,
+		cols)
+}
 
 func random(rows, cols int) kernel.Matrix {
 	m := zeros(rows, cols)

@@ -175,7 +175,8 @@ func (b *bench) limits() {
 		})
 		for _, l := range limitNames {
 			speed := median(b.all(threads, l.of)) / 1e9
-			b.report.Rows = append(b.report.Rows, Row{Section: Limits, What: l.what, Shape: l.shape, Threads: threads,
+			b.report.Rows = append(b.report.Rows, Row{Section: Limits, What: l.what, Shape: l.shape,
+				Threads: threads,
 				Seconds: 1 / speed, Achieved: speed, Limit: speed, Unit: l.unit, OfLimit: 1})
 		}
 	}
@@ -206,7 +207,8 @@ func (b *bench) noteRange() {
 		for _, l := range limitNames {
 			if row.Section == Limits && row.What == l.what && row.Shape == l.shape {
 				v := b.all(row.Threads, l.of)
-				row.Note = fmt.Sprintf("%.4g to %.4g during the run", slices.Min(v)/1e9, slices.Max(v)/1e9)
+				row.Note = fmt.Sprintf("%.4g to %.4g during the run", slices.Min(v)/1e9,
+					slices.Max(v)/1e9)
 			}
 		}
 	}

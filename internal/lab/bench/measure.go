@@ -70,7 +70,8 @@ func (b *bench) add(t task, threads int, seconds float64, r rates) {
 	limit := t.work.seconds(r)
 	b.report.Rows = append(b.report.Rows, Row{
 		Section: t.section, What: t.what, Shape: t.shape, Threads: threads, Seconds: seconds,
-		Achieved: t.amount / seconds, Limit: t.amount / limit, Unit: t.unit, OfLimit: limit / seconds, Note: t.note,
+		Achieved: t.amount / seconds, Limit: t.amount / limit, Unit: t.unit,
+		OfLimit: limit / seconds, Note: t.note,
 	})
 }
 
@@ -113,7 +114,8 @@ func (b *bench) time(f func()) float64 {
 // sample calls f for the time of a row, a few times at least, unless the run is cancelled.
 func (b *bench) sample(f func()) {
 	start := time.Now()
-	for n := 0; b.ctx.Err() == nil && (n < samplesMin || time.Since(start).Seconds() < b.Seconds); n++ {
+	for n := 0; b.ctx.Err() == nil &&
+		(n < samplesMin || time.Since(start).Seconds() < b.Seconds); n++ {
 		f()
 	}
 }

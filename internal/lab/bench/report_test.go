@@ -35,7 +35,8 @@ func reported(t *testing.T, m *model.Model, o Options) (r Report) {
 
 func requireSound(t *testing.T, r Report) {
 	for _, row := range r.Rows {
-		for _, v := range []float64{row.Seconds, row.Achieved, row.Limit, row.OfLimit, float64(row.Threads)} {
+		for _, v := range []float64{row.Seconds, row.Achieved, row.Limit, row.OfLimit,
+			float64(row.Threads)} {
 			require.True(t, v > 0 && !math.IsInf(v, 0), "%+v", row)
 		}
 		require.NotEmpty(t, row.Unit, "%+v", row)
@@ -72,7 +73,8 @@ func TestAReportHasEverything(t *testing.T) {
 			r.find(t, Limits, name.what, threads)
 		}
 		for _, product := range []string{"x Wᵀ", "x (W+M)ᵀ", "dyᵀ x"} {
-			for _, w := range []string{"qkv_net", "qkv_net, memory", "r_net", "o_net", "CoreNet.0", "CoreNet.3", "softmax"} {
+			for _, w := range []string{"qkv_net", "qkv_net, memory", "r_net", "o_net", "CoreNet.0",
+				"CoreNet.3", "softmax"} {
 				r.find(t, Kernels, w+"  "+product, threads)
 			}
 		}
@@ -80,7 +82,8 @@ func TestAReportHasEverything(t *testing.T) {
 			r.find(t, Kernels, w+"  dy (W+M)", threads)
 		}
 		r.find(t, Kernels, "update", threads)
-		static, adaptive := r.find(t, Chunks, "static chunk", threads), r.find(t, Chunks, "adaptive chunk", threads)
+		static, adaptive := r.find(t, Chunks, "static chunk", threads),
+			r.find(t, Chunks, "adaptive chunk", threads)
 		r.find(t, Chunks, "static chunk, anew", threads)
 		r.find(t, Chunks, "adaptive chunk, stale keys", threads)
 		r.find(t, Chunks, "static beside it", threads)
@@ -187,7 +190,8 @@ func countProgress(t *testing.T, o *Options) (counted func()) {
 // What an update has to move, by the arenas it touches.
 func TestUpdateBytes(t *testing.T) {
 	l := *tiny(t).Learner
-	require.EqualValues(t, 20*l.Size(), updateBytes(&l), "G; I and M, in 16 bits, and the sum twice")
+	require.EqualValues(t, 20*l.Size(), updateBytes(&l),
+		"G; I and M, in 16 bits, and the sum twice")
 	l.Settings.Gammas = []float32{0.9, 0.99}
 	require.EqualValues(t, 28*l.Size(), updateBytes(&l), "and I and M of a second bank")
 }

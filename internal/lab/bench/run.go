@@ -14,7 +14,8 @@ func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
 		return Report{}, err
 	}
 	o.complete(m)
-	b := &bench{Options: o, ctx: ctx, model: m, x: kernel.NewExecIn(o.Threads, m.Arithmetic), memory: newMemory(), seen: map[int][]rates{},
+	b := &bench{Options: o, ctx: ctx, model: m, x: kernel.NewExecIn(o.Threads, m.Arithmetic),
+		memory: newMemory(), seen: map[int][]rates{},
 		language: newLanguage(m.Tokenizer)}
 	defer b.x.Close()
 	b.report = b.about(m, o)

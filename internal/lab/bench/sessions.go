@@ -24,7 +24,8 @@ func (b *bench) newSession(threads int, seed uint64) session {
 func (s session) feed(b *bench, text []byte, enough time.Duration) float64 {
 	start := time.Now()
 	chunks := 0
-	for elapsed := time.Duration(0); chunks == 0 || elapsed < enough && b.ctx.Err() == nil; elapsed = time.Since(start) {
+	for elapsed := time.Duration(0); chunks == 0 || elapsed < enough &&
+		b.ctx.Err() == nil; elapsed = time.Since(start) {
 		s.worker.Feed(s.stream, text, nil)
 		chunks++
 	}
@@ -69,14 +70,17 @@ func (b *bench) sessions() {
 		b.addSessions(fmt.Sprintf("%d x 1 thread", n), n, median(speeds[i]), float64(n)*one, one)
 	}
 	if b.Threads > 1 {
-		b.addSessions(fmt.Sprintf("1 x %d threads", b.Threads), b.Threads, median(speeds[len(counts)]), float64(b.Threads)*one, one)
+		b.addSessions(fmt.Sprintf("1 x %d threads", b.Threads), b.Threads,
+			median(speeds[len(counts)]), float64(b.Threads)*one, one)
 	}
 }
 
 func (b *bench) addSessions(shape string, threads int, speed, limit, one float64) {
-	b.report.Rows = append(b.report.Rows, Row{Section: Sessions, What: "sessions", Shape: shape, Threads: threads,
-		Seconds: float64(b.Chunk) / speed, Achieved: speed, Limit: limit, Unit: b.unit(), OfLimit: speed / limit,
-		Note: fmt.Sprintf("%.2f x one on one thread", speed/one)})
+	b.report.Rows = append(b.report.Rows, Row{Section: Sessions, What: "sessions", Shape: shape,
+		Threads: threads,
+		Seconds: float64(b.Chunk) / speed, Achieved: speed, Limit: limit, Unit: b.unit(),
+		OfLimit: speed / limit,
+		Note:    fmt.Sprintf("%.2f x one on one thread", speed/one)})
 }
 
 // together feeds all sessions at once and returns the sum of their speeds.

@@ -68,7 +68,8 @@ func CheckFile(path string) error {
 	if info, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("chart: %w", err)
 	} else if !info.IsDir() {
-		return fmt.Errorf("chart: %s is a file, expected a directory for %s", dir, filepath.Base(path))
+		return fmt.Errorf("chart: %s is a file, expected a directory for %s", dir,
+			filepath.Base(path))
 	}
 	return nil
 }

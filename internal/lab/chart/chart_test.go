@@ -17,11 +17,13 @@ import (
 
 // example has as many lines as there are styles, line i of 10+i points.
 func example() Chart {
-	c := Chart{Title: "a title", X: Axis{Label: "bytes seen", Log: true, Ticks: []Tick{{128, "128 B"}, {1024, "1 KB"}}}, Y: Axis{Label: "bits per byte"}}
+	c := Chart{Title: "a title", X: Axis{Label: "bytes seen", Log: true,
+		Ticks: []Tick{{128, "128 B"}, {1024, "1 KB"}}}, Y: Axis{Label: "bits per byte"}}
 	for i := range MaxLines {
 		l := Line{Name: fmt.Sprintf("line %d", i)}
 		for j := range 10 + i {
-			l.Points = append(l.Points, Point{X: 100 * math.Exp2(float64(j)/3), Y: 3 - float64(i+j)/20})
+			l.Points = append(l.Points, Point{X: 100 * math.Exp2(float64(j)/3),
+				Y: 3 - float64(i+j)/20})
 		}
 		c.Lines = append(c.Lines, l)
 	}

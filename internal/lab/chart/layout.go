@@ -75,7 +75,8 @@ func (c Chart) picture() (*picture, error) {
 		for _, p := range l.Points {
 			at := Point{c.X.at(p.X), c.Y.at(p.Y)}
 			if math.IsNaN(at.X+at.Y) || math.IsInf(at.X+at.Y, 0) {
-				return nil, fmt.Errorf("line %s: the point (%v, %v) cannot be drawn", l.Name, p.X, p.Y)
+				return nil, fmt.Errorf("line %s: the point (%v, %v) cannot be drawn", l.Name, p.X,
+					p.Y)
 			}
 			lines[i] = append(lines[i], at)
 			xs, ys = append(xs, at.X), append(ys, at.Y)
@@ -153,7 +154,8 @@ func (p *picture) legend(lines []Line) {
 	x := margin
 	for i, l := range lines {
 		ends := []Point{{x, legendAt}, {x + sample, legendAt}}
-		p.paths = append(p.paths, path{ends, styles[i].color, lineWidth, slices.Clone(styles[i].dashes)})
+		p.paths = append(p.paths, path{ends, styles[i].color, lineWidth,
+			slices.Clone(styles[i].dashes)})
 		p.say(text{l.Name, x + sample + textGap, legendAt + tickSize/4, tickSize, start, false})
 		x += sample + textWidth(l.Name, tickSize) + 1.5*labelSize
 	}

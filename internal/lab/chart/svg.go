@@ -28,7 +28,8 @@ func (p *picture) svg() []byte {
 		fmt.Fprintf(&b, `" style="fill:none;stroke:#%02X%02X%02X;stroke-width:%v`,
 			l.color.R, l.color.G, l.color.B, l.width)
 		if l.dashes != nil {
-			b.WriteString(";stroke-dasharray:" + strings.Trim(strings.ReplaceAll(fmt.Sprint(l.dashes), " ", ","), "[]"))
+			b.WriteString(";stroke-dasharray:" +
+				strings.Trim(strings.ReplaceAll(fmt.Sprint(l.dashes), " ", ","), "[]"))
 		}
 		b.WriteString("\"/>\n")
 	}

@@ -35,7 +35,8 @@ func TestShippedFilesAreWithinTolerance(t *testing.T) {
 		require.NoError(t, err, path)
 		require.NotEmpty(t, report.Checks)
 		for _, c := range report.Checks {
-			require.True(t, c.OK(), "%s: %s is off by %g, tolerance %g", path, c.Tensor, c.Error, c.Tolerance)
+			require.True(t, c.OK(), "%s: %s is off by %g, tolerance %g", path, c.Tensor, c.Error,
+				c.Tolerance)
 		}
 		kinds[report.Kind] = true
 	}
@@ -107,10 +108,13 @@ func TestMalformedFilesAreRefusedWithTheirField(t *testing.T) {
 
 func TestMalformedClustersAreRefusedWithTheirField(t *testing.T) {
 	for want, spoil := range map[string]func(*weights.File){
-		"metadata cutoffs is":  func(f *weights.File) { f.Metadata["cutoffs"] = "12,28" },
-		"cutoffs[1] is 12":     func(f *weights.File) { f.Metadata["cutoffs"] = "[12,12]" },
-		"cutoffs[1] is 60":     func(f *weights.File) { f.Metadata["cutoffs"] = "[12,60]" },
-		"tie_projs has 4":      func(f *weights.File) { f.Metadata["tie_projs"] = "[true,true,true,false]" },
+		"metadata cutoffs is": func(f *weights.File) { f.Metadata["cutoffs"] = "12,28" },
+		"cutoffs[1] is 12":    func(f *weights.File) { f.Metadata["cutoffs"] = "[12,12]" },
+		"cutoffs[1] is 60":    func(f *weights.File) { f.Metadata["cutoffs"] = "[12,60]" },
+		"tie_projs has 4": func(f *weights.File) {
+			f.Metadata["tie_projs"] =
+				"[true,true,true,false]"
+		},
 		"div_val is 5":         func(f *weights.File) { f.Metadata["div_val"] = "5" },
 		"d_embed is -2":        func(f *weights.File) { f.Metadata["d_embed"] = "-2" },
 		"needs [16 4]":         func(f *weights.File) { f.Metadata["div_val"] = "4" },
@@ -118,7 +122,8 @@ func TestMalformedClustersAreRefusedWithTheirField(t *testing.T) {
 		`out_layers.0.weight" is missing`: func(f *weights.File) {
 			f.Metadata["untie_softmax"] = "true"
 		},
-		`"word_emb.emb_projs.1" has shape [8 16], the metadata needs [16 8]`: func(f *weights.File) {
+		`"word_emb.emb_projs.1" has shape [8 16], the metadata needs [16 8]`: func(
+			f *weights.File) {
 			f.Tensors[index(f, "word_emb.emb_projs.1")].Shape = []int{8, 16}
 		},
 	} {

@@ -86,7 +86,8 @@ func (r *replay) tokens(name string, size int) []int32 {
 	v := elements(r, name, size, (*weights.Tensor).Int32s)
 	for i, id := range v {
 		if id < 0 || int(id) >= r.model.Config.Vocab {
-			r.fail("tensor %q, element %d is token %d, expected 0 to %d", name, i, id, r.model.Config.Vocab-1)
+			r.fail("tensor %q, element %d is token %d, expected 0 to %d", name, i, id,
+				r.model.Config.Vocab-1)
 		}
 	}
 	if r.err != nil {
@@ -143,8 +144,10 @@ func (r *replay) compare(name string, got []float32, absolute, relative float64)
 
 // loadModel builds the model from the metadata and the slow weights.
 func (r *replay) loadModel() {
-	c := txl.Config{NLayer: r.int("n_layer"), DModel: r.int("d_model"), NHead: r.int("n_head"), DHead: r.int("d_head"),
-		DInner: r.int("d_inner"), Vocab: r.int("vocab"), SegLen: 1, Activation: r.file.Metadata["activation"]}
+	c := txl.Config{NLayer: r.int("n_layer"), DModel: r.int("d_model"), NHead: r.int("n_head"),
+		DHead:  r.int("d_head"),
+		DInner: r.int("d_inner"), Vocab: r.int("vocab"), SegLen: 1,
+		Activation: r.file.Metadata["activation"]}
 	r.meta("mem_len", &c.MemLen)
 	r.meta("clamp_len", &c.ClampLen)
 	c.ClampLen = max(0, c.ClampLen) // the reference implementation writes -1 for none
@@ -193,10 +196,12 @@ func (r *replay) roomFor(batch, length int) {
 	}
 	c := r.model.Config
 	if rows := batch * (length + c.MemLen); rows > maxRows {
-		r.fail("metadata: %d streams of %d rows after %d of memory are %d rows, expected at most %d",
+		r.fail(
+			"metadata: %d streams of %d rows after %d of memory are %d rows, expected at most %d",
 			batch, length, c.MemLen, rows, maxRows)
 	} else if n := txl.SegmentBytes(c, batch, length); n > maxSegmentBytes {
-		r.fail("metadata: %d streams of %d rows take %d MiB, expected at most %d", batch, length, n>>20,
+		r.fail("metadata: %d streams of %d rows take %d MiB, expected at most %d", batch, length,
+			n>>20,
 			maxSegmentBytes>>20)
 	}
 }

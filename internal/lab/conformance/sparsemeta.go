@@ -27,7 +27,8 @@ func (r *replay) adaptation() *adaptation {
 	}
 	l := &sparsemeta.Learner{}
 	a := &adaptation{names: strings.Split(r.file.Metadata["branches"], ",")}
-	l.Settings = sparsemeta.Settings{Gammas: []float32{float32(r.float("gamma"))}, Beta1: float32(r.float("beta1")),
+	l.Settings = sparsemeta.Settings{Gammas: []float32{float32(r.float("gamma"))},
+		Beta1: float32(r.float("beta1")),
 		Beta2: float32(r.float("beta2")), P: r.float("p"), Out: float32(out)}
 	networks := make([]sparsemeta.Network, len(a.names))
 	for k, name := range a.names {
@@ -37,9 +38,11 @@ func (r *replay) adaptation() *adaptation {
 			r.fail("metadata branches: %q is no weight of the model", name)
 			return a
 		}
-		l.Branches = append(l.Branches, sparsemeta.Branch{Name: weight, Size: r.model.Layout.Tensors[i].Size})
+		l.Branches = append(l.Branches, sparsemeta.Branch{Name: weight,
+			Size: r.model.Layout.Tensors[i].Size})
 		for _, part := range sparsemeta.Parts() {
-			copy(networks[k][part.Lo:part.Hi], r.floats("meta."+name+"."+part.Name, part.Hi-part.Lo))
+			copy(networks[k][part.Lo:part.Hi], r.floats("meta."+name+"."+part.Name,
+				part.Hi-part.Lo))
 		}
 	}
 	if r.err != nil {
@@ -47,7 +50,8 @@ func (r *replay) adaptation() *adaptation {
 	}
 	l.Phi = [][]sparsemeta.Network{networks}
 	a.model = &model.Model{LM: r.model, Learner: l}
-	a.rule = stream.Rule{Learner: l, Tables: l.Compile(), Settings: l.Settings, Precision: stream.TrainingPrecision}
+	a.rule = stream.Rule{Learner: l, Tables: l.Compile(), Settings: l.Settings,
+		Precision: stream.TrainingPrecision}
 	return a
 }
 
@@ -84,7 +88,10 @@ func (r *replay) online() {
 	if meta {
 		l := a.model.Learner
 		l.Scale = make([]float32, l.Size()) // factors of the inputs of g
-		a.eachBranch(func(name string, lo, hi int) { copy(l.Scale[lo:hi], r.floats("scale."+name, hi-lo)) })
+		a.eachBranch(func(name string, lo, hi int) {
+			copy(l.Scale[lo:hi], r.floats("scale."+name,
+				hi-lo))
+		})
 		a.rule.Trace = true
 	} else {
 		r.probe(a)
@@ -115,7 +122,8 @@ func (r *replay) online() {
 
 // window replays kind metatrain: k-1 chunks that write, then one gradient of everything.
 func (r *replay) window() {
-	k, length, last, batch := r.int("k"), r.int("chunk_len"), r.int("gradient_chunk_len"), r.int("batch")
+	k, length, last, batch := r.int("k"), r.int("chunk_len"), r.int("gradient_chunk_len"),
+		r.int("batch")
 	r.roomFor(batch, max(length, last))
 	a := r.adaptation()
 	if r.err != nil {
@@ -148,7 +156,10 @@ func (r *replay) window() {
 }
 
 func (r *replay) branchGradients(prefix string, a *adaptation, step *stream.Step) {
-	a.eachBranch(func(name string, lo, hi int) { r.close(prefix+".grad."+name, step.Grads.Values[lo:hi]) })
+	a.eachBranch(func(name string, lo, hi int) {
+		r.close(prefix+".grad."+name,
+			step.Grads.Values[lo:hi])
+	})
 }
 
 // write updates the fast weights with the file's masks, compares I and M, and
@@ -158,7 +169,8 @@ func (r *replay) write(prefix string, a *adaptation, step *stream.Step, withI bo
 	a.eachBranch(func(name string, lo, hi int) {
 		t, ok := r.file.Tensor(prefix + ".mask." + name)
 		if !ok || len(t.Data) != hi-lo {
-			r.fail("tensor %q is missing or has not %d elements of type U8", prefix+".mask."+name, hi-lo)
+			r.fail("tensor %q is missing or has not %d elements of type U8", prefix+".mask."+name,
+				hi-lo)
 			return
 		}
 		copy(masks[lo:hi], t.Data)

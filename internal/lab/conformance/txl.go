@@ -40,7 +40,8 @@ func (t *topMemory) remember(s *stream.Step) {
 // newStep returns a step of chunks of length rows; its network is static.
 func (r *replay) newStep(batch, length int) stream.Step {
 	c := r.model.Config
-	return stream.Step{Exec: r.exec, Network: r.model, Segment: txl.NewSegment(c, batch, length), Memory: txl.NewMemory(c, batch)}
+	return stream.Step{Exec: r.exec, Network: r.model, Segment: txl.NewSegment(c, batch, length),
+		Memory: txl.NewMemory(c, batch)}
 }
 
 // score runs the step up to the losses of a chunk, which it compares, and returns the targets. It

@@ -18,9 +18,10 @@ const strange = 1.0 / 50
 // feed feeds all streams side by side if somebody watches, and else one after the other, and prints
 // what their text costs.
 func feed(ctx context.Context, c *client.Client, all []*stream, watched bool) error {
-	fmt.Printf("\nBits per byte of the texts: the static model alone (.) and with a companion that "+
-		"counts (:),\nthe adapting model alone (+) and with its companion (#), which is what a "+
-		"session serves:\n\n%-12s%8s%8s%12s%10s%12s\n",
+	fmt.Printf(
+		"\nBits per byte of the texts: the static model alone (.) and with a companion that "+
+			"counts (:),\nthe adapting model alone (+) and with its companion (#), which is what a "+
+			"session serves:\n\n%-12s%8s%8s%12s%10s%12s\n",
 		"", "bytes", "static", "+companion", "adaptive", "+companion")
 	group, ctx := errgroup.WithContext(ctx)
 	if !watched {

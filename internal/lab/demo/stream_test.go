@@ -26,7 +26,8 @@ func TestRowsAreWholeLinesThatMakeUpTheText(t *testing.T) {
 func TestExcerptBeginsWithAWord(t *testing.T) {
 	line := "2026-11-22T14:39:07.676Z\tERROR\t" + strings.Repeat("a word ", 20) + "strange end"
 	for _, c := range []struct{ part, begins string }{
-		{"ERROR", "2026-11-22T"}, {"2026", "2026-11-22T"}, {"strange", "word a word"}, {"end", "word a word strange end"},
+		{"ERROR", "2026-11-22T"}, {"2026", "2026-11-22T"}, {"strange", "word a word"},
+		{"end", "word a word strange end"},
 	} {
 		from := strings.Index(line, c.part)
 		got := string(excerpt([]byte(line), from, from+len(c.part)))

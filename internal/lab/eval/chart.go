@@ -16,7 +16,8 @@ import (
 // it is the mean over a window that moves along the stream.
 func (r Result) Chart() chart.Chart {
 	points := r.drawn()
-	c := chart.Chart{Title: fmt.Sprintf("%s on %s", r.Model, r.extent()), Y: chart.Axis{Label: "bits per byte"}}
+	c := chart.Chart{Title: fmt.Sprintf("%s on %s", r.Model, r.extent()),
+		Y: chart.Axis{Label: "bits per byte"}}
 	if r.Words {
 		c.Y.Label = "perplexity"
 	}
@@ -74,11 +75,13 @@ func (r Result) windowLabel(points []Point) string {
 	}
 	last := points[len(points)-1]
 	if r.Reset == ResetNever {
-		return fmt.Sprintf("%s of the stream seen; mean over the last %s, at the beginning over all",
+		return fmt.Sprintf(
+			"%s of the stream seen; mean over the last %s, at the beginning over all",
 			unit, r.label(last.To-last.From))
 	}
 	if first := points[0].Texts; first != last.Texts {
-		return fmt.Sprintf("%s into a document; mean over an octave and over %d (left) to %d (right) "+
+		return fmt.Sprintf("%s into a document; mean over an octave and over %d (left) to %d "+
+			"(right) "+
 			"documents", unit, first, last.Texts)
 	}
 	return fmt.Sprintf("%s into a document; mean over an octave and over %s", unit,
@@ -86,7 +89,8 @@ func (r Result) windowLabel(points []Point) string {
 }
 
 func (r Result) extent() string {
-	s := fmt.Sprintf("%s, %s", setting.Count(len(r.Documents), "document"), byteLabel(r.Total.Bytes))
+	s := fmt.Sprintf("%s, %s", setting.Count(len(r.Documents), "document"),
+		byteLabel(r.Total.Bytes))
 	if r.Reset == ResetNever {
 		s += " as one stream"
 	}

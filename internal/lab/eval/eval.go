@@ -93,7 +93,8 @@ func (o Options) complete(m *model.Model) (Options, error) {
 	o.Threads = max(1, o.Threads)
 	for i, method := range o.Methods {
 		if slices.Contains(o.Methods[:i], method) {
-			return o, fmt.Errorf("eval: methods: %s stands twice, expected each method once", method)
+			return o, fmt.Errorf("eval: methods: %s stands twice, expected each method once",
+				method)
 		}
 		if _, _, err := o.settings(m, method); err != nil {
 			return o, err
@@ -103,7 +104,8 @@ func (o Options) complete(m *model.Model) (Options, error) {
 	case o.KV != KVExact && o.KV != KVCached:
 		return o, fmt.Errorf("eval: kv is %q, expected %s or %s", o.KV, KVExact, KVCached)
 	case o.Reset != ResetDocument && o.Reset != ResetNever:
-		return o, fmt.Errorf("eval: reset is %q, expected %s or %s", o.Reset, ResetDocument, ResetNever)
+		return o, fmt.Errorf("eval: reset is %q, expected %s or %s", o.Reset, ResetDocument,
+			ResetNever)
 	case o.MaxBytes < 0:
 		return o, fmt.Errorf("eval: max-bytes is %d, expected 0 (all) or more", o.MaxBytes)
 	}
@@ -117,7 +119,8 @@ func (o Options) Validate(m *model.Model) error {
 }
 
 // Directory evaluates every file below dir. If the context ends before that, the result has the
-// documents that were done until then and how far it came in the next, and is marked as interrupted.
+// documents that were done until then and how far it came in the next, and is marked as
+// interrupted.
 func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Result, error) {
 	o, err := o.complete(m)
 	if err != nil {
@@ -205,7 +208,10 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluati
 	}
 	e := &evaluation{Options: o, model: m, total: total * int64(n), documents: []Part{},
 		diverged: []Divergence{}}
-	longest := slices.MaxFunc(files, func(a, b documents.File) int { return cmp.Compare(a.Size, b.Size) })
+	longest := slices.MaxFunc(files, func(a, b documents.File) int {
+		return cmp.Compare(a.Size,
+			b.Size)
+	})
 	e.marks = octaves(longest.Size)
 	e.curve = newAverage(firstSpans(firsts), n)
 	streamMarks, window := running(tokens, total)
@@ -313,7 +319,8 @@ func (e *evaluation) leave(doc Part, meters []*meter) {
 	for k, m := range meters {
 		if m.tally.Tokens > 0 && !e.tracks[k].broken {
 			p.Scores = append(p.Scores, PartialScore{
-				Method: e.Methods[k], Bytes: m.tally.Bytes, Tokens: m.tally.Tokens, Bits: m.tally.Bits,
+				Method: e.Methods[k], Bytes: m.tally.Bytes, Tokens: m.tally.Tokens,
+				Bits:        m.tally.Bits,
 				BitsPerByte: m.tally.BitsPerByte(), Perplexity: m.tally.Perplexity(),
 			})
 		}
@@ -325,7 +332,8 @@ func (e *evaluation) leave(doc Part, meters []*meter) {
 
 // score feeds the text to a track's stream until its end or until the method diverges. The time is
 // that of feeding alone.
-func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string, text []byte) (took time.Duration, err error) {
+func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string,
+	text []byte) (took time.Duration, err error) {
 	if t.broken {
 		return 0, nil
 	}

@@ -22,7 +22,8 @@ import (
 // small returns a random model. The output of its meta-learners is multiplied by out; with 0 the
 // model has no meta-learners.
 func small(t *testing.T, out float32) *model.Model {
-	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 8, Vocab: 256, SegLen: 8, MemLen: 8})
+	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 8,
+		Vocab: 256, SegLen: 8, MemLen: 8})
 	require.NoError(t, err)
 	lm.Init(1)
 	var l *sparsemeta.Learner
@@ -107,7 +108,10 @@ func feed(m *model.Model, method, text string) (s *stream.Stream, nll []float32)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	s = stream.New(m, set)
-	w.Feed(s, []byte(text), func(_ []byte, scores stream.Scores) { nll = append(nll, scores.NLL...) })
+	w.Feed(s, []byte(text), func(_ []byte, scores stream.Scores) {
+		nll = append(nll,
+			scores.NLL...)
+	})
 	return s, nll
 }
 
@@ -116,11 +120,12 @@ func feed(m *model.Model, method, text string) (s *stream.Stream, nll []float32)
 func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	m := small(t, 1)
 	var last int64
-	res := evaluate(t, m, corpus(t), Options{Methods: allMethods(), Seed: 3, Progress: func(done, total int64) {
-		require.Greater(t, done, last)
-		require.LessOrEqual(t, done, total)
-		last = done
-	}})
+	res := evaluate(t, m, corpus(t), Options{Methods: allMethods(), Seed: 3,
+		Progress: func(done, total int64) {
+			require.Greater(t, done, last)
+			require.LessOrEqual(t, done, total)
+			last = done
+		}})
 	require.Len(t, res.Documents, len(texts))
 	sum, domains := make([]float64, len(res.Methods)), map[string]float64{}
 	for i, doc := range texts {
@@ -169,17 +174,20 @@ func TestNeverResetIsOneStream(t *testing.T) {
 		from := 0
 		for i, doc := range texts {
 			to := from + len(doc.text)
-			require.InDelta(t, stream.Scores{NLL: nll[from:to]}.Bits(), res.Documents[i].Scores[k].Bits, 1e-9, doc.name)
+			require.InDelta(t, stream.Scores{NLL: nll[from:to]}.Bits(),
+				res.Documents[i].Scores[k].Bits, 1e-9, doc.name)
 			from = to
 		}
 		for _, p := range res.Windows {
 			require.Equal(t, 1, p.Texts)
-			require.InDelta(t, stream.Scores{NLL: nll[p.From:p.To]}.Bits()/float64(p.To-p.From), *p.BitsPerByte[k], 1e-9, "%d to %d", p.From, p.To)
+			require.InDelta(t, stream.Scores{NLL: nll[p.From:p.To]}.Bits()/float64(p.To-p.From),
+				*p.BitsPerByte[k], 1e-9, "%d to %d", p.From, p.To)
 		}
 	}
 	require.EqualValues(t, len(whole)/128*128, res.Windows[len(res.Windows)-1].To, "up to the end")
 	apart := evaluate(t, m, corpus(t), Options{Methods: allMethods(), Seed: 3})
-	require.Equal(t, apart.Documents[0].Scores[1].Bits, res.Documents[0].Scores[1].Bits, "the first begins the stream")
+	require.Equal(t, apart.Documents[0].Scores[1].Bits, res.Documents[0].Scores[1].Bits,
+		"the first begins the stream")
 	require.NotEqual(t, apart.Documents[1].Scores[1].Bits, res.Documents[1].Scores[1].Bits)
 }
 
@@ -247,7 +255,8 @@ func TestAShuffleIsAPermutationDrawnFromItsSeed(t *testing.T) {
 	require.Equal(t, dealt, again)
 	other, _ := order(Options{Shuffle: &two})
 	require.NotEqual(t, dealt, other)
-	require.InDelta(t, unshuffled.Total.Scores[0].Bits, res.Total.Scores[0].Bits, 1e-9, "reset documents do not care")
+	require.InDelta(t, unshuffled.Total.Scores[0].Bits, res.Total.Scores[0].Bits, 1e-9,
+		"reset documents do not care")
 }
 
 func TestAResultSurvivesJSON(t *testing.T) {
@@ -264,11 +273,13 @@ func TestAResultSurvivesJSON(t *testing.T) {
 
 // The model of counts has no other method, and needs no choice.
 func TestTheModelOfCountsIsEvaluatedByItsCounts(t *testing.T) {
-	beside := evaluate(t, small(t, 0), corpus(t), Options{Methods: []string{stream.Static, stream.Counts}})
+	beside := evaluate(t, small(t, 0), corpus(t),
+		Options{Methods: []string{stream.Static, stream.Counts}})
 	alone := evaluate(t, model.Counts(), corpus(t), Options{})
 	require.Equal(t, []string{stream.Counts}, alone.Methods)
 	require.Equal(t, beside.Total.Scores[1].Bits, alone.Total.Scores[0].Bits)
-	require.ErrorContains(t, Options{Methods: []string{stream.Static}}.Validate(model.Counts()), "no network")
+	require.ErrorContains(t, Options{Methods: []string{stream.Static}}.Validate(model.Counts()),
+		"no network")
 
 	m := small(t, 1)
 	asked := setting.Values{"gammas": make([]float32, len(m.Learner.Settings.Gammas))}
@@ -363,7 +374,8 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, directory(dir, Options{}), dir+": no documents")
 	require.ErrorIs(t, directory(filepath.Join(dir, "missing"), Options{}), os.ErrNotExist)
 	write(t, dir, "a", "text")
-	require.ErrorContains(t, directory(filepath.Join(dir, "a"), Options{}), filepath.Join(dir, "a")+" is a file, expected a directory")
+	require.ErrorContains(t, directory(filepath.Join(dir, "a"), Options{}), filepath.Join(dir, "a")+
+		" is a file, expected a directory")
 	for says, o := range map[string]Options{
 		"no meta-learners":                       {Methods: []string{stream.SparseMeta}},
 		`method is "magic"`:                      {Methods: []string{"magic"}},
@@ -391,11 +403,12 @@ func TestAnInterruptedEvaluationHasWhatIsDone(t *testing.T) {
 	}
 	write(t, alone, "a", strings.Repeat("a text ", 100))
 	ctx, cancel := context.WithCancel(t.Context())
-	res, err := Directory(ctx, m, dir, Options{Methods: []string{"static"}, Progress: func(done, total int64) {
-		if done > total/2 {
-			cancel()
-		}
-	}})
+	res, err := Directory(ctx, m, dir, Options{Methods: []string{"static"},
+		Progress: func(done, total int64) {
+			if done > total/2 {
+				cancel()
+			}
+		}})
 	require.ErrorIs(t, err, context.Canceled)
 	require.True(t, res.Interrupted)
 	want := evaluate(t, m, alone, Options{Methods: []string{"static"}})

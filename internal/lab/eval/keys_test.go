@@ -15,7 +15,8 @@ import (
 func TestCachedKeysMatterWhereWeightsMove(t *testing.T) {
 	m := small(t, 1)
 	dir := corpus(t)
-	o := Options{Methods: []string{stream.Static, stream.Cache, stream.SparseMeta, stream.DynamicSGD}}
+	o := Options{Methods: []string{stream.Static, stream.Cache, stream.SparseMeta,
+		stream.DynamicSGD}}
 	exact := evaluate(t, m, dir, o)
 	o.KV = KVCached
 	cached := evaluate(t, m, dir, o)

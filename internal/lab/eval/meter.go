@@ -137,7 +137,8 @@ func (a *average) points(words bool) []Point {
 		if a.texts[i] == 0 {
 			continue
 		}
-		p, means := Point{From: s.from, To: s.to, Texts: a.texts[i]}, make([]*float64, len(a.bits[i]))
+		p, means := Point{From: s.from, To: s.to, Texts: a.texts[i]},
+			make([]*float64, len(a.bits[i]))
 		for k, bits := range a.bits[i] {
 			if !math.IsNaN(bits) {
 				means[k] = new(bits / float64(int64(a.texts[i])*(s.to-s.from)))

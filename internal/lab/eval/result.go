@@ -17,7 +17,8 @@ type Result struct {
 	Settings setting.Values `json:"settings,omitempty"`
 	// Interrupted says that not all documents of the directory were scored.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Partial is the document within which the evaluation was interrupted. It counts in nothing else.
+	// Partial is the document within which the evaluation was interrupted. It counts in nothing
+	// else.
 	Partial *Partial `json:"partial,omitempty"`
 	// Methods are in the order that every list of scores has. Gain and cost are relative to the
 	// first.
@@ -97,8 +98,8 @@ type Point struct {
 	To   int64 `json:"to"`
 	// Texts is the number of texts that are long enough: documents, or the one stream.
 	Texts int `json:"texts"`
-	// BitsPerByte and, of words, BitsPerToken has one score a method; null if the method diverged in
-	// one of the texts.
+	// BitsPerByte and, of words, BitsPerToken has one score a method; null if the method diverged
+	// in one of the texts.
 	BitsPerByte  []*float64 `json:"bits_per_byte,omitempty"`
 	BitsPerToken []*float64 `json:"bits_per_token,omitempty"`
 }

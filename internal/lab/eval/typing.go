@@ -84,7 +84,8 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	}
 	switch {
 	case slices.Contains(o.Methods, NGramPrior) != (o.Prior != ""):
-		return o, fmt.Errorf("eval: prior is %q, expected a folder of text if and only if a method is %s",
+		return o, fmt.Errorf("eval: prior is %q, expected a folder of text if and only if a "+
+			"method is %s",
 			o.Prior, NGramPrior)
 	case slices.Min(o.Read) < 0:
 		return o, fmt.Errorf("eval: read is %d, expected 0 or more", slices.Min(o.Read))
@@ -123,7 +124,8 @@ func (o TypingOptions) Validate(m *model.Model) error {
 // Typing lets a simulated writer type a part of every file below dir that is long enough, and
 // counts the keys. Accepting a candidate is one key. If the context ends before that, the result
 // has what was typed until then, and is marked as interrupted.
-func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (TypingResult, error) {
+func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (TypingResult,
+	error) {
 	o, err := o.complete(m)
 	if err != nil {
 		return TypingResult{}, err
@@ -135,7 +137,8 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 	e := typing{TypingOptions: o, model: m, total: int64(len(files) * len(o.Read) * o.Window *
 		len(o.Methods) * typingPasses)}
 	e.res = TypingResult{
-		Model: m.ID(), Data: dir, Methods: o.Methods, Settings: o.Settings, Seed: o.Seed, Window: o.Window,
+		Model: m.ID(), Data: dir, Methods: o.Methods, Settings: o.Settings, Seed: o.Seed,
+		Window:    o.Window,
 		Threshold: o.Threshold, Threads: o.Threads, Scores: []TypingScore{},
 	}
 	if o.Prior != "" {
@@ -154,14 +157,18 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 		}
 	}
 	if len(e.res.Scores) == 0 && len(e.res.TooShort) > 0 {
-		return e.result(), fmt.Errorf("eval: no document below %s is long enough: %w", dir, e.longest())
+		return e.result(), fmt.Errorf("eval: no document below %s is long enough: %w", dir,
+			e.longest())
 	}
 	return e.result(), nil
 }
 
 // longest returns what the longest of the documents that are too short lacks.
 func (e *typing) longest() error {
-	most := slices.MaxFunc(e.res.TooShort, func(a, b TooShort) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	most := slices.MaxFunc(e.res.TooShort, func(a, b TooShort) int {
+		return cmp.Compare(a.Bytes,
+			b.Bytes)
+	})
 	return fmt.Errorf("%s has %d bytes, expected %d bytes to read and %d characters to type; "+
 		"choose less of either", most.Document, most.Bytes, slices.Min(e.Read), e.Window)
 }
@@ -190,7 +197,8 @@ func (e *typing) document(ctx context.Context, name string, text []byte) error {
 			continue
 		}
 		for _, method := range e.Methods {
-			score := TypingScore{Document: name, Domain: documents.Domain(name), Read: read, Method: method}
+			score := TypingScore{Document: name, Domain: documents.Domain(name), Read: read,
+				Method: method}
 			if err := e.score(ctx, &score, text[begin-read:begin], text[begin:]); err != nil {
 				return err
 			}

@@ -21,7 +21,10 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	word := func(text, separator string) suggest.Candidate {
 		return suggest.Candidate{Text: text, Separator: separator, Probability: 0.35}
 	}
-	free := func(text string) suggest.Candidate { return suggest.Candidate{Text: text, Probability: 0.95} }
+	free := func(text string) suggest.Candidate {
+		return suggest.Candidate{Text: text,
+			Probability: 0.95}
+	}
 	for _, c := range []struct {
 		mode, text string
 		offers     map[string][]suggest.Candidate // behind what was typed
@@ -46,7 +49,8 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	} {
 		e := typing{TypingOptions: TypingOptions{Window: 14}}
 		var at []string
-		typed, err := e.types([]byte(c.text), c.mode, func(typed []byte, _ []string) (suggest.Found, error) {
+		typed, err := e.types([]byte(c.text), c.mode, func(typed []byte, _ []string) (suggest.Found,
+			error) {
 			at = append(at, string(typed))
 			return suggest.Found{Candidates: c.offers[string(typed)], Calls: 1, Rows: 2}, nil
 		})
@@ -66,7 +70,8 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 func TestTheWriterRefusesWhatItTypedPast(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 5}}
 	var got [][]string
-	_, err := e.types([]byte("abcde"), "free", func(typed []byte, refused []string) (suggest.Found, error) {
+	_, err := e.types([]byte("abcde"), "free", func(typed []byte, refused []string) (suggest.Found,
+		error) {
 		got = append(got, refused)
 		return suggest.Found{Candidates: map[string][]suggest.Candidate{
 			"": {{Text: "abcx"}, {Text: "ay"}, {Text: "b"}}, "a": {{Text: "bz"}, {Text: "bc"}},
@@ -79,12 +84,15 @@ func TestTheWriterRefusesWhatItTypedPast(t *testing.T) {
 // Of a window, the last candidate counts whole.
 func TestAWindowEndsBehindItsLastCandidate(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 3}}
-	typed, err := e.types([]byte("abcdef"), TypingInline, func(typed []byte, _ []string) (suggest.Found, error) {
-		if len(typed) < 2 {
-			return suggest.Found{Candidates: []suggest.Candidate{{Text: "x", Probability: 0.8}}}, nil
-		}
-		return suggest.Found{Candidates: []suggest.Candidate{{Text: "cdef", Probability: 0.8}}}, nil
-	})
+	typed, err := e.types([]byte("abcdef"), TypingInline,
+		func(typed []byte, _ []string) (suggest.Found, error) {
+			if len(typed) < 2 {
+				return suggest.Found{Candidates: []suggest.Candidate{{Text: "x",
+					Probability: 0.8}}}, nil
+			}
+			return suggest.Found{Candidates: []suggest.Candidate{{Text: "cdef", Probability: 0.8}}},
+				nil
+		})
 	require.NoError(t, err)
 	require.Equal(t, 6, typed.Characters)
 	require.Equal(t, 3, typed.Keys)
@@ -104,7 +112,8 @@ func TestCalibrationIsOfAllPlaces(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: len(text)}}
 	always := func(guess string) offers {
 		return func([]byte, []string) (suggest.Found, error) {
-			return suggest.Found{Candidates: []suggest.Candidate{{Text: guess, Probability: 0.25}}}, nil
+			return suggest.Found{Candidates: []suggest.Candidate{{Text: guess, Probability: 0.25}}},
+				nil
 		}
 	}
 	free := string(suggest.Free)
@@ -121,7 +130,8 @@ func TestCalibrationIsOfAllPlaces(t *testing.T) {
 		func(typed []byte, _ []string) (suggest.Found, error) {
 			require.Zero(t, len(typed)%calibrationStride)
 			return suggest.Found{Candidates: []suggest.Candidate{
-				{Text: "s", Probability: 0.95}, {Text: "so", Probability: 0.95}, {Text: "o", Probability: 0.95},
+				{Text: "s", Probability: 0.95}, {Text: "so", Probability: 0.95},
+				{Text: "o", Probability: 0.95},
 			}}, nil
 		}))
 	b = e.calibration[[2]string{"counts", string(suggest.Word)}][9]
@@ -137,7 +147,8 @@ func typingFolder(t *testing.T) string {
 		fmt.Fprintf(&text, "the window of line %d is wide\n", i)
 	}
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "long"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "long", "a.txt"), []byte(text.String()), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "long", "a.txt"), []byte(text.String()),
+		0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "short.txt"), []byte("too short"), 0o600))
 	return dir
 }
@@ -145,7 +156,10 @@ func typingFolder(t *testing.T) string {
 func TestTypingCountsTheKeysOfEveryDocument(t *testing.T) {
 	m := small(t, 0.1)
 	var done, total int64
-	o := TypingOptions{Read: []int64{0, 1000}, Window: 60, Progress: func(d, all int64) { done, total = d, all }}
+	o := TypingOptions{Read: []int64{0, 1000}, Window: 60, Progress: func(d, all int64) {
+		done,
+			total = d, all
+	}}
 	o.Methods = []string{stream.Counts, stream.Static, stream.SparseMeta + WithCompanion}
 	res, err := Typing(t.Context(), m, typingFolder(t), o)
 	require.NoError(t, err)
@@ -166,7 +180,8 @@ func TestTypingCountsTheKeysOfEveryDocument(t *testing.T) {
 	require.Greater(t, after.Inline.Right, 30.)
 	require.NotEmpty(t, res.Calibration)
 
-	again, err := Typing(t.Context(), m, typingFolder(t), TypingOptions{Read: []int64{1000}, Window: 60,
+	again, err := Typing(t.Context(), m, typingFolder(t), TypingOptions{Read: []int64{1000},
+		Window:  60,
 		Methods: o.Methods, Threads: 3})
 	require.NoError(t, err)
 	require.Equal(t, after.Free.Keys, again.Scores[0].Free.Keys)
@@ -177,7 +192,8 @@ func TestTypingCountsTheKeysOfEveryDocument(t *testing.T) {
 func TestAMeanOfRightIsOfWhatWasShown(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Read: []int64{9}, Methods: []string{"counts"}}}
 	score := func(shown, right, saved float64) TypingScore {
-		return TypingScore{Read: 9, Method: "counts", Inline: Typed{Shown: shown, Right: right, Saved: saved}}
+		return TypingScore{Read: 9, Method: "counts", Inline: Typed{Shown: shown, Right: right,
+			Saved: saved}}
 	}
 	mean := e.means("logs", []TypingScore{score(30, 80, 40), score(0, 0, 0), score(60, 60, 50)})[0]
 	require.Equal(t, 3, mean.Documents)
@@ -198,13 +214,14 @@ func TestTypingWantsLongDocuments(t *testing.T) {
 func TestTypingSaysWhatWasWrong(t *testing.T) {
 	m := small(t, 0)
 	for want, o := range map[string]TypingOptions{
-		`prior is "", expected a folder`:                 {Methods: []string{NGramPrior}},
-		`prior is "x", expected a folder`:                {Methods: []string{NGram}, Prior: "x"},
-		"read is -1, expected 0 or more":                 {Read: []int64{5, -1}},
-		"window is -1, expected at least 1":              {Window: -1},
-		"threshold is 1, expected 0.002 to less than 1":  {Threshold: 1},
-		"method is cache, expected another one":          {Methods: []string{stream.Cache}},
-		"methods: static stands twice, expected each":    {Methods: []string{stream.Static, stream.Static}},
+		`prior is "", expected a folder`:                {Methods: []string{NGramPrior}},
+		`prior is "x", expected a folder`:               {Methods: []string{NGram}, Prior: "x"},
+		"read is -1, expected 0 or more":                {Read: []int64{5, -1}},
+		"window is -1, expected at least 1":             {Window: -1},
+		"threshold is 1, expected 0.002 to less than 1": {Threshold: 1},
+		"method is cache, expected another one":         {Methods: []string{stream.Cache}},
+		"methods: static stands twice, expected each": {Methods: []string{stream.Static,
+			stream.Static}},
 		"method is sparse-meta, but model small has no ": {Methods: []string{stream.SparseMeta}},
 	} {
 		require.ErrorContains(t, o.Validate(m), want)

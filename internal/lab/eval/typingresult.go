@@ -87,7 +87,10 @@ func (s *TypingScore) modes() [len(typingModes)]*Typed {
 }
 
 // set sets one of them.
-func (s *TypingScore) set(mode string, t Typed) { *s.modes()[slices.Index(typingModes[:], mode)] = t }
+func (s *TypingScore) set(mode string, t Typed) {
+	*s.modes()[slices.Index(typingModes[:], mode)] =
+		t
+}
 
 // calibrationBuckets divide the probabilities from 0 to 1.
 const calibrationBuckets = 10
@@ -118,7 +121,10 @@ func (e *typing) result() TypingResult {
 	for domain, scores := range domains {
 		res.Domains = append(res.Domains, e.means(domain, scores)...)
 	}
-	slices.SortStableFunc(res.Domains, func(a, b TypingScore) int { return cmp.Compare(a.Domain, b.Domain) })
+	slices.SortStableFunc(res.Domains, func(a, b TypingScore) int {
+		return cmp.Compare(a.Domain,
+			b.Domain)
+	})
 	for _, method := range e.Methods {
 		for _, mode := range calibratedModes {
 			if all := e.calibration[[2]string{method, mode}]; all != nil {

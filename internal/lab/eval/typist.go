@@ -97,9 +97,9 @@ func accept(rest []byte, c suggest.Candidate, words bool) (got accepted, right b
 	return got, true
 }
 
-// calibrates compares the probabilities of candidates with what the text says, at places that do not
-// depend on the text. Where the writer stops would not do: it stops behind offers that were wrong,
-// and there the next ones are wrong more often than their probabilities say.
+// calibrates compares the probabilities of candidates with what the text says, at places that do
+// not depend on the text. Where the writer stops would not do: it stops behind offers that were
+// wrong, and there the next ones are wrong more often than their probabilities say.
 func (e *typing) calibrates(text []byte, method, mode string, ask offers) error {
 	for at, n := 0, 0; n < e.Window && at < len(text); n++ {
 		_, size := utf8.DecodeRune(text[at:])

@@ -61,7 +61,8 @@ func TestWordsHaveAPerplexity(t *testing.T) {
 	m := smallOfWords(t)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
-	methods := slices.DeleteFunc(stream.Methods(), func(s string) bool { return s == stream.Counts })
+	methods := slices.DeleteFunc(stream.Methods(),
+		func(s string) bool { return s == stream.Counts })
 	methods = append(methods, stream.SparseMeta+WithCompanion)
 	res := evaluate(t, m, wordCorpus(t), Options{Methods: methods, Seed: 3})
 	require.True(t, res.Words)
@@ -81,7 +82,8 @@ func TestWordsHaveAPerplexity(t *testing.T) {
 			require.Equal(t, s.Tally.Bits, score.Bits)
 			require.Equal(t, math.Exp2(s.Tally.Bits/float64(doc.tokens)), score.Perplexity)
 			require.Equal(t, s.Tally.BitsPerByte(), score.BitsPerByte)
-			require.InDelta(t, 100*(1-score.Perplexity/d.Scores[0].Perplexity), *score.GainPercent, 1e-9)
+			require.InDelta(t, 100*(1-score.Perplexity/d.Scores[0].Perplexity), *score.GainPercent,
+				1e-9)
 			require.InEpsilon(t, 1e6*score.Seconds/float64(doc.tokens), score.MicrosPerToken, 1e-9)
 			sums[k].Add(s.Tally)
 		}
@@ -167,7 +169,8 @@ func TestSettingsOfRowsTakeThePlaceOfTheModels(t *testing.T) {
 	asked := setting.Values{"p": 0.}
 	none := evaluate(t, m, dir, Options{Methods: methods, Settings: asked})
 	require.Equal(t, setting.Values{"p": 0.}, asked, "what is asked for stays as it is")
-	require.Equal(t, none.Total.Scores[0].Bits, none.Total.Scores[1].Bits, "no fast weight is written")
+	require.Equal(t, none.Total.Scores[0].Bits, none.Total.Scores[1].Bits,
+		"no fast weight is written")
 	require.NotEqual(t, own.Total.Scores[0].Bits, own.Total.Scores[1].Bits)
 	require.Equal(t, own.Total.Scores[2].Bits, none.Total.Scores[2].Bits, "it has no p")
 	longer := evaluate(t, m, dir, Options{Methods: methods, Settings: setting.Values{"chunk": 8}})

@@ -31,7 +31,8 @@ type slot struct {
 
 func slotBehind(before, values, strange string) *slot {
 	behind := `(?:[^\w.:/-]|$)`
-	return &slot{regexp.MustCompile(regexp.QuoteMeta(before) + `(` + values + `)` + behind), strange}
+	return &slot{regexp.MustCompile(regexp.QuoteMeta(before) + `(` + values + `)` + behind),
+		strange}
 }
 
 func (n *slot) matches(l string) bool { return n.pattern.MatchString(l) }
@@ -67,7 +68,8 @@ func valuesOf(log []string, pattern *regexp.Regexp) map[string][]string {
 		head := len(stampOf(l))
 		for _, at := range pattern.FindAllStringIndex(l[head:], numbersMost) {
 			from, to := head+at[0], head+at[1]
-			if from < bytesBefore || to < len(l) && strings.ContainsRune("0123456789.:/-", rune(l[to])) {
+			if from < bytesBefore || to < len(l) && strings.ContainsRune("0123456789.:/-",
+				rune(l[to])) {
 				continue
 			}
 			before := l[from-bytesBefore : from]

@@ -117,7 +117,8 @@ func (s *changesFound) injected(log []string) {
 		for _, r := range reports(c.log) {
 			at := int(r.Line)
 			known := slices.ContainsFunc(usual, func(u changes.Change) bool {
-				return u.Kind == r.Kind && int(u.Line) > at-sameReport && int(u.Line) < at+sameReport
+				return u.Kind == r.Kind && int(u.Line) > at-sameReport &&
+					int(u.Line) < at+sameReport
 			})
 			fits := (c.kind == "silence") == (r.Kind == changes.Silence)
 			if at > c.from && at <= c.to && !known && fits {
@@ -291,7 +292,8 @@ func (g *changer) silences() {
 		next := every / 2
 		for i, l := range g.log {
 			if i == next && i < g.at {
-				c.log = append(c.log, stampOf(l)+fmt.Sprintf(" probe[81]: heartbeat ok, queue %d", i%50))
+				c.log = append(c.log, stampOf(l)+fmt.Sprintf(" probe[81]: heartbeat ok, queue %d",
+					i%50))
 				c.from = len(c.log)
 				next += every*3/4 + g.rand.IntN(every/2)
 			}
@@ -345,7 +347,8 @@ func (g *changer) drifts() {
 				}
 			}
 			before.all = nil
-			before.add("drift of a share", fmt.Sprintf("%.1f to %.0f %%", 100*share[0], 100*share[1]),
+			before.add("drift of a share", fmt.Sprintf("%.1f to %.0f %%", 100*share[0],
+				100*share[1]),
 				len(g.log), func(i int, l string) []string {
 					if g.rand.Float64() < grown(i, share[0], share[1]) {
 						l = value.set(l, value.strange)
@@ -358,7 +361,10 @@ func (g *changer) drifts() {
 	if field := numberField(g.log[:g.at]); field != nil {
 		for _, times := range []float64{2, 4} {
 			g.add("drift of a number", fmt.Sprintf("to %.0f times as large", times), len(g.log),
-				func(i int, l string) []string { return []string{field.times(l, grown(i, 1, times))} })
+				func(i int, l string) []string {
+					return []string{field.times(l,
+						grown(i, 1, times))}
+				})
 		}
 	}
 }
@@ -396,7 +402,8 @@ func (g *changer) fields() {
 // formats changes what all lines look like.
 func (g *changer) formats() {
 	g.add("new format", "logfmt", len(g.log), func(i int, l string) []string {
-		return []string{"app=worker stamp=\"" + stampOf(l) + "\" text=\"" + l[len(stampOf(l)):] + "\""}
+		return []string{"app=worker stamp=\"" + stampOf(l) + "\" text=\"" + l[len(stampOf(l)):] +
+			"\""}
 	})
 	g.add("new format", "bars between words", len(g.log), func(i int, l string) []string {
 		return []string{strings.ReplaceAll(l, " ", " | ")}

@@ -46,7 +46,8 @@ var foreigners = []func(r *rand.Rand) string{
 	},
 	func(r *rand.Rand) string {
 		return fmt.Sprintf(
-			"EXT4-fs error (device sd%c%d): ext4_find_entry:%d: inode #%d: reading directory lblock 0",
+			"EXT4-fs error (device sd%c%d): ext4_find_entry:%d: inode #%d: reading directory "+
+				"lblock 0",
 			'a'+rune(r.IntN(6)), 1+r.IntN(8), r.IntN(2000), r.IntN(1e6))
 	},
 	func(r *rand.Rand) string {

@@ -5,9 +5,10 @@
 //
 //	go run ./internal/lab/linebench [-seeds 10] [-max-bytes N] LOG...
 //
-// With -labels it injects nothing: each folder below DIR has a log.txt and a labels.txt, which has a
-// label for each line, "-" for an ordinary one. -trouble-words rates by words of trouble, too. With -calibration it prints for each file how many
-// lines had a probability of at most 1/2, 1/10 and so on, in multiples of what was promised. With
+// With -labels it injects nothing: each folder below DIR has a log.txt and a labels.txt, which has
+// a label for each line, "-" for an ordinary one. -trouble-words rates by words of trouble, too.
+// With -calibration it prints for each file how many lines had a probability of at most 1/2, 1/10
+// and so on, in multiples of what was promised. With
 // -changes it puts changes in number and value into the logs, and prints which are told.
 package main
 
@@ -24,8 +25,10 @@ import (
 func main() {
 	seeds := flag.Int("seeds", 10, "logs with injected lines made of each log")
 	labels := flag.String("labels", "", "folder of logs with labels to judge by")
-	trouble := flag.String("trouble-words", "", "with -labels: file of words of trouble, or \"default\"")
-	answers := flag.Bool("answers", false, "with -labels: what an operator sees who answers on incidents")
+	trouble := flag.String("trouble-words", "", "with -labels: file of words of trouble, or "+
+		"\"default\"")
+	answers := flag.Bool("answers", false, "with -labels: what an operator sees who answers on "+
+		"incidents")
 	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
 	calibration := flag.Bool("calibration", false, "compare probabilities with counts")
 	changes := flag.Bool("changes", false, "put changes in number and value into logs")

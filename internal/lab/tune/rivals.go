@@ -85,7 +85,8 @@ func withValues(m *model.Model, method string, values []float64) (*model.Model, 
 
 // Method finds the settings of a method under which the texts, each a stream of its own, need the
 // fewest bits per token, and returns the model with them as its default.
-func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, threads int, visit func(Trial)) (*model.Model, Trial, error) {
+func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, threads int,
+	visit func(Trial)) (*model.Model, Trial, error) {
 	params, err := Parameters(m, method)
 	if err != nil {
 		return nil, Trial{}, err

@@ -14,7 +14,8 @@ import (
 )
 
 func small(t *testing.T) *model.Model {
-	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 8, Vocab: 256, SegLen: 8, MemLen: 8})
+	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 8,
+		Vocab: 256, SegLen: 8, MemLen: 8})
 	require.NoError(t, err)
 	lm.Init(1)
 	m, err := model.New("small", lm, nil, 8, nil)
@@ -32,7 +33,8 @@ func small(t *testing.T) *model.Model {
 // before.
 func TestTuningMakesTheModelsDefaultsBetter(t *testing.T) {
 	m := small(t)
-	texts := [][]byte{[]byte(strings.Repeat("all work and no play ", 20)), []byte(strings.Repeat("0101", 50))}
+	texts := [][]byte{[]byte(strings.Repeat("all work and no play ", 20)),
+		[]byte(strings.Repeat("0101", 50))}
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	score := func(m *model.Model, method string) float64 {
@@ -44,7 +46,8 @@ func TestTuningMakesTheModelsDefaultsBetter(t *testing.T) {
 	}
 	for _, method := range Methods() {
 		var trials []Trial
-		tuned, best, err := Method(t.Context(), m, method, texts, 2, func(t Trial) { trials = append(trials, t) })
+		tuned, best, err := Method(t.Context(), m, method, texts, 2,
+			func(t Trial) { trials = append(trials, t) })
 		require.NoError(t, err)
 		require.Equal(t, score(m, method), trials[0].Score, "%s starts where the model is", method)
 		require.Less(t, best.Score, trials[0].Score, method)

@@ -52,11 +52,13 @@ var ErrNoScore = errors.New("no setting tried gives a score")
 // along two at once. If f gives no number at the start, the search begins at the largest smaller
 // value of the first parameter that gives one: if that parameter is a rate, and too large, then the
 // neighbours of the start may give no number either.
-func (s Search) Minimise(params []Parameter, f func(values []float64) (float64, error)) (Trial, error) {
+func (s Search) Minimise(params []Parameter, f func(values []float64) (float64, error)) (Trial,
+	error) {
 	if err := check(params); err != nil {
 		return Trial{}, err
 	}
-	w := &walk{Search: s, params: params, f: f, tried: map[string]float64{}, best: Trial{Score: math.Inf(1)}}
+	w := &walk{Search: s, params: params, f: f, tried: map[string]float64{},
+		best: Trial{Score: math.Inf(1)}}
 	w.stride = 1 << s.Refine
 	w.at, w.moves = make([]int, len(params)), moves(len(params))
 	if _, err := w.try(w.at); err != nil {
@@ -80,7 +82,8 @@ func (s Search) Minimise(params []Parameter, f func(values []float64) (float64, 
 		}
 	}
 	if math.IsInf(w.best.Score, 1) {
-		return w.best, fmt.Errorf("tune: %w: start at other values than %v", ErrNoScore, w.best.Values)
+		return w.best, fmt.Errorf("tune: %w: start at other values than %v", ErrNoScore,
+			w.best.Values)
 	}
 	return w.best, nil
 }
@@ -91,7 +94,8 @@ func check(params []Parameter) error {
 		case !(p.Step > 1):
 			return fmt.Errorf("tune: %s: step is %v, expected more than 1", p.Name, p.Step)
 		case !(p.Min > 0 && p.Min <= p.Start && p.Start <= p.Max):
-			return fmt.Errorf("tune: %s: start is %v, expected a number from %v to %v, above 0", p.Name, p.Start, p.Min, p.Max)
+			return fmt.Errorf("tune: %s: start is %v, expected a number from %v to %v, above 0",
+				p.Name, p.Start, p.Min, p.Max)
 		}
 	}
 	return nil
@@ -200,7 +204,8 @@ func (w *walk) try(point []int) (better bool, err error) {
 		score = math.Inf(1)
 	}
 	w.tried[key] = score
-	t := Trial{Values: values, Score: score, Best: score < w.best.Score-w.Tolerance || len(w.tried) == 1}
+	t := Trial{Values: values, Score: score, Best: score < w.best.Score-w.Tolerance ||
+		len(w.tried) == 1}
 	if t.Best {
 		w.at = point
 	}

@@ -113,17 +113,21 @@ func TestTheSearchLeavesWhatDiverges(t *testing.T) {
 		require.LessOrEqual(t, best.Values[0], 2.5)
 		require.Greater(t, 2*best.Values[0], 2.5, "one step from the cliff, starting at %v", start)
 	}
-	_, err := Search{}.Minimise([]Parameter{param("rate", 1000)}, func([]float64) (float64, error) { return math.Inf(1), nil })
+	_, err := Search{}.Minimise([]Parameter{param("rate", 1000)}, func([]float64) (float64,
+		error) {
+		return math.Inf(1), nil
+	})
 	require.ErrorIs(t, err, ErrNoScore)
 	require.ErrorContains(t, err, "1000")
 }
 
 func TestAFlatObjectiveIsNotFollowed(t *testing.T) {
 	n := 0
-	best, err := Search{Tolerance: 1e-3}.Minimise([]Parameter{param("a", 1), param("b", 1)}, func(v []float64) (float64, error) {
-		n++
-		return 1 - 1e-6*math.Log2(v[0]), nil
-	})
+	best, err := Search{Tolerance: 1e-3}.Minimise([]Parameter{param("a", 1), param("b", 1)},
+		func(v []float64) (float64, error) {
+			n++
+			return 1 - 1e-6*math.Log2(v[0]), nil
+		})
 	require.NoError(t, err)
 	require.Equal(t, []float64{1, 1}, best.Values)
 	require.Equal(t, 9, n, "the start and its neighbours")
@@ -131,7 +135,10 @@ func TestAFlatObjectiveIsNotFollowed(t *testing.T) {
 
 func TestTheSearchTellsWhatItTries(t *testing.T) {
 	var trials []Trial
-	best, err := Search{Visit: func(t Trial) { trials = append(trials, t) }}.Minimise([]Parameter{param("a", 8)},
+	best, err := Search{Visit: func(t Trial) {
+		trials = append(trials,
+			t)
+	}}.Minimise([]Parameter{param("a", 8)},
 		func(v []float64) (float64, error) { return octavesApart(v[0], 2), nil })
 	require.NoError(t, err)
 	require.Equal(t, []Trial{
@@ -141,7 +148,10 @@ func TestTheSearchTellsWhatItTries(t *testing.T) {
 	require.Equal(t, trials[3], best)
 
 	broken := errors.New("broken")
-	_, err = Search{}.Minimise([]Parameter{param("a", 8)}, func([]float64) (float64, error) { return 0, broken })
+	_, err = Search{}.Minimise([]Parameter{param("a", 8)}, func([]float64) (float64,
+		error) {
+		return 0, broken
+	})
 	require.ErrorIs(t, err, broken)
 	for says, p := range map[string]Parameter{
 		"a: step is 1":  {Name: "a", Start: 1, Step: 1, Min: 1, Max: 2},

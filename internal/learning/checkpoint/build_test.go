@@ -63,7 +63,8 @@ type shown struct {
 
 // tensor writes a tensor, of the form before PyTorch 1.6 or after.
 func (p *pickler) tensor(t shown, legacy bool) *pickler {
-	p.global("torch._utils", "_rebuild_tensor_v2").op("((").text("storage").global("torch", t.of.class)
+	p.global("torch._utils", "_rebuild_tensor_v2").op("((").text("storage").global("torch",
+		t.of.class)
 	p.text(t.of.key).text("cpu").number(t.of.count())
 	if legacy {
 		p.op("N")

@@ -30,7 +30,8 @@ func TestAStateDictBecomesTheModelsTensors(t *testing.T) {
 		m, err := c.Convert(Options{Settings: known()})
 		require.NoError(t, err, form)
 		require.Len(t, m.Tensors, len(tensors)-1)
-		want := txl.Config{NLayer: 1, DModel: 4, NHead: 2, DHead: 2, DInner: 6, Vocab: 256, SegLen: 8,
+		want := txl.Config{NLayer: 1, DModel: 4, NHead: 2, DHead: 2, DInner: 6, Vocab: 256,
+			SegLen: 8,
 			MemLen: 8}
 		require.Equal(t, want, m.Config)
 		layout := txl.NewLayout(want)
@@ -50,7 +51,8 @@ func TestAPickledModelSaysItsConfiguration(t *testing.T) {
 	root := treeOf(tensors)
 	root.attributes = func(p *pickler) {
 		p.text("mem_len").number(5).text("tgt_len").number(3).text("clamp_len").number(-1)
-		p.text("same_length").op("\x88").text("attn_type").number(0).text("sample_softmax").number(-1)
+		p.text("same_length").op("\x88").text("attn_type").number(0).text("sample_softmax").number(
+			-1)
 	}
 	root.below["layers"].below["0"].below["dec_attn"].attributes = func(p *pickler) {
 		p.text("pre_lnorm").op("\x88")
@@ -105,7 +107,8 @@ func TestViewsOfAStorageArePutInOrder(t *testing.T) {
 	}
 	require.Equal(
 		t,
-		[]float32{3, 7, 11, 15, 19, 23, 4, 8, 12, 16, 20, 24, 5, 9, 13, 17, 21, 25, 6, 10, 14, 18, 22,
+		[]float32{3, 7, 11, 15, 19, 23, 4, 8, 12, 16, 20, 24, 5, 9, 13, 17, 21, 25, 6, 10, 14, 18,
+			22,
 			26},
 		values(tensors[i].name),
 	)
@@ -120,7 +123,8 @@ func TestElementTypes(t *testing.T) {
 		for _, a := range arraysOf(tensors) {
 			var data []byte
 			for k := 0; k < len(a.data); k += 4 {
-				data = append(data, bits(math.Float32frombits(binary.LittleEndian.Uint32(a.data[k:])))...)
+				data = append(data,
+					bits(math.Float32frombits(binary.LittleEndian.Uint32(a.data[k:])))...)
 			}
 			a.class, a.data, a.size = class, data, len(bits(0))
 		}
@@ -280,7 +284,8 @@ func TestHuggingFacesFolder(t *testing.T) {
 		`"same_length":true,"pre_lnorm":false,"attn_type":0,"cutoffs":[]}`
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600))
 	require.NoError(t,
-		os.WriteFile(filepath.Join(dir, "vocab.txt"), []byte("<eos> 9\n<unk>\nthe 3\na\nthe\n"), 0o600))
+		os.WriteFile(filepath.Join(dir, "vocab.txt"), []byte("<eos> 9\n<unk>\nthe 3\na\nthe\n"),
+			0o600))
 	c, err := Open(dir)
 	require.NoError(t, err)
 	defer c.Close()

@@ -57,7 +57,8 @@ func findClass(module, name string) (any, error) {
 		return moduleClass(module + "." + name), nil
 	}
 	return nil, &Error{Where: "pickle", Offset: -1, Found: quote(module + "." + name),
-		Want: "a class of tensors, of the reference's modules, or of plain containers", Kind: ErrClass}
+		Want: "a class of tensors, of the reference's modules, or of plain containers",
+		Kind: ErrClass}
 }
 
 // function stands for a function of Python.

@@ -17,8 +17,8 @@ import (
 type Settings struct {
 	MemLen, SegLen, ClampLen *int
 	SameLength, PreLNorm     *bool
-	// UntieSoftmax says whether the softmax has tables of its own. Where it is not known, it has them
-	// if their values are not those of the embeddings.
+	// UntieSoftmax says whether the softmax has tables of its own. Where it is not known, it has
+	// them if their values are not those of the embeddings.
 	UntieSoftmax *bool
 	Cutoffs      []int
 }
@@ -201,7 +201,8 @@ func settingsOf(a map[string]any) (Settings, error) {
 			*to = &n
 		}
 	}
-	for name, to := range map[string]**bool{"same_length": &s.SameLength, "pre_lnorm": &s.PreLNorm} {
+	for name, to := range map[string]**bool{"same_length": &s.SameLength,
+		"pre_lnorm": &s.PreLNorm} {
 		switch v := a[name].(type) {
 		case bool:
 			*to = &v
@@ -233,7 +234,8 @@ func settingsOf(a map[string]any) (Settings, error) {
 // checkEps refuses a layer normalisation with another constant.
 func checkEps(eps float64) error {
 	if math.Abs(eps-txl.LayerNormEps) > 1e-9 {
-		return unsupported("epsilon of the layer normalisation", strconv.FormatFloat(eps, 'g', -1, 64),
+		return unsupported("epsilon of the layer normalisation", strconv.FormatFloat(eps, 'g', -1,
+			64),
 			"1e-05")
 	}
 	return nil
@@ -281,7 +283,8 @@ func readHuggingConfig(path string) (s Settings, hugging bool, err error) {
 
 func (c huggingConfig) settings() (Settings, error) {
 	if c.ModelType != "" && c.ModelType != huggingModelType {
-		return Settings{}, unsupported("model_type", quote(c.ModelType), strconv.Quote(huggingModelType))
+		return Settings{}, unsupported("model_type", quote(c.ModelType),
+			strconv.Quote(huggingModelType))
 	}
 	if c.AttnType != 0 {
 		return Settings{}, unsupported("attn_type", strconv.Itoa(c.AttnType),
@@ -292,8 +295,9 @@ func (c huggingConfig) settings() (Settings, error) {
 			return Settings{}, err
 		}
 	}
-	s := Settings{MemLen: c.MemLen, SegLen: c.TgtLen, ClampLen: c.ClampLen, SameLength: c.SameLength,
-		PreLNorm: c.PreLNorm, Cutoffs: c.Cutoffs}
+	s := Settings{MemLen: c.MemLen, SegLen: c.TgtLen, ClampLen: c.ClampLen,
+		SameLength: c.SameLength,
+		PreLNorm:   c.PreLNorm, Cutoffs: c.Cutoffs}
 	if tied := cmp.Or(c.TieWords, c.TieWeight); tied != nil {
 		s.UntieSoftmax = new(!*tied)
 	}

@@ -17,11 +17,11 @@ import (
 type Options struct {
 	// Settings go before those that the checkpoint has.
 	Settings Settings
-	// Config, if it is given, is the configuration that the tensors have to fit. Without it they say
-	// themselves what they are.
+	// Config, if it is given, is the configuration that the tensors have to fit. Without it they
+	// say themselves what they are.
 	Config *txl.Config
-	// Order is the order of the clusters' columns in the checkpoint; "" is that of its layout: Ascending
-	// in Hugging Face's, Descending elsewhere.
+	// Order is the order of the clusters' columns in the checkpoint; "" is that of its layout:
+	// Ascending in Hugging Face's, Descending elsewhere.
 	Order Order
 }
 
@@ -29,8 +29,9 @@ type Options struct {
 type Converted struct {
 	Config  txl.Config
 	Tensors []weights.StoredTensor
-	// Order is the order of the clusters' columns that the checkpoint was read in, and Why the reason,
-	// "" if Options named the order. Both are "" where fewer than two clusters follow the head.
+	// Order is the order of the clusters' columns that the checkpoint was read in, and Why the
+	// reason, "" if Options named the order. Both are "" where fewer than two clusters follow the
+	// head.
 	Order Order
 	Why   string
 }
@@ -144,8 +145,10 @@ func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 		case !ok:
 			m.Missing = append(m.Missing, p.name)
 		case shapes && !slices.Equal(t.Shape, p.shape):
-			wrong := fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape), shapeText(p.shape))
-			if !slices.Contains(m.Misshapen, wrong) { // as it is of a tied weight that the file has once
+			wrong := fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape),
+				shapeText(p.shape))
+			// as it is of a tied weight that the file has once
+			if !slices.Contains(m.Misshapen, wrong) {
 				m.Misshapen = append(m.Misshapen, wrong)
 			}
 		}
@@ -197,7 +200,8 @@ func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, erro
 		}
 	}
 	if own != nil && s.UntieSoftmax != nil && !s.untied() {
-		return nil, unsupported("tensors "+strings.Join(own, ", "), "other values than the embeddings'",
+		return nil, unsupported("tensors "+strings.Join(own, ", "),
+			"other values than the embeddings'",
 			"a softmax whose weights are the embeddings, as the configuration says")
 	}
 	c.UntieSoftmax = s.untied() || own != nil

@@ -33,8 +33,8 @@ const (
 	maxDirectoryBytes = 16 << 20
 	// maxModuleDepth bounds how deeply modules may be nested; the reference nests five deep.
 	maxModuleDepth = 16
-	// maxModuleEntries bounds what a pickled model consists of: modules, parameters and buffers, each
-	// counted once for every place where it stands.
+	// maxModuleEntries bounds what a pickled model consists of: modules, parameters and buffers,
+	// each counted once for every place where it stands.
 	maxModuleEntries = 1 << 17
 	// maxNameBytes bounds the name of a tensor.
 	maxNameBytes = 256
@@ -51,7 +51,8 @@ var (
 	// ErrFormat: the content breaks the format, or is none that is read here.
 	ErrFormat = errors.New("not a well-formed checkpoint")
 	// ErrClass: the pickle names a class or a function that is not on the list of those allowed.
-	ErrClass = errors.New("refused: a checkpoint of weights needs no such class, and nothing was run")
+	ErrClass = errors.New(
+		"refused: a checkpoint of weights needs no such class, and nothing was run")
 	// ErrTooLarge: a limit is exceeded.
 	ErrTooLarge = errors.New("over the limit")
 	// ErrUnsupported: the checkpoint is sound, but of a model that this program does not have.

@@ -49,7 +49,8 @@ func TestAllFormsOfOneModelGiveTheSameWeights(t *testing.T) {
 			require.Equal(t, []int{12, 28}, m.Config.Cutoffs)
 			require.Equal(t, []bool{false, true, true}, m.Config.TieProjs)
 			require.Equal(t, []int{2, 16, 2, 8, 32, 60, 12, 2, 0},
-				[]int{m.Config.NLayer, m.Config.DModel, m.Config.NHead, m.Config.DHead, m.Config.DInner,
+				[]int{m.Config.NLayer, m.Config.DModel, m.Config.NHead, m.Config.DHead,
+					m.Config.DInner,
 					m.Config.Vocab, m.Config.MemLen, m.Config.DivVal, m.Config.DEmbed})
 			var got []string
 			for _, tensor := range m.Tensors {

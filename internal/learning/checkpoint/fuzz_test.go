@@ -44,7 +44,8 @@ func FuzzPickle(f *testing.F) {
 	f.Add(vocabularyPickle("cutils.vocabulary\nVocab\n)\x81", "a b", "b"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		const behind = "behind"
-		in := bufio.NewReader(io.MultiReader(bytes.NewReader(data), bytes.NewReader([]byte(behind))))
+		in := bufio.NewReader(io.MultiReader(bytes.NewReader(data),
+			bytes.NewReader([]byte(behind))))
 		object, err := unpickle(in, func(id []any) (any, error) { return storageID(id) })
 		if err != nil {
 			require.Less(t, len(err.Error()), 2000)

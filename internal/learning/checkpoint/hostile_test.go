@@ -29,12 +29,14 @@ func refuse(t *testing.T, pickle []byte) error {
 // be called, whatever instruction names it.
 func TestClassesOutsideTheListAreRefusedByName(t *testing.T) {
 	for _, name := range []string{
-		"os system", "posix system", "nt system", "builtins eval", "builtins exec", "__builtin__ eval",
+		"os system", "posix system", "nt system", "builtins eval", "builtins exec",
+		"__builtin__ eval",
 		"builtins getattr", "builtins __import__", "subprocess Popen", "runpy _run_code",
 		"functools partial", "operator attrgetter", "sys exit", "socket socket", "webbrowser open",
 		"builtins list", "builtins dict", "__builtin__ object", "copy_reg _reconstructor",
 		"array _array_reconstructor", "_codecs encode", "numpy.core.multiarray scalar",
-		"torch.hub load", "torch.storage _load_from_bytes", "torch.serialization load", "torch load",
+		"torch.hub load", "torch.storage _load_from_bytes", "torch.serialization load",
+		"torch load",
 		"torch.nn.modules.module warnings", "torch.nn.modules.module Module.register_buffer",
 		"torch.nn.modules.linear.os System", "mem_transformer os.system", "__main__ Evil",
 		"mem_transformer __import__", "torch FloatStorage.from_buffer",
@@ -46,9 +48,11 @@ func TestClassesOutsideTheListAreRefusedByName(t *testing.T) {
 			"GLOBAL": newPickler().global(module, class).op("(").text("touch /tmp/x").op("tR.").
 				Bytes(),
 			"STACK_GLOBAL": newPickler().text(module).text(class).op("\x93)R.").Bytes(),
-			"by memo": newPickler().text(module).op("q\x00").text(class).op("\x94"). /* as number 1 */
-													op("j\x00\x00\x00\x00h\x01\x93)R.").Bytes(),
-			"in a state dict": newPickler().emptyDict().op("(").text("r_w_bias").global(module, class).
+			"by memo": newPickler().text(module).op("q\x00").text(class).op(
+				"\x94"). /* as number 1 */
+				op("j\x00\x00\x00\x00h\x01\x93)R.").Bytes(),
+			"in a state dict": newPickler().emptyDict().op("(").text("r_w_bias").global(module,
+				class).
 				op("u.").Bytes(),
 		} {
 			err := refuse(t, pickle)
@@ -86,8 +90,9 @@ func TestWhatIsAllowedKeepsItsArguments(t *testing.T) {
 			op("(K\x00K\x00))\x89NtR."),
 		"a parameter of no tensor": newPickler().global("torch._utils", "_rebuild_parameter").
 			op("NNN\x87R."),
-		"a dictionary of something": newPickler().global("collections", "OrderedDict").op("N\x85R."),
-		"a set of much":             newPickler().global("builtins", "set").op("(NNtR."),
+		"a dictionary of something": newPickler().global("collections",
+			"OrderedDict").op("N\x85R."),
+		"a set of much": newPickler().global("builtins", "set").op("(NNtR."),
 		"a module's state": newPickler().global("torch.nn.modules.linear", "Linear").
 			op(")\x81Nb."),
 		"a key that is no key":     newPickler().emptyDict().op("C\x01aNs."),
@@ -213,7 +218,8 @@ func TestPersistentIDsOfOtherForms(t *testing.T) {
 	}
 	huge := good().text("0").text("cpu").op("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7ftQ.").Bytes()
 	require.ErrorContains(t, refuse(t, huge), "9223372036854775807 elements")
-	long := good().text("0").text("cpu").op("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x7ftQ.").Bytes()
+	long := good().text("0").text("cpu").op(
+		"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x7ftQ.").Bytes()
 	require.ErrorContains(t, refuse(t, long), "two strings and an integer")
 }
 
@@ -262,7 +268,8 @@ func TestViewsThatLeaveTheirStorageAreRefused(t *testing.T) {
 		{s, -1, []int{1}, []int{1}},
 		{s, 0, []int{3, 4}, []int{5, 1}}, {s, 0, []int{2}, []int{12}}, {s, 0, []int{-1}, []int{1}},
 		{s, 0, []int{2}, []int{-1}},
-		{s, 11, []int{2}, []int{-1}}, {s, 0, []int{13}, []int{0}}, {s, 0, []int{1 << 62, 4}, []int{0, 0}},
+		{s, 11, []int{2}, []int{-1}}, {s, 0, []int{13}, []int{0}}, {s, 0, []int{1 << 62, 4},
+			[]int{0, 0}},
 		{s, 0, []int{math.MaxInt, math.MaxInt}, []int{1, 1}}, {s, 0, []int{2}, []int{math.MaxInt}},
 		{s, math.MaxInt64, []int{2}, []int{1}}, {s, math.MaxInt64, []int{}, []int{}},
 		{s, 12, []int{}, []int{}},

@@ -64,7 +64,8 @@ func legacyHead(in *bufio.Reader) error {
 	}
 	if n, ok := magic.(*big.Int); !ok || n.String() != legacyMagic {
 		return malformed("file", "a pickle of "+describe(magic),
-			"what torch.save writes: a zip archive, or the magic number of the form before PyTorch 1.6")
+			"what torch.save writes: a zip archive, or the magic number of the form before "+
+				"PyTorch 1.6")
 	}
 	version, err := unpickle(in, nil)
 	if err != nil {
@@ -101,7 +102,8 @@ func findStorages(
 		}
 		if n := binary.LittleEndian.Uint64(prefix[:]); n != uint64(s.count) {
 			return &Error{Where: "storage " + quote(key), Offset: at, Kind: ErrFormat,
-				Found: strconv.FormatUint(n, 10) + " elements", Want: strconv.FormatInt(s.count, 10)}
+				Found: strconv.FormatUint(n, 10) + " elements", Want: strconv.FormatInt(s.count,
+					10)}
 		}
 		at += int64(len(prefix))
 		bytes := s.count * int64(s.element.size)
@@ -112,7 +114,8 @@ func findStorages(
 		at += bytes
 	}
 	if at != size {
-		return &Error{Where: "file", Offset: at, Found: strconv.FormatInt(size-at, 10) + " bytes more",
+		return &Error{Where: "file", Offset: at, Found: strconv.FormatInt(size-at, 10) +
+			" bytes more",
 			Want: "the end of the file", Kind: ErrFormat}
 	}
 	return nil

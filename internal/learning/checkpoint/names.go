@@ -167,13 +167,14 @@ func layerBias(layer int, name string) string {
 type slot struct {
 	name  string
 	shape []int
-	// twin names the tensor of which this one is a copy in a model whose weights are tied; "": none.
+	// twin names the tensor of which this one is a copy in a model whose weights are tied; "":
+	// none.
 	twin string
 }
 
 // slotsOf lists the tensors that the reference implementation's state dict has for a configuration,
-// in the order of txl.Layout. It has those of a model in which nothing is tied: the softmax's tables
-// and all of its projections, also those that are the input's.
+// in the order of txl.Layout. It has those of a model in which nothing is tied: the softmax's
+// tables and all of its projections, also those that are the input's.
 func slotsOf(c txl.Config) []slot {
 	c.TieProjs, c.UntieSoftmax = nil, true
 	layout := txl.NewLayout(c)

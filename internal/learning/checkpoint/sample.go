@@ -56,7 +56,8 @@ func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
 	defer x.Close()
 	inputs := append([]int32{tok.Start()}, tokens.IDs...)
 	s.Perplexity = perplexity(x, lm, inputs, tok.Unknown())
-	if len(lm.Layout.Clusters()) > 2 { // else the order of the clusters' columns makes no difference
+	// else the order of the clusters' columns makes no difference
+	if len(lm.Layout.Clusters()) > 2 {
 		for _, name := range clusterTensors {
 			i := lm.Layout.Index(name)
 			copy(lm.Tensor(i), reverseRows(lm.Tensor(i), lm.Layout.Tensors[i].Shape[0]))

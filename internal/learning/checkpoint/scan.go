@@ -64,7 +64,8 @@ func (s *scanner) instruction() (done bool, err error) {
 		return false, err
 	}
 	if s.memory > maxPickleMemory {
-		return false, s.fail(at, "objects that take more than "+strconv.Itoa(maxPickleMemory>>20)+" MiB",
+		return false, s.fail(at, "objects that take more than "+strconv.Itoa(maxPickleMemory>>20)+
+			" MiB",
 			"at most that", ErrTooLarge)
 	}
 	return op.effect == stop, nil
@@ -106,7 +107,8 @@ func (s *scanner) follow(op *opcode, at int, content span) error {
 	case get:
 		i := index(argument)
 		if i >= len(s.memo) {
-			return s.fail(at, "memo "+strconv.Itoa(i), "the number of something noted before", ErrFormat)
+			return s.fail(at, "memo "+strconv.Itoa(i), "the number of something noted before",
+				ErrFormat)
 		}
 		s.push(s.memo[i])
 	case global:
@@ -116,7 +118,8 @@ func (s *scanner) follow(op *opcode, at int, content span) error {
 	case stackGlobal:
 		module, name := s.top[0], s.top[1]
 		if module == (span{}) || name == (span{}) {
-			return s.fail(at, "a class whose name is computed", "a class that two strings name", ErrClass)
+			return s.fail(at, "a class whose name is computed", "a class that two strings name",
+				ErrClass)
 		}
 		s.top = [2]span{}
 		return s.class(at, s.text(module), s.text(name))
@@ -163,7 +166,8 @@ func (s *scanner) class(at int, module, name string) error {
 	if s.allowed(module, name) {
 		return nil
 	}
-	return s.fail(at, quote(module+"."+name), "a class of tensors, of the reference's modules, or of "+
+	return s.fail(at, quote(module+"."+name), "a class of tensors, of the reference's modules, "+
+		"or of "+
 		"plain containers", ErrClass)
 }
 
@@ -180,7 +184,8 @@ func index(argument []byte) int {
 // read takes n bytes; memory grows as they arrive.
 func (s *scanner) read(n int, what string) error {
 	if n > maxPickleBytes-len(s.pickle) {
-		return s.fail(len(s.pickle), "a pickle of more than "+strconv.Itoa(maxPickleBytes>>20)+" MiB",
+		return s.fail(len(s.pickle), "a pickle of more than "+strconv.Itoa(maxPickleBytes>>20)+
+			" MiB",
 			"at most that", ErrTooLarge)
 	}
 	const step = 64 << 10

@@ -138,7 +138,8 @@ func checkReads(tensors []Tensor) error {
 		read += t.view.extent() * int64(s.element.size) // at most weights.MaxTensors * weightsMax
 	}
 	if read > maxReads*total {
-		return tooLarge("tensors", fmt.Sprintf("parts of %d bytes in storages of %d bytes", read, total),
+		return tooLarge("tensors", fmt.Sprintf("parts of %d bytes in storages of %d bytes", read,
+			total),
 			fmt.Sprintf("at most %d times as many", maxReads))
 	}
 	return nil
@@ -151,7 +152,8 @@ func (v view) tensor() Tensor {
 // load reads the elements in the order of the shape.
 func (v view) load() ([]byte, error) {
 	if v.storage.data == nil {
-		return nil, malformed("storage "+quote(v.storage.key), "no data in the file", "its elements")
+		return nil, malformed("storage "+quote(v.storage.key), "no data in the file",
+			"its elements")
 	}
 	size, n := v.storage.element.size, elements(v.shape)
 	if n == 0 {

@@ -60,11 +60,13 @@ func storageID(id []any) (*storage, error) {
 	_, isLocation := id[3].(string)
 	count, isCount := id[4].(int)
 	if !isElement || !isKey || !isLocation || !isCount {
-		return nil, malformed(where, fmt.Sprintf("(%s, %s, %s, %s)", describe(id[1]), describe(id[2]),
+		return nil, malformed(where, fmt.Sprintf("(%s, %s, %s, %s)", describe(id[1]),
+			describe(id[2]),
 			describe(id[3]), describe(id[4])), "a class of storages, two strings and an integer")
 	}
 	if len(id) == 6 && id[5] != nil {
-		return nil, unsupported(where, "a storage that is a part of another", "a storage of its own")
+		return nil, unsupported(where, "a storage that is a part of another",
+			"a storage of its own")
 	}
 	if count < 0 || int64(count) > weightsMax/int64(e.size) {
 		return nil, malformed("storage "+quote(key), fmt.Sprintf("%d elements", count),

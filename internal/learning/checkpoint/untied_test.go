@@ -32,7 +32,8 @@ func untied(t testing.TB, file string, ties map[string]string) (tensors []shown)
 		if strings.HasPrefix(tensor.Name, "seg") || strings.HasPrefix(tensor.Name, "grad.") {
 			continue
 		}
-		a := &array{key: strconv.Itoa(len(tensors)), class: "FloatStorage", size: 4, data: tensor.Data}
+		a := &array{key: strconv.Itoa(len(tensors)), class: "FloatStorage", size: 4,
+			data: tensor.Data}
 		arrays[tensor.Name] = a
 		add(tensor.Name, tensor.Shape, a)
 	}
@@ -61,7 +62,8 @@ func TestASoftmaxWithTablesOfItsOwn(t *testing.T) {
 		},
 		"adasoftmax_own_table": {
 			map[string]string{
-				outputProjection + "0": inputProjection + "0", outputProjection + "2": inputProjection + "0",
+				outputProjection + "0": inputProjection + "0", outputProjection +
+					"2": inputProjection + "0",
 			},
 			Settings{MemLen: &eight, PreLNorm: &off, Cutoffs: []int{4, 9}},
 			txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 3, DInner: 9, Vocab: 15, SegLen: 8,
@@ -150,7 +152,8 @@ func TestHuggingFacesTies(t *testing.T) {
 			})
 		}
 		writeSafetensors(t, filepath.Join(dir, "model.safetensors"), tensors, huggingPrefix)
-		config := `{"model_type":"transfo-xl","mem_len":8,"pre_lnorm":false,"cutoffs":[]` + is.config + `}`
+		config := `{"model_type":"transfo-xl","mem_len":8,"pre_lnorm":false,"cutoffs":[]` +
+			is.config + `}`
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600))
 		c, err := Open(dir)
 		require.NoError(t, err)

@@ -46,7 +46,8 @@ func readVocabulary(f io.ReaderAt, size int64) (*tokenizer.Words, error) {
 	switch {
 	case isArchive(head):
 		_, object, err = loadObject(f, size, head)
-	case bytes.HasPrefix(head, []byte{0x80}): // of a pickle of protocol 2 and later; no text in UTF-8
+	// of a pickle of protocol 2 and later; no text in UTF-8
+	case bytes.HasPrefix(head, []byte{0x80}):
 		object, err = loadVocabulary(f, size)
 	default:
 		return tokenizer.ReadVocabulary(io.NewSectionReader(f, 0, size))
@@ -86,7 +87,8 @@ func symbolsOf(object any) ([]string, error) {
 	}
 	list, ok := attributes["idx2sym"].(*types.List)
 	if !ok {
-		return nil, malformed("vocabulary, idx2sym", describe(attributes["idx2sym"]), "a list of symbols")
+		return nil, malformed("vocabulary, idx2sym", describe(attributes["idx2sym"]),
+			"a list of symbols")
 	}
 	symbols := make([]string, list.Len())
 	for i, o := range *list {

@@ -35,7 +35,8 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 	found := 0
 	for _, f := range z.File {
 		if a.records[f.Name] != nil {
-			return nil, malformed("zip archive", "record "+quote(f.Name)+" twice", "every name once")
+			return nil, malformed("zip archive", "record "+quote(f.Name)+" twice",
+				"every name once")
 		}
 		a.records[f.Name] = f
 		if dir, name := path.Split(f.Name); name == "data.pkl" {
@@ -103,7 +104,8 @@ func (a *archive) open(name string) (*io.SectionReader, error) {
 	var last [1]byte
 	size := int64(f.UncompressedSize64)
 	if size < 0 || at > 1<<62 || size > 1<<62 {
-		return nil, malformed(where, "a size of "+strconv.FormatUint(f.UncompressedSize64, 10), "a size")
+		return nil, malformed(where, "a size of "+strconv.FormatUint(f.UncompressedSize64, 10),
+			"a size")
 	}
 	if size > 0 {
 		if _, err := a.file.ReadAt(last[:], at+size-1); err != nil {
@@ -133,7 +135,8 @@ func (a *archive) load() (any, error) {
 			return nil, err
 		}
 		if want := s.count * int64(s.element.size); record.Size() != want {
-			return nil, malformed("storage "+quote(s.key), strconv.FormatInt(record.Size(), 10)+" bytes",
+			return nil, malformed("storage "+quote(s.key), strconv.FormatInt(record.Size(), 10)+
+				" bytes",
 				fmt.Sprintf("%d for %d elements of %s", want, s.count, s.element.class))
 		}
 		s.data = &checked{SectionReader: record, name: s.key,

@@ -11,12 +11,14 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// What a stream of a batch has lost, and what is learnt from it, is that of a session which has read
-// the same since its companion began, whatever the other streams read and however many threads do.
+// What a stream of a batch has lost, and what is learnt from it, is that of a session which has
+// read the same since its companion began, whatever the other streams read and however many threads
+// do.
 func TestEveryStreamOfABatchHasACompanionOfItsOwn(t *testing.T) {
 	const batch, length, share, steps = 3, 64, .75, 5
 	lm, err := txl.NewModel(txl.Config{
-		NLayer: 1, DModel: 8, NHead: 1, DHead: 8, DInner: 8, Vocab: 256, SegLen: length, MemLen: length,
+		NLayer: 1, DModel: 8, NHead: 1, DHead: 8, DInner: 8, Vocab: 256, SegLen: length,
+		MemLen: length,
 	})
 	require.NoError(t, err)
 	for i := range lm.W {
@@ -33,7 +35,8 @@ func TestEveryStreamOfABatchHasACompanionOfItsOwn(t *testing.T) {
 		for i := range counts {
 			counts[i] = companion.New(c.streams[i].counts.Settings())
 		}
-		first := countedText/length - 2 // the companion of the first stream begins anew at the third
+		// the companion of the first stream begins anew at the third
+		first := countedText/length - 2
 		for step := first; step < first+steps; step++ {
 			for i := range text.inputs {
 				text.inputs[i], text.targets[i] = rng.Int32N(9), rng.Int32N(9)

@@ -70,7 +70,8 @@ func (m *MetaOptions) withDefaults() {
 }
 
 // What the paper has for models of words: in serving, the probability that an update writes a fast
-// weight and the tokens of a chunk; in training by windows, their chunks and the tokens of the last.
+// weight and the tokens of a chunk; in training by windows, their chunks and the tokens of the
+// last.
 const (
 	wordP             = 0.3
 	wordChunk         = 50

@@ -39,7 +39,8 @@ func TestFilesWithoutPermissionAreNamed(t *testing.T) {
 // A checkpoint that cannot be written leaves the one before it as it was.
 func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	o := TinyPretraining(t)
-	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), WriteText(t, 100), ValidationOptions{Every: 4, Bytes: 50}
+	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), WriteText(t, 100),
+		ValidationOptions{Every: 4, Bytes: 50}
 	// A folder stands in the place of the best checkpoint, so that the write fails after the last
 	// checkpoint has been written.
 	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
@@ -80,7 +81,8 @@ func TestFullDiskLosesNothing(t *testing.T) {
 		require.ErrorIs(t, err, syscall.ENOSPC)
 		if room < 3 {
 			require.ErrorIs(t, err, ErrCheckpoint)
-			require.ErrorContains(t, err, r.file(lastName)+" could not be written (the one before it is intact)")
+			require.ErrorContains(t, err, r.file(lastName)+" could not be written (the one "+
+				"before it is intact)")
 		} else {
 			require.ErrorContains(t, err, "the model could not be written: ")
 			require.ErrorContains(t, err, r.file(lastName)+" has step 12")
@@ -121,7 +123,8 @@ func TestDivergenceIsAnError(t *testing.T) {
 	r.at.Phase = PhasePretrain
 	err = r.loop(context.Background(), diverging{p})
 	require.ErrorIs(t, err, ErrDiverged)
-	require.ErrorContains(t, err, "phase pretrain, step 0: loss 5, gradient norm +Inf: try a lower learning rate")
+	require.ErrorContains(t, err, "phase pretrain, step 0: loss 5, gradient norm +Inf: try a "+
+		"lower learning rate")
 	require.Zero(t, r.at.Step)
 }
 

@@ -19,7 +19,8 @@ import (
 // Helpers with a capital letter are those of the tests that look at runs from outside, too.
 
 // tinyModel has about ten thousand weights.
-var tinyModel = txl.Config{NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, Vocab: 256, SegLen: 16, MemLen: 16}
+var tinyModel = txl.Config{NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, Vocab: 256,
+	SegLen: 16, MemLen: 16}
 
 // Card is what a model's file says of its making.
 type Card = card
@@ -65,7 +66,8 @@ func (r *recorder) notes() string {
 func WriteText(t *testing.T, bytesPerFile int) string {
 	t.Helper()
 	files := map[string]string{}
-	for d, words := range []string{"red green blue", "one two three four", "mov add push pop", "<a> <b> </a> </b>"} {
+	for d, words := range []string{"red green blue", "one two three four", "mov add push pop",
+		"<a> <b> </a> </b>"} {
 		rng := rand.New(rand.NewPCG(uint64(d), 1))
 		list := strings.Fields(words)
 		for f := range 2 {
@@ -83,8 +85,10 @@ func WriteText(t *testing.T, bytesPerFile int) string {
 // TinyPretraining trains the tiny model for a few steps.
 func TinyPretraining(t *testing.T) Options {
 	return Options{
-		Phases: []string{PhasePretrain}, Valid: ValidNone, Model: tinyModel, Data: WriteText(t, 3000), Name: "tiny", Seed: 7, Threads: 1,
-		Pretrain:        PretrainOptions{Steps: 12, Batch: 3, SlowOptions: SlowOptions{Rate: 3e-3, Warmup: 3, Dropout: .1, AttentionDropout: .1}},
+		Phases: []string{PhasePretrain}, Valid: ValidNone, Model: tinyModel,
+		Data: WriteText(t, 3000), Name: "tiny", Seed: 7, Threads: 1,
+		Pretrain: PretrainOptions{Steps: 12, Batch: 3, SlowOptions: SlowOptions{Rate: 3e-3,
+			Warmup: 3, Dropout: .1, AttentionDropout: .1}},
 		Meta:            MetaOptions{Chunk: 16},
 		CheckpointEvery: 5,
 	}
@@ -139,7 +143,8 @@ func Resumed(t *testing.T, o Options, stops ...int) {
 		require.ErrorIs(t, err, ErrInterrupted)
 		require.ErrorIs(t, err, context.Canceled)
 		require.FileExists(t, interrupted.Checkpoint)
-		require.ErrorContains(t, err, fmt.Sprintf("in phase %s after step %d; resume from %s", r.at.Phase, r.at.Step, interrupted.Checkpoint))
+		require.ErrorContains(t, err, fmt.Sprintf("in phase %s after step %d; resume from %s",
+			r.at.Phase, r.at.Step, interrupted.Checkpoint))
 	}
 	o.Resume = len(stops) > 0
 	_, err := Run(context.Background(), o)

@@ -48,7 +48,8 @@ func TestDefaultStepsFollowFromTheText(t *testing.T) {
 			c := tinyModel
 			c.SegLen = 128
 			o.complete(&model.Model{LM: &txl.Model{Config: c}, Tokenizer: tokenizer.Bytes{}}, bytes)
-			require.Equal(t, []int{want[0], want[k], want[k]}, []int{o.Pretrain.Steps, o.Meta.Steps, o.Joint.Steps}, fmt.Sprint(bytes, scheme))
+			require.Equal(t, []int{want[0], want[k], want[k]}, []int{o.Pretrain.Steps, o.Meta.Steps,
+				o.Joint.Steps}, fmt.Sprint(bytes, scheme))
 			require.Equal(t, want[0]/20, o.Pretrain.Warmup)
 		}
 	}

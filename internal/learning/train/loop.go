@@ -60,7 +60,8 @@ func (r *runner) stepOnce(p stepper) error {
 		return fmt.Errorf("train: phase %s, step %d: %w", r.at.Phase, r.at.Step, err)
 	}
 	if out.diverged() {
-		return fmt.Errorf("%w: phase %s, step %d: loss %v, gradient norm %v: try a lower learning rate, a longer warm-up or stronger clipping%s",
+		return fmt.Errorf("%w: phase %s, step %d: loss %v, gradient norm %v: try a lower "+
+			"learning rate, a longer warm-up or stronger clipping%s",
 			ErrDiverged, r.at.Phase, r.at.Step, out.Loss, out.Norm, r.lastCheckpoint())
 	}
 	r.at.stepped(out)
@@ -68,7 +69,8 @@ func (r *runner) stepOnce(p stepper) error {
 }
 
 // validate measures the weights as they are and, if they are the best so far, keeps a copy.
-func (r *runner) validate(ctx context.Context, p stepper, static *float64) (v Measurement, err error) {
+func (r *runner) validate(ctx context.Context, p stepper, static *float64) (v Measurement,
+	err error) {
 	began := time.Now()
 	m, err := r.model(p.learner())
 	if err != nil {

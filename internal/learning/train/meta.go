@@ -29,10 +29,12 @@ type metaLearner struct {
 // newMetaLearner returns the model with meta-learners to train, those that base has or fresh ones,
 // and their optimiser of so many threads. joint is nil in PhaseMeta. The model has no tables: those
 // of training are the optimiser's. base keeps what it has.
-func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed uint64, threads int) (*model.Model, *metaLearner, error) {
+func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed uint64,
+	threads int) (*model.Model, *metaLearner, error) {
 	l := &sparsemeta.Learner{Settings: o.Settings}
 	if base.Learner != nil {
-		l.Branches, l.Normal, l.Scale = base.Learner.Branches, base.Learner.Normal, base.Learner.Scale
+		l.Branches, l.Normal, l.Scale = base.Learner.Branches, base.Learner.Normal,
+			base.Learner.Scale
 		for _, networks := range base.Learner.Phi {
 			l.Phi = append(l.Phi, slices.Clone(networks))
 		}
@@ -52,7 +54,8 @@ func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed 
 			}
 		}
 	}
-	m := &model.Model{Name: base.Name, LM: base.LM, Tokenizer: base.Tokenizer, Learner: l, Chunk: o.Chunk, Arithmetic: base.Arithmetic,
+	m := &model.Model{Name: base.Name, LM: base.LM, Tokenizer: base.Tokenizer, Learner: l,
+		Chunk: o.Chunk, Arithmetic: base.Arithmetic,
 		CompanionBytes: cmp.Or(o.CompanionBytes, base.CompanionBytes),
 		CompanionAlone: o.CompanionAlone || base.CompanionAlone}
 	meta := &metaLearner{learner: l, options: metatrain.Options{Workers: threads}}
@@ -138,7 +141,8 @@ func (m *metaLearner) arrays() []array {
 	var all []array
 	for bank, networks := range m.learner.Phi {
 		for i := range networks {
-			all = append(all, array{fmt.Sprintf("phi.%d.%s", bank, m.learner.Branches[i].Name), networks[i][:]})
+			all = append(all, array{fmt.Sprintf("phi.%d.%s", bank, m.learner.Branches[i].Name),
+				networks[i][:]})
 		}
 	}
 	return all
@@ -156,7 +160,8 @@ func (m *metaLearner) load(c *checkpoint, steps int) {
 	c.getAll(m.arrays())
 	state := metatrain.SolverState{Iteration: steps}
 	if steps > 0 {
-		state.Mean = make([]float64, len(m.learner.Phi)*len(m.learner.Branches)*sparsemeta.NetworkSize)
+		state.Mean = make([]float64,
+			len(m.learner.Phi)*len(m.learner.Branches)*sparsemeta.NetworkSize)
 		state.Variance = make([]float64, len(state.Mean))
 		c.get64("solver.mean", state.Mean)
 		c.get64("solver.variance", state.Variance)

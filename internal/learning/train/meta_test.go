@@ -27,7 +27,8 @@ func TestPhasesResumeToTheSameBits(t *testing.T) {
 		t.Run(scheme, func(t *testing.T) {
 			o := TinyMeta(t, scheme)
 			requireSameResult(t, o, 2, 4, 7, 9, 11)
-			o.Pretrain.Schedule, o.Meta.Schedule, o.Joint.Schedule = optim.ScheduleWSD, optim.ScheduleWSD, optim.ScheduleWSD
+			o.Pretrain.Schedule, o.Meta.Schedule, o.Joint.Schedule = optim.ScheduleWSD,
+				optim.ScheduleWSD, optim.ScheduleWSD
 			requireSameResult(t, o, 7, 10)
 		})
 	}
@@ -46,12 +47,14 @@ func TestBesideACompanionARunResumesToTheSameBits(t *testing.T) {
 func TestOneBankResumesToTheSameBits(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init, o.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone
-	o.Meta.Settings = sparsemeta.Settings{Gammas: []float32{.99}, Beta1: .5, Beta2: .5, P: 1, Out: .01}
+	o.Meta.Settings = sparsemeta.Settings{Gammas: []float32{.99}, Beta1: .5, Beta2: .5, P: 1,
+		Out: .01}
 	requireSameResult(t, o, 2)
 }
 
-// goldenRuns are the hashes of a run's last checkpoint by scheme, under the arithmetic float32-fma of
-// amd64. A change here says that a run that was interrupted before does not go on to the same bits.
+// goldenRuns are the hashes of a run's last checkpoint by scheme, under the arithmetic float32-fma
+// of amd64. A change here says that a run that was interrupted before does not go on to the same
+// bits.
 var goldenRuns = map[string]string{
 	SchemeOnline: "234ad09b5769091815a0622c3f6d736b6b93f0f4b3b0db509f05cb9d4352f0d2",
 	SchemeWindow: "b4c6f20772289ee86ae3bd6c8a49b9a1eb7132f9a820f9bfae22e4edebcfdc73",
@@ -87,7 +90,8 @@ func TestJointFromScratchResumesToTheSameBits(t *testing.T) {
 }
 
 // After the online phase the model adapts: on the whole of the validation text, a domain that
-// pretraining never saw among it, adaptive bits per byte are below static. The slow weights stood still.
+// pretraining never saw among it, adaptive bits per byte are below static. The slow weights stood
+// still.
 func TestOnlineMetaTrainingPays(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init = []string{PhaseMeta}, Pretrained(t)
@@ -198,7 +202,8 @@ func TestWindowStep(t *testing.T) {
 		require.InDelta(t, math.Log(256), o.Loss, .5)
 		require.Equal(t, name == PhaseMeta, slices.Equal(slow, p.lm.W), name)
 		require.NotEqual(t, phi, p.learner().Phi[0][0])
-		for _, arena := range [][]float32{p.writing.State.I[0].F32, p.writing.State.M[0].F32, p.writing.Fast.Values} {
+		for _, arena := range [][]float32{p.writing.State.I[0].F32, p.writing.State.M[0].F32,
+			p.writing.Fast.Values} {
 			require.Equal(t, make([]float32, len(arena)), arena)
 		}
 		require.EqualValues(t, 2, p.writing.State.Step)
@@ -262,8 +267,10 @@ func TestJointOnlineStep(t *testing.T) {
 			for _, b := range q.learner().Branches {
 				arena = append(arena, views[q.lm.Layout.Index(b.Name)]...)
 			}
-			q.text.State.NodeGradient(q.x, q.meta.tables(), q.options.Settings.Out, arena, 1, q.meta.sums)
-			q.text.State.Update(q.x, q.meta.tables(), q.options.Settings, nil, arena, q.text.Fast.Values)
+			q.text.State.NodeGradient(q.x, q.meta.tables(), q.options.Settings.Out, arena, 1,
+				q.meta.sums)
+			q.text.State.Update(q.x, q.meta.tables(), q.options.Settings, nil, arena,
+				q.text.Fast.Values)
 			for k, g := range grads {
 				mean[k] += float64(g) / float64(chunks)
 			}
@@ -377,8 +384,8 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	require.Equal(t, r.seen.Bytes(), p.(*pretraining).tokens)
 }
 
-// Meta-learners that a model has outlive pretraining, and are trained further, if the options ask for
-// nothing else; otherwise they are made anew.
+// Meta-learners that a model has outlive pretraining, and are trained further, if the options ask
+// for nothing else; otherwise they are made anew.
 func TestMetaLearnersGoOn(t *testing.T) {
 	first := TinyMeta(t, SchemeOnline)
 	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone
@@ -394,22 +401,39 @@ func TestMetaLearnersGoOn(t *testing.T) {
 		says   string
 		goesOn bool
 	}{
-		"nothing asked":            {func(o *Options) {}, learnerTrained, true},
-		"its branches":             {func(o *Options) { o.Meta.Branches = []string{"*.o_net.weight", "word_emb.*"} }, learnerTrained, true},
-		"as many banks":            {func(o *Options) { o.Meta.Settings.Gammas = []float32{.8, .98, .998} }, learnerTrained, true},
-		"other p":                  {func(o *Options) { o.Meta.Settings.P = .75 }, learnerTrained, true},
-		"joint":                    {func(o *Options) { o.Phases = []string{PhaseJoint} }, learnerTrained, true},
-		"windows":                  {func(o *Options) { o.Meta.Scheme = SchemeWindow }, learnerTrained, true},
-		"other branches":           {func(o *Options) { o.Meta.Branches = []string{"word_emb.*"} }, learnerRenewed, false},
-		"other banks":              {func(o *Options) { o.Meta.Settings.Gammas = []float32{.99} }, learnerRenewed, false},
-		"after pretraining":        {func(o *Options) { o.Phases = nil }, learnerTrained, true},
-		"pretraining alone":        {func(o *Options) { o.Phases = []string{PhasePretrain} }, learnerKept, true},
-		"others after pretraining": {func(o *Options) { o.Phases, o.Meta.Branches = nil, []string{"word_emb.*"} }, learnerRenewed, false},
+		"nothing asked": {func(o *Options) {}, learnerTrained, true},
+		"its branches": {func(o *Options) {
+			o.Meta.Branches = []string{"*.o_net.weight",
+				"word_emb.*"}
+		}, learnerTrained, true},
+		"as many banks": {func(o *Options) {
+			o.Meta.Settings.Gammas = []float32{.8, .98,
+				.998}
+		}, learnerTrained, true},
+		"other p": {func(o *Options) { o.Meta.Settings.P = .75 }, learnerTrained,
+			true},
+		"joint": {func(o *Options) { o.Phases = []string{PhaseJoint} },
+			learnerTrained, true},
+		"windows": {func(o *Options) { o.Meta.Scheme = SchemeWindow },
+			learnerTrained, true},
+		"other branches": {func(o *Options) { o.Meta.Branches = []string{"word_emb.*"} },
+			learnerRenewed, false},
+		"other banks": {func(o *Options) { o.Meta.Settings.Gammas = []float32{.99} },
+			learnerRenewed, false},
+		"after pretraining": {func(o *Options) { o.Phases = nil }, learnerTrained, true},
+		"pretraining alone": {func(o *Options) { o.Phases = []string{PhasePretrain} },
+			learnerKept, true},
+		"others after pretraining": {func(o *Options) {
+			o.Phases, o.Meta.Branches = nil,
+				[]string{"word_emb.*"}
+		}, learnerRenewed, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := TinyMeta(t, SchemeOnline)
-			o.Phases, o.Init, o.Valid, o.Pretrain.Steps, o.Meta.Steps, o.Joint.Steps = []string{PhaseMeta}, first.Out, ValidNone, 1, 1, 1
-			o.Meta.Branches, o.Meta.Chunk, o.Meta.Rate, o.Name, o.Pretrain.Warmup = nil, 0, 1e-30, "", -1
+			o.Phases, o.Init, o.Valid, o.Pretrain.Steps, o.Meta.Steps,
+				o.Joint.Steps = []string{PhaseMeta}, first.Out, ValidNone, 1, 1, 1
+			o.Meta.Branches, o.Meta.Chunk, o.Meta.Rate, o.Name, o.Pretrain.Warmup = nil, 0, 1e-30,
+				"", -1
 			var told recorder
 			o.Observer, o.Out = &told, filepath.Join(t.TempDir(), "out")
 			c.change(&o)
@@ -418,7 +442,8 @@ func TestMetaLearnersGoOn(t *testing.T) {
 			require.Contains(t, told.notes(), "meta-learners of "+first.Out+" "+c.says)
 			after, err := model.Load(o.Out)
 			require.NoError(t, err)
-			same := len(after.Learner.Phi) == 3 && len(after.Learner.Branches) == 2 && after.Learner.Phi[2][1] == before.Learner.Phi[2][1]
+			same := len(after.Learner.Phi) == 3 && len(after.Learner.Branches) == 2 &&
+				after.Learner.Phi[2][1] == before.Learner.Phi[2][1]
 			require.Equal(t, c.goesOn, same)
 			if c.goesOn {
 				require.Equal(t, before.Chunk, after.Chunk)

@@ -116,7 +116,8 @@ func TestMetaTrainingOnWordsPays(t *testing.T) {
 		"layers.0.pos_ff.CoreNet.0.weight", "layers.0.pos_ff.CoreNet.0.bias",
 		"layers.0.pos_ff.CoreNet.3.weight", "layers.0.pos_ff.CoreNet.3.bias",
 		"crit.cluster_weight", "crit.cluster_bias",
-		"crit.out_layers.0.bias", "crit.out_projs.0", "crit.out_layers.1.bias", "crit.out_layers.2.bias",
+		"crit.out_layers.0.bias", "crit.out_projs.0", "crit.out_layers.1.bias",
+		"crit.out_layers.2.bias",
 	}, names, "the branches by default")
 	var c card
 	require.NoError(t, json.Unmarshal(after.Card, &c))
@@ -138,8 +139,10 @@ func TestTheTokensAreThoseOfTheModelToGoOnFrom(t *testing.T) {
 	o.Phases, o.Init, o.Model.NLayer = []string{PhaseMeta}, pretrainedWords(t), 0
 	o.Tokenizer.Kind = tokenizer.KindBytes
 	_, err := Run(context.Background(), o)
-	require.ErrorContains(t, err, "Tokenizer.Kind is bytes, expected nothing: the model to go on from")
+	require.ErrorContains(t, err,
+		"Tokenizer.Kind is bytes, expected nothing: the model to go on from")
 	o.Tokenizer = TokenizerOptions{Vocabulary: "vocab.txt"}
 	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "Tokenizer.Kind is words, expected nothing: the model to go on from")
+	require.ErrorContains(t, err,
+		"Tokenizer.Kind is words, expected nothing: the model to go on from")
 }

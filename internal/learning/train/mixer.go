@@ -61,8 +61,8 @@ func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {
 	}
 }
 
-// learnFrom makes the step's backward that of a loss of the chunk that was scored last, in which the
-// mixture's loss has the share and the network's own the rest.
+// learnFrom makes the step's backward that of a loss of the chunk that was scored last, in which
+// the mixture's loss has the share and the network's own the rest.
 func (x *mixer) learnFrom(s *stream.Step, targets []int32, share float32) {
 	if s.Logits = nil; share > 0 {
 		s.Logits = x.logits

@@ -120,7 +120,8 @@ func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	reported(&o, report.Options{Progress: &log})
 	fresh, err := train.Run(context.Background(), o)
 	require.NoError(t, err)
-	require.Contains(t, log.String(), "there is no checkpoint in "+o.Dir+" yet: the run starts from its beginning")
+	require.Contains(t, log.String(), "there is no checkpoint in "+o.Dir+
+		" yet: the run starts from its beginning")
 	log.Reset()
 	// Resuming a run that has ended gives its end once more.
 	again, err := train.Run(context.Background(), o)
@@ -133,7 +134,8 @@ func TestJointWindowLearns(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeWindow)
 	o.Phases, o.Valid = []string{train.PhaseJoint}, train.ValidNone
 	o.Meta.Window.Batch = 6
-	o.Joint = train.JointOptions{Steps: 40, SlowOptions: train.SlowOptions{Rate: 1e-2, Warmup: 5, Clip: 1}}
+	o.Joint = train.JointOptions{Steps: 40, SlowOptions: train.SlowOptions{Rate: 1e-2, Warmup: 5,
+		Clip: 1}}
 	metrics := filepath.Join(t.TempDir(), "m")
 	reported(&o, report.Options{LogEvery: 8, Metrics: metrics})
 	_, err := train.Run(context.Background(), o)
@@ -157,7 +159,8 @@ func TestPageShowsTheWholeRun(t *testing.T) {
 	require.NoError(t, err)
 	page := string(text)
 
-	done, err := train.Run(context.Background(), func() train.Options { o.Resume = true; return o }())
+	done, err := train.Run(context.Background(),
+		func() train.Options { o.Resume = true; return o }())
 	require.NoError(t, err)
 	require.Contains(t, page, "a &lt;b&gt;name&lt;/b&gt; &amp; more")
 	require.NotContains(t, page, "<b>name")
@@ -167,10 +170,12 @@ func TestPageShowsTheWholeRun(t *testing.T) {
 		require.Contains(t, page, fmt.Sprintf("%.4f", p.Best.Static))
 	}
 	require.Equal(t, 9, strings.Count(page, "<svg"), "three charts a phase")
-	for _, field := range []string{"d_model", "online.piece_min", "fingerprint", "settings.gammas", "0.99, 0.99975", "attention_dropout"} {
+	for _, field := range []string{"d_model", "online.piece_min", "fingerprint", "settings.gammas",
+		"0.99, 0.99975", "attention_dropout"} {
 		require.Contains(t, page, field)
 	}
-	require.NotRegexp(t, regexp.MustCompile(`(src|href)=`), strings.ReplaceAll(page, "xlink:href", ""))
+	require.NotRegexp(t, regexp.MustCompile(`(src|href)=`), strings.ReplaceAll(page, "xlink:href",
+		""))
 	for _, svg := range regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1) {
 		wellFormed(t, svg)
 	}
@@ -209,15 +214,18 @@ func TestPlanIsToldAtTheStart(t *testing.T) {
 	told, err := train.Run(context.Background(), o)
 	require.NoError(t, err)
 	for _, want := range []string{
-		"bytes in 8 files and 4 domains in " + o.Data + ", of which pretraining does not see domain3; validation on ",
+		"bytes in 8 files and 4 domains in " + o.Data + ", of which pretraining does not see " +
+			"domain3; validation on ",
 		"pretrain: 10,040 weights; a step is 3 streams of 16 tokens, 0.0107 times through 18,0",
-		"meta: online, 6,528 fast weights (branches: 2, banks: 2); a step is 2 chunks of 16 tokens; 4 steps, 0 made",
+		"meta: online, 6,528 fast weights (branches: 2, banks: 2); a step is 2 chunks of 16 " +
+			"tokens; 4 steps, 0 made",
 		"joint: online, 10,040 slow and 6,528 fast weights (",
 		"without a folder for checkpoints an interruption loses everything",
 	} {
 		require.Contains(t, log.String(), want)
 	}
-	require.Regexp(t, `this will take about \d+ s here: pretrain \d+ s, meta \d+ s, joint \d+ s\n`, log.String())
+	require.Regexp(t, `this will take about \d+ s here: pretrain \d+ s, meta \d+ s, joint \d+ s\n`,
+		log.String())
 	o.Observer = nil
 	silent, err := train.Run(context.Background(), o)
 	require.NoError(t, err)
@@ -241,11 +249,14 @@ func TestMissingThingsAreNamed(t *testing.T) {
 	base := train.TinyPretraining(t)
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	for name, change := range map[string]func(*train.Options){
-		"data":    func(o *train.Options) { o.Data = nowhere },
-		"valid":   func(o *train.Options) { o.Valid = nowhere },
-		"model":   func(o *train.Options) { o.Init = nowhere },
-		"metrics": func(o *train.Options) { reported(o, report.Options{Metrics: filepath.Join(nowhere, "m")}) },
-		"out":     func(o *train.Options) { o.Out = filepath.Join(nowhere, "m") },
+		"data":  func(o *train.Options) { o.Data = nowhere },
+		"valid": func(o *train.Options) { o.Valid = nowhere },
+		"model": func(o *train.Options) { o.Init = nowhere },
+		"metrics": func(o *train.Options) {
+			reported(o,
+				report.Options{Metrics: filepath.Join(nowhere, "m")})
+		},
+		"out": func(o *train.Options) { o.Out = filepath.Join(nowhere, "m") },
 	} {
 		o := base
 		change(&o)
@@ -265,12 +276,18 @@ func TestDirectoriesAndFilesAreToldApart(t *testing.T) {
 		change func(*train.Options)
 		want   string
 	}{
-		"data":        {func(o *train.Options) { o.Data = file }, file + " is a file, expected a directory of text files"},
-		"valid":       {func(o *train.Options) { o.Valid = file }, file + " is a file, expected a directory of text files"},
-		"init":        {func(o *train.Options) { o.Init = dir }, dir + ": found a directory, expected a regular file"},
-		"out":         {func(o *train.Options) { o.Out = dir }, dir + " is a directory, expected the name of a file to write"},
-		"report":      {func(o *train.Options) { reported(o, report.Options{Page: dir}) }, dir + " is a directory, expected the name of a file to write"},
-		"metrics":     {func(o *train.Options) { reported(o, report.Options{Metrics: dir}) }, dir + ": is a directory"},
+		"data": {func(o *train.Options) { o.Data = file }, file +
+			" is a file, expected a directory of text files"},
+		"valid": {func(o *train.Options) { o.Valid = file }, file +
+			" is a file, expected a directory of text files"},
+		"init": {func(o *train.Options) { o.Init = dir }, dir +
+			": found a directory, expected a regular file"},
+		"out": {func(o *train.Options) { o.Out = dir }, dir +
+			" is a directory, expected the name of a file to write"},
+		"report": {func(o *train.Options) { reported(o, report.Options{Page: dir}) }, dir +
+			" is a directory, expected the name of a file to write"},
+		"metrics": {func(o *train.Options) { reported(o, report.Options{Metrics: dir}) }, dir +
+			": is a directory"},
 		"checkpoints": {func(o *train.Options) { o.Dir = file }, file + ": not a directory"},
 	} {
 		o := base
@@ -286,7 +303,8 @@ func TestTooLittleDataIsToldBeforeTheRun(t *testing.T) {
 	reported(&o, report.Options{Metrics: filepath.Join(t.TempDir(), "m")})
 	_, err := train.Run(context.Background(), o)
 	require.ErrorIs(t, err, corpus.ErrData)
-	require.ErrorContains(t, err, o.Data+" holds 22 bytes of text in 2 files, expected at least 48 (3 streams of 16 bytes; fewer or shorter ones need less)")
+	require.ErrorContains(t, err, o.Data+" holds 22 bytes of text in 2 files, expected at least "+
+		"48 (3 streams of 16 bytes; fewer or shorter ones need less)")
 	o.Data = train.WriteTree(t, map[string]string{"a/empty": ""})
 	_, err = train.Run(context.Background(), o)
 	require.ErrorIs(t, err, corpus.ErrData)

@@ -25,7 +25,8 @@ type onlineScheme struct {
 
 // newOnline starts the scheme; joint is nil if the slow weights, which are trained already, stand
 // still.
-func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []string, o MetaOptions, joint *JointOptions, seed uint64) (*onlineScheme, error) {
+func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []string, o MetaOptions,
+	joint *JointOptions, seed uint64) (*onlineScheme, error) {
 	if err := c.Need(o.Chunk, "one chunk"); err != nil {
 		return nil, err
 	}
@@ -34,8 +35,10 @@ func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []st
 		return nil, err
 	}
 	p := &onlineScheme{
-		trainee: trainee{x: x, lm: m.LM, meta: meta}, options: o, resets: kernel.Key(seed, useReset),
-		pieces: corpus.NewPieces(c, heldOut, o.Online.PieceMin, o.Online.PieceMax, m.Tokenizer.Start(), kernel.Key(seed, usePieces)),
+		trainee: trainee{x: x, lm: m.LM, meta: meta}, options: o, resets: kernel.Key(seed,
+			useReset),
+		pieces: corpus.NewPieces(c, heldOut, o.Online.PieceMin, o.Online.PieceMax,
+			m.Tokenizer.Start(), kernel.Key(seed, usePieces)),
 	}
 	step := newAdaptiveStep(x, m, 1, o.Settings, kernel.Key(seed, useMasks))
 	if joint != nil {
@@ -104,7 +107,8 @@ func (p *onlineScheme) describe() string {
 	text := fmt.Sprintf("online, %s; a step is %d chunks of %d tokens",
 		p.meta.describe(p.slow), p.options.Online.Chunks, p.options.Chunk)
 	if p.options.Companion {
-		text += fmt.Sprintf("; beside a companion, whose mixture has %v of what the fast weights learn from",
+		text += fmt.Sprintf("; beside a companion, whose mixture has %v of what the fast weights "+
+			"learn from",
 			p.options.Mixture)
 	}
 	return text

@@ -42,7 +42,8 @@ func open(o Options) (*runner, *checkpoint, error) {
 		return nil, nil, &OptionError{"Meta.Companion", "true", "false of a model of words"}
 	}
 	if n := r.o.Meta.CompanionBytes; n != 0 && r.base.OfWords() {
-		return nil, nil, &OptionError{"Meta.CompanionBytes", fmt.Sprint(n), "none of a model of words"}
+		return nil, nil, &OptionError{"Meta.CompanionBytes", fmt.Sprint(n),
+			"none of a model of words"}
 	}
 	if r.o.Meta.CompanionAlone && r.base.OfWords() {
 		return nil, nil, &OptionError{"Meta.CompanionAlone", "true", "false of a model of words"}
@@ -95,14 +96,16 @@ func (r *runner) openFolder() (last *checkpoint, err error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		if r.o.Resume {
-			err := r.note("there is no checkpoint in %s yet: the run starts from its beginning", dir)
+			err := r.note("there is no checkpoint in %s yet: the run starts from its beginning",
+				dir)
 			return nil, err
 		}
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("%w %s: %w", ErrCheckpoint, r.file(lastName), cause(err))
 	case !r.o.Resume:
-		return nil, fmt.Errorf("%w folder %s holds a run already (%s): resume it or choose another folder", ErrCheckpoint, dir, lastName)
+		return nil, fmt.Errorf("%w folder %s holds a run already (%s): resume it or choose "+
+			"another folder", ErrCheckpoint, dir, lastName)
 	}
 	return readCheckpoint(r.file(lastName), r.recipe)
 }
@@ -126,7 +129,8 @@ func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
 	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil || valid == nil {
 		return text, nil, err
 	}
-	r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads, false}
+	r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads,
+		false}
 	return text, new(recordOf(valid)), nil
 }
 
@@ -186,7 +190,8 @@ func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
 	c.UntieSoftmax = c.UntieSoftmax || to.UntieSoftmax
 	if have, want := showJSON(to), showJSON(c); have != want {
-		return nil, &OptionError{"Model", have, want + ", which the weights of the model to go on from " +
+		return nil, &OptionError{"Model", have, want + ", which the weights of the model to go " +
+			"on from " +
 			"have (only lengths can be others, and untie_softmax be set)"}
 	}
 	if c.UntieSoftmax {
@@ -205,12 +210,13 @@ const (
 )
 
 func noStatistics() error {
-	return &OptionError{"Meta.Normal", "true", "false, or a model to go on from that has statistics of " +
+	return &OptionError{"Meta.Normal", "true", "false, or a model to go on from that has " +
+		"statistics of " +
 		"its gradients (lmserve tune --statistics gathers them), and is not pretrained further"}
 }
 
-// keepLearner decides what becomes of the model's meta-learners, and takes those from it that are of
-// no more use.
+// keepLearner decides what becomes of the model's meta-learners, and takes those from it that are
+// of no more use.
 func (r *runner) keepLearner(m *model.Model) (string, error) {
 	if m.Learner == nil {
 		return "", nil

@@ -34,7 +34,8 @@ const DefaultConfig = "small"
 const StoreDefault = "bf16"
 
 // storeTypes are the values of Options.Store.
-var storeTypes = map[string]weights.DType{"float32": weights.F32, "bf16": weights.BF16, "f16": weights.F16}
+var storeTypes = map[string]weights.DType{"float32": weights.F32, "bf16": weights.BF16,
+	"f16": weights.F16}
 
 // Options describe a run. Zero fields stand for the defaults given with them.
 //
@@ -167,16 +168,17 @@ type MetaOptions struct {
 	// statistics of gradients of the model to go on from, which the trained model keeps.
 	Normal *sparsemeta.Normal `json:"normal,omitempty"`
 	// Companion puts a companion beside the network, as sessions have it: the losses that the
-	// meta-learners (and, in PhaseJoint, the slow weights) learn from, and those of all validations,
-	// are the mixture's. It is of models of bytes and SchemeOnline. Meta-learners that are trained
-	// further have it if they learnt from the mixture. Of the networks that are mixed only the one
-	// with fast weights has a gradient.
+	// meta-learners (and, in PhaseJoint, the slow weights) learn from, and those of all
+	// validations, are the mixture's. It is of models of bytes and SchemeOnline. Meta-learners that
+	// are trained further have it if they learnt from the mixture. Of the networks that are mixed
+	// only the one with fast weights has a gradient.
 	Companion bool `json:"companion,omitempty"`
 	// Mixture is the share of the mixture's loss in what the fast weights learn from beside a
 	// companion, in serving as in training; the network's own loss has the rest.
 	Mixture float32 `json:"mixture,omitempty"`
 	// CompanionBytes is the size of the companion's table, in training and, unless a session asks
-	// for another, in serving; 0: as the model to go on from has it, or companion.TableBytesDefault.
+	// for another, in serving; 0: as the model to go on from has it, or
+	// companion.TableBytesDefault.
 	CompanionBytes int `json:"companion_bytes,omitempty"`
 	// CompanionAlone makes it the model's default that sessions mix the static network in no more,
 	// which costs them less. So it stays in models that go on from it.

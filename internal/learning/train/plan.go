@@ -92,7 +92,8 @@ func (r *runner) estimate(ctx context.Context, p stepper, from int) (time.Durati
 
 // timed is the shortest of the times that a few calls take; there are fewer if they take long.
 func timed(call func() error) (best time.Duration, err error) {
-	for i, begin := 0, time.Now(); i < rehearsals && (i == 0 || time.Since(begin) < rehearsalTime); i++ {
+	for i, begin := 0, time.Now(); i < rehearsals &&
+		(i == 0 || time.Since(begin) < rehearsalTime); i++ {
 		start := time.Now()
 		if err := call(); err != nil {
 			return 0, err

@@ -26,8 +26,10 @@ type pretraining struct {
 }
 
 // newPretrain starts the phase. The options' Segment is set.
-func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o PretrainOptions, seed uint64) (*pretraining, error) {
-	reader, err := corpus.NewReader(c, o.Batch, o.Segment, first, o.Balance, kernel.Key(seed, useOrder))
+func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o PretrainOptions,
+	seed uint64) (*pretraining, error) {
+	reader, err := corpus.NewReader(c, o.Batch, o.Segment, first, o.Balance,
+		kernel.Key(seed, useOrder))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +79,8 @@ func (p *pretraining) close() error                 { return nil }
 
 func (p *pretraining) describe() string {
 	o := &p.options
-	text := fmt.Sprintf("%s weights; a step is %d streams of %d tokens, %.3g times through %s in all",
+	text := fmt.Sprintf(
+		"%s weights; a step is %d streams of %d tokens, %.3g times through %s in all",
 		humanize.Comma(int64(len(p.lm.W))), o.Batch, o.Segment,
 		float64(o.Steps*o.Batch*o.Segment)/float64(p.tokens), p.size)
 	if p.counted != nil {

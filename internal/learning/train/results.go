@@ -116,7 +116,10 @@ func (u Unit) Of(bits float64) float64 {
 }
 
 // Text is Of with as many digits as matter.
-func (u Unit) Text(bits float64) string { return strconv.FormatFloat(u.Of(bits), 'f', u.digits, 64) }
+func (u Unit) Text(bits float64) string {
+	return strconv.FormatFloat(u.Of(bits), 'f', u.digits,
+		64)
+}
 
 // PhaseReport is what one phase did.
 type PhaseReport struct {

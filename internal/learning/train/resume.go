@@ -38,7 +38,8 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 	if c.getJSON(keyPosition, &at); c.err != nil {
 		return nil, c.err
 	}
-	if err := sameRun(path, f.Metadata[keyRun], shortened(want, f.Metadata[keyRun], at)); err != nil {
+	if err := sameRun(path, f.Metadata[keyRun], shortened(want, f.Metadata[keyRun],
+		at)); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -49,7 +50,8 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 // whose rates until then do not depend on the number of steps. So a run may be prolonged.
 func shortened(want Recipe, have string, at position) Recipe {
 	var other Recipe
-	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil || want.Pretrain == nil || other.Pretrain == nil {
+	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil ||
+		want.Pretrain == nil || other.Pretrain == nil {
 		return want
 	}
 	o := *want.Pretrain

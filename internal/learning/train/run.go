@@ -48,7 +48,8 @@ func (r *runner) note(format string, args ...any) error {
 }
 
 func (r *runner) standing(p stepper) Standing {
-	return Standing{Phase: r.at.Phase, Step: r.at.Step, Steps: p.length(), Tokens: r.at.Tokens, Loss: r.at.Loss}
+	return Standing{Phase: r.at.Phase, Step: r.at.Step, Steps: p.length(), Tokens: r.at.Tokens,
+		Loss: r.at.Loss}
 }
 
 // newPhase makes a phase of the run, at its first step.

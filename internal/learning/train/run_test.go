@@ -27,7 +27,8 @@ func TestPretrainingResumesToTheSameBits(t *testing.T) {
 
 func TestThreadsDoNotMatter(t *testing.T) {
 	for name, o := range map[string]Options{
-		"pretrain": TinyPretraining(t), "online": TinyMeta(t, SchemeOnline), "window": TinyMeta(t, SchemeWindow),
+		"pretrain": TinyPretraining(t), "online": TinyMeta(t, SchemeOnline),
+		"window": TinyMeta(t, SchemeWindow),
 	} {
 		o.Pretrain.Steps, o.Meta.Steps, o.Joint.Steps, o.Valid = 4, 2, 2, ValidNone
 		var files [][]byte
@@ -114,7 +115,8 @@ func TestARunMayBeProlongedBeforeItsDecay(t *testing.T) {
 
 func TestSeedsThatAFloatCannotTellApartDiffer(t *testing.T) {
 	o := TinyPretraining(t)
-	o.Dir, o.Seed, o.Pretrain.Steps, o.Pretrain.Warmup = filepath.Join(t.TempDir(), "run"), 1<<62, 1, -1
+	o.Dir, o.Seed, o.Pretrain.Steps, o.Pretrain.Warmup = filepath.Join(t.TempDir(), "run"), 1<<62,
+		1, -1
 	_, err := Run(context.Background(), o)
 	require.NoError(t, err)
 	o.Resume, o.Seed = true, 1<<62+1
@@ -132,9 +134,11 @@ func TestDamagedCheckpointsAreRefused(t *testing.T) {
 	whole, err := os.ReadFile(last)
 	require.NoError(t, err)
 	for name, text := range map[string][]byte{
-		"truncated": whole[:len(whole)/2], "empty": {}, "no checkpoint": bytes.Replace(whole, []byte(checkpointKind), []byte("lmserve.something!"), 1),
+		"truncated": whole[:len(whole)/2], "empty": {}, "no checkpoint": bytes.Replace(whole,
+			[]byte(checkpointKind), []byte("lmserve.something!"), 1),
 		"a tensor is missing": bytes.Replace(whole, []byte(`"adam.m"`), []byte(`"adam.q"`), 1),
-		"another phase":       bytes.Replace(whole, []byte(`{\"phase\":\"pretrain\",\"step\"`), []byte(`{\"phase\":\"pretrans\",\"step\"`), 1),
+		"another phase": bytes.Replace(whole, []byte(`{\"phase\":\"pretrain\",\"step\"`),
+			[]byte(`{\"phase\":\"pretrans\",\"step\"`), 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.False(t, bytes.Equal(text, whole))
@@ -149,31 +153,37 @@ func TestDamagedCheckpointsAreRefused(t *testing.T) {
 func TestOptionsAreValidated(t *testing.T) {
 	data := WriteText(t, 100)
 	for field, change := range map[string]func(*Options){
-		"Phases":                    func(o *Options) { o.Phases = []string{"posttrain"} },
-		"Data":                      func(o *Options) { o.Data = "" },
-		"Init":                      func(o *Options) { o.Phases = []string{PhaseMeta} },
-		"Dir":                       func(o *Options) { o.Resume = true },
-		"Threads":                   func(o *Options) { o.Threads = -1 },
-		"Pretrain.Batch":            func(o *Options) { o.Pretrain.Batch = -1 },
-		"Pretrain.Dropout":          func(o *Options) { o.Pretrain.Dropout = 1 },
-		"Pretrain.Warmup":           func(o *Options) { o.Pretrain.Steps, o.Pretrain.Warmup = 10, 11 },
-		"Joint.Warmup":              func(o *Options) { o.Joint.Warmup = 1 << 20 },
-		"Pretrain.Schedule":         func(o *Options) { o.Pretrain.Schedule = "sine" },
-		"Meta.Schedule":             func(o *Options) { o.Meta.Schedule = "sine" },
-		"Meta.Scheme":               func(o *Options) { o.Meta.Scheme = "batch" },
-		"Meta.Online.PieceMin":      func(o *Options) { o.Meta.Online.PieceMin = 1 << 20 },
-		"Meta.Window.K":             func(o *Options) { o.Meta.Window.K = 1 },
-		"Meta.Window.P":             func(o *Options) { o.Meta.Window.P = 1.5 },
-		"Joint.Final":               func(o *Options) { o.Joint.Final = -1 },
-		"Validation.Patience":       func(o *Options) { o.Validation.Patience = -1 },
-		"CheckpointEvery":           func(o *Options) { o.CheckpointEvery = -3 },
-		"Meta.Online.Chunks":        func(o *Options) { o.Meta.Online.Chunks = -2 },
-		"Meta.Window.Batch":         func(o *Options) { o.Meta.Window.Batch = 1 << 20 },
-		"Pretrain.Segment":          func(o *Options) { o.Pretrain.Segment = 1 << 20 },
-		"Meta.Chunk":                func(o *Options) { o.Meta.Chunk = -1 },
-		"Meta.Mixture":              func(o *Options) { o.Meta.Mixture = .5 },
-		"Meta.CompanionBytes":       func(o *Options) { o.Meta.CompanionBytes = 100_000 },
-		"Meta.Companion":            func(o *Options) { o.Meta.Companion, o.Meta.Scheme = true, SchemeWindow },
+		"Phases":           func(o *Options) { o.Phases = []string{"posttrain"} },
+		"Data":             func(o *Options) { o.Data = "" },
+		"Init":             func(o *Options) { o.Phases = []string{PhaseMeta} },
+		"Dir":              func(o *Options) { o.Resume = true },
+		"Threads":          func(o *Options) { o.Threads = -1 },
+		"Pretrain.Batch":   func(o *Options) { o.Pretrain.Batch = -1 },
+		"Pretrain.Dropout": func(o *Options) { o.Pretrain.Dropout = 1 },
+		"Pretrain.Warmup": func(o *Options) {
+			o.Pretrain.Steps, o.Pretrain.Warmup = 10,
+				11
+		},
+		"Joint.Warmup":         func(o *Options) { o.Joint.Warmup = 1 << 20 },
+		"Pretrain.Schedule":    func(o *Options) { o.Pretrain.Schedule = "sine" },
+		"Meta.Schedule":        func(o *Options) { o.Meta.Schedule = "sine" },
+		"Meta.Scheme":          func(o *Options) { o.Meta.Scheme = "batch" },
+		"Meta.Online.PieceMin": func(o *Options) { o.Meta.Online.PieceMin = 1 << 20 },
+		"Meta.Window.K":        func(o *Options) { o.Meta.Window.K = 1 },
+		"Meta.Window.P":        func(o *Options) { o.Meta.Window.P = 1.5 },
+		"Joint.Final":          func(o *Options) { o.Joint.Final = -1 },
+		"Validation.Patience":  func(o *Options) { o.Validation.Patience = -1 },
+		"CheckpointEvery":      func(o *Options) { o.CheckpointEvery = -3 },
+		"Meta.Online.Chunks":   func(o *Options) { o.Meta.Online.Chunks = -2 },
+		"Meta.Window.Batch":    func(o *Options) { o.Meta.Window.Batch = 1 << 20 },
+		"Pretrain.Segment":     func(o *Options) { o.Pretrain.Segment = 1 << 20 },
+		"Meta.Chunk":           func(o *Options) { o.Meta.Chunk = -1 },
+		"Meta.Mixture":         func(o *Options) { o.Meta.Mixture = .5 },
+		"Meta.CompanionBytes":  func(o *Options) { o.Meta.CompanionBytes = 100_000 },
+		"Meta.Companion": func(o *Options) {
+			o.Meta.Companion, o.Meta.Scheme = true,
+				SchemeWindow
+		},
 		"Meta.Rate":                 func(o *Options) { o.Meta.Rate = -1 },
 		"Pretrain.AttentionDropout": func(o *Options) { o.Pretrain.AttentionDropout = -.1 },
 	} {
@@ -186,14 +196,16 @@ func TestOptionsAreValidated(t *testing.T) {
 		require.Equal(t, field, option.Field)
 		require.ErrorContains(t, err, "option "+field+" is ")
 	}
-	o := Options{Data: data, Meta: MetaOptions{Settings: sparsemeta.Settings{Gammas: []float32{2}, Out: 1}}}
+	o := Options{Data: data, Meta: MetaOptions{Settings: sparsemeta.Settings{Gammas: []float32{2},
+		Out: 1}}}
 	require.ErrorContains(t, o.withDefaults().validate(), "gammas[0]")
 
 	for want, phases := range map[string][]string{
 		"Phases is meta again, expected each phase at most once": {PhaseMeta, PhaseMeta},
 		"pretrain after joint, expected pretrain as the first":   {PhaseJoint, PhasePretrain},
 	} {
-		require.ErrorContains(t, Options{Data: data, Init: "m", Phases: phases}.withDefaults().validate(), want)
+		require.ErrorContains(t, Options{Data: data, Init: "m",
+			Phases: phases}.withDefaults().validate(), want)
 	}
 }
 
@@ -241,7 +253,8 @@ func TestReportIsAboutTheStoredModel(t *testing.T) {
 		require.NoError(t, err)
 		require.InDelta(t, v.Static, report.Stored.Static, 1e-12)
 		require.InDelta(t, *v.Adaptive, *report.Stored.Adaptive, 1e-12)
-		require.Contains(t, report.String(), fmt.Sprintf("model %s, %s, written to %s", m.ID(), report.Stored, o.Out))
+		require.Contains(t, report.String(), fmt.Sprintf("model %s, %s, written to %s", m.ID(),
+			report.Stored, o.Out))
 	}
 	o.Store = "int8"
 	_, err := Run(context.Background(), o)
@@ -267,12 +280,13 @@ func TestModelGoesOnWithOtherLengths(t *testing.T) {
 
 	o.Model.DInner++
 	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "which the weights of the model to go on from have (only lengths can be others, and untie_softmax be set)")
+	require.ErrorContains(t, err, "which the weights of the model to go on from have (only "+
+		"lengths can be others, and untie_softmax be set)")
 }
 
-// A model goes on with tables of the softmax's own: they begin as the embeddings, so that the static
-// model is the one that it was, and fast weights of the softmax can be of tables. There is no way
-// back.
+// A model goes on with tables of the softmax's own: they begin as the embeddings, so that the
+// static model is the one that it was, and fast weights of the softmax can be of tables. There is
+// no way back.
 func TestModelGoesOnWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1
@@ -328,7 +342,8 @@ func TestTrainingOnNeverMakesWorse(t *testing.T) {
 // interrupted or not.
 func TestPatienceEndsAPhase(t *testing.T) {
 	o := TinyPretraining(t)
-	o.Phases, o.Pretrain.Steps, o.Meta.Steps, o.Meta.Online.Chunks, o.Meta.Branches = nil, 40, 1, 1, []string{"r_w_bias"}
+	o.Phases, o.Pretrain.Steps, o.Meta.Steps, o.Meta.Online.Chunks, o.Meta.Branches = nil, 40, 1, 1,
+		[]string{"r_w_bias"}
 	// The steps are soon far too large.
 	o.Pretrain.SlowOptions = SlowOptions{Rate: .5, Final: 1, Warmup: 8, Clip: -1}
 	o.Valid, o.Validation = WriteText(t, 200), ValidationOptions{Every: 2, Bytes: 100, Patience: 3}
@@ -342,7 +357,8 @@ func TestPatienceEndsAPhase(t *testing.T) {
 	ended := Ended{Standing{PhasePretrain, first.Steps, 40, first.Tokens, first.Loss}, 3, nil}
 	require.Contains(t, told.events, ended)
 	require.Len(t, report.Phases, 2, "the next phase follows")
-	require.InDelta(t, first.Best.Static, report.Phases[1].Best.Static, 1e-12, "from the best weights")
+	require.InDelta(t, first.Best.Static, report.Phases[1].Best.Static, 1e-12,
+		"from the best weights")
 	o.Observer = nil
 	requireSameResult(t, o, first.Steps-1, first.Steps)
 }

@@ -48,7 +48,8 @@ func (r *runner) save(p stepper) error {
 // was before.
 func (r *runner) writeCheckpoint(c *checkpoint, path string) error {
 	if err := r.writeFile(path, c.file, weights.WriteOptions{}); err != nil {
-		return fmt.Errorf("%w %s could not be written (the one before it is intact): %w", ErrCheckpoint, path, err)
+		return fmt.Errorf("%w %s could not be written (the one before it is intact): %w",
+			ErrCheckpoint, path, err)
 	}
 	return nil
 }
@@ -57,7 +58,8 @@ func (r *runner) writeCheckpoint(c *checkpoint, path string) error {
 func (r *runner) saveInterrupted(ctx context.Context, p stepper) error {
 	e := r.interrupted(ctx, r.at.Phase, r.at.Step)
 	if err := r.save(p); err != nil {
-		return fmt.Errorf("train: interrupted in phase %s after step %d, which could not be saved: %w", e.Phase, e.Step, err)
+		return fmt.Errorf("train: interrupted in phase %s after step %d, which could not be "+
+			"saved: %w", e.Phase, e.Step, err)
 	}
 	return e
 }
@@ -65,13 +67,15 @@ func (r *runner) saveInterrupted(ctx context.Context, p stepper) error {
 // restore puts a phase where the last checkpoint was written.
 func (r *runner) restore(p stepper, last *checkpoint) error {
 	if r.at.Step < 0 || r.at.Step > p.length() {
-		return fmt.Errorf("%w %s: step %d, expected 0 to %d", ErrCheckpoint, last.path, r.at.Step, p.length())
+		return fmt.Errorf("%w %s: step %d, expected 0 to %d", ErrCheckpoint, last.path, r.at.Step,
+			p.length())
 	}
 	if err := p.load(last); err != nil {
 		return err
 	}
 	if have := last.file.Metadata[keyNumerics]; have != r.base.Arithmetic.Numerics() {
-		err := r.note("the checkpoint was written under the arithmetic %q, this machine's is %q: results will differ by rounding",
+		err := r.note("the checkpoint was written under the arithmetic %q, this machine's is %q: "+
+			"results will differ by rounding",
 			have, r.base.Arithmetic.Numerics())
 		if err != nil {
 			return err

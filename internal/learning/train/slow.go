@@ -20,8 +20,9 @@ type slow struct {
 func newSlow(lm *txl.Model, o SlowOptions, steps int, seed uint64) *slow {
 	s := &slow{
 		options: o, lm: lm, seed: kernel.Key(seed, useDropout),
-		schedule: optim.Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final, Warmup: max(0, o.Warmup), Steps: steps},
-		grads:    stream.NewArenaOfAll(lm.Layout),
+		schedule: optim.Schedule{Kind: o.Schedule, Peak: o.Rate, Final: o.Final,
+			Warmup: max(0, o.Warmup), Steps: steps},
+		grads: stream.NewArenaOfAll(lm.Layout),
 	}
 	if o.Optimizer == OptimizerMuon {
 		s.opt = optim.NewMuon(lm.Layout, o.Clip)

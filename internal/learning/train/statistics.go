@@ -15,8 +15,8 @@ import (
 // m.LM.W, for model.WithStatistics. The gradients are those that dynamic evaluation meets before it
 // has moved: of the mean loss of one chunk of length tokens, the memory filled with the text in
 // front of it. The chunks are drawn from the corpus by the seed, each place as likely as any other;
-// files shorter than a chunk are left out. The corpus becomes encoded if a token of the model is not
-// a byte.
+// files shorter than a chunk are left out. The corpus becomes encoded if a token of the model is
+// not a byte.
 //
 // It wraps corpus.ErrData if no file is long enough, ErrDiverged if a gradient is not finite, and
 // ends with the context between two chunks. progress is told of the chunks done and of all; nil:
@@ -26,7 +26,8 @@ func GradientRMS(
 	seed uint64, progress func(done, total int64),
 ) ([]float32, error) {
 	if chunks < 1 || length < 1 {
-		return nil, fmt.Errorf("train: statistics of %d chunks of %d tokens, expected at least one of each", chunks, length)
+		return nil, fmt.Errorf("train: statistics of %d chunks of %d tokens, expected at least "+
+			"one of each", chunks, length)
 	}
 	if m.OfWords() {
 		if err := c.Encode(m.Tokenizer, func(int) error { return ctx.Err() }); err != nil {
@@ -59,14 +60,16 @@ type gatherer struct {
 func newGatherer(x *kernel.Exec, m *model.Model, length int) *gatherer {
 	step := newStep(x, m.LM, 1)
 	step.All = stream.NewArenaOfAll(m.LM.Layout)
-	return &gatherer{first: m.Tokenizer.Start(), text: newText(step, 1, length), squares: make([]float32, len(m.LM.W))}
+	return &gatherer{first: m.Tokenizer.Start(), text: newText(step, 1, length),
+		squares: make([]float32, len(m.LM.W))}
 }
 
 // add adds the squared gradient of the chunk of a document that begins behind so many tokens.
 func (g *gatherer) add(doc *corpus.Document, at int) {
 	length := len(g.text.targets)
 	g.text.Memory.Reset()
-	for from := at - (g.text.Network.Config.MemLen+length-1)/length*length; from < at; from += length {
+	for from := at - (g.text.Network.Config.MemLen+
+		length-1)/length*length; from < at; from += length {
 		if from >= 0 { // less than a chunk at the beginning of a document is not read
 			g.forward(doc, from)
 			g.text.Remember()
@@ -88,7 +91,8 @@ func (g *gatherer) rms(chunks int) ([]float32, error) {
 	for i, sum := range g.squares {
 		v := math.Sqrt(float64(sum) / float64(chunks))
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("%w: statistics: the gradients' mean square is %v at weight %d", ErrDiverged, v*v, i)
+			return nil, fmt.Errorf("%w: statistics: the gradients' mean square is %v at weight %d",
+				ErrDiverged, v*v, i)
 		}
 		g.squares[i] = float32(v)
 	}

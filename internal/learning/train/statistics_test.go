@@ -16,7 +16,8 @@ import (
 )
 
 func statisticsModel(t *testing.T) *model.Model {
-	lm, err := txl.NewModel(txl.Config{NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 8, MemLen: 12})
+	lm, err := txl.NewModel(txl.Config{NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12,
+		Vocab: 256, SegLen: 8, MemLen: 12})
 	require.NoError(t, err)
 	lm.Init(1)
 	m, err := model.New("small", lm, nil, 8, nil)
@@ -57,7 +58,8 @@ func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
 		seg.Remember(mem)
 	}
 	for i := range want {
-		require.InDelta(t, math.Abs(float64(want[i])), got[i], 1e-7*math.Abs(float64(want[i]))+1e-20, "weight %d", i)
+		require.InDelta(t, math.Abs(float64(want[i])), got[i], 1e-7*math.Abs(float64(want[i]))+
+			1e-20, "weight %d", i)
 	}
 }
 
@@ -78,7 +80,8 @@ func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
 	require.NoError(t, err)
 	var dot, a, b float64
 	for i := range want {
-		dot, a, b = dot+float64(got[i])*float64(want[i]), a+float64(got[i])*float64(got[i]), b+float64(want[i])*float64(want[i])
+		dot, a, b = dot+float64(got[i])*float64(want[i]), a+float64(got[i])*float64(got[i]),
+			b+float64(want[i])*float64(want[i])
 	}
 	require.Greater(t, dot/math.Sqrt(a*b), 0.995)
 	require.InEpsilon(t, math.Sqrt(b), math.Sqrt(a), 0.05)

@@ -34,9 +34,11 @@ func newStep(x *kernel.Exec, lm *txl.Model, batch int) stream.Step {
 
 // newAdaptiveStep returns a step of streams that share fast weights, which are written as the
 // settings say. They are held in float32, and traced, since meta-learners are trained on them.
-func newAdaptiveStep(x *kernel.Exec, m *model.Model, batch int, set sparsemeta.Settings, seed uint64) stream.Step {
+func newAdaptiveStep(x *kernel.Exec, m *model.Model, batch int, set sparsemeta.Settings,
+	seed uint64) stream.Step {
 	s := newStep(x, m.LM, batch)
-	s.Rule = stream.Rule{Learner: m.Learner, Settings: set, Precision: stream.TrainingPrecision, Trace: true}
+	s.Rule = stream.Rule{Learner: m.Learner, Settings: set, Precision: stream.TrainingPrecision,
+		Trace: true}
 	s.State = s.NewState(seed)
 	s.Fast, s.Grads = stream.NewArena(m), stream.NewArena(m)
 	return s

@@ -41,7 +41,8 @@ func (r *runner) phases(ctx context.Context, last *checkpoint) (Report, error) {
 		}
 		at := slices.Index(names, r.at.Phase)
 		if at < 0 {
-			return Report{}, fmt.Errorf("%w %s: phase %q, expected one of %v", ErrCheckpoint, last.path, r.at.Phase, names)
+			return Report{}, fmt.Errorf("%w %s: phase %q, expected one of %v", ErrCheckpoint,
+				last.path, r.at.Phase, names)
 		}
 		names = names[at:]
 	}
@@ -106,7 +107,8 @@ func (r *runner) finish(ctx context.Context) (Report, error) {
 		stored.Step = last.Best.Step
 		report.Stored = &stored
 	}
-	if m.Card, err = json.Marshal(card{r.recipe, r.at.Done, r.o.Store, report.Stored, r.base.Arithmetic.Numerics()}); err != nil {
+	if m.Card, err = json.Marshal(card{r.recipe, r.at.Done, r.o.Store, report.Stored,
+		r.base.Arithmetic.Numerics()}); err != nil {
 		return report, fmt.Errorf("train: the model's card: %w", err)
 	}
 	report.Model = m.ID()
@@ -114,7 +116,8 @@ func (r *runner) finish(ctx context.Context) (Report, error) {
 		return report, nil
 	}
 	if err := r.writeFile(r.o.Out, m.File(), weights.OptionsFor(r.o.Out)); err != nil {
-		return report, fmt.Errorf("train: the model could not be written: %w%s", err, r.lastCheckpoint())
+		return report, fmt.Errorf("train: the model could not be written: %w%s", err,
+			r.lastCheckpoint())
 	}
 	report.Out = r.o.Out
 	return report, nil
@@ -124,7 +127,8 @@ var (
 	// ErrInterrupted is wrapped by Run's error when Run's context has ended: a checkpoint was
 	// written, and the run can be resumed.
 	ErrInterrupted = errors.New("train: interrupted")
-	// ErrDiverged says that the loss or a gradient is no finite number, or the loss beyond any text.
+	// ErrDiverged says that the loss or a gradient is no finite number, or the loss beyond any
+	// text.
 	ErrDiverged = errors.New("train: diverged")
 )
 
@@ -138,10 +142,12 @@ type InterruptedError struct {
 
 func (e *InterruptedError) Error() string {
 	if e.Checkpoint == "" {
-		return fmt.Sprintf("train: interrupted in phase %s after step %d; nothing was saved (no checkpoint directory was given)",
+		return fmt.Sprintf("train: interrupted in phase %s after step %d; nothing was saved (no "+
+			"checkpoint directory was given)",
 			e.Phase, e.Step)
 	}
-	return fmt.Sprintf("train: interrupted in phase %s after step %d; resume from %s", e.Phase, e.Step, e.Checkpoint)
+	return fmt.Sprintf("train: interrupted in phase %s after step %d; resume from %s", e.Phase,
+		e.Step, e.Checkpoint)
 }
 
 // Unwrap makes the error both ErrInterrupted and the error of the context.

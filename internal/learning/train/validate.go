@@ -34,7 +34,8 @@ func (o Options) validate() error {
 		return &OptionError{"Data", "empty", "a directory of text files"}
 	}
 	if o.Phases[0] == PhaseMeta && o.Init == "" {
-		return &OptionError{"Init", "empty", "a model file: the phase meta needs slow weights that are already trained"}
+		return &OptionError{"Init", "empty", "a model file: the phase meta needs slow weights " +
+			"that are already trained"}
 	}
 	if err := o.validateTokenizer(); err != nil {
 		return err
@@ -72,7 +73,8 @@ func (o Options) validatePhases() error {
 		case slices.Contains(o.Phases[:i], phase):
 			return &OptionError{"Phases", phase + " again", "each phase at most once"}
 		case phase == PhasePretrain && i > 0:
-			return &OptionError{"Phases", "pretrain after " + o.Phases[i-1], "pretrain as the first: it makes a static model"}
+			return &OptionError{"Phases", "pretrain after " + o.Phases[i-1],
+				"pretrain as the first: it makes a static model"}
 		}
 	}
 	return nil
@@ -97,7 +99,8 @@ func (o Options) validateTokenizer() error {
 		return beside("Tokenizer.MinCount", t.MinCount)
 	}
 	if t.Size == 1 || t.Size == 2 {
-		return &OptionError{"Tokenizer.Size", fmt.Sprint(t.Size), fmt.Sprintf("3 to %d, or 0", tokenizer.MaxVocab)}
+		return &OptionError{"Tokenizer.Size", fmt.Sprint(t.Size), fmt.Sprintf("3 to %d, or 0",
+			tokenizer.MaxVocab)}
 	}
 	return cmp.Or(
 		within("Tokenizer.Size", t.Size, 0, tokenizer.MaxVocab),
@@ -110,7 +113,8 @@ func beside(option string, value int64) error {
 	return &OptionError{option, fmt.Sprint(value), "nothing: the vocabulary file has all words"}
 }
 
-// otherTokenizer is the error of options that ask for a kind of tokens beside a model to go on from.
+// otherTokenizer is the error of options that ask for a kind of tokens beside a model to go on
+// from.
 func otherTokenizer(kind string) error {
 	return &OptionError{"Tokenizer.Kind", kind,
 		"nothing: the model to go on from has a tokenizer"}
@@ -148,7 +152,8 @@ func (m MetaOptions) validate() error {
 	if m.Mixture != 0 && !m.Companion {
 		return &OptionError{"Meta.Mixture", fmt.Sprint(m.Mixture), "0 without a companion"}
 	}
-	if n := m.CompanionBytes; n != 0 && (companion.Settings{TableBytes: n, Networks: 1}).Validate() != nil {
+	if n := m.CompanionBytes; n != 0 &&
+		(companion.Settings{TableBytes: n, Networks: 1}).Validate() != nil {
 		return &OptionError{"Meta.CompanionBytes", fmt.Sprint(n), companion.TableBytesWanted}
 	}
 	return cmp.Or(

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Validation measures what sessions would, with a companion where training has one and else without,
-// of bytes as of words: document by document, or all of them as one text.
+// Validation measures what sessions would, with a companion where training has one and else
+// without, of bytes as of words: document by document, or all of them as one text.
 func TestValidationIsServing(t *testing.T) {
 	texts := []string{modeltest.WordText(9), modeltest.WordText(5) + "and one more"}
 	for _, made := range []func() (*model.Model, error){modeltest.Small, modeltest.SmallOfWords} {
@@ -28,7 +28,8 @@ func TestValidationIsServing(t *testing.T) {
 			require.NoError(t, c.Encode(m.Tokenizer, func(int) error { return nil }))
 		}
 		for _, one := range []bool{false, true} {
-			v := &validator{text: c, options: ValidationOptions{OneStream: one}, seed: 5, threads: 2}
+			v := &validator{text: c, options: ValidationOptions{OneStream: one}, seed: 5,
+				threads: 2}
 			measured, err := v.measure(context.Background(), m, nil)
 			require.NoError(t, err)
 			adaptive, static := served(m, texts, one, stream.SparseMeta, false)

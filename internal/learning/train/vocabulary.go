@@ -81,6 +81,7 @@ func (r *runner) reading(what string, c *corpus.Corpus) func(bytes int) error {
 			return nil
 		}
 		noted = time.Now()
-		return r.note("%s: %s of %s", what, humanize.Bytes(uint64(bytes)), humanize.Bytes(uint64(total)))
+		return r.note("%s: %s of %s", what, humanize.Bytes(uint64(bytes)),
+			humanize.Bytes(uint64(total)))
 	}
 }

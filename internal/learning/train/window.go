@@ -23,9 +23,11 @@ type windowScheme struct {
 
 // newWindow starts the scheme; joint is nil if the slow weights, which are trained already, stand
 // still.
-func newWindow(x *kernel.Exec, base *model.Model, c *corpus.Corpus, o MetaOptions, joint *JointOptions, seed uint64) (*windowScheme, error) {
+func newWindow(x *kernel.Exec, base *model.Model, c *corpus.Corpus, o MetaOptions,
+	joint *JointOptions, seed uint64) (*windowScheme, error) {
 	w := o.Window
-	reader, err := corpus.NewReader(c, w.Batch, max(o.Chunk, w.GradientChunk), base.Tokenizer.Start(), 0, kernel.Key(seed, useOrder))
+	reader, err := corpus.NewReader(c, w.Batch, max(o.Chunk, w.GradientChunk),
+		base.Tokenizer.Start(), 0, kernel.Key(seed, useOrder))
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +112,8 @@ type windowState struct {
 }
 
 func (p *windowScheme) save(c *checkpoint) {
-	c.putJSON(keyPhase, windowState{p.steps, p.reader.State, p.writing.Memory.Len, p.writing.State.Step})
+	c.putJSON(keyPhase, windowState{p.steps, p.reader.State, p.writing.Memory.Len,
+		p.writing.State.Step})
 	p.saveWeights(c)
 	p.writing.saveMemory(c)
 }

@@ -110,12 +110,24 @@ func TestVocabulariesOfRunsAreChecked(t *testing.T) {
 	require.ErrorContains(t, err, o.Tokenizer.Vocabulary+": tokenizer: vocabulary: line 2: ")
 
 	for want, change := range map[string]func(*Options){
-		`Tokenizer.Kind is "bpe", expected bytes or words`:      func(o *Options) { o.Tokenizer.Kind = "bpe" },
-		"Tokenizer.Kind is bytes, expected words: a vocabulary": func(o *Options) { o.Tokenizer.Kind, o.Tokenizer.Size = "", 9 },
-		"Tokenizer.Kind is words, expected nothing: the model":  func(o *Options) { o.Init = "m" },
-		"Tokenizer.Size is 2, expected 3 to 16777216, or 0":     func(o *Options) { o.Tokenizer.Size = 2 },
-		"Tokenizer.MinCount is -1, expected 0 to":               func(o *Options) { o.Tokenizer.MinCount = -1 },
-		"Meta.Chunk is 1, expected 2 to 1024 for a model":       func(o *Options) { o.Meta.Chunk = 1 },
+		`Tokenizer.Kind is "bpe", expected bytes or words`: func(
+			o *Options) {
+			o.Tokenizer.Kind = "bpe"
+		},
+		"Tokenizer.Kind is bytes, expected words: a vocabulary": func(
+			o *Options) {
+			o.Tokenizer.Kind, o.Tokenizer.Size = "", 9
+		},
+		"Tokenizer.Kind is words, expected nothing: the model": func(o *Options) { o.Init = "m" },
+		"Tokenizer.Size is 2, expected 3 to 16777216, or 0": func(
+			o *Options) {
+			o.Tokenizer.Size = 2
+		},
+		"Tokenizer.MinCount is -1, expected 0 to": func(o *Options) {
+			o.Tokenizer.MinCount =
+				-1
+		},
+		"Meta.Chunk is 1, expected 2 to 1024 for a model": func(o *Options) { o.Meta.Chunk = 1 },
 		"Tokenizer.Size is 9, expected nothing: the vocabulary": func(o *Options) {
 			o.Tokenizer.Vocabulary, o.Tokenizer.Size = "vocab.txt", 9
 		},

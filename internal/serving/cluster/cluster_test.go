@@ -25,7 +25,8 @@ type book struct {
 	others []Node // that are alive
 }
 
-func (b *book) Renew(_ context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node, err error) {
+func (b *book) Renew(_ context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node,
+	err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked++
@@ -65,7 +66,8 @@ func (b *book) setDown(down bool) {
 // joined is a member whose own renewals come in an hour: the test makes them.
 func joined(t *testing.T, b *book, report func(error)) *Member {
 	m, err := Join(t.Context(), Options{
-		Self: Node{ID: "a-1", Name: "a"}, Directory: b, Lease: 10 * time.Hour, Now: b.clock, Report: report,
+		Self: Node{ID: "a-1", Name: "a"}, Directory: b, Lease: 10 * time.Hour, Now: b.clock,
+		Report: report,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Leave(context.Background())) })
@@ -121,7 +123,8 @@ type slowBook struct {
 	takes time.Duration
 }
 
-func (s *slowBook) Renew(ctx context.Context, self Node, lease time.Duration) (bool, []Node, error) {
+func (s *slowBook) Renew(ctx context.Context, self Node, lease time.Duration) (bool, []Node,
+	error) {
 	defer s.pass(s.takes)
 	return s.book.Renew(ctx, self, lease)
 }
@@ -130,7 +133,8 @@ func TestAMemberRenewsItsLeaseByItselfAndTellsWhenItCannot(t *testing.T) {
 	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
 	told := make(chan error, 16)
 	m, err := Join(t.Context(), Options{
-		Self: Node{ID: "a"}, Directory: b, Lease: LeaseMin, Now: b.clock, Report: func(err error) { told <- err },
+		Self: Node{ID: "a"}, Directory: b, Lease: LeaseMin, Now: b.clock,
+		Report: func(err error) { told <- err },
 	})
 	require.NoError(t, err)
 	asked := func() int {
@@ -158,7 +162,8 @@ func TestALeaseHasALeast(t *testing.T) {
 
 func nodes(n int) (all []Node) {
 	for i := range n {
-		all = append(all, Node{Name: fmt.Sprint("node-", i), Models: []string{"m"}, Numerics: "fma"})
+		all = append(all, Node{Name: fmt.Sprint("node-", i), Models: []string{"m"},
+			Numerics: "fma"})
 	}
 	return all
 }
@@ -193,7 +198,8 @@ func TestASessionGoesToANodeThatTakesItAndComputesAsItDid(t *testing.T) {
 		at, _ = Rendezvous(all, key, "m", "portable")
 		require.Equal(t, "node-1", at.Name)
 		at, _ = Rendezvous(all, key, "m", "neon")
-		require.Contains(t, []string{"node-0", "node-1"}, at.Name, "another arithmetic is better than none")
+		require.Contains(t, []string{"node-0", "node-1"}, at.Name,
+			"another arithmetic is better than none")
 		_, found = Rendezvous(all, key, "unknown", "fma")
 		require.False(t, found)
 	}

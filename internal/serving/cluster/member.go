@@ -1,10 +1,10 @@
-// Package cluster is what servers that share sessions know of one another: who is there, and for how
-// long a server may act for the sessions that it has. It knows neither sessions nor databases.
+// Package cluster is what servers that share sessions know of one another: who is there, and for
+// how long a server may act for the sessions that it has. It knows neither sessions nor databases.
 //
-// A server is a member by a lease, which a directory gives and keeps the time of, and which it renews
-// all the time. The member counts with its own monotonic clock from before it asked for the renewal,
-// and takes the lease to be over earlier than the directory does, so that no other acts for a session
-// while the member still does: clocks need not agree, only run about as fast.
+// A server is a member by a lease, which a directory gives and keeps the time of, and which it
+// renews all the time. The member counts with its own monotonic clock from before it asked for the
+// renewal, and takes the lease to be over earlier than the directory does, so that no other acts
+// for a session while the member still does: clocks need not agree, only run about as fast.
 package cluster
 
 import (
@@ -22,8 +22,8 @@ const LeaseDefault = 10 * time.Second
 // LeaseMin is the shortest lease: renewals, and the answers to them, have to fit in several times.
 const LeaseMin = 100 * time.Millisecond
 
-// Of a lease so many parts are between two renewals, and may pass without one before the member takes
-// it to be over.
+// Of a lease so many parts are between two renewals, and may pass without one before the member
+// takes it to be over.
 const (
 	beatParts = 5 // a fifth: 2 s of 10
 	stopParts = 4 // four fifths: 8 s of 10
@@ -47,7 +47,8 @@ type Directory interface {
 	// Renew gives a node its lease, from now on for so long, and tells the nodes whose leases last,
 	// itself included, in the order of their names. lapsed says that the node's lease was over, or
 	// that it had none.
-	Renew(ctx context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node, err error)
+	Renew(ctx context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node,
+		err error)
 	// Leave ends the lease of a node, and frees the sessions that it has.
 	Leave(ctx context.Context, id string) error
 }
@@ -58,7 +59,8 @@ type Options struct {
 	Directory Directory
 	Lease     time.Duration    // LeaseDefault
 	Now       func() time.Time // with a monotonic reading; nil: time.Now
-	Report    func(error)      // is told when the lease is over, and when it is there again; nil: nobody
+	// is told when the lease is over, and when it is there again; nil: nobody
+	Report func(error)
 }
 
 // Member is this server among those that share sessions.
@@ -123,8 +125,8 @@ func (m *Member) beat(ctx context.Context) {
 	}
 }
 
-// Renew renews the lease at once, as the member does by itself again and again. What is not answered in
-// half of the lease's time has failed.
+// Renew renews the lease at once, as the member does by itself again and again. What is not
+// answered in half of the lease's time has failed.
 func (m *Member) Renew(ctx context.Context) error {
 	m.renewing.Lock()
 	defer m.renewing.Unlock()
@@ -186,8 +188,8 @@ func (m *Member) Err() error {
 	return nil
 }
 
-// Term grows whenever the lease was over: what others may have taken since a term began is another's
-// in the next.
+// Term grows whenever the lease was over: what others may have taken since a term began is
+// another's in the next.
 func (m *Member) Term() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

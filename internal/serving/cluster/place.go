@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Rendezvous chooses a node for a key, of those that take sessions: one of the given arithmetic that
-// has the model, else any that has the model. All servers that know the same nodes choose the same,
-// and with a node that comes or goes only the keys change places that come to it or were with it.
-// An empty arithmetic, or model, is any. false: there is none.
+// Rendezvous chooses a node for a key, of those that take sessions: one of the given arithmetic
+// that has the model, else any that has the model. All servers that know the same nodes choose the
+// same, and with a node that comes or goes only the keys change places that come to it or were with
+// it. An empty arithmetic, or model, is any. false: there is none.
 func Rendezvous(nodes []Node, key, model, numerics string) (chosen Node, found bool) {
 	var best uint64
 	var alike bool

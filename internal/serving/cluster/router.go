@@ -21,8 +21,8 @@ type Router struct {
 	Holds    func(id string) bool // whether this server has a session
 }
 
-// Session gives the address of the server that has a session, or is to have it: of an id, or of a name
-// that its owner has given. "" is this server. found says whether there is such a session.
+// Session gives the address of the server that has a session, or is to have it: of an id, or of a
+// name that its owner has given. "" is this server. found says whether there is such a session.
 func (r *Router) Session(
 	ctx context.Context, owner, text string,
 ) (addr string, found bool, err error) {
@@ -63,8 +63,8 @@ func (r *Router) Alive(addr string) bool {
 	return slices.ContainsFunc(r.Member.Alive(), func(n Node) bool { return n.Addr == addr })
 }
 
-// Fresh gives the address of the server that is to make a session: of those that are as this one is.
-// Equal keys come to the same server.
+// Fresh gives the address of the server that is to make a session: of those that are as this one
+// is. Equal keys come to the same server.
 func (r *Router) Fresh(key string) (addr string) {
 	self := r.Member.Self()
 	model := ""

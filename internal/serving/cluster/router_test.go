@@ -35,7 +35,8 @@ func TestARequestGoesToTheServerOfItsSession(t *testing.T) {
 	r := &Router{
 		Member: m, Holds: func(id string) bool { return id == "held" },
 		Sessions: places{
-			"mine": {ID: "mine", Node: "a-1"}, "new": {ID: "new", Node: "b-1"}, "free": {ID: "free"},
+			"mine": {ID: "mine", Node: "a-1"}, "new": {ID: "new", Node: "b-1"},
+			"free": {ID: "free"},
 			"lost": {ID: "lost", Node: "c-1"},
 		},
 	}

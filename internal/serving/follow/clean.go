@@ -48,11 +48,12 @@ func (n *Notes) skip(bytes int, what string) {
 
 // Cleaner makes lines of UTF-8 from what programs write: other encodings are converted; carriage
 // returns before newlines, sequences that control a terminal, NULs, binary lines and the rest of
-// long lines are left out. What a container runtime has split is one line. Its result depends on the
-// bytes of the line alone.
+// long lines are left out. What a container runtime has split is one line. Its result depends on
+// the bytes of the line alone.
 type Cleaner struct {
 	Notes *Notes
-	Field []string // of a line in JSON, the path of the value that alone is given; nil: the whole line
+	// of a line in JSON, the path of the value that alone is given; nil: the whole line
+	Field []string
 
 	decoder *encoding.Decoder // nil: the text is not UTF-16
 	line    int               // bytes of the line under way, up to here
@@ -111,12 +112,13 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	}
 }
 
-// container is what a container runtime (CRI) writes in front of a line: F of the last part, else P.
+// container is what a container runtime (CRI) writes in front of a line: F of the last part, else
+// P.
 var container = regexp.MustCompile(`^\d{4}-\S{15,35} (stdout|stderr) ([PF]) `)
 
 // join takes a line that begins for what it is: the next part of one that a container runtime has
-// split, or another, before which that one ends. Of a line of Docker's json-file, whose field log is
-// read, it returns the field, which is not the whole line.
+// split, or another, before which that one ends. Of a line of Docker's json-file, whose field log
+// is read, it returns the field, which is not the whole line.
 func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 	was, stream := c.split, ""
 	c.split = ""
@@ -146,8 +148,8 @@ func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 
 var fieldLog = []string{"log"}
 
-// dockerPart is how many bytes of a line Docker writes at once. Of a line that is longer, no part but
-// the last has a newline.
+// dockerPart is how many bytes of a line Docker writes at once. Of a line that is longer, no part
+// but the last has a newline.
 const dockerPart = 16 << 10
 
 // dockerLine is a line of Docker's json-file.

@@ -50,7 +50,8 @@ func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 		at + "stdout F , four\n" + at + "stderr P five\n" + at + "stdout F six\n" +
 		at + "stderr F seven\n" + at + "stdout P " + long + "\n" + at + "stdout F rest\nno CRI\n"
 	want := at + "stdout F one\n" + at + "stdout P two, three, four\n" + at + "stderr P five\n" +
-		at + "stdout F six\n" + at + "stderr F seven\n" + (at + "stdout P " + long)[:lineMax] + "\nno CRI\n"
+		at + "stdout F six\n" + at + "stderr F seven\n" + (at + "stdout P " + long)[:lineMax] +
+		"\nno CRI\n"
 	for _, at := range []int{0, len(raw) / 2, len(raw) - 10} { // within the long line and its rest
 		c, _ := cleaner()
 		text := string(c.Clean([]byte(raw[:at])))
@@ -84,11 +85,14 @@ func resumed(t *testing.T, o Options, from int) string {
 
 func TestCleanJoinsWhatDockerHasSplit(t *testing.T) {
 	part := func(log, stream string) string {
-		return fmt.Sprintf(`{"log":%q,"stream":%q,"time":"2026-11-21T03:25:33.1Z"}`+"\n", log, stream)
+		return fmt.Sprintf(`{"log":%q,"stream":%q,"time":"2026-11-21T03:25:33.1Z"}`+"\n", log,
+			stream)
 	}
 	long := strings.Repeat("y", dockerPart)
-	raw := part("one\n", "stdout") + part(long, "stdout") + part(long, "stdout") + part("rest\n", "stdout") +
-		part("two\n", "stdout") + part(long, "stdout") + part("three\n", "stderr") + part("four", "stderr") +
+	raw := part("one\n", "stdout") + part(long, "stdout") + part(long, "stdout") + part("rest\n",
+		"stdout") +
+		part("two\n", "stdout") + part(long, "stdout") + part("three\n", "stderr") + part("four",
+		"stderr") +
 		part(`{"log":"five"}`+"\n", "stdout")
 	want := "one\n" + long + "\ntwo\n" + long + "\nthree\nfour\n" + `{"log":"five"}` + "\n"
 	c, _ := cleaner("log")
@@ -239,8 +243,10 @@ func TestRotatedFilesAreFoundByAnyName(t *testing.T) {
 		{"app-2026-01-01.log", "app-2026-01-02.log"}, {"app.2026-01-01.log", "app.2026-01-02.log"},
 		{"app.2.log", "app.1.log"}, {"old/app.log.2", "old/app.log.1"},
 		{"20260101-app.log", "20260102-app.log"}, {"app.log.2.gz", "app.log.1"},
-		{"app.log-20260101.zst", "app.log-20260102.gz"}, {"old/app-2026-01-01-1.log.gz", "app.1.log"},
-		{"whatever", "app.log.1"}, {"app.log.2026-01-01T10:00:00.gz", "app.log.2026-01-01T11:00:00"},
+		{"app.log-20260101.zst", "app.log-20260102.gz"}, {"old/app-2026-01-01-1.log.gz",
+			"app.1.log"},
+		{"whatever", "app.log.1"}, {"app.log.2026-01-01T10:00:00.gz",
+			"app.log.2026-01-01T11:00:00"},
 	} {
 		t.Run(strings.ReplaceAll(strings.Join(names[:], " "), "/", "_"), func(t *testing.T) {
 			dir := t.TempDir()
@@ -256,7 +262,8 @@ func TestRotatedFilesAreFoundByAnyName(t *testing.T) {
 			put := func(name, text string) {
 				to := filepath.Join(dir, name)
 				if _, packed := unpackedName(name); packed {
-					require.NoError(t, os.WriteFile(to, packedBytes(t, filepath.Ext(name), text), 0o600))
+					require.NoError(t, os.WriteFile(to, packedBytes(t, filepath.Ext(name), text),
+						0o600))
 					_ = os.Remove(path)
 				} else {
 					require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -279,7 +286,8 @@ func TestRotatedFilesAreFoundByAnyName(t *testing.T) {
 // A new name of the same folder is no rotated file by its looks alone.
 func TestOtherLogsAreNoRotatedFiles(t *testing.T) {
 	for _, name := range []string{
-		"app-2.log", "app2.log", "my-app.log", "app.log", "app.error.log", "2-app.log", "app.log.bak",
+		"app-2.log", "app2.log", "my-app.log", "app.log", "app.error.log", "2-app.log",
+		"app.log.bak",
 	} {
 		require.False(t, wasNamed("app.log", name), name)
 	}

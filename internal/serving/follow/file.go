@@ -91,8 +91,8 @@ func (o *file) seek(offset int64) error {
 	return err
 }
 
-// cleanAs sets how the file is cleaned. How much of a line stands in front of the offset is found by
-// reading that again; what cannot be read is not there.
+// cleanAs sets how the file is cleaned. How much of a line stands in front of the offset is found
+// by reading that again; what cannot be read is not there.
 func (o *file) cleanAs(notes *Notes, field []string) {
 	o.clean.Notes, o.clean.Field = notes, field
 	o.encoding(nil)

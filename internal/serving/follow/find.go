@@ -111,7 +111,8 @@ func (o Options) Read(place Place, bytes int64) ([]byte, error) {
 	for int64(len(text)) < bytes {
 		raw, rewritten, err := f.peek(true)
 		if err != nil || rewritten || len(raw) == 0 {
-			return nil, fmt.Errorf("follow: %s ended before what was read of it (%v)", o.Log.Path, err)
+			return nil, fmt.Errorf("follow: %s ended before what was read of it (%v)", o.Log.Path,
+				err)
 		}
 		text = append(text, f.piece(raw).Text...)
 	}

@@ -139,9 +139,13 @@ func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
 			read(20)
 		}
 		actions := map[string]func(*rapid.T){
-			"line":     func(*rapid.T) { w.line(); w.touch() },
-			"half":     func(*rapid.T) { w.half(); w.touch() },
-			"rename":   func(r *rapid.T) { w.rename(rapid.IntRange(0, 2).Draw(r, "more")); read(1) },
+			"line": func(*rapid.T) { w.line(); w.touch() },
+			"half": func(*rapid.T) { w.half(); w.touch() },
+			"rename": func(r *rapid.T) {
+				w.rename(rapid.IntRange(0, 2).Draw(r,
+					"more"))
+				read(1)
+			},
 			"truncate": func(*rapid.T) { w.copyTruncate() },
 			"read":     func(r *rapid.T) { read(rapid.IntRange(1, 5).Draw(r, "pieces")) },
 			"quiet":    func(*rapid.T) { quiet() },
@@ -173,7 +177,8 @@ func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
 			if name == "restart" && place.Mark.Head.Bytes == 0 {
 				continue
 			}
-			if name == "truncate" { // what was never looked at cannot be told from what was never there
+			// what was never looked at cannot be told from what was never there
+			if name == "truncate" {
 				settle()
 			}
 			actions[name](r)
@@ -304,7 +309,8 @@ func TestBeginIsTheStartOfALine(t *testing.T) {
 
 func TestOnlyNamesThatRotationGivesAreSiblings(t *testing.T) {
 	path, _ := openLog(t, "one\n")
-	for _, ending := range []string{".1", "-20260101", ".2026-01-01T00:00", ".bz2", ".bak", ".2.gz", "2"} {
+	for _, ending := range []string{".1", "-20260101", ".2026-01-01T00:00", ".bz2", ".bak", ".2.gz",
+		"2"} {
 		require.NoError(t, os.WriteFile(path+ending, nil, 0o600))
 	}
 	var endings []string

@@ -44,8 +44,8 @@ const (
 type Options struct {
 	Log   Log
 	Field []string // see Cleaner
-	// Last is how much of the end of the log is given first, of the file that is there and of rotated
-	// ones before it; negative: all of the file.
+	// Last is how much of the end of the log is given first, of the file that is there and of
+	// rotated ones before it; negative: all of the file.
 	Last int64
 	Ends bool // the following ends with io.EOF some time after the log has no file any more
 	// Note is told once what somebody should know; nil: nobody is.

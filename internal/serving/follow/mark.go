@@ -64,8 +64,8 @@ func (m Mark) fits(f io.ReaderAt, offset int64) bool {
 
 // Piece is a part of a followed file.
 type Piece struct {
-	// Text is whole lines, or a part of a line that is long, clean. It is valid until the next call.
-	// It is empty where all that was read was skipped.
+	// Text is whole lines, or a part of a line that is long, clean. It is valid until the next
+	// call. It is empty where all that was read was skipped.
 	Text []byte
 	// Skip is how much of the clean text from From on was given before a restart, and is left out.
 	Skip int64

@@ -45,15 +45,16 @@ func request() *logs.LogsData {
 	list := &common.AnyValue{Value: &common.AnyValue_KvlistValue{KvlistValue: &common.KeyValueList{
 		Values: []*common.KeyValue{
 			attr("user", text("ann \"x\"")),
-			attr("ids", &common.AnyValue{Value: &common.AnyValue_ArrayValue{ArrayValue: &common.ArrayValue{
-				Values: []*common.AnyValue{
-					{Value: &common.AnyValue_IntValue{IntValue: -7}},
-					{Value: &common.AnyValue_DoubleValue{DoubleValue: 0.5}},
-					{Value: &common.AnyValue_BoolValue{BoolValue: true}},
-					{Value: &common.AnyValue_BytesValue{BytesValue: []byte{1, 2}}},
-					{},
-				},
-			}}}),
+			attr("ids",
+				&common.AnyValue{Value: &common.AnyValue_ArrayValue{ArrayValue: &common.ArrayValue{
+					Values: []*common.AnyValue{
+						{Value: &common.AnyValue_IntValue{IntValue: -7}},
+						{Value: &common.AnyValue_DoubleValue{DoubleValue: 0.5}},
+						{Value: &common.AnyValue_BoolValue{BoolValue: true}},
+						{Value: &common.AnyValue_BytesValue{BytesValue: []byte{1, 2}}},
+						{},
+					},
+				}}}),
 		},
 	}}}
 	return &logs.LogsData{ResourceLogs: []*logs.ResourceLogs{
@@ -69,14 +70,16 @@ func request() *logs.LogsData {
 				{
 					Scope: &common.InstrumentationScope{Attributes: []*common.KeyValue{
 						attr("service.name", text("of the scope"))}},
-					LogRecords: []*logs.LogRecord{{ObservedTimeUnixNano: 3, Body: text("Traceback\n  at x\r\n")}},
+					LogRecords: []*logs.LogRecord{{ObservedTimeUnixNano: 3,
+						Body: text("Traceback\n  at x\r\n")}},
 				},
 			},
 		},
 		{ScopeLogs: []*logs.ScopeLogs{{LogRecords: []*logs.LogRecord{
 			{Body: text("nobody's")},
 			{TimeUnixNano: 5},
-			{TimeUnixNano: 5, Body: text(""), Attributes: []*common.KeyValue{attr("app", text("own"))}},
+			{TimeUnixNano: 5, Body: text(""),
+				Attributes: []*common.KeyValue{attr("app", text("own"))}},
 		}}}},
 	}}
 }
@@ -93,7 +96,8 @@ func TestOTLPGivesLinesByService(t *testing.T) {
 		b, err := read()
 		require.NoError(t, err, form)
 		require.Equal(t, map[string]string{
-			"checkout":           "started\n" + `{"user":"ann \"x\"","ids":[-7,0.5,true,"AQI=",null]}` + "\n",
+			"checkout": "started\n" +
+				`{"user":"ann \"x\"","ids":[-7,0.5,true,"AQI=",null]}` + "\n",
 			Name("of the scope"): `Traceback\n  at x` + "\n",
 			"unknown":            "nobody's\n",
 			"own":                "\n",
@@ -102,7 +106,8 @@ func TestOTLPGivesLinesByService(t *testing.T) {
 		require.Equal(t, 1, b.Refused, form)
 		require.Equal(t, "record 5: it has no body", b.Why, form)
 		for _, s := range b.Streams {
-			require.Equal(t, s.Name == "unknown", s.Key() == "", "only a record without a time has no key")
+			require.Equal(t, s.Name == "unknown", s.Key() == "", "only a record without a time "+
+				"has no key")
 		}
 	}
 }
@@ -166,7 +171,8 @@ func TestLargeRecordsAreRefused(t *testing.T) {
 	record := func(body string) string { return `{"body":` + body + `},` }
 	many := `{"arrayValue":{"values":[` + strings.Repeat("{},", ValuesMax) + `{}]}}`
 	long := `{"stringValue":"` + strings.Repeat("x", RecordBytesMax) + `"}`
-	b, err := OTLPJSON([]byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[`+record(many)+record(long)+
+	b, err := OTLPJSON([]byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[`+
+		record(many)+record(long)+
 		`{"body":{"stringValue":"x"}}]}]}]}`), template(t, NameDefault))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"unknown": "x\n"}, texts(b))
@@ -177,7 +183,8 @@ func TestLargeRecordsAreRefused(t *testing.T) {
 func TestTemplatesNameStreams(t *testing.T) {
 	set := map[string]string{"a": "Web 1", "b": "x.y"}
 	for text, want := range map[string]string{
-		"{a}": Name("Web 1"), "{b}": "x.y", "{c|b}": "x.y", "{c|none}": "none", "logs-{b}": "logs-x.y",
+		"{a}": Name("Web 1"), "{b}": "x.y", "{c|b}": "x.y", "{c|none}": "none",
+		"logs-{b}":  "logs-x.y",
 		"{b}_{c|d}": "x.y_d", "all": "all",
 	} {
 		require.Equal(t, want, template(t, text).name(set), text)
@@ -191,7 +198,8 @@ func TestTemplatesNameStreams(t *testing.T) {
 func TestNamesAreThoseOfSessions(t *testing.T) {
 	for text, want := range map[string]string{
 		"web": "web", "Checkout": "checkout", "a.b_c-1": "a.b_c-1",
-		"import": "import-93ab8f7d", "": "e3b0c442", "ä": "-", "/var/log/x": "", strings.Repeat("x", 70): "",
+		"import": "import-93ab8f7d", "": "e3b0c442", "ä": "-", "/var/log/x": "",
+		strings.Repeat("x", 70): "",
 	} {
 		name := Name(text)
 		require.Regexp(t, `^[a-z0-9][a-z0-9._-]{0,63}$`, name, text)
@@ -210,7 +218,8 @@ func pushRequest(labels string, lines ...string) []byte {
 	}
 	stream := message(1, []byte(labels))
 	for i, line := range lines {
-		time := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(i+1))
+		time := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType),
+			uint64(i+1))
 		meta := append(message(1, []byte("pod")), message(2, []byte("p1"))...)
 		entry := append(message(1, time), append(message(2, []byte(line)), message(3, meta)...)...)
 		stream = append(stream, message(2, entry)...)
@@ -219,7 +228,8 @@ func pushRequest(labels string, lines ...string) []byte {
 }
 
 func TestLokiGivesLinesByLabels(t *testing.T) {
-	body := append(pushRequest(`{app="web", env="p\"x"}`, "one", "two"), pushRequest(`{env="q"}`, "three")...)
+	body := append(pushRequest(`{app="web", env="p\"x"}`, "one", "two"), pushRequest(`{env="q"}`,
+		"three")...)
 	raw, err := Snappy(snappy.Encode(nil, body), 1<<20)
 	require.NoError(t, err)
 	b, err := Loki(raw, template(t, "{app|env}"))
@@ -241,7 +251,8 @@ func TestLokiGivesLinesByLabels(t *testing.T) {
 	require.ErrorContains(t, err, "Snappy")
 	_, err = Loki(pushRequest(`app="web"`, "x"), template(t, "{app}"))
 	require.ErrorContains(t, err, "stream 1")
-	for _, bad := range []string{`{"streams":[{"values":[["x","y"]]}]}`, `{"streams":[{"values":[["1"]]}]}`,
+	for _, bad := range []string{`{"streams":[{"values":[["x","y"]]}]}`,
+		`{"streams":[{"values":[["1"]]}]}`,
 		`{"streams":[{"stream":7}]}`, `{"streams":[{"values":[["1",2]]}]}`} {
 		_, err := LokiJSON([]byte(bad), template(t, "{app}"))
 		require.Error(t, err, bad)
@@ -250,7 +261,8 @@ func TestLokiGivesLinesByLabels(t *testing.T) {
 
 func TestRecordsGiveTheirMessages(t *testing.T) {
 	for _, c := range []struct{ body, fields, want string }{
-		{`{"message":"one"}` + "\n" + `{"message":"two\nlines","x":1}` + "\n", "", "one\n" + `two\nlines` + "\n"},
+		{`{"message":"one"}` + "\n" + `{"message":"two\nlines","x":1}` + "\n", "", "one\n" +
+			`two\nlines` + "\n"},
 		{`[{"log":"one\n"},{"msg":"two"}]`, "", "one\ntwo\n"},
 		{`{"message":"one"}{"message":"two"}`, "", "one\ntwo\n"},
 		{` { "a" : 1 } "text" 7 null`, "", "{\"a\":1}\ntext\n7\nnull\n"},
@@ -283,18 +295,23 @@ func TestRecordsGiveTheirMessages(t *testing.T) {
 }
 
 func TestMessagePackIsReadAsJSONIs(t *testing.T) {
-	map1 := func(value ...byte) []byte { return append([]byte{0x81, 0xa3, 'l', 'o', 'g'}, value...) }
+	map1 := func(value ...byte) []byte {
+		return append([]byte{0x81, 0xa3, 'l', 'o', 'g'},
+			value...)
+	}
 	time := append([]byte{0xd7, 0x00}, 1, 2, 3, 4, 5, 6, 7, 8)
 	for name, c := range map[string]struct {
 		body []byte
 		want string
 	}{
 		"fluent bit": {append(append([]byte{0x92}, time...), map1(0xa2, 'h', 'i')...), "hi\n"},
-		"metadata": {append(append([]byte{0x92, 0x92}, append(time, 0x80)...), map1(0xa2, 'h', 'i')...),
+		"metadata": {append(append([]byte{0x92, 0x92}, append(time, 0x80)...),
+			map1(0xa2, 'h', 'i')...),
 			"hi\n"},
 		"alone":   {map1(0xd9, 2, 'h', 'i'), "hi\n"},
 		"numbers": {map1(0x93, 0xff, 0xd1, 0xff, 0x00, 0xcd, 1, 0), `{"log":[-1,-256,256]}` + "\n"},
-		"others": {map1(0x95, 0xc0, 0xc3, 0xcb, 0x3f, 0xe0, 0, 0, 0, 0, 0, 0, 0xc4, 1, 7, 0xde, 0, 1, 1, 2),
+		"others": {map1(0x95, 0xc0, 0xc3, 0xcb, 0x3f, 0xe0, 0, 0, 0, 0, 0, 0, 0xc4, 1, 7, 0xde, 0,
+			1, 1, 2),
 			`{"log":[null,true,0.5,"Bw==",{"1":2}]}` + "\n"},
 		"two": {append(map1(0xa1, 'a'), map1(0xa1, 'b')...), "a\nb\n"},
 	} {
@@ -304,7 +321,8 @@ func TestMessagePackIsReadAsJSONIs(t *testing.T) {
 	}
 	deep := append([]byte(strings.Repeat("\x91", DepthMax+2)), 0xc0)
 	for name, body := range map[string][]byte{
-		"cut": map1(0xa2, 'h'), "length": map1(0xdb, 0xff, 0xff, 0xff, 0xff), "unused": {0xc1}, "deep": deep,
+		"cut": map1(0xa2, 'h'), "length": map1(0xdb, 0xff, 0xff, 0xff, 0xff), "unused": {0xc1},
+		"deep": deep,
 		"many": {0xdd, 0xff, 0xff, 0xff, 0xff},
 	} {
 		_, _, err := MessagePack(body, nil)
@@ -341,7 +359,8 @@ func TestBodiesOfShippersAreRead(t *testing.T) {
 }
 
 func TestLinesEndWithANewline(t *testing.T) {
-	for body, want := range map[string]string{"": "", "a": "a\n", "a\nb\n": "a\nb\n", "a\n\nb": "a\n\nb\n"} {
+	for body, want := range map[string]string{"": "", "a": "a\n", "a\nb\n": "a\nb\n",
+		"a\n\nb": "a\n\nb\n"} {
 		text, n := Lines([]byte(body))
 		require.Equal(t, want, string(text))
 		require.Equal(t, strings.Count(want, "\n"), n)

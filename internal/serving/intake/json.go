@@ -124,8 +124,9 @@ func inside(v value, open json.Delim, visit func(dec *json.Decoder, v value) err
 	case token == nil:
 		return nil
 	case token != open:
-		return &Error{v.at, v.where, fmt.Sprintf("found %.40s, expected %s", v.text, map[json.Delim]string{
-			'{': "an object", '[': "an array"}[open])}
+		return &Error{v.at, v.where, fmt.Sprintf("found %.40s, expected %s", v.text,
+			map[json.Delim]string{
+				'{': "an object", '[': "an array"}[open])}
 	}
 	for dec.More() {
 		if err := visit(dec, v); err != nil {

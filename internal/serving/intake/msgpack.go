@@ -47,7 +47,8 @@ type packed struct {
 // take gives the next bytes.
 func (p *packed) take(n int) []byte {
 	if p.fault == "" && n > len(p.body)-p.at {
-		p.fault = fmt.Sprintf("the body ends within a value that needs %d bytes more", n-len(p.body)+p.at)
+		p.fault = fmt.Sprintf("the body ends within a value that needs %d bytes more",
+			n-len(p.body)+p.at)
 	}
 	if p.fault != "" {
 		return nil

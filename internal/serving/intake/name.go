@@ -43,8 +43,9 @@ func ParseTemplate(text string) (*Template, error) {
 		}
 		inner, tail, closed := strings.Cut(after, "}")
 		if !closed || inner == "" || strings.Contains(inner, "{") {
-			return nil, fmt.Errorf("found %.80q, expected {attribute} or {attribute|attribute|text}",
-				"{"+after)
+			return nil,
+				fmt.Errorf("found %.80q, expected {attribute} or {attribute|attribute|text}",
+					"{"+after)
 		}
 		keys := strings.Split(inner, "|")
 		t.parts, t.keys = append(t.parts, part{keys: keys}), append(t.keys, keys...)
@@ -97,7 +98,8 @@ func Name(text string) string {
 	}
 	clean := strings.TrimLeft(string(name), "-")
 	// "import" is a path of the HTTP interface, and ids are of the form of a UUID.
-	if clean == small && len(clean) <= nameMax && clean != "" && clean != "import" && len(clean) != 36 {
+	if clean == small && len(clean) <= nameMax && clean != "" && clean != "import" &&
+		len(clean) != 36 {
 		return clean
 	}
 	sum := sha256.Sum256([]byte(small))

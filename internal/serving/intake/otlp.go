@@ -27,7 +27,10 @@ func each(message []byte, at int, number protowire.Number, visit func(f field) e
 
 func resourceLogs(b *Batch, logs field, t *Template) error {
 	resource := map[string]string{}
-	err := each(logs.bytes, logs.at, 1, func(f field) error { return attributes(resource, f, 1, t) })
+	err := each(logs.bytes, logs.at, 1, func(f field) error {
+		return attributes(resource, f, 1,
+			t)
+	})
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,8 @@ func Records(body []byte, f Fields) (text []byte, records int, err error) {
 func lineFault(body []byte, err error) error {
 	e, ok := err.(*Error)
 	if ok {
-		e.Where += fmt.Sprintf(", line %d", 1+bytes.Count(body[:min(e.Byte, len(body))], []byte{'\n'}))
+		e.Where += fmt.Sprintf(", line %d", 1+bytes.Count(body[:min(e.Byte, len(body))],
+			[]byte{'\n'}))
 	}
 	return err
 }
@@ -167,7 +168,8 @@ func BeginsText(begin []byte) bool {
 	const space = " \t\r\n"
 	begin, ok := bytes.CutPrefix(bytes.TrimLeft(begin, space), []byte{'{'})
 	begin = bytes.TrimLeft(begin, space)
-	return ok && (bytes.HasPrefix(begin, []byte(`"text"`)) || bytes.HasPrefix(begin, []byte(`"base64"`)))
+	return ok && (bytes.HasPrefix(begin, []byte(`"text"`)) ||
+		bytes.HasPrefix(begin, []byte(`"base64"`)))
 }
 
 // IsRecords reports whether a body in JSON is records, whatever else JSON may be there: an array,

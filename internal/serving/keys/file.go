@@ -17,7 +17,8 @@ const (
 	lockRetry    = 10 * time.Millisecond // how often it looks whether the other has finished
 )
 
-// ReadFile reads a keys file. Its errors are *FormatError, reload.ErrNotFile, or those of package os.
+// ReadFile reads a keys file. Its errors are *FormatError, reload.ErrNotFile, or those of package
+// os.
 func ReadFile(path string) ([]Key, error) {
 	text, err := reload.ReadFile(path, FileBytesMax)
 	if err != nil {
@@ -63,7 +64,8 @@ func createLocked(path string) (*atomicfile.File, error) {
 			return f, err
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("%s exists: another program is writing the keys; if none is, one was killed at it: remove this file", lock)
+			return nil, fmt.Errorf("%s exists: another program is writing the keys; if none is, "+
+				"one was killed at it: remove this file", lock)
 		}
 	}
 }

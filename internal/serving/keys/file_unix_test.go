@@ -18,7 +18,8 @@ func TestAKeysFileIsAFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "keys.json")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	for path, found := range map[string]string{pipe: "a named pipe", dir: "a directory", "/dev/zero": "a device"} {
+	for path, found := range map[string]string{pipe: "a named pipe", dir: "a directory",
+		"/dev/zero": "a device"} {
 		answer := make(chan error, 1)
 		go func() {
 			_, err := OpenRing(path, func(error) {})

@@ -69,7 +69,8 @@ func New(name string, now time.Time) (k Key, token string) {
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
 	_, _ = rand.Read(secret[:])
 	text := base64.RawURLEncoding.EncodeToString(secret[:])
-	k = Key{ID: hex.EncodeToString(id[:]), Name: name, Hash: sha256.Sum256([]byte(text)), Created: now.UTC().Truncate(time.Second)}
+	k = Key{ID: hex.EncodeToString(id[:]), Name: name, Hash: sha256.Sum256([]byte(text)),
+		Created: now.UTC().Truncate(time.Second)}
 	return k, tokenPrefix + k.ID + "_" + text
 }
 
@@ -130,10 +131,12 @@ func Add(list []Key, k Key) ([]Key, error) {
 		return nil, fmt.Errorf("keys: name: found %q, expected %s", k.Name, want)
 	}
 	if i := Find(list, k.Name); i >= 0 && list[i].Revoked.IsZero() {
-		return nil, fmt.Errorf("keys: name: found %q, which key %s has; expected a new one, or revoke that key first", k.Name, list[i].ID)
+		return nil, fmt.Errorf("keys: name: found %q, which key %s has; expected a new one, or "+
+			"revoke that key first", k.Name, list[i].ID)
 	}
 	if len(list) >= KeysMax {
-		return nil, fmt.Errorf("keys: found %d keys, expected at most %d with the new one", len(list), KeysMax)
+		return nil, fmt.Errorf("keys: found %d keys, expected at most %d with the new one",
+			len(list), KeysMax)
 	}
 	return append(slices.Clone(list), k), nil
 }
@@ -142,10 +145,12 @@ func Add(list []Key, k Key) ([]Key, error) {
 func Revoke(list []Key, idOrName string, now time.Time) ([]Key, Key, error) {
 	i := Find(list, idOrName)
 	if i < 0 {
-		return nil, Key{}, fmt.Errorf("keys: found no key with the id or name %q among %d", idOrName, len(list))
+		return nil, Key{}, fmt.Errorf("keys: found no key with the id or name %q among %d",
+			idOrName, len(list))
 	}
 	if k := list[i]; !k.Revoked.IsZero() {
-		return nil, Key{}, fmt.Errorf("keys: key %s (%s) was revoked at %s already", k.ID, k.Name, k.Revoked.Format(time.RFC3339))
+		return nil, Key{}, fmt.Errorf("keys: key %s (%s) was revoked at %s already", k.ID, k.Name,
+			k.Revoked.Format(time.RFC3339))
 	}
 	list = slices.Clone(list)
 	list[i].Revoked = now.UTC().Truncate(time.Second)

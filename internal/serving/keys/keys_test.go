@@ -34,7 +34,8 @@ func TestATokenIsItsIDAndItsSecretAndTheFileHasNeither(t *testing.T) {
 
 	_, other := New("alice", day)
 	require.NotEqual(t, token, other)
-	for _, bad := range []string{"", "lms_", token + "A", token[1:], token[:len(token)-1], strings.ToUpper(token), strings.Replace(token, id+"_", id+"-", 1),
+	for _, bad := range []string{"", "lms_", token + "A", token[1:], token[:len(token)-1],
+		strings.ToUpper(token), strings.Replace(token, id+"_", id+"-", 1),
 		strings.Replace(token, secret[:1], "=", 1), "xms" + token[3:], token[:len(token)-1] + "é"} {
 		_, _, ok := splitToken(bad)
 		require.False(t, ok, bad)
@@ -48,9 +49,11 @@ func drawKeys(t *rapid.T) (list []Key) {
 			if !rapid.Bool().Draw(t, name+"?") {
 				return time.Time{}
 			}
-			return time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, name), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
+			return time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, name),
+				rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
 		}
-		k, _ := New(fmt.Sprintf("%s-%d", rapid.StringMatching(`[A-Za-z0-9._@+-]{1,60}`).Draw(t, "name"), i), day)
+		k, _ := New(fmt.Sprintf("%s-%d", rapid.StringMatching(`[A-Za-z0-9._@+-]{1,60}`).Draw(t,
+			"name"), i), day)
 		k.Expires, k.Revoked, k.Admin = at("expires"), at("revoked"), rapid.Bool().Draw(t, "admin")
 		k.Limits = Limits{
 			Sessions:       rapid.SampledFrom([]int{0, 1, 7, SessionsMax}).Draw(t, "sessions"),
@@ -100,32 +103,52 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 		{`"version": 1`, `"version": 2`, `keys.json:2: version: found 2, expected 1`},
 		{`"version": 1,`, ``, `keys.json:16: version: found no such field, expected one`},
 		{`"version": 1`, `"version": 1.0`, `keys.json:2: version: found 1.0, expected 1`},
-		{`"version": 1`, `"Version": 1`, `keys.json:2: Version: found an unknown field, expected one of ["version" "keys"]`},
-		{`"version": 1`, `"version": 1, "version": 1`, `keys.json:2: version: found a field given twice, expected it once`},
+		{`"version": 1`, `"Version": 1`,
+			`keys.json:2: Version: found an unknown field, expected one of ["version" "keys"]`},
+		{`"version": 1`, `"version": 1, "version": 1`,
+			`keys.json:2: version: found a field given twice, expected it once`},
 		{`"keys": [`, `"keys": 7, "k": [`, `keys.json:3: keys: found 7, expected an array`},
-		{`"5f0c6c1d9ea23b47"`, `"5F0C6C1D9EA23B47"`, `keys.json:5: keys[0].id: found "5F0C6C1D9EA23B47", expected 16 hexadecimal digits in lower case`},
+		{`"5f0c6c1d9ea23b47"`, `"5F0C6C1D9EA23B47"`,
+			`keys.json:5: keys[0].id: found "5F0C6C1D9EA23B47", expected 16 hexadecimal digits in lower case`},
 		{`"5f0c6c1d9ea23b47"`, `5`, `keys.json:5: keys[0].id: found 5, expected a string`},
-		{`"alice"`, `"al ice"`, `keys.json:6: keys[0].name: found "al ice", expected a name of 1 to 64 letters, digits or . _ @ + -`},
-		{`"alice"`, `"0123456789abcdef"`, `keys.json:6: keys[0].name: found "0123456789abcdef", expected a name that cannot be taken for an id`},
+		{`"alice"`, `"al ice"`,
+			`keys.json:6: keys[0].name: found "al ice", expected a name of 1 to 64 letters, digits or . _ @ + -`},
+		{`"alice"`, `"0123456789abcdef"`,
+			`keys.json:6: keys[0].name: found "0123456789abcdef", expected a name that cannot be taken for an id`},
 		{`"alice"`, `null`, `keys.json:6: keys[0].name: found null, expected a string`},
-		{`a08"`, `a0"`, `keys.json:7: keys[0].sha256: found "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a0", expected 64 hexadecimal digits in lower case`},
-		{`a08"`, `A08"`, `keys.json:7: keys[0].sha256: found "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00A08", expected 64 hexadecimal digits in lower case`},
-		{`"2026-11-21T09:00:00Z"`, `"tomorrow"`, `keys.json:8: keys[0].created: found "tomorrow", expected a time such as 2026-01-31T00:00:00Z`},
-		{`"2027-11-21T00:00:00+01:00"`, `"0001-01-01T00:00:00+01:00"`, `keys.json:9: keys[0].expires: found "0001-01-01T00:00:00+01:00", expected a year from 1 to 9999`},
-		{`"admin": false`, `"admin": "no"`, `keys.json:10: keys[0].admin: found "no", expected true or false`},
-		{`"admin"`, `"adm\u00efn"`, `keys.json:10: keys[0]."admïn": found an unknown field, expected one of ["id" "name" "sha256" "created" "expires" "revoked" "admin" "limits"]`},
-		{`"sessions": 100`, `"sessions": 0`, `keys.json:11: keys[0].limits.sessions: found 0, expected an integer from 1 to 1048576`},
-		{`"requests": 8`, `"requests": 1e2`, `keys.json:11: keys[0].limits.requests: found 1e2, expected an integer from 1 to 65536`},
-		{`65536`, `-1`, `keys.json:11: keys[0].limits.bytes_per_second: found -1, expected an integer from 1 to 1099511627776`},
-		{`65536`, `99999999999999999999`, `keys.json:11: keys[0].limits.bytes_per_second: found 99999999999999999999, expected an integer from 1 to 1099511627776`},
-		{`{"sessions": 100, "requests": 8, "bytes_per_second": 65536, "disk": 1048576}`, `[]`, `keys.json:11: keys[0].limits: found an array, expected an object`},
-		{`"0000000000000001"`, `"5f0c6c1d9ea23b47"`, `keys.json:13: keys[1].id: found "5f0c6c1d9ea23b47", which keys[0] has, expected another one`},
-		{`"bob", "created": "2026-11-21T09:00:00.5Z", "revoked": "2026-11-22T09:00:00Z"`, `"alice", "created": "2026-11-21T09:00:00.5Z"`,
+		{`a08"`, `a0"`,
+			`keys.json:7: keys[0].sha256: found "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a0", expected 64 hexadecimal digits in lower case`},
+		{`a08"`, `A08"`,
+			`keys.json:7: keys[0].sha256: found "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00A08", expected 64 hexadecimal digits in lower case`},
+		{`"2026-11-21T09:00:00Z"`, `"tomorrow"`,
+			`keys.json:8: keys[0].created: found "tomorrow", expected a time such as 2026-01-31T00:00:00Z`},
+		{`"2027-11-21T00:00:00+01:00"`, `"0001-01-01T00:00:00+01:00"`,
+			`keys.json:9: keys[0].expires: found "0001-01-01T00:00:00+01:00", expected a year from 1 to 9999`},
+		{`"admin": false`, `"admin": "no"`,
+			`keys.json:10: keys[0].admin: found "no", expected true or false`},
+		{`"admin"`, `"adm\u00efn"`,
+			`keys.json:10: keys[0]."admïn": found an unknown field, expected one of ["id" "name" "sha256" "created" "expires" "revoked" "admin" "limits"]`},
+		{`"sessions": 100`, `"sessions": 0`,
+			`keys.json:11: keys[0].limits.sessions: found 0, expected an integer from 1 to 1048576`},
+		{`"requests": 8`, `"requests": 1e2`,
+			`keys.json:11: keys[0].limits.requests: found 1e2, expected an integer from 1 to 65536`},
+		{`65536`, `-1`,
+			`keys.json:11: keys[0].limits.bytes_per_second: found -1, expected an integer from 1 to 1099511627776`},
+		{`65536`, `99999999999999999999`,
+			`keys.json:11: keys[0].limits.bytes_per_second: found 99999999999999999999, expected an integer from 1 to 1099511627776`},
+		{`{"sessions": 100, "requests": 8, "bytes_per_second": 65536, "disk": 1048576}`, `[]`,
+			`keys.json:11: keys[0].limits: found an array, expected an object`},
+		{`"0000000000000001"`, `"5f0c6c1d9ea23b47"`,
+			`keys.json:13: keys[1].id: found "5f0c6c1d9ea23b47", which keys[0] has, expected another one`},
+		{`"bob", "created": "2026-11-21T09:00:00.5Z", "revoked": "2026-11-22T09:00:00Z"`,
+			`"alice", "created": "2026-11-21T09:00:00.5Z"`,
 			`keys.json:13: keys[1].name: found "alice", which keys[0] has, expected another one, or one of the two revoked`},
 		{`"name": "bob",`, ``, `keys.json:14: keys[1].name: found no such field, expected one`},
-		{`"alice",`, `"alice"`, `keys.json:7: found invalid character '"' after object key:value pair, expected JSON`},
+		{`"alice",`, `"alice"`,
+			`keys.json:7: found invalid character '"' after object key:value pair, expected JSON`},
 		{"  ]\n}\n", "  ]\n", `keys.json:15: found unexpected end of JSON input, expected JSON`},
-		{"  ]\n}\n", "  ]\n}\n{}", `keys.json:17: found invalid character '{' after top-level value, expected JSON`},
+		{"  ]\n}\n", "  ]\n}\n{}",
+			`keys.json:17: found invalid character '{' after top-level value, expected JSON`},
 		{`"alice"`, "\"al\xffice\"", `keys.json:6: found the byte 0xff, expected UTF-8`},
 	} {
 		text := strings.Replace(good, c.old, c.new, 1)
@@ -208,13 +231,16 @@ func TestOnlyTheWholeRightSecretOpens(t *testing.T) {
 	require.NoError(t, r.Check(k.ID))
 	for i := len(token) - secretChars; i < len(token); i++ {
 		wrong := []byte(token)
-		wrong[i] = secretAlphabet[(strings.IndexByte(secretAlphabet, wrong[i])+1)%len(secretAlphabet)]
+		wrong[i] = secretAlphabet[(strings.IndexByte(secretAlphabet, wrong[i])+
+			1)%len(secretAlphabet)]
 		_, err := r.Authenticate(string(wrong))
 		require.ErrorIs(t, err, ErrUnknown)
 	}
 	for token, want := range map[string]error{
-		expiredToken: ErrExpired, revokedToken: ErrRevoked, stranger: ErrUnknown, "": ErrMalformed, k.ID: ErrMalformed,
-		"lms_" + expired.ID + token[len("lms_")+idChars:]: ErrUnknown, // who does not know the secret is not told that the key has expired
+		expiredToken: ErrExpired, revokedToken: ErrRevoked, stranger: ErrUnknown, "": ErrMalformed,
+		k.ID: ErrMalformed,
+		// who does not know the secret is not told that the key has expired
+		"lms_" + expired.ID + token[len("lms_")+idChars:]: ErrUnknown,
 	} {
 		_, err := r.Authenticate(token)
 		require.ErrorIs(t, err, want)
@@ -257,14 +283,21 @@ func TestTheRingFollowsTheFile(t *testing.T) {
 		require.NoError(t, r.Stale())
 
 		k, token := New("alice", time.Now())
-		require.NoError(t, UpdateFile(path, func(list []Key) ([]Key, error) { return Add(list, k) }))
+		require.NoError(t, UpdateFile(path, func(list []Key) ([]Key, error) {
+			return Add(list,
+				k)
+		}))
 		time.Sleep(time.Second)
 		require.True(t, r.Required())
 		_, err = r.Authenticate(token)
 		require.NoError(t, err)
 		require.Equal(t, []error{nil}, reports)
 
-		require.NoError(t, UpdateFile(path, func(list []Key) ([]Key, error) { list, _, err := Revoke(list, "alice", time.Now()); return list, err }))
+		require.NoError(t, UpdateFile(path, func(list []Key) ([]Key, error) {
+			list, _, err :=
+				Revoke(list, "alice", time.Now())
+			return list, err
+		}))
 		time.Sleep(time.Second)
 		_, err = r.Authenticate(token)
 		require.ErrorIs(t, err, ErrRevoked)
@@ -272,9 +305,11 @@ func TestTheRingFollowsTheFile(t *testing.T) {
 		good, err := os.ReadFile(path)
 		require.NoError(t, err)
 		reports = nil
-		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(good), "alice", "", 1)), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(good), "alice", "", 1)),
+			0o600))
 		time.Sleep(time.Second)
-		require.ErrorContains(t, r.Stale(), "keys.json:6: keys[0].name: found \"\", expected a name")
+		require.ErrorContains(t, r.Stale(),
+			"keys.json:6: keys[0].name: found \"\", expected a name")
 		require.Len(t, reports, 1)
 		require.NoError(t, os.Remove(path))
 		time.Sleep(time.Second)
@@ -293,7 +328,8 @@ func TestTheRingFollowsTheFile(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "keys.json")
 	require.NoError(t, os.WriteFile(bad, []byte("{"), 0o600))
 	_, err := OpenRing(bad, nil)
-	require.ErrorContains(t, err, "keys.json:1: found unexpected end of JSON input, expected JSON", "a server does not start on it")
+	require.ErrorContains(t, err, "keys.json:1: found unexpected end of JSON input, expected JSON",
+		"a server does not start on it")
 }
 
 func TestNamesAreFreeAgainOnceRevoked(t *testing.T) {
@@ -302,12 +338,14 @@ func TestNamesAreFreeAgainOnceRevoked(t *testing.T) {
 	require.NoError(t, err)
 	b, _ := New("alice", day)
 	_, err = Add(list, b)
-	require.EqualError(t, err, `keys: name: found "alice", which key `+a.ID+` has; expected a new one, or revoke that key first`)
+	require.EqualError(t, err, `keys: name: found "alice", which key `+a.ID+
+		` has; expected a new one, or revoke that key first`)
 	list, gone, err := Revoke(list, "alice", day)
 	require.NoError(t, err)
 	require.Equal(t, a.ID, gone.ID)
 	_, _, err = Revoke(list, "alice", day)
-	require.EqualError(t, err, "keys: key "+a.ID+" (alice) was revoked at 2026-11-21T09:00:00Z already")
+	require.EqualError(t, err, "keys: key "+a.ID+" (alice) was revoked at 2026-11-21T09:00:00Z "+
+		"already")
 	list, err = Add(list, b)
 	require.NoError(t, err)
 	_, err = Parse("f", Format(list))
@@ -326,7 +364,11 @@ func TestNamesAreFreeAgainOnceRevoked(t *testing.T) {
 func TestTheFileIsReplacedAsAWholeOrNotAtAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.json")
 	add := func(name string) error {
-		return UpdateFile(path, func(list []Key) ([]Key, error) { k, _ := New(name, day); return Add(list, k) })
+		return UpdateFile(path, func(list []Key) ([]Key, error) {
+			k,
+				_ := New(name, day)
+			return Add(list, k)
+		})
 	}
 	require.NoError(t, add("alice"))
 	info, err := os.Stat(path)
@@ -341,7 +383,8 @@ func TestTheFileIsReplacedAsAWholeOrNotAtAll(t *testing.T) {
 	require.NoFileExists(t, path+".lock")
 
 	require.NoError(t, os.WriteFile(path, []byte("{}"), 0o600))
-	require.ErrorContains(t, add("bob"), "version: found no such field", "what cannot be read is not overwritten")
+	require.ErrorContains(t, add("bob"), "version: found no such field",
+		"what cannot be read is not overwritten")
 	require.NoFileExists(t, path+".lock")
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.Mkdir(path, 0o700))

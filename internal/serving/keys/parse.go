@@ -152,18 +152,23 @@ func (p *parser) key(taken map[string]string) (k Key, err error) {
 	}
 	var path string        // of the key
 	at := map[string]int{} // offsets of the fields' names
-	required, optional := []string{"id", "name", "sha256", "created"}, []string{"expires", "revoked", "admin", "limits"}
+	required, optional := []string{"id", "name", "sha256", "created"},
+		[]string{"expires", "revoked", "admin", "limits"}
 	err = p.in.Fields(required, optional, func(field string) (err error) {
 		at[field], path = p.in.Offset(), strings.TrimSuffix(p.in.Path(), "."+field)
 		switch field {
 		case "id":
-			k.ID, err = p.str(func(s string) string { return unless(isID(s), "16 hexadecimal digits in lower case") })
+			k.ID, err = p.str(func(s string) string {
+				return unless(isID(s),
+					"16 hexadecimal digits in lower case")
+			})
 		case "name":
 			k.Name, err = p.str(CheckName)
 		case "sha256":
 			_, err = p.str(func(s string) string {
 				n, _ := hex.Decode(k.Hash[:], []byte(s[:min(len(s), 2*len(k.Hash))]))
-				return unless(n == len(k.Hash) && len(s) == 2*n && consistsOf(s, hexAlphabet), "64 hexadecimal digits in lower case")
+				return unless(n == len(k.Hash) && len(s) == 2*n && consistsOf(s, hexAlphabet),
+					"64 hexadecimal digits in lower case")
 			})
 		case "created", "expires", "revoked":
 			*times[field], err = p.time()
@@ -178,12 +183,14 @@ func (p *parser) key(taken map[string]string) (k Key, err error) {
 		return k, err
 	}
 	if other := taken[k.ID]; other != "" {
-		return k, p.fail(at["id"], path+".id", fmt.Sprintf("%q, which %s has", k.ID, other), "another one")
+		return k, p.fail(at["id"], path+".id", fmt.Sprintf("%q, which %s has", k.ID, other),
+			"another one")
 	}
 	taken[k.ID] = path
 	if k.Revoked.IsZero() {
 		if other := taken[k.Name]; other != "" {
-			return k, p.fail(at["name"], path+".name", fmt.Sprintf("%q, which %s has", k.Name, other), "another one, or one of the two revoked")
+			return k, p.fail(at["name"], path+".name", fmt.Sprintf("%q, which %s has", k.Name,
+				other), "another one, or one of the two revoked")
 		}
 		taken[k.Name] = path
 	}
@@ -220,7 +227,8 @@ func Format(list []Key) []byte {
 		Keys    []fileKey `json:"keys"`
 	}{version, make([]fileKey, len(list))}
 	for i, k := range list {
-		file.Keys[i] = fileKey{ID: k.ID, Name: k.Name, SHA256: hex.EncodeToString(k.Hash[:]), Created: k.Created, Expires: k.Expires,
+		file.Keys[i] = fileKey{ID: k.ID, Name: k.Name, SHA256: hex.EncodeToString(k.Hash[:]),
+			Created: k.Created, Expires: k.Expires,
 			Revoked: k.Revoked, Admin: k.Admin, Limits: k.Limits}
 	}
 	text, err := json.MarshalIndent(file, "", "  ")

@@ -42,7 +42,8 @@ func families(t *testing.T) map[string]string {
 func requireKnown(t *testing.T, known map[string]string, where, expression string) {
 	t.Helper()
 	found := metric.FindAllString(expression, -1)
-	require.True(t, len(found) > 0 || strings.HasPrefix(expression, "up{"), "%s: %s", where, expression)
+	require.True(t, len(found) > 0 || strings.HasPrefix(expression, "up{"), "%s: %s", where,
+		expression)
 	for _, name := range found {
 		base := name
 		for _, part := range []string{"_bucket", "_sum", "_count"} {
@@ -176,7 +177,8 @@ func TestTheTableOfMetricsIsWhatThereIs(t *testing.T) {
 	for line := range strings.Lines(table) {
 		if cells := strings.Split(line, "|"); len(cells) > 4 && strings.Contains(line, "`") {
 			labels := strings.ReplaceAll(strings.TrimSpace(cells[3]), "`", "")
-			rows = append(rows, strings.Trim(cells[1], " `")+" "+strings.TrimSpace(cells[2])+" "+labels)
+			rows = append(rows, strings.Trim(cells[1], " `")+" "+strings.TrimSpace(cells[2])+" "+
+				labels)
 		}
 	}
 	slices.Sort(rows)

@@ -31,7 +31,8 @@ func (s source) Stats() session.Stats { return session.Stats(s) }
 // used are metrics that were told of everything once.
 func used() *Metrics {
 	m := New(Options{
-		Version: "v1", Models: []string{"small-1", "words-2"}, Numerics: "float32", Problems: []string{"session-busy"},
+		Version: "v1", Models: []string{"small-1", "words-2"}, Numerics: "float32",
+		Problems: []string{"session-busy"},
 	})
 	bits, now := 40.0, time.Now()
 	m.RequestBegan()
@@ -54,7 +55,8 @@ func used() *Metrics {
 		m.Incident(ref, nil, &session.IncidentReport{Incident: session.Incident{Lines: 1}})
 	}
 	m.Incident(ref, nil, &session.IncidentReport{Incident: session.Incident{Lines: 3}})
-	m.Incident(ref, nil, &session.IncidentReport{Incident: session.Incident{Lines: 3, Closed: true}})
+	m.Incident(ref, nil, &session.IncidentReport{Incident: session.Incident{Lines: 3,
+		Closed: true}})
 	m.Alert("webhook", "failed")
 	m.AlertsWaiting("webhook", 2)
 	m.AlertsWaiting("webhook", -1)
@@ -200,13 +202,15 @@ func TestLabelsAreBounded(t *testing.T) {
 
 // Telling of a chunk costs nothing but the time of a few additions.
 func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
-	m, bits, now, ctx := New(Options{Models: []string{"small-1"}}), 3.0, time.Now(), context.Background()
+	m, bits, now, ctx := New(Options{Models: []string{"small-1"}}), 3.0, time.Now(),
+		context.Background()
 	var observer session.Observer = m
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		for p := range session.Phases {
 			observer.Phase(ctx, p, now, now)
 		}
-		observer.Scored("small-1", session.LearnTrue, tallied(tokenizer.Tally{Bytes: 1, Bits: 1}, &bits))
+		observer.Scored("small-1", session.LearnTrue, tallied(tokenizer.Tally{Bytes: 1, Bits: 1},
+			&bits))
 	}))
 }
 

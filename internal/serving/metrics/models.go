@@ -14,7 +14,10 @@ type byModel struct {
 type onModel struct{ bytes, bits, loads, failures, drops prometheus.Counter }
 
 func newByModel(mk maker, ids []string) byModel {
-	each := func(name, help string) *prometheus.CounterVec { return mk.counters(name, help, "model") }
+	each := func(name, help string) *prometheus.CounterVec {
+		return mk.counters(name, help,
+			"model")
+	}
 	bytes := each("model_scored_bytes_total", "Text that was scored by sessions of a model.")
 	bits := each("model_scored_shannons_total",
 		"Surprise of that text under the model as adapted, in shannons.")

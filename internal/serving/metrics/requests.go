@@ -18,7 +18,8 @@ type requests struct {
 }
 
 // requestSeconds are the bounds of buckets: a request that streams lasts as long as its client.
-var requestSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 300}
+var requestSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60,
+	300}
 
 func newRequests(mk maker, problems []string) requests {
 	r := requests{

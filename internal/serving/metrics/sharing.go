@@ -11,9 +11,11 @@ func newSharing(mk maker) sharing {
 		takeovers: mk.counter("takeovers_total",
 			"Those of them that a server had had whose lease was over."),
 		fenced: mk.counter("fenced_writes_total",
-			"Writes that the store has refused, as another server had claimed the session, or of which "+
+			"Writes that the store has refused, as another server had claimed the session, or of "+
+				"which "+
 				"nobody knows whether they were made."),
-		proxied: mk.counter("proxied_requests_total", "Requests that were passed to another server."),
+		proxied: mk.counter("proxied_requests_total",
+			"Requests that were passed to another server."),
 	}
 }
 

@@ -15,7 +15,8 @@ type work struct {
 	phases  *prometheus.HistogramVec
 	byPhase [session.Phases]prometheus.Observer
 
-	scored           map[string]*[2]scored // by what is learnt; the second for sessions with a baseline
+	// by what is learnt; the second for sessions with a baseline
+	scored           map[string]*[2]scored
 	followed, shadow compared
 
 	lines, flagged   prometheus.Counter
@@ -53,7 +54,8 @@ func newWork(mk maker) work {
 		phases: mk.NewHistogramVec(histogramOpts("phase_seconds",
 			"Time that a chunk, or a turn of a completion, has spent in each phase of its work.",
 			phaseSeconds), []string{"phase"}),
-		lines: mk.counter("lines_total", "Lines that have ended in text whose lines were asked for."),
+		lines: mk.counter("lines_total",
+			"Lines that have ended in text whose lines were asked for."),
 		flagged: mk.counter("lines_flagged_total",
 			"Lines that were not learnt: stranger than the request's threshold, or too long."),
 		strange: mk.counters("lines_strange_total",
@@ -98,7 +100,8 @@ func (w *work) makeScored(mk maker) {
 		w.scored[learn] = new([2]scored)
 		for i, has := range []string{"no", "yes"} {
 			w.scored[learn][i] = scored{
-				bytes: bytes.WithLabelValues(learn, has), tokens: tokens.WithLabelValues(learn, has),
+				bytes: bytes.WithLabelValues(learn, has), tokens: tokens.WithLabelValues(learn,
+					has),
 				bits: bits.WithLabelValues(learn, has), baseline: baseline.WithLabelValues(learn),
 			}
 		}

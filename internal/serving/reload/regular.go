@@ -29,7 +29,8 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile reads a regular file. Of a file longer than the limit it returns one byte more than that.
+// ReadFile reads a regular file. Of a file longer than the limit it returns one byte more than
+// that.
 func ReadFile(path string, most int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {

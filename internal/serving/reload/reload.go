@@ -100,7 +100,8 @@ func same(a, b []os.FileInfo) bool {
 		if (a[i] == nil) != (b[i] == nil) {
 			return false
 		}
-		if a[i] != nil && !(os.SameFile(a[i], b[i]) && a[i].Size() == b[i].Size() && a[i].ModTime().Equal(b[i].ModTime())) {
+		if a[i] != nil && !(os.SameFile(a[i], b[i]) && a[i].Size() == b[i].Size() &&
+			a[i].ModTime().Equal(b[i].ModTime())) {
 			return false
 		}
 	}

@@ -98,7 +98,8 @@ func TestAnOldFileIsReadOnce(t *testing.T) {
 		write(t, path, "x")
 		require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(-time.Hour)))
 		reads := 0
-		v, err := New(func() (int, error) { reads++; return reads, nil }, func(error) { t.Error("nothing happened") }, path)
+		v, err := New(func() (int, error) { reads++; return reads, nil },
+			func(error) { t.Error("nothing happened") }, path)
 		require.NoError(t, err)
 		for range 10 {
 			time.Sleep(time.Second)

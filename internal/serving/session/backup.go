@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// How long a backup stays where its reader can go on with it. What is deleted meanwhile stays in it, on
-// the disk.
+// How long a backup stays where its reader can go on with it. What is deleted meanwhile stays in
+// it, on the disk.
 const (
 	BackupIdleMax = 2 * time.Minute // without a reader
 	BackupLifeMax = 6 * time.Hour   // with one

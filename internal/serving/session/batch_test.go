@@ -79,7 +79,8 @@ func TestATextOfABatchIsTheCompletionByItself(t *testing.T) {
 			if r.MaxTokens > 0 {
 				sampled, logProbs := inOneGo(base, w, string(prompt), sampling, r.MaxTokens)
 				sampled = new(tokenizer.UTF8).Append(nil, sampled) // whole characters
-				want, wantLogProbs = string(sampled), append(wantLogProbs, logProbs[:len(sampled)]...)
+				want, wantLogProbs = string(sampled),
+					append(wantLogProbs, logProbs[:len(sampled)]...)
 			}
 			if r.Echo {
 				var read []float64
@@ -130,8 +131,8 @@ func requireTop(t fatal, pieces []Piece, top int) {
 	}
 }
 
-// Stop strings end what is sampled; in the prompt that is repeated they are text like any other, and
-// one that begins in the prompt does not end there.
+// Stop strings end what is sampled; in the prompt that is repeated they are text like any other,
+// and one that begins in the prompt does not end there.
 func TestStopStringsDoNotStopThePrompt(t *testing.T) {
 	mg := newManager(t, Options{})
 	r := BatchRequest{
@@ -158,7 +159,10 @@ func TestStopStringsDoNotStopThePrompt(t *testing.T) {
 
 func TestBatchesAreHeldToTheirLimits(t *testing.T) {
 	mg := newManager(t, Options{})
-	good := func() BatchRequest { return BatchRequest{Prompts: [][]byte{{'x'}}, N: 1, MaxTokens: 1} }
+	good := func() BatchRequest {
+		return BatchRequest{Prompts: [][]byte{{'x'}}, N: 1,
+			MaxTokens: 1}
+	}
 	for field, spoil := range map[string][]func(r *BatchRequest){
 		"prompt": {
 			func(r *BatchRequest) { r.Prompts = nil },
@@ -175,7 +179,8 @@ func TestBatchesAreHeldToTheirLimits(t *testing.T) {
 			func(r *BatchRequest) { r.MaxTokens = BatchSampledTokens + 1 },
 			func(r *BatchRequest) { r.N, r.MaxTokens = 2, BatchSampledTokens/2+1 },
 		},
-		"logprobs":    {func(r *BatchRequest) { r.Top = CandidatesMax + 1 }, func(r *BatchRequest) { r.Top = -1 }},
+		"logprobs": {func(r *BatchRequest) { r.Top = CandidatesMax + 1 },
+			func(r *BatchRequest) { r.Top = -1 }},
 		"temperature": {func(r *BatchRequest) { r.Temperature = ptr(math.NaN()) }},
 		"top_p":       {func(r *BatchRequest) { r.TopP = ptr(0.) }},
 		"seed":        {func(r *BatchRequest) { r.Seed = ptr(uint64(SeedMax + 1)) }},

@@ -14,7 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// BenchmarkScore feeds a stream without a session, one session, and eight at once: what sessions and their scheduling cost is the difference.
+// BenchmarkScore feeds a stream without a session, one session, and eight at once: what sessions
+// and their scheduling cost is the difference.
 func BenchmarkScore(b *testing.B) {
 	text := logText(64 * testChunk)
 	b.Run("no session", func(b *testing.B) {
@@ -39,7 +40,9 @@ func BenchmarkScore(b *testing.B) {
 				var wait sync.WaitGroup
 				for _, id := range ids {
 					wait.Go(func() {
-						_, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader(text), ScoreOptions{}, func(Chunk) error { return nil })
+						_, err := mg.Score(context.Background(), Caller{}, id,
+							strings.NewReader(text), ScoreOptions{},
+							func(Chunk) error { return nil })
 						require.NoError(b, err)
 					})
 				}
@@ -57,7 +60,8 @@ func BenchmarkAShortScoreBesideGreedyKeys(b *testing.B) {
 		b.Run(fmt.Sprint(keys, " keys"), func(b *testing.B) {
 			mg := newManager(b, Options{MaxQueue: 21 * uploads})
 			session := func(who Caller) string {
-				info, err := mg.Create(background, who, CreateRequest{Settings: Settings{"chunk": chunk}})
+				info, err := mg.Create(background, who,
+					CreateRequest{Settings: Settings{"chunk": chunk}})
 				require.NoError(b, err)
 				return info.ID
 			}
@@ -67,16 +71,21 @@ func BenchmarkAShortScoreBesideGreedyKeys(b *testing.B) {
 				who := Caller{Key: fmt.Sprint("greedy ", k)}
 				for range uploads {
 					id := session(who)
-					all.Go(func() { _, _ = mg.Score(ctx, who, id, endless{}, ScoreOptions{}, noChunks) })
+					all.Go(func() {
+						_, _ = mg.Score(ctx, who, id, endless{}, ScoreOptions{},
+							noChunks)
+					})
 				}
 			}
-			soon(b, "all uploads are under way", func() bool { return mg.engine.waiting.length() >= keys*(uploads-1) })
+			soon(b, "all uploads are under way",
+				func() bool { return mg.engine.waiting.length() >= keys*(uploads-1) })
 			who := Caller{Key: "short"}
 			id, text := session(who), logText(chunk)
 			var waits []time.Duration
 			for b.Loop() {
 				begun := time.Now()
-				_, err := mg.Score(background, who, id, strings.NewReader(text), ScoreOptions{}, noChunks)
+				_, err := mg.Score(background, who, id, strings.NewReader(text), ScoreOptions{},
+					noChunks)
 				require.NoError(b, err)
 				waits = append(waits, time.Since(begun))
 			}

@@ -24,7 +24,8 @@ func TestCharsMeanTheSameEverywhere(t *testing.T) {
 	var sum Summary
 	for _, piece := range []string{cyrillic[:7], cyrillic[7:]} { // the cut is within a character
 		var err error
-		sum, err = sv.mg.Score(background, Caller{}, id, strings.NewReader(piece), ScoreOptions{Lines: true},
+		sum, err = sv.mg.Score(background, Caller{}, id, strings.NewReader(piece),
+			ScoreOptions{Lines: true},
 			func(c Chunk) error {
 				chunks += c.Chars
 				for _, l := range c.Lines {
@@ -38,7 +39,8 @@ func TestCharsMeanTheSameEverywhere(t *testing.T) {
 	want := int64(utf8.RuneCountInString(cyrillic))
 	require.Less(t, want, int64(len(cyrillic)))
 	require.Equal(t, []int64{want, want, want}, []int64{chunks, lines, sum.Total.Chars})
-	require.EqualValues(t, utf8.RuneCountInString(cyrillic)-4, sum.Chars, "of the request: 4 came before")
+	require.EqualValues(t, utf8.RuneCountInString(cyrillic)-4, sum.Chars,
+		"of the request: 4 came before")
 
 	for _, told := range []string{"of a session in use", "of one that is in the store alone"} {
 		require.Equal(t, want, get(t, sv.mg, id).Chars, told)
@@ -98,7 +100,8 @@ func TestARecordWithAWrongCountIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, "bytes that continue a character, expected 0 to ")
 	}
 	before := storage.Record{Continued: 3}
-	require.ErrorContains(t, h.checkRecord(before, 4, storage.Record{Continued: 2, Text: []byte("é")}),
+	require.ErrorContains(t, h.checkRecord(before, 4, storage.Record{Continued: 2,
+		Text: []byte("é")}),
 		"counts 2 bytes that continue a character, expected 3 to 6")
 }
 
@@ -117,6 +120,7 @@ func TestAnExportWithAWrongCountIsRefused(t *testing.T) {
 	}, "the state counts")
 	id = create(t, ofWords, CreateRequest{})
 	score(t, ofWords, id, "a\n")
-	refused(t, ofWords, id, func(x *changeable) { x.last().Continued = 1 }, "bytes that continue a character, expected 0 to 0")
+	refused(t, ofWords, id, func(x *changeable) { x.last().Continued = 1 },
+		"bytes that continue a character, expected 0 to 0")
 	refused(t, ofWords, id, func(x *changeable) { x.last().Words = nil }, "words")
 }

@@ -36,8 +36,8 @@ func TestTimesThatAreStoredCanBeRead(t *testing.T) {
 	}
 }
 
-// A server whose clock was wrong when sessions were used last deletes none of them before it has run
-// for as long as they may be unused.
+// A server whose clock was wrong when sessions were used last deletes none of them before it has
+// run for as long as they may be unused.
 func TestWrongClockExpiresNothingAtStart(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

@@ -8,7 +8,10 @@ import (
 )
 
 // commits reports whether the completion feeds its session.
-func (r *CompleteRequest) commits() bool { return r.Commit == CommitPrompt || r.Commit == CommitAll }
+func (r *CompleteRequest) commits() bool {
+	return r.Commit == CommitPrompt ||
+		r.Commit == CommitAll
+}
 
 // beginCommit makes a completion that commits the one request that feeds its session, until end is
 // called, and makes sure that there is room for what it will commit.

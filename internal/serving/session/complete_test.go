@@ -24,13 +24,15 @@ func noPieces(Piece) error { return nil }
 func complete(t fatal, mg *Manager, id string, r CompleteRequest) (Completion, []Piece) {
 	t.Helper()
 	var pieces []Piece
-	done, err := mg.Complete(context.Background(), Caller{}, id, r, func(p Piece) error { pieces = append(pieces, p); return nil })
+	done, err := mg.Complete(context.Background(), Caller{}, id, r,
+		func(p Piece) error { pieces = append(pieces, p); return nil })
 	require.NoError(t, err)
 	return done, pieces
 }
 
 // inOneGo samples from a stream of its own.
-func inOneGo(s *stream.Stream, w *stream.Worker, prompt string, p txl.Sampling, n int) (text []byte, logProbs []float64) {
+func inOneGo(s *stream.Stream, w *stream.Worker, prompt string, p txl.Sampling, n int) (text []byte,
+	logProbs []float64) {
 	s = s.Frozen()
 	w.Feed(s, []byte(prompt), nil)
 	w.Generate(s, txl.NewSampler(p, 256), func(id int32, logProb float32) bool {
@@ -55,7 +57,8 @@ func TestACompletionInTurnsIsACompletionInOneGo(t *testing.T) {
 			temperature := rapid.SampledFrom([]float64{0, 0.9}).Draw(t, "temperature")
 			dry := rapid.SampledFrom([]float64{0, txl.DryDefault}).Draw(t, "dry")
 			s, _ := alone(t, m, r, fed)
-			want, wantLogProbs := inOneGo(s, w, prompt, txl.Sampling{Temperature: temperature, TopP: 0.95, TopK: topK, Seed: seed, Dry: dry}, n)
+			want, wantLogProbs := inOneGo(s, w, prompt, txl.Sampling{Temperature: temperature,
+				TopP: 0.95, TopK: topK, Seed: seed, Dry: dry}, n)
 
 			id := create(t, mg, r)
 			score(t, mg, id, fed)
@@ -81,7 +84,9 @@ func TestACompletionInTurnsIsACompletionInOneGo(t *testing.T) {
 				want = nil // the one token was the beginning of a character
 			}
 			require.Equal(t, append([]float64(nil), wantLogProbs[:len(want)]...), logProbs)
-			require.Equal(t, Completion{Text: want, FinishReason: FinishLength, PromptTokens: len(prompt), CompletionTokens: n, Seed: seed, Offset: int64(len(fed))}, done)
+			require.Equal(t, Completion{Text: want, FinishReason: FinishLength,
+				PromptTokens: len(prompt), CompletionTokens: n, Seed: seed,
+				Offset: int64(len(fed))}, done)
 			require.Equal(t, s.Hash(), hash(t, mg, id), "the session is as it was")
 			for page, _, _ := mg.List(Caller{}, "", 0); len(page) > 0; page = page[1:] {
 				require.NoError(t, mg.Delete(Caller{}, page[0].ID))
@@ -142,7 +147,8 @@ func TestCommittedTextIsFedAsByScore(t *testing.T) {
 	} {
 		id := create(t, mg, CreateRequest{})
 		score(t, mg, id, fed)
-		done, _ := complete(t, mg, id, CompleteRequest{Prompt: []byte(prompt), MaxTokens: 33, Commit: commit})
+		done, _ := complete(t, mg, id, CompleteRequest{Prompt: []byte(prompt), MaxTokens: 33,
+			Commit: commit})
 		text := after(string(done.Text))
 		require.Equal(t, int64(len(text)), done.Offset, commit)
 		want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
@@ -157,13 +163,15 @@ func TestACommittingCompletionIsAFeeder(t *testing.T) {
 	body, client := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
+			func(Chunk) error { return nil })
 		done <- err
 	}()
 	_, err := io.WriteString(client, "held")
 	require.NoError(t, err)
 	for _, commit := range []string{CommitPrompt, CommitAll} {
-		_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("p"), MaxTokens: 1, Commit: commit}, noPieces)
+		_, err := mg.Complete(context.Background(), Caller{}, id,
+			CompleteRequest{Prompt: []byte("p"), MaxTokens: 1, Commit: commit}, noPieces)
 		require.ErrorIs(t, err, ErrBusy)
 	}
 	complete(t, mg, id, CompleteRequest{MaxTokens: 1})
@@ -220,7 +228,8 @@ func TestACompletionEndsBeforeAStopString(t *testing.T) {
 	whole, _ := complete(t, mg, id, CompleteRequest{MaxTokens: 60, Seed: &seed})
 	for _, at := range []int{0, 7, 30, 57} {
 		stop := string(whole.Text[at : at+3])
-		r := CompleteRequest{MaxTokens: 60, Seed: &seed, Stop: []string{"no such text", stop}, Commit: CommitAll, LogProbs: true}
+		r := CompleteRequest{MaxTokens: 60, Seed: &seed, Stop: []string{"no such text", stop},
+			Commit: CommitAll, LogProbs: true}
 		fresh := create(t, mg, CreateRequest{})
 		score(t, mg, fresh, logText(50))
 		done, pieces := complete(t, mg, fresh, r)
@@ -246,7 +255,10 @@ func TestACompletionWhoseClientGoesAwayEnds(t *testing.T) {
 	long := CompleteRequest{MaxTokens: 65536, Commit: CommitNone}
 	_, err := mg.Complete(ctx, Caller{}, id, long, func(Piece) error { return gone })
 	require.ErrorIs(t, err, gone)
-	require.Panics(t, func() { _, _ = mg.Complete(ctx, Caller{}, id, long, func(Piece) error { panic(gone) }) })
+	require.Panics(t, func() {
+		_, _ = mg.Complete(ctx, Caller{}, id, long,
+			func(Piece) error { panic(gone) })
+	})
 	pieces := 0
 	_, err = mg.Complete(ctx, Caller{}, id, long, func(Piece) error {
 		if pieces++; pieces == 3 {
@@ -257,19 +269,22 @@ func TestACompletionWhoseClientGoesAwayEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, before, hash(t, mg, id))
 
-	_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("kept"), MaxTokens: 500, Commit: CommitAll}, func(Piece) error { return gone })
+	_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("kept"),
+		MaxTokens: 500, Commit: CommitAll}, func(Piece) error { return gone })
 	require.ErrorIs(t, err, gone)
-	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logText(20)+"kept")
+	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logText(20)+
+		"kept")
 	require.Equal(t, want.Hash(), hash(t, mg, id), "the prompt was fed, the text was not")
 }
 
 func TestACompletionOfADeletedSessionEnds(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
-	_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{MaxTokens: 65536}, func(Piece) error {
-		_ = mg.Delete(Caller{}, id)
-		return nil
-	})
+	_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{MaxTokens: 65536},
+		func(Piece) error {
+			_ = mg.Delete(Caller{}, id)
+			return nil
+		})
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
@@ -312,7 +327,8 @@ func TestACompletionReportsTheLikeliestTokens(t *testing.T) {
 	requireTop(t, pieces, CandidatesMax)
 
 	for found, wrong := range map[string]CompleteRequest{
-		"21": {MaxTokens: 1, LogProbs: true, Top: 21}, "-1": {MaxTokens: 1, LogProbs: true, Top: -1},
+		"21": {MaxTokens: 1, LogProbs: true, Top: 21}, "-1": {MaxTokens: 1, LogProbs: true,
+			Top: -1},
 		"2": {MaxTokens: 1, Top: 2},
 	} {
 		_, err := mg.Complete(t.Context(), Caller{}, id, wrong, noPieces)

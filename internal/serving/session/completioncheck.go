@@ -24,7 +24,8 @@ func checkCompletion(r CompleteRequest) error {
 	}
 	switch {
 	case r.Top < 0 || r.Top > CandidatesMax:
-		return &FieldError{"top_logprobs", strconv.Itoa(r.Top), fmt.Sprintf("0 to %d", CandidatesMax)}
+		return &FieldError{"top_logprobs", strconv.Itoa(r.Top), fmt.Sprintf("0 to %d",
+			CandidatesMax)}
 	case r.Top > 0 && !r.LogProbs:
 		return &FieldError{"top_logprobs", strconv.Itoa(r.Top), "0 without logprobs"}
 	}

@@ -151,7 +151,8 @@ func (mg *Manager) match(
 func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldError) {
 	note := func(field string, have, want any) {
 		if !reflect.DeepEqual(have, want) {
-			all = append(all, FieldError{Field: field, Found: fmt.Sprint(have), Want: fmt.Sprint(want)})
+			all = append(all, FieldError{Field: field, Found: fmt.Sprint(have),
+				Want: fmt.Sprint(want)})
 		}
 	}
 	if r.Model != "" && asked.model != s.model {

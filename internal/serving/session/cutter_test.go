@@ -31,7 +31,8 @@ func joined(pieces []Piece) (text string, logProbs []float64) {
 	return text, logProbs
 }
 
-// stopAt is where a text sampled byte by byte ends: with the first byte that completes a stop string, before the longest it completes.
+// stopAt is where a text sampled byte by byte ends: with the first byte that completes a stop
+// string, before the longest it completes.
 func stopAt(text string, stops []string) (end, tokens int, stopped bool) {
 	for n := 1; n <= len(text); n++ {
 		longest := 0
@@ -92,8 +93,8 @@ func TestPiecesAreHeldBackWhileTheyMayBeginAStopString(t *testing.T) {
 	}
 }
 
-// A text of sampled bytes ends with a whole character, wherever max_tokens or a stop string ends it;
-// of an echoed prompt nothing is left off.
+// A text of sampled bytes ends with a whole character, wherever max_tokens or a stop string ends
+// it; of an echoed prompt nothing is left off.
 func TestNoTextEndsWithinACharacter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		prompt := rapid.StringMatching(`[aжЖ語🎄]{0,3}`).Draw(t, "prompt")

@@ -263,8 +263,9 @@ func (d *deliveries) wrong() error {
 		bad = bad || len(l.Key) != deliveryKeySize || l.From < 0 || l.Before < 0 || l.Bytes < 1
 	}
 	if bad {
-		return fmt.Errorf("deliveries have %d bytes of keys, %d that were cut, %d last, expected keys "+
-			"of %d bytes, at most %d, %d and 1", len(d.Whole), len(d.Cut), len(d.Last),
+		return fmt.Errorf(
+			"deliveries have %d bytes of keys, %d that were cut, %d last, expected keys "+
+				"of %d bytes, at most %d, %d and 1", len(d.Whole), len(d.Cut), len(d.Last),
 			deliveryKeySize, DeliveriesMax, cutDeliveriesMax)
 	}
 	return nil

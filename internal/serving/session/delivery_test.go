@@ -15,7 +15,8 @@ import (
 
 func deliver(t fatal, mg *Manager, id, key, text string) Summary {
 	t.Helper()
-	sum, err := mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text)}, ScoreOptions{}, noChunks)
+	sum, err := mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text)}, ScoreOptions{},
+		noChunks)
 	require.NoError(t, err)
 	return sum
 }
@@ -26,7 +27,8 @@ func TestRepeatedDeliveryIsNotFed(t *testing.T) {
 	id := create(t, sv.mg, CreateRequest{})
 	require.False(t, deliver(t, sv.mg, id, "a", "one\n").Duplicate)
 	require.True(t, deliver(t, sv.mg, id, "a", "one\n").Duplicate)
-	require.False(t, deliver(t, sv.mg, id, "a", "two\n").Duplicate, "another text is another delivery")
+	require.False(t, deliver(t, sv.mg, id, "a", "two\n").Duplicate,
+		"another text is another delivery")
 	sv.stop()
 	sv.start()
 	again := deliver(t, sv.mg, id, "a", "one\n")
@@ -114,7 +116,8 @@ func TestEveryDeliveredLineIsThereOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, t.TempDir(), Options{})
 		defer func() { sv.stop() }()
-		id := create(rt, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic, "chunk": 5}})
+		id := create(rt, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic,
+			"chunk": 5}})
 		var want []string
 		for batch := range 12 {
 			var text strings.Builder
@@ -125,7 +128,8 @@ func TestEveryDeliveredLineIsThereOnce(t *testing.T) {
 			key := fmt.Sprint(batch)
 			for range rapid.IntRange(0, 2).Draw(rt, "cuts") {
 				chunks := rapid.IntRange(1, 2).Draw(rt, "chunks")
-				if sum, err := sv.mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text.String())},
+				if sum, err := sv.mg.Deliver(background, Caller{}, id,
+					Delivery{key, []byte(text.String())},
 					ScoreOptions{}, func(Chunk) error {
 						if chunks--; chunks == 0 {
 							return errors.New("cut off")
@@ -217,7 +221,8 @@ func TestShutdownWaitsForDeliveryWithoutKey(t *testing.T) {
 				return err != nil
 			})
 		})
-		_, err := sv.mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text)}, ScoreOptions{},
+		_, err := sv.mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text)},
+			ScoreOptions{},
 			func(Chunk) error { shutdown(); return nil })
 		require.ErrorIs(t, err, want)
 		require.NoError(t, <-drained)

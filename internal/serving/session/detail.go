@@ -64,7 +64,10 @@ func (c Chunk) only(d detail) Chunk {
 	case d.incidents || !d.lineText || !d.tokenBits:
 		c.Lines = slices.Clone(c.Lines)
 		if d.incidents {
-			c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return !l.news && !(d.first && l.first) })
+			c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool {
+				return !l.news &&
+					!(d.first && l.first)
+			})
 		}
 		for i := range c.Lines {
 			if !d.lineText {

@@ -43,7 +43,8 @@ func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file 
 	require.ErrorAs(t, err, want)
 	for _, commit := range []string{CommitPrompt, CommitAll} {
 		_, err = mg.Complete(background, who, id,
-			CompleteRequest{Prompt: []byte("x"), MaxTokens: 4, Commit: commit}, func(Piece) error { return nil })
+			CompleteRequest{Prompt: []byte("x"), MaxTokens: 4, Commit: commit},
+			func(Piece) error { return nil })
 		require.ErrorAs(t, err, want)
 	}
 	require.Equal(t, before, mg.engine.disk.Used(who.Key))
@@ -79,10 +80,11 @@ func TestAKeyAtItsLimitOfTheDiskBesideOneThatGoesOn(t *testing.T) {
 	// An upload ends at the chunk that no longer fits; what was reported stays.
 	var full *DiskLimitError
 	reported := int64(0)
-	sum, err := sv.mg.Score(background, a, id, strings.NewReader(logText(limit)), ScoreOptions{}, func(c Chunk) error {
-		reported += c.Bytes
-		return nil
-	})
+	sum, err := sv.mg.Score(background, a, id, strings.NewReader(logText(limit)), ScoreOptions{},
+		func(c Chunk) error {
+			reported += c.Bytes
+			return nil
+		})
 	require.ErrorAs(t, err, &full)
 	require.EqualValues(t, limit, full.Limit)
 	require.LessOrEqual(t, full.Used, int64(limit))
@@ -168,7 +170,8 @@ func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	who := Caller{Key: "a", MaxDisk: 250_000}
-	made, err := sv.mg.Create(background, who, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	made, err := sv.mg.Create(background, who,
+		CreateRequest{Settings: Settings{"method": MethodStatic}})
 	require.NoError(t, err)
 	_, err = feedAs(sv.mg, who, made.ID, logText(5000))
 	require.NoError(t, err)

@@ -15,10 +15,11 @@ import (
 func readText(t fatal, mg *Manager, id string, body ...string) (chunks []Chunk, sum Summary) {
 	t.Helper()
 	o := ScoreOptions{LogProbs: true, Learn: LearnFalse}
-	sum, err := mg.Score(context.Background(), Caller{}, id, (*reads)(&body), o, func(c Chunk) error {
-		chunks = append(chunks, c)
-		return nil
-	})
+	sum, err := mg.Score(context.Background(), Caller{}, id, (*reads)(&body), o,
+		func(c Chunk) error {
+			chunks = append(chunks, c)
+			return nil
+		})
 	require.NoError(t, err)
 	return chunks, sum
 }
@@ -27,7 +28,8 @@ func TestATextThatIsReadLeavesTheSessionAsItWas(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRequest(t)
-		before, text := logText(rapid.IntRange(0, 90).Draw(t, "before")), logText(rapid.IntRange(1, 90).Draw(t, "text"))
+		before, text := logText(rapid.IntRange(0, 90).Draw(t, "before")),
+			logText(rapid.IntRange(1, 90).Draw(t, "text"))
 		id := create(t, mg, r)
 		score(t, mg, id, before)
 		was, wasHash, at := get(t, mg, id), hash(t, mg, id), int64(len(before))
@@ -96,7 +98,8 @@ func TestATextThatCannotBeReadChangesNothing(t *testing.T) {
 		return err
 	}
 	var far *OffsetError
-	require.ErrorAs(t, read(ScoreOptions{Offset: ptr(int64(4))}, noChunks, strings.NewReader("x")), &far)
+	require.ErrorAs(t, read(ScoreOptions{Offset: ptr(int64(4))}, noChunks, strings.NewReader("x")),
+		&far)
 	var long *TooLongError
 	tooLong := strings.NewReader(strings.Repeat("x", UnlearntBytesMax+1))
 	require.ErrorAs(t, read(ScoreOptions{}, noChunks, tooLong), &long)

@@ -66,8 +66,8 @@ func (sv *server) start() {
 	require.NoError(sv.t, err)
 }
 
-// stop leaves what a process leaves that was killed: what is in memory is forgotten first, so that the drain takes no snapshots of it, however long it
-// took to compute on a busy machine.
+// stop leaves what a process leaves that was killed: what is in memory is forgotten first, so that
+// the drain takes no snapshots of it, however long it took to compute on a busy machine.
 func (sv *server) stop() {
 	for s, ok := sv.mg.index.budget.Victim(); ok; s, ok = sv.mg.index.budget.Victim() {
 		require.NoError(sv.t, s.lock(background))
@@ -127,7 +127,8 @@ func tempDir(t *testing.T, rt *rapid.T) string {
 	return dir
 }
 
-// Whenever it is stopped, dropped and snapshotted, a session is the one that nothing ever happened to.
+// Whenever it is stopped, dropped and snapshotted, a session is the one that nothing ever happened
+// to.
 func TestASessionThatComesBackHasTheSameBits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour})
@@ -138,7 +139,8 @@ func TestASessionThatComesBackHasTheSameBits(t *testing.T) {
 		text := logText(rapid.IntRange(0, 200).Draw(rt, "bytes"))
 		var got []float64
 		for _, piece := range cut(rt, text, 60) {
-			for _, what := range rapid.SliceOfN(rapid.SampledFrom([]string{"restart", "snapshot", "evict", "completion"}), 0, 3).Draw(rt, "what") {
+			for _, what := range rapid.SliceOfN(rapid.SampledFrom([]string{"restart", "snapshot",
+				"evict", "completion"}), 0, 3).Draw(rt, "what") {
 				switch what {
 				case "restart":
 					was := get(rt, sv.mg, id)
@@ -179,7 +181,8 @@ type watched struct {
 	look func()
 }
 
-func (w *watched) Append(ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record) error {
+func (w *watched) Append(ctx context.Context, id string, epoch uint64, at int64,
+	records ...storage.Record) error {
 	w.look()
 	return w.Store.Append(ctx, id, epoch, at, records...)
 }
@@ -191,7 +194,8 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	const sessions, clients = 200, 10
 	probe := newManager(t, Options{})
 	size := get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes
-	sv := &server{t: t, dir: t.TempDir(), options: Options{MaxMemoryBytes: 3*size + size/2, ReplayMax: time.Hour}}
+	sv := &server{t: t, dir: t.TempDir(), options: Options{MaxMemoryBytes: 3*size + size/2,
+		ReplayMax: time.Hour}}
 	var most int64
 	var looking sync.Mutex
 	sv.wrap = func(s storage.Store) storage.Store {
@@ -212,9 +216,12 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	var wait sync.WaitGroup
 	for c := range clients {
 		wait.Go(func() {
-			for from := 0; from < len(text); from += 24 { // in the middle of chunks, and all others come between
+			// in the middle of chunks, and all others come between
+			for from := 0; from < len(text); from += 24 {
 				for i := c; i < sessions; i += clients {
-					_, err := sv.mg.Score(background, Caller{}, ids[i], strings.NewReader(text[from:from+24]), ScoreOptions{Offset: ptr(int64(from))},
+					_, err := sv.mg.Score(background, Caller{}, ids[i],
+						strings.NewReader(text[from:from+24]),
+						ScoreOptions{Offset: ptr(int64(from))},
 						func(Chunk) error { return nil })
 					require.NoError(t, err)
 				}
@@ -244,7 +251,8 @@ func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
 		_, err := sv.mg.Score(ctx, Caller{}, b, strings.NewReader("x"), ScoreOptions{}, nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		go func() {
-			_, err := sv.mg.Score(background, Caller{}, b, strings.NewReader("x"), ScoreOptions{}, func(Chunk) error { return nil })
+			_, err := sv.mg.Score(background, Caller{}, b, strings.NewReader("x"), ScoreOptions{},
+				func(Chunk) error { return nil })
 			done <- err
 		}()
 		soon(t, "it waits", sv.mg.index.budget.Waiting)
@@ -280,7 +288,8 @@ func TestADamagedSnapshotIsReportedAndGoneWithout(t *testing.T) {
 				require.NoError(t, os.WriteFile(file, b, 0o600))
 			}
 			sv.start()
-			want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
+			want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
+				text)
 			require.Equal(t, want.Hash(), hash(t, sv.mg, id))
 			told := sv.told()
 			require.Len(t, told, damaged)
@@ -315,7 +324,8 @@ func TestATailIsNotEnoughWithoutASnapshot(t *testing.T) {
 	sv.spoilSnapshots()
 	sv.start()
 	for range 2 { // what is damaged stays to be looked at
-		_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{}, nil)
+		_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{},
+			nil)
 		require.ErrorContains(t, err, "no good snapshot")
 		require.Len(t, sv.told(), 2)
 	}
@@ -335,7 +345,8 @@ func TestAnotherArithmeticIsNotedAndSnapshotted(t *testing.T) {
 	h.Numerics[0].Name = "abacus"
 	require.NoError(t, sv.store.SetHead(background, id, found.Epoch, h.encode()))
 	// And totals that this arithmetic does not come to.
-	require.NoError(t, sv.store.Append(background, id, found.Epoch, found.End, storage.Record{Bits: 1000, Text: []byte("!")}))
+	require.NoError(t, sv.store.Append(background, id, found.Epoch, found.End,
+		storage.Record{Bits: 1000, Text: []byte("!")}))
 	sv.restart()
 	require.Equal(t, "abacus", get(t, sv.mg, id).Numerics)
 	require.Equal(t, 1000., get(t, sv.mg, id).Bits)
@@ -381,7 +392,8 @@ func TestTotalsThatAreNotComeToAgainAreReported(t *testing.T) {
 	score(t, sv.mg, id, logText(20))
 	found, err := sv.store.Claim(background, id)
 	require.NoError(t, err)
-	require.NoError(t, sv.store.Append(background, id, found.Epoch, 20, storage.Record{Bits: 77, Text: []byte("?")}))
+	require.NoError(t, sv.store.Append(background, id, found.Epoch, 20, storage.Record{Bits: 77,
+		Text: []byte("?")}))
 	_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil)
 	require.ErrorIs(t, err, storage.ErrFenced, "somebody else wrote")
 	score(t, sv.mg, id, "x")
@@ -396,7 +408,8 @@ func TestTotalsThatAreNotComeToAgainAreReported(t *testing.T) {
 func TestWhatCannotBeUsedIsListedAndCanBeDeleted(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
-	other, broken, half := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
+	other, broken, half := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{}),
+		create(t, sv.mg, CreateRequest{})
 	good := create(t, sv.mg, CreateRequest{})
 	set := func(id string, change func(h *head), text string) {
 		found, err := sv.store.Claim(background, id)
@@ -404,7 +417,8 @@ func TestWhatCannotBeUsedIsListedAndCanBeDeleted(t *testing.T) {
 		h, err := decodeHead(id, found.Head)
 		require.NoError(t, err)
 		change(&h)
-		require.NoError(t, sv.store.SetHead(background, id, found.Epoch, []byte(string(h.encode())+text)))
+		require.NoError(t, sv.store.SetHead(background, id, found.Epoch,
+			[]byte(string(h.encode())+text)))
 	}
 	set(other, func(h *head) { h.Model = modelName{"old", strings.Repeat("ab", 32)} }, "")
 	set(broken, func(*head) {}, "!")
@@ -440,7 +454,8 @@ type slowStore struct {
 	resume  chan struct{}
 }
 
-func (w *slowStore) Append(ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record) error {
+func (w *slowStore) Append(ctx context.Context, id string, epoch uint64, at int64,
+	records ...storage.Record) error {
 	if id == w.id && at == 0 {
 		close(w.reached)
 		<-w.resume
@@ -449,7 +464,8 @@ func (w *slowStore) Append(ctx context.Context, id string, epoch uint64, at int6
 }
 
 func TestASlowDiskDoesNotKeepTheWorker(t *testing.T) {
-	store := &slowStore{Store: storage.NewMemory(), reached: make(chan struct{}), resume: make(chan struct{})}
+	store := &slowStore{Store: storage.NewMemory(), reached: make(chan struct{}),
+		resume: make(chan struct{})}
 	mg := newManager(t, Options{Store: store, Threads: 1})
 	text, done := logText(3*testChunk), make(chan []Chunk, 1)
 	store.id = create(t, mg, CreateRequest{})
@@ -461,7 +477,8 @@ func TestASlowDiskDoesNotKeepTheWorker(t *testing.T) {
 	<-store.reached
 	score(t, mg, other, text) // with the only worker
 	close(store.resume)
-	want, wantLogProbs := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, wantLogProbs := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
+		text)
 	require.Equal(t, wantLogProbs, logProbs(<-done))
 	require.Equal(t, want.Hash(), hash(t, mg, store.id))
 }
@@ -469,7 +486,8 @@ func TestASlowDiskDoesNotKeepTheWorker(t *testing.T) {
 func TestExpiredSessionsLeaveTheStore(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
-	a, b := create(t, sv.mg, CreateRequest{TTL: time.Minute}), create(t, sv.mg, CreateRequest{TTL: 50 * time.Millisecond})
+	a, b := create(t, sv.mg, CreateRequest{TTL: time.Minute}),
+		create(t, sv.mg, CreateRequest{TTL: 50 * time.Millisecond})
 	score(t, sv.mg, a, "text")
 	now := time.Now().Add(time.Hour)
 	sv.mg.engine.clock.read = func() time.Time { return now }
@@ -498,7 +516,8 @@ func TestClosedStoreEndsRequestsAsDraining(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, "text")
 	require.NoError(t, store.Close())
-	_, err := mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{}, noChunks)
+	_, err := mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{},
+		noChunks)
 	require.ErrorIs(t, err, ErrDraining)
 	require.ErrorIs(t, mg.Delete(Caller{}, id), ErrDraining)
 }

@@ -16,8 +16,8 @@ import (
 var (
 	// ErrNotFound says that no session has this id, or of the caller's this name (any more).
 	ErrNotFound = errors.New("session: no such session")
-	// ErrBusy says that another request is feeding the session, and was for as long as this one could
-	// wait; nothing of this one was accepted.
+	// ErrBusy says that another request is feeding the session, and was for as long as this one
+	// could wait; nothing of this one was accepted.
 	ErrBusy = errors.New("session: another request is feeding this session")
 	// ErrFull says that the limit on live sessions, or on the memory of all of them, is reached.
 	ErrFull = errors.New("session: the limit on live sessions is reached")
@@ -36,8 +36,8 @@ var (
 	// ErrUnknown says that nobody knows whether the last text of the call was accepted. The
 	// session's offset, asked for anew, tells.
 	ErrUnknown = errors.New("session: it is not known whether the store has accepted this")
-	// ErrElsewhere says that another server has the session, which it may have taken while the request
-	// was on its way. Nothing of the call was accepted that was not acknowledged before.
+	// ErrElsewhere says that another server has the session, which it may have taken while the
+	// request was on its way. Nothing of the call was accepted that was not acknowledged before.
 	ErrElsewhere = errors.New("session: another server has this session")
 	// ErrAdminOnly is the error for callers who may not have the sessions of all.
 	ErrAdminOnly = errors.New("session: only an admin may do this")
@@ -156,7 +156,8 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("session: at offset %d there is no room for this text, a session has at most %d bytes", e.Offset, e.Max)
+	return fmt.Sprintf("session: at offset %d there is no room for this text, a session has at "+
+		"most %d bytes", e.Offset, e.Max)
 }
 
 // TooLongError says that a text is longer than one that is scored with LearnFalse may be. The
@@ -175,12 +176,14 @@ type Recovery struct {
 }
 
 // RecoveringError says that a session's state takes longer to be computed again than the request
-// waits. What was computed is kept, and the next request goes on from there. It is an ErrOverloaded.
+// waits. What was computed is kept, and the next request goes on from there. It is an
+// ErrOverloaded.
 type RecoveringError struct{ Recovery }
 
 func (e *RecoveringError) Error() string {
-	return fmt.Sprintf("session: the session's state is being computed again from its text, and is "+
-		"kept as far as it has come: %d of %d bytes", e.Done, e.Of)
+	return fmt.Sprintf(
+		"session: the session's state is being computed again from its text, and is "+
+			"kept as far as it has come: %d of %d bytes", e.Done, e.Of)
 }
 
 func (e *RecoveringError) Is(target error) bool { return target == ErrOverloaded }
@@ -262,6 +265,7 @@ type ShadowError struct {
 }
 
 func (e *ShadowError) Error() string {
-	return fmt.Sprintf("session: session %s is the shadow of session %s, which it takes its text from",
+	return fmt.Sprintf(
+		"session: session %s is the shadow of session %s, which it takes its text from",
 		e.ID, e.Of)
 }

@@ -25,7 +25,8 @@ type fullStore struct {
 	from int64
 }
 
-func (f *fullStore) Append(ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record) error {
+func (f *fullStore) Append(ctx context.Context, id string, epoch uint64, at int64,
+	records ...storage.Record) error {
 	if at >= f.from {
 		return fmt.Errorf("some file: %w", storage.ErrNoSpace)
 	}
@@ -36,12 +37,14 @@ func TestAFullDiskIsAnErrorOfTheCallAlone(t *testing.T) {
 	store := &fullStore{storage.NewMemory(), testChunk}
 	mg := newManager(t, Options{Store: store})
 	id := create(t, mg, CreateRequest{})
-	sum, err := mg.Score(background, Caller{}, id, strings.NewReader(logText(3*testChunk)), ScoreOptions{}, func(Chunk) error { return nil })
+	sum, err := mg.Score(background, Caller{}, id, strings.NewReader(logText(3*testChunk)),
+		ScoreOptions{}, func(Chunk) error { return nil })
 	require.ErrorIs(t, err, ErrNoSpace)
 	require.Equal(t, int64(testChunk), sum.Offset)
 	store.from = 1 << 20
 	score(t, mg, id, logText(3 * testChunk)[testChunk:])
-	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logText(3*testChunk))
+	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
+		logText(3*testChunk))
 	require.Equal(t, want.Hash(), hash(t, mg, id), "it goes on as if nothing had been")
 }
 
@@ -56,10 +59,14 @@ func TestDamageSaysWhereItIs(t *testing.T) {
 	sv.start()
 	for name, use := range map[string]func() error{
 		"score": func() error {
-			_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, nil)
+			_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{},
+				nil)
 			return err
 		},
-		"export": func() error { return sv.mg.Export(background, Caller{}, id, 0, io.Discard, nil) },
+		"export": func() error {
+			return sv.mg.Export(background, Caller{}, id, 0, io.Discard,
+				nil)
+		},
 		"complete": func() error {
 			_, err := sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1}, nil)
 			return err
@@ -92,16 +99,19 @@ func TestAnImportTellsItsFileFromItsReaderAndItsModel(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(40))
 	whole := export(t, mg, id)
-	_, err := mg.Import(background, Caller{}, io.MultiReader(bytes.NewReader(whole[:100]), iotest.ErrReader(os.ErrDeadlineExceeded)), "")
+	_, err := mg.Import(background, Caller{}, io.MultiReader(bytes.NewReader(whole[:100]),
+		iotest.ErrReader(os.ErrDeadlineExceeded)), "")
 	var body *BodyError
 	require.ErrorAs(t, err, &body)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.NotErrorIs(t, err, ErrImport)
 	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole[:100]), "")
 	require.ErrorIs(t, err, ErrImport)
-	_, err = mg.Import(background, Caller{}, io.MultiReader(bytes.NewReader(whole), strings.NewReader("more")), "")
+	_, err = mg.Import(background, Caller{}, io.MultiReader(bytes.NewReader(whole),
+		strings.NewReader("more")), "")
 	require.ErrorIs(t, err, ErrImport)
-	_, err = newManagerOf(t, staticModel(t), Options{}).Import(background, Caller{}, bytes.NewReader(whole), "")
+	_, err = newManagerOf(t, staticModel(t), Options{}).Import(background, Caller{},
+		bytes.NewReader(whole), "")
 	require.ErrorIs(t, err, ErrImport)
 	require.ErrorAs(t, err, new(*ModelError))
 	_, err = mg.Import(background, Caller{}, bytes.NewReader(whole), "")
@@ -112,14 +122,16 @@ func TestAnImportTellsItsFileFromItsReaderAndItsModel(t *testing.T) {
 // within the budget of all states; nothing else of imports and exports is in memory for long.
 func TestImportsLookAtTheirStateWithinTheBudget(t *testing.T) {
 	mg := newManager(t, Options{})
-	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodCache, "cache_size": sparsemeta.CacheSizeMax}})
+	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodCache,
+		"cache_size": sparsemeta.CacheSizeMax}})
 	state := get(t, mg, id).MemoryBytes
 	score(t, mg, id, logText(40))
 	file := export(t, mg, id)
 	require.Less(t, int64(len(file)), state/100)
 
 	small := newManager(t, Options{MaxMemoryBytes: state - 1})
-	require.ErrorIs(t, errOf(small.Import(background, Caller{}, bytes.NewReader(file), "")), ErrFull)
+	require.ErrorIs(t, errOf(small.Import(background, Caller{}, bytes.NewReader(file), "")),
+		ErrFull)
 	require.Zero(t, small.index.budget.Used())
 	require.Zero(t, small.index.registry.Places())
 
@@ -203,7 +215,8 @@ func errOf[T any](_ T, err error) error { return err }
 func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 	for _, history := range []string{HistoryFull, HistoryTail} {
 		mg := newManager(t, Options{ReplayMax: 1})
-		r := CreateRequest{History: history, Seed: ptr(uint64(3)), Settings: Settings{"baseline": true}}
+		r := CreateRequest{History: history, Seed: ptr(uint64(3)),
+			Settings: Settings{"baseline": true}}
 		id, text := create(t, mg, r), logText(20*testChunk+5)
 		empty := get(t, mg, id).MemoryBytes
 		score(t, mg, id, text)

@@ -13,7 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// exported is what the archive of a session is made of: its log from an offset to that of its state.
+// exported is what the archive of a session is made of: its log from an offset to that of its
+// state.
 type exported struct {
 	head  head
 	start int64

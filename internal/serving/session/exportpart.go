@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Part says how much of a session that damage has touched is in its archive: the text up to the last
-// good record, and the state that this text leaves behind.
+// Part says how much of a session that damage has touched is in its archive: the text up to the
+// last good record, and the state that this text leaves behind.
 type Part struct {
 	Start, End int64 // of the text in the archive
 	// Known is where the text ended, as far as damage has left it known. What there was from End
@@ -29,8 +29,8 @@ func (p Part) String() string {
 		"further; lost is what followed: %v", p.Start, p.End, p.Known, p.Err)
 }
 
-// partMaker finds what can be exported of a session, and makes the state there. It claims nothing, writes
-// nothing to the store, and leaves the session's stream in memory alone.
+// partMaker finds what can be exported of a session, and makes the state there. It claims nothing,
+// writes nothing to the store, and leaves the session's stream in memory alone.
 type partMaker struct {
 	models    models
 	store     storage.Store
@@ -121,7 +121,8 @@ func (m *partMaker) state(
 ) (*stream.Stream, error) {
 	within := partStore{m.store, p}
 	r, err := restore(ctx, &restorable{
-		head: h, model: of, snapshots: within, log: within, end: progress{offset: p.End, blind: true},
+		head: h, model: of, snapshots: within, log: within, end: progress{offset: p.End,
+			blind: true},
 		scheduler: m.scheduler, job: scheduler.Job{
 			Key: h.Owner, Session: h.ID, Model: of, Chunk: h.Settings.Chunk,
 		},

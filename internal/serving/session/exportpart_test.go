@@ -86,7 +86,8 @@ func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	before, err := sv.store.Get(background, id)
 	require.NoError(t, err)
 	var offline Part
-	require.NoError(t, ExportStored(background, sv.mg.engine.models[0].Model, sv.store, id, 1, &again,
+	require.NoError(t, ExportStored(background, sv.mg.engine.models[0].Model, sv.store, id, 1,
+		&again,
 		func(told Part) { offline = told }, nil))
 	require.Equal(t, p.String(), offline.String())
 	require.Equal(t, b.Bytes(), again.Bytes())
@@ -116,7 +117,8 @@ func TestExportAndImportTellHowFarTheyAre(t *testing.T) {
 	sv.stop()
 	sv.start()
 	var file bytes.Buffer
-	require.NoError(t, ExportStored(background, sv.mg.engine.models[0].Model, sv.store, id, 1, &file,
+	require.NoError(t, ExportStored(background, sv.mg.engine.models[0].Model, sv.store, id, 1,
+		&file,
 		func(Part) { t.Error("a part") }, tell))
 	_, err := sv.mg.Import(background, Caller{}, &file, "")
 	require.NoError(t, err)
@@ -152,8 +154,9 @@ func TestATouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 		"in the middle, a snapshot before it": {bad: 5 * pieceBytes, keep: 4 * pieceBytes},
 		"in the middle, a snapshot at it":     {bad: 5 * pieceBytes, keep: 5 * pieceBytes},
 		"in the middle, a snapshot behind it": {bad: 5 * pieceBytes, keep: 7 * pieceBytes},
-		"in the middle, a snapshot too":       {bad: 5 * pieceBytes, keep: 4 * pieceBytes, hurt: true},
-		"at the end":                          {bad: last, keep: 4 * pieceBytes},
+		"in the middle, a snapshot too": {bad: 5 * pieceBytes, keep: 4 * pieceBytes,
+			hurt: true},
+		"at the end": {bad: last, keep: 4 * pieceBytes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
@@ -200,8 +203,8 @@ func id0(sv *server) string {
 	return page[0].ID
 }
 
-// A page with records is gone: the session goes as far as what is left of it; what the session's key
-// is, is still known.
+// A page with records is gone: the session goes as far as what is left of it; what the session's
+// key is, is still known.
 func TestASessionThatLostAPageIsExportedByItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -228,7 +231,10 @@ func TestASessionThatLostAPageIsExportedByItsOwner(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 	var file bytes.Buffer
 	var p Part
-	require.NoError(t, sv.mg.Export(background, who, info.ID, 0, &file, func(told Part) { p = told }))
+	require.NoError(t, sv.mg.Export(background, who, info.ID, 0, &file, func(told Part) {
+		p =
+			told
+	}))
 	require.Equal(t, int64(len(text)), p.Known)
 	require.Positive(t, p.End)
 	require.Less(t, p.End, p.Known)
@@ -244,11 +250,13 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		sv.stop()
 		inLog(t, sv.dir, text[:pieceBytes], flip)
 		sv.start()
-		err := sv.mg.Export(background, Caller{}, id, 0, io.Discard, func(Part) { t.Error("a part") })
+		err := sv.mg.Export(background, Caller{}, id, 0, io.Discard,
+			func(Part) { t.Error("a part") })
 		require.ErrorAs(t, err, new(*UnusableError))
 		require.ErrorContains(t, err, "none of its text can be read")
 		require.ErrorContains(t, err, "lmserve sessions rescue")
-		err = ExportStored(background, sv.mg.engine.models[0].Model, sv.store, id, 1, io.Discard, nil, nil)
+		err = ExportStored(background, sv.mg.engine.models[0].Model, sv.store, id, 1, io.Discard,
+			nil, nil)
 		require.ErrorContains(t, err, "rescue")
 		sv.told()
 	})
@@ -260,7 +268,8 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		sv.stop()
 		sv.spoilSnapshots()
 		sv.start()
-		err := sv.mg.Export(background, Caller{}, id, 0, io.Discard, func(Part) { t.Error("a part") })
+		err := sv.mg.Export(background, Caller{}, id, 0, io.Discard,
+			func(Part) { t.Error("a part") })
 		require.ErrorContains(t, err, "there is no good snapshot")
 		require.ErrorContains(t, err, "lmserve sessions rescue")
 		sv.told()

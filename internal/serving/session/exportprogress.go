@@ -10,8 +10,8 @@ import (
 // Progress reports what is being done, and how many of all bytes are done.
 type Progress func(what string, done, total int64)
 
-// part begins a part of the work, of so many bytes, and gives the function that is told of each that
-// is done. A nil Progress is told nothing.
+// part begins a part of the work, of so many bytes, and gives the function that is told of each
+// that is done. A nil Progress is told nothing.
 func (p Progress) part(what string, total int64) (add func(bytes int)) {
 	if p == nil {
 		return func(int) {}

@@ -49,15 +49,24 @@ func (f *faultyStore) do(call string, make func() error) error {
 	return err
 }
 
-func (f *faultyStore) Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error) {
-	err = f.do("Create", func() (err error) { epoch, err = f.Store.Create(ctx, id, head, start); return err })
+func (f *faultyStore) Create(ctx context.Context, id string, head []byte,
+	start int64) (epoch uint64, err error) {
+	err = f.do("Create", func() (err error) {
+		epoch, err = f.Store.Create(ctx, id, head,
+			start)
+		return err
+	})
 	return epoch, err
 }
 
 func (f *faultyStore) Fork(
 	ctx context.Context, from, id string, head []byte, cut storage.Cut,
 ) (epoch uint64, err error) {
-	err = f.do("Fork", func() (err error) { epoch, err = f.Store.Fork(ctx, from, id, head, cut); return err })
+	err = f.do("Fork", func() (err error) {
+		epoch, err = f.Store.Fork(ctx, from, id, head,
+			cut)
+		return err
+	})
 	return epoch, err
 }
 
@@ -79,11 +88,13 @@ func (f *faultyStore) Delete(ctx context.Context, id string, epoch uint64) error
 	return f.do("Delete", func() error { return f.Store.Delete(ctx, id, epoch) })
 }
 
-func (f *faultyStore) Append(ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record) error {
+func (f *faultyStore) Append(ctx context.Context, id string, epoch uint64, at int64,
+	records ...storage.Record) error {
 	return f.do("Append", func() error { return f.Store.Append(ctx, id, epoch, at, records...) })
 }
 
-func (f *faultyStore) Read(ctx context.Context, id string, from int64, visit func(int64, storage.Record) error) error {
+func (f *faultyStore) Read(ctx context.Context, id string, from int64,
+	visit func(int64, storage.Record) error) error {
 	return f.do("Read", func() error { return f.Store.Read(ctx, id, from, visit) })
 }
 
@@ -91,16 +102,26 @@ func (f *faultyStore) Trim(ctx context.Context, id string, epoch uint64, before 
 	return f.do("Trim", func() error { return f.Store.Trim(ctx, id, epoch, before) })
 }
 
-func (f *faultyStore) WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error) error {
-	return f.do("WriteSnapshot", func() error { return f.Store.WriteSnapshot(ctx, id, epoch, at, write) })
+func (f *faultyStore) WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64,
+	write func(io.Writer) error) error {
+	return f.do("WriteSnapshot", func() error {
+		return f.Store.WriteSnapshot(ctx, id, epoch, at,
+			write)
+	})
 }
 
-func (f *faultyStore) Snapshots(ctx context.Context, id string) (kept []storage.Snapshot, err error) {
-	err = f.do("Snapshots", func() (err error) { kept, err = f.Store.Snapshots(ctx, id); return err })
+func (f *faultyStore) Snapshots(ctx context.Context, id string) (kept []storage.Snapshot,
+	err error) {
+	err = f.do("Snapshots", func() (err error) {
+		kept, err = f.Store.Snapshots(ctx,
+			id)
+		return err
+	})
 	return kept, err
 }
 
-func (f *faultyStore) ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error {
+func (f *faultyStore) ReadSnapshot(ctx context.Context, id string, at int64,
+	read func(io.Reader) error) error {
 	return f.do("ReadSnapshot", func() error { return f.Store.ReadSnapshot(ctx, id, at, read) })
 }
 
@@ -119,7 +140,8 @@ func faulty(t *testing.T, o Options) (*server, *faultyStore) {
 }
 
 func feed(sv *server, id, text string, at int64) (Summary, error) {
-	return sv.mg.Score(background, Caller{}, id, strings.NewReader(text), ScoreOptions{Offset: &at}, noChunks)
+	return sv.mg.Score(background, Caller{}, id, strings.NewReader(text), ScoreOptions{Offset: &at},
+		noChunks)
 }
 
 // requireText holds the session against a stream that was fed the text alone.
@@ -290,13 +312,15 @@ func TestWhatWasMadeWithAnUnknownOutcomeDoesNotStay(t *testing.T) {
 	}
 }
 
-// Every write of a session that another has claimed is refused, and has the same consequence: what is
-// in memory is forgotten, and the next request claims the session and finds what the other wrote.
+// Every write of a session that another has claimed is refused, and has the same consequence: what
+// is in memory is forgotten, and the next request claims the session and finds what the other
+// wrote.
 func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 	text := logText(4 * testChunk)
 	for name, request := range map[string]func(sv *server, id string) error{
 		"append": func(sv *server, id string) error {
-			_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, noChunks)
+			_, err := sv.mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{},
+				noChunks)
 			return err
 		},
 		"snapshot": func(sv *server, id string) (err error) {
@@ -306,9 +330,15 @@ func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 			defer s.unlock()
 			return s.writeStateLocked(background, s.stream)
 		},
-		"head":          write(func(s *session) error { return s.setHeadLocked(background, &s.head) }),
-		"trim":          write(func(s *session) error { return s.trimLocked(background, 0) }),
-		"drop snapshot": write(func(s *session) error { return s.dropSnapshotLocked(background, testChunk) }),
+		"head": write(func(s *session) error {
+			return s.setHeadLocked(background,
+				&s.head)
+		}),
+		"trim": write(func(s *session) error { return s.trimLocked(background, 0) }),
+		"drop snapshot": write(func(s *session) error {
+			return s.dropSnapshotLocked(background,
+				testChunk)
+		}),
 	} {
 		sv, _ := faulty(t, Options{ReplayMax: time.Hour})
 		id := create(t, sv.mg, CreateRequest{})
@@ -367,7 +397,8 @@ func TestACompletionGoesOnFromWhatAnotherHasWritten(t *testing.T) {
 	require.Equal(t, int64(len(text)), got.Offset)
 
 	takeOver(t, sv, id, "and more")
-	imported, err := sv.mg.Import(background, Caller{}, strings.NewReader(string(export(t, sv.mg, id))), "")
+	imported, err := sv.mg.Import(background, Caller{},
+		strings.NewReader(string(export(t, sv.mg, id))), "")
 	require.NoError(t, err)
 	require.Equal(t, text+"and more", logged(t, sv.mg, imported.ID))
 	info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{})
@@ -380,23 +411,25 @@ func TestACompletionUnderWayEndsWhenTheSessionIsClaimedByAnother(t *testing.T) {
 	id := create(t, sv.mg, CreateRequest{})
 	score(t, sv.mg, id, logText(testChunk))
 	first := true
-	_, err := sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 100 * (testChunk + pieceQueue)}, func(Piece) error {
-		if first {
-			takeOver(t, sv, id, "x")
-		}
-		first = false
-		return nil
-	})
+	_, err := sv.mg.Complete(background, Caller{}, id,
+		CompleteRequest{MaxTokens: 100 * (testChunk + pieceQueue)}, func(Piece) error {
+			if first {
+				takeOver(t, sv, id, "x")
+			}
+			first = false
+			return nil
+		})
 	require.ErrorIs(t, err, storage.ErrFenced)
 	requireText(t, sv, id, logText(testChunk)+"x")
 }
 
-// A session is deleted whoever has it, because a caller wants it gone; one that has expired here and is
-// another's by now stays, and so does what another is making.
+// A session is deleted whoever has it, because a caller wants it gone; one that has expired here
+// and is another's by now stays, and so does what another is making.
 func TestADeletionIsFencedUnlessItIsAskedFor(t *testing.T) {
 	sv, _ := faulty(t, Options{})
 	asked := create(t, sv.mg, CreateRequest{})
-	expired, moved := create(t, sv.mg, CreateRequest{TTL: time.Minute}), create(t, sv.mg, CreateRequest{TTL: time.Minute})
+	expired, moved := create(t, sv.mg, CreateRequest{TTL: time.Minute}),
+		create(t, sv.mg, CreateRequest{TTL: time.Minute})
 	for _, id := range []string{asked, moved} {
 		_, err := sv.store.Claim(background, id)
 		require.NoError(t, err)
@@ -450,9 +483,13 @@ func TestASessionThatAnotherHasDeletedVanishes(t *testing.T) {
 	for name, use := range map[string]func(sv *server, id string) error{
 		"score": func(sv *server, id string) error { _, err := feed(sv, id, "x", 3); return err },
 		"complete": func(sv *server, id string) error {
-			return errOf(sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1}, noPieces))
+			return errOf(sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1},
+				noPieces))
 		},
-		"export": func(sv *server, id string) error { return sv.mg.Export(background, Caller{}, id, 0, io.Discard, nil) },
+		"export": func(sv *server, id string) error {
+			return sv.mg.Export(background, Caller{}, id,
+				0, io.Discard, nil)
+		},
 		"fork": func(sv *server, id string) error {
 			return errOf(sv.mg.Fork(background, Caller{}, id, ForkRequest{}))
 		},

@@ -267,9 +267,10 @@ func (f *feeder) acceptLocked(
 		rms = 0
 	}
 	if !finite(r.Bits, r.Baseline, rms) {
-		return scores, s.markUnusableLocked(fmt.Errorf("the text from offset %d on would bring its "+
-			"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
-			"finite numbers", s.stream.Offset(), r.Bits, r.Baseline, rms))
+		return scores,
+			s.markUnusableLocked(fmt.Errorf("the text from offset %d on would bring its "+
+				"totals to %v and %v bits, under fast weights of root mean square %v: expected "+
+				"finite numbers", s.stream.Offset(), r.Bits, r.Baseline, rms))
 	}
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
 		return scores, err

@@ -34,8 +34,8 @@ func (f Feedback) wrong() bool {
 		f.Verdict != VerdictFalseAlarm && f.Verdict != VerdictMatters
 }
 
-// verdictOn is the verdict on an incident or, if it has none, the newest on incidents like it; "" if
-// there is none.
+// verdictOn is the verdict on an incident or, if it has none, the newest on incidents like it; ""
+// if there is none.
 func (h *head) verdictOn(i *Incident) string {
 	for _, f := range h.Feedback {
 		if f.Incident == i.Number {
@@ -59,7 +59,8 @@ type FeedbackRequest struct {
 // withFeedback is a head's list with a verdict in it or, if that is "", without the incident's. The
 // incidents are those that the session remembers. The list given is not touched.
 func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedback, error) {
-	list := slices.DeleteFunc(slices.Clone(have), func(f Feedback) bool { return f.Incident == r.Incident })
+	list := slices.DeleteFunc(slices.Clone(have),
+		func(f Feedback) bool { return f.Incident == r.Incident })
 	switch r.Verdict {
 	case "":
 		return list, nil

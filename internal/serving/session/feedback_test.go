@@ -82,10 +82,11 @@ func TestIncidentsAloneAreReported(t *testing.T) {
 	few := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	text := incidentText() + strings.Repeat("5 PANIC of shard a\n", 60) + incidentText()[:1000]
 	report := func(id string, o ScoreOptions) (lines []Line, last *Line) {
-		sum, err := mg.Score(background, Caller{}, id, strings.NewReader(text), o, func(c Chunk) error {
-			lines = append(lines, c.Lines...)
-			return nil
-		})
+		sum, err := mg.Score(background, Caller{}, id, strings.NewReader(text), o,
+			func(c Chunk) error {
+				lines = append(lines, c.Lines...)
+				return nil
+			})
 		require.NoError(t, err)
 		return lines, sum.Last
 	}

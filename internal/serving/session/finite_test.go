@@ -39,7 +39,8 @@ func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
 	arrays := 0
 	for n, x := range takeApart(t, mg, id).state.Tensors {
 		bad := map[weights.DType][]byte{
-			weights.BF16: {0x80, 0x7f}, weights.F32: {0, 0, 0xc0, 0x7f}, weights.F64: {0, 0, 0, 0, 0, 0, 0xf8, 0x7f},
+			weights.BF16: {0x80, 0x7f}, weights.F32: {0, 0, 0xc0, 0x7f}, weights.F64: {0, 0, 0, 0,
+				0, 0, 0xf8, 0x7f},
 		}[x.DType]
 		if len(x.Data) < len(bad) || bad == nil {
 			continue
@@ -60,11 +61,26 @@ func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
 			"the record at offset ", fmt.Sprint(ms), "expected 0 to 253402300799999 ms")
 	}
 	for says, change := range map[string]func(h *head){
-		`parent.id is "<b>", expected the id of a session`: func(h *head) { h.Parent = &Parent{ID: "<b>"} },
-		"parent.offset is 36, expected at most 35":         func(h *head) { h.Parent = &Parent{ID: id, Offset: 36} },
-		`numerics[0].name is "", expected 1 to 64 letters`: func(h *head) { h.Numerics[0].Name = "" },
-		`numerics[0].name is "a\nb", expected`:             func(h *head) { h.Numerics[0].Name = "a\nb" },
-		"numerics[1].from is 36, expected at most 35":      func(h *head) { h.noteNumerics(numerics{36, "x"}) },
+		`parent.id is "<b>", expected the id of a session`: func(h *head) {
+			h.Parent =
+				&Parent{ID: "<b>"}
+		},
+		"parent.offset is 36, expected at most 35": func(h *head) {
+			h.Parent =
+				&Parent{ID: id, Offset: 36}
+		},
+		`numerics[0].name is "", expected 1 to 64 letters`: func(h *head) {
+			h.Numerics[0].Name =
+				""
+		},
+		`numerics[0].name is "a\nb", expected`: func(h *head) {
+			h.Numerics[0].Name =
+				"a\nb"
+		},
+		"numerics[1].from is 36, expected at most 35": func(h *head) {
+			h.noteNumerics(numerics{36,
+				"x"})
+		},
 	} {
 		refused(t, mg, id, func(x *changeable) { change(&x.head) }, "head: ", says)
 	}
@@ -89,7 +105,8 @@ func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 		}
 		f, err := s.stream.Snapshot()
 		require.NoError(t, err)
-		s.stream, _, err = stream.Restore(sv.mg.engine.models[0].Model, s.Settings, f.Stored()) // no worker has it
+		// no worker has it
+		s.stream, _, err = stream.Restore(sv.mg.engine.models[0].Model, s.Settings, f.Stored())
 		require.NoError(t, err)
 		s.rms = s.stream.FastRMS()
 	})
@@ -115,7 +132,8 @@ func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 	}
 	require.Equal(t, text+"more", logged(t, sv.mg, id))
 	withSession(t, sv.mg, id, func(s *session) {
-		require.Equal(t, stream.Divergence{Count: 1, Offset: testChunk + 1, Step: 1}, s.stream.Divergence)
+		require.Equal(t, stream.Divergence{Count: 1, Offset: testChunk + 1, Step: 1},
+			s.stream.Divergence)
 	})
 }
 

@@ -17,7 +17,8 @@ const (
 	workingBytes     = 8 << 20 // once: workers, copies of snapshots, the store
 )
 
-// However many sessions there are, memory is the budget, what is stated above, and nothing else. With LMSERVE_TEST_LONG set there are 10,000.
+// However many sessions there are, memory is the budget, what is stated above, and nothing else.
+// With LMSERVE_TEST_LONG set there are 10,000.
 func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -26,10 +27,13 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_LONG") != "" {
 		sessions, clients = 10_000, 64
 	}
-	request := CreateRequest{Seed: ptr(uint64(3)), Settings: Settings{"method": MethodCache, "cache_size": 4096}} // a state that is seen on the heap
+	// a state that is seen on the heap
+	request := CreateRequest{Seed: ptr(uint64(3)), Settings: Settings{"method": MethodCache,
+		"cache_size": 4096}}
 	probe := newManager(t, Options{})
 	size := get(t, probe, create(t, probe, request)).MemoryBytes
-	require.Greater(t, int64(sessions)*size, int64(4*workingBytes), "all of them at once would be seen")
+	require.Greater(t, int64(sessions)*size, int64(4*workingBytes),
+		"all of them at once would be seen")
 	require.NoError(t, probe.Drain(background))
 	text := logText(3 * testChunk)
 
@@ -61,7 +65,8 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 		}
 	}
 	feed := func(i, from, to int) error {
-		_, err := sv.mg.Score(background, Caller{}, ids[i], strings.NewReader(text[from:to]), ScoreOptions{Offset: ptr(int64(from))}, func(Chunk) error { return nil })
+		_, err := sv.mg.Score(background, Caller{}, ids[i], strings.NewReader(text[from:to]),
+			ScoreOptions{Offset: ptr(int64(from))}, func(Chunk) error { return nil })
 		return err
 	}
 	pass(func(i int) error {
@@ -80,7 +85,8 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 		require.Equal(t, want.Hash(), hash(t, sv.mg, ids[i]))
 	}
 	require.Empty(t, sv.told())
-	t.Logf("%d sessions with states of %d bytes: at most %d bytes on the heap, with a budget of %d", sessions, size, most, budget)
+	t.Logf("%d sessions with states of %d bytes: at most %d bytes on the heap, with a budget of %d",
+		sessions, size, most, budget)
 }
 
 // heap is what is in use of it.

@@ -157,11 +157,12 @@ func TestARequestToAShadowIsNotBehindOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, s.job().Behind)
 	pieces := 0
-	_, err = mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 3}, func(Piece) error {
-		pieces++
-		require.False(t, s.job().Behind)
-		return nil
-	})
+	_, err = mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 3},
+		func(Piece) error {
+			pieces++
+			require.False(t, s.job().Behind)
+			return nil
+		})
 	require.NoError(t, err)
 	require.Positive(t, pieces)
 	require.True(t, s.job().Behind)
@@ -244,7 +245,8 @@ func TestAShadowThatCannotBeFedIsTriedAgainNowAndThen(t *testing.T) {
 	}
 	for range 20 {
 		score(t, mg, of, logText(testChunk))
-		require.Eventually(t, func() bool { return link().Err != nil }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return link().Err != nil }, time.Minute,
+			time.Millisecond)
 	}
 	require.ErrorAs(t, link().Err, new(*DiskLimitError))
 	before := tries()

@@ -143,7 +143,8 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 		return f.beginTail(ctx)
 	}
 	if f.history == HistoryFull && found.Start > 0 {
-		want := HistoryTail + ": the session has its text from offset " + fmt.Sprint(found.Start) + " on only"
+		want := HistoryTail + ": the session has its text from offset " + fmt.Sprint(found.Start) +
+			" on only"
 		return &FieldError{"history", HistoryFull, want}
 	}
 	return nil
@@ -212,7 +213,8 @@ func (f *fork) beginTail(ctx context.Context) error {
 		f.cut.Start = at
 		return errFound
 	})
-	if errors.Is(err, storage.ErrRange) { // the log begins with the snapshot: no record is before it
+	// the log begins with the snapshot: no record is before it
+	if errors.Is(err, storage.ErrRange) {
 		return nil
 	}
 	return f.readError(err)

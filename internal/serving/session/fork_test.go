@@ -18,7 +18,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A fork at any offset is the session that was fed the text up to there, whatever snapshots there are, and its origin does not notice.
+// A fork at any offset is the session that was fed the text up to there, whatever snapshots there
+// are, and its origin does not notice.
 func TestAForkIsTheSessionOfItsText(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{
@@ -64,7 +65,8 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 			sv.restart()
 			mg = sv.mg
 		}
-		_, err = mg.Score(background, who, info.ID, bytes.NewReader([]byte("and on")), ScoreOptions{Offset: &at}, func(Chunk) error { return nil })
+		_, err = mg.Score(background, who, info.ID, bytes.NewReader([]byte("and on")),
+			ScoreOptions{Offset: &at}, func(Chunk) error { return nil })
 		require.NoError(rt, err)
 		want, _ = alone(rt, mg.engine.models[0].Model, r, text[:at]+"and on")
 		s, err := mg.index.catalog.find(who, info.ID)
@@ -102,7 +104,8 @@ func TestAForkThatCannotBeMadeLeavesNothing(t *testing.T) {
 	require.ErrorAs(t, err, new(*QuotaError))
 	info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(81))})
 	require.NoError(t, err)
-	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logText(81))
+	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
+		logText(81))
 	require.Equal(t, want.Hash(), hash(t, sv.mg, info.ID))
 	stored, err := sv.store.List(background, "", 10)
 	require.NoError(t, err)
@@ -118,7 +121,9 @@ func export(t fatal, mg *Manager, id string) []byte {
 
 func TestAnImportIsTheSessionThatWasExported(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Duration(rapid.SampledFrom([]int64{1, int64(time.Hour)}).Draw(rt, "replay"))})
+		sv := newServer(rt, tempDir(t, rt),
+			Options{ReplayMax: time.Duration(rapid.SampledFrom([]int64{1,
+				int64(time.Hour)}).Draw(rt, "replay"))})
 		defer func() { sv.stop() }()
 		memory, err := NewManager(testModel(t), Options{})
 		require.NoError(rt, err)
@@ -139,7 +144,8 @@ func TestAnImportIsTheSessionThatWasExported(t *testing.T) {
 		require.NoError(rt, err)
 		was := get(rt, from, id)
 		require.NotEqual(rt, was.ID, info.ID)
-		was.ID, was.Created, was.LastUsed, was.MemoryBytes = info.ID, info.Created, info.LastUsed, info.MemoryBytes
+		was.ID, was.Created, was.LastUsed, was.MemoryBytes = info.ID, info.Created, info.LastUsed,
+			info.MemoryBytes
 		was.DiskBytes = info.DiskBytes
 		require.Equal(rt, was, info)
 		if to == sv.mg && rapid.Bool().Draw(rt, "restart") {
@@ -173,11 +179,12 @@ func takeApart(t testing.TB, mg *Manager, id string) *changeable {
 	x := &changeable{start: found.Start, end: found.End}
 	x.head, err = decodeHead(id, found.Head)
 	require.NoError(t, err)
-	require.NoError(t, store.Read(background, id, found.Start, func(_ int64, r storage.Record) error {
-		r.Text = bytes.Clone(r.Text)
-		x.records = append(x.records, r)
-		return nil
-	}))
+	require.NoError(t, store.Read(background, id, found.Start,
+		func(_ int64, r storage.Record) error {
+			r.Text = bytes.Clone(r.Text)
+			x.records = append(x.records, r)
+			return nil
+		}))
 	require.NoError(t, store.ReadSnapshot(background, id, found.End, func(r io.Reader) (err error) {
 		x.state, err = weights.Read(r, weights.Limits{})
 		return err
@@ -244,13 +251,20 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 				x.records[i].Bits = x.records[0].Bits
 			}
 		},
-		"the record at offset 0: has baseline": func(x *changeable) { x.records[0].HasBaseline = false },
-		"the record at offset 0: totals of":    func(x *changeable) { x.records[0].Baseline = -1 },
-		"head: version is 2, expected 1":       func(x *changeable) { x.head.Version = 2 },
-		"metadata lmserve.snapshot is mis":     func(x *changeable) { delete(x.state.Metadata, "lmserve.snapshot") },
-		"there is no state at offset 40":       func(x *changeable) { x.state = nil },
+		"the record at offset 0: has baseline": func(x *changeable) {
+			x.records[0].HasBaseline =
+				false
+		},
+		"the record at offset 0: totals of": func(x *changeable) { x.records[0].Baseline = -1 },
+		"head: version is 2, expected 1":    func(x *changeable) { x.head.Version = 2 },
+		"metadata lmserve.snapshot is mis": func(x *changeable) {
+			delete(x.state.Metadata,
+				"lmserve.snapshot")
+		},
+		"there is no state at offset 40": func(x *changeable) { x.state = nil },
 		"is none of a stream": func(x *changeable) {
-			x.state.Tensors = append(x.state.Tensors, weights.Tensor{Name: "more", DType: weights.U8, Shape: []int{0}})
+			x.state.Tensors = append(x.state.Tensors, weights.Tensor{Name: "more",
+				DType: weights.U8, Shape: []int{0}})
 		},
 	} {
 		refused(t, mg, id, change, want)
@@ -264,7 +278,8 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 	for at := 0; at < len(whole); at += max(1, len(whole)/97) {
 		isRefused(whole[:at], "the first %d bytes", at)
 	}
-	for _, file := range []string{memberName(id, "head"), memberName(id, "log."), memberName(id, "state.")} {
+	for _, file := range []string{memberName(id, "head"), memberName(id, "log."),
+		memberName(id, "state.")} {
 		at := bytes.Index(whole, []byte(file)) + 512 + 40
 		require.GreaterOrEqual(t, at, 552, file)
 		b := bytes.Clone(whole)
@@ -305,10 +320,12 @@ func FuzzImport(f *testing.F) {
 	mg, err := NewManager(m, Options{})
 	require.NoError(f, err)
 	for _, baseline := range []bool{false, true} {
-		info, err := mg.Create(background, Caller{}, CreateRequest{Settings: Settings{"method": MethodStatic, "baseline": baseline}})
+		info, err := mg.Create(background, Caller{},
+			CreateRequest{Settings: Settings{"method": MethodStatic, "baseline": baseline}})
 		require.NoError(f, err)
 		for range 2 {
-			_, err = mg.Score(context.Background(), Caller{}, info.ID, io.LimitReader(endless{}, 20), ScoreOptions{}, func(Chunk) error { return nil })
+			_, err = mg.Score(context.Background(), Caller{}, info.ID, io.LimitReader(endless{},
+				20), ScoreOptions{}, func(Chunk) error { return nil })
 			require.NoError(f, err)
 		}
 		f.Add(export(f, mg, info.ID))

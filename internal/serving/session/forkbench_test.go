@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// longSession makes a session of so much text and with a snapshot, past the model: nothing here uses
-// its state.
+// longSession makes a session of so much text and with a snapshot, past the model: nothing here
+// uses its state.
 func longSession(b *testing.B, sv *server, textBytes, snapshotBytes int) (id string) {
 	id = create(b, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	found, err := sv.store.Claim(background, id)
@@ -36,10 +36,11 @@ func longSession(b *testing.B, sv *server, textBytes, snapshotBytes int) (id str
 	state := make([]byte, snapshotBytes)
 	_, _ = rand.Read(state)
 	at := int64(textBytes) / int64(len(text)) * int64(len(text))
-	require.NoError(b, sv.store.WriteSnapshot(background, id, found.Epoch, at, func(w io.Writer) error {
-		_, err := io.Copy(w, bytes.NewReader(state))
-		return err
-	}))
+	require.NoError(b, sv.store.WriteSnapshot(background, id, found.Epoch, at,
+		func(w io.Writer) error {
+			_, err := io.Copy(w, bytes.NewReader(state))
+			return err
+		}))
 	sv.restart()
 	return id
 }
@@ -110,7 +111,8 @@ func BenchmarkForks(b *testing.B) {
 		})
 		timed("ms/check", 1, func() {
 			sv.stop()
-			require.NoError(b, folder.Check(background, sv.dir, func(d *storage.CorruptError) { b.Error(d) }))
+			require.NoError(b, folder.Check(background, sv.dir,
+				func(d *storage.CorruptError) { b.Error(d) }))
 			sv.start()
 		})
 		timed("ms/delete-parent", 1, func() { require.NoError(b, sv.mg.Delete(Caller{}, id)) })

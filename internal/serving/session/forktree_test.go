@@ -27,8 +27,8 @@ func checkFolder(t fatal, sv *server) {
 	sv.start()
 }
 
-// Sessions and forks of forks are fed, kept, dropped from memory, exported and deleted in any order,
-// and each is the session of its own text.
+// Sessions and forks of forks are fed, kept, dropped from memory, exported and deleted in any
+// order, and each is the session of its own text.
 func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{
@@ -40,7 +40,8 @@ func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 		texts := map[string]string{}
 		one := func() string {
 			if len(texts) == 0 {
-				r.History = rapid.SampledFrom([]string{HistoryFull, HistoryTail}).Draw(rt, "history")
+				r.History = rapid.SampledFrom([]string{HistoryFull, HistoryTail}).Draw(rt,
+					"history")
 				texts[create(rt, sv.mg, r)] = ""
 			}
 			return rapid.SampledFrom(slices.Sorted(maps.Keys(texts))).Draw(rt, "session")
@@ -55,7 +56,8 @@ func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 				score(rt, sv.mg, id, text)
 				texts[id] += text
 			case "fork":
-				f := ForkRequest{History: rapid.SampledFrom([]string{"", HistoryTail}).Draw(rt, "kept")}
+				f := ForkRequest{History: rapid.SampledFrom([]string{"", HistoryTail}).Draw(rt,
+					"kept")}
 				at := int64(len(texts[id]))
 				if rapid.Bool().Draw(rt, "within") {
 					at = rapid.Int64Range(0, at).Draw(rt, "at")
@@ -104,7 +106,8 @@ func TestAForkTakesNoDiskForWhatItShares(t *testing.T) {
 	}
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
-	id, text := create(t, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}}), logText(32<<10)
+	id, text := create(t, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}}),
+		logText(32<<10)
 	score(t, sv.mg, id, text)
 	sv.keep(id)
 	size := func() (bytes int64) {
@@ -113,7 +116,8 @@ func TestAForkTakesNoDiskForWhatItShares(t *testing.T) {
 	before := size()
 	forks := make([]string, 30)
 	for n := range forks {
-		info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{Labels: map[string]string{"n": fmt.Sprint(n)}})
+		info, err := sv.mg.Fork(background, Caller{}, id,
+			ForkRequest{Labels: map[string]string{"n": fmt.Sprint(n)}})
 		require.NoError(t, err)
 		forks[n] = info.ID
 	}

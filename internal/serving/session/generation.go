@@ -118,8 +118,8 @@ type reading struct {
 	words  int // bytes up to the end of the last token; below 0 where that is before the prompt
 }
 
-// readLocked returns a frozen stream that has read a prompt, a chunk a turn. A word at its end counts
-// as complete. The prompt is the beginning of each of the drafts if the plan says so.
+// readLocked returns a frozen stream that has read a prompt, a chunk a turn. A word at its end
+// counts as complete. The prompt is the beginning of each of the drafts if the plan says so.
 func (g *generation) readLocked(
 	ctx context.Context, prompt []byte, drafts []*draft,
 ) (*stream.Stream, error) {

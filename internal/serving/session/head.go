@@ -62,8 +62,8 @@ func (m modelName) id() string {
 	return m.Name + "-" + m.Hash[:12]
 }
 
-// cutAt takes off what the head says of text behind an offset, and of deliveries: nobody repeats one
-// to a fork, or to what is left of a session.
+// cutAt takes off what the head says of text behind an offset, and of deliveries: nobody repeats
+// one to a fork, or to what is left of a session.
 func (h *head) cutAt(end int64) {
 	h.Deliveries = nil
 	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {

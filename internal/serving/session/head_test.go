@@ -13,10 +13,13 @@ func testHead(t testing.TB) head {
 	set, err := effective(testModel(t), Settings{"baseline": true})
 	require.NoError(t, err)
 	set.Seed = SeedMax
-	return head{Version: headVersion, ID: "0198", Complete: true, Owner: "k", Created: time.Unix(1, 2).UTC(), Model: modelName{"test", "abc"}, Settings: set,
-		Labels: map[string]string{"a": "<é>\x00", "b": ""}, TTL: time.Hour + 1, History: HistoryTail, Parent: &Parent{"x", 7},
-		Numerics: []numerics{{0, "amd64"}, {9, "arm64"}}, LinesFrom: ptr(int64(5)), TroubleWords: "error fail",
-		Records: &recordRule{8, "^a"}, ByLine: true}
+	return head{Version: headVersion, ID: "0198", Complete: true, Owner: "k",
+		Created: time.Unix(1, 2).UTC(), Model: modelName{"test", "abc"}, Settings: set,
+		Labels: map[string]string{"a": "<é>\x00", "b": ""}, TTL: time.Hour + 1,
+		History: HistoryTail, Parent: &Parent{"x", 7},
+		Numerics: []numerics{{0, "amd64"}, {9, "arm64"}}, LinesFrom: ptr(int64(5)),
+		TroubleWords: "error fail",
+		Records:      &recordRule{8, "^a"}, ByLine: true}
 }
 
 func TestAHeadIsReadAsItWasWritten(t *testing.T) {
@@ -24,7 +27,8 @@ func TestAHeadIsReadAsItWasWritten(t *testing.T) {
 		want := testHead(t)
 		want.Owner = rapid.String().Draw(rt, "owner")
 		want.TTL = time.Duration(rapid.Int64Range(0, int64(TTLMax)).Draw(rt, "ttl"))
-		want.Created = time.Unix(rapid.Int64Range(0, 1<<33).Draw(rt, "s"), rapid.Int64Range(0, 999_999_999).Draw(rt, "ns")).UTC()
+		want.Created = time.Unix(rapid.Int64Range(0, 1<<33).Draw(rt, "s"),
+			rapid.Int64Range(0, 999_999_999).Draw(rt, "ns")).UTC()
 		want.Settings.Adapt.P = rapid.Float64Range(0, 1).Draw(rt, "p")
 		want.Settings.Adapt.Beta1 = rapid.Float32Range(0, 1000).Draw(rt, "beta1")
 		got, err := decodeHead("0198", want.encode())
@@ -49,10 +53,12 @@ func TestAHeadThatIsNotAsWrittenIsRefused(t *testing.T) {
 		{`"chunk":16`, `"chunk":0`, "settings.chunk is 0"},
 		{`"method":"sparse-meta"`, `"method":"magic"`, `settings.method is "magic"`},
 		{`"lines_from":5`, `"lines_from":-5`, "lines_from is -5"},
-		{`"lines_from":5,"records":{"from":8,"start":"^a"},`, ``, "by_line is true, expected false without lines_from"},
+		{`"lines_from":5,"records":{"from":8,"start":"^a"},`, ``, "by_line is true, expected " +
+			"false without lines_from"},
 		{`"lines_from":5,`, ``, "records.from is 8, expected lines_from or more"},
 		{`{"from":8`, `{"from":4`, "records.from is 4, expected lines_from or more"},
-		{`"^a"`, `"(a"`, "records.start is \"(a\", expected a regular expression of RE2: missing closing ): `(a`"},
+		{`"^a"`, `"(a"`, "records.start is \"(a\", expected a regular expression of RE2: missing " +
+			"closing ): `(a`"},
 		{`"by_line":true`, `"by_line":false`, "expected"},
 		{`"error fail"`, `"Error fail"`, `trouble_words is "Error fail", expected small words`},
 		{`"start":"^a"},"by_line":true`, `"start":"^a"},"by_line":true,"x":1`, "expected"},

@@ -89,10 +89,11 @@ func score(t fatal, mg *Manager, id, text string) ([]Chunk, Summary) {
 
 func scoreBody(t fatal, mg *Manager, id string, body io.Reader) (chunks []Chunk, sum Summary) {
 	t.Helper()
-	sum, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{LogProbs: true}, func(c Chunk) error {
-		chunks = append(chunks, c)
-		return nil
-	})
+	sum, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{LogProbs: true},
+		func(c Chunk) error {
+			chunks = append(chunks, c)
+			return nil
+		})
 	require.NoError(t, err)
 	return chunks, sum
 }
@@ -118,10 +119,11 @@ func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 func logged(t fatal, mg *Manager, id string) string {
 	t.Helper()
 	var text []byte
-	require.NoError(t, mg.engine.store.Read(context.Background(), id, 0, func(_ int64, r storage.Record) error {
-		text = append(text, r.Text...)
-		return nil
-	}))
+	require.NoError(t, mg.engine.store.Read(context.Background(), id, 0,
+		func(_ int64, r storage.Record) error {
+			text = append(text, r.Text...)
+			return nil
+		}))
 	return string(text)
 }
 
@@ -132,7 +134,8 @@ func hash(t fatal, mg *Manager, id string) (h string) {
 }
 
 // alone feeds text to a stream of its own, with nothing of this package between.
-func alone(t fatal, m *model.Model, r CreateRequest, text string) (s *stream.Stream, logProbs []float64) {
+func alone(t fatal, m *model.Model, r CreateRequest, text string) (s *stream.Stream,
+	logProbs []float64) {
 	t.Helper()
 	set, err := effective(m, r.Settings)
 	require.NoError(t, err)
@@ -185,12 +188,14 @@ func cut(t *rapid.T, text string, most int) (pieces []string) {
 
 // drawRequest draws a session.
 func drawRequest(t *rapid.T) CreateRequest {
-	return CreateRequest{Seed: ptr(rapid.Uint64Range(0, SeedMax).Draw(t, "seed")), Settings: Settings{
-		"method": rapid.SampledFrom([]string{MethodSparseMeta, MethodSparseMeta, MethodStatic, MethodDynamicSGD, MethodDynamicRMS, MethodCache}).
-			Draw(t, "method"),
-		"chunk":    rapid.SampledFrom([]int{testChunk, testChunk, 7, 1, 40}).Draw(t, "chunk"),
-		"baseline": rapid.Bool().Draw(t, "baseline"),
-	}}
+	return CreateRequest{Seed: ptr(rapid.Uint64Range(0, SeedMax).Draw(t, "seed")),
+		Settings: Settings{
+			"method": rapid.SampledFrom([]string{MethodSparseMeta, MethodSparseMeta, MethodStatic,
+				MethodDynamicSGD, MethodDynamicRMS, MethodCache}).
+				Draw(t, "method"),
+			"chunk":    rapid.SampledFrom([]int{testChunk, testChunk, 7, 1, 40}).Draw(t, "chunk"),
+			"baseline": rapid.Bool().Draw(t, "baseline"),
+		}}
 }
 
 // soon waits for something other goroutines do.

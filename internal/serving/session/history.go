@@ -217,7 +217,8 @@ func (a *adder) finish() {
 func (a *adder) cut() {
 	tally, baseline := totalsOf(&a.last, a.lastEnd)
 	a.history.Scores = append(a.history.Scores, PastScore{
-		Offset: a.before.Bytes, Tally: a.s.account(less(tally, a.before), less(baseline, a.baseline)),
+		Offset: a.before.Bytes, Tally: a.s.account(less(tally, a.before),
+			less(baseline, a.baseline)),
 		Time: time.UnixMilli(a.last.UnixMS).UTC(),
 	})
 	a.before, a.baseline = tally, baseline

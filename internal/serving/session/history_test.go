@@ -14,7 +14,8 @@ import (
 func TestTextIsThatOfTheSession(t *testing.T) {
 	mg := newManager(t, Options{})
 	rapid.Check(t, func(rt *rapid.T) {
-		id, text := create(rt, mg, drawRequest(rt)), logText(rapid.IntRange(0, 90).Draw(rt, "bytes"))
+		id, text := create(rt, mg, drawRequest(rt)),
+			logText(rapid.IntRange(0, 90).Draw(rt, "bytes"))
 		for _, piece := range cut(rt, text, 20) {
 			score(rt, mg, id, piece)
 		}
@@ -90,7 +91,8 @@ func checkPast(t *rapid.T, mg *Manager) {
 	require.True(t, h.Next >= min(total.Offset, at) && h.Next > offset)
 }
 
-// A fork far back that begins within a piece has no totals for the last of its text until it is used.
+// A fork far back that begins within a piece has no totals for the last of its text until it is
+// used.
 func TestThePastOfAForkThatWasCutOutOfAPiece(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -124,7 +126,8 @@ func TestAPastThatWasTrimmedIsToldSo(t *testing.T) {
 	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, store.Close()) }()
-	mg := newManager(t, Options{Store: store, Report: func(err error) { t.Error(err) }, ReplayMax: 1})
+	mg := newManager(t, Options{Store: store, Report: func(err error) { t.Error(err) },
+		ReplayMax: 1})
 	id, text := create(t, mg, CreateRequest{History: HistoryTail}), logText(10*testChunk)
 	score(t, mg, id, text)
 	var gone *TrimmedError
@@ -145,21 +148,23 @@ func TestAPastThatWasTrimmedIsToldSo(t *testing.T) {
 	require.EqualValues(t, len(text), h.Next)
 }
 
-// What is not kept of the past can be had again: a fork at an offset that scores the text from there
-// on once more tells the same, to the bit.
+// What is not kept of the past can be had again: a fork at an offset that scores the text from
+// there on once more tells the same, to the bit.
 func TestAForkTellsThePastAgain(t *testing.T) {
 	mg := newManager(t, Options{})
-	id, text := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}}), logText(5*testChunk+3)
+	id, text := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}}),
+		logText(5*testChunk+3)
 	detail := func(id, text string) (top [][]Candidate, base []float64, updates []Update) {
 		o := ScoreOptions{LogProbs: true, Top: 2, Updated: func(u Update) error {
 			u.Elapsed = 0
 			updates = append(updates, u)
 			return nil
 		}}
-		_, err := mg.Score(background, Caller{}, id, strings.NewReader(text), o, func(c Chunk) error {
-			top, base = append(top, c.Top...), append(base, c.BaselineLogProbs...)
-			return nil
-		})
+		_, err := mg.Score(background, Caller{}, id, strings.NewReader(text), o,
+			func(c Chunk) error {
+				top, base = append(top, c.Top...), append(base, c.BaselineLogProbs...)
+				return nil
+			})
 		require.NoError(t, err)
 		return top, base, updates
 	}
@@ -184,7 +189,8 @@ func TestACompletionFromTheStaticModel(t *testing.T) {
 		score(t, mg, id, logText(5*testChunk+3))
 		before := hash(t, mg, id)
 		r := CompleteRequest{
-			Prompt: []byte("GET /"), MaxTokens: 20, Temperature: ptr(0.), LogProbs: true, From: FromStatic,
+			Prompt: []byte("GET /"), MaxTokens: 20, Temperature: ptr(0.), LogProbs: true,
+			From: FromStatic,
 		}
 		done, pieces := complete(t, mg, id, r)
 		require.Equal(t, before, hash(t, mg, id))
@@ -193,10 +199,11 @@ func TestACompletionFromTheStaticModel(t *testing.T) {
 		var base []float64
 		o := ScoreOptions{LogProbs: true, Learn: LearnFalse}
 		text := "GET /" + string(done.Text)
-		_, err := mg.Score(background, Caller{}, id, strings.NewReader(text), o, func(c Chunk) error {
-			base = append(base, c.BaselineLogProbs...)
-			return nil
-		})
+		_, err := mg.Score(background, Caller{}, id, strings.NewReader(text), o,
+			func(c Chunk) error {
+				base = append(base, c.BaselineLogProbs...)
+				return nil
+			})
 		require.NoError(t, err)
 		_, said := joined(pieces)
 		require.InDeltaSlice(t, base[5:], said, 2e-6)
@@ -206,7 +213,8 @@ func TestACompletionFromTheStaticModel(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	var wrong *FieldError
 	for _, from := range []string{FromStatic, "elsewhere"} {
-		_, err := mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1, From: from}, noPieces)
+		_, err := mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1, From: from},
+			noPieces)
 		require.ErrorAs(t, err, &wrong)
 		require.Equal(t, "from", wrong.Field)
 	}

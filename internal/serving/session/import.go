@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// importArchive makes a session of an archive that Export wrote. The name that the archive has in its
-// head is not that of the new session.
+// importArchive makes a session of an archive that Export wrote. The name that the archive has in
+// its head is not that of the new session.
 func (mg *Manager) importArchive(
 	ctx context.Context, who Caller, r io.Reader, name string,
 ) (Info, error) {
@@ -153,8 +153,9 @@ func checkForm(file *io.SectionReader) error {
 		return err
 	}
 	if bytes.HasPrefix(begin, []byte("\x28\xb5\x2f\xfd")) || begin[8] == '{' {
-		return errors.New("the file is of a version of lmserve from before exports were tar files, " +
-			"which this version cannot read")
+		return errors.New(
+			"the file is of a version of lmserve from before exports were tar files, " +
+				"which this version cannot read")
 	}
 	return nil
 }

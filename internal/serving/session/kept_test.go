@@ -100,7 +100,8 @@ func TestSnapshotsForForksTakeHalfOfTheDiskAtMost(t *testing.T) {
 	require.Len(t, keptOffsets(t, sv, id), 4+recoverySnapshots)
 	who := Caller{MaxDisk: get(t, sv.mg, id).DiskBytes * 3 / 2}
 	more := func() {
-		_, err := sv.mg.Score(background, who, id, &reads{logText(testChunk)}, ScoreOptions{}, noChunks)
+		_, err := sv.mg.Score(background, who, id, &reads{logText(testChunk)}, ScoreOptions{},
+			noChunks)
 		require.NoError(t, err)
 	}
 	more()

@@ -26,7 +26,8 @@ func (k *killedStore) lives() error {
 	return nil
 }
 
-func (k *killedStore) Create(ctx context.Context, id string, head []byte, start int64) (uint64, error) {
+func (k *killedStore) Create(ctx context.Context, id string, head []byte, start int64) (uint64,
+	error) {
 	if err := k.lives(); err != nil {
 		return 0, err
 	}
@@ -137,8 +138,8 @@ func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.
 	}
 }
 
-// A kill between the writing of a snapshot and the dropping of an older one leaves one too many, which
-// goes with the next.
+// A kill between the writing of a snapshot and the dropping of an older one leaves one too many,
+// which goes with the next.
 func TestAKillWhileSnapshotsAreSpreadLeavesTheSession(t *testing.T) {
 	text := logText(12*testChunk + 2)
 	for killed, done := 0, false; !done; killed++ {

@@ -12,7 +12,8 @@ import (
 func TestAPatchIsAMergeAndDurable(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
-	id := create(t, sv.mg, CreateRequest{Labels: map[string]string{"a": "1", "b": "2"}, TTL: time.Hour})
+	id := create(t, sv.mg, CreateRequest{Labels: map[string]string{"a": "1", "b": "2"},
+		TTL: time.Hour})
 	score(t, sv.mg, id, "text")
 	patch := func(r PatchRequest) Info {
 		t.Helper()
@@ -21,7 +22,8 @@ func TestAPatchIsAMergeAndDurable(t *testing.T) {
 		require.Equal(t, info.Labels, get(t, sv.mg, id).Labels)
 		return info
 	}
-	info := patch(PatchRequest{Labels: map[string]*string{"a": nil, "b": ptr("3"), "c": ptr("4"), "x": nil}})
+	info := patch(PatchRequest{Labels: map[string]*string{"a": nil, "b": ptr("3"), "c": ptr("4"),
+		"x": nil}})
 	require.Equal(t, map[string]string{"b": "3", "c": "4"}, info.Labels)
 	require.Equal(t, time.Hour, info.TTL, "what is left out stays")
 	info = patch(PatchRequest{TTL: ptr(time.Minute)})
@@ -32,7 +34,8 @@ func TestAPatchIsAMergeAndDurable(t *testing.T) {
 	require.Equal(t, map[string]string{"b": "3", "c": "4"}, info.Labels)
 	require.Equal(t, time.Minute, info.TTL)
 	require.EqualValues(t, 4, info.Offset)
-	info = patch(PatchRequest{Unlabel: true, Labels: map[string]*string{"d": ptr("")}, TTL: ptr(time.Duration(0))})
+	info = patch(PatchRequest{Unlabel: true, Labels: map[string]*string{"d": ptr("")},
+		TTL: ptr(time.Duration(0))})
 	require.Equal(t, map[string]string{"d": ""}, info.Labels)
 	require.Zero(t, info.TTL)
 	_, sum := score(t, sv.mg, id, "more")
@@ -48,7 +51,8 @@ func TestAPatchThatCannotBeChangesNothing(t *testing.T) {
 		many[fmt.Sprint("l", i)] = ptr("")
 	}
 	for _, r := range []PatchRequest{
-		{Labels: many}, {TTL: ptr(TTLMax + 1)}, {TTL: ptr(-time.Second)}, {Labels: map[string]*string{"": ptr("")}},
+		{Labels: many}, {TTL: ptr(TTLMax + 1)}, {TTL: ptr(-time.Second)},
+		{Labels: map[string]*string{"": ptr("")}},
 		{Labels: map[string]*string{"a": ptr(strings.Repeat("x", LabelValueCharsMax+1))}},
 	} {
 		_, err := mg.Patch(background, Caller{}, id, r)
@@ -88,7 +92,8 @@ func TestAPatchBuildsOnWhatTheStoreHas(t *testing.T) {
 	require.NoError(t, err)
 	h.Labels["b"] = "2"
 	require.NoError(t, sv.store.SetHead(background, id, found.Epoch, h.encode()))
-	info, err := sv.mg.Patch(background, Caller{}, id, PatchRequest{Labels: map[string]*string{"c": ptr("3")}})
+	info, err := sv.mg.Patch(background, Caller{}, id,
+		PatchRequest{Labels: map[string]*string{"c": ptr("3")}})
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"a": "1", "b": "2", "c": "3"}, info.Labels)
 }
@@ -97,7 +102,8 @@ func TestAListingByLabelHasAllThatHaveItOnce(t *testing.T) {
 	mg := newManager(t, Options{})
 	var want []string
 	for i := range 3 * lookedAtOnce {
-		r := CreateRequest{Settings: Settings{"method": MethodStatic}, Labels: map[string]string{"n": fmt.Sprint(i % 100)}}
+		r := CreateRequest{Settings: Settings{"method": MethodStatic},
+			Labels: map[string]string{"n": fmt.Sprint(i % 100)}}
 		if id := create(t, mg, r); i%100 == 42 {
 			want = append(want, id)
 		}

@@ -206,7 +206,8 @@ func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 		at := get(t, sv.mg, id).Offset
 		_, err = feedLines(sv.mg, id, text[at:], unflagged)
 		require.NoError(t, err)
-		require.Equal(t, want, hash(t, sv.mg, id), "killed before write %d, at offset %d", killed, at)
+		require.Equal(t, want, hash(t, sv.mg, id), "killed before write %d, at offset %d", killed,
+			at)
 		require.Equal(t, text, logged(t, sv.mg, id))
 		requireClean(t, sv, 1)
 		require.Empty(t, sv.told())
@@ -360,10 +361,11 @@ func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	read := func(stop func(), ctx context.Context) error {
 		o := ScoreOptions{Learn: LearnFalse, Lines: true}
-		_, err := mg.Score(ctx, Caller{}, id, strings.NewReader(strangeText()), o, func(Chunk) error {
-			stop()
-			return nil
-		})
+		_, err := mg.Score(ctx, Caller{}, id, strings.NewReader(strangeText()), o,
+			func(Chunk) error {
+				stop()
+				return nil
+			})
 		return err
 	}
 	ctx, revoke := context.WithCancelCause(background)

@@ -10,16 +10,19 @@ import (
 
 // Limits of a Manager whose Options do not say otherwise.
 const (
-	SessionsDefault         = SessionsMax // disk bounds them, or memory where there is no other store
-	MemoryShareDefault      = 4           // Options.MaxMemoryBytes is this part of the machine's memory: 1/4
-	MemoryBytesDefault      = 2 << 30     // the same where that is not known
-	SessionTextBytesDefault = 1 << 30     // text of one session
-	QueueDefault            = 256         // requests that wait for a session's turn, for memory or for a worker
-	ReplayMaxDefault        = 10 * time.Second
+	// disk bounds them, or memory where there is no other store
+	SessionsDefault = SessionsMax
+	// Options.MaxMemoryBytes is this part of the machine's memory: 1/4
+	MemoryShareDefault      = 4
+	MemoryBytesDefault      = 2 << 30 // the same where that is not known
+	SessionTextBytesDefault = 1 << 30 // text of one session
+	// requests that wait for a session's turn, for memory or for a worker
+	QueueDefault     = 256
+	ReplayMaxDefault = 10 * time.Second
 )
 
-// FileBytes is the memory of a snapshot, an export or an import while it is packed or parsed, beside
-// the state: compressor and decompressor, and the header.
+// FileBytes is the memory of a snapshot, an export or an import while it is packed or parsed,
+// beside the state: compressor and decompressor, and the header.
 const FileBytes = 32 << 20
 
 // Limits on Options.
@@ -65,12 +68,15 @@ const (
 	listPage        = 1000     // sessions read from the store at once
 	emptyBytes      = 1 << 10  // that a session without text takes of the disk, about
 	deletesAtOnce   = 256      // that share what a deletion costs the store
-	lookedAtOnce    = 256      // sessions of a listing by label under one lock, which a chunk may wait for
-	lookedMax       = 1 << 16  // sessions that one page of a listing by label looks at
-	frozenMax       = 2        // frozen streams of one generation: where a prompt ends, and where a text is
-	pieceQueue      = 64       // pieces of a completion that wait for a slow client, beside those of one turn
+	// sessions of a listing by label under one lock, which a chunk may wait for
+	lookedAtOnce = 256
+	lookedMax    = 1 << 16 // sessions that one page of a listing by label looks at
+	// frozen streams of one generation: where a prompt ends, and where a text is
+	frozenMax  = 2
+	pieceQueue = 64 // pieces of a completion that wait for a slow client, beside those of one turn
 
-	// replayWorth is how much computing a snapshot has to save to be written when a session is dropped from memory: it costs about as much itself.
+	// replayWorth is how much computing a snapshot has to save to be written when a session is
+	// dropped from memory: it costs about as much itself.
 	replayWorth = 50 * time.Millisecond
 
 	// scoreRecovery and forkRecovery are how long a request waits for a session's state to be
@@ -81,11 +87,12 @@ const (
 	forkRecovery  = time.Second
 
 	// turnMax is how long a completion samples before others have their turn: about as long as a
-	// chunk of the embedded model takes a processor. A chunk of sampled tokens, which are computed one
-	// by one, takes several times as long.
+	// chunk of the embedded model takes a processor. A chunk of sampled tokens, which are computed
+	// one by one, takes several times as long.
 	turnMax = 20 * time.Millisecond
 
-	// yieldWait is how long a client may take to accept an event, or a disk to take a record, before the worker behind it goes to others. A healthy
-	// connection takes an event into its buffer at once; a worker that is taken away has to compute the chunk's activations again.
+	// yieldWait is how long a client may take to accept an event, or a disk to take a record,
+	// before the worker behind it goes to others. A healthy connection takes an event into its
+	// buffer at once; a worker that is taken away has to compute the chunk's activations again.
 	yieldWait = 50 * time.Millisecond
 )

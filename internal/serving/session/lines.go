@@ -78,7 +78,8 @@ func checkLearn(s *session, o ScoreOptions) error {
 		return &FieldError{"learn", LearnUnflagged, "another without lines"}
 	case !stream.LearnsByLine(s.Settings.Method):
 		return &FieldError{"learn", LearnUnflagged,
-			"another with the method " + s.Settings.Method + ", which learns from all that it reads"}
+			"another with the method " + s.Settings.Method +
+				", which learns from all that it reads"}
 	case !(o.Threshold > 0 && o.Threshold <= 1):
 		return &FieldError{"threshold", fmt.Sprint(o.Threshold), "a number over 0, at most 1"}
 	}

@@ -36,7 +36,8 @@ func linesOf(trouble, text string, from int64, logProbs []float64) (all []Line) 
 	for i := range len(text) {
 		m.Add(text[i], max(0, -logProbs[i]/math.Ln2), 0, func(l *lines.Line) {
 			all = append(all, Line{
-				Number: l.Number, Offset: from + l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
+				Number: l.Number, Offset: from + l.Offset, Bytes: l.Bytes, Chars: l.Chars,
+				Bits:        l.Bits,
 				Strangeness: l.Strangeness, Text: bytes.Clone(l.Text), Why: l.Why(),
 				Incidents: incidentsOf(l.Incidents),
 				TokenBits: append([]float32{}, l.Costs...), Ended: true,
@@ -62,8 +63,8 @@ func whole(first, count int) string {
 	return b.String()
 }
 
-// happens lets something happen to a session that changes no bit of it, or nothing, and gives the id
-// of the session that goes on.
+// happens lets something happen to a session that changes no bit of it, or nothing, and gives the
+// id of the session that goes on.
 func happens(rt *rapid.T, sv *server, id string) string {
 	switch rapid.IntRange(0, 6).Draw(rt, "then") {
 	case 0:

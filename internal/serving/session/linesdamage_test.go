@@ -23,12 +23,14 @@ func TestAnImportOfLinesThatDoesNotFitIsRefused(t *testing.T) {
 	}
 	drop := func(name string) func(x *changeable) {
 		return func(x *changeable) {
-			x.state.Tensors = slices.DeleteFunc(x.state.Tensors, func(of weights.Tensor) bool { return of.Name == name })
+			x.state.Tensors = slices.DeleteFunc(x.state.Tensors,
+				func(of weights.Tensor) bool { return of.Name == name })
 		}
 	}
 	skip := func(lines ...uint16) func(x *changeable) {
 		return func(x *changeable) {
-			n := slices.IndexFunc(x.records, func(r storage.Record) bool { return len(r.Skipped) > 0 })
+			n := slices.IndexFunc(x.records,
+				func(r storage.Record) bool { return len(r.Skipped) > 0 })
 			x.records[n].Skipped = lines
 		}
 	}
@@ -38,11 +40,14 @@ func TestAnImportOfLinesThatDoesNotFitIsRefused(t *testing.T) {
 	}{
 		{"lines of its text in ascending order", skip(65535)},
 		{"lines of its text in ascending order", skip(1, 0)},
-		{"is learnt by lines, expected that the head's by_line is true", inHead(func(h *head) { h.ByLine = false })},
+		{"is learnt by lines, expected that the head's by_line is true",
+			inHead(func(h *head) { h.ByLine = false })},
 		{"by_line is true, expected false without lines_from",
 			inHead(func(h *head) { h.LinesFrom = nil })},
-		{"lines from offset 3 on, expected 2", inHead(func(h *head) { h.LinesFrom = ptr(int64(2)) })},
-		{"lines from offset 3 on, expected 4", inHead(func(h *head) { h.LinesFrom = ptr(int64(4)) })},
+		{"lines from offset 3 on, expected 2",
+			inHead(func(h *head) { h.LinesFrom = ptr(int64(2)) })},
+		{"lines from offset 3 on, expected 4",
+			inHead(func(h *head) { h.LinesFrom = ptr(int64(4)) })},
 		{"lines from offset 3 on, expected 9000",
 			inHead(func(h *head) { h.LinesFrom = ptr(int64(9000)) })},
 		{"by_line is true, expected false with the method cache",

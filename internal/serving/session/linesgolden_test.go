@@ -31,7 +31,8 @@ type goldenLine struct {
 // goldenText is a log with lines of another kind in it, one of them longer than several chunks.
 func goldenText() string {
 	log := func(lines int) string { return whole(0, lines) }
-	return log(40) + "kernel: out of memory: killed process 4711 (postgres), of which nothing is left\n" +
+	return log(40) + "kernel: out of memory: killed process 4711 (postgres), of which nothing is " +
+		"left\n" +
 		log(8) + "5 GET /../../etc/passwd\n" + log(8) + "\n" + "\x00\xff\xfe\n" + log(8)
 }
 

@@ -20,7 +20,8 @@ func TestAReplayedLogArrivesAtTheSameState(t *testing.T) {
 		for _, call := range cut(t, logText(rapid.IntRange(0, 120).Draw(t, "bytes")), 50) {
 			scoreBody(t, mg, id, (*reads)(ptr(cut(t, call, 30))))
 		}
-		_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("committed"), MaxTokens: 9, Commit: CommitAll}, noPieces)
+		_, err := mg.Complete(context.Background(), Caller{}, id,
+			CompleteRequest{Prompt: []byte("committed"), MaxTokens: 9, Commit: CommitAll}, noPieces)
 		require.NoError(t, err)
 
 		replayed := create(t, mg, r)
@@ -28,7 +29,9 @@ func TestAReplayedLogArrivesAtTheSameState(t *testing.T) {
 		require.Equal(t, hash(t, mg, id), hash(t, mg, replayed))
 		was, is := get(t, mg, id), get(t, mg, replayed)
 		require.Equal(t, was.Bits, is.Bits)
-		was.ID, was.Created, was.LastUsed, was.MemoryBytes = is.ID, is.Created, is.LastUsed, is.MemoryBytes // which depends on the number of records
+		// which depends on the number of records
+		was.ID, was.Created, was.LastUsed, was.MemoryBytes = is.ID, is.Created, is.LastUsed,
+			is.MemoryBytes
 		require.Equal(t, was, is)
 		require.NoError(t, mg.Delete(Caller{}, id))
 		require.NoError(t, mg.Delete(Caller{}, replayed))
@@ -41,7 +44,8 @@ type brokenStore struct {
 	err error
 }
 
-func (b *brokenStore) Append(ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record) error {
+func (b *brokenStore) Append(ctx context.Context, id string, epoch uint64, at int64,
+	records ...storage.Record) error {
 	if b.err != nil {
 		return b.err
 	}
@@ -56,13 +60,15 @@ func TestWhatTheLogDoesNotTakeNeverHappened(t *testing.T) {
 	score(t, mg, id, text[:testChunk+5])
 	before, info := hash(t, mg, id), get(t, mg, id)
 	store.err = errors.New("disk full")
-	sum, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader("this will not be"), ScoreOptions{}, func(Chunk) error {
-		require.Fail(t, "reported")
-		return nil
-	})
+	sum, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader("this will not be"),
+		ScoreOptions{}, func(Chunk) error {
+			require.Fail(t, "reported")
+			return nil
+		})
 	require.ErrorIs(t, err, store.err)
 	require.Equal(t, Summary{
-		Offset: info.Offset, Updates: 1, Total: info.Tally, NetworkBits: new(float64), Elapsed: sum.Elapsed,
+		Offset: info.Offset, Updates: 1, Total: info.Tally, NetworkBits: new(float64),
+		Elapsed: sum.Elapsed,
 	}, sum)
 	require.Equal(t, before, hash(t, mg, id))
 	after := get(t, mg, id)

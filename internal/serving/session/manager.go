@@ -86,7 +86,8 @@ func assemble(served models, o Options) (*Manager, error) {
 		observer: o.Observer, logError: o.Report,
 	}
 	ix := &index{
-		host: h, models: served, registry: registry.New[*session](o.MaxSessions), max: o.MaxSessions,
+		host: h, models: served, registry: registry.New[*session](o.MaxSessions),
+		max: o.MaxSessions,
 	}
 	ix.catalog = ownCatalog{ix}
 	if h.lease.own {
@@ -146,8 +147,8 @@ func (mg *Manager) describe(at int) ModelInfo {
 	return m
 }
 
-// ModelOf describes the model that a session runs on, or that would run on it: of one whose model is
-// not served, and where no session is named, that is the default. The error is ErrNotFound.
+// ModelOf describes the model that a session runs on, or that would run on it: of one whose model
+// is not served, and where no session is named, that is the default. The error is ErrNotFound.
 func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	if id == "" {
 		return mg.Model(), nil
@@ -160,9 +161,9 @@ func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	return mg.describe(at), nil
 }
 
-// Patch changes the name of a session, its labels, and when it expires, without waiting for requests
-// that feed it. It is no use of the session: a TTL that has run out already ends it at once. The
-// errors are a *FieldError, a *NameTakenError, and those of a write to the session.
+// Patch changes the name of a session, its labels, and when it expires, without waiting for
+// requests that feed it. It is no use of the session: a TTL that has run out already ends it at
+// once. The errors are a *FieldError, a *NameTakenError, and those of a write to the session.
 func (mg *Manager) Patch(
 	ctx context.Context, who Caller, id string, r PatchRequest,
 ) (Info, error) {
@@ -228,7 +229,8 @@ func (mg *Manager) Delete(who Caller, id string) error { return mg.index.delete(
 // With LearnFalse the session stays as it was. The text is received first, at most UnlearntBytesMax
 // (*TooLongError); while it is scored, the session takes no other text.
 func (mg *Manager) Score(
-	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions, emit func(Chunk) error,
+	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions,
+	emit func(Chunk) error,
 ) (Summary, error) {
 	begun := time.Now()
 	s, done, err := mg.index.use(who, id)
@@ -361,8 +363,8 @@ func (mg *Manager) Suggest(
 // texts after a prompt begin together. The errors are those of Complete, ErrFull and *OffsetError.
 //
 // The session stays as it was unless the request commits. Then the session takes the prompt, or
-// prompt and text, when emit has had all of the texts. It takes nothing if emit fails or the context
-// ends before. The last piece follows, and has the session's new offset.
+// prompt and text, when emit has had all of the texts. It takes nothing if emit fails or the
+// context ends before. The last piece follows, and has the session's new offset.
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {

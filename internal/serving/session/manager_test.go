@@ -20,23 +20,26 @@ import (
 func TestSettingsOutOfRangeAreNamed(t *testing.T) {
 	mg := newManager(t, Options{})
 	for field, r := range map[string]CreateRequest{
-		"settings.method":     {Settings: Settings{"method": "dynamic"}},
-		"settings.chunk":      {Settings: Settings{"chunk": ChunkTokensMax + 1}},
-		"settings.p":          {Settings: Settings{"p": 1.5}},
-		"settings.gammas":     {Settings: Settings{"gammas": []float32{0.5}}},
-		"settings.gammas[1]":  {Settings: Settings{"gammas": []float32{0.5, float32(math.NaN())}}},
-		"settings.beta1":      {Settings: Settings{"beta1": float32(-1)}},
-		"settings.beta2":      {Settings: Settings{"beta2": float32(math.Inf(1))}},
-		"settings.rate":       {Settings: Settings{"rate": float32(math.NaN())}},
-		"settings.decay":      {Settings: Settings{"method": MethodDynamicSGD, "decay": float32(1.5)}},
-		"settings.floor":      {Settings: Settings{"method": MethodDynamicRMS, "floor": float32(1001)}},
-		"settings.theta":      {Settings: Settings{"method": MethodCache, "theta": float32(-1)}},
-		"settings.lambda":     {Settings: Settings{"method": MethodCache, "lambda": float32(1)}},
-		"settings.cache_size": {Settings: Settings{"method": MethodCache, "cache_size": sparsemeta.CacheSizeMax + 1}},
-		"ttl_seconds":         {TTL: -time.Second},
-		"seed":                {Seed: ptr(uint64(SeedMax + 1))},
-		"labels":              {Labels: map[string]string{"": "x"}},
-		`labels["k"]`:         {Labels: map[string]string{"k": strings.Repeat("é", LabelValueCharsMax+1)}},
+		"settings.method":    {Settings: Settings{"method": "dynamic"}},
+		"settings.chunk":     {Settings: Settings{"chunk": ChunkTokensMax + 1}},
+		"settings.p":         {Settings: Settings{"p": 1.5}},
+		"settings.gammas":    {Settings: Settings{"gammas": []float32{0.5}}},
+		"settings.gammas[1]": {Settings: Settings{"gammas": []float32{0.5, float32(math.NaN())}}},
+		"settings.beta1":     {Settings: Settings{"beta1": float32(-1)}},
+		"settings.beta2":     {Settings: Settings{"beta2": float32(math.Inf(1))}},
+		"settings.rate":      {Settings: Settings{"rate": float32(math.NaN())}},
+		"settings.decay": {Settings: Settings{"method": MethodDynamicSGD,
+			"decay": float32(1.5)}},
+		"settings.floor": {Settings: Settings{"method": MethodDynamicRMS,
+			"floor": float32(1001)}},
+		"settings.theta":  {Settings: Settings{"method": MethodCache, "theta": float32(-1)}},
+		"settings.lambda": {Settings: Settings{"method": MethodCache, "lambda": float32(1)}},
+		"settings.cache_size": {Settings: Settings{"method": MethodCache,
+			"cache_size": sparsemeta.CacheSizeMax + 1}},
+		"ttl_seconds": {TTL: -time.Second},
+		"seed":        {Seed: ptr(uint64(SeedMax + 1))},
+		"labels":      {Labels: map[string]string{"": "x"}},
+		`labels["k"]`: {Labels: map[string]string{"k": strings.Repeat("é", LabelValueCharsMax+1)}},
 	} {
 		_, err := mg.Create(context.Background(), Caller{}, r)
 		var wrong *FieldError
@@ -45,8 +48,10 @@ func TestSettingsOutOfRangeAreNamed(t *testing.T) {
 		require.NotEmpty(t, wrong.Found)
 		require.NotEmpty(t, wrong.Want)
 	}
-	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"gammas": []float32{1}}})
-	require.EqualError(t, err, "session: settings.gammas: found 1 value, expected 2 values, one for each bank of the model")
+	_, err := mg.Create(context.Background(), Caller{},
+		CreateRequest{Settings: Settings{"gammas": []float32{1}}})
+	require.EqualError(t, err, "session: settings.gammas: found 1 value, expected 2 values, one "+
+		"for each bank of the model")
 	many := map[string]string{}
 	for i := range LabelsMax + 1 {
 		many[fmt.Sprint(i)] = ""
@@ -55,12 +60,15 @@ func TestSettingsOutOfRangeAreNamed(t *testing.T) {
 	require.EqualError(t, err, "session: labels: found 17 labels, expected at most 16")
 
 	static := newManagerOf(t, staticModel(t), Options{})
-	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"method": MethodSparseMeta}})
+	_, err = static.Create(context.Background(), Caller{},
+		CreateRequest{Settings: Settings{"method": MethodSparseMeta}})
 	require.ErrorContains(t, err, "no meta-learners")
-	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"method": MethodDynamicRMS}})
+	_, err = static.Create(context.Background(), Caller{},
+		CreateRequest{Settings: Settings{"method": MethodDynamicRMS}})
 	require.ErrorContains(t, err, "settings.method")
 	require.ErrorContains(t, err, "no gradient statistics")
-	_, err = static.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"gammas": []float32{1}}})
+	_, err = static.Create(context.Background(), Caller{},
+		CreateRequest{Settings: Settings{"gammas": []float32{1}}})
 	require.ErrorContains(t, err, "expected 0 values")
 	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Empty(t, page, "nothing was made")
@@ -71,31 +79,38 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 	info, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.NoError(t, err)
 	rivals := model.DefaultRivals()
-	require.Equal(t, Settings{"method": MethodSparseMeta, "chunk": testChunk, "p": .5, "gammas": []float32{.99, .99975}, "beta1": float32(.5), "beta2": float32(.5),
+	require.Equal(t, Settings{"method": MethodSparseMeta, "chunk": testChunk, "p": .5,
+		"gammas": []float32{.99, .99975}, "beta1": float32(.5), "beta2": float32(.5),
 		"skip_below": stream.SkipBelowDefault,
 		"rate":       rivals.SGD.Rate, "decay": rivals.SGD.Decay, "floor": rivals.SGD.Floor,
 		"cache_size": rivals.Cache.Size, "theta": rivals.Cache.Theta, "lambda": rivals.Cache.Lambda,
 		"companion": true, "companion_bytes": 1 << 16, "companion_static": true,
 		"baseline": false}, info.Settings)
-	rms, err := mg.Create(context.Background(), Caller{}, CreateRequest{Settings: Settings{"method": MethodDynamicRMS, "decay": float32(.5)}})
+	rms, err := mg.Create(context.Background(), Caller{},
+		CreateRequest{Settings: Settings{"method": MethodDynamicRMS, "decay": float32(.5)}})
 	require.NoError(t, err)
-	require.Equal(t, []any{rivals.RMS.Rate, float32(.5), rivals.RMS.Floor}, []any{rms.Settings["rate"], rms.Settings["decay"], rms.Settings["floor"]})
+	require.Equal(t, []any{rivals.RMS.Rate, float32(.5), rivals.RMS.Floor},
+		[]any{rms.Settings["rate"], rms.Settings["decay"], rms.Settings["floor"]})
 	require.Equal(t, mg.Model().Defaults, info.Settings)
 	require.Equal(t, mg.Model().ID, info.Model)
 	require.NotEmpty(t, info.Numerics)
 	require.NotZero(t, info.MemoryBytes)
 
 	labels := map[string]string{"stream": "nginx"}
-	own := CreateRequest{Seed: ptr(uint64(9)), Labels: labels, TTL: time.Hour, Settings: Settings{"method": MethodStatic, "chunk": 5, "p": .25,
-		"gammas": []float32{0, 1}, "beta1": float32(0), "beta2": float32(2), "skip_below": 1.5, "rate": float32(.1), "decay": float32(1), "floor": float32(0),
-		"cache_size": 7, "theta": float32(3), "lambda": float32(.5), "companion": false,
-		"companion_bytes": 1 << 16, "companion_static": false, "baseline": true}}
+	own := CreateRequest{Seed: ptr(uint64(9)), Labels: labels, TTL: time.Hour,
+		Settings: Settings{"method": MethodStatic, "chunk": 5, "p": .25,
+			"gammas": []float32{0, 1}, "beta1": float32(0), "beta2": float32(2), "skip_below": 1.5,
+			"rate": float32(.1), "decay": float32(1), "floor": float32(0),
+			"cache_size": 7, "theta": float32(3), "lambda": float32(.5), "companion": false,
+			"companion_bytes": 1 << 16, "companion_static": false, "baseline": true}}
 	info, err = mg.Create(context.Background(), Caller{}, own)
 	require.NoError(t, err)
 	require.Equal(t, own.Settings, info.Settings)
-	require.Equal(t, own, CreateRequest{Seed: &info.Seed, Labels: info.Labels, TTL: info.TTL, Settings: info.Settings})
+	require.Equal(t, own, CreateRequest{Seed: &info.Seed, Labels: info.Labels, TTL: info.TTL,
+		Settings: info.Settings})
 	require.Equal(t, 0., *info.BaselineBits)
-	labels["stream"], info.Labels["stream"], info.Settings["gammas"].([]float32)[0] = "changed", "changed", 9
+	labels["stream"], info.Labels["stream"], info.Settings["gammas"].([]float32)[0] = "changed",
+		"changed", 9
 	again := get(t, mg, info.ID)
 	require.Equal(t, "nginx", again.Labels["stream"], "the session's own")
 	require.Equal(t, []float32{0, 1}, again.Settings["gammas"])
@@ -189,12 +204,13 @@ func TestDeletingASessionEndsItsFeederAfterItsChunk(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	events := 0
-	sum, err := mg.Score(context.Background(), Caller{}, id, endless{}, ScoreOptions{}, func(Chunk) error {
-		if events++; events == 2 {
-			return mg.Delete(Caller{}, id)
-		}
-		return nil
-	})
+	sum, err := mg.Score(context.Background(), Caller{}, id, endless{}, ScoreOptions{},
+		func(Chunk) error {
+			if events++; events == 2 {
+				return mg.Delete(Caller{}, id)
+			}
+			return nil
+		})
 	require.ErrorIs(t, err, ErrNotFound)
 	require.Equal(t, 2, events)
 	require.Equal(t, int64(2*testChunk), sum.Offset)
@@ -207,13 +223,15 @@ func TestASecondFeederIsRefusedAtOnce(t *testing.T) {
 	body, client := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
+			func(Chunk) error { return nil })
 		done <- err
 	}()
 	_, err := io.WriteString(client, "0123456789")
 	require.NoError(t, err)
 	soon(t, "it is fed", func() bool { return get(t, mg, id).Offset == 10 })
-	_, err = mg.Score(context.Background(), Caller{}, id, unread{t}, ScoreOptions{Offset: ptr(int64(10))}, nil)
+	_, err = mg.Score(context.Background(), Caller{}, id, unread{t},
+		ScoreOptions{Offset: ptr(int64(10))}, nil)
 	require.ErrorIs(t, err, ErrBusy)
 	client.Close()
 	require.NoError(t, <-done)
@@ -239,10 +257,12 @@ func TestTheMemoryOfAllSessionsIsBounded(t *testing.T) {
 	create(t, mg, CreateRequest{})
 	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.ErrorIs(t, err, ErrFull)
-	sum, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(1000)), ScoreOptions{}, func(Chunk) error { return nil })
+	sum, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(1000)),
+		ScoreOptions{}, func(Chunk) error { return nil })
 	require.ErrorIs(t, err, ErrFull)
 	require.Equal(t, int64(6*testChunk), sum.Offset)
-	_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: make([]byte, 50), MaxTokens: 1, Commit: CommitPrompt}, noPieces)
+	_, err = mg.Complete(context.Background(), Caller{}, id,
+		CompleteRequest{Prompt: make([]byte, 50), MaxTokens: 1, Commit: CommitPrompt}, noPieces)
 	require.ErrorIs(t, err, ErrFull)
 	require.Equal(t, sum.Offset, get(t, mg, id).Offset)
 	require.LessOrEqual(t, mg.index.budget.Used(), most)
@@ -252,20 +272,24 @@ func TestTheTextOfASessionIsBoundedToTheByte(t *testing.T) {
 	mg := newManager(t, Options{MaxSessionBytes: 50})
 	for _, body := range []io.Reader{strings.NewReader(logText(60)), bytewiseBody(logText(60))} {
 		id := create(t, mg, CreateRequest{})
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
+			func(Chunk) error { return nil })
 		var full *LimitError
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, LimitError{Offset: 50, Max: 50}, *full)
-		want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logText(50))
+		want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
+			logText(50))
 		require.Equal(t, want.Hash(), hash(t, mg, id))
 	}
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(30))
 	before := hash(t, mg, id)
-	_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("eleven byte"), MaxTokens: 10, Commit: CommitAll}, noPieces)
+	_, err := mg.Complete(context.Background(), Caller{}, id,
+		CompleteRequest{Prompt: []byte("eleven byte"), MaxTokens: 10, Commit: CommitAll}, noPieces)
 	require.ErrorAs(t, err, new(*LimitError))
 	require.Equal(t, before, hash(t, mg, id), "a completion that might not fit changes nothing")
-	complete(t, mg, id, CompleteRequest{Prompt: []byte("ten bytes."), MaxTokens: 10, Commit: CommitAll})
+	complete(t, mg, id, CompleteRequest{Prompt: []byte("ten bytes."), MaxTokens: 10,
+		Commit: CommitAll})
 	score(t, mg, id, "")
 }
 
@@ -308,7 +332,8 @@ func TestASessionInUseDoesNotExpire(t *testing.T) {
 	body, client := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
+			func(Chunk) error { return nil })
 		done <- err
 	}()
 	_, err := io.WriteString(client, "slow")
@@ -327,13 +352,14 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	reached, resume := make(chan struct{}), make(chan struct{})
 	fed := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, id, endless{}, ScoreOptions{}, func(c Chunk) error {
-			if c.Step == 1 {
-				close(reached)
-				<-resume
-			}
-			return nil
-		})
+		_, err := mg.Score(context.Background(), Caller{}, id, endless{}, ScoreOptions{},
+			func(c Chunk) error {
+				if c.Step == 1 {
+					close(reached)
+					<-resume
+				}
+				return nil
+			})
 		fed <- err
 	}()
 	<-reached
@@ -344,7 +370,8 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	require.ErrorIs(t, err, ErrDraining)
 	_, err = mg.Score(context.Background(), Caller{}, other, unread{t}, ScoreOptions{}, nil)
 	require.ErrorIs(t, err, ErrDraining)
-	_, err = mg.Complete(context.Background(), Caller{}, other, CompleteRequest{MaxTokens: 1}, noPieces)
+	_, err = mg.Complete(context.Background(), Caller{}, other, CompleteRequest{MaxTokens: 1},
+		noPieces)
 	require.ErrorIs(t, err, ErrDraining)
 	get(t, mg, other) // can still be looked at
 
@@ -354,7 +381,8 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	require.ErrorIs(t, <-fed, ErrDraining)
 	require.NoError(t, <-drained)
 	require.NoError(t, mg.Drain(context.Background()), "again")
-	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logged(t, mg, id))
+	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
+		logged(t, mg, id))
 	require.Equal(t, want.Hash(), hash(t, mg, id), "settled")
 	require.Equal(t, int64(2*testChunk), get(t, mg, id).Offset)
 	require.NoError(t, mg.Delete(Caller{}, other))
@@ -366,7 +394,8 @@ func TestDrainDoesNotWaitForBodies(t *testing.T) {
 	body, client := io.Pipe()
 	fed := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
+			func(Chunk) error { return nil })
 		fed <- err
 	}()
 	_, err := io.WriteString(client, "kept")
@@ -391,7 +420,11 @@ func TestDrainLetsACompletionFinish(t *testing.T) {
 	done, err := mg.Complete(context.Background(), Caller{}, id, request, func(Piece) error {
 		if first {
 			go func() { drained <- mg.Drain(context.Background()) }()
-			soon(t, "it drains", func() bool { _, err := mg.Create(context.Background(), Caller{}, CreateRequest{}); return err != nil })
+			soon(t, "it drains", func() bool {
+				_, err := mg.Create(context.Background(), Caller{},
+					CreateRequest{})
+				return err != nil
+			})
 		}
 		first = false
 		return nil

@@ -41,7 +41,8 @@ func (ms models) named(name string) (*servedModel, error) {
 		for _, i := range which {
 			shared = append(shared, ms[i])
 		}
-		return nil, &FieldError{"model", SharedName(name, len(which)), "the ID of one: " + shared.names()}
+		return nil, &FieldError{"model", SharedName(name, len(which)), "the ID of one: " +
+			shared.names()}
 	}
 }
 

@@ -23,7 +23,10 @@ import (
 func sources(t fatal, all ...*model.Model) (list []*model.Source) {
 	t.Helper()
 	for _, m := range all {
-		from, _, err := model.NewSource(func() (*model.Model, error) { return model.FromFile(m.File()) })
+		from, _, err := model.NewSource(func() (*model.Model,
+			error) {
+			return model.FromFile(m.File())
+		})
 		require.NoError(t, err)
 		list = append(list, from)
 	}
@@ -168,7 +171,8 @@ func TestModelsTakeTurnsInTheMemoryThatThereIs(t *testing.T) {
 	score(t, sv.mg, ids[1], logText(40))
 	require.Nil(t, sv.mg.engine.models[1].current())
 	require.Equal(t, []string{all[0].ID()}, told.drops)
-	require.Eventually(t, func() bool { runtime.GC(); return weights.Value() == nil }, 10*time.Second,
+	require.Eventually(t, func() bool { runtime.GC(); return weights.Value() == nil },
+		10*time.Second,
 		time.Millisecond, "nothing holds the weights that were dropped")
 	for range 3 {
 		for _, id := range ids {
@@ -315,15 +319,16 @@ func TestAModelIsAskedForByItsIDItsNameOrItsShortName(t *testing.T) {
 	m := *testModel(t)
 	m.Name = model.NamePrefix + "tiny"
 	for name, is := range map[string]bool{
-		m.ID(): true, "lmserve-tiny": true, "tiny": true, "": false, "lmserve-": false, "small": false,
+		m.ID(): true, "lmserve-tiny": true, "tiny": true, "": false, "lmserve-": false,
+		"small": false,
 	} {
 		which := model.WhichNamed([]string{m.ID()}, []string{m.Name}, name)
 		require.Equal(t, is, len(which) == 1, fmt.Sprintf("%q", name))
 	}
 }
 
-// Two versions of a model may have one name. A request that gives that name is refused, and told the
-// IDs of the two.
+// Two versions of a model may have one name. A request that gives that name is refused, and told
+// the IDs of the two.
 func TestANameThatModelsShareIsRefused(t *testing.T) {
 	version, other := otherModel(t), manyModels(t, 1)[0]
 	version.Name, other.Name = testModel(t).Name, "another"

@@ -11,7 +11,8 @@ import (
 )
 
 // moveAll copies all sessions of one folder into another, whose store may fail.
-func moveAll(t *testing.T, from, to string, wrap func(storage.Store) storage.Store) map[string]Moved {
+func moveAll(t *testing.T, from, to string,
+	wrap func(storage.Store) storage.Store) map[string]Moved {
 	t.Helper()
 	source, err := datafolder.Open(from, datafolder.Options{ReadOnly: true, Existing: true})
 	require.NoError(t, err)
@@ -20,10 +21,11 @@ func moveAll(t *testing.T, from, to string, wrap func(storage.Store) storage.Sto
 	require.NoError(t, err)
 	defer func() { require.NoError(t, folder.Close()) }()
 	all, done, whole := map[string]Moved{}, int64(0), int64(0)
-	err = Move(t.Context(), source, wrap(folder), func(m Moved) { all[m.ID] = m }, func(d, a int64) {
-		require.GreaterOrEqual(t, d, done)
-		done, whole = d, a
-	})
+	err = Move(t.Context(), source, wrap(folder), func(m Moved) { all[m.ID] = m },
+		func(d, a int64) {
+			require.GreaterOrEqual(t, d, done)
+			done, whole = d, a
+		})
 	require.NoError(t, err)
 	require.Equal(t, whole, done)
 	return all
@@ -103,7 +105,8 @@ func TestMovedSessionsGoOnToTheSameBits(t *testing.T) {
 			exists++
 		}
 	}
-	require.Equal(t, 2, exists, "one that has more text there, and one whose name another has there")
+	require.Equal(t, 2, exists,
+		"one that has more text there, and one whose name another has there")
 }
 
 func putNamed(t *testing.T, mg *Manager, name string) (id string) {

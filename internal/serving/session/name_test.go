@@ -26,7 +26,8 @@ func put(t fatal, mg *Manager, who Caller, name string, r CreateRequest) (id str
 
 func TestWhatANameMayBe(t *testing.T) {
 	id := create(t, newManager(t, Options{}), CreateRequest{})
-	for _, name := range []string{"a", "web.log", "0", "a-b_c.d", strings.Repeat("x", NameCharsMax), id[1:]} {
+	for _, name := range []string{"a", "web.log", "0", "a-b_c.d", strings.Repeat("x", NameCharsMax),
+		id[1:]} {
 		require.NoError(t, CheckName(name), name)
 	}
 	for _, name := range []string{

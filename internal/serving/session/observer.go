@@ -12,8 +12,8 @@ import (
 type Observer interface {
 	// Phase is told of a part of a request's work that has ended. The context is the request's.
 	Phase(ctx context.Context, p Phase, began, ended time.Time)
-	// Scored is told of a text that was scored, of the model (ModelInfo.ID), and of what is learnt of
-	// the text: LearnTrue, LearnFalse or LearnUnflagged.
+	// Scored is told of a text that was scored, of the model (ModelInfo.ID), and of what is learnt
+	// of the text: LearnTrue, LearnFalse or LearnUnflagged.
 	Scored(model, learn string, t Tally)
 	// Line is told of a line that has ended in a text whose caller has asked for lines, and of the
 	// method of the session. Of text that a fork or a shadow takes over from another session it is

@@ -30,7 +30,8 @@ func Describe(found storage.Session) Info {
 // and with each other, without computing anything again, and visits what it finds wrong. Checksums
 // are storage.Check's. The state of a session of another model cannot be looked at.
 func Verify(
-	ctx context.Context, m *model.Model, store storage.Store, found storage.Session, visit func(error),
+	ctx context.Context, m *model.Model, store storage.Store, found storage.Session,
+	visit func(error),
 ) error {
 	s := readStored(models{residentModel(m)}, found)
 	if s.bad != nil {
@@ -139,15 +140,16 @@ func Replay(
 	return r, err
 }
 
-// ExportStored writes a session as an archive, as Manager.Export does, and claims nothing. Its state
-// is computed from the last snapshot on. part is told of a session that is not whole, before w is
-// written to. A nil progress is told nothing.
+// ExportStored writes a session as an archive, as Manager.Export does, and claims nothing. Its
+// state is computed from the last snapshot on. part is told of a session that is not whole, before
+// w is written to. A nil progress is told nothing.
 func ExportStored(
 	ctx context.Context, m *model.Model, store storage.Store, id string, threads int, w io.Writer,
 	part func(Part), progress Progress,
 ) error {
 	if found, err := store.Get(ctx, id); err == nil { // else find says why not
-		store = toldLog{store, progress.part("reading the text", exportReadings*(found.End-found.Start))}
+		store = toldLog{store, progress.part("reading the text",
+			exportReadings*(found.End-found.Start))}
 	}
 	workers := scheduler.New(m, threads)
 	defer workers.Close()
@@ -192,7 +194,8 @@ func oldest(
 		return nil, err
 	}
 	if len(kept) == 0 {
-		return nil, fmt.Errorf("session: session %s has its text from offset %d on only, and no snapshot", h.ID, start)
+		return nil, fmt.Errorf("session: session %s has its text from offset %d on only, and no "+
+			"snapshot", h.ID, start)
 	}
 	return readSnapshot(ctx, m, store, h, kept[0].Offset)
 }

@@ -17,11 +17,12 @@ type Options struct {
 	// storage.Memory. The states of a store that is not durable are never dropped from memory:
 	// beyond MaxMemoryBytes there are no more.
 	Store storage.Store
-	// Lease lets the Manager share the store, a storage.Shared, with those of other servers. Nil: the
-	// Manager has the store alone.
+	// Lease lets the Manager share the store, a storage.Shared, with those of other servers. Nil:
+	// the Manager has the store alone.
 	Lease Lease
-	// Others are models that sessions may ask for, beside the one that is for those that ask for none.
-	// Their weights are in memory as long as sessions in memory need them, and take of MaxMemoryBytes.
+	// Others are models that sessions may ask for, beside the one that is for those that ask for
+	// none. Their weights are in memory as long as sessions in memory need them, and take of
+	// MaxMemoryBytes.
 	Others []*model.Source
 	// Report is told of what a person should know and no request is to blame for: damage that was
 	// healed, sessions that could not be snapshotted or deleted. It may be called at any time, and
@@ -102,8 +103,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// apart is the computing after which a snapshot is due, as long as there are not all that may be kept
-// for forks.
+// apart is the computing after which a snapshot is due, as long as there are not all that may be
+// kept for forks.
 func (o Options) apart() time.Duration {
 	if o.ForkSnapshots > 0 {
 		return min(o.ReplayMax, forkReplay)
@@ -119,9 +120,9 @@ func DefaultMemoryBytes() int64 {
 	return MemoryBytesDefault
 }
 
-// MemoryMin is the least MaxMemoryBytes with which one session that has the model's default settings
-// can do all that a session does: have lines, learn by them, and be copied for a completion. For one
-// of Options.Others there have to be its weights beside.
+// MemoryMin is the least MaxMemoryBytes with which one session that has the model's default
+// settings can do all that a session does: have lines, learn by them, and be copied for a
+// completion. For one of Options.Others there have to be its weights beside.
 func MemoryMin(m *model.Model) (int64, error) {
 	set, err := effective(m, nil)
 	if err != nil {

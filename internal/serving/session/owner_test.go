@@ -16,7 +16,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
 )
 
-// To every caller there are the sessions of its own key, to an admin all, in every list however it is paged, and no others under any method.
+// To every caller there are the sessions of its own key, to an admin all, in every list however it
+// is paged, and no others under any method.
 func TestASessionExistsForItsKeyAndForAdminsOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		mg, err := NewManager(testModel(t), Options{})
@@ -126,31 +127,37 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 	reached, resume := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 3)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, ids[0], strings.NewReader(logText(4*testChunk)), ScoreOptions{}, func(c Chunk) error {
-			if c.Step == 0 {
-				close(reached)
-				<-resume
-			}
-			return nil
-		})
+		_, err := mg.Score(context.Background(), Caller{}, ids[0],
+			strings.NewReader(logText(4*testChunk)), ScoreOptions{}, func(c Chunk) error {
+				if c.Step == 0 {
+					close(reached)
+					<-resume
+				}
+				return nil
+			})
 		done <- err
 	}()
 	<-reached
 	// The worker is free once the holder's client has been slow for long enough.
-	held, err := mg.engine.scheduler.Lease(context.Background(), scheduler.Job{Session: "another", Chunk: testChunk})
+	held, err := mg.engine.scheduler.Lease(context.Background(), scheduler.Job{Session: "another",
+		Chunk: testChunk})
 	require.NoError(t, err)
 	for i := 1; i <= 2; i++ {
 		go func() {
-			_, err := mg.Score(context.Background(), Caller{}, ids[i], strings.NewReader("waits"), ScoreOptions{}, func(Chunk) error { return nil })
+			_, err := mg.Score(context.Background(), Caller{}, ids[i], strings.NewReader("waits"),
+				ScoreOptions{}, func(Chunk) error { return nil })
 			done <- err
 		}()
 		soon(t, "it waits", func() bool { return mg.engine.waiting.length() == i })
 	}
-	_, err = mg.Score(context.Background(), Caller{}, ids[3], strings.NewReader("is refused"), ScoreOptions{}, nil)
+	_, err = mg.Score(context.Background(), Caller{}, ids[3], strings.NewReader("is refused"),
+		ScoreOptions{}, nil)
 	require.ErrorIs(t, err, ErrOverloaded)
-	_, err = mg.Complete(context.Background(), Caller{}, ids[3], CompleteRequest{MaxTokens: 1}, noPieces)
+	_, err = mg.Complete(context.Background(), Caller{}, ids[3], CompleteRequest{MaxTokens: 1},
+		noPieces)
 	require.ErrorIs(t, err, ErrOverloaded)
-	_, err = mg.Complete(context.Background(), Caller{}, ids[3], CompleteRequest{MaxTokens: 1, Prompt: []byte("p"), Commit: CommitPrompt}, noPieces)
+	_, err = mg.Complete(context.Background(), Caller{}, ids[3], CompleteRequest{MaxTokens: 1,
+		Prompt: []byte("p"), Commit: CommitPrompt}, noPieces)
 	require.ErrorIs(t, err, ErrOverloaded)
 	require.Zero(t, get(t, mg, ids[3]).Offset)
 	close(resume)
@@ -184,10 +191,12 @@ func TestTheFirstChunkOfARequestWaitsForNoLongTextOfItsKey(t *testing.T) {
 	}
 	write()
 	require.Equal(t, long, <-scored)
-	held, err := mg.engine.scheduler.Lease(background, scheduler.Job{Session: "another", Chunk: testChunk})
+	held, err := mg.engine.scheduler.Lease(background, scheduler.Job{Session: "another",
+		Chunk: testChunk})
 	require.NoError(t, err)
 	write()
-	soon(t, "the long text's next chunk waits", func() bool { return mg.engine.waiting.length() == 1 })
+	soon(t, "the long text's next chunk waits",
+		func() bool { return mg.engine.waiting.length() == 1 })
 	feed(short, strings.NewReader("short"))
 	soon(t, "the short text waits", func() bool { return mg.engine.waiting.length() == 2 })
 	held.Release()

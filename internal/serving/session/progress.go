@@ -117,7 +117,8 @@ func (h *head) checkEnd(found storage.Session) error {
 	last := found.Last
 	switch {
 	case last == nil && found.End > 0:
-		return fmt.Errorf("no record ends at offset %d, the end of its log: expected one with its totals", found.End)
+		return fmt.Errorf("no record ends at offset %d, the end of its log: expected one with "+
+			"its totals", found.End)
 	case last == nil:
 		return nil
 	case last.HasBaseline != h.Settings.Baseline:
@@ -273,8 +274,10 @@ func checkWords(before, w *storage.Words, end int64) error {
 		w.UnknownBytes >= before.UnknownBytes && w.UnknownBytes <= w.Bytes &&
 		w.UnknownChars >= before.UnknownChars && w.UnknownChars <= w.UnknownBytes
 	if !counts || !(w.UnknownBits >= before.UnknownBits) ||
-		!(w.UnknownBaseline >= before.UnknownBaseline) || !finite(w.UnknownBits, w.UnknownBaseline) {
-		return fmt.Errorf("has the account of words %+v after %+v, expected one of at most %d bytes, "+
+		!(w.UnknownBaseline >= before.UnknownBaseline) ||
+		!finite(w.UnknownBits, w.UnknownBaseline) {
+		return fmt.Errorf("has the account of words %+v after %+v, expected one of at most %d "+
+			"bytes, "+
 			"of numbers that do not fall and are parts of others", *w, *before, end)
 	}
 	return nil

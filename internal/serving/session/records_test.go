@@ -42,8 +42,10 @@ func recordsOf(start, text string, from int64, logProbs []float64) (all []Line) 
 			l.Offset += from
 			r.Take(l, func(l *lines.Line) {
 				all = append(all, Line{
-					Number: l.Number, Offset: l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
-					Strangeness: l.Strangeness, Text: bytes.Clone(l.Text), Why: l.Why(), Lines: l.Lines,
+					Number: l.Number, Offset: l.Offset, Bytes: l.Bytes, Chars: l.Chars,
+					Bits:        l.Bits,
+					Strangeness: l.Strangeness, Text: bytes.Clone(l.Text), Why: l.Why(),
+					Lines: l.Lines,
 					Ended: true,
 				})
 			})
@@ -63,7 +65,8 @@ func TestRecordsAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 		before := whole(0, 2)[:rapid.IntRange(0, 15).Draw(rt, "before")]
 		score(rt, sv.mg, id, before)
 		part := rapid.SampledFrom([]string{
-			"7 GET /1\n", "  at x\n", "\n", "Traceback (most recent call last):\n", "java.lang.Error: x\n",
+			"7 GET /1\n", "  at x\n", "\n", "Traceback (most recent call last):\n",
+			"java.lang.Error: x\n",
 		})
 		text := strings.Join(rapid.SliceOfN(part, 1, 14).Draw(rt, "parts"), "")
 		start := rapid.SampledFrom([]string{"", "G", "^ "}).Draw(rt, "start")
@@ -115,7 +118,8 @@ func TestAnotherPatternHoldsFromItsTextOn(t *testing.T) {
 		_, rest := records(t, sv.mg, info.ID, ScoreOptions{}, " b\n")
 		require.Equal(t, want, string(rest[0].Text), "a fork from before the pattern has none")
 	}
-	ended, rest := records(t, sv.mg, id, ScoreOptions{Learn: LearnFalse, RecordStart: new("c")}, text)
+	ended, rest := records(t, sv.mg, id, ScoreOptions{Learn: LearnFalse, RecordStart: new("c")},
+		text)
 	require.Equal(t, []int{1, 1}, []int{len(ended), len(rest)})
 	require.Equal(t, []string{"c", "a\n b", "c"}, heads(nil), "it was left as it was")
 }
@@ -124,7 +128,8 @@ func TestAWatchTellsRecords(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	records(t, mg, id, ScoreOptions{}, "a\n")
-	w := startWatch(t, mg, Caller{}, id, WatchOptions{Lines: true, Records: true, Text: true}, false)
+	w := startWatch(t, mg, Caller{}, id, WatchOptions{Lines: true, Records: true, Text: true},
+		false)
 	score(t, mg, id, " b\n")
 	score(t, mg, id, "c\n")
 	events := w.upTo(t, 2+3+2)

@@ -171,8 +171,8 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 	}
 }
 
-// join keeps the incidents of a line that is not reported for the next line that is, or for the last
-// one. The incidents that other readers are told of stay as they are.
+// join keeps the incidents of a line that is not reported for the next line that is, or for the
+// last one. The incidents that other readers are told of stay as they are.
 func (r *reports) join(line *Line, silent bool) {
 	all := slices.Clone(line.Incidents)
 	for _, i := range r.joined {

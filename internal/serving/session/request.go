@@ -82,7 +82,8 @@ type PatchRequest struct {
 // checkRequest holds the fields of a request that are beside its settings against their limits.
 func checkRequest(r CreateRequest) error {
 	if r.TTL < 0 || r.TTL > TTLMax {
-		return &FieldError{"ttl_seconds", strconv.FormatFloat(r.TTL.Seconds(), 'g', -1, 64), fmt.Sprintf("0 to %d", TTLMax/time.Second)}
+		return &FieldError{"ttl_seconds", strconv.FormatFloat(r.TTL.Seconds(), 'g', -1, 64),
+			fmt.Sprintf("0 to %d", TTLMax/time.Second)}
 	}
 	if err := checkSeed(r.Seed); err != nil {
 		return err
@@ -91,15 +92,18 @@ func checkRequest(r CreateRequest) error {
 		return &FieldError{"history", strconv.Quote(r.History), HistoryFull + " or " + HistoryTail}
 	}
 	if n := len(r.Labels); n > LabelsMax {
-		return &FieldError{"labels", setting.Count(n, "label"), fmt.Sprintf("at most %d", LabelsMax)}
+		return &FieldError{"labels", setting.Count(n, "label"), fmt.Sprintf("at most %d",
+			LabelsMax)}
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
 		value := r.Labels[key]
 		if n := utf8.RuneCountInString(key); n < 1 || n > LabelKeyCharsMax {
-			return &FieldError{"labels", "a name of " + setting.Count(n, "character"), fmt.Sprintf("names of 1 to %d characters", LabelKeyCharsMax)}
+			return &FieldError{"labels", "a name of " + setting.Count(n, "character"),
+				fmt.Sprintf("names of 1 to %d characters", LabelKeyCharsMax)}
 		}
 		if n := utf8.RuneCountInString(value); n > LabelValueCharsMax {
-			return &FieldError{fmt.Sprintf("labels[%q]", key), setting.Count(n, "character"), fmt.Sprintf("at most %d", LabelValueCharsMax)}
+			return &FieldError{fmt.Sprintf("labels[%q]", key), setting.Count(n, "character"),
+				fmt.Sprintf("at most %d", LabelValueCharsMax)}
 		}
 	}
 	return nil

@@ -29,8 +29,9 @@ func Resolve(ctx context.Context, store storage.Store, text string) (id string, 
 	case len(ids) == 0:
 		return text, nil
 	case len(ids) > 1:
-		return "", fmt.Errorf("session: %d sessions of different owners have the name %q, expected "+
-			"the id of one: %s", len(ids), text, strings.Join(ids, ", "))
+		return "",
+			fmt.Errorf("session: %d sessions of different owners have the name %q, expected "+
+				"the id of one: %s", len(ids), text, strings.Join(ids, ", "))
 	}
 	return ids[0], nil
 }

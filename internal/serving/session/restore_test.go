@@ -54,7 +54,8 @@ func TestARecoveryOutlivesTheRequestThatBeganIt(t *testing.T) {
 	defer func() { sv.stop() }()
 	for before, requests := int64(0), 0; ; requests++ {
 		ctx := &fading{background, 12}
-		_, err := sv.mg.Score(ctx, Caller{}, id, bytes.NewReader([]byte("on")), ScoreOptions{}, noChunks)
+		_, err := sv.mg.Score(ctx, Caller{}, id, bytes.NewReader([]byte("on")), ScoreOptions{},
+			noChunks)
 		if err == nil {
 			require.Greater(t, requests, 4)
 			break
@@ -107,7 +108,8 @@ func TestALongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 		}
 		sv, id := coldServer(t, text, o)
 		ctx := &fading{background, 12}
-		_, err := sv.mg.Score(ctx, Caller{}, id, bytes.NewReader([]byte("on")), ScoreOptions{}, noChunks)
+		_, err := sv.mg.Score(ctx, Caller{}, id, bytes.NewReader([]byte("on")), ScoreOptions{},
+			noChunks)
 		require.ErrorIs(t, err, context.Canceled)
 		if name == "drained" {
 			s, err := sv.mg.index.catalog.find(Caller{}, id)
@@ -141,7 +143,8 @@ func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
 		fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
 		require.NoError(t, err)
 		require.Equal(t, at, fork.Offset)
-		want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text[:border])
+		want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
+			text[:border])
 		require.Equal(t, []any{border, border, border, want.Tally.Bits},
 			[]any{fork.Bytes, fork.Chars, fork.Tokens, fork.Bits}, "of the same text")
 		again, err := sv.mg.Fork(background, Caller{}, fork.ID, ForkRequest{}) // far, too
@@ -156,9 +159,11 @@ func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, r.Wrong)
 
-		info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(export(t, sv.mg, again.ID)), "")
+		info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(export(t, sv.mg, again.ID)),
+			"")
 		require.NoError(t, err)
-		want, _ = alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text[:at])
+		want, _ = alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
+			text[:at])
 		require.Equal(t, want.Tally.Bits, info.Bits)
 		require.Equal(t, want.Tally.Bits, get(t, sv.mg, again.ID).Bits, "it was used")
 		require.Equal(t, want.Hash(), hash(t, sv.mg, info.ID))

@@ -17,9 +17,9 @@ type Sampling struct {
 	txl.Sampling
 }
 
-// SamplingTable is the one place that knows the range and the default of every number of a completion:
-// the checks of requests, the flags of commands, the contract and docs/settings.md are made of its
-// rows.
+// SamplingTable is the one place that knows the range and the default of every number of a
+// completion: the checks of requests, the flags of commands, the contract and docs/settings.md are
+// made of its rows.
 var SamplingTable = setting.Table[Sampling]{
 	{
 		Name: "max_tokens", Field: func(s *Sampling) any { return &s.MaxTokens },
@@ -53,7 +53,8 @@ var SamplingTable = setting.Table[Sampling]{
 	{
 		Name: "dry", Field: func(s *Sampling) any { return &s.Dry },
 		Min: 0, Max: txl.DryMax, Limit: "dry_max", Default: fmt.Sprint(txl.DryDefault),
-		Help: "how strongly loops are avoided: a byte that followed the last `m` >= 12 bytes earlier " +
+		Help: "how strongly loops are avoided: a byte that followed the last `m` >= 12 bytes " +
+			"earlier " +
 			"in the completion has a logit that is `dry` * 1.3^(`m`-12) smaller; 0 is not at all",
 		Note: "The text before the completion does not count. A token of a model of words counts as " +
 			"5 bytes.",

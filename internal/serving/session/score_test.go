@@ -20,7 +20,8 @@ import (
 
 func TestASessionIsAFunctionOfItsBytesAloneHoweverTheyCome(t *testing.T) {
 	m := testModel(t)
-	managers := map[int]*Manager{1: newManager(t, Options{Threads: 1}), 2: newManager(t, Options{Threads: 2}), 5: newManager(t, Options{Threads: 5})}
+	managers := map[int]*Manager{1: newManager(t, Options{Threads: 1}),
+		2: newManager(t, Options{Threads: 2}), 5: newManager(t, Options{Threads: 5})}
 	rapid.Check(t, func(t *rapid.T) {
 		mg := managers[rapid.SampledFrom([]int{1, 2, 5}).Draw(t, "threads")]
 		n := rapid.IntRange(1, 4).Draw(t, "sessions at once")
@@ -70,7 +71,8 @@ func checkTotals(t *rapid.T, r CreateRequest, chunks []Chunk, want *stream.Strea
 		require.Equal(t, uint64(offset)/uint64(r.Settings["chunk"].(int)), c.Step)
 		offset += c.Bytes
 		require.Equal(t, offset, c.Total.Bytes)
-		require.LessOrEqual(t, offset, int64(c.Step+1)*int64(r.Settings["chunk"].(int)), "never across the border of a chunk")
+		require.LessOrEqual(t, offset, int64(c.Step+1)*int64(r.Settings["chunk"].(int)),
+			"never across the border of a chunk")
 		require.Equal(t, offset%int64(r.Settings["chunk"].(int)) == 0, c.Complete)
 		require.Equal(t, r.Settings["baseline"] == true, c.BaselineBits != nil)
 	}
@@ -141,7 +143,8 @@ func TestProbabilitiesSumToOneInAnAdaptedSession(t *testing.T) {
 			for b := range 256 {
 				sum += math.Exp(-float64(w.Score(s.stream, []byte{byte(b)}).NLL[0]))
 			}
-			require.InDelta(t, 1, sum, 2e-6, "256 terms of float32 accuracy, at offset %d", s.stream.Tally.Bytes)
+			require.InDelta(t, 1, sum, 2e-6, "256 terms of float32 accuracy, at offset %d",
+				s.stream.Tally.Bytes)
 		})
 	}
 	require.NotZero(t, get(t, mg, id).Step)
@@ -166,7 +169,8 @@ func TestNothingWrittenIsStaticToTheBit(t *testing.T) {
 	}
 	adapted, sum := scored(Settings{"baseline": true})
 	require.NotEqual(t, logProbs(static), logProbs(adapted))
-	require.Equal(t, static[len(static)-1].Total.Bits, *sum.Total.BaselineBits, "the baseline is the static model")
+	require.Equal(t, static[len(static)-1].Total.Bits, *sum.Total.BaselineBits,
+		"the baseline is the static model")
 	require.NotZero(t, adapted[1].Written)
 	require.NotZero(t, adapted[1].FastRMS)
 	require.Zero(t, adapted[0].FastRMS)
@@ -178,17 +182,19 @@ func TestAnEventIsEmittedAfterTheLogAndBeforeTheUpdateItCauses(t *testing.T) {
 	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
 	updates := uint64(0)
-	_, err = mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(5*testChunk)), ScoreOptions{}, func(c Chunk) error {
-		// The feeder holds the stream and waits for this function.
-		require.Len(t, logged(t, mg, id), int(c.Total.Bytes), "the text is in the log")
-		require.Equal(t, c.Total.Bytes, get(t, mg, id).Offset, "what was acknowledged is what a client finds")
-		require.True(t, c.Complete)
-		require.Equal(t, testChunk, len(s.stream.Pending), "full and not settled")
-		require.Equal(t, updates, c.Updates)
-		require.Equal(t, updates, s.stream.Fast.Step)
-		updates++
-		return nil
-	})
+	_, err = mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(5*testChunk)),
+		ScoreOptions{}, func(c Chunk) error {
+			// The feeder holds the stream and waits for this function.
+			require.Len(t, logged(t, mg, id), int(c.Total.Bytes), "the text is in the log")
+			require.Equal(t, c.Total.Bytes, get(t, mg, id).Offset,
+				"what was acknowledged is what a client finds")
+			require.True(t, c.Complete)
+			require.Equal(t, testChunk, len(s.stream.Pending), "full and not settled")
+			require.Equal(t, updates, c.Updates)
+			require.Equal(t, updates, s.stream.Fast.Step)
+			updates++
+			return nil
+		})
 	require.NoError(t, err)
 	require.Equal(t, updates, get(t, mg, id).Step)
 }
@@ -200,7 +206,8 @@ func TestWhatTheBodyHasIsScoredAtOnce(t *testing.T) {
 	events := make(chan Chunk)
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, func(c Chunk) error { events <- c; return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
+			func(c Chunk) error { events <- c; return nil })
 		done <- err
 	}()
 	text := logText(40)
@@ -255,14 +262,16 @@ func TestAWrongOffsetChangesNothingAndReadsNothing(t *testing.T) {
 	before, info := hash(t, mg, id), get(t, mg, id)
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.Int64().Filter(func(v int64) bool { return v != 21 }).Draw(t, "offset")
-		_, err := mg.Score(context.Background(), Caller{}, id, unread{t}, ScoreOptions{Offset: &want}, nil)
+		_, err := mg.Score(context.Background(), Caller{}, id, unread{t},
+			ScoreOptions{Offset: &want}, nil)
 		var conflict *OffsetError
 		require.ErrorAs(t, err, &conflict)
 		require.Equal(t, OffsetError{Have: 21, Want: want}, *conflict)
 		require.Equal(t, info, get(t, mg, id))
 		require.Equal(t, before, hash(t, mg, id))
 	})
-	_, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader("more"), ScoreOptions{Offset: ptr(int64(21))}, func(Chunk) error { return nil })
+	_, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader("more"),
+		ScoreOptions{Offset: ptr(int64(21))}, func(Chunk) error { return nil })
 	require.NoError(t, err)
 	require.Equal(t, int64(25), get(t, mg, id).Offset)
 }
@@ -287,18 +296,20 @@ func TestAClientThatWentAwayLeavesTheSessionSettled(t *testing.T) {
 						err = gone
 					}
 				}()
-				return mg.Score(ctx, Caller{}, id, strings.NewReader(text), ScoreOptions{}, func(Chunk) error {
-					if events++; events == 3 {
-						return fail(cancel)
-					}
-					return nil
-				})
+				return mg.Score(ctx, Caller{}, id, strings.NewReader(text), ScoreOptions{},
+					func(Chunk) error {
+						if events++; events == 3 {
+							return fail(cancel)
+						}
+						return nil
+					})
 			}
 			_, err := call()
 			require.Error(t, err)
 			require.Equal(t, 3, events)
 			want, _ := alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, text[:3*testChunk])
-			require.Equal(t, want.Hash(), hash(t, mg, id), "accepted and settled, and nothing after")
+			require.Equal(t, want.Hash(), hash(t, mg, id),
+				"accepted and settled, and nothing after")
 			score(t, mg, id, text[3*testChunk:])
 			want, _ = alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, text)
 			require.Equal(t, want.Hash(), hash(t, mg, id))
@@ -327,7 +338,8 @@ func TestABodyThatBreaksLeavesWhatArrived(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		id := create(t, mg, CreateRequest{})
 		text := logText(testChunk + 7)
-		sum, err := mg.Score(context.Background(), Caller{}, id, &cutOff{text, io.ErrUnexpectedEOF, with}, ScoreOptions{}, func(Chunk) error { return nil })
+		sum, err := mg.Score(context.Background(), Caller{}, id, &cutOff{text, io.ErrUnexpectedEOF,
+			with}, ScoreOptions{}, func(Chunk) error { return nil })
 		var broken *BodyError
 		require.ErrorAs(t, err, &broken)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -345,7 +357,8 @@ func TestMemoryStaysFlatWhileMegabytesAreFed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 2, NHead: 1, DHead: 2, DInner: 2, Vocab: 256, SegLen: 32})
+	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 2, NHead: 1, DHead: 2, DInner: 2,
+		Vocab: 256, SegLen: 32})
 	require.NoError(t, err)
 	m, err := model.New("fast", lm, nil, 32, nil)
 	require.NoError(t, err)
@@ -359,17 +372,19 @@ func TestMemoryStaysFlatWhileMegabytesAreFed(t *testing.T) {
 		return int64(stats.HeapAlloc)
 	}
 	var early, records int64
-	_, err = mg.Score(context.Background(), Caller{}, id, io.LimitReader(endless{}, fedBytes), ScoreOptions{}, func(c Chunk) error {
-		if early == 0 {
-			early = heap()
-		}
-		records++
-		return nil
-	})
+	_, err = mg.Score(context.Background(), Caller{}, id, io.LimitReader(endless{}, fedBytes),
+		ScoreOptions{}, func(c Chunk) error {
+			if early == 0 {
+				early = heap()
+			}
+			records++
+			return nil
+		})
 	require.NoError(t, err)
 	log := get(t, mg, id).MemoryBytes
 	require.InDelta(t, fedBytes+records*recordBytes, log, 128<<10)
-	require.Less(t, heap()-early, log+128<<10, "the log, which is accounted for, and nothing else that grows with the text")
+	require.Less(t, heap()-early, log+128<<10, "the log, which is accounted for, and nothing "+
+		"else that grows with the text")
 }
 
 // endless is a body without an end.

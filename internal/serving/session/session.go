@@ -122,20 +122,23 @@ type session struct {
 	// they came.
 	feeding chan struct{}
 	queued  atomic.Int32 // requests that wait for feeding
-	wholeTo int64        // the offset behind the last delivery, where a line ends; guarded by feeding
+	// the offset behind the last delivery, where a line ends; guarded by feeding
+	wholeTo int64
 
 	// state holds one token while a chunk, or a completion, is at work on the stream. It is a
 	// channel so that waiting can be given up; those that wait get the token in the order they
 	// came.
-	state          chan struct{}
-	weights        *model.Model      // of model, as long as memory has a state's; nil: there are none
+	state chan struct{}
+	// of model, as long as memory has a state's; nil: there are none
+	weights        *model.Model
 	stream         *stream.Stream    // nil: cold
 	paused         *restoration      // of a cold session: to be continued; else nil
 	suggester      *stream.Suggester // of stream; nil: nothing was suggested yet
 	suggesterBytes int64             // that memory has of it, as of the state
 	rms            float64           // root mean square of the fast weights
-	replayCost     time.Duration     // computing since the last snapshot: what a recovery would repeat
-	snapshotAt     time.Duration     // the replayCost at which a snapshot is taken; 0: as the rules say
+	// computing since the last snapshot: what a recovery would repeat
+	replayCost time.Duration
+	snapshotAt time.Duration // the replayCost at which a snapshot is taken; 0: as the rules say
 
 	mu struct {
 		sync.Mutex

@@ -21,8 +21,8 @@ func effective(m *model.Model, asked Settings) (stream.Settings, error) {
 	return set, nil
 }
 
-// fieldError makes a *FieldError of a *setting.Error; prefix is where in the request the setting is.
-// Any other error is one of the model, which cannot serve a setting that is in its range.
+// fieldError makes a *FieldError of a *setting.Error; prefix is where in the request the setting
+// is. Any other error is one of the model, which cannot serve a setting that is in its range.
 func fieldError(prefix string, err error) error {
 	if wrong, ok := errors.AsType[*setting.Error](err); ok {
 		return &FieldError{prefix + wrong.Name, wrong.Found, wrong.Want}

@@ -21,8 +21,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// database is one that servers share. Leases last as long as a test says: an hour of clocks that the
-// test moves.
+// database is one that servers share. Leases last as long as a test says: an hour of clocks that
+// the test moves.
 type database struct {
 	server  *pgtest.Server
 	name    string
@@ -37,7 +37,8 @@ func newDatabase(t *testing.T) *database {
 	_, _, err := postgres.Migrate(t.Context(), url)
 	require.NoError(t, err)
 	d := &database{server: server, name: name, options: postgres.Options{
-		Database: url, Objects: "file://" + filepath.ToSlash(filepath.Join(t.TempDir(), "objects")), Terms: TermsOf,
+		Database: url, Objects: "file://" + filepath.ToSlash(filepath.Join(t.TempDir(), "objects")),
+		Terms: TermsOf,
 	}}
 	d.admin, err = postgres.Open(t.Context(), d.options)
 	require.NoError(t, err)
@@ -93,8 +94,8 @@ func (d *database) join(t *testing.T, name string, told Observer) *peer {
 	return s
 }
 
-// lose has the lease of the server end, as it does for one whose heartbeat has stopped: first for the
-// server itself, then for the others.
+// lose has the lease of the server end, as it does for one whose heartbeat has stopped: first for
+// the server itself, then for the others.
 func (s *peer) lose(t testing.TB) {
 	s.mu.Lock()
 	s.now = s.now.Add(leaseOfTests)
@@ -118,7 +119,8 @@ func (s *peer) feed(id, text string, at *int64) (sum Summary, end int64, err err
 	if at != nil {
 		end = *at
 	}
-	sum, err = s.Score(context.Background(), Caller{}, id, strings.NewReader(text), ScoreOptions{Offset: at},
+	sum, err = s.Score(context.Background(), Caller{}, id, strings.NewReader(text),
+		ScoreOptions{Offset: at},
 		func(c Chunk) error {
 			end = c.end()
 			return nil
@@ -138,7 +140,8 @@ func TestServersShareTheirSessions(t *testing.T) {
 	d := newDatabase(t)
 	a, b := d.join(t, "a", nil), d.join(t, "b", nil)
 	who, text := Caller{}, logText(5*testChunk+3)
-	info, made, err := a.Put(t.Context(), who, "news", CreateRequest{Seed: ptr(uint64(3)), Labels: map[string]string{"x": "1"}})
+	info, made, err := a.Put(t.Context(), who, "news", CreateRequest{Seed: ptr(uint64(3)),
+		Labels: map[string]string{"x": "1"}})
 	require.NoError(t, err)
 	require.True(t, made)
 	_, err = a.score("news", text[:50], nil)
@@ -146,7 +149,8 @@ func TestServersShareTheirSessions(t *testing.T) {
 	require.True(t, a.Holds(info.ID))
 	require.False(t, b.Holds(info.ID))
 
-	for _, name := range []string{"news", info.ID} { // another server tells of it, and leaves it alone
+	// another server tells of it, and leaves it alone
+	for _, name := range []string{"news", info.ID} {
 		seen, err := b.Get(who, name)
 		require.NoError(t, err)
 		require.Equal(t, []any{info.ID, int64(50), "news"}, []any{seen.ID, seen.Offset, seen.Name})
@@ -169,7 +173,8 @@ func TestServersShareTheirSessions(t *testing.T) {
 	seen, err := b.Get(who, "news")
 	require.NoError(t, err)
 	require.Equal(t, int64(60), seen.Offset, "what was known is looked up again")
-	_, err = a.Patch(t.Context(), who, "news", PatchRequest{Name: ptr("olds"), Labels: map[string]*string{"x": nil, "y": ptr("2")}})
+	_, err = a.Patch(t.Context(), who, "news", PatchRequest{Name: ptr("olds"),
+		Labels: map[string]*string{"x": nil, "y": ptr("2")}})
 	require.NoError(t, err)
 	_, err = b.Get(who, "news")
 	require.ErrorIs(t, err, ErrNotFound)
@@ -207,7 +212,8 @@ func TestLimitsAndExpiryHoldOnAllServersTogether(t *testing.T) {
 	a, b := d.join(t, "a", nil), d.join(t, "b", nil)
 	who := Caller{Key: "k", MaxSessions: 2}
 	begun := time.Now()
-	a.engine.clock.read = func() time.Time { return begun } // it stands still, unlike the database's
+	// it stands still, unlike the database's
+	a.engine.clock.read = func() time.Time { return begun }
 	first, err := a.Create(t.Context(), who, CreateRequest{TTL: time.Millisecond})
 	require.NoError(t, err)
 	_, err = b.Create(t.Context(), who, CreateRequest{})
@@ -314,13 +320,14 @@ func TestAServerServesNothingWithoutItsLeaseAndGoesOnWithIt(t *testing.T) {
 
 	a.regain(t)
 	lost, pieces := false, 0
-	_, err = a.Complete(t.Context(), Caller{}, id, CompleteRequest{MaxTokens: 4000}, func(Piece) error {
-		if pieces++; !lost {
-			a.lose(t)
-			lost = true
-		}
-		return nil
-	})
+	_, err = a.Complete(t.Context(), Caller{}, id, CompleteRequest{MaxTokens: 4000},
+		func(Piece) error {
+			if pieces++; !lost {
+				a.lose(t)
+				lost = true
+			}
+			return nil
+		})
 	require.ErrorIs(t, err, ErrUnavailable, "one that is under way")
 	require.Less(t, pieces, 4000)
 
@@ -362,7 +369,8 @@ func TestASessionOfALostServerGoesOnElsewhereToTheSameBits(t *testing.T) {
 	require.ErrorIs(t, err, ErrElsewhere)
 	seen, err := a.Get(Caller{}, id)
 	require.NoError(t, err)
-	require.Equal(t, int64(5*testChunk), seen.Offset, "it tells what there is, not what it remembers")
+	require.Equal(t, int64(5*testChunk), seen.Offset, "it tells what there is, not what it "+
+		"remembers")
 	b.lose(t)
 	sum, err := a.score(id, text[5*testChunk:], ptr(int64(5*testChunk)))
 	require.NoError(t, err)
@@ -383,14 +391,16 @@ func TestAServerHandsItsSessionsOver(t *testing.T) {
 	body, feed := io.Pipe()
 	fed, ended := make(chan int64, 8), make(chan error, 2)
 	go func() {
-		_, err := a.Score(context.Background(), Caller{}, ids[0], body, ScoreOptions{}, func(c Chunk) error {
-			fed <- c.end()
-			return nil
-		})
+		_, err := a.Score(context.Background(), Caller{}, ids[0], body, ScoreOptions{},
+			func(c Chunk) error {
+				fed <- c.end()
+				return nil
+			})
 		ended <- err
 	}()
 	go func() {
-		ended <- a.Watch(context.Background(), Caller{}, ids[1], WatchOptions{}, func(Event) error { return nil })
+		ended <- a.Watch(context.Background(), Caller{}, ids[1], WatchOptions{},
+			func(Event) error { return nil })
 	}()
 	_, _ = feed.Write([]byte(text[testChunk : 2*testChunk]))
 	at := <-fed
@@ -421,9 +431,9 @@ func TestAServerHandsItsSessionsOver(t *testing.T) {
 	}
 }
 
-// Writers feed their sessions through whatever server takes them, while servers lose their leases and
-// get them back. What was confirmed is there, once and in order; no epoch has two servers; and the
-// bits are those of a server that nothing has disturbed.
+// Writers feed their sessions through whatever server takes them, while servers lose their leases
+// and get them back. What was confirmed is there, once and in order; no epoch has two servers; and
+// the bits are those of a server that nothing has disturbed.
 func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	d := newDatabase(t)
 	seed := uint64(time.Now().UnixNano())
@@ -482,7 +492,8 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 					if live := s.index.known(id); live != nil && s.Holds(id) {
 						epoch := live.epoch()
 						if other, taken := epochs[id][epoch]; taken && other != s.name {
-							t.Errorf("session %s: epoch %d is of %s and of %s", id, epoch, other, s.name)
+							t.Errorf("session %s: epoch %d is of %s and of %s", id, epoch, other,
+								s.name)
 						}
 						epochs[id][epoch] = s.name
 					}

@@ -271,7 +271,8 @@ func (s *session) trimTailLocked(at int64) {
 		return
 	}
 	if err := s.trimVolatileLocked(context.Background()); err != nil && !s.isGone(err) {
-		s.host.logError(fmt.Errorf("session: session %s: its text before offset %d is not trimmed: %w",
+		s.host.logError(fmt.Errorf("session: session %s: its text before offset %d is not "+
+			"trimmed: %w",
 			s.ID, at, err))
 	}
 	// A fork computes no less than before: replayCost stays.

@@ -4,10 +4,11 @@ import "github.com/lmserve/lmserve/internal/serving/storage"
 
 // Stats is what a Manager has at a moment.
 type Stats struct {
-	Sessions       int   // hot and cold, those being made included
-	Hot            int   // those whose states are in memory, or are about to be
-	Waiting        int   // requests that wait for a session's state or a worker
-	MemoryBytes    int64 // of states, of models but the default, and of the text of a store in memory
+	Sessions int // hot and cold, those being made included
+	Hot      int // those whose states are in memory, or are about to be
+	Waiting  int // requests that wait for a session's state or a worker
+	// of states, of models but the default, and of the text of a store in memory
+	MemoryBytes    int64
 	MemoryBytesMax int64 // Options.MaxMemoryBytes
 	// Disk is what the store takes of the disk, and what is left; nil where the store is on none.
 	Disk      *storage.Usage
@@ -27,8 +28,9 @@ func (mg *Manager) Stats() Stats {
 	memory := mg.engine.budget
 	s := Stats{
 		Sessions: mg.index.registry.Places(), Hot: memory.Holders(),
-		Waiting: mg.engine.waiting.length(), MemoryBytes: memory.Used(), MemoryBytesMax: memory.Max(),
-		DiskAlarm: mg.DiskAlarm() != nil,
+		Waiting: mg.engine.waiting.length(), MemoryBytes: memory.Used(),
+		MemoryBytesMax: memory.Max(),
+		DiskAlarm:      mg.DiskAlarm() != nil,
 	}
 	if m, ok := mg.engine.store.(storage.Metered); ok {
 		usage := m.Usage()

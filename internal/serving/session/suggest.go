@@ -98,7 +98,8 @@ func (e *engine) suggest(
 	if err != nil {
 		return found, err
 	}
-	found.Offset, found.Candidates, found.Complete = s.stream.Offset(), what.Candidates, what.Complete
+	found.Offset, found.Candidates, found.Complete = s.stream.Offset(), what.Candidates,
+		what.Complete
 	return found, nil
 }
 
@@ -127,9 +128,9 @@ func (e *engine) searchLocked(
 	return what, err
 }
 
-// keepSuggesterLocked counts the suggester in the memory of the state, with which the suggester goes.
-// Where there is no room, the suggester is dropped: the next suggestion computes again. So it is
-// where states are never given up, because text could not get the memory back.
+// keepSuggesterLocked counts the suggester in the memory of the state, with which the suggester
+// goes. Where there is no room, the suggester is dropped: the next suggestion computes again. So it
+// is where states are never given up, because text could not get the memory back.
 func (s *session) keepSuggesterLocked() {
 	if !s.host.store.Durable() {
 		s.suggester = nil

@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// A session that was asked for suggestions, by many at once, scores to the bit what one does that was
-// not; and sessions of the same text suggest the same.
+// A session that was asked for suggestions, by many at once, scores to the bit what one does that
+// was not; and sessions of the same text suggest the same.
 func TestSuggestionsLeaveTheSessionAsItIs(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	rapid.Check(t, func(t *rapid.T) {
@@ -31,7 +31,8 @@ func TestSuggestionsLeaveTheSessionAsItIs(t *testing.T) {
 			var wait sync.WaitGroup
 			for _, typed := range []string{"", "GET", "é 2"} {
 				wait.Go(func() {
-					_, err := mg.Suggest(context.Background(), Caller{}, asked, SuggestRequest{Typed: []byte(typed), N: 3})
+					_, err := mg.Suggest(context.Background(), Caller{}, asked,
+						SuggestRequest{Typed: []byte(typed), N: 3})
 					require.NoError(t, err)
 				})
 			}
@@ -51,8 +52,8 @@ func TestSuggestionsLeaveTheSessionAsItIs(t *testing.T) {
 	})
 }
 
-// What suggestions have computed counts as memory of the state, also where the states of others have
-// to make room, and goes with the state.
+// What suggestions have computed counts as memory of the state, also where the states of others
+// have to make room, and goes with the state.
 func TestSuggestionsCountInTheMemory(t *testing.T) {
 	probe := newServer(t, t.TempDir(), Options{Threads: 1})
 	defer func() { probe.stop() }()
@@ -148,7 +149,8 @@ func TestSuggestAnswersNothingBehindItsLease(t *testing.T) {
 	mg.engine.lease.Lease = &ending
 	id := create(t, mg, CreateRequest{})
 	queue.then = func() { ending.over.Store(true) }
-	found, err := mg.Suggest(t.Context(), Caller{}, id, SuggestRequest{N: 5, Unit: string(suggest.Free)})
+	found, err := mg.Suggest(t.Context(), Caller{}, id,
+		SuggestRequest{N: 5, Unit: string(suggest.Free)})
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.Empty(t, found.Candidates)
 	require.Positive(t, found.Rows)

@@ -53,10 +53,12 @@ func (g *generation) suggest(
 	}
 	var what suggest.Found
 	turn := g.turnLocked(ctx, func(w *stream.Worker) {
-		what, err = w.Suggest(ctx, read, new(stream.Suggester), nil, r.options(g.engine.scheduler.Busy()))
+		what, err = w.Suggest(ctx, read, new(stream.Suggester), nil,
+			r.options(g.engine.scheduler.Busy()))
 	})
 	found = Suggested{
-		Offset: g.s.seen().offset, Candidates: what.Candidates, Complete: what.Complete, Rows: what.Rows,
+		Offset: g.s.seen().offset, Candidates: what.Candidates, Complete: what.Complete,
+		Rows: what.Rows,
 	}
 	return found, cmp.Or(turn, err)
 }

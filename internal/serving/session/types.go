@@ -78,7 +78,8 @@ type Caller struct {
 	Key         string // id of its key; what it makes belongs to it
 	Admin       bool   // sees the sessions of all
 	MaxSessions int    // live sessions of its key; 0: no limit but the Manager's
-	MaxDisk     int64  // bytes of the disk that its key's sessions may take; 0: no limit but the disk's
+	// bytes of the disk that its key's sessions may take; 0: no limit but the disk's
+	MaxDisk int64
 }
 
 // sees says whether the sessions of an owner exist for the caller.
@@ -139,8 +140,8 @@ type Info struct {
 	// Pending is the number of tokens scored since the last update; a whole chunk's only while the
 	// update that a full chunk causes is under way.
 	Pending int
-	// PendingBytes is the number of bytes at the end of the text that belong to a token that has not
-	// ended: they have no bits yet. Offset is the Bytes of the Tally and PendingBytes together.
+	// PendingBytes is the number of bytes at the end of the text that belong to a token that has
+	// not ended: they have no bits yet. Offset is the Bytes of the Tally and PendingBytes together.
 	PendingBytes int64
 	MemoryBytes  int64 // memory the session occupies; 0 while it is only on disk
 	DiskBytes    int64 // that the session is charged for; 0 where the store is no folder
@@ -172,8 +173,8 @@ type ScoreOptions struct {
 	Offset   *int64
 	LogProbs bool // report every token's log-probability
 	Top      int  // report so many of the likeliest tokens beside each; only with LogProbs
-	// Learn is LearnTrue, LearnFalse or LearnUnflagged, the latter only with Lines; "" is LearnTrue.
-	// With LearnFalse the Chunks have the offsets
+	// Learn is LearnTrue, LearnFalse or LearnUnflagged, the latter only with Lines; "" is
+	// LearnTrue. With LearnFalse the Chunks have the offsets
 	// and totals that they would have if the text were the session's.
 	Learn string
 	// Threshold is the largest probability of a line that is flagged: one that LearnUnflagged does
@@ -186,12 +187,12 @@ type ScoreOptions struct {
 	// this text; "": none, or those of the session. Another list than the session's is refused.
 	TroubleWords string
 	// Incidents reports of the lines the first, the last, and those alone at which incidents have
-	// news, or that are flagged and join one. Incidents that other lines have joined are told with the
-	// next line that is reported.
+	// news, or that are flagged and join one. Incidents that other lines have joined are told with
+	// the next line that is reported.
 	Incidents bool
-	// Records reports records of lines instead, with Lines. The session keeps what it knows of them.
-	// RecordStart is the pattern of how they begin, from this text on, "" the default; nil: as in the
-	// session.
+	// Records reports records of lines instead, with Lines. The session keeps what it knows of
+	// them. RecordStart is the pattern of how they begin, from this text on, "" the default; nil:
+	// as in the session.
 	Records     bool
 	RecordStart *string
 	Text        bool // report the text of lines
@@ -203,7 +204,8 @@ type ScoreOptions struct {
 	// not at all.
 	Wait time.Duration
 	// Attend, if it is not nil, is called before each wait for anything but the body, up to the
-	// first text that is accepted, and end after it. While nobody reads the body, its client may leave.
+	// first text that is accepted, and end after it. While nobody reads the body, its client may
+	// leave.
 	Attend func() (end func())
 }
 
@@ -243,14 +245,15 @@ type Line struct {
 
 	Incidents []IncidentReport // what happened to incidents at the line
 	Why       Why              // zero unless the text is asked for
-	Text      []byte           // without the newline, lines.TextMax bytes at most; nil unless asked for
-	TokenBits []float32        // of each byte of Text; nil unless asked for
-	Cut       bool             // the line has more text than lines.TextMax bytes
-	Unlearnt  bool             // the session does not learn from the line, which is flagged or too long
-	Lines     int64            // of the record that is reported; 0: it is a line
-	first     bool             // of those that end in the text of a call
-	news      bool             // its incidents tell more than that they have one more line
-	Ended     bool             // with a newline; false: the text has ended, and the line may go on
+	// without the newline, lines.TextMax bytes at most; nil unless asked for
+	Text      []byte
+	TokenBits []float32 // of each byte of Text; nil unless asked for
+	Cut       bool      // the line has more text than lines.TextMax bytes
+	Unlearnt  bool      // the session does not learn from the line, which is flagged or too long
+	Lines     int64     // of the record that is reported; 0: it is a line
+	first     bool      // of those that end in the text of a call
+	news      bool      // its incidents tell more than that they have one more line
+	Ended     bool      // with a newline; false: the text has ended, and the line may go on
 }
 
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a
@@ -273,12 +276,12 @@ type Chunk struct {
 	// Diverged says that the fast weights diverged, and were reset behind this text: see
 	// stream.Divergence.
 	Diverged bool
-	// NetworkBits are what Bits would be without the companion, under the network as it has adapted;
-	// nil without a companion, and where they are not a finite number.
+	// NetworkBits are what Bits would be without the companion, under the network as it has
+	// adapted; nil without a companion, and where they are not a finite number.
 	NetworkBits *float64
 	// LogProbs are the natural logarithms of the tokens' probabilities, [Tokens]; nil unless asked
-	// for. BaselineLogProbs are those under the static model; nil, too, unless the setting "baseline"
-	// asks for it.
+	// for. BaselineLogProbs are those under the static model; nil, too, unless the setting
+	// "baseline" asks for it.
 	LogProbs, BaselineLogProbs []float64
 	// Top and BaselineTop are the likeliest tokens at each token, [Tokens]; nil unless asked for.
 	Top, BaselineTop [][]Candidate
@@ -330,7 +333,8 @@ type Summary struct {
 	Divergences  int    // of these, reports that have Diverged
 	Duplicate    bool   // the session had all of the delivery before
 	Updates      uint64 // of the fast weights that the session has made, after the call
-	Rest         *Line  // the line or record under way; nil: there is none, or no lines were asked for
+	// the line or record under way; nil: there is none, or no lines were asked for
+	Rest *Line
 	// Last is the last line that ended in the text, where Incidents alone were asked for and it was
 	// not reported; or the record before Rest, if Rest is the line under way; else nil.
 	Last    *Line
@@ -357,8 +361,8 @@ type CompleteRequest struct {
 	// LogProbs asks for every sampled token's log-probability, under the model's full distribution.
 	LogProbs bool
 	Top      int // report so many of the likeliest tokens beside each; only with LogProbs
-	// From is FromAdapted or FromStatic; "" is FromAdapted. FromStatic needs the setting "baseline",
-	// or a method without fast weights.
+	// From is FromAdapted or FromStatic; "" is FromAdapted. FromStatic needs the setting
+	// "baseline", or a method without fast weights.
 	From string
 }
 
@@ -375,11 +379,12 @@ type Piece struct {
 
 	// Of a batch only:
 	Index int // of the text that the piece belongs to
-	// The last piece of a text, whose Text may be empty, says why the text ended and how many tokens
-	// were sampled, those of a stop string included. Before it they are "" and 0.
+	// The last piece of a text, whose Text may be empty, says why the text ended and how many
+	// tokens were sampled, those of a stop string included. Before it they are "" and 0.
 	FinishReason string
 	Tokens       int
-	// Offset is the session's after a batch has committed; nil but in the last piece of such a batch.
+	// Offset is the session's after a batch has committed; nil but in the last piece of such a
+	// batch.
 	Offset *int64
 }
 
@@ -392,7 +397,8 @@ type Candidate struct {
 // BatchRequest asks for texts that continue the session's text and one of several prompts each. A
 // batch leaves its session as it was: of no prompt is anything learnt, and none is seen by another.
 type BatchRequest struct {
-	Model       string   // as in a CreateRequest; of a batch that continues a session, nothing depends on it
+	// as in a CreateRequest; of a batch that continues a session, nothing depends on it
+	Model       string
 	Prompts     [][]byte // 1 or more; each may be empty
 	N           int      // texts after each prompt, >= 1
 	MaxTokens   int      // sampled for each text; 0: none
@@ -462,8 +468,8 @@ type Shadow struct {
 	Behind int64  // bytes that it has not been fed yet
 	// Err is why the shadow does not go on; nil if it does, or has come to the end.
 	Err error
-	// Compared are totals of both at the same offset, the last where that could be done; nil: at none
-	// yet.
+	// Compared are totals of both at the same offset, the last where that could be done; nil: at
+	// none yet.
 	Compared *Comparison
 }
 

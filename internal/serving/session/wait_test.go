@@ -44,13 +44,15 @@ func TestFeedersThatWaitHaveTheirTurnsInOrder(t *testing.T) {
 	done := make(chan error, len(texts)+1)
 	for i, text := range texts {
 		go func() {
-			_, err := mg.Score(background, Caller{}, id, strings.NewReader(text), ScoreOptions{Wait: time.Minute}, noChunks)
+			_, err := mg.Score(background, Caller{}, id, strings.NewReader(text),
+				ScoreOptions{Wait: time.Minute}, noChunks)
 			done <- err
 		}()
 		soon(t, "it waits", func() bool { return waiting(t, mg, id) == int32(i+1) })
 	}
 	go func() {
-		r := CompleteRequest{Prompt: []byte("last"), MaxTokens: 1, Commit: CommitPrompt, Wait: time.Minute}
+		r := CompleteRequest{Prompt: []byte("last"), MaxTokens: 1, Commit: CommitPrompt,
+			Wait: time.Minute}
 		_, err := mg.Complete(background, Caller{}, id, r, noPieces)
 		done <- err
 	}()
@@ -67,13 +69,15 @@ func TestAWaitEndsWithItsTimeItsClientAndTheSession(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	finish := feedSlowly(t, mg, id)
-	_, err := mg.Score(background, Caller{}, id, unread{t}, ScoreOptions{Wait: time.Millisecond}, noChunks)
+	_, err := mg.Score(background, Caller{}, id, unread{t}, ScoreOptions{Wait: time.Millisecond},
+		noChunks)
 	require.ErrorIs(t, err, ErrBusy)
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan error, 1)
 	begin := func(ctx context.Context) {
 		go func() {
-			_, err := mg.Score(ctx, Caller{}, id, strings.NewReader("x"), ScoreOptions{Wait: time.Minute}, noChunks)
+			_, err := mg.Score(ctx, Caller{}, id, strings.NewReader("x"),
+				ScoreOptions{Wait: time.Minute}, noChunks)
 			done <- err
 		}()
 		soon(t, "it waits", func() bool { return waiting(t, mg, id) == 1 })
@@ -95,7 +99,8 @@ func TestOnlySoManyRequestsWaitForOneSession(t *testing.T) {
 	done := make(chan error, WaitingMax)
 	for range WaitingMax {
 		go func() {
-			_, err := mg.Score(ctx, Caller{}, id, unread{t}, ScoreOptions{Wait: time.Minute}, noChunks)
+			_, err := mg.Score(ctx, Caller{}, id, unread{t}, ScoreOptions{Wait: time.Minute},
+				noChunks)
 			done <- err
 		}()
 	}
@@ -115,7 +120,8 @@ func TestADrainEndsThoseThatWait(t *testing.T) {
 	body, client := io.Pipe()
 	done := make(chan error, 2)
 	feed := func(body io.Reader) {
-		_, err := mg.Score(background, Caller{}, id, body, ScoreOptions{Wait: time.Minute}, noChunks)
+		_, err := mg.Score(background, Caller{}, id, body, ScoreOptions{Wait: time.Minute},
+			noChunks)
 		done <- err
 	}
 	go feed(body)
@@ -177,7 +183,10 @@ func TestScoresAreAttendedWhileTheyWait(t *testing.T) {
 	require.NoError(t, s.lock(background))
 	ctx, leave := context.WithCancel(background)
 	go score(ctx, "never fed")
-	soon(t, "it waits for the state", func() bool { return calls.Load() == 4 && attended.Load() == 1 })
+	soon(t, "it waits for the state", func() bool {
+		return calls.Load() == 4 &&
+			attended.Load() == 1
+	})
 	leave()
 	require.ErrorIs(t, <-done, context.Canceled)
 	s.unlock()

@@ -18,11 +18,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// BenchmarkWaitsBesideManySessions measures how long a chunk waits for the locks of the registry, the
-// budget and the lifecycle, while 100,000 sessions are listed, expire, and give their memory up to each
-// other without a pause. What the machine adds is seen where the same goes on elsewhere, among sessions
-// that share no lock with the chunks; on a busy machine that is most of it. So hold-ms tells the longest
-// time on the processor of one of the calls that take a lock: the longest that a chunk can wait for it.
+// BenchmarkWaitsBesideManySessions measures how long a chunk waits for the locks of the registry,
+// the budget and the lifecycle, while 100,000 sessions are listed, expire, and give their memory up
+// to each other without a pause. What the machine adds is seen where the same goes on elsewhere,
+// among sessions that share no lock with the chunks; on a busy machine that is most of it. So
+// hold-ms tells the longest time on the processor of one of the calls that take a lock: the longest
+// that a chunk can wait for it.
 func BenchmarkWaitsBesideManySessions(b *testing.B) {
 	const sessions, chunks = 100_000, 200_000
 	here, elsewhere := newCrowd(b, sessions), newCrowd(b, sessions)
@@ -87,7 +88,8 @@ func (c *crowd) add(ttl time.Duration) *session {
 	c.serial++
 	h := head{
 		ID: fmt.Sprintf("%08d", c.serial), Owner: fmt.Sprint(c.serial % 100), TTL: ttl,
-		Settings: stream.Settings{Method: stream.Static, Chunk: 128}, Numerics: []numerics{{Name: "any"}},
+		Settings: stream.Settings{Method: stream.Static, Chunk: 128},
+		Numerics: []numerics{{Name: "any"}},
 	}
 	s := newSession(c.index.host, storedSession{head: h, lastUsed: time.Now()})
 	c.index.registry.Add(s.entry, time.Now())
@@ -189,7 +191,10 @@ func (c *crowd) expire() {
 			c.add(1)
 		}
 		for more := true; more; {
-			c.hold(func() { more = len(c.index.registry.Expire(time.Now(), sweepBatch)) == sweepBatch })
+			c.hold(func() {
+				more = len(c.index.registry.Expire(time.Now(),
+					sweepBatch)) == sweepBatch
+			})
 		}
 	}
 }

@@ -24,7 +24,8 @@ type reader struct {
 }
 
 // startWatch begins to watch a session, and waits for the first event.
-func startWatch(t testing.TB, mg *Manager, who Caller, id string, o WatchOptions, held bool) *reader {
+func startWatch(t testing.TB, mg *Manager, who Caller, id string, o WatchOptions,
+	held bool) *reader {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	r := &reader{ended: make(chan error, 1), stop: stop}
@@ -98,14 +99,15 @@ func TestAWatcherIsToldWhatTheFeederIsTold(t *testing.T) {
 		updates = append(updates, u)
 		return nil
 	}}
-	_, err := mg.Score(background, Caller{}, id, strings.NewReader(text[7:]), o, func(c Chunk) error {
-		require.Len(t, c.Top, int(c.Tokens))
-		require.Len(t, c.BaselineTop, int(c.Tokens))
-		require.Len(t, c.BaselineLogProbs, int(c.Tokens))
-		require.Nil(t, c.Text, "the feeder has it")
-		told = append(told, c)
-		return nil
-	})
+	_, err := mg.Score(background, Caller{}, id, strings.NewReader(text[7:]), o,
+		func(c Chunk) error {
+			require.Len(t, c.Top, int(c.Tokens))
+			require.Len(t, c.BaselineTop, int(c.Tokens))
+			require.Len(t, c.BaselineLogProbs, int(c.Tokens))
+			require.Nil(t, c.Text, "the feeder has it")
+			told = append(told, c)
+			return nil
+		})
 	require.NoError(t, err)
 	require.Len(t, updates, 5)
 
@@ -151,14 +153,16 @@ func TestAWatcherIsToldWhatTheFeederIsTold(t *testing.T) {
 func TestWhatIsToldOfTokensDoesNotDependOnPieces(t *testing.T) {
 	mg := newManager(t, Options{})
 	text := logText(3*testChunk + 5)
-	detailOf := func(t fatal, id string, pieces []string) (top, base [][]Candidate, logs []float64) {
+	detailOf := func(t fatal, id string, pieces []string) (top, base [][]Candidate,
+		logs []float64) {
 		for _, piece := range pieces {
 			o := ScoreOptions{LogProbs: true, Top: 4}
-			_, err := mg.Score(background, Caller{}, id, strings.NewReader(piece), o, func(c Chunk) error {
-				top, base = append(top, c.Top...), append(base, c.BaselineTop...)
-				logs = append(logs, c.BaselineLogProbs...)
-				return nil
-			})
+			_, err := mg.Score(background, Caller{}, id, strings.NewReader(piece), o,
+				func(c Chunk) error {
+					top, base = append(top, c.Top...), append(base, c.BaselineTop...)
+					logs = append(logs, c.BaselineLogProbs...)
+					return nil
+				})
 			require.NoError(t, err)
 		}
 		return top, base, logs
@@ -168,7 +172,8 @@ func TestWhatIsToldOfTokensDoesNotDependOnPieces(t *testing.T) {
 		whole, pieces := create(rt, mg, r), create(rt, mg, r)
 		top, base, logs := detailOf(rt, whole, []string{text})
 		require.Len(rt, top, len(text))
-		reader := startWatch(t, mg, Caller{}, pieces, WatchOptions{LogProbs: true, Top: 1, Updates: true}, false)
+		reader := startWatch(t, mg, Caller{}, pieces, WatchOptions{LogProbs: true, Top: 1,
+			Updates: true}, false)
 		top2, base2, logs2 := detailOf(rt, pieces, cut(rt, text, 30))
 		require.Equal(rt, top, top2)
 		require.Equal(rt, base, base2)
@@ -218,7 +223,8 @@ func TestASlowReaderMissesEventsAndIsToldSo(t *testing.T) {
 func TestAWatchEndsWithItsSessionAndAtADrain(t *testing.T) {
 	mg := newManager(t, Options{})
 	id, other := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
-	r, o := startWatch(t, mg, Caller{}, id, WatchOptions{}, false), startWatch(t, mg, Caller{}, other, WatchOptions{}, false)
+	r, o := startWatch(t, mg, Caller{}, id, WatchOptions{}, false), startWatch(t, mg, Caller{},
+		other, WatchOptions{}, false)
 	score(t, mg, id, "some text")
 	require.NoError(t, mg.Delete(Caller{}, id))
 	require.ErrorIs(t, <-r.ended, ErrNotFound)
@@ -271,8 +277,9 @@ func TestAWatchOutlivesTheStateInMemory(t *testing.T) {
 	}
 	require.Equal(t, text[20:], fed.String())
 	require.Len(t, f.events(), 1)
-	_, _ = complete(t, mg, fork.ID, CompleteRequest{Prompt: []byte("GET"), MaxTokens: 2, Commit: CommitAll,
-		Seed: ptr(uint64(1))})
+	_, _ = complete(t, mg, fork.ID, CompleteRequest{Prompt: []byte("GET"), MaxTokens: 2,
+		Commit: CommitAll,
+		Seed:   ptr(uint64(1))})
 	require.Len(t, f.upTo(t, 25), 2, "what a completion commits is fed, too")
 	r.stop()
 	f.stop()
@@ -293,11 +300,13 @@ func TestAWatchSaysWhereItBegins(t *testing.T) {
 	err := mg.Watch(background, Caller{}, id, WatchOptions{Offset: ptr(int64(21))}, nil)
 	require.ErrorAs(t, err, &wrong)
 	require.EqualValues(t, 20, wrong.Have)
-	require.ErrorIs(t, mg.Watch(background, Caller{Key: "other"}, id, WatchOptions{}, nil), ErrNotFound)
+	require.ErrorIs(t, mg.Watch(background, Caller{Key: "other"}, id, WatchOptions{}, nil),
+		ErrNotFound)
 
 	_, err = feedLines(mg, id, "x\n", ScoreOptions{Lines: true})
 	require.NoError(t, err)
-	lines := startWatch(t, mg, Caller{}, id, WatchOptions{Lines: true, Text: true, TokenBits: true}, false)
+	lines := startWatch(t, mg, Caller{}, id, WatchOptions{Lines: true, Text: true, TokenBits: true},
+		false)
 	require.EqualValues(t, 20, *lines.events()[0].Start.LinesFrom)
 	score(t, mg, id, "one\ntwo\nthree")
 	events := lines.upTo(t, 20+2+8)
@@ -314,7 +323,8 @@ func TestAWatchTellsThatNothingHappens(t *testing.T) {
 	soon(t, "an empty event", func() bool { return len(r.events()) > 2 })
 	require.Equal(t, Event{}, r.events()[2])
 	bad := errors.New("gone")
-	require.ErrorIs(t, mg.Watch(background, Caller{}, id, WatchOptions{}, func(Event) error { return bad }), bad)
+	require.ErrorIs(t, mg.Watch(background, Caller{}, id, WatchOptions{},
+		func(Event) error { return bad }), bad)
 }
 
 // Readers come and go while others feed: each is told of all text after its start, without a hole.

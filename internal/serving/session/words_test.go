@@ -105,7 +105,8 @@ func TestASessionOfWordsIsAFunctionOfItsText(t *testing.T) {
 				_, err := feedLines(sv.mg, id, wordText(70), ScoreOptions{Learn: LearnFalse})
 				require.NoError(rt, err)
 			case "import":
-				info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(export(rt, sv.mg, id)), "")
+				info, err := sv.mg.Import(background, Caller{},
+					bytes.NewReader(export(rt, sv.mg, id)), "")
 				require.NoError(rt, err)
 				if rapid.Bool().Draw(rt, "at the import") {
 					require.NoError(rt, sv.mg.Delete(Caller{}, id))
@@ -313,7 +314,8 @@ func TestACompletionOfWordsIsCommittedInTheWholeOrNotAtAll(t *testing.T) {
 // An account of words that no text has is found before a client is told of it: JSON has no NaN.
 func TestASessionWithABrokenAccountOfWordsIsRefused(t *testing.T) {
 	for _, w := range []storage.Words{
-		{UnknownBits: math.NaN()}, {UnknownBaseline: math.Inf(1)}, {Bytes: 11}, {Bytes: 9, Tokens: 10},
+		{UnknownBits: math.NaN()}, {UnknownBaseline: math.Inf(1)}, {Bytes: 11},
+		{Bytes: 9, Tokens: 10},
 	} {
 		h := &head{Settings: stream.DefaultsFor(wordModel(t), stream.Static)}
 		err := h.checkEnd(storage.Session{End: 10, Last: &storage.Record{Words: &w}})

@@ -1,5 +1,5 @@
-// Package spool keeps bytes that come in or go out as slowly as a client likes: in a temporary file,
-// where they take a part of the disk and no memory.
+// Package spool keeps bytes that come in or go out as slowly as a client likes: in a temporary
+// file, where they take a part of the disk and no memory.
 package spool
 
 import (
@@ -19,8 +19,8 @@ const BufferBytes = 32 << 10
 var ErrNoSpace = errors.New("no room for a temporary file")
 
 // Spool is a temporary file. It is in the system's folder for such files (os.TempDir), can be read
-// by this user alone, and has no name any more where the system allows that, so that nothing is left
-// of it when the process is killed.
+// by this user alone, and has no name any more where the system allows that, so that nothing is
+// left of it when the process is killed.
 type Spool struct{ file *os.File }
 
 // New makes an empty spool. The error is ErrNoSpace.

@@ -29,7 +29,11 @@ func TestASpoolHoldsWhatItReceived(t *testing.T) {
 	}
 	_, err = s.WriteAt([]byte("x"), 5)
 	require.NoError(t, err)
-	require.NoError(t, s.Fill(func(w io.Writer) error { _, err := io.WriteString(w, "end"); return err }))
+	require.NoError(t, s.Fill(func(w io.Writer) error {
+		_, err :=
+			io.WriteString(w, "end")
+		return err
+	}))
 	r, err := s.Reader()
 	require.NoError(t, err)
 	all, err := io.ReadAll(r)

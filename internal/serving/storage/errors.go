@@ -19,8 +19,8 @@ var (
 	ErrReadOnly = errors.New("open for reading only")
 	ErrClosed   = errors.New("closed")
 
-	// ErrUnavailable says that the store cannot be reached now. Nothing was written, and nothing that
-	// was written before is lost: the same call may succeed later.
+	// ErrUnavailable says that the store cannot be reached now. Nothing was written, and nothing
+	// that was written before is lost: the same call may succeed later.
 	ErrUnavailable = errors.New("unavailable for now")
 	// ErrUnknown says that nobody knows whether a write was made: the connection was lost while the
 	// store was at work on it. Either all of the write was made or nothing. The caller has to
@@ -37,7 +37,8 @@ type SequenceError struct {
 }
 
 func (e *SequenceError) Error() string {
-	return fmt.Sprintf("storage: session %s: append at offset %d, expected %d, the end of the log", e.Session, e.Want, e.Have)
+	return fmt.Sprintf("storage: session %s: append at offset %d, expected %d, the end of the log",
+		e.Session, e.Want, e.Have)
 }
 
 func (e *SequenceError) Is(target error) bool { return target == ErrSequence }
@@ -50,7 +51,8 @@ type RangeError struct {
 }
 
 func (e *RangeError) Error() string {
-	return fmt.Sprintf("storage: session %s: offset %d, expected %d to %d", e.Session, e.Offset, e.Start, e.End)
+	return fmt.Sprintf("storage: session %s: offset %d, expected %d to %d", e.Session, e.Offset,
+		e.Start, e.End)
 }
 
 func (e *RangeError) Is(target error) bool { return target == ErrRange }
@@ -64,7 +66,8 @@ type FencedError struct {
 }
 
 func (e *FencedError) Error() string {
-	return fmt.Sprintf("storage: session %s: write under epoch %d is fenced off by epoch %d", e.Session, e.Want, e.Have)
+	return fmt.Sprintf("storage: session %s: write under epoch %d is fenced off by epoch %d",
+		e.Session, e.Want, e.Have)
 }
 
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }

@@ -87,7 +87,8 @@ func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) 
 }
 
 // owned calls do with a session that the epoch lets the caller write to, under the lock.
-func (m *Memory) owned(ctx context.Context, id string, epoch uint64, do func(s *memorySession) error) error {
+func (m *Memory) owned(ctx context.Context, id string, epoch uint64,
+	do func(s *memorySession) error) error {
 	return m.with(ctx, id, func(s *memorySession) error {
 		if s.epoch != epoch {
 			return &FencedError{Session: id, Have: s.epoch, Want: epoch}
@@ -97,7 +98,8 @@ func (m *Memory) owned(ctx context.Context, id string, epoch uint64, do func(s *
 }
 
 // Create implements Store.
-func (m *Memory) Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error) {
+func (m *Memory) Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64,
+	err error) {
 	if err := CheckCreate(id, head, start); err != nil {
 		return 0, err
 	}
@@ -227,7 +229,8 @@ func (m *Memory) Delete(ctx context.Context, id string, epoch uint64) error {
 }
 
 // Append implements Store.
-func (m *Memory) Append(ctx context.Context, id string, epoch uint64, at int64, records ...Record) error {
+func (m *Memory) Append(ctx context.Context, id string, epoch uint64, at int64,
+	records ...Record) error {
 	if err := CheckRecords(at, records); err != nil {
 		return err
 	}
@@ -248,7 +251,8 @@ func (m *Memory) Append(ctx context.Context, id string, epoch uint64, at int64, 
 }
 
 // Read implements Store.
-func (m *Memory) Read(ctx context.Context, id string, from int64, visit func(at int64, r Record) error) error {
+func (m *Memory) Read(ctx context.Context, id string, from int64,
+	visit func(at int64, r Record) error) error {
 	var records []*memoryRecord
 	err := m.with(ctx, id, func(s *memorySession) error {
 		if from < s.start || from > s.end() {
@@ -300,7 +304,8 @@ func (m *Memory) Trim(ctx context.Context, id string, epoch uint64, before int64
 }
 
 // WriteSnapshot implements Store.
-func (m *Memory) WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error) error {
+func (m *Memory) WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64,
+	write func(io.Writer) error) error {
 	admit := func(s *memorySession) error { return s.admit(id, at) }
 	if err := m.owned(ctx, id, epoch, admit); err != nil {
 		return err
@@ -314,8 +319,9 @@ func (m *Memory) WriteSnapshot(ctx context.Context, id string, epoch uint64, at 
 			return err
 		}
 		kept := append(slices.Clone(s.snapshots), memorySnapshot{
-			Snapshot: Snapshot{Offset: at, Bytes: int64(data.Len()), SHA256: sha256.Sum256(data.Bytes())},
-			data:     data.Bytes(),
+			Snapshot: Snapshot{Offset: at, Bytes: int64(data.Len()),
+				SHA256: sha256.Sum256(data.Bytes())},
+			data: data.Bytes(),
 		})
 		slices.SortFunc(kept, func(a, b memorySnapshot) int { return int(a.Offset - b.Offset) })
 		s.snapshots = kept
@@ -332,7 +338,8 @@ func (s *memorySession) admit(id string, at int64) error {
 
 // snapshot is the index of the snapshot at an offset; -1: none.
 func (s *memorySession) snapshot(at int64) int {
-	return slices.IndexFunc(s.snapshots, func(kept memorySnapshot) bool { return kept.Offset == at })
+	return slices.IndexFunc(s.snapshots,
+		func(kept memorySnapshot) bool { return kept.Offset == at })
 }
 
 // Snapshots implements Store.
@@ -347,7 +354,8 @@ func (m *Memory) Snapshots(ctx context.Context, id string) (found []Snapshot, er
 }
 
 // ReadSnapshot implements Store.
-func (m *Memory) ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error {
+func (m *Memory) ReadSnapshot(ctx context.Context, id string, at int64,
+	read func(io.Reader) error) error {
 	var data []byte
 	err := m.with(ctx, id, func(s *memorySession) error {
 		n := s.snapshot(at)

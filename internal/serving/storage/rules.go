@@ -74,7 +74,8 @@ func CheckRecords(at int64, records []Record) error {
 			return Invalid("record %d: %v", i, err)
 		}
 		if at > math.MaxInt64-int64(n) {
-			return Invalid("offset %d, expected that %d bytes more are at most %d", at, n, int64(math.MaxInt64))
+			return Invalid("offset %d, expected that %d bytes more are at most %d", at, n,
+				int64(math.MaxInt64))
 		}
 		at += int64(n)
 	}
@@ -94,7 +95,8 @@ func (r *Record) CheckSkipped() error {
 	ends := bytes.Count(r.Text, []byte{'\n'})
 	for i, n := range r.Skipped {
 		if int(n) >= ends || i > 0 && n <= r.Skipped[i-1] {
-			return fmt.Errorf("record of %d lines, of which number %d of those that are not learnt is "+
+			return fmt.Errorf("record of %d lines, of which number %d of those that are not "+
+				"learnt is "+
 				"line %d, expected lines of its text in ascending order", ends, i, n)
 		}
 	}
@@ -155,7 +157,8 @@ func (c *contextWriter) Write(p []byte) (int, error) {
 
 // DecompressSnapshot hands read what CompressSnapshot was given.
 func DecompressSnapshot(from io.Reader, read func(io.Reader) error) error {
-	z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(snapshotWindow))
+	z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxWindow(snapshotWindow))
 	if err != nil {
 		return fmt.Errorf("storage: %w", err)
 	}
@@ -167,8 +170,8 @@ func DecompressSnapshot(from io.Reader, read func(io.Reader) error) error {
 const (
 	// SessionCharge is that of a session beside its head, its log and its snapshots.
 	SessionCharge = 12 << 10
-	// RecordCharge is that of a record beside its text, the lines that are not learned (SkippedBytes
-	// each) and the account of words (WordsBytes), at most.
+	// RecordCharge is that of a record beside its text, the lines that are not learned
+	// (SkippedBytes each) and the account of words (WordsBytes), at most.
 	RecordCharge = 24 + 4 + 1 + 4*8
 )
 

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// Shared is a Store that several servers use at once, each with a lease that the store keeps the time
-// of. A session belongs to the server that has claimed it last, as long as that server's lease lasts:
-// until then Claim refuses others, with an OwnedError. What is decided about sessions without a claim
-// (which there are, of what names, how many of an owner, which have expired) the store decides.
+// Shared is a Store that several servers use at once, each with a lease that the store keeps the
+// time of. A session belongs to the server that has claimed it last, as long as that server's lease
+// lasts: until then Claim refuses others, with an OwnedError. What is decided about sessions
+// without a claim (which there are, of what names, how many of an owner, which have expired) the
+// store decides.
 type Shared interface {
 	Store
 	// Locate finds a session by its id or, among those of an owner, by its name. Sessions that are
@@ -18,11 +19,11 @@ type Shared interface {
 	Locate(ctx context.Context, owner, text string) (Place, error)
 	// ListOf is List for those sessions of an owner, or with all of every owner, that Locate finds.
 	ListOf(ctx context.Context, owner string, all bool, after string, limit int) ([]Session, error)
-	// Within gives the same store, whose Create and Fork refuse (ErrQuota) a session of an owner who
-	// has so many already. 0 is no limit.
+	// Within gives the same store, whose Create and Fork refuse (ErrQuota) a session of an owner
+	// who has so many already. 0 is no limit.
 	Within(most int) Store
-	// Release ends the claim of an epoch on a session, which was not used for so long: the session is
-	// free. Under another epoch it does nothing.
+	// Release ends the claim of an epoch on a session, which was not used for so long: the session
+	// is free. Under another epoch it does nothing.
 	Release(ctx context.Context, id string, epoch uint64, unused time.Duration) error
 	// Expire deletes up to limit sessions that have expired, or whose making was not completed, and
 	// that no server with a lease has. It tells how many.

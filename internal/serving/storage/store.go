@@ -56,18 +56,19 @@ type Store interface {
 	Append(ctx context.Context, id string, epoch uint64, at int64, records ...Record) error
 	// Read visits the records from an offset to the end that the log has when Read begins: first
 	// the record that holds the offset, then the ones after it. A record's text is valid until
-	// visit returns. visit may call the store. Where a record is damaged or missing, those before it
-	// are visited, and the error is a CorruptError.
+	// visit returns. visit may call the store. Where a record is damaged or missing, those before
+	// it are visited, and the error is a CorruptError.
 	Read(ctx context.Context, id string, from int64, visit func(at int64, r Record) error) error
 	// Trim drops the records that end at or before an offset, which is that of the newest snapshot
 	// at most.
 	Trim(ctx context.Context, id string, epoch uint64, before int64) error
 
-	// WriteSnapshot keeps what write writes as the state at an offset of the log, until the snapshot
-	// is dropped. ErrExists if there is one of that offset, or a fork still shares the one that was
-	// there; ErrRange if the offset is not within the log; ErrInvalid if the session has SnapshotsMax
-	// already.
-	WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error) error
+	// WriteSnapshot keeps what write writes as the state at an offset of the log, until the
+	// snapshot is dropped. ErrExists if there is one of that offset, or a fork still shares the one
+	// that was there; ErrRange if the offset is not within the log; ErrInvalid if the session has
+	// SnapshotsMax already.
+	WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64,
+		write func(io.Writer) error) error
 	// Snapshots lists them, the oldest first.
 	Snapshots(ctx context.Context, id string) ([]Snapshot, error)
 	// ReadSnapshot hands read what was written, after it has made sure that the bytes are just
@@ -119,7 +120,8 @@ type Session struct {
 	Last  *Record // the last one, without its text; nil if there is none
 	// LastAt is the offset of the last record; 0 if there is none.
 	LastAt int64
-	// Taken says of a session that was claimed that a server whose lease was over had it, see Shared.
+	// Taken says of a session that was claimed that a server whose lease was over had it, see
+	// Shared.
 	Taken bool
 	// Err is what is wrong with this one. With it, the rest tells what damage has left: nothing but
 	// ID, if not even the session's entry reads.
@@ -134,12 +136,13 @@ type Record struct {
 	Bits        float64
 	Baseline    float64 // the same of the model without adaptation, if HasBaseline
 	HasBaseline bool
-	// ByLine says that the session learns from the text by lines. Skipped are those that it does not
-	// learn, by the newlines of the text, counted from 0, in ascending order; none without ByLine.
+	// ByLine says that the session learns from the text by lines. Skipped are those that it does
+	// not learn, by the newlines of the text, counted from 0, in ascending order; none without
+	// ByLine.
 	ByLine  bool
 	Skipped []uint16
-	// Continued are the bytes of the session's text, up to the end of this record's, that continue a
-	// character of UTF-8: all other bytes begin one. It is 0 in a session of words.
+	// Continued are the bytes of the session's text, up to the end of this record's, that continue
+	// a character of UTF-8: all other bytes begin one. It is 0 in a session of words.
 	Continued int64
 	// Words counts the tokens of a session of words; nil in one of bytes, where offsets do.
 	Words *Words

@@ -37,7 +37,8 @@ type Tracer struct {
 func New(ctx context.Context, to sdk.SpanExporter, version string) (*Tracer, error) {
 	of, err := resource.New(ctx,
 		resource.WithAttributes(
-			attribute.String("service.name", "lmserve"), attribute.String("service.version", version),
+			attribute.String("service.name", "lmserve"), attribute.String("service.version",
+				version),
 		),
 		resource.WithTelemetrySDK(),
 		resource.WithFromEnv(), // which comes last, and has the last word

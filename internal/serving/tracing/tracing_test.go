@@ -40,7 +40,8 @@ func TestTracesAreMadeOnlyIfTheVariablesAskForThem(t *testing.T) {
 		{env{"OTEL_TRACES_EXPORTER": "zipkin"}, false, `OTEL_TRACES_EXPORTER is "zipkin"`},
 		{env{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, false,
 			`OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"`},
-		{env{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, true, ""},
+		{env{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, true,
+			""},
 	} {
 		got, err := asked(func(name string) string { return c.env[name] })
 		if c.wrong != "" {

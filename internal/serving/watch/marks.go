@@ -19,8 +19,8 @@ func Mark(l *client.LineEvent) (span client.LineSpan, ok bool) {
 // usualBytes is how many bytes the server keeps of a word to show it.
 const usualBytes = 12
 
-// Reason says in words why a line is strange: "502 after HTTP/1.1; usually 200, 304". It is "" where
-// nothing is known.
+// Reason says in words why a line is strange: "502 after HTTP/1.1; usually 200, 304". It is ""
+// where nothing is known.
 func Reason(why *client.LineWhy) string {
 	if why == nil {
 		return ""

@@ -61,8 +61,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// next gives whole lines, as far as there are, or a part of a line that is too long; at the end also
-// a line without a newline, and then io.EOF.
+// next gives whole lines, as far as there are, or a part of a line that is too long; at the end
+// also a line without a newline, and then io.EOF.
 func (p *pipe) next(ctx context.Context) ([]byte, error) {
 	for {
 		if text, err := p.take(); len(text) > 0 || err != nil {

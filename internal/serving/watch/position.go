@@ -63,15 +63,18 @@ func (p *Position) at(offset int64) *Part {
 // there is none.
 func (p *Position) place(offset int64) (follow.Place, error) {
 	if offset > p.Until {
-		return follow.Place{}, fmt.Errorf("the session %s is at offset %d, and has at most %d bytes "+
+		return follow.Place{}, fmt.Errorf("the session %s is at offset %d, and has at most %d "+
+			"bytes "+
 			"by what it was sent of %s: it has got other text; name another session",
 			p.Session, offset, p.Until, p.Path)
 	}
 	part := p.at(offset)
 	if part == nil {
-		return follow.Place{}, fmt.Errorf("the session %s is at offset %d, and what is known of its "+
-			"place in %s begins at %d: it is an older state of the session; name another session",
-			p.Session, offset, p.Path, p.Parts[0].From)
+		return follow.Place{},
+			fmt.Errorf("the session %s is at offset %d, and what is known of its "+
+				"place in %s begins at %d: it is an older state of the session; name another "+
+				"session",
+				p.Session, offset, p.Path, p.Parts[0].From)
 	}
 	return part.place(offset), nil
 }

@@ -24,7 +24,8 @@ func ParseRate(text string) (float64, error) {
 		p /= n
 	}
 	if err != nil || !(p > 0 && p <= 1) {
-		return 0, fmt.Errorf("%q, expected a probability as 1/1000 or 0.001, over 0, at most 1", text)
+		return 0, fmt.Errorf("%q, expected a probability as 1/1000 or 0.001, over 0, at most 1",
+			text)
 	}
 	return p, nil
 }
@@ -64,7 +65,8 @@ type Top struct {
 
 // Add takes in a line.
 func (t *Top) Add(f Found) {
-	if t.Size == 0 || !f.Line.Warm || blank(&f.Line) || len(t.lines) == t.Size && f.Line.P >= t.lines[t.Size-1].Line.P {
+	if t.Size == 0 || !f.Line.Warm || blank(&f.Line) || len(t.lines) == t.Size &&
+		f.Line.P >= t.lines[t.Size-1].Line.P {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(t.lines, f, func(have, f Found) int {

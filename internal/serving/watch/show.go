@@ -30,10 +30,10 @@ const (
 	before = 3
 )
 
-// Show gives a text with parts of it marked, behind a prefix, and with a newline at its end. A reason
-// that is not "" stands in a row below. Of a text that does not fit, the part around the first mark
-// is shown, with an ellipsis where text was left out. What would control the terminal is shown as
-// escapes.
+// Show gives a text with parts of it marked, behind a prefix, and with a newline at its end. A
+// reason that is not "" stands in a row below. Of a text that does not fit, the part around the
+// first mark is shown, with an ellipsis where text was left out. What would control the terminal is
+// shown as escapes.
 func (s Style) Show(prefix string, text []byte, marks []client.LineSpan, reason string) string {
 	cells := layout(text, marks)
 	indent := runewidth.StringWidth(prefix)

@@ -38,13 +38,14 @@ func TestMarkIsPartOfTheText(t *testing.T) {
 
 func TestReasonNamesTokenAndWhatIsUsual(t *testing.T) {
 	for want, why := range map[string]*client.LineWhy{
-		"":                                 nil,
-		"502 after HTTP; usually 200, 304": {Before: "HTTP", Token: "502", Usual: []string{"200", "304"}},
-		"DISCOVERY is new":                 {Token: "DISCOVERY", Lines: new(int64(0))},
-		"DISCOVERY was in 1 line before":   {Token: "DISCOVERY", Lines: new(int64(1))},
-		"FATAL":                            {Token: "FATAL"},
-		"a b; usually twelve-bytes…":       {Token: "a\x1bb", Usual: []string{"twelve-bytes"}},
-		"root after for; usually anna":     {Before: "for", Token: "root", Usual: []string{"anna"}},
+		"": nil,
+		"502 after HTTP; usually 200, 304": {Before: "HTTP", Token: "502", Usual: []string{"200",
+			"304"}},
+		"DISCOVERY is new":               {Token: "DISCOVERY", Lines: new(int64(0))},
+		"DISCOVERY was in 1 line before": {Token: "DISCOVERY", Lines: new(int64(1))},
+		"FATAL":                          {Token: "FATAL"},
+		"a b; usually twelve-bytes…":     {Token: "a\x1bb", Usual: []string{"twelve-bytes"}},
+		"root after for; usually anna":   {Before: "for", Token: "root", Usual: []string{"anna"}},
 	} {
 		require.Equal(t, want, Reason(why))
 	}
@@ -104,12 +105,14 @@ func TestARowFitsAndHasTheMark(t *testing.T) {
 }
 
 func TestRatesAreFractionsOrNumbers(t *testing.T) {
-	for text, want := range map[string]float64{"1/1000": 0.001, "0.02": 0.02, " 2 / 50": 0.04, "1": 1} {
+	for text, want := range map[string]float64{"1/1000": 0.001, "0.02": 0.02, " 2 / 50": 0.04,
+		"1": 1} {
 		p, err := ParseRate(text)
 		require.NoError(t, err)
 		require.InDelta(t, want, p, 1e-12)
 	}
-	for _, text := range []string{"", "0", "-1", "1/0", "0/0", "2", "3/2", "NaN", "1/x", "1/2/3", "inf"} {
+	for _, text := range []string{"", "0", "-1", "1/0", "0/0", "2", "3/2", "NaN", "1/x", "1/2/3",
+		"inf"} {
 		_, err := ParseRate(text)
 		require.ErrorContains(t, err, "expected a probability", text)
 	}
@@ -173,7 +176,8 @@ func TestAPositionKnowsThePlaceOfEachOffset(t *testing.T) {
 	require.ErrorContains(t, err, "it has got other text")
 	_, err = p.place(9)
 	require.ErrorContains(t, err, "an older state")
-	require.Equal(t, []follow.Place{{Skip: 90}, {Offset: 40, Skip: 100, Ended: true}}, p.others(300))
+	require.Equal(t, []follow.Place{{Skip: 90}, {Offset: 40, Skip: 100, Ended: true}},
+		p.others(300))
 	require.Empty(t, p.others(50))
 }
 

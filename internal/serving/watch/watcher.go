@@ -39,7 +39,8 @@ type Watcher struct {
 	Behind func(Behind)
 	// Note is told what somebody should know.
 	Note func(text string)
-	// Field is the path of the value of lines in JSON that alone is read; nil: lines are read whole.
+	// Field is the path of the value of lines in JSON that alone is read; nil: lines are read
+	// whole.
 	Field []string
 }
 
@@ -339,7 +340,8 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 	var had *Position
 	if in.Position != "" {
 		f.keeper = &keeper{file: in.Position, next: in.Session.Offset, position: Position{
-			Version: positionVersion, Session: in.Session.ID, Path: in.path(), Reported: in.Session.Offset,
+			Version: positionVersion, Session: in.Session.ID, Path: in.path(),
+			Reported: in.Session.Offset,
 		}}
 		if had, err = readPosition(in.Position); err != nil {
 			return nil, false, err

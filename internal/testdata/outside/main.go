@@ -55,10 +55,11 @@ func stream() error {
 	return err
 }
 
-// adapt puts the packages together by hand, as internal/arithmetic/stream does: a chunk is scored, its
-// gradient writes the fast weights, and the next chunk is scored with them.
+// adapt puts the packages together by hand, as internal/arithmetic/stream does: a chunk is scored,
+// its gradient writes the fast weights, and the next chunk is scored with them.
 func adapt() error {
-	config := txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: tokenizer.Bytes{}.Vocab(), SegLen: 8, MemLen: 8}
+	config := txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12,
+		Vocab: tokenizer.Bytes{}.Vocab(), SegLen: 8, MemLen: 8}
 	model, err := txl.NewModel(config)
 	if err != nil {
 		return err
@@ -109,13 +110,15 @@ func adapt() error {
 // ask uses the client, with nobody there to answer.
 func ask() error {
 	nobody := &http.Client{Transport: refused{}}
-	c, err := client.New("http://localhost:8080", client.WithHTTPClient(nobody), client.WithKey("lms_x_y"))
+	c, err := client.New("http://localhost:8080", client.WithHTTPClient(nobody),
+		client.WithKey("lms_x_y"))
 	if err != nil {
 		return err
 	}
-	_, err = c.Feed(context.Background(), "web-1", strings.NewReader("a line\n"), client.FeedOptions{
-		Score: client.ScoreOptions{Lines: true, Learn: client.LearnUnflagged},
-	})
+	_, err = c.Feed(context.Background(), "web-1", strings.NewReader("a line\n"),
+		client.FeedOptions{
+			Score: client.ScoreOptions{Lines: true, Learn: client.LearnUnflagged},
+		})
 	if !client.Is(err, client.ProblemUnauthorized) {
 		return fmt.Errorf("found %v, want %s", err, client.ProblemUnauthorized)
 	}
@@ -128,7 +131,8 @@ type refused struct{}
 func (refused) RoundTrip(r *http.Request) (*http.Response, error) {
 	problem := fmt.Sprintf(`{"type": %q, "title": "no", "status": 401}`, client.ProblemUnauthorized)
 	return &http.Response{
-		StatusCode: http.StatusUnauthorized, Request: r, Body: io.NopCloser(strings.NewReader(problem)),
+		StatusCode: http.StatusUnauthorized, Request: r,
+		Body:   io.NopCloser(strings.NewReader(problem)),
 		Header: http.Header{"Content-Type": {"application/problem+json"}},
 	}, nil
 }

@@ -29,8 +29,10 @@ type adaptTables struct {
 func adapt256() {
 	pack, unpack := packings()
 	t := adaptTables{
-		first:    words("adaptFirst", [4]uint64{0, golden, golden * 2 & (1<<64 - 1), golden * 3 & (1<<64 - 1)}),
-		words:    words("adaptWords", every(golden*4&(1<<64-1)), every(mix1), every(mix1>>32), every(mix2), every(mix2>>32)),
+		first: words("adaptFirst", [4]uint64{0, golden, golden * 2 & (1<<64 - 1),
+			golden * 3 & (1<<64 - 1)}),
+		words: words("adaptWords", every(golden*4&(1<<64-1)), every(mix1), every(mix1>>32),
+			every(mix2), every(mix2>>32)),
 		places:   constants("adaptConstants", adaptPlaces...),
 		rounding: constants("adaptRounding", roundLane<<16|roundLane, 1, 1<<15-1),
 		pack:     pack, unpack: unpack,
@@ -117,7 +119,10 @@ func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 			held, lane = a.held(at), lanesOf(mask)
 		}
 		for k := range 2 {
-			here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: 32 * k} }
+			here := func(base reg.Register) Mem {
+				return Mem{Base: base, Index: at, Scale: 1,
+					Disp: 32 * k}
+			}
 			g, x, t := YMM(), YMM(), YMM()
 			VMOVUPS(here(grad), g)
 			if a.half {

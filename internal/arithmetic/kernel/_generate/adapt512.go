@@ -136,11 +136,15 @@ func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 			round = a.roundings(lanes)
 		}
 		for k := range 2 {
-			here := func(base reg.Register) Mem { return Mem{Base: base, Index: at, Scale: 1, Disp: 64 * k} }
+			here := func(base reg.Register) Mem {
+				return Mem{Base: base, Index: at, Scale: 1,
+					Disp: 64 * k}
+			}
 			g, x, t := ZMM(), ZMM(), ZMM()
 			VMOVUPS(here(grad), g)
 			if a.half {
-				sums[k] = a.averageBF16(Mem{Base: avg, Index: held, Scale: 1, Disp: 32 * k}, round[k], g, x)
+				sums[k] = a.averageBF16(Mem{Base: avg, Index: held, Scale: 1, Disp: 32 * k},
+					round[k], g, x)
 			} else {
 				a.average(here(avg), g, x, t)
 				VMOVUPS(x, here(avg))
@@ -236,7 +240,8 @@ func (a *adaptation512) points(grid reg.Register, at reg.GPVirtual) (v, next reg
 		VMOVSD(Mem{Base: grid, Index: lo.As64(), Scale: 4}, pairs[p])
 		VMOVHPS(Mem{Base: grid, Index: hi.As64(), Scale: 4}, pairs[p], pairs[p])
 	}
-	even, odd := joined(pairs[0], pairs[2], pairs[4], pairs[6]), joined(pairs[1], pairs[3], pairs[5], pairs[7])
+	even, odd := joined(pairs[0], pairs[2], pairs[4], pairs[6]), joined(pairs[1], pairs[3],
+		pairs[5], pairs[7])
 	return a.parted(even, odd)
 }
 

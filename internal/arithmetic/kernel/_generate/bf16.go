@@ -180,7 +180,8 @@ func regroupRight() {
 	const row = 4 * bf16Pairs
 	for at := 0; at < bf16Pairs*row; at += 2 * row {
 		for half := 0; half < row; half += 32 {
-			first, second := Mem{Base: tile, Disp: at + half}, Mem{Base: tile, Disp: at + row + half}
+			first, second := Mem{Base: tile, Disp: at + half},
+				Mem{Base: tile, Disp: at + row + half}
 			x, y, even, odd := YMM(), YMM(), YMM(), YMM()
 			VMOVDQU(first, x)
 			VMOVDQU(second, y)

@@ -16,14 +16,18 @@ type exponential struct {
 
 func newExponential() exponential {
 	f := math.Float32bits
-	c := constants("expConstants", f(89), f(-88), f(-87), f(1.44269504), f(12582912), f(0.693359375), f(-2.12194440e-4),
-		f(1.9875691500e-4), f(1.3981999507e-3), f(8.3334519073e-3), f(4.1665795894e-2), f(1.6666665459e-1), f(5.0000001201e-1),
+	c := constants("expConstants", f(89), f(-88), f(-87), f(1.44269504), f(12582912),
+		f(0.693359375), f(-2.12194440e-4),
+		f(1.9875691500e-4), f(1.3981999507e-3), f(8.3334519073e-3), f(4.1665795894e-2),
+		f(1.6666665459e-1), f(5.0000001201e-1),
 		f(1))
-	return exponential{most: c[0], floor: c[1], least: c[2], log2e: c[3], round: c[4], ln2Hi: c[5], ln2Lo: c[6], poly: c[7:13], one: c[13]}
+	return exponential{most: c[0], floor: c[1], least: c[2], log2e: c[3], round: c[4], ln2Hi: c[5],
+		ln2Lo: c[6], poly: c[7:13], one: c[13]}
 }
 
 func (c exponential) exp() {
-	function("expSumAVX2", "func(dst, src *float32, n int, scale, shift float32, lanes *[8]float32)",
+	function("expSumAVX2",
+		"func(dst, src *float32, n int, scale, shift float32, lanes *[8]float32)",
 		"is expSumGo; n > 0 a multiple of 8.")
 	dst, src, lanes := param("dst"), param("src"), param("lanes")
 	factor, shift, sum := broadcast("scale"), broadcast("shift"), YMM()

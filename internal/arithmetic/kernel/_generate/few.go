@@ -57,7 +57,8 @@ func fewRows(rows int) {
 // stride of a power of two compete for the same few places of the cache.
 func sumRows() {
 	const rows = 16
-	p := beginPack("sumRowsAVX2", "sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p] for j < 16, p < k; k > 0 a multiple of 4.", true)
+	p := beginPack("sumRowsAVX2", "sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p] for j "+
+		"< 16, p < k; k > 0 a multiple of 4.", true)
 	left, at := GP64(), GP64()
 	ahead, addAhead := GP64(), GP64() // two rows further down
 	LEAQ(Mem{Base: p.src, Index: p.stride, Scale: 2}, ahead)

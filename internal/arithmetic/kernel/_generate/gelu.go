@@ -17,11 +17,14 @@ type normal struct {
 
 func newNormal(e exponential) normal {
 	f := math.Float32bits
-	c := constants("normalConstants", 1<<31-1, f(16), 0xFFFFF000, f(-0.5), f(0.398942280401432677939946),
+	c := constants("normalConstants", 1<<31-1, f(16), 0xFFFFF000, f(-0.5),
+		f(0.398942280401432677939946),
 		f(4.06442414566e-3), f(4.02903160367e-2), f(0.182227921664), f(0.436950925651), f(0.5),
-		f(1.01878706222e-2), f(0.100999708932), f(0.466808651479), f(1.19834447691), f(1.67178676819), f(1))
-	return normal{exponential: e, magnitude: c[0], most: c[1], head: c[2], minusHalf: c[3], invSqrt2Pi: c[4],
-		above: c[5:10], below: c[10:16]}
+		f(1.01878706222e-2), f(0.100999708932), f(0.466808651479), f(1.19834447691),
+		f(1.67178676819), f(1))
+	return normal{exponential: e, magnitude: c[0], most: c[1], head: c[2], minusHalf: c[3],
+		invSqrt2Pi: c[4],
+		above:      c[5:10], below: c[10:16]}
 }
 
 func (c normal) gelu() {

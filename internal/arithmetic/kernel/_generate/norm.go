@@ -59,7 +59,8 @@ func sum() {
 }
 
 func squares() {
-	p := begin("squaresAVX2", "func(x *float32, n int, mean float64, lanes *[8]float64)", "x", "lanes")
+	p := begin("squaresAVX2", "func(x *float32, n int, mean float64, lanes *[8]float64)", "x",
+		"lanes")
 	mean, lanes := YMM(), loadLanes(Mem{Base: p[1]})
 	m, err := Param("mean").Resolve()
 	if err != nil {
@@ -79,7 +80,8 @@ func squares() {
 }
 
 func normalize() {
-	p := begin("normalizeAVX2", "func(y, x, gain, bias *float32, n int, mean, rstd float32)", "y", "x", "gain", "bias")
+	p := begin("normalizeAVX2", "func(y, x, gain, bias *float32, n int, mean, rstd float32)", "y",
+		"x", "gain", "bias")
 	mean, rstd := broadcast("mean"), broadcast("rstd")
 	eights(func(at reg.GPVirtual) {
 		v := centred(index(p[1], at), mean, rstd)
@@ -90,7 +92,8 @@ func normalize() {
 }
 
 func normDots() {
-	p := begin("normDotsAVX2", "func(dy, x, gain *float32, n int, mean, rstd float32, lanes *[16]float64)", "dy", "x", "gain", "lanes")
+	p := begin("normDotsAVX2", "func(dy, x, gain *float32, n int, mean, rstd float32, lanes "+
+		"*[16]float64)", "dy", "x", "gain", "lanes")
 	mean, rstd := broadcast("mean"), broadcast("rstd")
 	sums, dots := loadLanes(Mem{Base: p[3]}), loadLanes(Mem{Base: p[3], Disp: 64})
 	eightsThen(func(at reg.GPVirtual) {
@@ -108,8 +111,10 @@ func normDots() {
 }
 
 func normBackward() {
-	p := begin("normBackwardAVX2", "func(dx, dy, x, gain *float32, n int, mean, rstd, meanG, meanGX float32)", "dx", "dy", "x", "gain")
-	mean, rstd, meanG, meanGX := broadcast("mean"), broadcast("rstd"), broadcast("meanG"), broadcast("meanGX")
+	p := begin("normBackwardAVX2", "func(dx, dy, x, gain *float32, n int, mean, rstd, meanG, "+
+		"meanGX float32)", "dx", "dy", "x", "gain")
+	mean, rstd, meanG, meanGX := broadcast("mean"), broadcast("rstd"), broadcast("meanG"),
+		broadcast("meanGX")
 	eights(func(at reg.GPVirtual) {
 		v := centred(index(p[2], at), mean, rstd)
 		VMULPS(meanGX, v, v)
@@ -124,7 +129,8 @@ func normBackward() {
 }
 
 func normGain() {
-	p := begin("normGainAVX2", "func(dgain, dy, x *float32, n int, mean, rstd float32)", "dgain", "dy", "x")
+	p := begin("normGainAVX2", "func(dgain, dy, x *float32, n int, mean, rstd float32)", "dgain",
+		"dy", "x")
 	mean, rstd := broadcast("mean"), broadcast("rstd")
 	eights(func(at reg.GPVirtual) {
 		v := centred(index(p[2], at), mean, rstd)

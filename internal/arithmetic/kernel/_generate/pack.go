@@ -22,7 +22,8 @@ func beginPack(name, doc string, add bool) packer {
 	}
 	function(name, "func(dst, "+params+" *float32, stride, width, k int)", doc)
 	p := packer{
-		src: param("src"), dst: param("dst"), stride: param("stride"), width: param("width"), k: param("k"),
+		src: param("src"), dst: param("dst"), stride: param("stride"), width: param("width"),
+		k: param("k"),
 	}
 	if add {
 		p.add = param("add")
@@ -76,7 +77,8 @@ func packRows(add bool) {
 	if add {
 		name = "packRowsAddAVX2"
 	}
-	transposeRows(beginPack(name, "is packRowsGo for 8 rows; k > 0 a multiple of 4.", add), add, false)
+	transposeRows(beginPack(name, "is packRowsGo for 8 rows; k > 0 a multiple of 4.", add), add,
+		false)
 }
 
 // addTransposed is addTransposedGo for 8 rows.
@@ -174,7 +176,8 @@ func packCols(add bool) {
 func packLeft(vectors int) {
 	n := 8 * vectors
 	name := fmt.Sprintf("packLeft%dAVX2", n)
-	p := beginPack(name, fmt.Sprintf("is packLeftGo for up to %d rows; it reads and writes %[1]d elements, of which the next k's overwrite those beyond width; k > 0.", n), false)
+	p := beginPack(name, fmt.Sprintf("is packLeftGo for up to %d rows; it reads and writes %[1]d "+
+		"elements, of which the next k's overwrite those beyond width; k > 0.", n), false)
 	countdown("loop", p.k, func() {
 		for i := range vectors {
 			v := YMM()

@@ -10,8 +10,9 @@ import (
 
 // isa is the instruction set of a tile kernel: two vectors to a row of C.
 type isa struct {
-	name   string
-	rows   int // the most: their accumulators, two vectors of B and what is left of A take all registers
+	name string
+	// the most: their accumulators, two vectors of B and what is left of A take all registers
+	rows   int
 	bytes  int // of a vector
 	vector func() reg.VecVirtual
 }
@@ -49,7 +50,8 @@ func (s isa) zero(rows int) [][2]reg.VecVirtual {
 func (s isa) tile(rows int) {
 	name := fmt.Sprintf("tile%d%s", rows, s.name)
 	function(name,
-		"func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int, acc bool)",
+		"func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int, "+
+			"acc bool)",
 		fmt.Sprintf("is tileGo at rows = %d and %d columns, with fused multiply-adds; k > 0.",
 			rows, s.bytes/2))
 	k := param("k")

@@ -216,7 +216,8 @@ func reluBackward() {
 }
 
 func softmaxBackward() {
-	p := begin("softmaxBackwardAVX2", "func(d, prob *float32, n int, dot, scale float32)", "d", "prob")
+	p := begin("softmaxBackwardAVX2", "func(d, prob *float32, n int, dot, scale float32)", "d",
+		"prob")
 	dot, scale := broadcast("dot"), broadcast("scale")
 	eights(func(at reg.GPVirtual) {
 		v := YMM()
@@ -257,7 +258,8 @@ func adam() {
 		"scale, beta1, rest1, beta2, rest2, rate, root, eps float32)",
 		"is Adam.portable; n > 0 a multiple of 8.")
 	w, m, v, g := param("w"), param("m"), param("v"), param("grad")
-	scale, beta1, rest1, beta2, rest2 := broadcast("scale"), broadcast("beta1"), broadcast("rest1"), broadcast("beta2"), broadcast("rest2")
+	scale, beta1, rest1, beta2, rest2 := broadcast("scale"), broadcast("beta1"), broadcast("rest1"),
+		broadcast("beta2"), broadcast("rest2")
 	rate, root, eps := broadcast("rate"), broadcast("root"), broadcast("eps")
 	eights(func(at reg.GPVirtual) {
 		d, first, second, t := YMM(), YMM(), YMM(), YMM()

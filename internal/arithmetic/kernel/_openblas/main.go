@@ -37,8 +37,10 @@ func (s shape) flops() float64 { return 2 * float64(s.m) * float64(s.n) * float6
 // shapes are the layers of the models as (rows, outputs, inputs), each forward (NT),
 // backward to the input (NN) and to the weights (TN); then attention, a head at a time.
 func shapes() (s []shape) {
-	layers := [][3]int{{128, 1536, 512}, {128, 512, 512}, {128, 2048, 512}, {128, 512, 2048}, {1024, 2048, 512},
-		{128, 768, 256}, {128, 1024, 256}, {128, 480, 160}, {128, 160, 160}, {128, 640, 160}, {128, 160, 640}}
+	layers := [][3]int{{128, 1536, 512}, {128, 512, 512}, {128, 2048, 512}, {128, 512, 2048},
+		{1024, 2048, 512},
+		{128, 768, 256}, {128, 1024, 256}, {128, 480, 160}, {128, 160, 160}, {128, 640, 160},
+		{128, 160, 640}}
 	for _, l := range layers {
 		s = append(s, shape{"NT", l[0], l[1], l[2]})
 	}
@@ -49,10 +51,12 @@ func shapes() (s []shape) {
 		s = append(s, shape{"TN", l[1], l[2], l[0]})
 	}
 	for _, head := range []int{64, 32} {
-		s = append(s, shape{"NT", 128, 640, head}, shape{"NN", 128, head, 640}, shape{"TN", 640, head, 128})
+		s = append(s, shape{"NT", 128, 640, head}, shape{"NN", 128, head, 640},
+			shape{"TN", 640, head, 128})
 	}
 	for _, rows := range []int{1, 4, 8} {
-		s = append(s, shape{"NT", rows, 1536, 512}, shape{"NT", rows, 2048, 512}, shape{"NT", rows, 512, 2048})
+		s = append(s, shape{"NT", rows, 1536, 512}, shape{"NT", rows, 2048, 512},
+			shape{"NT", rows, 512, 2048})
 	}
 	return append(s, shape{"NT", 1, 640, 64}, shape{"NN", 1, 64, 640})
 }

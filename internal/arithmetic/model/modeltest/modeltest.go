@@ -40,7 +40,8 @@ func SmallFile(folder string) (file string, err error) {
 
 // Vocabulary is that of NewOfWords: WordText has other words, too.
 var Vocabulary = []string{
-	tokenizer.LineEnd, "the", "of", tokenizer.Unknown, "a", "cat", "dog", "sat", "on", "mat", ",", ".",
+	tokenizer.LineEnd, "the", "of", tokenizer.Unknown, "a", "cat", "dog", "sat", "on", "mat", ",",
+	".",
 	"house", "every", "night", "The", "é", "and", "with", "extraordinarily",
 }
 
@@ -48,7 +49,8 @@ var Vocabulary = []string{
 // are not known, and empty lines.
 func WordText(lines int) string {
 	kinds := []string{
-		"The cat sat on the mat .", "", "the  dog\tand a cat,", "every night ,\u00a0the extraordinarily é",
+		"The cat sat on the mat .", "", "the  dog\tand a cat,", "every night ,\u00a0the " +
+			"extraordinarily é",
 		" of a house with a dog and a zebra and", "xylophone", "a",
 		"the house of the cat . The dog sat on a mat with the cat and the house\r",
 	}
@@ -61,7 +63,8 @@ func WordText(lines int) string {
 }
 
 // Prose is a text as people write it: parts of its words are tokens of SmallOfProse.
-const Prose = "\"The cat-house?\" a dog said; it (the mat) isn't the cat's, and 35,000.5% of a night\n" +
+const Prose = "\"The cat-house?\" a dog said; it (the mat) isn't the cat's, and 35,000.5% of a " +
+	"night\n" +
 	"(the-cat-and-a-dog-on-the-mat) a-b-c-d-e-f-g-h U.S. \"\"\u00a0\"(the)\".\n\n"
 
 // NewOfWords is New for words: a model of an adaptive softmax, with a vocabulary of a few, and of

@@ -41,13 +41,15 @@ func Load(dir string, limit int) (*Corpus, error) {
 		return nil, fmt.Errorf("%w: %w", ErrData, err)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%w: directory %s holds no text: expected at least one file that is not empty", ErrData, dir)
+		return nil, fmt.Errorf("%w: directory %s holds no text: expected at least one file that "+
+			"is not empty", ErrData, dir)
 	}
 	c := &Corpus{Dir: dir}
 	total := int64(0)
 	for _, f := range files {
 		if total += f.Size; total > bytesMax {
-			return nil, fmt.Errorf("%w: directory %s holds more than %d bytes of text", ErrData, dir, int64(bytesMax))
+			return nil, fmt.Errorf("%w: directory %s holds more than %d bytes of text", ErrData,
+				dir, int64(bytesMax))
 		}
 		text, err := f.Read()
 		if err != nil {
@@ -123,8 +125,9 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 	known := c.Domains()
 	for _, d := range domains {
 		if !slices.Contains(known, d) {
-			return nil, fmt.Errorf("%w: directory %s has no domain %q to hold out, expected one of %s",
-				ErrData, c.Dir, d, strings.Join(known, ", "))
+			return nil,
+				fmt.Errorf("%w: directory %s has no domain %q to hold out, expected one of %s",
+					ErrData, c.Dir, d, strings.Join(known, ", "))
 		}
 	}
 	rest := &Corpus{Dir: c.Dir}
@@ -134,7 +137,8 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 		}
 	}
 	if len(rest.Documents) == 0 {
-		return nil, fmt.Errorf("%w: directory %s: every domain is held out (%s), nothing is left for pretraining",
+		return nil, fmt.Errorf("%w: directory %s: every domain is held out (%s), nothing is left "+
+			"for pretraining",
 			ErrData, c.Dir, strings.Join(known, ", "))
 	}
 	return rest, nil
@@ -144,7 +148,8 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 // are needed for.
 func (c *Corpus) Need(size int, what string) error {
 	if have := c.Tokens(); have < size {
-		return fmt.Errorf("%w: directory %s holds %d %s of text in %d files, expected at least %d (%s)",
+		return fmt.Errorf("%w: directory %s holds %d %s of text in %d files, expected at least "+
+			"%d (%s)",
 			ErrData, c.Dir, have, c.Unit(), len(c.Documents), size, what)
 	}
 	return nil

@@ -24,8 +24,9 @@ func writeTree(t *testing.T, files map[string]string) string {
 
 func TestCorpusIsSortedAndKnowsDomains(t *testing.T) {
 	dir := writeTree(t, map[string]string{
-		"code/b.txt": "bb", "code/a/deep.txt": "deep", "logs/x": "x", "top.txt": "top", "logs/empty.txt": "",
-		".hidden": "no", ".git/config": "no",
+		"code/b.txt": "bb", "code/a/deep.txt": "deep", "logs/x": "x", "top.txt": "top",
+		"logs/empty.txt": "",
+		".hidden":        "no", ".git/config": "no",
 	})
 	c, err := Load(dir, 0)
 	require.NoError(t, err)
@@ -65,8 +66,9 @@ func TestCorpusErrorsNameTheFile(t *testing.T) {
 	empty := t.TempDir()
 	for name, c := range map[string]struct{ dir, want string }{
 		"missing directory": {filepath.Join(dir, "nowhere"), "nowhere: no such file or directory"},
-		"a file":            {filepath.Join(dir, "a", "x.txt"), "x.txt is a file, expected a directory"},
-		"no text":           {empty, empty + " holds no text"},
+		"a file": {filepath.Join(dir, "a", "x.txt"), "x.txt is a file, expected a " +
+			"directory"},
+		"no text": {empty, empty + " holds no text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Load(c.dir, 0)

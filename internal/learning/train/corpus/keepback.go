@@ -38,7 +38,8 @@ func (c *Corpus) shuffled(seed uint64) []int {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(kernel.Bits(seed, uint64(a)), kernel.Bits(seed, uint64(b))), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(kernel.Bits(seed, uint64(a)), kernel.Bits(seed, uint64(b))),
+			cmp.Compare(a, b))
 	})
 	return order
 }

@@ -14,13 +14,15 @@ import (
 // training text, and what is kept back is about a twenty-fifth.
 func TestKeepBackSplitsTheText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(1, 300), rapid.IntRange(1, 20000)), 1, 60).Draw(t, "sizes")
+		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(1, 300), rapid.IntRange(1, 20000)), 1,
+			60).Draw(t, "sizes")
 		c := corpusOf(sizes...)
 		rest, kept := c.KeepBack(rapid.Uint64().Draw(t, "seed"))
 		want := c.Bytes() / keepBackPart
 		if kept == nil {
 			require.Equal(t, c, rest)
-			longest := slices.MaxFunc(c.Documents, func(a, b Document) int { return len(a.Text) - len(b.Text) })
+			longest := slices.MaxFunc(c.Documents,
+				func(a, b Document) int { return len(a.Text) - len(b.Text) })
 			require.True(t, want == 0 || len(longest.Text) < 2)
 			return
 		}
@@ -59,7 +61,8 @@ func TestKeepBackTakesWholeDocumentsWhereItCan(t *testing.T) {
 
 func TestKeepBackOfLargeDocumentsIsTheirEnds(t *testing.T) {
 	text := bytes.Repeat([]byte("a line of text\n"), 40000)
-	c := &Corpus{Documents: []Document{NewDocument("a/1", text), NewDocument("b/2", text[:len(text)/2]), NewDocument("c/3", text[:20000])}}
+	c := &Corpus{Documents: []Document{NewDocument("a/1", text),
+		NewDocument("b/2", text[:len(text)/2]), NewDocument("c/3", text[:20000])}}
 	rest, kept := c.KeepBack(1)
 	require.Len(t, rest.Documents, 3)
 	require.Len(t, kept.Documents, 3)
@@ -68,7 +71,8 @@ func TestKeepBackOfLargeDocumentsIsTheirEnds(t *testing.T) {
 		require.True(t, bytes.HasPrefix(d.Text, []byte("a line")))
 	}
 	require.InDelta(t, c.Bytes()/keepBackPart, kept.Bytes(), 100)
-	require.InEpsilon(t, 2*len(kept.Documents[1].Text), len(kept.Documents[0].Text), .25, "in proportion")
+	require.InEpsilon(t, 2*len(kept.Documents[1].Text), len(kept.Documents[0].Text), .25,
+		"in proportion")
 
 	// Shares of 2400 bytes are not worth cutting off: some documents give more, others nothing.
 	many := &Corpus{}

@@ -115,7 +115,8 @@ func (s *Pieces) Restore(st PiecesState) error {
 	fits := st.Doc >= 0 && st.Doc < len(s.docs) && st.Domain >= -1 && st.Domain < len(s.domains) &&
 		st.Pos >= 0 && st.Pos <= st.End && st.End <= s.docs[st.Doc].Len()
 	if !fits {
-		return &StateError{fmt.Sprintf("stream: piece %d, document %d, tokens %d to %d: outside the text",
+		return &StateError{fmt.Sprintf("stream: piece %d, document %d, tokens %d to %d: outside "+
+			"the text",
 			st.Piece, st.Doc, st.Pos, st.End)}
 	}
 	s.State = st

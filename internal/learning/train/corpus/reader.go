@@ -52,7 +52,8 @@ type dealt struct {
 // NewReader returns a reader at its start. A lane reads segment tokens at a time: the corpus must
 // hold at least one segment for each lane. The token before a document's first is given, and the
 // balance is from 0 (every token counts alike) to 1 (every domain does).
-func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed uint64) (*Reader, error) {
+func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed uint64) (*Reader,
+	error) {
 	purpose := fmt.Sprintf("%d streams of %d %s; fewer or shorter ones need less", batch, segment,
 		c.Unit())
 	if err := c.Need(batch*segment, purpose); err != nil {
@@ -164,12 +165,15 @@ func (r *Reader) Next(inputs, targets []int32) {
 // one of this reader's.
 func (r *Reader) Restore(s ReaderState) error {
 	if s.Epoch < 0 || s.Taken < 0 || s.Taken > len(r.order) || len(s.Lanes) != len(r.State.Lanes) {
-		return &StateError{fmt.Sprintf("reader: epoch %d, %d of %d spans taken, %d lanes; expected %d lanes",
+		return &StateError{fmt.Sprintf("reader: epoch %d, %d of %d spans taken, %d lanes; "+
+			"expected %d lanes",
 			s.Epoch, s.Taken, len(r.order), len(s.Lanes), len(r.State.Lanes))}
 	}
 	for b, l := range s.Lanes {
-		if l.Span < 0 || l.Span >= len(r.spans) || l.Pos < r.spans[l.Span].start || l.Pos > r.spans[l.Span].end {
-			return &StateError{fmt.Sprintf("reader: lane %d at span %d, token %d: outside the text", b, l.Span, l.Pos)}
+		if l.Span < 0 || l.Span >= len(r.spans) || l.Pos < r.spans[l.Span].start ||
+			l.Pos > r.spans[l.Span].end {
+			return &StateError{fmt.Sprintf("reader: lane %d at span %d, token %d: outside the text",
+				b, l.Span, l.Pos)}
 		}
 	}
 	r.State.Epoch, r.State.Taken = s.Epoch, s.Taken

@@ -91,7 +91,8 @@ func TestReaderBalancesDomains(t *testing.T) {
 		}
 		return parts, seen
 	}
-	for balance, want := range map[float64][3]float64{0: {100. / 126, 1. / 126, 25. / 126}, .5: {10. / 16, 1. / 16, 5. / 16}, 1: {1. / 3, 1. / 3, 1. / 3}} {
+	for balance, want := range map[float64][3]float64{0: {100. / 126, 1. / 126, 25. / 126},
+		.5: {10. / 16, 1. / 16, 5. / 16}, 1: {1. / 3, 1. / 3, 1. / 3}} {
 		parts, seen := read(balance, 80_640)
 		for d := range want {
 			require.InDelta(t, want[d], parts[d], .02, "balance %g, domain %d", balance, d)
@@ -151,7 +152,8 @@ func TestReaderSeedDecidesTheOrder(t *testing.T) {
 func TestTooLittleDataSaysHowMuchIsNeeded(t *testing.T) {
 	_, err := NewReader(corpusOf(100, 27), 4, 32, startToken, 0, 1)
 	require.ErrorIs(t, err, ErrData)
-	require.ErrorContains(t, err, "holds 127 bytes of text in 2 files, expected at least 128 (4 streams of 32 bytes; fewer or shorter ones need less)")
+	require.ErrorContains(t, err, "holds 127 bytes of text in 2 files, expected at least 128 (4 "+
+		"streams of 32 bytes; fewer or shorter ones need less)")
 }
 
 func TestReaderRefusesForeignStates(t *testing.T) {
@@ -239,7 +241,8 @@ func TestPiecesResume(t *testing.T) {
 
 func TestPiecesRefuseForeignStates(t *testing.T) {
 	s := NewPieces(corpusOf(100), nil, 10, 20, startToken, 1)
-	for _, st := range []PiecesState{{Doc: 1}, {Doc: -1}, {Domain: 3}, {Pos: 5, End: 101}, {Pos: 7, End: 6}} {
+	for _, st := range []PiecesState{{Doc: 1}, {Doc: -1}, {Domain: 3}, {Pos: 5, End: 101},
+		{Pos: 7, End: 6}} {
 		var state *StateError
 		require.ErrorAs(t, s.Restore(st), &state)
 	}

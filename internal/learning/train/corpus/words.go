@@ -36,8 +36,8 @@ const bytesOfToken = 5
 
 // Encode makes tokens of the documents, each a text of its own. A document's tokens, in 4 bytes
 // each, take the place of its text, one document after the other, so that text and tokens of all
-// never stand in memory together. Documents that are encoded stay as they are. Encode tells how many
-// bytes it has read, as Count does; after an error a part of the documents is encoded.
+// never stand in memory together. Documents that are encoded stay as they are. Encode tells how
+// many bytes it has read, as Count does; after an error a part of the documents is encoded.
 func (c *Corpus) Encode(tok tokenizer.Tokenizer, told func(bytes int) error) error {
 	var tokens tokenizer.Tokens
 	read := 0
@@ -51,7 +51,8 @@ func (c *Corpus) Encode(tok tokenizer.Tokenizer, told func(bytes int) error) err
 		for text := d.Text; len(text) > 0; {
 			n := min(len(text), pieceBytes)
 			tokens.Reset()
-			tok.Next(&tokens, &pending, text[:n], n+1+tok.DueMax()) // what is pending makes the others
+			// what is pending makes the others
+			tok.Next(&tokens, &pending, text[:n], n+1+tok.DueMax())
 			ids = append(ids, tokens.IDs...)
 			text, read = text[n:], read+n
 			if err := told(read); err != nil {

@@ -19,7 +19,8 @@ func prose() *Corpus {
 	c := &Corpus{Dir: "memory"}
 	for d, words := range []string{"a b a", "b  cc \n", "ünder é\u00a0a"} {
 		text := strings.Repeat(words+" and\n", 1+pieceBytes/len(words))
-		c.Documents = append(c.Documents, NewDocument(fmt.Sprintf("d%d/x", d%2), []byte(text+"end")))
+		c.Documents = append(c.Documents, NewDocument(fmt.Sprintf("d%d/x", d%2),
+			[]byte(text+"end")))
 	}
 	return c
 }
@@ -62,7 +63,8 @@ func TestEncodedBytesAreReadAsBytes(t *testing.T) {
 	require.NoError(t, err)
 	b, err := NewReader(encoded, 3, 16, startToken, .5, 1)
 	require.NoError(t, err)
-	p, q := NewPieces(plain, nil, 8, 50, startToken, 1), NewPieces(encoded, nil, 8, 50, startToken, 1)
+	p, q := NewPieces(plain, nil, 8, 50, startToken, 1), NewPieces(encoded, nil, 8, 50, startToken,
+		1)
 	var in, out, in2, out2 [48]int32
 	for range 40 {
 		a.Next(in[:], out[:])
@@ -73,13 +75,15 @@ func TestEncodedBytesAreReadAsBytes(t *testing.T) {
 	}
 	one, two := plain.Documents[0].Head(40), encoded.Documents[0].Head(40)
 	require.Equal(t, 40, two.Len())
-	require.Equal(t, one.Read(10, startToken, in[:], out[:]), two.Read(10, startToken, in2[:], out2[:]))
+	require.Equal(t, one.Read(10, startToken, in[:], out[:]), two.Read(10, startToken, in2[:],
+		out2[:]))
 	require.Equal(t, [2][48]int32{in, out}, [2][48]int32{in2, out2})
 }
 
 // A piece of words begins where a line begins, if one is near.
 func TestPiecesOfWordsBeginLines(t *testing.T) {
-	c := &Corpus{Documents: []Document{NewDocument("x", bytes.Repeat([]byte("a b c d e f g\n"), 100))}}
+	c := &Corpus{Documents: []Document{NewDocument("x", bytes.Repeat([]byte("a b c d e f g\n"),
+		100))}}
 	counts, err := c.Count(quiet)
 	require.NoError(t, err)
 	words, _, err := counts.Vocabulary(tokenizer.VocabularyOptions{})

@@ -44,7 +44,8 @@ func (a *Adam) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
 	a.Steps++
 	u := &a.update
 	*u = updateTask{w: w, m: a.M, v: a.V, g: g}
-	u.Adam = kernel.Adam{Scale: 1, Beta1: float32(a.Beta1), Beta2: float32(a.Beta2), Eps: float32(a.Eps)}
+	u.Adam = kernel.Adam{Scale: 1, Beta1: float32(a.Beta1), Beta2: float32(a.Beta2),
+		Eps: float32(a.Eps)}
 	if a.Clip > 0 && norm > a.Clip {
 		u.Scale = float32(a.Clip / norm)
 	}

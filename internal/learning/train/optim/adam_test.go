@@ -50,7 +50,8 @@ func TestAdamAgreesWithFloat64(t *testing.T) {
 			const n = 3*block/2 + 7
 			rng := rand.New(rand.NewPCG(1, 2))
 			w := normals(rng, n, .1)
-			ref := &referenceAdam{w: make([]float64, n), m: make([]float64, n), v: make([]float64, n)}
+			ref := &referenceAdam{w: make([]float64, n), m: make([]float64, n),
+				v: make([]float64, n)}
 			for i := range w {
 				ref.w[i] = float64(w[i])
 			}
@@ -142,7 +143,8 @@ func TestSchedule(t *testing.T) {
 	for i := 4; i < 104; i++ {
 		require.GreaterOrEqual(t, s.Rate(i), s.Rate(i+1))
 	}
-	for _, s := range []Schedule{{Peak: 1, Steps: 1}, {Peak: 1, Steps: 2, Warmup: 2}, {Peak: 1, Steps: 3, Warmup: 2}} {
+	for _, s := range []Schedule{{Peak: 1, Steps: 1}, {Peak: 1, Steps: 2, Warmup: 2},
+		{Peak: 1, Steps: 3, Warmup: 2}} {
 		for i := range s.Steps {
 			require.Greater(t, s.Rate(i), 0.0)
 			require.LessOrEqual(t, s.Rate(i), 1.0)

@@ -15,7 +15,8 @@ import (
 )
 
 func muonConfig() txl.Config {
-	return txl.Config{NLayer: 1, DModel: 12, NHead: 2, DHead: 5, DInner: 9, Vocab: 256, SegLen: 4, MemLen: 4, Activation: txl.SwiGLU}
+	return txl.Config{NLayer: 1, DModel: 12, NHead: 2, DHead: 5, DInner: 9, Vocab: 256, SegLen: 4,
+		MemLen: 4, Activation: txl.SwiGLU}
 }
 
 // Whatever the matrix, a step moves along a matrix whose Gram matrix on the smaller side is near
@@ -24,13 +25,15 @@ func TestMuonMovesEveryDirectionAlike(t *testing.T) {
 	x := kernel.NewExec(2)
 	defer x.Close()
 	rapid.Check(t, func(t *rapid.T) {
-		small, large := rapid.IntRange(1, 20).Draw(t, "small"), rapid.IntRange(40, 80).Draw(t, "large")
+		small, large := rapid.IntRange(1, 20).Draw(t, "small"), rapid.IntRange(40, 80).Draw(t,
+			"large")
 		rows, cols := small, large
 		if rapid.Bool().Draw(t, "tall") {
 			rows, cols = large, small
 		}
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		o := &Muon{x: normals(rng, rows*cols, 1e-3), y: make([]float32, rows*cols), a: make([]float32, small*small), b: make([]float32, small*small)}
+		o := &Muon{x: normals(rng, rows*cols, 1e-3), y: make([]float32, rows*cols),
+			a: make([]float32, small*small), b: make([]float32, small*small)}
 		u := o.orthogonal(x, rows, cols)
 		at := func(i, k int) float64 { // row i of the smaller side
 			if rows <= cols {

@@ -11,8 +11,10 @@ import (
 func TestSchedulesRiseOnceAndFallOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Schedule{
-			Kind: rapid.SampledFrom([]string{ScheduleCosine, ScheduleWSD, ScheduleConstant}).Draw(t, "kind"), Peak: .5,
-			Final: rapid.Float64Range(0, 1).Draw(t, "final"), Steps: rapid.IntRange(20, 2000).Draw(t, "steps"),
+			Kind: rapid.SampledFrom([]string{ScheduleCosine, ScheduleWSD, ScheduleConstant}).Draw(t,
+				"kind"), Peak: .5,
+			Final: rapid.Float64Range(0, 1).Draw(t, "final"), Steps: rapid.IntRange(20,
+				2000).Draw(t, "steps"),
 		}
 		s.Warmup = rapid.IntRange(0, s.Steps/2).Draw(t, "warmup")
 		last := 0.0
@@ -44,6 +46,7 @@ func TestWSDIsStableUntilTheLastFifth(t *testing.T) {
 	longer := s
 	longer.Steps = 1000
 	for i := range 80 {
-		require.Equal(t, s.Rate(i), longer.Rate(i), "what comes before the decay does not depend on the steps in all")
+		require.Equal(t, s.Rate(i), longer.Rate(i), "what comes before the decay does not depend "+
+			"on the steps in all")
 	}
 }

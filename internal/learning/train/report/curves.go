@@ -29,7 +29,8 @@ func curvesOf(lines []Metric, phase string) curves {
 		at := func(v float64) chart.Point { return chart.Point{X: float64(l.Step), Y: v} }
 		switch l.Event {
 		case eventStep:
-			c.train, c.rate = append(c.train, at(l.Loss*train.BitsPerNat)), append(c.rate, at(l.Rate))
+			c.train, c.rate = append(c.train, at(l.Loss*train.BitsPerNat)),
+				append(c.rate, at(l.Rate))
 			c.speed = append(c.speed, at(l.TokensPerSec))
 			if l.SlowRate > 0 {
 				c.slowRate = append(c.slowRate, at(l.SlowRate))
@@ -50,7 +51,8 @@ func (c curves) charts(unit train.Unit) ([]template.HTML, error) {
 	late := c.train[len(c.train)/20:]
 	rates := []chart.Line{{Name: "learning rate", Points: c.rate}}
 	if len(c.slowRate) > 0 {
-		rates = []chart.Line{{Name: "slow weights", Points: c.slowRate}, {Name: "meta-learners", Points: c.rate}}
+		rates = []chart.Line{{Name: "slow weights", Points: c.slowRate}, {Name: "meta-learners",
+			Points: c.rate}}
 	}
 	var all []template.HTML
 	for _, one := range []struct {
@@ -58,7 +60,8 @@ func (c curves) charts(unit train.Unit) ([]template.HTML, error) {
 		lines    []chart.Line
 	}{
 		{unit.Bits, "bits", []chart.Line{
-			{Name: "valid, static", Points: c.static}, {Name: "valid, adaptive", Points: c.adaptive}, {Name: "training", Points: late}}},
+			{Name: "valid, static", Points: c.static}, {Name: "valid, adaptive",
+				Points: c.adaptive}, {Name: "training", Points: late}}},
 		{"learning rate", "rate", rates},
 		{"speed", "tokens/s", []chart.Line{{Name: "training", Points: c.speed}}},
 	} {
@@ -69,7 +72,8 @@ func (c curves) charts(unit train.Unit) ([]template.HTML, error) {
 		for i := range lines {
 			lines[i].Points = thinned(lines[i].Points)
 		}
-		c := chart.Chart{Title: one.title, X: chart.Axis{Label: "steps"}, Y: chart.Axis{Label: one.y}, Lines: lines}
+		c := chart.Chart{Title: one.title, X: chart.Axis{Label: "steps"},
+			Y: chart.Axis{Label: one.y}, Lines: lines}
 		svg, err := c.SVG()
 		if err != nil {
 			return nil, err
@@ -120,7 +124,8 @@ func current(lines []Metric, phases []string) []Metric {
 		if line.Event == eventStart || line.Event == eventResume {
 			now = slices.DeleteFunc(now, func(old Metric) bool {
 				was := slices.Index(phases, old.Phase)
-				return was > order || was == order && (old.Step > line.Step || line.Event == eventStart)
+				return was > order || was == order && (old.Step > line.Step ||
+					line.Event == eventStart)
 			})
 		}
 		now = append(now, line)

@@ -24,7 +24,8 @@ func lines(shorthand ...string) (all []Metric) {
 		if err != nil {
 			panic(err)
 		}
-		all = append(all, Metric{Event: parts[0], Phase: parts[1], Step: step, Time: begin.Add(time.Duration(i*i) * time.Second)})
+		all = append(all, Metric{Event: parts[0], Phase: parts[1], Step: step,
+			Time: begin.Add(time.Duration(i*i) * time.Second)})
 	}
 	return all
 }
@@ -38,24 +39,31 @@ func shorthand(all []Metric) (out []string) {
 
 // What a sitting wrote after the checkpoint that the next one goes on from does not count.
 func TestALaterSittingSupersedes(t *testing.T) {
-	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "valid:pretrain:20", "step:pretrain:30", "start:meta:0", "step:meta:10",
-		"resume:pretrain:20", "step:pretrain:30", "end:pretrain:30", "start:meta:0", "step:meta:10", "resume:meta:10", "step:meta:20")
-	require.Equal(t, shorthand(lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "valid:pretrain:20",
-		"resume:pretrain:20", "step:pretrain:30", "end:pretrain:30", "start:meta:0", "step:meta:10", "resume:meta:10", "step:meta:20")),
+	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "valid:pretrain:20",
+		"step:pretrain:30", "start:meta:0", "step:meta:10",
+		"resume:pretrain:20", "step:pretrain:30", "end:pretrain:30", "start:meta:0", "step:meta:10",
+		"resume:meta:10", "step:meta:20")
+	require.Equal(t, shorthand(lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20",
+		"valid:pretrain:20",
+		"resume:pretrain:20", "step:pretrain:30", "end:pretrain:30", "start:meta:0", "step:meta:10",
+		"resume:meta:10", "step:meta:20")),
 		shorthand(current(all, []string{train.PhasePretrain, train.PhaseMeta})))
-	require.Equal(t, shorthand(lines("start:meta:0", "step:meta:10", "resume:meta:10", "step:meta:20")),
+	require.Equal(t, shorthand(lines("start:meta:0", "step:meta:10", "resume:meta:10",
+		"step:meta:20")),
 		shorthand(current(all, []string{train.PhaseMeta})), "of the phases of this run")
 }
 
 // A file may have the lines of other runs before those of this one.
 func TestLinesOfTheLastRun(t *testing.T) {
-	all := lines("start:pretrain:0", "step:pretrain:10", "start:pretrain:0", "step:pretrain:5", "start:meta:0")
+	all := lines("start:pretrain:0", "step:pretrain:10", "start:pretrain:0", "step:pretrain:5",
+		"start:meta:0")
 	require.Equal(t, shorthand(all[2:]), shorthand(ofRun(all, train.PhasePretrain)))
 }
 
 // The pause between two sittings is not time spent; steps that were made twice are.
 func TestElapsedTimeIsThatOfTheSittings(t *testing.T) {
-	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "resume:pretrain:10", "step:pretrain:20", "start:meta:0", "step:meta:10")
+	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "resume:pretrain:10",
+		"step:pretrain:20", "start:meta:0", "step:meta:10")
 	spent := elapsed(all)
 	require.Equal(t, time.Duration(1+3+7)*time.Second, spent[train.PhasePretrain])
 	require.Equal(t, 11*time.Second, spent[train.PhaseMeta])
@@ -64,7 +72,8 @@ func TestElapsedTimeIsThatOfTheSittings(t *testing.T) {
 // A line that was cut off spoils neither itself nor the next.
 func TestMetricsGoOnAfterACutOffLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
-	require.NoError(t, os.WriteFile(path, []byte(`{"event":"start","phase":"pretrain"}`+"\n"+`{"event":"step","pha`), 0o666))
+	require.NoError(t, os.WriteFile(path, []byte(`{"event":"start","phase":"pretrain"}`+"\n"+
+		`{"event":"step","pha`), 0o666))
 	m, again := &metrics{path: path}, &metrics{path: path}
 	require.NoError(t, m.open())
 	require.NoError(t, m.write(Metric{Event: eventResume, Phase: train.PhasePretrain, Step: 3}))
@@ -108,6 +117,7 @@ func TestProgressOfWordsIsPerplexity(t *testing.T) {
 	start := time.Now()
 	p.begin(train.Standing{Phase: "meta", Steps: 10}, start)
 	at := train.Standing{Phase: "meta", Step: 1, Steps: 10, Loss: 3 / train.BitsPerNat}
-	p.stepped(train.Stepped{Standing: at, Outcome: train.Outcome{Tokens: 100}}, start.Add(lineFirst))
+	p.stepped(train.Stepped{Standing: at, Outcome: train.Outcome{Tokens: 100}},
+		start.Add(lineFirst))
 	require.Contains(t, out.String(), "loss 2.0794  perplexity 8.00  ")
 }

@@ -66,7 +66,8 @@ func (p *progress) Observe(e train.Event) error {
 		p.say("%s step %d  %s%s", e.Phase, e.Step, e.Measurement, mark)
 	case train.Ended:
 		if e.Err == nil && e.Step < e.Steps {
-			p.say("%s ends at step %d of %d: %d validations without a better one", e.Phase, e.Step, e.Steps, e.Stale)
+			p.say("%s ends at step %d of %d: %d validations without a better one", e.Phase, e.Step,
+				e.Steps, e.Stale)
 		}
 		p.end(e.Step)
 	}
@@ -86,7 +87,8 @@ func (p *progress) say(format string, args ...any) {
 
 // planned says what a phase will do, and has its time estimated.
 func (p *progress) planned(e train.Planned) error {
-	p.say("%s: %s; %s steps, %s made", e.Phase, e.Description, humanize.Comma(int64(e.Steps)), humanize.Comma(int64(e.Made)))
+	p.say("%s: %s; %s steps, %s made", e.Phase, e.Description, humanize.Comma(int64(e.Steps)),
+		humanize.Comma(int64(e.Made)))
 	spent, err := e.Estimate()
 	p.plan = append(p.plan, plannedPhase{e.Phase, spent})
 	return err
@@ -111,7 +113,8 @@ func (p *progress) begin(at train.Standing, now time.Time) {
 	if f, ok := p.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.bar = progressbar.NewOptions(at.Steps,
 			progressbar.OptionSetWriter(p.w), progressbar.OptionSetDescription(at.Phase),
-			progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
+			progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false),
+			progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20))
 		p.wait = barInterval
 		_ = p.bar.Set(at.Step)
@@ -138,7 +141,8 @@ func (p *progress) stepped(e train.Stepped, now time.Time) {
 // the steps that remain.
 func (p *progress) show(at train.Standing, now time.Time) {
 	p.shown, p.wait = now, lineInterval
-	left := time.Duration(float64(now.Sub(p.started)) / float64(at.Step-p.from) * float64(at.Steps-at.Step))
+	left := time.Duration(float64(now.Sub(p.started)) / float64(at.Step-p.from) * float64(
+		at.Steps-at.Step))
 	text := fmt.Sprintf("loss %.4f  %s %s  %.0f tokens/s  %s left",
 		at.Loss, p.unit.Short, p.unit.Text(at.Loss*train.BitsPerNat), p.pace.tokensPerSec(now),
 		left.Round(time.Second))

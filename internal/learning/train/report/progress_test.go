@@ -29,7 +29,8 @@ func TestProgressWithoutATerminal(t *testing.T) {
 	require.Empty(t, out.String())
 	now := start.Add(4 * time.Second)
 	p.stepped(at(120), now)
-	require.Equal(t, "pretrain step 120/1100  loss 2.0000  bits/byte 2.8854  5000 tokens/s  3m16s left\n", out.String())
+	require.Equal(t, "pretrain step 120/1100  loss 2.0000  bits/byte 2.8854  5000 tokens/s  "+
+		"3m16s left\n", out.String())
 	out.Reset()
 	p.stepped(at(121), now.Add(lineInterval-1))
 	require.Empty(t, out.String())
@@ -41,8 +42,12 @@ func TestProgressWithoutATerminal(t *testing.T) {
 func TestProgressMayBeSilent(t *testing.T) {
 	o, err := New(Options{})
 	require.NoError(t, err)
-	planned := train.Planned{Estimate: func() (time.Duration, error) { panic("nobody wants to know") }}
-	for _, e := range []train.Event{train.Noted{Text: "nothing"}, planned, train.Ready{}, train.Begun{}, train.Stepped{}, train.Ended{}} {
+	planned := train.Planned{Estimate: func() (time.Duration,
+		error) {
+		panic("nobody wants to know")
+	}}
+	for _, e := range []train.Event{train.Noted{Text: "nothing"}, planned, train.Ready{},
+		train.Begun{}, train.Stepped{}, train.Ended{}} {
 		require.NoError(t, o.Observe(e))
 	}
 }

@@ -33,7 +33,8 @@ func New(o Options) (train.Observer, error) {
 		o.LogEvery = logEveryDefault
 	}
 	if o.LogEvery < 1 || o.LogEvery > logEveryMax {
-		return nil, &train.OptionError{Field: "LogEvery", Found: fmt.Sprint(o.LogEvery), Want: fmt.Sprintf("1 to %d", logEveryMax)}
+		return nil, &train.OptionError{Field: "LogEvery", Found: fmt.Sprint(o.LogEvery),
+			Want: fmt.Sprintf("1 to %d", logEveryMax)}
 	}
 	m := &metrics{path: o.Metrics, pace: pace{every: o.LogEvery}}
 	all := observers{&page{path: o.Page, metrics: m}, m}

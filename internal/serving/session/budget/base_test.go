@@ -11,7 +11,8 @@ func TestABaseIsPaidForOnceAndStaysUntilOthersWantItsMemory(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0
 	base := b.NewBase(10, func() { drops++ })
-	first, second, other := b.OpenOn(base, "first"), b.OpenOn(base, "second"), b.OpenOn(nil, "other")
+	first, second, other := b.OpenOn(base, "first"), b.OpenOn(base, "second"),
+		b.OpenOn(nil, "other")
 	reserve(t, first, 5)
 	reserve(t, second, 5)
 	require.EqualValues(t, 20, b.Used())
@@ -116,7 +117,8 @@ func TestBasesAddUp(t *testing.T) {
 					sum += 10
 				}
 				require.Equal(t, users[base], base.Users())
-				require.True(t, held[base] || base.Users() == 0, "it is not dropped under its users")
+				require.True(t, held[base] || base.Users() == 0,
+					"it is not dropped under its users")
 			}
 			require.Equal(t, sum, b.Used())
 			require.LessOrEqual(t, sum, int64(most))

@@ -24,7 +24,8 @@ var ErrClosed = errors.New("budget: the account is closed")
 
 // Budget is a number of bytes, and the accounts that share them. All methods may be called at once.
 type Budget[H any] struct {
-	// GiveUp asks a holder, for Wait and Try, to give up its state; it must not wait for the holder.
+	// GiveUp asks a holder, for Wait and Try, to give up its state; it must not wait for the
+	// holder.
 	GiveUp func(H)
 
 	max   int64
@@ -65,8 +66,8 @@ type Account[H any] struct {
 }
 
 // NewBase makes a base that has no memory yet. Its drop is called when its memory is taken away,
-// under the budget's lock: it must return soon, and must not call the budget. A base of no bytes has
-// its memory always.
+// under the budget's lock: it must return soon, and must not call the budget. A base of no bytes
+// has its memory always.
 func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base {
 	return &Base{pool: &b.mu.pool, bytes: bytes, drop: drop, held: bytes == 0}
 }
@@ -279,7 +280,8 @@ func (b *Budget[H]) BytesOf(accounts []*Account[H]) []int64 {
 	return all
 }
 
-// addStateLocked adds to the memory of the state, which is that of a holder as long as there is any.
+// addStateLocked adds to the memory of the state, which is that of a holder as long as there is
+// any.
 func (a *Account[H]) addStateLocked(bytes int64) {
 	had := a.state > 0
 	a.state += bytes

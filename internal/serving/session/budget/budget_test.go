@@ -67,7 +67,8 @@ func TestThoseThatWaitTryAgainWhenMemoryIsGivenBack(t *testing.T) {
 	returned := func(a *Account[string]) { a.Return(10) }
 	for name, giveBack := range map[string]func(a *Account[string]){
 		"return":  returned,
-		"release": (*Account[string]).Release, "close": (*Account[string]).Close, "rest": (*Account[string]).Rest,
+		"release": (*Account[string]).Release, "close": (*Account[string]).Close,
+		"rest": (*Account[string]).Rest,
 	} {
 		b := New[string](Options{Max: 10})
 		a, other := b.OpenOn(nil, "a"), b.OpenOn(nil, "b")
@@ -119,8 +120,8 @@ func TestAClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Holders lock their states, work, and give each other up, as sessions do; whatever happens at once,
-// nobody waits for ever and no byte is lost.
+// Holders lock their states, work, and give each other up, as sessions do; whatever happens at
+// once, nobody waits for ever and no byte is lost.
 func TestHoldersThatShareAFewStatesAllComeToTheirTurn(t *testing.T) {
 	type holder struct {
 		account *Account[*holder]

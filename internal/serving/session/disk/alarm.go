@@ -20,7 +20,8 @@ type AlarmError struct {
 }
 
 func (e *AlarmError) Error() string {
-	return fmt.Sprintf("disk: %d bytes are left of the %d bytes of %s", max(0, e.Left), e.Of, e.What)
+	return fmt.Sprintf("disk: %d bytes are left of the %d bytes of %s", max(0, e.Left), e.Of,
+		e.What)
 }
 
 // What an AlarmError is about.
@@ -40,8 +41,8 @@ type Space struct {
 type Options struct {
 	Space  func() Space // nil: there is no disk, and never an alarm
 	Budget int64        // that the data folder may take; 0: all of the file system
-	// Told is told when an alarm begins, why, and with nil when it ends. It must not call the Guard.
-	// Nil: nobody is told.
+	// Told is told when an alarm begins, why, and with nil when it ends. It must not call the
+	// Guard. Nil: nobody is told.
 	Told func(why error)
 }
 
@@ -74,7 +75,8 @@ func (a *alarm) fits(bytes int64) error {
 	space := a.Space()
 	tight := []AlarmError{{Left: space.Left, Of: space.All, What: theFileSystem}}
 	if a.Budget > 0 {
-		tight = append(tight, AlarmError{Left: a.Budget - space.Used, Of: a.Budget, What: theBudget})
+		tight = append(tight, AlarmError{Left: a.Budget - space.Used, Of: a.Budget,
+			What: theBudget})
 	}
 	var why error
 	var beyond error

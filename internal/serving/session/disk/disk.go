@@ -157,9 +157,10 @@ func (g *Guard) Room(owner string, bytes int64) error {
 	return g.Fits(bytes)
 }
 
-// Ample says whether as many bytes more of an owner's leave half of all to others: what the sessions
-// of the owner take is at most half of what they may, and what the folder takes at most half of its
-// budget, and no more than is left of the file system. What can be done without asks for it.
+// Ample says whether as many bytes more of an owner's leave half of all to others: what the
+// sessions of the owner take is at most half of what they may, and what the folder takes at most
+// half of its budget, and no more than is left of the file system. What can be done without asks
+// for it.
 func (g *Guard) Ample(owner string, bytes int64) bool {
 	g.mu.Lock()
 	o := g.ownerLocked(owner)

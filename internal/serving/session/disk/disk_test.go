@@ -134,7 +134,10 @@ func TestTheAlarmBeginsBelowTheReserveAndEndsAtTwiceThat(t *testing.T) {
 // A small disk, or a small budget, has a smaller reserve.
 func TestABudgetIsWatchedAsTheFileSystemIs(t *testing.T) {
 	used := int64(0)
-	g := New(Options{Budget: 1000, Space: func() Space { return Space{Used: used, Left: 1 << 40, All: 1 << 41} }})
+	g := New(Options{Budget: 1000, Space: func() Space {
+		return Space{Used: used, Left: 1 << 40,
+			All: 1 << 41}
+	}})
 	used = 950
 	require.NoError(t, g.Alarm())
 	require.NoError(t, g.Fits(25))

@@ -52,8 +52,8 @@ func (l *Lifecycle) Serve() {
 	}
 }
 
-// Check says why no operation may begin or go on: ErrLoading, ErrDraining, or the lease's error; nil
-// if one may.
+// Check says why no operation may begin or go on: ErrLoading, ErrDraining, or the lease's error;
+// nil if one may.
 func (l *Lifecycle) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -115,7 +115,8 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 			if len(m.entries) == 0 {
 				t.Skip("there is none")
 			}
-			return m.entries[rapid.SampledFrom(slices.Sorted(maps.Keys(m.entries))).Draw(t, "entry")]
+			return m.entries[rapid.SampledFrom(slices.Sorted(maps.Keys(m.entries))).Draw(t,
+				"entry")]
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"reserve": func(t *rapid.T) {
@@ -166,7 +167,8 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 				e.name = names.Draw(t, "name")
 				require.True(t, r.Add(e, now))
 				m.name(e)
-				require.False(t, r.Add(NewEntry(e.ID, "other", "", 0, now, 0), now), "the id is taken")
+				require.False(t, r.Add(NewEntry(e.ID, "other", "", 0, now, 0), now),
+					"the id is taken")
 				m.entries[e.ID] = e
 			},
 			"remove": func(t *rapid.T) {
@@ -245,7 +247,8 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 				require.Len(t, gone, min(limit, want))
 				for n, e := range gone {
 					require.True(t, e.expired(now))
-					require.True(t, n == 0 || !e.lastUsed.Add(e.ttl).Before(gone[n-1].lastUsed.Add(gone[n-1].ttl)),
+					require.True(t, n == 0 ||
+						!e.lastUsed.Add(e.ttl).Before(gone[n-1].lastUsed.Add(gone[n-1].ttl)),
 						"the first to expire goes first")
 					m.forget(e)
 				}
@@ -253,11 +256,17 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 			"": func(t *rapid.T) {
 				limit := rapid.IntRange(1, 4).Draw(t, "page")
 				require.Equal(t, m.listed("all", now),
-					pages(func(after string) ([]*Entry[int], bool) { return r.Page(after, limit, now) }))
+					pages(func(after string) ([]*Entry[int], bool) {
+						return r.Page(after, limit,
+							now)
+					}))
 				for _, owner := range []string{"", "a", "b", "nobody"} {
 					require.Equal(t, m.owned(owner), placesOf(r, owner))
 					require.Equal(t, m.listed(owner, now),
-						pages(func(after string) ([]*Entry[int], bool) { return r.PageOf(owner, after, limit, now) }))
+						pages(func(after string) ([]*Entry[int], bool) {
+							return r.PageOf(owner,
+								after, limit, now)
+						}))
 				}
 				require.Equal(t, m.places(), r.Places())
 				for id, e := range m.entries {
@@ -326,8 +335,8 @@ func TestASessionInUseExpiresOnlyAfterwards(t *testing.T) {
 	require.Empty(t, r.Expire(late, 10), "what was removed under its user has no deadline")
 }
 
-// A clock that was wrong when a session was used last, or is when the server starts, is no reason to
-// delete the session: of that time nothing counts.
+// A clock that was wrong when a session was used last, or is when the server starts, is no reason
+// to delete the session: of that time nothing counts.
 func TestIdleTimeCountsFromTheStart(t *testing.T) {
 	year := 365 * 24 * time.Hour
 	for _, off := range []time.Duration{-50 * year, 0, 50 * year} {

@@ -80,7 +80,8 @@ func (l *Lease) Lost() bool {
 // Release ends the lease.
 func (l *Lease) Release() { l.end((*Scheduler).release) }
 
-// ReleaseSoon ends the lease of a session that wants the next one at once: it has more text at hand.
+// ReleaseSoon ends the lease of a session that wants the next one at once: it has more text at
+// hand.
 func (l *Lease) ReleaseSoon() { l.end((*Scheduler).releaseSoon) }
 
 func (l *Lease) end(release func(*Scheduler, *slot)) {

@@ -30,9 +30,10 @@ const firstsInRow = 3
 
 // turns is what the line knows of a key.
 type turns struct {
-	tickets []*ticket // those of requests that have had no worker yet, then others; in the order they came
-	granted uint64    // when the key was granted a worker last; 0: not since somebody has waited
-	firsts  int       // grants in a row to requests that had had no worker, while others waited
+	// those of requests that have had no worker yet, then others; in the order they came
+	tickets []*ticket
+	granted uint64 // when the key was granted a worker last; 0: not since somebody has waited
+	firsts  int    // grants in a row to requests that had had no worker, while others waited
 }
 
 // head is the place of the ticket that is next in the key's row.

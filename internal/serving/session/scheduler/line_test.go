@@ -16,7 +16,10 @@ func TestAKeyThatWaitsSeesEachOtherKeyGrantedOnceAtMost(t *testing.T) {
 		inLine := map[string][]*ticket{}      // of each key, in the order they came
 		grants := map[string]map[string]int{} // of each key that waits: of others since its turn
 		keys := rapid.IntRange(1, 6).Draw(t, "keys")
-		drawKey := func() string { return fmt.Sprint("key ", rapid.IntRange(1, keys).Draw(t, "key")) }
+		drawKey := func() string {
+			return fmt.Sprint("key ", rapid.IntRange(1, keys).Draw(t,
+				"key"))
+		}
 		granted := func(key string) {
 			delete(grants, key)
 			if len(inLine[key]) > 0 {
@@ -27,7 +30,8 @@ func TestAKeyThatWaitsSeesEachOtherKeyGrantedOnceAtMost(t *testing.T) {
 					continue
 				}
 				of[key]++
-				require.LessOrEqual(t, of[key], 1, "%s was granted twice while %s waited", key, waits)
+				require.LessOrEqual(t, of[key], 1, "%s was granted twice while %s waited", key,
+					waits)
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -133,7 +137,10 @@ func TestOfAKeyRequestsThatHaveHadNoWorkerAreFirst(t *testing.T) {
 // A key that has just come waits for the chunks under way, and not for those that wait before it.
 func TestAShortRequestOvertakesTheSixtyUploadsOfAnotherKey(t *testing.T) {
 	sc := newTestScheduler(t, 2)
-	greedy := func(n int) Job { return Job{Key: "greedy", Session: fmt.Sprint("upload ", n), Chunk: 16} }
+	greedy := func(n int) Job {
+		return Job{Key: "greedy", Session: fmt.Sprint("upload ", n),
+			Chunk: 16}
+	}
 	one, two := mustAcquire(t, sc, greedy(1)), mustAcquire(t, sc, greedy(2))
 	got := make(chan string)
 	for n := range 60 {

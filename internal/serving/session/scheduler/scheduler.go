@@ -22,8 +22,8 @@ import (
 
 // Scheduler has the workers of one model, or of several. All methods may be called at once.
 type Scheduler struct {
-	// Live, if set, tells whether a model that a job names is in memory to stay. Of one that is not,
-	// no worker is kept. It is set before the first job.
+	// Live, if set, tells whether a model that a job names is in memory to stay. Of one that is
+	// not, no worker is kept. It is set before the first job.
 	Live func(*model.Model) bool
 
 	model   *model.Model // of jobs that name none
@@ -62,12 +62,13 @@ type slot struct {
 	worker *stream.Worker // of the job's model
 	of     map[*model.Model]*stream.Worker
 	job    Job
-	turn   time.Time   // when the turn of the job's session began
-	kept   *time.Timer // ends the keeping of the slot for the session's next chunk; nil: it is not kept
+	turn   time.Time // when the turn of the job's session began
+	// ends the keeping of the slot for the session's next chunk; nil: it is not kept
+	kept *time.Timer
 }
 
-// New makes a scheduler of up to so many slots, each of up to so many threads. Slots and workers are
-// made when they are needed first. The model is that of jobs that name none.
+// New makes a scheduler of up to so many slots, each of up to so many threads. Slots and workers
+// are made when they are needed first. The model is that of jobs that name none.
 func New(m *model.Model, threads int) *Scheduler {
 	return &Scheduler{model: m, threads: threads}
 }
@@ -207,8 +208,8 @@ func (sc *Scheduler) endLocked(j Job) {
 	}
 }
 
-// Busy reports whether as many jobs wait for a worker as there are workers, but for those behind all
-// others.
+// Busy reports whether as many jobs wait for a worker as there are workers, but for those behind
+// all others.
 func (sc *Scheduler) Busy() bool {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()

@@ -67,12 +67,19 @@ func TestWorkersGoToTheHeadOfTheLine(t *testing.T) {
 	for _, who := range []string{"a", "b", "c"} {
 		inLine(t, sc, context.Background(), Job{Session: who, Chunk: 16}, got)
 	}
-	inLine(t, sc, context.Background(), Job{Session: "long upload", Chunk: 16}, got) // its next chunk
+	// its next chunk
+	inLine(t, sc, context.Background(), Job{Session: "long upload", Chunk: 16}, got)
 	sc.release(s)
 	for _, who := range []string{"a", "b", "c", "long upload"} {
 		require.Equal(t, who, <-got)
 	}
-	soon(t, "nobody is active any more", func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return sc.mu.active == 0 && len(sc.mu.idle) == 1 })
+	soon(t, "nobody is active any more",
+		func() bool {
+			sc.mu.Lock()
+			defer sc.mu.Unlock()
+			return sc.mu.active == 0 &&
+				len(sc.mu.idle) == 1
+		})
 }
 
 func TestThreadsFollowTheNumberOfActiveSessions(t *testing.T) {
@@ -90,7 +97,8 @@ func TestThreadsFollowTheNumberOfActiveSessions(t *testing.T) {
 	for _, s := range slots[1:] {
 		sc.release(s)
 	}
-	soon(t, "all are back", func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return sc.mu.active == 0 })
+	soon(t, "all are back",
+		func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return sc.mu.active == 0 })
 	s := mustAcquire(t, sc, Job{Session: "alone", Chunk: 16})
 	require.Equal(t, 4, s.worker.Exec.Threads())
 	sc.release(s)
@@ -134,7 +142,8 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	require.Equal(t, "b", <-got)
 	_, err := sc.acquire(ctx, Job{Session: "late", Chunk: 16})
 	require.ErrorIs(t, err, context.Canceled)
-	soon(t, "all are back", func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return sc.mu.active == 0 })
+	soon(t, "all are back",
+		func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return sc.mu.active == 0 })
 }
 
 func TestAWorkerGrantedToOneThatGivesUpIsPassedOn(t *testing.T) {
@@ -148,7 +157,13 @@ func TestAWorkerGrantedToOneThatGivesUpIsPassedOn(t *testing.T) {
 	sc.release(s)  // late has it
 	sc.leave(late) // and does not want it any more
 	require.Equal(t, "b", <-got)
-	soon(t, "all are back", func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return sc.mu.active == 0 && len(sc.mu.idle) == 1 })
+	soon(t, "all are back",
+		func() bool {
+			sc.mu.Lock()
+			defer sc.mu.Unlock()
+			return sc.mu.active == 0 &&
+				len(sc.mu.idle) == 1
+		})
 }
 
 func TestALeaseIsNotTakenAwayFromAHolderThatWorks(t *testing.T) {
@@ -159,7 +174,8 @@ func TestALeaseIsNotTakenAwayFromAHolderThatWorks(t *testing.T) {
 	require.ErrorIs(t, l.Yield(func() error { return io.EOF }, time.Hour), io.EOF)
 	require.Same(t, w, l.Worker())
 	require.NoError(t, l.Yield(func() error {
-		soon(t, "it was given back", func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return len(sc.mu.idle) == 1 })
+		soon(t, "it was given back",
+			func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return len(sc.mu.idle) == 1 })
 		return nil
 	}, time.Nanosecond))
 	require.Same(t, w, l.Worker(), "taken again")

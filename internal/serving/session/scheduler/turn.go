@@ -6,11 +6,11 @@ import "time"
 // costs as much as a third of a chunk. So a session whose text goes on keeps its worker for some
 // chunks, though others wait.
 const (
-	// turn is how long a session may keep its worker while others wait: some ten chunks of the default
-	// model.
+	// turn is how long a session may keep its worker while others wait: some ten chunks of the
+	// default model.
 	turn = 250 * time.Millisecond
-	// keeping is how long a worker is kept for the next chunk of a session: its request has the text
-	// at hand, and comes at once if nothing is in its way.
+	// keeping is how long a worker is kept for the next chunk of a session: its request has the
+	// text at hand, and comes at once if nothing is in its way.
 	keeping = time.Millisecond
 )
 
@@ -37,8 +37,8 @@ func (sc *Scheduler) releaseSoon(s *slot) {
 	s.kept = kept
 }
 
-// takeKeptLocked returns the slot that is kept for a job's session, and keeps it no more; nil if none
-// is.
+// takeKeptLocked returns the slot that is kept for a job's session, and keeps it no more; nil if
+// none is.
 func (sc *Scheduler) takeKeptLocked(j Job) *slot {
 	for _, s := range sc.mu.all {
 		if s.kept != nil && j.goesOn(s.job) && s.endKeepingLocked() {

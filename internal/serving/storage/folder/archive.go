@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// An archive is a tar file of a data folder: of all of its sessions (a backup) or of one (an export).
-// It has the files of the sessions, and then the version, so that one that was cut short is neither
-// an archive nor, behind `tar -x`, a data folder. A file that several sessions have is in the archive
-// once; the others are links to it. Every header has one block, so that the place of every byte
-// follows from the sizes.
+// An archive is a tar file of a data folder: of all of its sessions (a backup) or of one (an
+// export). It has the files of the sessions, and then the version, so that one that was cut short
+// is neither an archive nor, behind `tar -x`, a data folder. A file that several sessions have is
+// in the archive once; the others are links to it. Every header has one block, so that the place of
+// every byte follows from the sizes.
 const (
 	tarBlock      = 512
 	tarTrailBytes = 2 * tarBlock
@@ -78,5 +78,6 @@ func newArchive(made time.Time, files []member) *archive {
 }
 
 func (a *archive) at(position int64) int {
-	return sort.Search(len(a.members), func(n int) bool { return a.members[n].start > position }) - 1
+	return sort.Search(len(a.members),
+		func(n int) bool { return a.members[n].start > position }) - 1
 }

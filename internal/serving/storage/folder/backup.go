@@ -16,8 +16,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Backup is the storage.Backup of a data folder, a tar archive. It holds links to the files that there
-// were, which stay until the backup is closed, also those of sessions that are deleted meanwhile.
+// Backup is the storage.Backup of a data folder, a tar archive. It holds links to the files that
+// there were, which stay until the backup is closed, also those of sessions that are deleted
+// meanwhile.
 type Backup struct {
 	f       *Folder
 	dir     string // of the links
@@ -109,15 +110,16 @@ func (b *Backup) linkSession(s *session, first map[inode]string) (files []member
 		}
 	})
 	if s.damage == nil { // nothing in a backup is a torn append
-		files = append(files, member{name: path.Join(sessionsName, s.id, claimName(s.epoch, s.end))})
+		files = append(files,
+			member{name: path.Join(sessionsName, s.id, claimName(s.epoch, s.end))})
 	} else if errors.Is(err, os.ErrNotExist) {
 		return files, nil // damage is no reason to have no backup
 	}
 	return files, err
 }
 
-// linker returns what links a file of a session. Of a folder that is open for reading nobody changes
-// a file: nothing is linked.
+// linker returns what links a file of a session. Of a folder that is open for reading nobody
+// changes a file: nothing is linked.
 func (b *Backup) linker(s *session) (func(name string) (links, error), error) {
 	from, to := b.f.sessionPath(s.id), b.sessionPath(s.id)
 	if b.f.readOnly {

@@ -126,7 +126,8 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 		broken := bytes.Clone(archive)
 		broken[n] ^= 4
 		damage := 0
-		err := Restore(background, bytes.NewReader(broken), to, func(*storage.CorruptError) { damage++ })
+		err := Restore(background, bytes.NewReader(broken), to,
+			func(*storage.CorruptError) { damage++ })
 		if err != nil {
 			require.ErrorIs(t, err, storage.ErrNoBackup, "byte %d", n)
 			require.NoFileExists(t, to)
@@ -182,7 +183,8 @@ func TestSparseMembersAreRefused(t *testing.T) {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
 		write := func(name, content string) {
-			require.NoError(t, w.WriteHeader(&tar.Header{Format: tar.FormatGNU, Name: name, Size: int64(len(content))}))
+			require.NoError(t, w.WriteHeader(&tar.Header{Format: tar.FormatGNU, Name: name,
+				Size: int64(len(content))}))
 			_, err := io.WriteString(w, content)
 			require.NoError(t, err)
 			require.NoError(t, w.Flush())
@@ -230,7 +232,8 @@ func TestDamageAtTheEndOfABackupIsFound(t *testing.T) {
 	clear(archive[at+begins[1]+sectorBytes : at+begins[1]+3*sectorBytes])
 	found := 0
 	restored := filepath.Join(t.TempDir(), "restored")
-	require.NoError(t, Restore(background, bytes.NewReader(archive), restored, func(*storage.CorruptError) { found++ }))
+	require.NoError(t, Restore(background, bytes.NewReader(archive), restored,
+		func(*storage.CorruptError) { found++ }))
 	require.Positive(t, found)
 	s, err = open(restored, Options{}, unsynced{})
 	require.NoError(t, err)

@@ -68,7 +68,8 @@ func rush(b *testing.B, s storage.Store, epochs []uint64, ends []int64, d time.D
 		wait.Go(func() {
 			for time.Now().Before(until) {
 				id := fmt.Sprint("session-", w)
-				if err := s.Append(b.Context(), id, epochs[w], ends[w], storage.Record{Text: text}); err != nil {
+				if err := s.Append(b.Context(), id, epochs[w], ends[w],
+					storage.Record{Text: text}); err != nil {
 					b.Error(err)
 					return
 				}
@@ -96,7 +97,8 @@ func BenchmarkStart(b *testing.B) {
 				id := fmt.Sprintf("session-%d-%d", w, n)
 				epoch, err := s.Create(b.Context(), id, head, 0)
 				if err == nil {
-					err = s.Append(b.Context(), id, epoch, 0, storage.Record{Text: make([]byte, 128)})
+					err = s.Append(b.Context(), id, epoch, 0,
+						storage.Record{Text: make([]byte, 128)})
 				}
 				if err != nil {
 					b.Error(err)

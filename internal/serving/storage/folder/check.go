@@ -62,8 +62,9 @@ func (f *Folder) bytes() (sum int64) {
 // strays are entries of the folder that are none of the store's.
 func (f *Folder) strays() (found []*storage.CorruptError) {
 	note := func(name, what string) {
-		found = append(found, &storage.CorruptError{File: filepath.ToSlash(name), Byte: -1, Offset: -1,
-			Stray: true, What: what})
+		found = append(found, &storage.CorruptError{File: filepath.ToSlash(name), Byte: -1,
+			Offset: -1,
+			Stray:  true, What: what})
 	}
 	const leftBehind = "left behind by a process that was stopped; it is removed when the folder is " +
 		"opened for writing"

@@ -71,17 +71,18 @@ func (o only) List(ctx ctx, _ string, _ int) ([]storage.Session, error) {
 
 // sessionFiles are the files of sessions.
 func sessionFiles(t require.TestingT, dir string) (paths []string) {
-	require.NoError(t, filepath.WalkDir(filepath.Join(dir, sessionsName), func(path string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() && !strings.HasPrefix(e.Name(), claimPrefix) {
-			paths = append(paths, path)
-		}
-		return err
-	}))
+	require.NoError(t, filepath.WalkDir(filepath.Join(dir, sessionsName),
+		func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() && !strings.HasPrefix(e.Name(), claimPrefix) {
+				paths = append(paths, path)
+			}
+			return err
+		}))
 	return paths
 }
 
-// flipped changes bits of a byte, and makes sure that nothing but damage is seen of it: sessions that
-// do not have the file are as they were, and Check finds the damage.
+// flipped changes bits of a byte, and makes sure that nothing but damage is seen of it: sessions
+// that do not have the file are as they were, and Check finds the damage.
 func flipped(t require.TestingT, dir, path string, at int64, bits byte, want map[string]string) {
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -100,7 +101,10 @@ func flipped(t require.TestingT, dir, path string, at int64, bits byte, want map
 	shared := linksOf(path, info).links > 1
 	id := filepath.Base(filepath.Dir(path))
 	var found []*storage.CorruptError
-	require.NoError(t, Check(background, dir, func(d *storage.CorruptError) { found = append(found, d) }))
+	require.NoError(t, Check(background, dir, func(d *storage.CorruptError) {
+		found =
+			append(found, d)
+	}))
 	require.NotEmpty(t, found, what)
 	s, err := open(dir, Options{ReadOnly: true}, unsynced{})
 	require.NoError(t, err)
@@ -113,7 +117,8 @@ func flipped(t require.TestingT, dir, path string, at int64, bits byte, want map
 			require.Equal(t, text, got[other], what)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, indexName)); err == nil && filepath.Base(path) == headName {
+	if _, err := os.Stat(filepath.Join(dir, indexName)); err == nil &&
+		filepath.Base(path) == headName {
 		require.Equal(t, want[id], got[id], "the index has the head")
 		return
 	}
@@ -178,7 +183,8 @@ func TestTornFrameIsCutOff(t *testing.T) {
 		require.Equal(t, want, eachDump(t, s))
 		claimed, err := s.Claim(background, "b")
 		require.NoError(t, err)
-		require.NoError(t, s.Append(background, "b", claimed.Epoch, claimed.End, record{Text: []byte("on")}))
+		require.NoError(t, s.Append(background, "b", claimed.Epoch, claimed.End,
+			record{Text: []byte("on")}))
 		require.NoError(t, s.Close())
 		checked(t, data, "", false)
 	})
@@ -244,7 +250,8 @@ func TestDamagedEpochStopsNoSession(t *testing.T) {
 	first, err := s.Create(background, "a", []byte("{}"), 0)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, epochName), []byte("\x00000000000000000\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, epochName), []byte("\x00000000000000000\n"),
+		0o600))
 	var told []error
 	s, err = open(dir, Options{Report: func(err error) { told = append(told, err) }}, unsynced{})
 	require.NoError(t, err)
@@ -260,9 +267,11 @@ func TestDamagedEpochStopsNoSession(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// framed makes a session of records of these sizes, each a frame of one segment, as a killed process
-// leaves it, and returns the path and the content of the segment, and where its frames begin.
-func framed(t require.TestingT, dir string, text byte, sizes ...int) (path string, b []byte, begins []int) {
+// framed makes a session of records of these sizes, each a frame of one segment, as a killed
+// process leaves it, and returns the path and the content of the segment, and where its frames
+// begin.
+func framed(t require.TestingT, dir string, text byte, sizes ...int) (path string, b []byte,
+	begins []int) {
 	s, err := open(dir, Options{}, unsynced{})
 	require.NoError(t, err)
 	epoch, err := s.Create(background, "a", []byte("head"), 0)
@@ -365,10 +374,11 @@ func TestDamageIsNotTakenForTornAppend(t *testing.T) {
 			b[begins[2]+8] ^= 1
 			return b
 		}, false},
-		"the length of the last frame, whose text has zeros": {0, func(b []byte, begins []int) []byte {
-			b[begins[2]+8] ^= 1
-			return b
-		}, false},
+		"the length of the last frame, whose text has zeros": {0,
+			func(b []byte, begins []int) []byte {
+				b[begins[2]+8] ^= 1
+				return b
+			}, false},
 		"the last frame, with something behind": {0, func(b []byte, begins []int) []byte {
 			b[begins[2]+1500] ^= 1
 			return append(b, 1)
@@ -408,7 +418,8 @@ func TestTrimmedSegmentIsNotRead(t *testing.T) {
 	require.NoError(t, err)
 	claimed, err := f.Claim(background, "a")
 	require.NoError(t, err)
-	require.NoError(t, f.WriteSnapshot(background, "a", claimed.Epoch, 4000, func(io.Writer) error { return nil }))
+	require.NoError(t, f.WriteSnapshot(background, "a", claimed.Epoch, 4000,
+		func(io.Writer) error { return nil }))
 	require.NoError(t, f.Trim(background, "a", claimed.Epoch, 4000))
 	require.NoError(t, f.unlock())
 	clear(b[sectorBytes : 2*sectorBytes])

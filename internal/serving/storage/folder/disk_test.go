@@ -261,7 +261,8 @@ func dump(s storage.Store) (string, error) {
 		for _, k := range kept {
 			err := s.ReadSnapshot(background, x.ID, k.Offset, func(r io.Reader) error {
 				content, err := io.ReadAll(r)
-				fmt.Fprintf(&b, "  snapshot %d %d bytes %x\n", k.Offset, len(content), sha256.Sum256(content))
+				fmt.Fprintf(&b, "  snapshot %d %d bytes %x\n", k.Offset, len(content),
+					sha256.Sum256(content))
 				return err
 			})
 			if err != nil {

@@ -14,11 +14,11 @@
 //	backup/<random>/<id>/     links to the files of a backup under way
 //
 // Offsets and epochs in names have 16 hexadecimal digits. What a log has lost before the end of its
-// last claim is damage; behind it a torn frame at the end is what a cut of power leaves. A session's
-// files are its own: damage to one is damage to one session, a tar of them is an export, and what a
-// session takes on the disk is the sum of their lengths. Files that never change again, closed
-// segments and snapshots, are shared with forks and backups by hard links; the file system counts
-// them. A segment with more than one link is closed: the next append begins another.
+// last claim is damage; behind it a torn frame at the end is what a cut of power leaves. A
+// session's files are its own: damage to one is damage to one session, a tar of them is an export,
+// and what a session takes on the disk is the sum of their lengths. Files that never change again,
+// closed segments and snapshots, are shared with forks and backups by hard links; the file system
+// counts them. A segment with more than one link is closed: the next append begins another.
 //
 // A call whose sync of a folder fails leaves the session unsynced: settle repeats the sync before
 // anything is told of the session, or overwritten of what a cut of power may bring back.

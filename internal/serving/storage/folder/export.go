@@ -81,7 +81,8 @@ func (e *Exporter) Close() error {
 	if err := e.flush(0); err != nil {
 		return err
 	}
-	if err := e.write(versionName, int64(len(versionText)), bytes.NewReader([]byte(versionText))); err != nil {
+	if err := e.write(versionName, int64(len(versionText)),
+		bytes.NewReader([]byte(versionText))); err != nil {
 		return err
 	}
 	return e.tar.Close()
@@ -93,7 +94,8 @@ func (e *Exporter) file(name string, size int64, content io.Reader) error {
 
 func (e *Exporter) write(name string, size int64, content io.Reader) error {
 	err := e.tar.WriteHeader(&tar.Header{
-		Format: tar.FormatGNU, Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: e.made,
+		Format: tar.FormatGNU, Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600,
+		ModTime: e.made,
 	})
 	if err == nil {
 		_, err = io.Copy(e.tar, content)
@@ -137,7 +139,9 @@ func (a *archived) list() error {
 		h, err := in.Next()
 		switch {
 		case errors.Is(err, io.EOF) && !version:
-			return fmt.Errorf("there is no file %s: the archive is none of lmserve, or was cut short", versionName)
+			return fmt.Errorf(
+				"there is no file %s: the archive is none of lmserve, or was cut short",
+				versionName)
 		case errors.Is(err, io.EOF):
 			return a.ends()
 		case err != nil:
@@ -169,7 +173,8 @@ func (a *archived) ends() error {
 	if err != nil {
 		return err
 	}
-	behind := io.MultiReader(bytes.NewReader(end), io.NewSectionReader(a.file, rest, a.file.Size()-rest))
+	behind := io.MultiReader(bytes.NewReader(end), io.NewSectionReader(a.file, rest,
+		a.file.Size()-rest))
 	for in := bufio.NewReader(behind); ; {
 		b, err := in.ReadByte()
 		switch {
@@ -178,7 +183,8 @@ func (a *archived) ends() error {
 		case err != nil:
 			return err
 		case b != 0:
-			return errors.New("it does not end with two blocks of zeros: it was cut short, or is longer")
+			return errors.New("it does not end with two blocks of zeros: it was cut short, or is " +
+				"longer")
 		}
 	}
 }
@@ -242,7 +248,10 @@ type archivedFile struct {
 
 func (f *archivedFile) Read(p []byte) (int, error) { return f.SectionReader.Read(p) }
 
-func (f *archivedFile) ReadAt(p []byte, at int64) (int, error) { return f.SectionReader.ReadAt(p, at) }
+func (f *archivedFile) ReadAt(p []byte, at int64) (int, error) {
+	return f.SectionReader.ReadAt(p,
+		at)
+}
 
 func (f *archivedFile) Stat() (fs.FileInfo, error) { return f.m.info(), nil }
 

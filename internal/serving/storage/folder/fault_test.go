@@ -115,7 +115,10 @@ func (c *script) steps() []step {
 		}}
 	}
 	remove := func(id string) step {
-		return step{"delete " + id, func(s store) error { return s.Delete(background, id, c.epoch[id]) }}
+		return step{"delete " + id, func(s store) error {
+			return s.Delete(background, id,
+				c.epoch[id])
+		}}
 	}
 	return []step{
 		create("a", 0), add("a", 3), add("a", 100, 128, 128), create("b", 7), add("b", 4000),
@@ -128,7 +131,10 @@ func (c *script) steps() []step {
 			return err
 		}),
 		add("a", 128), keep("a"), drop("a"), drop("a"), add("b", 128), keep("b"),
-		call("trim a", func(s store) error { return s.Trim(background, "a", c.epoch["a"], c.at["a"]-128) }),
+		call("trim a", func(s store) error {
+			return s.Trim(background, "a", c.epoch["a"],
+				c.at["a"]-128)
+		}),
 		add("a", 64),
 		call("head of a", func(s store) error {
 			return s.SetHead(background, "a", c.epoch["a"], []byte("another"))
@@ -199,7 +205,8 @@ func recovered(
 	for _, x := range all {
 		claimed, err := f.Claim(background, x.ID)
 		require.NoError(t, err, what)
-		require.NoError(t, f.Append(background, x.ID, claimed.Epoch, claimed.End, record{Text: []byte("more")}), what)
+		require.NoError(t, f.Append(background, x.ID, claimed.Epoch, claimed.End,
+			record{Text: []byte("more")}), what)
 	}
 	require.NoError(t, f.Close())
 	checked(t, dir, what, false)
@@ -229,7 +236,8 @@ func TestPowerCutLosesNothingAcknowledged(t *testing.T) {
 	if os.Getenv("LMSERVE_POWER_CUTS") != "" {
 		every, first = 1, 0
 	}
-	t.Logf("%d steps, %d events, of which every %d from %d", len(marks), len(d.events), every, first)
+	t.Logf("%d steps, %d events, of which every %d from %d", len(marks), len(d.events), every,
+		first)
 	for n := first; n <= len(d.events); n += every {
 		i := powercut.After(d.events[:n])
 		survivors := map[string]powercut.Survivor{
@@ -281,7 +289,8 @@ func TestAnyOperationMayFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // waits for the disk
 			for n, o := range d.operations {
-				what := fmt.Sprintf("operation %d of %d, %s %s", n, len(d.operations), o.kind, o.name)
+				what := fmt.Sprintf("operation %d of %d, %s %s", n, len(d.operations), o.kind,
+					o.name)
 				failing(t, what, n, fault, states)
 			}
 		})
@@ -363,7 +372,8 @@ func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 		s, err = open(d.root, Options{}, d)
 		require.NoError(t, err, what)
 		told := mark{step: "told", state: mustDump(t, s)}
-		require.Contains(t, []string{marks[max(0, last-1)].state, marks[last].state}, told.state, what)
+		require.Contains(t, []string{marks[max(0, last-1)].state, marks[last].state}, told.state,
+			what)
 		i := powercut.After(d.events)
 		require.NoError(t, s.Close())
 		recovered(t, i, filepath.Join(t.TempDir(), "left"), what, powercut.OnlySynced, told)
@@ -371,8 +381,8 @@ func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 }
 
 // failing runs the script, after whose steps the store is in these states, until an operation
-// fails, and goes on: a call that fails has changed nothing, or all, and goes through when it is made
-// again, if it has changed nothing.
+// fails, and goes on: a call that fails has changed nothing, or all, and goes through when it is
+// made again, if it has changed nothing.
 func failing(
 	t *testing.T, what string, n int, fault error, states []string,
 ) (d *disk, from int, marks []mark) {
@@ -439,7 +449,8 @@ func TestDeletedTextIsNowhere(t *testing.T) {
 		epoch, err := s.Create(background, id, secret, 0)
 		require.NoError(t, err)
 		for k := range int64(40) {
-			require.NoError(t, s.Append(background, id, epoch, k*int64(len(secret)), record{Text: secret}))
+			require.NoError(t, s.Append(background, id, epoch, k*int64(len(secret)),
+				record{Text: secret}))
 			at := (40*n + k) * int64(len(other))
 			require.NoError(t, s.Append(background, "public", public, at, record{Text: other}))
 		}
@@ -448,7 +459,8 @@ func TestDeletedTextIsNowhere(t *testing.T) {
 			return err
 		}))
 		require.Greater(t, found(secret), 40)
-		_, err = s.Fork(background, id, fork, nil, storage.Cut{Start: int64(len(secret)), End: 21 * int64(len(secret))})
+		_, err = s.Fork(background, id, fork, nil, storage.Cut{Start: int64(len(secret)),
+			End: 21 * int64(len(secret))})
 		require.NoError(t, err)
 		require.NoError(t, s.Delete(background, id, 0))
 		require.Equal(t, 20, found(secret), "what the fork has, and not more")

@@ -181,8 +181,8 @@ type links struct {
 // is not there is no error. The file is removed even if it cannot be overwritten.
 //
 // The overwriting reaches the file's own blocks only where the file system writes in place (ext4
-// without data journaling, XFS, NTFS; not btrfs, ZFS or APFS) and the device does so, too (a magnetic
-// disk; not an SSD, which remaps blocks).
+// without data journaling, XFS, NTFS; not btrfs, ZFS or APFS) and the device does so, too (a
+// magnetic disk; not an SSD, which remaps blocks).
 func (f *Folder) shred(path string) error {
 	last, err := f.unlinkShared(path)
 	if err != nil || !last {
@@ -202,8 +202,8 @@ func (f *Folder) shred(path string) error {
 	return errors.Join(err, f.remove(path))
 }
 
-// unlinkShared removes the name of a file that has others, and reports whether this one is the last.
-// Of two that remove the last two names at once, one finds the other's gone.
+// unlinkShared removes the name of a file that has others, and reports whether this one is the
+// last. Of two that remove the last two names at once, one finds the other's gone.
 func (f *Folder) unlinkShared(path string) (last bool, err error) {
 	f.unlinking.Lock()
 	defer f.unlinking.Unlock()

@@ -329,7 +329,8 @@ func (f *Folder) settle(s *session) error {
 	return f.fault("syncing session "+s.id, err)
 }
 
-// mend removes what a killed process, a cut of power or a failed write has left of a session's files.
+// mend removes what a killed process, a cut of power or a failed write has left of a session's
+// files.
 func (f *Folder) mend(s *session) error {
 	if err := f.settle(s); err != nil {
 		return err
@@ -346,7 +347,8 @@ func (f *Folder) mend(s *session) error {
 	seg := &s.segments[len(s.segments)-1]
 	out, err := f.files.OpenFile(f.file(s, segmentPrefix, seg.offset), os.O_WRONLY|nonblock, 0)
 	if err == nil {
-		err = errors.Join(firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync), out.Close())
+		err = errors.Join(firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync),
+			out.Close())
 	}
 	if err != nil {
 		return f.fault("mending the log of session "+s.id, err)
@@ -454,8 +456,8 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 	return f.fault("erasing session "+id, f.erase(removed))
 }
 
-// erase overwrites a session that was moved out of the way, and what failed to be before. Nothing is
-// overwritten as long as a cut of the power may bring the session back.
+// erase overwrites a session that was moved out of the way, and what failed to be before. Nothing
+// is overwritten as long as a cut of the power may bring the session back.
 func (f *Folder) erase(removed string) error {
 	if err := f.files.SyncDir(f.path(sessionsName)); err != nil {
 		f.mu.Lock()

@@ -125,7 +125,8 @@ func TestEmptySegmentIsNotShared(t *testing.T) {
 	for _, id := range []string{"a", "b", "a"} {
 		claimed, err := s.Claim(background, id)
 		require.NoError(t, err)
-		require.NoError(t, s.Append(background, id, claimed.Epoch, claimed.End, record{Text: []byte("text of " + id)}))
+		require.NoError(t, s.Append(background, id, claimed.Epoch, claimed.End,
+			record{Text: []byte("text of " + id)}))
 	}
 	require.NoError(t, s.Close())
 	s, err = open(dir, Options{}, unsynced{})
@@ -177,7 +178,8 @@ func (n *noted) SyncDir(path string) error {
 	return n.osFiles.SyncDir(path)
 }
 
-// What a killed process has left may not be on the disk: opening syncs the session, or its first use.
+// What a killed process has left may not be on the disk: opening syncs the session, or its first
+// use.
 func TestWhatWasLeftIsSyncedBeforeItIsTold(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -201,7 +203,8 @@ func TestWhatWasLeftIsSyncedBeforeItIsTold(t *testing.T) {
 			listed, err := s.List(background, "", 10)
 			require.NoError(t, err)
 			require.Len(t, listed, 1)
-			require.ErrorIs(t, listed[0].Err, storage.ErrUnavailable, "what may be lost is not told")
+			require.ErrorIs(t, listed[0].Err, storage.ErrUnavailable,
+				"what may be lost is not told")
 		}
 		for n, want := range []bool{!clean, false} {
 			dirs = nil
@@ -221,7 +224,8 @@ func TestReadGoesOnWhereAForkCuts(t *testing.T) {
 	epoch, err := s.Create(background, "a", []byte("{}"), 0)
 	require.NoError(t, err)
 	for n := range int64(6) {
-		require.NoError(t, s.Append(background, "a", epoch, 4*n, record{Text: fmt.Appendf(nil, "%04d", n)}))
+		require.NoError(t, s.Append(background, "a", epoch, 4*n,
+			record{Text: fmt.Appendf(nil, "%04d", n)}))
 	}
 	fork := func(id string, end int64) {
 		_, err := s.Fork(background, "a", id, []byte("{}"), storage.Cut{End: end})

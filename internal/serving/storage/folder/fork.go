@@ -54,7 +54,8 @@ func (f *Folder) cut(s *session, c storage.Cut) error {
 			return storage.WithinRecord(s.id, at)
 		}
 	}
-	return firstError(func() error { return f.mend(s) }, func() error { return f.split(s, c.Start) },
+	return firstError(func() error { return f.mend(s) },
+		func() error { return f.split(s, c.Start) },
 		func() error { return f.split(s, c.End) }, func() error { return f.cutAt(s, c.End) })
 }
 

@@ -125,11 +125,13 @@ func readFrame(b []byte) (frame, error) {
 			binary.LittleEndian.Uint32(b[12:]), crc32.Checksum(b[:12], castagnoli))
 	}
 	if int64(len(b)) < all {
-		return frame{}, fmt.Errorf("the file ends within a frame: %d bytes, expected %d", len(b), all)
+		return frame{}, fmt.Errorf("the file ends within a frame: %d bytes, expected %d", len(b),
+			all)
 	}
 	size := all - frameHead - frameTail
 	covered := b[frameHead:all]
-	if have, want := crc32.Checksum(covered, castagnoli), binary.LittleEndian.Uint32(b[16:]); have != want {
+	if have, want := crc32.Checksum(covered, castagnoli),
+		binary.LittleEndian.Uint32(b[16:]); have != want {
 		return frame{}, fmt.Errorf("checksum %08x of a frame's body, expected %08x", want, have)
 	}
 	if again := int64(binary.LittleEndian.Uint32(b[all-frameTail:])); again != size {
@@ -147,7 +149,8 @@ func (f frame) each(visit func(at int64, r storage.Record) error) error {
 			size = int64(binary.LittleEndian.Uint32(rest))
 		}
 		if size < recordMin || size > int64(len(rest)-lengthBytes) {
-			return fmt.Errorf("a record of %d bytes in %d, expected %d or more", size, len(rest), recordMin)
+			return fmt.Errorf("a record of %d bytes in %d, expected %d or more", size, len(rest),
+				recordMin)
 		}
 		r, err := decodeRecord(rest[lengthBytes:][:size])
 		if err != nil {
@@ -183,7 +186,8 @@ func decodeRecord(b []byte) (r storage.Record, err error) {
 	}
 	if flags&hasWords != 0 {
 		r.Words = new(storage.Words)
-		_, _ = binary.Decode(take(storage.WordsBytes), binary.LittleEndian, r.Words) // never fails for numbers
+		// never fails for numbers
+		_, _ = binary.Decode(take(storage.WordsBytes), binary.LittleEndian, r.Words)
 	}
 	if flags&hasContinued != 0 {
 		r.Continued = int64(number())
@@ -209,10 +213,10 @@ func decodeRecord(b []byte) (r storage.Record, err error) {
 }
 
 // torn reports whether a frame that does not verify, in the last segment, may be one that was never
-// acknowledged: power was cut before all of it was on the disk. Then nothing is behind the frame; the
-// file ends within it, or some of its sectors were never written, and read as zeros: of a head that
-// does not verify, a sector of the head. rest is the segment from the frame on, which begins at a
-// byte of the file, and at an offset of the log.
+// acknowledged: power was cut before all of it was on the disk. Then nothing is behind the frame;
+// the file ends within it, or some of its sectors were never written, and read as zeros: of a head
+// that does not verify, a sector of the head. rest is the segment from the frame on, which begins
+// at a byte of the file, and at an offset of the log.
 func torn(rest []byte, begin, offset int64) bool {
 	at, all, verifies := frameBegins(rest)
 	size := int64(len(rest))
@@ -227,8 +231,8 @@ func torn(rest []byte, begin, offset int64) bool {
 	return size < all || unwritten(rest, begin, size)
 }
 
-// unwritten reports whether one of the sectors that have the first bytes of a frame reads as zeros, as
-// far as the sector is the frame's.
+// unwritten reports whether one of the sectors that have the first bytes of a frame reads as zeros,
+// as far as the sector is the frame's.
 func unwritten(rest []byte, begin, first int64) bool {
 	for at := int64(0); at < first; {
 		n := min(int64(len(rest))-at, sectorBytes-(begin+at)%sectorBytes)

@@ -14,10 +14,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// The index is what Open would read of the sessions, a line of JSON each, written when the folder is
-// closed and removed when it is opened for writing. The last line has the checksum of those before. A
-// session whose folder has changed since, by its time, is read; so are all if anything is wrong with
-// the index.
+// The index is what Open would read of the sessions, a line of JSON each, written when the folder
+// is closed and removed when it is opened for writing. The last line has the checksum of those
+// before. A session whose folder has changed since, by its time, is read; so are all if anything is
+// wrong with the index.
 
 const indexName = "index"
 
@@ -40,7 +40,8 @@ type indexedFile struct {
 	Shared        bool `json:",omitempty"`
 }
 
-// writeIndex writes the index. Sessions that are damaged, or have anything left over, are not in it.
+// writeIndex writes the index. Sessions that are damaged, or have anything left over, are not in
+// it.
 func (f *Folder) writeIndex() error {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
@@ -64,7 +65,8 @@ func (f *Folder) writeIndex() error {
 
 func (s *session) indexed(info fs.FileInfo) indexed {
 	x := indexed{
-		ID: s.id, Changed: info.ModTime().UnixNano(), Epoch: s.epoch, Claimed: s.claimed, Head: s.head, Start: s.start,
+		ID: s.id, Changed: info.ModTime().UnixNano(), Epoch: s.epoch, Claimed: s.claimed,
+		Head: s.head, Start: s.start,
 		End: s.end, LastAt: s.lastAt,
 	}
 	if s.last != nil {
@@ -147,7 +149,8 @@ func (f *Folder) fromIndex(x indexed) *session {
 		return linksOf(path, info)
 	}
 	for _, file := range x.Segments {
-		s.segments = append(s.segments, segment{file.Offset, file.Bytes, shared(segmentPrefix, file)})
+		s.segments = append(s.segments, segment{file.Offset, file.Bytes,
+			shared(segmentPrefix, file)})
 	}
 	for _, file := range x.States {
 		kept := storage.Snapshot{Offset: file.Offset, Bytes: file.Bytes}

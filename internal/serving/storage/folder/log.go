@@ -87,8 +87,8 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 	return nil
 }
 
-// beginSegment makes a segment of a frame. It never writes to an existing file of that name: a power
-// cut may have left an empty one, which a fork may share.
+// beginSegment makes a segment of a frame. It never writes to an existing file of that name: a
+// power cut may have left an empty one, which a fork may share.
 func (f *Folder) beginSegment(s *session, b []byte) error {
 	path := f.file(s, segmentPrefix, s.end)
 	if err := f.remove(path); err != nil {
@@ -138,8 +138,8 @@ func (f *Folder) Read(
 	if refused || !errors.Is(err, storage.ErrCorrupt) {
 		return err
 	}
-	// The session may have been deleted or trimmed meanwhile, and its files overwritten; or a fork has
-	// cut one of its segments in two.
+	// The session may have been deleted or trimmed meanwhile, and its files overwritten; or a fork
+	// has cut one of its segments in two.
 	cut := false
 	gone := f.with(ctx, id, func(now *session) error {
 		if now.start > from {
@@ -194,7 +194,8 @@ func (f *Folder) readLog(
 			return err
 		}
 		if end != next {
-			return corrupt(s, hexName(segmentPrefix, uint64(s.segments[n].offset)), s.segments[n].bytes,
+			return corrupt(s, hexName(segmentPrefix, uint64(s.segments[n].offset)),
+				s.segments[n].bytes,
 				fmt.Errorf("the segment ends at offset %d, expected %d", end, next))
 		}
 	}
@@ -290,8 +291,8 @@ func (s *session) endOf(n int) int64 {
 	return s.end
 }
 
-// split begins a segment at an offset at which a record begins. The segment before keeps its records
-// from there on, which are no longer read.
+// split begins a segment at an offset at which a record begins. The segment before keeps its
+// records from there on, which are no longer read.
 func (f *Folder) split(s *session, offset int64) error {
 	n := s.segmentOf(offset)
 	if n < 0 || s.segments[n].offset == offset || offset >= s.end {
@@ -303,7 +304,8 @@ func (f *Folder) split(s *session, offset int64) error {
 	}
 	err = f.rewrite(s, hexName(segmentPrefix, uint64(offset)), second)
 	if written(err) {
-		s.segments = slices.Insert(s.segments, n+1, segment{offset: offset, bytes: int64(len(second))})
+		s.segments = slices.Insert(s.segments, n+1, segment{offset: offset,
+			bytes: int64(len(second))})
 	}
 	return f.fault("splitting the log of session "+s.id, err)
 }

@@ -80,10 +80,12 @@ func (f *Folder) openDir(o Options) error {
 	version, err := f.read(f.path(versionName), 256)
 	switch {
 	case err == nil && string(version) != versionText:
-		return fmt.Errorf("storage: %s: found %.40q, expected %q: it is of another version of lmserve",
+		return fmt.Errorf("storage: %s: found %.40q, expected %q: it is of another version of "+
+			"lmserve",
 			f.path(versionName), version, versionText)
 	case err == nil:
-		if _, err := os.Stat(f.path(sessionsName)); err != nil { // no store is empty because it looks so
+		// no store is empty because it looks so
+		if _, err := os.Stat(f.path(sessionsName)); err != nil {
 			return fmt.Errorf("storage: %s: expected the folder of all sessions: %w",
 				f.path(sessionsName), err)
 		}
@@ -95,7 +97,8 @@ func (f *Folder) openDir(o Options) error {
 		return fmt.Errorf("storage: %w", err)
 	}
 	if _, err := os.Lstat(f.path(oldDatabase)); err == nil {
-		return fmt.Errorf("storage: %s: found %s, expected %s: the folder is of a version of lmserve "+
+		return fmt.Errorf("storage: %s: found %s, expected %s: the folder is of a version of "+
+			"lmserve "+
 			"from before sessions were folders, which this version cannot read", f.dir, oldDatabase,
 			versionName)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Restore makes a data folder of a backup. There must be nothing at dir yet; after an error there is
-// still nothing. Damage within a session's file is reported, and stays that session's.
+// Restore makes a data folder of a backup. There must be nothing at dir yet; after an error there
+// is still nothing. Damage within a session's file is reported, and stays that session's.
 // storage.ErrNoBackup says that what was read is no whole backup.
 func Restore(
 	ctx context.Context, r io.Reader, dir string, report func(*storage.CorruptError),
@@ -137,7 +137,8 @@ func readEnd(r io.Reader, in *tar.Reader) error {
 func readVersion(in io.Reader) error {
 	version, err := io.ReadAll(io.LimitReader(in, 256))
 	if err == nil && string(version) != versionText {
-		err = fmt.Errorf("found %.40q, expected %q: it is of another version of lmserve", version, versionText)
+		err = fmt.Errorf("found %.40q, expected %q: it is of another version of lmserve", version,
+			versionText)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", versionName, err)
@@ -188,8 +189,8 @@ func (f *Folder) extractFile(in io.Reader, to string, h *tar.Header) error {
 	return f.fault("restoring "+h.Name, errors.Join(err, out.Close()))
 }
 
-// CheckBackup reads a backup to its end, and reports files of sessions that do not verify. Everything
-// else that is wrong is the error.
+// CheckBackup reads a backup to its end, and reports files of sessions that do not verify.
+// Everything else that is wrong is the error.
 func CheckBackup(ctx context.Context, r io.Reader, report func(*storage.CorruptError)) error {
 	return readArchive(&contextReader{ctx, r}, func(in io.Reader, h *tar.Header) error {
 		if h.Typeflag == tar.TypeLink {
@@ -200,8 +201,9 @@ func CheckBackup(ctx context.Context, r io.Reader, report func(*storage.CorruptE
 			return noBackup("%s: %w", h.Name, err)
 		}
 		if what != nil {
-			report(&storage.CorruptError{File: h.Name, Byte: -1, Session: path.Base(path.Dir(h.Name)),
-				Offset: -1, What: what.Error()})
+			report(&storage.CorruptError{File: h.Name, Byte: -1,
+				Session: path.Base(path.Dir(h.Name)),
+				Offset:  -1, What: what.Error()})
 		}
 		return err
 	})

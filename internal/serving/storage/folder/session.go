@@ -35,11 +35,11 @@ type session struct {
 	segments   []segment // the last one gets frames; none overlap
 	states     []state   // in order
 	leftovers  []string  // names of files that are removed with the next claim
-	// suspect says that a write has failed, and that nobody knows what the disk has behind the end of
-	// the last segment.
+	// suspect says that a write has failed, and that nobody knows what the disk has behind the end
+	// of the last segment.
 	suspect bool
-	// unsynced says that what was written, and names, may be in the memory of the system alone, because
-	// a process was killed or a sync has failed: nobody may rely on them before settle.
+	// unsynced says that what was written, and names, may be in the memory of the system alone,
+	// because a process was killed or a sync has failed: nobody may rely on them before settle.
 	unsynced bool
 }
 
@@ -134,7 +134,8 @@ func decodeHead(b []byte) (d headData, head []byte, err error) {
 // corrupt locates damage in a session's file.
 func corrupt(s *session, name string, at int64, what error) error {
 	path := filepath.ToSlash(filepath.Join(sessionsName, s.id, name))
-	return &storage.CorruptError{File: path, Byte: at, Session: s.id, Offset: -1, What: what.Error()}
+	return &storage.CorruptError{File: path, Byte: at, Session: s.id, Offset: -1,
+		What: what.Error()}
 }
 
 // load reads what a session is: its names, its head, and the last frame of its log. Damage goes to
@@ -156,8 +157,12 @@ func (f *Folder) load(id string) (*session, error) {
 		}
 		s.takeName(filepath.Join(dir, e.Name()), info)
 	}
-	slices.SortFunc(s.segments, func(a, b segment) int { return int(min(max(a.offset-b.offset, -1), 1)) })
-	slices.SortFunc(s.states, func(a, b state) int { return int(min(max(a.Offset-b.Offset, -1), 1)) })
+	slices.SortFunc(s.segments, func(a, b segment) int {
+		return int(min(max(a.offset-b.offset, -1),
+			1))
+	})
+	slices.SortFunc(s.states,
+		func(a, b state) int { return int(min(max(a.Offset-b.Offset, -1), 1)) })
 	s.damage = f.loadHead(s)
 	if s.damage == nil {
 		s.damage = f.loadEnd(s)
@@ -200,7 +205,8 @@ func (f *Folder) loadHead(s *session) error {
 	case err != nil:
 		return corrupt(s, headName, -1, err)
 	case d.ID != s.id:
-		return corrupt(s, headName, -1, fmt.Errorf("the head of session %.80q: the folder was copied "+
+		return corrupt(s, headName, -1, fmt.Errorf("the head of session %.80q: the folder was "+
+			"copied "+
 			"or renamed", d.ID))
 	case d.Start < 0:
 		return corrupt(s, headName, -1, fmt.Errorf("start %d, expected 0 or more", d.Start))
@@ -240,8 +246,9 @@ func (f *Folder) loadEnd(s *session) (damage error) {
 		want = max(want, s.states[n-1].Offset)
 	}
 	if damage == nil && s.end < want {
-		damage = corrupt(s, hexName(segmentPrefix, uint64(s.end)), -1, fmt.Errorf("the log ends at offset "+
-			"%d, expected %d or more", s.end, want))
+		damage = corrupt(s, hexName(segmentPrefix, uint64(s.end)), -1,
+			fmt.Errorf("the log ends at offset "+
+				"%d, expected %d or more", s.end, want))
 	}
 	return damage
 }
@@ -317,7 +324,8 @@ func (f *Folder) lastFrame(s *session, seg *segment) (end int64, found bool, err
 	end = fr.at
 	err = s.noteLast(fr, &end)
 	if err != nil {
-		return end, false, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), seg.bytes-all, err)
+		return end, false, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), seg.bytes-all,
+			err)
 	}
 	return end, true, nil
 }

@@ -29,8 +29,8 @@ const (
 	beside = "select pg_try_advisory_lock_shared($1)"
 )
 
-// keepLock takes the lock of a store that is opened alone, or beside those of other servers that share
-// the database, and keeps it until the background ends.
+// keepLock takes the lock of a store that is opened alone, or beside those of other servers that
+// share the database, and keeps it until the background ends.
 // The lock belongs to a connection of its own. If that breaks, the lock is taken anew; if another
 // store has been quicker, it is reported. Nothing relies on the lock: epochs fence.
 func (s *Store) keepLock(
@@ -83,8 +83,8 @@ func retakeLock(
 	return nil, err == nil
 }
 
-// look looks at the connection that has the lock. A store without a node has no renewals, which look at
-// the settings of the database.
+// look looks at the connection that has the lock. A store without a node has no renewals, which
+// look at the settings of the database.
 func (s *Store) look(ctx context.Context, holder *pgx.Conn) (broken bool) {
 	if s.node == "" {
 		return s.watchPromises(ctx, holder)
@@ -107,8 +107,9 @@ func (s *Store) stayLocked(
 		default:
 			var others bool
 			if holder, others = retakeLock(look, config, how); others && !told {
-				s.report(fmt.Errorf("postgres: another server has opened database %s alone: it was "+
-					"expected to wait", config.Database))
+				s.report(fmt.Errorf(
+					"postgres: another server has opened database %s alone: it was "+
+						"expected to wait", config.Database))
 				told = true
 			}
 		}

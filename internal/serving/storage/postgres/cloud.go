@@ -62,8 +62,8 @@ func (c cloud) remove(ctx context.Context, name string) error {
 
 func (c cloud) close() error { return c.bucket.Close() }
 
-// located makes the error of an object that is not there fs.ErrNotExist, and that of a new object of
-// which there is one fs.ErrExist.
+// located makes the error of an object that is not there fs.ErrNotExist, and that of a new object
+// of which there is one fs.ErrExist.
 func located(err error) error {
 	switch gcerrors.Code(err) {
 	case gcerrors.NotFound:

@@ -23,5 +23,6 @@ func TestBucketsOfOtherClouds(t *testing.T) {
 		}
 	}
 	_, err := openObjects(context.Background(), "ftp://bucket", false)
-	require.ErrorContains(t, err, "expected s3://bucket, gs://bucket, azblob://bucket or file:///folder")
+	require.ErrorContains(t, err, "expected s3://bucket, gs://bucket, azblob://bucket or "+
+		"file:///folder")
 }

@@ -49,7 +49,8 @@ func TestAnAppendThatLosesItsConnectionIsMadeOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, epoch := p.single(t)
 			p.proxy.Next(fault, 0)
-			require.NoError(t, s.Append(t.Context(), "a", epoch, 4, record("two "), record("three ")))
+			require.NoError(t, s.Append(t.Context(), "a", epoch, 4, record("two "),
+				record("three ")))
 			require.NoError(t, s.Append(t.Context(), "a", epoch, 14, record("four")))
 			require.Equal(t, "one two three four", textOf(t, s, "a"))
 			require.NoError(t, s.Delete(t.Context(), "a", epoch))

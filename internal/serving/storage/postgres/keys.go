@@ -22,13 +22,14 @@ func ReadKeys(ctx context.Context, url string) (text []byte, err error) {
 	return text, err
 }
 
-// UpdateKeys replaces the text of the keys in a database by what change makes of it, all or nothing.
-// change gets nil if there are none. Of two writers at once one waits for the other.
+// UpdateKeys replaces the text of the keys in a database by what change makes of it, all or
+// nothing. change gets nil if there are none. Of two writers at once one waits for the other.
 func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byte, error)) error {
 	return withKeys(ctx, url, func(conn *pgx.Conn) error {
 		var mine error // what change says is told as it is
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", int64(keysLock)); err != nil {
+			if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)",
+				int64(keysLock)); err != nil {
 				return err
 			}
 			text, err := readKeys(ctx, tx)
@@ -49,9 +50,9 @@ func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byt
 	})
 }
 
-// FollowKeys looks again and again at the keys of a database, with so much time in between, and tells
-// of texts that differ from the one before, first of all from the given one, until the context ends.
-// While the database cannot be reached there is nothing to tell.
+// FollowKeys looks again and again at the keys of a database, with so much time in between, and
+// tells of texts that differ from the one before, first of all from the given one, until the
+// context ends. While the database cannot be reached there is nothing to tell.
 func FollowKeys(
 	ctx context.Context, url string, every time.Duration, text []byte, tell func(text []byte),
 ) {

@@ -32,7 +32,8 @@ func TestKeysAreInTheDatabase(t *testing.T) {
 	var following sync.WaitGroup
 	told := make(chan string, 100)
 	following.Go(func() {
-		postgres.FollowKeys(ctx, url, time.Millisecond, nil, func(text []byte) { told <- string(text) })
+		postgres.FollowKeys(ctx, url, time.Millisecond, nil,
+			func(text []byte) { told <- string(text) })
 	})
 	var all sync.WaitGroup
 	for n := range 5 { // nobody's change is lost
@@ -54,7 +55,10 @@ func TestKeysAreInTheDatabase(t *testing.T) {
 	}
 	server.Kill()
 	require.NoError(t, server.Start())
-	err = postgres.UpdateKeys(t.Context(), url, func([]byte) ([]byte, error) { return []byte("new"), nil })
+	err = postgres.UpdateKeys(t.Context(), url, func([]byte) ([]byte, error) {
+		return []byte("new"),
+			nil
+	})
 	require.NoError(t, err)
 	require.Equal(t, "new", <-told, "it goes on with the database")
 	stop()

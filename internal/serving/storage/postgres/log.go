@@ -249,7 +249,8 @@ func (s *Store) Trim(ctx context.Context, id string, epoch uint64, before int64)
 	})
 }
 
-// newestThere makes sure that the object of a session's newest snapshot, if it has one, is in the store.
+// newestThere makes sure that the object of a session's newest snapshot, if it has one, is in the
+// store.
 func (s *Store) newestThere(ctx context.Context, id string) error {
 	var name string
 	var bytes int64

@@ -15,9 +15,9 @@ import (
 )
 
 // An object store that is not mounted, or another bucket, looks like an empty one. The store of a
-// database has a marker, an object with the id of the database: what is missing beside the marker is
-// lost, and what is missing without the marker may come back. Nothing is written, trimmed or deleted
-// without the marker.
+// database has a marker, an object with the id of the database: what is missing beside the marker
+// is lost, and what is missing without the marker may come back. Nothing is written, trimmed or
+// deleted without the marker.
 
 const (
 	// markerName has a dot, which no id of a session has: objects of sessions begin with the id.
@@ -30,8 +30,10 @@ const (
 
 // away is the error about a store in which something else than the marker was found.
 func (o *objects) away(found string) error {
-	return unavailable(fmt.Errorf("the object store %s is not that of database %s: found %s, expected "+
-		"the object %s with the id %s; mount the folder, or name the bucket, that has the states. If "+
+	return unavailable(fmt.Errorf("the object store %s is not that of database %s: found %s, "+
+		"expected "+
+		"the object %s with the id %s; mount the folder, or name the bucket, that has the "+
+		"states. If "+
 		"only the marker is missing, run 'lmserve migrate --store URL --objects URL'",
 		o.where, o.database, found, markerName, o.id))
 }
@@ -69,8 +71,8 @@ func (o *objects) is(id string) error {
 	return o.away(fmt.Sprintf("one with the id %q", id))
 }
 
-// present makes sure that the store is the database's, and reports when the store has gone, and when
-// it is back. An answer from before would not do: folders are unmounted between two calls.
+// present makes sure that the store is the database's, and reports when the store has gone, and
+// when it is back. An answer from before would not do: folders are unmounted between two calls.
 func (o *objects) present(ctx context.Context) error {
 	id, err := o.marker(ctx)
 	if err == nil {
@@ -122,8 +124,8 @@ func (s *Store) present(ctx context.Context) error {
 
 // openMarked opens the object store, which has to be the database's. A database that knows of no
 // objects and has had no store yet marks the store, whose folder is made. adopt is asked for by a
-// person whose store has lost the marker, or never had one: the store gets it if it has snapshots of
-// the database.
+// person whose store has lost the marker, or never had one: the store gets it if it has snapshots
+// of the database.
 func (s *Store) openMarked(ctx context.Context, database, url string, adopt bool) error {
 	var id string
 	var marked, first bool
@@ -164,13 +166,13 @@ func (s *Store) find(ctx context.Context) error {
 	return nil
 }
 
-// markedRow reads the id of the database, whether its store was marked, and whether the store is the
-// database's first.
+// markedRow reads the id of the database, whether its store was marked, and whether the store is
+// the database's first.
 const markedRow = `
 	select id, marked, not marked and not exists (select from objects) from object_store`
 
-// adopt marks the object store, unless the store has the marker. The lock on the row makes servers that
-// start at the same time with different stores agree on one.
+// adopt marks the object store, unless the store has the marker. The lock on the row makes servers
+// that start at the same time with different stores agree on one.
 func (s *Store) adopt(ctx context.Context, asked bool) error {
 	return s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var id string
@@ -197,10 +199,11 @@ func (s *Store) adopt(ctx context.Context, asked bool) error {
 	})
 }
 
-// recognize makes sure that a store without the marker has some of the database's newest snapshots, if
-// there are any.
+// recognize makes sure that a store without the marker has some of the database's newest snapshots,
+// if there are any.
 func (s *Store) recognize(ctx context.Context, tx pgx.Tx) error {
-	rows, _ := tx.Query(ctx, `select object from objects where refs > 0 order by since desc limit $1`,
+	rows, _ := tx.Query(ctx,
+		`select object from objects where refs > 0 order by since desc limit $1`,
 		adoptLook)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(names) == 0 {
@@ -212,5 +215,6 @@ func (s *Store) recognize(ctx context.Context, tx pgx.Tx) error {
 			return objectError("looking for object "+name, err)
 		}
 	}
-	return s.objects.away(fmt.Sprintf("none of the %d newest states, and no such object", len(names)))
+	return s.objects.away(fmt.Sprintf("none of the %d newest states, and no such object",
+		len(names)))
 }

@@ -23,10 +23,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// aways are object stores that can be taken away, so that something else has their URL, and come back.
+// aways are object stores that can be taken away, so that something else has their URL, and come
+// back.
 func aways() map[string]func(t *testing.T) (objects string, away, back func()) {
 	rename := func(t *testing.T, from, to string) { require.NoError(t, os.Rename(from, to)) }
-	folderFor := func(put func(t *testing.T, dir string)) func(t *testing.T) (string, func(), func()) {
+	folderFor := func(put func(t *testing.T, dir string)) func(t *testing.T) (string, func(),
+		func()) {
 		return func(t *testing.T) (string, func(), func()) {
 			dir := filepath.Join(t.TempDir(), "objects")
 			kept := dir + ".kept"
@@ -42,7 +44,8 @@ func aways() map[string]func(t *testing.T) (objects string, away, back func()) {
 		"a folder is missing": folderFor(func(*testing.T, string) {}),
 		"a folder is another database's": folderFor(func(t *testing.T, dir string) {
 			require.NoError(t, os.Mkdir(dir, 0o700))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, postgres.MarkerName), []byte("other\n"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, postgres.MarkerName),
+				[]byte("other\n"), 0o600))
 		}),
 		"a bucket is another": func(t *testing.T) (string, func(), func()) {
 			var now atomic.Pointer[gofakes3.GoFakeS3]
@@ -56,7 +59,8 @@ func aways() map[string]func(t *testing.T) (objects string, away, back func()) {
 			srv := httptest.NewServer(handler(func() *gofakes3.GoFakeS3 { return now.Load() }))
 			t.Cleanup(srv.Close)
 			query := url.Values{"endpoint": {srv.URL}, "use_path_style": {"true"}}
-			return "s3://states?" + query.Encode(), func() { now.Store(fresh()) }, func() { now.Store(kept) }
+			return "s3://states?" + query.Encode(), func() { now.Store(fresh()) },
+				func() { now.Store(kept) }
 		},
 	}
 }
@@ -68,7 +72,8 @@ func writeState(ctx context.Context, s *postgres.Store, id string, epoch uint64,
 	})
 }
 
-func readState(ctx context.Context, s *postgres.Store, id string, at int64) (state string, err error) {
+func readState(ctx context.Context, s *postgres.Store, id string, at int64) (state string,
+	err error) {
 	err = s.ReadSnapshot(ctx, id, at, func(r io.Reader) error {
 		text, err := io.ReadAll(r)
 		state = string(text)
@@ -111,14 +116,17 @@ func TestAStoreOfObjectsThatIsAwayLosesNothing(t *testing.T) {
 				require.NotErrorIs(t, err, storage.ErrCorrupt, what)
 				require.ErrorContains(t, err, postgres.MarkerName, what)
 			}
-			require.NoError(t, s.Exec(ctx, "insert into objects (object, refs) values ('a/left', 0)"))
+			require.NoError(t, s.Exec(ctx,
+				"insert into objects (object, refs) values ('a/left', 0)"))
 			require.ErrorIs(t, s.Sweep(ctx, 0), storage.ErrUnavailable)
 			_, err = postgres.Open(ctx, p.options())
 			require.ErrorIs(t, err, storage.ErrUnavailable, "opening")
-			if dir, isFolder := strings.CutPrefix(objects, "file://"); isFolder && name == "a folder is missing" {
+			if dir, isFolder := strings.CutPrefix(objects, "file://"); isFolder &&
+				name == "a folder is missing" {
 				require.NoDirExists(t, dir, "nobody makes it anew")
 			}
-			require.NoError(t, s.Append(ctx, "a", epoch, 13, record(" four")), "the log is the database's")
+			require.NoError(t, s.Append(ctx, "a", epoch, 13, record(" four")),
+				"the log is the database's")
 			require.Equal(t, "one two three four", textOf(t, s, "a"))
 
 			back()

@@ -15,13 +15,13 @@ import (
 // nodeAge is how long a node whose lease is over is still told of in the database.
 const nodeAge = time.Hour
 
-// lives says of a node n that its lease lasts. Statements may wait for locks: now() would be the time
-// before they did.
+// lives says of a node n that its lease lasts. Statements may wait for locks: now() would be the
+// time before they did.
 const lives = `(n.until > clock_timestamp())`
 
 // Renew implements cluster.Directory. It has a connection of its own, so that a lease does not end
-// because appends have all the others. A lease is renewed whatever the settings of the database are:
-// reads go on, and writes are refused.
+// because appends have all the others. A lease is renewed whatever the settings of the database
+// are: reads go on, and writes are refused.
 func (s *Store) Renew(
 	ctx context.Context, self cluster.Node, lease time.Duration,
 ) (lapsed bool, alive []cluster.Node, err error) {
@@ -89,7 +89,8 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 func (s *Store) forgetNodes(ctx context.Context) error {
 	err := s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		_, err := q.Exec(ctx, `delete from nodes
-			where until < clock_timestamp() - $1::bigint * interval '1 microsecond'`, nodeAge.Microseconds())
+			where until < clock_timestamp() - $1::bigint * interval '1 microsecond'`,
+			nodeAge.Microseconds())
 		return err
 	})
 	if err != nil {

@@ -45,7 +45,8 @@ var openers = map[string]func(ctx context.Context, url string) (bucket, error){}
 // tags are those that a program has the client of a scheme by.
 var tags = map[string]string{"s3": "s3", "gs": "clouds", "azblob": "clouds"}
 
-// openObjects opens the object store of a URL. A folder that is not there is made if create says so.
+// openObjects opens the object store of a URL. A folder that is not there is made if create says
+// so.
 func openObjects(ctx context.Context, at string, create bool) (*objects, error) {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -128,14 +129,15 @@ func (m *measured) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// get copies an object to a temporary file, and tells what put has told of it. ErrNotFound if the store
-// that is there now has no such object.
+// get copies an object to a temporary file, and tells what put has told of it. ErrNotFound if the
+// store that is there now has no such object.
 func (o *objects) get(
 	ctx context.Context, name string,
 ) (_ *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
 	r, err := o.bucket.read(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, sum, fmt.Errorf("postgres: object %s: %w: %w", name, storage.ErrNotFound, err)
+		return nil, 0, sum, fmt.Errorf("postgres: object %s: %w: %w", name, storage.ErrNotFound,
+			err)
 	}
 	if err != nil {
 		return nil, 0, sum, objectError("reading object "+name, err)

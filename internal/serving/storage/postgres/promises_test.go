@@ -74,7 +74,8 @@ func TestAConnectionWithCarelessSettingsWritesNothing(t *testing.T) {
 	p := newPlace(t, pgtest.New(t), folder(t))
 	s, epoch := p.single(t)
 	p.server.Exec(t, p.database, "alter database "+p.database+" set synchronous_commit = off")
-	require.NoError(t, s.Append(t.Context(), "a", epoch, 4, record("two ")), "the connection is older")
+	require.NoError(t, s.Append(t.Context(), "a", epoch, 4, record("two ")),
+		"the connection is older")
 	p.proxy.Cut()
 	require.Eventually(t, func() bool {
 		_, err := s.Get(t.Context(), "a")

@@ -15,7 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// schemaVersion is the number of the last migration, which is the schema that this package works on.
+// schemaVersion is the number of the last migration, which is the schema that this package works
+// on.
 const schemaVersion = 5
 
 // versionTable says in one row which migrations the database has had.
@@ -39,8 +40,9 @@ func (e *SchemaError) Error() string {
 		e.Database, e.Have, e.Want)
 	switch {
 	case e.Have == 0:
-		return fmt.Sprintf("postgres: database %s has no tables of lmserve, expected version %d of "+
-			"them: run 'lmserve migrate --store URL'", e.Database, e.Want)
+		return fmt.Sprintf(
+			"postgres: database %s has no tables of lmserve, expected version %d of "+
+				"them: run 'lmserve migrate --store URL'", e.Database, e.Want)
 	case e.Have < e.Want:
 		return found + ": run 'lmserve migrate --store URL'"
 	}
@@ -49,9 +51,9 @@ func (e *SchemaError) Error() string {
 
 // Migrate brings the tables of the database to the version that this program works on, each step in
 // a transaction, and returns the version that they had before (0: there were none) and the one that
-// they have now. Programs that migrate the same database at the same time wait for each other, or are
-// refused, as they are while a server has an older database open (ErrInUse). A database that a newer
-// program has migrated is left as it is; the error is a SchemaError.
+// they have now. Programs that migrate the same database at the same time wait for each other, or
+// are refused, as they are while a server has an older database open (ErrInUse). A database that a
+// newer program has migrated is left as it is; the error is a SchemaError.
 func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	config, err := parse(url)
 	if err != nil {
@@ -71,7 +73,8 @@ func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	if 0 < before && before < schemaVersion { // who has it open works on the tables as they are
 		free, err := takeLock(ctx, conn, alone) // until the connection ends
 		if err == nil && !free {
-			err = fmt.Errorf("postgres: database %s: %w: end all servers before its tables are updated",
+			err = fmt.Errorf("postgres: database %s: %w: end all servers before its tables are "+
+				"updated",
 				config.ConnConfig.Database, storage.ErrInUse)
 		}
 		if err != nil {
@@ -90,7 +93,8 @@ func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 		err = m.Migrate(ctx)
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("postgres: migrating database %s: %w", config.ConnConfig.Database, err)
+		return 0, 0, fmt.Errorf("postgres: migrating database %s: %w", config.ConnConfig.Database,
+			err)
 	}
 	now, err = m.GetCurrentVersion(ctx)
 	return before, now, err
@@ -121,14 +125,16 @@ var promises = []string{"synchronous_commit", "fsync", "full_page_writes"}
 func keepsPromises(ctx context.Context, q queryer, database string) error {
 	var off []string
 	err := q.QueryRow(ctx, `
-		select array(select s from unnest($1::text[]) s where current_setting(s) = 'off')`, promises).
+		select array(select s from unnest($1::text[]) s where current_setting(s) = 'off')`,
+		promises).
 		Scan(&off)
 	if err != nil {
 		return fmt.Errorf("postgres: looking for the settings of database %s: %w", database, err)
 	}
 	if len(off) > 0 {
-		return fmt.Errorf("postgres: %w: database %s has the setting %s = off, expected on: what is "+
-			"confirmed has to be durable", storage.ErrInvalid, database, off[0])
+		return fmt.Errorf(
+			"postgres: %w: database %s has the setting %s = off, expected on: what is "+
+				"confirmed has to be durable", storage.ErrInvalid, database, off[0])
 	}
 	return nil
 }
@@ -145,8 +151,8 @@ func check(ctx context.Context, q queryer, name string) error {
 	return keepsPromises(ctx, q, name)
 }
 
-// watchPromises looks at the settings anew, which a reload of PostgreSQL may have changed: while one is
-// off the store refuses to write. broken says that the connection is of no use any more.
+// watchPromises looks at the settings anew, which a reload of PostgreSQL may have changed: while
+// one is off the store refuses to write. broken says that the connection is of no use any more.
 func (s *Store) watchPromises(ctx context.Context, conn *pgx.Conn) (broken bool) {
 	err := keepsPromises(ctx, conn, conn.Config().Database)
 	if err != nil && !errors.Is(err, storage.ErrInvalid) {
@@ -179,8 +185,8 @@ func noteCareless(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// writing is connection for statements that write. It refuses (ErrUnavailable) while the database would
-// not make durable what they write.
+// writing is connection for statements that write. It refuses (ErrUnavailable) while the database
+// would not make durable what they write.
 func (s *Store) writing(ctx context.Context) (*pgxpool.Conn, error) {
 	if err := s.careless.Load(); err != nil {
 		return nil, unavailable(*err)

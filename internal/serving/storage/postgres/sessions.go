@@ -79,7 +79,8 @@ func describe(ctx context.Context, q asker, id string) (found storage.Session, e
 }
 
 // List implements storage.Store.
-func (s *Store) List(ctx context.Context, after string, limit int) (found []storage.Session, err error) {
+func (s *Store) List(ctx context.Context, after string, limit int) (found []storage.Session,
+	err error) {
 	if limit < 1 {
 		return nil, storage.Invalid("limit %d, expected 1 or more", limit)
 	}
@@ -92,7 +93,8 @@ func (s *Store) List(ctx context.Context, after string, limit int) (found []stor
 }
 
 // Create implements storage.Store.
-func (s *Store) Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error) {
+func (s *Store) Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64,
+	err error) {
 	return s.create(ctx, id, head, start, 0)
 }
 
@@ -131,7 +133,8 @@ func (s *Store) insert(
 		values ($1, nextval('epochs'), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 		on conflict (id) do nothing returning epoch`,
 		id, append([]byte{}, head...), start, end,
-		s.self(), t.Owner, t.Name, t.Complete, t.TTL.Microseconds(), t.Model, t.Numerics).Scan(&epoch)
+		s.self(), t.Owner, t.Name, t.Complete, t.TTL.Microseconds(), t.Model,
+		t.Numerics).Scan(&epoch)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, fmt.Errorf("postgres: session %s: %w", id, storage.ErrExists)
 	}
@@ -230,8 +233,8 @@ func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 	})
 }
 
-// erase deletes a session if may has no objection, which is asked when the session's row is locked. It
-// refuses while the object store is away: what is not there cannot be removed.
+// erase deletes a session if may has no objection, which is asked when the session's row is locked.
+// It refuses while the object store is away: what is not there cannot be removed.
 func (s *Store) erase(
 	ctx context.Context, id string, may func(ctx context.Context, tx pgx.Tx, e extent) error,
 ) error {
@@ -308,7 +311,8 @@ func (e extent) checkCut(ctx context.Context, tx pgx.Tx, id string, c storage.Cu
 			continue
 		}
 		var begins bool
-		err := tx.QueryRow(ctx, `select exists (select from records where session = $1 and at = $2)`,
+		err := tx.QueryRow(ctx,
+			`select exists (select from records where session = $1 and at = $2)`,
 			id, at).Scan(&begins)
 		if err != nil {
 			return err
@@ -332,13 +336,15 @@ func copyTo(ctx context.Context, tx pgx.Tx, from, id string, c storage.Cut) erro
 		return err
 	}
 	var copied int64
-	err = tx.QueryRow(ctx, `select coalesce(sum(octet_length(text)), 0) from records where session = $1`, id).
+	err = tx.QueryRow(ctx,
+		`select coalesce(sum(octet_length(text)), 0) from records where session = $1`, id).
 		Scan(&copied)
 	if err != nil {
 		return err
 	}
 	if copied != c.End-c.Start {
-		return &storage.RangeError{Session: from, Offset: c.Start, Start: c.End - copied, End: c.End}
+		return &storage.RangeError{Session: from, Offset: c.Start, Start: c.End - copied,
+			End: c.End}
 	}
 	_, err = tx.Exec(ctx, `
 		with kept as (

@@ -16,8 +16,8 @@ import (
 // and made, of which the second is a hash of the owner.
 const ownersLock = 0x6c6d
 
-// Of a session s, whose node n there may be: whether nobody has it, whether it has not been used for
-// as long as it may, and whether it is one that callers see.
+// Of a session s, whose node n there may be: whether nobody has it, whether it has not been used
+// for as long as it may, and whether it is one that callers see.
 const (
 	free     = `(n.id is null or not ` + lives + `)`
 	unused   = `(s.ttl > 0 and s.used + s.ttl * interval '1 microsecond' <= clock_timestamp())`
@@ -73,9 +73,9 @@ func (s *Store) ListOf(
 	return found, err
 }
 
-// mayClaim locks a session's row, tells which server has had the session, "" for none, and refuses if
-// that server's lease is not over. The lease is looked up by a statement of its own, which sees what
-// was there when the row was locked.
+// mayClaim locks a session's row, tells which server has had the session, "" for none, and refuses
+// if that server's lease is not over. The lease is looked up by a statement of its own, which sees
+// what was there when the row was locked.
 func (s *Store) mayClaim(ctx context.Context, tx pgx.Tx, id string) (before string, err error) {
 	err = tx.QueryRow(ctx, `select coalesce(node, '') from sessions where id = $1 for update`, id).
 		Scan(&before)
@@ -116,10 +116,12 @@ func (s *Store) Release(
 
 // Expire implements storage.Shared.
 func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) {
-	const doomed = `(s.ttl > 0 or not s.complete) and ` + free + ` and (` + unused + ` or not s.complete)`
+	const doomed = `(s.ttl > 0 or not s.complete) and ` + free + ` and (` + unused +
+		` or not s.complete)`
 	var ids []string
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
-		rows, err := q.Query(ctx, `select s.id from sessions s`+withNode+`where `+doomed+` limit $1`, limit)
+		rows, err := q.Query(ctx, `select s.id from sessions s`+withNode+`where `+doomed+
+			` limit $1`, limit)
 		if err == nil {
 			ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}
@@ -131,7 +133,8 @@ func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) 
 	for _, id := range ids {
 		err := s.erase(ctx, id, func(ctx context.Context, tx pgx.Tx, _ extent) error {
 			var still bool // nobody can have claimed or used it since its row was locked
-			err := tx.QueryRow(ctx, `select `+doomed+` from sessions s`+withNode+`where s.id = $1`, id).
+			err := tx.QueryRow(ctx, `select `+doomed+` from sessions s`+withNode+`where s.id = $1`,
+				id).
 				Scan(&still)
 			if err == nil && !still {
 				err = storage.NotFound(id)

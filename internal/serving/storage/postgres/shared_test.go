@@ -40,8 +40,10 @@ func (p *place) node(t *testing.T, name string) *postgres.Store {
 	return p.started(t, o)
 }
 
-func renew(t *testing.T, s *postgres.Store, name string, lease time.Duration) (lapsed bool, alive []string) {
-	lapsed, nodes, err := s.Renew(t.Context(), cluster.Node{ID: name, Name: name, Models: []string{"m"}}, lease)
+func renew(t *testing.T, s *postgres.Store, name string, lease time.Duration) (lapsed bool,
+	alive []string) {
+	lapsed, nodes, err := s.Renew(t.Context(), cluster.Node{ID: name, Name: name,
+		Models: []string{"m"}}, lease)
 	require.NoError(t, err)
 	for _, n := range nodes {
 		alive = append(alive, n.ID)
@@ -92,7 +94,8 @@ func TestASessionIsClaimedByItsServerOrWhenThatIsGone(t *testing.T) {
 	var owned *storage.OwnedError
 	require.ErrorAs(t, err, &owned)
 	require.Equal(t, storage.OwnedError{Session: "s", Node: "a"}, *owned)
-	require.NoError(t, a.Append(t.Context(), "s", first, 0, record("one")), "what was refused has changed nothing")
+	require.NoError(t, a.Append(t.Context(), "s", first, 0, record("one")),
+		"what was refused has changed nothing")
 	again, err := a.Claim(t.Context(), "s")
 	require.NoError(t, err)
 	require.Greater(t, again.Epoch, first)
@@ -106,7 +109,8 @@ func TestASessionIsClaimedByItsServerOrWhenThatIsGone(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, taken.Taken)
 	require.Equal(t, int64(3), taken.End)
-	require.ErrorIs(t, a.Append(t.Context(), "s", again.Epoch, 3, record("late")), storage.ErrFenced)
+	require.ErrorIs(t, a.Append(t.Context(), "s", again.Epoch, 3, record("late")),
+		storage.ErrFenced)
 	renew(t, a, "a", time.Hour)
 	_, err = a.Claim(t.Context(), "s")
 	require.ErrorIs(t, err, storage.ErrOwned)
@@ -130,7 +134,8 @@ func TestOfManyServersOneTakesASessionOver(t *testing.T) {
 	renew(t, dead, "dead", time.Hour)
 	const sessions, servers = 20, 4
 	for n := range sessions {
-		_, err := dead.Create(t.Context(), fmt.Sprint("s", n), headOf(storage.Terms{Complete: true}), 0)
+		_, err := dead.Create(t.Context(), fmt.Sprint("s", n),
+			headOf(storage.Terms{Complete: true}), 0)
 		require.NoError(t, err)
 	}
 	end(t, dead, "dead")
@@ -309,7 +314,8 @@ func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
 		_, err := conn.Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
 	}
-	_, err = conn.Exec(t.Context(), `select pg_advisory_lock_shared(`+fmt.Sprint(postgres.AloneLock)+`)`)
+	_, err = conn.Exec(t.Context(), `select pg_advisory_lock_shared(`+
+		fmt.Sprint(postgres.AloneLock)+`)`)
 	require.NoError(t, err)
 	_, _, err = postgres.Migrate(t.Context(), p.server.URL(p.database))
 	require.ErrorIs(t, err, storage.ErrInUse, "a server has it open")

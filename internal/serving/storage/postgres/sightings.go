@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// sightings are what this server has seen of the leases of others. Somebody may set the clock of the
-// database, and then it tells that leases are over that are not, or last when nobody renews them. So a
-// lease that was seen to last is over when it was not renewed for its whole length by the monotonic
-// clock of whoever has seen it: its server has stopped before, by its own. Only of a lease that was
-// never seen before the database's clock is believed.
+// sightings are what this server has seen of the leases of others. Somebody may set the clock of
+// the database, and then it tells that leases are over that are not, or last when nobody renews
+// them. So a lease that was seen to last is over when it was not renewed for its whole length by
+// the monotonic clock of whoever has seen it: its server has stopped before, by its own. Only of a
+// lease that was never seen before the database's clock is believed.
 type sightings struct {
 	now func() time.Time // nil: time.Now
 
@@ -17,7 +17,8 @@ type sightings struct {
 	of map[string]sighting // by the id of the server
 }
 
-// sighting is the last renewal that was seen: its end by the database's clock, and when it was seen.
+// sighting is the last renewal that was seen: its end by the database's clock, and when it was
+// seen.
 type sighting struct {
 	until, at time.Time
 	over      bool // when it was seen first

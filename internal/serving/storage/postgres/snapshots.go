@@ -16,15 +16,16 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// A snapshot is written in three steps: a row of objects says that there may be an object, the object
-// is put, and a transaction makes the object a snapshot. Whatever is cut off between them leaves a
-// row without a snapshot, by which a sweep finds the object.
+// A snapshot is written in three steps: a row of objects says that there may be an object, the
+// object is put, and a transaction makes the object a snapshot. Whatever is cut off between them
+// leaves a row without a snapshot, by which a sweep finds the object.
 
 const (
-	// putTime is the longest that the putting of an object may take; a sweep waits longer (sweepAge).
+	// putTime is the longest that the putting of an object may take; a sweep waits longer
+	// (sweepAge).
 	putTime = 30 * time.Minute
-	// removeTime is the longest that the removing of objects may keep a call waiting, and removers is
-	// how many are removed at once.
+	// removeTime is the longest that the removing of objects may keep a call waiting, and removers
+	// is how many are removed at once.
 	removeTime = 30 * time.Second
 	removers   = 8
 )
@@ -59,7 +60,8 @@ func (s *Store) WriteSnapshot(
 
 // putSnapshot puts the object of a snapshot, and makes it one.
 func (s *Store) putSnapshot(
-	ctx context.Context, id string, epoch uint64, at int64, name string, write func(io.Writer) error,
+	ctx context.Context, id string, epoch uint64, at int64, name string,
+	write func(io.Writer) error,
 ) error {
 	putting, cancel := context.WithTimeout(ctx, putTime)
 	defer cancel()
@@ -68,18 +70,21 @@ func (s *Store) putSnapshot(
 		err = unavailable(err)
 	}
 	if err != nil {
-		return fmt.Errorf("postgres: writing a snapshot of session %s at offset %d: %w", id, at, err)
+		return fmt.Errorf("postgres: writing a snapshot of session %s at offset %d: %w", id, at,
+			err)
 	}
 	err = s.owned(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, e extent) error {
 		if err := admit(ctx, tx, id, at, e); err != nil {
 			return err
 		}
-		done, err := tx.Exec(ctx, `update objects set refs = 1 where object = $1 and refs = 0`, name)
+		done, err := tx.Exec(ctx, `update objects set refs = 1 where object = $1 and refs = 0`,
+			name)
 		if err != nil {
 			return err
 		}
 		if done.RowsAffected() == 0 {
-			return unavailable(errors.New("the snapshot has taken so long that a sweep has removed it"))
+			return unavailable(errors.New("the snapshot has taken so long that a sweep has " +
+				"removed it"))
 		}
 		_, err = tx.Exec(ctx, `
 			insert into snapshots (session, at, bytes, sha256, object) values ($1, $2, $3, $4, $5)`,
@@ -95,7 +100,8 @@ func (s *Store) putSnapshot(
 // isSnapshot says whether it is certain that an object is a snapshot.
 func (s *Store) isSnapshot(ctx context.Context, name string) (is bool) {
 	err := s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
-		return q.QueryRow(ctx, `select exists (select from snapshots where object = $1)`, name).Scan(&is)
+		return q.QueryRow(ctx, `select exists (select from snapshots where object = $1)`,
+			name).Scan(&is)
 	})
 	return err == nil && is
 }
@@ -105,7 +111,8 @@ func admit(ctx context.Context, tx pgx.Tx, id string, at int64, e extent) error 
 	var has int
 	var there bool
 	err := tx.QueryRow(ctx, `
-		select count(*), coalesce(bool_or(at = $2), false) from snapshots where session = $1`, id, at).
+		select count(*), coalesce(bool_or(at = $2), false) from snapshots where session = $1`, id,
+		at).
 		Scan(&has, &there)
 	switch {
 	case err != nil:
@@ -195,8 +202,8 @@ func (s *Store) ReadSnapshot(
 	return storage.DecompressSnapshot(from, read)
 }
 
-// get is objects.get. Its ErrNotFound says that the object is lost: the store without the object was
-// the database's, before and after.
+// get is objects.get. Its ErrNotFound says that the object is lost: the store without the object
+// was the database's, before and after.
 func (s *Store) get(
 	ctx context.Context, name string,
 ) (in *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
@@ -271,8 +278,8 @@ func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []strin
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// remove removes objects that are no snapshots, and their rows: in the database's store alone, because
-// objects that are not there count as removed.
+// remove removes objects that are no snapshots, and their rows: in the database's store alone,
+// because objects that are not there count as removed.
 func (s *Store) remove(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file runs statements, and says what their errors mean for the caller: nothing was written, or
-// nobody knows.
+// This file runs statements, and says what their errors mean for the caller: nothing was written,
+// or nobody knows.
 
 const (
 	// statementTime is the longest that a write may take once it has begun. What takes longer loses
@@ -51,8 +51,8 @@ func (s *Store) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	return nil, unavailable(err)
 }
 
-// release gives a connection back, and tells whether it is broken. Where one is, the others that wait
-// in the pool are too, as a rule: they are closed, so that nobody has to find out by himself.
+// release gives a connection back, and tells whether it is broken. Where one is, the others that
+// wait in the pool are too, as a rule: they are closed, so that nobody has to find out by himself.
 func (s *Store) release(conn *pgxpool.Conn) (broken bool) {
 	broken = conn.Conn().IsClosed()
 	conn.Release()
@@ -66,8 +66,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("postgres: %w: %w", storage.ErrUnavailable, err)
 }
 
-// unknown does not wrap the error, which may be an ErrUnavailable of a later try: the caller must not
-// take it that nothing was written.
+// unknown does not wrap the error, which may be an ErrUnavailable of a later try: the caller must
+// not take it that nothing was written.
 func unknown(err error) error { return fmt.Errorf("postgres: %w: %v", storage.ErrUnknown, err) }
 
 // read runs statements that write nothing, and runs them again if their connection breaks.
@@ -100,7 +100,8 @@ func (s *Store) read(
 
 // once runs one statement that writes. Once it has begun no context ends it but its own, so that
 // nobody gives up a statement that has been carried out.
-func (s *Store) once(ctx context.Context, do func(ctx context.Context, q *pgxpool.Conn) error) error {
+func (s *Store) once(ctx context.Context, do func(ctx context.Context,
+	q *pgxpool.Conn) error) error {
 	conn, err := s.writing(ctx)
 	if err != nil {
 		return err
@@ -139,9 +140,9 @@ func (s *Store) transact(
 	return outcome(conn, tx.Commit(ctx))
 }
 
-// outcome is what an error of the statement that writes, or commits, means. With a connection that is
-// closed nobody knows. pgconn.SafeToRetry is not asked: pgx says of an answer that it could not read
-// on a closed connection, too, that nothing was sent (PgConn.receiveMessage, in v5.12.0).
+// outcome is what an error of the statement that writes, or commits, means. With a connection that
+// is closed nobody knows. pgconn.SafeToRetry is not asked: pgx says of an answer that it could not
+// read on a closed connection, too, that nothing was sent (PgConn.receiveMessage, in v5.12.0).
 func outcome(conn *pgxpool.Conn, err error) error {
 	switch {
 	case err == nil:
@@ -162,8 +163,8 @@ func ours(err error) bool {
 	}, func(known error) bool { return errors.Is(err, known) })
 }
 
-// meaning is an error of a statement that the database has refused, so that nothing was written. The
-// codes are those of appendix A of PostgreSQL's manual.
+// meaning is an error of a statement that the database has refused, so that nothing was written.
+// The codes are those of appendix A of PostgreSQL's manual.
 func meaning(err error) error {
 	if ours(err) {
 		return err
@@ -179,9 +180,10 @@ func meaning(err error) error {
 	case in("53100"): // disk_full
 		return fmt.Errorf("postgres: %w: %w", storage.ErrNoSpace, err)
 	case in("XX001", "XX002"): // data_corrupted, index_corrupted
-		return &storage.CorruptError{File: "the database", Byte: -1, Offset: -1, What: refused.Error()}
-	// Failures that pass: of resources (53), by an operator (57), of locks and deadlocks (40, 55P03),
-	// and of a server that takes no writes, because another has taken its place (25006).
+		return &storage.CorruptError{File: "the database", Byte: -1, Offset: -1,
+			What: refused.Error()}
+	// Failures that pass: of resources (53), by an operator (57), of locks and deadlocks (40,
+	// 55P03), and of a server that takes no writes, because another has taken its place (25006).
 	case in("40", "53", "55P03", "57", "25006"):
 		return unavailable(err)
 	}

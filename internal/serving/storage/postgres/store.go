@@ -26,8 +26,8 @@ import (
 // otherwise with pool_max_conns. Appends that have no connection wait for one.
 const connectionsMax = 16
 
-// parameters are settings of the connections, in the words of PostgreSQL, unless the URL has others:
-// a process that is cut off must not keep others waiting for the locks of its transactions.
+// parameters are settings of the connections, in the words of PostgreSQL, unless the URL has
+// others: a process that is cut off must not keep others waiting for the locks of its transactions.
 var parameters = map[string]string{
 	"application_name":                    "lmserve",
 	"idle_in_transaction_session_timeout": "20s",
@@ -43,18 +43,18 @@ type Options struct {
 	// and of pgxpool. Objects is that of the object store: s3://bucket, or file:///folder.
 	Database, Objects string
 	// Adopt marks an object store that has no marker as the database's, if it has some of the
-	// database's snapshots. Without it Open refuses (ErrUnavailable) such a store, unless the database
-	// has never had one, and always that of another database.
+	// database's snapshots. Without it Open refuses (ErrUnavailable) such a store, unless the
+	// database has never had one, and always that of another database.
 	Adopt bool
-	// Alone makes Open refuse (ErrInUse) a database on which another store was opened so, after it has
-	// waited so long for that store to be closed. It keeps a second server from starting by mistake.
-	// What keeps two from writing to the same session are the epochs.
+	// Alone makes Open refuse (ErrInUse) a database on which another store was opened so, after it
+	// has waited so long for that store to be closed. It keeps a second server from starting by
+	// mistake. What keeps two from writing to the same session are the epochs.
 	Alone bool
 	Wait  time.Duration
 	// Node is the id of this server among those that share the database, see cluster.Node: what the
-	// store makes or claims is this server's, as long as its lease lasts (Renew). Such stores may be
-	// open at the same time, but not beside one that is open Alone, which they wait for. "": the server
-	// is none of them, and what it claims is free.
+	// store makes or claims is this server's, as long as its lease lasts (Renew). Such stores may
+	// be open at the same time, but not beside one that is open Alone, which they wait for. "": the
+	// server is none of them, and what it claims is free.
 	Node string
 	// Terms says what the database has to know of a head. Nil: heads have no meaning.
 	Terms func(head []byte) storage.Terms

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// sweepAge is how long an object that is no snapshot stays, by the clock of the database: longer
-	// than its putting may take (putTime).
+	// sweepAge is how long an object that is no snapshot stays, by the clock of the database:
+	// longer than its putting may take (putTime).
 	sweepAge = time.Hour
 	// sweepPause is the time before a sweep, and sweepBatch is how many objects are removed under
 	// one lock.
@@ -44,12 +44,13 @@ func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	}
 }
 
-// condemn marks objects, so that none can become a snapshot any more, however late its writer comes,
-// and returns their names. One store at a time does, and others go without.
+// condemn marks objects, so that none can become a snapshot any more, however late its writer
+// comes, and returns their names. One store at a time does, and others go without.
 func (s *Store) condemn(ctx context.Context, age time.Duration) (names []string, err error) {
 	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var first bool
-		err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock($1)`, int64(sweepLock)).Scan(&first)
+		err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock($1)`,
+			int64(sweepLock)).Scan(&first)
 		if err != nil || !first {
 			return err
 		}

@@ -11,7 +11,8 @@ import (
 // origin makes a session of three records and two snapshots.
 func origin(t *testing.T, s storage.Store) (epoch uint64) {
 	epoch = create(t, s, "a")
-	require.NoError(t, s.Append(background, "a", epoch, 0, record("abc"), record("def"), record("ghi")))
+	require.NoError(t, s.Append(background, "a", epoch, 0, record("abc"), record("def"),
+		record("ghi")))
 	require.NoError(t, s.WriteSnapshot(background, "a", epoch, 6, writer("state at 6")))
 	require.NoError(t, s.WriteSnapshot(background, "a", epoch, 9, writer("state at 9")))
 	return epoch
@@ -40,7 +41,8 @@ func forked(t *testing.T, b Backend) {
 		got, err := s.Get(background, fork.id)
 		require.NoError(t, err)
 		require.Equal(t, storage.Session{
-			ID: fork.id, Epoch: epoch, Head: []byte("head"), Start: fork.cut.Start, End: fork.cut.End, Last: fork.last,
+			ID: fork.id, Epoch: epoch, Head: []byte("head"), Start: fork.cut.Start,
+			End: fork.cut.End, Last: fork.last,
 			LastAt: fork.lastAt,
 		}, got)
 		require.Equal(t, fork.text, text(t, s, fork.id, fork.cut.Start))
@@ -106,7 +108,8 @@ func forksApart(t *testing.T, b Backend) {
 	require.NoError(t, s.Trim(background, "grandchild", grandchild, 23))
 	require.Equal(t, ", who is alone", text(t, s, "grandchild", 23))
 	require.NoError(t, s.Delete(background, "grandchild", grandchild))
-	for _, id := range []string{"a", "child", "grandchild"} { // nobody has anything of them any more
+	// nobody has anything of them any more
+	for _, id := range []string{"a", "child", "grandchild"} {
 		create(t, s, id)
 	}
 }

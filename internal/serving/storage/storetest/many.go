@@ -65,7 +65,8 @@ func pages(t *testing.T, b Backend) {
 
 func limits(t *testing.T, b Backend) {
 	s := started(t, b)
-	for _, id := range []string{"", "-a", "A", "a.b", "a/b", "../a", "a\x00", "é", strings.Repeat("a", storage.MaxIDBytes+1)} {
+	for _, id := range []string{"", "-a", "A", "a.b", "a/b", "../a", "a\x00", "é",
+		strings.Repeat("a", storage.MaxIDBytes+1)} {
 		_, err := s.Create(background, id, nil, 0)
 		require.ErrorIs(t, err, storage.ErrInvalid, "%q", id)
 		_, err = s.Get(background, id)
@@ -80,14 +81,16 @@ func limits(t *testing.T, b Backend) {
 	require.ErrorIs(t, err, storage.ErrInvalid)
 	require.ErrorIs(t, s.SetHead(background, long, epoch, big), storage.ErrInvalid)
 	for _, n := range []int{0, storage.MaxTextBytes + 1} {
-		err := s.Append(background, long, epoch, 0, record("good"), storage.Record{Text: make([]byte, n)})
+		err := s.Append(background, long, epoch, 0, record("good"),
+			storage.Record{Text: make([]byte, n)})
 		require.ErrorIs(t, err, storage.ErrInvalid)
 	}
 	require.ErrorIs(t, s.Append(background, long, epoch, 0), storage.ErrInvalid)
 	require.ErrorIs(t, s.Append(background, long, epoch, -1, record("x")), storage.ErrInvalid)
 	far, err := s.Create(background, "far", nil, math.MaxInt64-3)
 	require.NoError(t, err)
-	require.ErrorIs(t, s.Append(background, "far", far, math.MaxInt64-3, record("12"), record("34")), storage.ErrInvalid)
+	require.ErrorIs(t, s.Append(background, "far", far, math.MaxInt64-3, record("12"),
+		record("34")), storage.ErrInvalid)
 	require.NoError(t, s.Append(background, "far", far, math.MaxInt64-3, record("12")))
 	require.Empty(t, text(t, s, long, 0))
 }
@@ -145,7 +148,8 @@ func concurrent(t *testing.T, b Backend) {
 					err = s.WriteSnapshot(background, id, epoch, at, writer(id))
 				}
 				if i%20 == 19 && err == nil {
-					err = s.Read(background, id, 0, func(int64, storage.Record) error { return nil })
+					err = s.Read(background, id, 0,
+						func(int64, storage.Record) error { return nil })
 				}
 			}
 			if w%8 == 7 && err == nil {
@@ -228,7 +232,8 @@ func closed(t *testing.T, b Backend) {
 	require.ErrorIs(t, s.WriteSnapshot(background, "a", epoch, 0, writer("x")), storage.ErrClosed)
 }
 
-// listedMeanwhile lists while others are made and deleted: who is there all the time is listed once.
+// listedMeanwhile lists while others are made and deleted: who is there all the time is listed
+// once.
 func listedMeanwhile(t *testing.T, b Backend) {
 	s := started(t, b)
 	changed := b.other(t, s)

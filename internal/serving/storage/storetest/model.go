@@ -119,7 +119,8 @@ func (m *machine) create(t *rapid.T) {
 		return
 	}
 	require.NoError(t, err)
-	m.sessions[id] = &modelSession{epoch: epoch, head: head, start: start, snapshots: map[int64]string{}}
+	m.sessions[id] = &modelSession{epoch: epoch, head: head, start: start,
+		snapshots: map[int64]string{}}
 }
 
 // isOrigin tells whether a session may share something that stands under an id.
@@ -135,7 +136,8 @@ func (m *machine) isOrigin(id string) bool {
 func (m *machine) fork(t *rapid.T) {
 	from, s, _ := m.one(t)
 	id := rapid.SampledFrom(ids).Draw(t, "fork")
-	fork := &modelSession{head: "fork of " + from, snapshots: map[int64]string{}, origins: map[string]bool{from: true}}
+	fork := &modelSession{head: "fork of " + from, snapshots: map[int64]string{},
+		origins: map[string]bool{from: true}}
 	var c storage.Cut
 	if s != nil {
 		first := rapid.IntRange(0, len(s.records)).Draw(t, "first")
@@ -213,8 +215,9 @@ func (m *machine) append(t *rapid.T) {
 	for range rapid.IntRange(1, 4).Draw(t, "records") {
 		size := rapid.SampledFrom([]int{1, 10, 128, 3000, 20_000}).Draw(t, "size")
 		r := storage.Record{
-			UnixMS: rapid.Int64().Draw(t, "time"), Bits: rapid.Float64().Draw(t, "bits"), HasBaseline: rapid.Bool().Draw(t, "baseline"),
-			Text: slices.Repeat([]byte{rapid.Byte().Draw(t, "text")}, size),
+			UnixMS: rapid.Int64().Draw(t, "time"), Bits: rapid.Float64().Draw(t, "bits"),
+			HasBaseline: rapid.Bool().Draw(t, "baseline"),
+			Text:        slices.Repeat([]byte{rapid.Byte().Draw(t, "text")}, size),
 		}
 		if r.HasBaseline {
 			r.Baseline = r.Bits / 2
@@ -293,7 +296,8 @@ func (m *machine) trim(t *rapid.T) {
 	id, s, epoch := m.one(t)
 	before := rapid.Int64Range(0, 20_000).Draw(t, "before")
 	if s != nil && len(s.snapshots) > 0 {
-		before = rapid.SampledFrom(s.offsets()).Draw(t, "snapshot") - rapid.Int64Range(-1, 1).Draw(t, "beside")
+		before = rapid.SampledFrom(s.offsets()).Draw(t, "snapshot") - rapid.Int64Range(-1,
+			1).Draw(t, "beside")
 	}
 	want := refused(s, epoch)
 	if want == nil {

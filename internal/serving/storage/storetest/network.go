@@ -25,12 +25,12 @@ func (b Backend) other(t *testing.T, s storage.Store) storage.Store {
 	return started(t, b)
 }
 
-// Stops runs a script, and stops the store, or what the store relies on, after every step. Everything
-// that was confirmed has to be there when the store is opened again.
+// Stops runs a script, and stops the store, or what the store relies on, after every step.
+// Everything that was confirmed has to be there when the store is opened again.
 func Stops(t *testing.T, b Backend, stop func(storage.Store) error) { restarts(t, b, stop) }
 
-// instances lets two stores work on the same sessions: what one has done is there for the other, and
-// a claim through one fences the other.
+// instances lets two stores work on the same sessions: what one has done is there for the other,
+// and a claim through one fences the other.
 func instances(t *testing.T, b Backend) {
 	one, two := started(t, b), started(t, b)
 	first := create(t, one, "a")
@@ -46,20 +46,24 @@ func instances(t *testing.T, b Backend) {
 	require.Greater(t, claimed.Epoch, first)
 	require.Equal(t, int64(3), claimed.End)
 	for name, write := range map[string]func() error{
-		"append":   func() error { return one.Append(background, "a", first, 3, record("two")) },
-		"head":     func() error { return one.SetHead(background, "a", first, nil) },
-		"snapshot": func() error { return one.WriteSnapshot(background, "a", first, 0, writer("x")) },
-		"trim":     func() error { return one.Trim(background, "a", first, 3) },
-		"drop":     func() error { return one.DropSnapshot(background, "a", first, 3) },
-		"delete":   func() error { return one.Delete(background, "a", first) },
+		"append": func() error { return one.Append(background, "a", first, 3, record("two")) },
+		"head":   func() error { return one.SetHead(background, "a", first, nil) },
+		"snapshot": func() error {
+			return one.WriteSnapshot(background, "a", first, 0,
+				writer("x"))
+		},
+		"trim":   func() error { return one.Trim(background, "a", first, 3) },
+		"drop":   func() error { return one.DropSnapshot(background, "a", first, 3) },
+		"delete": func() error { return one.Delete(background, "a", first) },
 	} {
 		require.ErrorIs(t, write(), storage.ErrFenced, name)
 	}
 	// Claimed by the other store while a snapshot is written.
-	require.ErrorIs(t, two.WriteSnapshot(background, "a", claimed.Epoch, 0, func(w io.Writer) error {
-		_, err := one.Claim(background, "a")
-		return errors.Join(err, writer("late")(w))
-	}), storage.ErrFenced)
+	require.ErrorIs(t, two.WriteSnapshot(background, "a", claimed.Epoch, 0,
+		func(w io.Writer) error {
+			_, err := one.Claim(background, "a")
+			return errors.Join(err, writer("late")(w))
+		}), storage.ErrFenced)
 	require.Equal(t, []int64{3}, offsets(t, one, "a"))
 	got, err := one.Claim(background, "a")
 	require.NoError(t, err)
@@ -101,9 +105,9 @@ func cuts(t *testing.T, b Backend) {
 }
 
 // Histories lets writers work while disturb is called again and again, which may cut connections or
-// kill what the store relies on, and has to mend it before it returns. What was confirmed is there in
-// the end; what was refused, or could not be tried, is not; and what nobody knows of is there whole
-// or not at all.
+// kill what the store relies on, and has to mend it before it returns. What was confirmed is there
+// in the end; what was refused, or could not be tried, is not; and what nobody knows of is there
+// whole or not at all.
 // The time between two calls is as long as connecting takes or a few times that. How long it takes
 // depends on the machine, so that the time doubles while nothing is done between two of them.
 func Histories(t *testing.T, b Backend, writers, rounds int, disturb func()) {
@@ -220,34 +224,39 @@ func (h *history) round(n int) {
 	switch n % 4 {
 	case 3:
 		head := fmt.Sprint("head ", n)
-		h.wrote("a head", h.s.SetHead(background, h.id, h.epoch, []byte(head)), func(found storage.Session) (bool, error) {
-			if was := string(found.Head); was != head && was != h.head {
-				return false, fmt.Errorf("head %q, expected %q or %q", was, h.head, head)
-			}
-			return string(found.Head) == head, nil
-		}, func() { h.head = head })
+		h.wrote("a head", h.s.SetHead(background, h.id, h.epoch, []byte(head)),
+			func(found storage.Session) (bool, error) {
+				if was := string(found.Head); was != head && was != h.head {
+					return false, fmt.Errorf("head %q, expected %q or %q", was, h.head, head)
+				}
+				return string(found.Head) == head, nil
+			}, func() { h.head = head })
 	case 1:
 		if slices.Contains(h.kept, at) {
 			return
 		}
 		write := writer(fmt.Sprint("state at ", at))
-		h.wrote("a snapshot", h.s.WriteSnapshot(background, h.id, h.epoch, at, write), func(storage.Session) (has bool, err error) {
-			err = h.again(func() error {
-				kept, err := h.s.Snapshots(background, h.id)
-				has = slices.ContainsFunc(kept, func(k storage.Snapshot) bool { return k.Offset == at })
-				return err
-			})
-			return has, err
-		}, func() { h.kept = append(h.kept, at) })
+		h.wrote("a snapshot", h.s.WriteSnapshot(background, h.id, h.epoch, at, write),
+			func(storage.Session) (has bool, err error) {
+				err = h.again(func() error {
+					kept, err := h.s.Snapshots(background, h.id)
+					has = slices.ContainsFunc(kept,
+						func(k storage.Snapshot) bool { return k.Offset == at })
+					return err
+				})
+				return has, err
+			}, func() { h.kept = append(h.kept, at) })
 	default:
 		records := []storage.Record{record(fmt.Sprintf("<%s %d ", h.id, n)), record("and on>")}
 		added := string(records[0].Text) + string(records[1].Text)
-		h.wrote("an append", h.s.Append(background, h.id, h.epoch, at, records...), func(found storage.Session) (bool, error) {
-			if found.End != at && found.End != at+int64(len(added)) {
-				return false, fmt.Errorf("the log ends at %d, expected %d or %d", found.End, at, at+int64(len(added)))
-			}
-			return found.End != at, nil
-		}, func() { h.text.WriteString(added) })
+		h.wrote("an append", h.s.Append(background, h.id, h.epoch, at, records...),
+			func(found storage.Session) (bool, error) {
+				if found.End != at && found.End != at+int64(len(added)) {
+					return false, fmt.Errorf("the log ends at %d, expected %d or %d", found.End, at,
+						at+int64(len(added)))
+				}
+				return found.End != at, nil
+			}, func() { h.text.WriteString(added) })
 	}
 }
 

@@ -15,17 +15,20 @@ import (
 func trimmed(t *testing.T, b Backend) {
 	s := started(t, b)
 	epoch := create(t, s, "a")
-	require.NoError(t, s.Append(background, "a", epoch, 0, record("abc"), record("def"), record("ghi")))
+	require.NoError(t, s.Append(background, "a", epoch, 0, record("abc"), record("def"),
+		record("ghi")))
 	require.ErrorIs(t, s.Trim(background, "a", epoch, 3), storage.ErrRange, "no snapshot yet")
 	require.NoError(t, s.WriteSnapshot(background, "a", epoch, 5, writer("state")))
 	require.ErrorIs(t, s.Trim(background, "a", epoch, 6), storage.ErrRange, "snapshot is older")
 	require.ErrorIs(t, s.Trim(background, "a", epoch, -1), storage.ErrRange)
 	require.NoError(t, s.Trim(background, "a", epoch, 2))
-	require.Equal(t, "abcdefghi", text(t, s, "a", 0), "a record that goes on behind the offset stays")
+	require.Equal(t, "abcdefghi", text(t, s, "a", 0),
+		"a record that goes on behind the offset stays")
 	require.NoError(t, s.Trim(background, "a", epoch, 5))
 	got, err := s.Get(background, "a")
 	require.NoError(t, err)
-	require.Equal(t, storage.Session{ID: "a", Epoch: epoch, Head: []byte("head of a"), Start: 3, End: 9, Last: last(record("ghi")), LastAt: 6}, got)
+	require.Equal(t, storage.Session{ID: "a", Epoch: epoch, Head: []byte("head of a"), Start: 3,
+		End: 9, Last: last(record("ghi")), LastAt: 6}, got)
 	require.Equal(t, "defghi", text(t, s, "a", 3))
 	_, err = read(s, "a", 2)
 	require.ErrorIs(t, err, storage.ErrRange)
@@ -34,7 +37,8 @@ func trimmed(t *testing.T, b Backend) {
 	require.NoError(t, s.Trim(background, "a", epoch, 9))
 	require.Empty(t, text(t, s, "a", 9))
 	require.ErrorIs(t, s.Append(background, "a", epoch, 0, record("x")), storage.ErrSequence)
-	require.NoError(t, s.Append(background, "a", epoch, 9, record("on")), "an empty log still knows its end")
+	require.NoError(t, s.Append(background, "a", epoch, 9, record("on")),
+		"an empty log still knows its end")
 	require.NoError(t, s.Trim(background, "a", epoch, 3), "already")
 }
 
@@ -81,11 +85,13 @@ func snapshotsRefused(t *testing.T, b Backend) {
 	epoch := create(t, s, "a")
 	require.NoError(t, s.Append(background, "a", epoch, 0, record("12345")))
 	for _, at := range []int64{-1, 6} {
-		require.ErrorIs(t, s.WriteSnapshot(background, "a", epoch, at, writer("x")), storage.ErrRange)
+		require.ErrorIs(t, s.WriteSnapshot(background, "a", epoch, at, writer("x")),
+			storage.ErrRange)
 	}
 	for _, at := range []int64{2, 4} {
 		require.NoError(t, s.WriteSnapshot(background, "a", epoch, at, writer("x")))
-		require.ErrorIs(t, s.WriteSnapshot(background, "a", epoch, at, writer("y")), storage.ErrExists)
+		require.ErrorIs(t, s.WriteSnapshot(background, "a", epoch, at, writer("y")),
+			storage.ErrExists)
 	}
 	require.Equal(t, []int64{2, 4}, offsets(t, s, "a"))
 	require.Equal(t, "x", snapshot(t, s, "a", 2))

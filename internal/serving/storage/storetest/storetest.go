@@ -78,7 +78,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 	if !fresh(t).durable() {
 		return
 	}
-	t.Run("a restart after every step changes nothing", func(t *testing.T) { restarts(t, fresh(t), closeStore) })
+	t.Run("a restart after every step changes nothing",
+		func(t *testing.T) { restarts(t, fresh(t), closeStore) })
 	t.Run("a crash after every step changes nothing", func(t *testing.T) {
 		b := fresh(t)
 		restarts(t, b, b.Crash)
@@ -107,7 +108,8 @@ func started(t *testing.T, b Backend) storage.Store {
 func closeStore(s storage.Store) error { return s.Close() }
 
 func record(text string) storage.Record {
-	return storage.Record{UnixMS: 1_700_000_000_000, Bits: 2.5 * float64(len(text)), Text: []byte(text)}
+	return storage.Record{UnixMS: 1_700_000_000_000, Bits: 2.5 * float64(len(text)),
+		Text: []byte(text)}
 }
 
 // last is a record as Session.Last has it.
@@ -193,7 +195,8 @@ func created(t *testing.T, b Backend) {
 	require.NoError(t, err)
 	got, err = s.Get(background, "later")
 	require.NoError(t, err)
-	require.Equal(t, storage.Session{ID: "later", Epoch: later, Head: []byte("{}"), Start: 1 << 40, End: 1 << 40}, got)
+	require.Equal(t, storage.Session{ID: "later", Epoch: later, Head: []byte("{}"), Start: 1 << 40,
+		End: 1 << 40}, got)
 	require.NoError(t, s.Append(background, "later", later, 1<<40, record("on")))
 	require.Equal(t, "on", text(t, s, "later", 1<<40))
 }
@@ -203,8 +206,10 @@ func appended(t *testing.T, b Backend) {
 	epoch := create(t, s, "a")
 	records := []storage.Record{
 		{UnixMS: -1, Bits: math.Inf(1), Text: []byte("x")},
-		{UnixMS: math.MaxInt64, Bits: 0.1, Continued: math.MaxInt64, HasBaseline: true, Baseline: math.SmallestNonzeroFloat64, Text: []byte("\x00\xff\n")},
-		{Bits: math.Copysign(0, -1), HasBaseline: true, Text: bytes.Repeat([]byte("long "), 100_000)},
+		{UnixMS: math.MaxInt64, Bits: 0.1, Continued: math.MaxInt64, HasBaseline: true,
+			Baseline: math.SmallestNonzeroFloat64, Text: []byte("\x00\xff\n")},
+		{Bits: math.Copysign(0, -1), HasBaseline: true, Text: bytes.Repeat([]byte("long "),
+			100_000)},
 		{Text: bytes.Repeat([]byte{7}, storage.MaxTextBytes)},
 	}
 	var want []logged
@@ -223,8 +228,10 @@ func appended(t *testing.T, b Backend) {
 	require.NoError(t, err)
 	require.Equal(t, len(want), len(got))
 	for i := range want {
-		require.True(t, want[i].at == got[i].at && bytes.Equal(want[i].r.Text, got[i].r.Text), "record %d", i)
-		require.Equal(t, math.Float64bits(want[i].r.Bits), math.Float64bits(got[i].r.Bits), "record %d", i)
+		require.True(t, want[i].at == got[i].at && bytes.Equal(want[i].r.Text, got[i].r.Text),
+			"record %d", i)
+		require.Equal(t, math.Float64bits(want[i].r.Bits), math.Float64bits(got[i].r.Bits),
+			"record %d", i)
 		want[i].r.Text, got[i].r.Text = nil, nil
 		require.Equal(t, want[i], got[i])
 	}
@@ -256,22 +263,27 @@ func fenced(t *testing.T, b Backend) {
 	claimed, err := s.Claim(background, "a")
 	require.NoError(t, err)
 	require.Greater(t, claimed.Epoch, first)
-	require.Equal(t, storage.Session{ID: "a", Epoch: claimed.Epoch, Head: []byte("head of a"), End: 3, Last: last(record("one"))}, claimed)
+	require.Equal(t, storage.Session{ID: "a", Epoch: claimed.Epoch, Head: []byte("head of a"),
+		End: 3, Last: last(record("one"))}, claimed)
 
 	for name, write := range map[string]func(epoch uint64) error{
-		"append":   func(e uint64) error { return s.Append(background, "a", e, 3, record("two")) },
-		"head":     func(e uint64) error { return s.SetHead(background, "a", e, nil) },
-		"snapshot": func(e uint64) error { return s.WriteSnapshot(background, "a", e, 3, writer("state")) },
-		"trim":     func(e uint64) error { return s.Trim(background, "a", e, 0) },
-		"drop":     func(e uint64) error { return s.DropSnapshot(background, "a", e, 0) },
-		"delete":   func(e uint64) error { return s.Delete(background, "a", e) },
+		"append": func(e uint64) error { return s.Append(background, "a", e, 3, record("two")) },
+		"head":   func(e uint64) error { return s.SetHead(background, "a", e, nil) },
+		"snapshot": func(e uint64) error {
+			return s.WriteSnapshot(background, "a", e, 3,
+				writer("state"))
+		},
+		"trim":   func(e uint64) error { return s.Trim(background, "a", e, 0) },
+		"drop":   func(e uint64) error { return s.DropSnapshot(background, "a", e, 0) },
+		"delete": func(e uint64) error { return s.Delete(background, "a", e) },
 	} {
 		for _, epoch := range []uint64{first, claimed.Epoch + 1} {
 			err := write(epoch)
 			var old *storage.FencedError
 			require.ErrorIs(t, err, storage.ErrFenced, name)
 			require.ErrorAs(t, err, &old)
-			require.Equal(t, storage.FencedError{Session: "a", Have: claimed.Epoch, Want: epoch}, *old)
+			require.Equal(t, storage.FencedError{Session: "a", Have: claimed.Epoch, Want: epoch},
+				*old)
 		}
 	}
 	got, err := s.Get(background, "a")
@@ -323,7 +335,8 @@ func readFrom(t *testing.T, b Backend) {
 	got, err := read(s, "b", 0)
 	require.NoError(t, err)
 	require.Empty(t, got)
-	require.NoError(t, s.Append(background, "b", epoch, 0, record("abc"), record("d"), record("efgh")))
+	require.NoError(t, s.Append(background, "b", epoch, 0, record("abc"), record("d"),
+		record("efgh")))
 	for from, first := range []int64{0, 0, 0, 3, 4, 4, 4, 4} {
 		got, err := read(s, "b", int64(from))
 		require.NoError(t, err)
@@ -355,7 +368,8 @@ func reentrant(t *testing.T, b Backend) {
 	s := started(t, b)
 	epoch := create(t, s, "a")
 	for i := range int64(20) {
-		require.NoError(t, s.Append(background, "a", epoch, i*100_000, record(strings.Repeat("x", 100_000))))
+		require.NoError(t, s.Append(background, "a", epoch, i*100_000,
+			record(strings.Repeat("x", 100_000))))
 	}
 	end := int64(2_000_000)
 	seen := int64(0)

@@ -24,7 +24,8 @@ const (
 	None        Fault = iota
 	LoseRequest       // the request never comes to the server
 	LoseAnswer        // the request is carried out, and nobody is told
-	Late              // the request comes to the server when Proxy.Deliver is called, and nobody is told
+	// the request comes to the server when Proxy.Deliver is called, and nobody is told
+	Late
 )
 
 // Proxy stands between clients and a server.

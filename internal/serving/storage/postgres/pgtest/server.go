@@ -1,6 +1,6 @@
 // Package pgtest runs a PostgreSQL server for tests: in a temporary folder, on a Unix socket, with
-// the programs of the system's package. The server can be killed at any moment and started again, and
-// what stands between it and a client can be cut (Proxy).
+// the programs of the system's package. The server can be killed at any moment and started again,
+// and what stands between it and a client can be cut (Proxy).
 package pgtest
 
 import (
@@ -73,8 +73,8 @@ func Main(run func() int) int {
 	return code
 }
 
-// Shared is the server that the tests of a package share; the package's TestMain calls Main. Without
-// LMSERVE_TEST_POSTGRES the test is skipped.
+// Shared is the server that the tests of a package share; the package's TestMain calls Main.
+// Without LMSERVE_TEST_POSTGRES the test is skipped.
 func Shared(t testing.TB) *Server {
 	bin := installed(t)
 	shared.once.Do(func() { shared.server, shared.err = start(bin) })
@@ -99,7 +99,8 @@ func NewClocked(t testing.TB) (s *Server, clocked bool) {
 	}
 	require.NoError(t, s.SetClock(0))
 	// Not of setpriv, which would leave root's semaphores where the server's are to be.
-	s.environment = []string{"env", "LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" + s.clock(),
+	s.environment = []string{"env", "LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" +
+		s.clock(),
 		"FAKETIME_NO_CACHE=1", "FAKETIME_DISABLE_SHM=1",
 		"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1"}
 	s.Kill()
@@ -110,7 +111,8 @@ func NewClocked(t testing.TB) (s *Server, clocked bool) {
 // SetClock sets the clock of the server, of NewClocked, to so much later than it is.
 func (s *Server) SetClock(later time.Duration) error {
 	said := fmt.Sprintf("%+.3f\n", later.Seconds())
-	if err := os.WriteFile(s.clock()+".tmp", []byte(said), 0o644); err != nil { // the server is another user's
+	// the server is another user's
+	if err := os.WriteFile(s.clock()+".tmp", []byte(said), 0o644); err != nil {
 		return err
 	}
 	return os.Rename(s.clock()+".tmp", s.clock())
@@ -148,7 +150,8 @@ func start(bin string) (*Server, error) {
 	if err := s.unprivileged(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	made := s.program("initdb", "-D", s.data(), "-U", role, "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+	made := s.program("initdb", "-D", s.data(), "-U", role, "-A", "trust", "--no-sync", "-E",
+		"UTF8", "--locale=C")
 	if out, err := made.CombinedOutput(); err != nil {
 		return nil, errors.Join(fmt.Errorf("initdb: %w: %s", err, out), os.RemoveAll(dir))
 	}
@@ -167,7 +170,8 @@ func (s *Server) unprivileged() error {
 	if err != nil {
 		return err
 	}
-	s.command = []string{"setpriv", "--reuid=" + u.Uid, "--regid=" + u.Gid, "--clear-groups", "--pdeathsig=KILL"}
+	s.command = []string{"setpriv", "--reuid=" + u.Uid, "--regid=" + u.Gid, "--clear-groups",
+		"--pdeathsig=KILL"}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
 	return os.Chown(s.dir, uid, gid)
@@ -192,7 +196,8 @@ func (s *Server) Start() error {
 		c := s.program("postgres", "-D", s.data(), "-k", s.dir, "-c", "listen_addresses=",
 			"-c", "shared_buffers=16MB", "-c", "max_connections=200",
 			"-c", "dynamic_shared_memory_type=mmap") // what a killed server leaves is in its folder
-		log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+			0o600)
 		if err != nil {
 			return err
 		}
