@@ -82,7 +82,7 @@ func together(ids []string, do func(id string)) {
 }
 
 // BenchmarkForks makes 10,000 forks of a session of 10 MB, opens them again and deletes them.
-// docs/operations.md has its figures.
+// docs/history/operations.md has its figures.
 func BenchmarkForks(b *testing.B) {
 	const forks, textBytes, snapshotBytes = 10_000, 10_485_760, 4 << 20
 	for b.Loop() {
