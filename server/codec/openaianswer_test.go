@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// However long the names and numbers of an answer are, AnswerBytes covers the memory of the blocks,
-// of the joined blocks, and of the encoded answer.
+// AnswerBytes covers the memory of the blocks, of the joined blocks, and of the encoded answer,
+// even with the longest names and numbers.
 func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 	model := session.ModelInfo{ID: "m"}
 	long := -float64(

@@ -47,7 +47,7 @@ func Load() (*Contract, error) {
 	c := &Contract{operations: map[string]*Operation{}, openAI: map[string]bool{}}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			// A middleware of its own authenticates requests; validation would first read the body.
+			// A separate middleware authenticates requests; validation would first read the body.
 			unkeyed := *op
 			unkeyed.Security = openapi3.NewSecurityRequirements()
 			c.operations[method+" "+path] = &Operation{
