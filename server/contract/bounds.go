@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// boundsOf returns the bounds of an operation's JSON body. If the schema has an array with a larger
-// limit than usual, such as a list of tokens, the limit applies to all such arrays together.
+// boundsOf returns the bounds of an operation's JSON body. An array in the schema may have a larger
+// limit than usual, such as a list of tokens. That limit then applies to all such arrays together.
 func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	bounds := strictjson.Bounds{
 		Depth:   limits.JSONDepthMax,
