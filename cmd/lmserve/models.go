@@ -102,7 +102,7 @@ type listedModel struct {
 	// Valid is the validation result of training; nil if the card omits it.
 	Valid          *measuredBits `json:"valid,omitempty"`
 	BytesPerSecond float64       `json:"bytes_per_second,omitempty"` // 0: not measured
-	Threads        int           `json:"threads,omitempty"`          // threads used for BytesPerSecond
+	Threads        int           `json:"threads,omitempty"`          // of that measurement
 	Error          string        `json:"error,omitempty"`            // why it is not a model
 }
 
