@@ -222,8 +222,8 @@ func TestAConvertedModelOfWordsGivesTheReferencesNumbers(t *testing.T) {
 	}
 }
 
-// referenceText returns the first stream of a file of reference numbers as text that begins behind
-// a line end, a vocabulary for it, and its bits.
+// referenceText returns the first stream of a file of reference numbers as text that begins after a
+// line end. It also returns a vocabulary for the text, and the text's bits.
 func referenceText(t *testing.T, f *weights.File) (text string, symbols []string, bits float64) {
 	vocab, err := strconv.Atoi(f.Metadata["vocab"])
 	require.NoError(t, err)

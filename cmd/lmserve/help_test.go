@@ -36,7 +36,7 @@ func TestEveryCommandHasExamplesThatCanBeCalled(t *testing.T) {
 	})
 }
 
-// A default shown by help is a valid value, and no number stands for a hidden default.
+// A default shown by help is a valid value, and help hides no default behind a special number.
 func TestDefaultsInHelpAreTaken(t *testing.T) {
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		help := c.UsageString()

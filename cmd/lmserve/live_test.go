@@ -34,10 +34,10 @@ const (
 // BenchmarkLiveSessions measures many live sessions of the embedded models that score text
 // concurrently, over HTTP and with a data folder. It scales with GOMAXPROCS.
 //
-// The metric of-cores is the total bytes per second relative to the number of cores times the speed
-// of one live session on one core, with client and server on one thread. of-engine is relative to
-// one single-threaded worker per core without a server. Both references are measured in turn with
-// the benchmark.
+// The metric of-cores is the total bytes per second, divided by the number of cores times the speed
+// of one live session. That session, its client and its server run on one core. The metric
+// of-engine divides by the speed of one single-threaded worker per core without a server. Both
+// references are measured in turn with the benchmark.
 //
 // Then the sessions score the text again, while another session scores 64 bytes ten times a second.
 // p50 and p99 are the latencies of that session, and ms-alone is its latency without load.
