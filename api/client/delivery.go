@@ -98,7 +98,7 @@ func (d *delivery) take(b *batch, e Event) error {
 			return nil // reported before the next line was replayed
 		}
 		d.next = end
-		b.told = max(b.told, end) // a record may end in an earlier text
+		b.told = max(b.told, end) // a record may end with an earlier text
 	case e.Chunk != nil:
 		b.told = e.Chunk.Totals.Bytes
 		if pending := e.Chunk.PendingBytes; pending != nil {

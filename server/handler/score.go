@@ -71,7 +71,7 @@ func (h *Handlers) Score(
 }
 
 // checkAsked refuses parameters that have no effect on an answer of this form, so that no client
-// misses what they ask for.
+// waits for their effect in vain.
 func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	refuse := func(name, found, expected string) error {
 		return problem.Field(api.ProblemInvalidParameter, name, found, expected)
