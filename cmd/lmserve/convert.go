@@ -234,8 +234,9 @@ func nameOf(from string) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// tokenizerOf returns a model's tokenizer and the paper's chunk length for it. With a vocabulary
-// these are for words, with as many tokens as bytes for bytes; otherwise the tokenizer is nil.
+// tokenizerOf returns a model's tokenizer and the paper's chunk length for it. The tokenizer is one
+// of words if there is a vocabulary, one of bytes if there are as many tokens as bytes, and else
+// nil.
 func tokenizerOf(m *checkpoint.Converted, vocab string) (tokenizer.Tokenizer, int, error) {
 	if vocab != "" {
 		words, err := checkpoint.ReadVocabulary(vocab)

@@ -106,7 +106,7 @@ const (
 	LingerMax         = time.Second     // to drain the rest of an unwanted body
 	RetryAfterDefault = 5 * time.Second // Retry-After of a full or draining server
 	RetryAfterBusy    = time.Second     // Retry-After of a busy session
-	PacedParts        = 8               // a paced body is read in this many parts a second
+	PacedParts        = 8               // a read of a paced body is this part of a second's worth
 
 	// Reading ahead while a request waits, to notice a client that leaves.
 	AttendAfter   = 250 * time.Millisecond // of waiting

@@ -37,8 +37,8 @@ type Places interface {
 }
 
 // headerProxied marks a request that another server has passed on, so that it is not passed on
-// again. Its value is ignored. A client that sends it gets an answer from this server, even if
-// another has the session.
+// again. Its value is ignored. If a client sends it, this server answers, or refuses a session that
+// another server has.
 const headerProxied = "Lmserve-Proxied"
 
 const (
