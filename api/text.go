@@ -1,12 +1,12 @@
 package api
 
-// TextBytes is the sampled text as it is.
+// TextBytes returns the exact bytes of the sampled text.
 func (c *Completion) TextBytes() []byte { return textBytes(c.Text, c.TextBase64) }
 
-// TextBytes is the piece of text as it is.
+// TextBytes returns the exact bytes of the piece.
 func (e *PieceEvent) TextBytes() []byte { return textBytes(e.Text, e.TextBase64) }
 
-// TextBytes is the text of the chunk as it is; nil if the event has no text.
+// TextBytes returns the exact bytes of the chunk's text; nil if the event has no text.
 func (e *ChunkEvent) TextBytes() []byte {
 	if e.Text == nil {
 		return nil
@@ -14,7 +14,7 @@ func (e *ChunkEvent) TextBytes() []byte {
 	return textBytes(*e.Text, e.TextBase64)
 }
 
-// TextBytes is the text of the line as it is, without its newline; nil if the event has no text.
+// TextBytes returns the exact bytes of the line without its newline; nil if the event has no text.
 func (e *LineEvent) TextBytes() []byte {
 	if e.Text == nil {
 		return nil
@@ -22,7 +22,7 @@ func (e *LineEvent) TextBytes() []byte {
 	return textBytes(*e.Text, e.TextBase64)
 }
 
-// textBytes is a text of which an answer has its bytes, too, where it is not UTF-8.
+// textBytes returns bytes if an answer has them because the text is not UTF-8, else the text.
 func textBytes(text string, bytes []byte) []byte {
 	if bytes != nil {
 		return bytes

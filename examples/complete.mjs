@@ -1,9 +1,9 @@
-// Suggests how a text goes on while one writes it: after each line, what the next one may be. The
-// model learns from every line, so that the suggestions take on the writer's words. Needs node 18.
+// Suggests the next line after each line that is typed. The model learns from every line, so the
+// suggestions adopt the writer's words. Needs node 18.
 //
 //     node complete.mjs SESSION < lines
 //
-// LMSERVE_URL and LMSERVE_KEY say where the server is, and with which key.
+// LMSERVE_URL and LMSERVE_KEY set the server and the key.
 import { createInterface } from "node:readline";
 
 const url = process.env.LMSERVE_URL ?? "http://localhost:8080";
@@ -26,14 +26,14 @@ async function request(method, path, body) {
   return answer;
 }
 
-// pieces gives the text of a streamed completion as it grows: server-sent events, each with one line
-// of data.
+// pieces returns the text of a streamed completion as it grows: server-sent events with one line of
+// data each.
 async function* pieces(answer) {
   let text = "";
   for await (const part of answer.body.pipeThrough(new TextDecoderStream())) {
     text += part;
     const lines = text.split("\n");
-    text = lines.pop(); // the beginning of a line
+    text = lines.pop(); // an unfinished line
     for (const line of lines.filter((line) => line.startsWith("data: "))) {
       const event = JSON.parse(line.slice("data: ".length));
       if (event.type === "error") throw new Error(event.problem.title);
@@ -42,7 +42,7 @@ async function* pieces(answer) {
   }
 }
 
-await request("PUT", `/v1/sessions/${session}`); // makes the session, or finds it
+await request("PUT", `/v1/sessions/${session}`); // creates or finds the session
 for await (const line of createInterface({ input: process.stdin })) {
   await request("POST", `/v1/sessions/${session}/score`, line + "\n");
   const answer = await request("POST", `/v1/sessions/${session}/complete`, {

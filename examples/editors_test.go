@@ -13,11 +13,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// local is the server that the configurations of editors name.
+// local is the server in the editors' configurations.
 const local = "http://localhost:8080"
 
-// fills asks the server as an editor does that has a configuration, and finds the text at a member
-// of the only choice.
+// fills sends the request of a configured editor, and decodes the answer.
 func (e *example) fills(t *testing.T, url string, body map[string]any, answer any) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(url, local), url)
@@ -34,7 +33,7 @@ func (e *example) fills(t *testing.T, url string, body map[string]any, answer an
 	require.NoError(t, json.Unmarshal(text, answer), string(text))
 }
 
-// Continue was not run: what it sends with this configuration is sent.
+// Continue itself is not run; the test sends what it sends with this configuration.
 func TestContinuesConfigurationIsServed(t *testing.T) {
 	e := newExample(t)
 	raw, err := os.ReadFile("editors/continue.yaml")
@@ -65,8 +64,8 @@ func TestContinuesConfigurationIsServed(t *testing.T) {
 	require.True(t, strings.HasPrefix(answer.Choices[0].Message.Content, "epted key for "))
 }
 
-// Neovim reads the configuration. The plugin needs a newer Neovim than some systems have; a stub
-// that prints its options replaces the plugin.
+// Neovim reads the configuration. The plugin needs a newer Neovim than some systems have, so a stub
+// that prints its options replaces it.
 func TestMinuetsConfigurationIsServed(t *testing.T) {
 	e := newExample(t)
 	nvim, err := exec.LookPath("nvim")

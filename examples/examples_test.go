@@ -1,5 +1,5 @@
-// Package examples_test runs the examples whose runtime is there against a server with the embedded
-// swift model.
+// Package examples_test runs the examples whose runtime is installed against a server with the
+// embedded model swift.
 package examples_test
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/lmserve/lmserve/server"
 )
 
-// strange is a line that the log has once, after many others.
+// strange is a line that occurs once in the log, after many others.
 const strange = "sshd[812]: Failed password for root from 203.0.113.9 port 4242 ../../etc/passwd"
 
-// log is lines of one kind, with the strange one near its end.
+// log returns lines of one kind, with the strange one near the end.
 func log() string {
 	var b strings.Builder
 	for i := range 130 {
@@ -39,10 +39,10 @@ func log() string {
 	return b.String()
 }
 
-// example is one that runs against a server.
+// example runs examples against a server.
 type example struct {
 	dir   string
-	url   string // of the server, or of what stands before it
+	url   string // of the server, or of the proxy before it
 	cuts  *atomic.Int64
 	mg    *session.Manager
 	input string
@@ -74,7 +74,7 @@ func newExample(t *testing.T) *example {
 	return &example{dir: dir, url: "http://" + l.Addr().String(), cuts: new(atomic.Int64), mg: mg}
 }
 
-// run runs a program in the folder of the examples, and gives what it prints.
+// run runs a program in the examples' folder, and returns its output.
 func (e *example) run(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -89,7 +89,7 @@ func (e *example) run(t *testing.T, program string, args ...string) string {
 	return out.String()
 }
 
-// requireLog wants a session to have as much text as the log.
+// requireLog requires a session to have as much text as the log.
 func (e *example) requireLog(t *testing.T, name string) {
 	t.Helper()
 	info, err := e.mg.Get(session.Caller{}, name)
@@ -97,8 +97,8 @@ func (e *example) requireLog(t *testing.T, name string) {
 	require.EqualValues(t, len(log()), info.Offset)
 }
 
-// behindCuts puts something before the server that cuts the first two connections with an answer of
-// more than 3,000 bytes, in the middle of it.
+// behindCuts puts a proxy before the server. It cuts the first two connections with an answer of
+// more than 3,000 bytes in the middle of the answer.
 func (e *example) behindCuts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestResumeInPython(t *testing.T) {
 	resumes(t, e, "python3", "resume.py", logFile(t), "ssh", "0.01")
 }
 
-// resumes runs an example whose connections are cut, and runs it again when there is nothing to do.
+// resumes runs an example over breaking connections, and then again with nothing left to do.
 func resumes(t *testing.T, e *example, program string, args ...string) {
 	t.Helper()
 	out := e.run(t, program, args...)
@@ -217,8 +217,7 @@ func TestOpenAIsOwnClientTeaches(t *testing.T) {
 	e.requireLog(t, "ssh")
 }
 
-// runWithOpenAI runs an example that uses OpenAI's client, which is not a part of this repository:
-// `make test-openai` fetches it.
+// runWithOpenAI runs an example with OpenAI's client, which `make test-openai` fetches.
 func (e *example) runWithOpenAI(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	modules, err := filepath.Abs("../server/testdata/openai/node_modules")

@@ -1,10 +1,10 @@
-"""Completes text in OpenAI's form, from a model that has adapted to a session. Needs nothing but
-Python 3.9; any of OpenAI's clients sends the same.
+"""Completes text in OpenAI's form, from a model that has adapted to a session. Needs only
+Python 3.9; OpenAI's clients send the same requests.
 
     python3 openai_shapes.py SESSION PROMPT < text-to-learn-from
 
-What comes on standard input is fed to the session first. Completions leave the session as it was.
-LMSERVE_URL and LMSERVE_KEY say where the server is, and with which key.
+First, standard input is fed to the session. Completions do not change the session.
+LMSERVE_URL and LMSERVE_KEY set the server and the key.
 """
 
 import json
@@ -16,7 +16,7 @@ URL = os.environ.get("LMSERVE_URL", "http://localhost:8080")
 
 
 def request(method, path, body=None, **headers):
-    """Makes a request: bytes are sent as they are, and anything else as JSON."""
+    """Makes a request with bytes as the body, or anything else as JSON."""
     if "LMSERVE_KEY" in os.environ:
         headers["Authorization"] = "Bearer " + os.environ["LMSERVE_KEY"]
     kind = "application/octet-stream"
@@ -29,15 +29,15 @@ def request(method, path, body=None, **headers):
 
 
 def main(session, prompt):
-    request("PUT", f"/v1/sessions/{session}").close()  # makes the session, or finds it
+    request("PUT", f"/v1/sessions/{session}").close()  # creates or finds the session
     text = sys.stdin.buffer.read()
     if text:
         request("POST", f"/v1/sessions/{session}/score", text).close()
     with request("GET", "/v1/models") as answer:
         model = json.load(answer)["data"][0]["id"]
 
-    # A completion that is streamed: events `data: {...}`, and `data: [DONE]` at the end. The header
-    # X-Session-ID says which session is continued.
+    # A streamed completion: events `data: {...}`, and `data: [DONE]` at the end. The header
+    # X-Session-ID names the session to continue.
     asked = {"model": model, "prompt": prompt, "max_tokens": 80, "temperature": 0, "stop": "\n",
              "stream": True}
     with request("POST", "/v1/completions", asked, **{"X-Session-ID": session}) as answer:
@@ -47,7 +47,7 @@ def main(session, prompt):
                 print(json.loads(event[6:])["choices"][0]["text"], end="", flush=True)
     print()
 
-    # How likely the prompt itself was: `echo` and `logprobs`, and no text of its own.
+    # The probability of the prompt itself: `echo` and `logprobs` without sampled text.
     asked = {"model": model, "prompt": prompt, "max_tokens": 0, "echo": True, "logprobs": 1}
     with request("POST", "/v1/completions", asked, **{"X-Session-ID": session}) as answer:
         scores = json.load(answer)["choices"][0]["logprobs"]["token_logprobs"][1:]

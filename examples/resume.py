@@ -1,10 +1,10 @@
-"""Feeds a file to a session, and prints its strange lines. Needs nothing but Python 3.9.
+"""Feeds a file to a session, and prints its strange lines. Needs only Python 3.9.
 
     python3 resume.py FILE SESSION [THRESHOLD]
 
-Every request states the offset at which its bytes belong. So it does not matter if a connection
-breaks, the server restarts or this program is ended: it asks the session for its offset, and goes on
-from that byte of the file. LMSERVE_URL and LMSERVE_KEY say where the server is, and with which key.
+Every request states the offset of its bytes. After a broken connection, or a restart of the server
+or of this program, it asks the session for its offset, and continues from that byte of the file.
+LMSERVE_URL and LMSERVE_KEY set the server and the key.
 """
 
 import http.client
@@ -16,11 +16,11 @@ import urllib.error
 import urllib.request
 
 URL = os.environ.get("LMSERVE_URL", "http://localhost:8080")
-BATCH = 4096  # bytes of a request
+BATCH = 4096  # bytes per request
 
 
 def request(method, path, body=None, accept="application/json"):
-    """Makes a request and gives the answer, which can be read as it comes."""
+    """Makes a request and returns the answer, which can be read as it arrives."""
     headers = {"Accept": accept, "Content-Type": "application/octet-stream"}
     if "LMSERVE_KEY" in os.environ:
         headers["Authorization"] = "Bearer " + os.environ["LMSERVE_KEY"]
@@ -31,9 +31,9 @@ def request(method, path, body=None, accept="application/json"):
 
 
 def strange_lines(session, offset, text, threshold):
-    """Feeds text at an offset, and gives the lines of it that are strange."""
+    """Feeds text at an offset, and yields its strange lines."""
     path = f"/v1/sessions/{session}/score?unit=line&offset={offset}&wait=30s"
-    path += f"&learn=unflagged&threshold={threshold}"  # what is strange is not learnt
+    path += f"&learn=unflagged&threshold={threshold}"  # strange lines are not learnt
     with request("POST", path, text, "application/x-ndjson") as answer:
         for event in map(json.loads, answer):
             if event["type"] == "error":
@@ -43,7 +43,7 @@ def strange_lines(session, offset, text, threshold):
 
 
 def main(file, session, threshold=0.001):
-    with request("PUT", f"/v1/sessions/{session}") as answer:  # makes the session, or finds it
+    with request("PUT", f"/v1/sessions/{session}") as answer:  # creates or finds the session
         offset = json.load(answer)["offset"]
     print(f"from byte {offset}", flush=True)
     with open(file, "rb") as stream:
@@ -54,12 +54,12 @@ def main(file, session, threshold=0.001):
                 break
             try:
                 for line in strange_lines(session, offset, text, float(threshold)):
-                    if line["ended"]:  # else the rest of the line is in the next batch
+                    if line["ended"]:  # otherwise the next batch has the rest
                         print(f"one line in {line['rank']}: {line['text']}", flush=True)
                 offset += len(text)
             except (OSError, http.client.HTTPException) as err:
-                # Lines of which the session was told and this program was not are not looked at
-                # again; the Go client does that, too.
+                # The session may have lines whose events were lost. This program does not print
+                # them; the Go client recomputes their events.
                 if isinstance(err, urllib.error.HTTPError) and err.code not in (429, 503):
                     problem = err.read().decode()  # RFC 9457
                     if "offset-conflict" not in problem and "session-busy" not in problem:
@@ -70,7 +70,7 @@ def main(file, session, threshold=0.001):
                     with request("GET", f"/v1/sessions/{session}") as answer:
                         offset = json.load(answer)["offset"]
                 except OSError:
-                    pass  # the server is not back yet: the same text is sent again, and refused
+                    pass  # still down: the text is sent again and, if it was taken, refused
     print(f"up to byte {offset}")
 
 

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// wordsFile is the model of words, which the program finds by its name beside it.
+// wordsFile is the model of words, which the program finds by name beside it.
 const wordsFile = "words.safetensors.zst"
 
 func (b *builder) wordsPath() string {
 	return filepath.Join(b.source, "packaging", "models", wordsFile)
 }
 
-// writeArchive writes the binary, the model of words and the documents: a zip file for Windows, a
-// tar file for others. Everything in it is in one folder.
+// writeArchive writes the binary, the model of words and the documents, all in one folder: a zip
+// file for Windows, otherwise a tar file.
 func (b *builder) writeArchive(base string, t target, binary string, docs tree) error {
 	program, err := os.ReadFile(binary)
 	if err != nil {
@@ -45,7 +45,7 @@ func (b *builder) writeArchive(base string, t target, binary string, docs tree) 
 	return os.WriteFile(base+extension, packed, 0o644)
 }
 
-// modeOf is the mode of a file in an archive.
+// modeOf returns the mode of a file in an archive.
 func modeOf(path, program string) fs.FileMode {
 	if path == program {
 		return 0o755

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// target is a machine that lmserve is built for.
+// target is a platform that lmserve is built for.
 type target struct{ os, arch string }
 
 func parseTarget(name string) (target, error) {
@@ -23,7 +23,7 @@ func parseTarget(name string) (target, error) {
 	return target{system, arch}, nil
 }
 
-// program is the name of the binary.
+// program returns the name of the binary.
 func (t target) program() string {
 	if t.os == "windows" {
 		return "lmserve.exe"
@@ -33,14 +33,13 @@ func (t target) program() string {
 
 // builder builds one revision.
 type builder struct {
-	source string // the repository's root
-	work   string // folder for what is no part of the release by itself
+	source string // root of the repository
+	work   string // folder for intermediate files
 	rev    revision
 }
 
-// build makes the binary of a target, with the client of S3, if the binary is not there yet, and
-// returns its path. The environment
-// of whoever builds has no part in it.
+// build builds the binary of a target, with the S3 client, unless it exists, and returns its path.
+// The caller's environment has no influence.
 func (b *builder) build(ctx context.Context, t target) (string, error) {
 	out := filepath.Join(b.work, t.os+"-"+t.arch, t.program())
 	if _, err := os.Stat(out); err == nil {
@@ -51,7 +50,7 @@ func (b *builder) build(ctx context.Context, t target) (string, error) {
 	return out, err
 }
 
-// goTool runs the go command for a target, and returns what it prints.
+// goTool runs the go command for a target, and returns its output.
 func (b *builder) goTool(ctx context.Context, t target, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.source
@@ -60,7 +59,7 @@ func (b *builder) goTool(ctx context.Context, t target, args ...string) ([]byte,
 	return output(cmd)
 }
 
-// output runs a command. What it says on standard error is in its error.
+// output runs a command and returns its output. The error includes the command's standard error.
 func output(cmd *exec.Cmd) ([]byte, error) {
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -71,8 +70,8 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 	return out, nil
 }
 
-// documents gives what every archive has beside the binary: what the repository says, the manual
-// pages and the completions, which the program writes itself.
+// documents returns the files that every archive has besides the binary: the repository's
+// documents, and the manual pages and completions, which the program generates.
 func (b *builder) documents(ctx context.Context) (tree, error) {
 	program, err := b.build(ctx, target{runtime.GOOS, runtime.GOARCH})
 	if err != nil {
@@ -115,7 +114,7 @@ const (
 	completionFolder = "completions/"
 )
 
-// completions are the names of the scripts, by shell, as the shells look for them.
+// completions maps shells to the file names under which they look for completion scripts.
 var completions = map[string]string{
 	"bash": "lmserve.bash", "zsh": "_lmserve", "fish": "lmserve.fish", "powershell": "lmserve.ps1",
 }

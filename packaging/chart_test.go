@@ -21,7 +21,7 @@ import (
 
 const chart = "../deploy/helm/lmserve"
 
-// ServiceMonitor is that of the Prometheus operator, as far as the chart has it.
+// ServiceMonitor is the Prometheus operator's type, with the fields that the chart uses.
 type ServiceMonitor struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -40,8 +40,8 @@ type ServiceMonitor struct {
 	} `json:"spec"`
 }
 
-// rendered are the objects that 'helm install logs' would send, by kind and name, each strictly of
-// its type.
+// rendered returns the objects that 'helm install logs' would send, by kind and name, each strictly
+// decoded.
 func rendered(t *testing.T, values map[string]any) (map[string]any, error) {
 	c, err := loader.Load(chart)
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func rendered(t *testing.T, values map[string]any) (map[string]any, error) {
 	return found, nil
 }
 
-// several are the values of three servers with a database.
+// several is the values for three servers with a database.
 var several = map[string]any{
 	"servers": 3,
 	"store": map[string]any{
@@ -101,7 +101,7 @@ func TestChartPassesHelmLint(t *testing.T) {
 	}
 }
 
-// By default the chart makes the server of deploy/kubernetes/base.
+// By default the chart creates the server of deploy/kubernetes/base.
 func TestChartMakesTheServerOfTheManifests(t *testing.T) {
 	found, err := rendered(t, nil)
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestChartMakesTheServerOfTheManifests(t *testing.T) {
 	base.Containers[0].Image = pod.Containers[0].Image
 	base.Containers[0].ImagePullPolicy = pod.Containers[0].ImagePullPolicy
 	require.Equal(t, base, pod)
-	want.Spec.VolumeClaimTemplates[0].Labels = nil // which Kustomize adds
+	want.Spec.VolumeClaimTemplates[0].Labels = nil // Kustomize adds these
 	require.Equal(t, want.Spec.VolumeClaimTemplates, set.Spec.VolumeClaimTemplates)
 	require.Equal(t, want.Spec.PersistentVolumeClaimRetentionPolicy,
 		set.Spec.PersistentVolumeClaimRetentionPolicy)

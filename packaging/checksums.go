@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// checksumFile is the name of the list of checksums, which 'sha256sum -c' reads.
+// checksumFile is the list of checksums for 'sha256sum -c'.
 const checksumFile = "SHA256SUMS"
 
-// writeChecksums writes those of all files of a folder.
+// writeChecksums writes the checksums of all files in a folder.
 func writeChecksums(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

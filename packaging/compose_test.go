@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// composed is what a file for Compose says; there is nothing else in it.
+// composed is the complete content of the Compose file.
 type composed struct {
 	Services map[string]service        `json:"services"`
 	Volumes  map[string]map[string]any `json:"volumes"`
-	Shared   any                       `json:"x-lmserve"` // of services, which have it, too
+	Shared   any                       `json:"x-lmserve"` // shared by services, which repeat it
 	Server   any                       `json:"x-server"`
 }
 
@@ -44,8 +44,7 @@ type service struct {
 	StopGracePeriod string `json:"stop_grace_period"`
 }
 
-// compose is the file for Compose, as text and as what it says. A field that no service has is an
-// error.
+// compose returns the Compose file, as text and decoded. An unknown field is an error.
 func compose(t *testing.T) (text string, file composed) {
 	read, err := os.ReadFile("../deploy/compose/compose.yaml")
 	require.NoError(t, err)
@@ -62,8 +61,9 @@ func program(t *testing.T) string {
 	return path
 }
 
-// checkServer makes sure that lmserve takes the arguments and variables of a server, which goes as
-// far as to look for its database, and that it has time for a drain and for its states.
+// checkServer checks that lmserve accepts a server's arguments and variables, by running it until
+// it looks for its database. It also checks that the grace period suffices to drain and to save
+// states.
 func checkServer(
 	t *testing.T, program string, grace time.Duration, args []string, variables ...string,
 ) {
@@ -78,7 +78,7 @@ func checkServer(
 		}
 		return c.CombinedOutput()
 	}
-	address := regexp.MustCompile(`\$\(POD_[A-Z]+\)`) // which Kubernetes replaces
+	address := regexp.MustCompile(`\$\(POD_[A-Z]+\)`) // Kubernetes replaces these
 	for i := range args {
 		args[i] = address.ReplaceAllString(args[i], "10.0.0.1")
 	}
@@ -102,9 +102,8 @@ func checkServer(
 	t.Fatal("there is no --drain-timeout")
 }
 
-// The servers of the file for Compose have flags that the program takes, ports on this machine
-// alone, names and folders of their own, the check of the image, and time to hand over what they
-// have.
+// The servers of the Compose file have valid flags, loopback ports, and separate names and folders.
+// They have the image's health check, and time to hand over their sessions.
 func TestComposeIsOfThreeServers(t *testing.T) {
 	_, file := compose(t)
 	lmserve := program(t)
@@ -138,8 +137,8 @@ func TestComposeIsOfThreeServers(t *testing.T) {
 	require.Len(t, ports, servers)
 }
 
-// What the services need is there before them: images of a certain version, the tables, which are
-// made in a database that takes connections of others, the bucket, and volumes.
+// The services start after what they need: images of a fixed version, tables in a database that
+// accepts remote connections, the bucket, and volumes.
 func TestComposeStartsWhatItNeeds(t *testing.T) {
 	_, file := compose(t)
 	for name, s := range file.Services {
@@ -164,7 +163,7 @@ func TestComposeStartsWhatItNeeds(t *testing.T) {
 	require.Equal(t, "service_healthy", file.Services["bucket"].DependsOn["objects"].Condition)
 }
 
-// No password stands in the file for Compose, and what it asks for is in the example.
+// The Compose file contains no password, and the example sets every variable that it requires.
 func TestComposeHasItsSecretsFromOutside(t *testing.T) {
 	text, file := compose(t)
 	for _, s := range file.Services {

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	imageUser = 65532 // nobody, as images without a shell have it
+	imageUser = 65532 // the usual user "nobody" of images without a shell
 	imageData = "/var/lib/lmserve"
 	imagePort = "8080"
 )
 
-// writeImage writes the image of a container that has nothing but the program: no shell, no
-// libraries. Its file is what 'docker load' and 'podman load' take.
+// writeImage writes a container image with only the program: no shell, no libraries. 'docker load'
+// and 'podman load' read the file.
 func (b *builder) writeImage(path string, t target, binary string, docs tree) error {
 	program, err := os.ReadFile(binary)
 	if err != nil {
@@ -55,8 +55,8 @@ func (b *builder) writeImage(path string, t target, binary string, docs tree) er
 	return tarball.WriteToFile(path, tag, image)
 }
 
-// imageConfig says how the image runs. The server listens on all addresses of the container; it
-// refuses to without keys and TLS, unless it is told that the network around it is safe.
+// imageConfig returns the image's configuration. The server listens on all addresses of the
+// container. It refuses to do so without keys and TLS, unless a flag says that the network is safe.
 func (b *builder) imageConfig(t target) *v1.ConfigFile {
 	return &v1.ConfigFile{
 		OS: t.os, Architecture: t.arch, Created: v1.Time{Time: b.rev.time},
@@ -87,12 +87,13 @@ func (b *builder) imageConfig(t target) *v1.ConfigFile {
 	}
 }
 
-// imageTag is a version as tags may have it, which know no plus.
+// imageTag returns a version as a tag, which cannot contain a plus.
 func imageTag(version string) string {
 	return string(bytes.ReplaceAll([]byte(version), []byte("+"), []byte("-")))
 }
 
-// imageLayer is the file system: the program, the licences, and the data folder, which is nobody's.
+// imageLayer returns the file system: the program, the licenses, and the data folder, which belongs
+// to nobody.
 func imageLayer(program []byte, docs tree, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kinds are those of the manifests, as the types that an API server reads them into.
+// kinds maps the manifests' kinds to the API server's types.
 var kinds = map[string]func() any{
 	"StatefulSet":    func() any { return &apps.StatefulSet{} },
 	"Service":        func() any { return &core.Service{} },
@@ -26,7 +26,7 @@ var kinds = map[string]func() any{
 	"PodDisruptionBudget": func() any { return &policy.PodDisruptionBudget{} },
 }
 
-// manifests are what 'kubectl apply -k' would send. A field that no type has is an error.
+// manifests returns the objects that 'kubectl apply -k' would send. An unknown field is an error.
 func manifests(t *testing.T, dir string) (set *apps.StatefulSet, found map[string]int) {
 	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	require.NoError(t, err)
@@ -46,8 +46,8 @@ func manifests(t *testing.T, dir string) (set *apps.StatefulSet, found map[strin
 	return set, found
 }
 
-// The manifests are of one server that runs as nobody, writes to its volume alone, and is asked
-// whether it serves.
+// The manifests define one server that runs as nobody, writes only to its volume, and has health
+// probes.
 func TestManifestsAreThoseOfOneServer(t *testing.T) {
 	set, found := manifests(t, "../deploy/kubernetes/base")
 	require.Equal(t, map[string]int{
@@ -70,7 +70,7 @@ func TestManifestsAreThoseOfOneServer(t *testing.T) {
 	require.Empty(t, server.Env)
 }
 
-// A watcher reads the logs of its node, and writes nothing of it.
+// A watcher only reads the logs of its node.
 func TestManifestsOfWatchersReadLogsAlone(t *testing.T) {
 	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(
 		filesys.MakeFsOnDisk(), "../deploy/kubernetes/watch")
@@ -90,14 +90,14 @@ func TestManifestsOfWatchersReadLogsAlone(t *testing.T) {
 	require.True(t, watcher.VolumeMounts[0].ReadOnly)
 	require.NotNil(t, pod.Volumes[1].EmptyDir)
 	require.Equal(t, "watch", watcher.Args[0])
-	args := append(watcher.Args[1:len(watcher.Args)-1], "[") // a pattern that is none
+	args := append(watcher.Args[1:len(watcher.Args)-1], "[") // an invalid pattern
 	out, err := exec.CommandContext(t.Context(), program(t), append([]string{"watch"}, args...)...).
 		CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "is no pattern", "all flags are known")
 }
 
-// With keys the server has a secret more, and nothing else differs.
+// With keys the server has one more secret, and nothing else differs.
 func TestManifestsWithKeysHaveASecret(t *testing.T) {
 	without, _ := manifests(t, "../deploy/kubernetes/base")
 	set, found := manifests(t, "../deploy/kubernetes/keys")
@@ -118,8 +118,8 @@ func TestManifestsWithKeysHaveASecret(t *testing.T) {
 	require.Equal(t, without, set)
 }
 
-// Three servers have no volumes, tell one another their own addresses, and have the database's
-// tables and secrets before they serve.
+// Three servers have no volumes, and each advertises its own address. The database's tables and
+// secrets exist before they serve.
 func TestManifestsOfThreeServersHaveADatabase(t *testing.T) {
 	set, found := manifests(t, "../deploy/kubernetes/cluster")
 	require.Equal(t, map[string]int{

@@ -17,34 +17,33 @@ import (
 	"github.com/google/licenseclassifier/v2/assets"
 )
 
-// accepted are the licences of what may be in a release. They ask for nothing but that their text
-// goes with the binary, or, as MPL-2.0, are of files that are used as they are.
+// accepted are the licenses allowed in a release. They only require that their text accompanies the
+// binary, or, like MPL-2.0, concern files that are used unchanged.
 var accepted = []string{
 	"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC-BY-4.0", "FTL", "ISC", "MIT", "MPL-2.0",
 	"OFL-1.1", "Unlicense",
 }
 
-// chosen are the licences, and the files with their texts, of modules that leave a choice, or that
-// also name those of code in other languages which no Go program has.
+// chosen selects the license and its file for modules that offer a choice. It also does for modules
+// that list licenses of code in other languages, which no Go program contains.
 var chosen = map[string]struct{ license, file string }{
 	"github.com/apache/arrow/go/arrow": {"Apache-2.0", "LICENSE.txt"},
 	"github.com/golang/freetype":       {"FTL", "licenses/ftl.txt"},
 }
 
-// fileNames are those of files that say under which terms a module may be used.
+// fileNames matches files with the terms of a module.
 var fileNames = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|notice|patents|ofl)([.-].*)?$`)
 
-// dependency is a module of Go or a package of npm whose code is in a binary.
+// dependency is a Go module or npm package with code in a binary.
 type dependency struct {
-	origin        string // "golang" or "npm", as URLs of packages begin
+	origin        string // "golang" or "npm", the type in a package URL
 	path, version string
-	licenses      []string // by their SPDX names
-	texts         tree     // the files that say so, by their paths in the module
+	licenses      []string // SPDX names
+	texts         tree     // license files, by path in the module
 }
 
-// dependencies are all that a binary is made of, but for lmserve itself: Go's library first, then
-// the modules by their paths, then what the web page has. One without an accepted licence is an
-// error.
+// dependencies returns everything in a binary except lmserve itself: Go's library, the modules by
+// path, and the web page's packages. A missing or unaccepted license is an error.
 func (b *builder) dependencies(ctx context.Context, t target, binary string) ([]dependency, error) {
 	classify, err := newClassifier()
 	if err != nil {
@@ -58,7 +57,7 @@ func (b *builder) dependencies(ctx context.Context, t target, binary string) ([]
 	return append(modules, page...), err
 }
 
-// modules are Go's library and the modules that the binary names.
+// modules returns Go's library and the modules that the binary names.
 func (b *builder) modules(
 	ctx context.Context, t target, binary string, classify func([]byte) []string,
 ) ([]dependency, error) {
@@ -88,7 +87,7 @@ func (b *builder) modules(
 	return all, errors.Join(errs...)
 }
 
-// moduleFolders are the folders of the modules that the product may need.
+// moduleFolders returns the folders of all modules that the product may need.
 func (b *builder) moduleFolders(ctx context.Context, t target) (map[string]string, error) {
 	out, err := b.goTool(ctx, t, "mod", "download", "-json")
 	if err != nil {
@@ -106,7 +105,7 @@ func (b *builder) moduleFolders(ctx context.Context, t target) (map[string]strin
 	}
 }
 
-// readLicenses finds the licences of a module in its folder.
+// readLicenses finds a module's licenses in its folder.
 func (d *dependency) readLicenses(dir string, classify func([]byte) []string) error {
 	if dir == "" {
 		return fmt.Errorf("%s %s: its source is not among the modules", d.path, d.version)
@@ -147,7 +146,7 @@ func (d *dependency) readLicenses(dir string, classify func([]byte) []string) er
 	return nil
 }
 
-// newClassifier returns a function that names the licences that a text has.
+// newClassifier returns a function that recognizes the licenses in a text.
 func newClassifier() (func(text []byte) []string, error) {
 	c, err := assets.DefaultClassifier()
 	if err != nil {
@@ -163,7 +162,7 @@ func newClassifier() (func(text []byte) []string, error) {
 	}, nil
 }
 
-// licenseFiles are the texts as they are in archives.
+// licenseFiles returns the license texts for archives.
 func licenseFiles(all []dependency) tree {
 	files := tree{}
 	for _, d := range all {
@@ -174,13 +173,13 @@ func licenseFiles(all []dependency) tree {
 	return files
 }
 
-// licenseFolder has the licences of modules.
+// licenseFolder holds the licenses of modules.
 const licenseFolder = "licenses/"
 
-// modelNotice tells which texts the embedded model was trained on, and under which terms they are.
+// modelNotice lists the training texts of the embedded model and their terms.
 const modelNotice = "weights/README.md"
 
-// isLicense reports whether a document says under which terms something may be used.
+// isLicense reports whether a document states terms of use.
 func isLicense(path string) bool {
 	return path == "LICENSE" || path == modelNotice || strings.HasPrefix(path, licenseFolder)
 }

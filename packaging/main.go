@@ -1,9 +1,9 @@
-// Command packaging makes a release of lmserve: for every target a static binary in an archive with
-// its manual, completions, licences and a list of its components, for Linux also packages (.deb and
-// .rpm) and the image of a container, and the checksums of all of these.
+// Command packaging makes a release of lmserve. For every target it builds a static binary in an
+// archive with its manual, completions, licenses and a list of its components. For Linux it also
+// makes packages (.deb and .rpm) and a container image. It writes the checksums of all files.
 //
-// Nothing in the files tells where or when they were made: two runs at the same commit give the
-// same bytes. Their times are the commit's.
+// The files do not depend on the place or time of the build: two runs at the same commit give
+// identical bytes. Their times are the commit's.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// allTargets are the machines that a release is for.
+// allTargets are the platforms of a release.
 const allTargets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64"
 
 func main() {

@@ -16,13 +16,13 @@ import (
 
 const (
 	modulePath = "github.com/lmserve/lmserve"
-	// moduleBytesMax is a little more than the module has, 14.2 MB on 2026-11-26. The embedded
-	// models are 9.5 MB of it.
+	// moduleBytesMax is slightly above the module's size, 14.2 MB on 2026-11-26. The embedded
+	// models take 9.5 MB of it.
 	moduleBytesMax = 15 << 20
 )
 
-// The module that Go's tools make of this repository has what the program needs, and is small
-// enough for proxies; 'go install' makes the program of it, and it works.
+// The Go module of this repository contains what the program needs, and is small enough for
+// proxies. 'go install' builds a working program from it.
 func TestGoInstallMakesTheProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
@@ -38,7 +38,7 @@ func TestGoInstallMakesTheProgram(t *testing.T) {
 	require.Empty(t, parsed.Exclude)
 
 	var packed bytes.Buffer
-	clone := filepath.Join(t.TempDir(), "lmserve") // package zip wants a folder .git
+	clone := filepath.Join(t.TempDir(), "lmserve") // package zip requires a folder .git
 	said, err := exec.Command("git", "clone", "--quiet", "..", clone).CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	require.NoError(t, zip.CreateFromVCS(&packed, version, clone, "HEAD", ""))

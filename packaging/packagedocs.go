@@ -10,11 +10,11 @@ import (
 	"github.com/goreleaser/nfpm/v2"
 )
 
-// packagedDocs is where packages have their documents.
+// packagedDocs is where packages put their documents.
 const packagedDocs = "/usr/share/doc/lmserve/"
 
-// debFiles are the documents as Debian's policy wants them, by the paths that a .deb has them at:
-// licences that every Debian system has are named and not repeated.
+// debFiles returns the documents by their paths in a .deb, as Debian's policy requires: licenses
+// that every Debian system has are referenced, not repeated.
 func (b *builder) debFiles(docs tree, info *nfpm.Info) (tree, error) {
 	placed, err := installed(docs)
 	if err != nil {
@@ -36,7 +36,7 @@ func (b *builder) debFiles(docs tree, info *nfpm.Info) (tree, error) {
 	return placed, err
 }
 
-// debChangelog is what Debian's tools read of a package's changes: its version and time.
+// debChangelog returns the changelog that Debian's tools read: version and time.
 func debChangelog(info *nfpm.Info) []byte {
 	version := info.Version
 	if info.Prerelease != "" {
@@ -51,7 +51,7 @@ func debChangelog(info *nfpm.Info) []byte {
 		info.MTime.Format(time.RFC1123Z))
 }
 
-// rpmFiles are the documents by the paths that an .rpm has them at.
+// rpmFiles returns the documents by their paths in an .rpm.
 func rpmFiles(docs tree) (tree, error) {
 	placed, err := installed(docs)
 	if err != nil {
@@ -62,7 +62,7 @@ func rpmFiles(docs tree) (tree, error) {
 	return placed, nil
 }
 
-// installed are the documents of an archive by the paths that every package has them at.
+// installed returns an archive's documents by the paths that all packages use.
 func installed(docs tree) (tree, error) {
 	placed := tree{}
 	for path, text := range docs {
@@ -80,7 +80,7 @@ func installed(docs tree) (tree, error) {
 			placed["/usr/share/zsh/site-functions/"+name] = text
 		case path == completionFolder+completions["fish"]:
 			placed["/usr/share/fish/vendor_completions.d/"+name] = text
-		case folder == completionFolder: // of shells that Linux has not
+		case folder == completionFolder: // for shells not on Linux
 		default:
 			placed[packagedDocs+path] = text
 		}

@@ -34,7 +34,7 @@ func (b *builder) writePackages(base string, t target, binary string, docs tree)
 			return err
 		}
 		if form == "deb" {
-			info.License = "" // the file copyright has it
+			info.License = "" // in the file copyright
 		}
 		if err := nfpm.PrepareForPackager(info, form); err != nil {
 			return err
@@ -55,7 +55,7 @@ const (
 	summary    = "Language-model server whose model learns the stream it serves"
 )
 
-// packageInfo is what a package says of itself.
+// packageInfo returns a package's metadata.
 func (b *builder) packageInfo(t target) *nfpm.Info {
 	script := func(name string) string { return b.linuxFile(name + ".sh") }
 	return &nfpm.Info{
@@ -78,12 +78,12 @@ func (b *builder) packageInfo(t target) *nfpm.Info {
 	}
 }
 
-// linuxFile is the path of a file that packages for Linux have.
+// linuxFile returns the path of a file for Linux packages.
 func (b *builder) linuxFile(name string) string {
 	return filepath.Join(b.source, "packaging", "linux", name)
 }
 
-// packageContents puts documents into a folder, and says where each file of a package goes.
+// packageContents writes documents to a folder, and returns the place of each file in a package.
 func (b *builder) packageContents(dir, binary string, docs tree) (files.Contents, error) {
 	all := files.Contents{
 		b.content(binary, "/usr/bin/lmserve", 0o755),

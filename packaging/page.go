@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// pageFolder has the sources of the web page, which the binary holds.
+// pageFolder holds the sources of the web page, which is embedded in the binary.
 const pageFolder = "server/page"
 
-// pagePackages are the packages of npm that the page is made of, by their names. `make page` puts
-// their licences where they are read here.
+// pagePackages returns the npm packages in the web page, by name. `make page` puts their licenses
+// where this function reads them.
 func (b *builder) pagePackages(classify func([]byte) []string) ([]dependency, error) {
 	text, err := os.ReadFile(filepath.Join(b.source, pageFolder, "package-lock.json"))
 	if err != nil {
@@ -22,7 +22,7 @@ func (b *builder) pagePackages(classify func([]byte) []string) ([]dependency, er
 	var lock struct {
 		Packages map[string]struct {
 			Version string
-			Dev     bool // whether it only builds the page
+			Dev     bool // only builds the page
 		}
 	}
 	if err := json.Unmarshal(text, &lock); err != nil {

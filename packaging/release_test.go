@@ -21,14 +21,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A release that is made twice, of clones in two folders and with two caches, is the same to the
-// byte; and it is what a release has to be.
+// Two releases of one commit, from clones in two folders with two caches, are identical and
+// complete.
 func TestTwoReleasesOfOneCommitAreTheSameBytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program twice")
 	}
 	made := [2]string{}
-	from := ".." // then of the first clone, so that commits that come meanwhile change nothing
+	from := ".." // later the first clone, which new commits do not change
 	for i := range made {
 		dir := t.TempDir()
 		clone := filepath.Join(dir, strings.Repeat("deeper/", i), "lmserve")
@@ -62,7 +62,7 @@ func TestTwoReleasesOfOneCommitAreTheSameBytes(t *testing.T) {
 	t.Run("deb", func(t *testing.T) { checkDeb(t, only("*.deb")) })
 }
 
-// checkArchive looks at what is in an archive, and runs the program in it.
+// checkArchive checks an archive's contents, and runs its program.
 func checkArchive(t *testing.T, path string) {
 	packed, err := os.Open(path)
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func untar(t *testing.T, r io.Reader) tree {
 	}
 }
 
-// checkSBOM looks at a list of components.
+// checkSBOM checks a list of components.
 func checkSBOM(t *testing.T, path string) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func checkSBOM(t *testing.T, path string) {
 	}
 }
 
-// checkImage looks at the image of a container.
+// checkImage checks a container image.
 func checkImage(t *testing.T, path string) {
 	image, err := tarball.ImageFromPath(path, nil)
 	require.NoError(t, err)
@@ -148,7 +148,7 @@ func checkImage(t *testing.T, path string) {
 	require.NotContains(t, files, "bin/sh")
 }
 
-// checkDeb looks at a package with Debian's own program, where there is one.
+// checkDeb checks a package with Debian's own program, if installed.
 func checkDeb(t *testing.T, path string) {
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("there is no dpkg-deb")

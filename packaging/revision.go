@@ -11,18 +11,18 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// revision is what is released.
+// revision is the released commit.
 type revision struct {
-	version string    // semantic, with a v, as Go's own tools would name it
+	version string    // semantic version with a v, as Go's tools name it
 	hash    string    // of the commit
 	time    time.Time // of the commit, UTC
 }
 
-// fileVersion is the version as names of files have it.
+// fileVersion returns the version for file names.
 func (r revision) fileVersion() string { return strings.TrimPrefix(r.version, "v") }
 
-// revisionOf reads the revision of a checkout: the tag of its commit, or else a version between the
-// last tag and the next (a pseudo-version of Go's modules), with +dirty if files differ from it.
+// revisionOf returns the revision of a checkout. The version is the tag of its commit, or a
+// pseudo-version of Go modules after the last tag, with +dirty if files differ.
 func revisionOf(ctx context.Context, dir string) (revision, error) {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir},
@@ -47,7 +47,7 @@ func revisionOf(ctx context.Context, dir string) (revision, error) {
 	if err != nil {
 		last, err := git("describe", "--tags", "--abbrev=0", "--match", tags)
 		if err != nil {
-			last = "" // there is no release yet
+			last = "" // no release yet
 		}
 		r.version = module.PseudoVersion("", last, r.time, hash[:12])
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// writeSBOM lists what a binary is made of, in CycloneDX's form: every module, and every package of
-// the web page, with its version and licences, and the embedded model.
+// writeSBOM lists a binary's components in CycloneDX: every module and web package with version and
+// licenses, and the embedded model.
 func (b *builder) writeSBOM(path string, t target, binary string, all []dependency) error {
 	program, err := os.ReadFile(binary)
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *builder) writeSBOM(path string, t target, binary string, all []dependen
 	return out.Close()
 }
 
-// component is lmserve itself, for one target.
+// component describes lmserve itself for one target.
 func (b *builder) component(t target, sum string) cdx.Component {
 	const name = "github.com/lmserve/lmserve"
 	at := purl("golang", name, b.rev.version)
@@ -76,7 +76,7 @@ func (d *dependency) component() cdx.Component {
 	}
 }
 
-// embeddedModel is the file of weights that the program holds.
+// embeddedModel describes the embedded file of weights.
 func (b *builder) embeddedModel() (cdx.Component, error) {
 	const name = "default.safetensors.zst"
 	content, err := os.ReadFile(filepath.Join(b.source, "weights", name))
@@ -92,7 +92,7 @@ func (b *builder) embeddedModel() (cdx.Component, error) {
 	}, nil
 }
 
-// spdx are licences by their names in SPDX's list.
+// spdx returns licenses by their SPDX names.
 func spdx(names ...string) *cdx.Licenses {
 	var all cdx.Licenses
 	for _, name := range names {
@@ -101,8 +101,7 @@ func spdx(names ...string) *cdx.Licenses {
 	return &all
 }
 
-// purl is the URL of a package, as its specification has it. A name may begin with an @, which
-// otherwise stands before the version.
+// purl returns a package URL. It escapes an @ in the name, because @ separates the version.
 func purl(origin, name, version string) string {
 	name = strings.ReplaceAll(name, "@", "%40")
 	return "pkg:" + origin + "/" + name + "@" + url.QueryEscape(version)

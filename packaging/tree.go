@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// tree is files: their content by their path, with slashes.
+// tree maps slash-separated paths to file contents.
 type tree map[string][]byte
 
 // read adds a file.
@@ -15,12 +15,12 @@ func (t tree) read(name, path string) (err error) {
 	return err
 }
 
-// with is a tree and another.
+// with returns the union of two trees.
 func (t tree) with(more tree) tree {
 	all := maps.Clone(t)
 	maps.Copy(all, more)
 	return all
 }
 
-// paths are in order.
+// paths returns the sorted paths.
 func (t tree) paths() []string { return slices.Sorted(maps.Keys(t)) }

@@ -17,9 +17,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// newAdmin makes the server of the admin address: metrics, profiles and health, for those who run
-// the server, without keys. Requests that pages of others send are refused there as on a server
-// without keys.
+// newAdmin makes the server of the admin address: metrics, profiles and health, without keys, for
+// operators. It refuses requests of foreign pages like a server without keys.
 func (s *Server) newAdmin() *http.Server {
 	o := s.options
 	r := chi.NewRouter()
@@ -57,7 +56,7 @@ func (s *Server) writeMetrics(w http.ResponseWriter, r *http.Request) {
 	s.options.Metrics.ServeHTTP(w, r)
 }
 
-// ServeAdmin answers requests to the admin address from l until Drain has ended, and then returns
+// ServeAdmin answers requests to the admin address from l until Drain has ended; then it returns
 // nil.
 func (s *Server) ServeAdmin(l net.Listener) error {
 	if err := s.admin.Serve(l); !errors.Is(err, http.ErrServerClosed) {

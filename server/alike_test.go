@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// jsonValue is a value as encoding/json has it, with numbers as they are written.
+// jsonValue returns v as decoded JSON, with numbers unparsed.
 func jsonValue(t require.TestingT, v any) any {
 	raw, err := json.Marshal(v)
 	require.NoError(t, err)
 	return decoded(t, raw)
 }
 
-// decoded reads JSON.
+// decoded decodes JSON.
 func decoded(t require.TestingT, raw []byte) (v any) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -27,7 +27,7 @@ func decoded(t require.TestingT, raw []byte) (v any) {
 	return v
 }
 
-// varies are the fields that depend on the moment, on the machine's arithmetic or on the model.
+// varies matches fields that depend on time, on the machine's arithmetic or on the model.
 var varies = regexp.MustCompile(`^(id|next|model|request_id|created|created_at|last_used_at|` +
 	`elapsed_ms|memory_bytes|session_bytes|disk_bytes|numerics|bits|baseline_bits|bpc|` +
 	`baseline_bpc|perplexity|` +
@@ -35,8 +35,8 @@ var varies = regexp.MustCompile(`^(id|next|model|request_id|created|created_at|l
 	`baseline_logprobs|baseline_top_logprobs|norm|change|time|card|message|detail|` +
 	`parameters)$`)
 
-// requireAlike holds what was found against an example: the same fields of the same kinds, and the
-// same values but where they vary.
+// requireAlike compares an answer with an example: the same fields of the same kinds, with equal
+// values unless varies matches.
 func requireAlike(t require.TestingT, name, path string, want, got any) {
 	at := name + ": " + path
 	require.Equal(t, fmt.Sprintf("%T", want), fmt.Sprintf("%T", got), at)
@@ -74,8 +74,8 @@ func requireAlike(t require.TestingT, name, path string, want, got any) {
 	}
 }
 
-// requireTextAlike compares two streams event by event, where pieces of a text may be fewer or
-// more, and other texts as they are.
+// requireTextAlike compares two streams event by event, where the number of pieces may differ. It
+// compares other texts verbatim.
 func requireTextAlike(t require.TestingT, name, want, got string) {
 	if !strings.HasPrefix(want, "{") && !strings.HasPrefix(want, "event: ") &&
 		!strings.HasPrefix(want, "data: ") {
@@ -89,7 +89,7 @@ func requireTextAlike(t require.TestingT, name, want, got string) {
 	}
 }
 
-// eventsOf reads the objects of a stream, of pieces in a row the first.
+// eventsOf decodes the objects of a stream, keeping one of each run of pieces.
 func eventsOf(t require.TestingT, text string) (events []any) {
 	was := ""
 	for line := range strings.Lines(text) {
@@ -103,7 +103,7 @@ func eventsOf(t require.TestingT, text string) (events []any) {
 			object["choices"] != nil && len(object["choices"].([]any)) > 0,
 		)
 		if kind == was && (object["type"] == "piece" || object["choices"] != nil) {
-			events[len(events)-1] = object // the last says how the text ends
+			events[len(events)-1] = object // the last piece says how the text ends
 			continue
 		}
 		was = kind

@@ -20,7 +20,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// getBackup asks for a backup, or for the rest of one.
+// getBackup requests a backup, or the rest of one.
 func (g *rig) getBackup(headers ...string) *http.Response {
 	r, err := http.NewRequest("GET", g.url+"/v1/admin/backup", nil)
 	require.NoError(g.t, err)
@@ -32,7 +32,7 @@ func (g *rig) getBackup(headers ...string) *http.Response {
 	return resp
 }
 
-// cutBackup fetches a backup over connections that are cut after some bytes each.
+// cutBackup fetches a backup over connections that break after bytesEach bytes.
 func (g *rig) cutBackup(bytesEach int64) []byte {
 	var whole bytes.Buffer
 	resp := g.getBackup()
@@ -53,9 +53,9 @@ func (g *rig) cutBackup(bytesEach int64) []byte {
 	}
 }
 
-// Clients feed, delete and have snapshots taken while a backup is read over a connection that is
-// cut again and again: what is restored is clean, has no less than was acknowledged before and goes
-// on to the bits of the sessions that nothing happened to.
+// Clients feed and delete sessions and take snapshots while a backup is read over a breaking
+// connection. The restored data is clean and has everything acknowledged before the backup.
+// Restored sessions continue bit for bit like undisturbed ones.
 func TestABackupUnderLoadGoesOnToTheSameBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -167,7 +167,7 @@ func TestABackupIsReadByOneAtATime(t *testing.T) {
 
 	held, err = g.mg.Backup(t.Context(), session.Caller{}, "")
 	require.NoError(t, err)
-	g.close() // ends it under its reader
+	g.close() // closes it under its reader
 	_, err = held.Read(make([]byte, 1))
 	require.ErrorIs(t, err, storage.ErrClosed)
 	require.NoError(t, held.Close())

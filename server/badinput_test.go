@@ -15,18 +15,18 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// badInput is a request that is refused: with a problem of this kind, about this field.
+// badInput is a request that is refused with a problem of the given kind about the given field.
 type badInput struct {
 	method, path, media, accept, body string
 	kind                              api.ProblemType
-	field                             string // "": the problem is about none
+	field                             string // "" for a problem without a field
 }
 
 func (b badInput) String() string {
 	return fmt.Sprintf("%s %.120s (%s -> %s) %.120s", b.method, b.path, b.media, b.accept, b.body)
 }
 
-// The routes of the sessions that take JSON, by method.
+// jsonRoutes are the session routes that accept JSON.
 var jsonRoutes = []badInput{
 	{method: "POST", path: "/v1/sessions"},
 	{method: "PUT", path: "/v1/sessions/other"},
@@ -39,8 +39,8 @@ var jsonRoutes = []badInput{
 	{method: "POST", path: "/detokenize"},
 }
 
-// badQueries are bad parameters of a score, in each form of answer: by what stands before in the
-// query, and by parameter. "_" is the empty value.
+// badQueries returns bad parameters of a score, for each form of answer: by the query before them,
+// and by parameter. "_" is the empty value.
 func badQueries() (all []badInput) {
 	const lines, flags = "unit=line&", "unit=line&learn=unflagged&"
 	for before, values := range map[string]map[string]string{
@@ -52,7 +52,7 @@ func badQueries() (all []badInput) {
 			"offset":   "_ -1 1.5 abc 9007199254740992 0x10 99999999999999999999",
 			"logprobs": "_ yes 2",
 			"updates":  "_ yes 2",
-			// without logprobs there is no 3, either
+			// 3 needs logprobs
 			"top_logprobs": "_ -1 21 x 1.5 3",
 			"wait":         "_ 10 s -1s 1h 1.5s 601s 11m 10s10s %201s 9999999s 600001ms",
 			"threshold":    "_ 0.5 abc",
@@ -96,7 +96,8 @@ func badQueries() (all []badInput) {
 	})
 }
 
-// badNames are names that no session can have, wherever one is given, and other parameters.
+// badNames returns names that no session can have, in every place that takes a name, and other bad
+// parameters.
 func badNames() (all []badInput) {
 	parameter := func(method, path, media, body, field string) {
 		all = append(all, badInput{
@@ -141,14 +142,14 @@ func badNames() (all []badInput) {
 	return all
 }
 
-// field is a body with a field, or with a field of that field, that has a bad value.
+// field returns a body in which a field, or a field within it, has a bad value.
 func field(method, path, name, value string) badInput {
 	outer, _, _ := strings.Cut(name, ".")
 	body := fmt.Sprintf("{%q:%s}", outer, value)
 	return badInput{method, path, contract.MediaJSON, "", body, api.ProblemInvalidField, name}
 }
 
-// badFields are values that fields of JSON bodies cannot have: by route and field.
+// badFields returns bad values for fields of JSON bodies, by route and field.
 func badFields() (all []badInput) {
 	const notObject, notInteger = ` 1 "x" [] true`, ` -1 1.5 "1" true [] {} 9007199254740992 1e400`
 	long := fmt.Sprintf(` {"a":%q}`, strings.Repeat("x", limits.LabelValueCharsMax+1))
@@ -202,7 +203,7 @@ func badFields() (all []badInput) {
 	return all
 }
 
-// badBodies are bodies that are wrong at every route that takes JSON.
+// badBodies returns bodies that every route for JSON refuses.
 func badBodies() (all []badInput) {
 	for _, r := range jsonRoutes {
 		with := func(media, accept, body string, kind api.ProblemType, field string) {
@@ -243,8 +244,8 @@ func badBodies() (all []badInput) {
 	return all
 }
 
-// Whatever is wrong with a request, the answer says where in the form of the route, nothing is
-// made, and the session that the request names is left as it was, to the bit.
+// The answer to a bad request names the fault in the form of the route. The server creates nothing,
+// and the named session does not change by a bit.
 func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	g.send("PUT", "/v1/sessions/web", `{"seed":3,"labels":{"a":"b"}}`)
@@ -267,10 +268,10 @@ func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 	t.Log(refused, "bad inputs")
 }
 
-// refuse sends a bad request, and holds the answer against what is to be said of it.
+// refuse sends a bad request and checks the answer.
 func (g *rig) refuse(b badInput) {
 	g.t.Helper()
-	headers := []string{"User-Agent", "curl/8.5.0"} // of another program a form may be lines
+	headers := []string{"User-Agent", "curl/8.5.0"} // another program's form may hold lines
 	for name, value := range map[string]string{"Content-Type": b.media, "Accept": b.accept} {
 		if value != "" {
 			headers = append(headers, name, value)
@@ -284,7 +285,7 @@ func (g *rig) refuse(b badInput) {
 	isOpenAI := strings.Contains(b.path, "/v1/completions") || strings.HasSuffix(b.path, "tokenize")
 	if isOpenAI && b.kind == api.ProblemInvalidField {
 		require.Equal(g.t, http.StatusBadRequest, resp.StatusCode, b)
-		resp.StatusCode = http.StatusUnprocessableEntity // as requireProblem expects of this kind
+		resp.StatusCode = http.StatusUnprocessableEntity // requireProblem expects it
 		p := decode[api.Problem](g.t, resp, http.StatusUnprocessableEntity)
 		require.Equal(g.t, b.kind, p.Type, b)
 		require.Equal(g.t, b.field, *p.Field, b)

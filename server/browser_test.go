@@ -21,33 +21,33 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// pageWanted, set to anything, has tests use the page in a browser.
+// pageWanted is the environment variable that enables tests in a browser.
 const pageWanted = "LMSERVE_TEST_PAGE"
 
-// shotsFolder, set to a folder, has tests of the page leave pictures of it there.
+// shotsFolder is the environment variable with a folder for screenshots.
 const shotsFolder = "LMSERVE_TEST_SHOTS"
 
-// axeFile is a checker of accessibility; `make page` installs it.
+// axeFile is an accessibility checker; `make page` installs it.
 const axeFile = "page/node_modules/axe-core/axe.min.js"
 
-// browserWait is how long a page may take to become what a test waits for.
+// browserWait is the timeout for a state that a test expects.
 const browserWait = 60 * time.Second
 
-// tab is the page of a server in a real browser.
+// tab is a server's page in a real browser.
 type tab struct {
 	*realRig
 	ctx context.Context
 }
 
-// newTab opens the page of a server with a small model. The test is skipped where it is not wanted,
-// or there is no browser. A page that complains of anything in the console, such as of its policy,
-// fails the test.
+// newTab opens the page of a server with a small model. It skips the test if browser tests are
+// disabled or there is no browser. A message in the console, such as a policy violation, fails the
+// test.
 func newTab(t *testing.T) *tab {
 	t.Helper()
 	return newTabOf(t, Options{})
 }
 
-// newTabOf is newTab with a server of other options.
+// newTabOf is newTab with options of the server.
 func newTabOf(t *testing.T, o Options) *tab {
 	t.Helper()
 	path := wantedBrowser(t)
@@ -63,7 +63,8 @@ func newTabOfWords(t *testing.T) *tab {
 	return newTabOn(newRealRigOf(t, m, withCounts(t), Options{}), path)
 }
 
-// wantedBrowser is the path of a browser. It skips the test where there is none, or none is wanted.
+// wantedBrowser returns the path of a browser. It skips the test if browser tests are disabled or
+// there is no browser.
 func wantedBrowser(t *testing.T) string {
 	t.Helper()
 	if os.Getenv(pageWanted) == "" {
@@ -91,8 +92,7 @@ func newTabOn(g *realRig, path string) *tab {
 	return b
 }
 
-// heard fails the test for what the browser complains of. That a server refuses a request is told
-// to people, and no fault of the page.
+// heard fails the test on a complaint of the browser. A refused request is not a fault of the page.
 func (b *tab) heard(event any) {
 	switch e := event.(type) {
 	case *cdplog.EventEntryAdded:
@@ -113,7 +113,7 @@ func (b *tab) heard(event any) {
 	}
 }
 
-// step is something that a test does with the browser.
+// step is an action in the browser.
 type step = chromedp.Action[chromedp.Void]
 
 func (b *tab) run(steps ...step) {
@@ -123,7 +123,7 @@ func (b *tab) run(steps ...step) {
 	require.NoError(b.t, chromedp.Do(ctx, steps...))
 }
 
-// command is a command of the browser's protocol as a step.
+// command makes a step from a command of the browser's protocol.
 func command[P, R any](c cdp.Command[P, R], params P) step {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, c, params)
@@ -131,7 +131,7 @@ func command[P, R any](c cdp.Command[P, R], params P) step {
 	})
 }
 
-// value gives what an expression of JavaScript is, or what its promise comes to.
+// value evaluates a JavaScript expression and awaits a promise.
 func value[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, browserWait)
@@ -141,13 +141,13 @@ func value[T any](b *tab, expression string) T {
 	return v
 }
 
-// open goes to a place of the page, such as "#/read".
+// open navigates to a place of the page, such as "#/read".
 func (b *tab) open(hash string) {
 	b.t.Helper()
 	b.run(chromedp.Navigate(b.url+"/"+hash), chromedp.WaitVisible("main"))
 }
 
-// look gives the window a size and a colour scheme.
+// look sets the window's size and color scheme.
 func (b *tab) look(width, height int64, dark bool) {
 	b.t.Helper()
 	scheme := "light"
@@ -162,7 +162,7 @@ func (b *tab) look(width, height int64, dark bool) {
 	)
 }
 
-// press presses keys, one after the other, where the focus is.
+// press presses keys one after the other.
 func (b *tab) press(keys ...string) {
 	b.t.Helper()
 	for _, key := range keys {
@@ -170,7 +170,7 @@ func (b *tab) press(keys ...string) {
 	}
 }
 
-// until waits until an expression of JavaScript is true.
+// until waits for a JavaScript expression to become true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, browserWait)
@@ -183,7 +183,7 @@ func (b *tab) until(expression string) {
 	}
 }
 
-// click clicks the button, link or other element whose text begins so.
+// click clicks the button, link or other element whose text begins with text.
 func (b *tab) click(text string) {
 	b.t.Helper()
 	quoted, err := json.Marshal(text)
@@ -194,7 +194,7 @@ func (b *tab) click(text string) {
 	value[any](b, find+`.click(), true`)
 }
 
-// shoot leaves a picture of the window, where pictures are wanted.
+// shoot saves a screenshot if shotsFolder is set.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	folder := os.Getenv(shotsFolder)
@@ -207,14 +207,14 @@ func (b *tab) shoot(name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+".png"), png, 0o644))
 }
 
-// checkLooks checks the page as it is now in light and dark, on a telephone, a desk and a wall: it
-// needs no horizontal scrolling, and axe finds nothing serious.
+// checkLooks checks the page in light and dark, on a phone, a desktop and a wide screen: nothing
+// scrolls horizontally, and axe finds no serious fault.
 func (b *tab) checkLooks(name string) {
 	b.t.Helper()
 	for _, dark := range []bool{false, true} {
 		for _, size := range [][2]int64{{360, 740}, {1280, 800}, {3840, 2160}} {
 			b.look(size[0], size[1], dark)
-			time.Sleep(200 * time.Millisecond) // the browser lays out again
+			time.Sleep(200 * time.Millisecond) // the browser redoes the layout
 			look := fmt.Sprintf("%s-%d-%s", name, size[0], map[bool]string{true: "dark",
 				false: "light"}[dark])
 			b.shoot(look)
@@ -228,8 +228,7 @@ func (b *tab) checkLooks(name string) {
 	b.look(1280, 800, false)
 }
 
-// checkAccess has axe look for what would keep people out. It checks nothing where axe is not
-// installed.
+// checkAccess checks accessibility with axe, if installed.
 func (b *tab) checkAccess(name string) {
 	b.t.Helper()
 	axe, err := os.ReadFile(axeFile)

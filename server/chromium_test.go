@@ -20,7 +20,7 @@ type chromium struct {
 	path string
 }
 
-// findChromium skips the test where there is no chromium.
+// findChromium returns a Chromium browser, or skips the test without one.
 func findChromium(t *testing.T) chromium {
 	t.Helper()
 	if testing.Short() {
@@ -33,7 +33,7 @@ func findChromium(t *testing.T) chromium {
 	return chromium{t, path}
 }
 
-// start starts the browser without a window and with an empty profile. It ends with the context.
+// start starts the browser without a window and with an empty profile, until ctx ends.
 func (c chromium) start(ctx context.Context, args ...string) *exec.Cmd {
 	c.t.Helper()
 	all := append([]string{"--headless", "--no-sandbox", "--disable-gpu",
@@ -46,8 +46,7 @@ func (c chromium) start(ctx context.Context, args ...string) *exec.Cmd {
 	return command
 }
 
-// visit opens a page of an origin of its own, which has to post what it has found to /done, and
-// gives that. The page is made of its origin.
+// visit serves a page on its own origin and opens it. It returns what the page posts to /done.
 func (c chromium) visit(page func(origin string) string) string {
 	c.t.Helper()
 	done := make(chan string, 1)
@@ -69,7 +68,7 @@ func (c chromium) visit(page func(origin string) string) string {
 	browser := c.start(ctx, site.URL)
 	defer func() {
 		end()
-		_ = browser.Wait() // it was told to end
+		_ = browser.Wait() // it was stopped
 	}()
 	select {
 	case found := <-done:

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Clients that generators make of the contract compile, and make a session, score a text and
-// complete one, each to the same bits. The generators are not a part of this repository:
-// `make test-clients` fetches them, in the versions of testdata/clients/package-lock.json.
+// Clients generated from the contract compile. Each creates a session, scores a text and completes
+// one, with bit-identical results. `make test-clients` fetches the generators in the versions of
+// testdata/clients/package-lock.json.
 func TestGeneratedClientsScoreText(t *testing.T) {
 	folder, err := filepath.Abs("testdata/clients")
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func TestGeneratedClientsScoreText(t *testing.T) {
 	}
 	require.NoError(t, err)
 
-	out := filepath.Join(folder, "node_modules", ".clients") // where imports find packages
+	out := filepath.Join(folder, "node_modules", ".clients") // imports find packages here
 	require.NoError(t, os.RemoveAll(out))
 	require.NoError(t, os.Mkdir(out, 0o755))
 	g := newRig(t, Options{})

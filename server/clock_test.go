@@ -24,11 +24,10 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// The tests of this file run in bubbles of testing/synctest: their clock stands still while
-// anything is at work, and jumps to the next timer when all wait. Real HTTP goes over pipes in
-// memory, whose two ends have no buffer between them.
+// The tests of this file run in testing/synctest bubbles. Their clock stops while any goroutine
+// works and jumps to the next timer when all wait. Real HTTP runs over unbuffered pipes in memory.
 
-// pipeListener accepts the connections that its own dial makes, over pipes in memory.
+// pipeListener accepts connections made by its own dial, over pipes in memory.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -61,7 +60,7 @@ func (l *pipeListener) dial() (net.Conn, error) {
 	}
 }
 
-// newClockRig is a rig in a bubble, whose connections are pipes.
+// newClockRig makes a rig in a bubble, connected by pipes.
 func newClockRig(t *testing.T, o Options) (*rig, *pipeListener) {
 	l, fake := newPipeListener(), newFake()
 	g := newRigOn(t, fake, o, l, &http.Transport{DialContext: func(context.Context, string,
@@ -72,7 +71,7 @@ func newClockRig(t *testing.T, o Options) (*rig, *pipeListener) {
 	return g, l
 }
 
-// requireSince requires that this much time has passed on the bubble's clock.
+// requireSince checks the time elapsed on the bubble's clock.
 func requireSince(t *testing.T, start time.Time, want time.Duration) {
 	t.Helper()
 	require.InDelta(t, want.Seconds(), time.Since(start).Seconds(), 0.01*want.Seconds()+0.001)
@@ -91,7 +90,7 @@ func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
 		sum := decode[api.SummaryEvent](t, g.text(first+"/score", strings.Repeat("x", 60_100)),
 			http.StatusOK)
 		require.EqualValues(t, 60_100, sum.Bytes)
-		// after a second's worth at once; longer than BodyIdleMax
+		// a second's worth comes at once; the rest takes longer than BodyIdleMax
 		requireSince(t, start, 10*time.Minute)
 
 		time.Sleep(time.Minute)
@@ -101,7 +100,7 @@ func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
 			all.Go(func() { g.text(path+"/score", strings.Repeat("x", 550)) })
 		}
 		all.Wait()
-		requireSince(t, start, 10*time.Second) // both together, not each of them
+		requireSince(t, start, 10*time.Second) // both together, not each
 
 		time.Sleep(time.Minute)
 		all.Go(func() { g.text(first+"/score", strings.Repeat("x", 6_000)) })
@@ -145,7 +144,7 @@ func TestAKeyInDebtIsRefusedAtTheStartAndToldWhenToComeBack(t *testing.T) {
 	})
 }
 
-// The work of suggestions is charged, also where the answer is an error, and a byte at least.
+// Suggestions charge their work, at least one byte, even if the answer is an error.
 func TestSuggestionsAreCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 10}})
@@ -170,7 +169,7 @@ func TestSuggestionsAreCharged(t *testing.T) {
 	})
 }
 
-// The limits of a key change while it is in use.
+// A key's limits can change while it is in use.
 func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{BytesPerSecond: 10,
@@ -192,7 +191,7 @@ func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
 	})
 }
 
-// A request ends when its key is revoked or expires; what was reported stays.
+// A request ends when its key is revoked or expires. The session keeps the reported text.
 func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, ring *testKeys){
 		"revoked": func(t *testing.T, ring *testKeys) { ring.revoke(t, "k") },
@@ -237,7 +236,7 @@ func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
 	}
 }
 
-// A drain does not wait for a body that only the pace of its key holds back.
+// A drain does not wait for a body that only its key's rate holds back.
 func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 10}})
@@ -250,7 +249,7 @@ func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
 			"Accept", contract.MediaNDJSON))
 		_, err := events.next()
 		require.NoError(t, err)
-		g.json(other+"/complete", `{"max_tokens":10000}`) // a debt of a quarter of an hour
+		g.json(other+"/complete", `{"max_tokens":10000}`) // a debt of 15 minutes
 		_, err = io.WriteString(text, "y")
 		require.NoError(t, err)
 		synctest.Wait()
@@ -267,8 +266,7 @@ func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
 	})
 }
 
-// One key's stalled uploads and huge bodies use up that key's requests and bytes, and nobody
-// else's.
+// A key's stalled uploads and huge bodies use only that key's requests and bytes.
 func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "bad", Limits: keys.Limits{Requests: 10,
@@ -283,7 +281,7 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 		statuses := make(chan int, 10)
 		for i, path := range paths {
 			all.Go(func() {
-				body := io.Reader(io.LimitReader(alphabet{}, 200_000)) // huge for the key's pace
+				body := io.Reader(io.LimitReader(alphabet{}, 200_000)) // huge for the key's rate
 				if i%2 == 0 {
 					stalled, text := io.Pipe()
 					defer text.Close()
@@ -319,8 +317,8 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 	})
 }
 
-// Every wait for a client has an end: for the headers, the next request and the body that the
-// client sends, and for the answer that it takes.
+// Every wait for a client ends: for headers, the next request, a body, and for the client to take
+// an answer.
 func TestEveryWaitForAClientEnds(t *testing.T) {
 	const request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for name, c := range map[string]struct {

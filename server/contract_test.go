@@ -38,7 +38,7 @@ func TestRoutesAreThoseOfTheContract(t *testing.T) {
 	require.ElementsMatch(t, promised, mounted)
 }
 
-// The limits in the contract, wherever they stand there, are the constants of package limits.
+// The contract's limits are the constants of package limits, wherever the contract states them.
 func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	doc := document(t)
 	stated := doc.Info.Extensions["x-limits"].(map[string]any)
@@ -173,7 +173,7 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	require.Equal(t, 128, limits.RequestIDCharsMax)
 }
 
-// limitsOf are the limits that a table has for the contract.
+// limitsOf returns a table's limits for the contract.
 func limitsOf[T any](table setting.Table[T]) map[string]int64 {
 	limits := map[string]int64{}
 	for _, row := range table {
@@ -187,7 +187,7 @@ func limitsOf[T any](table setting.Table[T]) map[string]int64 {
 	return limits
 }
 
-// The range of every setting in the contract is that of its row, and the contract has no others.
+// Each setting's range in the contract is that of its row, and the contract has no other settings.
 func TestSettingsAreThoseOfTheTable(t *testing.T) {
 	request := document(t).Components.Schemas["SettingsRequest"].Value
 	inForce := document(t).Components.Schemas["Settings"].Value
@@ -205,7 +205,7 @@ func TestSettingsAreThoseOfTheTable(t *testing.T) {
 	require.Equal(t, names, inForce.Required)
 }
 
-// The range and the default of every number of a completion in the contract are those of its row.
+// The range and default of each number of a completion in the contract are those of its row.
 func TestSamplingIsThatOfTheTable(t *testing.T) {
 	request := document(t).Components.Schemas["CompletionRequest"].Value
 	requireSchemas(t, session.SamplingTable, request)
@@ -215,7 +215,7 @@ func TestSamplingIsThatOfTheTable(t *testing.T) {
 	}
 }
 
-// requireSchemas compares the properties of an object with the rows of a table.
+// requireSchemas compares an object's properties with the rows of a table.
 func requireSchemas[T any](t *testing.T, table setting.Table[T], object *openapi3.Schema) {
 	for _, row := range table {
 		found := object.Properties[row.Name].Value
@@ -239,7 +239,7 @@ func requireSchemas[T any](t *testing.T, table setting.Table[T], object *openapi
 	}
 }
 
-// The table of problems in the contract is the one the server answers from.
+// The contract's table of problems is the server's.
 func TestProblemsAreThoseOfTheContract(t *testing.T) {
 	schema := document(t).Components.Schemas["ProblemType"].Value
 	table := schema.Extensions["x-problems"].(map[string]any)
@@ -254,8 +254,8 @@ func TestProblemsAreThoseOfTheContract(t *testing.T) {
 	}
 }
 
-// Every status the server can give a problem is listed at some operation, and every type in the
-// description of some answer.
+// Each status of a problem is listed at some operation, and each problem type in the description of
+// some answer.
 func TestProblemsStandAtTheirAnswers(t *testing.T) {
 	var text strings.Builder
 	for _, response := range document(t).Components.Responses {
@@ -268,8 +268,7 @@ func TestProblemsStandAtTheirAnswers(t *testing.T) {
 	}
 }
 
-// Every operation whose answer has a form may refuse an Accept header that allows none, and says
-// so.
+// Every operation with content in its answer can refuse an Accept header, and the contract says so.
 func TestEveryAnswerWithAFormMayBeRefused(t *testing.T) {
 	for path, item := range document(t).Paths.Map() {
 		for method, op := range item.Operations() {
@@ -279,7 +278,7 @@ func TestEveryAnswerWithAFormMayBeRefused(t *testing.T) {
 	}
 }
 
-// The words that stand for choices are the same in the contract and in the session manager.
+// Words for choices are the same in the contract and in the session manager.
 func TestEnumerationsAreThoseOfTheSessions(t *testing.T) {
 	for name, words := range map[string][]string{
 		"Method": {session.MethodSparseMeta, session.MethodDynamicSGD,

@@ -17,7 +17,7 @@ import (
 
 const page = "https://app.example.org"
 
-// preflight asks for a page what a browser asks before the page's own request.
+// preflight sends a browser's preflight request for a page.
 func preflight(t *testing.T, g *rig, origin, method, headers string) *http.Response {
 	return sendHost(
 		t,
@@ -92,7 +92,7 @@ func TestAPageThatNobodyNamedMayNotUseTheServer(t *testing.T) {
 			api.ProblemOriginNotAllowed,
 		)
 	}
-	g := newRig(t, Options{}) // CORS is off unless origins are named
+	g := newRig(t, Options{}) // CORS is off without origins
 	resp := preflight(t, g, page, "GET", "")
 	require.Empty(t, resp.Header.Get("Access-Control-Allow-Origin"))
 	require.Equal(t, http.StatusForbidden, resp.StatusCode)
@@ -110,8 +110,7 @@ func TestAPageThatNobodyNamedMayNotUseTheServer(t *testing.T) {
 	}
 }
 
-// userPage uses the server as a web application does: with a key, JSON, and an answer that it reads
-// while it comes.
+// userPage uses the server like a web application: with a key, JSON, and a streamed answer.
 const userPage = `<!doctype html><title>page</title><script>
 (async () => {
   const at = %q, found = {}, key = {Authorization: "Bearer " + %q};
@@ -134,8 +133,8 @@ const userPage = `<!doctype html><title>page</title><script>
 })()
 </script>`
 
-// A page of the origin that was named does all of it, and one of another origin nothing, with the
-// same key.
+// A page of an allowed origin can use the server. A page of another origin can do nothing, even
+// with the same key.
 func TestAChromiumPageOfANamedOriginUsesTheServer(t *testing.T) {
 	browser := findChromium(t)
 	ring := newTestKeys(t, keys.Key{Name: "alice"})

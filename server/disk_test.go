@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// A key that has as much on the disk as its entry in the keys file says is told so with the
-// numbers, in the midst of a streamed answer too; others go on, and a deletion makes room at once.
+// A key at the disk limit in the keys file gets a problem with the numbers, even within a streamed
+// answer. Other keys are unaffected, and a deletion makes space at once.
 func TestAKeysLimitOfTheDiskIsThatOfTheKeysFile(t *testing.T) {
 	const limit = 20_000
 	ring := newTestKeys(t, keys.Key{Name: "small", Limits: keys.Limits{Disk: limit}},

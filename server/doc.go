@@ -1,39 +1,38 @@
 // Package server is lmserve over HTTP: routes, authentication, limits, streaming and errors, as
-// api/openapi.yaml says. It holds no model code: a handler decodes a request, calls one method of
-// the session manager, and encodes what the method gives.
+// api/openapi.yaml defines them. It holds no model code: a handler decodes a request, calls one
+// method of the session manager, and encodes the result.
 //
 // # Layers
 //
-// The packages below server stand in this order, and each imports only packages before it:
+// Each package below imports only packages above it:
 //
-//	limits      the numbers that bound what the server takes and gives
+//	limits      limits of requests and answers
 //	routes      the contract's routes, requests and responses, generated
-//	problem     errors as problem documents (RFC 9457): their types, and what is made of an error
+//	problem     errors as problem documents (RFC 9457): their types, and the mapping from errors
 //	contract    api/openapi.yaml, ready for use: operations, media types, validation of requests
 //	docs        the contract as a page for reading
-//	codec       from types of package api to types of package session, and back
-//	answer      how an answer leaves: problem documents, event streams, files, and a note of each
-//	middleware  what every request passes, one file each
+//	codec       conversion between types of package api and package session
+//	answer      problem documents, event streams, files, and a record of each answer
+//	middleware  steps that every request passes, one per file
 //	handler     the operations of the contract
-//	server      puts them together: Options, New, Serve, Drain
+//	server      Options, New, Serve and Drain
 //
 // # Where to add
 //
 // A route is an operation in api/openapi.yaml (then `make generate`) and a method of
-// handler.Handlers in a file of its own. The generated interface names the method, and the compiler
-// asks for it. Routing, authentication, negotiation of the answer's form, limits and validation
-// follow from the contract; the tests of this package try every operation of the contract with good
-// and bad keys, and hold every answer against it. Fields that requests or answers bring along are
-// mapped in package codec, and a method that the handler needs of the session manager stands in
-// handler.Sessions.
+// handler.Handlers in its own file. The generated interface names the method, and the compiler
+// demands it. Routing, authentication, content negotiation, limits and validation follow from the
+// contract. The tests of this package try every operation with good and bad keys, and check every
+// answer against the contract. Package codec maps the fields of requests and answers. A method that
+// the handler needs of the session manager is declared in handler.Sessions.
 //
-// The examples of the contract are what servers answer: an operation has one in exchanges_test.go
-// at least, and LMSERVE_UPDATE_EXAMPLES=1 has the tests write it into the contract.
+// The examples in the contract are real answers. Each operation has at least one example in
+// exchanges_test.go, and LMSERVE_UPDATE_EXAMPLES=1 makes the tests write it into the contract.
 //
-// A middleware is a file in package middleware, and a line in newRouter (routes.go), at its place
-// in the order in which a request meets them.
+// A middleware is a file in package middleware and a line in newRouter (routes.go), in the order in
+// which a request passes them.
 //
-// A type of problem is a row in the contract's ProblemType and in problem.Kinds; problem.Of says
-// for which error. A limit is a constant in package limits, and a number in the contract's x-limits
-// or in the schema of its field; a test holds the two equal.
+// A problem type is a row in the contract's ProblemType and in problem.Kinds; problem.Of maps
+// errors to it. A limit is a constant in package limits and a number in the contract, in x-limits
+// or in its field's schema; a test compares the two.
 package server

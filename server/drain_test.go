@@ -23,8 +23,8 @@ func (f *fakeSessions) isDraining() bool {
 	return f.draining
 }
 
-// Readiness goes first. Bodies that are coming in end, and what was reported stays; requests that
-// have arrived in whole are finished; new work is refused. Then the connections close.
+// Drain first withdraws readiness. Arriving bodies end, and reported text is kept. Requests that
+// have arrived are finished, and new work is refused. Then the connections close.
 func TestDrainGoesInOrder(t *testing.T) {
 	g := newRig(t, Options{DrainDelay: 100 * time.Millisecond})
 	streaming, finishing := g.create(`{"settings":{"chunk":16}}`), g.create("{}")
@@ -72,7 +72,7 @@ func TestDrainGoesInOrder(t *testing.T) {
 	require.Error(t, err, "nobody listens any more")
 }
 
-// A drain that takes longer than its context is cut short, and says so.
+// A drain whose context ends first stops and returns an error.
 func TestDrainEndsWithItsContext(t *testing.T) {
 	fake := newFake()
 	fake.hold("s-0001")

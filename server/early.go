@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 )
 
-// earlyListener accepts connections on which net/http's own refusals become problem documents:
-// those of requests that it cannot read, which no handler ever sees. net/http has no hook for them,
-// and writes them as text.
+// earlyListener accepts connections on which net/http's own refusals become problem documents.
+// net/http sends them as text for requests that it cannot parse, before any handler, and has no
+// hook for them.
 type earlyListener struct {
 	net.Listener
 	problems *answer.Problems
@@ -28,16 +28,16 @@ func (l earlyListener) Accept() (net.Conn, error) {
 	return &earlyConn{Conn: c, problems: l.problems}, nil
 }
 
-// earlyConn is a connection that knows whether a handler is at work on a request of it. While none
-// is, whatever is written is net/http's own.
+// earlyConn is a connection that knows whether a handler is serving a request. Otherwise, anything
+// written comes from net/http itself.
 type earlyConn struct {
 	net.Conn
 	problems *answer.Problems
 	handled  atomic.Bool
-	noTLS    atomic.Pointer[net.Conn] // under TLS, where the client speaks none; else nil
+	noTLS    atomic.Pointer[net.Conn] // set under TLS if the client does not use TLS
 }
 
-// Read implements net.Conn. A client that speaks HTTP to a server of HTTPS has to be told so in
+// Read implements net.Conn. A client that speaks HTTP to an HTTPS server needs the refusal in plain
 // HTTP.
 func (c *earlyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
@@ -69,17 +69,17 @@ func (c *earlyConn) Write(p []byte) (int, error) {
 
 type earlyKey struct{}
 
-// withConn lets handling find the connection of a request.
+// withConn stores a request's connection in its context for handling.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, earlyKey{}, c)
 }
 
-// handling notes on a request's connection that a handler is at work.
+// handling marks a request's connection as served by a handler.
 //
-// The connection ends with a request whose length others on the way may read otherwise (RFC 9112,
-// section 6.1): what follows it there might be taken for a request. net/http removes the
-// Content-Length beside a Transfer-Encoding, and the Transfer-Encoding of HTTP/1.0, before anybody
-// sees them. So every request in chunks ends its connection, and every one of HTTP/1.0.
+// It closes the connection after a request whose length a proxy may read differently (RFC 9112,
+// section 6.1). Otherwise the proxy might take following bytes for a request. net/http hides a
+// Content-Length next to a Transfer-Encoding, and the Transfer-Encoding of HTTP/1.0. So every
+// chunked request and every HTTP/1.0 request closes its connection.
 func handling(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(earlyKey{}).(*earlyConn); ok {
@@ -92,7 +92,7 @@ func handling(next http.Handler) http.Handler {
 	})
 }
 
-// noteState is told by net/http when a connection gets a request, and when it has none any more.
+// noteState is net/http's hook for the begin and the end of a connection's requests.
 func noteState(conn net.Conn, state http.ConnState) {
 	early, ok := conn.(*earlyConn)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// raw sends a text as it is, and reads one answer.
+// raw sends text verbatim and reads one answer.
 func raw(t *testing.T, conn net.Conn, text string) *http.Response {
 	t.Helper()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
@@ -36,7 +36,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// head is the head of a request of HTTP/1.1.
+// head returns the head of an HTTP/1.1 request.
 func head(lines ...string) string {
 	return strings.Join(append([]string{lines[0] + " HTTP/1.1"}, lines[1:]...), "\r\n") + "\r\n\r\n"
 }
@@ -44,7 +44,7 @@ func head(lines ...string) string {
 const (
 	malformed = api.ProblemMalformedRequest
 
-	// helloOfTLS is how a client begins that speaks TLS, and meets a server of HTTP.
+	// helloOfTLS is the first message of a TLS client, sent to an HTTP server.
 	helloOfTLS = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"
 )
 
@@ -53,7 +53,7 @@ var (
 	longPath    = "/" + strings.Repeat("x", limits.HeaderBytesMax+8<<10)
 )
 
-// earlyRefusals are requests that no handler ever sees, and what they are answered.
+// earlyRefusals maps requests that no handler sees to the problems that answer them.
 var earlyRefusals = map[string]api.ProblemType{
 	head("GET "+longPath, "Host: localhost"): api.ProblemHeadersTooLarge,
 	head("POST /", "Host: localhost",
@@ -74,7 +74,7 @@ var earlyRefusals = map[string]api.ProblemType{
 func TestARequestThatNoHandlerSeesIsAnsweredByAProblem(t *testing.T) {
 	g := newRig(t, Options{})
 	for text, kind := range earlyRefusals {
-		for _, before := range []bool{false, true} { // alone, and behind a good request
+		for _, before := range []bool{false, true} { // alone, and after a good request
 			conn := dial(t, g.addr)
 			if before {
 				_, err := io.Copy(io.Discard, raw(t, conn, goodRequest).Body)
@@ -88,7 +88,7 @@ func TestARequestThatNoHandlerSeesIsAnsweredByAProblem(t *testing.T) {
 	}
 }
 
-// What a handler writes is its own, whatever it looks like.
+// A handler's answer is left unchanged, even if it looks like a refusal.
 func TestAnAnswerThatLooksLikeARefusalIsLeftAsItIs(t *testing.T) {
 	const text = "HTTP/1.1 400 Bad Request\r\n\r\n"
 	server, client := net.Pipe()
@@ -104,7 +104,7 @@ func TestAnAnswerThatLooksLikeARefusalIsLeftAsItIs(t *testing.T) {
 	require.Equal(t, text, string(got))
 }
 
-// Over TLS it is the same, and a client that forgot TLS is told so in the clear.
+// Refusals are the same over TLS. A client that does not use TLS gets its refusal in plain text.
 func TestRefusalsOverTLS(t *testing.T) {
 	g := newTLSRig(t, Options{})
 	dialTLS := func() net.Conn {
@@ -123,8 +123,8 @@ func TestRefusalsOverTLS(t *testing.T) {
 	require.Contains(t, *p.Detail, "HTTPS")
 }
 
-// Whoever is on the way may take the length of such a request for another: nothing behind it on the
-// connection is taken for a request.
+// A proxy may read such a request's length differently, so the server takes nothing after it on the
+// connection for a request.
 func TestLengthsInDoubtEndTheConnection(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")

@@ -19,11 +19,11 @@ import (
 
 // editorRequest is a request as an editor's plugin sends it.
 type editorRequest struct {
-	Origin  string            `json:"origin"` // project, file and commit that the body was made by
+	Origin  string            `json:"origin"` // project, file and commit that the body comes from
 	Path    string            `json:"path"`
 	Headers map[string]string `json:"headers"`
 	Body    json.RawMessage   `json:"body"`
-	Stream  bool              `json:"stream"` // the answer is read as server-sent events
+	Stream  bool              `json:"stream"` // the answer is server-sent events
 	Text    string            `json:"text"`   // where the plugin finds the text
 }
 
@@ -36,7 +36,7 @@ func (x editorRequest) send(g *rig, model string) *http.Response {
 	return g.do("POST", x.Path, bytes.NewReader(body), headers...)
 }
 
-// textAt finds a text in a JSON value.
+// textAt returns the text at a path in a JSON value.
 func textAt(t *testing.T, raw []byte, path string) string {
 	t.Helper()
 	var v any
@@ -51,7 +51,7 @@ func textAt(t *testing.T, raw []byte, path string) string {
 	return v.(string)
 }
 
-// What plugins of editors send is answered as they read it.
+// Requests of editor plugins get answers that the plugins can read.
 func TestEditorsAreAnsweredAsTheyAsk(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	files, err := filepath.Glob("testdata/editors/*.json")
@@ -83,7 +83,7 @@ func TestEditorsAreAnsweredAsTheyAsk(t *testing.T) {
 	}
 }
 
-// The same place is filled with the same text by all of the interfaces.
+// All interfaces fill the same place with the same text.
 func TestEditorsInterfacesFillAlike(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	const prefix, suffix = `GET /index.html\nGET /`, ` 200\n`
@@ -124,7 +124,7 @@ func readAll(t *testing.T, resp *http.Response) []byte {
 	return raw
 }
 
-// A field that is wrong is answered as clients of OpenAI's interface read it.
+// An invalid field gets an error in the form of OpenAI's interface.
 func TestEditorsErrorsHaveTheEnvelope(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	for path, body := range map[string]string{
@@ -145,7 +145,7 @@ func TestEditorsErrorsHaveTheEnvelope(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, resp.StatusCode)
 }
 
-// Of a prefix that is too long the end is read.
+// Only the end of an overlong prefix is used.
 func TestEditorsMaySendLongPrefixes(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	text := strings.Repeat("x", 65000)

@@ -25,7 +25,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// newStoryRig is a rig with a model and an empty data folder.
+// newStoryRig makes a rig with a model and an empty data folder.
 func newStoryRig(t *testing.T, open func() (*model.Model, error)) *rig {
 	t.Helper()
 	store, err := folder.Open(t.TempDir(), folder.Options{})
@@ -41,8 +41,8 @@ func newStoryRig(t *testing.T, open func() (*model.Model, error)) *rig {
 	return newRigOn(t, sessions, o, l, &http.Transport{})
 }
 
-// Every example of an operation in the contract is what a server answers to the request beside it;
-// what depends on the moment or on rounding may differ.
+// Every example in the contract is the server's answer to the request next to it, except for values
+// that depend on time or rounding.
 func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -60,7 +60,7 @@ func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 	}
 }
 
-// tell makes the requests of a story, and holds the answers against the contract's examples.
+// tell sends the requests of a story and compares the answers with the contract's examples.
 func (g *rig) tell(story []exchange) {
 	t := g.t
 	t.Helper()
@@ -98,7 +98,7 @@ func (g *rig) tell(story []exchange) {
 	}
 }
 
-// watched feeds a text to a session that is watched, and gives the events up to the text's end.
+// watched feeds a text to a watched session and returns the events up to the text's end.
 func (g *rig) watched(path string, watching *http.Response) []byte {
 	g.t.Helper()
 	session, _, _ := strings.Cut(path, "/events")
@@ -119,13 +119,13 @@ func (g *rig) watched(path string, watching *http.Response) []byte {
 	return raw.Bytes()
 }
 
-// oneByOne reads no more than is asked for next: a byte.
+// oneByOne reads one byte at a time.
 type oneByOne struct{ io.Reader }
 
 // Read implements io.Reader.
 func (r oneByOne) Read(p []byte) (int, error) { return r.Reader.Read(p[:min(1, len(p))]) }
 
-// check holds an answer, and the request that got it, against the contract's example.
+// check compares a request and its answer with the contract's example.
 func (x exchange) check(t *testing.T, status int, media string, raw []byte) {
 	t.Helper()
 	if x.body != "" {
@@ -150,7 +150,7 @@ func (x exchange) check(t *testing.T, status int, media string, raw []byte) {
 	requireExample(t, x.name+".answer", answer, media, raw)
 }
 
-// requestMedia is the media type that the request's body is shown as.
+// requestMedia returns the media type of the request's body.
 func requestMedia(x exchange) string {
 	if json.Valid([]byte(x.body)) {
 		return contract.MediaJSON
@@ -158,8 +158,8 @@ func requestMedia(x exchange) string {
 	return textBody
 }
 
-// Each operation has an example of each body that it takes and of each that it gives, and each
-// problem is shown where it is listed; all of them are what their schemas say.
+// Each operation has an example for each body that it takes or returns. Each problem has an example
+// where it is listed. All examples match their schemas.
 func TestEveryOperationAndProblemHasExamples(t *testing.T) {
 	doc := document(t)
 	for path, item := range doc.Paths.Map() {
@@ -196,12 +196,12 @@ func TestEveryOperationAndProblemHasExamples(t *testing.T) {
 	}
 }
 
-// requireContentExamples checks that there are examples, and that they are what the schema says.
+// requireContentExamples checks that examples exist and match the schema.
 func requireContentExamples(t *testing.T, at string, content openapi3.Content) {
 	t.Helper()
 	for media, m := range content {
 		if media == contract.MediaProtobuf || media == contract.MediaMsgpack {
-			continue // other protocols say what is in them, and nobody could read it
+			continue // other protocols define the content, which nobody could read here
 		}
 		require.NotEmpty(t, m.Examples, "%s: %s", at, media)
 		for name, ref := range m.Examples {
@@ -228,7 +228,7 @@ func requireContentExamples(t *testing.T, at string, content openapi3.Content) {
 	}
 }
 
-// requireAnswers checks that every example of a request has its answer.
+// requireAnswers checks that every request example has an answer.
 func requireAnswers(t *testing.T, at string, op *openapi3.Operation) {
 	t.Helper()
 	if op.RequestBody == nil {

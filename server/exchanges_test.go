@@ -7,19 +7,19 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// exchange is a request to a server and, in the contract, its answer: an example of an operation.
+// exchange is a request to a server and its answer in the contract: an example of an operation.
 type exchange struct {
-	name    string // operationId.case; the contract's examples have it with .request and .answer
+	name    string // operationId.case; examples in the contract append .request and .answer
 	summary string
 	request string   // method and path
-	body    string   // "": none; "{export}": the file that was exported last
-	headers []string // pairs of name and value; "{etag}" stands for the last ETag
+	body    string   // "" for none; "{export}" for the last exported file
+	headers []string // pairs of name and value; "{etag}" is the last ETag
 }
 
-// watchedText is fed to a session that is watched, one time for each such exchange.
+// watchedText is fed to the watched session for each exchange that watches.
 const watchedText = "GET /about.html 200\n"
 
-// someLines is a text of the stream that the exchanges tell about.
+// someLines is sample text for the exchanges.
 const someLines = "GET /index.html 200\nGET /about.html 200\nGET /index.html 304\n"
 
 const (
@@ -27,8 +27,8 @@ const (
 	aFile    = "The first bytes of the file, each as a character"
 )
 
-// exchanges are one story: they happen in this order, on a server with the embedded model and an
-// empty data folder, and each finds what those before it have left.
+// exchanges form one story: they run in this order on a server with the embedded model and an empty
+// data folder, and build on each other.
 var exchanges = slices.Concat(exchangesOfSessions, exchangesOfText, exchangesOfCopies,
 	exchangesOfOpenAI, exchangesOfEditors, exchangesOfTabby, exchangesOfTheServer,
 	exchangesThatFail)
@@ -224,11 +224,11 @@ var exchangesOfOpenAI = []exchange{
 	},
 }
 
-// middle is a place in a text, as fields of JSON.
+// middle is a place to fill in a text, as JSON fields.
 const middle = `"prompt":"GET /index.html 200\nGET /about.html 200\nGET /in","suffix":" 200\n",` +
 	`"max_tokens":24,"random_seed":1`
 
-// marked is the same in one text, as models with markers read it.
+// marked is the same place in a single text with markers.
 const marked = `<fim_prefix>GET /index.html 200\nGET /about.html 200\nGET /in<fim_suffix> 200\n<fim_middle>`
 
 var exchangesOfEditors = []exchange{
@@ -297,7 +297,7 @@ var exchangesOfTheServer = []exchange{
 	{"contract.document", "The beginning of the document", "GET /openapi.yaml", "", nil},
 }
 
-// exchangesOfWords are a story of a server with a small model of words, whose weights are random.
+// exchangesOfWords is a story for a server with a small model of words with random weights.
 var exchangesOfWords = []exchange{
 	{"getModel.words", "A model of words", "GET /v1/models/small", "", nil},
 	{
@@ -340,7 +340,7 @@ var exchangesOfWords = []exchange{
 	{"tokenizerInfo.words", "A word is a token", "GET /tokenizer_info", "", nil},
 }
 
-// exchangesThatFail are answered by problems as OpenAI's clients read them.
+// exchangesThatFail get problems in the form of OpenAI's interface.
 var exchangesThatFail = []exchange{
 	{
 		"openai.invalid-field", "A field that is not supported", "POST /v1/completions",
@@ -361,14 +361,13 @@ var exchangesThatFail = []exchange{
 	},
 }
 
-// split gives the method and the path of the request.
+// split returns the request's method and path.
 func (x exchange) split() (method, path string) {
 	method, path, _ = strings.Cut(x.request, " ")
 	return method, path
 }
 
-// sent are the headers, and the type of the body where they have none: JSON for an object, and text
-// for all else.
+// sent returns the headers. The default media type is JSON for an object and text for other bodies.
 func (x exchange) sent() []string {
 	switch {
 	case x.body == "" || slices.Contains(x.headers, "Content-Type"):

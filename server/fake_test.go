@@ -20,24 +20,24 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// fakeSessions is a small honest session manager: its model is the counts of the bytes seen in full
-// chunks, so that scores are deterministic, normalised, adapt at chunk borders only, and do not
-// depend on how the text was split.
+// fakeSessions is a small working session manager. Its model counts the bytes in full chunks.
+// Scores are deterministic and normalized, adapt only at chunk borders, and do not depend on how
+// the text was split.
 type fakeSessions struct {
-	max        int   // live sessions
-	fail       error // of Score and Complete after the first event, Export at its end, Fork at once
-	delivering error // of Deliver; nil: it scores
-	boom       bool  // Get panics, and Score after the first chunk
-	full       bool  // no request gets a place in the queue
+	max        int   // largest number of live sessions
+	fail       error // of Score and Complete after an event, Export at its end, and Fork
+	delivering error // error of Deliver; nil: it scores
+	boom       bool  // makes Get panic, and Score after the first chunk
+	full       bool  // the queue is full
 
-	exporting int           // bytes that follow an exported session
-	part      *session.Part // what an export has of its session; nil: all
+	exporting int           // bytes after an exported session
+	part      *session.Part // the part of a session in an export; nil: all
 
 	mu       sync.Mutex
 	n        int
 	sessions map[string]*fakeSession
 	draining bool
-	tight    error                    // the alarm of the disk
+	tight    error                    // the disk alarm
 	asked    session.CreateRequest    // the last request of Create
 	forked   session.ForkRequest      // the last request of Fork
 	patched  session.PatchRequest     // the last request of Patch
@@ -52,7 +52,7 @@ type fakeSession struct {
 	mu      sync.Mutex
 	info    session.Info
 	text    []byte
-	counts  [256]float64 // of every byte, in the full chunks
+	counts  [256]float64 // of every byte in the full chunks
 }
 
 func newFake() *fakeSessions {
@@ -108,7 +108,7 @@ func (f *fakeSessions) Create(_ context.Context, who session.Caller,
 	return told(who, s.info), nil
 }
 
-// told is what a session says to this caller.
+// told returns what a caller may see of a session.
 func told(who session.Caller, i session.Info) session.Info {
 	if !who.Admin {
 		i.Owner = ""
@@ -193,7 +193,7 @@ func (f *fakeSessions) Export(
 	return f.fail
 }
 
-// Backup has none to give, as a manager whose sessions are in memory.
+// Backup fails like a manager whose sessions are in memory.
 func (f *fakeSessions) Backup(_ context.Context, who session.Caller, id string) (*session.Backup,
 	error) {
 	switch {
@@ -256,7 +256,7 @@ func (f *fakeSessions) Fork(_ context.Context, who session.Caller, id string,
 	return f.add(who, fork), nil
 }
 
-// add makes a session of what is known of one, under a new id.
+// add registers a session under a new id.
 func (f *fakeSessions) add(who session.Caller, s *fakeSession) session.Info {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -288,7 +288,7 @@ func (f *fakeSessions) Delete(who session.Caller, id string) error {
 	return nil
 }
 
-// enter begins work on a session, or says why that cannot be. A call of leave must follow.
+// enter begins work on a session, or returns why it cannot. The caller must call leave.
 func (f *fakeSessions) enter(who session.Caller, id string) (s *fakeSession, leave func(),
 	err error) {
 	if s, err = f.find(who, id); err != nil {
@@ -365,7 +365,7 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 	return sum, nil
 }
 
-// Deliver scores the text of a delivery. It remembers none.
+// Deliver scores the text of a delivery and remembers none.
 func (f *fakeSessions) Deliver(
 	ctx context.Context, who session.Caller, id string, d session.Delivery, o session.ScoreOptions,
 	emit func(session.Chunk) error,
@@ -380,7 +380,7 @@ func (f *fakeSessions) Deliver(
 	return sum, err
 }
 
-// Watch tells where the session is, and of nothing else.
+// Watch sends only the session's position.
 func (f *fakeSessions) Watch(ctx context.Context, who session.Caller, id string,
 	_ session.WatchOptions, emit func(session.Event) error) error {
 	info, err := f.Get(who, id)
@@ -394,7 +394,7 @@ func (f *fakeSessions) Watch(ctx context.Context, who session.Caller, id string,
 	return ctx.Err()
 }
 
-// Text knows how long the text was.
+// Text returns only the length of the text.
 func (f *fakeSessions) Text(_ context.Context, who session.Caller, id string, offset,
 	length int64) (session.TextPart, error) {
 	info, err := f.Get(who, id)
@@ -408,7 +408,7 @@ func (f *fakeSessions) Text(_ context.Context, who session.Caller, id string, of
 	return session.TextPart{Text: text, End: info.Offset}, nil
 }
 
-// Scores knows what all of the text has cost.
+// Incidents finds the session and lists none.
 func (f *fakeSessions) Incidents(_ context.Context, who session.Caller,
 	id string) (session.IncidentList, error) {
 	_, err := f.find(who, id)
@@ -454,7 +454,7 @@ func (f *fakeSessions) wait(ctx context.Context, id string) error {
 	}
 }
 
-// score scores text inside one chunk and updates the counts when the chunk is full.
+// score scores text within one chunk, and updates the counts when the chunk is full.
 func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -496,7 +496,7 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 	return c
 }
 
-// Complete "samples" the prompt over and over.
+// Complete "samples" the prompt repeatedly.
 func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id string,
 	r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error) {
 	f.waits(r.Wait)
@@ -551,8 +551,7 @@ func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id stri
 	return done, nil
 }
 
-// Suggest offers what was typed once more, and reads a prefix for each byte of it, whatever it
-// answers.
+// Suggest offers the typed text again. It reports one prefix read per byte, even with an error.
 func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
 	r session.SuggestRequest) (session.Suggested, error) {
 	f.waits(r.Wait)
@@ -568,7 +567,7 @@ func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
 		}}, nil
 }
 
-// SuggestAfter is Suggest, also without a session.
+// SuggestAfter is Suggest that also works without a session.
 func (f *fakeSessions) SuggestAfter(ctx context.Context, who session.Caller, id, _ string,
 	prompt []byte, r session.SuggestRequest) (session.Suggested, error) {
 	if id == "" {
@@ -583,7 +582,7 @@ func (f *fakeSessions) SuggestAfter(ctx context.Context, who session.Caller, id,
 	return f.Suggest(ctx, who, id, r)
 }
 
-// CompleteBatch is Complete for each text. The first of the likeliest tokens is always the token.
+// CompleteBatch is Complete for each text. The likeliest token is always the sampled one.
 func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id string,
 	r session.BatchRequest, emit func(session.Piece) error) error {
 	if id == "" {

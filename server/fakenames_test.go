@@ -15,7 +15,7 @@ func hasLabels(i session.Info, labels []session.Label) bool {
 	})
 }
 
-// Put has one setting that it compares.
+// Put compares a single setting.
 func (f *fakeSessions) Put(
 	ctx context.Context, who session.Caller, name string, r session.CreateRequest,
 ) (info session.Info, made bool, err error) {
@@ -54,7 +54,7 @@ func (f *fakeSessions) Patch(
 	return told(who, s.info), nil
 }
 
-// free says whether nobody's session has a name.
+// free reports whether a name is unused.
 func (f *fakeSessions) free(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

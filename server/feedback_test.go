@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// requestLog is lines of a server that is well, from one on.
+// requestLog returns lines of a healthy server's log, numbered from `from`.
 func requestLog(from, to int) string {
 	var b strings.Builder
 	paths := []string{"/", "/about", "/login", "/items"}

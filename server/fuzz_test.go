@@ -21,15 +21,15 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// contractRouter is made once, because making it takes a while.
+// contractRouter is built once, because building it is slow.
 var (
 	makeRouter     sync.Once
 	contractRouter routers.Router
 )
 
-// FuzzRequest posts any body, with any path, query and headers: the answer is one of the
-// contract's, and never a failure of the server. In a path, {id} stands for a session that is
-// there. Seeds are in testdata, one or more for each body of the contract.
+// FuzzRequest posts any body with any path, query and headers. The answer is always one of the
+// contract's and never a server failure. In a path, {id} is replaced by an existing session.
+// testdata has at least one seed for each body of the contract.
 func FuzzRequest(f *testing.F) {
 	m, err := modeltest.Small()
 	require.NoError(f, err)
@@ -48,7 +48,7 @@ func FuzzRequest(f *testing.F) {
 			bytes.NewReader(body)).WithContext(ctx)
 		r.URL.Path, r.URL.RawQuery = "/"+strings.TrimPrefix(strings.ReplaceAll(path, "{id}",
 			info.ID), "/"), query
-		if chunked { // the length is not known before the end
+		if chunked { // the length is unknown until the end
 			r.ContentLength = -1
 		}
 		r.Header["Content-Type"], r.Header["Accept"] = []string{kind}, []string{accept}
@@ -66,7 +66,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// serve handles a request, and tells whether the handler has cut the connection.
+// serve handles a request and reports whether the handler cut the connection.
 func serve(s *Server, w http.ResponseWriter, r *http.Request) (abandoned bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -80,7 +80,7 @@ func serve(s *Server, w http.ResponseWriter, r *http.Request) (abandoned bool) {
 	return false
 }
 
-// answered holds an answer against the contract.
+// answered checks an answer against the contract.
 func answered(t *testing.T, r *http.Request, resp *http.Response) {
 	raw, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)

@@ -54,19 +54,19 @@ func smallModel(t *testing.T, seed uint64) *model.Model {
 	return m
 }
 
-// rig is a server on a loopback port, a fake behind it, and a client that holds every answer
-// against the contract.
+// rig is a server on a loopback port with a fake session manager, and a client that checks every
+// answer against the contract.
 type rig struct {
 	t      *testing.T
-	fake   *fakeSessions // nil if other sessions are behind the server
+	fake   *fakeSessions // nil if the server has other sessions
 	server *Server
 	addr   string
 	url    string
-	key    string // of the requests, unless they bring a key of their own
+	key    string // default key of requests
 	small  string // another key, with low limits
-	admin  string // the key of an admin
+	admin  string // key of an admin
 	client *http.Client
-	plain  *http.Client // checks no answers, and keeps none in memory
+	plain  *http.Client // neither checks answers nor buffers them
 }
 
 func newRig(t *testing.T, o Options) *rig {
@@ -79,7 +79,7 @@ func newRig(t *testing.T, o Options) *rig {
 	return g
 }
 
-// newRigOn is a rig with sessions, a listener, and a client's transport that reaches it.
+// newRigOn makes a rig with the given sessions, listener, and client transport.
 func newRigOn(t *testing.T, sessions Sessions, o Options, l net.Listener,
 	transport *http.Transport) *rig {
 	t.Helper()
@@ -113,13 +113,13 @@ func document(t *testing.T) *openapi3.T {
 
 func router(t *testing.T) routers.Router {
 	doc := *document(t)
-	doc.Servers = nil // any
+	doc.Servers = nil // any server
 	r, err := legacy.NewRouter(&doc, openapi3.DisableExamplesValidation())
 	require.NoError(t, err)
 	return r
 }
 
-// do sends a request. The headers are pairs of name and value.
+// do sends a request with headers given as pairs of name and value.
 func (g *rig) do(method, path string, body io.Reader, headers ...string) *http.Response {
 	g.t.Helper()
 	r, err := http.NewRequest(method, g.url+path, body)
@@ -136,14 +136,14 @@ func (g *rig) do(method, path string, body io.Reader, headers ...string) *http.R
 	return resp
 }
 
-// text is do with a body of text/plain.
+// text is do with a text/plain body.
 func (g *rig) text(path, body string, headers ...string) *http.Response {
 	g.t.Helper()
 	return g.do("POST", path, strings.NewReader(body),
 		append([]string{"Content-Type", "text/plain"}, headers...)...)
 }
 
-// json is do with a body of JSON.
+// json is do with a JSON body.
 func (g *rig) json(path, body string, headers ...string) *http.Response {
 	g.t.Helper()
 	return g.do("POST", path, strings.NewReader(body),
@@ -156,7 +156,7 @@ func (g *rig) send(method, path, body string) *http.Response {
 	return g.do(method, path, strings.NewReader(body), "Content-Type", contract.MediaJSON)
 }
 
-// create makes a session and gives its path.
+// create creates a session and returns its path.
 func (g *rig) create(body string) string {
 	g.t.Helper()
 	resp := g.json("/v1/sessions", body)
@@ -164,7 +164,7 @@ func (g *rig) create(body string) string {
 	return resp.Header.Get("Location")
 }
 
-// decode reads an answer of the expected status.
+// decode decodes an answer with the expected status.
 func decode[T any](t *testing.T, resp *http.Response, status int) T {
 	t.Helper()
 	raw, err := io.ReadAll(resp.Body)
@@ -175,7 +175,7 @@ func decode[T any](t *testing.T, resp *http.Response, status int) T {
 	return v
 }
 
-// requireProblem reads an answer that must be a problem of this type.
+// requireProblem decodes an answer that must be a problem of this type.
 func requireProblem(t *testing.T, resp *http.Response, kind api.ProblemType) api.Problem {
 	t.Helper()
 	require.Equal(t, contract.MediaProblem, resp.Header.Get("Content-Type"))
@@ -188,12 +188,12 @@ func requireProblem(t *testing.T, resp *http.Response, kind api.ProblemType) api
 
 // event is one event of a stream.
 type event struct {
-	Name, ID string // of server-sent events
+	Name, ID string // in server-sent events only
 	Type     string
 	Raw      []byte
 }
 
-// as reads an event's object.
+// as decodes an event's object.
 func as[T any](t *testing.T, e event) T {
 	t.Helper()
 	var v T
@@ -201,7 +201,7 @@ func as[T any](t *testing.T, e event) T {
 	return v
 }
 
-// eventReader reads server-sent events or NDJSON, one at a time.
+// eventReader reads server-sent events or NDJSON one at a time.
 type eventReader struct {
 	sse  bool
 	line *bufio.Reader
@@ -212,7 +212,7 @@ func readEvents(resp *http.Response) *eventReader {
 		line: bufio.NewReader(resp.Body)}
 }
 
-// next gives the next event, or an error: io.EOF where the stream ends cleanly between two.
+// next returns the next event; the error is io.EOF if the stream ends cleanly between events.
 func (r *eventReader) next() (event, error) {
 	var e event
 	for {
@@ -262,7 +262,7 @@ func (r *eventReader) all(t *testing.T) []event {
 	}
 }
 
-// checkedTransport holds every answer against the contract.
+// checkedTransport checks every answer against the contract.
 type checkedTransport struct {
 	t      *testing.T
 	base   http.RoundTripper
@@ -294,8 +294,8 @@ func (c *checkedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// checkWhole checks an answer that is not a stream. At a path that the contract does not have it
-// must be a problem.
+// checkWhole checks an answer that is not a stream. For a path outside the contract it must be a
+// problem.
 func (c *checkedTransport) checkWhole(r *http.Request, resp *http.Response, raw []byte) {
 	route, params, err := c.router.FindRoute(r)
 	if err != nil {
@@ -322,7 +322,7 @@ func (c *checkedTransport) checkWhole(r *http.Request, resp *http.Response, raw 
 // checkStream checks every event of a stream.
 func (c *checkedTransport) checkStream(r *http.Request, media string, raw []byte) {
 	if r.Method == http.MethodHead {
-		return // it has no events
+		return // a HEAD answer has no events
 	}
 	route, _, err := c.router.FindRoute(r)
 	if err != nil {
@@ -364,7 +364,7 @@ func (c *checkedTransport) checkValue(r *http.Request, schema *openapi3.Schema, 
 	}
 }
 
-// checkedStream checks what has been read of a stream when it is closed.
+// checkedStream checks what was read of a stream when the stream is closed.
 type checkedStream struct {
 	io.ReadCloser
 	raw   bytes.Buffer

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-// sendHost sends a request with a Host, unless that is "", and pairs of headers.
+// sendHost sends a request with pairs of headers and, unless it is "", a Host.
 func sendHost(t *testing.T, g *rig, method, path, host string, headers ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, g.url+path, nil)
@@ -68,8 +68,8 @@ func TestAServerWithoutKeysAnswersOnlyToItsOwnNames(t *testing.T) {
 	require.Equal(t, "HTTP/1.0 200", string(answer), "a client of HTTP/1.0 sends no Host")
 }
 
-// An allowed name without a dot is a service, whose names in Kubernetes no page can have. A name
-// that somebody could register is none of them.
+// An allowed name without a dot is a service. Its Kubernetes names, which no page can have, are
+// accepted; names that somebody could register are not.
 func TestServicesHaveTheirNamesInKubernetes(t *testing.T) {
 	g := newRig(t, Options{AllowedHosts: []string{"lmserve", "lm.example.org"}})
 	for _, host := range []string{
@@ -90,7 +90,7 @@ func TestServicesHaveTheirNamesInKubernetes(t *testing.T) {
 		resp := sendHost(t, g, "GET", "/healthz", host)
 		require.Equal(t, http.StatusMisdirectedRequest, resp.StatusCode, host)
 	}
-	// A page of another service of that name is a page of another origin.
+	// A page of another service with that name has another origin.
 	resp := sendHost(t, g, "GET", "/healthz", "lmserve", "Origin", "http://lmserve.other.svc")
 	requireProblem(t, resp, api.ProblemOriginNotAllowed)
 }
@@ -126,7 +126,7 @@ func TestPagesOfOtherOriginsAreRefusedWithoutKeys(t *testing.T) {
 	}
 }
 
-// A page does not have a key. A server that asks for keys looks at hosts where it was told to.
+// Pages have no key. A server with keys checks hosts only if names are configured.
 func TestKeysTakeThePlaceOfHosts(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	bearer := []string{"Authorization", "Bearer " + ring.token["alice"], "Origin",
@@ -143,8 +143,8 @@ func TestKeysTakeThePlaceOfHosts(t *testing.T) {
 		bearer[:2]...).StatusCode)
 }
 
-// foreignPage tries in a browser what needs no consent of the server: simple requests, and reading.
-// It calls /done when it has tried all.
+// foreignPage tries what a browser allows without the server's consent: simple requests, and
+// reading. It requests /done at the end.
 const foreignPage = `<!doctype html><title>page</title><script>
 (async () => {
   const at = %q, tries = [
@@ -161,8 +161,9 @@ const foreignPage = `<!doctype html><title>page</title><script>
 })()
 </script>`
 
-// TestAChromiumPageOfAnotherOriginDoesNothing opens pages in a real browser: one of another port of
-// this machine, and one of a foreign name that leads to the server, as DNS rebinding has it.
+// TestAChromiumPageOfAnotherOriginDoesNothing opens two pages in a real browser. One has another
+// port of this machine as its origin, and the other a foreign name that resolves to the server, as
+// in DNS rebinding.
 func TestAChromiumPageOfAnotherOriginDoesNothing(t *testing.T) {
 	chromium := findChromium(t)
 	for name, at := range map[string]string{"another port": "http://%s",

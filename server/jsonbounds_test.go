@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// A body that would make a large tree is refused before the tree is made: what that costs does not
-// grow with the body. Trees of these bodies take 30 times the memory of the body, and more.
+// A body that would decode to a large tree is refused before decoding, at a cost that does not grow
+// with the body. Such a tree takes at least 30 times the body's memory.
 func TestJSONBodiesAreBoundedBeforeATreeIsMade(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// heapInUse is how many bytes of the heap the collector finds in use now. Unlike the bytes that are
-// allocated, these are without what became garbage after its work.
+// heapInUse returns the live heap in bytes that the garbage collector finds now. It leaves out
+// later garbage.
 func heapInUse() uint64 {
 	runtime.GC()
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
@@ -26,7 +26,7 @@ func heapInUse() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// All JSON bodies together have a bounded memory: of many long ones at once, some wait.
+// The memory for all JSON bodies together is limited: some of many long bodies wait.
 func TestJSONBodiesShareTheirMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -35,8 +35,7 @@ func TestJSONBodiesShareTheirMemory(t *testing.T) {
 	require.NoError(t, err)
 	begin, end := `{"max_tokens":1,"prompt":"`, `"}`
 	body := begin + strings.Repeat("a", limits.JSONBodyBytesMax-len(begin)-len(end)) + end
-	// A collector that waits for less garbage than usual: an object that is made while it marks
-	// counts as one in use.
+	// The collector runs more often, because objects allocated while it marks count as live.
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	before := heapInUse()
 	most, stop := uint64(0), make(chan struct{})
@@ -71,7 +70,7 @@ func TestJSONBodiesShareTheirMemory(t *testing.T) {
 	require.NoError(t, s.Drain(t.Context()))
 }
 
-// Long bodies that come slowly keep no memory from others.
+// Long bodies that arrive slowly do not block others.
 func TestSlowJSONBodiesKeepNobodyOut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

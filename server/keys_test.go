@@ -33,7 +33,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// testKeys is a keys file, the ring of a server on it, and the keys' ids and tokens by name.
+// testKeys is a keys file with its ring, and the keys' ids and tokens by name.
 type testKeys struct {
 	*keys.Ring
 	path  string
@@ -41,7 +41,7 @@ type testKeys struct {
 	token map[string]string
 }
 
-// newTestKeys makes a file of keys, each with the name, limits and dates given.
+// newTestKeys creates a file of keys with the given names, limits and dates.
 func newTestKeys(t *testing.T, list ...keys.Key) *testKeys {
 	t.Helper()
 	k := &testKeys{path: filepath.Join(t.TempDir(), "keys.json"), id: map[string]string{},
@@ -72,7 +72,7 @@ func (k *testKeys) revoke(t *testing.T, name string) {
 	})
 }
 
-// certificate makes a certificate for 127.0.0.1, and a pool that trusts it.
+// certificate returns a certificate for 127.0.0.1 and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -91,7 +91,7 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: private}, pool
 }
 
-// newTLSRig is a rig with the real session manager behind it, over TLS.
+// newTLSRig makes a rig with the real session manager over TLS.
 func newTLSRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	sessions, err := session.NewManager(smallModel(t, 1), session.Options{Threads: 2})
@@ -103,21 +103,21 @@ func newTLSRig(t *testing.T, o Options) *rig {
 	return newRigOn(t, sessions, o, l, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}})
 }
 
-// public lists the operations that need no key. The list is short and written by hand, so that no
-// route becomes public by mistake.
+// public lists the operations that need no key. It is written by hand, so that no route becomes
+// public by mistake.
 var public = []string{
 	"GET /", "GET /page.css", "GET /page.js",
 	"GET /docs", "GET /healthz", "GET /readyz", "GET /openapi.yaml",
 }
 
-// sample is one request to an operation, made from what the contract says of the operation.
+// sample is a request to an operation, generated from the contract.
 type sample struct{ method, path, media, accept, body string }
 
 func (s sample) String() string {
 	return fmt.Sprintf("%s %s %s -> %s", s.method, s.path, s.media, s.accept)
 }
 
-// send sends the request with a session's id in the place of {id}.
+// send sends the request with a session's id in place of {id}.
 func (s sample) send(g *rig, id, token string) *http.Response {
 	g.t.Helper()
 	headers := []string{answer.HeaderRequestID, "the-same"}
@@ -134,8 +134,8 @@ func (s sample) send(g *rig, id, token string) *http.Response {
 	return g.do(s.method, strings.ReplaceAll(s.path, "{id}", id), body, headers...)
 }
 
-// samples makes requests to every operation of the contract: with every type of body, every type of
-// answer, and HEAD beside GET.
+// samples generates requests to every operation of the contract: with every media type of body and
+// answer, and HEAD besides GET.
 func samples(t *testing.T) (all []sample) {
 	paths := document(t).Paths.Map()
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -176,7 +176,7 @@ func samples(t *testing.T) (all []sample) {
 	return all
 }
 
-// placeholders lists the names between braces in a path.
+// placeholders lists the names in braces in a path.
 func placeholders(path string) (names []string) {
 	for part := range strings.SplitSeq(path, "/") {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
@@ -195,7 +195,7 @@ func requiredQuery(t *testing.T, parameters openapi3.Parameters) (query string) 
 	return strings.Replace(query, "&", "?", 1)
 }
 
-// example makes a value that a schema accepts: the smallest of objects.
+// example returns a value that a schema accepts; objects are as small as possible.
 func example(t *testing.T, s *openapi3.Schema) any {
 	switch {
 	case len(s.Enum) > 0:
@@ -207,7 +207,7 @@ func example(t *testing.T, s *openapi3.Schema) any {
 		for _, name := range s.Required {
 			object[name] = example(t, s.Properties[name].Value)
 		}
-		// "text" comes before "base64"
+		// "text" precedes "base64"
 		for _, name := range slices.Backward(slices.Sorted(maps.Keys(s.Properties))) {
 			if len(object) < int(s.MinProps) {
 				object[name] = example(t, s.Properties[name].Value)
@@ -227,10 +227,9 @@ func example(t *testing.T, s *openapi3.Schema) any {
 	return nil
 }
 
-// The requests are made from the contract, so that no new route is forgotten. Under every method,
-// with every type of body and of answer, a request that names another key's session gets, byte for
-// byte, the answer of an id that never was, and changes nothing; its owner and an admin get another
-// answer.
+// No request reveals another key's session, under any method or media type. A stranger gets byte
+// for byte the answer of an id that never existed, and nothing changes. The owner and an admin get
+// another answer. The requests are generated from the contract, so no new route is forgotten.
 func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "owner"}, keys.Key{Name: "stranger"},
 		keys.Key{Name: "admin", Admin: true})
@@ -246,7 +245,7 @@ func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
 
 	named := 0
 	for _, s := range samples(t) {
-		// which takes names only
+		// PUT takes only names
 		if !strings.Contains(s.path, "{id}") || s.method == http.MethodPut {
 			continue
 		}
@@ -294,8 +293,8 @@ func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
 	require.Equal(t, ring.id["owner"], *list("admin")[0].Owner)
 }
 
-// These requests are made from the contract, too. Without a good key there is one answer, whatever
-// else is right or wrong with the request; only the operations of the short public list answer.
+// Without a valid key there is one answer, whatever else the request contains. Only operations on
+// the public list answer. The requests are generated from the contract.
 func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "good"}, keys.Key{Name: "expired",
 		Expires: time.Now().Add(-time.Second)}, keys.Key{Name: "revoked", Revoked: time.Now()})
@@ -333,7 +332,7 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 					continue
 				}
 				detail := ""
-				// OTLP has problems of its own
+				// OTLP has its own form of problems
 				if resp.Header.Get("Content-Type") == contract.MediaProtobuf {
 					raw, err := io.ReadAll(resp.Body)
 					require.NoError(t, err)
@@ -372,21 +371,20 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 	requireProblem(t, resp, api.ProblemUnauthorized)
 }
 
-// wrong is the token with another secret.
+// wrong returns the token with another secret.
 func wrong(token string) string {
 	return token[:len(token)-2] + map[bool]string{true: "B",
 		false: "A"}[token[len(token)-2] == 'A'] + token[len(token)-1:]
 }
 
-// withQuery is the request with a parameter the contract does not have, and one that cannot be
-// read.
+// withQuery adds an unknown parameter and an invalid one to the request.
 func withQuery(s sample) sample {
 	s.path += map[bool]string{true: "&", false: "?"}[strings.Contains(s.path, "?")] +
 		"bogus=1&offset=ten"
 	return s
 }
 
-// The contract's `security: []` and the list above say the same.
+// The contract's `security: []` marks the same operations as public.
 func TestThePublicListIsTheContracts(t *testing.T) {
 	var found []string
 	for path, item := range document(t).Paths.Map() {

@@ -20,7 +20,7 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// gone counts the requests that a server ended because their clients had left.
+// gone counts the requests that ended because their client had left.
 func gone(logs *observer.ObservedLogs) int {
 	return logs.FilterField(zap.Int("status", answer.StatusClientGone)).Len()
 }
@@ -30,7 +30,7 @@ func logged() (*zap.Logger, *observer.ObservedLogs) {
 	return zap.New(core), logs
 }
 
-// feedOpenly feeds a session with a text that is left open, until finish is called.
+// feedOpenly feeds a session with a body that stays open until finish is called.
 func feedOpenly(g *rig, path, begin string) (text io.Writer, finish func()) {
 	g.t.Helper()
 	body, out := io.Pipe()
@@ -64,7 +64,7 @@ func feedOpenly(g *rig, path, begin string) (text io.Writer, finish func()) {
 	}
 }
 
-// waiter is the head of a score that waits for its turn.
+// waiter returns the head of a score request that waits for its turn.
 func waiter(path string, headers ...string) string {
 	return head(append([]string{"POST " + path + "/score?wait=600s", "Host: localhost",
 		"Content-Type: text/plain"}, headers...)...)
@@ -74,7 +74,7 @@ const endless = "Transfer-Encoding: chunked"
 
 func sized(n int) string { return fmt.Sprint("Content-Length: ", n) }
 
-// leavers are requests whose clients leave while they wait, and how they leave.
+// leavers are requests of clients that leave while waiting.
 func leavers(path string) map[string]struct {
 	text  string
 	reset bool
@@ -102,15 +102,15 @@ func leavers(path string) map[string]struct {
 func sendAndLeave(t *testing.T, conn net.Conn, text string, reset bool) {
 	_, err := io.WriteString(conn, text)
 	require.NoError(t, err)
-	time.Sleep(2 * limits.AttendAfter) // so that the request waits
+	time.Sleep(2 * limits.AttendAfter) // the request waits by then
 	if tcp, ok := conn.(*net.TCPConn); ok && reset {
 		require.NoError(t, tcp.SetLinger(0))
 	}
 	require.NoError(t, conn.Close())
 }
 
-// Clients that leave while they wait give back what they have within a second, however their bodies
-// come, and none of their text is fed.
+// A client that leaves while waiting gives up its place within a second, and none of its text is
+// fed.
 func TestClientsThatLeaveGiveUpTheirPlace(t *testing.T) {
 	t.Parallel()
 	log, logs := logged()
@@ -152,7 +152,7 @@ func TestClientsThatLeaveOverTLSGiveUpTheirPlace(t *testing.T) {
 	require.EqualValues(t, 4, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
 }
 
-// The server that a client has connected to passes the leaving on to the one that has the session.
+// A server that passed a request on also passes on that the client has left.
 func TestLeavingIsPassedOn(t *testing.T) {
 	t.Parallel()
 	log, logs := logged()
@@ -171,7 +171,7 @@ func TestLeavingIsPassedOn(t *testing.T) {
 		http.StatusOK).Offset)
 }
 
-// A body that nobody wants does not hide that its client has left.
+// An unwanted body does not hide that its client has left.
 func TestLeavingBehindAnUnwantedBodyIsNoticed(t *testing.T) {
 	t.Parallel()
 	log, logs := logged()
@@ -184,8 +184,8 @@ func TestLeavingBehindAnUnwantedBodyIsNoticed(t *testing.T) {
 		10*time.Millisecond)
 }
 
-// A client that stays has its whole text fed in its turn, whatever of it was read ahead, and has no
-// deadline while it waits.
+// The text of a waiting client is fed completely in its turn, including what was read ahead. The
+// client has no deadline while it waits.
 func TestTextsThatWaitedAreFedWhole(t *testing.T) {
 	t.Parallel()
 	const idle = time.Second
@@ -202,7 +202,7 @@ func TestTextsThatWaitedAreFedWhole(t *testing.T) {
 	}()
 	_, err := io.WriteString(client, text[:len(text)-10])
 	require.NoError(t, err)
-	for range 8 { // longer than idle in all
+	for range 8 { // longer than idle in total
 		_, err = io.WriteString(held, "!")
 		require.NoError(t, err)
 		time.Sleep(idle / 4)

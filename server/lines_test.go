@@ -135,7 +135,7 @@ func TestAPatternSaysHowRecordsBegin(t *testing.T) {
 	}
 }
 
-// What is left out of the events is what was asked to be left out.
+// Events contain the requested fields and no others.
 func TestALineHasWhatWasAskedFor(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create(`{"seed":3}`) + "/score?unit=line"

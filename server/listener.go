@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// progressLooks is how often within the idle time a connection that takes no bytes is looked at.
+// progressLooks is the number of progress checks within the idle time of a stalled write.
 const progressLooks = 8
 
-// patientListener accepts connections whose writes may take as long as they move.
+// patientListener accepts connections whose writes may last as long as they make progress.
 type patientListener struct {
 	net.Listener
 	idle time.Duration
@@ -25,15 +25,15 @@ func (l patientListener) Accept() (net.Conn, error) {
 	return &patientConn{Conn: c, idle: l.idle}, nil
 }
 
-// patientConn is a connection whose writes fail with a timeout when no byte has moved for the idle
-// time. A deadline for a whole write would cut a slow client off: one write may be long, and the
-// system reports room for more only when much of a buffer of megabytes has been taken.
+// patientConn is a connection whose writes time out if no byte moves for the idle time. A single
+// deadline for a write would cut off slow clients: a write may be long, and the system reports free
+// space only after much of a multi-megabyte buffer has drained.
 type patientConn struct {
 	net.Conn
 	idle time.Duration
 
 	mu  sync.Mutex
-	end time.Time // when writes end whether they move or not; zero: they do not
+	end time.Time // deadline of writes regardless of progress; zero: none
 }
 
 func (c *patientConn) Write(p []byte) (n int, err error) {
@@ -55,7 +55,7 @@ func (c *patientConn) Write(p []byte) (n int, err error) {
 	}
 }
 
-// setNext sets the time at which the write under way is looked at again, at the latest at this one.
+// setNext sets the time of the next check on the current write, no later than latest.
 func (c *patientConn) setNext(latest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,10 +66,10 @@ func (c *patientConn) setNext(latest time.Time) {
 	if !c.end.IsZero() && c.end.Before(next) {
 		next = c.end
 	}
-	_ = c.Conn.SetWriteDeadline(next) // where there are no deadlines nothing has to move either
+	_ = c.Conn.SetWriteDeadline(next) // without deadlines nothing needs checking
 }
 
-// hasEnded reports whether the deadline that SetWriteDeadline has set is over.
+// hasEnded reports whether the deadline from SetWriteDeadline has passed.
 func (c *patientConn) hasEnded(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

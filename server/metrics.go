@@ -8,19 +8,18 @@ import (
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// Metrics counts what the server does, and tells it. All methods may be called at once.
+// Metrics counts the server's work and serves the counts. All methods may be called concurrently.
 type Metrics interface {
 	middleware.Observer
-	// Refused is told of the kind of a problem that a client was told, as session-not-found.
+	// Refused counts a problem sent to a client, by kind, such as session-not-found.
 	Refused(problem string)
-	// Proxied is told of a request that is passed to another server.
+	// Proxied counts a request passed to another server.
 	Proxied()
-	// ServeHTTP answers with all that was counted, in a format of Prometheus that the request asks
-	// for.
+	// ServeHTTP serves the metrics in the Prometheus format that the request accepts.
 	http.Handler
 }
 
-// noMetrics are those of a server that has none.
+// noMetrics discards everything.
 type noMetrics struct{}
 
 func (noMetrics) RequestBegan()                                                    {}

@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-// noted are Metrics that note what they are told.
+// noted is a Metrics that records its calls.
 type noted struct {
 	mu      sync.Mutex
 	begun   int
@@ -50,7 +50,7 @@ func (n *noted) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "# what was counted\n")
 }
 
-// told waits until all requests have ended, whose answers are there before.
+// told waits until all requests have ended, since their answers may arrive earlier.
 func (n *noted) told(t *testing.T) (ended, refused []string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -89,7 +89,7 @@ func TestMetricsAreToldOfRoutesAndNeverOfPaths(t *testing.T) {
 	}, refused, "a stream that ends with an error is refused, too")
 }
 
-// newNotedRig is a rig with metrics, and keys that it asks for.
+// newNotedRig makes a rig with metrics and keys.
 func newNotedRig(t *testing.T) *rig {
 	ring := newTestKeys(t, keys.Key{Name: "alice"}, keys.Key{Name: "ops", Admin: true})
 	g := newRig(t, Options{Keys: ring.Ring, Metrics: &noted{}})
@@ -103,7 +103,7 @@ func TestMetricsBesideTheAPIAreForAdmins(t *testing.T) {
 		api.ProblemUnauthorized)
 	requireProblem(t, g.do("GET", "/metrics", nil), api.ProblemAdminOnly)
 	g.key = g.admin
-	resp := g.do("GET", "/metrics", nil, "Accept", // as Prometheus asks
+	resp := g.do("GET", "/metrics", nil, "Accept", // as Prometheus requests it
 		"application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1")
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestTheAdminAddressHasMetricsProfilesAndHealthWithoutKeys(t *testing.T) {
 	require.NoError(t, <-served)
 }
 
-// What goes around all that the server does sees requests that are refused, too.
+// Options.Around sees every request, even refused ones.
 func TestSomethingMayGoAroundEveryRequest(t *testing.T) {
 	paths := make(chan string, 1)
 	g := newRig(t, Options{Around: func(next http.Handler) http.Handler {

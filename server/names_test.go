@@ -192,7 +192,7 @@ func TestASessionGetsAnotherName(t *testing.T) {
 	require.Zero(t, g.get(path).TTLSeconds, "nothing was changed")
 }
 
-// manyLabels are n labels.
+// manyLabels returns n labels as JSON.
 func manyLabels(t *testing.T, n int) string {
 	labels := map[string]string{}
 	for i := range n {
@@ -248,7 +248,7 @@ func TestABusySessionCanBeWaitedFor(t *testing.T) {
 	require.Equal(t, http.StatusCreated, g.json(path+"/fork", "{}").StatusCode, "it feeds nothing")
 	require.Equal(t, http.StatusOK, g.send("PATCH", path, "{}").StatusCode, "it feeds nothing")
 	go func() { done <- g.text(path+"/score?wait=10s", "4567").StatusCode }()
-	// it may have begun to wait; if not, it has nothing to wait for
+	// If the request does not wait yet, it need not wait at all.
 	time.Sleep(20 * time.Millisecond)
 	client.Close()
 	require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{<-done, <-done})

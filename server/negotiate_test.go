@@ -48,7 +48,7 @@ func TestAnswerFollowsAccept(t *testing.T) {
 		}
 		require.Equal(t, http.StatusOK, resp.StatusCode, c.accept)
 		require.Equal(t, c.want, resp.Header.Get("Content-Type"), c.accept)
-		_, err := io.Copy(io.Discard, resp.Body) // after the end of the answer the session is free
+		_, err := io.Copy(io.Discard, resp.Body) // the session is free once the answer has ended
 		require.NoError(t, err)
 	}
 }
@@ -69,7 +69,7 @@ func TestBodiesOfOtherKindsAreRefused(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	for _, c := range []struct{ path, header, value string }{
-		// what curl -d sends
+		// from curl -d
 		{path + "/score", "Content-Type", "application/x-www-form-urlencoded"},
 		{path + "/score", "Content-Type", "text/html"},
 		{path + "/score", "Content-Type", "text/plain; charset=utf-16"},
@@ -87,7 +87,7 @@ func TestBodiesOfOtherKindsAreRefused(t *testing.T) {
 	require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
 }
 
-// `curl -d` calls every body a form; the answer says what to type instead, which then works.
+// `curl -d` declares every body a form. The problem says what to type instead, and that works.
 func TestABodyThatCurlCallsAFormIsToldWhatToType(t *testing.T) {
 	g := newRig(t, Options{})
 	session := g.create("{}")
@@ -112,7 +112,7 @@ func TestABodyThatCurlCallsAFormIsToldWhatToType(t *testing.T) {
 	}
 }
 
-// Where only JSON is taken, a body that does not say what it is is JSON.
+// Where only JSON is accepted, a body without Content-Type counts as JSON.
 func TestABodyWithoutAContentTypeIsWhatTheOperationTakes(t *testing.T) {
 	g := newRig(t, Options{})
 	made := decode[api.Session](t, g.do("POST", "/v1/sessions", strings.NewReader(`{"seed":7}`)),
@@ -124,7 +124,7 @@ func TestABodyWithoutAContentTypeIsWhatTheOperationTakes(t *testing.T) {
 	require.EqualValues(t, 12, decode[api.SummaryEvent](t, sum, http.StatusOK).Bytes, "plain bytes")
 }
 
-// What would make no difference to the answer is refused.
+// Parameters without effect on the answer are refused.
 func TestAParameterThatWouldBeIgnoredIsRefused(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")

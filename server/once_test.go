@@ -21,15 +21,14 @@ import (
 )
 
 func init() {
-	// A check of these computes for long: 10 instead of rapid's 100, unless -rapid.checks says
-	// otherwise.
+	// These checks are slow: they run 10 times instead of rapid's 100 unless -rapid.checks is set.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
 }
 
-// A client whose connection is cut at any byte, of a request or of an answer, asks for the offset
-// and goes on. Its session comes to the state of one that was never cut off.
+// A client whose connection breaks at any byte of a request or an answer asks for the offset and
+// resumes. Its session reaches the same state as without breaks.
 func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -65,7 +64,7 @@ func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
 				"/v1/sessions/")))
 		}
 	}
-	// That a part is accepted before a cut is chance, which few draws may not have.
+	// Few draws may have no part accepted before a break, so repeat.
 	for tries := 0; tries < 20 && resumed == 0; tries++ {
 		rapid.Check(t, check)
 	}
@@ -74,7 +73,7 @@ func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
 	require.Positive(t, resumed)
 }
 
-// scores feeds text and gives every token's log-probability, and the totals.
+// scores feeds text, and returns each token's log-probability and the totals.
 func scores(t require.TestingT, r *realRig, path string, at int, text string) (all []any) {
 	request, err := http.NewRequest("POST", fmt.Sprintf("%s%s/score?offset=%d&logprobs=true", r.url,
 		path, at), strings.NewReader(text))
@@ -106,19 +105,19 @@ type cutClient struct {
 	t    *rapid.T
 	r    *realRig
 	path string
-	at   int // the least that the session's offset can be
-	sent int // the most that the session's offset can be
+	at   int // lower bound of the session's offset
+	sent int // upper bound of the session's offset
 
 	cuts, resumed int
 }
 
-// send sends a piece of the text, perhaps over a connection that is cut, and finds out what became
-// of it.
+// send sends a piece of the text, possibly over a connection that breaks, and finds out how much
+// was accepted.
 func (f *cutClient) send(text string) {
 	n := rapid.IntRange(1, min(300, len(text)-f.at)).Draw(f.t, "piece")
 	piece := text[f.at : f.at+n]
 	f.sent = max(f.sent, f.at+n)
-	// About 250 bytes are headers, and an event has a few hundred.
+	// Headers take about 250 bytes, and an event a few hundred.
 	c := &cutDialer{most: -1}
 	switch where := rapid.SampledFrom([]string{"", "request", "answer"}).Draw(f.t,
 		"cut in"); where {
@@ -133,7 +132,7 @@ func (f *cutClient) send(text string) {
 	case err == nil && status == http.StatusOK:
 		f.at += n
 		return
-	case err == nil: // a request that was cut off earlier is still at work
+	case err == nil: // an earlier broken request is still running
 		require.Equal(f.t, http.StatusConflict, status)
 		time.Sleep(time.Millisecond)
 	default:
@@ -147,7 +146,7 @@ func (f *cutClient) send(text string) {
 	}
 }
 
-// request sends a piece of text in one of the forms that the contract has.
+// request sends a piece of text in one of the contract's forms.
 func (f *cutClient) request(client *http.Client, piece string) (status int, err error) {
 	kind, body := "text/plain", io.Reader(strings.NewReader(piece))
 	switch rapid.SampledFrom([]string{"length", "chunked", "json"}).Draw(f.t, "body") {
@@ -174,7 +173,7 @@ func (f *cutClient) request(client *http.Client, piece string) (status int, err 
 	return resp.StatusCode, err
 }
 
-// ask asks for the offset, which cannot be below what was acknowledged, nor beyond what was sent.
+// ask gets the offset, which is between the acknowledged and the sent bytes.
 func (f *cutClient) ask() {
 	resp, err := f.r.client.Get(f.r.url + f.path)
 	require.NoError(f.t, err)
@@ -186,11 +185,11 @@ func (f *cutClient) ask() {
 	f.at = info.Offset
 }
 
-// cutDialer makes connections that are cut after so many bytes of the request or the answer.
+// cutDialer makes connections that break after a number of bytes of the request or the answer.
 type cutDialer struct {
-	most   int // -1: never
+	most   int // -1: never breaks
 	answer bool
-	reset  bool // with a reset instead of an orderly end
+	reset  bool // ends with a reset instead of an orderly close
 }
 
 func (d *cutDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -240,6 +239,6 @@ func (c *cutConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom and WriteTo would go around the cut.
+// ReadFrom and WriteTo must not bypass the break.
 func (c *cutConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{c}, r) }
 func (c *cutConn) WriteTo(w io.Writer) (int64, error)  { return io.Copy(w, struct{ io.Reader }{c}) }

@@ -26,8 +26,7 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// newOpenAIRig is a rig with the real session manager behind it, whose answers are held against the
-// contract.
+// newOpenAIRig makes a rig with the real session manager that checks answers against the contract.
 func newOpenAIRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	return newOpenAIRigOf(t, o, session.Options{})
@@ -45,7 +44,7 @@ func newOpenAIRigOf(t *testing.T, o Options, so session.Options) *rig {
 	return newRigOn(t, sessions, o, l, &http.Transport{})
 }
 
-// logProbs is the block `logprobs` as a client reads it.
+// logProbs is the `logprobs` object as a client decodes it.
 type logProbs struct {
 	Tokens        []string             `json:"tokens"`
 	TokenLogProbs []*float64           `json:"token_logprobs"`
@@ -66,7 +65,7 @@ func logProbsOf(t *testing.T, c api.OpenAIChoice) (block logProbs) {
 	return block
 }
 
-// completed sends a request to /v1/completions, and reads the answer.
+// completed sends a request to /v1/completions and decodes the answer.
 func (g *rig) completed(body string, headers ...string) api.OpenAICompletion {
 	g.t.Helper()
 	return decode[api.OpenAICompletion](
@@ -114,8 +113,8 @@ func asJSON(t *testing.T, v any) string {
 	return string(raw)
 }
 
-// With a session a prompt is scored as the text that follows the session's: to the bits of feeding
-// it to a fork, as long as nothing is learnt on the way.
+// A prompt with a session is scored as the continuation of the session's text. The scores are
+// bit-identical to feeding a fork as long as nothing is learnt in between.
 func TestASessionIsContinuedAndLeftAsItWas(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create(`{"seed":3}`)
@@ -249,7 +248,7 @@ func TestTheLegacyBlockToTheLetter(t *testing.T) {
 	require.EqualValues(t, 8, stopped.Usage.CompletionTokens, "those of the stop strings, too")
 }
 
-// Clients send empty lists and strings where they want no stop string, and many of them.
+// Clients that want no stop string send empty lists and strings, sometimes many.
 func TestEmptyStopStringsStopNothing(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	body := func(stop string) string {
@@ -263,7 +262,7 @@ func TestEmptyStopStringsStopNothing(t *testing.T) {
 	}
 }
 
-// The events of a stream make the answer that is given as a whole.
+// The events of a stream join to the unstreamed answer.
 func TestAStreamedAnswerIsTheWholeInPieces(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	for name, fields := range map[string]string{
@@ -332,7 +331,7 @@ func TestAStreamedAnswerIsTheWholeInPieces(t *testing.T) {
 				want := c
 				if c.Logprobs != nil {
 					block := logProbsOf(t, c)
-					// an offset is the place of the token in the text
+					// an offset is the token's place in the text
 					for k, at := range block.TextOffset {
 						if len(block.Tokens[k]) == 1 {
 							require.Equal(t, block.Tokens[k], string([]rune(c.Text)[at]))
@@ -407,7 +406,7 @@ func TestAModelHasItsIDAndItsName(t *testing.T) {
 	require.Equal(t, "model", *p.Error.Param)
 }
 
-// Two versions of a model may have one name. Requests name them by their IDs.
+// Two versions of a model may share a name. Requests then use their ids.
 func TestANameThatModelsShareIsNoModel(t *testing.T) {
 	other, err := modeltest.New(20)
 	require.NoError(t, err)
@@ -426,7 +425,7 @@ func TestANameThatModelsShareIsNoModel(t *testing.T) {
 	}
 }
 
-// The largest prompt is scored, and the largest batch, as texts and as tokens.
+// The server answers the largest prompt and the largest batch, as text and as tokens.
 func TestTheLargestRequestsAreAnswered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -465,7 +464,7 @@ func TestTheLargestRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-// A client that leaves ends the work for it.
+// A client that leaves ends its completion.
 func TestALeavingClientEndsItsCompletion(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		told := &completing{
@@ -480,7 +479,7 @@ func TestALeavingClientEndsItsCompletion(t *testing.T) {
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", contract.MediaJSON)
 		go func() {
-			<-told.sampled // it is under way
+			<-told.sampled // sampling has begun
 			cancel()
 		}()
 		resp, err := g.plain.Do(r)
@@ -497,8 +496,8 @@ func TestALeavingClientEndsItsCompletion(t *testing.T) {
 	}
 }
 
-// completing is an observer that tells when a model has sampled, and notes the lengths of the texts
-// that were sampled to their ends.
+// completing is an observer that signals the first sampling. It records the lengths of texts
+// sampled to their end.
 type completing struct {
 	*metrics.Metrics
 	sampled chan struct{}

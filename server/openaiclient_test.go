@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-// OpenAI's own client for JavaScript speaks with a running server, streamed and not. The client is
-// not a part of this repository: `make test-openai` fetches it, in the version of
-// testdata/openai/package-lock.json, and then nothing is skipped.
+// OpenAI's JavaScript client works with a running server, streamed and unstreamed. `make
+// test-openai` fetches the client in the version of testdata/openai/package-lock.json; then nothing
+// is skipped.
 func TestOpenAIsOwnClient(t *testing.T) {
 	const folder = "testdata/openai"
 	node, err := exec.LookPath("node")

@@ -18,7 +18,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// textOf is the text of a session.
+// textOf returns a session's text.
 func (g *rig) textOf(path string) string {
 	g.t.Helper()
 	resp := g.do("GET", path+"/text", nil)
@@ -29,21 +29,21 @@ func (g *rig) textOf(path string) string {
 	return text.String()
 }
 
-// offsetOf is the offset of a session.
+// offsetOf returns a session's offset.
 func (g *rig) offsetOf(path string) int64 {
 	g.t.Helper()
 	return decode[api.Session](g.t, g.do("GET", path, nil), http.StatusOK).Offset
 }
 
-// costOf is what a prompt costs after a session's text, in bits.
+// costOf returns the cost in bits of a prompt after a session's text.
 func (g *rig) costOf(path, prompt string) float64 {
 	g.t.Helper()
 	resp := g.text(path+"/score?learn=false", prompt)
 	return decode[api.SummaryEvent](g.t, resp, http.StatusOK).Bits
 }
 
-// A header or a field commits the prompt, or prompt and text, to the session that the request
-// names: its text and its costs are then those of a session that was fed the same.
+// A header or a field commits the prompt, or prompt and completion, to the named session. Its text
+// and scores are then those of a session that was fed the same.
 func TestOpenAIClientsTeachSessions(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	prompt := numbered(2, 3*modeltest.Chunk+5)
@@ -105,7 +105,7 @@ func TestOpenAIClientsTeachSessions(t *testing.T) {
 	}
 }
 
-// With the same user, a prompt costs less in the end, on a server that makes sessions for users.
+// A prompt that the same user commits repeatedly gets cheaper on a server with UserSessions.
 func TestUserThatCommitsIsLearnt(t *testing.T) {
 	g := newOpenAIRig(t, Options{UserSessions: true})
 	prompt, path, costs := numbered(1, 4*modeltest.Chunk), "", []float64{}
@@ -121,7 +121,7 @@ func TestUserThatCommitsIsLearnt(t *testing.T) {
 	require.Less(t, costs[len(costs)-1], costs[0])
 }
 
-// A request that is sent again commits once if it says which offset it expects.
+// A repeated request with an expected offset commits once.
 func TestCommitThatIsRepeatedCountsOnce(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create("{}")
@@ -147,7 +147,7 @@ func TestCommitThatIsRepeatedCountsOnce(t *testing.T) {
 	}
 }
 
-// A client that leaves within a stream has committed nothing.
+// A client that leaves during a stream commits nothing.
 func TestClientThatLeavesCommitsNothing(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create("{}")
@@ -171,7 +171,7 @@ func TestClientThatLeavesCommitsNothing(t *testing.T) {
 	require.EqualValues(t, 101, g.offsetOf(path))
 }
 
-// Requests that commit to one session at once wait for one another, and none is refused.
+// Concurrent commits to one session wait for each other, and none is refused.
 func TestCommitsToOneSessionQueue(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create("{}")
@@ -192,7 +192,7 @@ func TestCommitsToOneSessionQueue(t *testing.T) {
 	require.Equal(t, strings.Repeat("turn", clients), g.textOf(path))
 }
 
-// Without a session there is nothing to commit to, and the answer says so.
+// A commit without a session is refused.
 func TestCommitNeedsSession(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	for _, fields := range []string{``, `,"user":"nobody"`, `,"stream":true`} {

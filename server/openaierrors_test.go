@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Whatever is refused, and wherever: the problem has OpenAI's envelope.
+// Every refusal has OpenAI's envelope.
 func TestEveryProblemOfTheseRoutesHasTheEnvelope(t *testing.T) {
 	const body = `{"model":"fake","prompt":"x"}`
 	ring := newTestKeys(
@@ -139,7 +139,7 @@ func TestAnErrorInTheStreamHasTheEnvelope(t *testing.T) {
 	)
 }
 
-// Each of these is refused with 400 and says which field is wrong; none changes anything.
+// Each request is refused with 400, names the wrong field, and changes nothing.
 func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 	g := newOpenAIRig(t, Options{UserSessions: true})
 	path := g.create("{}")
@@ -322,8 +322,8 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 	)
 }
 
-// The memory that reading a body of many tokens takes, garbage and all, is hardly more than what
-// the server takes for it beforehand.
+// Reading a body of many tokens takes hardly more memory, garbage included, than the server
+// reserves beforehand.
 func TestABodyOfManyTokensTakesTheMemoryThatIsTakenForIt(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)

@@ -16,12 +16,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Fields that OpenAI does not have mean what they mean in completions of sessions.
+// Fields beyond OpenAI's have the meaning that they have in completions of sessions.
 func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create(`{"seed":3}`)
 	g.text(path+"/score", numbered(1, 200))
-	broken := regexp.MustCompile("\uFFFD+") // bytes that are no characters, one by one or together
+	broken := regexp.MustCompile("\uFFFD+") // invalid bytes, alone or in a run
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 	plain, other := "", 0
 	for _, fields := range []string{
@@ -50,7 +50,7 @@ func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 	}
 }
 
-// A request that names no model goes to that of its session, or to the default.
+// A request without a model uses its session's model or the default.
 func TestNoModelIsThatOfTheSession(t *testing.T) {
 	other, err := modeltest.New(20)
 	require.NoError(t, err)
@@ -70,7 +70,8 @@ func TestNoModelIsThatOfTheSession(t *testing.T) {
 		api.ProblemSessionNotFound)
 }
 
-// Where OpenAI's clients look in vain, the answer says in their own form what they can use.
+// On paths of OpenAI's interface that the server lacks, the error names the alternative in OpenAI's
+// form.
 func TestPathsThatOpenAIHasSayWhatToUse(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "k"})
 	g := newRig(t, Options{Keys: ring.Ring})
@@ -105,7 +106,7 @@ func TestPathsThatOpenAIHasSayWhatToUse(t *testing.T) {
 	}
 }
 
-// The date of a model is that of the server's beginning, and does not change.
+// A model's date is the server's start and does not change.
 func TestModelsHaveDates(t *testing.T) {
 	before := time.Now().Unix()
 	g := newOpenAIRig(t, Options{})

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// staticLogProbs are the log-probabilities that the score route gives a text which is the first of
-// its session, under static with companion.
+// staticLogProbs returns the log-probabilities of a new session's first text from the score route,
+// with method static and a companion.
 func staticLogProbs(t *testing.T, g *rig, text string) (all []float64) {
 	t.Helper()
 	path := g.create(`{"settings":{"method":"static","companion":true}}`)
@@ -26,10 +26,9 @@ func staticLogProbs(t *testing.T, g *rig, text string) (all []float64) {
 	return all
 }
 
-// The requests, and the arithmetic on the answers, are those of lm-evaluation-harness's
-// local-completions: the log-probability of a continuation is the sum of
-// token_logprobs[ctxlen:-1], and the continuation is greedy if each of them is the greatest of its
-// dictionary.
+// Requests and arithmetic are those of lm-evaluation-harness's local-completions. The
+// log-probability of a continuation is the sum of token_logprobs[ctxlen:-1]. The continuation is
+// greedy if each value is the largest of its dictionary.
 func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	type pair struct{ context, continuation string }
@@ -61,7 +60,7 @@ func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 		answers = append(answers, g.completed(asJSON(t, payload(prompt))).Choices)
 	}
 	var one []api.OpenAIChoice
-	for _, text := range texts { // a batch of one is sent without a list, or as a list of one
+	for _, text := range texts { // a batch of one is sent as a string or as a list
 		choice := g.completed(asJSON(t, payload(text))).Choices[0]
 		require.Equal(t, choice, g.completed(asJSON(t, payload([]string{text}))).Choices[0])
 		require.Equal(t, choice, g.completed(asJSON(t, payload(ids(text)))).Choices[0])
@@ -96,12 +95,12 @@ func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 			)
 			greedy = greedy && *logProb == greatest
 		}
-		// Both are sums of the same float32 numbers, in another order of chunks.
+		// Both sum the same float32 numbers, in a different order of chunks.
 		require.InDelta(t, bits, -sum/math.Ln2, 1e-4)
 		require.Equal(t, isGreedy(t, g, pairs[i].context, pairs[i].continuation), greedy)
 	}
 
-	// A continuation that the model itself writes is greedy.
+	// The model's own greedy continuation is greedy.
 	said := g.completed(
 		`{"model":"small","prompt":"GET /","max_tokens":12,"temperature":0,"logprobs":0}`).Choices[0]
 	var own []int
@@ -118,7 +117,7 @@ func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 	}
 }
 
-// isGreedy says by completions of the context whether the likeliest tokens make the continuation.
+// isGreedy reports whether greedy completions of the context produce the continuation.
 func isGreedy(t *testing.T, g *rig, context, continuation string) bool {
 	t.Helper()
 	body := asJSON(
@@ -138,7 +137,7 @@ func isGreedy(t *testing.T, g *rig, context, continuation string) bool {
 	return string(bytesOf(said)) == continuation
 }
 
-// idOf reads the name of a token.
+// idOf parses the name of a token.
 func idOf(t *testing.T, name string) int {
 	t.Helper()
 	id := 0

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// suggesting is a server whose session knows what comes next.
+// suggesting makes a server whose session can predict the next text.
 func suggesting(t *testing.T) (g *rig, path string) {
 	t.Helper()
 	g = newOpenAIRig(t, Options{})
@@ -22,7 +22,7 @@ func suggesting(t *testing.T) (g *rig, path string) {
 	return g, path
 }
 
-// The choices are the candidates of the session's own suggestions, streamed and not.
+// The choices are the session's own suggestions, streamed and unstreamed.
 func TestOpenAIChoicesAreSuggestions(t *testing.T) {
 	g, path := suggesting(t)
 	id := strings.TrimPrefix(path, "/v1/sessions/")
@@ -62,8 +62,8 @@ func TestOpenAIChoicesAreSuggestions(t *testing.T) {
 	require.Equal(t, before, g.offsetOf(path))
 }
 
-// Where nothing is likely enough there is one choice without text; without a session the prompt is
-// all that the model has read, and a long one is read, too.
+// If nothing is likely enough there is one choice without text. Without a session the model reads
+// only the prompt, which may be long.
 func TestOpenAISuggestionsAreSilentWhereUnsure(t *testing.T) {
 	g, path := suggesting(t)
 	silent := g.completed(`{"prompt":"qzj","suggest":{"min_probability":1}}`,

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-// A server that was told to makes a session for a user on first use, of the caller's key; others do
-// not look at a user that is no session's id.
+// With UserSessions the server creates a session per user and key on first use. Without, it ignores
+// a user that is not a session id.
 func TestUsersHaveSessionsWhereTheServerWasToldSo(t *testing.T) {
 	ring := newTestKeys(
 		t,
@@ -76,7 +76,7 @@ func TestUsersHaveSessionsWhereTheServerWasToldSo(t *testing.T) {
 	)
 }
 
-// The sessions of users are found by their labels: also by a server that was started again.
+// The sessions of users are found by their labels, even after a restart.
 func TestSessionsOfUsersOutliveTheServer(t *testing.T) {
 	fake := newFake()
 	serve := func() string {

@@ -16,49 +16,47 @@ import (
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// Options of a Server. The zero value has the limits of the contract, asks for no keys and writes
-// no log.
+// Options configures a Server. The zero value has the contract's limits, no keys and no log.
 type Options struct {
-	Keys              *keys.Ring    // nil: the server asks for no keys
+	Keys              *keys.Ring    // nil: no keys required
 	Log               *zap.Logger   // nil: no log
 	Metrics           Metrics       // nil: nothing is counted, and /metrics is empty
-	ScoreBodyBytesMax int64         // 0: limits.ScoreBodyBytesMax, which it cannot exceed
-	BodyIdleMax       time.Duration // 0: limits.BodyIdleMax, which it cannot exceed
-	AnswerIdleMax     time.Duration // 0: limits.AnswerIdleMax, which it cannot exceed
+	ScoreBodyBytesMax int64         // 0: limits.ScoreBodyBytesMax, the largest value
+	BodyIdleMax       time.Duration // 0: limits.BodyIdleMax, the largest value
+	AnswerIdleMax     time.Duration // 0: limits.AnswerIdleMax, the largest value
 
-	TLS            *tls.Config // nil: the server speaks no TLS
-	ConnectionsMax int         // at the same time, see placesListener. 0: no limit
+	TLS            *tls.Config // nil: no TLS
+	ConnectionsMax int         // concurrent, see placesListener; 0: no limit
 
-	// AllowedHosts are names or addresses that requests may bring as their Host, and as the host of
-	// their Origin, besides loopback names. Without keys both headers are always looked at; with
-	// keys they are if there are AllowedHosts.
+	// AllowedHosts are names or addresses, besides loopback names, that a request may have as Host
+	// and as the host of its Origin. A server without keys always checks both headers; a server
+	// with keys checks them only with AllowedHosts.
 	AllowedHosts []string
 
-	// CORSOrigins are the origins whose pages may use the server from browsers, each as
-	// scheme://host or scheme://host:port. For all others the server has no CORS.
+	// CORSOrigins are the origins whose pages may use the server from browsers, as scheme://host or
+	// scheme://host:port. No other origin gets CORS headers.
 	CORSOrigins []string
 
-	// UserSessions makes a session for each user that completions in OpenAI's form name, on first
-	// use.
+	// UserSessions creates a session on first use for each user that completions in OpenAI's form
+	// name.
 	UserSessions bool
 
-	// Logs are the sessions that the routes of log shippers feed.
+	// Logs configures the sessions that log shippers feed.
 	Logs handler.LogSessions
 
-	// Around goes around all else that the server does with a request, as what traces requests
-	// does. Nil: nothing.
+	// Around wraps all handling of a request, for example with tracing. nil: nothing.
 	Around func(http.Handler) http.Handler
 
-	// Places says which server a request is for, where several share their sessions. Nil: all are
-	// for this one.
+	// Places returns the server for a request if several share their sessions. nil: always this
+	// server.
 	Places middleware.Places
 
-	// DrainDelay is the time between readiness going and work being refused, for load balancers to
-	// notice. 0: none.
+	// DrainDelay is the time between withdrawing readiness and refusing work, for load balancers to
+	// react.
 	DrainDelay time.Duration
 }
 
-// Validate reports the first option that is out of range.
+// Validate returns an error for the first option out of range.
 func (o Options) Validate() error {
 	for _, limit := range []struct {
 		name       string
@@ -83,8 +81,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// withDefaults fills in what is zero, and brings origins into the form that browsers send. The
-// options are valid.
+// withDefaults fills in zero options and normalizes origins. The options must be valid.
 func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -97,7 +94,7 @@ func (o Options) withDefaults() Options {
 	o.AnswerIdleMax = cmp.Or(o.AnswerIdleMax, limits.AnswerIdleMax)
 	origins := make([]string, 0, len(o.CORSOrigins))
 	for _, text := range o.CORSOrigins {
-		origin, _ := middleware.Origin(text) // Validate has seen that it is one
+		origin, _ := middleware.Origin(text) // Validate has checked it
 		origins = append(origins, origin)
 	}
 	o.CORSOrigins = origins

@@ -21,7 +21,7 @@ import (
 	webpage "github.com/lmserve/lmserve/server/page"
 )
 
-// The page is for everybody; what it shows is not.
+// The page needs no key; its data does.
 func TestThePageComesWithoutAKey(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	g := newRig(t, Options{Keys: ring.Ring})
@@ -38,7 +38,7 @@ func TestThePageComesWithoutAKey(t *testing.T) {
 	}
 }
 
-// read has the page read a text that is typed into it.
+// read types a text into the page and has it scored.
 func (b *tab) read(text string) {
 	b.t.Helper()
 	b.until(`document.querySelector(".composer textarea") !== null`)
@@ -48,12 +48,12 @@ func (b *tab) read(text string) {
 	)
 	value[bool](b, `document.querySelector(".composer textarea")
 		.dispatchEvent(new Event("input", {bubbles: true}))`)
-	b.press("\t") // to the button
+	b.press("\t") // moves to the button
 	b.press(kb.Enter)
 	b.untilRead(len(text))
 }
 
-// untilRead waits until so many bytes have a score.
+// untilRead waits until size bytes have a score.
 func (b *tab) untilRead(size int) {
 	b.t.Helper()
 	b.until(`[...document.querySelectorAll(".totals span")].some((e) =>
@@ -70,7 +70,7 @@ func TestPageAtTheStart(t *testing.T) {
 	b.checkLooks("start")
 }
 
-// The contract as a page needs no scrolling sideways either.
+// The contract's page does not scroll sideways either.
 func TestPageOfTheContractFitsEveryScreen(t *testing.T) {
 	b := newTab(t)
 	b.run(chromedp.Navigate(b.url + "/docs"))
@@ -78,8 +78,7 @@ func TestPageOfTheContractFitsEveryScreen(t *testing.T) {
 	b.checkLooks("docs")
 }
 
-// Where the server has several models, a session that Read or Write begins has the chosen one. Who
-// chooses none has the first.
+// A session that Read or Write starts uses the chosen model, by default the first.
 func TestPageBeginsWithTheModelThatIsChosen(t *testing.T) {
 	path := wantedBrowser(t)
 	words, err := modeltest.SmallOfWords()
@@ -118,8 +117,7 @@ func TestPageBeginsWithTheModelThatIsChosen(t *testing.T) {
 	require.Equal(t, models[1].ID, opened().Model)
 }
 
-// What is read is markup, control characters and bytes that are no text. None of it is ever
-// interpreted.
+// The text is markup, control characters and invalid bytes. The page never interprets any of it.
 func TestPageShowsTextAndNeverInterpretsIt(t *testing.T) {
 	b := newTab(t)
 	b.read("<img src=x onerror=alert(1)>\n<script>alert(1)</script>\n\a\u202ebidi\u00a0\n")
@@ -131,7 +129,7 @@ func TestPageShowsTextAndNeverInterpretsIt(t *testing.T) {
 	b.checkLooks("read")
 }
 
-// Everything that Read does can be done with the keyboard.
+// Read works with the keyboard alone.
 func TestPageReadsWithTheKeyboardAlone(t *testing.T) {
 	b := newTab(t)
 	text := numbered(1, 700) + "something else\n"
@@ -173,7 +171,7 @@ func TestPageReadsWithTheKeyboardAlone(t *testing.T) {
 	b.checkLooks("read-difference")
 }
 
-// chooseFile gives the page a file of bytes to read, as one chooses it.
+// chooseFile selects a file of bytes in the page's file input.
 func (b *tab) chooseFile(name string, content []byte) {
 	b.t.Helper()
 	b.until(`document.querySelector("input[type=file]") !== null`)
@@ -186,7 +184,7 @@ func (b *tab) chooseFile(name string, content []byte) {
 	})()`, base64.StdEncoding.EncodeToString(content), name))
 }
 
-// Bytes that are no text are shown by their values, each in its place, and are sent as they are.
+// The page shows invalid bytes as values in their places, and sends them unchanged.
 func TestPageReadsBytesThatAreNoText(t *testing.T) {
 	b := newTab(t)
 	content := []byte("a\xff\xfe\x80 \xc3\xa9\xe2\x82\r\n\x00z\n")
@@ -205,7 +203,7 @@ func TestPageReadsBytesThatAreNoText(t *testing.T) {
 	b.checkLooks("read-bytes")
 }
 
-// A model of words has a colour, a panel and likely words for each word.
+// With a model of words, each word has a color, a panel and likely alternatives.
 func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b := newTabOfWords(t)
 	text := strings.Repeat("the cat sat on the mat .\n", 40)
@@ -231,7 +229,7 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b.until(`document.querySelector(".card.static footer, .card.adapted footer") !== null`)
 }
 
-// A file that is dropped is read, and a click in its text is the way back to that place in time.
+// A dropped file is read, and a click in its text forks the session at that place.
 func TestPageReadsWhatIsDroppedAndForksWhereOneClicks(t *testing.T) {
 	b := newTab(t)
 	b.until(`document.querySelector(".composer") !== null`)
@@ -266,7 +264,7 @@ func TestPageReadsWhatIsDroppedAndForksWhereOneClicks(t *testing.T) {
 	require.Equal(t, "dropped.txt, from "+strconv.Itoa(line), (*b.get(path).Labels)["title"])
 }
 
-// The key to the colours is to be read whole on a telephone.
+// The whole color key is visible on a phone.
 func TestPageShowsTheWholeKeyToItsColours(t *testing.T) {
 	b := newTab(t)
 	b.read(numbered(1, 300))
@@ -278,7 +276,7 @@ func TestPageShowsTheWholeKeyToItsColours(t *testing.T) {
 	}
 }
 
-// An address that names no session, or is none at all, is answered with what is wrong.
+// An address without a valid session shows what is wrong.
 func TestPageTakesAddressesThatNameNothing(t *testing.T) {
 	b := newTab(t)
 	for _, hash := range []string{"#/read/%", "#/learn/nothing-like-that"} {
@@ -288,7 +286,7 @@ func TestPageTakesAddressesThatNameNothing(t *testing.T) {
 	b.checkLooks("problem")
 }
 
-// A session that something else feeds is shown as it grows, text and colours.
+// A session that another client feeds grows on the page, text and colors.
 func TestPageWatchesASessionThatSomethingElseFeeds(t *testing.T) {
 	b := newTab(t)
 	path := b.create(`{"settings":{"baseline":true}}`)
@@ -301,7 +299,7 @@ func TestPageWatchesASessionThatSomethingElseFeeds(t *testing.T) {
 	b.until(`document.querySelector(".map").textContent.endsWith("and more↵")`)
 }
 
-// Where the server wants a key the page asks for it, keeps it for the tab, and goes on.
+// The page asks for a required key, keeps it for the tab, and continues.
 func TestPageAsksForAKey(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	b := newTabOf(t, Options{Keys: ring.Ring})
@@ -322,7 +320,7 @@ func TestPageAsksForAKey(t *testing.T) {
 		ring.token["alice"])
 }
 
-// A key that nothing waits for any more is not asked for.
+// The page stops asking for a key once nothing waits for it.
 func TestPageStopsAskingForAKeyThatNothingNeeds(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	b := newTabOf(t, Options{Keys: ring.Ring})
@@ -333,7 +331,7 @@ func TestPageStopsAskingForAKeyThatNothingNeeds(t *testing.T) {
 	b.until(`document.querySelector("h1")?.innerText === "Watch a model learn"`)
 }
 
-// A long text scrolls smoothly, as only what is seen of it is in the page.
+// A long text scrolls smoothly, because the page contains only its visible part.
 func TestPageHasALongTextOnlyWhereItIsSeen(t *testing.T) {
 	const size = 10 << 20
 	b := newTab(t)
@@ -351,9 +349,8 @@ func TestPageHasALongTextOnlyWhereItIsSeen(t *testing.T) {
 	b.until(`document.querySelector(".map .heat0, .map [class*=heat]") !== null`)
 	b.click("Pause")
 	b.until(`document.querySelector(".toolbar .primary")?.textContent === "Go on"`)
-	// The median of frames that scroll far away, so that no row is known, beside that of frames
-	// that only paint the same place again: how fast the machine is, and what else it does, falls
-	// out.
+	// The median frame time of scrolling far, where no row is cached, is compared with that of
+	// repainting the same place. This cancels the machine's speed and load.
 	frames := func(change string) float64 {
 		return value[float64](b, `(async () => {
 			const map = document.querySelector(".map");

@@ -17,8 +17,8 @@ import (
 
 const lostLine = "09:05:00 ERROR db-2 lost\n"
 
-// An incident that happens while the page is open is shown, is judged with keys alone, and has its
-// verdict after a reload.
+// An incident that happens while the page is open appears. It can be judged with keys alone, and
+// its verdict survives a reload.
 func TestPageShowsIncidentsAsTheyHappen(t *testing.T) {
 	b := newTab(t)
 	path := b.create(ofCounts)
@@ -40,7 +40,7 @@ func TestPageShowsIncidentsAsTheyHappen(t *testing.T) {
 	require.Contains(t, shown(".why"), "ERROR")
 	require.Regexp(t, `^1 in \d`, shown(".rank"))
 	b.until(`document.title.startsWith("(1)")`)
-	b.press("f") // nothing is chosen yet
+	b.press("f") // nothing is selected yet
 	b.press("j", kb.Enter)
 	b.until(`document.querySelector(".opened .samples-of")?.innerText === ` +
 		fmt.Sprintf("%q", strings.TrimSpace(lostLine)))
@@ -87,7 +87,7 @@ func TestPageShowsIncidentsAsTheyHappen(t *testing.T) {
 	b.until(`document.querySelector(".rating strong")?.innerText.startsWith("1 in ")`)
 }
 
-// A strange line that is below the threshold is counted, and shown under another threshold.
+// A strange line below the threshold is counted, and appears under another threshold.
 func TestPageHidesIncidentsBelowTheThreshold(t *testing.T) {
 	b := newTab(t)
 	path := b.create(ofCounts)
@@ -112,8 +112,8 @@ func TestPageHidesIncidentsBelowTheThreshold(t *testing.T) {
 	b.until(`document.querySelector(".head label select")?.value === "10000"`)
 }
 
-// A log ends on what is strangest in it, and is coloured by lines. Its colours are there after a
-// reload: those of lines, and those of each byte.
+// A log ends at its strangest line and is colored by lines. The colors of lines and of bytes
+// survive a reload.
 func TestPageEndsALogOnItsIncident(t *testing.T) {
 	b := newTab(t)
 	b.until(`document.querySelector(".samples") !== null`)
@@ -141,7 +141,7 @@ func TestPageEndsALogOnItsIncident(t *testing.T) {
 	b.until(colours + ` === ` + fmt.Sprintf("%q", before))
 }
 
-// The strangest lines are a key away, the strangest first, whatever the order of the text.
+// A key moves to the strangest lines in order of strangeness, whatever their order in the text.
 func TestPageGoesToTheNextStrangestLine(t *testing.T) {
 	b := newTab(t)
 	warn, fault := requestLog(0, 200), "09:05:00 WARN slow 900\n"+requestLog(200, 400)
@@ -176,7 +176,7 @@ func TestPageGoesToTheNextStrangestLine(t *testing.T) {
 	require.Positive(t, lines[1]-len(warn+fault))
 }
 
-// The text of a session that was fed without lines is searched in a session of its own.
+// For a session fed without lines, the page searches its text in a new session.
 func TestPageFindsIncidentsInAText(t *testing.T) {
 	b := newTab(t)
 	path := b.create(`{"labels":{"title":"fed"}}`)

@@ -18,12 +18,12 @@ import (
 
 const withBaseline = `{"settings":{"baseline":true}}`
 
-// place is the address of a session in a view of the page.
+// place returns the address of a session in a view of the page.
 func place(view, path string) string {
 	return "#/" + view + "/" + strings.TrimPrefix(path, "/v1/sessions/")
 }
 
-// fill writes a text into a field, in place of what it has.
+// fill replaces a field's text.
 func (b *tab) fill(selector, text string) {
 	b.t.Helper()
 	value[bool](b, fmt.Sprintf(`(() => {
@@ -33,20 +33,20 @@ func (b *tab) fill(selector, text string) {
 	})()`, selector, text))
 }
 
-// with presses a key together with another that modifies it.
+// with presses a key together with a modifier.
 func (b *tab) with(modifier chromedp.Modifier, key string) {
 	b.t.Helper()
 	b.run(chromedp.KeyEvent(key, chromedp.KeyModifiers(modifier)))
 }
 
-// attribute is an attribute of the first element of a selector.
+// attribute returns an attribute of the first element that a selector matches.
 func (b *tab) attribute(selector, name string) string {
 	b.t.Helper()
 	return value[string](b, fmt.Sprintf(`document.querySelector(%q).getAttribute(%q) ?? ""`,
 		selector, name))
 }
 
-// sessionText is the text of a session.
+// sessionText returns a session's text.
 func (b *tab) sessionText(path string) string {
 	b.t.Helper()
 	raw, err := io.ReadAll(b.do("GET", path+"/text?length=1048576", nil).Body)
@@ -77,7 +77,7 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 		return data.some((value, i) => i % 4 === 3 && value > 0);
 	})()`)
 
-	// The tables say what the pictures show.
+	// The tables show the same numbers as the pictures.
 	b.click("As tables")
 	seen := `[...document.querySelectorAll(".tables table:first-of-type tbody tr")]
 		.reduce((sum, row) => sum + Number(row.lastElementChild.textContent), 0)`
@@ -87,8 +87,8 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	b.checkLooks("learn")
 }
 
-// checkNetwork waits until the page shows what the only text that it has seen coming has cost the
-// network without the companion, as a number and as a line.
+// checkNetwork waits until the page shows, as a number and a line, the cost of the text for the
+// network without the companion.
 func (b *tab) checkNetwork(seen api.SummaryEvent) {
 	b.t.Helper()
 	require.NotNil(b.t, seen.NetworkBits)
@@ -119,7 +119,7 @@ func TestPageShowsLearningWithTheKeyboardAlone(t *testing.T) {
 	b.until(`document.querySelector(".along").getAttribute("aria-valuemin") === "0"`)
 }
 
-// A session's shadows, other models or other settings on the same text, have lines of their own.
+// A session's shadows, with other models or settings, have their own lines.
 func TestPageShowsASessionsShadows(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -163,7 +163,7 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	require.Equal(t, "What the session has.\n", b.sessionText(path),
 		"what is discarded is nobody's")
 
-	// Texts of one of the models are accepted, until one has any text.
+	// Texts of one model are accepted until it has some text.
 	b.with(chromedp.ModifierAlt, "2")
 	b.until(`document.querySelector(".card.static").classList.contains("chosen")`)
 	b.with(chromedp.ModifierAlt, kb.Enter)
@@ -175,15 +175,15 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	text := b.sessionText(path)
 	require.Greater(t, len(text), len("What the session has.\nHi"))
 
-	// What was written alone is committed alone.
+	// Text written by hand is committed alone.
 	b.press("B", "y", "e")
 	b.with(chromedp.ModifierCtrl, kb.Enter)
 	b.until(`document.querySelector(".sheet .fixed").textContent.endsWith("Bye")`)
 	require.Equal(t, text+"Bye", b.sessionText(path))
 }
 
-// A session that has read a line many times offers the rest of it. Tab takes a word, then all; the
-// end of the line is learnt, and can be taken back.
+// A session that has read a line many times offers the rest of it. Tab takes a word, then
+// everything; the end of the line is learnt and can be undone.
 func TestPageOffersWhatComesNext(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -208,7 +208,7 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
 	require.Greater(t, len(b.sessionText(path)), before)
 
-	// What was typed past is not offered again in this line; what is asked for is listed.
+	// A rejected suggestion is not offered again in this line. Requested suggestions are listed.
 	b.press("T", "h", "e", " ", "q")
 	b.until(ghost + `?.startsWith("uick")`)
 	b.press(kb.Escape)
@@ -257,7 +257,7 @@ func TestPageListsAndFindsSessions(t *testing.T) {
 	b.open("#/sessions")
 	rows := `document.querySelectorAll("table.sessions tbody tr").length`
 	b.until(rows + ` === 50`)
-	// Sessions that were made at the same time are told apart.
+	// Sessions created at the same time have different names.
 	b.until(`new Set([...document.querySelectorAll("table.sessions th a")]
 		.map((link) => link.innerText)).size === 50`)
 	b.checkLooks("sessions")
@@ -333,7 +333,7 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 		`document.querySelector(".shadows tbody small")?.textContent === "up to byte 1\u202f600"`)
 	shadow := b.get(path).Shadows[0]
 	require.Equal(t, "static", string(b.get("/v1/sessions/"+shadow.ID).Settings.Method))
-	// The list has the shadow as it is now, too.
+	// The list shows the shadow's current state, too.
 	b.until(`[...document.querySelectorAll("table.sessions tbody tr")].filter((row) =>
 		row.querySelector("[data-name=Text]").innerText === "1\u202f600 B").length === 2`)
 	require.Equal(t, strings.ReplaceAll(fmt.Sprintf("%.3f", *shadow.Compared.Difference), "-",
@@ -345,7 +345,7 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 	require.Empty(t, b.get(path).Shadows)
 	require.EqualValues(t, 1600, b.get("/v1/sessions/"+shadow.ID).Offset)
 
-	// A shadow may have any of a method's settings.
+	// A shadow can have any setting of its method.
 	value[bool](b, `(() => {
 		const method = document.querySelectorAll(".shadows select")[1];
 		method.value = "sparse-meta";
@@ -357,7 +357,7 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 	b.fill(`.settings label:nth-child(3) input`, "0.5, 0.75")
 	b.checkLooks("shadow-settings")
 	value[bool](b, `(document.querySelector(".shadows .check input").click(), true)`)
-	b.until(`document.querySelectorAll(".settings input").length === 6`) // its table's size is gone
+	b.until(`document.querySelectorAll(".settings input").length === 6`) // no field for the table
 	b.click("Make a shadow")
 	b.until(`document.querySelector(".shadows tbody a")?.innerText.includes("companion false")`)
 	settings := b.get("/v1/sessions/" + b.get(path).Shadows[0].ID).Settings

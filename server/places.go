@@ -7,19 +7,18 @@ import (
 	"sync"
 )
 
-// placesListener gives connections a limited number of places. Where all are taken, a new
-// connection takes the place of the one that has been without a request for the longest time, so
-// that those who say nothing lock nobody out; where all have a request, it waits until one has
-// none. (The listener of golang.org/x/net/netutil has a limit only: silent connections keep their
-// places.)
+// placesListener limits the number of connections. If all places are taken, a new connection
+// replaces the one that has been idle longest, so that silent clients lock nobody out. If all are
+// busy, it waits for one to become idle. The listener of golang.org/x/net/netutil only has a limit:
+// silent connections keep their places.
 type placesListener struct {
 	net.Listener
 	most int
 
 	mu      sync.Mutex
-	changed *sync.Cond // a place is free, a connection has no request any more, or the end has come
+	changed *sync.Cond // signals a free place, an idle connection, or the end
 	taken   int
-	idle    list.List // *placedConn without a request, the longest first
+	idle    list.List // idle *placedConn, longest idle first
 	closed  bool
 }
 
@@ -41,12 +40,12 @@ func (l *placesListener) Accept() (net.Conn, error) {
 	}
 	switch {
 	case l.closed:
-		_ = c.Close() // nobody will know of it
+		_ = c.Close() // no caller has seen it
 		return nil, net.ErrClosed
 	case l.taken >= l.most:
 		longest := l.idle.Front().Value.(*placedConn)
 		l.leaveLocked(longest)
-		_ = longest.Conn.Close() // whoever reads from it is told
+		_ = longest.Conn.Close() // its reader gets an error
 	}
 	l.taken++
 	placed := &placedConn{Conn: c, in: l}
@@ -62,7 +61,7 @@ func (l *placesListener) Close() error {
 	return l.Listener.Close()
 }
 
-// leaveLocked frees the place of a connection, once. l.mu is held.
+// leaveLocked frees a connection's place once. The caller holds l.mu.
 func (l *placesListener) leaveLocked(c *placedConn) {
 	if c.left {
 		return
@@ -73,7 +72,7 @@ func (l *placesListener) leaveLocked(c *placedConn) {
 	l.changed.Signal()
 }
 
-// workLocked takes a connection out of those without a request. l.mu is held.
+// workLocked removes a connection from the idle list. The caller holds l.mu.
 func (l *placesListener) workLocked(c *placedConn) {
 	if c.waiting != nil {
 		l.idle.Remove(c.waiting)
@@ -85,8 +84,8 @@ type placedConn struct {
 	net.Conn
 	in *placesListener
 
-	left    bool          // guarded by in.mu, as is waiting
-	waiting *list.Element // of in.idle; nil: the connection has a request, or has left
+	left    bool          // guarded by in.mu, like waiting
+	waiting *list.Element // element of in.idle; nil: busy or closed
 }
 
 func (c *placedConn) Close() error {
@@ -96,7 +95,7 @@ func (c *placedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// note is told when the connection gets a request, and when it has none any more.
+// note records when the connection becomes busy or idle.
 func (c *placedConn) note(state http.ConnState) {
 	l := c.in
 	l.mu.Lock()

@@ -24,7 +24,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// For every type of problem in the contract there is a request that gets it as the answer.
+// Some request produces each problem type of the contract.
 func TestEveryProblemIsReachable(t *testing.T) {
 	reach := map[api.ProblemType]func(g *rig, path string) *http.Response{
 		api.ProblemInvalidParameter: func(g *rig, path string) *http.Response {
@@ -244,8 +244,7 @@ func TestEveryProblemIsReachable(t *testing.T) {
 	}
 }
 
-// cutOff sends 40 of the 100 bytes it announces, ends its side of the connection, and gives the
-// answer.
+// cutOff sends 40 of the announced 100 bytes, closes its side, and returns the answer.
 func cutOff(g *rig, path, accept string) *http.Response {
 	g.t.Helper()
 	client := &http.Client{Transport: &checkedTransport{t: g.t, base: cutTransport{g.addr},
@@ -265,7 +264,7 @@ func cutOff(g *rig, path, accept string) *http.Response {
 	return resp
 }
 
-// cutTransport is an http.RoundTripper that does not mind a body shorter than its announced length.
+// cutTransport is an http.RoundTripper that allows a body shorter than announced.
 type cutTransport struct{ addr string }
 
 func (c cutTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -427,8 +426,7 @@ func TestMalformedBodiesAreLocated(t *testing.T) {
 		g.json(path+"/score", `{"text":"\ud83d\ude00"}`), http.StatusOK).Bytes)
 }
 
-// 1e2 is an integer to the contract, but not to encoding/json, whose error must still name the
-// field.
+// 1e2 is an integer for the contract but not for encoding/json. The error still names the field.
 func TestAnIntegerThatOnlyTheContractCanReadIsAFieldError(t *testing.T) {
 	g := newRig(t, Options{})
 	p := requireProblem(t, g.json("/v1/sessions", `{"settings":{"chunk":1e2}}`),
@@ -455,8 +453,8 @@ func TestOversizedBodies(t *testing.T) {
 	g := newRig(t, Options{ScoreBodyBytesMax: 1000})
 	path := g.create("{}")
 
-	// Of a body whose length is announced nothing is read; otherwise what was reported before the
-	// limit stays.
+	// A body with a known length is refused unread. Otherwise the session keeps what was reported
+	// before the limit.
 	p := requireProblem(t, g.text(path+"/score", strings.Repeat("x", 1001)),
 		api.ProblemBodyTooLarge)
 	require.Equal(t, "at most 1000", *p.Expected)

@@ -28,10 +28,9 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// In this file the server has a real session manager behind it, with a small random model and a
-// data folder.
+// The tests of this file use a real session manager with a small random model and a data folder.
 
-// realRig is a rig with a data folder. Its close ends the server before the test ends.
+// realRig is a rig with a data folder. Its close stops the server before the test ends.
 type realRig struct {
 	*rig
 	mg    *session.Manager
@@ -77,7 +76,7 @@ func newRealRigOf(t *testing.T, m *model.Model, sessions session.Options, o Opti
 	return r
 }
 
-// stateBytes is how much memory the state of a session takes.
+// stateBytes returns the memory of a session's state in bytes.
 func stateBytes(t *testing.T, settings session.Settings) int64 {
 	m, err := modeltest.Small()
 	require.NoError(t, err)
@@ -90,7 +89,7 @@ func stateBytes(t *testing.T, settings session.Settings) int64 {
 	return info.MemoryBytes
 }
 
-// state is all that decides how a session goes on, and the totals that it has reported.
+// state returns everything that determines a session's future, and its reported totals.
 func (r *realRig) state(t require.TestingT, path string) []any {
 	var b bytes.Buffer
 	require.NoError(t, r.mg.Export(context.Background(), session.Caller{}, strings.TrimPrefix(path,
@@ -100,7 +99,7 @@ func (r *realRig) state(t require.TestingT, path string) []any {
 	return []any{x.State.Metadata, x.State.Tensors, string(x.Text)}
 }
 
-// numbered is text whose lines differ from each other, and from those of other numbers.
+// numbered returns text whose lines are unique, also across values of n.
 func numbered(n, size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
@@ -120,7 +119,7 @@ func (r *realRig) post(path, text string) (status int, answer string, err error)
 	return resp.StatusCode, string(raw), err
 }
 
-// descriptors counts the open files of this process; -1 where the system does not tell.
+// descriptors counts this process's open files; -1 if unknown.
 func descriptors() int {
 	names, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -136,7 +135,7 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 	newRealRig(t, session.Options{}, Options{}).close() // the runtime opens some files once
 	before := descriptors()
 	func() {
-		sessions := 300 // almost five times what the memory holds
+		sessions := 300 // almost five times what fits in memory
 		if os.Getenv("LMSERVE_TEST_LONG") != "" {
 			sessions = 1000
 		}
@@ -175,7 +174,7 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 			_, err = io.Copy(io.Discard, resp.Body)
 			return err
 		})
-		// ends in the middle of a chunk; all other sessions come before the next piece
+		// Each piece ends within a chunk, and all other sessions run before the next piece.
 		const piece = size / 2
 		for at := 0; at < size; at += piece {
 			each(func(i int) error {
@@ -198,7 +197,7 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 			require.Equal(t, want[i%kinds], state)
 		}
 		require.NotEqual(t, want[0], want[1])
-		for i, path := range paths { // compare the bits of all sessions
+		for i, path := range paths { // compare all sessions bit for bit
 			info, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"))
 			require.NoError(t, err)
 			twin, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(paths[i%kinds],
@@ -212,7 +211,7 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 		"%d files were open, now it is %d", before, descriptors())
 }
 
-// staysWithin watches the memory of all sessions until done is closed.
+// staysWithin checks the memory of all sessions until done is closed.
 func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 	for {
 		var list api.SessionList
@@ -236,14 +235,14 @@ func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 	}
 }
 
-// Some clients take nothing, send nothing or send too much. The others are served beside them, with
-// memory for two more states, and get the same bits as without them.
+// Some clients read nothing, send nothing or send too much. The others are served meanwhile, with
+// memory for two more states, and get bit-identical results.
 func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
 	const size = 20 * modeltest.Chunk
-	long := session.Settings{"chunk": stream.MaxChunk} // its events are large
+	long := session.Settings{"chunk": stream.MaxChunk} // makes large events
 	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t,
 		session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})
 	twin := r.create(`{"seed":3}`)
@@ -286,7 +285,7 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	require.Eventually(t, func() bool { return offset(silent) > 0 }, 10*time.Second,
 		time.Millisecond)
 	last := int64(-1)
-	require.Eventually(t, func() bool { // until every buffer on the way is full
+	require.Eventually(t, func() bool { // until all buffers are full
 		was := last
 		last = offset(deaf)
 		return was > 0 && last == was
@@ -307,7 +306,7 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 			}
 		})
 	}
-	// Bodies that are too long: one of a known length, and one whose length nobody knows.
+	// Bodies that are too long, with known and unknown length.
 	wait.Go(func() {
 		for _, body := range []io.Reader{bytes.NewReader(make([]byte, limits.JSONBodyBytesMax+1)),
 			io.LimitReader(alphabet{}, 2*limits.JSONBodyBytesMax)} {

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Who does not wait for a state is told how far it is, and when to come again.
+// A client that does not wait for a state learns its progress and when to retry.
 func TestAStateThatIsBeingComputedIsToldInBytes(t *testing.T) {
 	done := session.Recovery{Done: 1200, Of: 37500}
 	p := problem.Of(fmt.Errorf("somewhere: %w", &session.RecoveringError{Recovery: done}))
@@ -26,7 +26,7 @@ func TestAStateThatIsBeingComputedIsToldInBytes(t *testing.T) {
 	require.Nil(t, codec.EncodeSession(session.Info{}).Recovering)
 }
 
-// Every request that needs the state of a session takes a wait.
+// Every request that needs a session's state accepts wait.
 func TestAForkFarBackIsWaitedFor(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{ForkSnapshots: 2, ReplayMax: 1})
 	path := g.create("{}")

@@ -16,11 +16,11 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Revoking a key ends what the key has under way, whatever it is and however its body came, within
-// two seconds and a chunk; it is told as the end of a key is.
+// Revoking a key ends the key's requests within two seconds and a chunk, whatever they do and
+// however their body arrives. The answer says that the key was revoked.
 func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
-	// The end is promised within two seconds and a chunk. A loaded machine under the race detector
-	// takes longer; every text and answer below would take minutes.
+	// The promise is two seconds and a chunk. A loaded machine under the race detector takes
+	// longer, while each text and answer below would take minutes.
 	const soon = 30 * time.Second
 	long := strings.Repeat("This text takes longer than the test. ", 200_000)
 	silent := func(g *rig) io.Reader {
@@ -102,7 +102,7 @@ func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// An export goes no further than the writes under way when its key is revoked.
+// Revoking a key ends its exports with the current write.
 func TestRevokingAKeyEndsItsExports(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

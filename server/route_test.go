@@ -18,13 +18,13 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// elsewhere says that all sessions are, and are made, at another server.
+// elsewhere places all sessions, old and new, on another server.
 type elsewhere struct {
 	addr    string
-	unknown bool  // there are no sessions yet
-	err     error // the places cannot be asked
+	unknown bool  // no sessions exist yet
+	err     error // the lookup fails
 	lost    atomic.Bool
-	asked   atomic.Pointer[string] // the last session
+	asked   atomic.Pointer[string] // the last session looked up
 }
 
 func (e *elsewhere) Session(_ context.Context, _, text string) (string, bool, error) {
@@ -39,10 +39,10 @@ func (e *elsewhere) Alive(string) bool { return !e.lost.Load() }
 
 func (e *elsewhere) Fresh(string) string { return e.addr }
 
-// allowed is the origin of pages that may ask the server that passes on, and not the other.
+// allowed is the origin of pages that may use the first server but not the second.
 const allowed = "https://elsewhere.example"
 
-// twoServers are one that passes requests on, and the one that it passes them to.
+// twoServers returns a server that passes requests on, and the one that receives them.
 func twoServers(t *testing.T) (near, far *rig, places *elsewhere) {
 	far = newRig(t, Options{})
 	places = &elsewhere{addr: far.url}
@@ -57,7 +57,7 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 	require.Empty(t, near.fake.sessions, "it was made there")
 	require.Len(t, far.fake.sessions, 1)
 
-	body, text := io.Pipe() // events come while the text goes
+	body, text := io.Pipe() // events arrive while text is sent
 	go func() { _, _ = io.WriteString(text, strings.Repeat("x", 16)) }()
 	events := readEvents(near.do("POST", path+"/score", body,
 		"Content-Type", "text/plain", "Accept", contract.MediaEventStream))
@@ -75,7 +75,7 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 	require.EqualValues(t, 16, decode[api.Session](t, resp, http.StatusOK).Offset)
 	r, err := http.NewRequest("GET", near.url+path, nil)
 	require.NoError(t, err)
-	r.Host = "near.example" // which is no name of the other
+	r.Host = "near.example" // the other server has no such name
 	r.Header.Set("Origin", near.url)
 	named, err := near.plain.Do(r)
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 	require.Empty(t, near.fake.sessions)
 }
 
-// A completion in OpenAI's form names its session in the body, which comes on whole.
+// A completion in OpenAI's form names its session in the body, which is passed on complete.
 func TestACompletionForASessionElsewhereIsPassedOn(t *testing.T) {
 	near, far, places := twoServers(t)
 	path := far.create("{}")
@@ -145,8 +145,8 @@ func TestAServerThatCannotBeReachedIsTold(t *testing.T) {
 	requireProblem(t, g.do("GET", "/v1/sessions/s", nil), api.ProblemOverloaded)
 }
 
-// When the lease of the server that has a request is over, the request ends as if the connection to
-// that server had: nobody knows what became of the text.
+// If the lease of the server that handles a request lapses, the request ends like one whose
+// connection broke: nobody knows how much of the text was accepted.
 func TestARequestEndsWithTheServerThatHasIt(t *testing.T) {
 	t.Parallel()
 	near, far, places := twoServers(t)

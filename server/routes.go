@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// newRouter puts the middleware, the generated router and the handlers together. The middlewares
-// stand in the order in which a request meets them; those of the second list know its operation.
+// newRouter combines middleware, generated router and handlers. The middlewares are listed in the
+// order in which a request passes them; those of the second list know its operation.
 func newRouter(
 	h *handler.Handlers, c *contract.Contract, o Options, draining context.Context,
 ) *chi.Mux {
@@ -45,7 +45,7 @@ func newRouter(
 		problems.Answer(w, r, problem.New(api.ProblemMethodNotAllowed, ""))
 	})
 	strict := routes.NewStrictHandlerWithOptions(h, nil, routes.StrictHTTPServerOptions{
-		// A body that passed validation may still not fit its type, such as an integer written 1e2.
+		// A validated body may still not decode, such as an integer written 1e2.
 		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
 			problems.Answer(w, r, problem.OfJSON(err))
 		},
@@ -69,7 +69,7 @@ func newRouter(
 	return r
 }
 
-// allowedMethods lists the methods that the path of a request has.
+// allowedMethods lists the methods of a request's path.
 func allowedMethods(r *http.Request) (methods []string) {
 	routes := chi.RouteContext(r.Context()).Routes
 	for _, method := range []string{

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The number of texts is bounded, and an error after the first text is the last object.
+// The number of texts is limited. An error after the first text is the last object.
 func TestScoreTextsIsBoundedAndFailsInOrder(t *testing.T) {
 	g := newRig(t, Options{})
 	many := `{"texts":["a"` + strings.Repeat(`,"a"`, 1023) + `]}`
@@ -26,7 +26,7 @@ func TestScoreTextsIsBoundedAndFailsInOrder(t *testing.T) {
 		require.Equal(t, status, g.json("/v1/score", body).StatusCode, "%.80s", body)
 	}
 	g.fake.fail = errors.New("the disk is gone")
-	res = g.json("/v1/score", `{"texts":["","b"]}`) // the fake fails behind a chunk
+	res = g.json("/v1/score", `{"texts":["","b"]}`) // the fake fails after a chunk
 	text, err = io.ReadAll(res.Body)
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")

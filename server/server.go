@@ -22,7 +22,7 @@ import (
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// Sessions is what the server needs of a session manager: what the handlers call, and its end.
+// Sessions is the part of a session manager that the server uses: the handlers' methods, and Drain.
 type Sessions interface {
 	handler.Sessions
 	Drain(ctx context.Context) error
@@ -30,10 +30,10 @@ type Sessions interface {
 
 var _ Sessions = (*session.Manager)(nil)
 
-// Server answers HTTP for a session manager. Its life: New, Serve, Drain.
+// Server serves a session manager over HTTP. Its life cycle is New, Serve, Drain.
 type Server struct {
 	sessions Sessions
-	options  Options // with defaults
+	options  Options // with defaults filled in
 	problems *answer.Problems
 	router   *chi.Mux
 	http     *http.Server
@@ -42,10 +42,10 @@ type Server struct {
 	ready     atomic.Bool
 	drainOnce sync.Once
 	drained   error
-	endBodies context.CancelFunc // ends the bodies that are coming in
+	endBodies context.CancelFunc // ends bodies still arriving
 }
 
-// New makes a server for these sessions. It listens to nothing yet.
+// New makes a server for sessions. It does not listen yet.
 func New(sessions Sessions, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers requests from l until Drain, and then returns nil.
+// Serve answers requests from l until Drain; then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	accepting := net.Listener(patientListener{l, s.options.AnswerIdleMax})
 	if most := s.options.ConnectionsMax; most > 0 {
@@ -105,16 +105,16 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Drain ends the server's life in order: readiness goes; after Options.DrainDelay bodies that are
-// still coming in end, new work is refused and the chunks under way are finished; then listeners
-// and connections close. When ctx is done before that, connections are cut. Later calls wait for
-// the first and return what it did.
+// Drain stops the server in order. It withdraws readiness, and after Options.DrainDelay ends
+// arriving bodies, refuses new work and finishes chunks in progress. Then it closes listeners and
+// connections. If ctx ends first, it cuts the connections. Later calls wait for the first and
+// return its result.
 func (s *Server) Drain(ctx context.Context) error {
 	s.drainOnce.Do(func() { s.drained = s.drain(ctx) })
 	return s.drained
 }
 
-// drain is Drain, the first time.
+// drain is the first call of Drain.
 func (s *Server) drain(ctx context.Context) error {
 	s.ready.Store(false)
 	if s.options.DrainDelay > 0 {
@@ -129,7 +129,7 @@ func (s *Server) drain(ctx context.Context) error {
 	if errHTTP != nil {
 		errHTTP = errors.Join(errHTTP, s.http.Close())
 	}
-	errHTTP = errors.Join(errHTTP, s.admin.Close()) // a profile may take as long as it likes
+	errHTTP = errors.Join(errHTTP, s.admin.Close()) // profiles may run long
 	if err := errors.Join(errSessions, errHTTP); err != nil {
 		return fmt.Errorf("server: draining: %w", err)
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// newShipRig is a server that makes sessions without a network for logs.
+// newShipRig makes a server that creates sessions without a network for logs.
 func newShipRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	o.Logs.Make = true
@@ -36,7 +36,7 @@ func newShipRig(t *testing.T, o Options) *rig {
 	return newFolderRig(t, t.TempDir(), 1, o, session.Options{})
 }
 
-// told is the text of a session.
+// told returns a session's text.
 func (g *rig) told(name string) string {
 	g.t.Helper()
 	resp := g.do("GET", "/v1/sessions/"+name+"/text", nil)
@@ -46,7 +46,7 @@ func (g *rig) told(name string) string {
 	return string(raw)
 }
 
-// ship sends a body of a media type, and gives status and answer.
+// ship sends a body and returns the answer's status and text.
 func (g *rig) ship(path, media, body string, headers ...string) (int, string) {
 	g.t.Helper()
 	resp := g.do("POST", path, strings.NewReader(body), append([]string{"Content-Type", media},
@@ -64,7 +64,7 @@ func record(nanos uint64, body string) *logs.LogRecord {
 	return r
 }
 
-// otlp is a request with records of one service, in protobuf.
+// otlp returns an OTLP request with records of one service, in protobuf.
 func otlp(t *testing.T, service string, records ...*logs.LogRecord) string {
 	t.Helper()
 	name := &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: service}}
@@ -129,7 +129,7 @@ func TestOTLPErrorsAreStatuses(t *testing.T) {
 	require.Contains(t, *p.Message, "resourceLogs, byte 16 of the body: found 7, expected an array")
 }
 
-// A session that can take no text refuses its own records alone.
+// A session that accepts no text refuses only its own records.
 func TestOTLPRejectsOnlyWhatCannotBeFed(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	require.Equal(t, http.StatusCreated, g.send("PUT", "/v1/sessions/web", "{}").StatusCode)
@@ -157,7 +157,7 @@ func TestLokiFeedsSessionsOfLabels(t *testing.T) {
 	entry := field(1, "\x08\x01") + field(2, "one")
 	body := string(snappy.Encode(nil,
 		[]byte(field(1, field(1, `{app="shop", env="x"}`)+field(2, entry)))))
-	for range 2 { // the answer is lost once
+	for range 2 { // the first answer is lost
 		status, _ := g.ship("/loki/api/v1/push", contract.MediaProtobuf, body)
 		require.Equal(t, http.StatusNoContent, status)
 	}
@@ -172,7 +172,7 @@ func TestLokiFeedsSessionsOfLabels(t *testing.T) {
 	require.Contains(t, answer, "expected at most")
 }
 
-// What shippers send by default becomes lines, each of which is reported.
+// The default formats of shippers become lines, and each line is reported.
 func TestScoreTakesWhatShippersSend(t *testing.T) {
 	g := newShipRig(t, Options{})
 	for name, c := range map[string]struct{ query, media, coding, body, want string }{
@@ -237,7 +237,7 @@ func TestScoreSaysWhereRecordsAreWrong(t *testing.T) {
 		api.ProblemInvalidParameter)
 }
 
-// What is small compressed and large else is refused at its limit.
+// A body that is small compressed but large decoded is refused at the limit.
 func TestCompressedBodiesAreBounded(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)
@@ -281,7 +281,7 @@ func TestRepeatedScoreIsRecognized(t *testing.T) {
 	require.Equal(t, "a\na\na\n", g.told("s"))
 }
 
-// Many shippers feed one session: none is answered 409, and every line is there once.
+// Many shippers feed one session: none gets 409, and every line is stored once.
 func TestShippersOfOneSessionQueue(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)
@@ -337,8 +337,8 @@ func TestFullQueueIsAnswered429(t *testing.T) {
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
 }
 
-// A shipper gives up at statuses that say that the same request cannot succeed: where there is no
-// space now, it is told to come again.
+// A shipper gives up at statuses that rule out a retry. Lack of disk space gets a status that makes
+// it retry.
 func TestShippersAreToldToComeAgain(t *testing.T) {
 	g := newRig(t, Options{Logs: handler.LogSessions{Make: true}})
 	body := `{"streams":[{"stream":{"app":"web"},"values":[["1","x"]]}]}`

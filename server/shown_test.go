@@ -19,17 +19,17 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// updateExamples, set to anything, has the tests write what servers answer into the contract, in
-// the place of the examples there.
+// updateExamples is the environment variable that makes the tests write the server's answers into
+// the contract as its examples.
 const updateExamples = "LMSERVE_UPDATE_EXAMPLES"
 
-// How many of the bytes of a file or a page an example shows.
+// Bytes of a file or a page that an example shows.
 const (
 	pageShown = 24
-	fileShown = 9 // those that are the same in every such file
+	fileShown = 9 // the same in every such file
 )
 
-// shown is an example as the contract has it.
+// shown is an example as in the contract.
 type shown struct {
 	Summary string            `yaml:"summary,omitempty"`
 	Request string            `yaml:"x-request,omitempty"`
@@ -38,14 +38,13 @@ type shown struct {
 	Value   yaml.Node         `yaml:"value"`
 }
 
-// newExamples are those that tests have met, when they are to be written.
+// newExamples collects the examples to write.
 var newExamples = struct {
 	sync.Mutex
 	named map[string]shown
 }{named: map[string]shown{}}
 
-// writeExamples puts the examples that tests have met into the contract, beside those that they
-// have not.
+// writeExamples writes the collected examples into the contract and keeps the others.
 func writeExamples() error {
 	const file = "../api/openapi.yaml"
 	const begin, end = "# BEGIN GENERATED examples", "# END GENERATED examples"
@@ -86,8 +85,8 @@ func writeExamples() error {
 	return os.WriteFile(file, []byte(text), 0o644)
 }
 
-// requireExample holds what was sent or answered against an example of the contract, or keeps it to
-// be written, if that is asked for and the contract has nothing like it.
+// requireExample compares a body with an example of the contract. With updateExamples set, it
+// collects a different body for writing instead.
 func requireExample(t *testing.T, name string, s shown, media string, raw []byte) {
 	t.Helper()
 	s.Value = valueOf(t, media, raw)
@@ -102,7 +101,7 @@ func requireExample(t *testing.T, name string, s shown, media string, raw []byte
 	}
 }
 
-// requireShown holds an example against the one that the contract has.
+// requireShown compares an example with the contract's.
 func requireShown(t require.TestingT, doc *openapi3.T, name string, s shown) {
 	ref := doc.Components.Examples[name]
 	require.NotNil(t, ref, "the contract has no example %s; %s=1 makes it", name, updateExamples)
@@ -119,7 +118,7 @@ func requireShown(t require.TestingT, doc *openapi3.T, name string, s shown) {
 	requireAlike(t, name, "", jsonValue(t, found.Value), jsonValue(t, got))
 }
 
-// verdict is what a check has found, without an end to the test.
+// verdict records a check's failure without ending the test.
 type verdict struct{ failed bool }
 
 // Errorf implements require.TestingT.
@@ -128,7 +127,7 @@ func (v *verdict) Errorf(string, ...any) { v.failed = true }
 // FailNow implements require.TestingT.
 func (v *verdict) FailNow() { runtime.Goexit() }
 
-// passes reports whether a check finds nothing.
+// passes reports whether a check succeeds.
 func passes(check func(require.TestingT)) bool {
 	var v verdict
 	done := make(chan struct{})
@@ -140,8 +139,8 @@ func passes(check func(require.TestingT)) bool {
 	return !v.failed
 }
 
-// valueOf is a body as an example shows it: JSON as a value, text as it is, of a file or a page the
-// first bytes, each as a character.
+// valueOf returns a body as an example shows it: JSON as a value, text verbatim, and the first
+// bytes of a file or page, each as a character.
 func valueOf(t *testing.T, media string, raw []byte) yaml.Node {
 	t.Helper()
 	var n yaml.Node
@@ -168,7 +167,7 @@ func valueOf(t *testing.T, media string, raw []byte) yaml.Node {
 	return n
 }
 
-// asBlocks writes objects a field a line, and lists of plain values on one line.
+// asBlocks formats objects with one field per line, and lists of plain values on one line.
 func asBlocks(n *yaml.Node) {
 	flat := n.Kind == yaml.SequenceNode || len(n.Content) == 0
 	for i, child := range n.Content {
@@ -176,7 +175,7 @@ func asBlocks(n *yaml.Node) {
 		if child.Kind != yaml.ScalarNode {
 			flat = false
 		}
-		// The encoder's plain form of a key that is the end of a line reads as an empty key.
+		// The encoder's plain form of a key at the end of a line would read as an empty key.
 		if n.Kind == yaml.MappingNode && i%2 == 0 && !strings.Contains(child.Value, "\n") {
 			child.Style = 0
 		}

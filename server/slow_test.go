@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// A client that takes an answer slowly gets all of it: what ends an answer is
-// that no byte of it moves. The system's buffers hold megabytes, and tell of room in them late.
+// A slow client gets the whole answer: an answer ends only if no byte moves. The system's buffers
+// hold megabytes and report free space late.
 func TestAnAnswerThatMovesSlowlyIsNotCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -46,8 +46,8 @@ func TestAnAnswerThatMovesSlowlyIsNotCut(t *testing.T) {
 	require.Greater(t, taken+rest, int64(size))
 }
 
-// Where all places are taken, connections without a request make room for others, and connections
-// with one keep their place until it is answered.
+// If all places are taken, idle connections make room for others, and busy connections keep their
+// places until answered.
 func TestConnectionsHaveALimit(t *testing.T) {
 	g := newTLSRig(t, Options{ConnectionsMax: 3})
 	for range 700 {
@@ -71,7 +71,7 @@ func TestConnectionsHaveALimit(t *testing.T) {
 		r.Header.Set("Content-Type", "text/plain")
 		r.Header.Set("Accept", contract.MediaNDJSON)
 		path = g.create("{}")
-		resp, err := g.plain.Do(r) // its first event has come
+		resp, err := g.plain.Do(r) // the first event has arrived
 		require.NoError(t, err)
 		defer resp.Body.Close()
 	}

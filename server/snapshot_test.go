@@ -33,7 +33,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// newFolderRig is a rig with the real session manager on a data folder.
+// newFolderRig makes a rig with the real session manager on a data folder.
 func newFolderRig(t *testing.T, dir string, seed uint64, o Options, so session.Options) *rig {
 	t.Helper()
 	store, err := folder.Open(dir, folder.Options{})
@@ -196,7 +196,7 @@ func TestAnImportThatIsNotGoodMakesNothing(t *testing.T) {
 	stalled, w := io.Pipe()
 	defer w.Close()
 	go func() { _, _ = w.Write(file[:20]) }()
-	// Only here is the server impatient: on a busy machine every other body may rest as long.
+	// Only this server has a short idle time: on a busy machine any other body may stall as long.
 	impatient := newFolderRig(t, t.TempDir(), 1, Options{BodyIdleMax: 300 * time.Millisecond},
 		session.Options{})
 	requireProblem(t, impatient.do("POST", to, stalled), api.ProblemBodyTimeout)
@@ -221,7 +221,7 @@ func TestAnImportThatIsNotGoodMakesNothing(t *testing.T) {
 		http.StatusOK).Sessions, 1)
 }
 
-// A file of which only a part could be sent does not look like a whole one.
+// A file that could be sent only in part does not look complete.
 func TestASnapshotThatFailsIsCutOff(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
@@ -234,7 +234,7 @@ func TestASnapshotThatFailsIsCutOff(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-// The answer says that a file is a part, in headers of one line of ASCII.
+// Headers of one line of ASCII say that the file is partial.
 func TestAPartOfASessionSaysThatItIsOne(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
@@ -250,7 +250,8 @@ func TestAPartOfASessionSaysThatItIsOne(t *testing.T) {
 		part.Header.Get("Content-Disposition"))
 }
 
-// A damaged session is listed, says where the damage is, and can be deleted; every other use fails.
+// A damaged session is listed with the place of the damage, and can be deleted. All other uses
+// fail.
 func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 	dir := t.TempDir()
 	var path, good string
@@ -285,7 +286,7 @@ func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 	g.score(good, "x")
 }
 
-// A session whose head cannot be read has nothing but an id and the reason.
+// A session with an unreadable head is listed with only its id and the reason.
 func TestASessionWithoutAHeadIsListed(t *testing.T) {
 	dir := t.TempDir()
 	store, err := folder.Open(dir, folder.Options{})
@@ -322,7 +323,7 @@ func TestASessionWithoutAHeadIsListed(t *testing.T) {
 	}
 }
 
-// Every error that package session exports has its type of problem; a new error needs a row here.
+// Every exported error of package session has a problem type; a new error needs a row here.
 func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 	field := session.FieldError{Field: "f", Found: "1", Want: "2"}
 	damage := &storage.CorruptError{File: "sessions/a/head", Byte: 7, Offset: 9}
@@ -365,7 +366,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"BodyError": {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF},
 			api.ProblemBodyIncomplete},
 		"ShadowError": {&session.ShadowError{}, api.ProblemSessionShadow},
-		// only Options.Report gets it
+		// goes only to Options.Report
 		"MismatchError": {&session.MismatchError{}, api.ProblemInternal},
 	}
 	require.ElementsMatch(t, exportedErrors(t, "../internal/serving/session"),
@@ -387,7 +388,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 	require.EqualValues(t, 100, *limit.LimitBytes)
 }
 
-// exportedErrors lists the package's variables ErrX and its types XError.
+// exportedErrors lists the package's ErrX variables and XError types.
 func exportedErrors(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))

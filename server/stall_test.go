@@ -23,7 +23,7 @@ func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
 
 	body, text := io.Pipe()
 	go func() {
-		for range 8 { // longer than idle in all
+		for range 8 { // longer than idle in total
 			_, _ = io.WriteString(text, "x")
 			time.Sleep(idle / 5)
 		}
@@ -45,7 +45,7 @@ func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
 		"the session is free")
 }
 
-// The deadline of a body's reads ends with the body: the work after it may take longer.
+// A body's read deadline ends with the body: the work after it may take longer.
 func TestABodyThatHasEndedHasNoDeadline(t *testing.T) {
 	const idle = 200 * time.Millisecond
 	g := newRig(t, Options{BodyIdleMax: idle, AnswerIdleMax: idle})
@@ -55,8 +55,8 @@ func TestABodyThatHasEndedHasNoDeadline(t *testing.T) {
 	require.EqualValues(t, 4, sum.Bytes)
 }
 
-// An answer that moves may take longer in all than AnswerIdleMax, and so may the work before it
-// begins.
+// An answer that makes progress may take longer than AnswerIdleMax in total, and so may the work
+// before it.
 func TestAnAnswerThatMovesLivesOn(t *testing.T) {
 	t.Parallel()
 	const idle = 500 * time.Millisecond
@@ -78,7 +78,7 @@ func TestAnAnswerThatMovesLivesOn(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, g.do("DELETE", path, nil).StatusCode)
 }
 
-// A client that announces a body and never sends it gets its error at once; then the connection is
+// A client that announces a body and never sends it gets its error at once. Then the connection is
 // closed.
 func TestAnErrorDoesNotWaitForABodyNobodyWants(t *testing.T) {
 	g := newRig(t, Options{})
@@ -104,8 +104,7 @@ func TestAnErrorDoesNotWaitForABodyNobodyWants(t *testing.T) {
 	}
 }
 
-// A connection is kept after a request whose body was read to its end, also when the answer is an
-// error.
+// The connection is kept if the request's body was read to its end, even if the answer is an error.
 func TestConnectionsAreKeptWhereTheBodyWasRead(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
@@ -117,8 +116,7 @@ func TestConnectionsAreKeptWhereTheBodyWasRead(t *testing.T) {
 	}
 }
 
-// A client that takes none of its events stalls only its own session, and that for AnswerIdleMax at
-// most.
+// A client that reads none of its events stalls only its own session, for at most AnswerIdleMax.
 func TestAClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
 	g := newRig(t, Options{AnswerIdleMax: 300 * time.Millisecond})
 	stalled, other := g.create(`{"settings":{"chunk":1}}`), g.create("{}")
@@ -127,7 +125,7 @@ func TestAClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
-	// In bytes of text; the events have a hundred times as many, more than all buffers on the way.
+	// in bytes of text; the events take a hundred times as many, more than all buffers on the way
 	const size = 1 << 20
 	fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
 		"text/plain\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n", stalled, size)

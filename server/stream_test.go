@@ -18,7 +18,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Each chunk's event arrives before the text of the next chunk is sent.
+// Each chunk's event arrives before the next chunk's text is sent.
 func TestEventsArriveWhileTheBodyIsStillComingIn(t *testing.T) {
 	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON} {
 		g := newRig(t, Options{})
@@ -45,7 +45,7 @@ func TestEventsArriveWhileTheBodyIsStillComingIn(t *testing.T) {
 	}
 }
 
-// A part of a chunk is scored as soon as it arrives.
+// A partial chunk is scored as soon as it arrives.
 func TestAPartOfAChunkIsReportedAtOnce(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create(`{"settings":{"chunk":16}}`)
@@ -81,7 +81,7 @@ func TestAFailureInMidStreamIsTheLastEvent(t *testing.T) {
 	require.Equal(t, api.ProblemInternal, as[api.ErrorEvent](t, events[1]).Problem.Type)
 }
 
-// The session keeps what was reported before the body was cut off, and goes on from there.
+// If a body breaks off, the session keeps the reported text and continues from there.
 func TestACutOffBodyKeepsWhatWasReported(t *testing.T) {
 	for _, accept := range []string{contract.MediaJSON, contract.MediaEventStream,
 		contract.MediaNDJSON} {
@@ -102,8 +102,8 @@ func TestACutOffBodyKeepsWhatWasReported(t *testing.T) {
 	}
 }
 
-// A client that leaves cancels its request, whether it was still sending or only waiting, and the
-// session is free again.
+// A client that leaves cancels its request, whether it was sending or waiting, and frees the
+// session.
 func TestAClientThatLeavesCancelsItsRequest(t *testing.T) {
 	for name, request := range map[string]func(g *rig, path string) *http.Request{
 		"score, still sending": func(g *rig, path string) *http.Request {
@@ -153,7 +153,7 @@ func TestAClientThatLeavesCancelsItsRequest(t *testing.T) {
 	}
 }
 
-// The server keeps neither bodies nor answers: its memory does not grow with their length.
+// The server buffers neither bodies nor answers: its memory does not grow with their length.
 func TestMemoryStaysFlatUnderALongBody(t *testing.T) {
 	const size = 12 << 20
 	g := newRig(t, Options{})
@@ -185,8 +185,8 @@ func TestMemoryStaysFlatUnderALongBody(t *testing.T) {
 	require.Less(t, int64(peak)-int64(before), int64(2<<20), "live memory grew by as many bytes")
 }
 
-// heap is the live memory, in bytes: the least of several measurements, as each counts what others
-// have allocated while it was made, however long that took.
+// heap returns the live memory in bytes. It is the least of several measurements, because each
+// includes concurrent allocations.
 func heap() (least uint64) {
 	for range 3 {
 		runtime.GC()
@@ -199,7 +199,7 @@ func heap() (least uint64) {
 	return least
 }
 
-// alphabet reads as a to z without end.
+// alphabet repeats a to z endlessly.
 type alphabet struct{}
 
 func (alphabet) Read(p []byte) (int, error) {
@@ -209,7 +209,7 @@ func (alphabet) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Many clients at once: each session gets its own text only.
+// With many clients at once, each session gets only its own text.
 func TestStreamsDoNotMix(t *testing.T) {
 	g := newRig(t, Options{})
 	var all sync.WaitGroup

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsent is the number of bytes that were written to a connection and that the other side has not
-// confirmed yet; 0 if that is not known.
+// unsent returns the number of bytes written to a connection that the other side has not
+// acknowledged; 0 if unknown.
 func unsent(c net.Conn) (bytes int) {
 	socket, ok := c.(syscall.Conn)
 	if !ok {

@@ -4,5 +4,5 @@ package server
 
 import "net"
 
-// unsent is not known on this system: a write moves when the system takes a part of it.
+// unsent is unknown on this system: a write makes progress when the system takes a part of it.
 func unsent(net.Conn) (bytes int) { return 0 }

@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// watchEvents begins to watch a session.
+// watchEvents starts watching a session.
 func (g *rig) watchEvents(query string, headers ...string) *eventReader {
 	g.t.Helper()
 	resp := g.do("GET", query, nil, headers...)
@@ -25,7 +25,7 @@ func (g *rig) watchEvents(query string, headers ...string) *eventReader {
 	return readEvents(resp)
 }
 
-// upTo gives the events of a watched session up to the one that ends at an offset.
+// upTo returns a watched session's events up to the one that ends at an offset.
 func (r *eventReader) upTo(t *testing.T, offset int64) (all []event) {
 	t.Helper()
 	for {
@@ -39,7 +39,7 @@ func (r *eventReader) upTo(t *testing.T, offset int64) (all []event) {
 	}
 }
 
-// What one client feeds another is told of at once, in both forms, with the text.
+// A watcher gets the events of another client's text at once, in both formats, with the text.
 func TestASessionIsWatched(t *testing.T) {
 	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON} {
 		g := newRealRig(t, session.Options{Threads: 2}, Options{})
@@ -92,7 +92,7 @@ func TestASessionIsWatched(t *testing.T) {
 	}
 }
 
-// A client that comes again is told what it has missed, and can read it.
+// A watcher that reconnects learns which events it missed, and can read them.
 func TestAWatcherThatComesAgain(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create("{}")
@@ -102,7 +102,7 @@ func TestAWatcherThatComesAgain(t *testing.T) {
 		"4"}} {
 		events := g.watchEvents(path+"/events"+again[0], again[1:]...)
 		told := events.upTo(t, int64(len(text)))
-		if len(told) == 1 { // start is there, too
+		if len(told) == 1 { // only the start event so far
 			told = append(told, events.upTo(t, int64(len(text)))...)
 		}
 		require.EqualValues(t, 0, *as[api.StartEvent](t, told[0]).LinesFrom)
@@ -128,7 +128,7 @@ func TestAWatcherThatComesAgain(t *testing.T) {
 	require.Nil(t, line.Learnt)
 }
 
-// A request for the headers of the events gets them, and nothing else.
+// A HEAD request for the events gets only their headers.
 func TestTheHeadOfEvents(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create("{}")
@@ -138,7 +138,7 @@ func TestTheHeadOfEvents(t *testing.T) {
 	require.Equal(t, http.StatusOK, g.do("HEAD", path+"/text", nil).StatusCode)
 }
 
-// Readers end with the server, and the drain does not wait for them.
+// Watches end with the server, and a drain does not wait for them.
 func TestADrainEndsThoseWhoWatch(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create("{}")
@@ -154,7 +154,7 @@ func TestADrainEndsThoseWhoWatch(t *testing.T) {
 	require.Equal(t, api.ProblemDraining, as[api.ErrorEvent](t, rest[1]).Problem.Type)
 }
 
-// A session that another key owns cannot be watched or read; an admin may.
+// Only the owner and an admin can watch or read a session.
 func TestOnlyTheOwnerAndAdminsReadASession(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "a"}, keys.Key{Name: "b"}, keys.Key{Name: "admin",
 		Admin: true})
@@ -173,13 +173,14 @@ func TestOnlyTheOwnerAndAdminsReadASession(t *testing.T) {
 	}
 }
 
-// A client that takes nothing holds up nobody who feeds, and is told so when it goes on.
+// A watcher that does not read holds up no feeder. Once it reads again, it gets an event for what
+// it missed.
 func TestASlowWatcherHoldsUpNobody(t *testing.T) {
 	g := newRealRig(t, session.Options{Threads: 2}, Options{})
-	path := g.create(`{"settings":{"method":"static","companion":false}}`) // it is quick
+	path := g.create(`{"settings":{"method":"static","companion":false}}`) // static is fast
 	resp := g.do("GET", path+"/events?logprobs=true&top_logprobs=20", nil, "Accept",
 		contract.MediaNDJSON)
-	text := numbered(1, 32<<10) // whose events are more than the queue and the connection hold
+	text := numbered(1, 32<<10) // its events exceed the queue and the connection
 	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
 	at, gaps := int64(0), 0
 	for events := readEvents(resp); at < sum.Offset; {
@@ -200,11 +201,10 @@ func TestASlowWatcherHoldsUpNobody(t *testing.T) {
 	require.Positive(t, gaps)
 }
 
-// Parts of the text and its scores are those of the session; beyond what there is, the answer says
-// what there is.
+// Parts of the text and its scores match the session's. A range beyond the end returns what exists.
 func TestThePastOfASession(t *testing.T) {
 	g := newRealRig(t, session.Options{ReplayMax: 1}, Options{})
-	text := strings.Repeat("some \xfe text\n", 60) // 45 chunks, a snapshot after each
+	text := strings.Repeat("some \xfe text\n", 60) // 45 chunks, with a snapshot after each
 	path := g.create(`{"settings":{"baseline":true}}`)
 	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
 	resp := g.do("GET", path+"/text?offset=7&length=1048576", nil)
@@ -240,7 +240,7 @@ func TestThePastOfASession(t *testing.T) {
 	requireProblem(t, g.do("GET", tail+"/scores?offset=1", nil), api.ProblemHistoryTrimmed)
 }
 
-// A completion from the static model needs a session that has its memory.
+// A completion from the static model needs a session with a baseline, which keeps its memory.
 func TestACompletionFromTheStaticModelOverHTTP(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create(`{"settings":{"baseline":true}}`)
@@ -256,7 +256,7 @@ func TestACompletionFromTheStaticModelOverHTTP(t *testing.T) {
 	requireProblem(t, g.json(plain+"/complete", greedy+`else"}`), api.ProblemInvalidField)
 }
 
-// Of a model of words a token is a word, which is written as it would be there.
+// In a model of words each token is a word, spelled as it appears there.
 func TestWordsAreWatched(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16,"baseline":true}}`)

@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// newWordsRig is a rig with the small model of words, and a data folder.
+// newWordsRig makes a rig with the small model of words and a data folder.
 func newWordsRig(t *testing.T) *realRig {
 	t.Helper()
 	m, err := modeltest.SmallOfWords()
@@ -27,12 +27,11 @@ func newWordsRig(t *testing.T) *realRig {
 	return newRealRigOf(t, m, session.Options{Threads: 2}, Options{})
 }
 
-// prose is a text with words that the vocabulary has and others, lines, and white space of many
-// kinds.
+// prose has known and unknown words, lines, and white space of many kinds.
 const prose = "the cat sat on the mat .\nA dog\u00a0barked at the cat , and  the\tcat ran .\n\n" +
 	"naïve  readers sat on the mat and the dog ran to the cat .\r\nthe mat ran"
 
-// chunksOf feeds a text and gives the events, and the summary.
+// chunksOf feeds a text, and returns the chunk events and the summary.
 func (g *rig) chunksOf(path, text string) (chunks []api.ChunkEvent, sum api.SummaryEvent) {
 	g.t.Helper()
 	resp := g.text(path+"/score?logprobs=true", text, "Accept", contract.MediaEventStream)
@@ -49,14 +48,14 @@ func (g *rig) chunksOf(path, text string) (chunks []api.ChunkEvent, sum api.Summ
 	return chunks, sum
 }
 
-// chunkWhole is what all events of one chunk tell.
+// chunkWhole combines all events of one chunk.
 type chunkWhole struct {
 	offset, bytes, chars, tokens, unknown, unknownBytes int64
 	logProbs                                            []float64
 	complete                                            bool
 }
 
-// wholes puts the events of each chunk together. They tile the text.
+// wholes combines the events of each chunk, which must cover the text without gaps.
 func wholes(t require.TestingT, events []api.ChunkEvent) map[uint64]chunkWhole {
 	all, at := map[uint64]chunkWhole{}, int64(0)
 	for _, e := range events {
@@ -76,8 +75,8 @@ func wholes(t require.TestingT, events []api.ChunkEvent) map[uint64]chunkWhole {
 	return all
 }
 
-// A text may be cut anywhere between two requests, within a word and within a character too: the
-// chunks are the same, and so is everything that decides how the session goes on.
+// A text may be split anywhere between two requests, even within a word or a character: chunks and
+// state are the same.
 func TestATextOfWordsMayBeCutAnywhere(t *testing.T) {
 	g := newWordsRig(t)
 	text := strings.Repeat(prose, 3)
@@ -104,13 +103,13 @@ func TestATextOfWordsMayBeCutAnywhere(t *testing.T) {
 	})
 }
 
-// What is accepted of a word is told at once, and the word is scored when its end has come.
+// Accepted bytes of a word are reported at once, and the word is scored when it has ended.
 func TestAWordIsScoredWhenItHasEnded(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3}`)
 	r, w := io.Pipe()
 	pieces := make(chan string, 1)
-	go func() { // the answer begins when there is something to tell
+	go func() { // the answer begins with the first event
 		for piece := range pieces {
 			_, _ = io.WriteString(w, piece)
 		}
@@ -144,7 +143,8 @@ func TestAWordIsScoredWhenItHasEnded(t *testing.T) {
 	require.Equal(t, 4, s.PendingTokens)
 }
 
-// The numbers of a text of words are those that the contract says, and no bits per character.
+// The measures of a text of words are those that the contract describes, without bits per
+// character.
 func TestTheMeasuresOfWords(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"baseline":true}}`)
@@ -171,7 +171,7 @@ func TestTheMeasuresOfWords(t *testing.T) {
 	require.EqualValues(t, 1, *list.Sessions[0].Totals.Unknown)
 }
 
-// Answers about a model of bytes say nothing of words.
+// Answers about a model of bytes have no fields of words.
 func TestBytesHaveNothingOfWords(t *testing.T) {
 	g := newRealRig(t, session.Options{Threads: 2}, Options{})
 	path := g.create(`{"seed":3,"settings":{"baseline":true}}`)
@@ -187,7 +187,7 @@ func TestBytesHaveNothingOfWords(t *testing.T) {
 	}
 }
 
-// A model says what its tokens are, and how many there are.
+// A model's description names its tokens' kind and number.
 func TestAModelOfWordsSaysSo(t *testing.T) {
 	m := decode[api.Model](t, newWordsRig(t).do("GET", "/v1/models/"+wordsName(t), nil),
 		http.StatusOK)
@@ -207,7 +207,7 @@ func wordsVocab(t *testing.T) int {
 	return m.Tokenizer.Vocab()
 }
 
-// A line of words costs what its tokens do, however the text is cut.
+// A line of words costs the sum of its tokens, however the text is split.
 func TestLinesOfWords(t *testing.T) {
 	g := newWordsRig(t)
 	text := strings.Repeat("the cat sat on the mat .\nA dog barked xyzzy .\n", 30) + "the cat"
@@ -239,7 +239,7 @@ func TestLinesOfWords(t *testing.T) {
 	require.Equal(t, g.state(t, whole), g.state(t, cut))
 }
 
-// A flagged line is not learnt from, and the session is what its text and those lines make it.
+// A flagged line is not learnt. The session's state depends only on its text and those lines.
 func TestLinesOfWordsMayBeLeftUnlearnt(t *testing.T) {
 	g := newWordsRig(t)
 	const usual = "the cat sat on the mat .\n"
@@ -257,7 +257,7 @@ func TestLinesOfWordsMayBeLeftUnlearnt(t *testing.T) {
 	require.False(t, *lines[300].Learnt, "the strange one")
 }
 
-// A client that reads slowly, or is gone, has what it was told, at the offset that it was told.
+// A client that reads slowly or leaves can resume at the offset last reported to it.
 func TestAFeederOfWordsGoesOnWhereItWas(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)

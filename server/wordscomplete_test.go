@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// isSpelt holds sampled text against the spacing of words: one space between words, none around the
-// end of a line, and no unknown word.
+// isSpelt checks the spacing of sampled words: one space between words, none around line ends, and
+// no unknown word.
 func isSpelt(t *testing.T, text string) {
 	t.Helper()
 	require.NotContains(t, text, "  ")
@@ -25,8 +25,8 @@ func isSpelt(t *testing.T, text string) {
 	require.NotContains(t, text, "<")
 }
 
-// What a prompt ends with decides how the text begins: a word counts as complete, and one space is
-// between it and the next word, whoever has written it.
+// A completion continues with a new word: the prompt's last word counts as complete, and one space
+// separates the two.
 func TestACompletionOfWordsGoesOnWithTheNextWord(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)
@@ -58,7 +58,7 @@ func TestACompletionOfWordsGoesOnWithTheNextWord(t *testing.T) {
 	require.EqualValues(t, 3, line.Usage.PromptTokens)
 }
 
-// A stream of pieces is the same text as one answer, and so are its tokens.
+// The pieces of a stream join to the text and tokens of the unstreamed answer.
 func TestACompletionOfWordsIsStreamed(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3}`)
@@ -82,11 +82,11 @@ func TestACompletionOfWordsIsStreamed(t *testing.T) {
 	require.True(t, strings.HasPrefix(text, strings.Join(tokens, "")))
 }
 
-// What is committed is fed as it is printed: the session is the one that the printed text makes.
+// A committed completion is fed as printed: the session equals one fed the printed text.
 func TestACompletionOfWordsIsCommitted(t *testing.T) {
 	g := newWordsRig(t)
 	const made = `{"seed":3,"settings":{"chunk":16}}`
-	const before = "the cat sat on the ma" // the session ends within a word
+	const before = "the cat sat on the ma" // ends within a word
 	for _, prompt := range []string{"", "t", "t and\nthe dog ", "t ran\n"} {
 		for _, commit := range []string{"prompt", "all"} {
 			path, twin := g.create(made), g.create(made)
@@ -110,7 +110,8 @@ func TestACompletionOfWordsIsCommitted(t *testing.T) {
 	require.Equal(t, state, g.state(t, path), "nothing was committed")
 }
 
-// OpenAI's clients get words as tokens: they make the text, and the scores are those of feeding it.
+// OpenAI's clients get words as tokens. Joined, they are the text, and their scores are those of
+// feeding it.
 func TestWordsInOpenAIsForm(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)
@@ -152,7 +153,7 @@ func TestWordsInOpenAIsForm(t *testing.T) {
 	}
 }
 
-// Tokens as a prompt are the text that they are spelt as, and one that there is not is named.
+// A prompt of tokens equals the text that they spell. An unknown token is named in the error.
 func TestPromptsOfWordsAsTokens(t *testing.T) {
 	g := newWordsRig(t)
 	name := wordsName(t)
@@ -201,7 +202,7 @@ func TestPromptsOfWordsAsTokens(t *testing.T) {
 	}, info)
 }
 
-// A text for tokens may be long; only a part of its tokens is in memory at once.
+// A long text can be tokenized; only a part of its tokens is in memory at once.
 func TestLongTextsOfWordsAreTokenized(t *testing.T) {
 	g := newWordsRig(t)
 	text := strings.Repeat("the cat\n", 50_000)
@@ -212,7 +213,7 @@ func TestLongTextsOfWordsAreTokenized(t *testing.T) {
 	require.Equal(t, tokens.Tokens[:3], tokens.Tokens[149_997:])
 }
 
-// A session of words leaves a server and comes back, in the middle of a word.
+// A session of words can be exported and imported in the middle of a word.
 func TestASessionOfWordsIsExportedWithinAWord(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)

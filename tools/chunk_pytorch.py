@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Time forward and backward of a chunk with PyTorch, to hold `lmserve bench --only chunks` against.
+"""Time forward and backward of a chunk with PyTorch, to compare with `lmserve bench --only chunks`.
 
-The model is that of pretrain.py, of random weights, and the gradients are those of the weights that
-`lmserve bench --config` adapts: the paper's branches. The configuration is a JSON file as lmserve's
-(txl.Config); without one it is enwik8-12l, the paper's model of 41 M weights.
+The model is pretrain.py's with random weights. The gradients are those of the weights that
+`lmserve bench --config` adapts: the paper's branches. The configuration is a JSON file like
+lmserve's (txl.Config); the default is enwik8-12l, the paper's model of 41 M weights.
 
     python3 tools/chunk_pytorch.py --threads 2
 
-How many threads the products take is for the BLAS library's own variables to say
-(OPENBLAS_NUM_THREADS, OMP_NUM_THREADS).
+The BLAS library's own variables (OPENBLAS_NUM_THREADS, OMP_NUM_THREADS) set the threads of matrix
+products.
 """
 
 import argparse

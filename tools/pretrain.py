@@ -4,15 +4,15 @@
     python3 tools/pretrain.py --config CONFIG.json --data DIR --valid DIR \\
         --out static.safetensors --minutes 25
 
-The file that the program writes is a model without meta-learners. `lmserve train --phase meta
---init static.safetensors` goes on from it, and `lmserve score` and `lmserve eval` read it.
-`lmserve train --phase pretrain` does the same work without PyTorch. The configuration is that of
-lmserve (txl.Config); the names of the tensors are those of the reference PyTorch state dict.
+The program writes a model without meta-learners. `lmserve train --phase meta
+--init static.safetensors` continues from it, and `lmserve score` and `lmserve eval` read it.
+`lmserve train --phase pretrain` does the same work without PyTorch. The configuration is lmserve's
+(txl.Config); tensors have the names of the reference PyTorch state dict.
 
 The text is read as lmserve reads it. Every file is a document. Documents are cut into spans of 64
-segments, and the spans are dealt in a new order each epoch to the lanes of a batch. A lane carries
-its memory on from segment to segment. With --check FILE the model in FILE scores the validation
-text, and nothing is trained.
+segments. Each epoch deals the spans in a new order to the lanes of a batch. A lane keeps its memory
+from segment to segment. With --check FILE the model in FILE scores the validation text, and nothing
+is trained.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 
 SPAN_SEGMENTS = 64
-START = 10  # the token before the first one of a document: a newline
+START = 10  # the token before a document's first: a newline
 
 
 # ---- files ---------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
 def read_safetensors(path):
-    """Metadata and tensors (float32) of an uncompressed safetensors file."""
+    """Returns metadata and tensors (float32) of an uncompressed safetensors file."""
     with open(path, "rb") as f:
         data = f.read()
     (n,) = struct.unpack("<Q", data[:8])
@@ -66,8 +66,8 @@ def write_safetensors(path, meta, tensors):
 
 
 def documents(folder, hold_out=(), limit=None):
-    """The texts below a folder in the order of their paths. Domains, which are the first folders,
-    are left out if they are held out; a text is cut off after limit bytes."""
+    """Returns the texts below a folder in order of their paths, each cut off after limit bytes. It
+    leaves out held-out domains; a domain is a folder at the top."""
     found = []
     for root, _, names in os.walk(folder):
         for name in names:
@@ -79,7 +79,7 @@ def documents(folder, hold_out=(), limit=None):
 
 
 class Lanes:
-    """A corpus read as a batch of endless streams, one a lane."""
+    """A corpus read as a batch of endless streams, one per lane."""
 
     def __init__(self, docs, batch, seg, seed):
         self.rng, self.seg = random.Random(seed), seg
@@ -122,7 +122,7 @@ class Lanes:
 
 
 def shapes(c):
-    """Names and shapes of the weights, in lmserve's order."""
+    """Returns names and shapes of the weights, in lmserve's order."""
     d, hd = c["d_model"], c["n_head"] * c["d_head"]
     gates = 2 if c.get("activation", "relu") in ("swiglu", "geglu") else 1
     yield "word_emb.emb_layers.0.weight", (c["vocab"], d)
@@ -211,7 +211,7 @@ class TransformerXL(torch.nn.Module):
     def forward(self, x, y, mem):
         """Returns the mean loss in nats and the new memory, [layers, batch, mem_len, d_model].
 
-        The memory mem that is given may have fewer rows than mem_len."""
+        The given memory mem may have fewer rows than mem_len."""
         c, w = self.c, self.weights()
         T, m = x.shape[1], mem.shape[2]
         K = T + m
@@ -240,8 +240,8 @@ class TransformerXL(torch.nn.Module):
 
 
 def orthogonal(x):
-    """Five rounds of the Newton-Schulz iteration of Muon (Jordan et al. 2024), on a batch of
-    matrices, which become nearly orthogonal."""
+    """Makes a batch of matrices nearly orthogonal: five rounds of the Newton-Schulz iteration of
+    Muon (Jordan et al. 2024)."""
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-12)
     wide = x.shape[-2] <= x.shape[-1]
     x = x if wide else x.mT
@@ -259,7 +259,7 @@ class Muon:
         self.decay, self.groups, rest = decay, {}, []
         for name, w in named.items():
             if w.dim() == 2 and name.endswith(".weight") and not name.startswith("word_emb"):
-                parts = 3 if "qkv_net" in name else 1  # queries, keys and values are three maps
+                parts = 3 if "qkv_net" in name else 1  # separate maps for queries, keys and values
                 self.groups.setdefault((w.shape[0] // parts, w.shape[1]), []).append((w, parts))
             else:
                 rest.append(w)
@@ -288,8 +288,7 @@ class Muon:
 
 @torch.no_grad()
 def validate(model, docs, seg, device, autocast):
-    """Returns the bits per byte of the documents, which are read side by side, each as a stream of
-    its own."""
+    """Returns the bits per byte of the documents, read in parallel as separate streams."""
     model.eval()
     c, nats, count = model.c, 0.0, 0
     longest = max(len(d) for d in docs)
@@ -312,8 +311,8 @@ def validate(model, docs, seg, device, autocast):
 
 
 def rate_at(done, peak, final, warmup, stable):
-    """Returns the learning rate: a warm-up, a plateau and a linear decay. All parts of the run are
-    fractions, also done, the part that is over."""
+    """Returns the learning rate: a warm-up, a plateau and a linear decay. done is the fraction of the
+    run that is over; the other parts are fractions, too."""
     if done < warmup:
         return peak * (done + 1e-3 * warmup) / warmup
     if done < stable:

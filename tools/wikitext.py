@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Turn pages of a Wikipedia dump (XML with wiki markup) into text in the manner of WikiText.
+"""Turn pages of a Wikipedia dump (XML with wiki markup) into text in the style of WikiText.
 
     python3 tools/wikitext.py PART.xml > PART.txt
 
-A page becomes its title, its sections' headings and its paragraphs, a line each. Punctuation is
-set apart by spaces; commas, points and hyphens inside words and numbers become @,@ @.@ @-@.
-Tables, templates, references, lists of links and redirects are left out.
+A page becomes its title, headings and paragraphs, one line each. Spaces surround punctuation;
+commas, points and hyphens inside words and numbers become @,@ @.@ @-@. Tables, templates,
+references, lists of links and redirects are left out.
 """
 import html
 import re
@@ -20,7 +20,7 @@ OUTSIDE = re.compile(r"\[(?:https?|ftp)://\S+\s*([^\]]*)\]|https?://\S+")
 
 
 def prose(markup):
-    """The markup's paragraphs and headings."""
+    """Returns the markup's paragraphs and headings."""
     text = html.unescape(html.unescape(markup))
     text = DROPPED.sub("", text)
     while True:
@@ -42,7 +42,7 @@ def prose(markup):
 
 
 def apart(line):
-    """Words and punctuation with spaces between them."""
+    """Returns words and punctuation with spaces between them."""
     line = re.sub(r"(?<=\d)([.,])(?=\d)", r" @\1@ ", line)
     line = re.sub(r"(?<=\w)-(?=\w)", " @-@ ", line)
     line = re.sub(r"(?<!@)([,;:!?()\[\]\"“”—/%$&])(?!@)", r" \1 ", line)

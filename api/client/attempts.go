@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// final is an error after which no attempt follows.
+// final is an error that rules out further attempts.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// persist makes attempts until one succeeds, or fails for good, or the context ends. The pauses
-// begin anew when an attempt has brought something forward. waiting is told of each.
+// persist repeats attempts until one succeeds, fails for good, or the context ends. Pauses start
+// over after an attempt that made progress. waiting is called before each pause.
 func persist(
 	ctx context.Context, waiting func(cause error, pause time.Duration),
 	attempt func() (forward bool, err error),
@@ -41,7 +41,8 @@ func persist(
 	}
 }
 
-// ended says why the context ended, and what the last attempt came to if that was something else.
+// ended returns the cause of the context's end, joined with the last attempt's error if that is
+// different.
 func ended(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if errors.Is(err, cause) || errors.Is(err, ctx.Err()) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An attempt that the context has cut off says nothing beside the context's cause.
+// If the context cut an attempt off, the error names only the context's cause.
 func TestEndedAttemptsNameTheCauseOnce(t *testing.T) {
 	cause := errors.New("ended by a signal")
 	waiting := func(error, time.Duration) {}

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// A failed attempt is repeated after pauseMin; each further one after twice the time, up to
+// The pause after the first failed attempt is pauseMin. It doubles with each further one, up to
 // pauseMax.
 const (
 	pauseMin = 10 * time.Millisecond
 	pauseMax = 5 * time.Second
 )
 
-// backoff gives the pauses between attempts. The zero value is before the first.
+// backoff returns the pauses between attempts. The zero value is ready for the first failure.
 type backoff struct{ last time.Duration }
 
-// next is the pause after an attempt that has failed so: what the server asks for, or twice the
-// pause before. Half of the latter is drawn, so that many clients do not come back at once.
+// next returns the pause after a failed attempt: the server's Retry-After, or else twice the
+// previous pause. Half of the latter is random, so that many clients do not return at once.
 func (b *backoff) next(err error) time.Duration {
 	b.last = min(max(2*b.last, pauseMin), pauseMax)
 	pause := b.last/2 + rand.N(b.last/2)
@@ -30,7 +30,7 @@ func (b *backoff) next(err error) time.Duration {
 	return pause
 }
 
-// sleep waits, and gives the context's error where that ends before.
+// sleep waits for d, or returns the context's error if that ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -42,8 +42,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// comesBack reports whether an error is the answer of a server that has done nothing, and may do it
-// when it is asked again.
+// comesBack reports whether err is the answer of a server that has done nothing and may succeed on
+// a retry.
 func comesBack(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -58,8 +58,8 @@ func comesBack(err error) bool {
 	return e.Type == ProblemSessionBusy
 }
 
-// passes reports whether an error may be gone when the request is repeated: connections that cannot
-// be made or are cut, servers and proxies that are not there yet, and whatever comesBack says.
+// passes reports whether a retry may succeed: after broken or refused connections, for servers and
+// proxies that are not up yet, and in all cases of comesBack.
 func passes(err error) bool {
 	if comesBack(err) {
 		return true

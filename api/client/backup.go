@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// backupPatience is how long a backup is gone on with that brings no byte: less than a server keeps
-// it.
+// backupPatience is how long Backup retries without receiving a byte. It is shorter than the server
+// keeps a backup.
 const backupPatience = 30 * time.Second
 
 // Backup writes all sessions to w as one file, from which `lmserve restore` makes a data folder. A
-// server with keys wants an admin's. Backup reconnects and resumes while bytes still arrive. It
-// calls told with the bytes written so far and the size of the file. After an error, w has a part
-// of the file.
+// server with keys requires an admin's key. Backup reconnects and resumes while bytes still arrive.
+// It calls told with the bytes written so far and the size of the file. After an error, w has a
+// part of the file.
 func (c *Client) Backup(
 	ctx context.Context, w io.Writer, told func(done, total int64),
 ) error {
@@ -33,17 +33,17 @@ func (c *Client) Backup(
 	})
 }
 
-// backup is a file that comes in, and its way to w.
+// backup is a file being fetched and written to w.
 type backup struct {
 	client      *Client
 	w           io.Writer
 	told        func(done, total int64)
-	etag        string // names it at the server; "": there is none yet
+	etag        string // identifies it at the server; "": none yet
 	done, total int64
-	moved       time.Time // when the last byte came
+	moved       time.Time // when the last byte arrived
 }
 
-// fetch asks for the backup, or for the rest of it.
+// fetch requests the backup, or the rest of it.
 func (b *backup) fetch(ctx context.Context) error {
 	r := request(newBackupRequest(ctx, b.client.base, BackupParams{}))
 	status := http.StatusOK
@@ -69,7 +69,7 @@ func (b *backup) fetch(ctx context.Context) error {
 	return err
 }
 
-// Write implements io.Writer. What cannot be written is not fetched again.
+// Write implements io.Writer. After a failed write the rest is not fetched.
 func (b *backup) Write(p []byte) (int, error) {
 	n, err := b.w.Write(p)
 	b.done, b.moved = b.done+int64(n), time.Now()

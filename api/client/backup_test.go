@@ -17,15 +17,15 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// answering is a server in place of a connection.
+// answering is a function that replaces a connection to a server.
 type answering func(r *http.Request) (*http.Response, error)
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
 
-// errCut ends a connection.
+// errCut is the error of a broken connection.
 var errCut = errors.New("the connection is cut")
 
-// backupOf is a server's backup over connections that are cut after some bytes each.
+// backupOf serves a backup over connections that break after bytesEach bytes.
 func backupOf(content string, bytesEach int) answering {
 	return func(r *http.Request) (*http.Response, error) {
 		status, from := http.StatusOK, 0
@@ -47,7 +47,7 @@ func backupOf(content string, bytesEach int) answering {
 	}
 }
 
-// newClientOf makes a client of a server in place of connections.
+// newClientOf makes a client whose requests a function answers.
 func newClientOf(t *testing.T, a answering) *client.Client {
 	t.Helper()
 	c, err := client.New("http://localhost", client.WithHTTPClient(&http.Client{Transport: a}))
@@ -122,7 +122,7 @@ func TestABackupIsGivenUp(t *testing.T) {
 	}
 }
 
-// failing is a writer on a disk that is full.
+// failing is a writer on a full disk.
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }

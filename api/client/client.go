@@ -15,35 +15,34 @@ import (
 
 const mediaJSON = "application/json"
 
-// A Client makes requests to one server, with one key. Its methods may be called from any number of
-// goroutines.
+// A Client makes requests to one server with one key. Its methods may be called concurrently.
 type Client struct {
-	base     string // without a slash at its end
+	base     string // without a trailing slash
 	key      string
 	http     *http.Client
 	patience time.Duration
 }
 
-// An Option of a Client.
+// An Option configures a Client.
 type Option func(*Client)
 
-// WithKey makes the client bring a key, as `lmserve keys add` prints it. "" is none.
+// WithKey makes the client send a key, as printed by `lmserve keys add`. "" means no key.
 func WithKey(key string) Option { return func(c *Client) { c.key = key } }
 
-// WithHTTPClient makes the client send its requests by h, whose transport decides how the server is
-// reached: say by a Unix socket, or within the process. A Timeout of h would also end requests that
-// are at work; contexts are the better way.
+// WithHTTPClient makes the client send requests with h. The transport of h determines how the
+// server is reached, for example over a Unix socket or in process. A Timeout of h also ends long
+// requests, so contexts are preferable.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithPatience makes a call wait up to d altogether where the server says that it can be repeated:
-// where another request feeds the session, where the server has too much to do, or the key has used
-// up what it may. Without patience such a call ends with an [Error] at once, whose RetryAfter says
-// when to come back. Calls whose text is an io.Reader cannot be repeated, and wait for their turn
-// only. Feeding has a patience of its own.
+// WithPatience makes a call retry for up to d in total if the server says that it can be repeated.
+// This happens if another request feeds the session, the server is overloaded, or the key has
+// reached a limit. Without patience such a call fails at once with an [Error], whose RetryAfter
+// says when to retry. Calls whose text is an io.Reader cannot be repeated; they only wait for their
+// turn. Feeding has its own patience.
 func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = max(0, d) } }
 
-// New makes a client of the server at a base URL, such as http://localhost:8080. No request is
-// made.
+// New makes a client of the server at a base URL, such as http://localhost:8080. It makes no
+// request.
 func New(baseURL string, options ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -61,28 +60,27 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Ready asks whether the server takes new work. The error is an [Error] if it says that it does
-// not.
+// Ready returns the server's status. The error is an [Error] if the server takes no new work.
 func (c *Client) Ready(ctx context.Context) (ServiceStatus, error) {
 	return object[ServiceStatus](c, request(newReadyRequest(ctx, c.base)))
 }
 
-// Models lists the models that the server has.
+// Models lists the server's models.
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	list, err := object[struct{ Data []Model }](c, request(newListModelsRequest(ctx, c.base)))
 	return list.Data, err
 }
 
-// made is a request, or the error of making it.
+// made is a request, or the error of creating it.
 type made struct {
 	*http.Request
 	err error
 }
 
-// request puts the results of a function that makes a request into one value.
+// request combines a request and an error into one value.
 func request(r *http.Request, err error) made { return made{r, err} }
 
-// object makes a request whose answer is one JSON object.
+// object makes a request whose answer is a single JSON object.
 func object[T any](c *Client, r made) (T, error) {
 	var v T
 	answer, err := c.send(r, mediaJSON)
@@ -96,7 +94,7 @@ func object[T any](c *Client, r made) (T, error) {
 	return v, nil
 }
 
-// jsonBody is the body of a request: v as JSON.
+// jsonBody encodes v as the JSON body of a request.
 func jsonBody(v any) (io.Reader, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -105,9 +103,9 @@ func jsonBody(v any) (io.Reader, error) {
 	return bytes.NewReader(text), nil
 }
 
-// send makes a request and gives the answer of success, whose body the caller closes. A request
-// that can be repeated is, as long as the client's patience lasts. An answer that is not one of
-// success is an *Error.
+// send makes a request and returns a successful answer, whose body the caller closes. It retries as
+// long as the client's patience lasts, if the request can be repeated. Any other answer becomes an
+// *Error.
 func (c *Client) send(r made, accept string) (*http.Response, error) {
 	if r.err != nil {
 		return nil, fmt.Errorf("client: making a request: %w", r.err)

@@ -6,17 +6,18 @@ import (
 	"iter"
 )
 
-// StopAt is the Stop of a completion that ends before the first occurrence of any of 1 to 4 texts.
+// StopAt returns a Stop for completions that end before the first occurrence of any of 1 to 4
+// texts.
 func StopAt(texts ...string) *CompletionRequest_Stop {
 	stop := new(CompletionRequest_Stop)
 	if err := stop.FromCompletionRequestStop1(texts); err != nil {
-		panic(err) // a list of strings is always JSON
+		panic(err) // a list of strings always encodes as JSON
 	}
 	return stop
 }
 
 // Complete samples text that continues a session's text and a prompt. The zero request samples up
-// to 128 tokens after the session's text, and leaves the session as it was.
+// to 128 tokens after the session's text, and does not change the session.
 func (c *Client) Complete(
 	ctx context.Context, session string, r CompletionRequest,
 ) (Completion, error) {
@@ -24,15 +25,14 @@ func (c *Client) Complete(
 	return object[Completion](c, c.completion(ctx, session, r))
 }
 
-// A CompletionEvent is what a streamed completion tells: just one of its fields is not nil.
+// A CompletionEvent is an event of a streamed completion. Exactly one field is not nil.
 type CompletionEvent struct {
 	Piece *PieceEvent // the next piece of the text
 	Done  *DoneEvent  // the last event
 }
 
-// CompleteStream is [Client.Complete] that gives the text while it grows: a Piece for each part of
-// it, and Done at the end. An error ends the events. Where the caller leaves the loop the sampling
-// ends.
+// CompleteStream is [Client.Complete] that returns the text as it grows: a Piece for each part, and
+// Done at the end. An error ends the events. Leaving the loop ends the sampling.
 func (c *Client) CompleteStream(
 	ctx context.Context, session string, r CompletionRequest,
 ) iter.Seq2[CompletionEvent, error] {
@@ -43,7 +43,7 @@ func (c *Client) CompleteStream(
 	return streamed(ctx, c, mediaEventStream, ask, decodeCompletion)
 }
 
-// completion is the request of a completion, which waits for its turn if it needs one.
+// completion makes the request of a completion, which waits for its turn if necessary.
 func (c *Client) completion(ctx context.Context, session string, r CompletionRequest) made {
 	body, err := jsonBody(r)
 	if err != nil {

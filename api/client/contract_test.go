@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// What is written by hand has the fields that the contract has; all else is generated from it.
+// Handwritten types have the contract's fields; all others are generated from it.
 func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 	doc, err := contract.Document()
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 		value   any
 		without []string
 	}{
-		// The others are OpenAI's and OTLP's forms of the same.
+		// The other members are the forms of OpenAI and OTLP.
 		"Problem":      {client.Error{}, []string{"error", "code", "message"}},
 		"SessionPatch": {client.SessionPatch{}, nil},
 	} {
@@ -39,7 +39,7 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 	}
 }
 
-// Each parameter of a score and a completion is one that the client sets.
+// The client can set every parameter of a score and a completion.
 func TestTheClientKnowsAllParameters(t *testing.T) {
 	require.ElementsMatch(t,
 		[]string{
@@ -62,7 +62,7 @@ func properties(doc *openapi3.T, schema string) (names []string) {
 	return names
 }
 
-// tags are the names of a type's fields in JSON.
+// tags returns the JSON names of a type's fields.
 func tags(t reflect.Type) (names []string) {
 	for f := range t.Fields() {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {

@@ -22,8 +22,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Whatever connections are cut, and wherever: the session is that of a text that was fed in one
-// piece, to the bit, and each event has been told once, as of that text.
+// Broken connections change nothing, wherever they break. The session is bit-identical to one fed
+// in one piece, and each event arrives once.
 func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, session.Options{})
@@ -56,20 +56,19 @@ func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 	require.Positive(t, forks)
 }
 
-// A proxy that answers by itself says nothing of what the server has done: the same holds.
+// The same holds if a proxy answers by itself and hides what the server has done.
 func TestProxiesThatAnswerByThemselvesChangeNothing(t *testing.T) {
 	feedThroughProxies(t, newRig(t, session.Options{}), requests(40))
 }
 
-// The same holds for words, which batches and forks cut anywhere.
+// The same holds for words, which batches and forks may split anywhere.
 func TestProxiesChangeNothingOfWords(t *testing.T) {
 	r := newRigOf(t, modeltest.SmallOfWords, session.Options{})
 	feedThroughProxies(t, r, modeltest.WordText(60))
 }
 
-// feedThroughProxies feeds a text in batches through proxies that answer by themselves now and
-// then, and compares what was told, and the session, with those of a text that was fed in one
-// piece.
+// feedThroughProxies feeds a text in batches through proxies that sometimes answer by themselves.
+// It compares events and session with those of a text fed in one piece.
 func feedThroughProxies(t *testing.T, r *rig, text string) {
 	t.Helper()
 	run := rand.New(rand.NewPCG(1, 1))
@@ -97,16 +96,16 @@ func feedThroughProxies(t *testing.T, r *rig, text string) {
 	require.Positive(t, after)
 }
 
-// listener feeds a session, and keeps what it is told.
+// listener feeds a session and records its events.
 type listener struct {
 	c     *client.Client
 	id    string
 	score client.ScoreOptions
-	heard []string // each line as it was told, or each token's log-probability
+	heard []string // each line, or each token's log-probability
 	at    int64
 }
 
-// newListener makes a session to be fed. Sessions with the same seed are the same.
+// newListener creates a session to feed. Sessions with the same seed are equal.
 func newListener(c *client.Client, kind string) *listener {
 	l := &listener{c: c}
 	switch kind {
@@ -120,7 +119,7 @@ func newListener(c *client.Client, kind string) *listener {
 		l.score = client.ScoreOptions{LogProbs: true}
 	}
 	err := io.ErrUnexpectedEOF
-	for err != nil { // a session that nobody has been told of is of no harm
+	for err != nil { // an unreported session does no harm
 		var s client.Session
 		s, err = c.CreateSession(context.Background(), client.SessionRequest{Seed: new(uint64(5))})
 		l.id = s.ID
@@ -163,7 +162,7 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// state is all that decides how a session goes on, and its text.
+// state returns everything that determines a session's future, and its text.
 func state(t require.TestingT, c *client.Client, id string) []any {
 	var b bytes.Buffer
 	_, err := c.ExportSession(context.Background(), id, &b)
@@ -173,7 +172,7 @@ func state(t require.TestingT, c *client.Client, id string) []any {
 	return []any{x.State.Metadata, x.State.Tensors, string(x.Text)}
 }
 
-// countedForks counts requests that make forks.
+// countedForks counts requests that create forks.
 type countedForks struct {
 	http.RoundTripper
 	forks atomic.Int64
@@ -186,8 +185,8 @@ func (c *countedForks) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// cutDialer makes connections that are cut after so many bytes of their requests, or their answers;
-// one of so many is not cut.
+// cutDialer makes connections that break after a number of bytes of requests or answers. Of four
+// connections, about `clean` do not break.
 type cutDialer struct {
 	clean, most int
 	cuts        atomic.Int64
@@ -210,7 +209,7 @@ func (d *cutDialer) dial(ctx context.Context, network, addr string) (net.Conn, e
 		answer: d.rand.IntN(2) == 0, reset: d.rand.IntN(2) == 0}, nil
 }
 
-// cutConn is cut after left bytes, with a reset or an orderly end.
+// cutConn breaks after left bytes, with a reset or an orderly close.
 type cutConn struct {
 	*net.TCPConn
 	dialer        *cutDialer
@@ -250,6 +249,6 @@ func (c *cutConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom and WriteTo would go around the cut.
+// ReadFrom and WriteTo must not bypass the break.
 func (c *cutConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{c}, r) }
 func (c *cutConn) WriteTo(w io.Writer) (int64, error)  { return io.Copy(w, struct{ io.Reader }{c}) }

@@ -7,40 +7,39 @@ import (
 	"time"
 )
 
-// turnWait is how long a batch waits at the server for its turn, where another request feeds the
-// session: often the feeder's own one before, whose connection has broken. After that it asks
-// again.
+// turnWait is how long a batch waits at the server if another request feeds the session. Often that
+// is the feeder's own earlier request, whose connection has broken. Then the feeder retries.
 const turnWait = 30 * time.Second
 
-// batch is a piece of the stream on its way.
+// batch is a piece of the stream being delivered.
 type batch struct {
 	text  []byte
-	begin int64 // the offset of its first byte
-	taken int64 // the session has the text up to here, as far as the feeder knows
-	told  int64 // the events of the text up to here have been told
+	begin int64 // offset of its first byte
+	taken int64 // the session is known to have the text up to here
+	told  int64 // events up to here have been reported
 
-	// unsure is true once it is not known what became of a request: the session may have more of
-	// the text than up to taken.
+	// unsure is true once the outcome of a request is unknown: the session may have text beyond
+	// taken.
 	unsure bool
 }
 
 func (b *batch) end() int64 { return b.begin + int64(len(b.text)) }
 
-// from is the text of the batch from one offset up to another.
+// from returns the batch's text between two offsets.
 func (b *batch) from(from, to int64) []byte { return b.text[from-b.begin : to-b.begin] }
 
-// errStalled is the end of an answer of which nothing comes.
+// errStalled ends an answer that makes no progress.
 var errStalled = errors.New("client: nothing has come of an answer for too long")
 
-// changedNothing reports whether an error is an answer after which the session is where it was. One
-// that is about to come back may have taken in text before: then the answer says up to where.
+// changedNothing reports whether err is an answer after which the session has not moved. An error
+// to be retried may follow accepted text; the answer then says up to where.
 func changedNothing(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Type == ProblemOffsetConflict ||
 		comesBack(err) && e.Type != "" && e.Offset == nil)
 }
 
-// delivery brings batches to a session, and takes in the events that come back.
+// delivery sends batches to a session and handles the resulting events.
 type delivery struct {
 	c        *Client
 	session  string
@@ -49,12 +48,12 @@ type delivery struct {
 	diverged func(int64)
 	stall    time.Duration
 
-	rest   []*LineEvent // what is under way at the end of what was delivered: a line, or records
-	next   int64        // where the record ends that was told last
-	totals *Measures    // the session's, after the last answer that came in the whole
+	rest   []*LineEvent // unfinished line or records at the end of the delivered text
+	next   int64        // end of the last reported record
+	totals *Measures    // the session's, after the last complete answer
 }
 
-// send sends what the session does not have of a batch, and tells the events that come back.
+// send sends the part of a batch that the session lacks, and reports the resulting events.
 func (d *delivery) send(ctx context.Context, b *batch) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -65,7 +64,7 @@ func (d *delivery) send(ctx context.Context, b *batch) error {
 	d.rest = nil
 	text := bytes.NewReader(b.from(b.taken, b.end()))
 	for e, err := range d.c.score(ctx, d.session, text, o.params(turnWait)) {
-		stalled.Stop() // what the caller does with an event may take its time
+		stalled.Stop() // the caller may take long over an event
 		if err != nil {
 			b.unsure = b.unsure || !changedNothing(err)
 			if context.Cause(ctx) == errStalled {
@@ -81,7 +80,7 @@ func (d *delivery) send(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// take takes in an event of a batch. The error is that of the function that is told.
+// take handles an event of a batch. It returns the error of the caller's function.
 func (d *delivery) take(b *batch, e Event) error {
 	switch {
 	case e.Summary != nil:
@@ -96,10 +95,10 @@ func (d *delivery) take(b *batch, e Event) error {
 	case e.Line != nil:
 		end := e.Line.Offset + e.Line.Bytes
 		if e.Line.Lines != nil && end <= d.next {
-			return nil // it was told before the line behind it was made again
+			return nil // reported before the next line was replayed
 		}
 		d.next = end
-		b.told = max(b.told, end) // a record may end where an earlier text did
+		b.told = max(b.told, end) // a record may end with an earlier text
 	case e.Chunk != nil:
 		b.told = e.Chunk.Totals.Bytes
 		if pending := e.Chunk.PendingBytes; pending != nil {

@@ -12,31 +12,31 @@ import (
 	"time"
 )
 
-// errorBytesMax bounds what is read of an answer that reports an error.
+// errorBytesMax limits how many bytes of an error answer are read.
 const errorBytesMax = 1 << 20
 
-// An Error is what the server has answered instead of doing what was asked for: a problem document
-// (RFC 9457). Unless its Type says otherwise the request has changed nothing.
+// An Error is a refusal by the server: a problem document (RFC 9457). The request has changed
+// nothing unless the Type says otherwise.
 type Error struct {
-	// "" if the answer is no problem document, but say a proxy's
+	// "" if the answer is not a problem document, for example a proxy's
 	Type ProblemType `json:"type"`
-	// a sentence that is the same for every problem of this type
+	// a fixed sentence for problems of this type
 	Title     string `json:"title"`
 	Status    int    `json:"status"`
-	Detail    string `json:"detail"`   // what happened this time
-	Field     string `json:"field"`    // the field of the body, by its path, or the parameter
-	Found     string `json:"found"`    // what was found there
-	Expected  string `json:"expected"` // what was expected there
-	Offset    *int64 `json:"offset"`   // the session's true offset, in bytes; nil if there is none
+	Detail    string `json:"detail"`   // the details of this case
+	Field     string `json:"field"`    // path of the field in the body, or the parameter
+	Found     string `json:"found"`    // the value found there
+	Expected  string `json:"expected"` // the value expected there
+	Offset    *int64 `json:"offset"`   // the session's actual offset in bytes, or nil
 	RequestID string `json:"request_id"`
 
-	Differences []Difference `json:"differences"` // of ProblemSessionDiffers: all that differs
-	// where a session is damaged; nil if it is not known
+	Differences []Difference `json:"differences"` // all differences, for ProblemSessionDiffers
+	// the place of a session's damage; nil if unknown
 	Damage     *Damage `json:"damage"`
-	UsedBytes  int64   `json:"used_bytes"`  // of ProblemKeyDiskLimit
-	LimitBytes int64   `json:"limit_bytes"` // of ProblemKeyDiskLimit
+	UsedBytes  int64   `json:"used_bytes"`  // for ProblemKeyDiskLimit
+	LimitBytes int64   `json:"limit_bytes"` // for ProblemKeyDiskLimit
 
-	// RetryAfter is the time after which another attempt may succeed; 0 if the server has not said.
+	// RetryAfter is the time after which a retry may succeed; 0 if the server gave none.
 	RetryAfter time.Duration `json:"-"`
 }
 
@@ -51,14 +51,14 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is reports whether an error is, or wraps, an [Error] of this type.
+// Is reports whether err is, or wraps, an [Error] of type t.
 func Is(err error, t ProblemType) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Type == t
 }
 
-// readError makes an Error of an answer that is none of success; of one that is cut off, the error
-// of reading it.
+// readError turns an unsuccessful answer into an Error. If reading the answer fails, it returns
+// that error.
 func readError(answer *http.Response) error {
 	e := &Error{}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, errorBytesMax))

@@ -10,9 +10,9 @@ import (
 	"iter"
 )
 
-// objects reads a streamed answer: the JSON object of each event. The stream is one of JSON lines
-// or, if sse is true, of server-sent events. What is cut off within an event is
-// io.ErrUnexpectedEOF; the caller knows whether an end between two events is the right one.
+// objects returns the JSON object of each event in a streamed answer: server-sent events if sse is
+// true, else JSON lines. A stream that breaks off within an event ends with io.ErrUnexpectedEOF.
+// The caller decides whether an end between events is correct.
 func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for lines := bufio.NewReader(r); ; {
@@ -27,8 +27,8 @@ func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 				yield(nil, err)
 				return
 			}
-			object, data := line, len(line) > 1 // an empty line says that there is nothing new
-			// each event has one line of data, and only that is needed
+			object, data := line, len(line) > 1 // an empty line is a keep-alive
+			// Each event has a single line of data, and nothing else is needed.
 			if sse {
 				object, data = bytes.CutPrefix(line, []byte("data:"))
 			}
@@ -39,17 +39,17 @@ func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 	}
 }
 
-// header is what all events have in common.
+// header has the fields common to all events.
 type header struct {
 	Type    string
-	Problem *Error // of an error
+	Problem *Error // of an error event
 }
 
-// decoder makes an event of an object of a type, and tells the last of a stream.
+// decoder decodes an event's object, and reports whether it is the last of its stream.
 type decoder[E any] func(kind string, object []byte) (e E, last bool, err error)
 
-// streamed makes a request and gives the events of its answer as they come, in the form of media.
-// Where the caller leaves the loop the request, which is made under its context, ends.
+// streamed makes a request and returns the events of its answer as they arrive. ask creates the
+// request for a context, and media is the stream's form. Leaving the loop ends the request.
 func streamed[E any](
 	ctx context.Context, c *Client, media string, ask func(context.Context) made, decode decoder[E],
 ) iter.Seq2[E, error] {
@@ -71,8 +71,8 @@ func streamed[E any](
 	}
 }
 
-// events reads a streamed answer's events. An object of type error is an *Error. A stream that
-// ends before its last event ends with io.ErrUnexpectedEOF.
+// events decodes the events of a streamed answer. An error event becomes an *Error. A stream that
+// breaks off before its last event ends with io.ErrUnexpectedEOF.
 func events[E any](r io.Reader, sse bool, decode decoder[E]) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		var none E
@@ -97,8 +97,8 @@ func events[E any](r io.Reader, sse bool, decode decoder[E]) iter.Seq2[E, error]
 	}
 }
 
-// beginning is the type of an object that begins with it, as events do; "" where that is not so, or
-// where there is more to know of the object.
+// beginning returns an event's type if the object starts with it. It returns "" otherwise, and for
+// errors, which need full decoding.
 func beginning(object []byte) string {
 	rest, ok := bytes.CutPrefix(object, []byte(`{"type":"`))
 	if kind, _, ended := bytes.Cut(rest, []byte{'"'}); ok && ended && string(kind) != "error" {

@@ -10,9 +10,10 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// A session is one stream of text. What it has taught the model is in its scores and completions.
+// A session is one stream of text. Its scores and completions show what the model has learnt from
+// the text.
 func Example() {
-	url, stop := serve() // or that of a server: http://localhost:8080
+	url, stop := serve() // or a server's: http://localhost:8080
 	defer stop()
 	ctx := context.Background()
 	c, err := client.New(url)
@@ -45,7 +46,7 @@ func Example() {
 	// fennel soup; tuesday: okra stew
 }
 
-// Lines that are strange for a stream: they are not learnt, so that they stay strange.
+// Lines that are strange for a stream are not learnt, so that they stay strange.
 func ExampleClient_Feed() {
 	url, stop := serve()
 	defer stop()
@@ -77,7 +78,7 @@ func ExampleClient_Feed() {
 	// 2306 <nil>
 }
 
-// Events come while the text is still being sent.
+// Events arrive while the text is still being sent.
 func ExampleClient_Score() {
 	url, stop := serve()
 	defer stop()
@@ -110,7 +111,7 @@ func ExampleClient_Score() {
 	// 384 bytes
 }
 
-// The text of a completion comes while it grows.
+// The text of a completion arrives as it grows.
 func ExampleClient_CompleteStream() {
 	url, stop := serve()
 	defer stop()
@@ -140,7 +141,7 @@ func ExampleClient_CompleteStream() {
 	// length after 7 tokens
 }
 
-// What the server refuses says where, what was found, and what was expected.
+// A refusal says where, what was found, and what was expected.
 func ExampleError() {
 	url, stop := serve()
 	defer stop()

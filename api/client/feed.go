@@ -7,11 +7,12 @@ import (
 	"sync"
 )
 
-// Feed feeds the text of a reader to a session, exactly once, as a [Feeder] does, and gives the
-// session's offset at the end. It takes what the reader has, up to a batch, and reads on while that
-// is scored. At the end of the text it reports the line under way, if there is one. Feed reads in a
-// goroutine of its own, which ends with the call of Read under way when Feed returns before the end
-// of the text: some of what was read may not have been fed then.
+// Feed feeds the text of a reader to a session exactly once, as a [Feeder] does, and returns the
+// session's offset at the end. It sends what the reader has, up to a batch, and reads on meanwhile.
+// At the end of the text it reports an unfinished line, if any.
+//
+// Feed reads in a separate goroutine. If Feed returns before the end of the text, that goroutine
+// ends with its current call of Read. Some text that was read may not have been fed then.
 func (c *Client) Feed(
 	ctx context.Context, session string, text io.Reader, o FeedOptions,
 ) (offset int64, err error) {
@@ -37,22 +38,22 @@ func (c *Client) Feed(
 	}
 }
 
-// readAhead reads a text while what was read before is at work.
+// readAhead reads text while earlier text is being sent.
 type readAhead struct {
-	max int // bytes that are read ahead at most
+	max int // largest number of bytes read ahead
 
 	mu   sync.Mutex
 	text []byte
-	err  error // what the text ended with
+	err  error // the error that ended the text
 
-	filled, emptied chan struct{} // of capacity 1: there is something new
+	filled, emptied chan struct{} // of capacity 1; signal a change
 }
 
 func newReadAhead(most int) *readAhead {
 	return &readAhead{max: most, filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
 }
 
-// read reads to the end of the text, or to that of the context.
+// read reads until the text or the context ends.
 func (a *readAhead) read(ctx context.Context, text io.Reader) {
 	piece := make([]byte, a.max)
 	for {
@@ -81,8 +82,8 @@ func (a *readAhead) room() int {
 	return a.max - len(a.text)
 }
 
-// take gives what has been read since the last call, and waits for it. The error is that of the
-// reader, when all that it has read has been taken, or that of the context.
+// take waits for text and returns what was read since the last call. It returns the reader's error
+// once all text has been taken, or the context's error.
 func (a *readAhead) take(ctx context.Context) ([]byte, error) {
 	for {
 		a.mu.Lock()
@@ -106,7 +107,7 @@ func (a *readAhead) take(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// signal notes that there is something new; nobody waits for it to be seen.
+// signal signals a change without waiting for a receiver.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

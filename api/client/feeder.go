@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// A Feeder feeds a stream to a session exactly once: whatever happens on the way, each byte is in
-// the session once, and each event is told once. It belongs to one goroutine.
+// A Feeder feeds a stream to a session exactly once: each byte enters the session once, and each
+// event is reported once, whatever fails on the way. Only one goroutine may use it.
 type Feeder struct {
-	o  FeedOptions // with defaults
+	o  FeedOptions // with defaults filled in
 	to delivery
 
-	offset int64 // all before is in the session and has been told; -1: not known yet
-	err    error // what has ended the feeding
+	offset int64 // everything before is in the session and reported; -1: unknown
+	err    error // the error that ended feeding
 }
 
-// NewFeeder makes a feeder of a session, by its id or name. No request is made.
+// NewFeeder makes a feeder of a session, given by id or name. It makes no request.
 func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
 	o = o.withDefaults()
 	to := delivery{
@@ -32,11 +32,11 @@ func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
 	return f
 }
 
-// Offset is where the session is: all before it has been taken in, and its events have been told.
-// -1 if no text was fed yet, and FeedOptions named no offset.
+// Offset returns the session's offset: all text before it is in the session, and its events have
+// been reported. It is -1 before the first text if FeedOptions names no offset.
 func (f *Feeder) Offset() int64 { return f.offset }
 
-// End tells of the line, or the record, under way: the text has ended, or is idle.
+// End reports the unfinished line or record, because the text has ended or is idle.
 func (f *Feeder) End() error {
 	rest := f.to.rest
 	f.to.rest = nil
@@ -51,7 +51,7 @@ func (f *Feeder) End() error {
 	return f.shown()
 }
 
-// shown is what has ended the feeding, as the caller is to see it.
+// shown returns the error that ended feeding in the form for the caller.
 func (f *Feeder) shown() error {
 	if last, ok := errors.AsType[final](f.err); ok {
 		return last.error
@@ -59,10 +59,10 @@ func (f *Feeder) shown() error {
 	return f.err
 }
 
-// Feed feeds the next piece of the stream. When it returns nil the session has all of the text, and
-// its events have been told. As long as the server cannot be reached, or has no time, Feed waits
-// and tries again, until the context ends. After any error the feeder has ended, and how much of
-// the text the session has is for the session to say.
+// Feed feeds the next piece of the stream. When it returns nil, the session has all of the text,
+// and its events have been reported. While the server is unreachable or busy, Feed retries until
+// the context ends. After any error the feeder is unusable; ask the session how much of the text it
+// has.
 func (f *Feeder) Feed(ctx context.Context, text []byte) error {
 	for len(text) > 0 && f.err == nil {
 		n := min(len(text), f.o.BatchBytes)
@@ -87,7 +87,7 @@ func (f *Feeder) batch(ctx context.Context, text []byte) error {
 	return err
 }
 
-// ask finds out where the session is, unless that is known.
+// ask gets the session's offset, unless it is known.
 func (f *Feeder) ask(ctx context.Context) error {
 	if f.offset >= 0 {
 		return nil
@@ -105,13 +105,13 @@ func (f *Feeder) session(ctx context.Context) (Session, error) {
 	return f.to.c.GetSession(ctx, f.to.session)
 }
 
-// bounded bounds a call whose answer comes in one piece.
+// bounded limits the time of a call with a single answer.
 func (f *Feeder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, f.o.Stall, errStalled)
 }
 
-// attempt brings a batch to its end, or to an error: the rest of it is sent, and what the session
-// has taken without telling is told.
+// attempt delivers a batch to its end or until an error. It sends the rest of the batch, and
+// reports the events of text that the session already has.
 func (f *Feeder) attempt(ctx context.Context, b *batch) error {
 	for {
 		if b.told < b.taken {
@@ -129,8 +129,8 @@ func (f *Feeder) attempt(ctx context.Context, b *batch) error {
 	}
 }
 
-// resume takes in what the session says of its offset, where that may be the work of a request of
-// the feeder's whose answer was lost.
+// resume adopts the session's actual offset if it may result from the feeder's own request, whose
+// answer was lost.
 func (f *Feeder) resume(b *batch, err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || e.Type != ProblemOffsetConflict || e.Offset == nil {
@@ -143,7 +143,7 @@ func (f *Feeder) resume(b *batch, err error) bool {
 	return true
 }
 
-// conflict makes a MovedError of the answer that the session is at an offset where it cannot be.
+// conflict returns a MovedError if the session is at an offset that the feeder cannot have reached.
 func (f *Feeder) conflict(b *batch, err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.Type == ProblemOffsetConflict && e.Offset != nil {
@@ -152,22 +152,22 @@ func (f *Feeder) conflict(b *batch, err error) error {
 	return err
 }
 
-// A fork that a replay makes has the label replayLabel. It is deleted when the replay ends, and by
-// the server after replayTTLSeconds where the client was ended before.
+// A replay labels its fork with replayLabel and deletes it at the end. If the client ends earlier,
+// the server deletes the fork after replayTTLSeconds.
 const (
 	replayLabel      = "replay-of"
 	replayTTLSeconds = 3600
 	replayTidyMax    = 10 * time.Second
 )
 
-// replayPatience is how long a replay waits for a server that has as many sessions as it may have.
+// replayPatience is how long a replay waits for a server at its session limit.
 const replayPatience = time.Minute
 
-// Replay tells the events of a text that a session has taken in already, as they were told, or
-// would have been. The text is the session's from the offset from on, and is scored with the
-// options with which it was fed. So a program that was ended before it had dealt with all events
-// gets them. They come from a fork of the session from there, which is deleted afterwards; the
-// session stays as it is. A line under way at the end of the text is told, too, with Ended false.
+// Replay reports the events of text that a session already has, exactly as feeding reported them.
+// text is the session's text from the offset `from` on; o must be the options with which it was
+// fed. A program that ended before it handled all events gets them this way. The events come from a
+// temporary fork, and the session does not change. An unfinished line at the end is reported with
+// Ended false.
 func (c *Client) Replay(
 	ctx context.Context, session string, from int64, text []byte, o FeedOptions,
 ) error {
@@ -179,8 +179,8 @@ func (c *Client) Replay(
 	return f.End()
 }
 
-// replay tells the events of what the session has of a batch, and has not told: a twin of the
-// feeder feeds the text to a fork of the session from before it.
+// replay reports the unreported events of a batch's text that the session has. A second feeder
+// feeds the text to a fork of the session from before it.
 func (f *Feeder) replay(ctx context.Context, b *batch) error {
 	id, err := f.fork(ctx, b.told)
 	if err != nil {
@@ -204,7 +204,7 @@ func (f *Feeder) replay(ctx context.Context, b *batch) error {
 	return f.compare(ctx, b, twin.to.totals)
 }
 
-// lose reports that events cannot be made again, unless the caller has ended the feeding.
+// lose reports that events cannot be recomputed, unless the caller has ended feeding.
 func (f *Feeder) lose(ctx context.Context, b *batch, err error) error {
 	var last final
 	if errors.As(err, &last) || ctx.Err() != nil {
@@ -217,7 +217,7 @@ func (f *Feeder) lose(ctx context.Context, b *batch, err error) error {
 	return nil
 }
 
-// fork forks the session at an offset, and gives the fork's id.
+// fork forks the session at an offset, and returns the fork's id.
 func (f *Feeder) fork(ctx context.Context, at int64) (id string, err error) {
 	request := ForkRequest{
 		AtOffset: &at, History: new(HistoryTail), TTLSeconds: new(int64(replayTTLSeconds)),
@@ -239,21 +239,20 @@ func (f *Feeder) fork(ctx context.Context, at int64) (id string, err error) {
 	return id, cmp.Or(err, full)
 }
 
-// discard deletes a fork, also where the feeding has been ended. Where that fails the server
-// deletes the fork, in time.
+// discard deletes a fork, even after feeding has ended. If that fails, the server deletes the fork
+// later.
 func (f *Feeder) discard(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTidyMax)
 	defer cancel()
 	_ = f.to.c.DeleteSession(ctx, id)
 }
 
-// sameBits is how far two sums of bits may be apart that are those of the same text: servers of
-// different processors round differently.
+// sameBits is the tolerance for comparing the bits of the same text: servers with different
+// processors round differently.
 const sameBits = 1e-6
 
-// compare holds the session against the fork that has got the text which the session should have
-// got: of another text the model has other bits. A session that has gone on since cannot be
-// compared.
+// compare compares the session with a fork that was fed the intended text: if the session has
+// another text, its bits differ. It skips a session that has moved on.
 func (f *Feeder) compare(ctx context.Context, b *batch, forks *Measures) error {
 	s, err := f.session(ctx)
 	if err != nil || s.Offset != b.taken || forks == nil {

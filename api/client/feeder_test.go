@@ -22,7 +22,7 @@ type transport func(r *http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// between is a client of the rig's server whose requests pass a function on their way.
+// between makes a client of the rig's server whose requests pass through a function.
 func (r *rig) between(
 	t testing.TB, f func(r *http.Request, pass http.RoundTripper) (*http.Response, error),
 ) *client.Client {
@@ -34,7 +34,7 @@ func (r *rig) between(
 	}))
 }
 
-// answer is an answer that no server has made.
+// answer makes an answer without a server.
 func answer(r *http.Request, status int, media, body string, headers ...string) *http.Response {
 	h := http.Header{"Content-Type": {media}}
 	for i := 0; i < len(headers); i += 2 {
@@ -45,7 +45,7 @@ func answer(r *http.Request, status int, media, body string, headers ...string) 
 	}
 }
 
-// problem is the answer of a server that refuses.
+// problem makes the answer of a refusing server.
 func problem(
 	r *http.Request, status int, kind client.ProblemType, headers ...string,
 ) *http.Response {
@@ -54,7 +54,7 @@ func problem(
 	return answer(r, status, "application/problem+json", body, headers...)
 }
 
-// withoutAnswer lets the server do what is asked for, and loses the answer.
+// withoutAnswer performs the request and loses the answer.
 func withoutAnswer(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
 	a, err := pass.RoundTrip(r)
 	if err != nil {
@@ -80,8 +80,8 @@ func TestAFeederNoticesThatSomebodyElseFeeds(t *testing.T) {
 	require.EqualValues(t, 5, f.Offset())
 }
 
-// Where the answer was lost, the text that the session has may be somebody else's: then it costs
-// other bits than the feeder's.
+// If an answer was lost, the session's text may come from another client. Then its bits differ from
+// those of the feeder's text.
 func TestAFeederTellsItsTextFromAnother(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	s, err := r.CreateSession(ctx, client.SessionRequest{})
@@ -154,7 +154,7 @@ func TestEventsThatCannotBeMadeAgainAreReportedAsLost(t *testing.T) {
 	}
 }
 
-// A program that was ended before it had dealt with all events gets them again.
+// A program that ended before it handled all events gets them again.
 func TestReplayTellsWhatFeedingHasTold(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	for _, kind := range []string{"lines", "unflagged", "chunks"} {
@@ -163,7 +163,7 @@ func TestReplayTellsWhatFeedingHasTold(t *testing.T) {
 		fed.feed(t, strings.NewReader(text), 256)
 		for _, from := range []int{0, 700, len(text) - 5, len(text)} {
 			again := &listener{score: fed.score, at: int64(from)}
-			if fed.score.Lines { // a line is told when it ends, wherever it began
+			if fed.score.Lines { // a line is reported at its end, wherever it began
 				again.at = int64(strings.LastIndexByte(text[:from], '\n') + 1)
 			}
 			before := again.at
@@ -233,9 +233,9 @@ type transportReader struct{ err error }
 
 func (r transportReader) Read([]byte) (int, error) { return 0, r.err }
 
-// The rest of the tests need no server: time is not real in them.
+// The remaining tests need no server and use fake time.
 
-// nowhere is a client whose requests a function answers.
+// nowhere makes a client whose requests a function answers.
 func nowhere(t *testing.T, f transport, options ...client.Option) *client.Client {
 	t.Helper()
 	options = append(options, client.WithHTTPClient(&http.Client{Transport: f}))

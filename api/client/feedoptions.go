@@ -12,35 +12,34 @@ const (
 	StallDefault      = 2 * time.Minute
 )
 
-// FeedOptions say how a stream is fed, and who is told of it.
+// FeedOptions configures how a stream is fed, and who receives its events.
 type FeedOptions struct {
-	// Score says how the text is scored. Its Offset is where the session has to be at the
-	// beginning; nil is wherever it is. Learn cannot be LearnFalse.
+	// Score configures the scoring. Its Offset is where the session must be at the start; nil
+	// accepts any offset. Learn must not be LearnFalse.
 	Score ScoreOptions
 
-	// Event is told of each chunk, or each line that has ended, just once and in order. An error of
-	// it ends the feeding, and is given back as it is. Nil: nobody is told.
+	// Event receives each chunk, or each finished line, once and in order. Its error ends feeding
+	// and is returned unchanged. nil drops events.
 	Event func(Event) error
 
-	// Lost is told that the session has the text from one offset up to another, and that the events
-	// of it were lost and cannot be made again, and why. If it returns nil feeding goes on; nil
-	// stands for a function that returns the *LostError.
+	// Lost is called if the session has a part of the text whose events were lost and cannot be
+	// recomputed. If it returns nil, feeding continues. A nil Lost returns the *LostError.
 	Lost func(*LostError) error
 
-	// Waiting is told why the feeder waits, and how long, before it tries again. Nil: nobody is
-	// told.
+	// Waiting is called before the feeder waits to retry, with the cause and the pause. It may be
+	// nil.
 	Waiting func(cause error, pause time.Duration)
 
-	// Diverged gets the number of times that the session's fast weights diverged and were reset in
-	// a request. Nil: the number is dropped.
+	// Diverged receives the number of times that the session's fast weights diverged and were reset
+	// in a request. It may be nil.
 	Diverged func(int64)
 
-	BatchBytes int // of a request at most; 0: BatchBytesDefault
-	// after which an answer that does not go on is given up; 0: StallDefault
+	BatchBytes int // of a request, at most; 0: BatchBytesDefault
+	// after which a stalled answer is abandoned; 0: StallDefault
 	Stall time.Duration
 }
 
-// withDefaults fills in what is zero.
+// withDefaults fills in zero options.
 func (o FeedOptions) withDefaults() FeedOptions {
 	if o.Event == nil {
 		o.Event = func(Event) error { return nil }
@@ -58,7 +57,7 @@ func (o FeedOptions) withDefaults() FeedOptions {
 	return o
 }
 
-// validate reports the first option that cannot be used.
+// validate returns an error for the first invalid option.
 func (o FeedOptions) validate() error {
 	switch {
 	case o.Score.Learn == LearnFalse:
@@ -73,11 +72,11 @@ func (o FeedOptions) validate() error {
 	return nil
 }
 
-// A MovedError says that a session is at an offset that the feeder cannot have brought it to, or
-// has another text there: others feed it too.
+// A MovedError says that a session's offset or text cannot result from this feeder: other clients
+// feed it, too.
 type MovedError struct {
 	Session         string
-	Expected, Found int64 // offsets; the same if the text differs
+	Expected, Found int64 // offsets; equal if only the text differs
 }
 
 func (e *MovedError) Error() string {
@@ -89,12 +88,11 @@ func (e *MovedError) Error() string {
 		e.Session, e.Found, e.Expected)
 }
 
-// A LostError says that a session has the text from one offset up to another, and that events of it
-// were lost.
+// A LostError says that a session has a part of the text whose events were lost.
 type LostError struct {
 	Session  string
 	From, To int64
-	Err      error // why they cannot be made again
+	Err      error // why they cannot be recomputed
 }
 
 func (e *LostError) Error() string {

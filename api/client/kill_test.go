@@ -21,8 +21,8 @@ import (
 	"github.com/lmserve/lmserve/server"
 )
 
-// servedFolder is the variable that makes this program a server: of the data folder that it names,
-// on the socket beside it.
+// servedFolder is the environment variable that makes this program a server. It names the data
+// folder, and the socket is beside it.
 const servedFolder = "LMSERVE_TEST_SERVED_FOLDER"
 
 func socketOf(dir string) string { return filepath.Join(dir, "socket") }
@@ -53,8 +53,8 @@ func serveFolder(dir string) error {
 	return s.Serve(l)
 }
 
-// Whenever a server is killed, and started again: the session is that of a text that was fed in one
-// piece, to the bit, and each event has been told once, as of that text.
+// Killing and restarting a server at any time changes nothing. The session is bit-identical to one
+// fed in one piece, and each event arrives once.
 func TestAServerThatIsKilledChangesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -90,7 +90,7 @@ func TestAServerThatIsKilledChangesNothing(t *testing.T) {
 	require.Positive(t, kills)
 }
 
-// killed is a server in a process of its own.
+// killed is a server in a separate process.
 type killed struct {
 	dir     string
 	process *exec.Cmd
@@ -100,7 +100,7 @@ func (p *killed) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", socketOf(p.dir))
 }
 
-// start starts the server, and waits until it can be reached.
+// start starts the server and waits until it is reachable.
 func (p *killed) start(t *testing.T) {
 	p.process = exec.Command(os.Args[0])
 	p.process.Env = append(os.Environ(), servedFolder+"="+p.dir)
@@ -117,11 +117,10 @@ func (p *killed) start(t *testing.T) {
 
 func (p *killed) kill(t *testing.T) {
 	require.NoError(t, p.process.Process.Kill())
-	_ = p.process.Wait() // it says that it was killed
+	_ = p.process.Wait() // it was killed
 }
 
-// killUntil kills the server, at up to five random moments, and starts it again, until fed is
-// closed.
+// killUntil kills and restarts the server at up to five random moments, until fed is closed.
 func (p *killed) killUntil(t *testing.T, fed <-chan struct{}, r *rand.Rand) (kills int) {
 	for ; kills < 5; kills++ {
 		select {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serve serves the embedded model, to an example.
+// serve serves the embedded model for an example.
 func serve() (url string, stop func()) {
 	must := func(err error) {
 		if err != nil {
@@ -56,7 +56,7 @@ func serve() (url string, stop func()) {
 	}
 }
 
-// rig is a server with a small random model, and a client of it.
+// rig is a server with a small random model, and its client.
 type rig struct {
 	*client.Client
 	url       string
@@ -108,7 +108,7 @@ func (r *rig) with(t testing.TB, options ...client.Option) *client.Client {
 	return c
 }
 
-// requests is a text of lines that differ a little.
+// requests returns n lines that differ slightly.
 func requests(n int) string {
 	var b strings.Builder
 	for i := range n {

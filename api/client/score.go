@@ -15,44 +15,44 @@ const (
 	mediaEventStream = "text/event-stream"
 )
 
-// waitMax is the longest that a request may ask to wait for its turn.
+// waitMax is the longest wait for a turn that a request may ask for.
 const waitMax = 10 * time.Minute
 
-// Learn says whether a text becomes the session's, which learns from it: LearnTrue, LearnFalse, or
-// LearnUnflagged, with which the text becomes the session's, and lines that are flagged are not
-// learnt.
+// Learn says whether a text enters the session and is learnt. With LearnTrue it enters and is
+// learnt; with LearnFalse the session does not change. With LearnUnflagged it enters, but flagged
+// lines are not learnt.
 type Learn = ScoreParamsLearn
 
-// ScoreOptions say how a text is scored, and what events tell of it. The zero value makes the text
-// the session's, and gives an event for each chunk.
+// ScoreOptions configures how a text is scored, and the contents of events. With the zero value the
+// text enters the session, and each chunk gets an event.
 type ScoreOptions struct {
-	// Lines asks for an event for each line of the text, instead of each chunk.
+	// Lines requests an event for each line instead of each chunk.
 	Lines     bool
-	Incidents bool // of the lines only the first, the last, and those with Incidents; with Lines
-	Records   bool // tell of records of several lines instead, by Event.Line; with Lines
-	// RecordStart is the pattern of how records begin from here on, in RE2; "": as the session has
-	// it.
+	Incidents bool // only the first line, the last, and those with Incidents; with Lines
+	Records   bool // report records of several lines in Event.Line; with Lines
+	// RecordStart is an RE2 pattern for the start of records from here on; "" keeps the session's.
 	RecordStart string
-	// TroubleWords are words of trouble that lines are rated by, too, separated by white space, if
-	// they begin with this text; "": as the session has them. With Lines.
+	// TroubleWords are words, separated by white space, that make a line that contains them
+	// stranger. Only the session's first text with lines can set them; "" keeps the session's. With
+	// Lines.
 	TroubleWords string
-	NoText       bool // leave the text out of the events of lines
-	Tokens       bool // tell of each line what each of its bytes has cost, in bits
+	NoText       bool // omit the text from events of lines
+	Tokens       bool // report the bits of each byte of a line
 
-	LogProbs bool // tell of each chunk the log-probability of each token
-	Top      int  // and so many of the likeliest tokens beside each, up to 20; only with LogProbs
-	Updates  bool // tell of each update of the fast weights, after it
+	LogProbs bool // report the log-probability of each token of a chunk
+	Top      int  // number of likeliest tokens per token, up to 20; with LogProbs
+	Updates  bool // report each update of the fast weights after it
 
-	Learn Learn // "" is LearnTrue. LearnUnflagged needs Lines
-	// the largest P of a line that is flagged, with LearnUnflagged or Incidents. 0 is 1/1000
+	Learn Learn // "" means LearnTrue; LearnUnflagged needs Lines
+	// largest P of a flagged line, with LearnUnflagged or Incidents; 0 means 1/1000
 	Threshold float64
 
-	// Offset is where the caller expects the session to be, in bytes. A session that is elsewhere
-	// is left as it is, and the error is an [Error] of type ProblemOffsetConflict. Nil is anywhere.
+	// Offset is the session's expected offset in bytes. If the session is elsewhere it does not
+	// change, and the error is an [Error] of type ProblemOffsetConflict. nil accepts any offset.
 	Offset *int64
 }
 
-// params are the parameters of a request that waits so long for its turn.
+// params returns the parameters of a request that waits up to wait for its turn.
 func (o ScoreOptions) params(wait time.Duration) ScoreParams {
 	p := ScoreParams{
 		Offset: o.Offset, Tokens: orNil(o.Tokens), Logprobs: orNil(o.LogProbs),
@@ -76,7 +76,7 @@ func (o ScoreOptions) params(wait time.Duration) ScoreParams {
 	return p
 }
 
-// orNil points to a value, or is nil for the zero value: the parameter is left out.
+// orNil returns a pointer to v, or nil for the zero value, which omits the parameter.
 func orNil[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -85,7 +85,7 @@ func orNil[T comparable](v T) *T {
 	return &v
 }
 
-// waitParam is how long a request waits for its turn; nil if it does not.
+// waitParam returns how long a request waits for its turn; nil if it does not wait.
 func waitParam(d time.Duration) *Wait {
 	if d = min(d, waitMax); d < time.Millisecond {
 		return nil
@@ -93,7 +93,7 @@ func waitParam(d time.Duration) *Wait {
 	return new(fmt.Sprintf("%dms", d.Milliseconds()))
 }
 
-// An Event is what a score tells: just one of its fields is not nil.
+// An Event is an event of a score. Exactly one field is not nil.
 type Event struct {
 	Chunk   *ChunkEvent
 	Line    *LineEvent
@@ -101,10 +101,10 @@ type Event struct {
 	Summary *SummaryEvent // the last event of a text
 }
 
-// Score scores a text and gives the events as they come, while the text is still being read: a
-// Chunk, or a Line, for each, and a Summary at the end. An error ends the events; what was told
-// before it is in the session, unless o.Learn is LearnFalse. Where the caller leaves the loop the
-// request ends, and so does the reading of the text.
+// Score scores a text and returns events as they arrive, while the text is still being read: a
+// Chunk or Line for each, and a Summary at the end. An error ends the events. The text reported
+// before it is in the session, unless o.Learn is LearnFalse. Leaving the loop ends the request and
+// the reading.
 func (c *Client) Score(
 	ctx context.Context, session string, text io.Reader, o ScoreOptions,
 ) iter.Seq2[Event, error] {
@@ -139,8 +139,8 @@ func decodeScore(kind string, object []byte) (e Event, last bool, err error) {
 	return e, e.Summary != nil, err
 }
 
-// ScoreText scores a text that is there in the whole, and gives the summary. With o.Lines the lines
-// are in the summary's Lines, as many as there is room for.
+// ScoreText scores a complete text and returns the summary. With o.Lines the summary's Lines has as
+// many lines as the server's memory allows.
 func (c *Client) ScoreText(
 	ctx context.Context, session string, text []byte, o ScoreOptions,
 ) (SummaryEvent, error) {

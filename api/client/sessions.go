@@ -9,26 +9,26 @@ import (
 	"net/http"
 )
 
-// A SessionPatch says what is to be changed of a session. Its zero value changes nothing.
+// A SessionPatch changes a session. The zero value changes nothing.
 type SessionPatch struct {
-	// Name is to be the session's name: "" takes the name away, and nil leaves it as it is.
+	// Name is the new name: "" removes it, and nil leaves it unchanged.
 	Name *string `json:"name,omitempty"`
-	// Labels are to be set or, where they are nil, taken away; all others stay.
+	// Labels are set, or removed where nil; other labels stay.
 	Labels map[string]*string `json:"labels,omitempty"`
-	// TTLSeconds is the time without use after which the session is deleted: 0 is never, and nil
-	// leaves it as it is.
+	// TTLSeconds is the time without use after which the session is deleted: 0 means never, and nil
+	// leaves it unchanged.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
-	// Detach makes of a shadow a session of its own.
+	// Detach turns a shadow into an ordinary session.
 	Detach Null `json:"shadow_of,omitzero"`
 }
 
-// Null is null in JSON if it is true, and is left out if it is false.
+// Null encodes as null if true, and is omitted if false.
 type Null bool
 
 // MarshalJSON writes null.
 func (Null) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// CreateSession makes a session without a name. The zero request has the model's defaults.
+// CreateSession creates a session without a name. The zero request uses the model's defaults.
 func (c *Client) CreateSession(ctx context.Context, r SessionRequest) (Session, error) {
 	body, err := jsonBody(r)
 	if err != nil {
@@ -37,9 +37,9 @@ func (c *Client) CreateSession(ctx context.Context, r SessionRequest) (Session, 
 	return object[Session](c, request(newCreateSessionRequest(ctx, c.base, mediaJSON, body)))
 }
 
-// EnsureSession makes the session of a name, or finds it, and says whether it made it. A session
-// that is found must have what the request asks for, but for labels and TTLSeconds, which are for
-// the making alone: else the error is an [Error] of type ProblemSessionDiffers.
+// EnsureSession finds or creates the session with a name, and reports whether it created it. An
+// existing session must match the request, except for labels and TTLSeconds, which apply only to
+// new sessions. Otherwise the error is an [Error] of type ProblemSessionDiffers.
 func (c *Client) EnsureSession(
 	ctx context.Context, name string, r SessionRequest,
 ) (s Session, made bool, err error) {
@@ -59,12 +59,12 @@ func (c *Client) EnsureSession(
 	return s, answer.StatusCode == http.StatusCreated, nil
 }
 
-// GetSession describes the session of an id or name.
+// GetSession describes a session, given by id or name.
 func (c *Client) GetSession(ctx context.Context, session string) (Session, error) {
 	return object[Session](c, request(newGetSessionRequest(ctx, c.base, session)))
 }
 
-// PatchSession changes a session's name and labels, and when it expires.
+// PatchSession changes a session's name, labels and expiry.
 func (c *Client) PatchSession(
 	ctx context.Context, session string, p SessionPatch,
 ) (Session, error) {
@@ -76,13 +76,13 @@ func (c *Client) PatchSession(
 		body)))
 }
 
-// ListIncidents lists the last incidents of a session's lines, and the verdicts on them.
+// ListIncidents lists the last incidents of a session and their verdicts.
 func (c *Client) ListIncidents(ctx context.Context, session string) (IncidentList, error) {
 	return object[IncidentList](c, request(newListIncidentsRequest(ctx, c.base, session)))
 }
 
-// GiveFeedback says what an incident of a session is worth; nil takes its verdict back. It returns
-// the session's incidents as they are then.
+// GiveFeedback sets the verdict on an incident; nil removes it. It returns the session's incidents
+// afterwards.
 func (c *Client) GiveFeedback(
 	ctx context.Context, session string, incident int64, v *Verdict,
 ) (IncidentList, error) {
@@ -94,7 +94,7 @@ func (c *Client) GiveFeedback(
 		body)))
 }
 
-// Suggest looks for what may be typed next behind a session's text, which stays as it is.
+// Suggest finds likely continuations of a session's text, and does not change the session.
 func (c *Client) Suggest(
 	ctx context.Context, session string, r SuggestRequest,
 ) (Suggestions, error) {
@@ -106,12 +106,12 @@ func (c *Client) Suggest(
 		request(newSuggestRequest(ctx, c.base, session, SuggestParams{}, mediaJSON, body)))
 }
 
-// DeleteSession deletes a session, with its text and all that it has learnt.
+// DeleteSession deletes a session with its text and everything it has learnt.
 func (c *Client) DeleteSession(ctx context.Context, session string) error {
 	return c.done(request(newDeleteSessionRequest(ctx, c.base, session)))
 }
 
-// done makes a request whose answer says nothing.
+// done makes a request whose answer has no content.
 func (c *Client) done(r made) error {
 	answer, err := c.send(r, mediaJSON)
 	if err != nil {
@@ -120,8 +120,8 @@ func (c *Client) done(r made) error {
 	return answer.Body.Close()
 }
 
-// Sessions lists the sessions of the key, in the order of their ids; only those with a label if one
-// is given, as NAME:VALUE, or as NAME for any value. An error ends the list.
+// Sessions lists the key's sessions in order of id. A label, NAME:VALUE or NAME for any value,
+// selects those that have it. An error ends the list.
 func (c *Client) Sessions(ctx context.Context, label string) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
 		params := ListSessionsParams{Label: orNil(label)}
@@ -146,8 +146,8 @@ func (c *Client) Sessions(ctx context.Context, label string) iter.Seq2[Session, 
 	}
 }
 
-// ForkSession makes a session that has the text of another, all of it or up to r.AtOffset, and goes
-// its own way from there.
+// ForkSession creates an independent session that starts with the text of another, up to r.AtOffset
+// or all of it.
 func (c *Client) ForkSession(
 	ctx context.Context, session string, r ForkRequest,
 ) (Session, error) {
@@ -158,19 +158,19 @@ func (c *Client) ForkSession(
 	return object[Session](c, request(newForkSessionRequest(ctx, c.base, session, mediaJSON, body)))
 }
 
-// An Export says what is in the file that a session was exported to.
+// An Export describes the file of an exported session.
 type Export struct {
 	Bytes int64 // of the file
-	// Part is "" if the whole session is in the file. Of a session that damage has touched it is
-	// `bytes FIRST-LAST/KNOWN`: those bytes of its text that are in the file, of so many.
+	// Part is "" if the file has the whole session. For a damaged session it is `bytes
+	// FIRST-LAST/KNOWN`: the range of text bytes in the file, and the session's length.
 	Part   string
-	Damage string // what is damaged; "" if nothing is
+	Damage string // what is damaged; "" without damage
 }
 
-// ExportSession writes a session to w as one file, which [Client.ImportSession] reads. After an
-// error w has got a part of the file.
+// ExportSession writes a session to w as one file, for [Client.ImportSession]. After an error, w
+// has a part of the file.
 func (c *Client) ExportSession(ctx context.Context, session string, w io.Writer) (Export, error) {
-	var params GetSnapshotParams // it waits as long as it takes
+	var params GetSnapshotParams // no limit on waiting
 	answer, err := c.send(
 		request(newGetSnapshotRequest(ctx, c.base, session, params)), "application/x-tar")
 	if err != nil {
@@ -185,8 +185,8 @@ func (c *Client) ExportSession(ctx context.Context, session string, w io.Writer)
 	return Export{n, header.Get("Lmserve-Part"), header.Get("Lmserve-Damage")}, err
 }
 
-// ImportSession makes a session of the file that [Client.ExportSession] wrote. It has a new id, and
-// a name if one is given.
+// ImportSession creates a session from a file that [Client.ExportSession] wrote. The session has a
+// new id, and a name if one is given.
 func (c *Client) ImportSession(ctx context.Context, file io.Reader, name string) (Session, error) {
 	params := ImportSessionParams{Name: orNil(name)}
 	return object[Session](c, request(

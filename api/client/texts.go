@@ -6,16 +6,15 @@ import (
 	"iter"
 )
 
-// TextsOptions say how texts are scored. The zero value asks for the default model.
+// TextsOptions configures how texts are scored. The zero value uses the default model.
 type TextsOptions struct {
 	Model    string // id or name; "": the default
 	Settings *SettingsRequest
 	Seed     *uint64 // of each text's masks; nil: 0
 }
 
-// ScoreTexts scores texts, each by itself as the only text of a session. The scores come in
-// the order of the texts. There may be 1,024 texts. An error ends them. Where the
-// caller leaves the loop the request ends.
+// ScoreTexts scores up to 1,024 texts, each as the only text of a new session. Scores arrive in the
+// order of the texts. An error ends them. Leaving the loop ends the request.
 func (c *Client) ScoreTexts(
 	ctx context.Context, texts []string, o TextsOptions,
 ) iter.Seq2[TextScore, error] {

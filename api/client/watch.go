@@ -7,20 +7,20 @@ import (
 	"iter"
 )
 
-// WatchOptions say what is told of the text that others feed to a session. The zero value asks for
-// an event for each chunk, with its text, from now on.
+// WatchOptions configures the events of text that others feed to a session. The zero value requests
+// an event for each chunk with its text, from now on.
 type WatchOptions struct {
-	Lines     bool // an event for each line instead, where the session has lines
-	Incidents bool // of the lines only those with Incidents; with Lines
-	Records   bool // tell of records instead, where the session has any; with Lines
-	NoText    bool // leave the text out
-	Tokens    bool // tell of each line what each of its bytes has cost, in bits
-	LogProbs  bool // tell of each chunk the log-probability of each token
-	Top       int  // and so many of the likeliest tokens beside each, up to 20; only with LogProbs
-	Updates   bool // tell of each update of the fast weights
+	Lines     bool // an event for each line instead, if the session has lines
+	Incidents bool // only lines with Incidents; with Lines
+	Records   bool // report records instead, if the session has any; with Lines
+	NoText    bool // omit the text
+	Tokens    bool // report the bits of each byte of a line
+	LogProbs  bool // report the log-probability of each token of a chunk
+	Top       int  // number of likeliest tokens per token, up to 20; with LogProbs
+	Updates   bool // report each update of the fast weights
 
-	// Offset is up to where the caller has the session's text: if the session is further, there is
-	// a Gap. Nil asks for none.
+	// Offset is the end of the text that the caller already has: if the session is further, there
+	// is a Gap. nil requests no Gap.
 	Offset *int64
 }
 
@@ -43,20 +43,20 @@ func (o WatchOptions) params() WatchSessionParams {
 	return p
 }
 
-// A SessionEvent is what is told of a session that is watched: just one of its fields is not nil.
+// A SessionEvent is an event of a watched session. Exactly one field is not nil.
 type SessionEvent struct {
 	Start  *StartEvent // always the first
 	Chunk  *ChunkEvent
 	Line   *LineEvent
 	Update *UpdateEvent
-	// events that were left out, since the caller takes them too slowly or came late
+	// Gap reports omitted events, because the caller reads too slowly or started late.
 	Gap *GapEvent
 }
 
-// Watch tells of what others feed to a session, as it happens, until the caller leaves the loop or
-// the context ends. An error ends the events: an [Error] of type ProblemSessionNotFound when the
-// session is deleted, and io.ErrUnexpectedEOF when the connection is cut. A caller who watches
-// again says with o.Offset how far the text went.
+// Watch returns events of text that others feed to a session, until the caller leaves the loop or
+// the context ends. An error ends the events: an [Error] of type ProblemSessionNotFound if the
+// session is deleted, and io.ErrUnexpectedEOF if the connection breaks. To resume, set o.Offset to
+// the end of the text received.
 func (c *Client) Watch(
 	ctx context.Context, session string, o WatchOptions,
 ) iter.Seq2[SessionEvent, error] {
@@ -86,8 +86,7 @@ func decodeWatched(kind string, object []byte) (e SessionEvent, last bool, err e
 	return e, false, err
 }
 
-// Text gives a part of a session's text: from an offset on so many bytes, at most 1048576, or what
-// there is of them.
+// Text returns up to length bytes of a session's text from an offset on. length is at most 1048576.
 func (c *Client) Text(ctx context.Context, session string, offset, length int64) ([]byte, error) {
 	answer, err := c.send(request(newGetTextRequest(ctx, c.base, session,
 		GetTextParams{Offset: &offset, Length: &length})), mediaBytes)
@@ -102,7 +101,7 @@ func (c *Client) Text(ctx context.Context, session string, offset, length int64)
 	return text, nil
 }
 
-// Scores tells what a session's text has cost when it was fed, from an offset on, in about so many
+// Scores returns the cost of a session's text when it was fed, from an offset on, in about `points`
 // parts.
 func (c *Client) Scores(
 	ctx context.Context, session string, offset int64, points int,

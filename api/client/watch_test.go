@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// A caller who watches a session is told of all that others feed to it, and of its end.
+// A watcher receives events of all text that others feed to a session, and of the session's end.
 func TestWatch(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	made, err := r.CreateSession(ctx, client.SessionRequest{})

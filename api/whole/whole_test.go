@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Extensions go on in the block before them, and the examples of streams are examples.
+// Extensions merge into the block before them, and examples of streams become examples.
 func TestExtensionsArePartsOfTheirBlocks(t *testing.T) {
 	const contract = `paths:
   /a:

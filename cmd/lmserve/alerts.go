@@ -10,10 +10,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/alert"
 )
 
-// alertsPatience is how long a command that ends tries to deliver what waits.
+// alertsPatience is how long an ending command tries to deliver pending alerts.
 const alertsPatience = 5 * time.Second
 
-// alertFlags name the receivers of incidents.
+// alertFlags names the receivers of alerts.
 type alertFlags struct{ receivers []string }
 
 func (f *alertFlags) register(flags *pflag.FlagSet) {
@@ -24,8 +24,8 @@ func (f *alertFlags) register(flags *pflag.FlagSet) {
 
 func (f *alertFlags) given() bool { return len(f.receivers) > 0 }
 
-// start starts what tells the receivers. name names the file that keeps what waits, in the data
-// folder; "": it is kept in memory.
+// start starts the notifier of the receivers. name is the file in the data folder for pending
+// alerts; "" keeps them in memory.
 func (f *alertFlags) start(data *dataFlags, name string, o alert.Options) (*alert.Notifier, error) {
 	for _, what := range f.receivers {
 		r, err := alert.ParseReceiver(what)
@@ -44,7 +44,7 @@ func (f *alertFlags) start(data *dataFlags, name string, o alert.Options) (*aler
 	return alert.Start(o)
 }
 
-// lostAlerts says how many alerts were not delivered and are not kept; nil if none.
+// lostAlerts returns an error with the number of undelivered alerts that are not kept, or nil.
 func lostAlerts(lost int) error {
 	if lost == 0 {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// hook takes alerts, or answers that it cannot.
+// hook is a receiver that accepts or refuses alerts.
 type hook struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -61,7 +61,7 @@ func (h *hook) tried() bool {
 	return h.tries > 0
 }
 
-// has waits for alerts, and returns their statuses and the numbers of their incidents.
+// has waits for alerts, and returns their statuses and incident numbers.
 func (h *hook) has(t *testing.T, n int) (all []alert.Alert, short string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -95,8 +95,8 @@ func usualLines(from, n int) string {
 	return b.String()
 }
 
-// An alert that a receiver could not take before a restart comes after it. An open
-// incident has one alert.
+// An alert that a receiver refused before a restart arrives after it. An open incident has one
+// alert.
 func TestWatchAlertsOverRestarts(t *testing.T) {
 	h, dir := newHook(t), t.TempDir()
 	log := filepath.Join(dir, "app.log")
@@ -181,8 +181,8 @@ func TestAlertsRefuseWhatCannotBe(t *testing.T) {
 	}
 }
 
-// A server alerts of the incidents of all sessions, whoever feeds them and whatever they ask for,
-// and counts them; a receiver that is down delays nobody, and gets everything after a restart.
+// A server sends alerts for the incidents of all sessions, whatever feeds them, and counts the
+// alerts. An unreachable receiver delays nobody, and gets everything after a restart.
 func TestServeAlertsOfAllSessions(t *testing.T) {
 	h, dir := newHook(t), t.TempDir()
 	flags := []string{"--model", randomModel(t), "--data-dir", dir, "--alerts", h.URL,

@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// zstdSuffix is that of a backup's name that asks for compression.
+// zstdSuffix is the file name suffix of a compressed backup.
 const zstdSuffix = ".zst"
 
 func newBackup() *cobra.Command {
@@ -74,7 +74,7 @@ LMSERVE_KEY, or as --key. The keys file is no part of a backup.`,
 	return c
 }
 
-// absent refuses a file that exists before any work is done.
+// absent returns an error if a file exists, before any work is done.
 func absent(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
@@ -85,7 +85,7 @@ func absent(path string) error {
 	return nil
 }
 
-// backupFolder backs up a folder that nobody writes to.
+// backupFolder backs up a folder without writers.
 func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
 	return f.withStore(c.Context(), func(store storage.Store) error {
 		backuper, ok := store.(storage.Backuper)
@@ -109,7 +109,8 @@ func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
 	})
 }
 
-// writeBackup writes a backup to a file, which gets its name when it was read again and is whole.
+// writeBackup writes a backup to a file, and renames it into place after reading it back
+// completely.
 func writeBackup(
 	c *cobra.Command, path string, p *progress, write func(w io.Writer) error,
 ) error {
@@ -152,7 +153,7 @@ func writeBackup(
 	return findings(damaged)
 }
 
-// compressing writes to a file as its name says.
+// compressing compresses what write produces if the file name asks for it.
 func compressing(name string, w io.Writer, write func(w io.Writer) error) error {
 	if !strings.HasSuffix(name, zstdSuffix) {
 		return write(w)

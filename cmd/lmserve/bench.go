@@ -66,7 +66,7 @@ change their clocks. What is in the caches may be faster than memory.`,
 	return c
 }
 
-// benchModel returns the model of a file, the embedded one, or a random one of a configuration.
+// benchModel returns the model in a file, the embedded model, or a random model of a configuration.
 func benchModel(ctx context.Context, flags modelFlags, config string) (*model.Model, error) {
 	if config == "" {
 		return flags.load()
@@ -94,7 +94,7 @@ func printBench(w io.Writer, r bench.Report) error {
 		"%s for each session that computes\n", megabytes(r.Bytes.Weights),
 		megabytes(r.Bytes.Session),
 		megabytes(r.Bytes.Static), megabytes(r.Bytes.Worker))
-	what, shape := 0, 0 // widths of the two columns that are aligned to the left
+	what, shape := 0, 0 // widths of the left-aligned columns
 	for _, row := range r.Rows {
 		what, shape = max(what, utf8.RuneCountInString(row.What)),
 			max(shape, utf8.RuneCountInString(row.Shape))
@@ -119,10 +119,10 @@ func printBench(w io.Writer, r bench.Report) error {
 	return t.Flush()
 }
 
-// megabytes is an amount of memory.
+// megabytes formats an amount of memory.
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
-// short is a time with three digits.
+// short formats a duration with three digits.
 func short(seconds float64) string {
 	d, unit := time.Duration(seconds*float64(time.Second)), time.Nanosecond
 	for d >= 1000*unit {
@@ -131,7 +131,7 @@ func short(seconds float64) string {
 	return d.Round(unit).String()
 }
 
-// digits is a speed with about three digits.
+// digits formats a speed with about three digits.
 func digits(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// byteSize is a flag's number of bytes, which may have a unit K, M or G of 1024, 1024^2 or 1024^3
-// bytes, as in 800M. The libraries for sizes also take 1.5G, "1 G" or 1T, or make K 1000, and print
-// rounded.
+// byteSize is a flag's number of bytes with an optional unit K, M or G of 1024, 1024^2 or 1024^3
+// bytes, as in 800M. Libraries for sizes also accept 1.5G, "1 G" or 1T, or take K as 1000, and
+// print rounded values.
 type byteSize int64
 
 const byteUnits = "KMG"
@@ -21,7 +21,7 @@ func (b *byteSize) String() string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-// sizeOf is a number of bytes in the form that Set reads.
+// sizeOf formats a number of bytes as Set parses it.
 func sizeOf(bytes int64) string { return new(byteSize(bytes)).String() }
 
 func (b *byteSize) Set(text string) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// usageArgs makes the errors of a command's arguments usage errors, which name the command's help.
+// usageArgs turns errors of a command's arguments into usage errors, which name the command's help.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	if check == nil {
 		return nil
@@ -25,7 +25,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// exactly is cobra.ExactArgs with an error that says what arguments were expected.
+// exactly is cobra.ExactArgs with an error that names the expected arguments.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -44,8 +44,8 @@ func atLeastOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// subcommand makes a command of a group of commands: alone it shows its help, and any argument is
-// the name of a command that does not exist.
+// subcommand makes a command group. Without arguments it shows its help; any argument is an unknown
+// command.
 func subcommand(c *cobra.Command) *cobra.Command {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -88,13 +88,12 @@ func subcommandNamed(c *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// renamed lets a command take flags by their names of before as well: each old name stands for the
-// new one, which alone is in the help.
+// renamed accepts a command's flags by their old names as well. The help shows only the new names.
 func renamed(c *cobra.Command, newByOld map[string]string) {
 	c.Flags().SetNormalizeFunc(newName(newByOld))
 }
 
-// renamedBelow is renamed for a group of commands and all its flags.
+// renamedBelow is renamed for a command group and all its flags.
 func renamedBelow(c *cobra.Command, newByOld map[string]string) {
 	c.SetGlobalNormalizationFunc(newName(newByOld))
 }

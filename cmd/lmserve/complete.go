@@ -16,15 +16,15 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// completing is what complete was asked for.
+// completing holds the flags of complete.
 type completing struct {
 	connectFlags
 	stream   streamFlags
-	sampling setting.Values // by the names of session.SamplingTable
+	sampling setting.Values // by names of session.SamplingTable
 	prompt   string
 	after    []string
 	stops    []string
-	logprobs int // likeliest tokens beside each
+	logprobs int // number of likeliest tokens to print
 	commit   string
 	asJSON   bool
 }
@@ -102,7 +102,7 @@ func (k *completing) run(c *cobra.Command) error {
 	})
 }
 
-// request makes the request of the flags, and checks what can be checked before a model is there.
+// request builds the request from the flags, and checks them as far as possible without a model.
 func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err error) {
 	checked := session.Sampling{}
 	checked.MaxTokens, checked.Temperature, checked.TopP = session.CompletionTokensDefault, 1, 1
@@ -124,7 +124,7 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	if len(k.stops) > 0 {
 		r.Stop = client.StopAt(k.stops...)
 	}
-	drawn := rand.Uint64N(session.SeedMax + 1) // that it is known if a signal ends the text, too
+	drawn := rand.Uint64N(session.SeedMax + 1) // known even if a signal ends the text
 	r.Seed = cmp.Or(given(c.Flags().Changed, "seed", &k.stream.seed), &drawn)
 	if c.Flags().Changed("logprobs") {
 		if k.logprobs < 0 || k.logprobs > session.CandidatesMax {
@@ -139,7 +139,7 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	return r, nil
 }
 
-// feedFiles feeds files to a session; a single "-" is standard input.
+// feedFiles feeds files to a session; "-" alone is standard input.
 func feedFiles(
 	c *cobra.Command, cl *client.Client, on client.Session, files []string,
 ) error {

@@ -20,7 +20,7 @@ func completed(t *testing.T, args ...string) (done client.Completion) {
 	return done
 }
 
-// The object, the lines and the plain text are of the same completion.
+// The JSON object, the lines and the plain text show the same completion.
 func TestCompletePrintsJSONLinesOrText(t *testing.T) {
 	file := randomModel(t)
 	args := []string{"--model", file, "--static", "--prompt", "ab", "--max-tokens", "20", "--seed",
@@ -52,7 +52,7 @@ func TestCompletePrintsJSONLinesOrText(t *testing.T) {
 	require.Len(t, lines, 22, "a heading, and a line for each token")
 }
 
-// The seed that was drawn is told, and samples the same text again.
+// complete prints a random seed, which reproduces the text.
 func TestCompleteTellsTheSeedThatItDrew(t *testing.T) {
 	args := []string{"complete", "--model", randomModel(t), "--static", "--max-tokens", "30"}
 	text, stderr, code := lmserve("", args...)
@@ -79,7 +79,7 @@ func TestCompleteStops(t *testing.T) {
 	require.True(t, strings.HasPrefix(whole.Text, done.Text))
 }
 
-// Over a server complete does what it does alone, and a named session goes on.
+// complete gives the same results over a server as alone, and a named session continues.
 func TestCompleteOverAServer(t *testing.T) {
 	file := randomModel(t)
 	text, log := beginning(t, 400)
@@ -124,7 +124,7 @@ func TestCompleteOverAServer(t *testing.T) {
 	}
 }
 
-// endingWriter ends a context as Ctrl-C does, when something was written to it.
+// endingWriter cancels a context at the first write, as Ctrl-C does.
 type endingWriter struct {
 	bytes.Buffer
 	end func(error)
@@ -135,7 +135,7 @@ func (w *endingWriter) Write(text []byte) (int, error) {
 	return w.Buffer.Write(text)
 }
 
-// Ctrl-C leaves the text that is there, with its seed; the same seed samples the same beginning.
+// After Ctrl-C the text so far and its seed are printed. The same seed reproduces the beginning.
 func TestCompleteInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	out, errs := &endingWriter{end: cancel}, new(bytes.Buffer)

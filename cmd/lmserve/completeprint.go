@@ -14,24 +14,23 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// finishInterrupted is the reason of a text that a signal has ended.
+// finishInterrupted is the finish reason of a text that a signal ended.
 const finishInterrupted client.FinishReason = "interrupted"
 
-// completionPrinter prints a completion: the text as it grows, a line for each token, or one
-// object.
+// completionPrinter prints a completion as growing text, as a line per token, or as one object.
 type completionPrinter struct {
 	out              io.Writer
 	prompt           string
-	seed             uint64 // in force
+	seed             uint64 // the seed used
 	asJSON, logprobs bool
-	words            bool // the model is one of words
+	words            bool // the model is a model of words
 
 	text  []byte
-	shown strings.Builder   // the text, with U+FFFD for what is no UTF-8
-	done  client.Completion // all but the text
+	shown strings.Builder   // the text, with U+FFFD for invalid UTF-8
+	done  client.Completion // everything except the text
 }
 
-// print prints what comes, up to the first error.
+// print prints events up to the first error.
 func (p *completionPrinter) print(all iter.Seq2[client.CompletionEvent, error]) error {
 	failed := p.begin()
 	for e, err := range all {
@@ -90,7 +89,7 @@ func (p *completionPrinter) piece(e *client.PieceEvent) (err error) {
 	return err
 }
 
-// token prints a token, its log-probability, and the likeliest tokens there.
+// token prints a token, its log-probability, and the likeliest tokens at its place.
 func (p *completionPrinter) token(e *client.PieceEvent, i int) error {
 	token := ""
 	switch text := e.TextBytes(); {
@@ -104,7 +103,7 @@ func (p *completionPrinter) token(e *client.PieceEvent, i int) error {
 	var likeliest strings.Builder
 	if i < len(e.TopLogprobs) {
 		for _, t := range e.TopLogprobs[i] {
-			text := string([]byte{byte(t.Token)}) // a token is a byte, unless it has a text
+			text := string([]byte{byte(t.Token)}) // a token without text is a byte
 			if t.Text != nil {
 				text = *t.Text
 			}
@@ -116,7 +115,7 @@ func (p *completionPrinter) token(e *client.PieceEvent, i int) error {
 	return err
 }
 
-// width is that of the column of tokens.
+// width returns the width of the token column.
 func (p *completionPrinter) width() int {
 	if p.words {
 		return 16
@@ -142,8 +141,8 @@ func (p *completionPrinter) end() (err error) {
 	return err
 }
 
-// tokens counts the tokens of the text. The words of a text that was sampled stand between single
-// spaces, and each end of a line is a token.
+// tokens counts the tokens of the text. Sampled words are separated by single spaces, and each line
+// end is a token.
 func (p *completionPrinter) tokens() int64 {
 	if !p.words {
 		return int64(len(p.text))
@@ -151,7 +150,7 @@ func (p *completionPrinter) tokens() int64 {
 	return int64(len(bytes.Fields(p.text)) + bytes.Count(p.text, []byte{'\n'}))
 }
 
-// sizeOfAll is the number of bytes of all files, 0 if that of one of them is not known.
+// sizeOfAll returns the total size of files in bytes, or 0 if a size is unknown.
 func sizeOfAll(files []string) (all int64) {
 	for _, name := range files {
 		info, err := os.Stat(name)

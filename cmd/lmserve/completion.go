@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// completionScripts write, for each shell, what makes it complete the command line of a program.
+// completionScripts writes the completion script for each shell.
 var completionScripts = map[string]func(root *cobra.Command, w io.Writer) error{
 	"bash": func(c *cobra.Command, w io.Writer) error {
 		return c.GenBashCompletionV2(w,
@@ -25,7 +25,7 @@ var completionScripts = map[string]func(root *cobra.Command, w io.Writer) error{
 	"zsh":        (*cobra.Command).GenZshCompletion,
 }
 
-// completeValues makes shells complete what flags and arguments of commands may be.
+// completeValues registers completions for values of flags and arguments.
 func completeValues(root *cobra.Command) {
 	methods := stream.AllMethods()
 	valuesOf := map[string]cobra.CompletionFunc{
@@ -38,7 +38,7 @@ func completeValues(root *cobra.Command) {
 		for name, values := range valuesOf {
 			if c.LocalFlags().Lookup(name) != nil {
 				if err := c.RegisterFlagCompletionFunc(name, values); err != nil {
-					panic(err) // the flag is there
+					panic(err) // the flag exists
 				}
 			}
 		}
@@ -48,7 +48,7 @@ func completeValues(root *cobra.Command) {
 	}
 }
 
-// completeModels are the names of models, and the files that there are.
+// completeModels completes model names and files.
 func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, place := range model.Places(modelFolders()) {
@@ -57,7 +57,7 @@ func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 	return names, cobra.ShellCompDirectiveDefault
 }
 
-// completeList completes the last of several words with commas between them.
+// completeList completes the last word of a comma-separated list.
 func completeList(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndex(typed, ",")+1]
@@ -69,7 +69,7 @@ func completeList(words []string) cobra.CompletionFunc {
 	}
 }
 
-// completeCommands are the commands below those that were typed.
+// completeCommands completes the commands below those typed.
 func completeCommands(
 	c *cobra.Command, words []string, _ string,
 ) (names []string, _ cobra.ShellCompDirective) {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A shell asks for what may follow: commands, and values of flags. The shell drops
-// words that do not begin as typed.
+// The program completes commands and flag values. The shell drops words that do not match what was
+// typed.
 func TestShellsCompleteValues(t *testing.T) {
 	for _, c := range []struct {
 		args  []string

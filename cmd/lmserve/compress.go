@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/atomicfile"
 )
 
-// compressedSuffix ends the names of compressed files.
+// compressedSuffix is the suffix of compressed files.
 const compressedSuffix = ".lms"
 
 func newCompress() *cobra.Command {
@@ -83,7 +83,7 @@ same model. That takes several times as long: bytes have to come out one after t
 	return c
 }
 
-// printCompressed says how large the file is, and what the model needs of it.
+// printCompressed prints the file's size, and how much of it the header and the text take.
 func printCompressed(w io.Writer, name string, size int64, c compress.Compressed) {
 	head, text := int64(len(c.Head)), int64(len(c.Text))
 	fmt.Fprintf(w, "%s: %s bytes became %s: %s of header, and %s", name,
@@ -150,8 +150,8 @@ decoded: there, look at the exit code.`,
 	return c
 }
 
-// decompressor loads the model that a file was compressed with: the one of --model, or of all
-// models that have names the one whose ID the file names.
+// decompressor loads the model that a file was compressed with: the model of --model, or else the
+// named model whose ID the file contains.
 func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 	finder, err := flags.finder()
 	if err != nil {
@@ -174,8 +174,8 @@ func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 		strings.Join(found, ", "), r.Model)
 }
 
-// outputName is where a result goes: what --out says, or a name made of the input's. It refuses a
-// file that is there.
+// outputName returns the name in --out, or one derived from the input's name. It refuses an
+// existing file.
 func outputName(in, out, usual string) (string, error) {
 	if out == "" {
 		if out = usual; in == standardInput {
@@ -191,7 +191,7 @@ func outputName(in, out, usual string) (string, error) {
 	return out, nil
 }
 
-// readInput reads a file, or standard input, whole.
+// readInput reads a whole file, or standard input.
 func readInput(c *cobra.Command, name string) ([]byte, error) {
 	in, closeIn, err := openAll(c.Context(), []string{name}, c.InOrStdin())
 	if err != nil {
@@ -201,7 +201,7 @@ func readInput(c *cobra.Command, name string) ([]byte, error) {
 	return io.ReadAll(&patientReader{ctx: c.Context(), in: in})
 }
 
-// writeOutput writes a new file whole or not at all, or to standard output.
+// writeOutput writes a new file completely or not at all, or writes to standard output.
 func writeOutput(c *cobra.Command, name string, fill func(io.Writer) error) error {
 	if name == standardInput {
 		return fill(c.OutOrStdout())

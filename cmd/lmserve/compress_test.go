@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// modelFile is the file of a small model.
+// modelFile writes a small model and returns its file.
 func modelFile(t *testing.T, seed uint64) string {
 	m, err := modeltest.New(seed)
 	require.NoError(t, err)
@@ -22,8 +22,8 @@ func modelFile(t *testing.T, seed uint64) string {
 	return name
 }
 
-// Files come back byte for byte: of text, without a byte, and of bytes that are no text; through
-// pipes, too, and with other settings than the model's.
+// Decompression restores text, empty and binary files byte for byte, also through pipes and with
+// non-default settings.
 func TestCompressedFilesComeBack(t *testing.T) {
 	model, dir := modelFile(t, 7), t.TempDir()
 	for name, text := range map[string]string{
@@ -43,7 +43,7 @@ func TestCompressedFilesComeBack(t *testing.T) {
 	}
 }
 
-// The file is as large as the bits that score reports for the text.
+// A compressed file is as large as the bits that score reports for its text.
 func TestCompressProvesTheBitsOfScore(t *testing.T) {
 	model, file := modelFile(t, 7), filepath.Join(t.TempDir(), "text")
 	text := must(t, "", "help", "serve")
@@ -65,7 +65,7 @@ func TestCompressProvesTheBitsOfScore(t *testing.T) {
 	require.InEpsilon(t, bits/8, size, 1e-3)
 }
 
-// Nothing is written over, and what cannot be read leaves no file.
+// Existing files are not overwritten, and unreadable input leaves no output file.
 func TestCompressRefuses(t *testing.T) {
 	model, dir := modelFile(t, 7), t.TempDir()
 	file := filepath.Join(dir, "text")
@@ -96,8 +96,8 @@ func TestCompressRefuses(t *testing.T) {
 	require.NoFileExists(t, back)
 }
 
-// The file says which model reads it: an embedded one needs no flag. Of a model that is nowhere the
-// refusal says what was looked for, and which flags make models.
+// The file names its model, so an embedded one needs no flag. If the model is not found, the error
+// says what was searched and which flags change a model.
 func TestDecompressFindsItsModel(t *testing.T) {
 	const text = "a file names its model\n"
 	packed := must(t, text, "compress", "-", "--model", "swift", "--out", "-")

@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// configuredFlag is a flag as 'config' prints it.
+// configuredFlag is a flag as config prints it.
 type configuredFlag struct {
 	Flag  string `json:"flag"`
-	Value string `json:"value"` // "": the command finds its own
+	Value string `json:"value"` // "": the command chooses its own
 	From  origin `json:"from"`
 }
 
@@ -57,7 +57,7 @@ whether they are from the environment, from the configuration file, or the defau
 	return c
 }
 
-// configuredFlags are those of a command, with secrets left out.
+// configuredFlags lists a command's flags without secrets.
 func configuredFlags(c *cobra.Command, set origins) (all []configuredFlag) {
 	flagsOf(c).VisitAll(func(f *pflag.Flag) {
 		if !configurable(c, f) || f.Hidden {

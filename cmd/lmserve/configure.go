@@ -20,17 +20,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A flag that the command line does not give has the value that the environment says, or else the
-// configuration file, or else its default. What is said for one command comes before what is said
-// for all commands that have the flag.
+// A flag's value comes from the command line, else the environment, else the configuration file,
+// else its default. A value for one command precedes a value for all commands with the flag.
 
 const (
 	variablePrefix = "LMSERVE_"
-	// configName is the flag of all commands that names the configuration file. Commands that have
-	// another flag of that name, as train has, take the file that the variable names.
+	// configName is the flag of all commands that names the configuration file. Commands with
+	// another flag of that name, such as train, take the file from the variable.
 	configName     = "config"
 	configVariable = variablePrefix + "CONFIG"
-	noConfig       = "none" // instead of a file
+	noConfig       = "none" // means no file
 )
 
 const configurationHelp = `Where a flag is not given, its value is that of the variable
@@ -46,16 +45,16 @@ The file is that of --config or LMSERVE_CONFIG, or else lmserve/config.yaml in t
 configurations, if it is there; none is no file. 'lmserve config COMMAND' shows what holds.`
 
 type configuration struct {
-	file   string // path; "": there is none
+	file   string // path; "" for none
 	values *koanf.Koanf
 }
 
-// configDelimiter joins the names of sections and flags. No name has it.
+// configDelimiter joins names of sections and flags. It occurs in no name.
 const configDelimiter = "/"
 
 func newValues() *koanf.Koanf { return koanf.New(configDelimiter) }
 
-// readConfiguration reads the configuration file, if there is one.
+// readConfiguration reads the configuration file, if any.
 func readConfiguration(ctx context.Context, root *cobra.Command) (*configuration, error) {
 	conf := &configuration{values: newValues()}
 	given := root.PersistentFlags().Lookup(configName).Value.String()
@@ -78,8 +77,8 @@ func readConfiguration(ctx context.Context, root *cobra.Command) (*configuration
 	return conf, conf.check(root, nil, conf.values.Raw())
 }
 
-// defaultConfigFile is where the configuration file is that nobody names; "" if the system knows no
-// folder for it.
+// defaultConfigFile returns the default configuration file, or "" if the system defines no folder
+// for it.
 func defaultConfigFile() string {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -88,8 +87,8 @@ func defaultConfigFile() string {
 	return filepath.Join(dir, "lmserve", "config.yaml")
 }
 
-// check refuses the first key that is neither a flag of the command, or of one below it, nor the
-// name of a command below it.
+// check refuses the first key that is neither a flag of the command or of one below it, nor a
+// command below it.
 func (conf *configuration) check(c *cobra.Command, above []string, section map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(section)) {
 		path := append(slices.Clone(above), key)
@@ -100,7 +99,7 @@ func (conf *configuration) check(c *cobra.Command, above []string, section map[s
 			if err := conf.check(below, path, inner); err != nil {
 				return err
 			}
-		case below != nil && section[key] == nil: // a section without keys
+		case below != nil && section[key] == nil: // an empty section
 		case below != nil && !takesFlag(c, key):
 			return conf.wrong(path, fmt.Sprint(section[key]), "flags of "+below.CommandPath())
 		case !takesFlag(c, key), key == configName && len(above) == 0:
@@ -112,7 +111,7 @@ func (conf *configuration) check(c *cobra.Command, above []string, section map[s
 	return nil
 }
 
-// takesFlag reports whether a command, or one below it, has a flag that a configuration may set.
+// takesFlag reports whether a configuration may set a flag of the command or of one below it.
 func takesFlag(c *cobra.Command, name string) (takes bool) {
 	everyCommand(c, func(c *cobra.Command) {
 		f := flagsOf(c).Lookup(name)
@@ -121,9 +120,9 @@ func takesFlag(c *cobra.Command, name string) (takes bool) {
 	return takes
 }
 
-// flagsOf are all flags of a command, those of its groups included.
+// flagsOf returns all flags of a command, including those of its groups.
 func flagsOf(c *cobra.Command) *pflag.FlagSet {
-	c.InheritedFlags() // adds them to those of the command
+	c.InheritedFlags() // adds them to the command's
 	return c.Flags()
 }
 
@@ -133,7 +132,7 @@ func configurable(c *cobra.Command, f *pflag.Flag) bool {
 		f != c.Root().PersistentFlags().Lookup(configName)
 }
 
-// unknown is the error for a key that means nothing.
+// unknown returns the error for an unknown key.
 func (conf *configuration) unknown(c *cobra.Command, path []string) error {
 	want := "a command, or a flag of one"
 	if !c.HasSubCommands() {
@@ -153,21 +152,20 @@ func (conf *configuration) wrong(path []string, found, want string) error {
 	return usagef("%s: %s: found %s, expected %s", conf.file, key, found, want)
 }
 
-// origin says where the value of a flag comes from, in words: a variable, or the file and the key.
+// origin describes the source of a flag's value: a variable, or the file and key.
 type origin string
 
 const fromDefault origin = "the default"
 
-// origins has the flags of a command that a configuration has set.
+// origins maps the flags that a configuration has set to their sources.
 type origins map[string]origin
 
-// originsKey is that of the origins in the context of a command.
+// originsKey is the context key of a command's origins.
 type originsKey struct{}
 
-// configure gives the flags of a command that the command line does not give the values that the
-// environment and the configuration file say.
+// configure sets flags that the command line omits from the environment and the configuration file.
 func configure(c *cobra.Command, _ []string) error {
-	if c.HasSubCommands() || c.Hidden { // it shows its help, or is one of cobra's for shells
+	if c.HasSubCommands() || c.Hidden { // it shows help, or is cobra's for shells
 		return nil
 	}
 	conf, err := readConfiguration(c.Context(), c.Root())
@@ -179,11 +177,11 @@ func configure(c *cobra.Command, _ []string) error {
 	return err
 }
 
-// unconfigured stands in for configure where a configuration that is wrong must not be in the way:
-// in commands that say something of the program.
+// unconfigured replaces configure in commands about the program itself, which must work despite a
+// faulty configuration.
 func unconfigured(*cobra.Command, []string) error { return nil }
 
-// apply sets flags. It tells where their values come from.
+// apply sets flags and returns the sources of their values.
 func (conf *configuration) apply(c *cobra.Command) (set origins, err error) {
 	set = origins{}
 	flagsOf(c).VisitAll(func(f *pflag.Flag) {
@@ -204,11 +202,10 @@ func (conf *configuration) apply(c *cobra.Command) (set origins, err error) {
 	return set, err
 }
 
-// fromEnvironment finds the value of a flag in the environment. A variable that is empty says
-// nothing.
+// fromEnvironment looks up a flag's value in the environment. An empty variable counts as unset.
 func fromEnvironment(c *cobra.Command, flag string) (value any, from origin, found bool) {
 	variables := []string{variable(append(commandWords(c), flag)...)}
-	if flag != configName { // which stands for the file
+	if flag != configName { // its variable names the file
 		variables = append(variables, variable(flag))
 	}
 	for _, name := range variables {
@@ -219,17 +216,17 @@ func fromEnvironment(c *cobra.Command, flag string) (value any, from origin, fou
 	return nil, "", false
 }
 
-// variable is the name of an environment variable of words.
+// variable returns the environment variable for a sequence of words.
 func variable(words ...string) string {
 	name := strings.ToUpper(strings.Join(words, "_"))
 	return variablePrefix + strings.ReplaceAll(name, "-", "_")
 }
 
-// commandWords are the words of a command after the program's name.
+// commandWords returns the words of a command after the program's name.
 func commandWords(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1:] }
 
-// find finds the value of a flag in the file, in the section of the command or in one around it.
-// The flag may go by the name that it had before.
+// find looks up a flag's value in the file, in the command's section or an enclosing one. It also
+// accepts the flag's old name.
 func (conf *configuration) find(
 	c *cobra.Command, flag string,
 ) (value any, from origin, found bool) {
@@ -239,7 +236,7 @@ func (conf *configuration) find(
 			section = conf.values.Cut(strings.Join(words, configDelimiter)).Raw()
 		}
 		key, ok := keyOf(c, section, flag)
-		if ok && (flag != configName || len(words) > 0) { // which stands for the file
+		if ok && (flag != configName || len(words) > 0) { // there it names the file
 			path := strings.Join(append(slices.Clone(words), key), ".")
 			return section[key], origin(conf.file + ": " + path), true
 		}
@@ -249,7 +246,7 @@ func (conf *configuration) find(
 	}
 }
 
-// keyOf finds the key of a flag in a section: its name, or else one that it had before.
+// keyOf returns the key of a flag in a section: its name or an old name.
 func keyOf(c *cobra.Command, section map[string]any, flag string) (key string, ok bool) {
 	for _, key := range append([]string{flag}, slices.Sorted(maps.Keys(section))...) {
 		value, there := section[key]
@@ -288,7 +285,7 @@ func assign(flags *pflag.FlagSet, f *pflag.Flag, value any, from origin) error {
 	return nil
 }
 
-// valueOf says for a flag's type what its values are, where the errors of the type do not.
+// valueOf describes the values of a flag type where the type's errors do not.
 var valueOf = map[string]string{
 	"bool": "true or false", "int": "a whole number", "int64": "a whole number",
 	"uint64": "a whole number, 0 or more", "float64": "a number",
@@ -296,12 +293,12 @@ var valueOf = map[string]string{
 	"stringArray": "a text, or a list of texts", "float32Slice": "a list of numbers",
 }
 
-// valueText writes a value of the file as the command line has it.
+// valueText formats a value of the file as on the command line.
 func valueText(value any) string {
 	switch v := value.(type) {
 	case []any:
 		return strings.Join(valueTexts(v), ",")
-	case time.Time: // YAML has dates, and flags have texts
+	case time.Time: // YAML has dates, flags have text
 		if v.Equal(v.Truncate(24 * time.Hour)) {
 			return v.Format(time.DateOnly)
 		}
@@ -318,8 +315,8 @@ func valueTexts(values []any) []string {
 	return texts
 }
 
-// explained adds to a usage error where a flag that it names has its value from, if that is not the
-// command line.
+// explained adds to a usage error the source of the named flag's value, unless that is the command
+// line.
 func explained(c *cobra.Command, err error) error {
 	var usage usageError
 	if c.Context() == nil || !errors.As(err, &usage) {

@@ -19,7 +19,7 @@ func configFile(t *testing.T, text string) string {
 	return file
 }
 
-// inForce asks the program for the flags of a command, and where they come from.
+// inForce returns a command's flags and their sources, as config prints them.
 func inForce(t *testing.T, args ...string) map[string]configuredFlag {
 	var all []configuredFlag
 	out := must(t, "", append([]string{"config", "--json"}, args...)...)
@@ -31,8 +31,8 @@ func inForce(t *testing.T, args ...string) map[string]configuredFlag {
 	return byName
 }
 
-// A flag has the value of the command line, or else of the environment, or else of the file, or
-// else its default; and what is said for one command comes before what is said for all.
+// A flag's value comes from the command line, else the environment, else the file, else its
+// default. A value for one command precedes a value for all.
 func TestFlagsComeBeforeVariablesBeforeTheFile(t *testing.T) {
 	file := configFile(t, "threads: 3\nserve:\n  threads: 4\n  log: json\n  allow-host: [a, b]\n"+
 		"  max-replay: 20s\n  scrub: false\nkeys:\n  add:\n    expires: 2030-01-31\n")
@@ -69,7 +69,7 @@ func TestFlagsComeBeforeVariablesBeforeTheFile(t *testing.T) {
 		"the command line comes first")
 }
 
-// Every flag of serve, and of all other commands, can be set by a variable and by the file.
+// A variable and the file can each set every flag of every command.
 func TestEveryFlagCanBeConfigured(t *testing.T) {
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		if c.HasSubCommands() || c.PersistentPreRunE != nil {
@@ -98,7 +98,8 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 	})
 }
 
-// What is wrong in a configuration is told with file, key, found and expected, and nothing is done.
+// A faulty configuration is reported with file, key, value found and value expected, before any
+// work.
 func TestAConfigurationThatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"listn: x": "listn: found an unknown key, expected a command, " +
@@ -140,7 +141,7 @@ func TestAConfigurationThatIsWrong(t *testing.T) {
 	require.Contains(t, stderr, `LMSERVE_MAX_REPLAY: found "soon", expected a duration`)
 }
 
-// The default place is the user's folder of configurations; none stands for no file.
+// The default place is the user's configuration folder; "none" means no file.
 func TestTheDefaultConfigurationFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
@@ -153,8 +154,8 @@ func TestTheDefaultConfigurationFile(t *testing.T) {
 	require.Contains(t, must(t, "", "config", "serve"), "configuration file: "+file+"\n")
 }
 
-// The flag --config of train and bench names a configuration of a model; there the variable names
-// the file, which may set that flag in the commands' own sections.
+// --config of train and bench names a model configuration. For these commands the variable names
+// the file, which may set --config in their own sections.
 func TestConfigurationsOfModelsAndOfCommands(t *testing.T) {
 	file := configFile(t, "bench: {config: tiny, seconds: 0.5}\ntrain: {config: small}\n")
 	t.Setenv(configVariable, file)
@@ -175,7 +176,7 @@ func TestAKeyIsNotShown(t *testing.T) {
 	require.Regexp(t, `key +\(a secret\) +LMSERVE_KEY`, out)
 }
 
-// Any text is a configuration or an error, and no crash.
+// Every text is a configuration or an error, never a crash.
 func FuzzConfiguration(f *testing.F) {
 	for _, text := range []string{"", "serve: {threads: 1}", "a: &x [*x]", "? {a: b}\n: c",
 		"serve: !!binary x"} {

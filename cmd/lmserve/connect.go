@@ -16,22 +16,22 @@ import (
 	"github.com/lmserve/lmserve/server"
 )
 
-// localURL is the base URL of the server in this process. Its host is a loopback name, as the
-// server's check of hosts wants.
+// localURL is the base URL of the server in this process. Its loopback host passes the server's
+// host check.
 const localURL = "http://localhost"
 
-// localDrainMax is how long the server in this process may take to finish what is under way.
+// localDrainMax is how long the server in this process may take to drain.
 const localDrainMax = 30 * time.Second
 
-// connectFlags say which server a command asks, and for which session. Without --server the same
-// server runs in this process, and is reached through memory, so that a command does the same near
-// and far.
+// connectFlags selects the server and the session of a command. Without --server, the same server
+// runs in this process and is reached through memory, so that commands work the same locally and
+// remotely.
 type connectFlags struct {
 	server  string
-	besides []string // models that a server in this process serves, too
+	besides []string // further models of a server in this process
 	session string
 	key     string
-	shadow  string // a second model: its file, or its name at the server; "": none
+	shadow  string // a second model: its file, or its name at the server; "" for none
 	model   modelFlags
 	data    dataFlags
 }
@@ -48,20 +48,20 @@ func (f *connectFlags) register(c *cobra.Command) {
 }
 
 type connection struct {
-	URL  string       // base URL, without a slash at the end
-	HTTP *http.Client // reaches the server under that URL
-	Key  string       // to show to the server; "" for none
+	URL  string       // base URL without a trailing slash
+	HTTP *http.Client // client that reaches the server
+	Key  string       // key for the server; "" for none
 
-	Shadow string // name of the second model; "": there is none
+	Shadow string // name of the second model; "" for none
 
 	close func() error
 }
 
-// Close ends the server, if it runs in this process.
+// Close stops the server if it runs in this process.
 func (c *connection) Close() error { return c.close() }
 
-// connect finds the server that the flags name, or starts one in this process: on the data folder
-// if the command names a session, else on nothing but memory. The caller closes the connection.
+// connect connects to the selected server, or starts one in this process. That server uses the data
+// folder if the command names a session, else only memory. The caller closes the connection.
 func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 	if f.server == "" {
 		return f.startLocal(c)
@@ -81,7 +81,7 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 	}, nil
 }
 
-// startLocal starts a server in this process. What its log says of damage goes to standard error.
+// startLocal starts a server in this process. It logs damage to standard error.
 func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	log, err := newLogger("console")
 	if err != nil {
@@ -139,13 +139,13 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	}, nil
 }
 
-// close ends sessions that no server has served.
+// close closes sessions that no server has served yet.
 func (o *opened) close() error {
 	return errors.Join(o.sessions.Drain(context.Background()), o.store.Close())
 }
 
-// memoryListener accepts the connections that its own dial makes. They are pipes in memory: no
-// other process can reach the server behind it.
+// memoryListener accepts connections made by its own dial, over pipes in memory. No other process
+// can reach its server.
 type memoryListener struct {
 	accepted chan net.Conn
 	closed   chan struct{}
@@ -156,7 +156,7 @@ func newMemoryListener() *memoryListener {
 	return &memoryListener{accepted: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// dial makes a connection, when it is accepted.
+// dial makes a connection once it is accepted.
 func (l *memoryListener) dial(ctx context.Context) (net.Conn, error) {
 	far, near := net.Pipe()
 	select {
@@ -185,7 +185,7 @@ func (l *memoryListener) Close() error {
 
 func (l *memoryListener) Addr() net.Addr { return memoryAddr{} }
 
-// memoryAddr is the address of what only this process can reach.
+// memoryAddr is the address of a memoryListener.
 type memoryAddr struct{}
 
 func (memoryAddr) Network() string { return "memory" }

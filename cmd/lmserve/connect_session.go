@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// connectPatience is how long a request waits for a server that has too much to do.
+	// connectPatience is how long a request waits for an overloaded server.
 	connectPatience = time.Minute
-	// unnamedTTLSeconds is how long a session without a name outlives a command that could not
+	// unnamedTTLSeconds is the lifetime of a session without a name after a command that could not
 	// delete it.
 	unnamedTTLSeconds = 24 * 60 * 60
 )
@@ -28,8 +28,8 @@ func (c *connection) client() (*client.Client, error) {
 	return cl, nil
 }
 
-// of is the request for a session on the model that the flags name at a server. In this process the
-// model is the only one, or the first.
+// of adds the model of the flags to a request to a remote server. A server in this process uses
+// that model anyway.
 func (f *connectFlags) of(r client.SessionRequest) client.SessionRequest {
 	if f.server != "" && f.model.path != "" {
 		r.Model = &f.model.path
@@ -37,15 +37,16 @@ func (f *connectFlags) of(r client.SessionRequest) client.SessionRequest {
 	return r
 }
 
-// openSession finds the session of a name or an id, or makes the one of the name. Without a name it
-// makes one that done deletes. The caller calls done.
+// openSession finds a session by name or id, or creates one with the name. Without a name it
+// creates a session that done deletes. The caller calls done.
 func openSession(
 	ctx context.Context, cl *client.Client, name string, r client.SessionRequest,
 ) (s client.Session, done func() error, err error) {
 	if name != "" {
 		keep := func() error { return nil }
 		if r.Settings == nil && r.Model == nil {
-			// Then any session will do, one that only its id names, too.
+			// The request has no settings and no model, so any session will do, also one named by
+			// its id.
 			s, err := cl.GetSession(ctx, name)
 			if !client.Is(err, client.ProblemSessionNotFound) {
 				return s, keep, err
@@ -67,8 +68,7 @@ func openSession(
 	}, err
 }
 
-// withSession does something with the session that the flags name, or with a new one that is gone
-// afterwards.
+// withSession calls do with the session of the flags, or with a new one that is deleted afterwards.
 func (f *connectFlags) withSession(
 	c *cobra.Command, r client.SessionRequest, do func(*client.Client, client.Session) error,
 ) (err error) {
@@ -94,8 +94,8 @@ func (f *connectFlags) withSession(
 	return do(cl, s)
 }
 
-// joinedUnlessEnded joins an error with that of tidying up. Where a signal has ended the work, that
-// alone counts.
+// joinedUnlessEnded joins an error with that of cleaning up. If a signal ended the work, only the
+// first error counts.
 func joinedUnlessEnded(err, tidying error) error {
 	var ended signalError
 	if errors.Is(err, context.Canceled) || errors.As(err, &ended) {

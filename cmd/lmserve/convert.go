@@ -20,13 +20,13 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Chunks of models that were converted, those of the paper: in bytes, and in words.
+// Chunk lengths of converted models, as in the paper: in bytes and in words.
 const (
 	convertChunkBytes = 128
 	convertChunkWords = 50
 )
 
-// The flag of the clusters' order, and its value for the order of the checkpoint's layout.
+// The flag for the cluster order, and its value for the order of the checkpoint's layout.
 const (
 	clusterOrderName = "cluster-order"
 	orderAuto        = "auto"
@@ -111,7 +111,7 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 			"in Hugging Face's layout, descending in others")
 }
 
-// options are those of the configuration, if one is named, with those that flags say before them.
+// options returns the options of the configuration, if any, overridden by flags.
 func (f *convertFlags) options(c *cobra.Command) (checkpoint.Options, error) {
 	flags := c.Flags()
 	var o checkpoint.Options
@@ -185,7 +185,7 @@ func convert(c *cobra.Command, f convertFlags, from string) error {
 	return tryConverted(c, f.out, m.Order)
 }
 
-// asked says by which flags settings are given that a checkpoint does not tell.
+// asked names the flags for settings that the checkpoint lacks.
 func asked(err error) error {
 	var missing *checkpoint.Missing
 	if !errors.As(err, &missing) {
@@ -196,7 +196,7 @@ func asked(err error) error {
 	}
 }
 
-// fileOf makes the file of a model, with its vocabulary.
+// fileOf makes the file of a model with its vocabulary.
 func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stored, error) {
 	tok, chunk, err := tokenizerOf(m, f.vocab)
 	if err != nil {
@@ -222,10 +222,10 @@ func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stor
 	return &weights.Stored{Metadata: metadata, Tensors: tensors}, err
 }
 
-// nameOf gives the name of a checkpoint's folder, or of its file without the extension.
+// nameOf returns the name of a checkpoint's folder, or of its file without extension.
 func nameOf(from string) string {
 	if whole, err := filepath.Abs(from); err == nil {
-		from = whole // "." has a name, too
+		from = whole // resolves "." to a name
 	}
 	base := filepath.Base(from)
 	if info, err := os.Stat(from); err == nil && info.IsDir() {
@@ -234,8 +234,9 @@ func nameOf(from string) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// tokenizerOf gives the tokenizer of a model, and the chunk that the paper has for it: that of
-// words if there is a vocabulary, that of bytes if there are as many tokens as bytes, else nil.
+// tokenizerOf returns a model's tokenizer and the paper's chunk length for it. The tokenizer is one
+// of words if there is a vocabulary, one of bytes if there are as many tokens as bytes, and else
+// nil.
 func tokenizerOf(m *checkpoint.Converted, vocab string) (tokenizer.Tokenizer, int, error) {
 	if vocab != "" {
 		words, err := checkpoint.ReadVocabulary(vocab)
@@ -255,7 +256,7 @@ func tokenizerOf(m *checkpoint.Converted, vocab string) (tokenizer.Tokenizer, in
 	return nil, convertChunkWords, nil
 }
 
-// written writes the file, and tells how far it is; the end of the command's context ends it.
+// written writes the file and reports progress, until the command's context ends.
 func written(c *cobra.Command, file *weights.Stored, out string, p *progress) error {
 	var done, total int64
 	for i := range file.Tensors {

@@ -19,15 +19,14 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// huggingFolder writes a small model as Hugging Face's library would, and gives its weights.
+// huggingFolder writes a small model as Hugging Face's library would, and returns the model.
 func huggingFolder(t *testing.T, vocab int) (dir string, m *txl.Model) {
 	return huggingFolderOf(t, txl.Config{
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: vocab, SegLen: 16, MemLen: 16,
 	}, nil)
 }
 
-// huggingFolderOf is huggingFolder for a configuration. set may set biases of the softmax by their
-// names.
+// huggingFolderOf is huggingFolder for a configuration. set may fill biases of the softmax by name.
 func huggingFolderOf(t *testing.T, c txl.Config, set map[string]func(bias []float32)) (
 	dir string, m *txl.Model,
 ) {
@@ -52,7 +51,7 @@ func huggingFolderOf(t *testing.T, c txl.Config, set map[string]func(bias []floa
 	return dir, m
 }
 
-// A model of bytes that was converted is one that every command takes.
+// Every command accepts a converted model of bytes.
 func TestAConvertedModelServes(t *testing.T) {
 	dir, want := huggingFolder(t, 256)
 	for _, name := range []string{"m.safetensors", "m.safetensors.zst"} {
@@ -68,7 +67,7 @@ func TestAConvertedModelServes(t *testing.T) {
 	}
 }
 
-// The name of a model is that of its folder, dots and all, or of its file without the extension.
+// A model is named after its folder, including dots, or after its file without extension.
 func TestAConvertedModelIsNamedAfterItsSource(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "transfo-xl-v1.5")
 	from, _ := huggingFolder(t, 256)
@@ -85,7 +84,7 @@ func TestAConvertedModelIsNamedAfterItsSource(t *testing.T) {
 	}
 }
 
-// A vocabulary goes into the file, and has to be of the size of the embeddings.
+// The vocabulary is stored in the file, and must match the size of the embeddings.
 func TestConvertTakesAVocabulary(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)
 	out := filepath.Join(t.TempDir(), "m.safetensors")
@@ -104,8 +103,8 @@ func TestConvertTakesAVocabulary(t *testing.T) {
 	require.Equal(t, "<eos>\nthe\n<unk>\n", string(symbols.Data))
 }
 
-// A model of words that was converted is a static model to meta-train on: it keeps its weights and
-// its vocabulary, and gets meta-learners.
+// A converted model of words can be meta-trained as the static model. It keeps its weights and
+// vocabulary, and gets meta-learners.
 func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 	symbols := []string{"<eos>", "fox", "the", "brown", "prose/a", "<unk>"}
 	dir, want := huggingFolder(t, len(symbols))
@@ -127,7 +126,7 @@ func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 	require.Equal(t, 50, m.Chunk)
 	require.Equal(t, .3, m.Learner.Settings.P)
 
-	// With tables of the softmax's own, it starts from the same static model.
+	// With separate tables of the softmax, training starts from the same static model.
 	config := filepath.Join(t.TempDir(), "untied.json")
 	require.NoError(t, os.WriteFile(config,
 		[]byte(`{"n_layer":2,"d_model":8,"n_head":2,"d_head":4,`+
@@ -150,7 +149,7 @@ func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 	require.Equal(t, scored("1"), scored("3"))
 }
 
-// What is wrong with a call is said before anything is written.
+// A faulty call is refused before anything is written.
 func TestConvertSaysWhatIsWrong(t *testing.T) {
 	dir, _ := huggingFolder(t, 256)
 	file, out := filepath.Join(dir, "model.safetensors"), filepath.Join(t.TempDir(),
@@ -182,8 +181,8 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 	must(t, "", "convert", file, "--out", out, "--mem-len", "16", "--pre-lnorm=false")
 }
 
-// A state dict of words that was converted gives the losses that the reference implementation, or
-// the slow model of the tests of txl, computed of it, as a stream of text.
+// A converted state dict of words gives the losses that the reference implementation, or the slow
+// model of txl's tests, computed for the text.
 func TestAConvertedModelOfWordsGivesTheReferencesNumbers(t *testing.T) {
 	for _, file := range []struct{ name, memory, chunk, preLNorm, cutoffs string }{
 		{"small", "12", "8", "false", ""},
@@ -223,8 +222,8 @@ func TestAConvertedModelOfWordsGivesTheReferencesNumbers(t *testing.T) {
 	}
 }
 
-// referenceText is the first stream of a file of reference numbers as a text, of which the first
-// input is the end of a line, with a vocabulary for it, and its bits.
+// referenceText returns the first stream of a file of reference numbers as text that begins after a
+// line end. It also returns a vocabulary for the text, and the text's bits.
 func referenceText(t *testing.T, f *weights.File) (text string, symbols []string, bits float64) {
 	vocab, err := strconv.Atoi(f.Metadata["vocab"])
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 // english is the sample that convert scores.
 const english = "../../internal/learning/checkpoint/sample.txt"
 
-// wordsOf writes a vocabulary of the sample's words, and of more after them.
+// wordsOf writes a vocabulary of the sample's words and `more` other words after them.
 func wordsOf(t *testing.T, more int) (file string, words int) {
 	text, err := os.ReadFile(english)
 	require.NoError(t, err)
@@ -34,8 +34,8 @@ func wordsOf(t *testing.T, more int) (file string, words int) {
 	return file, words
 }
 
-// A model whose first cluster has the words of English, and whose second has none, fits the sample
-// better in its own order. convert prints both perplexities, and warns of the wrong order.
+// A model whose first cluster has the English words fits the sample better in its own order.
+// convert prints the perplexities of both orders, and warns of the wrong one.
 func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 	const strangers = 200
 	vocab, words := wordsOf(t, strangers)
@@ -76,7 +76,8 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 		`--cluster-order is "reverse", expected auto, ascending or descending`)
 }
 
-// A model of bytes that expects no letters is worse than a guess. A model that expects them is not.
+// A byte model that assigns letters low probability is worse than guessing, and convert warns. A
+// model that expects letters is not.
 func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 	for letters, warns := range map[float32]bool{8: false, -8: true} {
 		dir, _ := huggingFolderOf(t, txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4,
@@ -103,7 +104,7 @@ func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 	}
 }
 
-// A vocabulary that has few words of the sample says nothing of the model.
+// A vocabulary with few words of the sample says nothing about the model.
 func TestConvertChecksNoUnknownWords(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)
 	vocab := filepath.Join(dir, "vocab.txt")

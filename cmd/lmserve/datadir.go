@@ -14,14 +14,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
-// noDataDir is the --data-dir of a server that keeps sessions in memory only.
+// noDataDir is the --data-dir of a server that keeps sessions only in memory.
 const noDataDir = "none"
 
-// dataFlags say where the data folder and the keys file are.
+// dataFlags locates the data folder and the keys file.
 type dataFlags struct {
 	dir      string
 	keysFile string
-	network  networkFlags // where sessions are instead, if they are not in the data folder
+	network  networkFlags // where the sessions are if not in the data folder
 }
 
 func (f *dataFlags) register(c *cobra.Command) {
@@ -30,13 +30,13 @@ func (f *dataFlags) register(c *cobra.Command) {
 		"in the data folder)")
 }
 
-// registerFolder gives a command that has nothing to do with keys the flag of the data folder.
+// registerFolder registers the data folder's flag for a command that does not use keys.
 func (f *dataFlags) registerFolder(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&f.dir, "data-dir", "", "data folder (default: lmserve in the "+
 		"user's state folder)")
 }
 
-// path is that of the keys file; it is "" where there is no data folder to have one.
+// path returns the path of the keys file, or "" without a data folder.
 func (f *dataFlags) path() (string, error) {
 	switch {
 	case f.keysFile != "":
@@ -59,7 +59,7 @@ func (f *dataFlags) folder() (string, error) {
 	return filepath.Join(dir, "lmserve"), nil
 }
 
-// mustPath returns the path of the keys file, without which the commands on keys cannot work.
+// mustPath returns the path of the keys file, which commands on keys require.
 func (f *dataFlags) mustPath() (string, error) {
 	path, err := f.path()
 	if err == nil && path == "" {
@@ -69,7 +69,7 @@ func (f *dataFlags) mustPath() (string, error) {
 	return path, err
 }
 
-// mustFolder returns the data folder, without which the commands on stored sessions cannot work.
+// mustFolder returns the data folder, which commands on stored sessions require.
 func (f *dataFlags) mustFolder() (string, error) {
 	if f.network.given() {
 		return "", usagef("--store is given, expected a data folder: what this command " +
@@ -81,12 +81,12 @@ func (f *dataFlags) mustFolder() (string, error) {
 	return f.folder()
 }
 
-// openStored opens what the sessions are kept in, which must be there already.
+// openStored opens the store of the sessions, which must exist.
 func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (storage.Store, error) {
 	if f.network.given() {
 		store, err := f.network.open(ctx, postgres.Options{Alone: !o.ReadOnly})
 		if err != nil {
-			return nil, err // not store: a nil *postgres.Store is no nil storage.Store
+			return nil, err // not store: a nil *postgres.Store is not a nil storage.Store
 		}
 		return store, nil
 	}
@@ -110,7 +110,7 @@ func (f *dataFlags) withStore(
 	return do(store)
 }
 
-// stateFolder is where a user's programs keep what has to last and is no document.
+// stateFolder returns the folder for a user's persistent program state.
 func stateFolder() (string, error) {
 	switch runtime.GOOS {
 	case "darwin":

@@ -2,5 +2,5 @@
 
 package main
 
-// descriptorsMax is how many files and connections this process may have open.
+// descriptorsMax returns how many files and connections this process may have open.
 func descriptorsMax() int { return descriptorsUnknown }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// descriptorsMax is how many files and connections this process may have open.
+// descriptorsMax returns how many files and connections this process may have open.
 func descriptorsMax() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

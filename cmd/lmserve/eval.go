@@ -74,7 +74,7 @@ The settings are the model's. Flags for settings hold for every method that has 
 			if err != nil && !res.Interrupted {
 				return err
 			}
-			// Of an evaluation that was interrupted there is what is done.
+			// An interrupted evaluation prints its partial result.
 			return errors.Join(err, writeEval(c.OutOrStdout(), res, asJSON, picture))
 		},
 	}
@@ -96,7 +96,7 @@ The settings are the model's. Flags for settings hold for every method that has 
 		"update writes")
 	rows := slices.DeleteFunc(slices.Clone(stream.Table),
 		func(r setting.Row[stream.Settings]) bool {
-			return r.Name == "method" || r.Name == "companion" // --methods has them
+			return r.Name == "method" || r.Name == "companion" // --methods sets them
 		})
 	settingFlags(c, rows, o.Settings)
 	c.Flags().StringVar(&o.KV, "kv", eval.KVExact,
@@ -110,7 +110,7 @@ The settings are the model's. Flags for settings hold for every method that has 
 	return c
 }
 
-// writeEval prints a result, and draws its documents if there are any and a file for the picture.
+// writeEval prints a result. If it has documents and a picture file is named, writeEval draws them.
 func writeEval(w io.Writer, res eval.Result, asJSON bool, picture string) error {
 	err := printed(w, res, asJSON, printEval)
 	if err != nil || picture == "" || len(res.Documents) == 0 {

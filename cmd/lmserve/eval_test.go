@@ -33,7 +33,7 @@ func documentsOf(t *testing.T, texts map[string]string) (dir string) {
 	return dir
 }
 
-// A name of a method in eval is the same in score and in a session of a server, to the bit.
+// A method's name means the same in eval, score and a server's session: results are bit-identical.
 func TestMethodsHaveOneNameEverywhere(t *testing.T) {
 	model, dir := smallModel(t), t.TempDir()
 	text, _ := beginning(t, 600)
@@ -95,8 +95,7 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 	require.EqualValues(t, 314, res.Total.Bytes)
 }
 
-// wordModel is the file of a small model of words that adapts, and a directory of text of these
-// words.
+// wordModel writes a small adaptive model of words, and a directory of text in these words.
 func wordModel(t *testing.T) (file, data string) {
 	config := filepath.Join(t.TempDir(), "words.json")
 	require.NoError(t, os.WriteFile(config,
@@ -110,7 +109,7 @@ func wordModel(t *testing.T) (file, data string) {
 	return file, data
 }
 
-// The table of a model of words is of perplexities, and settings are flags.
+// For a model of words the table has perplexities, and settings are flags.
 func TestEvalAndTuneOfWords(t *testing.T) {
 	file, data := wordModel(t)
 	words := documentsOf(t, map[string]string{
@@ -169,8 +168,8 @@ func TestATableOfAllMethodsFitsAPage(t *testing.T) {
 	require.Contains(t, out.String(), "dynamic-sgd diverged in x near byte 7: because")
 }
 
-// Where all methods diverged nothing says how many words there are, and the table has no share of
-// them.
+// If all methods diverged, the number of words is unknown, and the table omits the share of unknown
+// words.
 func TestATableOfWordsWithoutAnyScore(t *testing.T) {
 	part := eval.Part{Name: "a.txt", Domain: ".", Documents: 1, Bytes: 10,
 		Scores: []*eval.Score{nil}}
@@ -184,7 +183,7 @@ func TestATableOfWordsWithoutAnyScore(t *testing.T) {
 	require.NotContains(t, out.String(), "unknown words, ")
 }
 
-// With --typing, the table has a row for each document and method, and says what the JSON says.
+// With --typing, the table has a row per document and method, with the numbers of the JSON.
 func TestEvalTypingCountsKeys(t *testing.T) {
 	dir := documentsOf(t, map[string]string{"logs/a.txt": strings.Repeat("one two three\n", 60)})
 	args := []string{"eval", "--typing", "--model", smallModel(t), "--data", dir, "--read", "0,400",
@@ -227,7 +226,7 @@ func TestEvalTypingCountsKeys(t *testing.T) {
 	require.Contains(t, stderr, "threshold is 2, expected 0.002 to less than 1")
 }
 
-// Of the first document, an evaluation that is interrupted prints what there is.
+// An evaluation interrupted in the first document prints its partial result.
 func TestEvalInterrupted(t *testing.T) {
 	telling(t, time.Millisecond, time.Millisecond)
 	dir := documentsOf(t, map[string]string{"a.txt": strings.Repeat("some text\n", 20000)})

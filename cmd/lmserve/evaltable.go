@@ -14,15 +14,15 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// A table of six methods has 120 columns: nameWidth is what five leave to names, methodWidth what
-// one more takes.
+// A table of six methods has 120 columns. With five methods, names get nameWidth; each further
+// method takes methodWidth.
 const (
 	nameWidth   = 36
 	methodWidth = 16
 )
 
-// printEval prints a result for people: one table of documents, domains, total, cost, curve; then
-// what is in part only, and what diverged.
+// printEval prints a result as one table of documents, domains, total, cost and curve. Partial
+// documents and divergences follow.
 func printEval(w io.Writer, res eval.Result) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "model %s\n%s\n%s\n\n", res.Model, describe(res), measure(res))
@@ -44,7 +44,7 @@ func printEval(w io.Writer, res eval.Result) error {
 	return nil
 }
 
-// printPartial prints how far the methods came in a document that was interrupted.
+// printPartial prints how far each method got in an interrupted document.
 func printPartial(text *bytes.Buffer, res eval.Result) {
 	if len(res.Documents) > 0 {
 		fmt.Fprintln(text)
@@ -116,7 +116,7 @@ func describe(res eval.Result) string {
 	return s
 }
 
-// measure says what the numbers of the table are.
+// measure describes the numbers of the table.
 func measure(res eval.Result) string {
 	what, less := "bits per byte", "how many fewer than"
 	if res.Words {
@@ -130,14 +130,14 @@ func measure(res eval.Result) string {
 
 func documents(n int) string { return setting.Count(n, "document") }
 
-// evalTable has a column of sizes, one a method and one of names.
+// evalTable has a column for sizes, one per method, and one for names.
 type evalTable struct {
 	*tabwriter.Writer
 	methods int
 	words   bool
 }
 
-// unit is what a token is called.
+// unit returns the name of a token.
 func (t evalTable) unit() string {
 	if t.words {
 		return "token"
@@ -145,7 +145,7 @@ func (t evalTable) unit() string {
 	return "byte"
 }
 
-// row keeps the end of a long name, which tells documents apart.
+// row keeps the end of a long name, which distinguishes documents.
 func (t evalTable) row(size, name string, cells []string) {
 	width := max(methodWidth, nameWidth-methodWidth*max(0, t.methods-5))
 	if r := []rune(name); len(r) > width {
@@ -154,7 +154,7 @@ func (t evalTable) row(size, name string, cells []string) {
 	fmt.Fprintf(t, "%s\t%s\t  %s\n", size, strings.Join(cells, "\t"), name)
 }
 
-// blank is a row too: a line without cells would end the columns.
+// blank adds an empty row, because a line without cells would end the columns.
 func (t evalTable) blank() { t.row("", "", make([]string, t.methods)) }
 
 func (t evalTable) part(name string, p eval.Part) {
@@ -176,7 +176,7 @@ func (t evalTable) part(name string, p eval.Part) {
 	t.row(fmt.Sprint(size), name, cells)
 }
 
-// cell is a score with so many digits and, of all methods but the first, the gain.
+// cell formats a score with the given digits and, except for the first method, the gain.
 func cell(k, digits int, score float64, gain *float64) string {
 	if k == 0 || gain == nil {
 		return fmt.Sprintf("%.*f", digits, score)
@@ -184,7 +184,7 @@ func cell(k, digits int, score float64, gain *float64) string {
 	return fmt.Sprintf("%.*f %+.*f", digits, score, digits, *gain)
 }
 
-// cost is two rows: time a token, and as a multiple of the first method's.
+// cost adds two rows: time per token, and its ratio to the first method's.
 func (t evalTable) cost(first string, total eval.Part) {
 	micros, times := make([]string, t.methods), make([]string, t.methods)
 	for k, s := range total.Scores {
@@ -202,7 +202,7 @@ func (t evalTable) cost(first string, total eval.Part) {
 	}
 }
 
-// unknown is two rows: the share of the words that are unknown, and bits per byte of the others.
+// unknown adds two rows: the share of unknown words, and bits per byte of known words.
 func (t evalTable) unknown(total eval.Part) {
 	cells, share := make([]string, t.methods), 100*float64(total.Unknown)/float64(total.Tokens)
 	for k, s := range total.Scores {
@@ -215,7 +215,8 @@ func (t evalTable) unknown(total eval.Part) {
 	t.row(fmt.Sprint(total.Bytes-total.UnknownBytes), "bytes of known words: bits per byte", cells)
 }
 
-// curve is one point: the first tokens of the documents that have them. 1 KB is 1024 bytes.
+// curve adds a point: the mean over the first tokens of the documents that are long enough. 1 KB is
+// 1024 bytes.
 func (t evalTable) curve(p eval.Point) {
 	var cells []string
 	for k, b := range p.Bits() {
@@ -233,7 +234,7 @@ func (t evalTable) curve(p eval.Point) {
 	t.row(fmt.Sprint(int64(p.Texts)*p.To), name, cells)
 }
 
-// mean is a cell of bits a token, beside those of the first method, which may have diverged.
+// mean formats bits per token and the gain over the first method, which may have diverged.
 func (t evalTable) mean(k int, bits float64, first *float64) string {
 	score, digits := bits, 3
 	var gain *float64

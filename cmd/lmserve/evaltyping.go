@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// typingFlags are those of eval --typing.
+// typingFlags registers the flags of eval --typing.
 func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 	c.Flags().BoolVar(typing, "typing", false,
 		"count the keys of a simulated writer who accepts suggestions, instead of bits; "+
@@ -33,7 +33,7 @@ func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 		"with --typing: least probability of a suggestion that is shown inline")
 }
 
-// runTyping types, and prints what was counted.
+// runTyping simulates typing and prints the result.
 func runTyping(
 	c *cobra.Command, m *model.Model, data string, o eval.TypingOptions, asJSON bool,
 ) error {
@@ -56,8 +56,8 @@ func runTyping(
 	return errors.Join(err, printed(c.OutOrStdout(), res, asJSON, printTyping))
 }
 
-// printTyping prints a result for people: a table of five candidates, one of those shown inline,
-// and how often candidates of a probability were right.
+// printTyping prints a result: a table for five candidates, one for inline suggestions, and how
+// often candidates of each probability were right.
 func printTyping(w io.Writer, res eval.TypingResult) error {
 	var text bytes.Buffer
 	interrupted := ""
@@ -101,8 +101,8 @@ the keys saved, of the keys at which it is shown, and of these where it is right
 	return nil
 }
 
-// typingTable has a row for each document and method, and for the means over more than one
-// document: shares, then time and work of what was typed.
+// typingTable has a row for each document and method, and for means over several documents: shares,
+// then time and work per typed text.
 func typingTable(
 	text *bytes.Buffer, res eval.TypingResult, names []string,
 	of func(eval.TypingScore) (eval.Typed, []float64),
@@ -134,7 +134,7 @@ func typingTable(
 	_ = t.Flush() // to memory
 }
 
-// printCalibration prints a table for each method, with a row for each tenth of probability.
+// printCalibration prints a table for each method with a row for each tenth of probability.
 func printCalibration(text *bytes.Buffer, res eval.TypingResult) {
 	fmt.Fprint(text, `
 Calibration: mean probability of the candidates, share of them that is right, their number.
@@ -165,7 +165,7 @@ Of free candidates, the first of each list counts.
 	}
 }
 
-// calibrationCells returns the cells of a mode in the row of a tenth of probability.
+// calibrationCells returns the cells of a mode for one tenth of probability.
 func calibrationCells(c eval.Calibration, tenth int) string {
 	for _, b := range c.Buckets {
 		if min(int(10*b.Said), 9) == tenth {

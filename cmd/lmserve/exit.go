@@ -15,21 +15,21 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// Exit codes of every command. A command that a signal has ended before it was done exits with
-// exitSignal plus the number of the signal, as shells report it: 130 for Ctrl-C, 143 for SIGTERM. A
-// command that goes on until a signal ends it, as serve does, is done then.
+// Exit codes of every command. A command that a signal interrupts exits with exitSignal plus the
+// signal's number, as shells report it: 130 for Ctrl-C, 143 for SIGTERM. A command that runs until
+// a signal, such as serve, succeeds instead.
 const (
-	// the work failed, or it found what it looks for: damage, or numbers that differ
+	// the work failed, or a check found damage or differing numbers
 	exitFailure = 1
-	// the call is wrong: a command, a flag, an argument, a variable, a configuration
+	// wrong usage: a command, a flag, an argument, a variable, a configuration
 	exitUsage  = 2
 	exitSignal = 128
 )
 
-// errFindings ends a check or a replay that has found damage or differences, and has printed them.
+// errFindings ends a check or a replay that has printed damage or differences.
 var errFindings = errors.New("damage or differences were found, as printed")
 
-// findings is errFindings if there were any.
+// findings returns errFindings if n > 0.
 func findings(n int) error {
 	if n > 0 {
 		return errFindings
@@ -50,12 +50,12 @@ func (e usageError) Unwrap() error { return e.error }
 // usagef is fmt.Errorf for a usage error.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// signalError is the cause of a context that a signal has ended.
+// signalError is the cause of a context canceled by a signal.
 type signalError struct{ signal syscall.Signal }
 
 func (e signalError) Error() string { return fmt.Sprintf("ended by a signal (%v)", e.signal) }
 
-// signalContext returns a context that the first signal ends, with a signalError as its cause. The
+// signalContext returns a context that the first signal cancels, with a signalError as cause. The
 // second signal kills the process.
 func signalContext() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -64,14 +64,14 @@ func signalContext() context.Context {
 	go func() {
 		got := <-signals
 		signal.Stop(signals)
-		number, _ := got.(syscall.Signal) // os.Interrupt and SIGTERM are such
+		number, _ := got.(syscall.Signal) // os.Interrupt and SIGTERM are syscall.Signals
 		cancel(signalError{number})
 	}()
 	return ctx
 }
 
-// exitCode is the exit code of a command that has ended with an error, and the error to print. Work
-// that ended because its context did is told apart by the context's cause.
+// exitCode returns the exit code for a command's error, and the error to print. The context's cause
+// identifies work that a signal ended.
 func exitCode(ctx context.Context, err error) (int, error) {
 	var usage usageError
 	var ended signalError
@@ -79,7 +79,7 @@ func exitCode(ctx context.Context, err error) (int, error) {
 	case err == nil:
 		return 0, nil
 	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &ended),
-		errors.As(err, &ended): // also while a flag's file was read
+		errors.As(err, &ended): // also while reading a flag's file
 		return exitSignal + int(ended.signal), interrupted(err, ended)
 	case errors.As(err, &usage):
 		return exitUsage, err
@@ -89,8 +89,8 @@ func exitCode(ctx context.Context, err error) (int, error) {
 	return exitFailure, err
 }
 
-// interrupted says which signal it was where the error says no more than that there was one, or
-// which request it has cut off.
+// interrupted returns an error that names the signal, unless err says more than a canceled context
+// or request.
 func interrupted(err error, ended signalError) error {
 	var request *url.Error
 	if err.Error() == context.Canceled.Error() || errors.As(err, &request) {
@@ -99,7 +99,7 @@ func interrupted(err error, ended signalError) error {
 	return err
 }
 
-// unlessEnded is the error of work that goes on until its context ends: nil if it did.
+// unlessEnded returns nil if work that runs until its context ends has done so, and err otherwise.
 func unlessEnded(ctx context.Context, err error) error {
 	var ended signalError
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.As(err, &ended)) {
@@ -108,7 +108,7 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// settingError names the flag of a setting that is out of its range.
+// settingError names the flag of a setting that is out of range.
 func settingError(err error) error {
 	var wrong *setting.Error
 	if !errors.As(err, &wrong) {
@@ -118,7 +118,7 @@ func settingError(err error) error {
 		wrong.Want)
 }
 
-// flagError names the flag of a field that a server has refused. Flags have the names of fields.
+// flagError names the flag of a field that a server refused. Flags have the names of fields.
 func flagError(err error) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Field == "" || refused.Expected == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// commands are all commands of the program that can be called, as words.
+// commands returns all callable commands of the program as words.
 func commands(t *testing.T) (all [][]string) {
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		if c.HasParent() && c.Name() != "help" {
@@ -27,7 +27,7 @@ func commands(t *testing.T) (all [][]string) {
 	return all
 }
 
-// misused calls the program wrongly.
+// misused requires that a call is a usage error.
 func misused(t *testing.T, args ...string) {
 	t.Helper()
 	stdout, stderr, code := lmserve("", args...)
@@ -36,8 +36,8 @@ func misused(t *testing.T, args ...string) {
 	require.Empty(t, stdout, "%q", args)
 }
 
-// Every command exits with 2 for an unknown flag, and for each flag whose value is none of its
-// type, whether the command line has it, the environment or the configuration file.
+// Every command exits with 2 for an unknown flag. It also does for a value of the wrong type,
+// whether it comes from the command line, the environment or the configuration file.
 func TestWrongUsageIsExitCode2(t *testing.T) {
 	for _, words := range commands(t) {
 		misused(t, append(words, "--no-such-flag")...)
@@ -52,7 +52,7 @@ func TestWrongUsageIsExitCode2(t *testing.T) {
 				return
 			}
 			misused(t, append(words, "--"+f.Name+"=garbage")...)
-			if c.PersistentPreRunE == nil { // the command takes a configuration
+			if c.PersistentPreRunE == nil { // the command reads a configuration
 				t.Setenv(variable(append(words, f.Name)...), "garbage")
 				misused(t, argumentsFor(c, words)...)
 				os.Unsetenv(variable(append(words, f.Name)...))
@@ -75,7 +75,7 @@ func TestWrongUsageIsExitCode2(t *testing.T) {
 	}
 }
 
-// argumentsFor are the words of a command with as many arguments as it wants.
+// argumentsFor returns a command's words with as many arguments as it requires.
 func argumentsFor(c *cobra.Command, words []string) []string {
 	for n := range 3 {
 		args := strings.Fields(strings.Repeat("x ", n))
@@ -97,7 +97,7 @@ func TestHelpAndVersionAreExitCode0(t *testing.T) {
 		{}, {"--help"}, {"help"}, {"help", "sessions", "replay"}, {"--version"}, {"version"},
 		{"keys"}, {"sessions"}, {"completion", "bash"}, {"completion", "zsh"}, {"serve", "--help"},
 	} {
-		t.Setenv(configVariable, "no-such-file") // is in the way of none
+		t.Setenv(configVariable, "no-such-file") // must not matter
 		stdout, stderr, code := lmserve("", args...)
 		require.Zero(t, code, "%q: %s", args, stderr)
 		require.NotEmpty(t, stdout, "%q", args)
@@ -106,8 +106,7 @@ func TestHelpAndVersionAreExitCode0(t *testing.T) {
 	require.Contains(t, must(t, "", "--help"), "completion ")
 }
 
-// What fails while it is at work exits with 1, and with 128 and the signal's number if a signal has
-// ended it.
+// A failure exits with 1, and a signal with 128 plus its number.
 func TestFailuresAndSignals(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	for _, args := range [][]string{
@@ -132,13 +131,13 @@ func TestFailuresAndSignals(t *testing.T) {
 		require.NoError(t, unlessEnded(ctx, request))
 		require.Error(t, unlessEnded(ctx, io.ErrUnexpectedEOF))
 		require.Error(t, unlessEnded(t.Context(), context.Canceled))
-		code, _ = exitCode(ctx, usageError{context.Canceled}) // while a flag's file was read
+		code, _ = exitCode(ctx, usageError{context.Canceled}) // while reading a flag's file
 		require.Equal(t, 128+int(number), code)
 	}
 }
 
-// What a file says does not reach the terminal as it is: an error has escapes in the place of what
-// would control it.
+// Errors escape control characters of file names and contents, so that these cannot control the
+// terminal.
 func TestErrorsControlNoTerminal(t *testing.T) {
 	var stderr bytes.Buffer
 	name := "missing\x1b[2J\u009b\u202e.txt"

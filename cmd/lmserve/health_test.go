@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server is healthy as long as it takes work, with keys and without.
+// A server is healthy while it takes work, with and without keys.
 func TestHealthAsksWhetherAServerServes(t *testing.T) {
 	dir := t.TempDir()
 	must(t, "", "keys", "add", "ops", "--data-dir", dir)
@@ -20,14 +20,14 @@ func TestHealthAsksWhetherAServerServes(t *testing.T) {
 	require.Contains(t, stderr, "refused")
 }
 
-// A server that takes no work is not healthy, and says why.
+// A server that takes no work is unhealthy and says why.
 func TestHealthFailsWhileAServerTakesNoWork(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		require.Equal(t, "/readyz", r.URL.Path)
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = w.Write([]byte(`{"status":"draining"}`))
 	}
-	// On a loopback address any certificate does.
+	// On a loopback address any certificate is accepted.
 	secure := httptest.NewTLSServer(http.HandlerFunc(answer))
 	defer secure.Close()
 	stdout, stderr, code := lmserve("", "health", "--server", secure.URL+"/")

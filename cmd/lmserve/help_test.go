@@ -13,11 +13,10 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// called finds the calls of the program in a line of a shell.
+// called matches a call of the program in a shell line.
 var called = regexp.MustCompile(`\blmserve ([^|;&>]*)`)
 
-// Every command has examples. The commands and the flags in them exist, and so do those in the
-// texts of help.
+// Every command has examples. All commands and flags in examples and help texts exist.
 func TestEveryCommandHasExamplesThatCanBeCalled(t *testing.T) {
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		require.NotEmpty(t, c.Example, c.CommandPath())
@@ -37,7 +36,7 @@ func TestEveryCommandHasExamplesThatCanBeCalled(t *testing.T) {
 	})
 }
 
-// A default that help shows can be given, and none is hidden behind a number that stands for it.
+// A default shown by help is a valid value, and help hides no default behind a special number.
 func TestDefaultsInHelpAreTaken(t *testing.T) {
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		help := c.UsageString()
@@ -54,7 +53,7 @@ func TestDefaultsInHelpAreTaken(t *testing.T) {
 	})
 }
 
-// The command line and the API have the same names, ranges and defaults for what both have.
+// The command line and the API share names, ranges and defaults.
 func TestFlagsAreThoseOfTheContract(t *testing.T) {
 	complete := newComplete().Flags()
 	for _, row := range session.SamplingTable {

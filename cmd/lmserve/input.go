@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// within returns what do returns. If the context ends first, within returns its error, and closes a
-// file that do opens later. Opening or reading a named pipe may wait for ever, and no context ends
-// these system calls.
+// within returns what do returns. If the context ends first, it returns the context's error, and
+// closes a file that do opens later. A system call on a named pipe may block forever, and no
+// context ends it.
 func within[T any](ctx context.Context, do func() (T, error)) (value T, err error) {
 	type result struct {
 		value T
@@ -25,19 +25,19 @@ func within[T any](ctx context.Context, do func() (T, error)) (value T, err erro
 	case <-ctx.Done():
 		go func() {
 			if late, ok := any((<-done).value).(*os.File); ok {
-				_ = late.Close() // nobody has read from the file, or will
+				_ = late.Close() // nobody reads from it
 			}
 		}()
 		return value, ctx.Err()
 	}
 }
 
-// openFile opens a file, or a pipe that somebody writes to within the context.
+// openFile opens a file, or a pipe that gets a writer before the context ends.
 func openFile(ctx context.Context, name string) (*os.File, error) {
 	return within(ctx, func() (*os.File, error) { return os.Open(name) })
 }
 
-// openAll opens every file before the first byte is scored. "-" is standard input.
+// openAll opens every file before scoring starts. "-" is standard input.
 func openAll(
 	ctx context.Context, files []string, stdin io.Reader,
 ) (in io.Reader, closeAll func(), err error) {
@@ -66,11 +66,11 @@ func openAll(
 	return io.MultiReader(readers...), closeAll, nil
 }
 
-// patientReader reads what may be a pipe. The end of the context ends a read that waits.
+// patientReader reads from a possible pipe. The end of the context ends a blocked read.
 type patientReader struct {
 	ctx context.Context
 	in  io.Reader
-	buf []byte // a read that the context has ended may still write to it
+	buf []byte // a read ended by the context may still write to it
 }
 
 func (r *patientReader) Read(b []byte) (int, error) {

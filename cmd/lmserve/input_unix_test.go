@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// The first Ctrl-C ends a command that waits for a writer of a named pipe, and one that waits for
-// what a writer has to say.
+// The first Ctrl-C ends a command that waits for the writer of a named pipe, and one that waits for
+// the writer's data.
 func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 	m, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 			}
 			require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 			var writer *os.File
-			if written { // somebody has the pipe open and writes nothing
+			if written { // a writer has the pipe open but writes nothing
 				writer, err = os.OpenFile(pipe, os.O_RDWR, 0)
 				require.NoError(t, err)
 			}
@@ -69,14 +69,14 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 			case code := <-ended:
 				want := []int{exitSignal + int(syscall.SIGINT)}
 				if args[0] == "watch" {
-					want = append(want, 0) // if the watching had begun
+					want = append(want, 0) // if watching had begun
 				}
 				require.Contains(t, want, code, "%s, written: %t: %s", name, written,
 					stderr.String())
 			case <-time.After(time.Minute):
 				require.Fail(t, "the command goes on", "%s, written: %t", name, written)
 			}
-			// whoever still opens it
+			// Releases a late opener of the pipe.
 			release, err := os.OpenFile(pipe, os.O_RDWR|syscall.O_NONBLOCK, 0)
 			require.NoError(t, err)
 			time.AfterFunc(time.Second, func() { release.Close() })
@@ -87,8 +87,8 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 	}
 }
 
-// A checkpoint and a vocabulary are read more than once, or not from the beginning. A named pipe in
-// the place of either is refused, and nobody waits for its writer.
+// A checkpoint and a vocabulary are read more than once or not from the start. A named pipe is
+// refused without waiting for its writer.
 func TestPipesAreNoCheckpoints(t *testing.T) {
 	dir, _ := huggingFolder(t, 256)
 	pipe, out := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "m.safetensors")

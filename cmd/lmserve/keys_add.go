@@ -76,7 +76,7 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 	return c
 }
 
-// checkLimits holds the flags that were given against their ranges.
+// checkLimits checks the given flags against their ranges.
 func checkLimits(c *cobra.Command, l keys.Limits) error {
 	for _, f := range []struct {
 		flag      string
@@ -93,7 +93,7 @@ func checkLimits(c *cobra.Command, l keys.Limits) error {
 	return nil
 }
 
-// parseExpires reads a date, a time, or a time from now; "" is never.
+// parseExpires parses a date, a time, or a duration from now; "" means never.
 func parseExpires(text string, now time.Time) (t time.Time, err error) {
 	if text == "" {
 		return t, nil
@@ -117,7 +117,7 @@ func parseExpires(text string, now time.Time) (t time.Time, err error) {
 	return t, nil
 }
 
-// parseDays is time.ParseDuration for whole days too.
+// parseDays is time.ParseDuration that also accepts whole days.
 func parseDays(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)

@@ -18,11 +18,11 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
-// keysPlace is where the commands on keys find them: a file, or a database.
+// keysPlace is where commands find the keys: a file or a database.
 type keysPlace struct {
 	name   string // in words
 	kind   string // "file" or "database"
-	none   string // what is said when there are none
+	none   string // message if there are no keys
 	read   func() ([]keys.Key, error)
 	update func(change func([]keys.Key) ([]keys.Key, error)) error
 }
@@ -75,7 +75,7 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 	}, nil
 }
 
-// storeUnread is an error of a database, as the command line is told.
+// storeUnread explains a database error to the command line's user.
 func storeUnread(err error) error {
 	switch {
 	case errors.Is(err, storage.ErrInvalid):
@@ -86,12 +86,12 @@ func storeUnread(err error) error {
 	return nil
 }
 
-// keysLook is the time between two looks of a server at the keys of its database.
+// keysLook is the interval at which a server checks the keys in its database.
 const keysLook = time.Second
 
-// copyKeys keeps a copy of the keys of the database in the data folder, which the server follows as
-// it does any keys file: while the database cannot be reached the last known keys hold. A keys file
-// of the server's own comes first, and then there is no copy: path is "".
+// copyKeys keeps a copy of the database's keys in the data folder. The server follows it like any
+// keys file, so that the last known keys stay valid while the database is unreachable. With a keys
+// file of the server there is no copy, and path is "".
 func (f *serveFlags) copyKeys(ctx context.Context, log *zap.Logger) (path string, err error) {
 	url := f.data.network.store
 	if url == "" || f.data.keysFile != "" || f.data.dir == noDataDir {

@@ -23,7 +23,7 @@ free for a new key.`,
 			if err != nil {
 				return err
 			}
-			if _, err := at.read(); err != nil { // before a file, or a folder, is made
+			if _, err := at.read(); err != nil { // before creating a file or folder
 				return err
 			}
 			var gone keys.Key

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A model can look back farther, or less far, than it was trained to. It is another model then: a
-// session of the one is none of the other.
+// A model can use a longer or shorter memory than in training. It is then a different model:
+// neither can use the other's sessions.
 func TestLengthsOfTheMemoryAreChosen(t *testing.T) {
 	dir, model := t.TempDir(), smallModel(t)
 	file := filepath.Join(dir, "text")

@@ -24,20 +24,23 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A round takes liveRound about, and longer where that is less than liveChunks for each session: of
-// less text much would be the chunks of their requests that come first, before all others.
+// A round takes about liveRound, or longer so that each session scores at least liveChunks chunks.
+// With less text, the first chunks of requests, which take precedence, would dominate.
 const (
 	liveRound  = 3 * time.Second
 	liveChunks = 16
 )
 
-// BenchmarkLiveSessions has so many live sessions of the embedded models score text at the same
-// time, over HTTP and with a data folder. It scales with GOMAXPROCS. The metric of-cores is the
-// bytes a second of all, in parts of what one live session scores on one core, its client and
-// server of one thread included, times the cores; of-engine the same in parts of what as many
-// workers of one thread as there are cores score that have no server. Both are measured in turn
-// with it. Then the sessions score the text once more while another scores 64 bytes ten times a
-// second: p50 and p99 are of these, and ms-alone what they take without the others.
+// BenchmarkLiveSessions measures many live sessions of the embedded models that score text
+// concurrently, over HTTP and with a data folder. It scales with GOMAXPROCS.
+//
+// The metric of-cores is the total bytes per second, divided by the number of cores times the speed
+// of one live session. That session, its client and its server run on one core. The metric
+// of-engine divides by the speed of one single-threaded worker per core without a server. Both
+// references are measured in turn with the benchmark.
+//
+// Then the sessions score the text again, while another session scores 64 bytes ten times a second.
+// p50 and p99 are the latencies of that session, and ms-alone is its latency without load.
 func BenchmarkLiveSessions(b *testing.B) {
 	for _, name := range weights.EmbeddedNames() {
 		m, err := model.Place{Name: name}.Load()
@@ -55,7 +58,7 @@ func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
 	speed := engine.speed(liveSource(64 * m.Chunk))
 	bytes := int(speed * liveRound.Seconds())
 	text := liveSource(max(bytes, sessions*liveChunks*m.Chunk))
-	each := text[:bytes/threads] // a core's part
+	each := text[:bytes/threads] // one core's part
 	paths := make([]string, sessions)
 	for i := range paths {
 		paths[i] = l.create(b)
@@ -151,7 +154,7 @@ func newLive(b *testing.B, m *model.Model, threads int) *live {
 	return &live{url: "http://" + at.Addr().String(), client: &http.Client{Transport: transport}}
 }
 
-// engine is a worker of one thread for each core, which share nothing, and the stream of each.
+// engine is one independent single-threaded worker per core, with a stream each.
 type engine struct {
 	workers []*stream.Worker
 	of      []*stream.Stream
@@ -173,7 +176,7 @@ func newEngine(b *testing.B, m *model.Model) *engine {
 	return e
 }
 
-// speed is how many bytes of a text a second all workers score.
+// speed returns the total bytes per second of all workers.
 func (e *engine) speed(text string) (sum float64) {
 	var all sync.WaitGroup
 	speeds := make([]float64, len(e.workers))
@@ -192,8 +195,8 @@ func (e *engine) speed(text string) (sum float64) {
 	return sum
 }
 
-// create makes a session that learns from every chunk, as the engine's streams do: of text that
-// comes again and again some would be skipped.
+// create makes a session that learns from every chunk, like the engine's streams. Otherwise chunks
+// of a repeated text would be skipped.
 func (l *live) create(b *testing.B) (path string) {
 	resp, err := l.client.Post(l.url+"/v1/sessions", "application/json",
 		strings.NewReader(`{"settings":{"skip_below":0}}`))
@@ -215,14 +218,14 @@ func (l *live) score(b *testing.B, path, text string) {
 	_ = resp.Body.Close()
 }
 
-// short scores 64 bytes and says how long that took.
+// short scores 64 bytes and returns the time taken.
 func (l *live) short(b *testing.B, path, text string) time.Duration {
 	began := time.Now()
 	l.score(b, path, text[:64])
 	return time.Since(began)
 }
 
-// liveSource is text with much to learn, so that few chunks are skipped.
+// liveSource returns text with much to learn, so that few chunks are skipped.
 func liveSource(bytes int) string {
 	var t strings.Builder
 	for i := uint64(1); t.Len() < bytes; i++ {

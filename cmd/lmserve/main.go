@@ -1,5 +1,5 @@
 // Command lmserve serves, scores, completes, evaluates and trains adaptive language models. Every
-// command has a file of its own, which parses its flags and calls the packages that do the work.
+// command has its own file, which parses flags and calls the packages that do the work.
 package main
 
 import (
@@ -15,10 +15,10 @@ func main() {
 	os.Exit(run(signalContext(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the whole program, and returns its exit code.
+// run runs the program and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if _, file := stderr.(*os.File); !file {
-		stderr = &lockedWriter{w: stderr} // progress writes to it beside the command
+		stderr = &lockedWriter{w: stderr} // progress and the command both write to it
 	}
 	root := newRoot()
 	root.SetArgs(args)
@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return code
 }
 
-// newRoot makes the command line anew: the values of flags are in it.
+// newRoot makes a new command line, because it stores the values of flags.
 func newRoot() *cobra.Command {
 	root := subcommand(&cobra.Command{
 		Use:   "lmserve",
@@ -75,7 +75,7 @@ that 'lmserve models' lists, or a file.
 	return root
 }
 
-// newHelp is cobra's command help, but that a command that does not exist is an error.
+// newHelp is cobra's help command, except that an unknown command is an error.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:               "help [COMMAND]...",

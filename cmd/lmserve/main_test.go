@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// The log of the demo: real, structured, repetitive.
+// accessLog is the demo's log: real, structured, repetitive.
 const accessLog = "../../internal/lab/demo/access.log"
 
 // lmserve runs the program as the shell would.
@@ -56,7 +56,7 @@ func TestVerifyExitsWithOneOnAWrongNumber(t *testing.T) {
 	require.Contains(t, stderr, "1 of")
 }
 
-// beginning is the beginning of the log, and a file that holds it.
+// beginning returns the beginning of the log, and a file that holds it.
 func beginning(t *testing.T, bytes int) (text, file string) {
 	all, err := os.ReadFile(accessLog)
 	require.NoError(t, err)
@@ -94,8 +94,8 @@ func TestScoreReadsFilesAndStandardInputAlike(t *testing.T) {
 	require.InDelta(t, total.Bits, bits, 1e-6)
 }
 
-// The promise of the product, on the embedded model: on a log it has never
-// seen, adaptive bits per character fall below static ones within a few KB.
+// The product's promise: on a log that the embedded model has never seen, adaptive bits per
+// character fall below static ones within a few KB.
 func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -124,8 +124,8 @@ func TestNoWritesIsStatic(t *testing.T) {
 	require.NotEqual(t, static, must(t, text, score...))
 }
 
-// Every method learns a repetitive text, from the command line and over HTTP to the same bit, and
-// completes it there.
+// Every method learns a repetitive text, bit-identically from the command line and over HTTP, and
+// can complete it.
 func TestEveryMethodServes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -144,7 +144,7 @@ func TestEveryMethodServes(t *testing.T) {
 	for _, method := range stream.Methods() {
 		model := "swift"
 		if method == stream.Counts {
-			model = stream.Counts // its network is none
+			model = stream.Counts // its model has no network
 		}
 		lines := jsonLines(t, must(t, text, "score", "--model", model, "--json", "--total",
 			"--method", method, "--seed", "3"))
@@ -296,8 +296,8 @@ func TestSessionsAreThereAfterARestart(t *testing.T) {
 		"as without the restart")
 }
 
-// bf16 is offered by every command that computes, and refused in words where the
-// processor has none.
+// Every computing command offers bf16, and refuses it with a clear message if the processor lacks
+// it.
 func TestPrecision(t *testing.T) {
 	text, _ := beginning(t, 600)
 	if (kernel.Arithmetic{Precision: kernel.BF16}).Validate() != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manSection is the section of the manual that programs for users are in.
+// manSection is the manual's section for user programs.
 const manSection = "1"
 
 func newMan() *cobra.Command {
@@ -43,7 +43,7 @@ lmserve.1 for the program, lmserve-serve.1 for 'lmserve serve', and so on. They 
 	return c
 }
 
-// writeManual writes the pages of a command and of all below it.
+// writeManual writes the manual pages of a command and all commands below it.
 func writeManual(root *cobra.Command, dir string, date time.Time) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -51,7 +51,7 @@ func writeManual(root *cobra.Command, dir string, date time.Time) error {
 	everyCommand(root, func(c *cobra.Command) {
 		c.DisableAutoGenTag = true
 		if f := c.Flags().Lookup("threads"); f != nil {
-			f.DefValue = "PROCESSORS" // the pages say the same, whatever machine writes them
+			f.DefValue = "PROCESSORS" // pages must not depend on the machine that writes them
 		}
 	})
 	var err error
@@ -63,10 +63,10 @@ func writeManual(root *cobra.Command, dir string, date time.Time) error {
 	return err
 }
 
-// manOption is a flag as cobra writes it, with a tab where the macro TP belongs.
+// manOption matches a flag as cobra writes it, with a tab in place of the macro TP.
 var manOption = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t(.*)$`)
 
-// writeManualPage writes the page of a command as mandoc wants it: with a whole date, and flags as
+// writeManualPage writes a command's page as mandoc requires it: with a full date, and flags as
 // tagged paragraphs.
 func writeManualPage(c *cobra.Command, dir string, date time.Time) error {
 	header := &doc.GenManHeader{

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The pages have nothing that mandoc warns of.
+// mandoc finds nothing to warn about in the pages.
 func TestManualPagesPassMandoc(t *testing.T) {
 	mandoc, err := exec.LookPath("mandoc")
 	if err != nil {
@@ -28,8 +28,7 @@ func TestManualPagesPassMandoc(t *testing.T) {
 	require.Empty(t, string(said))
 }
 
-// Every command but help has a page of the manual, which says the same on every machine and every
-// day.
+// Every command except help has a manual page, which is the same on every machine and day.
 func TestEveryCommandHasAManualPage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man", "man1")
 	must(t, "", "man", "--date", "2026-11-22", dir)

@@ -11,15 +11,14 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// configUsage says for a flag's help what readConfig takes.
+// configUsage describes, for a flag's help, what readConfig accepts.
 func configUsage() string {
 	return "a configuration (" + strings.Join(txl.Names(), ", ") +
 		") or a JSON file of one (name.json)"
 }
 
-// readConfig returns a valid configuration and its name: a configuration that is known by name, or
-// the one in a file whose name ends in .json. vocab takes the place of the configuration's own
-// vocabulary, unless it is 0.
+// readConfig returns a valid configuration and its name: a known configuration, or one in a file
+// whose name ends in .json. A nonzero vocab replaces the configuration's vocabulary size.
 func readConfig(ctx context.Context, name string, vocab int) (string, txl.Config, error) {
 	c, short, err := txl.Config{}, name, error(nil)
 	if filepath.Ext(name) != ".json" {
@@ -43,10 +42,10 @@ func readConfig(ctx context.Context, name string, vocab int) (string, txl.Config
 	return short, c, nil
 }
 
-// configBytesMax is more than a file of settings takes.
+// configBytesMax is the largest size of a settings file.
 const configBytesMax = 1 << 20
 
-// readBounded reads a file, or what a pipe gives, that a person has written.
+// readBounded reads a small file or pipe completely.
 func readBounded(ctx context.Context, name string) ([]byte, error) {
 	f, err := openFile(ctx, name)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// modelFlags are what every command that runs a model has.
+// modelFlags holds the flags of every command that runs a model.
 type modelFlags struct {
 	path      string
 	threads   int
@@ -27,7 +27,7 @@ type modelFlags struct {
 	lengths   lengthFlags
 }
 
-// lengthFlags say how far back a model looks. Those that are not given are the model's.
+// lengthFlags sets how far back a model looks. Omitted flags keep the model's lengths.
 type lengthFlags struct {
 	given            func(name string) bool
 	memLen, clampLen int
@@ -53,7 +53,7 @@ func (f *lengthFlags) register(c *cobra.Command) {
 			"(default: the model's)")
 }
 
-// given is the value of a flag, nil if the command line does not give the flag.
+// given returns a flag's value, or nil if the command line omits it.
 func given[T any](changed func(name string) bool, name string, value *T) *T {
 	if changed(name) {
 		return value
@@ -61,7 +61,7 @@ func given[T any](changed func(name string) bool, name string, value *T) *T {
 	return nil
 }
 
-// apply returns the model with the lengths that are given.
+// apply returns the model with the given lengths.
 func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
 	l := txl.Lengths{
 		MemLen:     given(f.given, memLenName, &f.memLen),
@@ -84,7 +84,7 @@ func (f *modelFlags) register(c *cobra.Command) {
 	f.registerComputing(c)
 }
 
-// registerComputing registers what says how models compute, whichever they are.
+// registerComputing registers the flags that control how models compute.
 func (f *modelFlags) registerComputing(c *cobra.Command) {
 	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0),
 		"threads to compute with; results do not depend on their number")
@@ -100,7 +100,8 @@ func (f *modelFlags) load() (*model.Model, error) {
 	return load()
 }
 
-// loader finds the model of a name or a file, and gives what loads it to compute as the flags say.
+// loader finds a model by name or file, and returns a function that loads it with the flags
+// applied.
 func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -118,8 +119,8 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 	}, nil
 }
 
-// modelFinder finds the models that sessions and files name by their IDs: the one of --model or,
-// without it, one of all models that have names.
+// modelFinder finds the models that sessions and files refer to by ID: the model of --model or else
+// any named model.
 type modelFinder struct {
 	flags  *modelFlags
 	loaded []*model.Model // of the first places, or the one of --model
@@ -137,8 +138,8 @@ func (f *modelFlags) finder() (*modelFinder, error) {
 	return &modelFinder{flags: f, places: model.Places(modelFolders())}, nil
 }
 
-// find returns the model of an ID, or another model if there is none. An error says that the flags
-// fit no model.
+// find returns the model with an ID, or another model if none has it. It returns an error if the
+// flags fit no model.
 func (x *modelFinder) find(id string) (*model.Model, error) {
 	for _, m := range x.loaded {
 		if m.ID() == id {
@@ -152,7 +153,7 @@ func (x *modelFinder) find(id string) (*model.Model, error) {
 			m, err = x.flags.use(m)
 		}
 		if err != nil {
-			continue // a file beside the program that is no model concerns nobody here
+			continue // a file beside the program need not be a model
 		}
 		if x.loaded = append(x.loaded, m); m.ID() == id {
 			return m, nil
@@ -164,7 +165,7 @@ func (x *modelFinder) find(id string) (*model.Model, error) {
 	return x.loaded[0], nil
 }
 
-// of returns the id of a stored session, which is named by its id or its name, and its model.
+// of returns the id of a stored session, given by id or name, and its model.
 func (x *modelFinder) of(
 	ctx context.Context, store storage.Store, named string,
 ) (id string, m *model.Model, err error) {
@@ -175,8 +176,8 @@ func (x *modelFinder) of(
 	return found.ID, m, err
 }
 
-// modelFolders are where files of models are found by their names: beside the program, and in the
-// folder for data of the prefix that a package installs it under, as /usr/share/lmserve.
+// modelFolders returns where model files are found by name: beside the program, and in the data
+// folder of its installation prefix, such as /usr/share/lmserve.
 func modelFolders() []string {
 	program, err := os.Executable()
 	if err != nil {
@@ -186,10 +187,10 @@ func modelFolders() []string {
 	return []string{folder, filepath.Join(filepath.Dir(folder), "share", "lmserve")}
 }
 
-// wordsFile is the model of words, which releases have as a file.
+// wordsFile is the model of words, which releases contain as a file.
 const wordsFile = "words.safetensors.zst"
 
-// findModel finds the model of a name or a file. Its error says how to get the model of words.
+// findModel finds a model by name or file. Its error says how to get the model of words.
 func findModel(name string) (model.Place, error) {
 	place, err := model.Find(name, modelFolders())
 	if errors.Is(err, fs.ErrNotExist) && strings.TrimPrefix(name, model.NamePrefix) == "words" {
@@ -199,7 +200,7 @@ func findModel(name string) (model.Place, error) {
 	return place, err
 }
 
-// use returns the model as the flags want it to compute.
+// use returns the model with the flags applied.
 func (f *modelFlags) use(m *model.Model) (*model.Model, error) {
 	m.Arithmetic = kernel.Arithmetic{Precision: f.precision}
 	return f.lengths.apply(m)
@@ -212,7 +213,7 @@ func (f *modelFlags) check() error {
 	return nil
 }
 
-// precisionFlag gives a command --precision, whose value is checked before the command runs.
+// precisionFlag registers --precision, whose value is checked before the command runs.
 func precisionFlag(c *cobra.Command, p *kernel.Precision) {
 	c.Flags().StringVar((*string)(p), "precision", string(kernel.Float32), "of matrix products: "+
 		"float32, or bf16 (needs AVX512-BF16 or AMX): faster, rounded to 8 bits")

@@ -75,7 +75,7 @@ session with the model's defaults scores and learns. Else there is none.`,
 	return c
 }
 
-// modelPlaces are those of all models that have names, and of those that are named besides.
+// modelPlaces returns the places of all named models and of the given ones.
 func modelPlaces(named []string) ([]model.Place, error) {
 	places := model.Places(modelFolders())
 	for _, name := range named {
@@ -90,34 +90,34 @@ func modelPlaces(named []string) ([]model.Place, error) {
 	return places, nil
 }
 
-// listedModel is a model as 'models' prints it.
+// listedModel is a model as models prints it.
 type listedModel struct {
-	Name         string `json:"name,omitempty"` // that --model takes; of a file, its path
+	Name         string `json:"name,omitempty"` // name for --model; a file's path
 	ID           string `json:"id,omitempty"`
-	Place        string `json:"place"` // embedded, or the file
+	Place        string `json:"place"` // "embedded", or the file
 	Tokenizer    string `json:"tokenizer,omitempty"`
-	Weights      int    `json:"weights,omitempty"` // their number
+	Weights      int    `json:"weights,omitempty"` // number of weights
 	WeightsBytes int64  `json:"weights_bytes,omitempty"`
 	SessionBytes int64  `json:"session_bytes,omitempty"` // of a session with the defaults
-	// Valid is what its training has measured; nil: its card does not say.
+	// Valid is the validation result of training; nil if the card omits it.
 	Valid          *measuredBits `json:"valid,omitempty"`
 	BytesPerSecond float64       `json:"bytes_per_second,omitempty"` // 0: not measured
-	Threads        int           `json:"threads,omitempty"`          // of that
-	Error          string        `json:"error,omitempty"`            // why it is no model
+	Threads        int           `json:"threads,omitempty"`          // of that measurement
+	Error          string        `json:"error,omitempty"`            // why it is not a model
 }
 
-// measuredBits are bits a byte, or a token of a model of words, of a validation text.
+// measuredBits are bits per token of a validation text, where tokens are bytes or words.
 type measuredBits struct {
 	Static   float64  `json:"static"`
 	Adaptive *float64 `json:"adaptive,omitempty"`
-	Text     string   `json:"text,omitempty"` // its fingerprint
-	// Companion says that the bits are those of the mixture with a companion of counts.
+	Text     string   `json:"text,omitempty"` // fingerprint of the text
+	// Companion says that the bits are those of the mixture with a companion.
 	Companion bool  `json:"companion,omitempty"`
 	Bytes     int64 `json:"bytes,omitempty"`
 }
 
-// listModel loads a model, and says of it what is known without measuring. If that fails, it says
-// the place.
+// listModel loads a model and describes it without measuring. On failure it describes only the
+// place.
 func listModel(flags *modelFlags, p model.Place) (about listedModel, m *model.Model, err error) {
 	about = listedModel{Name: p.Name, Place: p.String()}
 	if m, err = p.Load(); err == nil {
@@ -139,7 +139,7 @@ func listModel(flags *modelFlags, p model.Place) (about listedModel, m *model.Mo
 	return about, m, nil
 }
 
-// bitsOf reads a card of lmserve train. Of another card there is nothing to say.
+// bitsOf reads a card of lmserve train, and returns nil for other cards.
 func bitsOf(card json.RawMessage) *measuredBits {
 	var c struct {
 		Valid  *measuredBits `json:"valid"`
@@ -184,8 +184,7 @@ func printModels(w io.Writer, list []listedModel) error {
 	return t.Flush()
 }
 
-// each says of what a model's bits are, a byte or a token of a model of words, and whether they are
-// those of the network alone.
+// each formats bits per byte or word, and says whether they are those of the network alone.
 func (b *measuredBits) each(bits float64, tokenizer string) string {
 	text := fmt.Sprintf("%.3f a %s", bits, strings.TrimSuffix(tokenizer, "s"))
 	if b.Companion {

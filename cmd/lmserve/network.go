@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
-// networkFlags say where sessions are that outlive the machine of their server.
+// networkFlags locates sessions that outlive their server's machine.
 type networkFlags struct {
 	store, objects string // URLs
 }
@@ -30,7 +30,7 @@ func (f *networkFlags) register(flags *pflag.FlagSet) {
 			"has to be there wherever the server runs\n(default: none)")
 }
 
-// given says whether sessions are to be in a database.
+// given reports whether sessions are in a database.
 func (f *networkFlags) given() bool { return f.store != "" }
 
 // check refuses one flag without the other.
@@ -44,11 +44,11 @@ func (f *networkFlags) check() error {
 	return nil
 }
 
-// serverWait is how long a server waits for another to let go of the database: longer than it takes
-// the database to notice that the machine of the other is gone.
+// serverWait is how long a server waits for another to release the database. It exceeds the time in
+// which the database notices that the other's machine is gone.
 const serverWait = 15 * time.Second
 
-// open opens the store, with the rest of its options.
+// open opens the store with the remaining options.
 func (f *networkFlags) open(
 	ctx context.Context, o postgres.Options,
 ) (*postgres.Store, error) {
@@ -66,12 +66,12 @@ func (f *networkFlags) open(
 	return s, nil
 }
 
-// where says in words where the sessions are, without passwords.
+// where describes the location of sessions without passwords.
 func (f *networkFlags) where() string {
 	return "the database " + plain(f.store) + " and the objects " + plain(f.objects)
 }
 
-// plain is a URL without user and parameters.
+// plain returns a URL without user and parameters.
 func plain(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -16,7 +16,7 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// printed prints a value in JSON, or as print does.
+// printed prints a value as JSON, or with print.
 func printed[T any](w io.Writer, v T, asJSON bool, print func(io.Writer, T) error) error {
 	if asJSON {
 		return printJSON(w, v)
@@ -24,7 +24,7 @@ func printed[T any](w io.Writer, v T, asJSON bool, print func(io.Writer, T) erro
 	return print(w, v)
 }
 
-// printObject prints an object on a line of its own.
+// printObject prints an object as JSON on its own line.
 func printObject(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err == nil {
@@ -33,7 +33,7 @@ func printObject(w io.Writer, v any) error {
 	return err
 }
 
-// orWord writes a word instead of a text that says nothing.
+// orWord returns text, or word if instead is true.
 func orWord(text string, instead bool, word string) string {
 	if instead {
 		return word
@@ -41,14 +41,14 @@ func orWord(text string, instead bool, word string) string {
 	return text
 }
 
-// date writes a moment to the second, or - where there is none.
+// date formats a time to the second, or - for the zero time.
 func date(t time.Time) string { return orWord(t.Format(time.DateTime), t.IsZero(), "-") }
 
 type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// lockedWriter lets more than one goroutine write, each Write at once.
+// lockedWriter lets several goroutines write, one Write at a time.
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -60,8 +60,8 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// printable is a text from a file or its name as a terminal may have it: what would control the
-// terminal is escaped, but for tabs and newlines.
+// printable escapes everything in text from a file or its name that could control the terminal,
+// except tabs and newlines.
 func printable(text string) string {
 	var b strings.Builder
 	for _, r := range text {

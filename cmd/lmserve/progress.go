@@ -16,19 +16,19 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// quietName is the flag that leaves progress out.
+// quietName is the flag that turns off progress.
 const quietName = "quiet"
 
-// How often progress is told. Work that is done within the first of these is not spoken of.
+// Intervals of progress reports. Work that ends before progressFirst is not reported.
 var (
 	progressFirst = 2 * time.Second
-	progressLines = 10 * time.Second       // between two lines
-	progressDraws = 200 * time.Millisecond // between two states of a bar
+	progressLines = 10 * time.Second       // between lines
+	progressDraws = 200 * time.Millisecond // between redraws of a bar
 )
 
-// progress tells on standard error how far a piece of work is, and how long it will still take: as
-// a bar on a terminal, and elsewhere as a line now and then. All methods may be called at once. Its
-// end must be called.
+// progress reports on standard error how far work is and how long it will still take: as a bar on a
+// terminal, otherwise as occasional lines. All methods may be called concurrently. The caller must
+// call end.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -37,11 +37,11 @@ type progress struct {
 
 	mu struct {
 		sync.Mutex
-		done, total int64     // total 0: nobody knows
-		from        int64     // done when it was told first
-		since       time.Time // when done was told first; zero: never
-		what        string    // is being done
-		unit        string    // what done and total count; "": bytes
+		done, total int64     // total 0: unknown
+		from        int64     // done at the first report
+		since       time.Time // time of the first report; zero: none
+		what        string    // current work
+		unit        string    // unit of done and total; "": bytes
 		bar         *progressbar.ProgressBar
 	}
 	ended chan struct{}
@@ -49,10 +49,10 @@ type progress struct {
 	once  sync.Once
 }
 
-// newProgress begins to tell of work that is measured in bytes. It says nothing with --quiet.
+// newProgress starts reporting work measured in bytes. It reports nothing with --quiet.
 func newProgress(c *cobra.Command, label string) *progress { return newProgressOf(c, label, "") }
 
-// newProgressOf begins to tell of work that is measured in another unit, given in the singular.
+// newProgressOf starts reporting work measured in another unit, given in the singular.
 func newProgressOf(c *cobra.Command, label, unit string) *progress {
 	p := &progress{
 		w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), label: label,
@@ -66,14 +66,14 @@ func newProgressOf(c *cobra.Command, label, unit string) *progress {
 	return p
 }
 
-// isTerminal reports whether a writer goes to a terminal that can be drawn on: a dumb one takes no
-// escapes.
+// isTerminal reports whether a writer is a terminal that accepts escape sequences; a dumb one does
+// not.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
-// set notes how much of the work is done, and how much there is: 0 if nobody knows.
+// set records how much work is done, and the total; 0 means unknown.
 func (p *progress) set(done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,20 +89,20 @@ func (p *progress) say(what string) {
 	p.mu.what = what
 }
 
-// begin begins another part of the work, which is measured anew, in bytes.
+// begin starts another part of the work, with a new total in bytes.
 func (p *progress) begin(what string) { p.beginOf(what, "") }
 
-// beginOf begins one that is measured in another unit.
+// beginOf is begin with another unit.
 func (p *progress) beginOf(what, unit string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.what, p.mu.unit = what, unit
 	p.mu.done, p.mu.total, p.mu.since = 0, 0, time.Time{}
 	p.clearLocked()
-	p.mu.bar = nil // another unit is another bar
+	p.mu.bar = nil // another unit needs another bar
 }
 
-// parts returns a function that is told of each part of the work by what is being done.
+// parts returns a function that records the progress of each part of the work, named by what.
 func (p *progress) parts() func(what string, done, total int64) {
 	doing := ""
 	return func(what string, done, total int64) {
@@ -114,8 +114,8 @@ func (p *progress) parts() func(what string, done, total int64) {
 	}
 }
 
-// reading returns a reader of a file of so many bytes (0: nobody knows) that tells how far it is.
-// What follows the end of the file is measured by time alone.
+// reading returns a reader of a file of size bytes (0: unknown) that reports progress. Work after
+// the end of the file is measured only by time.
 func (p *progress) reading(ctx context.Context, in io.Reader, bytes int64) io.Reader {
 	return &progressReader{&patientReader{ctx: ctx, in: in}, p, 0, bytes}
 }
@@ -126,7 +126,7 @@ type progressReader struct {
 	done, total int64
 }
 
-// Read implements io.Reader. The end of the context is an error.
+// Read implements io.Reader. It fails once the context has ended.
 func (r *progressReader) Read(b []byte) (int, error) {
 	n, err := r.in.Read(b)
 	if r.done += int64(n); r.done >= r.total || err != nil {
@@ -136,7 +136,7 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// progressWriter shows how much was written, until its context ends.
+// progressWriter reports how much was written, until its context ends.
 type progressWriter struct {
 	ctx         context.Context
 	w           io.Writer
@@ -154,7 +154,7 @@ func (p *progressWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// beside returns a writer to the same terminal that has the bar out of its way.
+// beside returns a writer to the same terminal that clears the bar before each write.
 func (p *progress) beside(w io.Writer) io.Writer {
 	return writerFunc(func(text []byte) (n int, err error) {
 		p.aside(func() { n, err = w.Write(text) })
@@ -162,7 +162,7 @@ func (p *progress) beside(w io.Writer) io.Writer {
 	})
 }
 
-// aside calls do, which writes to the terminal, too, with the bar out of its way.
+// aside clears the bar and calls do, which also writes to the terminal.
 func (p *progress) aside(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,7 +170,7 @@ func (p *progress) aside(do func()) {
 	do()
 }
 
-// end ends the telling, and takes the bar away.
+// end stops reporting and removes the bar.
 func (p *progress) end() {
 	p.once.Do(func() {
 		close(p.ended)
@@ -183,7 +183,7 @@ func (p *progress) end() {
 
 func (p *progress) clearLocked() {
 	if p.mu.bar != nil {
-		_ = p.mu.bar.Clear() // an error of the bar is no reason to stop
+		_ = p.mu.bar.Clear() // a fault of the bar must not stop the work
 	}
 }
 
@@ -206,13 +206,13 @@ func (p *progress) tellOn() {
 	}
 }
 
-// draw draws the bar, which has a clock of its own for the time left.
+// draw draws the bar, which estimates the remaining time itself.
 func (p *progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	total := p.mu.total
 	if total == 0 {
-		total = -1 // a spinner
+		total = -1 // shows a spinner
 	}
 	if p.mu.bar == nil {
 		p.mu.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.w),
@@ -239,7 +239,7 @@ func (p *progress) line() string {
 	return orWord(p.mu.what+", ", p.mu.what == "", "") + text + p.timeLocked()
 }
 
-// amountLocked writes a number in the unit.
+// amountLocked formats an amount in the unit.
 func (p *progress) amountLocked(n int64) string {
 	if p.mu.unit == "" {
 		return humanize.IBytes(uint64(max(0, n)))
@@ -247,7 +247,7 @@ func (p *progress) amountLocked(n int64) string {
 	return setting.Count(int(n), p.mu.unit)
 }
 
-// timeLocked says how long the work will still take, if that can be known, or has taken so far.
+// timeLocked returns the estimated remaining time, or the elapsed time without an estimate.
 func (p *progress) timeLocked() string {
 	done, total := p.mu.done-p.mu.from, p.mu.total-p.mu.from
 	if done > 0 && total >= done {

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// telling makes progress fast for a test.
+// telling shortens the intervals of progress for a test.
 func telling(t *testing.T, first, lines time.Duration) {
 	before := [2]time.Duration{progressFirst, progressLines}
 	progressFirst, progressLines = first, lines
 	t.Cleanup(func() { progressFirst, progressLines = before[0], before[1] })
 }
 
-// A dumb terminal gets no escapes: no bars, no line that is drawn again, no colours.
+// A dumb terminal gets no escape sequences: no bars, no redrawn lines, no colors.
 func TestDumbTerminalIsNotDrawnOn(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -35,8 +35,8 @@ func TestDumbTerminalIsNotDrawnOn(t *testing.T) {
 	}
 }
 
-// Where there is no terminal, work that takes long is told of in lines now and then, with the time
-// that is left; work that does not is not.
+// Without a terminal, long work is reported in occasional lines with the remaining time. Short work
+// is not reported.
 func TestProgressIsToldInLines(t *testing.T) {
 	telling(t, time.Millisecond, time.Millisecond)
 	var out bytes.Buffer
@@ -81,7 +81,7 @@ func TestProgressOfAFileThatIsRead(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// --quiet, or its variable, leaves progress out.
+// --quiet, or its variable, turns off progress.
 func TestQuiet(t *testing.T) {
 	telling(t, 0, time.Millisecond)
 	dir := documentsOf(t, map[string]string{"a": strings.Repeat("some text\n", 5000)})

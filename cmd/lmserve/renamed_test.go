@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Flags that have been renamed are taken by both names; the help has the new one alone.
+// Renamed flags are accepted under both names; help shows only the new one.
 func TestRenamedFlagsKeepTheirOldNames(t *testing.T) {
 	for _, c := range []struct {
 		command  *cobra.Command
@@ -32,7 +32,8 @@ func TestRenamedFlagsKeepTheirOldNames(t *testing.T) {
 	}
 }
 
-// A fraction as --rate of score is a threshold, as it was before; a number is the learning rate.
+// For score, --rate with a fraction is the threshold, as in older versions. With a number it is the
+// learning rate.
 func TestRateOfScoreTakesFractionAsThreshold(t *testing.T) {
 	c := newScore()
 	var said strings.Builder
@@ -47,7 +48,7 @@ func TestRateOfScoreTakesFractionAsThreshold(t *testing.T) {
 	require.Contains(t, said.String(), "--threshold 1/25")
 }
 
-// Every flag of every command says what it is in words.
+// Every flag of every command has a help text.
 func TestEveryFlagHasHelp(t *testing.T) {
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// zstdMagic begins every zstd stream.
+// zstdMagic starts every zstd stream.
 var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
 func newRestore() *cobra.Command {
@@ -58,7 +58,7 @@ one, has to be put into the folder as well.`,
 	}
 }
 
-// withBackup calls do with the content of a backup, compressed or not.
+// withBackup calls do with the content of a backup, decompressed if necessary.
 func withBackup(in io.Reader, do func(r io.Reader) error) error {
 	r := bufio.NewReader(in)
 	head, err := r.Peek(len(zstdMagic))

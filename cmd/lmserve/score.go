@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// scoring is what score was asked for.
+// scoring holds the flags of score.
 type scoring struct {
 	connectFlags
 	stream    streamFlags
@@ -22,7 +22,7 @@ type scoring struct {
 	learn     string
 	lines     bool
 	records   recordFlags
-	trouble   string // file of words
+	trouble   string // file of trouble words
 	compare   bool
 	totalOnly bool
 	asJSON    bool
@@ -77,8 +77,8 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	return c
 }
 
-// oldThreshold is the flag --rate, the learning rate, of which a fraction is what --threshold was
-// called before.
+// oldThreshold is the flag --rate, the learning rate. A fraction sets --threshold, whose old name
+// is --rate.
 type oldThreshold struct {
 	pflag.Value
 	c *cobra.Command
@@ -161,14 +161,14 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	})
 }
 
-// eventPrinter prints events as they come, and a total of those that came.
+// eventPrinter prints events as they arrive, and their total.
 type eventPrinter interface {
 	event(e client.Event) error
 	printTotal(partial bool) error
-	bytes() int64 // of text so far
+	bytes() int64 // bytes of text so far
 }
 
-// score feeds a text and prints what comes back. The total is printed in any case.
+// score feeds a text and prints the events. It prints the total even after an error.
 func (k *scoring) score(
 	c *cobra.Command, cl *client.Client, s client.Session, o client.ScoreOptions,
 	files []string, in io.Reader, threshold float64,
@@ -214,7 +214,7 @@ func (k *scoring) printer(
 	return &linePrinter{report}
 }
 
-// feed feeds a text to a session or, if that is not to learn it, has it scored only. It returns how
+// feed feeds a text to a session, or only scores it if the session is not to learn. It returns how
 // often the fast weights diverged.
 func feed(
 	ctx context.Context, cl *client.Client, s client.Session, in io.Reader, o client.ScoreOptions,

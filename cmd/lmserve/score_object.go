@@ -7,22 +7,22 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// chunkObject is one chunk, or the total, as JSON, by the names of the contract.
+// chunkObject is a chunk or the total in JSON, with the contract's names.
 type chunkObject struct {
-	Offset      *int64   `json:"offset,omitempty"` // place of the first byte; the total has none
+	Offset      *int64   `json:"offset,omitempty"` // place of the first byte; none in the total
 	Bytes       int64    `json:"bytes"`
 	Bits        float64  `json:"bits"`
-	BPC         *float64 `json:"bpc,omitempty"` // of a model of bytes, as are the next two
+	BPC         *float64 `json:"bpc,omitempty"` // for a model of bytes, like the next two
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
-	StaticBPC   *float64 `json:"static_bpc,omitempty"` // the same, by its name of before
+	StaticBPC   *float64 `json:"static_bpc,omitempty"` // the same under its old name
 	chunkOfWords
-	Lines   *int64 `json:"lines,omitempty"` // of the total of lines
-	Shown   *int64 `json:"shown,omitempty"` // of these, printed
+	Lines   *int64 `json:"lines,omitempty"` // in a total of lines
+	Shown   *int64 `json:"shown,omitempty"` // printed lines among these
 	Total   bool   `json:"total,omitempty"`
 	Partial bool   `json:"partial,omitempty"` // the text was not scored to its end
 }
 
-// chunkOfWords is what only models of words have.
+// chunkOfWords has the fields of models of words.
 type chunkOfWords struct {
 	Tokens             *int64   `json:"tokens,omitempty"`
 	Perplexity         *float64 `json:"perplexity,omitempty"`
@@ -31,16 +31,16 @@ type chunkOfWords struct {
 	UnknownBytes       *int64   `json:"unknown_bytes,omitempty"`
 	UnknownBits        *float64 `json:"unknown_bits,omitempty"`
 	BitsPerByte        *float64 `json:"bits_per_byte,omitempty"`
-	PendingBytes       *int64   `json:"pending_bytes,omitempty"` // of the total
+	PendingBytes       *int64   `json:"pending_bytes,omitempty"` // in the total
 }
 
-// compared adds what the static model needs.
+// compared adds the baseline's bits.
 func (o *chunkObject) compared(bits float64, chars int64) {
 	o.BaselineBPC = new(perUnit(bits, chars))
 	o.StaticBPC = o.BaselineBPC
 }
 
-// ofWords adds what a text has under a model of words.
+// ofWords adds the measures of a model of words.
 func (o *chunkObject) ofWords(m client.Measures) {
 	o.Tokens, o.Unknown = &m.Tokens, m.Unknown
 	o.UnknownBytes, o.UnknownBits = m.UnknownBytes, m.UnknownBits
@@ -55,12 +55,12 @@ func (o *chunkObject) ofWords(m client.Measures) {
 	}
 }
 
-// perplexity is 2^(bits/tokens), and the largest number where it is beyond all.
+// perplexity returns 2^(bits/tokens), at most the largest float64.
 func perplexity(bits float64, tokens int64) *float64 {
 	return new(min(math.Exp2(bits/float64(tokens)), math.MaxFloat64))
 }
 
-// amount says in words how much text a total is of.
+// amount describes how much text a total covers.
 func (o *chunkObject) amount() string {
 	text := fmt.Sprintf("  %d bytes, %.0f bits", o.Bytes, o.Bits)
 	if o.Tokens == nil {
@@ -74,7 +74,7 @@ func (o *chunkObject) amount() string {
 	return text
 }
 
-// unknownWords says how many of the tokens are unknown words, and their share.
+// unknownWords describes the number and share of unknown words.
 func unknownWords(unknown, tokens int64) string {
 	text := fmt.Sprintf("unknown words %d of %d tokens", unknown, tokens)
 	if tokens > 0 {
@@ -83,10 +83,10 @@ func unknownWords(unknown, tokens int64) string {
 	return text
 }
 
-// unknownMany is the share of unknown words from which on a perplexity says little.
+// unknownMany is the share of unknown words above which a perplexity means little.
 const unknownMany = 1. / 4
 
-// doubt says why the perplexity of a text says little; "" if few words are unknown.
+// doubt says why a perplexity means little; "" if few words are unknown.
 func (o *chunkObject) doubt() string {
 	unknown := orZero(o.Unknown)
 	if unknown > 0 && float64(unknown) >= unknownMany*float64(*o.Tokens) {
@@ -98,7 +98,7 @@ func (o *chunkObject) doubt() string {
 	return ""
 }
 
-// perUnit is bits a unit; 0 of none.
+// perUnit returns bits/units, or 0 if units is 0.
 func perUnit(bits float64, units int64) float64 {
 	if units == 0 {
 		return 0

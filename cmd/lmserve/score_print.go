@@ -9,16 +9,16 @@ import (
 )
 
 type chunkPrinter struct {
-	out, errs                  io.Writer // errs: for what puts the numbers in doubt
+	out, errs                  io.Writer // errs gets warnings about the numbers
 	compare, totalOnly, asJSON bool
-	words                      bool   // the model is one of words
+	words                      bool   // the model is a model of words
 	served                     string // what the session scores with, see servedBy
 
 	before, after client.Measures // the session's totals
-	from, to      int64           // its offsets
+	from, to      int64           // its offsets at the start and the end
 }
 
-// newChunkPrinter makes a printer of what a session says from now on.
+// newChunkPrinter makes a printer of a session's events.
 func newChunkPrinter(s client.Session) *chunkPrinter {
 	return &chunkPrinter{
 		served: servedBy(s.Settings),
@@ -27,8 +27,8 @@ func newChunkPrinter(s client.Session) *chunkPrinter {
 	}
 }
 
-// servedBy says what a session with these settings scores with. "static" alone is the baseline, the
-// slow weights without companion.
+// servedBy describes what a session with these settings scores with. "static" alone is the
+// baseline: the slow weights without a companion.
 func servedBy(s *client.Settings) string {
 	name := "adaptive"
 	if s == nil {
@@ -74,7 +74,7 @@ func (p *chunkPrinter) event(e client.Event) error {
 	return p.print(o)
 }
 
-// object is what is printed of an amount of text.
+// object returns the printed form of measures.
 func (p *chunkPrinter) object(m client.Measures) chunkObject {
 	o := chunkObject{Bytes: m.Bytes, Bits: m.Bits}
 	if !p.compare {
@@ -85,7 +85,7 @@ func (p *chunkPrinter) object(m client.Measures) chunkObject {
 		return o
 	}
 	if m.Chars == 0 && m.Bytes > 0 {
-		return o // all of these bytes continue a character
+		return o // all bytes continue a character
 	}
 	o.BPC = new(perUnit(m.Bits, m.Chars))
 	if m.BaselineBits != nil {
@@ -94,7 +94,7 @@ func (p *chunkPrinter) object(m client.Measures) chunkObject {
 	return o
 }
 
-// printTotal prints what all chunks come to: by how much the session's totals have grown.
+// printTotal prints the total of all chunks: the growth of the session's totals.
 func (p *chunkPrinter) printTotal(partial bool) error {
 	o := p.object(growth(p.before, p.after))
 	o.Total, o.Partial = true, partial
@@ -111,7 +111,7 @@ func (p *chunkPrinter) printTotal(partial bool) error {
 	return nil
 }
 
-// growth is by how much totals have grown.
+// growth returns the difference of two totals.
 func growth(from, to client.Measures) client.Measures {
 	m := client.Measures{
 		Bytes: to.Bytes - from.Bytes, Chars: to.Chars - from.Chars, Tokens: to.Tokens - from.Tokens,
@@ -126,7 +126,7 @@ func growth(from, to client.Measures) client.Measures {
 	return m
 }
 
-// orZero is the number that a field has; 0 if it is absent.
+// orZero returns *v, or 0 if v is nil.
 func orZero[T int64 | float64](v *T) T {
 	if v == nil {
 		return 0
@@ -134,7 +134,7 @@ func orZero[T int64 | float64](v *T) T {
 	return *v
 }
 
-// orDash is the number that a field has, - if it is absent.
+// orDash formats *v, or returns - if v is nil.
 func orDash(v *float64) string {
 	return orWord(fmt.Sprintf("%.3f", orZero(v)), v == nil, "-")
 }
@@ -159,7 +159,7 @@ func (p *chunkPrinter) print(o chunkObject) error {
 
 func (p *chunkPrinter) columns(o chunkObject) string {
 	switch {
-	case p.words && p.totalOnly: // no header says what the numbers are
+	case p.words && p.totalOnly: // no header explains the numbers
 		text := fmt.Sprintf("perplexity %.2f", orZero(o.Perplexity))
 		if p.compare {
 			text += fmt.Sprintf(" (static %.2f)", orZero(o.BaselinePerplexity))
@@ -177,7 +177,7 @@ func (p *chunkPrinter) columns(o chunkObject) string {
 	return fmt.Sprintf("%6s", orDash(o.BPC))
 }
 
-// rate says how surprising all chunks were, by the unit of the model.
+// rate returns the mean cost of all chunks in the model's unit.
 func (p *chunkPrinter) rate() string {
 	o := p.object(growth(p.before, p.after))
 	if p.words {

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// A character is one of UTF-8 in chunks, in lines and in both totals.
+// Characters are those of UTF-8 in chunks, in lines and in both totals.
 func TestScoreCountsCharactersAlike(t *testing.T) {
 	file, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
@@ -22,13 +22,13 @@ func TestScoreCountsCharactersAlike(t *testing.T) {
 		total := told[len(told)-1]
 		require.InEpsilon(t, total.Bits/chars, *total.BPC, 1e-12, "%v", how)
 	}
-	// A chunk without the beginning of a character has no bits per character.
+	// A chunk without the first byte of a character has no bits per character.
 	told := must(t, "é", append(args[:3:3], "--chunk", "1")...)
 	require.Regexp(t, `\n +1 +-\n`, told)
 	require.Nil(t, jsonLines(t, must(t, "é", append(args, "--chunk", "1")...))[1].BPC)
 }
 
-// "static" is without companion, and the column beside it says what it is of.
+// "static" means without a companion, and the neighboring column says what it describes.
 func TestScoreNamesWhatItCompares(t *testing.T) {
 	file, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)

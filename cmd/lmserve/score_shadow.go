@@ -12,10 +12,10 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// shadowPoll is how often a command looks how far a shadow is.
+// shadowPoll is the interval for checking a shadow's progress.
 const shadowPoll = 50 * time.Millisecond
 
-// checkShadow refuses what cannot go with a second model.
+// checkShadow refuses flags that conflict with a second model.
 func (k *scoring) checkShadow() error {
 	switch {
 	case k.shadow == "":
@@ -30,7 +30,7 @@ func (k *scoring) checkShadow() error {
 	return nil
 }
 
-// withShadow makes the shadow of a session, and gives the session with it.
+// withShadow creates the shadow of a session, and returns the session with it.
 func withShadow(
 	ctx context.Context, cl *client.Client, s client.Session, model string,
 ) (client.Session, error) {
@@ -38,7 +38,7 @@ func withShadow(
 		Model: &model, ShadowOf: &s.ID, Seed: &s.Seed,
 	})
 	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Field == "model" {
-		refused.Field = "shadow_model" // as the flag is called
+		refused.Field = "shadow_model" // the flag's name
 	}
 	if err != nil {
 		return s, err
@@ -46,7 +46,7 @@ func withShadow(
 	return cl.GetSession(ctx, s.ID)
 }
 
-// caughtUp waits until the shadow of a session is where the session is.
+// caughtUp waits until the shadow has reached its session.
 func caughtUp(
 	ctx context.Context, cl *client.Client, id string, p *progress,
 ) (client.Shadow, error) {
@@ -74,7 +74,7 @@ func caughtUp(
 	}
 }
 
-// shadowObject is what a second model has made of the text, as JSON.
+// shadowObject is a second model's score of the text in JSON.
 type shadowObject struct {
 	Shadow             string   `json:"shadow"` // the model
 	Bytes              int64    `json:"bytes"`
@@ -83,7 +83,7 @@ type shadowObject struct {
 	Difference         *float64 `json:"difference,omitempty"`
 }
 
-// printShadow prints what a second model has made of the text, beside the first.
+// printShadow prints a second model's score of the text next to the first's.
 func (k *scoring) printShadow(w io.Writer, s client.Shadow) error {
 	o := shadowObject{Bytes: s.Offset}
 	if s.Model != nil {
@@ -101,7 +101,7 @@ func (k *scoring) printShadow(w io.Writer, s client.Shadow) error {
 	return err
 }
 
-// readOn waits for the second model, if there is one, and prints what it has made of the text.
+// readOn waits for the second model, if any, and prints its score.
 func (k *scoring) readOn(c *cobra.Command, cl *client.Client, id string) error {
 	if k.shadow == "" {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// What a second model makes of a text beside the first is what it makes of it alone, near and far.
+// A second model scores a text as it does alone, locally and over a server.
 func TestScoreWithASecondModelSaysWhatBothMakeOfTheText(t *testing.T) {
 	first, second := randomModel(t), filepath.Join(t.TempDir(), "second")
 	m, err := modeltest.New(8)

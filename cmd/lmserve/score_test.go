@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A word of trouble makes a line stranger than a line without one, if a list is given.
+// With a list of trouble words, a line that contains one is stranger than a line without.
 func TestScoreCountsWordsOfTrouble(t *testing.T) {
 	words := filepath.Join(t.TempDir(), "words")
 	require.NoError(t, os.WriteFile(words, []byte("# ours\ndenied\n"), 0o600))

@@ -57,15 +57,15 @@ addresses keys and text want TLS.
 }
 
 func serve(c *cobra.Command, f serveFlags) error {
-	// A server outlives its terminal, and whoever reads its log. There is nothing to reload at
-	// SIGHUP: the keys and the certificate are read again when they change.
+	// A server outlives its terminal and the reader of its log. SIGHUP need not reload anything:
+	// changed keys and certificates are reloaded automatically.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	log, err := newLogger(f.logFormat)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Sync() }()      // standard error cannot be synced on every system
-	if err := f.checkStore(); err != nil { // which may have the keys
+	defer func() { _ = log.Sync() }()      // some systems cannot sync standard error
+	if err := f.checkStore(); err != nil { // the store may hold the keys
 		return err
 	}
 	following, unfollow := context.WithCancel(c.Context())
@@ -95,7 +95,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		err = f.checkBudget(models)
 	}
 	if err == nil {
-		err = models.addCounts() // whose sessions need not fit into the budget
+		err = models.addCounts() // its sessions need not fit the budget
 	}
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	h := &host{opened: o, log: log}
-	// what was confirmed is durable before the store is closed
+	// Acknowledged text is durable before the store closes.
 	defer func() { _ = h.store.Close() }()
 	defer func() { h.among.leave() }()
 	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {
@@ -153,7 +153,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	return h.serve(c.Context(), l, f.drain)
 }
 
-// open listens, unless the address can be reached from other machines and is not protected.
+// open listens, but refuses an address that is reachable from other machines and unprotected.
 func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", f.listen)
 	if err != nil {
@@ -178,15 +178,15 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	return listen(addr)
 }
 
-// listen listens on an address, or on all addresses of its kind.
+// listen listens on an address, or on all addresses of its family.
 func listen(addr *net.TCPAddr) (net.Listener, error) {
 	network := "tcp"
-	if addr.IP.To4() != nil { // Go would take 0.0.0.0 for all addresses, those of IPv6 included
+	if addr.IP.To4() != nil { // Go would take 0.0.0.0 to include IPv6
 		network = "tcp4"
 	}
 	l, err := net.ListenTCP(network, addr)
 	if err != nil {
-		return nil, err // not l: a nil *net.TCPListener is no nil net.Listener
+		return nil, err // not l: a nil *net.TCPListener is not a nil net.Listener
 	}
 	return l, nil
 }
@@ -198,7 +198,7 @@ func newLogger(format string) (*zap.Logger, error) {
 		config = zap.NewDevelopmentConfig()
 	case "json":
 		config = zap.NewProductionConfig()
-		config.Sampling = nil // an access log must have every request
+		config.Sampling = nil // an access log needs every request
 	case "none":
 		return zap.NewNop(), nil
 	default:

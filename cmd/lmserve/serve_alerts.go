@@ -13,13 +13,13 @@ import (
 	"github.com/lmserve/lmserve/server/codec"
 )
 
-// serveAlerts tells receivers of the incidents of all sessions that a server has.
+// serveAlerts sends alerts for the incidents of all sessions of a server.
 type serveAlerts struct {
 	*alert.Notifier
-	sessions atomic.Pointer[session.Manager] // nil: it is still being made
+	sessions atomic.Pointer[session.Manager] // nil until the manager exists
 }
 
-// startAlerts has incidents told to the receivers that were asked for.
+// startAlerts starts sending incidents to the receivers of the flags.
 func (t *telemetry) startAlerts(f *serveFlags) (err error) {
 	if !f.alerts.given() {
 		return nil
@@ -27,7 +27,7 @@ func (t *telemetry) startAlerts(f *serveFlags) (err error) {
 	a := &serveAlerts{}
 	name := "serve"
 	if f.data.network.given() {
-		name = "" // the data folder is not where the sessions are
+		name = "" // the sessions are not in the data folder
 	}
 	threshold, err := watch.ParseRate(f.alertThreshold)
 	if err != nil {
@@ -45,7 +45,7 @@ func (t *telemetry) startAlerts(f *serveFlags) (err error) {
 
 var errNotServing = errors.New("the server has no sessions yet")
 
-// text reads text of a session.
+// text returns a part of a session's text.
 func (a *serveAlerts) text(
 	ctx context.Context, id string, offset, length int64,
 ) ([]byte, error) {
@@ -57,7 +57,7 @@ func (a *serveAlerts) text(
 	return part.Text, err
 }
 
-// follow has the text of lines read from these sessions from now on.
+// follow makes sessions the source of the text in alerts.
 func (t *telemetry) follow(sessions *session.Manager) {
 	t.Follow(sessions)
 	if t.alerts != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// leaveTime is the longest that telling the others of a server's end may take. Without it they wait
-// for its lease to end.
+// leaveTime is the longest time for announcing a server's end to the others. Without the
+// announcement they wait until its lease lapses.
 const leaveTime = 5 * time.Second
 
-// clusterFlags make a server one of several that share a database.
+// clusterFlags makes a server one of several that share a database.
 type clusterFlags struct {
-	advertise string // URL; "": the server has its database alone
+	advertise string // URL; "": this server alone uses its database
 	node      string
 	lease     time.Duration
 }
@@ -42,7 +42,7 @@ func (f *clusterFlags) register(flags *pflag.FlagSet) {
 			"is lost")
 }
 
-// given says whether the server is one of several.
+// given reports whether the server is one of several.
 func (f *clusterFlags) given() bool { return f.advertise != "" }
 
 func (f *clusterFlags) check(store, userSessions bool) error {
@@ -68,18 +68,18 @@ func (f *clusterFlags) check(store, userSessions bool) error {
 	return nil
 }
 
-// names are what the server may be called by its clients, where it looks at that: one that has keys
-// does so only if it was told a name.
+// names returns the host names that the server accepts. A server with keys checks hosts only if
+// names are configured.
 func (f *serveFlags) names(ring *keys.Ring) []string {
 	u, err := url.Parse(f.cluster.advertise)
 	if err != nil || u.Hostname() == "" || len(f.allowHosts) == 0 && ring != nil &&
 		ring.Required() {
 		return f.allowHosts
 	}
-	return append(f.allowHosts, u.Hostname()) // as the other servers do
+	return append(f.allowHosts, u.Hostname()) // other servers use this name
 }
 
-// self describes this run of the server to the others.
+// self describes this run of the server to the other servers.
 func (f *clusterFlags) self(models servedModels) cluster.Node {
 	n := cluster.Node{
 		Name: f.node, Addr: f.advertise, Numerics: models.first.Arithmetic.Numerics(),
@@ -94,10 +94,10 @@ func (f *clusterFlags) self(models servedModels) cluster.Node {
 	return n
 }
 
-// knownMore is how much later than at their next beat all others know of a change, at most.
+// knownMore is the longest time after the next beat until all others know of a change.
 const knownMore = 100 * time.Millisecond
 
-// joined is a server's place among others; nil: it has its store alone.
+// joined is a server's membership among others; nil: its store is not shared.
 type joined struct {
 	store  *postgres.Store
 	member *cluster.Member
@@ -117,7 +117,7 @@ func (f *clusterFlags) join(
 	return &joined{store, m, log}, nil
 }
 
-// places say which server a request is for; nil: it is for this one.
+// places returns the lookup of the server for a request; nil: always this one.
 func (j *joined) places(sessions *session.Manager) middleware.Places {
 	if j == nil {
 		return nil
@@ -125,8 +125,8 @@ func (j *joined) places(sessions *session.Manager) middleware.Places {
 	return &cluster.Router{Member: j.member, Sessions: j.store, Holds: sessions.Holds}
 }
 
-// handOver gives the sessions to the other servers. These know first that this one drains, so that
-// none sends back what was handed over.
+// handOver gives the sessions to the other servers. They first learn that this server drains, so
+// that none sends a session back.
 func (j *joined) handOver(ctx context.Context, sessions *session.Manager) {
 	if j == nil {
 		return

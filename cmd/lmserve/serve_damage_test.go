@@ -24,10 +24,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// serveArgs is the environment variable with the arguments of TestServeChild, one a line.
+// serveArgs is the environment variable with the arguments of TestServeChild, one per line.
 const serveArgs = "LMSERVE_TEST_SERVE"
 
-// TestServeChild is a process that serves, and looks for damage all the time.
+// TestServeChild is a server process that continuously scans for damage.
 func TestServeChild(t *testing.T) {
 	args := os.Getenv(serveArgs)
 	if args == "" {
@@ -37,7 +37,7 @@ func TestServeChild(t *testing.T) {
 	os.Exit(run(t.Context(), strings.Split(args, "\n"), nil, os.Stdout, os.Stderr))
 }
 
-// damagedServer is a server in a process of its own, and what its clients know.
+// damagedServer is a server process, with what its clients know.
 type damagedServer struct {
 	t    *testing.T
 	dir  string
@@ -45,11 +45,11 @@ type damagedServer struct {
 	cmd  *exec.Cmd
 	log  lockedBuffer
 	ids  []string
-	want []float64 // by session: the totals that its client was told last
-	at   []int     // by session: bytes of text that were acknowledged
+	want []float64 // by session: the last reported totals
+	at   []int     // by session: bytes of text acknowledged
 }
 
-// lockedBuffer is written by one goroutine and read by others.
+// lockedBuffer has one writer and several readers.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -95,7 +95,7 @@ func newDamagedServer(t *testing.T, sessions int) *damagedServer {
 	return r
 }
 
-// ask sends a request, and decodes the answer if it is no problem.
+// ask sends a request, and decodes the answer unless it is a problem.
 func (r *damagedServer) ask(method, path, body string, into any) (status int, header http.Header) {
 	request, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
 	require.NoError(r.t, err)
@@ -111,7 +111,7 @@ func (r *damagedServer) ask(method, path, body string, into any) (status int, he
 	return res.StatusCode, res.Header
 }
 
-// textOf is the text of a session, which no other has.
+// textOf returns text that is unique to a session.
 func textOf(n, bytes int) (text string) {
 	for i := 0; len(text) < bytes; i++ {
 		text += fmt.Sprintf("session %03d, line %05d\n", n, i)
@@ -119,8 +119,7 @@ func textOf(n, bytes int) (text string) {
 	return text[:bytes]
 }
 
-// feed feeds a session up to an offset, and returns the answer's status. A client that is refused
-// with 503 comes back.
+// feed feeds a session up to an offset, and returns the answer's status. It retries after 503.
 func (r *damagedServer) feed(n, to int) (status int) {
 	for {
 		body, err := json.Marshal(map[string]string{"text": textOf(n, to)[r.at[n]:]})
@@ -140,7 +139,7 @@ func (r *damagedServer) feed(n, to int) (status int) {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		case http.StatusConflict:
-			// A chunk may have been acknowledged by an answer that was cut off.
+			// An answer that broke off may have acknowledged a chunk.
 			var info struct{ Offset int }
 			_, _ = r.ask(http.MethodGet, "/v1/sessions/"+r.ids[n], "", &info)
 			if info.Offset > r.at[n] && info.Offset < to {
@@ -152,7 +151,7 @@ func (r *damagedServer) feed(n, to int) (status int) {
 	}
 }
 
-// damage turns a bit round in the log of a session.
+// damage flips a bit in a session's log.
 func (r *damagedServer) damage(n int) {
 	path := filepath.Join(r.dir, "sessions", r.ids[n], "log.0000000000000000")
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -167,8 +166,8 @@ func (r *damagedServer) damage(n int) {
 	require.NoError(r.t, file.Close())
 }
 
-// Damage under a running server is found, and is that of one session: the process stays, and all
-// others go on to the bits that they would have come to.
+// Damage under a running server is found and affects one session. The process stays up, and all
+// other sessions continue bit-identically.
 func TestDamageUnderAServerIsOneSessions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -188,7 +187,7 @@ func TestDamageUnderAServerIsOneSessions(t *testing.T) {
 			require.Equal(t, http.StatusOK, r.feed(n, after))
 		}
 	}
-	for n := range sessions { // one that nothing has happened to has the same bits
+	for n := range sessions { // an undisturbed session has the same bits
 		if n%4 != 1 {
 			continue
 		}

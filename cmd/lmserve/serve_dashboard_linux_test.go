@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dashboard is what Grafana reads.
+// dashboard is the file that Grafana reads.
 const dashboard = "../../deploy/grafana/lmserve.json"
 
-// ruleTests is a file of promtool's, in which expressions are evaluated over series.
+// ruleTests is a promtool file that evaluates expressions over series.
 type ruleTests struct {
 	Tests []ruleTest `json:"tests"`
 }
@@ -43,9 +43,9 @@ type ruleSample struct {
 	Value  float64 `json:"value"`
 }
 
-// Every query of the dashboard has an answer from the metrics of a server at which everything has
-// happened that it draws. Prometheus' own evaluator answers, over the metrics as if a server had
-// counted on at the same pace for ten minutes.
+// Every query of the dashboard has a result for a server on which everything drawn has happened.
+// Prometheus's own evaluator computes it, as if the server had counted at the same rate for ten
+// minutes.
 func TestEveryPanelOfTheDashboardDrawsSomething(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -60,7 +60,7 @@ func TestEveryPanelOfTheDashboardDrawsSomething(t *testing.T) {
 		})
 	}
 	require.Greater(t, len(test.Exprs), 20)
-	text, err := json.Marshal(ruleTests{[]ruleTest{test}}) // JSON is YAML, too
+	text, err := json.Marshal(ruleTests{[]ruleTest{test}}) // JSON is valid YAML
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "dashboard.yaml")
 	require.NoError(t, os.WriteFile(file, text, 0o600))
@@ -68,7 +68,7 @@ func TestEveryPanelOfTheDashboardDrawsSomething(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// queries are those of all panels.
+// queries returns the queries of all panels.
 func queries(t *testing.T) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(dashboard)
@@ -85,7 +85,7 @@ func queries(t *testing.T) (all []string) {
 	return all
 }
 
-// busyServer gives the metrics of a server that was asked for something of every kind.
+// busyServer returns the metrics of a server that has served every kind of request.
 func busyServer(t *testing.T) string {
 	t.Helper()
 	url, stop := serving(t, "--model", randomModel(t), "--data-dir", t.TempDir())
@@ -112,7 +112,7 @@ func busyServer(t *testing.T) string {
 	return text
 }
 
-// seriesOf makes series of the metrics of one scrape, each of which grows at a constant pace.
+// seriesOf turns the metrics of one scrape into series that grow at a constant rate.
 func seriesOf(metrics string) (all []ruleSeries) {
 	for line := range strings.Lines(metrics) {
 		at := strings.LastIndexByte(line, ' ')

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// send sends a request with a key, unless that is "", and gives the answer's status and object.
+// send sends a request, with a key unless it is "", and returns the answer's status and object.
 func send(t *testing.T, method, url, key, body string) (status int, object map[string]any) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -30,7 +30,8 @@ func send(t *testing.T, method, url, key, body string) (status int, object map[s
 	return res.StatusCode, object
 }
 
-// A keys file that is lost, or forgotten when a folder moves, does not open what it protected.
+// A lost keys file, or one left behind when a folder moves, does not expose the sessions that it
+// protected.
 func TestAFolderWhoseSessionsHaveOwnersDoesNotOpenWithoutItsKeys(t *testing.T) {
 	file, dir := randomModel(t), t.TempDir()
 	alice := strings.TrimSpace(must(t, "", "keys", "add", "alice", "--data-dir", dir))
@@ -61,7 +62,7 @@ func TestAFolderWhoseSessionsHaveOwnersDoesNotOpenWithoutItsKeys(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// An address of IPv4 opens no address of IPv6; one of IPv6 that means all addresses means all.
+// An IPv4 address opens no IPv6 address. The IPv6 address for all addresses includes IPv4.
 func TestServeListensWhereItWasTold(t *testing.T) {
 	v6, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
@@ -100,7 +101,7 @@ func TestServeTakesMoreNames(t *testing.T) {
 	}
 }
 
-// A page of an origin that was named may use the server; "*" and patterns are no origins.
+// A page of a named origin may use the server; "*" and patterns are not origins.
 func TestServeNamesOriginsOfPages(t *testing.T) {
 	const page = "https://app.example.org"
 	url, stop := serving(t, "--model", smallModel(t), "--cors-origin", page)

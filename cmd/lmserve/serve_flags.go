@@ -19,7 +19,7 @@ import (
 
 type serveFlags struct {
 	model          modelFlags // how models compute
-	models         []string   // names or files; none: the default
+	models         []string   // names or files; empty: the default
 	data           dataFlags
 	cluster        clusterFlags
 	listen         string
@@ -112,14 +112,14 @@ func (f *serveFlags) register(c *cobra.Command) {
 	})
 }
 
-// limitFlags are the limits of the contract that a server may be started with smaller ones of.
+// limitFlags are limits of the contract that a server may lower.
 type limitFlags struct {
 	scoreBody            byteSize
 	bodyIdle, answerIdle time.Duration
 	drainDelay           time.Duration
 }
 
-// drainDelayMax is the longest time for load balancers to notice.
+// drainDelayMax is the largest drain delay.
 const drainDelayMax = time.Hour
 
 func (f *limitFlags) register(c *cobra.Command) {
@@ -135,7 +135,7 @@ func (f *limitFlags) register(c *cobra.Command) {
 		"time between /readyz answering 503 and the end of new work, so that load balancers notice")
 }
 
-// check holds the limits against what the contract states.
+// check compares the limits with the contract's.
 func (f *limitFlags) check() error {
 	if f.scoreBody > limits.ScoreBodyBytesMax {
 		return usagef("--max-score-body is %s, expected at most %s", &f.scoreBody,
@@ -156,7 +156,7 @@ func (f *limitFlags) check() error {
 	return nil
 }
 
-// checkStore refuses flags that contradict each other about where the sessions are.
+// checkStore refuses flags that contradict each other about the place of the sessions.
 func (f *serveFlags) checkStore() error {
 	n := &f.data.network
 	switch {
@@ -172,7 +172,7 @@ func (f *serveFlags) checkStore() error {
 	return cmp.Or(n.check(), f.cluster.check(true, f.userSessions))
 }
 
-// checkOrigins holds the origins of pages against their form.
+// checkOrigins checks the form of page origins.
 func (f *serveFlags) checkOrigins() error {
 	for _, text := range f.corsOrigins {
 		if _, err := middleware.Origin(text); err != nil {
@@ -182,9 +182,9 @@ func (f *serveFlags) checkOrigins() error {
 	return nil
 }
 
-// openKeys opens the keys file, or the copy of the database's keys, if there is a place for one. A
-// file that the command line names must be there: a misspelt name must not leave the server open to
-// everybody.
+// openKeys opens the keys file or the copy of the database's keys, if there is a place for one. A
+// file named on the command line must exist: a misspelled name must not leave the server open to
+// everyone.
 func (f *serveFlags) openKeys(ctx context.Context, log *zap.Logger) (*keys.Ring, error) {
 	path, err := f.copyKeys(ctx, log)
 	if err == nil && path == "" {

@@ -17,12 +17,12 @@ import (
 	"github.com/lmserve/lmserve/server"
 )
 
-// opened is the store of the sessions and their manager.
+// opened is the session store and its manager.
 type opened struct {
 	store    storage.Store
 	sessions *session.Manager
-	among    *joined // the servers that share the store; nil: there are none
-	where    string  // the store, in words
+	among    *joined // servers that share the store; nil: none
+	where    string  // describes the store
 }
 
 func (f *serveFlags) openSessions(
@@ -71,7 +71,7 @@ func (f *serveFlags) openSessions(
 	return o, nil
 }
 
-// openStore opens the store of the sessions, and says in words where the sessions are.
+// openStore opens the session store, and returns a description of it.
 func (f *serveFlags) openStore(
 	ctx context.Context, told *telemetry, log *zap.Logger,
 ) (store storage.Store, where string, err error) {
@@ -101,7 +101,7 @@ func (f *serveFlags) openStore(
 	return data, "the data folder " + dir, nil
 }
 
-// openShared opens a database for a server among others, which it joins.
+// openShared opens a database shared with other servers, and joins them.
 func (f *serveFlags) openShared(
 	ctx context.Context, o *opened, models servedModels, log *zap.Logger,
 ) error {
@@ -120,7 +120,7 @@ func (f *serveFlags) openShared(
 	return nil
 }
 
-// logged returns a function that logs what a person should know of something.
+// logged returns a function that logs errors as messages for operators.
 func logged(log *zap.Logger, what string) func(error) {
 	return func(err error) { log.Error(what, zap.Error(err)) }
 }
@@ -128,7 +128,7 @@ func logged(log *zap.Logger, what string) func(error) {
 type host struct {
 	*opened
 	srv   *server.Server
-	admin net.Listener // nil: none
+	admin net.Listener // nil without an admin address
 	log   *zap.Logger
 }
 
@@ -147,8 +147,8 @@ func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration)
 	return errors.Join(h.srv.Drain(drain), wait())
 }
 
-// reportAlarm returns a function that logs that too little is left of the disk, and that there is
-// room again.
+// reportAlarm returns a function that logs when the disk runs short and when space is available
+// again.
 func reportAlarm(log *zap.Logger) func(error) {
 	return func(why error) {
 		if why != nil {
@@ -160,10 +160,10 @@ func reportAlarm(log *zap.Logger) func(error) {
 	}
 }
 
-// scrubbing is how fast a server looks for damage; tests cannot wait so long.
+// scrubbing is how fast a server scans for damage; tests shorten it.
 var scrubbing = folder.ScrubOptions{FilesPerSecond: 4, Rest: time.Hour}
 
-// startScrub looks through the data folder for damage until the context ends or the store does.
+// startScrub scans the data folder for damage until the context ends or the store closes.
 func startScrub(
 	ctx context.Context, data *folder.Folder, told *telemetry, log *zap.Logger,
 ) {
@@ -177,8 +177,8 @@ func startScrub(
 	go data.ScrubForever(ctx, o)
 }
 
-// checkOwners refuses to open to everybody what belongs to keys: a keys file that was lost or
-// forgotten must not take the protection of the sessions along.
+// checkOwners refuses to serve sessions with owners without keys: a lost or forgotten keys file
+// must not expose them.
 func (f *serveFlags) checkOwners(sessions *session.Manager, ring *keys.Ring, where string) error {
 	if f.openToAll || ring != nil && ring.Required() {
 		return nil
@@ -199,7 +199,7 @@ func (f *serveFlags) checkOwners(sessions *session.Manager, ring *keys.Ring, whe
 		where, owned, example.ID, example.Owner, path)
 }
 
-// countOwned counts the sessions that belong to a key, and gives the first of them.
+// countOwned counts the sessions with owners, and returns the first.
 func countOwned(sessions *session.Manager) (owned int, first session.Info, err error) {
 	for after := ""; ; {
 		page, next, err := sessions.List(session.Caller{Admin: true}, after, session.ListMax)

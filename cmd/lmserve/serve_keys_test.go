@@ -19,7 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writeCertificate writes a new certificate for 127.0.0.1 with a serial number, and its key.
+// writeCertificate writes a new certificate for 127.0.0.1 with the given serial number, and its
+// key.
 func writeCertificate(t *testing.T, certFile, keyFile string, serial int64) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -37,8 +38,7 @@ func writeCertificate(t *testing.T, certFile, keyFile string, serial int64) {
 		Bytes: key}), 0o600))
 }
 
-// A server from its keys to its certificate: what changes in the files it follows without a
-// restart.
+// A server applies changes to its keys and its certificate without a restart.
 func TestServeFollowsItsKeysAndItsCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -98,7 +98,7 @@ func TestServeFollowsItsKeysAndItsCertificate(t *testing.T) {
 	}
 }
 
-// Where strangers could listen, or do what they like, a server is not opened by oversight.
+// A server does not become reachable or unprotected for strangers by oversight.
 func TestServeListensToOtherMachinesOnlyWhenThatIsSafe(t *testing.T) {
 	dir, model := t.TempDir(), smallModel(t)
 	must(t, "", "keys", "add", "alice", "--data-dir", dir)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// When a session's folder is away, the session is answered 503 until the folder is back, and the
-// server goes on; nothing that was confirmed is lost.
+// While a session's folder is missing, requests for it get 503 and the server continues. Nothing
+// acknowledged is lost.
 func TestServeOutlivesAFolderThatIsAway(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,10 +11,10 @@ import (
 	"github.com/lmserve/lmserve/server/handler"
 )
 
-// logFlags say which sessions the routes of log shippers feed.
+// logFlags selects the sessions that log shippers feed.
 type logFlags struct{ method, name string }
 
-// Values of --log-sessions, beside the names of methods.
+// Values of --log-sessions besides the names of methods.
 const (
 	logsDefault = "default"
 	logsNone    = "none"
@@ -32,7 +32,7 @@ func (f *logFlags) register(c *cobra.Command) {
 			"else the text c")
 }
 
-// sessions checks the flags.
+// sessions checks the flags and returns their configuration.
 func (f *logFlags) sessions() (s handler.LogSessions, err error) {
 	if s.Name, err = intake.ParseTemplate(f.name); err != nil {
 		return s, usagef("--log-session-name: %w", err)

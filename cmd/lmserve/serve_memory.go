@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// memoryConstant is what a server may take beside its budget, its model, its workers and its
-	// connections: what requests have in memory whole, and 64 MiB for the program, the writing of
-	// the database, and what the collector has not found yet.
+	// memoryConstant is a server's memory besides its budget, model, workers and connections. It
+	// covers data that requests hold whole, and 64 MiB for the program, database writes and garbage
+	// not yet collected.
 	memoryConstant = limits.MemoryMax + 64<<20
-	// memoryUnit is what the sum of all is rounded up to, so that a start gives the number of the
-	// one before.
+	// memoryUnit is the unit to which the total is rounded up, so that restarts print the same
+	// number.
 	memoryUnit = 16 << 20
-	// connectionBytes is the memory of a connection and of the request on it: buffers, stacks, TLS.
+	// connectionBytes is the memory of a connection and its request: buffers, stacks, TLS.
 	connectionBytes = 64 << 10
 )
 
-// memoryHelp says what --memory-budget is a part of.
+// memoryHelp says what --memory-budget includes.
 var memoryHelp = fmt.Sprintf(`The weights of all models but the first are a part of it.
 In all, the process takes the budget, the first model, %dM, %dK for each connection, and for each
 thread a worker of each model (as large as its chunks, 327M at most with the embedded model)
@@ -35,7 +35,7 @@ and %dM for files. Its log says how much that is. The collector is told to keep 
 is set. See "Memory" in docs/operations.md.`,
 	memoryConstant>>20, connectionBytes>>10, session.FileBytes>>20)
 
-// checkBudget refuses a budget that no session of one of the models would fit into.
+// checkBudget refuses a budget too small for one session of each model.
 func (f *serveFlags) checkBudget(models servedModels) error {
 	err := f.checkBudgetOf(models.first, 0)
 	for _, other := range models.others {
@@ -44,7 +44,7 @@ func (f *serveFlags) checkBudget(models servedModels) error {
 	return err
 }
 
-// checkBudgetOf is checkBudget for a model whose weights take so much of the budget.
+// checkBudgetOf is checkBudget for one model whose weights take the given bytes of the budget.
 func (f *serveFlags) checkBudgetOf(m *model.Model, weights int64) error {
 	least, err := session.MemoryMin(m)
 	least += weights
@@ -59,9 +59,9 @@ func (f *serveFlags) checkBudgetOf(m *model.Model, weights int64) error {
 		&f.budget, sizeOf(least), m.ID(), beside)
 }
 
-// memoryMost is the memory that the process may take in all. It is asked when the first model is
-// loaded, and nothing else is: the weights of the others are a part of the budget. Each thread may
-// have a worker of each.
+// memoryMost returns the largest memory of the process in bytes. It is called when only the first
+// model is loaded: the weights of the others are part of the budget. Each thread may have a worker
+// per model.
 func (f *serveFlags) memoryMost(models servedModels, connections int) int64 {
 	budget := int64(f.budget)
 	if budget == 0 {
@@ -80,7 +80,7 @@ func (f *serveFlags) memoryMost(models servedModels, connections int) int64 {
 	return (most + memoryUnit - 1) / memoryUnit * memoryUnit
 }
 
-// limitMemory makes the collector work harder where the process comes near to what it may take.
+// limitMemory makes the garbage collector work harder as the process approaches its limit.
 func limitMemory(most int64, log *zap.Logger) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(most)
@@ -89,14 +89,14 @@ func limitMemory(most int64, log *zap.Logger) {
 }
 
 const (
-	connectionsMost = 16384 // the default of --max-connections where descriptors abound
-	// for what is no connection: the database, the log, keys, certificates
+	connectionsMost = 16384 // default of --max-connections with ample descriptors
+	// for everything but connections: the database, the log, keys, certificates
 	descriptorsKept    = 32
-	descriptorsUnknown = 1024 // where the system does not say
+	descriptorsUnknown = 1024 // on systems that do not report a limit
 )
 
-// connections is the limit on connections. Of the descriptors that are left, every connection may
-// need a second one: its request may read or write a file of the data folder.
+// connections returns the limit on connections. Each connection may need two of the remaining
+// descriptors, because its request may use a file of the data folder.
 func (f *serveFlags) connections() (int, error) {
 	most := max(1, (descriptorsMax()-descriptorsKept)/2)
 	if f.maxConnections == 0 {
@@ -109,9 +109,9 @@ func (f *serveFlags) connections() (int, error) {
 	return f.maxConnections, nil
 }
 
-// besideComputing lets Go run one thread more than those that compute. Else connections and the
-// disk wait until one of these rests, which is after a chunk, or after the 10 ms that Go leaves it;
-// the system takes turns within less.
+// besideComputing lets Go run one more thread than those that compute. Otherwise connections and
+// the disk wait until a computing thread pauses: after a chunk, or after Go's 10 ms time slice. The
+// operating system switches threads sooner.
 func besideComputing(threads int) {
 	if runtime.GOMAXPROCS(0) <= threads {
 		runtime.GOMAXPROCS(threads + 1)

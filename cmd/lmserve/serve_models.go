@@ -13,14 +13,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// servedModels are the models that a server serves. The first is in memory as long as the server
-// runs; the others come when sessions need them.
+// servedModels are the models of a server. The first stays in memory; the others are loaded when
+// sessions need them.
 type servedModels struct {
 	first  *model.Model
 	others []*model.Source
 }
 
-// loadModels loads the first of the models that are served, and gets to know the others.
+// loadModels loads the first model and reads descriptions of the others.
 func (f *serveFlags) loadModels() (s servedModels, err error) {
 	names := f.models
 	if len(names) == 0 {
@@ -50,7 +50,7 @@ func (f *serveFlags) loadModels() (s servedModels, err error) {
 	return s, nil
 }
 
-// addCounts serves the model without a network, too, for the method that needs none.
+// addCounts adds the model without a network, for the method that needs none.
 func (s *servedModels) addCounts() error {
 	counts, m, err := model.NewSource(func() (*model.Model, error) { return model.Counts(), nil })
 	if err != nil {
@@ -65,8 +65,7 @@ func (s *servedModels) addCounts() error {
 	return nil
 }
 
-// known is what is known of all, the first at the beginning. Of the others that is all but the
-// weights.
+// known describes all models, the first at the beginning. The others come without weights.
 func (s *servedModels) known() (all []*model.Model) {
 	if s.first != nil {
 		all = append(all, s.first)
@@ -77,7 +76,7 @@ func (s *servedModels) known() (all []*model.Model) {
 	return all
 }
 
-// ids are those of all.
+// ids returns the IDs of all models.
 func (s *servedModels) ids() (ids []string) {
 	for _, m := range s.known() {
 		ids = append(ids, m.ID())
@@ -85,7 +84,7 @@ func (s *servedModels) ids() (ids []string) {
 	return ids
 }
 
-// second is the id of the second; "" if there is none.
+// second returns the ID of the second model, or "".
 func (s *servedModels) second() string {
 	if len(s.others) == 0 {
 		return ""
@@ -93,7 +92,7 @@ func (s *servedModels) second() string {
 	return s.others[0].Outline.ID()
 }
 
-// about are the lines on standard output that say more of the models than the first one's name.
+// about returns lines for standard output about the models, besides the first model's name.
 func (s *servedModels) about() string {
 	var text strings.Builder
 	for i, m := range s.known() {
@@ -110,10 +109,10 @@ func (s *servedModels) about() string {
 	return text.String()
 }
 
-// foreignSessions counts the sessions of other models that a store has, to be told of in one line:
-// all of them are usable again with their model, and nothing is wrong with any.
+// foreignSessions counts stored sessions of other models for a single log line. They are intact,
+// and usable again with their model.
 type foreignSessions struct {
-	report func(error) // of everything else
+	report func(error) // gets all other errors
 
 	mu struct {
 		sync.Mutex
@@ -122,7 +121,7 @@ type foreignSessions struct {
 	}
 }
 
-// note takes a report of the manager of the sessions.
+// note handles an error reported by the session manager.
 func (f *foreignSessions) note(err error) {
 	var other *session.ModelError
 	if !errors.As(err, &other) {
@@ -137,7 +136,7 @@ func (f *foreignSessions) note(err error) {
 	}
 }
 
-// tell logs how many there are, if there are any, and what to do.
+// tell logs the number of such sessions, if any, and what to do.
 func (f *foreignSessions) tell(log *zap.Logger, served []string, where string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A server of two models scores the same text with both: a session on one has a shadow on the
-// other, which is there again, and goes on, after a restart.
+// A server with two models scores a text with both: a session on one model has a shadow on the
+// other. Both continue after a restart.
 func TestServeScoresATextWithTwoModels(t *testing.T) {
 	first, second, dir := randomModel(t), filepath.Join(t.TempDir(), "words"), t.TempDir()
 	m, err := modeltest.SmallOfWords()
@@ -69,7 +69,7 @@ func TestServeScoresATextWithTwoModels(t *testing.T) {
 	require.Contains(t, stderr, "expected another")
 }
 
-// besideTheProgram puts a model where the program finds it by a name.
+// besideTheProgram writes a model to where the program finds it by name.
 func besideTheProgram(t *testing.T, name string, m *model.Model) (path string) {
 	t.Helper()
 	program, err := os.Executable()
@@ -80,7 +80,7 @@ func besideTheProgram(t *testing.T, name string, m *model.Model) (path string) {
 	return path
 }
 
-// modelAt is what a server says of a model.
+// modelAt returns a server's description of a model.
 func modelAt(t *testing.T, url, name string) map[string]any {
 	t.Helper()
 	status, is := send(t, http.MethodGet, url+"/v1/models/"+name, "", "")
@@ -88,7 +88,7 @@ func modelAt(t *testing.T, url, name string) map[string]any {
 	return is
 }
 
-// metricsOf are all metrics of a server.
+// metricsOf returns all metrics of a server.
 func metricsOf(t *testing.T, url string) string {
 	t.Helper()
 	res, err := http.Get(url + "/metrics")
@@ -99,8 +99,8 @@ func metricsOf(t *testing.T, url string) string {
 	return string(text)
 }
 
-// A model is served by its name, and loaded by the first text that is for it. While its file is
-// gone, it alone is not to be had; a server that does not have it leaves its sessions as they are.
+// A model is available by name, and loaded by the first text for it. If its file is missing, only
+// that model is unavailable. A server without the model leaves its sessions unchanged.
 func TestServeLoadsAModelWhenItIsNeeded(t *testing.T) {
 	m, err := modeltest.New(5)
 	require.NoError(t, err)
@@ -166,11 +166,11 @@ func TestServeLoadsAModelWhenItIsNeeded(t *testing.T) {
 	require.EqualValues(t, 19, is["offset"])
 }
 
-// The weights of models that come and go are a part of the budget, which has to have room for them.
+// The budget must have space for the weights of models that are loaded on demand.
 func TestServeRefusesABudgetWithoutRoomForAModelsWeights(t *testing.T) {
 	m, err := modeltest.New(5)
 	require.NoError(t, err)
-	m.CompanionBytes = companion.TableBytesDefault // as the first one's
+	m.CompanionBytes = companion.TableBytesDefault // same as the first model's
 	second := filepath.Join(t.TempDir(), "second")
 	require.NoError(t, weights.WriteFile(second, m.File(), weights.WriteOptions{}))
 	f := serveFlags{models: []string{randomModel(t), second}, model: modelFlags{threads: 1}}
@@ -219,7 +219,7 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	require.Contains(t, stderr, "no model of this name")
 }
 
-// A command takes a model by its name as it does by its file.
+// Commands accept a model by name as well as by file.
 func TestCommandsTakeAModelByItsName(t *testing.T) {
 	m, err := modeltest.New(5)
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server goes on when its terminal ends, and when nobody reads its output and its log any more.
+// A server continues when its terminal closes and nobody reads its output and log.
 func TestServeOutlivesItsTerminalAndItsReader(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestServeChild$")
 	args := []string{
@@ -40,9 +40,9 @@ func TestServeOutlivesItsTerminalAndItsReader(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, url)
-	require.NoError(t, out.Close()) // as head does
+	require.NoError(t, out.Close()) // like head
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
-	for range 3 { // each of which is logged
+	for range 3 { // each request is logged
 		resp, err := http.Post(url+"/v1/sessions", "application/json", nil)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())

@@ -18,15 +18,15 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// tracesPatience is how long a server that ends tries to send the last traces.
+// tracesPatience is how long an ending server tries to send the last traces.
 const tracesPatience = 5 * time.Second
 
-// telemetry is what a server tells those who run it: metrics, and traces if OpenTelemetry's
-// variables ask for them.
+// telemetry is what a server reports to operators: metrics, and traces if OpenTelemetry's variables
+// request them.
 type telemetry struct {
 	*metrics.Metrics
-	traces *tracing.Tracer // nil: none
-	alerts *serveAlerts    // nil: none
+	traces *tracing.Tracer // nil without traces
+	alerts *serveAlerts    // nil without receivers
 	log    *zap.Logger
 }
 
@@ -35,7 +35,7 @@ var (
 	_ server.Metrics   = (*telemetry)(nil)
 )
 
-// newTelemetry makes the telemetry of a server of models of these ids.
+// newTelemetry makes the telemetry of a server with models of these IDs.
 func newTelemetry(
 	ctx context.Context, models []string, log *zap.Logger,
 ) (*telemetry, error) {
@@ -51,7 +51,7 @@ func newTelemetry(
 	}), traces, nil, log}, nil
 }
 
-// around is what goes around all else that the server does with a request; nil: nothing.
+// around returns the wrapper of all request handling; nil: none.
 func (t *telemetry) around() func(http.Handler) http.Handler {
 	if t.traces == nil {
 		return nil
@@ -59,7 +59,7 @@ func (t *telemetry) around() func(http.Handler) http.Handler {
 	return t.traces.Around
 }
 
-// close sends the traces that are left.
+// close sends the remaining traces.
 func (t *telemetry) close(log *zap.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), tracesPatience)
 	defer cancel()
@@ -73,7 +73,7 @@ func (t *telemetry) Phase(ctx context.Context, p session.Phase, began, ended tim
 	t.traces.Phase(ctx, p, began, ended)
 }
 
-// Loaded implements session.Observer. Of a failure the request's error says why.
+// Loaded implements session.Observer. The request's error explains a failure.
 func (t *telemetry) Loaded(model string, took time.Duration, err error) {
 	t.Metrics.Loaded(model, took, err)
 	if err == nil {
@@ -88,8 +88,8 @@ func (t *telemetry) RequestEnded(
 	t.traces.RequestEnded(ctx, route, method)
 }
 
-// openAdmin listens on the admin address, unless it can be reached from other machines; nil if
-// there is none.
+// openAdmin listens on the admin address, and refuses one that is reachable from other machines;
+// nil without the address.
 func (f *serveFlags) openAdmin() (net.Listener, error) {
 	if f.admin == "" {
 		return nil, nil
@@ -106,7 +106,7 @@ func (f *serveFlags) openAdmin() (net.Listener, error) {
 	return listen(addr)
 }
 
-// aboutAdmin is the line on standard output about the admin address; "" without one.
+// aboutAdmin returns the line for standard output about the admin address, or "".
 func (h *host) aboutAdmin() string {
 	if h.admin == nil {
 		return ""
@@ -114,8 +114,8 @@ func (h *host) aboutAdmin() string {
 	return fmt.Sprintf("lmserve: metrics and profiles on http://%s\n", h.admin.Addr())
 }
 
-// serveAll serves on the listener, and the admin's if there is one. Each ends with an error of its
-// own, which is nil after a drain.
+// serveAll serves on the listener and the admin listener, if any. Each returns its own error, which
+// is nil after a drain.
 func (h *host) serveAll(l net.Listener) (wait func() error, failed <-chan error) {
 	all := []func() error{func() error { return h.srv.Serve(l) }}
 	if h.admin != nil {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// page asks for a page of a server, and gives the answer's status and body.
+// page gets a page of a server, and returns the answer's status and body.
 func page(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -28,8 +28,7 @@ func page(t *testing.T, url string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// What was scored is in the metrics of the server, which are beside the API and at the admin
-// address.
+// The metrics, in the API and at the admin address, count what was scored.
 func TestServeCountsWhatItScores(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -65,13 +64,13 @@ func TestServeRefusesAnAdminAddressThatOthersCanReach(t *testing.T) {
 	require.Contains(t, stderr, "--admin 0.0.0.0:0 can be reached from other machines")
 }
 
-// collected is what a collector of traces was sent.
+// collected is the spans sent to a collector.
 type collected struct {
 	mu    sync.Mutex
 	spans []*trace.Span
 }
 
-// ServeHTTP takes spans, as a collector does.
+// ServeHTTP receives spans like a collector.
 func (c *collected) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var sent collector.ExportTraceServiceRequest
@@ -87,7 +86,7 @@ func (c *collected) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named is the first span of a name, below another if one is given.
+// named returns the first span with a name, below another span if one is given.
 func (c *collected) named(t *testing.T, name string, below *trace.Span) *trace.Span {
 	t.Helper()
 	c.mu.Lock()
@@ -99,8 +98,8 @@ func (c *collected) named(t *testing.T, name string, below *trace.Span) *trace.S
 	return c.spans[at]
 }
 
-// The variables of OpenTelemetry have a server send the spans of its requests, and below each those
-// of the phases of its work; what they ask for and cannot be had is refused.
+// OpenTelemetry's variables make a server send the spans of its requests, with the phases of work
+// below each. Unsupported values are refused.
 func TestServeSendsTracesIfTheVariablesAskForThem(t *testing.T) {
 	sent := new(collected)
 	to := httptest.NewServer(sent)
@@ -114,7 +113,7 @@ func TestServeSendsTracesIfTheVariablesAskForThem(t *testing.T) {
 	path := url + "/v1/sessions/" + made["id"].(string) + "/score"
 	status, _ = send(t, http.MethodPost, path, "", `{"text":"`+strings.Repeat("a", 100)+`"}`)
 	require.Equal(t, http.StatusOK, status)
-	stop() // which sends what is left
+	stop() // sends what is left
 	score := sent.named(t, "POST /v1/sessions/{id}/score", nil)
 	before := score.StartTimeUnixNano
 	for _, phase := range []string{"queue", "forward", "commit", "backward", "update", "remember"} {

@@ -20,7 +20,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// randomModel is a file of a model that is small and random, without meta-learners and statistics.
+// randomModel writes a small random model without meta-learners and statistics.
 func randomModel(t *testing.T) string {
 	t.Helper()
 	small, err := modeltest.Small()
@@ -32,15 +32,15 @@ func randomModel(t *testing.T) string {
 	return file
 }
 
-// A folder is opened before anybody can connect: one that is not lmserve's, or of an older version,
-// ends the server at once, and it has listened to nobody.
+// A folder is opened before the server listens. A foreign folder or one of an older version ends
+// the server at once.
 func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 	file := randomModel(t)
 	for name, content := range map[string]string{"version": "lmserve data folder 3\n",
 		"lmserve.db": "old"} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // should it serve
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // in case it serves
 		var stdout, stderr bytes.Buffer
 		code := run(ctx, []string{"serve", "--model", file, "--listen", "127.0.0.1:0", "--log",
 			"none", "--data-dir", dir}, nil, &stdout, &stderr)
@@ -51,7 +51,7 @@ func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 	}
 }
 
-// A budget that no session of the model fits into is refused, with the smallest that works.
+// A budget too small for one session is refused, with the smallest that works.
 func TestServeRefusesABudgetThatNoSessionFitsInto(t *testing.T) {
 	file := randomModel(t)
 	_, stderr, code := lmserve("", "serve", "--model", file, "--log-format", "none", "--data-dir",
@@ -74,7 +74,7 @@ func TestServeRefusesABudgetThatNoSessionFitsInto(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// The sessions of another model are one line of the log, which says what can be done.
+// One log line reports the sessions of other models and what can be done.
 func TestServeTellsOfTheSessionsOfAnotherModelOnce(t *testing.T) {
 	dir, file := t.TempDir(), randomModel(t)
 	url, stop := serving(t, "--model", file, "--data-dir", dir)
@@ -98,7 +98,7 @@ func TestServeTellsOfTheSessionsOfAnotherModelOnce(t *testing.T) {
 	require.EqualValues(t, 5, line.ContextMap()["sessions"])
 }
 
-// A server may be started with smaller limits than the contract states.
+// A server can be started with smaller limits than the contract's.
 func TestServeTakesSmallerLimits(t *testing.T) {
 	url, stop := serving(t, "--model", randomModel(t), "--max-score-body", "1K", "--max-body-idle",
 		"2s")

@@ -34,7 +34,7 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 			p := newProgress(c, "check")
 			defer p.end()
 			tell := func(err error) {
-				if slices.Contains(found, err.Error()) { // both looks at a session may find it
+				if slices.Contains(found, err.Error()) { // both checks of a session may find it
 					return
 				}
 				found = append(found, err.Error())
@@ -78,7 +78,7 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 				})
 			})
 			p.end()
-			if err != nil && damaged == 0 { // with damage, the error is of what was printed already
+			if err != nil && damaged == 0 { // with damage, the error repeats what was printed
 				return err
 			}
 			if asJSON {

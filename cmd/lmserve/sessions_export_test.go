@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// smallModel is a file with the small model of tests.
+// smallModel writes the small test model and returns its file.
 func smallModel(t *testing.T) (file string) {
 	file, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
@@ -31,8 +31,8 @@ func answered(t *testing.T, res *http.Response, err error) (status int, body str
 	return res.StatusCode, string(b)
 }
 
-// The last record is damaged. Over HTTP and from the command line alike, what stands before the
-// record is exported, said to be a part, and imported again; everything else is refused.
+// With a damaged last record, the text before it can be exported, over HTTP and from the command
+// line. The export is marked as partial and can be imported. Everything else is refused.
 func TestADamagedSessionIsExportedInPart(t *testing.T) {
 	dir, model := t.TempDir(), smallModel(t)
 	url, stop := serving(t, "--data-dir", dir, "--model", model)
@@ -53,13 +53,14 @@ func TestADamagedSessionIsExportedInPart(t *testing.T) {
 	require.Len(t, logs, 1)
 	content, err := os.ReadFile(logs[0])
 	require.NoError(t, err)
-	// The chunk of 16 bytes ends within the second text, which is two records; the last is damaged.
+	// The chunk of 16 bytes ends within the second text, which makes two records; the last is
+	// damaged.
 	at := bytes.LastIndex(content, []byte("at came last"))
 	require.Positive(t, at)
 	content[at] ^= 1
 	require.NoError(t, os.WriteFile(logs[0], content, 0o600))
 
-	// as after a kill: logs are looked at
+	// forces the logs to be read, as after a kill
 	require.NoError(t, os.Remove(filepath.Join(dir, "index")))
 
 	file := filepath.Join(t.TempDir(), "part.session")

@@ -55,8 +55,8 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 	return c
 }
 
-// withManager calls do with a manager of the data folder's sessions, as a server has it. importing
-// is told of its imports.
+// withManager calls do with a manager of the data folder's sessions, like a server's. importing
+// receives the progress of imports.
 func (f *dataFlags) withManager(
 	c *cobra.Command, flags modelFlags, importing session.Progress,
 	do func(mg *session.Manager) error,

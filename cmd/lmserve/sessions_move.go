@@ -57,7 +57,7 @@ the same command goes on; one that is there and differs is printed, and the exit
 	return c
 }
 
-// moveSessions prints what becomes of each session.
+// moveSessions prints the outcome for each session.
 func moveSessions(c *cobra.Command, from, to storage.Store) error {
 	copied, there, failed := 0, 0, 0
 	p := newProgress(c, "move")

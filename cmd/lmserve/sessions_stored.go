@@ -9,7 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// storedSession is a session as 'list' and 'show' print it.
+// storedSession is a session as list and show print it.
 type storedSession struct {
 	ID           string            `json:"id"`
 	Name         string            `json:"name,omitempty"`
@@ -21,22 +21,22 @@ type storedSession struct {
 	Offset       int64             `json:"offset"`
 	Bits         float64           `json:"bits"`
 	BaselineBits *float64          `json:"baseline_bits,omitempty"`
-	Words        *storedWords      `json:"words,omitempty"` // of a session of words that has text
+	Words        *storedWords      `json:"words,omitempty"` // for a session of words with text
 	Method       string            `json:"method,omitempty"`
 	Chunk        int               `json:"chunk,omitempty"`
 	Seed         uint64            `json:"seed"`
 	History      string            `json:"history,omitempty"`
-	Start        int64             `json:"start"` // offset of the first byte of text that is kept
+	Start        int64             `json:"start"` // offset of the first stored byte of text
 	Parent       *session.Parent   `json:"parent,omitempty"`
 	ShadowOf     string            `json:"shadow_of,omitempty"` // id of the session that it follows
 	Numerics     string            `json:"numerics,omitempty"`
 	TTLSeconds   float64           `json:"ttl_seconds,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
-	DiskBytes    int64             `json:"disk_bytes"`          // that the session is charged for
-	Snapshots    []storedSnapshot  `json:"snapshots,omitempty"` // printed by 'show' alone
+	DiskBytes    int64             `json:"disk_bytes"`          // charged to the session
+	Snapshots    []storedSnapshot  `json:"snapshots,omitempty"` // printed only by show
 }
 
-// storedWords is what only a session of words has, by the names of the contract.
+// storedWords has the fields of a session of words, with the contract's names.
 type storedWords struct {
 	Tokens       int64    `json:"tokens"`
 	Perplexity   float64  `json:"perplexity"`
@@ -52,7 +52,7 @@ type storedSnapshot struct {
 	Bytes  int64 `json:"bytes"`
 }
 
-// storedNamed finds a session of a store by its id or its name.
+// storedNamed finds a session of a store by id or name.
 func storedNamed(
 	ctx context.Context, store storage.Store, named string,
 ) (found storage.Session, err error) {
@@ -63,7 +63,7 @@ func storedNamed(
 	return store.Get(ctx, id)
 }
 
-// charges tells what a store charges each of its sessions for.
+// charges returns the disk bytes charged to each session.
 func charges(store storage.Store) map[string]int64 {
 	all := map[string]int64{}
 	if m, ok := store.(storage.Metered); ok {
@@ -81,7 +81,7 @@ func describeStored(found storage.Session) storedSession {
 	if i.ShadowOf != nil {
 		s.ShadowOf = i.ShadowOf.ID
 	}
-	s.Method, _ = i.Settings["method"].(string) // it is "" if the head could not be read
+	s.Method, _ = i.Settings["method"].(string) // "" if the head is unreadable
 	s.Chunk, _ = i.Settings["chunk"].(int)
 	if found.Last != nil && found.Last.Words != nil {
 		s.Words = describeWords(i)
@@ -104,8 +104,7 @@ func describeWords(i session.Info) *storedWords {
 	return w
 }
 
-// bitsPerByte writes the bits per byte of a session: of words, those of the words that the model
-// knows.
+// bitsPerByte formats a session's bits per byte; for words, those of known words.
 func (s *storedSession) bitsPerByte() string {
 	rate := new(0.)
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// streamFlags choose how a stream adapts: a flag for every row of stream.Table, but for those
-// without one. Settings that no flag gives keep the model's defaults for the method.
+// streamFlags chooses how a stream adapts: one flag per row of stream.Table that has a flag.
+// Omitted settings keep the model's defaults for the method.
 type streamFlags struct {
 	asked  setting.Values
 	static bool
@@ -31,8 +31,7 @@ func (f *streamFlags) register(c *cobra.Command) {
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the masks")
 }
 
-// settingFlags gives a command a flag for every row that has one, which puts what is given into
-// the values.
+// settingFlags registers a flag for every row that has one. Given values are stored in into.
 func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into setting.Values) {
 	for _, row := range rows {
 		if row.NoFlag {
@@ -45,8 +44,8 @@ func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into se
 	}
 }
 
-// chosen are the settings that the flags ask for. A setting of another method than --method's is
-// refused. A method with the name that eval gives it beside a companion has one.
+// chosen returns the settings of the flags. It refuses a setting of a method other than --method's.
+// The name that eval gives a method with a companion selects both.
 func (f *streamFlags) chosen() (setting.Values, error) {
 	if f.static {
 		if method, given := f.asked["method"]; given && method != stream.Static {
@@ -69,8 +68,7 @@ func (f *streamFlags) chosen() (setting.Values, error) {
 	return f.asked, nil
 }
 
-// request asks for a session with the settings that the flags ask for, by their names in the
-// contract.
+// request makes a request for a session with the flags' settings, by their names in the contract.
 func (f *streamFlags) request() (r client.SessionRequest, err error) {
 	asked, err := f.chosen()
 	if err != nil || len(asked) == 0 {
@@ -83,7 +81,7 @@ func (f *streamFlags) request() (r client.SessionRequest, err error) {
 	return r, err
 }
 
-// checkEffect refuses a setting that a stream of the method would not look at.
+// checkEffect refuses a setting that the method ignores.
 func (f *streamFlags) checkEffect(method string) error {
 	for _, row := range stream.Table {
 		_, given := f.asked[row.Name]

@@ -43,7 +43,7 @@ func TestFlagsOfSettingsAreHeldToTheirRanges(t *testing.T) {
 	}
 }
 
-// A setting that is asked for by a flag is the one that the mathematics uses.
+// A setting given by a flag is the one used in the computation.
 func TestFlagsOfTheMetaLearnersReachThem(t *testing.T) {
 	text, _ := beginning(t, 300)
 	score := []string{"score", "--model", smallModel(t), "--json", "--total"}

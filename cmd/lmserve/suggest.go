@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// suggesting is what suggest was asked for.
+// suggesting holds the flags of suggest.
 type suggesting struct {
 	connectFlags
 	stream streamFlags
@@ -81,7 +81,7 @@ func (k *suggesting) run(c *cobra.Command) error {
 	})
 }
 
-// request is what the server is asked. A time under a millisecond is one: 0 would be no bound.
+// request builds the request. A time below a millisecond becomes one, because 0 means no limit.
 func (k *suggesting) request() client.SuggestRequest {
 	unit, within := client.SuggestRequestUnit(k.unit), int(k.within.Milliseconds())
 	if k.within > 0 {
@@ -92,8 +92,8 @@ func (k *suggesting) request() client.SuggestRequest {
 	}
 }
 
-// printSuggestions prints texts within quotes: one sees the spaces at their ends, and no control
-// character reaches the terminal.
+// printSuggestions prints texts in quotes, which show spaces at their ends and escape control
+// characters.
 func printSuggestions(out io.Writer, all []client.SuggestedText) {
 	for _, x := range all {
 		fmt.Fprintf(out, "%.2f  %s\n", x.Probability, strconv.Quote(x.Text))

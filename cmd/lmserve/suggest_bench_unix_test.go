@@ -20,10 +20,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkTyping types behind 10 KB of a text, a key an operation, and asks a server of two
-// threads at each key: over HTTP, with a data folder, on one connection. A line is learnt when it
-// ends, which is not measured. The metrics are the time of a request at the median and at the 99th
-// percentile, and the processor time of the process, client included.
+// BenchmarkTyping types text after 10 KB of it, one key per operation, and requests suggestions at
+// each key. The server has two threads and a data folder, and is reached over one HTTP connection.
+// A line is learnt when it ends, which is not measured. The metrics are the median and the 99th
+// percentile of a request's time, and the processor time of client and server.
 func BenchmarkTyping(b *testing.B) {
 	for _, name := range weights.EmbeddedNames() {
 		m, err := model.Place{Name: name}.Load()
@@ -76,7 +76,7 @@ func benchmarkTyping(b *testing.B, m *model.Model, file, ask string) {
 	}
 }
 
-// processTime is the processor time that this process has used.
+// processTime returns the processor time used by this process.
 func processTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/reload"
 )
 
-// tlsConfig serves the certificate of two files, and reads the files again when they change; while
-// the two do not fit each other, the certificate before stays. Without files the result is nil.
+// tlsConfig serves the certificate in two files, and reloads them when they change. While the two
+// do not match, the previous certificate stays. Without files the result is nil.
 func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 	switch {
 	case cert == "" && key == "":
@@ -33,16 +33,16 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			c, _ := pair.Get() // an error of newer files goes to report
+			c, _ := pair.Get() // errors of newer files go to report
 			return c, nil
 		},
 	}, nil
 }
 
-// pemBytesMax is more than a chain of certificates takes.
+// pemBytesMax is the largest size of a certificate chain.
 const pemBytesMax = 1 << 20
 
-// readKeyPair is tls.LoadX509KeyPair of regular files: handshakes wait for the reading.
+// readKeyPair is tls.LoadX509KeyPair for regular files only, because handshakes wait for it.
 func readKeyPair(cert, key string) (c tls.Certificate, err error) {
 	var texts [2][]byte
 	for i, path := range []string{cert, key} {
@@ -53,7 +53,7 @@ func readKeyPair(cert, key string) (c tls.Certificate, err error) {
 	return tls.X509KeyPair(texts[0], texts[1])
 }
 
-// reportReload returns a function that logs whether files that have changed could be read again.
+// reportReload returns a function that logs whether changed files could be reloaded.
 func reportReload(log *zap.Logger, what string) func(error) {
 	return func(err error) {
 		if err != nil {

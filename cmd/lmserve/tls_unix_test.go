@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pipe in the place of the certificate keeps no handshake waiting, and the file may come back.
+// A pipe in place of the certificate delays no handshake, and the file may return.
 func TestTLSHandshakesSurviveAPipe(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -39,7 +39,7 @@ func TestTLSHandshakesSurviveAPipe(t *testing.T) {
 	require.NotNil(t, first)
 	require.NoError(t, os.Rename(cert, cert+".kept"))
 	require.NoError(t, syscall.Mkfifo(cert, 0o600))
-	time.Sleep(1100 * time.Millisecond) // files are looked at once a second
+	time.Sleep(1100 * time.Millisecond) // files are checked once a second
 	require.Same(t, first, next())
 	require.ErrorContains(t, <-reports, "found a named pipe, expected a regular file")
 	require.NoError(t, os.Remove(cert))
@@ -47,7 +47,7 @@ func TestTLSHandshakesSurviveAPipe(t *testing.T) {
 	require.Eventually(t, func() bool { return next() != first }, time.Minute, 100*time.Millisecond)
 }
 
-// What has no end is refused by its beginning.
+// Endless files are refused after their beginning.
 func TestEndlessFilesAreRefusedAtOnce(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip(err)

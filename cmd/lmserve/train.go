@@ -17,12 +17,12 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// training is what train was asked for.
+// training holds the flags of train.
 type training struct {
 	train.Options
 	reporting
-	Config    string // a name or a file: Model
-	Normalise bool   // Meta.Normal
+	Config    string // a name or a file; sets Model
+	Normalise bool   // sets Meta.Normal
 }
 
 type reporting = report.Options
@@ -69,11 +69,11 @@ that one command line serves every sitting.`,
 	return c
 }
 
-// trainFlag is a flag of train: its name, the path of its field in a training, and a line of help.
-// An error of train.Options names the field.
+// trainFlag is a flag of train: its name, the path of its field in training, and a line of help.
+// Errors of train.Options name the field.
 type trainFlag struct{ name, field, help string }
 
-// trainFlags are the flags of train, in the order of the help.
+// trainFlags are the flags of train in the order of the help.
 var trainFlags = []trainFlag{
 	{"data", "Data", "directory of text files, each a stream; its first folders are domains"},
 	{"out", "Out", "file to write the model to; compressed if it ends in .zst"},
@@ -110,7 +110,7 @@ var trainFlags = []trainFlag{
 	{"report", "Page", "file of a page (HTML) with the recipe, the results and the curves"},
 	{"seed", "Seed", "seed of everything random"},
 	{"threads", "Threads", "threads; the result does not depend on it (default all)"},
-	{"precision", "Precision", ""}, // its help is that of all commands
+	{"precision", "Precision", ""}, // shares the help of all commands
 	{"steps", "Pretrain.Steps", "pretraining: optimiser steps (default: three times through the " +
 		"text, 1 to 20 million tokens)"},
 	{"batch", "Pretrain.Batch", "pretraining: streams read side by side (default 16)"},
@@ -160,7 +160,7 @@ var trainFlags = []trainFlag{
 		"online, 0.00025 window)"},
 }
 
-// register gives a command the flags. Their defaults are what the training has.
+// register registers the flags, with the training's values as defaults.
 func (t *training) register(c *cobra.Command) {
 	f := c.Flags()
 	f.SortFlags = false
@@ -191,7 +191,7 @@ func (t *training) register(c *cobra.Command) {
 	}
 }
 
-// in is the address of the flag's field.
+// in returns the address of the flag's field.
 func (r trainFlag) in(t *training) any {
 	field := reflect.ValueOf(t).Elem()
 	for _, name := range strings.Split(r.field, ".") {
@@ -200,7 +200,7 @@ func (r trainFlag) in(t *training) any {
 	return field.Addr().Interface()
 }
 
-// run trains, and prints what came out.
+// run trains and prints the result.
 func (t *training) run(c *cobra.Command) error {
 	if t.Data == "" {
 		return usagef("--data is missing: a directory of text files")
@@ -211,7 +211,7 @@ func (t *training) run(c *cobra.Command) error {
 	if t.Config != "" {
 		vocab := 0
 		if t.Tokenizer.Kind == tokenizer.KindWords || t.Init != "" {
-			vocab = tokenizer.MaxVocab // it is not made yet, or in the model
+			vocab = tokenizer.MaxVocab // the vocabulary does not exist yet, or is in the model
 		}
 		name, model, err := readConfig(c.Context(), t.Config, vocab)
 		if err != nil {
@@ -244,7 +244,7 @@ func (t *training) run(c *cobra.Command) error {
 	return err
 }
 
-// trainError names the flag of an option that is wrong, and says how an interrupted run goes on.
+// trainError names the flag of an invalid option, and says how to resume an interrupted run.
 func trainError(err error) error {
 	var option *train.OptionError
 	if errors.As(err, &option) {

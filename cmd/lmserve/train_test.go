@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// foxes is a directory of a little text.
+// foxes writes a directory with a little text.
 func foxes(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{"prose/a", "prose/b", "code/c"} {
@@ -26,7 +26,7 @@ func foxes(t *testing.T) string {
 	return dir
 }
 
-// smallConfig is a file of a configuration that trains in a moment.
+// smallConfig writes a configuration that trains in a moment.
 func smallConfig(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "fox.json")
 	text :=
@@ -66,11 +66,11 @@ func TestTrainMakesAModelThatScores(t *testing.T) {
 	require.Contains(t, text, "model fox-", "the name stays")
 }
 
-// One command line serves every sitting. An interrupted one says how to go on.
+// The same command line starts and resumes a run. An interrupted run says how to resume.
 func TestTrainMakesAModelOfWords(t *testing.T) {
 	out, page := filepath.Join(t.TempDir(), "m.safetensors"), filepath.Join(t.TempDir(),
 		"report.html")
-	config := filepath.Join(t.TempDir(), "fox.json") // the vocabulary says its size
+	config := filepath.Join(t.TempDir(), "fox.json") // the vocabulary determines its size
 	require.NoError(t, os.WriteFile(config,
 		[]byte(
 			`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,"mem_len":32}`), 0o600))
@@ -112,7 +112,7 @@ func TestTrainIsInterruptedAndGoesOn(t *testing.T) {
 	require.Contains(t, stderr, "is of another run: pretrain.rate is 0.003 there and 0.5 here")
 }
 
-// interruptAt is a log that interrupts when something is said.
+// interruptAt is a log that interrupts the run at a given message.
 type interruptAt struct {
 	*bytes.Buffer
 	what      string
@@ -170,7 +170,7 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 	}
 }
 
-// Every flag that an error can name exists, and holds what the error is about.
+// Every flag that an error can name exists, and sets the field in question.
 func TestOptionsAreNamedByFlags(t *testing.T) {
 	c := newTrain()
 	for _, row := range trainFlags {

@@ -23,13 +23,13 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Of the gradient statistics: chunks read, and where they are drawn.
+// Gradient statistics: chunks to read, and the seed that selects them.
 const (
 	statisticsChunks = 2000
 	statisticsSeed   = 1
 )
 
-// methodsNone is --methods without a method: only the statistics are gathered.
+// methodsNone is --methods for gathering only statistics.
 const methodsNone = "none"
 
 func newTune() *cobra.Command {
@@ -77,7 +77,7 @@ lmserve train --normalise needs a model with statistics to go on from.`,
 	return c
 }
 
-// tuning is what tune was asked for.
+// tuning holds the flags of tune.
 type tuning struct {
 	data, statistics string
 	out              string
@@ -88,7 +88,7 @@ type tuning struct {
 	progress         *progress
 }
 
-// check finds before the first hour what would be an error after it.
+// check finds faults of the flags before the long work begins.
 func (t *tuning) check() error {
 	if slices.Equal(t.methods, []string{methodsNone}) {
 		t.methods = nil
@@ -152,7 +152,7 @@ func (t *tuning) write(m *model.Model) error {
 	return weights.WriteFile(t.out, m.File(), weights.OptionsFor(t.out))
 }
 
-// tune prints a line whenever a trial is better than all before.
+// tune prints a line for each trial that is better than all before.
 func (t *tuning) tune(ctx context.Context, m *model.Model, method string,
 	texts [][]byte) (*model.Model, error) {
 	params, err := tune.Parameters(m, method)
@@ -187,7 +187,7 @@ func (t *tuning) tune(ctx context.Context, m *model.Model, method string,
 	return m, err
 }
 
-// tuneUnit is what the scores of trials, in bits a token, are told in.
+// tuneUnit returns the unit of trial scores, and their format from bits per token.
 func tuneUnit(m *model.Model) (name string, text func(bits float64) string) {
 	if m.OfWords() {
 		return "perplexity", func(bits float64) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// The tuned model scores better by the tuned method, says so itself, and is the same otherwise.
+// The tuned model scores better with the tuned method, reports that, and is otherwise unchanged.
 func TestTuneWritesABetterModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -59,8 +59,7 @@ func TestTuneGathersTheStatisticsOfGradients(t *testing.T) {
 	must(t, "", "eval", "--model", out, "--data", data, "--methods", "static,dynamic-rms")
 }
 
-// Meta-learners that know the usual size of gradients are trained on a model that has statistics,
-// and keep these.
+// Normalized meta-learners are trained on a model with statistics, and keep these.
 func TestTuneGathersTheStatisticsThatNormaliseNeeds(t *testing.T) {
 	data := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 200)})
 	dir := t.TempDir()

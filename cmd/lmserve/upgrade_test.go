@@ -18,14 +18,14 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// The folders of testdata/upgrade were written by older programs, each named after the day and the
-// commit of its program. A folder has
+// The folders of testdata/upgrade were written by older programs, each named after the date and the
+// commit of its program. A folder contains
 //
 //	data/                   the data folder
-//	sessions.json           what the older program says of its sessions: their state at the end
-//	goes-on.NUMERICS.jsonl  how the older program went on from there, in one arithmetic
+//	sessions.json           the older program's final descriptions of its sessions
+//	goes-on.NUMERICS.jsonl  how the older program continued from there, in one arithmetic
 //
-// All are of the model in model.safetensors. To add one, build the older program (and again with
+// All use the model in model.safetensors. To add a folder, build the older program (and again with
 // -tags noasm, for the other arithmetic) and run
 //
 //	LMSERVE_OLDER=/path/to/lmserve LMSERVE_OLDER_NAME=2026-11-22-8526217 \
@@ -36,12 +36,12 @@ const upgradeFolders = "testdata/upgrade"
 type olderSession struct {
 	ID       string         `json:"id"`
 	Settings map[string]any `json:"settings"`
-	Query    string         `json:"query"` // of the requests that feed it
+	Query    string         `json:"query"` // of requests that feed it
 	Offset   int64          `json:"offset"`
 	Bits     float64        `json:"bits"`
 }
 
-// olderSessions are what an older program is asked to make.
+// olderSessions are the sessions that an older program creates.
 var olderSessions = []olderSession{
 	{Settings: map[string]any{"method": "sparse-meta", "baseline": true}},
 	{Settings: map[string]any{"method": "sparse-meta", "p": 0.5}},
@@ -52,7 +52,7 @@ var olderSessions = []olderSession{
 	{Settings: map[string]any{"method": "sparse-meta"}, Query: "&unit=line&learn=unflagged"},
 }
 
-// scored is what is compared of an event: all that is computed.
+// scored holds the compared fields of an event: all that are computed.
 type scored struct {
 	Session int      `json:"session"`
 	Offset  int64    `json:"offset"`
@@ -62,7 +62,7 @@ type scored struct {
 	Rank    *float64 `json:"rank,omitempty"`
 }
 
-// upgradeText is a log, in two parts that do not end where lines and chunks do.
+// upgradeText is a log in two parts that end neither at a line nor at a chunk.
 func upgradeText(part int) string {
 	var text strings.Builder
 	for i := range 60 {
@@ -75,8 +75,8 @@ func upgradeText(part int) string {
 	return [2]string{whole[:777], whole[777:]}[part]
 }
 
-// A data folder of an older program is opened, served, and fed on: what comes out is to the bit
-// what the older program would have said.
+// A data folder of an older program can be opened, served and fed. The results are bit-identical to
+// the older program's.
 func TestFoldersOfOlderProgramsGoOnToTheSameBits(t *testing.T) {
 	folders, err := filepath.Glob(filepath.Join(upgradeFolders, "*", "data"))
 	require.NoError(t, err)
@@ -105,8 +105,8 @@ func TestFoldersOfOlderProgramsGoOnToTheSameBits(t *testing.T) {
 	}
 }
 
-// TestAnOlderProgramWritesAFolder makes a folder of testdata/upgrade with the program that the
-// environment names. If the folder is there already, the program goes on from it in its arithmetic.
+// TestAnOlderProgramWritesAFolder makes a folder of testdata/upgrade with the program in the
+// environment. If the folder exists, the program continues from it in its own arithmetic.
 func TestAnOlderProgramWritesAFolder(t *testing.T) {
 	older, name := os.Getenv("LMSERVE_OLDER"), os.Getenv("LMSERVE_OLDER_NAME")
 	if older == "" || name == "" {
@@ -118,9 +118,9 @@ func TestAnOlderProgramWritesAFolder(t *testing.T) {
 	data := filepath.Join(of, "data")
 	if _, err := os.Stat(data); err != nil {
 		require.NoError(t, os.MkdirAll(of, 0o755))
-		t.Setenv("LMSERVE_FORK_SNAPSHOTS", "1") // where there is the flag: a small folder is enough
+		t.Setenv("LMSERVE_FORK_SNAPSHOTS", "1") // a small folder, if the flag exists
 		url, stop := servingWith(t, older, "--model", model, "--data-dir", data,
-			"--max-replay", "1ns") // so that there are snapshots
+			"--max-replay", "1ns") // makes snapshots
 		sessions := makeSessions(t, url)
 		stop()
 		text, err := json.MarshalIndent(sessions, "", "  ")
@@ -151,7 +151,7 @@ func readJSON(t *testing.T, path string, to any) {
 	require.NoError(t, json.Unmarshal(text, to))
 }
 
-// servingWith starts a program as a server, as serving does with the program under test.
+// servingWith starts a program as a server, like serving does with the tested program.
 func servingWith(t *testing.T, program string, flags ...string) (url string, stop func()) {
 	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "none"}, flags...)
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -163,11 +163,11 @@ func servingWith(t *testing.T, program string, flags ...string) (url string, sto
 	require.NoError(t, err)
 	return strings.TrimSpace(first[strings.LastIndex(first, "http"):]), func() {
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
-		_ = cmd.Wait() // it says how it ended as it likes
+		_ = cmd.Wait() // its exit status does not matter
 	}
 }
 
-// makeSessions makes and feeds the sessions of a folder. The last one is a fork of the first.
+// makeSessions creates and feeds the sessions of a folder. The last is a fork of the first.
 func makeSessions(t *testing.T, url string) (sessions []olderSession) {
 	for i, s := range olderSessions {
 		body, err := json.Marshal(map[string]any{"settings": s.Settings, "seed": i + 1})
@@ -177,7 +177,7 @@ func makeSessions(t *testing.T, url string) (sessions []olderSession) {
 		s.ID = made["id"].(string)
 		if _, status := score(t, url, i, s, upgradeText(0)); status == http.StatusOK {
 			sessions = append(sessions, s)
-		} else { // the older program does not know of the query
+		} else { // the older program lacks the query
 			require.NotEmpty(t, s.Query)
 		}
 	}
@@ -193,14 +193,14 @@ func makeSessions(t *testing.T, url string) (sessions []olderSession) {
 	return sessions
 }
 
-// stateOf is the offset and the bits of a session.
+// stateOf returns a session's offset and bits.
 func stateOf(t *testing.T, url, id string) (offset int64, bits float64) {
 	status, about := send(t, http.MethodGet, url+"/v1/sessions/"+id, "", "")
 	require.Equal(t, http.StatusOK, status, "%v", about)
 	return int64(about["offset"].(float64)), about["totals"].(map[string]any)["bits"].(float64)
 }
 
-// requireStored holds sessions against what their program said of them.
+// requireStored compares sessions with their program's descriptions.
 func requireStored(t *testing.T, url string, sessions []olderSession) {
 	for _, s := range sessions {
 		offset, bits := stateOf(t, url, s.ID)
@@ -209,7 +209,7 @@ func requireStored(t *testing.T, url string, sessions []olderSession) {
 	}
 }
 
-// feedOn feeds every session the second part of the text, and gives what is told, a line an event.
+// feedOn feeds every session the second part of the text, and returns the events, one per line.
 func feedOn(t *testing.T, url string, sessions []olderSession) string {
 	var told bytes.Buffer
 	out := json.NewEncoder(&told)
@@ -223,7 +223,7 @@ func feedOn(t *testing.T, url string, sessions []olderSession) string {
 	return told.String()
 }
 
-// score feeds a session, and gives the events and the status of the answer.
+// score feeds a session, and returns the events and the answer's status.
 func score(
 	t *testing.T, url string, number int, s olderSession, text string,
 ) (events []scored, status int) {

@@ -33,10 +33,10 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// version is that of a release, which its build sets.
+// version is the release's version, set by its build.
 var version string
 
-// buildVersion is the release's version, or else the module's, as Go's tools know it.
+// buildVersion returns the release's version, or else the module's from Go's build information.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -17,8 +17,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// How much of a file is read before what comes: some thousand lines, of which surges and silences
-// are known, or some hundred where a network reads them.
+// Bytes of a file read before new lines: thousands of lines as history for surges and silences, or
+// hundreds if a network reads them.
 const (
 	watchHistory   = 512 << 10
 	networkHistory = 32 << 10
@@ -29,7 +29,7 @@ const (
 	inputName     = "standard input"
 )
 
-// watching is what watch was asked for.
+// watching holds the flags of watch.
 type watching struct {
 	connectFlags
 	choice    lineChoice
@@ -41,10 +41,10 @@ type watching struct {
 	asJSON    bool
 	lines     bool
 	records   recordFlags
-	trouble   string // file of words
+	trouble   string // file of trouble words
 	answers   bool
 	alerts    alertFlags
-	counts    bool // no model was asked for
+	counts    bool // no model was requested
 }
 
 func newWatch() *cobra.Command {
@@ -153,7 +153,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 			return nothingUnflagged()
 		}
 		k.model.path = model.CountsName
-		if k.session != "" { // which may be of a model
+		if k.session != "" { // the session may have a model
 			k.besides = weights.EmbeddedNames()
 		}
 	}
@@ -211,14 +211,15 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	return err
 }
 
-// nothingUnflagged refuses to keep lines from a session that has nothing but its tables.
+// nothingUnflagged refuses --learn unflagged for a session without a model, which has only its
+// tables.
 func nothingUnflagged() error {
 	return usagef("--learn is unflagged, expected true without a --model: the tables that rate " +
 		"lines " +
 		"take in every line, as a new kind of line would else be strange for ever")
 }
 
-// checkAnswers refuses --feedback where there is nothing to answer on, or nowhere to answer.
+// checkAnswers refuses --feedback if there is nothing to answer, or no way to answer.
 func (k *watching) checkAnswers(streams []watchStream) error {
 	switch {
 	case !k.answers:
@@ -232,8 +233,8 @@ func (k *watching) checkAnswers(streams []watchStream) error {
 	return nil
 }
 
-// open opens the session of a name, or a new one. Without --model a session that exists has its
-// own, and a new one needs none: lines are rated by what stands in them.
+// open opens the named session or a new one. Without --model an existing session keeps its model,
+// and a new one needs none: lines are rated by their content.
 func (k *watching) open(
 	ctx context.Context, cl *client.Client, name string,
 ) (s client.Session, done func() error, err error) {

@@ -9,18 +9,19 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// watchAlerts tells receivers what a watch finds.
+// watchAlerts sends a watch's findings to receivers.
 type watchAlerts struct {
 	*alert.Notifier
 	threshold float64
-	incidents bool // and not lines
+	incidents bool // incidents instead of lines
 
 	mu       sync.Mutex
-	sessions map[string]alert.Session // of sources
-	silent   map[string]bool          // sources
+	sessions map[string]alert.Session // by source
+	silent   map[string]bool          // by source
 }
 
-// startAlerts sends what the watcher finds to the receivers of the flags. end must follow.
+// startAlerts starts sending the watcher's findings to the receivers of the flags. The caller must
+// call end.
 func (k *watching) startAlerts(
 	w *watch.Watcher, report *lineReport,
 ) (a *watchAlerts, end func(), err error) {
@@ -63,7 +64,7 @@ func (k *watching) startAlerts(
 	}, nil
 }
 
-// begin notes which session a source has; a may be nil.
+// begin records the session of a source; a may be nil.
 func (a *watchAlerts) begin(source string, s client.Session) {
 	if a == nil {
 		return
@@ -75,7 +76,7 @@ func (a *watchAlerts) begin(source string, s client.Session) {
 	if s.Labels != nil {
 		of.Labels = *s.Labels
 	}
-	a.Heard(of, source) // a silence from before a restart
+	a.Heard(of, source) // ends a silence from before a restart
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sessions[source] = of
@@ -87,8 +88,8 @@ func (a *watchAlerts) session(source string) alert.Session {
 	return a.sessions[source]
 }
 
-// line sends the incidents of a line, or the line where there are none. The file has them before
-// the watch notes that the line was reported.
+// line sends a line's incidents, or the line itself without incidents. Alerts are written to the
+// file before the watch records the line as reported.
 func (a *watchAlerts) line(f watch.Found) {
 	of := a.session(f.Source)
 	if a.wasSilent(f.Source) {
@@ -118,7 +119,7 @@ func (a *watchAlerts) fellSilent(source string, since time.Time, after time.Dura
 	a.silent[source] = true
 }
 
-// wasSilent reports whether a source was silent, which it is no more.
+// wasSilent reports whether a source was silent, and clears that.
 func (a *watchAlerts) wasSilent(source string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,7 +128,7 @@ func (a *watchAlerts) wasSilent(source string) bool {
 	return was
 }
 
-// lineOfIncident is the line, if it belongs to the incident; else nil.
+// lineOfIncident returns the line if it is the incident's last, else nil.
 func lineOfIncident(l *client.LineEvent, i *client.Incident) *alert.Line {
 	if i.Last != l.Number {
 		return nil
@@ -135,7 +136,7 @@ func lineOfIncident(l *client.LineEvent, i *client.Incident) *alert.Line {
 	return alert.NewLine(l)
 }
 
-// checkAlerts refuses receivers where nothing is found before the end.
+// checkAlerts refuses receivers if nothing is found before the end.
 func (k *watching) checkAlerts() error {
 	if k.alerts.given() && k.choice.top > 0 {
 		return usagef("--alerts and --top %d were given, expected one of them: "+

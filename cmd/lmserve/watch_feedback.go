@@ -14,7 +14,7 @@ import (
 const answersHelp = "answer with f, m or u, and a number: #12 was a false alarm, matters, or " +
 	"take the answer back; l lists the answers"
 
-// feedback reads answers on incidents, a line each, until there are none or ctx ends.
+// feedback reads answers on incidents, one per line, until the end of input or of ctx.
 func (a *watchAll) feedback(ctx context.Context, answers io.Reader) {
 	a.w.Note(answersHelp)
 	lines := bufio.NewScanner(answers)
@@ -30,8 +30,8 @@ func (a *watchAll) feedback(ctx context.Context, answers io.Reader) {
 	}
 }
 
-// answer does what an answer says, and tells what was done. Without a number it is on the incident
-// that was printed last.
+// answer executes an answer and describes the result. Without a number it refers to the incident
+// printed last.
 func (a *watchAll) answer(ctx context.Context, words []string) (note string, err error) {
 	verdicts := map[string]*client.Verdict{
 		"f": new(client.VerdictFalseAlarm), "m": new(client.VerdictMatters), "u": nil, "l": nil,
@@ -65,7 +65,7 @@ func (a *watchAll) answer(ctx context.Context, words []string) (note string, err
 	return answersOf(list), nil
 }
 
-// answersOf lists the verdicts that a session has.
+// answersOf lists a session's verdicts.
 func answersOf(list client.IncidentList) string {
 	if len(list.Feedback) == 0 {
 		return "no answers"
@@ -78,7 +78,7 @@ func answersOf(list client.IncidentList) string {
 	return text
 }
 
-// printed is the source and the number of the incident of a number that was printed last.
+// printed returns the source and number of the last printed incident with a number.
 func (a *watchAll) printed(number int64) (string, int64, bool) {
 	a.report.mu.Lock()
 	defer a.report.mu.Unlock()

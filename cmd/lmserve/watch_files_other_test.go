@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// troubles are what may have the path of a file for a moment.
+// troubles makes what may briefly occupy a file's path.
 func troubles() map[string]func(*testing.T, string) {
 	return map[string]func(*testing.T, string){
 		"folder": func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },

@@ -14,14 +14,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// requireSaid waits until the run has said a text on standard error.
+// requireSaid waits until the run has printed text to standard error.
 func (w *watchRun) requireSaid(text string) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool { return strings.Contains(w.err.String(), text) },
 		time.Minute, 5*time.Millisecond, "%s not in: %s", text, &w.err)
 }
 
-// A pattern is followed: files that appear later, and dated files as one log.
+// watch follows a pattern: it includes files that appear later, and takes dated files as one log.
 func TestWatchFollowsAPattern(t *testing.T) {
 	dir := t.TempDir()
 	pattern, data := filepath.Join(dir, "*.log"), filepath.Join(dir, "data")
@@ -54,7 +54,7 @@ func TestWatchWaitsForAFile(t *testing.T) {
 	w.stop()
 }
 
-// What takes a file's place for a moment is told once; the other file goes on, and no line is lost.
+// A passing trouble is reported once. The other file continues, and no line is lost.
 func TestWatchOutlivesAPassingTrouble(t *testing.T) {
 	for name, make := range troubles() {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestWatchReadsAFieldOfJSON(t *testing.T) {
 	requireTexts(t, w.lines(2), 32)
 }
 
-// journalctl is a program that prints the entries of a file from a cursor on.
+// journalctl is a program that prints the entries of a file after a cursor.
 const journalctl = `#!/bin/sh
 from=0
 for a in "$@"; do
@@ -143,7 +143,7 @@ awk -v from="$from" '{ if (NR >= from) printf "{\"__CURSOR\":\"%d\",\"MESSAGE\":
 [ -z "$follow" ] || exec sleep 1000
 `
 
-// The journal is read again behind the last entry that the session has.
+// After a restart, watch reads the journal behind the last entry that the session has.
 func TestWatchGoesOnInTheJournal(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no shell")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// troubles are what may have the path of a file for a moment.
+// troubles makes what may briefly occupy a file's path.
 func troubles() map[string]func(*testing.T, string) {
 	all := map[string]func(*testing.T, string){
 		"folder": func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },
@@ -21,7 +21,7 @@ func troubles() map[string]func(*testing.T, string) {
 				syscall.Mkfifo(path, 0o600))
 		},
 		"socket": func(t *testing.T, path string) {
-			t.Chdir(t.TempDir()) // the names of sockets are short
+			t.Chdir(t.TempDir()) // names of sockets must be short
 			l, err := net.Listen("unix", "s")
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = l.Close() })
@@ -32,7 +32,7 @@ func troubles() map[string]func(*testing.T, string) {
 				0))
 		},
 	}
-	if os.Getuid() == 0 { // root reads everything
+	if os.Getuid() == 0 { // root can read everything
 		delete(all, "unreadable")
 	}
 	return all

@@ -14,24 +14,24 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// incidentReport knows the incidents that were printed and are open.
+// incidentReport tracks printed and open incidents.
 type incidentReport struct {
 	open    []foundIncident
-	printed []foundIncident // the last ones, the newest at the end
+	printed []foundIncident // the last ones, newest at the end
 
-	silences map[string]*silence // of sources
+	silences map[string]*silence // by source
 }
 
-// becomes reports whether an incident can be this one at a later line. Numbers repeat where a
-// session does not learn, and where a stream starts again.
+// becomes reports whether i is a later state of the incident. Numbers repeat if a session does not
+// learn or a stream restarts.
 func (o *foundIncident) becomes(i *client.Incident) bool {
 	return i.First == o.First && i.Lines >= o.Lines && i.Last >= o.Last && i.P <= o.P &&
 		len(i.Changes) >= len(o.Changes) && (i.Lines > o.Lines || i.State != client.IncidentOpen)
 }
 
-const printedMost = 256 // incidents that answers may be on
+const printedMost = 256 // incidents that an answer may refer to
 
-// last is the incident of a number that was printed last; of any if the number is 0.
+// last returns the last printed incident with a number; 0 means any.
 func (r *incidentReport) last(number int64) (i foundIncident, ok bool) {
 	for n := len(r.printed) - 1; n >= 0; n-- {
 		if number == 0 || r.printed[n].Number == number {
@@ -45,12 +45,12 @@ func (r *incidentReport) last(number int64) (i foundIncident, ok bool) {
 type foundIncident struct {
 	source string
 	client.Incident
-	shownP float64 // of the strangest of its lines that were printed
-	shown  int64   // number of the last of these
-	before bool    // it was printed by an earlier watch, and no line has joined it since
+	shownP float64 // of the strangest printed line
+	shown  int64   // number of the last printed line
+	before bool    // printed by an earlier watch, without a line since
 }
 
-// before takes in the incidents that are open in a session from before, and were printed then.
+// before takes over a session's open incidents that an earlier watch has printed.
 func (r *lineReport) before(source string, list client.IncidentList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,15 +66,16 @@ func (r *lineReport) before(source string, list client.IncidentList) {
 	}
 }
 
-// stranger says how much stranger a later line of a printed incident must be to be printed, too.
+// stranger is the factor by which a later line must be stranger than the printed ones to be
+// printed, too.
 const stranger = 2
 
-// shownAgain is how many lines behind the last printed one of an incident another line that is
-// strange enough is printed, however strange the incident was before.
+// shownAgain is the distance in lines from an incident's last printed line. A strange enough line
+// further away is printed even if the incident had stranger ones.
 const shownAgain = 64
 
-// incidentsLocked prints the incidents that a line opens and closes. One that was opened by a line
-// less strange than those that are printed is printed when a stranger line joins it.
+// incidentsLocked prints the incidents that a line opens and closes. An incident opened by a line
+// that is not strange enough is printed when a stranger line joins it.
 func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 	for _, i := range f.Line.Incidents {
 		at := slices.IndexFunc(r.incidents.open, func(o foundIncident) bool {
@@ -123,10 +124,10 @@ type incidentObject struct {
 	Type   string `json:"type"`
 	Source string `json:"source,omitempty"`
 	client.Incident
-	Text string `json:"text,omitempty"` // of the line at which it is printed
+	Text string `json:"text,omitempty"` // of the line printed with it
 }
 
-// tellLocked prints an incident, the line at which it is printed, and its changes.
+// tellLocked prints an incident with its line and its changes.
 func (r *lineReport) tellLocked(
 	f watch.Found, i client.Incident, changes []client.IncidentChange,
 ) error {
@@ -139,7 +140,7 @@ func (r *lineReport) tellLocked(
 		if err := r.labelledLocked(f, fmt.Sprintf("#%d", i.Number)); err != nil {
 			return err
 		}
-	case changes[0].Kind != client.ChangeSilence: // of which the line shows nothing
+	case changes[0].Kind != client.ChangeSilence: // the line does not show a silence
 		prefix := r.source(f.Source) + fmt.Sprintf("%-8s  ", changes[0].Kind)
 		text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'})
 		reason := fmt.Sprintf("#%d %s", i.Number, changes[0].Evidence)
@@ -151,11 +152,11 @@ func (r *lineReport) tellLocked(
 	return r.changedLocked(f.Source, i, changes)
 }
 
-// changedLocked tells of changes that belong to an incident.
+// changedLocked prints further changes of an incident.
 func (r *lineReport) changedLocked(source string, i client.Incident,
 	more []client.IncidentChange) error {
 	if r.asJSON {
-		return nil // the incident has them
+		return nil // the incident contains them
 	}
 	for _, c := range more {
 		_, err := fmt.Fprintf(r.out, "%s%-8s  #%d %s\n", r.source(source), c.Kind, i.Number,
@@ -167,8 +168,7 @@ func (r *lineReport) changedLocked(source string, i client.Incident,
 	return nil
 }
 
-// closedLocked tells how many lines an incident had, if there was more than the one that was
-// printed.
+// closedLocked prints the number of an incident's lines if there was more than the printed one.
 func (r *lineReport) closedLocked(i foundIncident) error {
 	switch {
 	case r.asJSON:
@@ -194,7 +194,7 @@ func (r *lineReport) incidentJSON(i foundIncident, text string) error {
 	return printObject(r.out, o)
 }
 
-// openLocked tells of the incidents that are open at the end.
+// openLocked prints the incidents that are open at the end.
 func (r *lineReport) openLocked() error {
 	slices.SortStableFunc(r.incidents.open, func(a, b foundIncident) int {
 		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.Number, b.Number))

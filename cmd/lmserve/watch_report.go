@@ -20,26 +20,26 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// lineReport prints lines. Several streams may report at once.
+// lineReport prints lines. Several streams may use it concurrently.
 type lineReport struct {
 	out       io.Writer
 	style     watch.Style
-	sources   bool // print the source of each line
+	sources   bool // print each line's source
 	asJSON    bool
-	measures  bool            // print what each line has cost
-	threshold float64         // the largest p of a line that is printed; 0: all lines are
-	top       *watch.Top      // nil: lines are printed as they come
-	incidents *incidentReport // nil: lines are printed, not incidents
+	measures  bool            // print each line's cost
+	threshold float64         // largest p of a printed line; 0: print all lines
+	top       *watch.Top      // nil: print lines as they arrive
+	incidents *incidentReport // nil: print lines instead of incidents
 
-	// silent is told of a source without a line since a time, and after what that is unusual; nil:
-	// nobody is.
+	// silent handles a source without a line since a time, and after how long that is unusual; it
+	// may be nil.
 	silent func(source string, since time.Time, after time.Duration)
 
-	note func(text string) // is told that a stream warms up; nil: nobody is
+	note func(text string) // handles the message that a stream warms up; may be nil
 
 	mu      sync.Mutex
 	total   lineTotal
-	warming map[string]bool // sources of which that was told
+	warming map[string]bool // sources with that message
 }
 
 type lineTotal struct {
@@ -47,31 +47,31 @@ type lineTotal struct {
 	bytes, chars       int64
 	bits, baselineBits float64
 	baseline           bool
-	// the model is one of words, whose characters do not count
+	// The model is one of words, so bits per character are omitted.
 	words bool
-	ends  map[string]lineEnd // of sources, if not every line is reported once; else nil
+	ends  map[string]lineEnd // by source, if lines may repeat or be skipped; else nil
 }
 
 // lineEnd is where a line ends.
 type lineEnd struct{ number, offset int64 }
 
-// newLineReport makes a report that writes to out, in the style of where that goes to.
+// newLineReport makes a report that writes to out, in the style for writer to.
 func newLineReport(out, to io.Writer, sources bool) *lineReport {
 	return &lineReport{out: out, style: styleOf(to), sources: sources}
 }
 
-// styleOf is the style for a writer: with colours on a terminal, unless NO_COLOR is set
+// styleOf returns the style for a writer: with colors on a terminal unless NO_COLOR is set
 // (https://no-color.org).
 func styleOf(w io.Writer) (s watch.Style) {
 	if !isTerminal(w) {
 		return s
 	}
 	s.Color = os.Getenv("NO_COLOR") == ""
-	s.Width, _, _ = term.GetSize(int(w.(*os.File).Fd())) // 0 if the terminal does not say
+	s.Width, _, _ = term.GetSize(int(w.(*os.File).Fd())) // 0 if unknown
 	return s
 }
 
-// line takes in a line, and prints it if it is one to be printed.
+// line records a line, and prints it if it qualifies.
 func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +94,7 @@ func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	return true, r.printLocked(f)
 }
 
-// warmLocked tells, once, that a stream has too few lines to say what is strange.
+// warmLocked reports once that a stream has too few lines to rate their strangeness.
 func (r *lineReport) warmLocked(f watch.Found) {
 	if f.Line.Warm || r.note == nil || r.warming[f.Source] {
 		return
@@ -107,8 +107,8 @@ func (r *lineReport) warmLocked(f watch.Found) {
 		f.Source, lines.WarmUp))
 }
 
-// add adds a line, or a source's lines up to and with a line or record, of which some were not
-// reported, or are reported again.
+// add adds a line, or a source's lines up to the end of this line or record. Some of these may not
+// have been reported, and others may be reported again.
 func (t *lineTotal) add(source string, l *client.LineEvent) {
 	if t.ends == nil {
 		t.addLine(l)
@@ -136,7 +136,7 @@ func (t *lineTotal) addLine(l *client.LineEvent) {
 	}
 }
 
-// end prints the strangest lines, if it is these that are printed.
+// end prints the strangest lines if that was requested.
 func (r *lineReport) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +155,7 @@ func (r *lineReport) end() error {
 	return nil
 }
 
-// source begins a row with the name of a source, if there are several.
+// source returns the source's name as the first column if there are several sources.
 func (r *lineReport) source(name string) string {
 	if !r.sources {
 		return ""
@@ -163,13 +163,13 @@ func (r *lineReport) source(name string) string {
 	return name + "  "
 }
 
-// markedMost is the largest p of a line that has marks where all lines are printed.
+// markedMost is the largest p of a line that gets marks when all lines are printed.
 const markedMost = 1. / 100
 
-// printLocked prints a line, in one write.
+// printLocked prints a line in one write.
 func (r *lineReport) printLocked(f watch.Found) error { return r.labelledLocked(f, "") }
 
-// labelledLocked is printLocked with a label in front of the reason.
+// labelledLocked is printLocked with a label before the reason.
 func (r *lineReport) labelledLocked(f watch.Found, label string) error {
 	if r.asJSON {
 		return r.printJSON(f)
@@ -189,7 +189,7 @@ func (r *lineReport) labelledLocked(f watch.Found, label string) error {
 	prefix += fmt.Sprintf("%-8s  ", rank)
 	var marks []client.LineSpan
 	reason := ""
-	chosen := r.threshold > 0 || r.top != nil // only strange lines are printed
+	chosen := r.threshold > 0 || r.top != nil // print only strange lines
 	if f.Line.Warm && (chosen || f.Line.P <= markedMost) {
 		if span, ok := watch.Mark(&f.Line); ok {
 			marks, reason = []client.LineSpan{span}, watch.Reason(f.Line.Why)
@@ -202,8 +202,8 @@ func (r *lineReport) labelledLocked(f watch.Found, label string) error {
 	return err
 }
 
-// shown is a line as it is printed. Of a record it is the first line, the one with the marks, and
-// how many there are besides.
+// shown returns a line as printed. For a record, this is its first line, the line with marks, and
+// the number of others.
 func (r *lineReport) shown(
 	prefix string, l *client.LineEvent, marks []client.LineSpan, reason string,
 ) string {
@@ -231,11 +231,11 @@ func (r *lineReport) shown(
 	return out
 }
 
-// withoutCR is a line that may end with CRLF.
+// withoutCR removes the carriage return of a CRLF.
 func withoutCR(line []byte) []byte { return bytes.TrimSuffix(line, []byte{'\r'}) }
 
-// lineObject is a line in JSON: as the server says it, with its source, and with what is marked
-// instead of what each byte has cost.
+// lineObject is a line in JSON: the server's event with its source, and with marks instead of the
+// cost of each byte.
 type lineObject struct {
 	Source string `json:"source,omitempty"`
 	client.LineEvent
@@ -269,7 +269,7 @@ func (t *lineTotal) object(partial bool) chunkObject {
 	return o
 }
 
-// summary says in words what there was.
+// summary describes the lines seen.
 func (r *lineReport) summary() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -296,7 +296,7 @@ func (t *lineTotal) String() string {
 
 const topMax = 100_000
 
-// recordFlags say whether and how lines are printed as records.
+// recordFlags says whether and how lines are printed as records.
 type recordFlags struct {
 	on    bool
 	start string
@@ -310,7 +310,7 @@ func (f *recordFlags) register(c *cobra.Command) {
 		"(RE2), '^\\d{4}-'; it is kept with\nthe session (default: by indentation and known forms)")
 }
 
-// apply asks for records.
+// apply requests records.
 func (f *recordFlags) apply(o *client.ScoreOptions) error {
 	if f.start != "" && !f.on {
 		return usagef("--record-start is %q, expected --records, too", f.start)
@@ -324,8 +324,7 @@ func (f *recordFlags) apply(o *client.ScoreOptions) error {
 	return nil
 }
 
-// troubleWords reads the words of trouble of a flag: the default ones, or those of a file; "":
-// none.
+// troubleWords reads the trouble words of a flag: the default list or a file's; "" means none.
 func troubleWords(name string) (list string, err error) {
 	switch name {
 	case "":
@@ -343,7 +342,7 @@ func troubleWords(name string) (list string, err error) {
 	return list, nil
 }
 
-// registerTroubleWords gives a command the flag.
+// registerTroubleWords registers the flag.
 func registerTroubleWords(c *cobra.Command, name *string) {
 	c.Flags().StringVar(name, "trouble-words", "", "file of words, one a line, that make a line "+
 		"stranger if they are rare, or \"default\":\nerror, failed and the like; kept with the "+
@@ -351,14 +350,13 @@ func registerTroubleWords(c *cobra.Command, name *string) {
 		"(default: none)")
 }
 
-// lineChoice says which lines are printed: those that are strange enough, or the strangest ones.
+// lineChoice says which lines are printed: those above a threshold, or the strangest ones.
 type lineChoice struct {
 	threshold string
 	top       int
 }
 
-// register gives a command the flags. Lines are printed that are as strange as a rate, all if it is
-// "", unless the flags say otherwise.
+// register registers the flags. By default it prints lines as strange as rate; "" prints all.
 func (f *lineChoice) register(c *cobra.Command, rate string) {
 	c.Flags().StringVar(&f.threshold, "threshold", rate, "print lines that are stranger than all "+
 		"but so many ordinary ones,\nas a fraction, 1/1000, or a probability, 0.001")
@@ -366,8 +364,8 @@ func (f *lineChoice) register(c *cobra.Command, rate string) {
 		"the strangest first (default: lines as they come)")
 }
 
-// check gives the largest p of a line that is printed or, with --top, that is flagged; 0 if all
-// lines are printed.
+// check returns the largest p of a printed line or, with --top, of a flagged line; 0 if all lines
+// are printed.
 func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 	top := c.Flags().Changed("top")
 	if top && c.Flags().Changed("threshold") {
@@ -386,7 +384,7 @@ func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 	return threshold, nil
 }
 
-// list keeps the strangest lines; nil if lines are printed as they come.
+// list returns the list of the strangest lines; nil if lines are printed as they arrive.
 func (f *lineChoice) list() *watch.Top {
 	if f.top == 0 {
 		return nil

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// silenceEvery is the interval between two checks for silent sources.
+	// silenceEvery is the interval between checks for silent sources.
 	silenceEvery = time.Second
-	// silenceLeast is the shortest silence that the session is asked about.
+	// silenceLeast is the shortest silence for which the session is asked.
 	silenceLeast = 10 * time.Second
 )
 
-// silence is what is known of a source that has no new lines.
+// silence describes a source without new lines.
 type silence struct {
-	since time.Time     // when its last line came
-	after time.Duration // when that is unusual; 0: not asked yet, negative: never
+	since time.Time     // time of its last line
+	after time.Duration // unusual duration; 0: not asked yet, negative: never
 	told  bool
 }
 
-// heardLocked notes that a line of a source has come.
+// heardLocked records a line of a source.
 func (r *lineReport) heardLocked(source string) {
 	if r.incidents.silences == nil {
 		r.incidents.silences = map[string]*silence{}
@@ -30,8 +30,8 @@ func (r *lineReport) heardLocked(source string) {
 	r.incidents.silences[source] = &silence{since: time.Now()}
 }
 
-// silences reports sources that have been silent for unusually long, until ctx ends. The session
-// cannot: it sees lines alone, and a log that has stopped has none.
+// silences reports sources that are silent unusually long, until ctx ends. The session cannot: it
+// sees only lines, and a stopped log has none.
 func (a *watchAll) silences(ctx context.Context) {
 	every := time.NewTicker(silenceEvery)
 	defer every.Stop()
@@ -50,7 +50,7 @@ func (a *watchAll) silences(ctx context.Context) {
 	}
 }
 
-// silentSince are the sources without a line since a time whose sessions were not asked.
+// silentSince returns the sources without a line since `at` whose sessions were not asked yet.
 func (r *lineReport) silentSince(at time.Time) (sources []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *lineReport) silentSince(at time.Time) (sources []string) {
 	return sources
 }
 
-// silentAfter takes over when the silence of a source is unusual.
+// silentAfter records after what time the silence of a source is unusual.
 func (r *lineReport) silentAfter(source string, list client.IncidentList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +95,7 @@ type silenceObject struct {
 	Type    string  `json:"type"`
 	Source  string  `json:"source"`
 	Seconds float64 `json:"seconds"`         // since its last line
-	After   float64 `json:"unusual_seconds"` // from which on that is unusual
+	After   float64 `json:"unusual_seconds"` // duration from which a silence is unusual
 }
 
 func (r *lineReport) printSilenceLocked(source string, d, unusual time.Duration) error {

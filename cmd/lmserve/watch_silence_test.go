@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// watch reports a silent source once, and again only after the source had a new line.
+// watch reports a silent source once, and again only after a new line of the source.
 func TestWatchTellsThatALogStopped(t *testing.T) {
 	var out bytes.Buffer
 	r := newLineReport(&out, &out, false)
@@ -36,7 +36,7 @@ func TestWatchTellsThatALogStopped(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "silence"), "its lines do not tell")
 }
 
-// The server knows from the stamps of a log when its silence is unusual.
+// The timestamps of a log tell the server when its silence is unusual.
 func TestIncidentsSayWhenSilenceIsUnusual(t *testing.T) {
 	url, stop := serving(t, "--model", "counts")
 	defer stop()

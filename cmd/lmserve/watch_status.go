@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// lagFirst is how old a line that waits is before it is said that the stream is behind.
+	// lagFirst is the age of a waiting line from which the stream's lag is reported.
 	lagFirst = 3 * time.Second
-	// lagLines is the time between two lines about it. On a terminal they replace each other.
+	// lagLines is the interval between reports of a lag. On a terminal they replace each other.
 	lagLines = 30 * time.Second
 )
 
-// lagStatus tells on standard error how far behind streams are, and what else somebody should know.
+// lagStatus reports on standard error how far streams lag, and other messages.
 type lagStatus struct {
 	w        io.Writer
 	terminal bool
-	quiet    bool // about lags
+	quiet    bool // no reports of lags
 
 	mu    sync.Mutex
-	drawn bool                 // the terminal has a line to be replaced
-	told  map[string]time.Time // of each stream that is behind: when that was said last
+	drawn bool                 // the terminal shows a replaceable line
+	told  map[string]time.Time // by lagging stream: time of the last report
 }
 
 func newLagStatus(c *cobra.Command) *lagStatus {
@@ -35,7 +35,7 @@ func newLagStatus(c *cobra.Command) *lagStatus {
 	return &lagStatus{w: w, terminal: isTerminal(w), quiet: quiet, told: map[string]time.Time{}}
 }
 
-// behind takes in how far behind a stream is.
+// behind handles a stream's lag.
 func (s *lagStatus) behind(b watch.Behind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *lagStatus) note(text string) {
 	fmt.Fprintf(s.w, "lmserve: %s\n", text)
 }
 
-// end takes the line that would be replaced away.
+// end removes the replaceable line.
 func (s *lagStatus) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *lagStatus) clearLocked() {
 	s.drawn = false
 }
 
-// beside returns a writer, perhaps to the same terminal, that has the status out of its way.
+// beside returns a writer to the same terminal that clears the status before each write.
 func (s *lagStatus) beside(w io.Writer) io.Writer {
 	return writerFunc(func(text []byte) (int, error) {
 		s.end()

@@ -18,17 +18,17 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// watchStream is a stream that watch was asked for, or found by a pattern.
+// watchStream is a stream from the arguments or from a pattern.
 type watchStream struct {
-	name    string // to show; "-": standard input
-	session string // its name; "": it has none
+	name    string // shown name; "-": standard input
+	session string // session name; "": none
 	log     follow.Log
 	pattern bool
-	whole   bool            // it is read from its beginning
-	journal *follow.Journal // nil: it is a file
+	whole   bool            // read from its beginning
+	journal *follow.Journal // nil: a file
 }
 
-// streams are those of the arguments, and the patterns among these.
+// streams returns the streams and the patterns among the arguments.
 func (k *watching) streams(args []string) (streams []watchStream, patterns []string, err error) {
 	if k.journal {
 		j := &follow.Journal{Args: args, All: k.fromStart}
@@ -78,7 +78,8 @@ func (k *watching) streams(args []string) (streams []watchStream, patterns []str
 	return streams, patterns, nil
 }
 
-// found are the streams of the logs that a pattern names: of logs that appear later, whole ones.
+// found returns the streams of a pattern's logs. Logs that appear later are read from their
+// beginning.
 func (k *watching) found(pattern string, later bool) (streams []watchStream) {
 	logs, _ := follow.Match(pattern) // the pattern was checked
 	for _, log := range logs {
@@ -92,12 +93,12 @@ func (k *watching) found(pattern string, later bool) (streams []watchStream) {
 }
 
 const (
-	sessionMax     = 64 // bytes of a session's name
-	sessionPartMax = 32 // bytes of it that are of the file's name
+	sessionMax     = 64 // bytes of a session name
+	sessionPartMax = 32 // bytes of it from the file name
 )
 
-// sessionName is the name of the session of one of several files: that of the flag and that of the
-// file. Where this may be that of another file, or is too long, a hash of the path is a part of it.
+// sessionName returns the session name for one of several files, from the flag and the file. If it
+// may belong to another file or is too long, it includes a hash of the path.
 func sessionName(session, file string, log follow.Log, hashed bool) string {
 	part := sessionPart(file)
 	name := session + "." + part
@@ -110,7 +111,7 @@ func sessionName(session, file string, log follow.Log, hashed bool) string {
 	return session + "." + part[:min(len(part), room)] + hash
 }
 
-// sessionPart is what a file gives to the name of its session.
+// sessionPart returns a file's part of its session's name.
 func sessionPart(file string) string {
 	if file == standardInput {
 		return "stdin"
@@ -118,7 +119,7 @@ func sessionPart(file string) string {
 	return strings.Map(nameLetter, strings.ToLower(filepath.Base(file)))
 }
 
-// nameLetter replaces what a session's name cannot have.
+// nameLetter replaces letters that a session name cannot have.
 func nameLetter(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
@@ -127,31 +128,31 @@ func nameLetter(r rune) rune {
 	return '-'
 }
 
-// watchAll watches streams at once.
+// watchAll watches several streams.
 type watchAll struct {
 	*watching
 	w      *watch.Watcher
 	stdin  io.Reader
 	report *lineReport
-	alerts *watchAlerts // nil: there is no receiver
+	alerts *watchAlerts // nil without receivers
 
 	mu       sync.Mutex
-	sessions map[string]string // ids, by the names of the streams
-	running  map[string]bool   // by the path of the log, or the name
+	sessions map[string]string // session ids by stream name
+	running  map[string]bool   // by path of the log, or name
 	group    sync.WaitGroup
-	last     error // of the stream that ended last
-	failed   int   // streams that ended before that one, with an error
+	last     error // of the last stream that ended
+	failed   int   // earlier streams that failed
 }
 
 const (
-	// matchEvery is how often it is looked for new files of patterns.
+	// matchEvery is the interval for finding new files of patterns.
 	matchEvery = time.Second
-	// againAfter is when a file of a pattern is watched again after an error.
+	// againAfter is the delay before a pattern's file is watched again after an error.
 	againAfter = 10 * time.Second
 )
 
-// run watches streams, and those of patterns, until all have ended, or ctx has. The error of a
-// stream does not end the others.
+// run watches streams and patterns until all have ended or ctx has. An error of one stream does not
+// end the others.
 func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []string) error {
 	a.running = map[string]bool{}
 	for _, s := range streams {
@@ -180,8 +181,8 @@ func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []st
 	return a.last
 }
 
-// start watches a stream, unless that is done already. If it may be the last one, its error is that
-// of run, else it is told at once.
+// start watches a stream unless it is already watched. If the stream may be the last, run returns
+// its error; otherwise the error is printed at once.
 func (a *watchAll) start(ctx context.Context, s watchStream, mayBeLast bool) {
 	key := cmp.Or(s.log.Path, s.name)
 	a.mu.Lock()

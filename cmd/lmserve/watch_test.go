@@ -21,7 +21,7 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// syncBuffer may be written to while it is read.
+// syncBuffer can be written and read concurrently.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -39,7 +39,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// watchRun is a call of watch that goes on.
+// watchRun is a running call of watch.
 type watchRun struct {
 	t        *testing.T
 	out, err syncBuffer
@@ -54,7 +54,7 @@ func startWatch(t *testing.T, stdin io.Reader, args ...string) *watchRun {
 	return w
 }
 
-// lines waits until so many lines were printed in JSON, and gives them.
+// lines waits until n lines were printed in JSON, and returns them.
 func (w *watchRun) lines(n int) (all []lineObject) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
@@ -69,13 +69,13 @@ func (w *watchRun) lines(n int) (all []lineObject) {
 	return all
 }
 
-// stop ends the watching as Ctrl-C does.
+// stop ends the run like Ctrl-C.
 func (w *watchRun) stop() {
 	w.cancel()
 	require.Zero(w.t, <-w.code, "%s", &w.err)
 }
 
-// logOf writes so many lines, numbered from a number on.
+// logOf appends n lines to a file, numbered from `from`.
 func logOf(t *testing.T, file string, from, n int) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func logOf(t *testing.T, file string, from, n int) {
 	require.NoError(t, f.Close())
 }
 
-// requireTexts requires the texts of lines from a number on.
+// requireTexts checks the texts of lines numbered from `from`.
 func requireTexts(t *testing.T, lines []lineObject, from int) {
 	t.Helper()
 	for i, l := range lines {
@@ -94,7 +94,7 @@ func requireTexts(t *testing.T, lines []lineObject, from int) {
 	}
 }
 
-// everyLine are flags that print every line but the first 32.
+// everyLine returns flags that print every line except the first 32.
 func everyLine(t *testing.T) []string {
 	return []string{"--model", smallModel(t), "--threshold", "1", "--lines", "--json"}
 }
@@ -119,8 +119,8 @@ func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
 	require.Contains(t, stderr, "61 lines, 1 printed, ")
 }
 
-// A file that grows, is renamed, and is truncated: every line comes once, and those that are there
-// at the beginning come first.
+// A file grows, is renamed and is truncated. Every line is printed once, beginning with those in
+// the file at the start.
 func TestWatchFollowsAFile(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	logOf(t, log, 0, 40)
@@ -143,13 +143,13 @@ func TestWatchReadsTheEndOfAFileFirst(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	logOf(t, log, 0, 100)
 	w := startWatch(t, nil, append(everyLine(t), "--history", "1K", log)...)
-	lines := w.lines(21) // 53 lines of 19 bytes, the first 32 of which are not printed
+	lines := w.lines(21) // 53 lines of 19 bytes; the first 32 are not printed
 	w.stop()
 	require.Equal(t, "line 99 of the log", *lines[20].Text)
 }
 
-// A session goes on where it was: after a restart, after a rotation in between, and with the lines
-// that were not reported before.
+// watch resumes where it was: after a restart, after a rotation in between, and with lines not
+// reported before.
 func TestWatchGoesOnWhereItWas(t *testing.T) {
 	for _, far := range []bool{false, true} {
 		t.Run(map[bool]string{false: "here", true: "there"}[far], func(t *testing.T) {
@@ -190,7 +190,8 @@ func TestWatchGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// A record is told when the next one begins, or nothing comes; again only if it has grown since.
+// A record is printed when the next one begins or nothing follows for a while. It is printed again
+// only if it has grown.
 func TestWatchTellsRecordsOnce(t *testing.T) {
 	dir := t.TempDir()
 	log, data := filepath.Join(dir, "app.log"), filepath.Join(dir, "data")
@@ -214,7 +215,7 @@ func TestWatchTellsRecordsOnce(t *testing.T) {
 		text += record + "\n"
 		want = append(want, record)
 	}
-	watched(text, want[16:]...) // of 32 lines nothing is told
+	watched(text, want[16:]...) // the first 32 lines are not printed
 	watched("  again\nline 20 of the log\n", want[19]+"\n  again", "line 20 of the log")
 	watched("line 21 of the log\n", "line 21 of the log")
 }
@@ -229,8 +230,8 @@ func readPositions(t *testing.T, data string) (text string) {
 	return string(content)
 }
 
-// forgetReports makes the position one of a watch that has ended before it reported what is behind
-// an offset.
+// forgetReports changes the stored position to that of a watch that ended before it reported the
+// lines behind offset.
 func forgetReports(t *testing.T, data string, offset int64) string {
 	var p map[string]any
 	require.NoError(t, json.Unmarshal([]byte(readPositions(t, data)), &p))
@@ -243,7 +244,7 @@ func forgetReports(t *testing.T, data string, offset int64) string {
 	return string(content)
 }
 
-// feedMore feeds the session of watch's flags by score.
+// feedMore feeds the session of watch's flags with score.
 func feedMore(t *testing.T, flags []string, text string) {
 	args := []string{"score", "--session", "app"}
 	for i := 0; i+1 < len(flags); i++ {
@@ -254,7 +255,7 @@ func feedMore(t *testing.T, flags []string, text string) {
 	must(t, text, args...)
 }
 
-// With --learn false the session stays as it was, and every call begins anew.
+// With --learn false the session does not change, and every call starts anew.
 func TestWatchWithoutLearning(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	flags := append(everyLine(t), "--data-dir", t.TempDir(), "--session", "app", "--from-start",
@@ -314,7 +315,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--threshold", "1/10", "--top", "3"}, exitUsage,
 			"--threshold and --top were given"},
 		{[]string{"--threshold", "2"}, exitUsage, `--threshold is "2", expected a probability`},
-		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`}, // its older name
+		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`}, // the flag's old name
 		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
 		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
 		{[]string{"--learn", "no"}, exitUsage,
@@ -385,7 +386,7 @@ func TestTopComesAtTheEnd(t *testing.T) {
 	require.EqualValues(t, 61, *lines[61].Lines)
 }
 
-// A signal ends the watching in order while lines wait to be scored, too.
+// A signal ends watch in order even while lines wait to be scored.
 func TestSignalEndsWatchInOrder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	logOf(t, file, 1, 100_000)
@@ -400,7 +401,7 @@ func TestSignalEndsWatchInOrder(t *testing.T) {
 	require.NotContains(t, errs.String(), "http://")
 }
 
-// Lines that end with CRLF are shown without it, and a carriage return inside a line is an escape.
+// Lines that end with CRLF are shown without it. A carriage return within a line is escaped.
 func TestCarriageReturnAtTheEndIsNotShown(t *testing.T) {
 	text := "one\r\ntwo\rthree\r\n"
 	out := must(t, text, "score", "--lines", "--model", smallModel(t))
@@ -410,8 +411,8 @@ func TestCarriageReturnAtTheEndIsNotShown(t *testing.T) {
 	require.Contains(t, out, `"text":"one\r"`, "JSON has the text as it is")
 }
 
-// What is there of a pipe is scored at once, and what was scored is in the total when the end comes
-// early.
+// The text available from a pipe is scored at once. The total includes it even if the run is
+// interrupted.
 func TestScorePrintsWhatAPipeHasAtOnceAndItsTotalWhenItIsEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, writer := io.Pipe()
@@ -434,7 +435,7 @@ func TestScorePrintsWhatAPipeHasAtOnceAndItsTotalWhenItIsEnded(t *testing.T) {
 	require.EqualValues(t, 11, total.Bytes)
 }
 
-// A session scores a text without learning it, and stays as it was.
+// A session can score a text without learning it and does not change.
 func TestScoreWithoutLearning(t *testing.T) {
 	flags := append(everyLine(t)[:2], "--data-dir", t.TempDir(), "--session", "s", "--json")
 	score := func(text string, more ...string) []chunkObject {
@@ -449,7 +450,7 @@ func TestScoreWithoutLearning(t *testing.T) {
 	require.Equal(t, dry[0].Bits, next[0].Bits)
 }
 
-// BenchmarkWatch is the time from a line's newline in a pipe until it is printed.
+// BenchmarkWatch measures the time from a line's newline in a pipe until the line is printed.
 func BenchmarkWatch(b *testing.B) {
 	log, err := os.ReadFile(accessLog)
 	require.NoError(b, err)
@@ -487,7 +488,7 @@ func BenchmarkWatch(b *testing.B) {
 	require.Zero(b, <-code)
 }
 
-// Lines that belong together are one incident: sixty answers of 502 among 700 of 200 or 404.
+// Related lines form one incident: sixty 502 answers among 700 of 200 or 404.
 func TestWatchTellsOneIncident(t *testing.T) {
 	var log strings.Builder
 	for i := range 760 {
@@ -516,8 +517,8 @@ func TestWatchTellsOneIncident(t *testing.T) {
 	require.Equal(t, api.ChangeSurge, first.Changes[0].Kind)
 }
 
-// An incident that is open when the watching ends is not printed again when it goes on, also if
-// that ended before it could note what it had reported.
+// An incident that is open when watch ends is not printed again after a restart. This holds even if
+// watch ended before it could record its reports.
 func TestWatchTellsIncidentOnceOverRestart(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")
@@ -570,7 +571,7 @@ func TestWatchTellsIncidentOnceOverRestart(t *testing.T) {
 	require.Empty(t, watched(1), "nothing has joined it")
 }
 
-// A verdict that is given while one watches hides incidents like that one.
+// A verdict given during a watch hides similar incidents.
 func TestWatchTakesFeedback(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	write := func(from, n int, odd string) {
@@ -604,8 +605,8 @@ func TestWatchTakesFeedback(t *testing.T) {
 	require.NoError(t, tell.Close())
 }
 
-// Without --model a session needs no network and resumes after a restart. A session that was made
-// with a model keeps that model.
+// Without --model a session needs no network and resumes after a restart. A session created with a
+// model keeps it.
 func TestWatchGoesOnWithoutModel(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")

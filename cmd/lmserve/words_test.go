@@ -15,13 +15,13 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// modelOfWords is a file of the small model of words.
+// modelOfWords writes the small model of words and returns its file.
 func modelOfWords(t *testing.T) string {
 	t.Helper()
 	return wordsFileOf(t, modeltest.SmallOfWords)
 }
 
-// wordsFileOf is a file of a small model.
+// wordsFileOf writes a small model and returns its file.
 func wordsFileOf(t *testing.T, small func() (*model.Model, error)) string {
 	t.Helper()
 	m, err := small()
@@ -31,7 +31,7 @@ func wordsFileOf(t *testing.T, small func() (*model.Model, error)) string {
 	return file
 }
 
-// What score prints of words is what literature counts, and the last word waits for its end.
+// score prints the measures of the literature for words. The last word waits for its end.
 func TestScoreOfWords(t *testing.T) {
 	file := modelOfWords(t)
 	text := modeltest.WordText(20) + "the do"
@@ -58,8 +58,8 @@ func TestScoreOfWords(t *testing.T) {
 	require.Contains(t, byLine, "xylophone")
 }
 
-// Where many words are unknown, the share stands beside the perplexity, and a warning says why it
-// means little.
+// If many words are unknown, their share is printed next to the perplexity, and a warning says why
+// it means little.
 func TestScoreWarnsOfUnknownWords(t *testing.T) {
 	score := []string{"score", "--total-only", "--model", modelOfWords(t)}
 	known, errs, code := lmserve(strings.Repeat("the cat sat .\n", 5)+"zebra\n", score...)
@@ -79,7 +79,7 @@ func TestScoreWarnsOfUnknownWords(t *testing.T) {
 	}
 }
 
-// The commands for a data folder say of a session of words what the folder has of it.
+// Commands for a data folder show the measures of a session of words.
 func TestSessionsOfWords(t *testing.T) {
 	file, dir := modelOfWords(t), t.TempDir()
 	score := []string{"score", "--model", file, "--data-dir", dir, "--session", "story"}
@@ -95,7 +95,7 @@ func TestSessionsOfWords(t *testing.T) {
 	require.Contains(t, again, "all to the bit")
 }
 
-// A session whose chunks are filled by the parts of words is replayed to the bit.
+// A session whose chunks are filled by parts of words replays bit-identically.
 func TestSessionsOfProseReplay(t *testing.T) {
 	file, dir := wordsFileOf(t, modeltest.SmallOfProse), t.TempDir()
 	text := strings.Repeat(modeltest.Prose, 7)
@@ -113,7 +113,7 @@ func TestSessionsOfProseReplay(t *testing.T) {
 	require.Contains(t, again, "all to the bit")
 }
 
-// A completion of words goes on with the next word, alone and over a server.
+// A completion continues with a new word, alone and over a server.
 func TestCompleteOfWords(t *testing.T) {
 	file := modelOfWords(t)
 	log := filepath.Join(t.TempDir(), "text")

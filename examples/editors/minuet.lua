@@ -1,9 +1,9 @@
--- minuet-ai.nvim for Neovim: it asks POST /v1/completions of the server
+-- minuet-ai.nvim for Neovim: it calls POST /v1/completions of the server
 -- (`lmserve serve --model swift`) with prompt and suffix.
 require('minuet').setup {
     provider = 'openai_fim_compatible',
-    n_completions = 1, -- requests for one place
-    context_window = 16000, -- characters before and behind the cursor
+    n_completions = 1, -- requests per place
+    context_window = 16000, -- characters before and after the cursor
     throttle = 0,
     debounce = 100, -- milliseconds
     virtualtext = {
@@ -15,7 +15,7 @@ require('minuet').setup {
             name = 'lmserve',
             end_point = 'http://localhost:8080/v1/completions',
             model = 'lmserve-swift',
-            api_key = function() -- a key of the server, if it asks for keys; it must not be empty
+            api_key = function() -- the server's key; any non-empty text without keys
                 return os.getenv 'LMSERVE_KEY' or 'none'
             end,
             stream = true,

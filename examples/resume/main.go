@@ -2,9 +2,9 @@
 //
 //	go run ./examples/resume FILE SESSION [THRESHOLD]
 //
-// Where a connection breaks, or the server restarts, it waits and goes on: every byte is in the
-// session once, and every line is looked at once. When the program itself was ended, it goes on at
-// the session's offset. LMSERVE_URL and LMSERVE_KEY say where the server is, and with which key.
+// If a connection breaks or the server restarts, it waits and continues: every byte enters the
+// session once, and every line is checked once. A restarted program continues at the session's
+// offset. LMSERVE_URL and LMSERVE_KEY set the server and the key.
 package main
 
 import (
@@ -59,7 +59,7 @@ func run(ctx context.Context, name, id string, threshold float64) error {
 	offset, err := c.Feed(ctx, id, file, client.FeedOptions{
 		Score: client.ScoreOptions{
 			Offset: &session.Offset, Lines: true,
-			Learn: client.LearnUnflagged, Threshold: threshold, // what is strange is not learnt
+			Learn: client.LearnUnflagged, Threshold: threshold, // strange lines are not learnt
 		},
 		Event: func(e client.Event) error {
 			if line := e.Line; line.Warm && line.P <= threshold {

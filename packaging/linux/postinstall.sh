@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the user of the service and its data folder, and starts the new program if the old one runs.
-# Nothing that is in the data folder is touched.
+# Creates the service's user and data folder, and restarts a running service with the new program.
+# The content of the data folder does not change.
 set -e
 
 if command -v systemd-sysusers >/dev/null; then

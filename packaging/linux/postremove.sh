@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sessions, keys and the user they belong to stay, also when the configuration is purged: remove
-# /var/lib/lmserve by hand if nobody needs it any more.
+# Sessions, keys and their user stay, even if the configuration is purged: remove /var/lib/lmserve
+# by hand once it is no longer needed.
 set -e
 
 if [ -d /run/systemd/system ]; then

@@ -14,27 +14,27 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// EventStream writes JSON objects as server-sent events or as NDJSON lines, each sent at once. The
-// answer begins with the first of them, so that an error before it still has a status of its own.
+// EventStream writes JSON objects as server-sent events or as NDJSON lines and sends each at once.
+// The answer begins with the first object, so an earlier error still gets its own status.
 type EventStream struct {
 	w        http.ResponseWriter
 	media    string // contract.MediaEventStream or contract.MediaNDJSON
 	problems *Problems
 	begun    bool
-	gone     bool         // the client takes no more
-	buf      bytes.Buffer // of one event; the next event uses its memory again
+	gone     bool         // the client has left
+	buf      bytes.Buffer // holds one event; its memory is reused
 }
 
-// NewEventStream makes a stream of this media type that answers on w.
+// NewEventStream makes a stream of the given media type that answers on w.
 func NewEventStream(w http.ResponseWriter, media string, problems *Problems) *EventStream {
 	return &EventStream{w: w, media: media, problems: problems}
 }
 
-// NoID is the id of an event that has none.
+// NoID marks an event without an id.
 const NoID = -1
 
-// Send writes one event. Its name, which may be "", and id are seen in server-sent events only; the
-// reader of NDJSON finds them in the object.
+// Send writes one event. Only server-sent events carry name, which may be "", and id. Readers of
+// NDJSON find both in the object.
 func (s *EventStream) Send(name string, id int64, object any) error {
 	s.buf.Reset()
 	if s.media == contract.MediaEventStream {
@@ -48,7 +48,7 @@ func (s *EventStream) Send(name string, id int64, object any) error {
 		}
 		s.buf.WriteString("data: ")
 	}
-	// Encode ends the line, and JSON has no other line ends inside.
+	// Encode ends the line; the JSON contains no other line ends.
 	if err := json.NewEncoder(&s.buf).Encode(object); err != nil {
 		return err
 	}
@@ -58,15 +58,14 @@ func (s *EventStream) Send(name string, id int64, object any) error {
 	return s.flush()
 }
 
-// Done ends the events of OpenAI's interface, whose clients wait for just this.
+// Done writes the marker that clients of OpenAI's interface expect after the last event.
 func (s *EventStream) Done() error {
 	s.buf.Reset()
 	s.buf.WriteString("data: [DONE]\n\n")
 	return s.flush()
 }
 
-// Idle says that there is no event, so that whoever stands between the server and its client keeps
-// the connection: a comment, or among JSON lines an empty one.
+// Idle writes a comment, or an empty line in NDJSON, so that proxies keep an idle connection open.
 func (s *EventStream) Idle() error {
 	s.buf.Reset()
 	if s.media == contract.MediaEventStream {
@@ -95,12 +94,12 @@ func (s *EventStream) begin() {
 	h := s.w.Header()
 	h.Set("Content-Type", s.media)
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies that know this header pass events on at once
+	h.Set("X-Accel-Buffering", "no") // asks proxies not to buffer events
 	s.w.WriteHeader(http.StatusOK)
 }
 
-// Fail ends the answer to a request that failed: with an event if the stream has begun and somebody
-// is there to read it, otherwise by giving the error back.
+// Fail ends the answer to a failed request. If the stream has begun and the client is still there,
+// Fail sends an error event. Otherwise it returns the error.
 func (s *EventStream) Fail(ctx context.Context, err error) error {
 	err, gone := ended(ctx, err)
 	if !s.begun || s.gone || gone {

@@ -32,8 +32,8 @@ func TestAnEventIsALineOrAServerSentEvent(t *testing.T) {
 	}
 }
 
-// An error before the first event keeps a status of its own. After it the error is the last event,
-// if somebody is there to read it.
+// An error before the first event gets its own status. A later error becomes the last event if the
+// client is still there.
 func TestAStreamFailsWithAnEventOnlyAfterItHasBegun(t *testing.T) {
 	ctx := WithRequestID(context.Background(), "my-id")
 	problems := NewProblems(zap.NewNop(), func(string) {})
@@ -56,7 +56,7 @@ func TestAStreamFailsWithAnEventOnlyAfterItHasBegun(t *testing.T) {
 	require.ErrorIs(t, gone.Fail(ctx, session.ErrBusy), session.ErrBusy)
 }
 
-// deaf is a client that has left.
+// deaf is the writer of a client that has left.
 type deaf struct{ http.ResponseWriter }
 
 func (deaf) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
@@ -71,7 +71,7 @@ func TestAFileBeginsWithItsFirstByte(t *testing.T) {
 	require.Equal(t, "bytes", w.Body.String())
 }
 
-// A problem answers only a request that has no answer yet; otherwise the connection is cut.
+// A problem answers a request only if no answer has begun; otherwise the connection is cut.
 func TestAProblemAfterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
 	problems := NewProblems(zap.NewNop(), func(string) {})
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// File is an answer that is a file to be kept. It begins with the file's first byte, so that an
-// error before it has a status of its own.
+// File is an answer that a client saves as a file. It begins with the file's first byte, so an
+// earlier error still gets its own status.
 type File struct {
 	ctx   context.Context
 	w     http.ResponseWriter
@@ -19,12 +19,12 @@ type File struct {
 	begun bool
 }
 
-// NewFile makes an answer on w of a tar file of this name. It is written until ctx ends.
+// NewFile makes an answer on w with a tar file of the given name. Writes fail once ctx has ended.
 func NewFile(ctx context.Context, w http.ResponseWriter, name string) *File {
 	return &File{ctx: ctx, w: w, name: name, extra: http.Header{}}
 }
 
-// IsPart gives the answer another name, and headers that say why it is not the whole.
+// IsPart renames the file and sets headers that say why it is incomplete.
 func (f *File) IsPart(name string, headers map[string]string) {
 	f.name = name
 	for key, value := range headers {

@@ -19,20 +19,20 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Problems answers requests with problem documents. What only those who run the server should know
-// of an error goes to the log, under the request's id.
+// Problems answers requests with problem documents. Details meant only for operators go to the log,
+// under the request's id.
 type Problems struct {
 	log     *zap.Logger
 	refused func(kind string)
 }
 
-// NewProblems makes a Problems that writes to this log, and has refused told of the kind of each
-// problem that a client is told, as session-not-found.
+// NewProblems makes a Problems that logs to log. It calls refused with the kind of each problem
+// sent, such as session-not-found.
 func NewProblems(log *zap.Logger, refused func(kind string)) *Problems {
 	return &Problems{log: log, refused: refused}
 }
 
-// Document completes the problem that err is for one request: its id, and the session it names. It
+// Document returns the problem document for err, with the request's id and the session's id. It
 // logs the problem's cause.
 func (a *Problems) Document(ctx context.Context, err error) api.Problem {
 	p := problem.Of(err)
@@ -55,9 +55,8 @@ func (a *Problems) Document(ctx context.Context, err error) api.Problem {
 	return doc
 }
 
-// ended says what the error of a request is to its client. If the request's context has ended, then
-// that is what has ended the request: either the caller's key is no longer good, which the client
-// is told, or nobody is there to read an answer.
+// ended returns the error to send to the client. A request whose context has ended failed for one
+// of two reasons: its key is no longer valid, or its client has left (gone).
 func ended(ctx context.Context, err error) (told error, gone bool) {
 	if ctx.Err() == nil {
 		return err, false
@@ -72,9 +71,8 @@ func ended(ctx context.Context, err error) (told error, gone bool) {
 	return reason, false
 }
 
-// Answer answers a request with the problem that err is. Where an answer has begun, or nobody is
-// there to read it, Answer cuts the connection instead: net/http would make a whole answer of what
-// there is, even of nothing.
+// Answer sends the problem for err. If an answer has begun or the client has left, Answer cuts the
+// connection instead: net/http would end even a partial answer as if it were complete.
 func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
 	err, gone := ended(r.Context(), err)
 	if RecorderOf(w).Began() || gone {
@@ -86,7 +84,7 @@ func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
 	doc := a.Document(r.Context(), p)
 	a.refused(problem.Name(p.Type))
 	body, err := json.Marshal(doc)
-	if err != nil { // strings and integers always have a form in JSON
+	if err != nil { // strings and integers always encode as JSON
 		panic(err)
 	}
 	body = append(body, '\n')
@@ -109,10 +107,10 @@ func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
 	}
 	w.WriteHeader(doc.Status)
-	_, _ = w.Write(body) // if the client is gone there is nobody to tell
+	_, _ = w.Write(body) // a failed write means that the client has left
 }
 
-// challenge is the answer's WWW-Authenticate (RFC 6750, section 3).
+// challenge returns the answer's WWW-Authenticate header (RFC 6750, section 3).
 func challenge(r *http.Request) string {
 	if r.Header.Get("Authorization") == "" {
 		return `Bearer realm="lmserve"`

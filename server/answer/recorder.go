@@ -2,26 +2,26 @@ package answer
 
 import "net/http"
 
-// StatusClientGone is the status in the log of a request whose client left before an answer began.
-// The server never sends it.
+// StatusClientGone is logged for a request whose client left before an answer began. The server
+// never sends it.
 const StatusClientGone = 499
 
-// Recorder passes an answer on and notes what was answered. The access log wraps one around every
-// answer, under the writers of all other middleware.
+// Recorder passes an answer on and records its status and size. The access log wraps it around
+// every answer, below the writers of all other middleware.
 type Recorder struct {
 	http.ResponseWriter
 	Status int    // 0: the answer has not begun
-	Bytes  int64  // of the answer's body, as far as it was sent
-	Key    string // id of the caller's key; "" if the server asks for none, or the request has none
-	Route  string // of a request that was refused before the router had found its route
+	Bytes  int64  // bytes of the answer's body sent so far
+	Key    string // id of the caller's key; "" without a key
+	Route  string // route of a request that was refused before the router ran
 }
 
-// Unwrap lets http.ResponseController through.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (w *Recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *Recorder) WriteHeader(status int) {
-	if w.Status == 0 && status >= http.StatusOK { // 1xx come before the answer
+	if w.Status == 0 && status >= http.StatusOK { // 1xx statuses precede the answer
 		w.Status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -40,7 +40,7 @@ func (w *Recorder) Write(b []byte) (int, error) {
 // Began reports whether the answer has begun.
 func (w *Recorder) Began() bool { return w.Status != 0 }
 
-// FinalStatus gives the status for the log, once the handler of the request r is done.
+// FinalStatus returns the status to log once the handler of r has returned.
 func (w *Recorder) FinalStatus(r *http.Request) int {
 	switch {
 	case w.Began():
@@ -48,10 +48,10 @@ func (w *Recorder) FinalStatus(r *http.Request) int {
 	case r.Context().Err() != nil:
 		return StatusClientGone
 	}
-	return http.StatusOK // what net/http sends for a handler that wrote nothing
+	return http.StatusOK // net/http sends this for a handler that wrote nothing
 }
 
-// RecorderOf finds the recorder of an answer under the writers of other middleware.
+// RecorderOf finds the recorder below the writers of other middleware.
 func RecorderOf(w http.ResponseWriter) *Recorder {
 	for {
 		if rec, ok := w.(*Recorder); ok {

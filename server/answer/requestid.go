@@ -1,21 +1,20 @@
-// Package answer is how an answer leaves: as a problem document, a stream of events or a file. It
-// also has the note of what was answered that the access log needs, and the request's id, which
-// answers and log entries share.
+// Package answer sends answers: problem documents, streams of events, and files. It also records
+// what the access log needs, and holds the request's id, which answers and log entries share.
 package answer
 
 import "context"
 
-// HeaderRequestID names the header that carries a request's id, of the request and of its answer.
+// HeaderRequestID is the header with the request's id, in the request and in its answer.
 const HeaderRequestID = "X-Request-Id"
 
 type requestIDKey struct{}
 
-// WithRequestID gives the context of a request whose id is known.
+// WithRequestID returns a context with the id of its request.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }
 
-// RequestID gives the id of the request that a context belongs to; "" if it belongs to none.
+// RequestID returns the id of the request that ctx belongs to, or "" without one.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id

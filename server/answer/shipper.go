@@ -12,13 +12,13 @@ import (
 
 type shipperKey struct{}
 
-// ShipperForm is how a log shipper reads problems.
+// ShipperForm says in which form a log shipper reads problems.
 type ShipperForm struct {
-	OTLP     bool // as a google.rpc.Status
-	Protobuf bool // in protobuf, not in JSON
+	OTLP     bool // a google.rpc.Status
+	Protobuf bool // protobuf instead of JSON
 }
 
-// WithShipperForm gives the context of a request whose problems a log shipper reads.
+// WithShipperForm returns a context for a request whose problems a log shipper reads.
 func WithShipperForm(ctx context.Context, f ShipperForm) context.Context {
 	return context.WithValue(ctx, shipperKey{}, f)
 }
@@ -28,14 +28,14 @@ func shipperForm(ctx context.Context) (f ShipperForm, ok bool) {
 	return f, ok
 }
 
-// grpcCodes are codes of google.rpc.Code; others are unknown (2).
+// grpcCodes maps HTTP statuses to google.rpc.Code; all others map to unknown (2).
 var grpcCodes = map[int]int{
 	http.StatusBadRequest: 3, http.StatusUnauthorized: 16, http.StatusForbidden: 7,
 	http.StatusTooManyRequests: 8, http.StatusServiceUnavailable: 14,
 }
 
-// document gives a problem the status that a shipper understands: at 429 and 503 it tries again, at
-// others it gives up.
+// document changes a problem's status to one that shippers understand: they retry after 429 and 503
+// and give up after others.
 func (f ShipperForm) document(doc api.Problem) api.Problem {
 	switch doc.Status {
 	case http.StatusRequestTimeout, http.StatusInsufficientStorage:
@@ -54,7 +54,7 @@ func (f ShipperForm) document(doc api.Problem) api.Problem {
 	return doc
 }
 
-// status is the google.rpc.Status of a problem, in protobuf.
+// status encodes a problem as a google.rpc.Status in protobuf.
 func status(doc api.Problem) []byte {
 	body := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType),
 		uint64(*doc.Code))

@@ -1,6 +1,6 @@
-// Package codec maps the types of package api to those of package session, and back. The decoding
-// functions read what validation against the contract has let through; their errors are problems
-// about what the contract cannot say.
+// Package codec converts between the types of package api and those of package session. The
+// decoding functions expect input that passed validation against the contract. Their errors are
+// problems that the contract cannot express.
 package codec
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeCreate reads the body of a request for a new session; nil is none.
+// DecodeCreate decodes the body of a request for a new session; nil means no body.
 func DecodeCreate(body *api.SessionRequest) (session.CreateRequest, error) {
 	r := Value(body)
 	request := session.CreateRequest{Model: Value(r.Model), Seed: r.Seed,
@@ -34,7 +34,7 @@ func DecodeCreate(body *api.SessionRequest) (session.CreateRequest, error) {
 	return request, err
 }
 
-// DecodeFork reads the body of a request for a fork; nil is none.
+// DecodeFork decodes the body of a request for a fork; nil means no body.
 func DecodeFork(body *api.ForkRequest) (session.ForkRequest, error) {
 	r := Value(body)
 	labels, err := decodeLabels(r.Labels)
@@ -49,7 +49,7 @@ func DecodeFork(body *api.ForkRequest) (session.ForkRequest, error) {
 
 func seconds(n *int64) time.Duration { return time.Duration(Value(n)) * time.Second }
 
-// decodeLabels checks the length of the names of labels, which OpenAPI 3.0 cannot say.
+// decodeLabels checks the length of label names, which OpenAPI 3.0 cannot express.
 func decodeLabels(labels *api.Labels) (map[string]string, error) {
 	return Value(labels), checkLabelNames(maps.Keys(Value(labels)))
 }
@@ -66,7 +66,7 @@ func checkLabelNames(names iter.Seq[string]) error {
 	return nil
 }
 
-// DecodePatch reads the body of a request that changes a session: a JSON merge patch.
+// DecodePatch decodes a request that changes a session: a JSON merge patch.
 func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 	if isNull(r.Labels) {
 		request.Unlabel = true
@@ -80,13 +80,13 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 			problem.Shortened(string(r.ShadowOf)), "null")
 	}
 	if r.Name != nil {
-		request.Name = new(string) // which null leaves as it is
+		request.Name = new(string) // null leaves it zero
 		if err := json.Unmarshal(r.Name, request.Name); err != nil {
 			return request, problem.OfJSON(err)
 		}
 	}
 	if r.TTLSeconds != nil {
-		var n int64 // which null leaves as it is
+		var n int64 // null leaves it zero
 		if err := json.Unmarshal(r.TTLSeconds, &n); err != nil {
 			return request, problem.Field(api.ProblemInvalidField, "ttl_seconds",
 				problem.Shortened(string(r.TTLSeconds)), "an integer written without an exponent")
@@ -98,7 +98,7 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 
 func isNull(field json.RawMessage) bool { return string(field) == "null" }
 
-// DecodeName checks a name in a parameter, of which the contract does not say all.
+// DecodeName checks a name in a parameter, because the contract's rules for names are incomplete.
 func DecodeName(parameter, name string) (string, error) {
 	if wrong, ok := errors.AsType[*session.FieldError](session.CheckName(name)); ok {
 		return "", problem.Field(api.ProblemInvalidParameter, parameter, problem.Quoted(name),
@@ -107,7 +107,7 @@ func DecodeName(parameter, name string) (string, error) {
 	return name, nil
 }
 
-// DecodeWait reads how long a request waits for its turn, and for a state.
+// DecodeWait returns how long a request waits for its turn and for a state.
 func DecodeWait(wait *api.Wait) (time.Duration, error) {
 	if wait == nil {
 		return 0, nil
@@ -120,13 +120,13 @@ func DecodeWait(wait *api.Wait) (time.Duration, error) {
 	return d, nil
 }
 
-// ofLines reports whether events are of lines.
+// ofLines reports whether the unit of events is a line, a record or an incident.
 func ofLines(u *api.Unit) bool {
 	unit := Value(u)
 	return unit == api.UnitLine || unit == api.UnitRecord || unit == api.UnitIncident
 }
 
-// DecodeScoreOptions reads the parameters of a score request.
+// DecodeScoreOptions decodes the parameters of a score request.
 func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 	wait, err := DecodeWait(p.Wait)
 	if err != nil {
@@ -156,14 +156,14 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 	}, nil
 }
 
-// Listing is what a listing gives.
+// Listing is a decoded request for a page of sessions.
 type Listing struct {
-	After  string // the id after which it goes on
-	Limit  int    // sessions at most
+	After  string // the page begins behind this id
+	Limit  int    // largest number of sessions
 	Labels []session.Label
 }
 
-// DecodeListing reads the parameters of a listing.
+// DecodeListing decodes the parameters of a listing.
 func DecodeListing(p api.ListSessionsParams) Listing {
 	l := Listing{After: Value(p.After), Limit: valueOr(p.Limit, limits.ListLimitDefault)}
 	if p.Label != nil {
@@ -177,7 +177,7 @@ func DecodeListing(p api.ListSessionsParams) Listing {
 	return l
 }
 
-// DecodeCompletion reads a request for a completion.
+// DecodeCompletion decodes a request for a completion.
 func DecodeCompletion(
 	r api.CompletionRequest, p api.CompleteParams,
 ) (session.CompleteRequest, error) {
@@ -213,8 +213,8 @@ func DecodeCompletion(
 	return request, nil
 }
 
-// stopStrings reads one string or a list of strings, and leaves out the empty ones, which some
-// clients send for none. Validation has seen that the value is one of the two.
+// stopStrings decodes one string or a list of strings, and drops the empty strings that some
+// clients send for none. Validation has checked that the value is one of the two.
 func stopStrings(one func() (string, error), list func() ([]string, error)) []string {
 	stops, _ := list()
 	if stop, err := one(); err == nil {
@@ -223,13 +223,13 @@ func stopStrings(one func() (string, error), list func() ([]string, error)) []st
 	return slices.DeleteFunc(stops, func(stop string) bool { return stop == "" })
 }
 
-// Value is what p points to, or the zero value if p is nil.
+// Value returns *p, or the zero value if p is nil.
 func Value[T any](p *T) T {
 	var zero T
 	return valueOr(p, zero)
 }
 
-// valueOr is what p points to, or another value if p is nil.
+// valueOr returns *p, or other if p is nil.
 func valueOr[T any](p *T, other T) T {
 	if p == nil {
 		return other
@@ -237,7 +237,7 @@ func valueOr[T any](p *T, other T) T {
 	return *p
 }
 
-// orNil points to a value, or is nil for the zero value, which is left out.
+// orNil returns a pointer to v, or nil for the zero value, so that JSON omits the field.
 func orNil[T comparable](v T) *T {
 	var zero T
 	if v == zero {

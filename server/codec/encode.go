@@ -12,13 +12,13 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// EncodeSession is what a client is told of a session.
+// EncodeSession encodes a session's description.
 func EncodeSession(i session.Info) api.Session {
 	e := Encoder{words: i.Words}
 	s := api.Session{
 		ID:            i.ID,
 		Model:         i.Model,
-		CreatedAt:     i.Created, // zero, like the rest, for a session that cannot be read
+		CreatedAt:     i.Created, // zero, like the rest, if the session cannot be read
 		LastUsedAt:    i.LastUsed,
 		Offset:        i.Offset,
 		Step:          i.Step,
@@ -35,7 +35,7 @@ func EncodeSession(i session.Info) api.Session {
 		Owner:         orNil(i.Owner),
 		Error:         errorText(i.Err),
 	}
-	if len(i.Settings) > 0 { // else the head of the session could not be read
+	if len(i.Settings) > 0 { // empty if the session's head could not be read
 		s.Settings = new(EncodeSettings(i.Settings))
 	}
 	if i.Parent != nil {
@@ -56,7 +56,7 @@ func EncodeSession(i session.Info) api.Session {
 	return s
 }
 
-// errorText is what a client is told of an error; nil if there is none.
+// errorText returns an error's text, or nil for no error.
 func errorText(err error) *string {
 	if err == nil {
 		return nil
@@ -64,7 +64,7 @@ func errorText(err error) *string {
 	return new(problem.Clipped(err.Error(), limits.DetailCharsMax))
 }
 
-// Chunk is the event of a scored chunk.
+// Chunk encodes the event of a scored chunk.
 func (e Encoder) Chunk(c session.Chunk) api.ChunkEvent {
 	m := e.measures(c.Tally)
 	event := api.ChunkEvent{
@@ -107,7 +107,7 @@ func (e Encoder) Chunk(c session.Chunk) api.ChunkEvent {
 	return event
 }
 
-// Line is the event of a line. byLine says that it may be left unlearnt.
+// Line encodes the event of a line. With byLine the event also reports whether the line was learnt.
 func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	event := api.LineEvent{
 		Type:         api.EventLine,
@@ -141,7 +141,7 @@ func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	return event
 }
 
-// EncodeIncidents is what a client is told of a session's incidents.
+// EncodeIncidents encodes a session's incidents.
 func EncodeIncidents(l session.IncidentList) api.IncidentList {
 	list := api.IncidentList{
 		Incidents: []api.Incident{}, Feedback: []api.Feedback{},
@@ -158,7 +158,7 @@ func EncodeIncidents(l session.IncidentList) api.IncidentList {
 	return list
 }
 
-// EncodeIncident is what a client is told of an incident.
+// EncodeIncident encodes one incident.
 func EncodeIncident(i *session.IncidentReport) api.Incident {
 	of := api.Incident{
 		Number: i.Number, State: api.IncidentOpen, First: i.First, Last: i.Last, Offset: i.Offset,
@@ -185,7 +185,7 @@ func EncodeIncident(i *session.IncidentReport) api.Incident {
 	return of
 }
 
-// encodeWhy is nil where no place of the line is known.
+// encodeWhy returns nil if w names no place in the line.
 func encodeWhy(w session.Why) *api.LineWhy {
 	if w.Token == "" {
 		return nil
@@ -200,10 +200,10 @@ func encodeWhy(w session.Why) *api.LineWhy {
 	return &why
 }
 
-// valid is a text with U+FFFD for what is not UTF-8 of it, as for half a character at its end.
+// valid replaces bytes that are not UTF-8 by U+FFFD, such as half a character at the end.
 func valid(text string) string { return strings.ToValidUTF8(text, string(utf8.RuneError)) }
 
-// Summary is the answer to a score request, and the last event of a streamed one.
+// Summary encodes the answer to a score request, which is also the last event of a streamed one.
 func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 	m := e.measures(s.Tally)
 	return api.SummaryEvent{
@@ -233,10 +233,11 @@ func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 	}
 }
 
-// milliseconds is a time in the unit of fields that end in _ms.
+// milliseconds converts a duration to the unit of fields that end in _ms.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// encodeText gives sampled bytes as a string, and, where they are not UTF-8, as they are.
+// encodeText returns sampled bytes as a string; if they are not UTF-8 it also returns the exact
+// bytes.
 func encodeText(b []byte) (text string, exact []byte) {
 	if utf8.Valid(b) {
 		return string(b), nil
@@ -249,7 +250,7 @@ func encodeUsage(c session.Completion) api.Usage {
 	return api.Usage{PromptTokens: prompt, CompletionTokens: sampled, TotalTokens: prompt + sampled}
 }
 
-// EncodeModel is what a client is told of a model.
+// EncodeModel encodes a model's description.
 func EncodeModel(m session.ModelInfo) api.Model {
 	model := api.Model{
 		ID:         m.ID,

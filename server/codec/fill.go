@@ -10,9 +10,9 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Fill is what the interfaces for editors ask for: a text between a prefix and a suffix.
+// Fill is a request of an editor for a text between a prefix and a suffix.
 type Fill struct {
-	Model             *string // nil: the default
+	Model             *string // nil selects the default model
 	Prefix, Suffix    string
 	MaxTokens         *int
 	Temperature, TopP *float64
@@ -22,7 +22,7 @@ type Fill struct {
 	Echo              bool // the answer begins with the prefix
 }
 
-// Filled is the text.
+// Filled is the text that answers a Fill.
 type Filled struct {
 	ID      string
 	Created time.Time
@@ -32,7 +32,7 @@ type Filled struct {
 	Usage   api.OpenAIUsage
 }
 
-// Request is the request to the sessions of a model.
+// Request converts f to a request for model m.
 func (f Fill) Request(m session.ModelInfo) session.BatchRequest {
 	prefix := []byte(f.Prefix[max(0, len(f.Prefix)-limits.OpenAIPromptTokensMax):])
 	r := session.BatchRequest{
@@ -55,7 +55,7 @@ func (f Fill) Request(m session.ModelInfo) session.BatchRequest {
 	return r
 }
 
-// editorStops are the stop strings that count.
+// editorStops returns the stop strings, without empty and overlong ones.
 func editorStops(stop *api.EditorStop) (all []string) {
 	if stop == nil {
 		return nil
@@ -73,7 +73,7 @@ func editorStops(stop *api.EditorStop) (all []string) {
 	return all
 }
 
-// seedOf is a seed that is drawn at random below 0.
+// seedOf returns the seed, or nil for a random one if seed is negative.
 func seedOf(seed *int64) *uint64 {
 	if seed == nil || *seed < 0 {
 		return nil
@@ -81,8 +81,8 @@ func seedOf(seed *int64) *uint64 {
 	return new(uint64(*seed))
 }
 
-// markers are the texts before prefix, before suffix and behind it in prompts of models that fill
-// places: StarCoder, Qwen and CodeGemma, Code Llama, DeepSeek.
+// markers are the texts before the prefix, before the suffix and at the end of a prompt, for models
+// that fill gaps: StarCoder, Qwen and CodeGemma, Code Llama, DeepSeek.
 var markers = [][3]string{
 	{"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
 	{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
@@ -90,7 +90,7 @@ var markers = [][3]string{
 	{"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
 }
 
-// unmarked reads a prompt with markers as prefix and suffix; marked is false where it has none.
+// unmarked splits a prompt with markers into prefix and suffix; marked is false without markers.
 func unmarked(prompt string) (prefix, suffix string, marked bool) {
 	for _, m := range markers {
 		text, ends := strings.CutSuffix(prompt, m[2])
@@ -103,7 +103,7 @@ func unmarked(prompt string) (prefix, suffix string, marked bool) {
 	return prompt, "", false
 }
 
-// DecodeFIM reads a request in Mistral's form.
+// DecodeFIM decodes a request in Mistral's form.
 func DecodeFIM(r api.FIMRequest) Fill {
 	return Fill{
 		Model: r.Model, Prefix: r.Prompt, Suffix: Value(r.Suffix), MaxTokens: r.MaxTokens,
@@ -112,7 +112,7 @@ func DecodeFIM(r api.FIMRequest) Fill {
 	}
 }
 
-// DecodeTGI reads a request in the form of text-generation-inference.
+// DecodeTGI decodes a request in the form of text-generation-inference.
 func DecodeTGI(r api.TGIRequest) Fill {
 	p := Value(r.Parameters)
 	f := Fill{
@@ -126,7 +126,7 @@ func DecodeTGI(r api.TGIRequest) Fill {
 	return f
 }
 
-// DecodeOllama reads a request in Ollama's form.
+// DecodeOllama decodes a request in Ollama's form.
 func DecodeOllama(r api.OllamaRequest) Fill {
 	o := Value(r.Options)
 	f := Fill{
@@ -140,7 +140,7 @@ func DecodeOllama(r api.OllamaRequest) Fill {
 	return f
 }
 
-// DecodeLlama reads a request in the form of llama.cpp.
+// DecodeLlama decodes a request in the form of llama.cpp.
 func DecodeLlama(r api.LlamaRequest) Fill {
 	f := Fill{
 		MaxTokens: r.NPredict, Temperature: r.Temperature, TopP: r.TopP, Seed: seedOf(r.Seed),
@@ -158,7 +158,7 @@ func DecodeLlama(r api.LlamaRequest) Fill {
 	return f
 }
 
-// DecodeTabby reads a request in Tabby's form.
+// DecodeTabby decodes a request in Tabby's form.
 func DecodeTabby(r api.TabbyRequest) Fill {
 	f := Fill{Temperature: r.Temperature, Seed: r.Seed, MaxTokens: new(limits.FillTokensMax / 2)}
 	if r.Segments != nil {
@@ -169,7 +169,7 @@ func DecodeTabby(r api.TabbyRequest) Fill {
 	return f
 }
 
-// FIM is the text in Mistral's form.
+// FIM encodes the text in Mistral's form.
 func (f Filled) FIM() api.FIMCompletion {
 	return api.FIMCompletion{
 		ID: f.ID, Object: api.ObjectFIM, Created: f.Created.Unix(), Model: f.Model.ID,
@@ -178,7 +178,7 @@ func (f Filled) FIM() api.FIMCompletion {
 	}
 }
 
-// FIMEvent is the same as the one event of a stream.
+// FIMEvent encodes the text as the only event of a stream in Mistral's form.
 func (f Filled) FIMEvent() api.FIMEvent {
 	return api.FIMEvent{
 		ID: f.ID, Object: api.ObjectFIMChunk, Created: f.Created.Unix(), Model: f.Model.ID,
@@ -190,7 +190,7 @@ func (f Filled) message() api.FIMMessage {
 	return api.FIMMessage{Role: api.RoleAssistant, Content: f.Text}
 }
 
-// Ollama is the text in Ollama's form.
+// Ollama encodes the text in Ollama's form.
 func (f Filled) Ollama() api.OllamaAnswer {
 	return api.OllamaAnswer{
 		Model: f.Model.ID, CreatedAt: f.Created.UTC(), Response: f.Text, Done: true,
@@ -198,12 +198,12 @@ func (f Filled) Ollama() api.OllamaAnswer {
 	}
 }
 
-// Llama is the text in the form of llama.cpp.
+// Llama encodes the text in the form of llama.cpp.
 func (f Filled) Llama() api.LlamaAnswer {
 	return api.LlamaAnswer{Content: f.Text, Stop: true, Model: f.Model.ID}
 }
 
-// Tabby is the text in Tabby's form.
+// Tabby encodes the text in Tabby's form.
 func (f Filled) Tabby() api.TabbyAnswer {
 	return api.TabbyAnswer{ID: f.ID, Choices: []api.TabbyChoice{{Text: f.Text}}}
 }

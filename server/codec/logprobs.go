@@ -10,23 +10,22 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// logProbsBlock is the block `logprobs` of OpenAI's completions, as it grows: the members of its
-// four lists, already in JSON and separated by commas. As values of Go they would take many times
-// the memory. The zero value has no tokens.
+// logProbsBlock is the growing `logprobs` object of OpenAI's completions. Each of its four lists
+// holds encoded JSON members separated by commas, since Go values would take many times the memory.
+// The zero value has no tokens.
 type logProbsBlock struct {
 	tokens, logProbs, top, offsets []byte
 }
 
-// tokenScore is what a text of the model has of one of its tokens. Without scores it is the first
-// token of a prompt.
+// tokenScore is a token of a text with its scores. The first token of a prompt has no scores.
 type tokenScore struct {
 	own    session.Candidate
 	top    []session.Candidate
 	scored bool
-	chars  int // characters of the text before it
+	chars  int // characters of text before the token
 }
 
-// add adds a token. name gives the names of tokens, as JSON strings.
+// add adds a token. name returns the name of a token as a JSON string.
 func (b *logProbsBlock) add(t tokenScore, name func(id int32) []byte) {
 	b.tokens = append(separated(b.tokens), name(t.own.ID)...)
 	b.offsets = strconv.AppendInt(separated(b.offsets), int64(t.chars), 10)
@@ -49,8 +48,8 @@ func (b *logProbsBlock) json() json.RawMessage {
 	return append(append(out, b.offsets...), `]}`...)
 }
 
-// appendCandidates appends the likeliest tokens, and the token itself if it is none of these:
-// whoever asks whether the token was the likeliest compares its value in this list.
+// appendCandidates appends the likeliest tokens, and the token itself if it is not among them. A
+// reader finds the token's rank by comparing its value in this list.
 func (t *tokenScore) appendCandidates(list []byte, name func(id int32) []byte) []byte {
 	all := t.top
 	if !slices.ContainsFunc(all, func(c session.Candidate) bool { return c.ID == t.own.ID }) {
@@ -67,7 +66,7 @@ func (t *tokenScore) appendCandidates(list []byte, name func(id int32) []byte) [
 	return append(list, '}')
 }
 
-// separated makes room for another member of a list.
+// separated appends a comma if the list has members.
 func separated(list []byte) []byte {
 	if len(list) == 0 {
 		return list
@@ -75,13 +74,13 @@ func separated(list []byte) []byte {
 	return append(list, ',')
 }
 
-// appendNumber appends a finite number, with as many digits as tell it from all others.
+// appendNumber appends a finite number with the fewest digits that identify it.
 func appendNumber(list []byte, x float64) []byte {
 	return strconv.AppendFloat(list, x, 'g', -1, 64)
 }
 
-// byteNames are the names of the tokens of a model of bytes, as JSON strings: the character itself,
-// or for a byte that is none by itself OpenAI's form of such a byte, as `bytes:\xc3`.
+// byteNames are the names of a byte model's tokens as JSON strings: the character itself, or
+// OpenAI's form `bytes:\xc3` for a byte that is not a character.
 var byteNames = func() (names [256][]byte) {
 	for id := range names {
 		names[id] = quoted([]byte{byte(id)})
@@ -89,11 +88,11 @@ var byteNames = func() (names [256][]byte) {
 	return names
 }()
 
-// byteName is the name of a token of a model of bytes.
+// byteName returns the name of a token of a byte model.
 func byteName(id int32) []byte { return byteNames[id] }
 
-// quoted is the name of a token with a text, as a JSON string: the text, or OpenAI's form of bytes
-// if it is not UTF-8.
+// quoted returns a token's name as a JSON string: its text, or OpenAI's form of bytes if the text
+// is not UTF-8.
 func quoted(text []byte) []byte {
 	name := string(text)
 	if !utf8.Valid(text) {
@@ -102,6 +101,6 @@ func quoted(text []byte) []byte {
 			name += fmt.Sprintf(`\x%02x`, b)
 		}
 	}
-	out, _ := json.Marshal(name) // a string always has a form in JSON
+	out, _ := json.Marshal(name) // a string always encodes as JSON
 	return out
 }

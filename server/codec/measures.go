@@ -7,17 +7,17 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Encoder writes what clients are told of texts, by the kind of the model's tokenizer. The zero
-// value is for models of bytes.
+// Encoder encodes scores of texts, depending on the model's tokenizer. The zero value is for models
+// of bytes.
 type Encoder struct {
 	words bool
-	model session.ModelInfo // how its words are spelt
+	model session.ModelInfo // spells its words
 }
 
-// NewEncoder makes the encoder for a model.
+// NewEncoder makes the encoder for model m.
 func NewEncoder(m session.ModelInfo) Encoder { return Encoder{words: m.OfWords(), model: m} }
 
-// measures is a tally of scored text, with the ratios that follow from it.
+// measures encodes a tally of scored text, with the ratios derived from it.
 func (e Encoder) measures(t session.Tally) api.Measures {
 	m := api.Measures{
 		Bytes:        t.Bytes,
@@ -40,7 +40,7 @@ func (e Encoder) measures(t session.Tally) api.Measures {
 	return m
 }
 
-// ofWords is a number that only models of words have.
+// ofWords returns n for a model of words and nil otherwise.
 func (e Encoder) ofWords(n int64) *int64 {
 	if !e.words {
 		return nil
@@ -48,8 +48,8 @@ func (e Encoder) ofWords(n int64) *int64 {
 	return &n
 }
 
-// bpc is bits per character; nil where there are no bits or no characters. Models of words have
-// none: the characters of unknown words would make it smaller than it is.
+// bpc returns bits per character, or nil without bits or characters. It is nil for models of words,
+// where the characters of unknown words would bias it downward.
 func (e Encoder) bpc(bits *float64, chars int64) *float64 {
 	if bits == nil || e.words {
 		return nil
@@ -57,7 +57,7 @@ func (e Encoder) bpc(bits *float64, chars int64) *float64 {
 	return per(*bits, chars)
 }
 
-// per is bits divided by a number of units; nil where there are none.
+// per returns bits/units, or nil if units is 0.
 func per(bits float64, units int64) *float64 {
 	if units == 0 {
 		return nil
@@ -65,8 +65,7 @@ func per(bits float64, units int64) *float64 {
 	return new(bits / float64(units))
 }
 
-// perplexity is 2^(bits/tokens), or the largest float64 where it is beyond that; nil where there
-// are no tokens.
+// perplexity returns 2^(bits/tokens), at most the largest float64; nil without tokens.
 func perplexity(bits float64, tokens int64) *float64 {
 	if tokens == 0 {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// A perplexity beyond every float64 is the largest: JSON has no infinity, and clients expect one.
+// A perplexity beyond float64 becomes the largest float64: JSON has no infinity, and clients expect
+// a number.
 func TestPerplexityIsThereWhereTokensAre(t *testing.T) {
 	for _, words := range []bool{false, true} {
 		m := Encoder{words: words}.measures(session.Tally{

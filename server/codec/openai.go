@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeBatch reads the body of a request for a completion in OpenAI's form.
+// DecodeBatch decodes a request for a completion in OpenAI's form.
 func DecodeBatch(
 	m session.ModelInfo, r api.OpenAICompletionRequest,
 ) (session.BatchRequest, error) {
@@ -53,13 +53,13 @@ func DecodeBatch(
 	return request, err
 }
 
-// IncludesUsage reports whether a streamed answer is to end with an account of the tokens.
+// IncludesUsage reports whether a streamed answer ends with the token usage.
 func IncludesUsage(r api.OpenAICompletionRequest) bool {
 	return r.StreamOptions != nil && Value(r.StreamOptions.IncludeUsage)
 }
 
-// decodePrompts reads the four forms that prompts may have. Validation has seen that it is one of
-// them; an integer written as 1e2, which validation lets through, is none to encoding/json.
+// decodePrompts decodes the four forms of prompts. Validation accepts an integer written as 1e2,
+// but encoding/json does not.
 func decodePrompts(
 	m session.ModelInfo, p api.OpenAICompletionRequest_Prompt,
 ) (all [][]byte, err error) {
@@ -91,8 +91,8 @@ func decodePrompts(
 	return all, nil
 }
 
-// Detokenized is the text of the tokens of a field, which are in the model's vocabulary, or the
-// error is a problem.
+// Detokenized returns the text of a field's tokens. The error is a problem if a token is not in the
+// model's vocabulary.
 func Detokenized(m session.ModelInfo, field string, ids []api.TokenID) ([]byte, error) {
 	text, before := make([]byte, 0, len(ids)), m.Start
 	for i, id := range ids {
@@ -106,8 +106,8 @@ func Detokenized(m session.ModelInfo, field string, ids []api.TokenID) ([]byte, 
 	return text, nil
 }
 
-// WriteTokens writes an api.Tokens: what a client is told of the tokens of a text. In memory they
-// would take many times what the text does.
+// WriteTokens writes an api.Tokens for a text. It streams the answer, which in memory would take
+// many times the size of the text.
 func WriteTokens(w io.Writer, m session.ModelInfo, text string) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, `{"count":%d,"max_model_len":%d,"tokens":[`,
@@ -115,7 +115,7 @@ func WriteTokens(w io.Writer, m session.ModelInfo, text string) error {
 	first := true
 	for id := range m.Tokens([]byte(text)) {
 		if !first {
-			_ = b.WriteByte(',') // Flush tells of errors
+			_ = b.WriteByte(',') // Flush returns any error
 		}
 		first = false
 		_, _ = b.Write(strconv.AppendInt(b.AvailableBuffer(), int64(id), 10))
@@ -124,14 +124,14 @@ func WriteTokens(w io.Writer, m session.ModelInfo, text string) error {
 	return b.Flush()
 }
 
-// EncodeText gives bytes as the string that OpenAI's interface has for them: each byte that is no
-// part of a character appears as one U+FFFD, so that pieces of a text make the text.
+// EncodeText encodes bytes as a string in OpenAI's way: each byte outside a character becomes one
+// U+FFFD, so that the encoded pieces of a text join to the encoded text.
 func EncodeText(text []byte) string { return string([]rune(string(text))) }
 
-// endOfText is the byte that stands for the end of a text, where clients want one: no text has it.
+// endOfText is the end-of-text token for clients that require one. The byte occurs in no text.
 const endOfText = "\x00"
 
-// EncodeTokenizer is what a client is told of a model's tokenizer.
+// EncodeTokenizer encodes a model's tokenizer.
 func EncodeTokenizer(m session.ModelInfo) api.TokenizerInfo {
 	return api.TokenizerInfo{
 		TokenizerClass: m.Tokenizer,

@@ -10,10 +10,10 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// OpenAIAnswer makes the answer to a completion in OpenAI's form of the pieces of its texts: an
-// event for each, or one answer in the end.
+// OpenAIAnswer builds the answer to a completion in OpenAI's form from pieces of its texts: either
+// one event for each piece or a single answer at the end.
 type OpenAIAnswer struct {
-	head    api.OpenAICompletion // what all events of a stream have in common
+	head    api.OpenAICompletion // fields that all events of a stream share
 	model   session.ModelInfo
 	request session.BatchRequest
 	texts   []openAIText
@@ -21,7 +21,7 @@ type OpenAIAnswer struct {
 	offset  *int64
 }
 
-// NewOpenAIAnswer makes an answer that has no text yet, under an id, from a model.
+// NewOpenAIAnswer makes an empty answer.
 func NewOpenAIAnswer(
 	id string, model session.ModelInfo, created time.Time, request session.BatchRequest,
 ) *OpenAIAnswer {
@@ -59,11 +59,11 @@ func (a *OpenAIAnswer) Add(p session.Piece) {
 	}
 }
 
-// Sampled is how many bytes of a piece that is to be added next were sampled: those that are not of
-// a prompt.
+// Sampled returns how many bytes of p, the next piece to add, were sampled and do not belong to a
+// prompt.
 func (a *OpenAIAnswer) Sampled(p session.Piece) int { return a.texts[p.Index].sampled(p) }
 
-// Event adds a piece, and gives it as an event.
+// Event adds a piece and returns its event.
 func (a *OpenAIAnswer) Event(p session.Piece) api.OpenAICompletion {
 	a.Add(p)
 	event := a.head
@@ -72,7 +72,7 @@ func (a *OpenAIAnswer) Event(p session.Piece) api.OpenAICompletion {
 	return event
 }
 
-// Whole is the answer of all texts. It takes them, like Event.
+// Whole returns the answer with all texts. Like Event, it consumes them.
 func (a *OpenAIAnswer) Whole() api.OpenAICompletion {
 	whole := a.UsageEvent()
 	whole.Offset = a.offset
@@ -82,7 +82,7 @@ func (a *OpenAIAnswer) Whole() api.OpenAICompletion {
 	return whole
 }
 
-// UsageEvent is the event without choices that has the account of the tokens.
+// UsageEvent returns the event without choices that carries the token usage.
 func (a *OpenAIAnswer) UsageEvent() api.OpenAICompletion {
 	prompts := int64(0)
 	for _, prompt := range a.request.Prompts {
@@ -95,14 +95,14 @@ func (a *OpenAIAnswer) UsageEvent() api.OpenAICompletion {
 	return event
 }
 
-// WithoutUsage is an event of a stream that ends with an account of the tokens: all events but that
-// one say that they have none.
+// WithoutUsage is an event whose usage is null. In a stream that ends with the token usage, all
+// other events have this form.
 type WithoutUsage struct {
 	api.OpenAICompletion
 	Usage *api.OpenAIUsage `json:"usage"`
 }
 
-// CheckAnswer refuses a request whose answer would be too large to be made as a whole.
+// CheckAnswer refuses a request whose complete answer would be too large for memory.
 func CheckAnswer(m session.ModelInfo, r session.BatchRequest) error {
 	bytes := AnswerBytes(m, r)
 	if bytes <= limits.OpenAIAnswerBytesMax {
@@ -117,34 +117,34 @@ func CheckAnswer(m session.ModelInfo, r session.BatchRequest) error {
 		fmt.Sprintf("at most %d, or stream to be true", limits.OpenAIAnswerBytesMax))
 }
 
-// StreamBytes is the memory that the pieces of a streamed answer take until they are sent, where
-// that is more than little: a prompt that is echoed comes a chunk at a time, for all its texts at
-// once, and with the scores of its tokens.
+// StreamBytes returns the memory in bytes for pieces of a streamed answer that wait to be sent. It
+// is zero unless prompts are echoed with scores: their pieces come a chunk at a time, for all texts
+// at once.
 func StreamBytes(r session.BatchRequest) int64 {
 	if !r.Echo || !r.LogProbs {
 		return 0
 	}
-	const chunks = 2 // one is sent, one is read
+	const chunks = 2 // one being sent, one being read
 	const perToken, perCandidate = 40, 24
 	return chunks * session.ChunkTokensMax * int64(r.N*perToken+(r.Top+1)*perCandidate)
 }
 
-// AnswerBytes is the memory that a whole answer takes at most until it is sent: the texts and, if
-// asked for, their tokens' scores, as they are kept, written, and written again as a part of the
+// AnswerBytes returns an upper bound of the memory in bytes for an answer that is not streamed. It
+// counts the texts and, if requested, their scores: as kept, as encoded, and as part of the encoded
 // answer.
 func AnswerBytes(m session.ModelInfo, r session.BatchRequest) int64 {
-	const perByte = 16      // of text, which JSON may write as \u0000
-	const perToken = 3 * 50 // its name, offset and score, in numbers of up to 22 digits
+	const perByte = 16      // per byte of text, which JSON may escape as \u0000
+	const perToken = 3 * 50 // name, offset and score, in numbers of up to 22 digits
 	const perCandidate = 3 * 40
 	texts, word := int64(r.N), int64(1)
-	name := int64(0) // what a name takes beyond one of a byte
+	name := int64(0) // bytes of the longest name beyond that of one byte
 	if m.OfWords() {
 		word, name = int64(m.TokenBytes), 3*int64(m.TokenBytes)
 	}
 	sampled, echoed := int64(len(r.Prompts))*texts*int64(r.MaxTokens), int64(0)
 	if r.Echo {
 		for _, prompt := range r.Prompts {
-			echoed += int64(len(prompt)) * texts // a token has a byte at least
+			echoed += int64(len(prompt)) * texts // a token has at least one byte
 		}
 	}
 	bytes := (sampled*word + echoed) * perByte

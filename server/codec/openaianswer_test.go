@@ -14,13 +14,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// However long the names and numbers of an answer are, its memory is not more than what is borrowed
-// for it: the blocks as they are kept, as they are put together, and the answer as it is written.
+// AnswerBytes covers the memory of the blocks, of the joined blocks, and of the encoded answer,
+// even with the longest names and numbers.
 func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 	model := session.ModelInfo{ID: "m"}
 	long := -float64(
 		math.SmallestNonzeroFloat32,
-	) * math.Pi // in JSON it has as many digits as any
+	) * math.Pi // has as many digits in JSON as any number
 	for _, top := range []int{0, 1, 20} {
 		for _, text := range []string{strings.Repeat("\x00", 5000), strings.Repeat("\xff", 5000),
 			strings.Repeat("x", 5000)} {
@@ -80,7 +80,7 @@ func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 	}
 }
 
-// The same holds for words, whose names are as long as the vocabulary has them.
+// The bound also holds for words, whose names can be as long as the longest word.
 func TestAWholeAnswerOfWordsTakesNoMoreThanItBorrows(t *testing.T) {
 	small, err := modeltest.SmallOfWords()
 	require.NoError(t, err)

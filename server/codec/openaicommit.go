@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeCommit adds to a batch what its session learns of it, which the body or headers say. A
+// DecodeCommit adds to a batch what its session learns from it, as the body or the headers say. A
 // batch that commits waits for its turn as long as a request may.
 func DecodeCommit(
 	request *session.BatchRequest, body api.OpenAICompletionRequest, p api.CreateCompletionParams,
@@ -32,7 +32,8 @@ func DecodeCommit(
 	return nil
 }
 
-// oneOf is what a field or a header of the same meaning says. Both must not say different things.
+// oneOf returns the value of a field or of the header with the same meaning. It refuses a request
+// in which they differ.
 func oneOf[T comparable](name string, field, header *T, quoted func(T) string) (*T, error) {
 	if field == nil {
 		return header, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeOpenAISuggest reads what suggestions a completion in OpenAI's form asks for. What it asks
-// for besides, and would look for in vain, is refused; what concerns sampling makes no difference.
+// DecodeOpenAISuggest decodes a completion request in OpenAI's form that asks for suggestions. It
+// refuses options that suggestions cannot honor and ignores sampling options.
 func DecodeOpenAISuggest(
 	r api.OpenAICompletionRequest, b session.BatchRequest,
 ) (session.SuggestRequest, error) {
@@ -36,8 +36,8 @@ func DecodeOpenAISuggest(
 	return request, nil
 }
 
-// Suggested is the answer that has suggestions as its choices: one without text where there are
-// none, as clients look at the first choice.
+// Suggested returns an answer with suggestions as its choices. Without suggestions it has one
+// choice with empty text, because clients read the first choice.
 func (a *OpenAIAnswer) Suggested(s session.Suggested) api.OpenAICompletion {
 	stop, choices := api.FinishStop, []api.OpenAIChoice{}
 	for i, c := range s.Candidates {
@@ -54,8 +54,8 @@ func (a *OpenAIAnswer) Suggested(s session.Suggested) api.OpenAICompletion {
 	return whole
 }
 
-// SuggestionEvents are the events of a stream of suggestions: one for each choice of the answer
-// and, if it is asked for, the account of the tokens.
+// SuggestionEvents returns the events of a stream of suggestions: one per choice and, if requested,
+// the token usage.
 func SuggestionEvents(whole api.OpenAICompletion, usage bool) (events []any) {
 	last := whole
 	last.Choices, whole.Usage = []api.OpenAIChoice{}, nil

@@ -7,15 +7,15 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// openAIText is one of the texts of an answer in OpenAI's form, as it grows.
+// openAIText is a growing text of an answer in OpenAI's form.
 type openAIText struct {
-	bytes    int    // of what is there
-	echoed   int    // of these, at most, are the prompt's
-	chars    int    // in the bytes that are named in logProbs
-	text     []byte // not told yet
+	bytes    int    // bytes received so far
+	echoed   int    // largest number of these that belong to the prompt
+	chars    int    // characters of the bytes named in logProbs
+	text     []byte // not sent yet
 	logProbs logProbsBlock
 	finish   *api.FinishReason
-	words    wordText // of a model of words
+	words    wordText // tokens, for a model of words
 }
 
 func (t *openAIText) add(p session.Piece) {
@@ -26,7 +26,8 @@ func (t *openAIText) add(p session.Piece) {
 	}
 }
 
-// addBytes adds the log-probabilities of a piece whose text was not added yet, of a model of bytes.
+// addBytes adds the log-probabilities of a piece, for a model of bytes. The caller adds the piece's
+// text afterwards.
 func (t *openAIText) addBytes(p session.Piece) {
 	for at := 0; at < len(p.Text); {
 		_, size := utf8.DecodeRune(p.Text[at:])
@@ -41,7 +42,7 @@ func (t *openAIText) addBytes(p session.Piece) {
 	}
 }
 
-// addWords is addBytes of a model of words.
+// addWords is addBytes for a model of words.
 func (t *openAIText) addWords(m *session.ModelInfo, p session.Piece) {
 	t.words.add(p.Text)
 	for i, id := range p.Words.IDs {
@@ -55,7 +56,7 @@ func (t *openAIText) addWords(m *session.ModelInfo, p session.Piece) {
 	}
 }
 
-// take takes the scores of a token of a piece, if it has any.
+// take copies the scores of the token at index at of a piece, if it has scores.
 func (s *tokenScore) take(p session.Piece, at int) {
 	if !s.scored {
 		return
@@ -66,7 +67,7 @@ func (s *tokenScore) take(p session.Piece, at int) {
 	}
 }
 
-// take takes what there is of the text: it is not told again.
+// take returns the text received since the last call, as a choice.
 func (t *openAIText) take(index int, logProbs bool) api.OpenAIChoice {
 	choice := api.OpenAIChoice{Text: EncodeText(t.text), Index: index, FinishReason: t.finish}
 	if logProbs {
@@ -76,7 +77,7 @@ func (t *openAIText) take(index int, logProbs bool) api.OpenAIChoice {
 	return choice
 }
 
-// sampled is how many bytes of a piece that is to be added next were sampled.
+// sampled returns how many bytes of p, the next piece to add, were sampled.
 func (t *openAIText) sampled(p session.Piece) int {
 	left := max(0, t.echoed-t.bytes)
 	return max(0, len(p.Text)-left)

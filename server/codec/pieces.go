@@ -7,16 +7,16 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// PieceEncoder writes the pieces of one completion, in their order.
+// PieceEncoder encodes the pieces of one completion in order.
 type PieceEncoder struct {
 	model session.ModelInfo
 	words wordText
 }
 
-// NewPieceEncoder makes the encoder of a completion by a model.
+// NewPieceEncoder makes the encoder for a completion by model m.
 func NewPieceEncoder(m session.ModelInfo) *PieceEncoder { return &PieceEncoder{model: m} }
 
-// Piece is the event of the next piece of sampled text.
+// Piece encodes the event of the next piece of sampled text.
 func (e *PieceEncoder) Piece(p session.Piece) api.PieceEvent {
 	text, exact := encodeText(p.Text)
 	event := api.PieceEvent{
@@ -38,8 +38,8 @@ func (e *PieceEncoder) Piece(p session.Piece) api.PieceEvent {
 	return event
 }
 
-// encodeTop is the likeliest tokens at each token of a text, and how they are spelt there, if that
-// is to be told; nil if nobody asked for them.
+// encodeTop encodes the likeliest tokens at each token of a text. spell returns their spelling; nil
+// omits it. The result is nil if top is.
 func encodeTop(top [][]session.Candidate, spell spelling) [][]api.TokenLogprob {
 	if top == nil {
 		return nil
@@ -64,8 +64,8 @@ func encodeCandidates(candidates []session.Candidate, spell spelling) []api.Toke
 	return out
 }
 
-// top is the likeliest tokens at each token of a chunk; nil if nobody asked for them. Those of
-// words are spelt as they would be written behind the token before.
+// top encodes the likeliest tokens at each token of a chunk; nil if they were not requested. Words
+// are spelled as they would appear behind the preceding token.
 func (e Encoder) top(c *session.Chunk, top [][]session.Candidate) [][]api.TokenLogprob {
 	if c.Words == nil || top == nil {
 		return encodeTop(top, nil)
@@ -80,8 +80,8 @@ func (e Encoder) top(c *session.Chunk, top [][]session.Candidate) [][]api.TokenL
 	return out
 }
 
-// EncodeCompletion is the answer to a completion that took this time. The scores are those of all
-// its pieces.
+// EncodeCompletion encodes the answer to a completion. scores covers all its pieces, and elapsed is
+// how long it took.
 func EncodeCompletion(
 	c session.Completion, scores api.PieceEvent, elapsed time.Duration,
 ) api.Completion {
@@ -101,7 +101,7 @@ func EncodeCompletion(
 	}
 }
 
-// EncodeDone is the last event of a completion that took this time.
+// EncodeDone encodes the last event of a streamed completion, which took elapsed.
 func EncodeDone(c session.Completion, elapsed time.Duration) api.DoneEvent {
 	return api.DoneEvent{
 		Type:         api.EventDone,

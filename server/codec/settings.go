@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// decodeSettings collects the settings that a request gives, by the names that the contract has for
-// them. A field that is a nil pointer or an empty list was left out.
+// decodeSettings collects the settings in a request, by their names in the contract. A nil pointer
+// or an empty list means that the request omits the field.
 func decodeSettings(given api.SettingsRequest) session.Settings {
 	settings := session.Settings{}
 	for name, field := range fieldsByName(&given) {
@@ -18,7 +18,7 @@ func decodeSettings(given api.SettingsRequest) session.Settings {
 			continue
 		}
 		field = reflect.Indirect(field)
-		if field.Kind() == reflect.String { // of a type that the contract names
+		if field.Kind() == reflect.String { // a string type that the contract names
 			field = reflect.ValueOf(field.String())
 		}
 		settings[name] = field.Interface()
@@ -26,8 +26,8 @@ func decodeSettings(given api.SettingsRequest) session.Settings {
 	return settings
 }
 
-// EncodeSettings is the settings of a session or of a model, each of which has a value. The list of
-// a model without banks is empty, and never null.
+// EncodeSettings encodes the settings of a session or a model, each with a value. Without banks the
+// list of rates is empty, never null.
 func EncodeSettings(inForce session.Settings) api.Settings {
 	var settings api.Settings
 	for name, field := range fieldsByName(&settings) {
@@ -41,7 +41,7 @@ func EncodeSettings(inForce session.Settings) api.Settings {
 	return settings
 }
 
-// fieldsByName gives the fields of the struct that p points to, by their names in JSON.
+// fieldsByName iterates over the fields of the struct *p, by their JSON names.
 func fieldsByName(p any) iter.Seq2[string, reflect.Value] {
 	object := reflect.ValueOf(p).Elem()
 	return func(yield func(string, reflect.Value) bool) {

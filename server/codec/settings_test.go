@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// A client that sends back the settings it was told asks for the same, whatever rows there are.
+// A client that sends back encoded settings requests the same values, for every row of the table.
 func TestEverySettingComesBackAsItWasTold(t *testing.T) {
 	inForce := session.Settings{}
 	for i, row := range stream.Table {
@@ -38,7 +38,7 @@ func TestEverySettingComesBackAsItWasTold(t *testing.T) {
 	require.Equal(t, inForce, decodeSettings(asked))
 }
 
-// What a request leaves out is left to the session; what a model has not is told as nothing.
+// An omitted field is left to the session; a setting that the model lacks is encoded as absent.
 func TestSettingsThatAreLeftOut(t *testing.T) {
 	require.Empty(t, decodeSettings(api.SettingsRequest{}))
 	zero := float32(0)

@@ -5,8 +5,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// encodeShadow is what a client is told of what there is between a session and a shadow of it. The
-// tokens of the models of both may be words.
+// encodeShadow encodes a shadow and how it compares with its session. The two flags say whether
+// each model is one of words.
 func encodeShadow(s session.Shadow, followedWords, shadowWords bool) api.Shadow {
 	told := api.Shadow{
 		ID: s.ID, Offset: s.Offset, BehindBytes: s.Behind, Name: orNil(s.Name),
@@ -30,8 +30,8 @@ func encodeShadow(s session.Shadow, followedWords, shadowWords bool) api.Shadow 
 	return told
 }
 
-// bitsPerByte is the measure by which models of all kinds compare: of a model of words that of the
-// words that it knows. A model of bytes knows every byte.
+// bitsPerByte returns the measure that compares models of all kinds. For a model of words it counts
+// only known words; a model of bytes knows every byte.
 func bitsPerByte(t session.Tally) *float64 {
 	return per(t.Bits-t.UnknownBits, t.Bytes-t.UnknownBytes)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// DecodeSuggest reads a request for suggestions.
+// DecodeSuggest decodes a request for suggestions.
 func DecodeSuggest(
 	r api.SuggestRequest, p api.SuggestParams,
 ) (session.SuggestRequest, error) {
@@ -21,7 +21,7 @@ func DecodeSuggest(
 	}, err
 }
 
-// EncodeSuggestions describes what may come next.
+// EncodeSuggestions encodes suggestions for the text that follows.
 func EncodeSuggestions(s session.Suggested, elapsed time.Duration) api.Suggestions {
 	answer := api.Suggestions{
 		Candidates: []api.SuggestedText{}, Complete: s.Complete, Offset: s.Offset, Rows: s.Rows,

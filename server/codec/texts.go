@@ -5,7 +5,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// DecodeTexts reads a request for the scores of texts.
+// DecodeTexts decodes a request for the scores of texts.
 func DecodeTexts(body api.ScoreTextsRequest) session.ScoreTextsRequest {
 	r := session.ScoreTextsRequest{Model: Value(body.Model), Seed: body.Seed}
 	if body.Settings != nil {
@@ -17,7 +17,7 @@ func DecodeTexts(body api.ScoreTextsRequest) session.ScoreTextsRequest {
 	return r
 }
 
-// Text is what a text has cost by itself.
+// Text encodes the score of one text.
 func (e Encoder) Text(index int32, s session.Summary) api.TextScore {
 	return api.TextScore{
 		Type: api.EventText, Index: index, Score: e.measures(s.Tally),

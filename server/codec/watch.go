@@ -9,7 +9,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeWatch reads the parameters of a request that watches a session.
+// DecodeWatch decodes the parameters of a request that watches a session.
 func DecodeWatch(p api.WatchSessionParams) (session.WatchOptions, error) {
 	o := session.WatchOptions{
 		Offset: p.Offset, LogProbs: Value(p.Logprobs), Top: Value(p.TopLogprobs),
@@ -37,7 +37,7 @@ func DecodeWatch(p api.WatchSessionParams) (session.WatchOptions, error) {
 	return o, nil
 }
 
-// Start is the event that says where a session is when somebody begins to watch it.
+// Start encodes the first event of a watch, with the session's position.
 func (e Encoder) Start(s session.WatchStart) api.StartEvent {
 	return api.StartEvent{
 		Type: api.EventStart, Offset: s.Offset, Step: s.Step, LinesFrom: s.LinesFrom,
@@ -45,14 +45,14 @@ func (e Encoder) Start(s session.WatchStart) api.StartEvent {
 	}
 }
 
-// Gap is the event of what a client has missed.
+// Gap encodes the event for events that a client has missed.
 func Gap(g session.Gap) api.GapEvent {
 	return api.GapEvent{
 		Type: api.EventGap, From: g.From, To: g.To, Events: orNil(int64(g.Events)),
 	}
 }
 
-// Update is the event of an update of the fast weights.
+// Update encodes the event of an update of the fast weights.
 func Update(u session.Update) api.UpdateEvent {
 	event := api.UpdateEvent{
 		Type: api.EventUpdate, Offset: u.Offset, Step: u.Step, Updates: u.Updates,
@@ -69,18 +69,18 @@ func Update(u session.Update) api.UpdateEvent {
 	return event
 }
 
-// Past is what a part of a request for a session's past asks for.
+// Past is a decoded request for a part of a session's past.
 type Past struct {
 	Offset, Length int64
 	Points         int
 }
 
-// DecodeText reads the parameters of a request for a part of a session's text.
+// DecodeText decodes the parameters of a request for a part of a session's text.
 func DecodeText(p api.GetTextParams) Past {
 	return Past{Offset: Value(p.Offset), Length: valueOr(p.Length, limits.TextLengthDefault)}
 }
 
-// DecodeScores reads the parameters of a request for past scores.
+// DecodeScores decodes the parameters of a request for past scores.
 func DecodeScores(p api.GetScoresParams) Past {
 	return Past{
 		Offset: Value(p.Offset), Length: valueOr(p.Length, limits.ScoresLengthMax),
@@ -88,7 +88,7 @@ func DecodeScores(p api.GetScoresParams) Past {
 	}
 }
 
-// PastScores is what a part of a session's text has cost.
+// PastScores encodes the scores of a part of a session's text.
 func (e Encoder) PastScores(h session.History) api.PastScores {
 	body := api.PastScores{
 		From: h.From, Next: h.Next, End: h.End, Scores: make([]api.PastScore, len(h.Scores)),

@@ -2,25 +2,25 @@ package codec
 
 import "github.com/lmserve/lmserve/internal/serving/session"
 
-// wordText is a text of a model of words, cut into its tokens as it grows.
+// wordText is a growing text of a model of words, cut into tokens.
 type wordText struct {
-	named  int    // bytes that are cut
-	open   []byte // behind these: the beginning of the next token
+	named  int    // bytes cut into tokens
+	open   []byte // text behind these bytes: the start of the next token
 	before int32  // the last token
 }
 
-// spelling gives the text of a token in some place of a text.
+// spelling returns the text of a token at some place in a text.
 type spelling func(id int32) []byte
 
 func (t *wordText) add(text []byte) { t.open = append(t.open, text...) }
 
-// cut takes the next token, of so many bytes: its text, as it is, and how it and others are spelt
-// in its place, which is valid until the next call.
+// cut removes the next token, of size bytes, from t. It returns the token's text and a spelling for
+// this place, which is valid until the next call.
 func (t *wordText) cut(m *session.ModelInfo, id int32, size int64) (own []byte, spell spelling) {
 	n := min(int(size), len(t.open))
 	own, t.open = t.open[:n], t.open[n:]
 	before := t.before
-	if t.named == 0 { // nobody says what is before the text: a word behind a space begins no line
+	if t.named == 0 { // the text before is unknown: a word behind a space begins no line
 		if before = m.Start; n > 1 && own[0] == ' ' {
 			before = id
 		}

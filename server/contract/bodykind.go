@@ -10,13 +10,13 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// MediaForm is what libcurl says of every body unless it is told otherwise, `curl -d` among its
-// users, and what forms of pages send.
+// MediaForm is the media type that libcurl, and so `curl -d`, sends by default, and that HTML forms
+// send.
 const MediaForm = "application/x-www-form-urlencoded"
 
-// CheckBodyKind holds the headers of a request's body against the media types that the operation
-// accepts; nil if they fit. A body without a Content-Type gets that of plain bytes or, where only
-// JSON is accepted, that of JSON.
+// CheckBodyKind checks the headers of a request's body against the media types that the operation
+// accepts; nil if they fit. A body without Content-Type counts as plain bytes, or as JSON where
+// only JSON is accepted.
 func (o *Operation) CheckBodyKind(r *http.Request) *problem.Problem {
 	coding := CodingOf(r)
 	if coding != "" && !slices.Contains(o.Codings, coding) {
@@ -47,7 +47,7 @@ func (o *Operation) CheckBodyKind(r *http.Request) *problem.Problem {
 	return nil
 }
 
-// CodingOf is the Content-Encoding of a request's body, in small letters; "" for identity.
+// CodingOf returns the Content-Encoding of a request's body in lower case, or "" for identity.
 func CodingOf(r *http.Request) string {
 	coding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
 	if coding == "identity" {
@@ -56,13 +56,12 @@ func CodingOf(r *http.Request) string {
 	return coding
 }
 
-// isCurlForm reports whether a body is what `curl -d` sends, of which curl may have taken the
-// newlines.
+// isCurlForm reports whether `curl -d` sent the body, which may have lost its newlines.
 func isCurlForm(r *http.Request, media string) bool {
 	return media == MediaForm && strings.HasPrefix(r.UserAgent(), "curl/")
 }
 
-// mediaUnsaid is the media type of a body that comes without one.
+// mediaUnsaid returns the media type assumed for a body without Content-Type.
 func (o *Operation) mediaUnsaid() string {
 	if slices.Contains(o.Accepts, MediaOctetStream) {
 		return MediaOctetStream
@@ -70,8 +69,8 @@ func (o *Operation) mediaUnsaid() string {
 	return o.Accepts[0]
 }
 
-// insteadOfForm says how curl sends a body that the operation accepts. Bodies of forms are not
-// taken for text: `curl -d @FILE` leaves out the newlines of the file, which nobody would notice.
+// insteadOfForm returns the curl option that sends an accepted body. The server refuses forms as
+// text because `curl -d @FILE` silently drops the file's newlines.
 func (o *Operation) insteadOfForm() string {
 	media, send := MediaJSON, "-d 'JSON'"
 	switch {
@@ -84,7 +83,7 @@ func (o *Operation) insteadOfForm() string {
 	return fmt.Sprintf(". With curl: -H 'Content-Type: %s' %s", media, send)
 }
 
-// unsupported says what a header of the body has, and what it may have.
+// unsupported makes a problem about a header of the body.
 func unsupported(header, found, expected string) *problem.Problem {
 	return problem.Field(api.ProblemUnsupportedMediaType, header, found, expected)
 }

@@ -7,9 +7,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// boundsOf are the bounds of an operation's JSON body. Where the schema of the body has an array
-// that may have more members than others, such as a list of tokens, so many are let through: as
-// many in all such arrays together as in one.
+// boundsOf returns the bounds of an operation's JSON body. An array in the schema may have a larger
+// limit than usual, such as a list of tokens. That limit then applies to all such arrays together.
 func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	bounds := strictjson.Bounds{
 		Depth:   limits.JSONDepthMax,
@@ -28,7 +27,7 @@ func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	return bounds
 }
 
-// membersOf is how many members the largest array has that a schema allows; 0 without any.
+// membersOf returns the size of the largest array that a schema allows, or 0 without arrays.
 func membersOf(s *openapi3.Schema) (most int) {
 	if s.MaxItems != nil {
 		most = max(int(*s.MaxItems), membersOf(s.Items.Value))

@@ -1,6 +1,6 @@
-// Package contract is api/openapi.yaml as the server uses it: which operation a request asks for,
-// the media types it takes and gives, and whether a request keeps to it. What does not is told as a
-// problem, in words made from the contract's schemas.
+// Package contract is api/openapi.yaml as the server uses it. It finds the operation that a request
+// asks for, negotiates media types, and checks requests against the contract. Violations become
+// problems worded from the contract's schemas.
 package contract
 
 import (
@@ -16,26 +16,26 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// Contract is api/openapi.yaml made ready for use: what each route takes and gives.
+// Contract is api/openapi.yaml prepared for use.
 type Contract struct {
-	operations map[string]*Operation // by method and path, "POST /v1/sessions"
-	openAI     map[string]bool       // paths of operations with the tag of OpenAI's interface
+	operations map[string]*Operation // keyed by method and path, such as "POST /v1/sessions"
+	openAI     map[string]bool       // paths of operations with the tag openai
 }
 
 // Operation is one operation of the contract.
 type Operation struct {
-	Offers  []string // media types of a success, the preferred first; none if it has no content
-	Accepts []string // media types of the body; none if the operation takes no body
-	Public  bool     // a request needs no key
-	Codings []string // content codings of the body, beside identity
-	Records bool     // the body may be records of a log shipper, see middleware.Records
-	Raw     bool     // the body is not held against the contract, in whatever media type it comes
+	Offers  []string // media types of a success, preferred first; empty without content
+	Accepts []string // media types of the body; empty if there is no body
+	Public  bool     // requests need no key
+	Codings []string // content codings of the body besides identity
+	Records bool     // the body may hold records of a log shipper, see middleware.Records
+	Raw     bool     // the body is not validated, whatever its media type
 
 	bounds strictjson.Bounds // of a JSON body
 	route  *routers.Route
 }
 
-// openAITag is the tag of the operations of OpenAI's interface.
+// openAITag marks the operations of OpenAI's interface.
 const openAITag = "openai"
 
 // Load reads the embedded contract.
@@ -47,7 +47,7 @@ func Load() (*Contract, error) {
 	c := &Contract{operations: map[string]*Operation{}, openAI: map[string]bool{}}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			// Authentication is a middleware of its own: here it would read the body first.
+			// A separate middleware authenticates requests; validation would first read the body.
 			unkeyed := *op
 			unkeyed.Security = openapi3.NewSecurityRequirements()
 			c.operations[method+" "+path] = &Operation{
@@ -70,8 +70,7 @@ func Load() (*Contract, error) {
 	return c, nil
 }
 
-// OffersOf lists the media types in which an operation's success may come: JSON first, the rest in
-// alphabetical order.
+// OffersOf lists the media types of an operation's success: JSON first, the rest alphabetically.
 func OffersOf(op *openapi3.Operation) []string {
 	var offers []string
 	for status, response := range op.Responses.Map() {
@@ -88,7 +87,7 @@ func OffersOf(op *openapi3.Operation) []string {
 	return offers
 }
 
-// acceptsOf lists the media types of an operation's body, in alphabetical order.
+// acceptsOf lists the media types of an operation's body alphabetically.
 func acceptsOf(op *openapi3.Operation) []string {
 	if op.RequestBody == nil {
 		return nil
@@ -96,12 +95,12 @@ func acceptsOf(op *openapi3.Operation) []string {
 	return slices.Sorted(maps.Keys(op.RequestBody.Value.Content))
 }
 
-// marked reports whether an extension of an operation's body is true.
+// marked reports whether an extension of the operation's body is true.
 func marked(op *openapi3.Operation, extension string) bool {
 	return op.RequestBody != nil && op.RequestBody.Value.Extensions[extension] == true
 }
 
-// codingsOf lists the content codings of an operation's body, beside identity.
+// codingsOf lists the content codings of an operation's body besides identity.
 func codingsOf(op *openapi3.Operation) (names []string) {
 	if op.RequestBody == nil {
 		return nil
@@ -113,12 +112,12 @@ func codingsOf(op *openapi3.Operation) (names []string) {
 	return names
 }
 
-// Operation finds the operation that a request asks for, once the router has found its route.
+// Operation returns the operation of a request that the router has routed.
 func (c *Contract) Operation(r *http.Request) *Operation {
 	return c.operations[GetForHead(r.Method)+" "+chi.RouteContext(r.Context()).RoutePattern()]
 }
 
-// Methods lists the methods that operations of the contract have, and HEAD.
+// Methods lists the methods of the contract's operations, and HEAD.
 func (c *Contract) Methods() []string {
 	methods := []string{http.MethodHead}
 	for key := range c.operations {
@@ -129,7 +128,7 @@ func (c *Contract) Methods() []string {
 	return slices.Compact(methods)
 }
 
-// AnswerHeaders lists the headers that answers of some operation have, in alphabetical order.
+// AnswerHeaders lists the headers of all operations' answers alphabetically.
 func (c *Contract) AnswerHeaders() (names []string) {
 	for _, op := range c.operations {
 		for _, response := range op.route.Operation.Responses.Map() {
@@ -143,7 +142,7 @@ func (c *Contract) AnswerHeaders() (names []string) {
 // TakesFile reports whether the operation's body is an exported session.
 func (o *Operation) TakesFile() bool { return slices.Contains(o.Accepts, MediaTar) }
 
-// parameter finds a parameter of the operation by its name; nil if there is none.
+// parameter returns the operation's parameter with this name, or nil.
 func (o *Operation) parameter(name string) *openapi3.Parameter {
 	for _, ref := range slices.Concat(o.route.Operation.Parameters, o.route.PathItem.Parameters) {
 		if ref.Value.Name == name {
@@ -153,8 +152,8 @@ func (o *Operation) parameter(name string) *openapi3.Parameter {
 	return nil
 }
 
-// IsOpenAI reports whether the path of a request is one of OpenAI's interface, whatever the method.
-// The router need not have found its route. Paths of that interface that are not here count, too.
+// IsOpenAI reports whether a request's path belongs to OpenAI's interface, whatever the method. It
+// works before routing, and includes paths of that interface that the server lacks.
 func (c *Contract) IsOpenAI(router chi.Routes, r *http.Request) bool {
 	if InsteadOf(routePath(r)) != "" {
 		return true
@@ -167,7 +166,7 @@ func (c *Contract) IsOpenAI(router chi.Routes, r *http.Request) bool {
 	return false
 }
 
-// routePath is the path that chi routes a request by.
+// routePath returns the path that chi matches.
 func routePath(r *http.Request) string {
 	if r.URL.RawPath != "" {
 		return r.URL.RawPath
@@ -175,16 +174,15 @@ func routePath(r *http.Request) string {
 	return r.URL.Path
 }
 
-// Find finds the route of a request before the router does, and whether the contract makes the
-// route public.
+// Find returns the route of a request before the router runs, and whether the route is public.
 func (c *Contract) Find(router chi.Routes, r *http.Request) (pattern string, public bool) {
 	pattern = router.Find(chi.NewRouteContext(), GetForHead(r.Method), routePath(r))
 	op := c.operations[GetForHead(r.Method)+" "+pattern]
 	return pattern, op != nil && op.Public
 }
 
-// GetForHead is the method whose operation answers a request: GET for HEAD, the method itself
-// otherwise.
+// GetForHead returns the method whose operation answers a request: GET for HEAD, otherwise the
+// method itself.
 func GetForHead(method string) string {
 	if method == http.MethodHead {
 		return http.MethodGet

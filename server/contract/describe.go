@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Describe says in words what a schema accepts.
+// Describe returns in words what a schema accepts.
 func Describe(s *openapi3.Schema) string {
 	switch {
 	case len(s.OneOf) > 0:
@@ -100,7 +100,7 @@ func describeObject(s *openapi3.Schema) string {
 	return "an object"
 }
 
-// upTo writes the range of a number of things.
+// upTo returns the allowed range of a count in words.
 func upTo(least, most uint64) string {
 	if least == 0 {
 		return fmt.Sprintf("at most %d", most)
@@ -108,10 +108,10 @@ func upTo(least, most uint64) string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// decimal writes a number without an exponent.
+// decimal formats a number without an exponent.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// jsonOf writes a value as JSON, and shortens it.
+// jsonOf returns v as shortened JSON.
 func jsonOf(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A schema's words are made for requests; every field of every request has some.
+// Describe has words for every field of every request.
 func TestEveryRequestSchemaCanBeDescribed(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/api/whole"
 )
 
-// Document returns the contract, parsed once. All callers share the result: nobody may change it.
-// The tests of this package check that the contract is valid, so that no start of a server has to.
+// Document returns the parsed contract. It parses once, and callers must not change the shared
+// result. The tests of this package validate the contract, so a starting server need not.
 var Document = sync.OnceValues(func() (*openapi3.T, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(whole.Of(api.YAML))
 	if err != nil {

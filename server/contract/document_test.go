@@ -12,19 +12,19 @@ import (
 func TestDocumentIsValid(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
-	// Examples of streams are texts, and their schemas those of one event: package server holds all
-	// examples against their schemas.
+	// Package server checks all examples against their schemas. The validator cannot: the example
+	// of a stream is text, while its schema describes one event.
 	require.NoError(t, doc.Validate(t.Context(), openapi3.DisableExamplesValidation()))
 	require.True(t, strings.HasPrefix(doc.OpenAPI, "3.0."))
 }
 
-// editorsBodies are sent by editors, which add fields that make no difference here.
+// editorsBodies are requests of editors, which add fields that the server ignores.
 var editorsBodies = []string{
 	"FIMRequest", "TGIRequest", "OllamaRequest", "LlamaRequest", "TabbyRequest",
 }
 
-// A field whose meaning is not written down is not a contract. An object that takes unknown fields
-// hides its callers' typing errors.
+// Every field has a description. Objects are closed, because an object that accepts unknown fields
+// hides a caller's typing errors.
 func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
 			require.False(t, *s.AdditionalProperties.Has, "schema %s takes unknown fields", name)
 		}
 		for prop, p := range s.Properties {
-			// The settings in force are described where they are asked for.
+			// The request describes the settings, so the answer need not.
 			described := p.Value.Description != "" || p.Ref != "" || name == "Settings"
 			require.True(t, described, "%s.%s has no description", name, prop)
 			for key := range p.Value.Extensions {
@@ -67,11 +67,11 @@ func TestEveryOperationAndParameterIsDescribed(t *testing.T) {
 	}
 }
 
-// What a request may hold is bounded, field by field.
+// Every field of a request has a limit.
 func TestEveryRequestFieldHasLimits(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
-	// The limit of the body bounds these.
+	// The limit on the whole body bounds these fields.
 	unbounded := []string{"ScoreText.text", "ScoreText.base64", "CompletionRequest.prompt",
 		"CompletionRequest.prompt_base64"}
 	for _, name := range []string{"SessionRequest", "ForkRequest", "SettingsRequest", "ScoreText",

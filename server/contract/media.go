@@ -17,14 +17,14 @@ const (
 	MediaMsgpack     = "application/msgpack"
 	MediaProtobuf    = "application/x-protobuf"
 
-	// MediaMetrics is the text format of Prometheus, which clients get that ask for no other.
+	// MediaMetrics is the Prometheus text format, the default for clients that ask for no other.
 	MediaMetrics = "text/plain; version=0.0.4; charset=utf-8"
 )
 
-// HasBody reports whether the request brings a body, as far as its headers tell.
+// HasBody reports whether the request's headers announce a body.
 func HasBody(r *http.Request) bool { return r.ContentLength != 0 }
 
-// MediaTypeOf parses a Content-Type. If that is empty or cannot be parsed, the media type is "".
+// MediaTypeOf parses a Content-Type. The media type is "" if the header is empty or malformed.
 func MediaTypeOf(contentType string) (media string, params map[string]string) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -33,7 +33,7 @@ func MediaTypeOf(contentType string) (media string, params map[string]string) {
 	return media, params
 }
 
-// IsJSONBody reports whether the request's body says it is JSON.
+// IsJSONBody reports whether the request declares a JSON body.
 func IsJSONBody(r *http.Request) bool {
 	media, _ := MediaTypeOf(r.Header.Get("Content-Type"))
 	return media == MediaJSON

@@ -12,11 +12,10 @@ type acceptRange struct {
 	specificity int     // 2, 1 or 0
 }
 
-// ChooseMedia picks the offer that an Accept header likes best (RFC 9110, section 12.5.1): the one
-// of the highest q, then the one that the header names more exactly, then the first offered. An
-// empty header accepts anything. If the header accepts no offer, ChooseMedia gives "". (The
-// libraries for this break ties by the order of the header, and take "text/plain;charset=utf-8" for
-// another type than text/plain.)
+// ChooseMedia picks the offer that an Accept header prefers (RFC 9110, section 12.5.1): highest q
+// first, then the more specific range, then the first offer. An empty header accepts anything.
+// ChooseMedia returns "" if the header accepts no offer. The libraries for this break ties by the
+// header's order and treat "text/plain;charset=utf-8" as a different type from text/plain.
 func ChooseMedia(accept string, offers []string) string {
 	if strings.TrimSpace(accept) == "" {
 		return offers[0]
@@ -32,7 +31,7 @@ func ChooseMedia(accept string, offers []string) string {
 	return best
 }
 
-// quality gives an offer the q of the most specific range that matches it; 0 if none does.
+// quality returns the q and the specificity of the most specific range that matches offer, or q 0.
 func quality(offer string, ranges []acceptRange) (q float64, specificity int) {
 	specificity = -1
 	for _, r := range ranges {
@@ -53,8 +52,8 @@ func (r acceptRange) matches(offer string) bool {
 	return r.media == offer
 }
 
-// parseAccept reads the ranges of an Accept header. Parameters other than q are ignored, and so are
-// ranges that cannot be read.
+// parseAccept parses the ranges of an Accept header. It ignores parameters other than q and
+// malformed ranges.
 func parseAccept(accept string) []acceptRange {
 	var ranges []acceptRange
 	for part := range strings.SplitSeq(accept, ",") {

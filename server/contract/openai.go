@@ -9,8 +9,8 @@ const (
 	noEmbeddings = "There are no embeddings here. " + onlyCompletions
 )
 
-// elsewhere has what clients can use in place of paths of OpenAI's interface that this server
-// lacks, by the first segment behind /v1.
+// elsewhere names alternatives to paths of OpenAI's interface that this server lacks, keyed by the
+// first segment after /v1.
 var elsewhere = map[string]string{
 	"assistants": noChat, "chat": noChat, "conversations": noChat, "realtime": noChat,
 	"responses": noChat, "threads": noChat,
@@ -22,8 +22,8 @@ var elsewhere = map[string]string{
 	"videos": onlyCompletions,
 }
 
-// InsteadOf says what a client of OpenAI's interface can use in place of a path that is not here;
-// it is "" for a path that is none of that interface.
+// InsteadOf returns the alternative to a missing path of OpenAI's interface, or "" for paths
+// outside that interface.
 func InsteadOf(path string) string {
 	behind, ok := strings.CutPrefix(path, "/v1/")
 	if !ok {

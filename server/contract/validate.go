@@ -21,9 +21,9 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// Validate holds a request against the contract: its parameters, and its body if that is JSON. The
-// body is then what was validated, in memory. Other bodies pass untouched, as validation would read
-// the whole stream into memory. The error is a problem.
+// Validate checks a request's parameters and JSON body against the contract. The request's body is
+// then the validated copy in memory. Other bodies pass unread, because validation would read the
+// whole stream into memory. The error is a problem.
 func (o *Operation) Validate(r *http.Request) error {
 	if p := o.checkQuery(r); p != nil {
 		return p
@@ -42,8 +42,8 @@ func (o *Operation) Validate(r *http.Request) error {
 		Route:      o.route,
 		Options: &openapi3filter.Options{
 			ExcludeRequestBody:  !isJSON,
-			SkipSettingDefaults: true, // defaults are the session's to choose
-			KeepValidatedValue:  true, // a handler decodes the very value that was validated
+			SkipSettingDefaults: true, // the session chooses defaults
+			KeepValidatedValue:  true, // handlers decode the value that was validated
 
 			SchemaValidationOptions: []openapi3.SchemaValidationOption{formats},
 		},
@@ -54,7 +54,7 @@ func (o *Operation) Validate(r *http.Request) error {
 	return nil
 }
 
-// TakesJSON reports whether the operation reads the body of a request as JSON.
+// TakesJSON reports whether the operation reads the request's body as JSON.
 func (o *Operation) TakesJSON(r *http.Request) bool {
 	if o.Raw {
 		return false
@@ -62,13 +62,13 @@ func (o *Operation) TakesJSON(r *http.Request) bool {
 	return IsJSONBody(r) && len(o.Accepts) > 0 || slices.Equal(o.Accepts, []string{MediaJSON})
 }
 
-// TokensBeyond is how many values more than others a JSON body of a length may have, where the
-// operation allows more of them: each takes memory, however short it is.
+// TokensBeyond returns how many JSON values beyond the usual limit a body of this length may have.
+// Each value takes memory, however short it is.
 func (o *Operation) TokensBeyond(bytes int64) int64 {
-	return min(bytes/2, int64(o.bounds.Tokens-limits.JSONTokensMax)) // a value, and a comma
+	return min(bytes/2, int64(o.bounds.Tokens-limits.JSONTokensMax)) // two bytes a value
 }
 
-// pathParams gives the parameters that the router has found in the path.
+// pathParams returns the path parameters that the router has found.
 func pathParams(r *http.Request) map[string]string {
 	params := map[string]string{}
 	route := chi.RouteContext(r.Context())
@@ -78,8 +78,8 @@ func pathParams(r *http.Request) map[string]string {
 	return params
 }
 
-// checkQuery refuses parameters that the contract does not have, and parameters given twice.
-// Nothing else would notice a mistyped offset.
+// checkQuery refuses unknown and repeated parameters, so that a mistyped offset does not go
+// unnoticed.
 func (o *Operation) checkQuery(r *http.Request) *problem.Problem {
 	query := r.URL.Query()
 	for _, name := range slices.Sorted(maps.Keys(query)) {
@@ -95,7 +95,7 @@ func (o *Operation) checkQuery(r *http.Request) *problem.Problem {
 	return nil
 }
 
-// ParameterProblem says which parameter of a request the generated router could not read.
+// ParameterProblem returns the problem of the parameter that the generated router could not decode.
 func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Problem {
 	if p := o.checkQuery(r); p != nil {
 		return p
@@ -109,10 +109,9 @@ func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Proble
 		Describe(o.parameter(name).Schema.Value))
 }
 
-// readJSON reads a whole body that must be one JSON value as package strictjson has it: of a name
-// given twice encoding/json would take the last, and what is no character it would replace, both in
-// silence. An empty body is none. The body is held to its bounds as it arrives, before anything is
-// made of it.
+// readJSON reads a body that must be one JSON value as package strictjson defines it. encoding/json
+// would silently keep the last of duplicate names and replace invalid characters. An empty body is
+// allowed. The bounds apply while the body arrives, before it is parsed.
 func (o *Operation) readJSON(body io.Reader) ([]byte, error) {
 	raw, err := strictjson.ReadBounded(body, o.bounds)
 	var fault *strictjson.Error
@@ -129,7 +128,7 @@ func (o *Operation) readJSON(body io.Reader) ([]byte, error) {
 	return raw, nil
 }
 
-// jsonProblem says where a body stops being the JSON that is asked for.
+// jsonProblem says where a body stops being valid JSON.
 func jsonProblem(raw []byte, err error) *problem.Problem {
 	const escapeBytes = len(`\uXXXX`)
 	var fault *strictjson.Error

@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// exportMark stands in an example for the file of an export.
+// exportMark is the placeholder for an export's file in an example.
 const exportMark = "{export}"
 
-// curl is the command that sends the request whose answer an example shows; data is nil if the
-// request has no body.
+// curl returns the command that sends the request of an example; data is nil without a body.
 func curl(got example, data *example) string {
 	method, path, _ := strings.Cut(got.Request, " ")
 	var sent string
@@ -20,7 +19,7 @@ func curl(got example, data *example) string {
 	if strings.HasPrefix(got.Value.Value, "event:") ||
 		strings.HasPrefix(got.Value.Value, "data:") ||
 		strings.HasPrefix(got.Value.Value, "{") {
-		line += "N" // the answer is shown as it comes
+		line += "N" // -N: the answer is shown as it arrives
 	}
 	if method != "GET" && (method != "POST" || sent == "") {
 		line += " -X " + method
@@ -36,7 +35,7 @@ func curl(got example, data *example) string {
 	return strings.Join(parts, " \\\n  ")
 }
 
-// dataOf is the argument of curl for a body.
+// dataOf returns curl's argument for a body.
 func dataOf(e example) string {
 	switch {
 	case e.isText() && e.Value.Value == exportMark:
@@ -49,7 +48,7 @@ func dataOf(e example) string {
 	return "-d " + quoted(e.line())
 }
 
-// quoted writes an argument for a shell, in quotes where it needs them.
+// quoted quotes an argument for a shell if necessary.
 func quoted(s string) string {
 	if strings.ContainsAny(s, " ?&*'\"{}[]$\\;") {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

@@ -1,6 +1,5 @@
-// Package docs makes a page of the contract that a person can read: api/openapi.yaml as HTML, in
-// the order of that file, with every example. The page needs no network, no JavaScript and no other
-// file.
+// Package docs renders the contract as a page: api/openapi.yaml as HTML, in file order, with every
+// example. The page needs no network, no JavaScript and no other file.
 package docs
 
 import (
@@ -22,14 +21,14 @@ var layout string
 //go:embed style.css
 var style string
 
-// Policy is the Content-Security-Policy of the page: it has its own style, and may do nothing else.
+// Policy is the page's Content-Security-Policy. It allows the page's own style and nothing else.
 var Policy = func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }()
 
-// Page makes the page, once.
+// Page renders the page once.
 var Page = sync.OnceValues(func() ([]byte, error) {
 	doc, err := contract.Document()
 	if err != nil {

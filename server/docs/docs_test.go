@@ -20,7 +20,7 @@ func page(t *testing.T) string {
 	return string(raw)
 }
 
-// all gives what the first group of a pattern has met.
+// all returns what the first group of a pattern matches.
 func all(text, pattern string) (found []string) {
 	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
 		found = append(found, match[1])
@@ -60,7 +60,7 @@ func TestThePageHasAllThatTheContractHas(t *testing.T) {
 	}
 }
 
-// A link that leads nowhere in the page, or out of it, would be noticed by readers only.
+// No link of the page is dead or leads outside.
 func TestEveryLinkLeadsSomewhereHere(t *testing.T) {
 	text := page(t)
 	ids := all(text, `id="([^"]*)"`)
@@ -87,7 +87,7 @@ func TestThePolicyAllowsTheStyleAlone(t *testing.T) {
 	require.Contains(t, Policy, "default-src 'none'")
 }
 
-// A command can be pasted into a shell as it is.
+// Commands can be pasted into a shell unchanged.
 func TestCommandsAreOnesThatAShellReads(t *testing.T) {
 	s, err := readSource([]byte(`components:
   examples:

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// source is what the text of the contract tells beyond its meaning: the order in which it says
-// things. A parsed contract has maps, which have none.
+// source is the order of names in the contract's text. The parsed contract loses the order because
+// it uses maps.
 type source struct {
 	Paths      ordered
 	Components struct {
@@ -43,7 +43,7 @@ func (s source) place(exchange string) int {
 	return strings.Index(s.text, reference+".answer")
 }
 
-// ordered is the names of an object, in their order.
+// ordered is the names of an object in file order.
 type ordered []string
 
 func (o *ordered) UnmarshalYAML(n *yaml.Node) error {
@@ -56,7 +56,8 @@ func (o *ordered) UnmarshalYAML(n *yaml.Node) error {
 // compare orders two names as the text does.
 func (o ordered) compare(a, b string) int { return slices.Index(o, a) - slices.Index(o, b) }
 
-// example is an example of the contract: a body, and of an answer the request that got it.
+// example is an example in the contract: a body. An answer's example also has the request that
+// produced it.
 type example struct {
 	Summary string
 	Request string    `yaml:"x-request"`
@@ -65,10 +66,10 @@ type example struct {
 	Value   yaml.Node
 }
 
-// isText reports whether the body is text, or bytes, and no JSON.
+// isText reports whether the body is text or bytes, not JSON.
 func (e example) isText() bool { return e.Value.Kind == yaml.ScalarNode && e.Value.Tag == "!!str" }
 
-// read is the body as it is sent, or, of JSON, as one reads it.
+// read returns a body as sent; JSON is formatted for reading.
 func (e example) read() string {
 	if e.isText() {
 		return e.Value.Value
@@ -78,15 +79,15 @@ func (e example) read() string {
 	return b.String()
 }
 
-// line is a JSON body on one line.
+// line returns a JSON body on one line.
 func (e example) line() string {
 	var b strings.Builder
 	writeJSON(&b, &e.Value, "", false)
 	return b.String()
 }
 
-// writeJSON writes a value as JSON, its names in their order. With lines, objects and lists that
-// the contract has on several lines are on several here, too; indent is the beginning of the next.
+// writeJSON writes a value as JSON with names in file order. With lines, it breaks the objects and
+// lists that span several lines in the contract; indent starts each further line.
 func writeJSON(b *strings.Builder, n *yaml.Node, indent string, lines bool) {
 	open, end, step := "{", "}", 2
 	switch n.Kind {
@@ -114,7 +115,7 @@ func writeJSON(b *strings.Builder, n *yaml.Node, indent string, lines bool) {
 	b.WriteString(indent + end)
 }
 
-// scalar is a plain value as JSON has it.
+// scalar encodes a scalar as JSON.
 func scalar(n *yaml.Node) string {
 	if n.Tag != "!!str" {
 		return n.Value
@@ -122,6 +123,6 @@ func scalar(n *yaml.Node) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(n.Value) // a string always has a form in JSON
+	_ = e.Encode(n.Value) // a string always encodes as JSON
 	return strings.TrimSpace(b.String())
 }

@@ -21,7 +21,7 @@ type view struct {
 	Limits         []limit
 }
 
-// group is the operations of a tag. An operation with several tags is in the group of its last.
+// group is the operations of a tag. An operation with several tags belongs to the last.
 type group struct {
 	Name        string
 	Description template.HTML
@@ -31,7 +31,7 @@ type group struct {
 type operation struct {
 	ID, Method, Path, Summary string
 	Description               template.HTML
-	Public                    bool // a request needs no key
+	Public                    bool // requests need no key
 	Parameters                []field
 	BodyRequired              bool
 	Takes                     []body
@@ -40,7 +40,7 @@ type operation struct {
 	Exchanges                 []exchange
 }
 
-// body is a media type, and what comes in it.
+// body is a media type and its schema.
 type body struct {
 	Media string
 	Kind  template.HTML
@@ -53,13 +53,13 @@ type answer struct {
 	Bodies      []body
 }
 
-// refusal is the problems of a status.
+// refusal is the problem types of a status.
 type refusal struct {
 	Status string
 	Types  []string
 }
 
-// exchange is an example: a command, and what it is answered.
+// exchange is an example: a command and its answer.
 type exchange struct {
 	Summary, Command string
 	Status           int
@@ -92,7 +92,7 @@ type limit struct {
 	Value string
 }
 
-// newView makes what the page shows of the contract.
+// newView collects what the page shows of the contract.
 func newView(doc *openapi3.T, s source, css template.CSS) (view, error) {
 	w := words{doc}
 	v := view{
@@ -178,7 +178,7 @@ func (b builder) bodies(content openapi3.Content) (all []body) {
 	return all
 }
 
-// exchanges are the examples of an operation, in the order in which the contract refers to them.
+// exchanges returns an operation's examples in the order of the contract's references.
 func (b builder) exchanges(operationID string) (all []exchange) {
 	examples := b.source.Components.Examples
 	var names []string
@@ -213,7 +213,7 @@ func (b builder) object(name string, s *openapi3.Schema) object {
 	for _, property := range names {
 		ref := s.Properties[property]
 		description := ref.Value.Description
-		if ref.Ref != "" { // the schema that the link leads to has it
+		if ref.Ref != "" { // the linked schema describes it
 			description = ""
 		}
 		o.Fields = append(o.Fields, field{
@@ -224,7 +224,7 @@ func (b builder) object(name string, s *openapi3.Schema) object {
 	return o
 }
 
-// problems are the types of problems in the order of the contract.
+// problems returns the problem types in the contract's order.
 func (b builder) problems() (all []problem, err error) {
 	types := b.doc.Components.Schemas["ProblemType"].Value
 	table, _ := types.Extensions["x-problems"].(map[string]any)

@@ -20,13 +20,13 @@ const (
 	problemPrefix = "urn:lmserve:problem:"
 )
 
-// words writes what the contract says as HTML, with links to what it names.
+// words renders the contract's text as HTML, with links to what it names.
 type words struct{ doc *openapi3.T }
 
-// code is what stands between backticks.
+// code matches text in backticks.
 var code = regexp.MustCompile(`<code>([A-Za-z-]+)</code>`)
 
-// text is a description: CommonMark, with links to the schemas and problems that it names.
+// text renders a description in CommonMark, with links to the schemas and problems that it names.
 func (w words) text(markdown string) template.HTML {
 	var b bytes.Buffer
 	if err := goldmark.Convert([]byte(markdown), &b); err != nil {
@@ -44,7 +44,7 @@ func (w words) text(markdown string) template.HTML {
 	}))
 }
 
-// phrase is a description of one paragraph, without the paragraph.
+// phrase renders a description of one paragraph without the enclosing <p>.
 func (w words) phrase(markdown string) template.HTML {
 	text := strings.TrimSpace(string(w.text(markdown)))
 	if strings.Count(text, "<p>") == 1 {
@@ -58,7 +58,7 @@ func (w words) isProblem(name string) bool {
 	return slices.Contains(types, any(problemPrefix+name))
 }
 
-// kind says what values a schema has; a schema with a name is a link.
+// kind describes a schema's values; a named schema becomes a link.
 func (w words) kind(ref *openapi3.SchemaRef) template.HTML {
 	if name, ok := strings.CutPrefix(ref.Ref, schemaPrefix); ok {
 		return template.HTML(`<a href="#schema-` + name + `">` + name + `</a>`)
@@ -74,7 +74,7 @@ func (w words) kind(ref *openapi3.SchemaRef) template.HTML {
 	return template.HTML(text)
 }
 
-// bare says what values a schema without a name has.
+// bare describes the values of an unnamed schema.
 func (w words) bare(s *openapi3.Schema) string {
 	switch {
 	case len(s.OneOf) > 0:
@@ -108,7 +108,7 @@ func values(all []any) string {
 	return strings.ReplaceAll(strings.Join(texts, ", "), "<code>&lt;nil&gt;</code>", "null")
 }
 
-// between says how many members a list may have.
+// between describes how many members a list may have.
 func between(least uint64, most *uint64) string {
 	switch {
 	case most == nil:

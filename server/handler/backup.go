@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// backupBufferBytes is how much of a backup one write sends.
+// backupBufferBytes is the size of one write of a backup.
 const backupBufferBytes = 256 << 10
 
 // Backup implements GET /v1/admin/backup. An error after the answer has begun cuts the connection.
@@ -27,7 +27,7 @@ func (h *Handlers) Backup(
 	if r.Params.IfMatch != nil {
 		id = strings.Trim(*r.Params.IfMatch, `"`)
 		if r.Params.Range != nil {
-			// The contract's pattern has seen to it that this is a number.
+			// The contract's pattern ensures that this is a number.
 			from, _ = strconv.ParseInt(strings.Trim(*r.Params.Range, "bytes=-"), 10, 64)
 		}
 	}
@@ -48,7 +48,7 @@ func (h *Handlers) Backup(
 	return writer(func(w http.ResponseWriter) error { return sendBackup(w, b, from, partial) }), nil
 }
 
-// sendBackup answers with a backup from a byte on, and closes it.
+// sendBackup sends a backup from byte `from` on, and closes it.
 func sendBackup(w http.ResponseWriter, b *session.Backup, from int64, partial bool) error {
 	defer b.Close()
 	h := w.Header()
@@ -67,7 +67,7 @@ func sendBackup(w http.ResponseWriter, b *session.Backup, from int64, partial bo
 	return err
 }
 
-// onlyWriter and onlyReader keep io.CopyBuffer from finding a way that is not the buffer's: every
-// write has a deadline of its own.
+// onlyWriter and onlyReader keep io.CopyBuffer from bypassing the buffer: each write needs its own
+// deadline.
 type onlyWriter struct{ io.Writer }
 type onlyReader struct{ io.Reader }

@@ -67,7 +67,7 @@ type completeCall struct {
 	encode   *codec.PieceEncoder
 }
 
-// run makes the call, and charges the caller for the text that was sampled.
+// run makes the call, and charges the caller for the sampled text.
 func (c completeCall) run(
 	ctx context.Context, emit func(session.Piece) error,
 ) (session.Completion, error) {
@@ -78,7 +78,7 @@ func (c completeCall) run(
 	return c.sessions.Complete(ctx, middleware.CallerOf(ctx), c.id, c.request, report)
 }
 
-// stream makes the call and answers with an event for each piece of text.
+// stream makes the call, and answers with one event per piece of text.
 func (c completeCall) stream(
 	ctx context.Context, events *answer.EventStream, start time.Time,
 ) error {

@@ -116,7 +116,7 @@ func (h *Handlers) fill(ctx context.Context, want codec.Fill) (got codec.Filled,
 	return got, err
 }
 
-// oneEvent answers with a stream of one event, in the form of OpenAI's streams.
+// oneEvent answers with a stream of a single event, in the form of OpenAI's streams.
 func (h *Handlers) oneEvent(event any) writer {
 	return func(w http.ResponseWriter) error {
 		events := answer.NewEventStream(w, contract.MediaEventStream, h.Problems)

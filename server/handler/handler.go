@@ -1,11 +1,11 @@
 // Package handler has the operations of the contract. A handler decodes the request (package
-// codec), calls one method of Sessions, and encodes what the method gives; authentication,
-// negotiation, limits and validation are behind it (package middleware). Its errors become problems
-// (package problem).
+// codec), calls one method of Sessions, and encodes the result. Package middleware has already
+// authenticated, limited and validated the request. A handler's errors become problems (package
+// problem).
 //
-// A new operation is a method of Handlers in a file of its own; routes.StrictServerInterface, which
-// is generated from the contract, names it. An answer that is neither JSON nor empty is a function
-// that writes to the http.ResponseWriter, a writer.
+// Each operation is a method of Handlers, in its own file; the generated
+// routes.StrictServerInterface lists them. An answer that is neither JSON nor empty is a writer: a
+// function that writes to the http.ResponseWriter.
 package handler
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// Sessions is what the handlers need of a session manager. Its errors are those of package session.
-// All methods may be called at once.
+// Sessions is the part of a session manager that handlers use. Its errors are those of package
+// session. All methods may be called concurrently.
 type Sessions interface {
 	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
 	Put(ctx context.Context, who session.Caller, name string,
@@ -65,20 +65,21 @@ type Sessions interface {
 	ModelOf(who session.Caller, id string) (session.ModelInfo, error)
 	Backup(ctx context.Context, who session.Caller, id string) (*session.Backup, error)
 
-	// DiskAlarm is why nothing is done that needs more of the disk; nil while there is room.
+	// DiskAlarm returns why operations that need disk space are refused, or nil while there is
+	// space.
 	DiskAlarm() error
 }
 
 // Handlers implements the operations of the contract.
 type Handlers struct {
 	Sessions  Sessions
-	Keys      *keys.Ring  // nil: the server asks for no keys
-	TakesWork func() bool // false as soon as the server drains
+	Keys      *keys.Ring  // nil: the server requires no keys
+	TakesWork func() bool // false once the server drains
 	Problems  *answer.Problems
 	Memory    *middleware.Memory
-	Counted   http.Handler // answers with the metrics of the server
+	Counted   http.Handler // serves the server's metrics
 
-	// UserSessions makes sessions for the users that completions in OpenAI's form name.
+	// UserSessions creates sessions for the users that completions in OpenAI's form name.
 	UserSessions bool
 	users        users
 
@@ -87,7 +88,7 @@ type Handlers struct {
 
 var _ routes.StrictServerInterface = (*Handlers)(nil)
 
-// encoder writes what clients are told of the text of a session.
+// encoder returns the encoder for the text of a session.
 func (h *Handlers) encoder(ctx context.Context, id string) (codec.Encoder, error) {
 	m, err := h.Sessions.ModelOf(middleware.CallerOf(ctx), id)
 	return codec.NewEncoder(m), err

@@ -14,26 +14,25 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// LogSessions are the sessions of the routes of log shippers.
+// LogSessions configures the sessions that log shippers feed.
 type LogSessions struct {
-	Name *intake.Template // of a record's session; nil: intake.NameDefault
-	// Make makes a session on first use, with Settings.
+	Name *intake.Template // names the session of a record; nil: intake.NameDefault
+	// Make creates a missing session with Settings.
 	Make     bool
 	Settings session.Settings
 }
 
-// defaultName is what a server names sessions by that was told nothing.
+// defaultName names sessions without a configured template.
 var defaultName, _ = intake.ParseTemplate(intake.NameDefault)
 
-// refusal says what of a batch was not fed, and will not be when it comes again.
+// refusal counts the records of a batch that can never be fed, even if sent again.
 type refusal struct {
 	records int
 	why     error // the first reason
 }
 
-// feedLogs feeds what a body has to the sessions of its streams. It returns when all is durable.
-// The error is of what may succeed when the body comes again: what the sessions have of it by then
-// is not fed again, if its records have times.
+// feedLogs feeds a body to the sessions of its streams, and returns once the text is durable. After
+// an error the same body may succeed when sent again: records with times are then not fed twice.
 func (h *Handlers) feedLogs(
 	ctx context.Context, body io.Reader, read func([]byte, *intake.Template) (*intake.Batch, error),
 ) (refused refusal, err error) {
@@ -75,7 +74,7 @@ func (h *Handlers) feedLogs(
 	return refused, nil
 }
 
-// feedStream feeds the lines of one stream, and makes its session if there is none.
+// feedStream feeds the lines of one stream, and creates a missing session.
 func (h *Handlers) feedStream(ctx context.Context, s *intake.Stream) error {
 	who := middleware.CallerOf(ctx)
 	id, err := h.logSession(ctx, who, s.Name)
@@ -90,7 +89,7 @@ func (h *Handlers) feedStream(ctx context.Context, s *intake.Stream) error {
 	return err
 }
 
-// logSession finds the session of a stream, or makes it.
+// logSession finds or creates the session of a stream.
 func (h *Handlers) logSession(
 	ctx context.Context, who session.Caller, name string,
 ) (id string, err error) {
@@ -105,13 +104,13 @@ func (h *Handlers) logSession(
 			"No session has the name "+problem.Quoted(name)+", and the server makes none for logs.")
 	}
 	info, _, err = h.Sessions.Put(ctx, who, name, session.CreateRequest{Settings: h.Logs.Settings})
-	if other, ok := errors.AsType[*session.DifferError](err); ok { // another was quicker
+	if other, ok := errors.AsType[*session.DifferError](err); ok { // created by another request
 		return other.ID, nil
 	}
 	return info.ID, err
 }
 
-// isPassing reports whether a request that failed may succeed when it is made again.
+// isPassing reports whether a failed request may succeed when repeated.
 func isPassing(err error) bool {
 	switch problem.Of(err).Status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage,

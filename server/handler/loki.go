@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// PushLoki implements POST /loki/api/v1/push. What can never be fed is told as a problem when all
-// else is fed.
+// PushLoki implements POST /loki/api/v1/push. It feeds all valid records before it reports the
+// invalid ones as a problem.
 func (h *Handlers) PushLoki(
 	ctx context.Context, r routes.PushLokiRequestObject,
 ) (routes.PushLokiResponseObject, error) {

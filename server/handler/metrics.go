@@ -10,14 +10,14 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// Metrics implements GET /metrics. The numbers are of the sessions of all keys.
+// Metrics implements GET /metrics. The metrics cover the sessions of all keys.
 func (h *Handlers) Metrics(
 	ctx context.Context, _ routes.MetricsRequestObject,
 ) (routes.MetricsResponseObject, error) {
 	if who := middleware.CallerOf(ctx); who.Key != "" && !who.Admin {
 		return nil, session.ErrAdminOnly
 	}
-	asked := middleware.RequestOf(ctx) // in what format and encoding
+	asked := middleware.RequestOf(ctx) // for the format and the encoding
 	return writer(func(w http.ResponseWriter) error {
 		w.Header().Set("Content-Type", contract.MediaMetrics)
 		w.Header().Set("Cache-Control", "no-store")

@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// headerSession names the session of a completion in OpenAI's form.
+// headerSession is the header with the session of a completion in OpenAI's form.
 const headerSession = "X-Session-ID"
 
 // CreateCompletion implements POST /v1/completions.
@@ -57,13 +57,13 @@ func (h *Handlers) CreateCompletion(
 	return writer(func(w http.ResponseWriter) error { return h.wholeBatch(ctx, w, call) }), nil
 }
 
-// namedSession is the session that a request names; one without an id is none.
+// namedSession is the session that a request names; id is "" if it names none.
 type namedSession struct {
 	id    string
-	field string // of the request, in which the name is
+	field string // the request's field with the name
 }
 
-// problemOf names the field where an error is that there is no such session.
+// problemOf turns session.ErrNotFound into a problem that names the field.
 func (s namedSession) problemOf(err error) error {
 	if errors.Is(err, session.ErrNotFound) {
 		return problem.Field(api.ProblemSessionNotFound, s.field, problem.Quoted(s.id),
@@ -72,8 +72,8 @@ func (s namedSession) problemOf(err error) error {
 	return err
 }
 
-// completionModel is the model that a completion in OpenAI's form names. Without a name it is that
-// of the session which the request names, or else the default.
+// completionModel returns the model of a completion in OpenAI's form: the named model, else that of
+// the named session, else the default.
 func (h *Handlers) completionModel(
 	ctx context.Context, r routes.CreateCompletionRequestObject,
 ) (session.ModelInfo, error) {
@@ -82,16 +82,15 @@ func (h *Handlers) completionModel(
 	}
 	text := cmp.Or(codec.Value(r.Params.XSessionID), codec.Value(r.Body.User))
 	model, err := h.Sessions.ModelOf(middleware.CallerOf(ctx), text)
-	if errors.Is(err, session.ErrNotFound) { // completionSession says whether that is wrong
+	if errors.Is(err, session.ErrNotFound) { // completionSession reports an unknown session
 		return h.modelNamed(nil)
 	}
 	return model, err
 }
 
-// completionSession finds the session that a completion in OpenAI's form names, by its id or name:
-// that of the header, or else that of the field `user`. For any other user a session is made on
-// first use, with UserSessions; without, the completion has no session. The session is one of the
-// model that the completion names.
+// completionSession finds the session of a completion in OpenAI's form by id or name, from the
+// header or else from the field `user`. It creates a session for an unknown user if UserSessions is
+// set; otherwise the completion has no session. The session must use the completion's model.
 func (h *Handlers) completionSession(
 	ctx context.Context, model session.ModelInfo, header, user *string,
 ) (namedSession, error) {
@@ -130,7 +129,7 @@ type batchCall struct {
 	answer   *codec.OpenAIAnswer
 }
 
-// run makes the call, and charges the caller for the text that was sampled.
+// run makes the call, and charges the caller for the sampled text.
 func (c batchCall) run(ctx context.Context, emit func(session.Piece) error) error {
 	who := middleware.CallerOf(ctx)
 	err := c.sessions.CompleteBatch(ctx, who, c.named.id, c.request, func(p session.Piece) error {
@@ -140,7 +139,7 @@ func (c batchCall) run(ctx context.Context, emit func(session.Piece) error) erro
 	return c.named.problemOf(err)
 }
 
-// wholeBatch answers with all texts, which take memory until they are sent.
+// wholeBatch answers with all texts at once, and reserves memory for them until they are sent.
 func (h *Handlers) wholeBatch(ctx context.Context, w http.ResponseWriter, c batchCall) error {
 	taken, err := h.Memory.Take(ctx, codec.AnswerBytes(c.model, c.request))
 	if err != nil {
@@ -154,7 +153,7 @@ func (h *Handlers) wholeBatch(ctx context.Context, w http.ResponseWriter, c batc
 	return c.whole(c.answer.Whole()).VisitCreateCompletionResponse(w)
 }
 
-// whole is an answer that is not streamed.
+// whole returns an answer that is not streamed.
 func (c batchCall) whole(body api.OpenAICompletion) routes.CreateCompletion200JSONResponse {
 	whole := routes.CreateCompletion200JSONResponse{Body: body}
 	if c.named.id != "" {
@@ -163,7 +162,7 @@ func (c batchCall) whole(body api.OpenAICompletion) routes.CreateCompletion200JS
 	return whole
 }
 
-// streamBatch answers with an event for each piece of text.
+// streamBatch answers with one event per piece of text.
 func (h *Handlers) streamBatch(
 	ctx context.Context, w http.ResponseWriter, c batchCall, usage bool,
 ) error {
@@ -240,8 +239,8 @@ func (h *Handlers) TokenizerInfo(
 	return routes.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions.Models()[0])), nil
 }
 
-// modelNamed finds the model that a request names; no name is that of the default. A name that
-// several models share is refused.
+// modelNamed finds a model by name; nil selects the default. It refuses a name that several models
+// share.
 func (h *Handlers) modelNamed(name *string) (session.ModelInfo, error) {
 	served := h.Sessions.Models()
 	if name == nil {
@@ -266,7 +265,7 @@ func (h *Handlers) modelNamed(name *string) (session.ModelInfo, error) {
 		problem.OneOf(expected))
 }
 
-// checkSessionModel refuses to continue the session of one model with another.
+// checkSessionModel refuses a completion whose model differs from its session's.
 func checkSessionModel(m session.ModelInfo, info session.Info) error {
 	if info.Model == m.ID || info.Err != nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// suggestCompletion answers a completion in OpenAI's form with suggestions. The caller is charged
-// as for those of a session.
+// suggestCompletion answers a completion in OpenAI's form with suggestions. It charges the caller
+// as Suggest does.
 func (h *Handlers) suggestCompletion(
 	ctx context.Context, body api.OpenAICompletionRequest, c batchCall,
 ) (routes.CreateCompletionResponseObject, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// ExportLogs implements POST /v1/logs. The answer has the form of the request, whatever Accept
-// says: so the protocol has it.
+// ExportLogs implements POST /v1/logs. As the protocol requires, the answer has the request's
+// encoding, whatever Accept says.
 func (h *Handlers) ExportLogs(
 	ctx context.Context, r routes.ExportLogsRequestObject,
 ) (routes.ExportLogsResponseObject, error) {
@@ -45,7 +45,7 @@ func (h *Handlers) ExportLogs(
 	}), nil
 }
 
-// inProtobuf is an ExportLogsServiceResponse.
+// inProtobuf encodes an ExportLogsServiceResponse.
 func inProtobuf(refused refusal) []byte {
 	if refused.records == 0 {
 		return nil

@@ -70,8 +70,8 @@ func (h *Handlers) Score(
 	return routes.Score200JSONResponse(call.encode.Summary(summary)), nil
 }
 
-// checkAsked refuses what would make no difference in an answer of this form: who asks for it would
-// look for it in vain.
+// checkAsked refuses parameters that have no effect on an answer of this form, so that no client
+// waits for their effect in vain.
 func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	refuse := func(name, found, expected string) error {
 		return problem.Field(api.ProblemInvalidParameter, name, found, expected)
@@ -112,7 +112,7 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	return nil
 }
 
-// scoreText gives the text of a request: the body as it comes in, or what its JSON holds.
+// scoreText returns the text of a request: the streamed body, or the field of a JSON body.
 func scoreText(r routes.ScoreRequestObject) (io.Reader, error) {
 	if media, _ := contract.MediaTypeOf(r.ContentType); media != contract.MediaJSON {
 		return r.Body, nil
@@ -127,8 +127,8 @@ func scoreText(r routes.ScoreRequestObject) (io.Reader, error) {
 	return bytes.NewReader(body.Base64), nil
 }
 
-// deliveryOf is the text of a request as a delivery; nil if it is none. With an offset, and where
-// nothing is learnt, it is a text like others.
+// deliveryOf returns the body of a log shipper as a delivery, or nil for other texts. With an
+// offset or without learning, the body counts as an ordinary text.
 func deliveryOf(
 	ctx context.Context, text io.Reader, o session.ScoreOptions,
 ) (*session.Delivery, error) {
@@ -136,7 +136,7 @@ func deliveryOf(
 	if !ok || o.Offset != nil || o.Learn == session.LearnFalse {
 		return nil, nil
 	}
-	body, err := io.ReadAll(text) // from memory
+	body, err := io.ReadAll(text) // already in memory
 	if err != nil {
 		return nil, problem.OfBody(err)
 	}
@@ -152,16 +152,16 @@ type scoreCall struct {
 	id       string
 	text     io.Reader
 	options  session.ScoreOptions
-	updates  bool              // tell of updates, too
-	queues   bool              // a session that stays busy is no conflict of the client's
-	delivery *session.Delivery // nil: the text is none
+	updates  bool              // send events of updates as well
+	queues   bool              // a busy session is a full queue, not a conflict
+	delivery *session.Delivery // nil for an ordinary text
 }
 
-// learns reports whether the text becomes the session's.
+// learns reports whether the session keeps the text.
 func (c scoreCall) learns() bool { return c.options.Learn != session.LearnFalse }
 
-// run makes the call. An error after the first chunk carries the session's offset, whatever its
-// type: what was reported stays, if the text becomes the session's.
+// run makes the call. An error after the first chunk carries the session's offset, because a
+// session that learns keeps the chunks already reported.
 func (c scoreCall) run(
 	ctx context.Context, emit func(session.Chunk) error,
 ) (session.Summary, error) {
@@ -191,7 +191,8 @@ func (c scoreCall) run(
 	return summary, p
 }
 
-// outlived tells until that fails: a delivery is fed to its end, whether its client stays or not.
+// outlived wraps emit so that its errors do not stop a delivery: the server feeds a delivery to its
+// end even if the client leaves.
 func outlived(emit func(session.Chunk) error) func(session.Chunk) error {
 	var failed error
 	return func(c session.Chunk) error {
@@ -202,11 +203,10 @@ func outlived(emit func(session.Chunk) error) func(session.Chunk) error {
 	}
 }
 
-// offsetAfter is the session's offset after a chunk was scored.
+// offsetAfter returns the session's offset after a scored chunk.
 func offsetAfter(c session.Chunk) int64 { return c.Total.Bytes + c.PendingBytes }
 
-// stream makes the call and answers with an event for each chunk, or each line, while the text
-// comes in.
+// stream makes the call, and answers with one event per chunk or line while the text arrives.
 func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error {
 	if c.updates {
 		c.options.Updated = func(u session.Update) error {
@@ -215,7 +215,7 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 	}
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
 		id := offsetAfter(chunk)
-		if !c.learns() { // a client that has lost the answer does not go on there
+		if !c.learns() { // a client cannot resume here
 			id = answer.NoID
 		}
 		if c.options.Lines {
@@ -239,7 +239,7 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 	return events.Send(string(api.EventSummary), summary.Offset, c.encode.Summary(summary))
 }
 
-// told is what there is an event of: the records that end in a chunk, or the lines.
+// told returns the records and lines that end in a chunk, each of which gets an event.
 func told(c *session.Chunk) []session.Line { return append(c.Records, c.Lines...) }
 
 // sendLines sends an event for each line or record that ends in a chunk.

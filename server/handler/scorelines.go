@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// scoreLines makes a call whose answer is one object with all lines that there is room for.
+// scoreLines makes a call that returns one object with as many lines as fit in memory.
 func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (routes.ScoreResponseObject,
 	error) {
 	taken, err := h.Memory.Take(ctx, limits.AnswerLinesMax)
@@ -41,7 +41,7 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (routes.ScoreRes
 	return routes.Score200JSONResponse(body), nil
 }
 
-// lineList has the first lines of an answer, as many as the memory has room for.
+// lineList collects the first lines of an answer, up to the memory limit.
 type lineList struct {
 	encode  codec.Encoder
 	lines   []api.LineEvent

@@ -16,7 +16,7 @@ import (
 )
 
 // GetSnapshot implements GET /v1/sessions/{id}/snapshot. An error after the answer has begun cuts
-// the connection: a part of a file must not look like the whole.
+// the connection, so that a partial file does not look complete.
 func (h *Handlers) GetSnapshot(
 	ctx context.Context, r routes.GetSnapshotRequestObject,
 ) (routes.GetSnapshotResponseObject, error) {
@@ -33,7 +33,7 @@ func (h *Handlers) GetSnapshot(
 	}), nil
 }
 
-// partHeaders say what of a session is in its file, and why not all of it.
+// partHeaders returns headers that say which part of a session the file holds, and why.
 func partHeaders(p session.Part) map[string]string {
 	damage := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' { // headers are ASCII

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// Suggest implements POST /v1/sessions/{id}/suggest. The caller is charged for the prefixes that
-// are read, whatever becomes of the answer, and for one at least.
+// Suggest implements POST /v1/sessions/{id}/suggest. It charges the caller for the prefixes read,
+// at least one, even if the answer fails.
 func (h *Handlers) Suggest(
 	ctx context.Context, r routes.SuggestRequestObject,
 ) (routes.SuggestResponseObject, error) {

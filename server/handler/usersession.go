@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// userSessions is what is needed of a session manager to keep sessions for users.
+// userSessions is the part of a session manager that users needs.
 type userSessions interface {
 	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
 	Get(who session.Caller, id string) (session.Info, error)
@@ -15,23 +15,23 @@ type userSessions interface {
 		labels ...session.Label) (page []session.Info, next string, err error)
 }
 
-// userLabel is the label of the sessions that are made for users.
+// userLabel is the label of sessions created for users.
 const userLabel = "user"
 
-// users finds the sessions of users, each of whom belongs to a key, and makes those that there are
-// not. The sessions' labels have it; the map is there to be quick. The zero value is ready.
+// users finds or creates the sessions of users, separately for each key. The sessions' labels are
+// authoritative; the map is a cache. The zero value is ready.
 type users struct {
 	mu struct {
 		sync.Mutex
-		byName map[userName]string // ids of sessions
+		byName map[userName]string // session ids
 	}
 }
 
-// userName is a user as one key calls him, who has a session for each model.
+// userName identifies a user of a key and a model.
 type userName struct{ key, model, user string }
 
-// session finds a user's session, or makes it. Of several that have the user's label it is the
-// oldest.
+// session finds a user's session, or creates it. If several sessions have the user's label, it
+// returns the oldest.
 func (u *users) session(
 	ctx context.Context, sessions userSessions, who session.Caller, model, user string,
 ) (id string, err error) {
@@ -59,13 +59,12 @@ func (u *users) session(
 	return id, nil
 }
 
-// labelled finds the oldest session of a caller's own, of a model, that has a user's label; "" if
-// there is none.
+// labelled returns the id of the caller's oldest session with this model and user label, or "".
 func labelled(
 	sessions userSessions, who session.Caller, model, user string,
 ) (id string, err error) {
 	own := who
-	own.Admin = false // an admin sees those of others, too
+	own.Admin = false // an admin also sees the sessions of others
 	label := session.Label{Name: userLabel, Value: &user}
 	for after := ""; ; {
 		page, next, err := sessions.List(own, after, 1, label)

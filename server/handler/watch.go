@@ -39,10 +39,10 @@ type watchCall struct {
 	options  session.WatchOptions
 }
 
-// errHeadOnly ends the answer to a request for its headers.
+// errHeadOnly ends the answer to a HEAD request.
 var errHeadOnly = errors.New("handler: only the headers were asked for")
 
-// stream makes the call and answers with the events.
+// stream makes the call, and answers with its events.
 func (c watchCall) stream(ctx context.Context, events *answer.EventStream) error {
 	err := c.sessions.Watch(ctx, middleware.CallerOf(ctx), c.id, c.options,
 		func(e session.Event) error {
@@ -60,7 +60,7 @@ func (c watchCall) stream(ctx context.Context, events *answer.EventStream) error
 	return events.Fail(ctx, err)
 }
 
-// send sends what an event tells. Its id is where the session is after it.
+// send sends one event. The event's id is the session's offset after it.
 func (c watchCall) send(events *answer.EventStream, e session.Event) error {
 	switch {
 	case e.Start != nil:

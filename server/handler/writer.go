@@ -2,7 +2,7 @@ package handler
 
 import "net/http"
 
-// writer is an answer that is neither JSON nor empty: it writes itself. It has a method for each
+// writer is an answer that is neither JSON nor empty. It implements the response type of each
 // operation with such an answer.
 type writer func(w http.ResponseWriter) error
 

@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 )
 
-// AccessLog writes one entry for each request when the request ends: at level info, or debug for
-// the probes of a healthy server. Whatever comes after it answers through an answer.Recorder.
+// AccessLog logs each request when it ends, at level info, or debug for successful probes. Later
+// handlers answer through an answer.Recorder.
 func AccessLog(log *zap.Logger) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		start := time.Now()
@@ -41,12 +41,12 @@ func AccessLog(log *zap.Logger) func(http.Handler) http.Handler {
 	})
 }
 
-// routeOf is the route of a request, as the contract writes it; "" if there is none.
+// routeOf returns the request's route as the contract writes it, or "" without a route.
 func routeOf(r *http.Request, rec *answer.Recorder) string {
 	return cmp.Or(chi.RouteContext(r.Context()).RoutePattern(), rec.Route)
 }
 
-// accessLevel keeps probes out of the log as long as they find nothing.
+// accessLevel keeps successful probes out of the log.
 func accessLevel(route string, status int) zapcore.Level {
 	isProbe := strings.HasSuffix(route, "z") && strings.Count(route, "/") == 1 ||
 		route == "/metrics"
@@ -56,7 +56,7 @@ func accessLevel(route string, status int) zapcore.Level {
 	return zapcore.InfoLevel
 }
 
-// countingBody counts the bytes that are read of a body.
+// countingBody counts the bytes read from a body.
 type countingBody struct {
 	io.ReadCloser
 	n int64

@@ -2,16 +2,16 @@ package middleware
 
 import "github.com/lmserve/lmserve/internal/serving/spool"
 
-// ahead holds the part of a body that was read before its reader asked for it: the end in memory,
-// all before it in a temporary file. The zero value is empty.
+// ahead holds the part of a body that was read before its reader asked: the end in memory, the rest
+// in a temporary file. The zero value is empty.
 type ahead struct {
-	file    *spool.Spool // nil: none
-	in, out int64        // bytes that were written to the file, and of these those that were taken
-	tail    []byte       // what follows the file
+	file    *spool.Spool // nil without a file
+	in, out int64        // bytes written to the file, and bytes read back
+	tail    []byte       // the bytes after those in the file
 }
 
-// room returns a buffer for the next bytes, or nil if there is no space. The caller passes the
-// number of bytes that it wrote to got.
+// room returns a buffer for the next bytes, or nil without space. The caller passes the number of
+// bytes written to got.
 func (a *ahead) room() []byte {
 	if len(a.tail) == cap(a.tail) {
 		if !a.flush() {
@@ -24,10 +24,10 @@ func (a *ahead) room() []byte {
 	return a.tail[len(a.tail):cap(a.tail)]
 }
 
-// got adds bytes that were put into the room.
+// got adds n bytes written to the buffer from room.
 func (a *ahead) got(n int) { a.tail = a.tail[:len(a.tail)+n] }
 
-// flush moves the tail to the file. If that fails, nothing has changed.
+// flush moves the tail to the file. If it fails, nothing changes.
 func (a *ahead) flush() bool {
 	if len(a.tail) == 0 {
 		return true
@@ -47,7 +47,7 @@ func (a *ahead) flush() bool {
 	return true
 }
 
-// take reads from the beginning; 0 bytes without an error are the end.
+// take reads from the beginning; 0 bytes without an error mean that ahead is empty.
 func (a *ahead) take(p []byte) (int, error) {
 	if left := a.in - a.out; left > 0 {
 		n, err := a.file.ReadAt(p[:min(int64(len(p)), left)], a.out)

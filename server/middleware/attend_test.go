@@ -18,7 +18,7 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// serveStalled serves a handler behind Stall, and gives the address.
+// serveStalled serves a handler behind Stall and returns the address.
 func serveStalled(t *testing.T, idle time.Duration, draining context.Context,
 	h http.HandlerFunc) string {
 	t.Helper()
@@ -27,7 +27,7 @@ func serveStalled(t *testing.T, idle time.Duration, draining context.Context,
 	return s.Listener.Addr().String()
 }
 
-// begin sends the head of a request with a body of so many bytes.
+// begin sends the head of a request with a body of size bytes.
 func begin(t *testing.T, addr string, size int) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -39,7 +39,7 @@ func begin(t *testing.T, addr string, size int) net.Conn {
 	return conn
 }
 
-// numbers is text in which every place differs from the places near it.
+// numbers returns text that differs at nearby places.
 func numbers(size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
@@ -48,8 +48,8 @@ func numbers(size int) string {
 	return b.String()[:size]
 }
 
-// What came while a request was attended is read first, and then what comes, whatever of it is in
-// memory, in a file, or still on its way.
+// A reader gets the bytes read ahead first and then the rest, whether these are in memory, in a
+// file, or still in transit.
 func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 	for _, size := range []int{1, 40_000, 3_000_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 			addr := serveStalled(t, time.Minute, t.Context(), func(w http.ResponseWriter,
 				r *http.Request) {
 				var all []byte
-				for range 2 { // what is left of the first is before what the second reads
+				for range 2 { // bytes left by the first read precede those of the second
 					stop := Attend(r.Context())
 					<-sent
 					time.Sleep(2 * limits.AttendAfter)
@@ -78,7 +78,7 @@ func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 			_, err := io.WriteString(conn, text[:size*9/10])
 			require.NoError(t, err)
 			close(sent)
-			time.Sleep(3 * limits.AttendAfter) // more is read ahead, or read
+			time.Sleep(3 * limits.AttendAfter) // reading ahead continues, or is done
 			_, err = io.WriteString(conn, text[size*9/10:])
 			require.NoError(t, err)
 			require.True(t, text == <-got, "the text is whole")
@@ -86,8 +86,8 @@ func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 	}
 }
 
-// Of a text that is longer than what is read ahead at once the rest is read slowly, until what is
-// on its way from a client that has left has come.
+// Beyond the read-ahead limit the body is read slowly. A client's leaving is noticed once the bytes
+// in transit have arrived.
 func TestLeavingBehindALongBodyIsNoticed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -109,7 +109,7 @@ func TestLeavingBehindALongBodyIsNoticed(t *testing.T) {
 	}
 }
 
-// The disk being full is no reason to end a request that waits, or to lose what was read ahead.
+// A full disk neither ends a waiting request nor loses bytes read ahead.
 func TestReadingAheadStopsWhereThereIsNoSpace(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/missing")
 	if _, err := os.Stat(os.TempDir()); err == nil {
@@ -128,8 +128,8 @@ func TestReadingAheadStopsWhereThereIsNoSpace(t *testing.T) {
 	require.True(t, text == <-got)
 }
 
-// A request that is attended and ends, with its body still open, is answered whole. One that is
-// attended while the server drains learns that from its body, as others do.
+// A request that is attended and ends with its body still open gets a complete answer. If the
+// server drains meanwhile, an attended request learns this from its body, as others do.
 func TestAttendedRequestsEndWithTheirBodiesOpen(t *testing.T) {
 	draining, drain := context.WithCancel(t.Context())
 	defer drain()
@@ -163,7 +163,8 @@ func TestAttendedRequestsEndWithTheirBodiesOpen(t *testing.T) {
 	}
 }
 
-// A client may be silent while it is the server that waits, and has its idle time afterwards.
+// While the server waits, the client's idle time does not count; afterwards it counts from the
+// start.
 func TestIdlenessIsNotCountedWhileAttended(t *testing.T) {
 	const idle = 300 * time.Millisecond
 	addr := serveStalled(t, idle, t.Context(), func(w http.ResponseWriter, r *http.Request) {

@@ -18,27 +18,26 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// caller is whom a request comes from, and what the caller may use. A server without keys has one
-// anonymous caller, to whom no limits belong.
+// caller is the sender of a request with its limits. A server without keys has one anonymous caller
+// without limits.
 type caller struct {
 	session.Caller
-	limits keys.Limits // every field is set, but for the anonymous caller
+	limits keys.Limits // every field is set, except for the anonymous caller
 }
 
 type callerKey struct{}
 
-// CallerOf is whom an authenticated request comes from. A handler that asks for the caller on a
-// public route is wrong, and fails.
+// CallerOf returns the caller of an authenticated request. It panics on a public route, which has
+// no caller.
 func CallerOf(ctx context.Context) session.Caller { return ctx.Value(callerKey{}).(caller).Caller }
 
-// Authenticate lets through requests with a good key, and requests to operations that the contract
-// makes public; all requests, where the server asks for no keys (ring is nil, or has no keys file).
-// Whatever is not known to be public is not. Authenticate comes before everything that looks at a
-// request, so that strangers learn nothing. The router has not found the route by then: routes
-// tells.
+// Authenticate admits requests with a valid key and requests to public operations of the contract.
+// It admits all requests if the server requires no keys: ring is nil or has no keys file. Unknown
+// operations are not public. Authenticate runs before anything that inspects a request, so that
+// strangers learn nothing. The router has not run by then, so routes finds the operation.
 //
-// The request's context ends when its key is no longer good, with the reason as its cause, and so
-// does its body: whatever works for the request ends, and package answer tells the reason.
+// Once the key is no longer valid, the request's context and body end with the reason as cause.
+// This stops all work for the request, and package answer reports the reason.
 func Authenticate(
 	ring *keys.Ring, c *contract.Contract, routes chi.Routes, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -73,7 +72,7 @@ func Authenticate(
 	})
 }
 
-// stopBody stops a body when its caller's key is no longer good, until cancel is called.
+// stopBody stops a body once its caller's key is no longer valid, until cancel is called.
 func stopBody(held context.Context, body io.ReadCloser) (cancel func() bool) {
 	return context.AfterFunc(held, func() {
 		if b, ok := body.(*patientBody); ok {
@@ -82,7 +81,8 @@ func stopBody(held context.Context, body io.ReadCloser) (cancel func() bool) {
 	})
 }
 
-// authenticate finds the key of a request. Its errors never repeat what the request shows as a key.
+// authenticate returns the key of a request. Its errors never repeat the key that the request
+// shows.
 func authenticate(ring *keys.Ring, r *http.Request) (keys.Key, error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
@@ -96,7 +96,7 @@ func authenticate(ring *keys.Ring, r *http.Request) (keys.Key, error) {
 	return ring.Authenticate(strings.TrimSpace(token))
 }
 
-// withDefaultLimits fills in the limits that a key's entry in the keys file leaves out.
+// withDefaultLimits fills in limits that the key's entry in the keys file omits.
 func withDefaultLimits(l keys.Limits) keys.Limits {
 	l.Sessions = cmp.Or(l.Sessions, limits.KeySessionsDefault)
 	l.Requests = cmp.Or(l.Requests, limits.KeyRequestsDefault)

@@ -7,9 +7,9 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// BodyKind refuses bodies of kinds that the contract does not list for the operation. A body
-// without a Content-Type, as `curl -T` sends it, counts as application/octet-stream. Operations
-// that take no body ignore one.
+// BodyKind refuses bodies of media types that the contract does not list for the operation. A body
+// without Content-Type, such as that of `curl -T`, counts as application/octet-stream. Operations
+// without a body ignore one.
 func BodyKind(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		op := c.Operation(r)

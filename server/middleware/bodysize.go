@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// BodySize bounds the size of bodies: those that say how long they are before a byte is read, the
-// others as they come in. A streamed body has streamBytesMax bytes at most.
+// BodySize limits the size of bodies. A body with a Content-Length is checked before reading,
+// others while they arrive. A streamed body may have streamBytesMax bytes.
 func BodySize(
 	c *contract.Contract, streamBytesMax int64, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -30,7 +30,7 @@ func BodySize(
 	})
 }
 
-// bodyMost is the most bytes that the body of a request may have.
+// bodyMost returns the largest size of the request's body in bytes.
 func bodyMost(op *contract.Operation, r *http.Request, streamBytesMax int64) int64 {
 	switch {
 	case op.Raw, op.Records && contract.IsJSONBody(r): // JSON may be records, see Records

@@ -13,13 +13,13 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// preflightSeconds is how long a browser may remember what a preflight was answered.
+// preflightSeconds is how long a browser may cache a preflight's answer.
 const preflightSeconds = 600
 
-// CORS lets pages of these origins use the server from a browser, as the Fetch standard has it: it
-// answers their preflights and names the headers of answers that they may read. Such a page may
-// send any header, a key in Authorization among them. It never gets the browser's own credentials,
-// which are none of this server's. Without origins CORS does nothing.
+// CORS lets pages of these origins use the server from a browser (Fetch standard). It answers their
+// preflights and lists the headers that they may read. Such a page may send any header, including a
+// key in Authorization. It never sends the browser's own credentials, which this server does not
+// use. Without origins CORS does nothing.
 func CORS(c *contract.Contract, origins []string) func(http.Handler) http.Handler {
 	if len(origins) == 0 {
 		return func(next http.Handler) http.Handler { return next }
@@ -30,14 +30,14 @@ func CORS(c *contract.Contract, origins []string) func(http.Handler) http.Handle
 		AllowedHeaders: []string{"*"},
 		ExposedHeaders: append(c.AnswerHeaders(), answer.HeaderRequestID),
 		MaxAge:         preflightSeconds,
-		// A page of the internet that somebody has named may reach a server on loopback.
+		// An allowed page of the internet may reach a server on loopback.
 		AllowPrivateNetwork: true,
 	}).Handler
 }
 
-// Origin brings the origin of a page into the form in which browsers send it, "https://host:port"
-// without the port that the scheme has anyway. It takes no pattern, and nothing that several pages
-// share: neither "*" nor "null".
+// Origin normalizes an origin to the form that browsers send: "https://host:port", without the
+// scheme's default port. It refuses patterns and origins that several pages share, such as "*" and
+// "null".
 func Origin(text string) (string, error) {
 	wrong := fmt.Errorf("found %q, expected one origin, scheme://host or scheme://host:port, "+
 		"such as https://app.example.org", text)
@@ -50,7 +50,7 @@ func Origin(text string) (string, error) {
 	return u.Scheme + "://" + strings.TrimSuffix(u.Host, ":"+usual), nil
 }
 
-// isNamed reports whether an origin is one of these, which are in the form of Origin.
+// isNamed reports whether origin is in origins, which are normalized by Origin.
 func isNamed(origin string, origins []string) bool {
 	return slices.Contains(origins, strings.ToLower(origin))
 }

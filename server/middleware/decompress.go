@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Decompress undoes the Content-Encoding of a body. What comes out of it is bounded as a body
-// without one is. Loki's Snappy is no stream, and is left to who reads the whole.
+// Decompress decodes a body's Content-Encoding. The decoded body has the same size limit as a plain
+// body. Loki's Snappy is not a stream, so the handler that reads the whole body decodes it.
 func Decompress(
 	c *contract.Contract, streamBytesMax int64, memory *Memory, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -49,7 +49,7 @@ func Decompress(
 	})
 }
 
-// decompressor makes the reader of what is compressed; end releases what it has.
+// decompressor returns a reader of the decoded bytes; end frees its resources.
 func decompressor(coding string, from io.Reader) (plain io.Reader, end func(), err error) {
 	if coding == "gzip" {
 		r, err := gzip.NewReader(from)
@@ -63,10 +63,10 @@ func decompressor(coding string, from io.Reader) (plain io.Reader, end func(), e
 	return r, r.Close, nil
 }
 
-// noting notes the error of a body.
+// noting records the error of a body.
 type noting struct {
 	r   io.Reader
-	err error // but for io.EOF
+	err error // except io.EOF
 }
 
 func (n *noting) Read(p []byte) (int, error) {
@@ -77,7 +77,7 @@ func (n *noting) Read(p []byte) (int, error) {
 	return read, err
 }
 
-// decompressed is a body without its Content-Encoding.
+// decompressed is a body with its Content-Encoding decoded.
 type decompressed struct {
 	coding string
 	from   *noting
@@ -96,7 +96,7 @@ func (d *decompressed) Read(p []byte) (int, error) {
 
 func (d *decompressed) Close() error { return nil }
 
-// codingFault tells a fault of a compressed body from one of its transport.
+// codingFault distinguishes a fault of the compressed data from one of the transport.
 func codingFault(coding string, from *noting, bytes int64, err error) error {
 	if from.err != nil {
 		return from.err

@@ -1,15 +1,15 @@
-// Package middleware has what every request passes on its way to a handler, one middleware a file:
-// a function that gets what it needs handed in, and returns a func(http.Handler) http.Handler. What
-// a middleware finds out about a request goes into the request's context; the file that puts it
-// there has the function that reads it: CallerOf, Charge, MediaOf.
+// Package middleware has the steps that every request passes before its handler, one per file. Each
+// is a function that takes its dependencies and returns a func(http.Handler) http.Handler. A
+// middleware stores its findings in the request's context; the same file has the function that
+// reads them: CallerOf, Charge, MediaOf.
 //
-// The server's newRouter says in which order requests meet them. Those that look at the operation
-// of a request (Negotiate, BodyKind, BodySize, Validate) come after the router has found it.
+// The server's newRouter defines their order. Negotiate, BodyKind, BodySize and Validate look at
+// the operation, so they run after the router has found it.
 package middleware
 
 import "net/http"
 
-// wrap makes a middleware of a function that answers a request, or has next answer it.
+// wrap makes a middleware from a function that either answers a request or calls next.
 func wrap(
 	serve func(w http.ResponseWriter, r *http.Request, next http.Handler),
 ) func(http.Handler) http.Handler {

@@ -16,17 +16,14 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Hosts refuses requests that a browser sends for a page of somebody else. Keys keep such pages
-// out, since a page does not have one; so Hosts looks at the requests of a server that asks for no
-// keys, and at those of a server that was told which names it has.
+// Hosts refuses requests that a browser sends for a foreign page. A foreign page has no key, so
+// Hosts checks only servers without keys and servers with configured names.
 //
-// A request's Host has to be a name of this server: a loopback name or address, the address that
-// the connection came to, one of the allowed names, or a name that Kubernetes gives the service of
-// an allowed name, with any port. A page that reaches the server by
-// DNS rebinding brings the page's own name. A request's Origin has to be the origin that the Host
-// names, one whose host is among the allowed names, or one of the named origins.
-// (http.CrossOriginProtection lets every GET pass, since sites make their pages of them. The
-// exports of this server are GETs.)
+// The request's Host must name this server, with any port: a loopback name or address, the address
+// of the connection, an allowed name, or the name that Kubernetes gives the service of an allowed
+// name. A page that uses DNS rebinding sends the page's own name. The request's Origin must be the
+// origin of the Host, one with an allowed host name, or one of origins. http.CrossOriginProtection
+// would pass every GET, but this server's exports are GETs.
 func Hosts(
 	ring *keys.Ring, allowed, origins []string, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -41,9 +38,9 @@ func Hosts(
 	})
 }
 
-// checkHosts holds a request's Host and origin against the names that the server has; nil if they
-// fit. Clients that are no browsers send no Origin, and those of HTTP/1.0 no Host: no page can make
-// a browser do so.
+// checkHosts checks a request's Host and Origin against the server's names; nil if they fit.
+// Clients other than browsers send no Origin, and HTTP/1.0 clients may send no Host. No page can
+// make a browser omit them.
 func checkHosts(r *http.Request, allowed, origins []string) *problem.Problem {
 	host := hostName(r.Host)
 	if host != "" && !isLoopback(host) && !isLocalAddress(r, host) && !isAllowed(host, allowed) &&
@@ -69,7 +66,7 @@ func checkHosts(r *http.Request, allowed, origins []string) *problem.Problem {
 	return nil
 }
 
-// hostName is the name or address of an authority, without its port and the dot of a full name.
+// hostName returns the host of an authority, without the port and a final dot.
 func hostName(authority string) string {
 	host, _, err := net.SplitHostPort(authority)
 	if err != nil {
@@ -78,23 +75,23 @@ func hostName(authority string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// isLoopback reports whether a host is this machine under any circumstances.
+// isLoopback reports whether host always means this machine.
 func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// isLocalAddress reports whether a host is the very address that the request's connection came to.
+// isLocalAddress reports whether host is the local address of the request's connection.
 func isLocalAddress(r *http.Request, host string) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	addr, err := netip.ParseAddr(host)
 	return err == nil && local != nil && addr.Unmap() == local.AddrPort().Addr().Unmap()
 }
 
-// isService reports whether a host is how Kubernetes names the service of an allowed name that has
-// no dot: NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.cluster.local. No page may have
-// such a name. Nobody can register one below svc or local, which are no domains of the public DNS.
-// NAME.NAMESPACE is refused where the namespace is also a domain in which anybody can, as dev.
+// isService reports whether Kubernetes gives this name to the service of an allowed name without
+// dots: NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.cluster.local. No page can have
+// such a name, because nobody can register domains below svc or local. NAME.NAMESPACE is refused if
+// the namespace is also a public suffix such as dev.
 func isService(host string, names []string) bool {
 	name, rest, _ := strings.Cut(host, ".")
 	namespace, zone, full := strings.Cut(rest, ".")

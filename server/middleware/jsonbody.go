@@ -15,9 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// JSONBody takes a JSON body in before anything is made of it, and then waits for the memory that
-// reading it takes. A body that comes slowly is in a temporary file but for its beginning, so that
-// it takes no memory from others.
+// JSONBody receives a JSON body completely, and then waits for the memory to parse it. All but the
+// beginning of an arriving body goes to a temporary file, so a slow client holds no memory.
 func JSONBody(
 	c *contract.Contract, memory *Memory, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -49,29 +48,28 @@ func JSONBody(
 
 type jsonKey struct{}
 
-// jsonBody is a body of a request that is at work.
+// jsonBody is the JSON body of a request in progress.
 type jsonBody struct {
 	taken *Taken
 	bytes int64
 }
 
-// HasRead says that the JSON body of a request was read: what it takes from now on is what was made
-// of it.
+// HasRead releases the memory for parsing a request's JSON body, except that of the result.
 func HasRead(ctx context.Context) {
 	if b, ok := ctx.Value(jsonKey{}).(*jsonBody); ok {
 		b.taken.Keep(limits.JSONKeptFactor * b.bytes)
 	}
 }
 
-// takenIn is a body that has come in.
+// takenIn is a completely received body.
 type takenIn struct {
 	io.Reader
 	bytes int64
 	head  []byte       // the beginning
-	rest  *spool.Spool // what follows the beginning; nil: nothing does
+	rest  *spool.Spool // the rest; nil if there is none
 }
 
-// again has the body read from its beginning.
+// again rewinds the body to its beginning.
 func (t *takenIn) again() error {
 	if t.rest == nil {
 		t.Reader = bytes.NewReader(t.head)
@@ -92,7 +90,7 @@ func (t *takenIn) Close() error {
 	return nil
 }
 
-// takeIn takes a body in. The error is a problem.
+// takeIn receives a body completely. The error is a problem.
 func takeIn(body io.Reader) (*takenIn, error) {
 	var head bytes.Buffer
 	n, err := head.ReadFrom(io.LimitReader(body, limits.JSONHeadBytes))

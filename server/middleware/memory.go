@@ -9,15 +9,15 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Memory is what requests may take of the server's memory for what they have in memory whole. Each
-// kind of request has a part of its own, so that it waits for no other kind.
+// Memory limits the memory for data that requests hold whole. Each kind of request has its own
+// pool, so that it waits for no other kind.
 type Memory struct {
 	Lists *Pool // pages of sessions
 
-	little, much *Pool // all else, by what a request needs
+	little, much *Pool // all else, by size
 }
 
-// NewMemory makes a Memory of which nothing is taken.
+// NewMemory makes a Memory with all of it free.
 func NewMemory() *Memory {
 	return &Memory{
 		Lists:  newPool(limits.ListMemoryMax),
@@ -26,7 +26,7 @@ func NewMemory() *Memory {
 	}
 }
 
-// Take is Pool.Take for what is no page of sessions.
+// Take is Pool.Take for everything but pages of sessions.
 func (m *Memory) Take(ctx context.Context, bytes int64) (*Taken, error) {
 	if bytes <= limits.SmallRequestBytes {
 		return m.little.Take(ctx, bytes)
@@ -34,13 +34,13 @@ func (m *Memory) Take(ctx context.Context, bytes int64) (*Taken, error) {
 	return m.much.Take(ctx, bytes)
 }
 
-// Pool is memory that requests share. They get it in the order in which they have asked.
+// Pool is memory that requests share. They get it in order of arrival.
 type Pool struct{ free *semaphore.Weighted }
 
 func newPool(bytes int64) *Pool { return &Pool{semaphore.NewWeighted(bytes)} }
 
-// Take waits until so many bytes are free. The error is session.ErrOverloaded if that takes long,
-// or what has ended the request.
+// Take waits until the given number of bytes is free. It returns session.ErrOverloaded after
+// limits.RequestMemoryWaitMax, or the cause that ended the request.
 func (p *Pool) Take(ctx context.Context, bytes int64) (*Taken, error) {
 	defer Attend(ctx)()
 	waiting, cancel := context.WithTimeout(ctx, limits.RequestMemoryWaitMax)
@@ -54,13 +54,13 @@ func (p *Pool) Take(ctx context.Context, bytes int64) (*Taken, error) {
 	return &Taken{p, bytes}, nil
 }
 
-// Taken is the memory that a request has.
+// Taken is memory that a request holds.
 type Taken struct {
 	pool  *Pool
 	bytes int64
 }
 
-// Keep gives back all but so many bytes.
+// Keep releases all but the given number of bytes.
 func (t *Taken) Keep(bytes int64) {
 	if bytes < t.bytes {
 		t.pool.free.Release(t.bytes - bytes)

@@ -23,20 +23,20 @@ import (
 // meters has the meters of all keys.
 type meters struct {
 	mu    sync.Mutex
-	byKey map[string]*meter // one for each key that was used since the start
+	byKey map[string]*meter // each key used since the start
 }
 
-// meter is what one key is using, of what it may.
+// meter counts one key's use against its limits.
 type meter struct {
 	limits keys.Limits   // every field set
-	bytes  *rate.Limiter // holds one second's worth; charges beyond that are debt
+	bytes  *rate.Limiter // holds one second's worth; more becomes debt
 
 	mu       sync.Mutex
-	requests int // at work
+	requests int // in progress
 }
 
-// of gives the meter of a key. When the key's limits have changed that is a new meter, without
-// debt; the old one goes on counting the requests that it has let in.
+// of returns the meter of a key. New limits get a new meter without debt; the old meter keeps
+// counting the requests that it admitted.
 func (m *meters) of(key string, limits keys.Limits) *meter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +52,7 @@ func (m *meters) of(key string, limits keys.Limits) *meter {
 	return made
 }
 
-// begin counts a request, unless as many as the key may have are at work.
+// begin counts a request. It returns false if the key has reached its limit.
 func (m *meter) begin() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,17 +69,17 @@ func (m *meter) end() {
 	m.requests--
 }
 
-// behind is the time until all that was charged is paid.
+// behind returns the time until the debt is paid.
 func (m *meter) behind(now time.Time) time.Duration {
 	debt := -m.bytes.TokensAt(now)
 	return time.Duration(max(0, debt) / float64(m.limits.BytesPerSecond) * float64(time.Second))
 }
 
-// charge takes bytes from the second's worth, or makes debt, and gives the time until the bytes are
-// paid.
+// charge takes bytes from the second's worth or adds them to the debt. It returns the time until
+// the bytes are paid.
 func (m *meter) charge(bytes int, now time.Time) time.Duration {
 	var wait time.Duration
-	for burst := m.bytes.Burst(); bytes > 0; bytes -= burst { // the limiter takes no more at a time
+	for burst := m.bytes.Burst(); bytes > 0; bytes -= burst { // the limiter's largest request
 		wait = m.bytes.ReserveN(now, min(bytes, burst)).DelayFrom(now)
 	}
 	return wait
@@ -87,17 +87,17 @@ func (m *meter) charge(bytes int, now time.Time) time.Duration {
 
 type meterKey struct{}
 
-// Charge charges the key of a request for bytes that the server has made for it. Where no limits
-// belong to the caller it does nothing.
+// Charge charges the request's key for bytes that the server produced. It does nothing for a caller
+// without limits.
 func Charge(ctx context.Context, bytes int) {
 	if m, ok := ctx.Value(meterKey{}).(*meter); ok {
 		m.charge(bytes, time.Now())
 	}
 }
 
-// Meter holds every key to its requests at work and its bytes a second. When draining is done,
-// bodies no longer wait for their turn. Meter comes after Authenticate, which finds the caller and
-// the limits.
+// Meter limits each key's concurrent requests and its bytes per second. Bodies no longer wait for
+// their turn once the context draining is done. Meter runs after Authenticate, which finds the
+// caller and the limits.
 func Meter(draining context.Context, problems *answer.Problems) func(http.Handler) http.Handler {
 	meters := &meters{byKey: map[string]*meter{}}
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -124,7 +124,7 @@ func Meter(draining context.Context, problems *answer.Problems) func(http.Handle
 	})
 }
 
-// requestsProblem says that a key has too many requests at work.
+// requestsProblem says that a key has too many concurrent requests.
 func requestsProblem(m *meter) *problem.Problem {
 	p := problem.New(api.ProblemKeyRequestLimit,
 		fmt.Sprintf("The key has %d requests at work.", m.limits.Requests))
@@ -132,7 +132,7 @@ func requestsProblem(m *meter) *problem.Problem {
 	return p
 }
 
-// behindProblem says that a key has used more bytes than it may.
+// behindProblem says that a key has exceeded its bytes per second.
 func behindProblem(m *meter, behind time.Duration) *problem.Problem {
 	p := problem.New(api.ProblemKeyRateLimit,
 		fmt.Sprintf("The key may have %d bytes a second, and is %.1f seconds behind.",
@@ -141,8 +141,8 @@ func behindProblem(m *meter, behind time.Duration) *problem.Problem {
 	return p
 }
 
-// pacedBody is read no faster than its key may. Of several bodies each gets its turn: what one of
-// them reads at a time is a small part of a second's worth.
+// pacedBody limits reading to the key's rate. A single read takes a small part of a second's worth,
+// so that concurrent bodies of the key take turns.
 type pacedBody struct {
 	io.ReadCloser
 	ctx      context.Context
@@ -150,8 +150,8 @@ type pacedBody struct {
 	meter    *meter
 }
 
-// Read waits after it has read, while nobody waits for the client: the time does not count as
-// idleness of the client, who may leave meanwhile.
+// Read waits after reading. The client may leave meanwhile, and the wait does not count as the
+// client's idle time.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), max(1, b.meter.bytes.Burst()/limits.PacedParts))])
 	wait := b.meter.charge(n, time.Now())

@@ -49,7 +49,7 @@ func TestLimitsThatAKeyLeavesOutHaveDefaults(t *testing.T) {
 	require.Positive(t, all.Disk)
 }
 
-// What another request of the key has used may take minutes to pay.
+// The debt of the key's other requests may take minutes to pay.
 func TestLeavingABodyThatIsPacedIsNoticed(t *testing.T) {
 	m := (&meters{byKey: map[string]*meter{}}).of("key", keys.Limits{BytesPerSecond: 100})
 	m.charge(10_000, time.Now())

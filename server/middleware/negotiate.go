@@ -15,12 +15,12 @@ type formKey struct{}
 
 type answerForm struct {
 	media   string
-	head    bool // its headers alone
+	head    bool // HEAD: headers only
 	request *http.Request
 }
 
-// Negotiate chooses the form of the answer among those that the contract offers for the operation,
-// by the request's Accept header.
+// Negotiate chooses the answer's media type among those that the contract offers, by the request's
+// Accept header.
 func Negotiate(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		offers := c.Operation(r).Offers
@@ -41,13 +41,13 @@ func Negotiate(c *contract.Contract, problems *answer.Problems) func(http.Handle
 	})
 }
 
-// MediaOf is the media type that Negotiate chose for the answer to a request.
+// MediaOf returns the media type that Negotiate chose for the answer.
 func MediaOf(ctx context.Context) string { return formOf(ctx).media }
 
-// RequestOf is the request whose answer's form Negotiate chose.
+// RequestOf returns the request that Negotiate handled.
 func RequestOf(ctx context.Context) *http.Request { return formOf(ctx).request }
 
-// HeadOnly reports whether a request asks for the headers of an answer alone.
+// HeadOnly reports whether a request asks only for the headers.
 func HeadOnly(ctx context.Context) bool { return formOf(ctx).head }
 
 func formOf(ctx context.Context) answerForm {

@@ -8,15 +8,16 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 )
 
-// Observer is told of requests, for metrics and traces. Its methods may be called at once.
+// Observer receives events of requests, for metrics and traces. Its methods may be called
+// concurrently.
 type Observer interface {
 	RequestBegan()
-	// RequestEnded is told of a request's route, which is a pattern of the contract, or "" where
-	// there is none, and of its status, as the access log has it. The context is the request's.
+	// RequestEnded receives the request's context, route, method, status and duration. route is a
+	// pattern of the contract, or "" without a route; status is the access log's.
 	RequestEnded(ctx context.Context, route, method string, status int, took time.Duration)
 }
 
-// Observe has an observer told of every request. It comes behind AccessLog.
+// Observe reports every request to an observer. It runs after AccessLog.
 func Observe(o Observer) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		start := time.Now()

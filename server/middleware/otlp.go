@@ -13,9 +13,9 @@ const (
 	RouteLoki = "/loki/api/v1/push"
 )
 
-// OTLP marks the requests of log shippers, whatever is wrong with them: their problems have the
-// statuses that shippers understand, and at OTLP's route its form. So it comes before all that may
-// refuse a request.
+// OTLP marks the requests of log shippers, so that their problems have statuses that shippers
+// understand and, on OTLP's route, its form. It runs before any middleware that may refuse a
+// request.
 func OTLP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == RouteOTLP || r.URL.Path == RouteLoki {

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	// longAgo is a deadline that ends reads at once.
+	// longAgo is a deadline that ends pending reads at once.
 	longAgo = time.Unix(1, 0)
 
 	errFinished = errors.New("server: the request of the body is finished")
@@ -21,40 +21,40 @@ var (
 
 type bodyKey struct{}
 
-// Attend ends the context of a request when its client leaves, until stop is called. A handler that
-// waits for something else than the body calls it: net/http notices that a client has left only
-// behind the end of the body, so the body is read ahead meanwhile. Whoever reads the body
-// afterwards reads what came. Nobody reads it before stop is called. A short wait is not attended.
+// Attend cancels a request's context when its client leaves, until stop is called. A handler calls
+// it before waiting for something other than the body. net/http notices that a client has left only
+// after the end of the body, so Attend reads the body ahead. Later reads return these bytes first;
+// nobody reads the body before stop is called. A wait shorter than limits.AttendAfter is not
+// attended.
 func Attend(ctx context.Context) (stop func()) {
 	b, ok := ctx.Value(bodyKey{}).(*patientBody)
-	if !ok { // net/http looks after requests without a body
+	if !ok { // net/http watches requests without a body
 		return func() {}
 	}
 	return b.attend()
 }
 
-// patientBody gives every read of a body its own deadline, and reads ahead while it is attended.
+// patientBody gives every read of a body its own deadline, and reads ahead while attended.
 type patientBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 	idle    time.Duration
-	leave   func()                    // ends the request's context
-	follow  func() (stop func() bool) // has the request's context end with that of net/http
+	leave   func()                    // cancels the request's context
+	follow  func() (stop func() bool) // ends the context with net/http's
 
 	mu       sync.Mutex
-	changed  sync.Cond   // reading has changed
-	ended    bool        // the body has come in to its end
-	stopped  error       // why the body is read no further; nil: it is
-	waits    int         // calls of attend that have not stopped
-	reading  bool        // a read ahead is under way
-	failed   error       // of a read ahead, io.EOF at the end; what was read comes first
-	ahead    ahead       // what was read ahead
-	followed bool        // the reader has met the end of the body
-	unfollow func() bool // of a follow while the body is attended; nil: none
+	changed  sync.Cond   // signals that reading ahead has stopped
+	ended    bool        // the end of the body has arrived
+	stopped  error       // why reading was stopped; nil if it was not
+	waits    int         // calls of attend without a stop
+	reading  bool        // a read ahead is in progress
+	failed   error       // error of a read ahead, io.EOF at the end; reported after the bytes read
+	ahead    ahead       // bytes read ahead
+	followed bool        // the reader has reached the end
+	unfollow func() bool // ends a follow of readAhead; nil without one
 }
 
-// newPatientBody makes a patientBody of a request's body. leave ends the context of the request
-// that handlers see.
+// newPatientBody wraps a request's body. leave cancels the context that handlers see.
 func newPatientBody(
 	r *http.Request, control *http.ResponseController, idle time.Duration, leave func(),
 ) *patientBody {
@@ -66,7 +66,7 @@ func newPatientBody(
 	return b
 }
 
-// Read fails with the reason when the body was stopped, and with a timeout when no byte arrives for
+// Read fails with the reason once the body was stopped, or with a timeout if no byte arrives for
 // the idle time.
 func (b *patientBody) Read(p []byte) (int, error) {
 	if n, err := b.begin(p); n > 0 || err != nil {
@@ -85,7 +85,7 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begin reads what was read ahead, and sets the deadline of a read where there is nothing.
+// begin returns bytes read ahead. If there are none, it sets the deadline for the next read.
 func (b *patientBody) begin(p []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +97,7 @@ func (b *patientBody) begin(p []byte) (n int, err error) {
 			return n, err
 		}
 		if !b.ended {
-			_ = b.control.SetReadDeadline(time.Now().Add(b.idle)) // also of a read ahead under way
+			_ = b.control.SetReadDeadline(time.Now().Add(b.idle)) // also of a read ahead
 		}
 		if !b.reading {
 			break
@@ -110,7 +110,7 @@ func (b *patientBody) begin(p []byte) (n int, err error) {
 	return 0, cmp.Or(b.stopped, b.failed)
 }
 
-// followLocked has the request end when its client leaves, now that the reader has all of the body.
+// followLocked cancels the request when its client leaves, now that the reader has the whole body.
 func (b *patientBody) followLocked() {
 	if !b.followed {
 		b.followed = true
@@ -118,7 +118,7 @@ func (b *patientBody) followLocked() {
 	}
 }
 
-// attend is Attend.
+// attend implements Attend.
 func (b *patientBody) attend() (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,9 +138,9 @@ func (b *patientBody) attend() (stop func()) {
 	}
 }
 
-// readAhead reads the body until it is attended no more, and ends the request if its client leaves
-// before that. Of a long body it reads the rest slowly: a client that has left is noticed when what
-// is on its way has come.
+// readAhead reads the body until nobody attends it, and cancels the request if the client leaves
+// first. Beyond limits.AheadBytesMax it reads slowly; a client's leaving is then noticed once the
+// bytes in transit have arrived.
 func (b *patientBody) readAhead() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +151,7 @@ func (b *patientBody) readAhead() {
 	for b.waits > 0 && b.failed == nil && b.stopped == nil {
 		p := b.ahead.room()
 		if p == nil || b.control.SetReadDeadline(time.Time{}) != nil {
-			break // the disk is full, or a read under way could not be ended
+			break // the disk is full, or a read cannot be ended
 		}
 		b.mu.Unlock()
 		n, err := b.ReadCloser.Read(p)
@@ -179,7 +179,7 @@ func (b *patientBody) readAhead() {
 	}
 }
 
-// stop ends the read under way, and all reads to come, unless the body has ended.
+// stop ends the current read and all later ones, unless the body has ended.
 func (b *patientBody) stop(reason error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,7 +194,8 @@ func (b *patientBody) stopLocked(reason error) {
 	_ = b.control.SetReadDeadline(longAgo)
 }
 
-// finish ends what the body does for its request. What is left of the body may linger.
+// finish stops reading for the request. The unread rest of the body may arrive for
+// limits.LingerMax.
 func (b *patientBody) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,15 +212,15 @@ func (b *patientBody) finish() {
 	}
 }
 
-// whyStopped is the reason that stop was called with.
+// whyStopped returns the reason passed to stop.
 func (b *patientBody) whyStopped() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.stopped
 }
 
-// endLocked takes the deadline away for good. net/http goes on reading in the background to learn
-// when the client leaves, and would take a deadline for the client's leaving.
+// endLocked removes the deadline for good. net/http keeps reading in the background to notice that
+// the client leaves, and would mistake a timeout for that.
 func (b *patientBody) endLocked() {
 	if b.ended {
 		return
@@ -228,7 +229,7 @@ func (b *patientBody) endLocked() {
 	_ = b.control.SetReadDeadline(time.Time{})
 }
 
-// hasEnded reports whether the body has come in to its end.
+// hasEnded reports whether the whole body has arrived.
 func (b *patientBody) hasEnded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// jsonPeek is how much of a body in JSON tells whether it is a text.
+// jsonPeek is the number of bytes that show whether a JSON body is a text.
 const jsonPeek = 64
 
-// body is a body that is read through something.
+// body is a body read through another reader.
 type body struct {
 	io.Reader
 	io.Closer
@@ -25,15 +25,15 @@ type body struct {
 
 type deliveryKey struct{}
 
-// DeliveryOf is the key of the delivery that the body of a request is, "" if it has none; ok is
-// false if the body is no delivery.
+// DeliveryOf returns the key of the delivery in a request's body, or "" without a key; ok is false
+// if the body is not a delivery.
 func DeliveryOf(ctx context.Context) (key string, ok bool) {
 	key, ok = ctx.Value(deliveryKey{}).(string)
 	return key, ok
 }
 
-// Records makes lines of bodies that are records of log shippers, where an operation takes them.
-// The body is then these lines, as plain text. It marks deliveries, and has their bodies in memory.
+// Records turns bodies with records of log shippers into lines of plain text, where an operation
+// accepts them. It marks deliveries, and holds their bodies in memory.
 func Records(
 	c *contract.Contract, memory *Memory, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -47,7 +47,7 @@ func Records(
 		if isJSON && form.fields == nil {
 			begun := bufio.NewReaderSize(r.Body, jsonPeek)
 			r.Body = body{begun, r.Body}
-			if begin, _ := begun.Peek(jsonPeek); intake.BeginsText(begin) { // the error comes again
+			if begin, _ := begun.Peek(jsonPeek); intake.BeginsText(begin) { // errors recur
 				r.Body = http.MaxBytesReader(w, r.Body, limits.JSONBodyBytesMax)
 				if form.key != "" {
 					r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
@@ -75,7 +75,7 @@ func Records(
 				problem.OfBody(&http.MaxBytesError{Limit: limits.JSONBodyBytesMax}))
 			return
 		default:
-			taken.Keep(0) // whoever reads the JSON takes memory for it
+			taken.Keep(0) // the JSON reader reserves its own
 		}
 		if !isJSON || form.isDelivery() || r.Header.Get("Content-Type") == contract.MediaText {
 			r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
@@ -85,11 +85,11 @@ func Records(
 	})
 }
 
-// recordsForm is how the body of a request is to be read.
+// recordsForm describes how to read a request's body.
 type recordsForm struct {
 	media  string
 	fields intake.Fields
-	key    string // of the delivery; "": it has none
+	key    string // of the delivery; "" without one
 }
 
 func formOfRecords(r *http.Request) (f recordsForm) {
@@ -107,8 +107,8 @@ func formOfRecords(r *http.Request) (f recordsForm) {
 	return f
 }
 
-// isDelivery reports whether the body is a delivery, whatever stands in it. JSON is one, too, if it
-// is records.
+// isDelivery reports whether the body is a delivery whatever it contains. JSON that holds records
+// is one, too.
 func (f *recordsForm) isDelivery() bool {
 	switch f.media {
 	case contract.MediaNDJSON, contract.MediaMsgpack, contract.MediaForm:
@@ -117,7 +117,7 @@ func (f *recordsForm) isDelivery() bool {
 	return f.fields != nil || f.key != ""
 }
 
-// lines makes lines of the body.
+// lines converts the body to lines.
 func (f *recordsForm) lines(body []byte) (text []byte, err error) {
 	switch f.media {
 	case contract.MediaMsgpack:
@@ -134,8 +134,8 @@ func (f *recordsForm) lines(body []byte) (text []byte, err error) {
 	return text, err
 }
 
-// TakeWhole reads a body of a log shipper when it has come, and when there is memory for it. The
-// error is a problem.
+// TakeWhole reads the complete body of a log shipper, and then waits for the memory to decode it.
+// The error is a problem.
 func TakeWhole(
 	ctx context.Context, memory *Memory, from io.Reader,
 ) (body []byte, taken *Taken, err error) {

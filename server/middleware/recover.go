@@ -9,9 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 )
 
-// Recover answers a request whose handler panicked with a problem. If an answer has begun it cuts
-// the connection instead: a stream that ended in a panic must not look as if it had come to its
-// end.
+// Recover answers a request whose handler panicked with a problem. If an answer has begun, Recover
+// cuts the connection, so that an aborted stream does not look complete.
 func Recover(log *zap.Logger, problems *answer.Problems) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		defer func() {

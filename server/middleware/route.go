@@ -25,32 +25,32 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Places says which server a request is for, by its address; "" is this server.
+// Places returns the address of the server that a request is for; "" is this server.
 type Places interface {
-	// Session is of a session, by its id or the name that an owner has given; found says whether
-	// there is one.
+	// Session looks up a session by id, or by the name that its owner gave it; found reports
+	// whether it exists.
 	Session(ctx context.Context, owner, text string) (addr string, found bool, err error)
-	// Alive reports whether the server of an address is known to be there.
+	// Alive reports whether the server at an address holds a valid lease.
 	Alive(addr string) bool
-	// Fresh is of a session that is to be made; equal keys have equal places.
+	// Fresh chooses a server for a new session; equal keys get equal servers.
 	Fresh(key string) (addr string)
 }
 
-// headerProxied is the header of a request that another server has passed on: it is passed on no
-// further. Its value is of no meaning, and a client that sends it has its request answered here, or
-// is told that it cannot be.
+// headerProxied marks a request that another server has passed on, so that it is not passed on
+// again. Its value is ignored. If a client sends it, this server answers, or refuses a session that
+// another server has.
 const headerProxied = "Lmserve-Proxied"
 
 const (
 	dialMax = 2 * time.Second // to connect to another server
-	// between two looks whether a server that has a request is there
+	// interval for checking that the other server is alive
 	aliveLook     = time.Second
-	idleConnsMost = 256 // to one server, that are kept
+	idleConnsMost = 256 // idle connections kept to one server
 )
 
-// Route passes requests for sessions of other servers on to these, once, as they come and as the
-// answers come. It stands behind Authenticate, which knows whose name a name is, and before Meter:
-// a request is metered where it is answered. With nil places every request is for this server.
+// Route passes requests for sessions of other servers on to them, once, and streams both ways. It
+// runs after Authenticate, because names belong to keys, and before Meter, because the answering
+// server meters the request. If places is nil, every request is for this server.
 func Route(
 	places Places, c *contract.Contract, routes chi.Routes, memory *Memory, told func(),
 	draining context.Context, problems *answer.Problems,
@@ -79,7 +79,7 @@ func Route(
 	})
 }
 
-// newTransport connects to other servers. Each answer is passed on as it is.
+// newTransport returns the transport to other servers, which leaves answers unchanged.
 func newTransport() *http.Transport {
 	dialer := net.Dialer{
 		Timeout: dialMax,
@@ -103,7 +103,7 @@ type passing struct {
 	transport *http.Transport
 }
 
-// The routes of the contract that are for a certain server, beside those of sessions.
+// Routes, besides those of one session, that belong to a certain server.
 const (
 	routeSessions    = "/v1/sessions"
 	routeImport      = "/v1/sessions/import"
@@ -112,7 +112,7 @@ const (
 	routeCompletions = "/v1/completions"
 )
 
-// place says where a request goes; "" is here. The error is a problem.
+// place returns the address that a request goes to, or "" for this server. The error is a problem.
 func (p *passing) place(r *http.Request, route string) (addr string, err error) {
 	if r.Header.Get(headerProxied) != "" {
 		return "", nil
@@ -148,8 +148,8 @@ func (p *passing) place(r *http.Request, route string) (addr string, err error) 
 	return addr, nil
 }
 
-// userOf is the user that a completion in OpenAI's form names, which may be a session; "" if there
-// is none. The body is read for it, and can be read again.
+// userOf returns the user of a completion in OpenAI's form, who may be a session, or "". It reads
+// the body and rewinds it.
 func (p *passing) userOf(r *http.Request) (user string, err error) {
 	if !contract.HasBody(r) {
 		return "", nil
@@ -167,7 +167,7 @@ func (p *passing) userOf(r *http.Request) (user string, err error) {
 	var named struct {
 		User string `json:"user"`
 	}
-	// what is wrong with it is told by whoever reads it
+	// the handler reports invalid JSON
 	_ = json.NewDecoder(in.Reader).Decode(&named)
 	if err := in.again(); err != nil {
 		return "", err
@@ -176,8 +176,8 @@ func (p *passing) userOf(r *http.Request) (user string, err error) {
 	return named.User, nil
 }
 
-// pass passes a request on. While this server drains, what others tell of a session ends, so that
-// its reader comes back to another server.
+// pass passes a request on. If this server drains, pass ends watches of the session's events, so
+// that the client reconnects elsewhere.
 func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr string) {
 	to, err := url.Parse(addr)
 	if err != nil {
@@ -193,21 +193,21 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 	go p.attend(ctx, addr, cancel)
 	proxy := httputil.ReverseProxy{
 		Transport:     p.transport,
-		FlushInterval: -1, // at once
+		FlushInterval: -1, // flush at once
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.SetURL(to)
 			out.Out.Host = to.Host
-			// by this server, as the Host was
+			// this server has checked these, like the Host
 			for _, seen := range []string{"Origin", "Sec-Fetch-Site"} {
 				out.Out.Header.Del(seen)
 			}
 			out.Out.Header.Set(headerProxied, "1")
 			out.Out.Header.Set(answer.HeaderRequestID, answer.RequestID(r.Context()))
-			out.Out.Header.Del("Expect") // this server has said that it takes the body
+			out.Out.Header.Del("Expect") // this server has already accepted the body
 		},
 		ModifyResponse: func(in *http.Response) error {
-			for name := range w.Header() { // what this server says of every answer
+			for name := range w.Header() { // headers that this server sets on every answer
 				in.Header.Del(name)
 			}
 			return nil
@@ -219,11 +219,11 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// errLost ends a request whose server is gone, and whose connection need not tell so: the server
-// may be stopped, or cut off.
+// errLost ends a request to a server whose lease has lapsed. The connection may not show it if that
+// server is stopped or cut off.
 var errLost = errors.New("server: the lease of the server that has the session is over")
 
-// attend ends a request when the server that it was passed to is gone.
+// attend ends a request once the server that handles it is gone.
 func (p *passing) attend(ctx context.Context, addr string, end context.CancelCauseFunc) {
 	looks := time.NewTicker(aliveLook)
 	defer looks.Stop()
@@ -240,9 +240,9 @@ func (p *passing) attend(ctx context.Context, addr string, end context.CancelCau
 	}
 }
 
-// fail ends a request that could not be passed on to its end. Unless nothing of the request was
-// sent, or it only asks, the connection is cut, as it is when a server dies that has the request
-// itself: a problem would say that nothing was done, which nobody knows.
+// fail ends a request that could not be passed on completely. It answers with a problem if nothing
+// was sent or the request only reads. Otherwise it cuts the connection, because nobody knows
+// whether the other server has done the work.
 func (p *passing) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var dialling *net.OpError
 	unsent := errors.As(err, &dialling) && dialling.Op == "dial"

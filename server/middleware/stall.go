@@ -9,14 +9,14 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Stall lets a request take as long as its body moves: every read of the body has a deadline of its
-// own, so that a client that stalls holds up nothing but itself, and a stream that moves lives on.
-// (The connection looks after the answer.) When draining is done the bodies that are coming in end.
+// Stall lets a request take as long as its body makes progress: every read of the body has its own
+// deadline. A stalled client thus blocks only itself, and a slow stream lives on. The connection
+// handles deadlines of the answer. Bodies still arriving end once the context draining is done.
 //
-// While a request waits, see Attend, its body is read ahead, and its client has no deadline.
+// While a request waits, see Attend, its body is read ahead and its client has no deadline.
 //
-// Stall also allows answers before the end of the body: events go out while text comes in, and an
-// error does not wait for the rest of a body that nobody wants.
+// Stall also allows answers before the end of the body: events go out while text arrives, and an
+// error need not wait for the rest of the body.
 func Stall(
 	bodyIdle time.Duration, draining context.Context,
 ) func(http.Handler) http.Handler {
@@ -25,14 +25,13 @@ func Stall(
 			next.ServeHTTP(w, r)
 			return
 		}
-		// Writers that have no connection under them, such as those of tests, support neither
-		// deadlines nor full duplex; then there is no client to stall either.
+		// Writers without a connection, such as those of tests, support neither deadlines nor full
+		// duplex, but have no client that could stall.
 		control := http.NewResponseController(w)
 		_ = control.EnableFullDuplex()
-		// net/http cancels a request's context when reading its body fails. Here a failed read
-		// is the reader's to deal with, in order: what was read before is still to be scored
-		// and answered. Once the body has ended, the context tells as usual that the client has
-		// left.
+		// net/http cancels a request's context when reading its body fails. Here the reader handles
+		// a failed read in order, because the text before it is still to be scored and answered.
+		// Once the body has ended, the context is canceled as usual when the client leaves.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer cancel()
 		in := newPatientBody(r, control, bodyIdle, cancel)
@@ -46,15 +45,15 @@ func Stall(
 	})
 }
 
-// closingWriter announces the end of the connection with an answer to a body that has not been read
-// to its end: the next request could not be told from the rest of the body.
+// closingWriter announces that an answer closes the connection if the body was not read to its end:
+// the server could not tell the next request from the rest of the body.
 type closingWriter struct {
 	http.ResponseWriter
-	body  *patientBody // of the request
+	body  *patientBody // the request's
 	began bool
 }
 
-// Unwrap lets http.ResponseController through.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (w *closingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *closingWriter) WriteHeader(status int) {

@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Validate holds the parameters and the JSON body of a request against the contract.
+// Validate checks a request's parameters and JSON body against the contract.
 func Validate(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if err := c.Operation(r).Validate(r); err != nil {

@@ -1,5 +1,5 @@
-// Makes dist/ of src/: one script, one style sheet, and the document that names them. The same
-// sources give the same bytes on every machine, so that a test can hold one against the other.
+// Builds dist/ from src/: one script, one style sheet, and the document that includes them. The
+// same sources give the same bytes on every machine, so that a test can compare them.
 import { createHash } from "node:crypto";
 import { copyFileSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
@@ -20,7 +20,7 @@ await build({
 });
 copyFileSync("src/index.html", "dist/index.html");
 
-// The sum of all that dist/ is made of; page_test.go makes it too.
+// The checksum of all sources of dist/; page_test.go computes it, too.
 const files = readdirSync("src", { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile())
   .map((entry) => `${entry.parentPath}/${entry.name}`.replaceAll("\\", "/"));

@@ -1,6 +1,5 @@
-// Copies the licences of the packages that the page is made of into licenses/, for the archives and
-// packages of a release: a release is made without npm. Packages that only build the page are left
-// out.
+// Copies the licenses of the packages in the page to licenses/, because a release is built without
+// npm. Packages that only build the page are omitted.
 import { cpSync, readFileSync, rmSync } from "node:fs";
 
 const { packages } = JSON.parse(readFileSync("package-lock.json", "utf8"));

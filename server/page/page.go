@@ -1,6 +1,6 @@
 // Package page is the page at "/": a document, its style and its script, embedded in the binary.
-// They are made of the sources in src by `make page` (esbuild), and need no network. What the page
-// does it does through the operations of the contract, as any other client.
+// `make page` (esbuild) builds them from src without network access. The page uses only operations
+// of the contract, like any other client.
 package page
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Policy is the Content-Security-Policy of the page: its own script and style, and this server's
-// answers; nothing that is written into the document is ever run, and no string becomes HTML.
+// Policy is the page's Content-Security-Policy. It allows the page's own script and style, and
+// requests to this server. Text in the document never runs as script, and no string becomes HTML.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
 	"img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
@@ -33,17 +33,17 @@ var mediaTypes = map[string]string{
 	".js":   "text/javascript; charset=utf-8",
 }
 
-// The files of the page, each compressed when it is first asked for.
+// The page's files, each compressed on first use.
 var (
 	Document = sync.OnceValues(func() (*File, error) { return open("index.html") })
 	Style    = sync.OnceValues(func() (*File, error) { return open("page.css") })
 	Script   = sync.OnceValues(func() (*File, error) { return open("page.js") })
 )
 
-// File is a file of the page in both of its forms.
+// File is a file of the page, plain and compressed.
 type File struct {
 	mediaType string
-	etag      string // without its quotes
+	etag      string // without quotes
 	plain     []byte
 	gzipped   []byte
 }
@@ -69,7 +69,7 @@ func open(name string) (*File, error) {
 		nil
 }
 
-// Answer sends the file, or 304 to a client that has it. The arguments are the request's headers of
+// Answer sends the file, or 304 if the client has it. The arguments are the request's headers of
 // these names.
 func (f *File) Answer(w http.ResponseWriter, acceptEncoding, ifNoneMatch string) {
 	h := w.Header()
@@ -78,7 +78,7 @@ func (f *File) Answer(w http.ResponseWriter, acceptEncoding, ifNoneMatch string)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cache-Control", "no-cache") // it is asked every time whether there is a new one
+	h.Set("Cache-Control", "no-cache") // clients revalidate on every use
 	h.Add("Vary", "Accept-Encoding")
 	content, etag := f.plain, f.etag
 	if takesGzip(acceptEncoding) {

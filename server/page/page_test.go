@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sizeMax is how much of the network the whole page may take, compressed.
+// sizeMax is the limit in bytes on the compressed page.
 const sizeMax = 300 << 10
 
 func files(t *testing.T) []*File {
@@ -41,8 +41,8 @@ func TestTheWholePageIsSmall(t *testing.T) {
 	t.Logf("the page has %d bytes, compressed", total)
 }
 
-// The sum that build.mjs has left in dist is the sum of the sources: whoever changes them has to
-// run `make page`. What esbuild makes of them is held against dist by .ci/run.
+// The sum that build.mjs writes to dist matches the sources: after a change, run `make page`.
+// .ci/run compares esbuild's output with dist.
 func TestTheCommittedPageIsWhatTheSourcesGive(t *testing.T) {
 	names := []string{"build.mjs", "package-lock.json"}
 	require.NoError(t, filepath.WalkDir("src", func(name string, d fs.DirEntry, err error) error {
@@ -56,7 +56,7 @@ func TestTheCommittedPageIsWhatTheSourcesGive(t *testing.T) {
 	for _, name := range names {
 		raw, err := os.ReadFile(name)
 		require.NoError(t, err)
-		raw = bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n")) // of a checkout on Windows
+		raw = bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n")) // a checkout on Windows
 		fmt.Fprintf(all, "%s %x\n", name, sha256.Sum256(raw))
 	}
 	built, err := os.ReadFile("dist/sources.sha256")

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Early makes the problem of a request that net/http refuses before any handler sees it. The reason
-// begins with the status that net/http gives, and may say more behind a colon.
+// Early makes the problem for a request that net/http refuses before any handler runs. reason
+// begins with net/http's status and may add details after a colon.
 func Early(reason string) *Problem {
 	status, why, _ := strings.Cut(reason, ": ")
 	code, _, _ := strings.Cut(status, " ")

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// Kinds gives each type of problem its status and title. The contract has the same table, the
-// x-problems of ProblemType; a test holds the two equal.
+// Kinds maps each problem type to its status and title. A test compares it with the contract's
+// table, x-problems of ProblemType.
 var Kinds = map[api.ProblemType]struct {
 	Status int
 	Title  string
@@ -98,12 +98,12 @@ var Kinds = map[api.ProblemType]struct {
 		"before stays"},
 }
 
-// Name is a type of problem in short, as session-not-found.
+// Name returns a problem type's short name, such as session-not-found.
 func Name(kind api.ProblemType) string {
 	return strings.TrimPrefix(string(kind), "urn:lmserve:problem:")
 }
 
-// Names are those of all types, in alphabetical order.
+// Names returns the short names of all types alphabetically.
 func Names() (all []string) {
 	for kind := range Kinds {
 		all = append(all, Name(kind))

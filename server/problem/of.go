@@ -18,18 +18,18 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Of turns any error of a handler or middleware into the problem that the client is told. What it
-// does not know is an internal error.
+// Of turns any error of a handler or middleware into the problem for the client. Unknown errors
+// become internal errors.
 func Of(err error) *Problem { return first(rules, err) }
 
-// OfBody says why a body could not be read to its end.
+// OfBody says why reading a body failed.
 func OfBody(err error) *Problem { return first(bodyRules, err) }
 
-// rule gives the problem of an error of one kind; nil for any other error.
+// rule returns the problem for one kind of error, and nil for others.
 type rule func(err error) *Problem
 
-// rules hold every kind of error. The first rule that knows an error decides: an error may wrap
-// errors of further kinds.
+// rules covers every kind of error. The first rule that knows an error decides, because an error
+// may wrap errors of later kinds.
 var rules = slices.Concat([]rule{
 	as(func(e *Problem) *Problem { return e }),
 	as(func(e *session.BodyError) *Problem { return OfBody(e.Err).At(e.Offset) }),
@@ -76,7 +76,7 @@ var rules = slices.Concat([]rule{
 	plain(session.ErrNoBackup, api.ProblemNoBackup, ""),
 	soon(plain(session.ErrElsewhere, api.ProblemOverloaded,
 		"Another server has the session, or takes it over.")),
-	// As after an overload, the same request may succeed later.
+	// As after an overload, a retry may succeed.
 	is(session.ErrUnavailable, logged(api.ProblemOverloaded)),
 	is(session.ErrNoSpace, logged(api.ProblemNoSpace)),
 	soon(plain(session.ErrBusy, api.ProblemSessionBusy, "")),
@@ -94,7 +94,7 @@ var rules = slices.Concat([]rule{
 	ofModel,
 }, keyRules, []rule{logged(api.ProblemInternal)})
 
-// bodyRules hold the errors of reading a body.
+// bodyRules covers errors of reading a body.
 var bodyRules = slices.Concat(keyRules, []rule{
 	as(func(e *Problem) *Problem { return e }),
 	as(func(e *http.MaxBytesError) *Problem {
@@ -108,7 +108,7 @@ var bodyRules = slices.Concat(keyRules, []rule{
 	func(err error) *Problem { return New(api.ProblemBodyIncomplete, err.Error()) },
 })
 
-// keyRules hold the errors of keys. The problems never repeat the key that the request shows.
+// keyRules covers errors of keys. The problems never repeat the request's key.
 var keyRules = []rule{
 	is(keys.ErrMalformed, func(error) *Problem {
 		return Field(api.ProblemUnauthorized, "Authorization", "a header that is not",
@@ -119,7 +119,7 @@ var keyRules = []rule{
 	plain(keys.ErrExpired, api.ProblemUnauthorized, "The key has expired."),
 }
 
-// first gives the problem by the first rule that knows the error; nil if none does.
+// first applies the first rule that knows the error; nil if none does.
 func first(rules []rule, err error) *Problem {
 	for _, of := range rules {
 		if p := of(err); p != nil {
@@ -129,7 +129,7 @@ func first(rules []rule, err error) *Problem {
 	return nil
 }
 
-// as is the rule of a type of errors.
+// as makes the rule for an error type.
 func as[E error](of func(E) *Problem) rule {
 	return func(err error) *Problem {
 		var e E
@@ -140,7 +140,7 @@ func as[E error](of func(E) *Problem) rule {
 	}
 }
 
-// is is the rule of a sentinel error. of gets the whole error.
+// is makes the rule for a sentinel error. of receives the whole error.
 func is(target error, of rule) rule {
 	return func(err error) *Problem {
 		if !errors.Is(err, target) {
@@ -150,12 +150,12 @@ func is(target error, of rule) rule {
 	}
 }
 
-// plain is the rule of a sentinel error that says it all.
+// plain makes the rule for a sentinel error with a fixed detail.
 func plain(target error, kind api.ProblemType, detail string) rule {
 	return is(target, func(error) *Problem { return New(kind, detail) })
 }
 
-// soon is the rule of an error after which the request may soon be made again.
+// soon adds a short Retry-After to a rule's problem.
 func soon(of rule) rule {
 	return func(err error) *Problem {
 		p := of(err)
@@ -166,7 +166,7 @@ func soon(of rule) rule {
 	}
 }
 
-// logged is the rule of any error, as one that concerns only those who run the server.
+// logged makes the rule for an error whose details only the log gets.
 func logged(kind api.ProblemType) rule {
 	return func(err error) *Problem {
 		p := New(kind, "The server's log has more, under this request_id.")
@@ -175,7 +175,7 @@ func logged(kind api.ProblemType) rule {
 	}
 }
 
-// ofDiskLimit says what the sessions of a key take of the disk, and what they may take.
+// ofDiskLimit says how much disk space the key's sessions use, and their limit.
 func ofDiskLimit(e *session.DiskLimitError) *Problem {
 	p := New(api.ProblemKeyDiskLimit,
 		fmt.Sprintf("The sessions of the key take %d bytes, of at most "+
@@ -184,8 +184,8 @@ func ofDiskLimit(e *session.DiskLimitError) *Problem {
 	return p
 }
 
-// ofRecovery says how far a session's state has come. It comes further with the next request only,
-// which can be made soon.
+// ofRecovery says how far the recovery of a session's state is. Only a request advances it, so the
+// client may retry soon.
 func ofRecovery(e *session.RecoveringError) *Problem {
 	return New(api.ProblemOverloaded,
 		fmt.Sprintf("The session's state is being computed again from "+
@@ -193,8 +193,8 @@ func ofRecovery(e *session.RecoveringError) *Problem {
 			"there, and waits for longer with a longer wait.", e.Done, e.Of))
 }
 
-// ofModel says which model cannot be loaded; nil if err is not of that kind. Why it cannot concerns
-// those who run the server.
+// ofModel says which model could not be loaded; nil for other errors. The reason is for operators
+// only.
 func ofModel(err error) *Problem {
 	var failed *session.ModelLoadError
 	if !errors.As(err, &failed) {
@@ -206,7 +206,7 @@ func ofModel(err error) *Problem {
 	return p
 }
 
-// ofDifference says what the session of a name has otherwise than a request asks for.
+// ofDifference says how the session with the requested name differs from the request.
 func ofDifference(e *session.DifferError) *Problem {
 	first := e.Fields[0]
 	p := Field(api.ProblemSessionDiffers, first.Field, first.Found, first.Want)
@@ -217,8 +217,8 @@ func ofDifference(e *session.DifferError) *Problem {
 	return p
 }
 
-// ofUnusable says why a session cannot be used. Where the session is damaged the problem says the
-// place, and has a cause for the log.
+// ofUnusable says why a session cannot be used. For a damaged session it adds the place and a cause
+// for the log.
 func ofUnusable(e *session.UnusableError) *Problem {
 	p := New(api.ProblemSessionUnusable, Clipped(e.Err.Error(), limits.DetailCharsMax))
 	found := e.Damage()
@@ -236,7 +236,7 @@ func ofUnusable(e *session.UnusableError) *Problem {
 	return p
 }
 
-// ofImport says what is wrong with an exported session.
+// ofImport says why an exported session was refused.
 func ofImport(err error) *Problem {
 	if other, ok := errors.AsType[*session.ModelError](err); ok {
 		return Field(api.ProblemImportModel, "model", Shortened(other.Have), other.Want)
@@ -245,7 +245,7 @@ func ofImport(err error) *Problem {
 	return New(api.ProblemImportDamaged, Clipped(detail, limits.DetailCharsMax))
 }
 
-// OfJSON says why encoding/json could not decode a body that is valid JSON.
+// OfJSON says why encoding/json could not decode valid JSON.
 func OfJSON(err error) *Problem {
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
 		return Field(api.ProblemInvalidField, mismatch.Field, mismatch.Value,

@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// InOpenAIForm gives a problem document the member that clients of OpenAI's interface read. A field
-// that cannot be used is a bad request there.
+// InOpenAIForm adds the error object that clients of OpenAI's interface read. There, an unusable
+// field is a bad request.
 func InOpenAIForm(doc api.Problem) api.Problem {
 	if doc.Status == http.StatusUnprocessableEntity {
 		doc.Status = http.StatusBadRequest
@@ -25,7 +25,7 @@ func InOpenAIForm(doc api.Problem) api.Problem {
 	return doc
 }
 
-// openAIType says by the status who is to mend the matter.
+// openAIType returns OpenAI's error type for a status.
 func openAIType(status int) api.OpenAIErrorType {
 	switch {
 	case status == http.StatusTooManyRequests:
@@ -36,7 +36,7 @@ func openAIType(status int) api.OpenAIErrorType {
 	return api.OpenAIInvalidRequest
 }
 
-// openAICode is OpenAI's name of a type of problem, where there is one, or one like it.
+// openAICode returns OpenAI's closest error code for a problem type, if any.
 func openAICode(kind api.ProblemType) string {
 	switch kind {
 	case api.ProblemUnauthorized:

@@ -1,5 +1,5 @@
-// Package problem has the errors that clients are told, as problem documents (RFC 9457): the types
-// that there are, and what each error of sessions, keys and bodies is to the client.
+// Package problem has the problem documents (RFC 9457) that clients receive: their types, and the
+// mapping from errors of sessions, keys and bodies.
 package problem
 
 import (
@@ -9,14 +9,14 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// Problem is an error that is a problem document (RFC 9457), but for the request's id.
+// Problem is an error in the form of a problem document (RFC 9457), without the request's id.
 type Problem struct {
 	api.Problem
 	Cause      error         // for the log; the client never sees it
-	RetryAfter time.Duration // 0: with statuses 429 and 503 limits.RetryAfterDefault, else none
+	RetryAfter time.Duration // 0: limits.RetryAfterDefault for statuses 429 and 503, otherwise none
 }
 
-// Error implements error. It is for logs, and has the cause.
+// Error implements error for logs; the text includes the cause.
 func (p *Problem) Error() string {
 	switch {
 	case p.Cause != nil:
@@ -29,7 +29,7 @@ func (p *Problem) Error() string {
 
 func (p *Problem) Unwrap() error { return p.Cause }
 
-// New makes a problem of a type. An empty detail says nothing.
+// New makes a problem of the given type. An empty detail is omitted.
 func New(kind api.ProblemType, detail string) *Problem {
 	known := Kinds[kind]
 	p := &Problem{Problem: api.Problem{Type: kind, Title: known.Title, Status: known.Status}}
@@ -39,14 +39,14 @@ func New(kind api.ProblemType, detail string) *Problem {
 	return p
 }
 
-// Field makes a problem about a field or parameter: what was found there, and what was expected.
+// Field makes a problem about a field or parameter, with the values found and expected.
 func Field(kind api.ProblemType, field, found, expected string) *Problem {
 	p := New(kind, fmt.Sprintf("%s: found %s, expected %s", field, found, expected))
 	p.Field, p.Found, p.Expected = &field, &found, &expected
 	return p
 }
 
-// At adds the session's offset, unless it is negative.
+// At adds the session's offset unless it is negative.
 func (p *Problem) At(offset int64) *Problem {
 	if offset >= 0 {
 		p.Offset = &offset

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// FieldPath writes the path of a field as problems have it, "settings.gammas[1]". An empty path is
-// the body itself, "body".
+// FieldPath formats a field's path for problems, such as "settings.gammas[1]". An empty path is
+// "body".
 func FieldPath(path []string) string {
 	if len(path) == 0 {
 		return "body"
@@ -29,13 +29,13 @@ func FieldPath(path []string) string {
 	return Shortened(b.String())
 }
 
-// Quoted writes a client's string between quotes, and shortens it.
+// Quoted quotes a client's string and shortens it.
 func Quoted(s string) string { return Shortened(strconv.Quote(s)) }
 
-// Shortened cuts a string off after limits.FoundCharsMax characters.
+// Shortened truncates a string to limits.FoundCharsMax characters.
 func Shortened(s string) string { return Clipped(s, limits.FoundCharsMax) }
 
-// Clipped cuts a string off after charsMax characters.
+// Clipped truncates a string to charsMax characters.
 func Clipped(s string, charsMax int) string {
 	n := 0
 	for i := range s {

@@ -5,49 +5,49 @@ import (
 	"math"
 )
 
-// costs are those of single steps of a session on a model, in seconds of one core and in bytes.
+// costs are the costs of a session's steps on a model, in seconds of one core and in bytes.
 type costs struct {
 	byte       float64 // to score and learn a byte of text
 	stateBytes float64 // of a state in the object store
-	readState  float64 // seconds until a state is read
+	readState  float64 // seconds to read a state
 	hotBytes   float64 // of a state in a server's memory
 }
 
-// models are what was measured (docs/speed.md and docs/operations.md) on a core of a server with
-// AVX2; states of 5 and 12 MiB were read from an object store in 31 and 84 ms.
+// models has costs measured on a core with AVX2 (docs/speed.md and docs/operations.md). States of 5
+// and 12 MiB were read from an object store in 31 and 84 ms.
 var models = map[string]costs{
 	"default": {byte: 444e-6, stateBytes: 12 << 20, readState: 0.084, hotBytes: 16e6},
 	"swift":   {byte: 45e-6, stateBytes: 1 << 20, readState: 0.010, hotBytes: 1.4e6},
 }
 
-// What the database takes: 6,573 appends of 128 bytes a second on two cores, each a transaction, of
-// which one alone takes 1/364 s. Every other statement is taken to cost as much.
+// The database handled 6,573 appends of 128 bytes per second on two cores, each a transaction; a
+// single one takes 1/364 s. All other statements are assumed to cost the same.
 const (
 	statementCore = 2. / 6573
 	statementWait = 1. / 364
 )
 
-// What servers and clients do, in seconds.
+// Times of servers and clients in seconds.
 const (
-	heartbeat = 2  // between two
+	heartbeat = 2  // interval
 	lease     = 10 // of the database's clock
-	retry     = 1  // a client that was refused tries again
+	retry     = 1  // of a refused client
 	hop       = 0.0005
 )
 
-// cluster is what is simulated.
+// cluster is the simulated cluster.
 type cluster struct {
 	costs         costs
 	nodes, cores  int
-	memory        float64 // bytes of a server for states
+	memory        float64 // bytes for states per server
 	sessions      int
-	rate          float64 // requests a second, of all
-	bytes         int     // of a request
-	burst         float64 // mean number of requests before a session falls silent
-	think         float64 // mean seconds between two requests of a burst
+	rate          float64 // total requests per second
+	bytes         int     // per request
+	burst         float64 // mean number of requests in a burst
+	think         float64 // mean seconds between requests of a burst
 	databaseCores int
-	rack          int     // servers that are lost at once
-	lost          float64 // when
+	rack          int     // servers lost at once
+	lost          float64 // time of the loss
 	seconds       float64
 	seed          uint64
 }
@@ -75,9 +75,9 @@ func (c cluster) check() error {
 	return nil
 }
 
-// warm is the probability that a session which begins a burst is still in its server's memory, if
-// the sessions that have come there last are: those that come once in sessions/bursts seconds on
-// average.
+// warm returns the probability that a session is still in its server's memory when a burst begins.
+// The server keeps the sessions used last; each session begins a burst every sessions/bursts
+// seconds on average.
 func (c cluster) warm() float64 {
 	places := float64(c.nodes) * c.memory / c.costs.hotBytes
 	return 1 - math.Exp(-places/float64(c.sessions))

@@ -1,7 +1,6 @@
-// Command clustersim simulates many servers on one database and one object store: what a cluster
-// of a given size asks of each, what happens when a rack of it is lost, and what breaks first as
-// the load grows. It computes nothing of lmserve's; the costs of single steps are those that were
-// measured (see costs), the rest is assumed and can be set.
+// Command clustersim simulates many servers on one database and one object store. It shows the load
+// on each, the loss of a rack, and what fails first as the load grows. It runs no code of lmserve:
+// costs of single steps were measured (see costs), and the rest is assumed and can be set.
 //
 //	cd tools/clustersim && go run .
 //	cd tools/clustersim && go run . -model swift -rate 1e6
@@ -41,7 +40,7 @@ func main() {
 	report(os.Stdout, c)
 }
 
-// report prints how the cluster does before and after it loses a rack, and at other loads.
+// report prints the cluster's performance before and after the loss of a rack, and at other loads.
 func report(w io.Writer, c cluster) {
 	fmt.Fprintf(w, "%d servers of %d cores, %d sessions, %.0f requests a second of %d bytes, a "+
 		"database of %d cores\n\n",

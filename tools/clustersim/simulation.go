@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Kinds of events, in the order in which a request meets them.
+// Kinds of events in the order in which they happen to a request.
 const (
-	begins   = iota // who has the session?
+	begins   = iota // asks the database for the owner
 	located         // the database has answered
 	arrives         // the request is at the server
 	computed        // the server has scored the text
-	appended        // the database has it
+	appended        // the database has stored it
 )
 
 // event is the next step of a burst.
@@ -35,18 +35,18 @@ func (e *events) Pop() any {
 	return last
 }
 
-// burst is some requests of a session, one after the other.
+// burst is consecutive requests of a session.
 type burst struct {
 	session int32
 	node    int
 	left    int
-	sent    float64 // when the request under way was sent
+	sent    float64 // when the current request was sent
 	hot     bool    // the state is in the server's memory
 	unkept  int     // bytes of text since the last snapshot
 }
 
-// pool is cores that take work in the order in which it comes.
-type pool []float64 // a heap of when each is free
+// pool is cores that process work in order of arrival.
+type pool []float64 // a heap of the times when they are free
 
 func (p pool) take(at, work float64) (end float64) {
 	end = max(at, p[0]) + work
@@ -66,7 +66,7 @@ func (p pool) take(at, work float64) (end float64) {
 	}
 }
 
-// phase is what happened between two times.
+// phase collects results between two times.
 type phase struct {
 	from, to                  float64
 	waits                     histogram
@@ -75,7 +75,7 @@ type phase struct {
 	objectBytes               float64
 }
 
-// simulation is a cluster in time.
+// simulation is the state of a simulated cluster.
 type simulation struct {
 	c        cluster
 	rng      *rand.Rand
@@ -83,8 +83,8 @@ type simulation struct {
 	now      float64
 	database pool
 	servers  []pool
-	owner    []uint16 // of each session: a server
-	dead     int      // servers below this are, from c.lost on
+	owner    []uint16 // the server of each session
+	dead     int      // servers below this number are lost from c.lost on
 	phases   []*phase
 	phase    *phase
 }
@@ -102,7 +102,7 @@ func newSimulation(c cluster) *simulation {
 	}
 	ends := []float64{c.lost, c.lost + lease, c.lost + 2*lease, c.seconds}
 	for i, end := range ends {
-		from := c.lost / 2 // before, the cluster fills
+		from := c.lost / 2 // the cluster fills before
 		if i > 0 {
 			from = ends[i-1]
 		}
@@ -113,7 +113,7 @@ func newSimulation(c cluster) *simulation {
 
 // run simulates all seconds.
 func (s *simulation) run() {
-	// Bursts that are under way at the beginning, and those that begin.
+	// Bursts in progress at the start, and new ones.
 	active := s.c.rate * s.c.think
 	for range int(active) {
 		b := s.newBurst()
@@ -148,7 +148,7 @@ func (s *simulation) run() {
 	}
 }
 
-// advance goes on to a time.
+// advance moves the clock to a time.
 func (s *simulation) advance(at float64) {
 	s.now = at
 	if at >= s.c.lost {
@@ -182,13 +182,13 @@ func (s *simulation) send(b *burst, pause float64, kind int) {
 
 func (s *simulation) isDead(node int) bool { return node < s.dead }
 
-// statement has the database do one, and says how long that takes.
+// statement executes a database statement, and returns how long it takes.
 func (s *simulation) statement() (seconds float64) {
 	s.phase.databaseBusy += statementCore
 	return s.database.take(s.now, statementCore) - s.now + statementWait
 }
 
-// step is what happens to a request next.
+// step handles the next event of a request.
 func (s *simulation) step(kind int, b *burst) {
 	switch kind {
 	case begins:
@@ -208,25 +208,25 @@ func (s *simulation) step(kind int, b *burst) {
 	}
 }
 
-// locate finds who has the session, and claims it if nobody has.
+// locate finds the session's owner, and claims a session without one.
 func (s *simulation) locate(b *burst) {
 	b.node = int(s.owner[b.session])
 	if !s.isDead(b.node) {
 		s.after(hop, arrives, b)
 		return
 	}
-	if s.now < s.c.lost+lease { // the lease of its server is not over
+	if s.now < s.c.lost+lease { // the server's lease is still valid
 		s.lose(b)
 		return
 	}
-	b.node = s.dead + s.rng.IntN(s.c.nodes-s.dead) // as a rendezvous hash has it
+	b.node = s.dead + s.rng.IntN(s.c.nodes-s.dead) // like a rendezvous hash
 	s.owner[b.session] = uint16(b.node)
 	s.phase.claims++
 	b.hot = false
 	s.after(s.statement()+hop, arrives, b)
 }
 
-// compute has the server score a request, behind what it has to compute again.
+// compute scores a request on the server, after any text that must be recomputed.
 func (s *simulation) compute(b *burst) {
 	if s.isDead(b.node) {
 		s.lose(b)
@@ -244,19 +244,19 @@ func (s *simulation) compute(b *burst) {
 	s.after(s.servers[b.node].take(s.now+wait, work)-s.now, computed, b)
 }
 
-// lose is for a request whose server is gone: its client tries again.
+// lose handles a request whose server is gone: its client retries.
 func (s *simulation) lose(b *burst) {
 	s.phase.refused++
 	s.after(retry, begins, b)
 }
 
-// finish ends a request, and a burst behind its last: then the state is kept.
+// finish ends a request. At the end of a burst it saves the state.
 func (s *simulation) finish(b *burst) {
 	s.phase.waits.add(s.now - b.sent)
 	b.unkept += s.c.bytes
 	b.left--
 	if b.left > 0 {
-		kind := arrives // whoever has taken the requests before knows the server
+		kind := arrives // later requests know the server
 		if s.isDead(b.node) {
 			kind = begins
 		}
@@ -264,15 +264,15 @@ func (s *simulation) finish(b *burst) {
 		return
 	}
 	s.phase.objectBytes += s.c.costs.stateBytes
-	for range 3 { // the object is announced, entered and the one before it dropped
+	for range 3 { // announce the object, enter it, drop its predecessor
 		s.statement()
 	}
 }
 
-// histogram counts times by their logarithms, to about one part in twenty.
+// histogram counts times on a logarithmic scale, with a resolution of about 5 %.
 type histogram struct{ counts []int }
 
-const bins = 20 // for a factor of e
+const bins = 20 // per factor of e
 
 func (h *histogram) add(seconds float64) {
 	i := max(0, int(bins*(math.Log(max(seconds, 1e-9))+8)))
@@ -289,7 +289,7 @@ func (h *histogram) count() (n int) {
 	return n
 }
 
-// quantile is a time that a part of all are below.
+// quantile returns the time below which the given share lies.
 func (h *histogram) quantile(part float64) float64 {
 	left := part * float64(h.count())
 	i := slices.IndexFunc(h.counts, func(c int) bool { left -= float64(c); return left <= 0 })

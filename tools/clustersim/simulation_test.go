@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// small is a cluster of which a run takes a moment.
+// small is a cluster that runs in a moment.
 func small() cluster {
 	c := defaults()
 	c.nodes, c.sessions, c.rate, c.rack, c.databaseCores = 20, 200_000, 1000, 2, 4
@@ -20,7 +20,7 @@ func ran(c cluster) *simulation {
 	return s
 }
 
-// What the cluster is busy with is what its requests cost, and a request takes at least that.
+// The cluster's work equals the cost of its requests, and a request takes at least its cost.
 func TestACalmClusterDoesWhatItIsAsked(t *testing.T) {
 	c := small()
 	c.rack, c.rate = 0, 200
@@ -34,12 +34,13 @@ func TestACalmClusterDoesWhatItIsAsked(t *testing.T) {
 	require.InEpsilon(t, least, p.waits.quantile(.5), .1, "half of the requests wait for nobody")
 	require.Zero(t, p.refused)
 	require.Zero(t, p.claims)
-	// An append each, four statements a burst, and the heartbeats.
+	// one append per request, four statements per burst, and the heartbeats
 	statements := requests*(1+4/c.burst) + float64(c.nodes)/heartbeat
 	require.InEpsilon(t, statements*statementCore, p.databaseBusy/seconds, .05)
 }
 
-// Sessions of servers that are lost are refused until the lease is over, and claimed then.
+// Requests for sessions of lost servers are refused until the lease lapses; then the sessions are
+// claimed.
 func TestTheSessionsOfALostRackAreTakenOver(t *testing.T) {
 	c := small()
 	s := ran(c)
@@ -48,7 +49,7 @@ func TestTheSessionsOfALostRackAreTakenOver(t *testing.T) {
 	require.Positive(t, leased.refused)
 	require.Zero(t, leased.claims, "the lease is not over")
 	require.Positive(t, after.claims)
-	// Those that were in a burst come within seconds, the rest as they are used.
+	// Sessions in a burst return within seconds, others when they are used.
 	share := float64(c.rack) / float64(c.nodes)
 	require.InEpsilon(t, c.rate*c.think*share, float64(after.claims), .4)
 	require.Less(t, later.claims/2, after.claims)
@@ -57,7 +58,7 @@ func TestTheSessionsOfALostRackAreTakenOver(t *testing.T) {
 	require.Equal(t, s.phases, ran(c).phases, "the same seed, the same cluster")
 }
 
-// A cluster that is asked for more than it has does what it can.
+// An overloaded cluster works at its capacity.
 func TestAFullClusterGivesWhatItHas(t *testing.T) {
 	c := small()
 	c.rack, c.rate = 0, 2*float64(c.nodes*c.cores)/(float64(c.bytes)*c.costs.byte)

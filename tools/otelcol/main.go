@@ -1,6 +1,6 @@
-// Command otelcol is an OpenTelemetry collector of the parts that a test needs: it reads a file,
-// and sends its lines by OTLP over HTTP. It is a module of its own, so that the product needs none
-// of the collector's modules.
+// Command otelcol is an OpenTelemetry collector with the parts that a test needs: it reads a file,
+// and sends its lines by OTLP over HTTP. It is a separate module, so that the product needs none of
+// the collector's modules.
 package main
 
 import (
@@ -39,7 +39,7 @@ func components() (otelcol.Factories, error) {
 	return f, err
 }
 
-// logger writes what goes wrong to standard error.
+// logger logs errors to standard error.
 func logger(
 	context.Context, telemetry.LoggerSettings, component.Config,
 ) (*zap.Logger, component.ShutdownFunc, error) {

@@ -1,4 +1,4 @@
-// The same three calls with each client that was generated; clients_test.go compiles and runs this.
+// The same three calls with each generated client; clients_test.go compiles and runs this.
 import createClient from "openapi-fetch";
 import * as hey from "./hey/sdk.gen";
 import { createClient as createHey } from "./hey/client";

@@ -1,5 +1,5 @@
-// OpenAI's own client against a running lmserve. BASE_URL is the server's, KEY a good key, and SESSION
-// the id of a session that has learnt something.
+// OpenAI's own client against a running lmserve. BASE_URL is the server's, KEY a valid key, and
+// SESSION the id of a session that has learnt something.
 import assert from "node:assert/strict";
 import test from "node:test";
 import OpenAI from "openai";
@@ -127,7 +127,7 @@ test("a client that goes away commits nothing", async () => {
   }
   stream.controller.abort();
   const next = { prompt: "y", max_tokens: 0, commit: "prompt", user: id };
-  assert.equal((await client.completions.create(next)).offset, 1); // waits for the other to end
+  assert.equal((await client.completions.create(next)).offset, 1); // waits for the other
 });
 
 test("choices are suggestions", async () => {

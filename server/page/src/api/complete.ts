@@ -12,7 +12,7 @@ export interface CompletionRequest {
   stop?: string;
 }
 
-/** A piece of a completion, as its bytes. */
+/** A piece of a completion, with its exact bytes. */
 interface PieceEvent {
   type: "piece";
   text: string;
@@ -24,7 +24,7 @@ type CompletionEvent =
   | { type: "done"; finish_reason: "stop" | "length" }
   | { type: "error"; problem: Problem };
 
-/** Samples a text after a session's, and gives it as it grows. The session stays as it was. */
+/** Samples a text after a session's and yields it as it grows. The session does not change. */
 export async function* complete(
   id: string, request: CompletionRequest, signal: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
@@ -35,7 +35,7 @@ export async function* complete(
     signal,
   });
   for await (const line of linesOf(response.body!)) {
-    if (!line.startsWith("data:")) continue; // names of events, comments
+    if (!line.startsWith("data:")) continue; // event names, comments
     const event = JSON.parse(line.slice(5)) as CompletionEvent;
     if (event.type === "error") throw new ProblemError(event.problem);
     if (event.type === "piece") yield bytesOf(event);

@@ -2,19 +2,19 @@ import { ProblemError, isAbort, unreachable } from "./problem";
 import type { StreamEvent } from "./types";
 
 /**
- * Gives the events of an answer in application/x-ndjson as they come. An `error` event, and an
- * answer that ends without its end, are thrown.
+ * Yields the events of an application/x-ndjson answer as they arrive. Throws for an `error` event,
+ * and for an answer that breaks off.
  */
 export async function* eventsOf(response: Response): AsyncGenerator<StreamEvent> {
   for await (const line of linesOf(response.body!)) {
-    if (line === "") continue; // sent now and then so that the connection is seen to live
+    if (line === "") continue; // keep-alive of the server
     const event = JSON.parse(line) as StreamEvent;
     if (event.type === "error") throw new ProblemError(event.problem);
     yield event;
   }
 }
 
-/** Gives the lines of a stream of UTF-8, without their ends. */
+/** Yields the lines of a UTF-8 stream without their ends. */
 export async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = stream.getReader();
   const decoder = new TextDecoder();
@@ -30,7 +30,7 @@ export async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerat
   } catch (error) {
     throw error instanceof ProblemError || isAbort(error) ? error : unreachable(String(error));
   } finally {
-    await reader.cancel().catch(() => {}); // nobody reads on
+    await reader.cancel().catch(() => {}); // the caller has left the loop
   }
   if (rest !== "") throw unreachable("The answer was cut off.");
 }

@@ -13,8 +13,8 @@ export interface Call {
 }
 
 /**
- * Makes a request of the server that the page came from. Where the server wants a key it is asked
- * for, and the request made again. Every other problem is thrown as a ProblemError.
+ * Makes a request to the page's server. If the server requires a key, the page asks for it and
+ * repeats the request. All other problems are thrown as a ProblemError.
  */
 export async function call(path: string, c: Call = {}): Promise<Response> {
   for (;;) {

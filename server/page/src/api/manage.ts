@@ -1,7 +1,7 @@
 import { call, callJSON } from "./http";
 import type { Session } from "./types";
 
-/** What may be changed of a session; null takes a label, or the name, away. */
+/** Changes to a session; null removes a label or the name. */
 export interface SessionPatch {
   name?: string | null;
   labels?: Record<string, string | null>;
@@ -12,19 +12,19 @@ export function patchSession(id: string, patch: SessionPatch): Promise<Session> 
   return callJSON(`v1/sessions/${encodeURIComponent(id)}`, { method: "PATCH", json: patch });
 }
 
-/** Makes of a shadow a session of its own. */
+/** Turns a shadow into an ordinary session. */
 export function detachShadow(id: string): Promise<Session> {
   return callJSON(`v1/sessions/${encodeURIComponent(id)}`, {
     method: "PATCH", json: { shadow_of: null },
   });
 }
 
-/** Makes a session of a name, which must be free. */
+/** Creates a session with a name, which must be free. */
 export function putSession(name: string, request: object): Promise<Session> {
   return callJSON(`v1/sessions/${encodeURIComponent(name)}`, { method: "PUT", json: request });
 }
 
-/** Gives a session's file, and the name that the server has for it. */
+/** Returns a session's file, and the file name from the server. */
 export async function exportSession(id: string): Promise<{ file: Blob; name: string }> {
   const response = await call(`v1/sessions/${encodeURIComponent(id)}/snapshot`, {
     accept: "application/x-tar",

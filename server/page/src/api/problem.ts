@@ -1,6 +1,6 @@
 import type { Problem } from "./types";
 
-/** A request that came to nothing, with what a person may do about it. */
+/** A failed request, with advice for the user. */
 export class ProblemError extends Error {
   constructor(readonly problem: Problem) {
     super(problem.title);
@@ -12,7 +12,7 @@ export class ProblemError extends Error {
   }
 }
 
-/** What no server has answered: the connection is gone, or the answer is none of lmserve's. */
+/** A request without an answer from lmserve: the connection broke, or something else answered. */
 export function unreachable(detail: string): ProblemError {
   return new ProblemError({
     type: "page:unreachable",
@@ -42,12 +42,12 @@ const advice: Record<string, string> = {
   draining: "Wait until the server is back, then continue.",
 };
 
-/** What to do now; "" where the problem says it all. */
+/** Returns what to do now; "" if the problem says everything. */
 export function adviceOn(error: ProblemError): string {
   return advice[error.kind] ?? "";
 }
 
-/** What happened, in sentences, beyond the title. */
+/** Returns sentences on what happened, in addition to the title. */
 export function detailOf({ problem: p }: ProblemError): string {
   const found = p.field && p.expected
     ? `${p.field}: found ${p.found ?? "nothing"}, expected ${p.expected}`
@@ -55,13 +55,13 @@ export function detailOf({ problem: p }: ProblemError): string {
   return [p.detail, found].filter(Boolean).join(" — ");
 }
 
-/** Any error as one that can be shown. */
+/** Converts any error to one that can be shown. */
 export function asProblem(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error;
   return unreachable(error instanceof Error ? error.message : String(error));
 }
 
-/** Whether a request was given up on purpose. */
+/** Whether a request was canceled deliberately. */
 export function isAbort(error: unknown): boolean {
   return error instanceof DOMException && error.name === "AbortError";
 }

@@ -15,7 +15,7 @@ import type {
 const ndjson = "application/x-ndjson";
 const pathOf = (id: string): string => `v1/sessions/${encodeURIComponent(id)}`;
 
-/** What a stream of events is to have beside each chunk's bits. */
+/** What a stream of events contains besides each chunk's bits. */
 export interface EventOptions {
   unit?: "chunk" | "line";
   logprobs?: boolean;
@@ -38,7 +38,7 @@ export function getSession(id: string, signal?: AbortSignal): Promise<Session> {
   return callJSON(pathOf(id), { signal });
 }
 
-/** A label of the sessions that the page makes for its own use, and deletes. Lists leave them out. */
+/** The label of sessions that the page creates for itself and deletes. Lists omit them. */
 export const scratch = { page: "scratch" };
 
 export async function listSessions(
@@ -58,7 +58,7 @@ export async function deleteSession(id: string): Promise<void> {
   await call(pathOf(id), { method: "DELETE" });
 }
 
-/** Feeds text to a session, and gives what it cost as it is scored. */
+/** Feeds text to a session, and yields its cost as it is scored. */
 export async function* score(
   id: string,
   text: BodyInit,
@@ -75,12 +75,12 @@ export async function* score(
   }));
 }
 
-/** Gives the last incidents of a session, the newest first. */
+/** Returns a session's last incidents, newest first. */
 export async function lastIncidents(id: string, signal?: AbortSignal): Promise<Incident[]> {
   return (await callJSON<IncidentList>(`${pathOf(id)}/incidents`, { signal })).incidents;
 }
 
-/** Says what an incident is worth, or takes that back; gives the session's incidents then. */
+/** Sets or removes the verdict on an incident; returns the session's incidents afterwards. */
 export async function giveFeedback(
   id: string,
   incident: number,
@@ -90,7 +90,7 @@ export async function giveFeedback(
   return (await callJSON<IncidentList>(`${pathOf(id)}/feedback`, { method: "POST", json })).incidents;
 }
 
-/** Gives what happens in a session that something else feeds, from now on. */
+/** Yields the events of a session that another client feeds, from now on. */
 export async function* watch(
   id: string,
   options: EventOptions,
@@ -103,7 +103,7 @@ export async function* watch(
   }));
 }
 
-/** Gives a piece of a session's text, and where the text that the session keeps begins and ends. */
+/** Returns a part of a session's text, and the range of text that the session keeps. */
 export async function readText(
   id: string,
   offset: number,
@@ -122,7 +122,7 @@ export async function readText(
   };
 }
 
-/** Gives the bits of a session's past, in about so many pieces. */
+/** Returns the bits of a session's past in about `points` pieces. */
 export function pastScores(
   id: string,
   query: { offset?: number; length?: number; points?: number },

@@ -1,14 +1,14 @@
-// The settings of sessions, as the server's own table has them.
+// The settings of sessions, as in the server's table.
 
 /** A setting of sessions. */
 export interface Setting {
   name: string;
-  /** One of `words`, yes or no, a whole number, a number, or a number for each bank of the model. */
+  /** One of `words`, a boolean, an integer, a number, or a number for each bank of the model. */
   kind: "word" | "switch" | "whole" | "number" | "numbers";
-  help: string; // what it is
-  methods?: string[]; // that it belongs to; left out, all
+  help: string; // description
+  methods?: string[]; // methods with this setting; omitted: all
   words?: string[];
-  min?: number; // of numbers
+  min?: number; // for numbers
   max?: number;
 }
 

@@ -8,22 +8,22 @@ export interface SuggestRequest {
   refused?: string[];
 }
 
-/** A text that may come next. */
+/** A possible continuation. */
 export interface Candidate {
   text: string;
   probability: number;
 }
 
-/** What may come next, behind a session's text up to an offset. */
+/** Possible continuations of a session's text up to an offset. */
 export interface Suggestions {
   candidates: Candidate[];
   offset: number;
 }
 
-/** The most bytes that may stand between a session's text and a suggestion. */
+/** The largest number of bytes between a session's text and a suggestion. */
 export const typedMax = 1024;
 
-/** The most texts that may be refused. */
+/** The largest number of texts that may be rejected. */
 export const refusedMax = 100;
 
 /** Whether a draft is too long for suggestions. */
@@ -31,7 +31,7 @@ export function isTooLong(draft: string): boolean {
   return new TextEncoder().encode(draft).length > typedMax;
 }
 
-/** Finds what may come next behind a session's text and what was typed behind it. */
+/** Finds continuations of a session's text and of typed text after it. */
 export function suggest(
   id: string, request: SuggestRequest, signal: AbortSignal,
 ): Promise<Suggestions> {

@@ -1,6 +1,6 @@
-// What the operations of api/openapi.yaml take and give, as far as the page uses it.
+// The parts of requests and answers in api/openapi.yaml that the page uses.
 
-/** An amount of text, and its information. */
+/** Sizes and information of a text. */
 export interface Measures {
   bytes: number;
   chars: number;
@@ -46,7 +46,7 @@ export interface Session {
   error?: string;
 }
 
-/** What there is between a session and a shadow of it; id, name and model are the other's. */
+/** The relation between a session and a shadow of it; id, name and model are the other's. */
 export interface Shadow {
   id: string;
   name?: string;
@@ -89,14 +89,14 @@ export interface Model {
   session_bytes: number;
 }
 
-/** A token that was possible at a place; of a model of words it has its text. */
+/** A possible token at a place; with its text for a model of words. */
 export interface Candidate {
   token: number;
   text?: string;
   logprob: number;
 }
 
-/** The first event of a session's events. */
+/** The first event of a watched session. */
 export interface StartEvent {
   type: "start";
   offset: number;
@@ -113,7 +113,7 @@ export interface ChunkEvent extends Measures {
   totals: Measures;
   adapted: { updates: number; written: number; fast_rms: number };
   complete: boolean;
-  network_bits?: number; // only of a session with a companion: without it
+  network_bits?: number; // without the companion; only for a session with one
   elapsed_ms: number;
   pending_bytes?: number;
   logprobs?: number[];
@@ -126,7 +126,7 @@ export interface ChunkEvent extends Measures {
   text_base64?: string;
 }
 
-/** The norms of the fast weights of one weight of the model, and how far an update moved them. */
+/** The norms of a weight's fast weights, and of their last change. */
 export interface Branch {
   name: string;
   elements: number;
@@ -146,18 +146,18 @@ export interface UpdateEvent {
   branches: Branch[];
 }
 
-/** Why a line is strange: its strangest word or value, and what usually stands in that place. */
+/** Why a line is strange: its strangest word or value, and the usual ones at that place. */
 export interface LineWhy {
   before: string;
   token: string;
   usual: string[];
-  lines?: number; // before that had the token; only where it is rare wherever it stands
+  lines?: number; // earlier lines with the token; only if it is rare everywhere
 }
 
-/** What a user has said of an incident. */
+/** A user's verdict on an incident. */
 export type Verdict = "false_alarm" | "matters";
 
-/** Something that changed in number. */
+/** A change in number. */
 export interface IncidentChange {
   kind:
     | "surge"
@@ -174,7 +174,7 @@ export interface IncidentChange {
   evidence: string;
 }
 
-/** Strange lines and changes of number that belong together. */
+/** Related strange lines and changes in number. */
 export interface Incident {
   number: number;
   state: "open" | "closed" | "stays";
@@ -206,13 +206,13 @@ export interface LineEvent {
   warm: boolean;
   span: { from: number; to: number }; // its strangest word or value
   why?: LineWhy;
-  incidents?: Incident[]; // that the line has opened, joined or closed
+  incidents?: Incident[]; // opened, joined or closed by the line
   ended: boolean;
   text?: string;
   text_base64?: string;
 }
 
-/** Text that a reader of events has missed. */
+/** Text whose events a reader has missed. */
 export interface GapEvent {
   type: "gap";
   from: number;
@@ -241,7 +241,7 @@ export type StreamEvent =
   | SummaryEvent
   | ErrorEvent;
 
-/** Bits of text of the past, by piece. */
+/** The bits of past text in pieces. */
 export interface PastScores {
   offset: number;
   end: number;

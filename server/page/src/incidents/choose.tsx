@@ -8,7 +8,7 @@ import { agoText, sizeText, titleOf } from "../ui/words";
 
 const sessionsListed = 200;
 
-/** The sessions that can be watched, those used last first. */
+/** Returns the sessions that can be watched, most recently used first. */
 export function useSessions(): { sessions: Session[] | null; problem: ProblemError | null } {
   const [sessions, setSessions] = useState<Session[] | null>(null);
   const [problem, setProblem] = useState<ProblemError | null>(null);
@@ -23,7 +23,7 @@ export function useSessions(): { sessions: Session[] | null; problem: ProblemErr
   return { sessions, problem };
 }
 
-/** Goes from the incidents of one session to those of another. */
+/** Switches to the incidents of another session. */
 export function Switch({ at, sessions }: { at: Session; sessions: Session[] }) {
   const all = sessions.some(({ id }) => id === at.id) ? sessions : [at, ...sessions];
   return (
@@ -34,7 +34,7 @@ export function Switch({ at, sessions }: { at: Session; sessions: Session[] }) {
   );
 }
 
-/** Where no session is chosen. */
+/** Shown if no session is chosen. */
 export function ChooseSession() {
   const { sessions, problem } = useSessions();
   return (

@@ -9,10 +9,10 @@ import { markOf, rankText, reasonOf } from "../ui/why";
 interface Props {
   of: Incident;
   session: string;
-  isChosen: boolean; // the one that the keys act upon
+  isChosen: boolean; // keys act on this incident
   isOpen: boolean;
   canTab: boolean;
-  moves: number; // moves the focus here when it has changed; 0 if it was not here
+  moves: number; // a change moves the focus here; 0: never
   onChoose: () => void;
   onToggle: () => void;
   onJudge: (verdict: Verdict | null) => void;
@@ -31,11 +31,11 @@ const kinds = {
 };
 const verdicts = { false_alarm: "false alarm", matters: "matters" };
 
-/** How many letters of a line are seen of an incident that is not opened, about. */
+/** The approximate number of visible letters of a collapsed incident's line. */
 const lettersSeen = (): number =>
   innerWidth > 860 ? Math.floor((Math.min(innerWidth, 1536) - 420) / 9) : 90;
 
-/** An incident in two rows; opened, all that is known of it. */
+/** An incident in two rows, or expanded with all details. */
 export function Row(p: Props) {
   const { of } = p;
   const head = useRef<HTMLButtonElement>(null);
@@ -123,7 +123,7 @@ function Marked({ line, why, heat, isShort }: {
   if (line === "") return <span class="line mono note">(no line)</span>;
   const [from, to] = markOf(line, why);
   const room = isShort ? lettersSeen() : Infinity;
-  const cut = to > room ? from - Math.floor(room / 3) : 0; // the mark has to be seen
+  const cut = to > room ? from - Math.floor(room / 3) : 0; // keeps the mark visible
   return (
     <span class="line mono">
       {cut > 0 && "…"}{line.slice(cut, from)}

@@ -1,7 +1,7 @@
 import { effect, signal } from "@preact/signals";
 import type { Incident } from "../api/types";
 
-/** What is shown of the incidents, and what is not. */
+/** Which incidents are shown, and which are not. */
 export interface Shown {
   open: Incident[];
   earlier: Incident[];
@@ -9,19 +9,19 @@ export interface Shown {
   hidden: number; // less strange than the threshold
 }
 
-/** The thresholds that one can choose: one line in so many. */
+/** The available thresholds: one line in that many. */
 export const thresholds = [100, 1000, 10000];
 
 const place = "lmserve.threshold";
 
-/** The one that was chosen, also in an earlier visit. */
+/** The chosen threshold, kept across visits. */
 export const threshold = signal(
   thresholds.find((n) => String(n) === localStorage.getItem(place)) ?? 1000,
 );
 
 effect(() => localStorage.setItem(place, String(threshold.value)));
 
-/** Sorts incidents by what has to be shown of them; they stay in their order. */
+/** Selects the incidents to show, in their order. */
 export function shownOf(all: Incident[], threshold: number): Shown {
   const shown: Shown = { open: [], earlier: [], falseAlarms: [], hidden: 0 };
   for (const i of all) {

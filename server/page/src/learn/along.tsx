@@ -7,17 +7,17 @@ interface Props {
   from: number;
   to: number;
   cursor: number | null;
-  window: number; // bytes that a mean is taken over
+  window: number; // bytes per mean
   unit: string;
   children: ComponentChildren;
   onCursor: (offset: number | null) => void;
   onRange: (range: [number, number] | null) => void;
 }
 
-const steps = 200; // from one end of what is shown to the other
+const steps = 200; // from one end of the range to the other
 const zoomed = 0.5;
 
-/** A cursor along the stream that keys move, and that is read out. */
+/** A cursor along the stream, moved by keys and announced to screen readers. */
 export function Along(props: Props) {
   const { of, from, to, cursor, onCursor, onRange } = props;
   const at = cursor ?? to;

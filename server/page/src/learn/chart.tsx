@@ -6,8 +6,8 @@ import { ticksText } from "../ui/words";
 /** A line of the chart. */
 export interface Line {
   label: string;
-  colour: string; // a token, such as "--adapted"
-  dash?: number[]; // lengths of its dashes and gaps; left out, it has none
+  colour: string; // a CSS variable, such as "--adapted"
+  dash?: number[]; // lengths of dashes and gaps; omitted: solid
   values: (number | null)[];
 }
 
@@ -18,14 +18,14 @@ export interface ChartProps {
   to: number;
   moments: number[]; // offsets of updates, in order
   cursor: number | null;
-  gutter: number; // pixels left of the plot
+  gutter: number; // pixels to the left of the plot
   onCursor: (offset: number | null) => void;
   onZoom: (from: number, to: number) => void;
 }
 
 const momentHeight = 7;
 
-/** Lines over the offsets of a stream, with a mark at the foot for each update. */
+/** Curves over the offsets of a stream, with a mark at the bottom for each update. */
 export function Chart(props: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -108,14 +108,14 @@ function optionsOf(latest: { current: ChartProps }): Omit<uPlot.Options, "width"
   };
 }
 
-/** The range of the vertical axis: that of the values, with some air, and room for the marks. */
+/** The range of the vertical axis: the values with a margin and room for the marks. */
 function rangeOf(low: number | null, high: number | null): [number, number] {
   if (low === null || high === null) return [0, 4];
   const air = Math.max(0.05, 0.12 * (high - low));
   return [Math.max(0, low - 2 * air), high + air];
 }
 
-/** Marks the updates at the foot of the plot; of those that share a pixel only one. */
+/** Marks the updates at the bottom of the plot, at most one per pixel. */
 function drawMoments(u: uPlot, { moments, from, to }: ChartProps): void {
   const { left, top, width, height: plotHeight } = u.bbox;
   const { ctx } = u;

@@ -1,19 +1,19 @@
 import { Growing } from "../state/growing";
 import type { Piece } from "../state/reading";
 
-/** Who a text cost something: the session, the static model, and the session's network alone. */
+/** The scorers of a text: the session, the static model, and the session's network alone. */
 const payers = ["adapted", "fixed", "network"] as const;
 type Payer = (typeof payers)[number];
 
-/** Bits a unit; null where nothing is known. */
+/** Bits per unit; null if unknown. */
 export type Mean = Record<Payer, number | null>;
 
-/** Means at some places of the stream. */
+/** Means at places of the stream. */
 export type Curve = { x: number[] } & Record<Payer, (number | null)[]>; // x: offsets in bytes
 
 const doubles = (): Growing<Float64Array> => new Growing((n) => new Float64Array(n));
 
-/** The index of the first value that is not less than x, in an array whose values never fall. */
+/** Returns the index of the first value >= x in a nondecreasing array. */
 export function firstFrom(values: ArrayLike<number>, x: number): number {
   let low = 0;
   let high = values.length;
@@ -25,9 +25,9 @@ export function firstFrom(values: ArrayLike<number>, x: number): number {
   return low;
 }
 
-/** What one of them has paid, up to the end of each piece. */
+/** One scorer's cost up to the end of each piece. */
 class Sums {
-  readonly units = doubles(); // of the pieces whose bits are known
+  readonly units = doubles(); // of pieces with known bits
   readonly bits = doubles();
 
   push(units: number, bits: number | undefined): void {
@@ -35,7 +35,7 @@ class Sums {
     this.bits.push([last(this.bits) + (bits ?? 0)]);
   }
 
-  /** The mean between two numbers of pieces. */
+  /** The mean between two piece counts. */
   mean(low: number, high: number): number | null {
     const n = sumAt(this.units, high) - sumAt(this.units, low);
     return n > 1e-9 ? (sumAt(this.bits, high) - sumAt(this.bits, low)) / n : null;
@@ -43,40 +43,40 @@ class Sums {
 }
 
 /**
- * What a stream has cost, as sums from its beginning up to the end of each piece. So the mean over
- * any window takes two searches, however long the stream is.
+ * The cumulative cost of a stream at the end of each piece. The mean over any window takes two
+ * searches, however long the stream is.
  */
 export class Costs {
   #taken = 0; // pieces
   readonly #ends = doubles(); // offsets
   readonly #paid: Record<Payer, Sums> =
     { adapted: new Sums(), fixed: new Sums(), network: new Sums() };
-  readonly #mixed = new Sums(); // the session's, of the pieces of which the network's are known
+  readonly #mixed = new Sums(); // the session's, for pieces with known network bits
 
-  /** `ofWords`: whether a cost is divided by words, and not by bytes. */
+  /** `ofWords`: divide costs by words instead of bytes. */
   constructor(private readonly ofWords: boolean) {}
 
   /** The offset at which the first piece begins. */
   start = 0;
 
-  /** The offset at which the first piece begins of which the network's own bits are known. */
+  /** The offset of the first piece with known bits of the network alone. */
   networkFrom: number | null = null;
 
-  /** The offset behind the last piece. */
+  /** The offset after the last piece. */
   get end(): number {
     return last(this.#ends) || this.start;
   }
 
-  /** Takes those of a stream's pieces that have come since the last time. */
+  /** Adds the pieces that are new since the last call. */
   take(pieces: Piece[]): void {
     for (; this.#taken < pieces.length; this.#taken++) this.add(pieces[this.#taken]);
   }
 
-  /** Takes a piece that comes behind all others. What lies between was not seen. */
+  /** Adds a piece after all others. A gap before it counts as unseen. */
   add(piece: Piece): void {
     if (this.#ends.length === 0) this.start = piece.offset;
     const end = piece.offset + piece.bytes;
-    if (end <= this.end) return; // nothing new, or a chunk of no bytes
+    if (end <= this.end) return; // nothing new, or an empty chunk
     if (piece.offset > this.end) this.#push(piece.offset, 0, { bits: 0 });
     if (piece.networkBits !== undefined) this.networkFrom ??= piece.offset;
     this.#push(end, this.ofWords ? piece.tokens : piece.bytes, piece);
@@ -90,13 +90,13 @@ export class Costs {
     this.#mixed.push(units, cost.networkBits === undefined ? undefined : cost.bits);
   }
 
-  /** The means of the network alone and of the session, where those of both are known. */
+  /** The means of the network alone and of the session, over pieces where both are known. */
   get sinceNetwork(): { network: number | null; adapted: number | null } {
     const all = this.#ends.length;
     return { network: this.#paid.network.mean(0, all), adapted: this.#mixed.mean(0, all) };
   }
 
-  /** The mean between two offsets. Within a piece its cost counts as spread evenly. */
+  /** The mean between two offsets. A piece's cost is spread evenly over it. */
   mean(from: number, to: number): Mean {
     const low = this.#place(from);
     const high = this.#place(to);
@@ -109,8 +109,8 @@ export class Costs {
   }
 
   /**
-   * The means over the `window` bytes before each of so many places between two offsets. A window
-   * shorter than the way from one place to the next is as long as that: no byte is left out.
+   * The means over the `window` bytes before each of `places` places between two offsets. A window
+   * is at least the distance between two places, so that no byte is left out.
    */
   curve(from: number, to: number, places: number, window: number): Curve {
     const curve: Curve = { x: [], adapted: [], fixed: [], network: [] };
@@ -125,7 +125,9 @@ export class Costs {
     return curve;
   }
 
-  /** How many pieces end before an offset, and the part of the next one that lies before it. */
+  /**
+   * The number of pieces that end before an offset, plus the fraction of the next piece before it.
+   */
   #place(offset: number): number {
     const ends = this.#ends.all;
     const i = firstFrom(ends, offset);
@@ -137,7 +139,7 @@ export class Costs {
 
 const last = (sums: Growing<Float64Array>): number => (sums.length ? sums.at(sums.length - 1) : 0);
 
-/** The sum over a number of pieces, the last of them in part. */
+/** The sum over a fractional number of pieces. */
 function sumAt(sums: Growing<Float64Array>, place: number): number {
   const whole = Math.floor(place);
   const before = whole > 0 ? sums.at(whole - 1) : 0;

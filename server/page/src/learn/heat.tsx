@@ -9,23 +9,23 @@ export interface HeatProps {
   branches: { name: string; elements: number }[];
   groups: Group[];
   shown: Shown;
-  own: boolean; // whether each branch has a scale of its own
+  own: boolean; // each branch has its own scale
   from: number;
   to: number;
   cursor: number | null;
-  branch: number; // which one is looked at; -1: none
+  branch: number; // the selected branch; -1: none
   narrow: boolean;
   onCursor: (offset: number | null, branch: number) => void;
 }
 
-/** A strip for each branch, from left to right the stream, as colour what its updates did. */
+/** A strip for each branch. The stream runs from left to right, and color shows its updates. */
 export function Heat(props: HeatProps) {
   const { groups, from, to, cursor } = props;
   const box = useRef<HTMLDivElement>(null);
   const dark = isDark();
 
   useEffect(() => {
-    const drawn = box.current!; // which an observer may still name when the page has it no more
+    const drawn = box.current!; // an observer may still use it after the page has removed it
     const redraw = () => draw(drawn, props, dark);
     redraw();
     const resized = new ResizeObserver(redraw);
@@ -55,7 +55,7 @@ export function Heat(props: HeatProps) {
   );
 }
 
-/** How high a branch's strip is, so that all of them fit on a screen. */
+/** The height of a branch's strip, such that all fit on a screen. */
 function rowHeight(groups: Group[]): number {
   const rows = groups.reduce((sum, group) => sum + group.branches.length, 0);
   const room = Math.max(360, 0.4 * innerHeight);

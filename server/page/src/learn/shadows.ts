@@ -5,18 +5,21 @@ import type { Reading } from "../state/reading";
 import { shadowName } from "../ui/words";
 import { Costs } from "./costs";
 
-/** How often it is asked how far the shadows have come. */
+/** The interval for checking the progress of shadows. */
 const askMs = 2000;
 const pointsMax = 4096;
 
-/** What a session's text costs a shadow of it. */
+/** The cost of a session's text for a shadow. */
 export interface Shadowed {
   id: string;
   name: string;
-  costs: Costs; // by byte, which all models have in common
+  costs: Costs; // per byte, the unit common to all models
 }
 
-/** The shadows of a session, which follow it by their own pace, and what the text costs each. */
+/**
+ * Returns the session's shadows, which follow it at their own pace, and the cost of the text for
+ * each.
+ */
 export function useShadows(of: Reading): Shadowed[] {
   const [shadows, setShadows] = useState<Shadowed[]>([]);
   useEffect(() => {
@@ -24,7 +27,7 @@ export function useShadows(of: Reading): Shadowed[] {
     let known: Shadowed[] = [];
     const again = async (): Promise<void> => {
       const before = newsOf(known);
-      // What cannot be read now is asked again; that it is gone is seen by its silence.
+      // A failed read is retried; a shadow that is gone stays silent.
       known = await look(of.session.peek().id, known, ended.signal).catch(() => known);
       if (ended.signal.aborted) return;
       if (newsOf(known) !== before) setShadows(known);
@@ -36,7 +39,7 @@ export function useShadows(of: Reading): Shadowed[] {
   return shadows;
 }
 
-/** Changes when there is more of any of the shadows. */
+/** Changes when a shadow has news. */
 export function newsOf(shadows: Shadowed[]): string {
   return shadows.map(({ id, costs }) => `${id} ${costs.end}`).join();
 }

@@ -1,18 +1,18 @@
 import type { Update } from "../state/reading";
 import { firstFrom } from "./costs";
 
-/** What is shown of the fast weights: their norm, that of a bank, or the norm of their change. */
+/** The displayed norm of the fast weights: of all, of one bank, or of their change. */
 export type Shown = "norm" | "change" | number;
 
-/** What is shown of each branch after an update. */
+/** The displayed number of each branch after an update. */
 export function numbersOf(update: Update, shown: Shown): Float32Array {
   if (shown === "norm") return update.norms;
   return shown === "change" ? update.changes : update.bankNorms[shown];
 }
 
 /**
- * The numbers of each branch at so many columns between two offsets, branch by branch; NaN where no
- * update has been seen yet. An update holds until the next one; of several the largest is shown.
+ * The numbers of each branch at columns between two offsets, branch by branch; NaN before the first
+ * update. An update applies until the next one; a column shows its largest value.
  */
 export function stripsOf(
   updates: Update[], branches: number, shown: Shown, from: number, to: number, columns: number,
@@ -35,16 +35,16 @@ export function stripsOf(
   return strips;
 }
 
-/** Where the scale of each branch begins and ends. */
+/** The ends of each branch's scale. */
 export interface Scales {
   least: Float64Array;
   largest: Float64Array;
 }
 
 /**
- * The scales of branches: of each its own, from the least to the largest of its numbers; or one of
- * all from 0, on which the root mean square of a branch's entries counts, so that large matrices do
- * not outshine small ones by their size.
+ * The scales of branches. Each may have its own, from its smallest to its largest number. Or all
+ * share one from 0 for the root mean square of a branch's entries, so that large matrices do not
+ * outshine small ones.
  */
 export function scalesOf(
   updates: Update[], branches: { elements: number }[], shown: Shown, own: boolean,
@@ -63,14 +63,14 @@ export function scalesOf(
   return { least: least.fill(0), largest: largest.map((_, b) => most * roots[b]) };
 }
 
-/** Branches of one layer, by the place of each among all. */
+/** The branches of a layer, by index. */
 export interface Group {
   label: string;
   short: string;
   branches: number[];
 }
 
-/** The branches by layer, in the order in which text goes through them. */
+/** Groups branches by layer, in the order of the computation. */
 export function groupsOf(names: string[]): Group[] {
   const groups = new Map<number, number[]>(); // by layer; -1: before the first, Infinity: the last
   names.forEach((name, b) => {
@@ -95,7 +95,7 @@ const parts: [RegExp, string][] = [
   [/emb/, "embedding"],
 ];
 
-/** What a branch is, for a reader who does not know the names of weights. */
+/** Describes a branch for readers who do not know the names of weights. */
 export function wordsFor(name: string): string {
   const layer = /^layers\.(\d+)\./.exec(name)?.[1];
   const part = parts.find(([pattern]) => pattern.test(name))?.[1] ?? name;

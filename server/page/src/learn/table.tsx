@@ -5,7 +5,7 @@ import type { Shadowed } from "./shadows";
 import { wordsFor } from "./strips";
 
 interface Props {
-  news: unknown; // changes with what the others have
+  news: unknown; // changes when the others have news
   costs: Costs;
   shadows: Shadowed[];
   of: Reading;
@@ -16,7 +16,7 @@ interface Props {
 
 const rows = 20;
 
-/** The chart as a table, and the fast weights as they are now. */
+/** The chart as a table, and the current fast weights. */
 export function Tables(props: Props) {
   return (
     <details class="tables">

@@ -5,13 +5,13 @@ import { bitsText, capital, differenceText, grouped, namesOf, sizeText } from ".
 
 interface Props {
   of: Reading;
-  news: unknown; // changes with what `of` has
+  news: unknown; // changes when `of` has news
   costs: Costs;
   shadows: Shadowed[];
   unit: string;
 }
 
-/** What the whole stream has cost so far, in four numbers, and one for each shadow. */
+/** The cost of the whole stream so far in four numbers, and one for each shadow. */
 export function Totals({ of, costs, shadows, unit }: Props) {
   const { totals, offset, step } = of.session.value;
   const updates = Math.max(step, (of.updates.at(-1)?.step ?? -1) + 1);
@@ -43,7 +43,7 @@ export function Totals({ of, costs, shadows, unit }: Props) {
   );
 }
 
-/** What the text has cost without the companion, and with it, as far as the page has seen it. */
+/** The cost of the text without and with the companion, as far as the page has seen it. */
 function OfNetwork({ costs, unit }: { costs: Costs; unit: string }) {
   const from = costs.networkFrom;
   if (from === null) return null;
@@ -58,7 +58,7 @@ function OfNetwork({ costs, unit }: { costs: Costs; unit: string }) {
   );
 }
 
-/** What the text has cost a shadow, and the session up to there. */
+/** The cost of the text for a shadow, and for the session up to the same place. */
 function OfShadow({ of, at, costs }: { of: Shadowed; at: number; costs: Costs }) {
   const both = Math.min(of.costs.end, costs.end);
   if (both <= of.costs.start) return null;

@@ -9,7 +9,7 @@ import { groupsOf, numbersOf, wordsFor, type Shown } from "./strips";
 
 interface Props {
   of: Reading;
-  news: unknown; // changes with what `of` has
+  news: unknown; // changes when `of` has news
   from: number;
   to: number;
   cursor: number | null;
@@ -18,7 +18,7 @@ interface Props {
   onCursor: (offset: number | null, branch: number) => void;
 }
 
-/** Fast weights: what each update did to each branch. */
+/** The effect of each update on the fast weights of each branch. */
 export function FastWeights(props: Props) {
   const { of, from, to, cursor, branch } = props;
   const [shown, setShown] = useState<Shown>("norm");

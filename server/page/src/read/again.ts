@@ -2,11 +2,11 @@ import { deleteSession, forkSession, score, scratch } from "../api/sessions";
 import { candidatesKept } from "../state/predictions";
 import type { Reading } from "../state/reading";
 
-const secondsKept = 600; // of the fork, should the page go before it is deleted
+const secondsKept = 600; // lifetime of the fork if the page closes before deleting it
 
 /**
- * Asks the model again what it expected at a place: a fork of the session there is as the session
- * was, to the bit, and scores the same text.
+ * Asks the model again what it expected at a place. A fork from before the place is bit-identical
+ * to the session then, and scores the same text.
  */
 export async function askAgain(reading: Reading, place: number): Promise<void> {
   const fork = await forkSession(reading.session.value.id, {
@@ -15,7 +15,7 @@ export async function askAgain(reading: Reading, place: number): Promise<void> {
     ttl_seconds: secondsKept,
   });
   try {
-    // A word is scored when what follows it has come.
+    // A word is scored once the text after it has arrived.
     const end = reading.tokenAt(place)[1] + (reading.ofWords ? 1 : 0);
     const text = reading.text.all.slice(place, end);
     const options = { learn: false, logprobs: true, top_logprobs: candidatesKept };

@@ -5,12 +5,12 @@ import { Rows } from "./rows";
 import { classesOf, type Mode } from "./scale";
 import { moveOf } from "./moves";
 
-/** Browsers know no element that is higher than some 16 million pixels: what is more is scaled. */
+/** Browsers limit an element's height to about 16 million pixels, so larger heights are scaled. */
 const heightMax = 8e6;
 const columnsMin = 16;
 const columnsMax = 160;
 
-/** What the map tells of the caret and the mouse: places of bytes, -1 for none. */
+/** Receives the places of the caret and the mouse in bytes; -1 for none. */
 export interface Listener {
   caret(place: number): void;
   hover(place: number): void;
@@ -18,9 +18,8 @@ export interface Listener {
 }
 
 /**
- * A text as a map of surprise. Only the rows that are seen are in the document; the rest is
- * numbers. The rows lie in a frame that stays where it is while the element, which has the height
- * of the whole text, scrolls behind it.
+ * A text as a map of surprise. Only the visible rows are in the document; the rest is numbers. The
+ * rows lie in a fixed frame, while an element as high as the whole text scrolls behind it.
  */
 export class HeatMap {
   #spacer = document.createElement("div");
@@ -29,8 +28,8 @@ export class HeatMap {
   #rows = new Rows(80);
   #mode: Mode = "adaptive";
   #caret = -1;
-  #top = 0; // the pixels of the text above the window
-  #told = 0; // the scrollTop that was set last
+  #top = 0; // pixels of text above the window
+  #told = 0; // the last scrollTop set
   #rowHeight = 24;
   #seen = 0; // rows in the window
   #follows = false;
@@ -64,7 +63,7 @@ export class HeatMap {
     this.host.replaceChildren();
   }
 
-  /** Draws what is new of the reading. */
+  /** Draws new parts of the reading. */
   update(): void {
     this.#rows.extend(this.reading.text.all);
     this.#resize();
@@ -77,7 +76,7 @@ export class HeatMap {
     this.#redraw();
   }
 
-  /** Keeps the text in view that is being scored, or lets it go. */
+  /** Keeps the text being scored in view, or stops that. */
   follow(on: boolean): void {
     if (on === this.#follows) return;
     this.#follows = on;
@@ -85,7 +84,7 @@ export class HeatMap {
     this.listener.followed(on);
   }
 
-  /** Puts the caret on a byte, and the byte into view: into its middle, where it jumps. */
+  /** Moves the caret to a byte and scrolls it into view, to the middle if it jumps. */
   select(place: number, jumps = true): void {
     const length = this.reading.text.length;
     if (length === 0) return;
@@ -108,7 +107,7 @@ export class HeatMap {
     return this.#rows.count * this.#rowHeight;
   }
 
-  /** How many pixels of the text a pixel of the scroll bar stands for. */
+  /** Pixels of text per pixel of the scroll bar. */
   get #scale(): number {
     const window = this.host.clientHeight;
     const most = Math.min(this.#height, heightMax) - window;
@@ -116,7 +115,7 @@ export class HeatMap {
   }
 
   #measure(): void {
-    // What is looked at stays in view: the caret, or else what is first.
+    // Keeps the caret in view, or else the first row.
     const firstRow = Math.floor(this.#top / this.#rowHeight);
     const caretRow = this.#rows.of(Math.max(0, this.#caret));
     const hasCaret = this.#caret >= 0 && caretRow >= firstRow && caretRow < firstRow + this.#seen;
@@ -169,7 +168,7 @@ export class HeatMap {
     this.#draw();
   }
 
-  // Where the scroll bar is scaled, a turn of the wheel is not.
+  // The wheel scrolls unscaled even if the scroll bar is scaled.
   #wheeled(event: WheelEvent): void {
     if (event.deltaY < 0) this.follow(false);
     if (this.#scale === 1 || event.ctrlKey) return;
@@ -235,7 +234,7 @@ export class HeatMap {
       if (!drawn.done) {
         const from = this.#rows.start(row);
         const to = this.#rows.start(row + 1);
-        // The last row may go on.
+        // The last row may grow.
         drawn.done = drawRow(drawn.host, { text, from, to, classOf, caret })
           && row + 1 < this.#rows.count;
       }

@@ -10,7 +10,7 @@ import { grouped } from "../ui/words";
 import { askAgain } from "./again";
 import { candidateName, changeIn, percent, shareOf, visible } from "./words";
 
-/** What the models expected at a place, and what came. */
+/** What the models expected at a place, and the actual token. */
 export function Inspector({ reading, place }: { reading: Reading; place: number }) {
   reading.changed.value;
   if (place < 0 || place >= reading.text.length) return <Hint ofWords={reading.ofWords} />;
@@ -93,7 +93,7 @@ interface At {
   fixed: number;
 }
 
-/** The likeliest tokens of both models side by side, and the one that came. */
+/** The likeliest tokens of both models side by side, and the actual one. */
 function Expected({ reading, place, bits, fixed }: At) {
   const [state, setState] = useState<"known" | "asking" | ProblemError>("known");
   const kept = reading.predictions.at(place);

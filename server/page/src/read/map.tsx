@@ -8,7 +8,7 @@ interface Props {
   reading: Reading;
   mode: Mode;
   follow: boolean;
-  selected: number; // a place that was chosen elsewhere; -1 for none
+  selected: number; // a place selected elsewhere; -1 for none
   listener: Listener;
 }
 

@@ -2,7 +2,7 @@ import type { Reading } from "../state/reading";
 import type { Rows } from "./rows";
 import { surpriseBits, type Mode } from "./scale";
 
-/** Where a key takes the caret; null if it is no key of the map. */
+/** Returns where a key moves the caret; null for other keys. */
 export function moveOf(
   key: { key: string; ctrlKey: boolean; metaKey: boolean },
   caret: number, reading: Reading, rows: Rows, page: number, mode: Mode,
@@ -33,17 +33,17 @@ export function moveOf(
   return null;
 }
 
-/** The next line in the order of strangeness, at its strangest word; null if there is none. */
+/** The place of the next line in order of strangeness, at its strangest word; null without one. */
 function strangeFrom({ ratings }: Reading, caret: number, direction: 1 | -1): number | null {
   const line = ratings.lines[ratings.indexOf(caret)];
   const all = ratings.strangest(ratings.lines.length);
   const at = line ? all.indexOf(line) : -1;
-  // From a line that is not strange, the strangest comes first.
+  // From an ordinary line, the first is the strangest.
   const next = !line || line.rank === 1 ? all[0] : all[at + direction];
   return next && next.rank > 1 ? next.span[0] : null;
 }
 
-/** The next place, in a direction, that cost much; null if there is none. */
+/** The next surprising place in a direction; null without one. */
 export function surpriseFrom(reading: Reading, caret: number, direction: 1 | -1): number | null {
   const bits = reading.bits.all;
   const least = surpriseBits(reading);

@@ -1,20 +1,20 @@
 import { cellAt, tabColumns } from "../ui/cells";
 
-/** The places of the letters of each text node of the map: one for each unit of UTF-16. */
+/** The places of the letters of each text node: one for each UTF-16 unit. */
 export const placesOf = new WeakMap<Text, number[]>();
 
-/** What a row is drawn of. */
+/** The input for drawing a row. */
 export interface Drawn {
   text: Uint8Array;
   from: number;
   to: number;
   classOf: (place: number, size: number) => string;
-  caret: [number, number]; // the places of the token that has the caret
+  caret: [number, number]; // places of the token with the caret
 }
 
 /**
- * Draws a row: a span for each run of letters that look alike, and for each byte that is no text.
- * Gives whether all have a score.
+ * Draws a row: a span for each run of letters with the same style, and for each invalid byte.
+ * Returns whether all of them have a score.
  */
 export function drawRow(host: HTMLElement, row: Drawn): boolean {
   const spans: HTMLElement[] = [];
@@ -55,7 +55,7 @@ export function drawRow(host: HTMLElement, row: Drawn): boolean {
   return isDone;
 }
 
-/** The place under a point of the window; -1 where there is none. */
+/** The place at a point of the window; -1 for none. */
 export function placeAt(x: number, y: number): number {
   const found = caretAt(x, y);
   if (!found || !(found.node instanceof Text)) return -1;

@@ -1,13 +1,13 @@
 import { Growing } from "../state/growing";
 import { cellAt, tabColumns } from "../ui/cells";
 
-/** How far back from its end a row may be cut between two words. */
+/** How far from its end a row may break between words. */
 const wordColumns = 24;
 
-/** Where the rows of a text begin that is so many columns wide. It grows with the text. */
+/** The starts of the rows of a text at a given width. It grows with the text. */
 export class Rows {
   #starts = new Growing((n) => new Float64Array(n));
-  #done = 0; // the bytes whose rows are known for good
+  #done = 0; // bytes whose rows are final
 
   constructor(readonly columns: number) {
     this.#starts.push([0]);
@@ -17,7 +17,7 @@ export class Rows {
     return this.#starts.length;
   }
 
-  /** The place at which a row begins; behind the last row, the end of the text. */
+  /** The place where a row begins; after the last row, the end of the text. */
   start(row: number): number {
     return row < this.#starts.length ? this.#starts.at(row) : this.#done;
   }
@@ -34,13 +34,13 @@ export class Rows {
     return low;
   }
 
-  /** Takes note of what the text has more by now. */
+  /** Processes new text. */
   extend(text: Uint8Array): void {
     if (text.length === this.#done) return;
-    // The last row may change: it goes on.
+    // The last row may still grow.
     let place = this.#starts.at(this.#starts.length - 1);
     let column = 0;
-    let space = -1; // where the row may be cut: behind its last space
+    let space = -1; // possible break: after the last space
     let spaceColumn = 0;
     while (place < text.length) {
       const cell = cellAt(text, place);

@@ -1,11 +1,11 @@
-/** A text to try the page with. */
+/** A sample text for the page. */
 export interface Sample {
   name: string;
   note: string;
   text: () => string;
 }
 
-// The same numbers every time, as a linear congruential generator gives them.
+// Returns a reproducible sequence of numbers from a linear congruential generator.
 function numbers(seed: number): (below: number) => number {
   return (below) => {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;

@@ -1,30 +1,30 @@
 import type { RatedLine, Ratings } from "../state/ratings";
 import type { Reading } from "../state/reading";
 
-/** What the colours show: how strange lines are, the bits of one model, or what learning saved. */
+/** What colors show: how strange lines are, the bits of one model, or the savings from learning. */
 export type Mode = "unusual" | "adaptive" | "static" | "difference";
 
 // Bits at which the next colour begins.
 const ofBytes = [0.5, 1, 2, 3, 4.5, 6, 8, 11];
 const ofWords = [2, 4, 6, 8, 10, 12, 14, 17];
-// Lines: the strangest of so many.
+// Lines: the strangest of that many.
 const ofRanks = [30, 100, 300, 1000, 3000, 1e4, 3e4, 1e5];
 const ofDifferences = [0.25, 1, 2.5, 5];
 
-const washed = 300; // the rank from which on the whole line has a colour
+const washed = 300; // the rank from which the whole line is colored
 
-/** Of a colour of the scale: its class, and what it stands for. */
+/** A color of the scale: its class and its meaning. */
 export interface Step {
   name: string;
   label: string;
 }
 
-/** The bits from which on a place counts as a surprise that one may jump to. */
+/** The bits from which a place counts as a surprise to jump to. */
 export function surpriseBits(reading: Reading): number {
   return reading.ofWords ? ofWords[5] : ofBytes[5];
 }
 
-/** The steps of a scale, from its lowest end on. */
+/** The steps of a scale from its low end. */
 export function stepsOf(mode: Mode, words: boolean): Step[] {
   if (mode === "difference") {
     const up = ofDifferences.map((bits, i) => ({ name: `gain${i + 1}`, label: `−${bits}` }));
@@ -39,7 +39,7 @@ export function stepsOf(mode: Mode, words: boolean): Step[] {
   return ["0", ...borders].map((label, i) => ({ name: `heat${i}`, label: String(label) }));
 }
 
-/** Gives the class of each place of a reading in a mode; "wait" where its bits are not known. */
+/** Returns the class of each place of a reading in a mode; "wait" if its bits are unknown. */
 export function classesOf(reading: Reading, mode: Mode): (place: number, size: number) => string {
   if (mode === "unusual") return unusual(reading.ratings);
   const borders = reading.ofWords ? ofWords : ofBytes;
@@ -49,15 +49,16 @@ export function classesOf(reading: Reading, mode: Mode): (place: number, size: n
   return (place, size) => difference(fixed(place, size) - bits(place, size));
 }
 
-/** The colour of a rank: "heat0" to "heat8". */
+/** The color of a rank: "heat0" to "heat8". */
 export const levelOf = (rank: number): string => heat(rank, ofRanks);
 
-/** The same for a mark, which has always some colour. */
+/** levelOf for a mark, which is always colored. */
 export const markLevel = (rank: number): string => levelOf(Math.max(rank, ofRanks[0]));
 
 /**
- * The strangest word of a line has the colour of its rank, and the rest of a strange line a wash, so
- * that nothing is hotter than an incident, and what changes in every line has no colour at all.
+ * The strangest word of a line has the color of the line's rank, and the rest of a strange line a
+ * lighter one. Nothing is hotter than an incident, and values that change in every line have no
+ * color.
  */
 function unusual(ratings: Ratings): (place: number) => string {
   let line: RatedLine | undefined;
@@ -70,7 +71,7 @@ function unusual(ratings: Ratings): (place: number) => string {
   };
 }
 
-/** The bits of a cell: of a character of several bytes their sum, of a word those of the word. */
+/** The bits of a cell: their sum for a character of several bytes, those of the word for a word. */
 function costs(reading: Reading, which: "bits" | "baseline") {
   const all = reading[which].all;
   return (place: number, size: number): number => {

@@ -11,7 +11,7 @@ import { samples } from "./samples";
 
 const recentShown = 5;
 
-/** Where a reading begins: with a text of one's own, a sample, or a session that there is. */
+/** The start of a reading: the user's own text, a sample, or an existing session. */
 export function Start() {
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const [busy, setBusy] = useState(false);
@@ -59,7 +59,7 @@ interface ComposerProps {
   onText: (title: string, text: Blob) => unknown;
 }
 
-/** Takes a text that is typed, pasted, dropped, or chosen as a file. */
+/** Accepts a text that is typed, pasted, dropped, or chosen as a file. */
 export function Composer({ label, action, busy, onText }: ComposerProps) {
   const [text, setText] = useState("");
   const [isOver, setOver] = useState(false);
@@ -103,7 +103,7 @@ export function Composer({ label, action, busy, onText }: ComposerProps) {
   );
 }
 
-/** The sessions that were used last, to be opened or watched. */
+/** The sessions used last, to open or watch. */
 function Recent() {
   const [sessions, setSessions] = useState<Session[]>([]);
   const [problem, setProblem] = useState<ProblemError | null>(null);

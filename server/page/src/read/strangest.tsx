@@ -6,11 +6,11 @@ import { useRatings } from "./lines";
 import { markLevel } from "./scale";
 import { visible } from "./words";
 
-/** How many lines are listed. */
+/** The number of lines listed. */
 const linesListed = 200;
 const bytesShown = 400;
 
-/** The lines of a text, the strangest first, as `lmserve watch` rates them. */
+/** The lines of a text in order of strangeness, as `lmserve watch` rates them. */
 export function Strangest({ reading, open }: { reading: Reading; open: (place: number) => void }) {
   useRatings(reading, true);
   const problem = reading.ratings.problem.value;

@@ -29,7 +29,7 @@ interface Props {
   setFollows: (on: boolean) => void;
 }
 
-/** What is shown and how, and what is to be read further. */
+/** Controls for what is shown and how, and for further reading. */
 export function Toolbar(p: Props) {
   const [adding, setAdding] = useState(false);
   const { reading } = p;
@@ -91,7 +91,7 @@ const doing = {
   idle: "", opening: "Opening…", feeding: "Reading…", watching: "Watching…",
 };
 
-/** How far the reading is, and what it cost. */
+/** The progress of the reading, and its cost. */
 function Totals({ reading }: { reading: Reading }) {
   reading.changed.value;
   const { totals, offset } = reading.session.value;
@@ -109,7 +109,7 @@ function Totals({ reading }: { reading: Reading }) {
   );
 }
 
-/** Says where the colours are coarse, and mends it. */
+/** Says where colors are coarse, and offers to refine them. */
 function Coarse({ reading }: { reading: Reading }) {
   reading.changed.value;
   if (reading.rereading.value) return <p class="note coarse">Scoring this text again…</p>;
@@ -125,7 +125,7 @@ function Coarse({ reading }: { reading: Reading }) {
   );
 }
 
-/** What the colours mean. */
+/** The meaning of the colors. */
 function Legend({ mode, words }: { mode: Mode; words: boolean }) {
   const unit = words ? "bits a word" : "bits a byte";
   const title = mode === "difference"

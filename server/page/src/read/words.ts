@@ -7,7 +7,7 @@ const names: Record<string, string> = {
   " ": "space", "↵": "end of line", "→": "tab",
 };
 
-/** How a piece of text is shown where its letters stand alone. */
+/** Makes text visible whose letters stand alone. */
 export function visible(bytes: Uint8Array): string {
   let shown = "";
   for (let at = 0; at < bytes.length;) {
@@ -18,12 +18,12 @@ export function visible(bytes: Uint8Array): string {
   return names[shown] ?? shown.replaceAll(" ", "␣");
 }
 
-/** How a token is shown; of a model of bytes it is the byte's value. */
+/** The shown form of a token; for a model of bytes, the byte's value. */
 export function candidateName(c: Candidate): string {
   return visible(c.text === undefined ? Uint8Array.of(c.token) : new TextEncoder().encode(c.text));
 }
 
-/** A share as people read it. */
+/** A share for readers. */
 export function percent(share: number): string {
   if (share >= 0.9995) return share > 0.99995 ? "~100 %" : "99.9 %";
   const digits = share >= 0.1 ? 0 : share >= 0.01 ? 1 : share >= 0.001 ? 2 : 3;
@@ -32,7 +32,7 @@ export function percent(share: number): string {
 
 export const shareOf = (bits: number): number => 2 ** -bits;
 
-/** The place in bits, in a sentence that a screen reader says. */
+/** The place's bits in a sentence for screen readers. */
 export function spoken(reading: Reading, place: number): string {
   const [first, end] = reading.tokenAt(place);
   const name = visible(reading.text.all.subarray(first, end));
@@ -45,7 +45,7 @@ export function spoken(reading: Reading, place: number): string {
   return `${name}: ${bits.toFixed(1)} bits${instead}`;
 }
 
-/** What learning has changed at a place, in words. */
+/** The effect of learning at a place in words. */
 export function changeIn(bits: number, fixed: number): string {
   const saved = fixed - bits;
   const times = 2 ** Math.abs(saved);

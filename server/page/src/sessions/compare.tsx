@@ -6,7 +6,7 @@ import { Choice } from "../ui/choice";
 import { bitsText, grouped, signed, titleOf } from "../ui/words";
 import { scoredByBoth, type Compared } from "./compared";
 
-/** How much text two sessions are compared on. */
+/** The largest text for comparing two sessions. */
 const textMax = 4096;
 
 interface Props {
@@ -14,7 +14,7 @@ interface Props {
   others: Session[];
 }
 
-/** Compares two sessions on a text that neither of them learns. */
+/** Compares two sessions on a text that neither learns. */
 export function Compare({ of, others }: Props) {
   const [other, setOther] = useState(relatedTo(of, others)?.id ?? "");
   const [text, setText] = useState("");
@@ -69,8 +69,8 @@ export function Compare({ of, others }: Props) {
 }
 
 /**
- * The session that is the likeliest to be compared with: a fork, a parent, one of the same parent;
- * a shadow; one of the same model.
+ * The likeliest session to compare with: a fork, a parent or a sibling; a shadow; one with the same
+ * model.
  */
 function relatedTo(of: Session, others: Session[]): Session | undefined {
   return others.find((other) =>
@@ -81,7 +81,7 @@ function relatedTo(of: Session, others: Session[]): Session | undefined {
 }
 
 type Shown = "first" | "second" | "difference";
-/** The bits at which a colour is at its full. */
+/** The bits with full color. */
 const fullBits = 8;
 const fullDifference = 4;
 

@@ -4,22 +4,22 @@ import { titleOf } from "../ui/words";
 
 const encoder = new TextEncoder();
 
-/** What a text costs in one session. */
+/** The cost of a text in one session. */
 export interface Side {
   title: string;
   total: number; // bits
-  bits: number[]; // of each character; NaN where a word waits for its end
+  bits: number[]; // of each character; NaN for an unfinished word
 }
 
-/** What a text costs in two sessions. */
+/** The cost of a text in two sessions. */
 export interface Compared {
-  bytes: number; // of those that both have scored
+  bytes: number; // scored by both
   characters: string[];
   first: Side;
   second: Side;
 }
 
-/** Scores a text in two sessions, as what comes next. Both stay as they are. */
+/** Scores a text in two sessions as a continuation. Neither session changes. */
 export async function scoredByBoth(a: Session, b: Session, text: string): Promise<Compared> {
   const bytes = encoder.encode(text);
   const [first, second] = await Promise.all([a, b].map((session) => bitsOf(session, bytes)));
@@ -30,7 +30,7 @@ export async function scoredByBoth(a: Session, b: Session, text: string): Promis
     at += encoder.encode(character).length;
     return from;
   });
-  // The last word may wait for its end in a model of words: then it counts for neither.
+  // In a model of words the last word may be unfinished. Then it counts for neither session.
   const known = first.map((cost, i) => (isNaN(cost + second[i]) ? 0 : 1));
   const side = (session: Session, costs: Float32Array): Side => ({
     title: titleOf(session),
@@ -42,7 +42,7 @@ export async function scoredByBoth(a: Session, b: Session, text: string): Promis
 
 const sumOf = (costs: Float32Array): number => costs.reduce((sum, cost) => sum + cost, 0);
 
-/** Bits of each byte: those of a token of several bytes are spread evenly over them. */
+/** The bits of each byte: those of a token are spread evenly over its bytes. */
 async function bitsOf(session: Session, bytes: Uint8Array): Promise<Float32Array> {
   const costs = new Float32Array(bytes.length).fill(NaN);
   let at = 0;

@@ -27,13 +27,13 @@ const ways: [View, string][] = [
   ["write", "Write"],
 ];
 
-/** All that one can know of a session and do with it. */
+/** Everything to know about a session and to do with it. */
 export function Details({ of, on, list, onForked, onDeleted }: Props) {
   const heading = useRef<HTMLHeadingElement>(null);
-  // Who chose it with the keyboard need not go through the rest of the list to get here.
+  // A keyboard user need not go through the rest of the list to get here.
   useEffect(() => heading.current!.focus(), []);
   const [asks, setAsks] = useState(false);
-  const [hadShadows] = useState(!!of.shadows); // when it was opened
+  const [hadShadows] = useState(!!of.shadows); // at opening
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const trying = async (task: () => Promise<void>): Promise<void> => {
@@ -46,7 +46,7 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
     const { name, labels, ttl_seconds } = session;
     list.put(session);
     if (on) on.session.value = { ...on.session.value, name, labels, ttl_seconds };
-    go("sessions", session.id); // the address may have been by the name that it had
+    go("sessions", session.id); // the address may contain the old name
   };
   const others = list.all.value.filter(({ id, error }) => id !== of.id && !error);
   return (
@@ -102,7 +102,7 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
   );
 }
 
-/** Gets a session's file, and hands it to the browser to be saved. */
+/** Fetches a session's file and lets the browser save it. */
 async function save(id: string): Promise<void> {
   const { file, name } = await exportSession(id);
   const address = URL.createObjectURL(file);

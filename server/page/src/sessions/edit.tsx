@@ -15,7 +15,7 @@ interface Props {
   onChanged: (session: Session) => void;
 }
 
-/** Changes a session's name and labels, and how long it is kept. */
+/** Edits a session's name, labels and lifetime. */
 export function Edit({ of, onChanged }: Props) {
   const [name, setName] = useState(of.name ?? "");
   const [labels, setLabels] = useState(Object.entries(of.labels ?? {}));

@@ -12,7 +12,7 @@ interface Props {
   onForked: (fork: Session) => void;
 }
 
-/** Makes a fork: at the end of a session's text, or back in time. */
+/** Forks a session at the end of its text, or earlier. */
 export function Fork({ on, onForked }: Props) {
   const end = on.session.value.offset;
   const [at, setAt] = useState(end);

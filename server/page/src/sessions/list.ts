@@ -4,7 +4,7 @@ import { listSessions } from "../api/sessions";
 import type { Session } from "../api/types";
 import { titleOf } from "../ui/words";
 
-/** How many sessions are asked for at once, and shown at first. */
+/** The number of sessions per request, and shown at first. */
 const pageSize = 200;
 const shownFirst = 50;
 
@@ -13,7 +13,7 @@ export const orders = {
 } as const;
 export type Order = keyof typeof orders;
 
-/** The sessions that the server has told of, and which of them are shown. */
+/** The sessions fetched from the server, and which of them are shown. */
 export class SessionList {
   readonly all = signal<Session[]>([]);
   readonly query = signal("");
@@ -24,7 +24,7 @@ export class SessionList {
   readonly #next = signal<string | undefined>(undefined);
   #asked = 0;
 
-  /** All that match the query, in order. */
+  /** All sessions that match the query, in order. */
   readonly found = computed(() => {
     const words = this.query.value.toLowerCase().split(/\s+/).filter(Boolean);
     return this.all.value
@@ -32,21 +32,21 @@ export class SessionList {
       .sort(comparers[this.order.value]);
   });
 
-  /** Those of them that are shown. */
+  /** The found sessions that are shown. */
   readonly shown = computed(() => this.found.value.slice(0, this.#most.value));
 
-  /** Whether there are more: here, or on the server. */
+  /** Whether more sessions exist, here or on the server. */
   readonly more = computed(() => this.found.value.length > this.#most.value || !!this.#next.value);
 
-  /** How many the page knows, and whether that is all. */
+  /** The number of fetched sessions, and whether these are all. */
   readonly known = computed(() => ({ count: this.all.value.length, all: !this.#next.value }));
 
-  /** Asks for the sessions anew; the list stays as it is until they are there. */
+  /** Fetches the sessions again; the list does not change until they arrive. */
   async refresh(): Promise<void> {
     await this.#load(undefined);
   }
 
-  /** Shows more. Where there is a query, goes on until something matches it. */
+  /** Shows more. With a query, it fetches until something matches. */
   async showMore(): Promise<void> {
     this.#most.value += shownFirst;
     while (this.#next.value && this.found.value.length < this.#most.value) {
@@ -54,7 +54,7 @@ export class SessionList {
     }
   }
 
-  /** Puts a session that has changed, or is new, in its place. */
+  /** Replaces a changed session, or inserts a new one. */
   put(session: Session): void {
     this.all.value = [...this.all.value.filter(({ id }) => id !== session.id), session];
   }
@@ -68,7 +68,7 @@ export class SessionList {
     this.loading.value = true;
     try {
       const page = await listSessions({ after, limit: pageSize });
-      if (asked !== this.#asked) return false; // something newer was asked for
+      if (asked !== this.#asked) return false; // a newer request replaced this one
       this.all.value = after ? [...this.all.value, ...page.sessions] : page.sessions;
       this.#next.value = page.next;
       this.problem.value = null;

@@ -14,7 +14,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** Makes a session, anew or of a file that was exported. */
+/** Creates a session, new or from an exported file. */
 export function Make({ onMade, onClose }: Props) {
   const [name, setName] = useState("");
   const [adapting, setAdapting] = useState<Adapting | null>(null);

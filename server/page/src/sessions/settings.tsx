@@ -7,14 +7,14 @@ import { modelTitle } from "../ui/words";
 /** The methods of adaptation. */
 const methods = settings.find(({ name }) => name === "method")?.words ?? [];
 
-/** What a session is to run on, and how it is to adapt; what is left out has its default. */
+/** The model and settings of a new session; omitted ones have their defaults. */
 export interface Adapting {
   model: string;
   method: string;
-  values: Record<string, string | boolean>; // of the other settings, numbers as they were typed
+  values: Record<string, string | boolean>; // the other settings; numbers as typed
 }
 
-/** The settings as the server takes them. */
+/** The settings in the server's form. */
 export function settingsOf(adapting: Adapting): Partial<Settings> {
   const asked: Partial<Settings> = { method: adapting.method };
   for (const { name, kind } of shownFor(adapting)) {
@@ -30,14 +30,14 @@ export function settingsOf(adapting: Adapting): Partial<Settings> {
 const modelOf = ({ model }: Adapting): Model | undefined =>
   models.value.find(({ id }) => id === model) ?? models.value[0];
 
-/** The settings, but for the method, that make a difference to a session. */
+/** The settings besides the method that affect a session. */
 function shownFor(of: Adapting): Setting[] {
   const model = modelOf(of);
   const isMixed = of.values.companion ?? model?.defaults.companion ?? false;
   const ofWords = model?.tokenizer === "words";
   return settings.filter(({ name, methods: those }) => {
     if (name === "method") return false;
-    // The companion of a model of words is the cache, and has its settings.
+    // The companion of a model of words is the cache, with its settings.
     if (isMixed && ofWords && those?.includes("cache")) return true;
     const isOfCounts = name.startsWith("companion_");
     return (!those || those.includes(of.method)) && (!isOfCounts || (isMixed && !ofWords));
@@ -49,7 +49,7 @@ interface Props {
   onChange: (adapting: Adapting) => void;
 }
 
-/** Chooses a model, a method, and the settings. */
+/** Chooses a model, a method and settings. */
 export function ChooseSettings({ of, onChange }: Props) {
   const [isOpen, setOpen] = useState(false);
   const shown = shownFor(of);
@@ -107,7 +107,7 @@ interface NumberProps {
 
 function NumberField({ of, model, typed, onType }: NumberProps) {
   const { name, kind, help, methods: those, min, max } = of;
-  // The model does not tell its defaults of the two methods of dynamic evaluation.
+  // The model does not report its defaults for dynamic evaluation.
   const isTold = !those?.some((method) => method.startsWith("dynamic"));
   const known = isTold ? model?.defaults[name] : undefined;
   const shared = {

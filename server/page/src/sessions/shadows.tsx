@@ -8,7 +8,7 @@ import { href } from "../state/route";
 import { bitsText, grouped, shadowName, shortId, sizeText } from "../ui/words";
 import { ChooseSettings, settingsOf, type Adapting } from "./settings";
 
-/** How often it is asked how far the shadows have come. */
+/** The interval for checking the progress of shadows. */
 const askMs = 2000;
 
 interface Props {
@@ -16,7 +16,7 @@ interface Props {
   onChanged: (session: Session) => void;
 }
 
-/** Shows a session's shadows beside it, makes one, and makes sessions of their own of them. */
+/** Shows a session's shadows, creates them, and turns them into ordinary sessions. */
 export function Shadows({ of, onChanged }: Props) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<ProblemError | null>(null);
@@ -52,8 +52,8 @@ export function Shadows({ of, onChanged }: Props) {
 }
 
 /**
- * The shadows of a session as they are now, as the session knows them and as sessions of their own;
- * asked again and again where there are any.
+ * The current shadows of a session, both as the session reports them and as sessions. They are
+ * fetched repeatedly while there are any.
  */
 function useShadows(of: Session, onChanged: (session: Session) => void) {
   const [all, setAll] = useState<Session[]>([]);
@@ -135,7 +135,7 @@ interface NewProps {
 
 function New({ of, busy, onMake }: NewProps) {
   const [adapting, setAdapting] = useState<Adapting>(
-    // The companion stays, so that the difference is what the fast weights give.
+    // Keeps the companion, so that the difference shows the effect of the fast weights.
     { model: of.model ?? "", method: "static", values: { companion: true } },
   );
   return (

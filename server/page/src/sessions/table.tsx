@@ -4,10 +4,10 @@ import { agoText, bitsText, grouped, perByte, sizeText, titleOf } from "../ui/wo
 
 interface Props {
   sessions: Session[];
-  chosen: string; // id, or name
+  chosen: string; // id or name
 }
 
-/** Sessions, a row for each. */
+/** A table with one session per row. */
 export function Table({ sessions, chosen }: Props) {
   return (
     <table class="numbers sessions">

@@ -13,11 +13,11 @@ interface Props {
 const before = 1200; // bytes shown before the place
 const behind = 600;
 
-/** A place in a session's text, which one chooses by clicking, by keys, or by its number. */
+/** Selects a place in a session's text by a click, by keys, or by number. */
 export function Travel({ on, at, onAt }: Props) {
   useCalm(on.changed, 200);
   const end = on.session.value.offset;
-  // The piece of text that is shown stays as it is while the place is well within.
+  // The shown piece of text does not move while the place is well within it.
   const [middle, setMiddle] = useState(at);
   if (Math.abs(at - middle) > behind - 50) setMiddle(at);
   const low = Math.max(on.from, middle - before);
@@ -69,7 +69,7 @@ export function Travel({ on, at, onAt }: Props) {
   );
 }
 
-/** The first unit that begins at a byte or behind it. */
+/** The first unit that begins at or after a byte. */
 function unitAt(starts: number[], byte: number): number {
   const found = starts.findIndex((start) => start >= byte);
   return found < 0 ? starts.length - 1 : found;
@@ -80,7 +80,7 @@ function lineAfter(text: string, unit: number): number {
   return end < 0 ? text.length : end + 1;
 }
 
-/** The unit of the text that a pointer is at; -1 where there is none. */
+/** The unit of text under a pointer; -1 for none. */
 function unitUnder(event: MouseEvent): number {
   const box = event.currentTarget as HTMLElement;
   const place = document.caretRangeFromPoint?.(event.clientX, event.clientY);

@@ -19,7 +19,7 @@ const shown: Record<View, { name: string; view: FunctionComponent }> = {
   sessions: { name: "Sessions", view: SessionsView },
 };
 
-/** The whole page: the way to the views, and one of them. */
+/** The whole page: navigation and the current view. */
 export function App() {
   const at = route.value;
   const View = shown[at.view].view;

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { giveKey, keyWanted } from "../state/key";
 
-/** Asks for a key while one is wanted. */
+/** Asks for a key while one is needed. */
 export function KeyDialog() {
   const dialog = useRef<HTMLDialogElement>(null);
   const input = useRef<HTMLInputElement>(null);

@@ -2,10 +2,10 @@ import { useEffect } from "preact/hooks";
 import { chosenModel, knowModels, networks } from "../state/feed";
 import { modelTitle, sizeText } from "../ui/words";
 
-/** Chooses the model of the session that is begun next, where the server has several. */
+/** Chooses the model of the next new session, if the server has several. */
 export function ModelChoice() {
   useEffect(() => {
-    // What it is that keeps the models from being known is told when a session is begun.
+    // An error of loading the models is shown when a session is started.
     const leaving = new AbortController();
     knowModels(leaving.signal).catch(() => undefined);
     return () => leaving.abort();

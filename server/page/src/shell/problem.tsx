@@ -1,6 +1,6 @@
 import { adviceOn, detailOf, type ProblemError } from "../api/problem";
 
-/** A problem, and what to do about it. */
+/** A problem and advice on it. */
 export function Problem({ error, again }: { error: ProblemError; again?: () => void }) {
   const advice = adviceOn(error);
   const detail = detailOf(error);

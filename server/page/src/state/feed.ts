@@ -9,44 +9,44 @@ import { candidatesKept } from "./predictions";
 import { Reading } from "./reading";
 import { go, route } from "./route";
 
-/** What the page knows of the session that the views show; null where none is chosen. */
+/** The reading of the current session; null without one. */
 export const reading = signal<Reading | null>(null);
 
-/** Why the session of the address could not be opened; null where it was, or is not tried. */
+/** Why the session in the address could not be opened; null otherwise. */
 export const openProblem = signal<ProblemError | null>(null);
 
-/** The models that the server has; the first is that of new sessions. */
+/** The server's models; the first is the default. */
 export const models = signal<Model[]>([]);
 
-/** The models that expect something of a text; that of the method `counts` only rates lines. */
+/** The models that predict text; the model of method `counts` only rates lines. */
 export const networks = computed(() =>
   models.value.filter(({ defaults }) => defaults.method !== "counts"));
 
-/** The id of the model that a session which is begun runs on; "" is the first. */
+/** The id of the model for new sessions; "" is the first. */
 export const chosenModel = signal("");
 
-/** How much text of a session that is opened anew is shown, from its end. */
+/** How much text of an opened session is shown, from its end. */
 const textOpened = 16 << 20;
 const textPiece = 1 << 20;
-/** How much of a text is sent with one request. */
+/** Bytes of text per request. */
 const sentBytes = 64 << 10;
-/** In how many pieces at most the past is shown; the contract allows no more. */
+/** The largest number of pieces of the past that the contract allows. */
 const pastPoints = 4096;
-/** How much of the past is scored again, to know the cost of each token. */
+/** How much of the past is scored again for the cost of each token. */
 export const rereadBytes = 16 << 10;
-const scratchSeconds = 600; // of a fork, should the page go before it is deleted
+const scratchSeconds = 600; // lifetime of a fork if the page closes before deleting it
 const secondsKept = 7 * 24 * 3600;
 
 const asked: EventOptions = { logprobs: true, top_logprobs: candidatesKept, updates: true };
 
 let working = new AbortController();
 
-/** Ends what the page does with the session. What was scored stays. */
+/** Stops the page's work on the session. Scores are kept. */
 export function stop(): void {
   working.abort();
 }
 
-/** Makes a session for a text and opens it. It is deleted when it was not used for a week. */
+/** Creates a session for a text and opens it. It is deleted after a week without use. */
 export async function begin(title: string): Promise<Reading> {
   const session = await createSession({
     model: chosenModel.value || undefined,
@@ -57,7 +57,7 @@ export async function begin(title: string): Promise<Reading> {
   return show(session);
 }
 
-/** Shows a session that has just been made, or forked, and goes there. */
+/** Shows a new or forked session, and navigates there. */
 export async function show(session: Session): Promise<Reading> {
   const opened = await readingOf(session);
   stop();
@@ -66,7 +66,7 @@ export async function show(session: Session): Promise<Reading> {
   return opened;
 }
 
-/** Feeds a text to the session that is shown, piece by piece, and shows what it costs. */
+/** Feeds a text to the current session piece by piece, and shows its cost. */
 export async function feed(into: Reading, text: Blob): Promise<void> {
   await work(into, "feeding", async (signal) => {
     into.addText(new Uint8Array(await text.arrayBuffer()));
@@ -74,20 +74,20 @@ export async function feed(into: Reading, text: Blob): Promise<void> {
   });
 }
 
-/** Goes on where feeding, or watching, has ended early. */
+/** Resumes feeding or watching after an interruption. */
 export async function resume(into: Reading): Promise<void> {
   const sent = into.session.value.offset;
   if (into.end <= sent) return follow(into);
   await work(into, "feeding", async (signal) => {
     const session = await getSession(into.session.value.id, signal);
     into.session.value = session;
-    // What was accepted, and not told any more.
+    // Text that was accepted but not reported.
     if (session.offset > sent) await fetchPast(into, sent, session.offset, signal);
     await sendRest(into, signal);
   });
 }
 
-/** Sends the text that the session does not have yet. */
+/** Sends the text that the session lacks. */
 async function sendRest(into: Reading, signal: AbortSignal): Promise<void> {
   for (let at = into.session.value.offset; at < into.end; at += sentBytes) {
     const place = at - into.from;
@@ -99,7 +99,7 @@ async function sendRest(into: Reading, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** Shows what something else feeds to the session, until it is stopped. */
+/** Shows what another client feeds to the session, until stopped. */
 export async function follow(into: Reading): Promise<void> {
   await work(into, "watching", async (signal) => {
     const options = { ...asked, offset: into.end };
@@ -118,8 +118,8 @@ function takeText(into: Reading, event: { text?: string; text_base64?: string })
 }
 
 /**
- * Opens the session of an address, with what the server still has of its text and scores, and
- * follows it from there.
+ * Opens the session in the address with the text and scores that the server still has, and watches
+ * it from there.
  */
 async function open(id: string): Promise<void> {
   stop();
@@ -131,7 +131,7 @@ async function open(id: string): Promise<void> {
     if (opening.signal.aborted) return;
     reading.value = opened;
     await work(opened, "opening", async (signal) => {
-      const kept = await readText(id, session.offset, 1, signal); // no text, but where it begins
+      const kept = await readText(id, session.offset, 1, signal); // finds where the text begins
       const first = Math.max(kept.from, session.offset - textOpened);
       opened.from = first;
       await fetchPast(opened, first, session.offset, signal);
@@ -144,7 +144,7 @@ async function open(id: string): Promise<void> {
   }
 }
 
-/** Gets text that the session has, as far as the page has it not, and what it cost. */
+/** Fetches text of the session that the page lacks, and its cost. */
 async function fetchPast(
   into: Reading, from: number, to: number, signal: AbortSignal,
 ): Promise<void> {
@@ -161,9 +161,9 @@ async function fetchPast(
 }
 
 /**
- * Scores the end of the past again, so that each token of it has its cost. The server keeps only sums
- * of pieces. A fork before that text is as the session was then, to the bit. Where it fails, the
- * sums stay.
+ * Scores the end of the past again for the cost of each token, because the server keeps only sums
+ * of pieces. A fork from before that text is bit-identical to the session then. If it fails, the
+ * sums remain.
  */
 export async function reread(into: Reading): Promise<void> {
   const to = into.coarseTo;
@@ -192,7 +192,7 @@ export async function reread(into: Reading): Promise<void> {
   }
 }
 
-/** Asks the server for its models, once. */
+/** Fetches the server's models once. */
 export async function knowModels(signal?: AbortSignal): Promise<void> {
   if (models.value.length === 0) models.value = await listModels(signal);
 }
@@ -220,7 +220,7 @@ async function work(
   }
 }
 
-/** Ends what a reading that is not shown any more has begun. */
+/** Ends the work of a reading that is no longer shown. */
 let shown: Reading | null = null;
 effect(() => {
   const now = reading.value;
@@ -232,10 +232,10 @@ effect(() => {
   const { view, session: named } = route.value;
   const isFeeding = reading.peek()?.activity.peek() === "feeding";
   if (view === "incidents" && isFeeding) return; // the text is sent to its end
-  const session = view === "incidents" ? "" : named; // that view has a stream of its own
+  const session = view === "incidents" ? "" : named; // that view has its own stream
   if (session && session !== reading.peek()?.session.peek().id) void open(session);
   if (!session) {
-    // A text that is being sent is sent to its end; whatever else was begun is given up.
+    // A text being sent is sent to its end; other work is canceled.
     if (!isFeeding) stop();
     reading.value = null;
     openProblem.value = null;

@@ -9,7 +9,7 @@ export class Growing<T extends Numbers> {
     this.#room = make(1024);
   }
 
-  /** The numbers themselves; good until the next change. */
+  /** The numbers; valid until the next change. */
   get all(): T {
     return this.#room.subarray(0, this.length) as T;
   }
@@ -18,7 +18,7 @@ export class Growing<T extends Numbers> {
     return this.#room[i];
   }
 
-  /** Makes the array so long, with `value` in what is new. */
+  /** Extends the array to a length, and fills the new part with `value`. */
   extend(length: number, value: number): void {
     if (length <= this.length) return;
     this.#grow(length);
@@ -32,7 +32,7 @@ export class Growing<T extends Numbers> {
     this.length += values.length;
   }
 
-  /** Puts values in the place of those from `at` on, and behind them. */
+  /** Writes values from `at` on, and extends the array if needed. */
   put(at: number, values: ArrayLike<number>): void {
     this.extend(at + values.length, NaN);
     this.#room.set(values, at);

@@ -5,12 +5,12 @@ import type { Incident, Session, StreamEvent, Verdict } from "../api/types";
 
 const retryMs = 3000;
 const keptMost = 500;
-/** Problems that pass. */
+/** Temporary problems. */
 const passing = new Set(["unreachable", "session-busy", "overloaded", "draining"]);
 
-/** The incidents of a session, as they happen. */
+/** The live incidents of a session. */
 export class Incidents {
-  /** The newest first. */
+  /** Newest first. */
   readonly list = signal<Incident[]>([]);
   readonly session = signal<Session | null>(null);
   readonly state = signal<"opening" | "live" | "lost" | "over">("opening");
@@ -28,7 +28,7 @@ export class Incidents {
     this.#end.abort();
   }
 
-  /** Sets the verdict on an incident, or takes it back. Incidents like it have it, too. */
+  /** Sets or removes the verdict on an incident, and so on similar ones. */
   async judge(number: number, verdict: Verdict | null): Promise<void> {
     const before = this.list.value;
     this.list.value = before.map((i) =>
@@ -62,7 +62,7 @@ export class Incidents {
     }
   }
 
-  /** Tells of a problem unless it passes by itself. */
+  /** Reports a problem unless it is temporary. */
   #passes(problem: ProblemError): boolean {
     if (passing.has(problem.kind)) return true;
     this.problem.value = problem;
@@ -81,7 +81,7 @@ export class Incidents {
     }
   }
 
-  /** Asks for the last incidents: of what is watched only what happens from now on is told. */
+  /** Fetches the last incidents, because a watch reports only later ones. */
   async #refresh(): Promise<void> {
     this.#put(await lastIncidents(this.id, this.#end.signal));
   }

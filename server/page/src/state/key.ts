@@ -2,22 +2,22 @@ import { signal } from "@preact/signals";
 
 const place = "lmserve.key";
 
-/** The key that requests are made with; "" is none. It is kept for this tab, and nowhere else. */
+/** The key for requests; "" for none. It is stored only for this tab. */
 export const key = signal(sessionStorage.getItem(place) ?? "");
 
-/** Whether the page waits for a key: "no", "first", or "again" where the one before was no good. */
+/** Whether the page needs a key: "no", "first", or "again" if the previous one was refused. */
 export const keyWanted = signal<"no" | "first" | "again">("no");
 
 const waiting = new Set<() => void>();
 
-/** Waits until somebody has given a key. */
+/** Waits until the user has entered a key. */
 export function keyAsked(signal?: AbortSignal): Promise<void> {
   if (keyWanted.value === "no" && key.value !== "") return Promise.resolve();
   return new Promise((resolve, reject) => {
     const givenUp = (): void => {
       waiting.delete(resume);
       reject(signal!.reason);
-      if (waiting.size === 0) keyWanted.value = "no"; // nobody needs it any more
+      if (waiting.size === 0) keyWanted.value = "no"; // nobody needs the key any longer
     };
     const resume = (): void => {
       signal?.removeEventListener("abort", givenUp);
@@ -29,7 +29,7 @@ export function keyAsked(signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Takes a key, and lets all that wait for one go on. */
+/** Stores a key, and resumes everything that waits for one. */
 export function giveKey(given: string): void {
   key.value = given.trim();
   sessionStorage.setItem(place, key.value);

@@ -1,24 +1,24 @@
 import type { Candidate, ChunkEvent } from "../api/types";
 
-/** How many of the likeliest tokens are asked for and kept at each place. */
+/** The number of likeliest tokens requested and kept per place. */
 export const candidatesKept = 5;
 
-/** How many places are kept: those before the last ones are forgotten. */
+/** The number of places kept: the last ones. */
 const placesKept = 1 << 18;
 const pagePlaces = 1 << 12;
 
-/** What the model expected at some places: of each first the adapted model's candidates. */
+/** The models' candidates at some places, the adapted model's first. */
 interface Page {
   tokens: Uint32Array;
-  logprobs: Float32Array; // NaN where there is no candidate
+  logprobs: Float32Array; // NaN without a candidate
 }
 
-/** What the models expected at the bytes of a text at which tokens begin. */
+/** The models' predictions at the bytes where tokens begin. */
 export class Predictions {
   #pages = new Map<number, Page>();
   #texts = new Map<number, string>(); // of tokens of models of words
 
-  /** Takes what a chunk's event tells of the tokens that begin at these bytes. */
+  /** Stores a chunk event's predictions for the tokens that begin at these bytes. */
   take(event: ChunkEvent, starts: ArrayLike<number>): void {
     for (let i = 0; i < starts.length; i++) {
       this.#put(starts[i], 0, event.top_logprobs?.[i]);
@@ -26,7 +26,7 @@ export class Predictions {
     }
   }
 
-  /** The likeliest tokens at a byte, of the adapted and of the static model. */
+  /** The likeliest tokens at a byte, under the adapted and the static model. */
   at(place: number): { adapted: Candidate[]; fixed: Candidate[] } | null {
     const page = this.#pages.get(Math.floor(place / pagePlaces));
     if (!page) return null;

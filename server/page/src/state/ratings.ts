@@ -4,37 +4,37 @@ import { createSession, deleteSession, score, scratch } from "../api/sessions";
 import type { Incident, LineEvent, LineWhy } from "../api/types";
 import type { Reading } from "./reading";
 
-/** How strange a line is. Places are those of the reading. */
+/** The strangeness of a line. Places are those of the reading. */
 export interface RatedLine {
   from: number;
-  to: number; // behind its newline
-  rank: number; // the line is the strangest of about so many; 1 while too few lines are known
+  to: number; // after its newline
+  rank: number; // one line in this many is as strange; 1 while too few lines are known
   span: [number, number]; // its strangest word or value
   why?: LineWhy;
-  /** The rank of the incident that the line belongs to, if that is higher; else its own. */
+  /** The rank of the line's incident if higher, else the line's own. */
   heat: number;
 }
 
-const rankOfChanges = 1000; // at least, of incidents in which a number has changed
+const rankOfChanges = 1000; // the least for incidents with a change in number
 
-/** How strange an incident is, for its colour. */
+/** The strangeness of an incident, for its color. */
 export const heatOf = ({ rank, changes }: Incident): number =>
   Math.max(rank, changes?.length ? rankOfChanges : 1);
 
 const sentBytes = 1 << 20;
-const secondsKept = 600; // of the session, should the page go before it is deleted
+const secondsKept = 600; // lifetime of the session if the page closes before deleting it
 
 /**
- * The ratings of a reading's lines, the same that `lmserve watch` has. A session of the method
- * `counts` makes them, of the text alone: so they are known of any text, at once, and after a reload.
+ * The ratings of a reading's lines, as in `lmserve watch`. A session with method `counts` computes
+ * them from the text alone, so they are available at once for any text, also after a reload.
  */
 export class Ratings {
-  /** The lines that are rated, in the order of the text. */
+  /** The rated lines in text order. */
   lines: RatedLine[] = [];
-  /** Grows when more lines are rated. */
+  /** Grows with the rated lines. */
   readonly changed = signal(0);
   readonly problem = signal<ProblemError | null>(null);
-  /** The place before which all is rated. */
+  /** The place before which all lines are rated. */
   rated = 0;
   #session = "";
   #work: Promise<void> | null = null;
@@ -42,7 +42,7 @@ export class Ratings {
 
   constructor(private readonly reading: Reading) {}
 
-  /** Rates the lines that the text has more by now. */
+  /** Rates new lines of the text. */
   update(): void {
     if (this.#isOver || this.problem.peek()) return;
     this.#work ??= this.#rate().catch((error) => {
@@ -50,14 +50,14 @@ export class Ratings {
     }).finally(() => (this.#work = null));
   }
 
-  /** Deletes what was made for it. */
+  /** Deletes the session created for the ratings. */
   async end(): Promise<void> {
     this.#isOver = true;
     await this.#work;
     if (this.#session) await deleteSession(this.#session).catch(() => undefined);
   }
 
-  /** The index of the line of a place; -1 where none is rated. */
+  /** The index of the line at a place; -1 without a rating. */
   indexOf(place: number): number {
     let low = 0;
     let high = this.lines.length - 1;
@@ -71,7 +71,7 @@ export class Ratings {
     return -1;
   }
 
-  /** The strangest lines, the strangest first. */
+  /** Returns the strangest lines, strangest first. */
   strangest(most: number): RatedLine[] {
     return [...this.lines].sort((a, b) => b.rank - a.rank || a.from - b.from).slice(0, most);
   }
@@ -87,7 +87,7 @@ export class Ratings {
         if (isAgain || !(error instanceof ProblemError) || error.kind !== "session-not-found") {
           throw error;
         }
-        isAgain = true; // nobody used it for long: it has expired
+        isAgain = true; // the session expired without use
         Object.assign(this, { lines: [], rated: 0 });
         this.#session = "";
       }
@@ -113,7 +113,7 @@ export class Ratings {
     const line: RatedLine = {
       from, to: from + bytes, rank, heat: rank, span: [from + span.from, from + span.to], why,
     };
-    // A line that is usual by now belongs to what was strange when it began.
+    // A line that is ordinary by now keeps the rank of its incident's start.
     for (const incident of event.incidents ?? []) {
       if (!warm || incident.state !== "open" || incident.last !== event.number) continue;
       const heat = heatOf(incident);

@@ -5,52 +5,52 @@ import { bytes, floats } from "./growing";
 import { Predictions } from "./predictions";
 import { Ratings } from "./ratings";
 
-/** A piece of text that was scored, and what it cost. */
+/** A scored piece of text, and its cost. */
 export interface Piece {
   offset: number;
   bytes: number;
   tokens: number;
   bits: number;
   baselineBits?: number;
-  networkBits?: number; // without the companion; the past does not tell them
+  networkBits?: number; // without the companion; unknown for the past
 }
 
-/** An update of the fast weights: norms of M, and of its change, one number a branch. */
+/** An update of the fast weights: norms of M and of its change, one number per branch. */
 export interface Update {
   offset: number;
   step: number;
   written: number;
   norms: Float32Array;
   changes: Float32Array;
-  bankNorms: Float32Array[]; // for each bank, one number a branch
+  bankNorms: Float32Array[]; // for each bank, one number per branch
 }
 
-/** What the page does with the session now. */
+/** What the page is doing with the session. */
 export type Activity = "idle" | "opening" | "feeding" | "watching";
 
 const updatesKept = 16384;
 
 /**
- * What this page knows of a session: its text, what each byte of it cost, and what was learnt.
- * Places are counted from `from`, the offset of the first byte that the page has. `changed` tells,
- * at most once a frame, that there is more.
+ * What this page knows of a session: its text, the cost of each byte, and what was learnt. Places
+ * count from `from`, the offset of the page's first byte. `changed` signals changes at most once
+ * per frame.
  */
 export class Reading {
   readonly session;
   readonly activity = signal<Activity>("idle");
   readonly problem = signal<ProblemError | null>(null);
   readonly changed = signal(0);
-  /** Whether text of the past is being scored again. */
+  /** Whether past text is being scored again. */
   readonly rereading = signal(false);
-  /** How strange its lines are. */
+  /** The strangeness of its lines. */
   readonly ratings = new Ratings(this);
 
-  /** The text; behind the scored part there may be some that waits for its score. */
+  /** The text; its end may still wait for scores. */
   readonly text = bytes();
-  /** Bits of each byte's token, adapted and static; NaN where they are not known. */
+  /** The bits of each byte's token, adapted and static; NaN if unknown. */
   readonly bits = floats();
   readonly baseline = floats();
-  /** 1 at the bytes at which a token begins; of a model of bytes it is empty, as all do. */
+  /** 1 at bytes where a token begins; empty for a model of bytes, where all do. */
   readonly starts = bytes();
   readonly predictions = new Predictions();
   readonly pieces: Piece[] = [];
@@ -59,7 +59,7 @@ export class Reading {
 
   /** The offset of the first byte of `text`. */
   from = 0;
-  /** The place before which bits are means of whole pieces, of a past that the page did not see. */
+  /** The place before which bits are means of pieces, because the page did not see that past. */
   coarseTo = 0;
   #frame = 0;
 
@@ -68,12 +68,12 @@ export class Reading {
     this.from = session.offset;
   }
 
-  /** The offset behind the last byte of `text`. */
+  /** The offset after the last byte of `text`. */
   get end(): number {
     return this.from + this.text.length;
   }
 
-  /** Whether its text costs bits: not if lines are rated by counts alone. */
+  /** Whether text has a cost: not if lines are rated only by counts. */
   get hasCosts(): boolean {
     const { settings } = this.session.value;
     return settings?.method !== "counts" || settings.companion;
@@ -90,13 +90,13 @@ export class Reading {
     return [first, end];
   }
 
-  /** Takes text that was fed, or was there before. It follows what there is. */
+  /** Appends text that was fed or fetched. */
   addText(more: Uint8Array): void {
     this.text.push(more);
     this.touch();
   }
 
-  /** Takes what the log tells of the past. */
+  /** Adds scores from the past. */
   addPast(past: PastScores): void {
     for (const piece of past.scores) {
       const from = Math.max(0, piece.offset - this.from);
@@ -112,7 +112,7 @@ export class Reading {
     this.touch();
   }
 
-  /** Takes an event of the session. */
+  /** Handles an event of the session. */
   take(event: StreamEvent): void {
     if (event.type === "chunk") this.#takeChunk(event);
     else if (event.type === "update") this.#takeUpdate(event);
@@ -120,7 +120,7 @@ export class Reading {
     this.touch();
   }
 
-  /** Tells, with the next frame, that something changed. */
+  /** Signals a change with the next frame. */
   touch(): void {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
@@ -145,7 +145,7 @@ export class Reading {
     this.placeScores(event, event.offset - this.from);
   }
 
-  /** Puts a chunk's scores at a place of the text. */
+  /** Stores a chunk's scores at a place of the text. */
   placeScores(event: ChunkEvent, place: number): void {
     const sizes = event.token_bytes;
     const count = event.logprobs?.length ?? 0;

@@ -1,10 +1,10 @@
 import { computed, signal } from "@preact/signals";
 
-/** The views, in the order of their tabs. */
+/** The views in the order of their tabs. */
 export const views = ["read", "incidents", "learn", "write", "sessions"] as const;
 export type View = (typeof views)[number];
 
-/** A place in the page: `#/read/SESSION/OFFSET`. The offset, or both, may be left out. */
+/** A place in the page: `#/read/SESSION/OFFSET`. The offset, or both parts, are optional. */
 export interface Route {
   view: View;
   session: string;
@@ -14,7 +14,7 @@ export interface Route {
 const hash = signal(location.hash);
 addEventListener("hashchange", () => (hash.value = location.hash));
 
-/** Where the page is. */
+/** The current place in the page. */
 export const route = computed<Route>(() => {
   const [view, session = "", at] = hash.value.replace(/^#\/?/, "").split("/");
   return {
@@ -24,7 +24,7 @@ export const route = computed<Route>(() => {
   };
 });
 
-/** A part of an address as it was before it was encoded. What was not encoded stays as it is. */
+/** Decodes a part of an address. A part that is not encoded does not change. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -33,13 +33,13 @@ function decoded(part: string): string {
   }
 }
 
-/** The address of a view, with the session that it is to show. */
+/** The address of a view and its session. */
 export function href(view: View, session = route.value.session, at?: number): string {
   const place = at === undefined ? "" : `/${at}`;
   return `#/${view}${session ? `/${encodeURIComponent(session)}${place}` : ""}`;
 }
 
-/** Goes to a view. */
+/** Navigates to a view. */
 export function go(view: View, session?: string, at?: number): void {
   location.hash = href(view, session, at);
 }

@@ -4,7 +4,7 @@ const place = "lmserve.theme";
 const themes = ["auto", "light", "dark"] as const;
 export type Theme = (typeof themes)[number];
 
-/** The colours that were chosen; "auto" are those of the system. */
+/** The chosen theme; "auto" follows the system. */
 export const theme = signal<Theme>(
   themes.find((known) => known === localStorage.getItem(place)) ?? "auto",
 );
@@ -14,7 +14,7 @@ effect(() => {
   localStorage.setItem(place, theme.value);
 });
 
-/** Chooses the next of auto, light and dark. */
+/** Switches to the next of auto, light and dark. */
 export function nextTheme(): void {
   theme.value = themes[(themes.indexOf(theme.value) + 1) % themes.length];
 }
@@ -23,12 +23,12 @@ const system = matchMedia("(prefers-color-scheme: dark)");
 const systemIsDark = signal(system.matches);
 system.addEventListener("change", () => (systemIsDark.value = system.matches));
 
-/** Whether the page is dark now. Who draws on a canvas reads this, and draws again at a change. */
+/** Whether the page is dark now. A canvas that reads this is redrawn after a change. */
 export function isDark(): boolean {
   return theme.value === "dark" || (theme.value === "auto" && systemIsDark.value);
 }
 
-/** The colour of a token such as "--ink", as a canvas takes it. */
+/** The value of a CSS variable such as "--ink", for a canvas. */
 export function colourOf(token: string): string {
   const probe = document.createElement("i");
   probe.style.color = `var(${token})`;

@@ -1,7 +1,7 @@
-/** What one sees of the byte, or the few bytes, at a place of a text. */
+/** The visible form of one or a few bytes at a place of a text. */
 export interface Cell {
   size: number; // bytes
-  width: number; // columns; of a tab 0, as it depends on where the tab stands
+  width: number; // columns; 0 for a tab, whose width depends on its place
   shown: string;
   kind: "text" | "control" | "raw" | "newline" | "tab";
 }
@@ -16,14 +16,14 @@ const ascii: Cell[] = Array.from({ length: 128 }, (_, code) => {
   if (code >= 32 && code < 127) {
     return { size: 1, width: 1, shown: String.fromCharCode(code), kind: "text" };
   }
-  // As terminals write them: ^G is the bell.
+  // As in terminals: ^G is the bell.
   return { size: 1, width: 2, shown: `^${String.fromCharCode(code ^ 64)}`, kind: "control" };
 });
 const raw: Cell[] = Array.from({ length: 256 }, (_, byte) => (
   { size: 1, width: 2, shown: byte.toString(16).padStart(2, "0"), kind: "raw" }
 ));
 
-/** The cell at a place. Bytes that are not UTF-8 are cells of one byte. */
+/** The cell at a place. Each invalid byte is a cell. */
 export function cellAt(text: Uint8Array, place: number): Cell {
   const lead = text[place];
   if (lead < 0x80) return ascii[lead];
@@ -38,7 +38,7 @@ export function cellAt(text: Uint8Array, place: number): Cell {
   return { size, width, shown: String.fromCodePoint(code), kind: "text" };
 }
 
-/** The place of the cell that a byte belongs to. */
+/** The place of the cell that contains a byte. */
 export function cellStart(text: Uint8Array, place: number): number {
   for (let at = place; at > place - 4 && at >= 0; at--) {
     if ((text[at] & 0xc0) !== 0x80) return at + cellAt(text, at).size > place ? at : place;
@@ -46,7 +46,7 @@ export function cellStart(text: Uint8Array, place: number): number {
   return place;
 }
 
-/** The code of a character of so many bytes; -1 where they are none. */
+/** The code point of a character of `size` bytes; -1 if invalid. */
 function decode(text: Uint8Array, place: number, size: number): number {
   if (place + size > text.length) return -1;
   let code = text[place] & (0x7f >> size);
@@ -60,7 +60,7 @@ function decode(text: Uint8Array, place: number, size: number): number {
   return code < least || code > 0x10ffff || isSurrogate ? -1 : code;
 }
 
-// Characters that one does not see, among them those that turn the direction of a text round.
+// Invisible characters, including those that change the direction of text.
 function isInvisible(code: number): boolean {
   return (code >= 0x80 && code < 0xa0) || code === 0xad || code === 0x61c || code === 0xfeff
     || (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e)
@@ -73,7 +73,8 @@ function isCombining(code: number): boolean {
     || (code >= 0x20d0 && code < 0x2100) || (code >= 0xfe00 && code <= 0xfe0f);
 }
 
-// East Asian wide and full-width characters, and pictures, roughly as Unicode's Annex 11 has them.
+// East Asian wide and full-width characters and pictographs, approximately as in Unicode's Annex
+// 11.
 function isWide(code: number): boolean {
   return code >= 0x1100 && (code < 0x1160 || (code >= 0x2e80 && code < 0xa4d0)
     || (code >= 0xac00 && code < 0xd7a4) || (code >= 0xf900 && code < 0xfb00)

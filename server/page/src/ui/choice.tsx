@@ -7,7 +7,7 @@ interface Props<T> {
   onChoose: (value: T) => void;
 }
 
-/** A choice of one among few. */
+/** A choice among a few options. */
 export function Choice<T>({ label, options, value, onChoose }: Props<T>) {
   const id = useId();
   return (

@@ -1,12 +1,12 @@
 import { cellAt } from "./cells";
 
-/** A text as one sees it, and where each of its UTF-16 units begins among the bytes. */
+/** A text as shown, and the byte at which each UTF-16 unit begins. */
 export interface Decoded {
   text: string;
-  starts: number[]; // one more than there are units: the last is the end
+  starts: number[]; // one more than units: the last is the end
 }
 
-/** Bytes as text. Those that are part of no character become U+FFFD each. */
+/** Decodes bytes as text. Each invalid byte becomes U+FFFD. */
 export function decode(bytes: Uint8Array): Decoded {
   let text = "";
   const starts: number[] = [];

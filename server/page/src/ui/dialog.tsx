@@ -7,7 +7,7 @@ interface Props {
   children: ComponentChildren;
 }
 
-/** A dialog over the page, as long as it is rendered. */
+/** A dialog over the page while it is rendered. */
 export function Dialog({ title, onClose, children }: Props) {
   const box = useRef<HTMLDialogElement>(null);
   const id = useId();

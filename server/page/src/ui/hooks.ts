@@ -2,7 +2,7 @@ import { effect, type ReadonlySignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-/** Renders anew when a signal has changed, but not more often than so many milliseconds. */
+/** Renders again after a signal changes, at most once per `ms` milliseconds. */
 export function useCalm(changes: ReadonlySignal<unknown>, ms: number): void {
   const [, render] = useState(0);
   useEffect(() => {
@@ -21,7 +21,7 @@ export function useCalm(changes: ReadonlySignal<unknown>, ms: number): void {
   }, [changes, ms]);
 }
 
-/** How wide an element is, in pixels. */
+/** The width of an element in pixels. */
 export function useWidth(box: RefObject<HTMLElement | null>): number {
   const [width, setWidth] = useState(innerWidth);
   useEffect(() => {

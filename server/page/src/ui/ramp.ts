@@ -1,11 +1,11 @@
-// From little to much as colour. The ramp has one hue, and its lightness goes one way, so that
-// every eye reads it alike.
+// A color ramp from little to much. It has one hue and monotonic lightness, so that everyone reads
+// it alike.
 const light = ["#f1efea", "#c9dcf0", "#7fb0e0", "#0b62b5", "#062b55"];
 const dark = ["#1a1e25", "#123a66", "#2272bd", "#6db3f8", "#eaf4ff"];
 
 const made = new Map<boolean, Uint8Array>();
 
-/** The ramp as 256 colours, of three bytes each. */
+/** The ramp as 256 colors of three bytes. */
 export function rampOf(isDark: boolean): Uint8Array {
   let ramp = made.get(isDark);
   if (!ramp) made.set(isDark, (ramp = between(isDark ? dark : light)));

@@ -1,6 +1,6 @@
 import type { LineWhy } from "../api/types";
 
-/** The server cuts what usually stands in a place to so many bytes. */
+/** The server cuts usual values to this many bytes. */
 const usualBytes = 12;
 
 /** Why a line is strange, in words: "502 after HTTP/1.1; usually 200, 304". */
@@ -14,7 +14,7 @@ export function reasonOf(why: LineWhy | undefined): string {
   return token + where + (cut.length ? `; usually ${cut.join(", ")}` : "");
 }
 
-/** Where in a line its strangest token stands; [0, 0] if it does not. */
+/** The range of a line's strangest token; [0, 0] if it is not in the line. */
 export function markOf(line: string, why: LineWhy | undefined): [number, number] {
   if (!why?.token) return [0, 0];
   const after = why.before ? line.indexOf(why.before) + why.before.length : 0;

@@ -1,15 +1,15 @@
 import type { Measures, Model, Session } from "../api/types";
 
-// Numbers and names as people read them.
+// Numbers and names for readers.
 
-/** What a session's name is made of, for forms that ask for one. */
+/** The pattern of session names, for forms. */
 export const namePattern = "[a-z0-9][a-z0-9._\\-]{0,63}";
 export const nameWords = "1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first";
 
-/** An id, shortened to its end: that is random, while ids of one time have one beginning. */
+/** An id shortened to its end, which is random; ids of the same time share their beginning. */
 export const shortId = (id: string): string => `…${id.slice(-8)}`;
 
-/** By what a person knows a session. */
+/** A session's name for readers. */
 export function titleOf(session: Session): string {
   const { id, name, labels, settings, shadow_of: of } = session;
   if (name ?? labels?.title) return name ?? labels!.title;
@@ -17,11 +17,11 @@ export function titleOf(session: Session): string {
   return `${settings?.method ?? ""} shadow of ${of.name ?? shortId(of.id)}`.trim();
 }
 
-/** By what a person knows a model among all: its id where another has the same name. */
+/** A model's name for readers: its id if another model has the same name. */
 export const modelTitle = ({ id, name }: Model, all: Model[]): string =>
   name && all.filter((model) => model.name === name).length === 1 ? name : id;
 
-/** By what a person tells a session's shadows from each other: how they differ from it. */
+/** A shadow's name for readers: how it differs from its session. */
 export function shadowName(shadow: Session, of: Session): string {
   const { name, labels, model = "", settings } = shadow;
   if (name ?? labels?.title) return name ?? labels!.title;
@@ -35,10 +35,7 @@ export function shadowName(shadow: Session, of: Session): string {
   ].filter(Boolean).join(" ") || shortId(shadow.id);
 }
 
-/**
- * What the lines of a session's costs are called: what it serves, and what the static model would
- * cost by itself.
- */
+/** The names of a session's curves: what it serves, and the static model alone. */
 export function namesOf({ settings }: Session): { served: string; alone: string } {
   const served = settings?.method === "static" ? "static" : "adapted";
   return settings?.companion
@@ -46,10 +43,10 @@ export function namesOf({ settings }: Session): { served: string; alone: string 
     : { served, alone: "static" };
 }
 
-/** A name at the beginning of a line. */
+/** A name with a capital letter, for the start of a line. */
 export const capital = (name: string): string => name[0].toUpperCase() + name.slice(1);
 
-/** A number of several digits, in groups of three. */
+/** An integer with digits in groups of three. */
 export const grouped = (n: number): string => n.toLocaleString("en").replaceAll(",", "\u202f");
 
 const sizes: [number, number, string][] = [[1e9, 1e9, "GB"], [1e6, 1e6, "MB"], [1e4, 1e3, "kB"]];
@@ -62,21 +59,21 @@ export function sizeText(bytes: number): string {
   return `${grouped(Math.round(bytes))} B`;
 }
 
-/** The marks of an axis of bytes, all in one unit. */
+/** The labels of an axis of bytes, all in one unit. */
 export function ticksText(ticks: number[]): string[] {
   const [, one, unit] = sizes.find(([from]) => ticks.at(-1)! >= from) ?? [0, 1, "B"];
   return ticks.map((tick) => `${grouped(+(tick / one).toFixed(3))} ${unit}`);
 }
 
-/** Bits a unit; a dash where there are none. */
+/** Bits per unit; a dash without a value. */
 export const bitsText = (bits: number | null | undefined): string =>
   bits === null || bits === undefined || isNaN(bits) ? "–" : signed(bits, 3);
 
-/** A number with so many digits behind the point, and a minus sign where it is less than 0. */
+/** A number with `digits` decimals, and a minus sign if it is negative. */
 export const signed = (n: number, digits: number): string =>
   n.toFixed(digits).replace("-", "\u2212");
 
-/** Bits a byte of the adapted and of the static model; unknown words, if there are any, apart. */
+/** Bits per byte of the adapted and of the static model, without unknown words. */
 export function perByte(totals: Measures): { adapted?: number; fixed?: number } {
   const { bytes, bits, bits_per_byte: known, baseline_bits: fixed } = totals;
   if (bytes === 0) return {};
@@ -94,7 +91,7 @@ const spans: [number, Intl.RelativeTimeFormatUnit][] = [
 ];
 const relative = new Intl.RelativeTimeFormat("en", { style: "short" });
 
-/** How long ago a time was: "3 hr. ago". */
+/** A time relative to now: "3 hr. ago". */
 export function agoText(time: string): string {
   const seconds = (Date.now() - Date.parse(time)) / 1000;
   const span = spans.find(([length]) => seconds >= length);

@@ -15,7 +15,7 @@ const searchedBytes = 16 << 20;
 const pieceBytes = 1 << 20;
 const secondsKept = 7 * 24 * 3600;
 
-/** The incidents of a session, live. */
+/** The live incidents of a session. */
 export function IncidentsView() {
   const { session } = route.value;
   return session ? <Watch key={session} id={session} /> : <ChooseSession />;
@@ -71,14 +71,14 @@ function State({ of }: { of: Incidents }) {
 function List({ of }: { of: Incidents }) {
   const [chosen, setChosen] = useState(0);
   const [opened, setOpened] = useState(0);
-  const [moves, setMoves] = useState(0); // by keys: the focus follows
-  const [judged, setJudged] = useState(0); // the last one, to be taken back
+  const [moves, setMoves] = useState(0); // counts moves by keys, which the focus follows
+  const [judged, setJudged] = useState(0); // the last one, for undo
   const [unfolded, setUnfolded] = useState(false);
   const [asksKeys, setAsksKeys] = useState(false);
   const shown = shownOf(of.list.value, threshold.value);
   const rows = [...shown.open, ...shown.earlier, ...(unfolded ? shown.falseAlarms : [])];
   const at = rows.findIndex(({ number }) => number === chosen);
-  // Keys act only upon what was chosen: an incident that has just come is not judged by mistake.
+  // Keys act only on a selected incident, so that a new one is not judged by mistake.
   const current: Incident | undefined = rows[at];
 
   const choose = (row: Incident | undefined): void => {
@@ -189,9 +189,9 @@ function Keys({ onClose }: { onClose: () => void }) {
   );
 }
 
-/** Offers the incidents of a text whose session was fed without lines. */
+/** Offers to find the incidents of a text whose session was fed without lines. */
 function NoLines({ of }: { of: Session }) {
-  const [done, setDone] = useState(-1); // bytes; -1 before it is begun
+  const [done, setDone] = useState(-1); // bytes; -1 before the start
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const find = async (): Promise<void> => {
     setDone(0);

@@ -20,7 +20,7 @@ const windows = [
   { value: 16384, name: "16 kB" }, { value: Infinity, name: "all before" },
 ];
 
-/** Shows how the session learns: what its text costs, and what the updates do. */
+/** Shows how the session learns: the cost of its text, and the effect of updates. */
 export function LearnView() {
   const shown = reading.value;
   return shown ? <Learning key={shown.session.value.id} of={shown} /> : <Nothing />;
@@ -40,7 +40,7 @@ function Nothing() {
   );
 }
 
-/** The part of the stream that is shown; null is all of it, however long it grows. */
+/** The shown part of the stream; null means all of it, even as it grows. */
 type Range = [number, number] | null;
 
 function Learning({ of }: { of: Reading }) {
@@ -59,7 +59,7 @@ function Learning({ of }: { of: Reading }) {
   const curve = useMemo(
     () => costs.curve(from, to, places, window), [from, to, costs.end, window],
   );
-  // Changes when there is more in `of` and `shadows`, which stay the same objects.
+  // Changes with the contents of `of` and `shadows`, which stay the same objects.
   const news = `${of.changed.peek()} ${newsOf(shadows)}`;
   const shadowed = useMemo(
     () => linesOf(shadows, from, to, window), [from, to, newsOf(shadows), window],
@@ -120,7 +120,7 @@ function Learning({ of }: { of: Reading }) {
   );
 }
 
-/** The dashes of shadows' lines: so they are told apart without colours, and above others. */
+/** The dashes of shadows' curves, which distinguish them without color. */
 const dashes = [[8, 5], [2, 4], [12, 4, 2, 4], [5, 3]];
 
 function linesOf(shadows: Shadowed[], from: number, to: number, window: number): Line[] {
@@ -132,13 +132,13 @@ function linesOf(shadows: Shadowed[], from: number, to: number, window: number):
   }));
 }
 
-/** Offsets of the updates between two offsets. */
+/** Offsets of the updates in a range. */
 function momentsOf(of: Reading, from: number, to: number): number[] {
   const offsets = of.updates.map((update) => update.offset);
   return offsets.slice(firstFrom(offsets, from), firstFrom(offsets, to + 1));
 }
 
-/** What the lines are, and where they are at one of their points. */
+/** The names of the curves, and their values at one point. */
 function Legend({ lines, at }: { lines: Line[]; at: number }) {
   return (
     <ul class="lines-key">
@@ -154,11 +154,11 @@ function Legend({ lines, at }: { lines: Line[]; at: number }) {
   );
 }
 
-/** Whether anything streams, and the way to follow a session that something else feeds. */
+/** Whether anything streams, and a button to follow a session that another client feeds. */
 function Live({ of }: { of: Reading }) {
   const activity = of.activity.value;
   if (activity === "idle") {
-    const rest = of.end > of.session.value.offset; // of a text that was not sent as a whole
+    const rest = of.end > of.session.value.offset; // the text was not sent completely
     return (
       <button type="button" onClick={() => void resume(of)}>
         {rest ? "Go on" : "Watch live"}

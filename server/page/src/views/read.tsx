@@ -12,7 +12,7 @@ import { reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { route } from "../state/route";
 
-const logBytes = 4096; // of text that are enough to see whether it is a log
+const logBytes = 4096; // bytes of text that show whether it is a log
 const strangeRank = 30;
 
 /** Reads a text as a map of surprise. */
@@ -37,7 +37,7 @@ function Read({ reading }: { reading: Reading }) {
     setFollows(true);
   }, [reading]);
   const activity = reading.activity.value;
-  // Of a log one wants to see the incident, of other texts what was expected where.
+  // Logs show incidents first, other texts the expectations at each place.
   const isLog = useMemo(() => looksLikeLog(reading), [reading, reading.text.length > logBytes, activity]);
   const mode = !reading.hasCosts ? "unusual" : asked ?? (isLog && !reading.ratings.problem.value ? "unusual" : "adaptive");
   useRatings(reading, mode === "unusual");
@@ -46,7 +46,7 @@ function Read({ reading }: { reading: Reading }) {
   useEffect(() => {
     if (isThere) setSelected(at - reading.from);
   }, [reading, at, isThere]);
-  // A log that was read to its end is left where it is strangest.
+  // After reading a log to its end, the view moves to its strangest line.
   const wasFed = useRef(false);
   const ratings = reading.ratings;
   useEffect(() => {

@@ -9,7 +9,7 @@ import { reading, show, openProblem } from "../state/feed";
 import { go, href, route } from "../state/route";
 import { grouped } from "../ui/words";
 
-/** Lists the sessions, and does with them what is to be done. */
+/** Lists and manages the sessions. */
 export function SessionsView() {
   const list = useMemo(() => new SessionList(), []);
   const [making, setMaking] = useState(false);

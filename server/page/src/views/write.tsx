@@ -18,21 +18,21 @@ import { Offers } from "../write/offers";
 import { Sheet } from "../write/sheet";
 import { Suggestions, sources, type Sampling, type Source } from "../write/suggestions";
 
-/** How much of the session's text the sheet begins with. */
+/** How much of the session's text the sheet starts with. */
 const tailBytes = 6000;
-/** What ends a sentence, or a line. */
+/** The end of a sentence or a line. */
 const sentenceEnd = /\n$|[.!?…]["'”’)\]]*\s$/;
 
-/** What was learnt, by a session that has got more of the text since. */
+/** Learnt text of a session that has received more text since. */
 interface Learnt {
   text: string;
   offset: number; // of the session before
 }
 
-/** A text that was taken back: the draft of the session that is opened next. */
+/** An undone text, which becomes the draft of the next opened session. */
 let returned = "";
 
-/** Writes on at the end of the session's text, together with the models. */
+/** Continues the session's text together with the models. */
 export function WriteView() {
   const shown = reading.value;
   return shown ? <Writing key={shown.session.value.id} on={shown} /> : <Nothing />;
@@ -73,7 +73,7 @@ function Writing({ on }: { on: Reading }) {
   const [sentences, setSentences] = useState(true);
   const [learnt, setLearnt] = useState<Learnt | null>(null);
   const [problem, setProblem] = useState<ProblemError | null>(null);
-  const tabbed = useRef(false); // the last key has taken a word
+  const tabbed = useRef(false); // the last key accepted a word
   const committing = useRef(false);
   useEffect(() => {
     returned = "";
@@ -88,10 +88,10 @@ function Writing({ on }: { on: Reading }) {
     ["static", "cache"].includes(settings?.method ?? "");
   const from = sources.filter((source) => source === "adapted" || hasStatic);
   const busy = on.activity.value === "feeding";
-  const unsent = on.end - offset; // bytes that wait, where sending them has ended early
+  const unsent = on.end - offset; // bytes that wait after an interrupted send
   const fixed = useMemo(() => tailOf(on.text.all), [on, on.text.length]);
 
-  const isSent = !busy && unsent === 0; // suggestions are for the text that the page shows
+  const isSent = !busy && unsent === 0; // suggestions require that the session has the shown text
   const mayOffer = settings?.method !== "cache" && !on.ofWords;
   const commit = async (text: string, more: Uint8Array = new Uint8Array()): Promise<void> => {
     if (busy || committing.current || text.length + more.length === 0) return;
@@ -212,7 +212,7 @@ function Writing({ on }: { on: Reading }) {
   );
 }
 
-/** The end of a session's text, from the beginning of a line where that is near. */
+/** The end of a session's text, from the start of a line if one is near. */
 function tailOf(known: Uint8Array): string {
   let first = Math.max(0, known.length - tailBytes);
   const line = first === 0 ? -1 : known.indexOf(10, first);

@@ -16,7 +16,7 @@ const notes: Record<Source, string> = {
   static: "without learning",
 };
 
-/** What the adapted and the static model go on with, side by side. */
+/** The continuations of the adapted and the static model, side by side. */
 export function Cards({ of, chosen, hasStatic, onChoose, onAccept }: Props) {
   return (
     <div class="cards">

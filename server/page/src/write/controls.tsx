@@ -1,6 +1,6 @@
 import type { Sampling } from "./suggestions";
 
-/** What one can do on the sheet. */
+/** The actions on the sheet. */
 export type Act =
   | "accept" | "discard" | "suggest" | "down" | "up" | "take" | "commit" | "undo"
   | "continue" | "next" | "previous" | "adapted" | "static";
@@ -10,18 +10,18 @@ interface Props {
   onSampling: (sampling: Sampling) => void;
   whileTyping: boolean;
   onWhileTyping: (on: boolean) => void;
-  sentences: boolean; // whether each sentence is learnt
+  sentences: boolean; // each sentence is learnt
   onSentences: (on: boolean) => void;
-  learnt: string; // what was learnt last, as long as that can be taken back
+  learnt: string; // the text learnt last, while it can be undone
   act: Record<Act, () => void>;
-  any: boolean; // whether there are texts of the models
-  offered: boolean; // whether anything is offered behind the draft
-  draft: boolean; // whether anything was written that is not the session's
+  any: boolean; // the models have offered texts
+  offered: boolean; // a text is offered after the draft
+  draft: boolean; // there is text that is not the session's
   busy: boolean;
   attempt: number;
 }
 
-/** What one can do with suggestions, and how they are sampled. */
+/** Controls for suggestions and their sampling. */
 export function Controls(props: Props) {
   const { sampling, act, any, busy } = props;
   const set = (more: Partial<Sampling>): void => props.onSampling({ ...sampling, ...more });

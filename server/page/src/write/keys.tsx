@@ -13,15 +13,15 @@ const keys: [string[], string][] = [
   [["Alt", "2"], "choose the static model"],
 ];
 
-/** What is shown beside the draft. */
+/** What is shown next to the draft. */
 export interface Shown {
-  offer: boolean; // grey text behind the cursor
+  offer: boolean; // gray text after the cursor
   list: boolean;
-  texts: boolean; // of the two models
-  draft: boolean; // there is one
+  texts: boolean; // from the two models
+  draft: boolean; // a draft exists
 }
 
-/** What a key does; undefined where it does what it always does. */
+/** The action of a key; undefined for its usual effect. */
 export function actOf(event: KeyboardEvent, shown: Shown): Act | undefined {
   if (event.isComposing) return undefined;
   const isUndo = event.key.toLowerCase() === "z" && (event.ctrlKey || event.metaKey);

@@ -1,10 +1,10 @@
 import type { Offers } from "./offers";
 
-/** The ids of the list, and of its entries. */
+/** The ids of the list and its entries. */
 export const listID = "offers";
 export const entryID = (i: number): string => `offer-${i}`;
 
-/** The texts that were asked for: chosen by arrows, taken by Enter or a click. */
+/** The requested texts: arrows select, Enter or a click accepts. */
 export function List({ of, onTake }: { of: Offers; onTake: (text: string) => void }) {
   const all = of.list.value;
   if (all.length === 0) return null;

@@ -3,15 +3,15 @@ import { isAbort } from "../api/problem";
 import { isTooLong, refusedMax, suggest, type Candidate, type SuggestRequest } from "../api/suggest";
 import type { Reading } from "../state/reading";
 
-/** The least probability of a text that is offered unasked. */
+/** The least probability of an unrequested offer. */
 const sure = 0.6;
 const pauseMs = 40;
 const listed = 5;
 
-/** A word, with what stands before it, and the punctuation and the space behind it. */
+/** A word with the separators before it, and the punctuation and space after it. */
 const wordPattern = /^[^\p{L}\p{M}\p{N}'_]*[\p{L}\p{M}\p{N}'_]*[^\p{L}\p{M}\p{N}'_\s]*[ \t]?/u;
 
-/** The length from which on the end of a text may be that of the search, within a word. */
+/** The length from which a text may end within a word, where the search ended. */
 const longest = 40;
 
 function wholeWords(text: string): string {
@@ -20,26 +20,26 @@ function wholeWords(text: string): string {
 }
 
 /**
- * What may come next: one text behind the draft, which is offered where the model is sure of it, and
- * several on demand. An offer that was typed past is not made again before the draft is learnt.
+ * Possible continuations. One is offered after the draft if the model is confident, and several on
+ * request. A rejected offer is not repeated until the draft is learnt.
  */
 export class Offers {
-  /** The text behind the draft; "" where the model is not sure. */
+  /** The text after the draft; "" if the model is not confident. */
   readonly inline = signal("");
-  /** What was asked for, and which of it is chosen. */
+  /** The requested texts. */
   readonly list = signal<Candidate[]>([]);
   readonly chosen = signal(0);
 
   #on: Reading;
   #asked = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #passed = new Set<string>(); // drafts with offers behind them
+  #passed = new Set<string>(); // drafts with rejected offers
 
   constructor(on: Reading) {
     this.#on = on;
   }
 
-  /** Takes note of a draft to which some text was added, and offers what follows. */
+  /** Records text added to a draft, and offers a continuation. */
   typed(added: string, draft: string): void {
     const offer = this.inline.value;
     this.#end();
@@ -56,7 +56,7 @@ export class Offers {
     this.#timer = setTimeout(() => void this.#offer(draft, signal), pauseMs);
   }
 
-  /** Lists several texts that may follow a draft. */
+  /** Lists several continuations of a draft. */
   async all(draft: string): Promise<void> {
     this.clear();
     const { signal } = this.#asked;
@@ -66,7 +66,7 @@ export class Offers {
     this.list.value = found;
   }
 
-  /** Chooses the next text of the list, or the one before. */
+  /** Selects the next or previous text of the list. */
   turn(by: 1 | -1): void {
     const n = this.list.value.length;
     this.chosen.value = (this.chosen.value + by + n) % n;
@@ -77,20 +77,20 @@ export class Offers {
     return wordPattern.exec(this.inline.value)?.[0] || this.inline.value;
   }
 
-  /** Takes the offer behind a draft away; it is not made again. */
+  /** Removes the offer after a draft, which is not repeated. */
   pass(draft: string): void {
     if (this.inline.value) this.#passed.add(draft + this.inline.value);
     this.clear();
   }
 
-  /** Takes away what is offered. */
+  /** Removes all offers. */
   clear(): void {
     this.#end();
     this.inline.value = "";
     this.list.value = [];
   }
 
-  /** Begins a new draft. */
+  /** Starts a new draft. */
   begin(): void {
     this.clear();
     this.#passed.clear();
@@ -112,11 +112,11 @@ export class Offers {
       const isPassed = [...this.#passed].some((p) => p.startsWith(whole) || whole.startsWith(p));
       if (!signal.aborted && !isPassed) this.inline.value = text;
     } catch (error) {
-      if (!isAbort(error) && !signal.aborted) this.inline.value = ""; // an offer that fails is none
+      if (!isAbort(error) && !signal.aborted) this.inline.value = ""; // no offer after an error
     }
   }
 
-  /** Asks the server. What it finds behind another text than the page's is nothing. */
+  /** Asks the server. Results for another text than the page's are ignored. */
   async #ask(
     typed: string, how: Omit<SuggestRequest, "typed">, signal: AbortSignal,
   ): Promise<Candidate[]> {

@@ -2,19 +2,19 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { entryID, listID } from "./list";
 
 interface Props {
-  fixed: string; // the session's text, as far as it is shown
-  draft: string; // what was written behind it
-  ghost: string; // what is suggested at the cursor
-  entry: number; // that is chosen of the list; -1: there is no list
+  fixed: string; // the shown part of the session's text
+  draft: string; // text written after it
+  ghost: string; // suggestion at the cursor
+  entry: number; // selected entry of the list; -1: no list
   onDraft: (draft: string, cursor: number) => void;
-  onCursor: (cursor: number) => void; // counted from where the draft begins
+  onCursor: (cursor: number) => void; // counted from the start of the draft
   onKey: (event: KeyboardEvent) => void;
 }
 
 /**
- * A sheet to write on. Its text begins with the session's, which cannot be changed. The letters
- * that one sees stand below the text area, whose own are transparent: so the fixed part and what
- * is suggested look different from what one writes.
+ * A sheet for writing. It starts with the session's text, which cannot be edited. The visible
+ * letters lie below a text area with transparent letters, so that fixed text and suggestions can
+ * look different from the draft.
  */
 export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
@@ -25,7 +25,7 @@ export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: 
   useLayoutEffect(() => {
     const a = area.current!;
     if (a.value === whole) return;
-    const behind = a.value.length - a.selectionEnd; // the cursor keeps its place from the end
+    const behind = a.value.length - a.selectionEnd; // keeps the cursor's distance from the end
     a.value = whole;
     const at = Math.max(fixed.length, whole.length - behind);
     a.setSelectionRange(at, at);
@@ -50,7 +50,7 @@ export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: 
       <div class="sheet" ref={box}>
         <div class="letters" aria-hidden="true">
           <span class="fixed">{fixed}</span>{draft}
-          {/* Where a line may end: what is suggested moves no word that was written. */}
+          {/* A possible line break, so that a suggestion does not move written words. */}
           {ghost && <wbr />}<span class="ghost">{ghost}</span>{"\n"}
         </div>
         <textarea ref={area} aria-label="Text" aria-describedby="sheet-note" spellcheck={false}

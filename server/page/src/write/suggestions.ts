@@ -3,46 +3,46 @@ import { complete } from "../api/complete";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
 import { decode } from "../ui/decode";
 
-/** The models that a text may go on with. */
+/** The models that can continue a text. */
 export const sources = ["adapted", "static"] as const;
 export type Source = (typeof sources)[number];
 
-/** How texts are sampled. */
+/** Sampling options. */
 export interface Sampling {
   temperature: number;
   tokens: number;
-  atLineEnd: boolean; // whether a text ends before the end of a line
+  atLineEnd: boolean; // the text ends at the end of a line
 }
 
-/** A text that grows while it is sampled. */
+/** A text that grows while sampled. */
 export interface Suggestion {
   bytes: Uint8Array;
-  text: string; // the bytes, as far as they can be shown
+  text: string; // the bytes that can be shown so far
   done: boolean;
   problem?: ProblemError;
 }
 
 const seedsMax = 2 ** 31;
 
-/** What the two models would go on with, at one place of a text. */
+/** The continuations of the two models at a place of a text. */
 export class Suggestions {
-  /** The suggestions of each model; null where none was asked for. */
+  /** The suggestions of each model; null if not requested. */
   readonly of = {
     adapted: signal<Suggestion | null>(null),
     static: signal<Suggestion | null>(null),
   };
-  /** Which attempt is shown, from 1. */
+  /** The number of the shown attempt, from 1. */
   readonly attempt = signal(0);
 
   #asked = new AbortController();
   #again = (): void => {};
 
-  /** Whether there is anything to accept or to discard. */
+  /** Whether a suggestion can be accepted or discarded. */
   get any(): boolean {
     return sources.some((source) => this.of[source].value !== null);
   }
 
-  /** Samples texts that go on after a session's text and a prompt. */
+  /** Samples continuations of a session's text and a prompt. */
   ask(session: string, prompt: string, sampling: Sampling, from: readonly Source[]): void {
     const first = Math.floor(Math.random() * seedsMax);
     this.#again = () => {
@@ -63,7 +63,7 @@ export class Suggestions {
     this.#again();
   }
 
-  /** Samples once more, with the next seed, or with the one before. */
+  /** Samples again with the next or the previous seed. */
   turn(by: 1 | -1): void {
     if (!this.any || this.attempt.value + by < 1) return;
     this.attempt.value += by;
