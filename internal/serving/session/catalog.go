@@ -44,7 +44,7 @@ func (c ownCatalog) load(ctx context.Context) error {
 	discardAll(halves)
 	for _, s := range shadows {
 		if e := c.registry.Find(s.ShadowOf, c.clock.now()); e != nil {
-			_ = s.follow(e.Value) // a shadow beyond the limit stays, and reports the error
+			_ = s.follow(e.Value) // a shadow beyond the limit is not fed
 		}
 	}
 	c.sweep()

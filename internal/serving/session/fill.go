@@ -199,8 +199,7 @@ func repeats(text, suffix []byte) (at []int) {
 	}
 }
 
-// beginningMax is the number of characters of the suffix that a completion must repeat to end
-// early, at most.
+// beginningMax is the longest beginning of a suffix that ends a completion, in characters.
 const beginningMax = 64
 
 // beginning returns the part of a suffix that the text before it should not repeat: up to the end
