@@ -109,7 +109,7 @@ func (e *engine) pieceMax(s *session) int {
 	return s.Settings.Chunk
 }
 
-// chargeRecords reserves memory for records of so many bytes; see recordSize.
+// chargeRecords reserves memory for records of the given total size; see recordSize.
 func (e *engine) chargeRecords(s *session, bytes, records int) error {
 	return memoryError(s.memory.Charge(textBytes(e.store, bytes, records)))
 }

@@ -41,7 +41,7 @@ func TestAJobBehindDoesNotStarve(t *testing.T) {
 	upload := Job{Session: "upload", Chunk: 16}
 	got := make(chan time.Duration, 1)
 	s := mustAcquire(t, sc, upload)
-	sc.mu.behind.ahead++ // another, so that there is no pause however slow this machine is
+	sc.mu.behind.ahead++ // another session, so that there is no pause however slow this machine is
 	begun := time.Now()
 	go func() {
 		s, err := sc.acquire(context.Background(), Job{Session: "shadow", Chunk: 16, Behind: true})
@@ -56,7 +56,7 @@ func TestAJobBehindDoesNotStarve(t *testing.T) {
 			require.GreaterOrEqual(t, waited, starving)
 			sc.release(s)
 			return
-		default: // the next chunk of a text that never ends
+		default: // the next chunk of a text without end
 			sc.release(s)
 			s = mustAcquire(t, sc, upload)
 		}
