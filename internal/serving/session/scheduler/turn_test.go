@@ -48,8 +48,8 @@ func TestATurnEnds(t *testing.T) {
 	require.Equal(t, "b", <-got)
 }
 
-// A turn begins with the first chunk for which another session waits, however long the worker has
-// served the session before.
+// If no other session waits, a new turn begins with each chunk, however long the worker has served
+// the session.
 func TestATurnBeginsAnewWhereNobodyWaited(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	chunks(t, sc, "a", 1, func(s *slot) { s.turn = s.turn.Add(-turn) })
