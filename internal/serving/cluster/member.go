@@ -60,7 +60,7 @@ type Options struct {
 	Directory Directory
 	Lease     time.Duration    // LeaseDefault
 	Now       func() time.Time // with a monotonic reading; nil: time.Now
-	// gets ErrLapsed when the lease lapses, and nil when it is renewed; may be nil
+	// gets ErrLapsed when the lease lapses, and a message when it is renewed; may be nil
 	Report func(error)
 }
 

@@ -12,8 +12,8 @@
 //     again. Text that was not read is looked for in a rotated copy.
 //   - A last line without a newline is returned when its file is closed, and gets a newline then.
 //
-// The common library for this, nxadm/tail, does none of the three. In a trial it lost three things:
-// lines written between the renaming and the opening of the new file, the last line without a
+// The common library for this, nxadm/tail, does none of the three. In a trial it lost lines written
+// between the renaming and the opening of the new file. It also lost the last line without a
 // newline, and the beginning of a truncated file that grew quickly. This package polls files every
 // 20 milliseconds, which works on every file system.
 //

@@ -86,7 +86,7 @@ func (p *part) value(sets []map[string]string) string {
 
 // Name converts any text to the name of a session. Small letters, digits and . _ - stay, capitals
 // become small, and other characters become -. If that loses more than capitals, or the name is too
-// long, Name appends 8 digits of a hash, so that two texts do not share a session.
+// long, Name appends 8 digits of a hash. So two texts do not share a session.
 func Name(text string) string {
 	small := strings.ToLower(text)
 	name := []byte(small)

@@ -45,8 +45,8 @@ func caughtUp(t fatal, mg *Manager, id string) Comparison {
 	return Comparison{}
 }
 
-// However text reaches a session, and whatever happens to the server, a shadow has the same state
-// as a session that was fed the same text by requests.
+// A shadow has the same state as a session that was fed the same text by requests. That holds
+// however the text arrives, and whatever happens to the server.
 func TestAShadowIsASessionThatWasFedTheSameText(t *testing.T) {
 	words := wordModel(t)
 	other := otherModel(t)
@@ -89,8 +89,8 @@ func TestAShadowIsASessionThatWasFedTheSameText(t *testing.T) {
 	})
 }
 
-// A shadow with the settings of its session learns the same lines and splits the text into the same
-// lines, so it has the same state.
+// A shadow with the settings of its session has the same lines and learns the same ones. So it has
+// the same state.
 func TestAShadowLearnsWhatItsSessionLearns(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

@@ -355,8 +355,8 @@ func TestReadersBesideAFeeder(t *testing.T) {
 	require.Equal(t, undisturbed(t, CreateRequest{}, text), hash(t, mg, id))
 }
 
-// A text that is only read ends between two chunks when its request is canceled, as by a revoked
-// key, and when its session is deleted. A feeder then continues at once.
+// A request that only reads a text ends between two chunks when it is canceled, as by a revoked
+// key, or when its session is deleted. A feeder then continues at once.
 func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -379,8 +379,8 @@ func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	require.Zero(t, mg.engine.budget.Used())
 }
 
-// Where only the tail of a text learnt by lines is kept, it is enough to continue, also after a
-// compaction and in a folder restored from a backup.
+// The kept tail of a text learnt by lines is enough to continue. That holds also after a
+// compaction, and in a folder restored from a backup.
 func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -48,10 +48,10 @@ type Options struct {
 	// ReplayMax is how much computing time a restart may need to recover a session: a snapshot is
 	// taken when that is reached. Default: ReplayMaxDefault.
 	ReplayMax time.Duration
-	// ForkSnapshots is how many snapshots a session keeps besides the last two, spread over its
-	// text, so that a fork at an old offset is quick. Between two of them is the computing of 4
-	// seconds, or of ReplayMax if that is less. A session with a tail keeps none, nor does a store
-	// that is not durable or that uses half of the disk. 0: none.
+	// ForkSnapshots is how many snapshots a session keeps besides the last two. They are spread
+	// over its text, so that a fork at an old offset is quick. Between two of them is the computing
+	// of 4 seconds, or of ReplayMax if that is less. A session with a tail keeps none, nor does a
+	// store that is not durable or that uses half of the disk. 0: none.
 	ForkSnapshots   int
 	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault
 	MaxQueue        int   // requests that wait for a session's turn or a worker; QueueDefault

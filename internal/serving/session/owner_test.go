@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
 )
 
-// A caller sees the sessions of its own key, an admin sees all, in every list however it is paged.
-// No method finds other sessions.
+// A caller sees the sessions of the caller's key, an admin sees all, in every list however it is
+// paged. No method finds other sessions.
 func TestASessionExistsForItsKeyAndForAdminsOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		mg, err := NewManager(testModel(t), Options{})

@@ -93,8 +93,8 @@ func TestAKnownPrefixChangesNoBit(t *testing.T) {
 	})
 }
 
-// A prompt is read from the last end of a chunk that it shares with an earlier prompt, or from one
-// of a few ends before that.
+// A prompt is read from the last end of a chunk that it shares with an earlier prompt. If that end
+// is not cached, one of the few ends before it is.
 func TestAKnownPrefixIsNotReadAgain(t *testing.T) {
 	mg := newManager(t, Options{})
 	long := logText(100*testChunk + 3)

@@ -292,9 +292,9 @@ func mismatch(id string, st *stream.Stream, bits, baseline float64) *MismatchErr
 	return nil
 }
 
-// MismatchError says that a session recomputed from its log has other totals than those that were
-// reported when the text was accepted, although in the same arithmetic. Some state or weight has
-// changed. The session continues with the reported totals.
+// MismatchError says that a session recomputed from its log has other totals than those reported
+// when the text was accepted. The arithmetic is the same, so some state or weight has changed. The
+// session continues with the reported totals.
 type MismatchError struct {
 	ID       string
 	Offset   int64 // end of the first record with a difference

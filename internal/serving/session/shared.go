@@ -15,9 +15,8 @@ import (
 )
 
 // This file is the catalog of a store that servers share. The registry has the sessions that this
-// server has seen. What it says about a session is current while the server holds the session:
-// while a claim in the current term of its lease is in force. Otherwise the server asks the store
-// first.
+// server has seen. Its entry for a session is current while the server holds the session: while a
+// claim in the current term of its lease is in force. Otherwise the server asks the store first.
 
 const (
 	tendTime     = 2 * time.Second // between two looks for expired sessions

@@ -377,8 +377,8 @@ type Piece struct {
 
 	// Of a batch only:
 	Index int // of the text that the piece belongs to
-	// The last piece of a text, whose Text may be empty, says why the text ended and how many
-	// tokens were sampled, with those of a stop string. Earlier pieces have "" and 0.
+	// The last piece of a text says why the text ended; its Text may be empty. Tokens is the number
+	// of sampled tokens, with those of a stop string. Earlier pieces have "" and 0.
 	FinishReason string
 	Tokens       int
 	// Offset is the session's offset after the commit of a batch, in the last piece; else nil.

@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// This file is shared by the implementations of Store, so that all refuse the same arguments with
-// the same errors, and keep snapshots in the same form.
+// The implementations of Store share this file. So all refuse the same arguments with the same
+// errors, and keep snapshots in the same form.
 
 // CheckID returns an ErrInvalid if a text cannot be the id of a session. An id is part of a file's
 // name, also on file systems that do not distinguish A and a.
@@ -177,9 +177,9 @@ const (
 
 // Metered is a Store that reports the disk usage of its sessions.
 type Metered interface {
-	// Meter calls charged with the charge of every session, in bytes, and from then on with every
-	// change, before the call that made the change returns; 0: the session was deleted. A later
-	// Meter replaces charged. charged must return soon and must not call the store.
+	// Meter calls charged with the charge of every session, in bytes. From then on it does so for
+	// every change, before the call that made the change returns; 0: the session was deleted. A
+	// later Meter replaces charged. charged must return soon and must not call the store.
 	Meter(charged func(id string, bytes int64))
 	// Usage returns the disk usage of the store, and the free space.
 	Usage() Usage

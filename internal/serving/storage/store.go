@@ -148,8 +148,8 @@ type Record struct {
 	Text  []byte
 }
 
-// Words has the counts of a session of words up to the end of a record: complete tokens, and those
-// of them that stand for words unknown to the model.
+// Words has the counts of a session of words up to the end of a record: complete tokens, and tokens
+// for words unknown to the model.
 type Words struct {
 	Bytes, Chars, Tokens                int64
 	Unknown, UnknownBytes, UnknownChars int64

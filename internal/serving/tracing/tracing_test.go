@@ -105,9 +105,9 @@ func attributes(of []*common.KeyValue) map[string]string {
 	return all
 }
 
-// A request is one span with the name of its route, in the trace of its headers, and each of its
-// phases is a child span. A collector gets them over HTTP, with the names that the variables set.
-// No span contains a key.
+// A request is one span with the name of its route, in the trace of its headers. Each of its phases
+// is a child span. A collector gets them over HTTP, with the names that the variables set. No span
+// contains a key.
 func TestACollectorGetsTheSpansOfARequest(t *testing.T) {
 	to := newReceiver(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", to.URL)

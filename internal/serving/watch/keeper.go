@@ -10,8 +10,8 @@ import (
 // reportEvery is how often a position records which lines were reported, if that is not urgent.
 const reportEvery = time.Second
 
-// knownMax is how many later places in a file a position keeps besides the beginning of its text,
-// so that little must be read again to find the session's place.
+// knownMax is how many later places in a file a position keeps besides the beginning of its text.
+// They save reading when the session's place is looked for.
 const knownMax = 2
 
 // keeper keeps the position of a file that a session is fed from.

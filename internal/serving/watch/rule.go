@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// RateDefault is the probability below which a line stands out.
+// RateDefault is the largest probability of a line that is shown.
 const RateDefault = "1/1000"
 
 // ParseRate parses a probability: a fraction such as 1/1000, or a decimal number.

@@ -1,11 +1,11 @@
 // Package watch feeds streams to sessions line by line, continues after a restart, and shows the
-// lines that stand out. A stream is a followed log (follow), the journal of systemd, or a pipe; the
+// strangest lines. A stream is a followed log (follow), the journal of systemd, or a pipe; the
 // sessions are on a server (api/client).
 //
 // A position, a small file, says which file the text of the session comes from. The session says
 // how much of it it has. So each line is in the session once, whenever the watch ends. The position
-// also says which lines were reported. Lines that the session has but that were not reported are
-// reported at the next start, with a fork of the session at the earlier offset.
+// also says which lines were reported. The next start reports the other lines of the session, with
+// a fork of the session at the earlier offset.
 package watch
 
 import (
@@ -170,7 +170,7 @@ func (f *feeding) event(e client.Event) error {
 	return nil
 }
 
-// records reports whether the session is asked for records of its own text.
+// records reports whether the session is asked for records of its text.
 func (f *feeding) records() bool {
 	return f.Score.Records && f.Score.Learn != client.LearnFalse
 }

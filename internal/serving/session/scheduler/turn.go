@@ -15,7 +15,8 @@ const (
 )
 
 // releaseSoon returns a worker whose session will soon need it again. If others wait, the worker is
-// kept for the session, unless its turn is over or one of the others has not had a worker yet.
+// kept for the session. It is not kept if the session's turn is over, or if one of the others has
+// not had a worker yet.
 func (sc *Scheduler) releaseSoon(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()

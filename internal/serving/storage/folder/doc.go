@@ -15,10 +15,10 @@
 //
 // Offsets and epochs in names have 16 hexadecimal digits. A loss before the log's end at the last
 // claim is damage. After that, a torn frame at the end is normal after a power cut. Sessions do not
-// share files that change. So damage to a file affects one session, a tar of the files is an
-// export, and the disk usage of a session is the sum of their lengths. Immutable files, closed
-// segments and snapshots, are shared with forks and backups by hard links, which the file system
-// counts. A segment with more than one link is closed: the next append begins another.
+// share files that change, so damage to a file affects one session. A tar of the files is an
+// export. The disk usage of a session is the sum of their lengths. Immutable files, closed segments
+// and snapshots, are shared with forks and backups by hard links, which the file system counts. A
+// segment with more than one link is closed: the next append begins another.
 //
 // If the sync of a folder fails, the session is marked unsynced. settle repeats the sync before the
 // session is reported to anyone, and before files are overwritten that a power cut may bring back.

@@ -297,8 +297,8 @@ func TestAnyOperationMayFail(t *testing.T) {
 	}
 }
 
-// After a failed sync, a folder is synced again before anything is overwritten that a power cut may
-// bring back, and before anyone sees what a power cut may remove.
+// After a failed sync, a folder is synced again before a file is overwritten that a power cut may
+// bring back. It is also synced before anyone sees data that a power cut may remove.
 func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

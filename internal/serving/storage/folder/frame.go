@@ -212,11 +212,11 @@ func decodeRecord(b []byte) (r storage.Record, err error) {
 	return r, err
 }
 
-// torn reports whether an invalid frame in the last segment may be one that was never acknowledged,
-// because a power cut came before all of it was on the disk. Then nothing follows the frame. The
-// file ends within it, or some of its sectors were never written, and read as zeros. If its head is
-// invalid, that must be a sector of the head. rest is the segment from the frame on, which begins
-// at a byte of the file and an offset of the log.
+// torn reports whether an invalid frame in the last segment may be one that was never acknowledged:
+// a power cut came before all of it was on the disk. Then nothing follows the frame. The file ends
+// within it, or some of its sectors were never written, and read as zeros. If its head is invalid,
+// that must be a sector of the head. rest is the segment from the frame on, which begins at a byte
+// of the file and an offset of the log.
 func torn(rest []byte, begin, offset int64) bool {
 	at, all, verifies := frameBegins(rest)
 	size := int64(len(rest))

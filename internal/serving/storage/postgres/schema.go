@@ -50,9 +50,9 @@ func (e *SchemaError) Error() string {
 
 // Migrate brings the tables of the database to the version that this program needs, each step in a
 // transaction. It returns the version before (0: no tables) and now. Programs that migrate the same
-// database at the same time wait for each other, or get ErrInUse, as they do while a server has an
-// older database open. If a newer program has migrated the database, Migrate changes nothing and
-// returns a SchemaError.
+// database at the same time wait for each other, or get ErrInUse. They also get ErrInUse while a
+// server has an older database open. If a newer program has migrated the database, Migrate changes
+// nothing and returns a SchemaError.
 func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	config, err := parse(url)
 	if err != nil {
