@@ -15,8 +15,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// tinyWords pretrains the tiny model on words. The text has 15 different ones, each often, and one
-// that is rare.
+// tinyWords pretrains the tiny model on words. The text has 15 frequent words and a rare one.
 func tinyWords(t *testing.T) Options {
 	o := TinyPretraining(t)
 	o.Tokenizer.Kind = tokenizer.KindWords
@@ -59,8 +58,8 @@ func TestPretrainingOnWordsResumesToTheSameBits(t *testing.T) {
 	requireSameResult(t, tinyWords(t), 3, 8)
 }
 
-// A softmax with tables of its own is pretrained from nothing: the tables are drawn apart, and
-// learn apart.
+// A softmax with separate tables is pretrained from scratch: the tables are drawn and learn
+// separately.
 func TestPretrainingWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	o := tinyWords(t)
 	o.Model.Cutoffs, o.Model.DivVal, o.Model.UntieSoftmax = []int{6, 11}, 2, true
@@ -82,7 +81,7 @@ func TestPretrainingWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	}
 }
 
-// A run is resumed with its vocabulary only.
+// A run is only resumed with its vocabulary.
 func TestTheVocabularyIsPartOfTheRecipe(t *testing.T) {
 	o := tinyWords(t)
 	o.Dir = t.TempDir()
@@ -144,7 +143,7 @@ func TestVocabulariesOfRunsAreChecked(t *testing.T) {
 	}
 }
 
-// The words of held-out domains are unknown to pretraining, and its text is not pretrained on.
+// The words of held-out domains are unknown to pretraining, and their text is not pretrained on.
 func TestHeldOutWordsAreNotInTheVocabulary(t *testing.T) {
 	o := tinyWords(t)
 	o.HoldOut = []string{"domain1"}
