@@ -87,7 +87,8 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config
 	return c, checkConfig(c)
 }
 
-// configOfShapes returns what the shapes tell of a configuration. A missing tensor leaves 0.
+// configOfShapes returns the part of a configuration that follows from the shapes. A missing tensor
+// leaves 0.
 func configOfShapes(shapes map[string][]int) (c txl.Config) {
 	c.NLayer = layersOf(shapes)
 	bias, shared := shapes["r_w_bias"]

@@ -80,8 +80,8 @@ func (v view) equal(w view) bool {
 		fmt.Sprint(v.shape, v.stride) == fmt.Sprint(w.shape, w.stride)
 }
 
-// check returns an error unless every element of the view is in the storage, and the view has at
-// most as many elements as the storage: a view that repeats elements could have any size.
+// check returns an error unless every element of the view is in the storage. The view must have at
+// most as many elements as the storage: one that repeats elements could have any size.
 func (v view) check() error {
 	where := "tensor over storage " + quote(v.storage.key)
 	wrong := func(want string) error {

@@ -115,9 +115,9 @@ func TestOnlineMetaTrainingPays(t *testing.T) {
 	require.Equal(t, report.Phases, c.Results)
 }
 
-// The online phase scores and adapts exactly as a session does. With (almost) frozen meta-learners,
-// and a state in 16 bits as in a session, loss and fast weights equal those of a stream fed the
-// same bytes, with a companion or without.
+// The online phase scores and adapts exactly as a session does. The test has (almost) frozen
+// meta-learners, and a state in 16 bits as in a session. Loss and fast weights equal those of a
+// stream fed the same bytes, with a companion or without.
 func TestOnlineIsServing(t *testing.T) {
 	onlineIsServing(t, func(*MetaOptions) {})
 	for _, share := range []float32{0, .4, 1} {

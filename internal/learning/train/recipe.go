@@ -46,7 +46,7 @@ type TextRecord struct {
 
 // WordsRecord identifies a vocabulary.
 type WordsRecord struct {
-	// the file; otherwise it was made from the text, with
+	// the file; otherwise the vocabulary was made from the text, with these options:
 	Vocabulary  string `json:"vocabulary,omitempty"`
 	Size        int    `json:"size,omitempty"` // tokenizer.VocabularyOptions
 	MinCount    int64  `json:"min_count,omitempty"`

@@ -80,7 +80,7 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	}
 }
 
-// With the schedule wsd a run can be prolonged before its learning rate decays, and ends as if it
+// With the schedule wsd a run can be prolonged before its learning rate decays. It ends as if it
 // had been as long from its start.
 func TestARunMayBeProlongedBeforeItsDecay(t *testing.T) {
 	interrupted := func(step int) Options {

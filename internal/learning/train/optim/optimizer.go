@@ -20,7 +20,7 @@ type Optimizer interface {
 	Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
 	// Moments returns the optimizer's whole state except the number of steps.
 	Moments() []Moment
-	// SetSteps sets the number of steps that the optimiser has made.
+	// SetSteps sets the number of steps that the optimizer has made.
 	SetSteps(n int)
 }
 
