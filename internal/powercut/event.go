@@ -26,11 +26,11 @@ const Folder = -1
 // Event is one change that a program has made.
 type Event struct {
 	Kind   Kind
-	Node   int // of a file, under any name: 1 and up
+	Node   int // number of a file, under any name: 1 and up
 	Offset int64
 	Data   []byte
 	Name   string // path on the disk, with slashes
-	From   string // of a renamed folder: its name before
+	From   string // earlier name of a renamed folder
 	// Covers is the number of events before a sync began: it covers only these. In a sequential
 	// program these are all events before it.
 	Covers int

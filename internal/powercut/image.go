@@ -14,8 +14,8 @@ const sectorBytes = 512
 
 // Image is what is certainly on a disk, and what may be.
 type Image struct {
-	content map[int][]byte  // of files, as synced
-	names   map[string]int  // as synced
+	content map[int][]byte  // content of files, as synced
+	names   map[string]int  // names, as synced
 	folders map[string]bool // every name that a folder has had
 
 	writes  map[int][]numbered // Write and Size, not synced yet
@@ -187,7 +187,7 @@ func (i *Image) Restore(dir string, s Survivor) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	first := map[int]string{}                              // by name of a file
+	first := map[int]string{}                              // first path of a file, by node
 	for _, name := range slices.Sorted(maps.Keys(names)) { // a folder before its content
 		if !i.reachable(name, names) {
 			continue

@@ -23,7 +23,7 @@ type Recorder struct {
 	mu     sync.Mutex
 	events []Event
 	nodes  int
-	node   map[string]int // of the current names
+	node   map[string]int // files by their current names
 }
 
 // NewRecorder records changes in a folder. Existing content counts as synced.
@@ -159,7 +159,7 @@ type tracer struct {
 	pid     int
 	memory  *os.File
 	threads map[int]*thread
-	open    map[int]opened // by descriptor: files and folders within the root
+	open    map[int]opened // files and folders within the root, by descriptor
 }
 
 type thread struct {
@@ -229,7 +229,7 @@ func (t *tracer) run() (status syscall.WaitStatus, err error) {
 func (t *tracer) stopped(tid int, x *thread) error {
 	var regs syscall.PtraceRegs
 	if err := syscall.PtraceGetRegs(tid, &regs); err != nil {
-		if errors.Is(err, syscall.ESRCH) { // it was killed
+		if errors.Is(err, syscall.ESRCH) { // the thread was killed
 			return nil
 		}
 		return err

@@ -141,7 +141,7 @@ func (c *clusterRig) faults() []fault {
 
 // clusterHistories are the requests of clients to sessions, and the answers.
 type clusterHistories struct {
-	sessions map[string]*history // by id
+	sessions map[string]*history // histories by session id
 	stop     context.CancelFunc
 	clients  sync.WaitGroup
 }
@@ -156,11 +156,11 @@ type history struct {
 // a text, to a request for the offset.
 type told struct {
 	client      int
-	call, ended time.Duration // by clusterRig.now
+	call, ended time.Duration // times by clusterRig.now
 	at          int64
 	text        string
 	what        string
-	offset      int64 // of all but nobodyKnows
+	offset      int64 // offset in all answers but nobodyKnows
 }
 
 const (
@@ -172,9 +172,9 @@ const (
 
 const (
 	historySessions = 3
-	historyClients  = 2                     // of a session
-	historyPatience = 3 * leaseOfFaults / 2 // for one request
-	historyPause    = 20 * time.Millisecond // between two requests of a client
+	historyClients  = 2                     // clients of a session
+	historyPatience = 3 * leaseOfFaults / 2 // time limit for one request
+	historyPause    = 20 * time.Millisecond // pause between two requests of a client
 	// end of a request that may still take effect at any time
 	neverEnds = time.Duration(math.MaxInt64 / 2)
 )

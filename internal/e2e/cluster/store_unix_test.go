@@ -170,7 +170,7 @@ func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 	require.NotContains(t, keys("list"), strings.SplitN(bob, "_", 3)[2], "only hashes are kept")
 	server.Stop(t)
 
-	own := t.TempDir() // it has a keys file, and continues with its keys
+	own := t.TempDir() // a folder with a keys file; the server continues with its keys
 	eve := strings.TrimSpace(program.Must(t, lmserve, "keys", "add", "eve", "--data-dir", own))
 	server = program.Serve(t, lmserve, append([]string{"--data-dir", own}, flags...)...)
 	require.Equal(t, http.StatusOK, status(eve))

@@ -109,7 +109,7 @@ func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 	rank := map[int]int{}
 	for _, g := range gaps {
 		if g.to <= r.begin {
-			continue // of content from before the recording
+			continue // the sync is of content from before the recording
 		}
 		rank[g.to] += 0
 		for _, x := range r.claims {

@@ -93,7 +93,7 @@ type crash struct {
 	events  atomic.Int64 // events that clients got
 
 	wanted   atomic.Pointer[operation] // the request that clients prefer
-	record   program.Recording         // of the server's writes; nil: they are not recorded
+	record   program.Recording         // records the server's writes; nil: they are not recorded
 	mu       sync.Mutex                // guards hits
 	hits     map[string]int            // requests that kills have cut off
 	compared int                       // states

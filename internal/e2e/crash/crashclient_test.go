@@ -50,7 +50,7 @@ type crashClient struct {
 	note  func(claim)    // called with everything that the server has reported; may be nil
 
 	bytes   int
-	answers map[string]int // by the name of the request
+	answers map[string]int // counts by the name of the request
 }
 
 func newCrashClient(c *crash, seed, n uint64) *crashClient {
@@ -133,7 +133,7 @@ func (cl *crashClient) askAll(p *program.Process) error {
 	if err != nil {
 		return err
 	}
-	cl.lost = nil // they are not there, and never will be
+	cl.lost = nil // these sessions are not there, and never will be
 	for _, tw := range slices.Clone(cl.sessions) {
 		if !seen[tw.id] && tw.deleting {
 			cl.forget(tw)

@@ -87,7 +87,7 @@ func describedOf(info session.Info) described {
 // twins. The states must be bit-identical.
 func (cl *crashClient) compare(mg *session.Manager, seen map[string]bool) {
 	t, who := cl.c.t, session.Caller{Admin: true}
-	cl.lost = nil // they would have been found
+	cl.lost = nil // an existing session would have been found
 	for _, tw := range slices.Clone(cl.sessions) {
 		if !seen[tw.id] && tw.deleting {
 			cl.forget(tw)

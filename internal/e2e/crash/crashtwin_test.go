@@ -36,11 +36,11 @@ func (k settingsKind) settings(m *model.Model, seed uint64) stream.Settings {
 // twin is what a client knows of a session, with an undisturbed stream of the same text.
 type twin struct {
 	id       string // "": not known yet
-	label    string // of the session, and of imports of it
+	label    string // label of the session, and of imports of it
 	kind     settingsKind
 	set      stream.Settings
 	history  string
-	text     []byte // of the session, with the part that is still to be sent
+	text     []byte // text of the session, with the part that is still to be sent
 	acked    int    // bytes of it that were acknowledged
 	sent     int    // bytes of it that may be in the session
 	deleting bool   // requested, and perhaps done

@@ -334,7 +334,7 @@ func TestTheWorstRequestsAtOnceStayWithinTheMemory(t *testing.T) {
 	ctx, end := context.WithTimeout(t.Context(), long)
 	defer end()
 	var all sync.WaitGroup
-	var peak int64 // of memory without file mappings
+	var peak int64 // peak of the memory without file mappings
 	for kind, request := range kinds {
 		n := clients
 		if kind == "silent" {

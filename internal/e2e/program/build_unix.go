@@ -65,7 +65,7 @@ func Built(t testing.TB, flags ...string) string {
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		lock, err := os.Create(filepath.Join(dir, "lock"))
 		require.NoError(t, err)
-		defer lock.Close() // this also unlocks it
+		defer lock.Close() // Close also unlocks the file
 		require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 		path := filepath.Join(dir, "lmserve")
 		args := slices.Concat([]string{"build", "-C", root, "-buildvcs=false", "-ldflags=-s -w",

@@ -28,7 +28,7 @@ type Process struct {
 	Stderr bytes.Buffer
 	End    chan struct{} // closed after it has ended and its output is read
 	Cut    atomic.Bool   // from now on requests may fail
-	Clean  bool          // it may also have ended by itself
+	Clean  bool          // the process may also have ended by itself
 
 	Status syscall.WaitStatus // set before End is closed
 	Killed bool               // set by Wait
@@ -110,7 +110,7 @@ func plainly(cmd *exec.Cmd, began func(*os.Process)) (syscall.WaitStatus, error)
 // Kill kills the process.
 func (p *Process) Kill() {
 	p.Cut.Store(true)
-	_ = p.System.Kill() // it may have ended
+	_ = p.System.Kill() // the process may have ended
 }
 
 // Terminate requests a clean end.

@@ -30,7 +30,7 @@ type feed struct {
 	lmserve string
 	server  *program.Process
 	shipper *exec.Cmd
-	output  bytes.Buffer // of the shipper
+	output  bytes.Buffer // output of the shipper
 
 	written int // lines of the log
 	log     *os.File

@@ -199,7 +199,7 @@ func dataOf(t testing.TB, m *Converted, name string) []byte {
 // branch is a module to be written: its tensors, its submodules, and other attributes.
 type branch struct {
 	tensors    []shown
-	names      []string // of the submodules, in order
+	names      []string // names of the submodules, in order
 	below      map[string]*branch
 	attributes func(p *pickler)
 }
@@ -225,7 +225,7 @@ func treeOf(tensors []shown) *branch {
 
 // module writes a module in the form of a pickled whole model.
 func (p *pickler) module(b *branch, legacy bool) *pickler {
-	if legacy { // with the source of the class
+	if legacy { // the id has the source of the class
 		p.op("(").text("module").global("mem_transformer", "MemTransformerLM")
 		p.text("mem_transformer.py").text("class MemTransformerLM(nn.Module): ...").op("tQ")
 	} else {

@@ -41,7 +41,8 @@ func findClass(module, name string) (any, error) {
 		return function(rebuildParameter), nil
 	case "torch.Size", "builtins.set", "__builtin__.set", "collections.Counter":
 		return function(sameObject), nil
-	case "torch.nn.backends.thnn._get_thnn_function_backend": // in modules that PyTorch 1.1 wrote
+	// used by modules that PyTorch 1.1 wrote
+	case "torch.nn.backends.thnn._get_thnn_function_backend":
 		return function(func([]any) (any, error) { return nil, nil }), nil
 	}
 	if module == "torch" {

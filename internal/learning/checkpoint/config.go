@@ -255,7 +255,7 @@ type huggingConfig struct {
 	Cutoffs    []int   `json:"cutoffs"`
 	Eps        float64 `json:"layer_norm_epsilon"`
 	TieWords   *bool   `json:"tie_word_embeddings"`
-	TieWeight  *bool   `json:"tie_weight"` // the same in files of old versions
+	TieWeight  *bool   `json:"tie_weight"` // TieWords in files of old versions
 }
 
 // readHuggingConfig reads a config.json. hugging says whether the file names the library's model.

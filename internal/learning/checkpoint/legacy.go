@@ -29,7 +29,8 @@ func loadLegacy(file io.ReaderAt, size int64) (any, error) {
 	}
 	storages := map[string]*storage{}
 	object, err := unpickle(in, func(id []any) (any, error) {
-		if len(id) == 4 && id[0] == "module" { // with the name of its source file, and its source
+		// the id also has the name of its source file, and its source
+		if len(id) == 4 && id[0] == "module" {
 			return id[1], nil
 		}
 		s, err := storageID(id)

@@ -14,8 +14,8 @@ import (
 
 // Prefixes of names. The first two say nothing about the tensor.
 const (
-	parallelPrefix = "module."      // of a model that was trained on several devices
-	huggingPrefix  = "transformer." // of Hugging Face's names, except the softmax's
+	parallelPrefix = "module."      // prefix in a model that was trained on several devices
+	huggingPrefix  = "transformer." // prefix of Hugging Face's names, except the softmax's
 	softmaxPrefix  = "crit."
 )
 
@@ -182,7 +182,8 @@ func slotsOf(c txl.Config) []slot {
 		s := slot{name: t.Name, shape: t.Shape}
 		if number, ok := strings.CutPrefix(t.Name, outputProjection); ok {
 			if s.twin = inputProjection + number; layout.Index(s.twin) < 0 {
-				s.twin = inputProjection + "0" // of the table that all clusters share
+				// the projection of the table that all clusters share
+				s.twin = inputProjection + "0"
 			}
 		}
 		if number, ok := cutAffixes(t.Name, outputTable, weightSuffix); ok {

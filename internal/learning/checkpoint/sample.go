@@ -22,7 +22,7 @@ const (
 
 // Sample is how well a model predicts a sample of plain English.
 type Sample struct {
-	Tokens, Unknown int // of the sample; Unknown counts words that are not in the vocabulary
+	Tokens, Unknown int // tokens of the sample; Unknown counts words that are not in the vocabulary
 	// Perplexity is that of the words in the vocabulary, or of all bytes. A uniform guess has
 	// Vocab.
 	Perplexity float64

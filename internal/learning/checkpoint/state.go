@@ -11,7 +11,7 @@ import (
 // module's attributes by the reference's names.
 type state struct {
 	tensors    []Tensor
-	attributes map[string]any // of the root and of some submodules; nil for a state dict
+	attributes map[string]any // attributes of the root and of some submodules; nil for a state dict
 }
 
 // wrappers are keys under which training programs keep a model beside other data.

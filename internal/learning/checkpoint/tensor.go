@@ -46,7 +46,7 @@ func sameData(a, b Tensor) (bool, error) {
 }
 
 type element struct {
-	class string // of the storage, such as FloatStorage
+	class string // class of the storage, such as FloatStorage
 	size  int
 	dtype weights.DType // "" if weights cannot have it
 }

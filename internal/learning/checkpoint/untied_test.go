@@ -146,7 +146,7 @@ func TestHuggingFacesTies(t *testing.T) {
 			table := *last.of
 			table.key, table.data = "own", append([]byte{1}, table.data[1:]...)
 			last.of = &table
-		case once: // under the name of the softmax's
+		case once: // keeps the weight only under the softmax's name
 			tensors = slices.DeleteFunc(tensors, func(s shown) bool {
 				return s.name == inputTable+"0"+weightSuffix
 			})

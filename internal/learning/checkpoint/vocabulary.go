@@ -46,7 +46,7 @@ func readVocabulary(f io.ReaderAt, size int64) (*tokenizer.Words, error) {
 	switch {
 	case isArchive(head):
 		_, object, err = loadObject(f, size, head)
-	// of a pickle of protocol 2 and later; not valid in UTF-8 text
+	// a pickle of protocol 2 and later begins so; no UTF-8 text does
 	case bytes.HasPrefix(head, []byte{0x80}):
 		object, err = loadVocabulary(f, size)
 	default:
@@ -80,7 +80,7 @@ func symbolsOf(object any) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if inner, ok := attributes["vocab"]; ok { // of a corpus
+	if inner, ok := attributes["vocab"]; ok { // the object is a corpus
 		if attributes, err = attributesOfAny(inner); err != nil {
 			return nil, err
 		}

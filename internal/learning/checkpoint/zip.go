@@ -70,7 +70,7 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 // checkOrder refuses storages with the other byte order.
 func (a *archive) checkOrder() error {
 	if a.records[a.prefix+"byteorder"] == nil {
-		return nil // of a PyTorch before 2.1, which wrote its machine's byte order
+		return nil // PyTorch before 2.1 did not record the byte order
 	}
 	r, err := a.open(a.prefix + "byteorder")
 	if err != nil {

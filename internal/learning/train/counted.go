@@ -18,7 +18,7 @@ const (
 // counted is a companion for each of a batch of streams of bytes, as in sessions: the slow weights
 // learn from the mixtures' losses, by share.
 type counted struct {
-	share   float32 // of the mixtures' losses; the network's own have the rest
+	share   float32 // share of the mixtures' losses; the network's own have the rest
 	streams []countedStream
 	logits  []float32 // gradients [T,B,256] of the losses by the logits
 

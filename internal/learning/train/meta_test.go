@@ -245,7 +245,7 @@ func TestJointOnlineStep(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Clip, o.Meta.Online.Reset = 0, -1, -1
 	p := newPhaseOf(t, o, PhaseJoint).(*onlineScheme)
-	q := newPhaseOf(t, o, PhaseJoint).(*onlineScheme) // its parts are used one by one
+	q := newPhaseOf(t, o, PhaseJoint).(*onlineScheme) // the test uses its parts one by one
 	for i := range 3 {
 		out, err := p.step()
 		require.NoError(t, err)

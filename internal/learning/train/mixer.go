@@ -16,7 +16,7 @@ type mixer struct {
 	share    float32      // share of the mixture's loss in what the fast weights learn from
 	static   *stream.Step // nil: it is not mixed in
 	networks companion.Networks
-	slopes   []float32 // of the chunk, see stream.LogitGradients
+	slopes   []float32 // slopes of the chunk; see stream.LogitGradients
 	logits   []float32 // gradients of the chunk's losses [T,256]
 }
 

@@ -20,7 +20,7 @@ type Event interface{ event() }
 // Opened describes the run. Nothing has been written yet.
 type Opened struct {
 	Name   string // name of the model
-	Unit   Unit   // of losses and measurements
+	Unit   Unit   // unit of losses and measurements
 	Phases []string
 	// Fields are the recipe's fields, everything that the run's bits depend on, under their JSON
 	// names; numbers are json.Number.

@@ -164,7 +164,7 @@ func (r *runner) goOn() (init, becomes string, err error) {
 		return "", "", err
 	}
 	if m.LM.Layout.Size != size || o.Phases[0] == PhasePretrain {
-		m.Statistics = nil // they belong to other weights
+		m.Statistics = nil // the statistics belong to other weights
 	}
 	fill(&o.Name, m.Name)
 	m.Name = o.Name

@@ -64,7 +64,7 @@ type Options struct {
 	// back for it.
 	Valid string
 
-	Out    string // where the model is written; "": nowhere
+	Out    string // path of the model's file; "": it is not written
 	Store  string // type of the slow weights in that file: a key of storeTypes; "": StoreDefault
 	Name   string // the model's name in that file; "": that of Init, DefaultConfig's, or "model"
 	Dir    string // folder of the checkpoints, made if it is missing; "": no checkpoints
@@ -121,9 +121,10 @@ type SlowOptions struct {
 	// Warmup is a number of steps; 0: a twentieth of all; below 0: none.
 	Warmup int `json:"warmup"`
 	// Clip is the largest norm of the gradient; 0: .25; below 0: no clipping.
-	Clip             float64 `json:"clip"`
-	Dropout          float64 `json:"dropout"`           // on hidden states; 0: none
-	AttentionDropout float64 `json:"attention_dropout"` // on attention probabilities; 0: none
+	Clip    float64 `json:"clip"`
+	Dropout float64 `json:"dropout"` // dropout on hidden states; 0: none
+	// dropout on attention probabilities; 0: none
+	AttentionDropout float64 `json:"attention_dropout"`
 }
 
 // PretrainOptions are the settings of pretraining.

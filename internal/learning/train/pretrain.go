@@ -19,7 +19,7 @@ type pretraining struct {
 	slow    *slow
 	reader  *corpus.Reader
 	text    textStep // the optimizer finds the gradient in its step's All
-	size    string   // of the text, in words for people
+	size    string   // size of the text, in words for people
 	counted *counted // nil: only the network
 	tokens  int      // tokens of the text
 	steps   int      // steps made

@@ -50,7 +50,7 @@ type WordsRecord struct {
 	Vocabulary  string `json:"vocabulary,omitempty"`
 	Size        int    `json:"size,omitempty"` // tokenizer.VocabularyOptions
 	MinCount    int64  `json:"min_count,omitempty"`
-	Fingerprint string `json:"fingerprint"` // of the symbols
+	Fingerprint string `json:"fingerprint"` // hash of the symbols
 }
 
 // recordOfWords returns nil for other tokenizers.

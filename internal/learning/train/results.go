@@ -144,7 +144,7 @@ type Report struct {
 	// of the model in its file, with rounded weights; nil without validation text
 	Stored  *Measurement
 	Model   string // id of the model: its name and the start of its hash
-	Out     string // where the model was written; "" if nowhere
+	Out     string // path of the model's file; "" if it was not written
 	Elapsed time.Duration
 }
 

@@ -86,7 +86,8 @@ func TestARunMayBeProlongedBeforeItsDecay(t *testing.T) {
 	interrupted := func(step int) Options {
 		o := TinyPretraining(t)
 		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
-		o.Pretrain.Schedule, o.Pretrain.Steps = optim.ScheduleWSD, 20 // it decays from step 16
+		// the rate decays from step 16
+		o.Pretrain.Schedule, o.Pretrain.Steps = optim.ScheduleWSD, 20
 		ctx, cancel := context.WithCancel(context.Background())
 		r, last, err := open(o)
 		require.NoError(t, err)

@@ -49,7 +49,7 @@ func (t *textStep) forward() float64 {
 	return t.score()
 }
 
-// begin, goOn and remember are Begin, Continue and Remember for all mixed networks.
+// begin does Begin for all mixed networks; goOn and remember do Continue and Remember.
 func (t *textStep) begin()    { t.each((*stream.Step).Begin) }
 func (t *textStep) goOn()     { t.each((*stream.Step).Continue) }
 func (t *textStep) remember() { t.each((*stream.Step).Remember) }

@@ -87,7 +87,7 @@ func TestTheVocabularyIsPartOfTheRecipe(t *testing.T) {
 	o.Dir = t.TempDir()
 	_, err := Run(context.Background(), o)
 	require.NoError(t, err)
-	o.Resume, o.Tokenizer.MinCount = true, 4 // which happens to give the same words
+	o.Resume, o.Tokenizer.MinCount = true, 4 // MinCount 4 happens to give the same words
 	_, err = Run(context.Background(), o)
 	require.ErrorContains(t, err, "words.min_count is 3 there and 4 here")
 	o.Tokenizer.MinCount, o.Tokenizer.Vocabulary = 0, filepath.Join(t.TempDir(), "vocab.txt")

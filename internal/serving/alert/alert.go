@@ -19,18 +19,20 @@ import (
 
 // Alert is a message to a receiver. Webhooks and commands get it as JSON.
 type Alert struct {
-	ID         string        `json:"id"`          // the same in each repeat of the alert
-	IncidentID string        `json:"incident_id"` // the same when it opens and ends
-	Kind       Kind          `json:"kind"`
-	Status     Status        `json:"status"`
-	Source     string        `json:"source,omitempty"` // the name of a watched log
-	Session    Session       `json:"session"`
-	Starts     time.Time     `json:"starts_at"`
-	Ends       *time.Time    `json:"ends_at,omitempty"` // nil: it is open
-	Rank       int64         `json:"rank"`              // of its strangest line; 1: only a change
-	Summary    string        `json:"summary"`
-	Incident   *api.Incident `json:"incident,omitempty"` // nil: the alert is about no incident
-	Line       *Line         `json:"line,omitempty"`     // of the alert; nil: not known
+	ID string `json:"id"` // equal in all repeats of the alert
+	// equal for the opening and the end of an incident
+	IncidentID string     `json:"incident_id"`
+	Kind       Kind       `json:"kind"`
+	Status     Status     `json:"status"`
+	Source     string     `json:"source,omitempty"` // the name of a watched log
+	Session    Session    `json:"session"`
+	Starts     time.Time  `json:"starts_at"`
+	Ends       *time.Time `json:"ends_at,omitempty"` // nil: it is open
+	// rank of its strangest line; 1: only a change
+	Rank     int64         `json:"rank"`
+	Summary  string        `json:"summary"`
+	Incident *api.Incident `json:"incident,omitempty"` // nil: the alert is about no incident
+	Line     *Line         `json:"line,omitempty"`     // line of the alert; nil: not known
 }
 
 // Kind is the subject of an alert.
@@ -63,7 +65,7 @@ type Session struct {
 // Line is the line at which an alert was made.
 type Line struct {
 	Number int64        `json:"number"`
-	Offset int64        `json:"offset"` // in the session's text
+	Offset int64        `json:"offset"` // offset in the session's text
 	Rank   int64        `json:"rank"`
 	Text   string       `json:"text"`
 	Span   api.LineSpan `json:"span"`             // the strangest part, as bytes of the text

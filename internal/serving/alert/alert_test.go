@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type inbox struct {
 	*httptest.Server
 	mu     sync.Mutex
-	status int // of the answer
+	status int // status of the answer
 	retry  string
 	tries  int
 	got    []Alert // accepted alerts

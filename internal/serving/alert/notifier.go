@@ -45,9 +45,9 @@ type Counter interface {
 // Outcomes of an alert. After failed another one follows.
 const (
 	sent    = "sent"
-	refused = "refused" // by the receiver, for good
+	refused = "refused" // refused by the receiver, for good
 	dropped = "dropped" // the queue was full
-	failed  = "failed"  // it is tried again
+	failed  = "failed"  // one try has failed; another follows
 )
 
 // Notifier sends incidents to receivers. Its methods are safe for concurrent use; only Close and
@@ -60,12 +60,12 @@ type Notifier struct {
 	ended  sync.WaitGroup
 
 	mu   sync.Mutex
-	open map[string]*opened // by Alert.IncidentID
+	open map[string]*opened // open incidents by Alert.IncidentID
 }
 
 // opened is an open incident with an alert.
 type opened struct {
-	Alert Alert     `json:"alert"` // of its opening, with the current data
+	Alert Alert     `json:"alert"` // the opening alert, with the current data
 	News  time.Time `json:"news"`  // time of its last news
 }
 

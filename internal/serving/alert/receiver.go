@@ -25,7 +25,7 @@ type Receiver struct {
 	name  string // to show: URLs may contain secrets
 	send  func(context.Context, []Alert) error
 	every time.Duration // time between reminders of open alerts; 0: none
-	pause time.Duration // before the second try; 0: the default
+	pause time.Duration // pause before the second try; 0: the default
 }
 
 // ParseReceiver parses URL, alertmanager:URL, otlp:URL or exec:COMMAND.

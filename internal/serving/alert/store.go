@@ -24,7 +24,7 @@ const (
 type state struct {
 	Version int                `json:"version"`
 	Open    []opened           `json:"open"`
-	Waiting map[string][]Alert `json:"waiting"` // by Receiver.key
+	Waiting map[string][]Alert `json:"waiting"` // queues by Receiver.key
 }
 
 // store keeps the state in a file, which one goroutine writes.
@@ -37,7 +37,7 @@ type store struct {
 	mu     sync.Mutex
 	cond   *sync.Cond
 	told   int64 // number of changes
-	tried  int64 // of these, changes that are written or whose write has failed
+	tried  int64 // changes that are written, or whose write has failed
 	failed bool  // the last write has failed, and that was reported
 	ended  bool
 }

@@ -35,12 +35,12 @@ var ErrLapsed = errors.New("cluster: the lease of this server is over")
 
 // Node is one of the servers that share sessions.
 type Node struct {
-	ID       string // of this run of the server
-	Name     string // of all runs of the server
+	ID       string // id of this run of the server
+	Name     string // name in all runs of the server
 	Addr     string // URL at which other servers reach it
 	Numerics string // the name of its arithmetic
 	Models   []string
-	Draining bool // it claims no more sessions
+	Draining bool // the server claims no more sessions
 }
 
 // Directory keeps the list of live nodes. Only its clock counts.

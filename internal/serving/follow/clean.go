@@ -184,7 +184,7 @@ func (c *Cleaner) tidy(line []byte, begins, whole bool) (text []byte, binary boo
 		return nil, true
 	} else if !valid && isLatin(line) {
 		c.Notes.once("Latin-1 (Windows-1252) is converted to UTF-8")
-		line, _ = charmap.Windows1252.NewDecoder().Bytes(line) // it decodes every byte
+		line, _ = charmap.Windows1252.NewDecoder().Bytes(line) // the decoder accepts every byte
 	}
 	if c.Field != nil && begins && whole {
 		line = fieldOf(line, c.Field)

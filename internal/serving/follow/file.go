@@ -17,7 +17,7 @@ type file struct {
 	f        *os.File
 	r        io.ReaderAt // f, or its unpacked content
 	info     os.FileInfo
-	offset   int64     // of the next byte to be read
+	offset   int64     // offset of the next byte to read
 	before   []byte    // the bytes before the offset, at most sampleBytes
 	head     []byte    // the first bytes of the file up to the offset, at most sampleBytes
 	seen     []byte    // the unfinished line after the offset, at most sampleBytes
@@ -25,9 +25,9 @@ type file struct {
 	number   int       // number of the file among those of a Follower
 	until    time.Time // when a file that is no longer the path's is closed; zero: it is the path's
 	clean    Cleaner
-	newline  []byte // for the encoding of the file; nil: not known yet
+	newline  []byte // newline in the file's encoding; nil: not known yet
 	hole     int64  // from the offset up to here all bytes are NUL, as far as was checked
-	holeEnds bool   // other bytes follow there
+	holeEnds bool   // bytes other than NUL follow at hole
 	drop     int64  // bytes of clean text after the offset that were returned before
 
 	buffer []byte
@@ -302,4 +302,5 @@ func (o *file) last(most int64) error {
 	return o.seek(from + k) // within a long line
 }
 
-func (o *file) close() { _ = o.f.Close() } // it was only read
+// close closes the file. Its error does not matter, because the file was only read.
+func (o *file) close() { _ = o.f.Close() }

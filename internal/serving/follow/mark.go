@@ -19,7 +19,7 @@ type Mark struct {
 
 // Sample is a hash of bytes of a file.
 type Sample struct {
-	Offset int64  `json:"offset"`         // of the first byte
+	Offset int64  `json:"offset"`         // offset of the first byte
 	Bytes  int    `json:"bytes"`          // at most sampleBytes
 	Hash   string `json:"hash,omitempty"` // SHA-256, in hexadecimal; empty for no bytes
 }
@@ -87,5 +87,5 @@ type Place struct {
 	Offset int64
 	Skip   int64  // bytes of clean text after the offset that were returned before
 	Ended  bool   // a newline was added after the line before it, which the file lacks
-	Cursor string // of a journal's entry, in place of the offset
+	Cursor string // cursor of a journal's entry, in place of the offset
 }

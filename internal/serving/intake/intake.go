@@ -14,10 +14,10 @@ import (
 
 // Limits on a body.
 const (
-	RecordBytesMax = 1 << 20 // of a JSON record, or of a resource, that is decoded into values
-	DepthMax       = 32      // of nested values
+	RecordBytesMax = 1 << 20 // size of a JSON record, or of a resource, that is decoded into values
+	DepthMax       = 32      // depth of nested values
 	ValuesMax      = 1 << 13 // objects and arrays in an OTLP record in JSON
-	StreamsMax     = 1 << 10 // of one body
+	StreamsMax     = 1 << 10 // streams of one body
 )
 
 // Error is a fault in a body, and its place.
@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 
 // Batch is the content of a body, by stream.
 type Batch struct {
-	Streams []*Stream // in the order of the body
+	Streams []*Stream // streams in the order of the body
 	Records int
 	Refused int    // records that gave no line
 	Why     string // why the first of them was refused; "" if none was
@@ -51,7 +51,7 @@ type Stream struct {
 	Text    []byte // each line with its newline
 	Records int
 
-	times   hash.Hash // of the records' times
+	times   hash.Hash // hash of the records' times
 	untimed bool      // a record has no time
 }
 

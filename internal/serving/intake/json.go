@@ -16,7 +16,7 @@ import (
 // value is a part of a JSON body; the zero value is none.
 type value struct {
 	text  json.RawMessage
-	at    int    // its first byte in the body
+	at    int    // position of its first byte in the body
 	where string // e.g. "resourceLogs[0].resource", or "record 3"; "": the body
 }
 

@@ -17,9 +17,9 @@ import (
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
-	bytes  []byte // for BytesType
-	value  uint64 // for the other types
-	at     int    // its first byte in the body
+	bytes  []byte // content of a field of BytesType
+	value  uint64 // content of the other types
+	at     int    // position of its first byte in the body
 }
 
 var errDepth = errors.New("values lie too deep within each other")

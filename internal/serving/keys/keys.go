@@ -26,10 +26,10 @@ const (
 
 const (
 	tokenPrefix = "lms_"
-	idBytes     = 8  // of randomness in an id, which is not secret and only has to be unique
-	idChars     = 16 // of an id: hexadecimal digits
-	secretBytes = 32 // of randomness in a secret
-	secretChars = 43 // of a secret: URL-safe base64 without padding
+	idBytes     = 8  // random bytes in an id, which is not secret and only has to be unique
+	idChars     = 16 // hexadecimal digits of an id
+	secretBytes = 32 // random bytes in a secret
+	secretChars = 43 // characters of a secret: URL-safe base64 without padding
 	tokenChars  = len(tokenPrefix) + idChars + 1 + secretChars
 
 	secretAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -41,8 +41,8 @@ const (
 type Key struct {
 	ID      string
 	Name    string
-	Hash    [sha256.Size]byte // of the secret's characters
-	Created time.Time         // in UTC, like Expires and Revoked
+	Hash    [sha256.Size]byte // hash of the secret's characters
+	Created time.Time         // UTC, like Expires and Revoked
 	Expires time.Time         // refused from then on; zero: never
 	Revoked time.Time         // refused since then; zero: not revoked
 	Admin   bool              // the key may see and change the sessions of all keys

@@ -151,7 +151,7 @@ func (p *parser) key(taken map[string]string) (k Key, err error) {
 	times := map[string]*time.Time{
 		"created": &k.Created, "expires": &k.Expires, "revoked": &k.Revoked,
 	}
-	var path string        // of the key
+	var path string        // path of the key
 	at := map[string]int{} // offsets of the fields' names
 	required, optional := []string{"id", "name", "sha256", "created"},
 		[]string{"expires", "revoked", "admin", "limits"}

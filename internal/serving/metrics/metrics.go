@@ -20,7 +20,7 @@ const namespace = "lmserve"
 
 // Options have what does not change while a server runs.
 type Options struct {
-	Version  string   // of the program
+	Version  string   // version of the program
 	Models   []string // model names with the beginnings of their hashes; the first is the default
 	Numerics string   // the name of the arithmetic
 	Problems []string // problems with which requests are refused: values of a label, all 0 at first

@@ -8,7 +8,7 @@ import (
 
 // byModel counts by model. All models are known when the server starts.
 type byModel struct {
-	of map[string]*onModel // by the model's id
+	of map[string]*onModel // by model id
 }
 
 type onModel struct{ bytes, bits, loads, failures, drops prometheus.Counter }

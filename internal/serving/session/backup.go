@@ -14,8 +14,8 @@ import (
 // How long a backup stays open, so that its reader can resume. Text that is deleted meanwhile stays
 // in the backup, on the disk.
 const (
-	BackupIdleMax = 2 * time.Minute // without a reader
-	BackupLifeMax = 6 * time.Hour   // with one
+	BackupIdleMax = 2 * time.Minute // time without a reader
+	BackupLifeMax = 6 * time.Hour   // time with a reader
 )
 
 // backups holds the one backup that a Manager may have at a time.
@@ -119,7 +119,7 @@ func (bs *backups) leave(b storage.Backup) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	if bs.current != b {
-		return // it ended while it was read
+		return // the backup ended while it was read
 	}
 	if bs.readers--; bs.readers == 0 {
 		bs.idle = time.AfterFunc(BackupIdleMax, func() { bs.expire(b, false) })

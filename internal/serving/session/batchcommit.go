@@ -77,7 +77,7 @@ func (e *engine) batchCommit(
 type wholeTexts struct {
 	request *BatchRequest
 	emit    func(Piece) error
-	text    []byte // of all pieces
+	text    []byte // text of all pieces
 	ended   int    // texts that have ended
 	last    Piece  // held back, without its text
 }
@@ -102,7 +102,7 @@ func (w *wholeTexts) piece(p Piece) error {
 // committed returns the text to append to the session.
 func (w *wholeTexts) committed() []byte {
 	if w.request.Commit == CommitAll && w.request.Echo {
-		return w.text // it begins with the prompt
+		return w.text // the text begins with the prompt
 	}
 	return slices.Concat(w.request.Prompts[0], w.text)
 }

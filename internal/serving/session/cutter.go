@@ -27,7 +27,7 @@ type cutter struct {
 type tokenScores struct {
 	logProbs []float64
 	top      [][]Candidate
-	words    tokenizer.Tokens // where tokens are words: their ids and sizes
+	words    tokenizer.Tokens // ids and sizes of the tokens, where tokens are words
 }
 
 func (s *tokenScores) addWord(id int32, size int) {

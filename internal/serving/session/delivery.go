@@ -33,7 +33,7 @@ type Delivery struct {
 	// Key identifies a delivery that is repeated: text that was fed under the same key is not fed
 	// again. "": every delivery is new.
 	Key  string
-	Text []byte // it ends with a newline
+	Text []byte // ends with a newline
 }
 
 // Deliver feeds a delivery as Score feeds a text. The options have neither an offset nor

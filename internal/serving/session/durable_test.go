@@ -474,7 +474,7 @@ func TestASlowDiskDoesNotKeepTheWorker(t *testing.T) {
 		done <- chunks
 	}()
 	<-store.reached
-	score(t, mg, other, text) // with the only worker
+	score(t, mg, other, text) // this score has the only worker
 	close(store.resume)
 	want, wantLogProbs := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
 		text)

@@ -21,11 +21,11 @@ const FeedbackMax = 64
 
 // Feedback is a user's verdict on an incident of a session, and what identifies the incident.
 type Feedback struct {
-	Incident int64          `json:"incident"` // its number
+	Incident int64          `json:"incident"` // number of the incident
 	Verdict  string         `json:"verdict"`
 	Like     incidents.Like `json:"like"`
 	Sample   string         `json:"sample"` // beginning of its first line
-	Offset   int64          `json:"offset"` // of its first line
+	Offset   int64          `json:"offset"` // offset of its first line
 }
 
 // wrong reports whether no session can have given this verdict.

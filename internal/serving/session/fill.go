@@ -21,8 +21,8 @@ import (
 // Limits on the work for a text before a suffix.
 const (
 	fillTexts       = 3   // texts that are sampled, or more if the request asks for more
-	fillFirstBytes  = 128 // of the first text, which is sampled as requested
-	fillOtherBytes  = 48  // of each other text, which ends with its line
+	fillFirstBytes  = 128 // limit for the first text, which is sampled as requested
+	fillOtherBytes  = 48  // limit for each other text, which ends with its line
 	fillEnds        = 4   // possible ends of a text
 	fillSuffixBytes = 32  // bytes that are scored
 	fillCandidates  = 10  // suggestions that are ranked, or more if the request asks for more

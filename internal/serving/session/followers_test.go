@@ -381,7 +381,7 @@ func TestASessionRunsOnTheModelThatItAsksFor(t *testing.T) {
 	for _, m := range []*model.Model{small, other} {
 		ids[create(t, sv.mg, CreateRequest{Model: m.ID()})] = m
 	}
-	for n := range 3 { // in turns, on the same workers
+	for n := range 3 { // both models take turns on the same workers
 		for id, m := range ids {
 			_, sum := score(t, sv.mg, id, logText(20))
 			require.EqualValues(t, 20*(n+1), sum.Offset)

@@ -27,7 +27,7 @@ type generation struct {
 	late     []Piece    // pieces that do not fit out
 	out      chan Piece // made by run
 	err      error      // the goroutine's error, as panicked is; read after out is closed
-	panicked string     // what the goroutine panicked with, and its stack
+	panicked string     // value and stack of the goroutine's panic
 }
 
 // run emits what the goroutine generates.

@@ -26,7 +26,7 @@ type head struct {
 	Owner    string            `json:"owner"`    // Caller.Key of the creator
 	Created  time.Time         `json:"created"`
 	Model    modelName         `json:"model"`
-	Settings stream.Settings   `json:"settings"` // in force
+	Settings stream.Settings   `json:"settings"` // settings in force
 	Labels   map[string]string `json:"labels"`
 	TTL      time.Duration     `json:"ttl_ns"`
 	History  string            `json:"history"`

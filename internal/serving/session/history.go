@@ -47,8 +47,8 @@ func (mg *Manager) Text(
 
 // PastScore is the cost of a part of a session's text when it was fed.
 type PastScore struct {
-	Tally            // of the tokens of this part
-	Offset int64     // of the first token, in the stream
+	Tally            // totals of the tokens of this part
+	Offset int64     // offset of the first token in the stream
 	Time   time.Time // when the last token was accepted, UTC
 }
 
@@ -139,7 +139,7 @@ func (p *past) read(
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, storage.ErrRange): // it was trimmed a moment ago
+	case errors.Is(err, storage.ErrRange): // the log was trimmed a moment ago
 		return p.trimmed(offset)
 	}
 	return storeError("reading the log of session "+p.s.ID, err)
@@ -183,7 +183,7 @@ func (a *adder) count(r *storage.Record, end int64) bool {
 func (a *adder) add(at int64, r storage.Record) error {
 	end := at + int64(len(r.Text))
 	switch {
-	case !a.count(&r, end): // its totals are those before its text
+	case !a.count(&r, end): // the record's totals are those before its text
 		return nil
 	case !a.begun:
 		if a.begin(end, &r); end >= a.end {

@@ -100,7 +100,7 @@ func TestThePastOfAForkThatWasCutOutOfAPiece(t *testing.T) {
 	const cut = testChunk + 3
 	score(t, sv.mg, id, logText(3*testChunk))
 	sv.restart()
-	sv.mg.engine.forkRecovery = 1 // it is not computed at once
+	sv.mg.engine.forkRecovery = 1 // the state is not computed at once
 	fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(cut))})
 	require.NoError(t, err)
 	past := func(offset int64) History {

@@ -28,7 +28,7 @@ const FileBytes = 32 << 20
 // Limits on Options.
 const (
 	SessionsMax = 1 << 20
-	ThreadsMax  = 1 << 8 // also of every command that computes
+	ThreadsMax  = 1 << 8 // limit also for every command that computes
 	QueueMax    = 1 << 16
 	// ForkSnapshotsMax leaves room for other snapshots, and for those about to be dropped.
 	ForkSnapshotsMax = storage.SnapshotsMax / 2
@@ -37,7 +37,7 @@ const (
 // Limits on requests. stream.Table has those on settings, SamplingTable those on sampling.
 const (
 	ChunkTokensMax     = stream.MaxChunk
-	LabelsMax          = 16 // of one session
+	LabelsMax          = 16 // labels of one session
 	LabelKeyCharsMax   = 64
 	LabelValueCharsMax = 256
 	TTLMax             = 365 * 24 * time.Hour
@@ -48,10 +48,10 @@ const (
 	PromptBytesMax     = 8 << 20
 	StopStringsMax     = 32
 	StopCharsMax       = 256
-	BatchPromptsMax    = 128     // of one batch
-	BatchTextsMax      = 128     // of all prompts of a batch
-	BatchPromptTokens  = 1 << 16 // of all prompts of a batch
-	BatchSampledTokens = 1 << 16 // of all texts of a batch
+	BatchPromptsMax    = 128     // prompts of one batch
+	BatchTextsMax      = 128     // texts after all prompts of a batch
+	BatchPromptTokens  = 1 << 16 // tokens of all prompts of a batch
+	BatchSampledTokens = 1 << 16 // sampled tokens of all texts of a batch
 	CandidatesMax      = 20      // likeliest tokens reported beside a token
 	TokenIDMax         = tokenizer.MaxVocab - 1
 	TextBytesMax       = 1 << 20  // bytes of a session's text that one call returns
@@ -63,7 +63,7 @@ const (
 const WatchIdle = 15 * time.Second
 
 const (
-	readBufferBytes = 16 << 10 // of a body, read ahead of its scoring: many chunks
+	readBufferBytes = 16 << 10 // bytes of a body that are read ahead of its scoring: many chunks
 	recordBytes     = 128      // memory of a record besides its text
 	listPage        = 1000     // sessions read from the store at once
 	emptyBytes      = 1 << 10  // disk space of a session without text, about

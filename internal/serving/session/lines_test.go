@@ -107,7 +107,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 		options := ScoreOptions{Text: true, TokenBits: true, TroubleWords: trouble}
 		for n, body := range cut(rt, text, 60) {
 			if n > 0 && rapid.IntRange(0, 3).Draw(rt, "without lines") == 0 {
-				score(rt, sv.mg, id, body) // the meter continues
+				score(rt, sv.mg, id, body) // lines continue also when they are not asked for
 				end := get(rt, sv.mg, id).Offset
 				for _, l := range want[len(found):] {
 					if l.Offset+l.Bytes <= end {
@@ -117,7 +117,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 			} else {
 				ended, rest := watch(rt, sv.mg, id, options, cut(rt, body, 30)...)
 				found = append(found, ended...)
-				options.TroubleWords = "" // they are kept with the session
+				options.TroubleWords = "" // the session keeps the words
 				require.Equal(rt, strings.HasSuffix(body, "\n"), rest == nil)
 				if rest != nil {
 					require.False(rt, rest.Ended)

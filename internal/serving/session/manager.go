@@ -24,7 +24,7 @@ import (
 // Each part has its own lock: the index knows the sessions, the engine works on one, the lifecycle
 // decides whether work may begin.
 type Manager struct {
-	about       []ModelInfo // of the models, the default first
+	about       []ModelInfo // descriptions of the models, the default first
 	index       *index
 	engine      *engine
 	follower    *follower

@@ -413,7 +413,7 @@ func TestDrainLetsACompletionFinish(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	drained := make(chan error, 1)
 	first := true
-	seed := uint64(1) // of a text that ends with a whole character
+	seed := uint64(1) // a seed whose text ends with a whole character
 	request := CompleteRequest{
 		Prompt: []byte(logText(40)), MaxTokens: 50, Commit: CommitAll, Seed: &seed,
 	}

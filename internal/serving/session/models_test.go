@@ -310,7 +310,7 @@ func TestARequestDoesNotWaitForWeightsLongerThanItMay(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Zero(t, mg.engine.models[1].memory.Users())
 	here := create(t, mg, CreateRequest{})
-	score(t, mg, here, logText(40)) // others do not wait at all
+	score(t, mg, here, logText(40)) // a session of another model does not wait at all
 	close(gate)
 	score(t, mg, id, logText(40))
 	requireSame(t, mg, id, other, logText(40))

@@ -12,7 +12,7 @@ import (
 // Moved is the result of copying a session into another store.
 type Moved struct {
 	ID, Name string
-	Bytes    int64 // of its text
+	Bytes    int64 // bytes of its text
 	There    bool  // an equal session was there already
 	Err      error // why the session was not copied
 }
@@ -67,7 +67,7 @@ func Move(
 // mover copies sessions from one store to another.
 type mover struct {
 	from, to  storage.Store
-	names     map[[2]string]string // from owner and name to id, of the sessions in the target
+	names     map[[2]string]string // ids of the sessions in the target, by owner and name
 	done, all int64
 	progress  func(done, all int64)
 }
@@ -87,7 +87,7 @@ func (m *mover) move(ctx context.Context, found storage.Session, h head) (there 
 		return false, fmt.Errorf("%w: session %s there has the name %q", storage.ErrExists, other,
 			h.Name)
 	}
-	h.Complete = false // until all of it is copied
+	h.Complete = false // the copy is not complete until it has all data
 	epoch, err := m.to.Create(ctx, h.ID, h.encode(), found.Start)
 	if err != nil {
 		return false, err

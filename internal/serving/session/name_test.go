@@ -287,7 +287,7 @@ func TestANameThatCannotBeWritten(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		store.fail("SetHead", storage.ErrUnknown, made)
 		require.ErrorIs(t, rename(sv, Caller{}, id, "log"), ErrUnknown)
-		score(t, sv.mg, id, "text") // it claims the session again
+		score(t, sv.mg, id, "text") // a score claims the session again
 		name := map[bool]string{false: "web", true: "log"}[made]
 		require.Equal(t, name, get(t, sv.mg, id).Name)
 		require.Equal(t, id, get(t, sv.mg, name).ID)

@@ -31,7 +31,7 @@ type recorded struct {
 	lines      []Line
 	incidents  []observedIncident
 	remembered []observedList
-	compared   [2]Tally // of sessions, and of their shadows
+	compared   [2]Tally // totals of sessions, and of their shadows
 	reasons    []string
 	tokens     int
 	snapshots  int
@@ -149,7 +149,7 @@ func TestAnObserverIsToldWhatCallersAreTold(t *testing.T) {
 	told := &recorded{}
 	mg := newManager(t, Options{Observer: told})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
-	told.phases = nil // of making the state
+	told.phases = nil // drops the phases of making the state
 	_, sum := score(t, mg, id, logText(2*testChunk))
 	require.Equal(t, sum.Bytes, told.scored.Bytes)
 	require.Equal(t, sum.Tokens, told.scored.Tokens)

@@ -13,18 +13,19 @@ type plan struct {
 	n         int
 	maxTokens int          // tokens sampled for a text; 0: none
 	sampling  txl.Sampling // without the seed
-	seed      *uint64      // of the first text after a prompt; see drafts. nil: drawn at random
-	stops     []string
-	suffix    []byte // text after each sampled text
-	echo      bool   // a text begins with its prompt
-	logProbs  bool   // pieces have their tokens' log-probabilities
-	top       int    // number of likeliest tokens to report for each token
-	static    bool   // texts are sampled from the static model
+	// seed of the first text after a prompt; see drafts. nil: drawn at random
+	seed     *uint64
+	stops    []string
+	suffix   []byte // text after each sampled text
+	echo     bool   // a text begins with its prompt
+	logProbs bool   // pieces have their tokens' log-probabilities
+	top      int    // number of likeliest tokens to report for each token
+	static   bool   // texts are sampled from the static model
 }
 
 // draft is one text while it grows.
 type draft struct {
-	index     int // of the text in the plan
+	index     int // index of the text in the plan
 	sampling  txl.Sampling
 	maxTokens int
 	cut       cutter

@@ -25,7 +25,7 @@ type prefixes struct {
 type prefixKey struct {
 	owner, model string
 	session      string        // "": a session without text
-	ground       stream.Ground // of the session
+	ground       stream.Ground // ground of the session
 	text         [sha256.Size]byte
 }
 

@@ -83,7 +83,7 @@ func TestRecordsAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 			require.False(rt, last.Ended)
 			require.Equal(rt, get(rt, sv.mg, id).Offset, last.Offset+last.Bytes)
 			id = happens(rt, sv, id)
-			options.RecordStart = nil // it is kept with the session
+			options.RecordStart = nil // the session keeps the pattern
 		}
 		require.Equal(rt, want, found)
 		require.Empty(rt, sv.told())

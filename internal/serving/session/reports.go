@@ -17,11 +17,11 @@ type reports struct {
 	engine  *engine
 	s       *session
 	options ScoreOptions
-	want    detail // what the options and the watchers ask for
+	want    detail // details for the caller's options and for watchers
 	emit    func(Chunk) error
 	sum     Summary
 
-	tally, baseline tokenizer.Tally // of sum
+	tally, baseline tokenizer.Tally // tallies of sum
 	network         float64         // bits of the network alone
 	accepted        int64           // bytes of text
 	lines           bool            // a line was reported

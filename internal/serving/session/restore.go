@@ -39,7 +39,7 @@ type restoration struct {
 	damaged    []int64       // offsets of newer snapshots that cannot be read
 	cause      error         // why the first of them, or the list of snapshots, cannot be read
 	exact      bool          // computed in the arithmetic of the log, with equal totals
-	changed    *head         // at the end: the new head, if the arithmetic has changed
+	changed    *head         // the new head at the end, if the arithmetic has changed
 	mismatched bool          // the totals differed; reported once
 	cost       time.Duration // computing time since the last snapshot
 }
@@ -315,7 +315,7 @@ func (e *MismatchError) Error() string {
 // noteNumerics records that the session is computed in another arithmetic from an offset on.
 func (h *head) noteNumerics(n numerics) {
 	all := slices.Clone(h.Numerics)
-	for len(all) > 0 && all[len(all)-1].From >= n.From { // nothing was computed in these
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // no text was computed in these
 		all = all[:len(all)-1]
 	}
 	h.Numerics = append(all, n)

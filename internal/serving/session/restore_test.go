@@ -146,7 +146,7 @@ func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
 			text[:border])
 		require.Equal(t, []any{border, border, border, want.Tally.Bits},
 			[]any{fork.Bytes, fork.Chars, fork.Tokens, fork.Bits}, "of the same text")
-		// at an old offset, too
+		// this fork is at an old offset, too
 		again, err := sv.mg.Fork(background, Caller{}, fork.ID, ForkRequest{})
 		require.NoError(t, err)
 		requireClean(t, sv, 3)

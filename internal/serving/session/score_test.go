@@ -213,7 +213,7 @@ func TestWhatTheBodyHasIsScoredAtOnce(t *testing.T) {
 	text := logText(40)
 	_, err := io.WriteString(client, text[:5])
 	require.NoError(t, err)
-	c := <-events // before another byte arrives
+	c := <-events // the event comes before another byte arrives
 	require.EqualValues(t, 5, c.Bytes)
 	require.False(t, c.Complete)
 	go func() { _, _ = io.WriteString(client, text[5:]); client.Close() }()

@@ -59,7 +59,7 @@ type following struct {
 	more    bool           // there is more text to feed
 	stalled error          // why the follower has stopped for now
 	rest    *time.Timer    // starts the next try; nil: no try has failed
-	last    *Comparison    // of a shadow
+	last    *Comparison    // last comparison of a shadow
 }
 
 // clock returns the time for what sessions store and for their expiry. Tests set read.
@@ -128,12 +128,12 @@ type session struct {
 	// state holds one token while a chunk or a completion uses the stream. It is a channel so that
 	// a caller can stop waiting. Waiting requests get the token in order of arrival.
 	state chan struct{}
-	// of model, while memory has the account of a state; else nil
+	// weights of model, while memory has the account of a state; else nil
 	weights        *model.Model
 	stream         *stream.Stream    // nil: cold
 	paused         *restoration      // unfinished recovery of a cold session; else nil
-	suggester      *stream.Suggester // of stream; nil: no suggestion was made yet
-	suggesterBytes int64             // its part of memory, besides the state's
+	suggester      *stream.Suggester // suggester of stream; nil: no suggestion was made yet
+	suggesterBytes int64             // memory of suggester, besides the state's
 	rms            float64           // root mean square of the fast weights
 	// computing time since the last snapshot, which a recovery would repeat
 	replayCost time.Duration
@@ -144,7 +144,7 @@ type session struct {
 		seen     progress
 		epoch    uint64   // the epoch for writes to the store; 0: not known
 		claimed  bool     // the epoch is from a claim of this Manager; changes under state
-		term     uint64   // of the lease, at the claim
+		term     uint64   // term of the lease at the claim
 		stale    bool     // seen may differ from the store
 		bad      error    // why the session cannot be used, or nil
 		recovery Recovery // progress of paused, for callers; of 0 bytes: none

@@ -19,10 +19,11 @@ import (
 // claim in the current term of its lease is in force. Otherwise the server asks the store first.
 
 const (
-	tendTime     = 2 * time.Second // between two looks for expired sessions
-	tendBatch    = 100             // sessions deleted in one look
-	handOverMax  = 16              // sessions handed over at once
-	handOverKeep = time.Second     // for a snapshot; without it the next server only needs longer
+	tendTime    = 2 * time.Second // between two looks for expired sessions
+	tendBatch   = 100             // sessions deleted in one look
+	handOverMax = 16              // sessions handed over at once
+	// limit for a snapshot; without one the next server only needs longer
+	handOverKeep = time.Second
 )
 
 // sharedCatalog is the catalog of a store that servers share: the store itself, which also knows

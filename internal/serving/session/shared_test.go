@@ -211,7 +211,7 @@ func TestLimitsAndExpiryHoldOnAllServersTogether(t *testing.T) {
 	a, b := d.join(t, "a", nil), d.join(t, "b", nil)
 	who := Caller{Key: "k", MaxSessions: 2}
 	begun := time.Now()
-	// it does not move, unlike the database's
+	// this clock does not move, unlike the database's
 	a.engine.clock.read = func() time.Time { return begun }
 	first, err := a.Create(t.Context(), who, CreateRequest{TTL: time.Millisecond})
 	require.NoError(t, err)
@@ -443,7 +443,7 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	}
 	const writers, rounds, roundsMost = 4, 25, 2500
 	var mu sync.Mutex
-	epochs := map[string]map[uint64]string{} // by session and epoch: the server that has written
+	epochs := map[string]map[uint64]string{} // server that has written, by session and epoch
 	taken := func() (n int) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -7,7 +7,7 @@ type Stats struct {
 	Sessions int // hot and cold, those being made included
 	Hot      int // sessions whose states are in memory, or are being recovered
 	Waiting  int // requests that wait for a session's state or a worker
-	// of states, of models other than the default, and of text in memory
+	// memory of states, of models other than the default, and of text in memory
 	MemoryBytes    int64
 	MemoryBytesMax int64 // Options.MaxMemoryBytes
 	// Disk is how much of the disk the store uses, and what is left; nil if the store is not on a

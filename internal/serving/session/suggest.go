@@ -34,7 +34,7 @@ type SuggestRequest struct {
 
 // Suggested has likely continuations.
 type Suggested struct {
-	Offset     int64 // of the session
+	Offset     int64 // offset of the session
 	Candidates []suggest.Candidate
 	Complete   bool // the search was not cut short by Within or a full queue
 	Rows       int  // prefixes that the network has read for the search, also with an error

@@ -89,7 +89,7 @@ func (c Caller) sees(owner string) bool { return c.Admin || c.Key == owner }
 type CreateRequest struct {
 	Model    string // ModelInfo.ID or Name of the model that the session runs on; "": the default
 	Settings Settings
-	Seed     *uint64           // of the masks, 0..SeedMax; nil: drawn at random
+	Seed     *uint64           // seed of the masks, 0..SeedMax; nil: drawn at random
 	Labels   map[string]string // kept for the caller, never interpreted
 	// TTL is how long the session may be unused before it is deleted; 0: forever.
 	TTL     time.Duration
@@ -101,7 +101,7 @@ type CreateRequest struct {
 // ForkRequest describes a fork: a session with the model, settings, seed and text of another.
 type ForkRequest struct {
 	AtOffset *int64            // the end of the shared text; nil: all of it
-	Name     string            // of the fork; see CheckName. "": none
+	Name     string            // name of the fork; see CheckName. "": none
 	Labels   map[string]string // as in a CreateRequest; not copied from the other session
 	TTL      time.Duration
 	History  string // "": as the other session
@@ -124,7 +124,7 @@ type Tally struct {
 
 // Info describes a session at one moment, between two chunks.
 type Info struct {
-	Tally // of the session's text so far
+	Tally // totals of the session's text so far
 
 	ID      string
 	Name    string    // the owner's name for the session; "": none
@@ -134,7 +134,7 @@ type Info struct {
 	// LastUsed is the end of the last request that fed or sampled the session, at first Created.
 	// After a restart it is the time of the last text. UTC.
 	LastUsed time.Time
-	Offset   int64  // of the next byte in the stream: the number of accepted bytes
+	Offset   int64  // offset of the next byte in the stream: the number of accepted bytes
 	Step     uint64 // updates of the fast weights made so far
 	// Pending is the number of tokens scored since the last update. It is a whole chunk's only
 	// while the update of a full chunk is being computed.
@@ -147,8 +147,8 @@ type Info struct {
 	// Numerics is the instruction set that the session's arithmetic runs under, e.g. "amd64-avx2";
 	// "" if it was not recorded.
 	Numerics string
-	Settings Settings // in force: none is missing
-	Seed     uint64   // in force
+	Settings Settings // settings in force: none is missing
+	Seed     uint64   // seed in force
 	Labels   map[string]string
 	TTL      time.Duration // 0: none
 	History  string        // HistoryFull or HistoryTail
@@ -231,9 +231,9 @@ type Why = incidents.Why
 // Line reports a line of a session's text, or the unfinished line so far. A line does not depend on
 // how its text was split into requests.
 type Line struct {
-	Number       int64 // in the session, from 1
-	Offset       int64 // in the stream, of the line's first byte
-	Bytes        int64 // with its newline
+	Number       int64 // number in the session, from 1
+	Offset       int64 // offset of the line's first byte in the stream
+	Bytes        int64 // length with the newline
 	Chars        int64 // as in a Tally
 	Bits         float64
 	BaselineBits *float64 // nil unless the setting "baseline" asks for it
@@ -244,23 +244,23 @@ type Line struct {
 	Why       Why              // zero unless the text is asked for
 	// without the newline, at most lines.TextMax bytes; nil unless asked for
 	Text      []byte
-	TokenBits []float32 // of each byte of Text; nil unless asked for
+	TokenBits []float32 // bits of each byte of Text; nil unless asked for
 	Cut       bool      // the line has more text than lines.TextMax bytes
 	Unlearnt  bool      // the session does not learn from the line, which is flagged or too long
 	Lines     int64     // lines of the record; 0: it is a line
 	first     bool      // first of those that end in the text of a call
-	news      bool      // its incidents report more than one more line
-	Ended     bool      // with a newline; false: the line is unfinished
+	news      bool      // its incidents have more news than one more line
+	Ended     bool      // the line has a newline; false: it is unfinished
 }
 
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a
 // chunk border. Its scores were fixed before the update that they cause.
 type Chunk struct {
 	Tally       // of the tokens reported here, the first of which may have begun earlier
-	Total Tally // of the session, up to and with this report
+	Total Tally // totals of the session, up to and with this report
 
 	Step   uint64 // index of the chunk in the stream; the first is 0
-	Offset int64  // in the stream, of the first byte of the tokens reported here
+	Offset int64  // offset of the first byte of these tokens in the stream
 	// PendingBytes is the number of bytes accepted after these tokens; see Info.
 	PendingBytes int64
 	// Elapsed is the time from the text's arrival to this report, with the wait for other sessions.
@@ -299,14 +299,14 @@ type Chunk struct {
 
 // ChunkWords are the tokens of a Chunk of a model of words.
 type ChunkWords struct {
-	Sizes []int64 // in bytes; without gaps from Chunk.Offset on
+	Sizes []int64 // sizes in bytes; without gaps from Chunk.Offset on
 	IDs   []int32
 	After int32 // the token before the first one, which affects its spelling
 }
 
 // Update reports an update of the fast weights after a full chunk.
 type Update struct {
-	Offset  int64   // in the stream, of the first byte after the chunk
+	Offset  int64   // offset of the first byte after the chunk in the stream
 	Step    uint64  // index of the chunk in the stream
 	Updates uint64  // updates made so far, with this one
 	Written int64   // entries that it wrote
@@ -318,16 +318,16 @@ type Update struct {
 
 // Summary is the result of one Score call as a whole.
 type Summary struct {
-	Tally       // of the tokens that this call completed
-	Total Tally // of the session, after the call
+	Tally       // totals of the tokens that this call completed
+	Total Tally // totals of the session after the call
 	// NetworkBits is the sum of the Chunks' NetworkBits.
 	NetworkBits *float64
 
-	Offset int64 // of the session, after the call
+	Offset int64 // offset of the session after the call
 	// PendingBytes is the number of bytes at the end of the text that have no bits yet; see Info.
 	PendingBytes int64
 	Chunks       int    // reports emitted
-	Divergences  int    // of these, reports that have Diverged
+	Divergences  int    // reports that have Diverged
 	Duplicate    bool   // the session already had all of the delivery
 	Updates      uint64 // updates of the fast weights in all, after the call
 	// the unfinished line or record; nil: none, or lines were not asked for
@@ -350,7 +350,7 @@ type CompleteRequest struct {
 	TopK   int      // sample among the TopK likeliest tokens; 0: all
 	MinP   float64  // [0, 1]: sample tokens at least MinP times as likely as the likeliest; 0: all
 	Dry    *float64 // strength of the penalty on loops; nil: txl.DryDefault, 0: none
-	Seed   *uint64  // of the sampling, 0..SeedMax; nil: drawn at random
+	Seed   *uint64  // seed of the sampling, 0..SeedMax; nil: drawn at random
 	Stop   []string // the text ends before the first occurrence of any of these
 	Commit string   // CommitNone, CommitPrompt or CommitAll; "" is CommitNone
 	// Wait is as in ScoreOptions. A call that commits nothing does not wait for a turn.
@@ -376,7 +376,7 @@ type Piece struct {
 	Words tokenizer.Tokens
 
 	// Of a batch only:
-	Index int // of the text that the piece belongs to
+	Index int // index of the text that the piece belongs to
 	// The last piece of a text says why the text ended; its Text may be empty. Tokens is the number
 	// of sampled tokens, with those of a stop string. Earlier pieces have "" and 0.
 	FinishReason string
@@ -404,12 +404,13 @@ type BatchRequest struct {
 	TopK        int
 	MinP        float64
 	Dry         *float64
-	Seed        *uint64 // of the first text after each prompt; each next one has the next seed
-	Stop        []string
-	Suffix      []byte // text after the gap that each text fills; nil: none
-	Echo        bool   // each text begins with its prompt and the scores of its tokens
-	LogProbs    bool   // report the log-probability of every token of the texts
-	Top         int    // number of likeliest tokens to report beside each; only with LogProbs
+	// seed of the first text after each prompt; each next text has the next seed
+	Seed     *uint64
+	Stop     []string
+	Suffix   []byte // text after the gap that each text fills; nil: none
+	Echo     bool   // each text begins with its prompt and the scores of its tokens
+	LogProbs bool   // report the log-probability of every token of the texts
+	Top      int    // number of likeliest tokens to report beside each; only with LogProbs
 
 	// Commit is as in a CompleteRequest, for a batch that continues a session with one prompt.
 	// CommitAll also needs N to be 1.
@@ -424,8 +425,8 @@ type Completion struct {
 	FinishReason     string // FinishStop or FinishLength
 	PromptTokens     int
 	CompletionTokens int    // sampled tokens, with those of the stop string
-	Seed             uint64 // in force
-	Offset           int64  // of the session after the call
+	Seed             uint64 // seed in force
+	Offset           int64  // offset of the session after the call
 }
 
 // ModelInfo describes a model that sessions of a Manager share.
@@ -457,8 +458,8 @@ const ShadowsMax = 4
 // Shadow describes the other side of a shadow: a session's Info describes the shadow, and a
 // shadow's Info the session.
 type Shadow struct {
-	ID     string // of the other side
-	Name   string // of the other side
+	ID     string // id of the other side
+	Name   string // name of the other side
 	Model  string // ModelInfo.ID of the other side's model
 	Words  bool   // the tokens of that model are words
 	Offset int64  // the shadow's offset

@@ -9,7 +9,7 @@ import (
 // Event is what Watch reports. One field is set, or none if nothing has happened for a while.
 type Event struct {
 	Start  *WatchStart // always the first
-	Chunk  *Chunk      // with lines: some lines have ended, and no event was due for them
+	Chunk  *Chunk      // with lines: lines have ended, and no event was due for them
 	Update *Update
 	Gap    *Gap
 }
@@ -135,8 +135,8 @@ func (a *subscribers) join(ws *watchers, d detail) (w *watcher, leave func()) {
 // The memory of events in queues. An event that does not fit is dropped, and its reader gets a Gap:
 // nobody who feeds a session ever waits for a reader.
 const (
-	WatcherBytes  = 1 << 20  // of one reader
-	WatchersBytes = 16 << 20 // of all readers
+	WatcherBytes  = 1 << 20  // limit for one reader
+	WatchersBytes = 16 << 20 // limit for all readers
 )
 
 // watcher is one reader of a session's events: a queue that never makes its writer wait.
@@ -148,7 +148,7 @@ type watcher struct {
 
 	mu    sync.Mutex
 	queue []Event
-	bytes int64 // of the queue
+	bytes int64 // bytes of the queue
 	gap   *Gap  // events dropped since the queue was full; reported after the queue
 	ended error // reported last
 }
@@ -237,7 +237,7 @@ func (w *watcher) take() (e Event, more bool, err error) {
 
 // close releases the queue's memory.
 func (w *watcher) close() {
-	w.end(ErrNotFound) // nobody adds to it any more
+	w.end(ErrNotFound) // nobody adds events any more
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taken.Add(-w.bytes)

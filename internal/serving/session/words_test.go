@@ -116,7 +116,7 @@ func TestASessionOfWordsIsAFunctionOfItsText(t *testing.T) {
 				}
 			case "fork":
 				if r.History == HistoryTail {
-					break // it may no longer have the offset
+					break // the session may no longer have the offset
 				}
 				at := rapid.Int64Range(0, int64(fed)).Draw(rt, "at")
 				info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})

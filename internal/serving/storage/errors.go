@@ -76,7 +76,7 @@ type CorruptError struct {
 	File    string // path within the folder
 	Byte    int64  // position in the file; -1: not known
 	Session string // "": not known, or none
-	Offset  int64  // of the record or snapshot; -1: not known, or none
+	Offset  int64  // offset of the record or snapshot; -1: not known, or none
 	What    string // what was found, and what was expected
 	Stray   bool   // no damage: a leftover, or a file that is not the store's, as What says
 }

@@ -203,7 +203,7 @@ type Backuper interface {
 // Backup is the content of a store as of one moment, as a file.
 type Backup interface {
 	ID() string  // unique among backups
-	Size() int64 // of the file, in bytes
+	Size() int64 // size of the file, in bytes
 	// Open starts a reading. The reader's error is ErrClosed after the backup has ended.
 	Open() io.ReadSeekCloser
 	// Close ends the backup, also for its readers, and removes the files that only it needs.

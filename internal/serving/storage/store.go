@@ -132,7 +132,7 @@ type Record struct {
 	UnixMS int64 // when it was accepted
 	// Bits is the sum of -log2 p over the session's text up to the end of this record.
 	Bits        float64
-	Baseline    float64 // the same for the model without adaptation, if HasBaseline
+	Baseline    float64 // Bits under the model without adaptation, if HasBaseline
 	HasBaseline bool
 	// ByLine says that the session learns from the text by lines. Skipped are the lines that it
 	// does not learn, by the index of their newline in the text, from 0, ascending. Without ByLine
@@ -160,7 +160,7 @@ type Words struct {
 type Snapshot struct {
 	Offset int64
 	Bytes  int64    // compressed size
-	SHA256 [32]byte // of the compressed bytes
+	SHA256 [32]byte // hash of the compressed bytes
 }
 
 // Cut is the part of a session that a fork shares: offsets of the log.
@@ -170,8 +170,8 @@ type Cut struct{ Start, End int64 }
 const (
 	MaxIDBytes   = 64
 	MaxHeadBytes = 64 << 10
-	MaxTextBytes = 1 << 20 // of one record
-	SnapshotsMax = 1 << 11 // of one session
+	MaxTextBytes = 1 << 20 // text of one record
+	SnapshotsMax = 1 << 11 // snapshots of one session
 	SkippedMax   = 1 << 16 // lines of a record that are not learnt
 	SkippedBytes = 2       // bytes for each of these lines
 	WordsBytes   = 8 * 8   // bytes for Record.Words

@@ -41,7 +41,7 @@ func New(ctx context.Context, to sdk.SpanExporter, version string) (*Tracer, err
 				version),
 		),
 		resource.WithTelemetrySDK(),
-		resource.WithFromEnv(), // it is last, so that it overrides the others
+		resource.WithFromEnv(), // last, so that it overrides the others
 	)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)

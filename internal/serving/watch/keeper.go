@@ -16,7 +16,7 @@ const knownMax = 2
 
 // keeper keeps the position of a file that a session is fed from.
 type keeper struct {
-	file     string // of the position
+	file     string // file of the position
 	position Position
 	next     int64     // the session's offset after all announced text
 	number   int       // the Follower's number of the last part's file; 0: none in this run

@@ -62,7 +62,7 @@ func (l *lag) due(now time.Time) bool {
 // beginning.
 func (l *lag) look(now time.Time, come, done int64) Behind {
 	l.samples = append(l.samples, sample{now, come, done})
-	first := 0 // of the samples that are needed
+	first := 0 // index of the first sample that is needed
 	for first+1 < len(l.samples)-1 && l.samples[first+1].come <= done &&
 		now.Sub(l.samples[first+1].at) > rateOver {
 		first++

@@ -27,8 +27,8 @@ const (
 // position is written before text is sent, and is right however much of the text arrives.
 type Position struct {
 	Version int    `json:"version"`
-	Session string `json:"session"` // its id
-	Path    string `json:"path"`    // of the stream
+	Session string `json:"session"` // the session's id
+	Path    string `json:"path"`    // path of the stream
 	// Until is the largest offset that the session can have after all text that was sent.
 	Until int64 `json:"until"`
 	// Reported is the session's offset up to which lines have been reported.
@@ -42,7 +42,7 @@ type Position struct {
 type Part struct {
 	From   int64  `json:"from"`             // offset in the session
 	Start  int64  `json:"start"`            // offset in the file
-	Cursor string `json:"cursor,omitempty"` // of the journal's entry, in place of Start
+	Cursor string `json:"cursor,omitempty"` // cursor of the journal's entry, in place of Start
 	// Ended says that the byte before From is a newline that the file lacks.
 	Ended bool        `json:"ended,omitempty"`
 	Mark  follow.Mark `json:"mark"`
@@ -95,7 +95,8 @@ func (p *Position) others(offset int64) (places []follow.Place) {
 			break
 		}
 		next := p.Parts[i+1]
-		if next.Ended && next.From > p.Parts[i].From { // its newline is not in the file
+		// the newline was added and is not in the file
+		if next.Ended && next.From > p.Parts[i].From {
 			next.From--
 		}
 		place := p.Parts[i].place(next.From)

@@ -60,7 +60,7 @@ type Found struct {
 // Top keeps the strangest lines.
 type Top struct {
 	Size  int
-	lines []Found // by P; equal ones in the order of their arrival
+	lines []Found // sorted by P; equal ones in the order of their arrival
 }
 
 // Add adds a line.

@@ -99,7 +99,7 @@ func (s Style) reasoned(row string, indent int, reason string) string {
 // cell is a character as it is shown.
 type cell struct {
 	text   string
-	width  int // in columns
+	width  int // columns
 	marked bool
 }
 

@@ -28,7 +28,7 @@ import (
 // from several goroutines at once.
 type Watcher struct {
 	Client *client.Client
-	Score  client.ScoreOptions // of lines; without an Offset
+	Score  client.ScoreOptions // options for scoring lines; without an Offset
 	// Line gets each line, in order, and returns whether it was shown: then the position is written
 	// at once, so that the line is not shown twice.
 	Line func(Found) (shown bool, err error)
@@ -88,7 +88,7 @@ type feeding struct {
 
 	lag    lag
 	sent   int64 // bytes that were sent to the feeder
-	done   int64 // of these, bytes in lines that were scored
+	done   int64 // bytes of sent in lines that were scored
 	waited time.Time
 
 	unwritten bool // the position could not be written, and that was reported
@@ -281,7 +281,7 @@ func (f *feeding) ended(err error) error {
 func (f *feeding) end() error {
 	f.untold = false
 	if f.Score.Learn == client.LearnFalse {
-		return nil // it was reported
+		return nil // the line was reported
 	}
 	return f.feeder.End()
 }

@@ -12,7 +12,7 @@ type Document struct {
 	Domain string // the first folder of Name; "." for a file directly in the directory
 	Text   []byte // nil after encoding; until then a token is a byte
 
-	ids  []int32 // after encoding
+	ids  []int32 // tokens, after encoding
 	size int     // bytes of the text that was encoded
 }
 

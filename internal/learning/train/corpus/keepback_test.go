@@ -45,7 +45,7 @@ func TestKeepBackSplitsTheText(t *testing.T) {
 }
 
 func TestKeepBackTakesWholeDocumentsWhereItCan(t *testing.T) {
-	sizes := make([]int, 90) // of three domains
+	sizes := make([]int, 90) // sizes of documents in three domains
 	for i := range sizes {
 		sizes[i] = 1000
 	}

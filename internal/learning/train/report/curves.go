@@ -15,9 +15,9 @@ const curvePoints = 100
 
 // curves are the metrics of one phase by step.
 type curves struct {
-	train, static, adaptive []chart.Point // in the unit of the run
+	train, static, adaptive []chart.Point // losses in the unit of the run
 	rate, slowRate          []chart.Point
-	speed                   []chart.Point // in tokens a second
+	speed                   []chart.Point // tokens a second
 }
 
 func curvesOf(lines []Metric, phase string) curves {

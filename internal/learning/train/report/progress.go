@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	barInterval  = 200 * time.Millisecond // between two updates of the bar
-	lineInterval = 15 * time.Second       // between two lines without a terminal
+	barInterval  = 200 * time.Millisecond // time between two updates of the bar
+	lineInterval = 15 * time.Second       // time between two lines without a terminal
 	// The first line comes earlier: it has the first estimate of the remaining time.
 	lineFirst = 3 * time.Second
 )
@@ -26,7 +26,7 @@ type progress struct {
 	w    io.Writer
 	plan []plannedPhase // the planned phases, before the first begins
 	pace pace
-	unit train.Unit // of the run's losses
+	unit train.Unit // unit of the run's losses
 
 	// Of the current phase:
 	bar     *progressbar.ProgressBar // nil if w is not a terminal

@@ -32,7 +32,7 @@ type Base struct {
 	// Guarded by pool.
 	held  bool
 	users int           // accounts that have memory for a state
-	place *list.Element // in pool.spare; nil: not there
+	place *list.Element // place in pool.spare; nil: not there
 	since uint64        // pool.listed when it was put there
 }
 

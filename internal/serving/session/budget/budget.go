@@ -59,7 +59,7 @@ type Account[H any] struct {
 
 	// Guarded by budget.mu.
 	state  int64         // part of bytes: the state's
-	place  *list.Element // in idle; nil: not there
+	place  *list.Element // place in idle; nil: not there
 	since  uint64        // pool.listed when it was put in idle
 	closed bool
 }

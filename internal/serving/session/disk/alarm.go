@@ -9,7 +9,7 @@ import (
 // frees any, and snapshots under way when the alarm begins are still completed.
 const (
 	ReserveMost = 256 << 20 // bytes
-	ReservePart = 20        // of a smaller disk or budget, a twentieth
+	ReservePart = 20        // a smaller disk or budget reserves a twentieth
 )
 
 // AlarmError says that the disk is nearly full, for every caller.
@@ -32,7 +32,7 @@ const (
 
 // Space is the use of the disk, in bytes.
 type Space struct {
-	Used int64 // by the data folder
+	Used int64 // bytes used by the data folder
 	// Left is the free space of the file system, whose size is All. Both 0: not known.
 	Left, All int64
 }

@@ -40,7 +40,7 @@ type account struct {
 }
 
 type owner struct {
-	bytes int64 // of all accounts, charged or held
+	bytes int64 // bytes of all accounts, charged or held
 	limit int64 // 0: none
 }
 

@@ -40,7 +40,7 @@ type Entry[S any] struct {
 	lastUsed time.Time
 	idle     time.Time // lastUsed or, if that is later, the start of the server
 	users    int       // requests that use the session, which does not expire meanwhile
-	present  bool      // it was added, and not removed
+	present  bool      // the entry was added, and not removed
 	deadline time.Time // its key in deadlines; zero: it is not there
 }
 
@@ -61,7 +61,7 @@ func (e *Entry[S]) expired(now time.Time) bool {
 type owner[S any] struct {
 	places int
 	byID   *btree.BTreeG[*Entry[S]]
-	byName map[string]*naming[S] // of sessions that have names; nil: none ever had
+	byName map[string]*naming[S] // entries by name; nil: no session ever had one
 }
 
 // naming is a name in use by an owner.

@@ -37,7 +37,7 @@ func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
 type model struct {
 	entries map[string]*Entry[int]
 	pending map[string][]string    // places reserved, by owner: the names reserved with them
-	named   map[string]*Entry[int] // by owner and name; nil: being made or renamed
+	named   map[string]*Entry[int] // entry by owner and name; nil: being made or renamed
 	renamed map[*Entry[int]]*renaming
 }
 
@@ -208,7 +208,7 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 					to.settle(renamed)
 					delete(m.renamed, e)
 					if m.entries[e.ID] != e {
-						continue // it was removed
+						continue // the entry was removed
 					}
 					if making != nil {
 						<-making

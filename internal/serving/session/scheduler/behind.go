@@ -17,7 +17,7 @@ const (
 // behind is the state of the background jobs.
 type behind struct {
 	line  line
-	ahead int       // other sessions that hold a worker or wait for one
+	ahead int       // sessions in the foreground that hold a worker or wait for one
 	rests time.Time // when the last of these has released its worker
 	since time.Time // when a background job last got a worker, or the first one began to wait
 	timer *time.Timer

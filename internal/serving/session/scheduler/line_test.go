@@ -13,8 +13,8 @@ import (
 func TestAKeyThatWaitsSeesEachOtherKeyGrantedOnceAtMost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
-		inLine := map[string][]*ticket{} // of each key, in order of arrival
-		// of each waiting key: grants to other keys since its last
+		inLine := map[string][]*ticket{} // tickets of each key, in order of arrival
+		// grants to other keys since its last one, by waiting key
 		grants := map[string]map[string]int{}
 		keys := rapid.IntRange(1, 6).Draw(t, "keys")
 		drawKey := func() string {
@@ -95,7 +95,7 @@ func TestAKeyThatWaitsSeesEachOtherKeyGrantedOnceAtMost(t *testing.T) {
 func TestOfAKeyRequestsThatHaveHadNoWorkerAreFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
-		var first, others []*ticket // in order of arrival
+		var first, others []*ticket // tickets in order of arrival
 		row := 0                    // grants to first requests while others waited
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {

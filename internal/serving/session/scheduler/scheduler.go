@@ -25,7 +25,7 @@ type Scheduler struct {
 	// model that does not. It is set before the first job.
 	Live func(*model.Model) bool
 
-	model   *model.Model // of jobs without a model
+	model   *model.Model // model of jobs that name none
 	threads int
 
 	mu struct {
@@ -58,7 +58,7 @@ func (j Job) goesOn(had Job) bool {
 // A slot has a worker for each model that it has served: their working space is large, and sessions
 // of two models may take turns after every chunk.
 type slot struct {
-	worker *stream.Worker // of the job's model
+	worker *stream.Worker // worker for the job's model
 	of     map[*model.Model]*stream.Worker
 	job    Job
 	turn   time.Time // when the turn of the job's session began

@@ -67,7 +67,7 @@ func TestWorkersGoToTheHeadOfTheLine(t *testing.T) {
 	for _, who := range []string{"a", "b", "c"} {
 		inLine(t, sc, context.Background(), Job{Session: who, Chunk: 16}, got)
 	}
-	// its next chunk
+	// the session's next chunk
 	inLine(t, sc, context.Background(), Job{Session: "long upload", Chunk: 16}, got)
 	sc.release(s)
 	for _, who := range []string{"a", "b", "c", "long upload"} {
@@ -155,7 +155,7 @@ func TestAWorkerGrantedToOneThatGivesUpIsPassedOn(t *testing.T) {
 	got := make(chan string, 1)
 	inLine(t, sc, context.Background(), Job{Session: "b", Chunk: 16}, got)
 	sc.release(s)  // late has the worker
-	sc.leave(late) // and no longer needs it
+	sc.leave(late) // late leaves the queue
 	require.Equal(t, "b", <-got)
 	soon(t, "all are back",
 		func() bool {

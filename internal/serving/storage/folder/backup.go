@@ -20,7 +20,7 @@ import (
 // beginning. They stay until the backup is closed, even if their sessions are deleted.
 type Backup struct {
 	f       *Folder
-	dir     string // of the links
+	dir     string // folder of the links
 	archive *archive
 	ended   atomic.Bool
 	end     sync.Once

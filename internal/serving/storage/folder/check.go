@@ -128,7 +128,7 @@ func (c *checker) all(ctx context.Context) error {
 func (c *checker) session(ctx context.Context, id string) error {
 	found, err := c.f.Get(ctx, id)
 	if errors.Is(err, storage.ErrNotFound) || found.Err != nil {
-		return nil // it is listed as damaged
+		return nil // the session is listed as damaged
 	}
 	if err == nil {
 		err = c.head(ctx, id)
@@ -247,7 +247,7 @@ func (f *Folder) wait(ctx context.Context, pause time.Duration) error {
 // Rescued is the result of rescuing a session.
 type Rescued struct {
 	ID         string
-	Start, End int64 // of the log in the new folder
+	Start, End int64 // offsets of the log in the new folder
 	Snapshots  int   // snapshots that were copied
 	Kept       bool  // the session is in the new folder
 	// Lost has what may be missing; empty: nothing.

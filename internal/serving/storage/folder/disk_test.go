@@ -24,7 +24,7 @@ type disk struct {
 
 	mu     sync.Mutex
 	events []powercut.Event
-	node   map[string]int // of the current names
+	node   map[string]int // files by their current names
 	nodes  int
 
 	// fault, if not nil, is called before every operation; its error is the operation's.

@@ -34,7 +34,7 @@ const (
 // Folder is the storage.Store in a data folder.
 type Folder struct {
 	dir      string
-	place    fs.FileInfo // of dir when it was opened
+	place    fs.FileInfo // identity of dir when it was opened
 	readOnly bool
 	report   func(error) // nil: not reported
 	files    fileSystem
@@ -48,7 +48,7 @@ type Folder struct {
 	mu       sync.Mutex
 	closed   bool
 	sessions map[string]*session
-	ids      []string // of the complete sessions, in order; nil: not known
+	ids      []string // ids of the complete sessions, in order; nil: not known
 	complete map[string]bool
 	epoch    uint64   // the last one given out
 	bound    uint64   // epochs below it may be given out

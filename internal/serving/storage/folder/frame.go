@@ -87,7 +87,7 @@ func frameOf(at int64, records []storage.Record) []byte {
 type frame struct {
 	at   int64
 	body []byte
-	size int64 // in the file
+	size int64 // bytes in the file
 }
 
 // frameBegins reads the head of the frame at the beginning of b. all is the frame's length.

@@ -24,16 +24,16 @@ type session struct {
 	lock chan struct{} // whoever empties it holds the lock
 
 	gone   bool  // deleted, or never completed
-	damage error // its damage; nil: none known
+	damage error // damage of the session; nil: none known
 
 	epoch      uint64
-	claimed    int64 // where the log ended at the last claim
+	claimed    int64 // end of the log at the last claim
 	head       []byte
 	start, end int64
 	last       *storage.Record // without text
 	lastAt     int64
 	segments   []segment // the last one gets frames; they do not overlap
-	states     []state   // in order
+	states     []state   // snapshots in order
 	leftovers  []string  // names of files that the next claim removes
 	// suspect says that a write has failed, and that the content of the disk after the last
 	// segment's end is not known.

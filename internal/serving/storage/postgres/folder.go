@@ -18,7 +18,7 @@ type folder string
 // openFolder opens the folder of a URL's path, and makes it if create is set.
 func openFolder(path string, create bool) (folder, error) {
 	if runtime.GOOS == "windows" {
-		path = path[1:] // of /C:/folder
+		path = path[1:] // removes the first slash of /C:/folder
 	}
 	path = filepath.FromSlash(path)
 	if create {

@@ -51,7 +51,7 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 	}
 	switch {
 	case err == nil && id == "":
-		return "none", nil // of an empty object
+		return "none", nil // the id of an empty object
 	case err == nil, ctx.Err() != nil:
 		return id, ctx.Err()
 	case errors.Is(err, fs.ErrNotExist):

@@ -71,7 +71,7 @@ func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	}
 	// a server that has it open uses the tables as they are
 	if 0 < before && before < schemaVersion {
-		free, err := takeLock(ctx, conn, alone) // until the connection ends
+		free, err := takeLock(ctx, conn, alone) // the lock lasts until the connection ends
 		if err == nil && !free {
 			err = fmt.Errorf("postgres: database %s: %w: end all servers before its tables are "+
 				"updated",

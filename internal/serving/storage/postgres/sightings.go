@@ -14,7 +14,7 @@ type sightings struct {
 	now func() time.Time // nil: time.Now
 
 	mu sync.Mutex
-	of map[string]sighting // by the id of the server
+	of map[string]sighting // sightings by server id
 }
 
 // sighting is the last renewal seen: its end by the database's clock, and when it was seen.

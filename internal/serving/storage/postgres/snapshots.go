@@ -177,7 +177,8 @@ func (s *Store) ReadSnapshot(
 	}
 	in, bytes, sum, err := s.get(ctx, name)
 	if errors.Is(err, storage.ErrNotFound) {
-		if _, _, err := s.findSnapshot(ctx, id, at); err != nil { // it was dropped meanwhile
+		// the snapshot was dropped meanwhile
+		if _, _, err := s.findSnapshot(ctx, id, at); err != nil {
 			return err
 		}
 		return corrupt("snapshots", id, at, fmt.Errorf("object %s is not there, expected %d bytes",

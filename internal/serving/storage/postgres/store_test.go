@@ -175,7 +175,7 @@ func TestAStoreThatIsOpenedAloneWaitsForTheOther(t *testing.T) {
 	require.NoError(t, err)
 	_, err = postgres.Open(t.Context(), o)
 	require.ErrorIs(t, err, storage.ErrInUse)
-	p.started(t, p.options()) // it reads, and does not ask to be alone
+	p.started(t, p.options()) // this store only reads, and does not ask to be alone
 	o.Wait = time.Minute
 	opened := make(chan error)
 	go func() {

@@ -217,7 +217,7 @@ func appended(t *testing.T, b Backend) {
 		want = append(want, logged{at, r})
 		at += int64(len(r.Text))
 	}
-	require.NoError(t, s.Append(background, "a", epoch, at, records...)) // and all at once
+	require.NoError(t, s.Append(background, "a", epoch, at, records...)) // all records at once
 	for _, r := range records {
 		want = append(want, logged{at, r})
 		at += int64(len(r.Text))

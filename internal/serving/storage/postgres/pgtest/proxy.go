@@ -38,7 +38,7 @@ type Proxy struct {
 	late   chan struct{}
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // of clients
+	conns map[net.Conn]bool // connections of clients
 	held  chan struct{}     // closed when held data may pass; nil: nothing is held
 }
 

@@ -28,7 +28,7 @@ import (
 
 const (
 	role     = "lmserve"
-	port     = "5432" // in the name of the socket
+	port     = "5432" // part of the socket's name
 	socket   = ".s.PGSQL." + port
 	startMax = 30 * time.Second
 )
@@ -197,7 +197,8 @@ func (s *Server) Start() error {
 	for {
 		c := s.program("postgres", "-D", s.data(), "-k", s.dir, "-c", "listen_addresses=",
 			"-c", "shared_buffers=16MB", "-c", "max_connections=200",
-			"-c", "dynamic_shared_memory_type=mmap") // what a killed server leaves is in its folder
+			// a killed server then leaves everything in its folder
+			"-c", "dynamic_shared_memory_type=mmap")
 		log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
 			0o600)
 		if err != nil {
@@ -220,7 +221,7 @@ func (s *Server) Start() error {
 			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 			return fmt.Errorf("PostgreSQL has not started: %s", said)
 		}
-		s.killLocked() // and try again: remains of the last one were still there
+		s.killLocked() // tries again: remains of the last server were still there
 	}
 }
 
