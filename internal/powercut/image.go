@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// sectorBytes is what a disk writes whole or not at all.
+// sectorBytes is the unit that a disk writes whole or not at all.
 const sectorBytes = 512
 
-// Image is what there is on a disk, and what may be.
+// Image is what is certainly on a disk, and what may be.
 type Image struct {
-	content map[int][]byte  // of files, as synced
-	names   map[string]int  // as synced
-	folders map[string]bool // every name that was a folder's
+	content map[int][]byte  // content of files, as synced
+	names   map[string]int  // names, as synced
+	folders map[string]bool // every name that a folder has had
 
 	writes  map[int][]numbered // Write and Size, not synced yet
 	changes []numbered         // Name and Unname, not synced yet
 	events  int
 }
 
-// numbered is an event with the number of those before it.
+// numbered is an event with the number of events before it.
 type numbered struct {
 	Event
 	n int
 }
 
-// After is the image after events. They are not changed.
+// After returns the image after events. It does not change them.
 func After(events []Event) *Image {
 	i := NewImage()
 	for _, e := range events {
@@ -38,7 +38,7 @@ func After(events []Event) *Image {
 	return i
 }
 
-// NewImage is that of a disk that is empty.
+// NewImage returns the image of an empty disk.
 func NewImage() *Image {
 	return &Image{
 		content: map[int][]byte{}, names: map[string]int{}, folders: map[string]bool{},
@@ -46,7 +46,7 @@ func NewImage() *Image {
 	}
 }
 
-// Add goes on to the image after one event more.
+// Add advances the image by one event.
 func (i *Image) Add(event Event) {
 	e := numbered{event, i.events}
 	i.events++
@@ -88,8 +88,7 @@ func (i *Image) Add(event Event) {
 	}
 }
 
-// move gives what is in a folder the names that it has in another, too. They count once that folder
-// is there.
+// move gives files of one folder additional names in another. They count once that folder exists.
 func (i *Image) move(from, to string) {
 	for name, node := range maps.Clone(i.names) {
 		if below, ok := strings.CutPrefix(name, from); ok {
@@ -109,7 +108,7 @@ func (i *Image) move(from, to string) {
 	}
 }
 
-// rename does to names what an event says. A folder that has lost its name has nothing in it.
+// rename applies an event to names. A folder that has lost its name is empty.
 func (i *Image) rename(e Event, names map[string]int) {
 	if e.Kind == Name {
 		names[e.Name] = e.Node
@@ -124,7 +123,7 @@ func (i *Image) rename(e Event, names map[string]int) {
 	}
 }
 
-// apply does to a file's content what a write or a change of size does, as far as it survives.
+// apply applies a write or a change of size to a file's content, as far as it survives.
 func (e *Event) apply(content []byte, survives func() bool) []byte {
 	if e.Kind == Size {
 		if !survives() {
@@ -133,7 +132,7 @@ func (e *Event) apply(content []byte, survives func() bool) []byte {
 		return append(content[:min(e.Offset, int64(len(content)))],
 			make([]byte, max(0, e.Offset-int64(len(content))))...)
 	}
-	// Sectors are those of the disk: the first one may have begun before the write.
+	// These are sectors of the disk: the first one may begin before the write.
 	for at := 0; at < len(e.Data); {
 		end := min(len(e.Data), at+sectorBytes-int((e.Offset+int64(at))%sectorBytes))
 		if survives() {
@@ -152,7 +151,7 @@ func overwrite(content []byte, off int64, data []byte) []byte {
 	return content
 }
 
-// Settled tells whether nothing is left to chance: everything is synced.
+// Settled reports whether everything is synced, so that the result of a power cut is certain.
 func (i *Image) Settled() bool {
 	for _, w := range i.writes {
 		if len(w) > 0 {
@@ -162,22 +161,22 @@ func (i *Image) Settled() bool {
 	return len(i.changes) == 0
 }
 
-// Survivor decides what of that which was not synced is there after the power cut.
+// Survivor decides which unsynced changes survive the power cut.
 type Survivor struct {
-	Write func() bool // asked for every sector, and every change of a size
-	Name  func() bool // asked for every change of a name
+	Write func() bool // called for every sector, and every change of a size
+	Name  func() bool // called for every change of a name
 }
 
 func always() bool { return true }
 func never() bool  { return false }
 
-// Everything and OnlySynced are what may happen at best and at worst.
+// Everything and OnlySynced are the best and the worst case.
 var (
 	Everything = Survivor{always, always}
 	OnlySynced = Survivor{never, never}
 )
 
-// Restore makes a folder of what is there after a power cut.
+// Restore makes a folder with the content after a power cut.
 func (i *Image) Restore(dir string, s Survivor) error {
 	names := maps.Clone(i.names)
 	for _, c := range i.changes {
@@ -188,8 +187,8 @@ func (i *Image) Restore(dir string, s Survivor) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	first := map[int]string{}                              // of the names of a file
-	for _, name := range slices.Sorted(maps.Keys(names)) { // a folder before what is in it
+	first := map[int]string{}                              // first path of a file, by node
+	for _, name := range slices.Sorted(maps.Keys(names)) { // a folder before its content
 		if !i.reachable(name, names) {
 			continue
 		}
@@ -208,7 +207,7 @@ func (i *Image) Restore(dir string, s Survivor) error {
 	return nil
 }
 
-// reachable tells whether all folders that a name is in have survived.
+// reachable reports whether all parent folders of a name have survived.
 func (i *Image) reachable(name string, names map[string]int) bool {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if _, there := names[dir]; i.folders[dir] && !there {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contentOf is the files of a folder, and what is in them.
+// contentOf returns the files of a folder and their content.
 func contentOf(t *testing.T, dir string) map[string]string {
 	found := map[string]string{}
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -43,7 +43,7 @@ func TestOnlyWhatIsSyncedIsSure(t *testing.T) {
 	events = append(events, Event{Kind: SyncDir, Name: ".", Covers: 4})
 	require.Equal(t, map[string]string{"a": "one"}, left(t, events, OnlySynced))
 	require.Equal(t, map[string]string{"a": "two"}, left(t, events, Everything))
-	late := Event{Kind: Sync, Node: 1, Covers: 3} // it was asked for before the second write
+	late := Event{Kind: Sync, Node: 1, Covers: 3} // the sync began before the second write
 	require.Equal(t, map[string]string{"a": "one"}, left(t, append(events, late), OnlySynced))
 }
 

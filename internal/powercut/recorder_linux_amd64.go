@@ -15,18 +15,18 @@ import (
 	"syscall"
 )
 
-// Recorder runs processes and records, in their order, what they do to the files of a folder. It
-// sees their system calls (ptrace), so nothing in the processes has to know of it.
+// Recorder runs processes and records their changes to the files of a folder, in order. It traces
+// their system calls (ptrace), so the processes need no change.
 type Recorder struct {
 	root string
 
 	mu     sync.Mutex
 	events []Event
 	nodes  int
-	node   map[string]int // of the names as they are
+	node   map[string]int // files by their current names
 }
 
-// NewRecorder records what happens in a folder. What is there already counts as synced.
+// NewRecorder records changes in a folder. Existing content counts as synced.
 func NewRecorder(root string) (*Recorder, error) {
 	r := &Recorder{root: root, node: map[string]int{}}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -54,22 +54,22 @@ func NewRecorder(root string) (*Recorder, error) {
 	return r, err
 }
 
-// Len is the number of events so far. Whatever a process has told anybody, it has told after the
-// events that are counted.
+// Len returns the number of events so far. Whatever a process has reported to anyone, it has
+// reported after these events.
 func (r *Recorder) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.events)
 }
 
-// Events are those so far. They must not be changed.
+// Events returns the events so far. Callers must not change them.
 func (r *Recorder) Events() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.events[:len(r.events):len(r.events)]
 }
 
-// inside gives the name within the root of a path.
+// inside returns a path relative to the root.
 func (r *Recorder) inside(path string) (name string, ok bool) {
 	rel, err := filepath.Rel(r.root, path)
 	return filepath.ToSlash(rel), err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
@@ -114,12 +114,12 @@ func (r *Recorder) renamed(from, to string) {
 	r.unnamed(from)
 }
 
-// Run runs a command to its end, which is told. began is called with the process when it runs. Of
-// the command, only what can be given to a process before it starts is used: Wait is called here.
+// Run runs a command to its end, and returns its status. It calls began with the running process.
+// It uses only the fields of the command that apply before its start, and calls Wait itself.
 func (r *Recorder) Run(
 	cmd *exec.Cmd, began func(*os.Process),
 ) (status syscall.WaitStatus, err error) {
-	runtime.LockOSThread() // only the thread that has begun to trace may go on
+	runtime.LockOSThread() // only the thread that has begun to trace may continue
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
 	if err := cmd.Start(); err != nil {
@@ -129,7 +129,7 @@ func (r *Recorder) Run(
 	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
 		return status, err
 	}
-	const exitKill = 0x100000 // PTRACE_O_EXITKILL, which package syscall has not
+	const exitKill = 0x100000 // PTRACE_O_EXITKILL, which package syscall lacks
 	options := syscall.PTRACE_O_TRACESYSGOOD | syscall.PTRACE_O_TRACECLONE |
 		syscall.PTRACE_O_TRACEFORK | syscall.PTRACE_O_TRACEVFORK | exitKill
 	if err := syscall.PtraceSetOptions(pid, options); err != nil {
@@ -159,11 +159,11 @@ type tracer struct {
 	pid     int
 	memory  *os.File
 	threads map[int]*thread
-	open    map[int]opened // by descriptor: what is within the root
+	open    map[int]opened // files and folders within the root, by descriptor
 }
 
 type thread struct {
-	inside bool // a system call
+	inside bool // within a system call
 	call   call
 }
 
@@ -171,10 +171,10 @@ type thread struct {
 type call struct {
 	number uint64
 	args   [6]uint64
-	covers int // events when it began
+	covers int // number of events when it began
 	paths  [2]string
 	file   opened
-	known  bool // file is one of the root
+	known  bool // file is within the root
 }
 
 // opened is an open file or folder of the root.
@@ -183,9 +183,9 @@ type opened struct {
 	node int
 }
 
-// run takes the process from stop to stop, until it ends.
+// run handles the stops of the process until it ends.
 func (t *tracer) run() (status syscall.WaitStatus, err error) {
-	const ofThisThread = 0x20000000 // __WNOTHREAD: other children are other people's
+	const ofThisThread = 0x20000000 // __WNOTHREAD: other threads may have other children
 	for {
 		tid, waiting := syscall.Wait4(-1, &status, syscall.WALL|ofThisThread, nil)
 		switch {
@@ -211,14 +211,14 @@ func (t *tracer) run() (status syscall.WaitStatus, err error) {
 		switch stop := status.StopSignal(); {
 		case stop == syscall.SIGTRAP|0x80:
 			if wrong := t.stopped(tid, x); wrong != nil && err == nil {
-				err = wrong // the process goes on: it must not hang
+				err = wrong // the process must continue, so that it does not hang
 			}
 		case stop == syscall.SIGTRAP && status.TrapCause() > 0: // a new thread
 		case stop == syscall.SIGSTOP && !known: // the new thread itself
 		default:
 			signal = int(stop)
 		}
-		// A thread that was killed meanwhile does not go on.
+		// A thread that was killed meanwhile does not continue.
 		if going := syscall.PtraceSyscall(tid, signal); going != nil && going != syscall.ESRCH {
 			return status, errors.Join(err, going)
 		}
@@ -229,7 +229,7 @@ func (t *tracer) run() (status syscall.WaitStatus, err error) {
 func (t *tracer) stopped(tid int, x *thread) error {
 	var regs syscall.PtraceRegs
 	if err := syscall.PtraceGetRegs(tid, &regs); err != nil {
-		if errors.Is(err, syscall.ESRCH) { // it was killed
+		if errors.Is(err, syscall.ESRCH) { // the thread was killed
 			return nil
 		}
 		return err
@@ -250,7 +250,7 @@ func (t *tracer) stopped(tid int, x *thread) error {
 	return nil
 }
 
-// begun looks at what may be gone when the call is done: names, and descriptors.
+// begun records what may be gone after the call: names, and descriptors.
 func (t *tracer) begun(c *call) (err error) {
 	switch c.number {
 	case syscall.SYS_OPENAT, syscall.SYS_UNLINKAT, syscall.SYS_MKDIRAT:
@@ -285,7 +285,7 @@ const (
 	atCWD            = ^uint64(99) // AT_FDCWD, -100
 )
 
-// done records what a call that succeeded has done.
+// done records the changes of a successful call.
 func (t *tracer) done(c *call, result int64) error {
 	r := t.r
 	from, ofRoot := r.inside(c.paths[0])
@@ -328,7 +328,7 @@ func (t *tracer) done(c *call, result int64) error {
 	return nil
 }
 
-// opened notes a new descriptor, and the file if it is new.
+// opened records a new descriptor, and the file if it is new.
 func (t *tracer) opened(name string, descriptor, flags int) {
 	r := t.r
 	n, there := r.node[name]
@@ -345,7 +345,7 @@ func (t *tracer) opened(name string, descriptor, flags int) {
 	t.open[descriptor] = opened{name, n}
 }
 
-// changed records what was done to an open file.
+// changed records a change to an open file.
 func (t *tracer) changed(c *call, result int64) error {
 	r := t.r
 	switch c.number {
@@ -377,7 +377,7 @@ func (t *tracer) changed(c *call, result int64) error {
 	return nil
 }
 
-// position is where a descriptor stands.
+// position returns the position of a descriptor.
 func (t *tracer) position(descriptor int) (at int64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", t.pid, descriptor))
 	if err == nil {
@@ -386,7 +386,7 @@ func (t *tracer) position(descriptor int) (at int64, err error) {
 	return at, err
 }
 
-// path reads a path that the process has given to a call: of a folder's descriptor and a name.
+// path reads the path in a call: a folder's descriptor and a name.
 func (t *tracer) path(folder, address uint64) (string, error) {
 	var text []byte
 	for block := make([]byte, 256); ; {

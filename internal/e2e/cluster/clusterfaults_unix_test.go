@@ -24,14 +24,15 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// Three servers on one database are killed, stopped for longer than their leases, ended, and cut
-// off from the database and from one another, while the database is killed and its clock is set,
-// and the object store refuses everything. Meanwhile clients append to the same sessions, and ask
-// for their offsets, through any of the servers. What the clients were told is the history of one
-// session each in one place (it is linearizable), all that was confirmed is there, nothing is there
-// that nobody sent, and the bits are those of one server that nothing disturbs.
+// Three servers on one database suffer faults. They are killed, stopped for longer than their
+// leases, ended, and cut off from the database and from each other. The database is killed and its
+// clock is set; the object store refuses all requests. Meanwhile clients append to the same
+// sessions, and ask for their offsets, through any of the servers.
 //
-// LMSERVE_CLUSTER_ROUNDS says how many faults there are, LMSERVE_CLUSTER_SEED repeats them.
+// The clients' answers are a linearizable history of each session. All confirmed text is there,
+// nothing else is, and the bits are those of a single undisturbed server.
+//
+// LMSERVE_CLUSTER_ROUNDS is the number of faults; LMSERVE_CLUSTER_SEED repeats them.
 func TestSessionsInADatabaseSurviveWhatHappensToTheirServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -79,7 +80,7 @@ func TestSessionsInADatabaseSurviveWhatHappensToTheirServers(t *testing.T) {
 	require.Positive(t, answers[theOffset])
 }
 
-// fault is something that happens to a server, or to what all have in common, for some time.
+// fault disturbs a server, or something that all share, for some time.
 type fault struct {
 	name string
 	do   func(server int, d time.Duration)
@@ -138,28 +139,28 @@ func (c *clusterRig) faults() []fault {
 	return all
 }
 
-// clusterHistories are what clients do to sessions, and what they are told.
+// clusterHistories are the requests of clients to sessions, and the answers.
 type clusterHistories struct {
-	sessions map[string]*history // by id
+	sessions map[string]*history // histories by session id
 	stop     context.CancelFunc
 	clients  sync.WaitGroup
 }
 
-// history is of one session.
+// history is the history of one session.
 type history struct {
 	mu  sync.Mutex
 	all []told
 }
 
-// told is what a client was told of a session: of a text that it wanted to be at an offset, or,
-// without a text, of the offset.
+// told is an answer to a client about a session: to a text that it sent for an offset, or, without
+// a text, to a request for the offset.
 type told struct {
 	client      int
-	call, ended time.Duration // by clusterRig.now
+	call, ended time.Duration // times by clusterRig.now
 	at          int64
 	text        string
 	what        string
-	offset      int64 // of all but nobodyKnows
+	offset      int64 // offset in all answers but nobodyKnows
 }
 
 const (
@@ -171,10 +172,10 @@ const (
 
 const (
 	historySessions = 3
-	historyClients  = 2                     // of a session
-	historyPatience = 3 * leaseOfFaults / 2 // for one request
-	historyPause    = 20 * time.Millisecond // between two of a client
-	// when something ends that may happen any time yet
+	historyClients  = 2                     // clients of a session
+	historyPatience = 3 * leaseOfFaults / 2 // time limit for one request
+	historyPause    = 20 * time.Millisecond // pause between two requests of a client
+	// end of a request that may still take effect at any time
 	neverEnds = time.Duration(math.MaxInt64 / 2)
 )
 
@@ -203,7 +204,7 @@ func (h *clusterHistories) end() {
 	h.clients.Wait()
 }
 
-// use is one client of a session, of a number, until the context ends.
+// use is the client with a number of a session, until the context ends.
 func (c *clusterRig) use(ctx context.Context, h *history, id string, number int, r *rand.Rand) {
 	for at := int64(0); ctx.Err() == nil; {
 		time.Sleep(time.Duration(r.Int64N(int64(2 * historyPause))))
@@ -231,11 +232,11 @@ func (c *clusterRig) use(ctx context.Context, h *history, id string, number int,
 			refused.Offset != nil:
 			is.what, is.offset = elsewhere, *refused.Offset
 		case client.Is(err, client.ProblemSessionBusy), is.text == "":
-			continue // nothing was done, or told
+			continue // nothing was done or answered
 		case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError:
 			c.t.Errorf("session %s: %v", id, err)
 			return
-		default: // the text may come to the session any time yet
+		default: // the text may still reach the session at any time
 			is.what, is.offset, is.ended = nobodyKnows, is.at, neverEnds
 		}
 		at = is.offset
@@ -245,8 +246,8 @@ func (c *clusterRig) use(ctx context.Context, h *history, id string, number int,
 	}
 }
 
-// parts are what happens in one place each: a text is appended chunk by chunk, and what has never
-// come to the session was not.
+// parts splits an append into its chunks, which take effect one by one. It drops chunks that never
+// reached the session.
 func (is told) parts() (all []told) {
 	switch is.what {
 	case nobodyKnows:
@@ -262,7 +263,7 @@ func (is told) parts() (all []told) {
 	return []told{is}
 }
 
-// oneSession is a session that is in one place: its state is the offset.
+// oneSession is the model of a session: its state is the offset.
 var oneSession = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, _, output any) (bool, any) {
@@ -278,7 +279,7 @@ var oneSession = porcupine.Model{
 	},
 }
 
-// check holds what a session has against what clients were told of it.
+// check compares a session with the answers to its clients.
 func (h *history) check(
 	t *testing.T, c *clusterRig, alone *client.Client, id string, answers map[string]int,
 ) {
@@ -289,7 +290,7 @@ func (h *history) check(
 	defer cancel()
 	var text []byte
 	var info client.Session
-	for i, n := range c.nodes { // each tells the same, after a while
+	for i, n := range c.nodes { // after a while each server says the same
 		cl, err := client.New(n.url, client.WithPatience(time.Minute))
 		require.NoError(t, err)
 		at, err := cl.GetSession(ctx, id)
@@ -335,8 +336,8 @@ func (h *history) check(
 	require.Equal(t, same.Totals.Bits, info.Totals.Bits, "session %s", id)
 }
 
-// resolve finds out of whom each piece of a session's text is, so that something is known of what
-// nobody knew: texts are different from their first bytes on.
+// resolve finds out which request each piece of a session's text comes from. So the outcome of
+// unknown appends is found: texts differ from their first bytes on.
 func (h *history) resolve(t *testing.T, id string, text []byte) {
 	for at := int64(0); at < int64(len(text)); {
 		var length int64
@@ -347,7 +348,7 @@ func (h *history) resolve(t *testing.T, id string, text []byte) {
 				continue
 			}
 			there := alike(is.text, text[at:])
-			// the chunks that have come; what follows may begin as the rest does
+			// the chunks that have arrived; what follows may begin like the rest
 			if there < int64(len(is.text)) {
 				there = (at+there)/modeltest.Chunk*modeltest.Chunk - at
 			}
@@ -367,7 +368,7 @@ func (h *history) resolve(t *testing.T, id string, text []byte) {
 	}
 }
 
-// alike is how many bytes of the beginnings are the same.
+// alike returns the length of the common beginning, in bytes.
 func alike(a string, b []byte) (n int64) {
 	for int(n) < min(len(a), len(b)) && a[n] == b[n] {
 		n++

@@ -28,10 +28,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// leaseOfFaults is the lease of servers that are disturbed: the shortest there is.
+// leaseOfFaults is the lease of disturbed servers: the shortest possible.
 const leaseOfFaults = time.Second
 
-// clusterRig is three servers on one PostgreSQL and one object store, and what can happen to them.
+// clusterRig is three servers on one PostgreSQL and one object store, and the faults of these.
 type clusterRig struct {
 	t        *testing.T
 	began    time.Time
@@ -40,18 +40,18 @@ type clusterRig struct {
 	database *pgtest.Server
 	clocked  bool // the clock of the database can be set
 	objects  *refusing
-	isles    *isles // nil: the servers have no networks of their own
+	isles    *isles // nil: the servers share one network
 	nodes    []*disturbed
 }
 
-// disturbed is a server, and the way from it to the database.
+// disturbed is a server, and its connection to the database.
 type disturbed struct {
 	node
 	proxy *pgtest.Proxy
 	one   sync.Mutex // one fault of the process at a time
 }
 
-// refusing is an object store that may refuse everything.
+// refusing is an object store that can refuse all requests.
 type refusing struct {
 	http.Handler
 	refuses atomic.Bool
@@ -120,10 +120,10 @@ func newClusterRig(t *testing.T) *clusterRig {
 	return c
 }
 
-// now is the time since the test began, by a monotonic clock.
+// now returns the time since the test began, by a monotonic clock.
 func (c *clusterRig) now() time.Duration { return time.Since(c.began) }
 
-// complaints are the last lines of a log that are not just information.
+// complaints returns the last lines of a log that are more than information.
 func complaints(log string) string {
 	lines := slices.DeleteFunc(strings.Split(log, "\n"), func(line string) bool {
 		return strings.Contains(line, `"level":"info"`)
@@ -131,14 +131,14 @@ func complaints(log string) string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// again starts the server again, which needs its database: as whoever runs servers does, again and
-// again until it serves.
+// again starts the server again. The server needs its database, so again repeats that until it
+// serves.
 func (n *disturbed) again(lmserve string) {
 	require.Eventually(n.t, func() bool { return n.begin(lmserve) }, time.Minute,
 		100*time.Millisecond)
 }
 
-// killFor kills the server as a machine dies that is there again after some time.
+// killFor kills the server, like a machine that fails and returns after some time.
 func (n *disturbed) killFor(lmserve string, d time.Duration) {
 	n.alive.Kill()
 	<-n.alive.End
@@ -146,31 +146,32 @@ func (n *disturbed) killFor(lmserve string, d time.Duration) {
 	n.again(lmserve)
 }
 
-// stopFor stops the server for some time, of which it knows nothing.
+// stopFor stops the server's process for some time; the server does not notice.
 func (n *disturbed) stopFor(d time.Duration) {
 	require.NoError(n.t, n.alive.System.Signal(syscall.SIGSTOP))
 	time.Sleep(d)
 	require.NoError(n.t, n.alive.System.Signal(syscall.SIGCONT))
 }
 
-// restart ends the server as an upgrade does, and starts the next.
+// restart ends the server cleanly, as an upgrade does, and starts the next one.
 func (n *disturbed) restart(lmserve string) {
 	n.alive.Terminate()
 	<-n.alive.End
 	n.again(lmserve)
 }
 
-// isles are network namespaces, one a server, on a bridge of this one: what is cut there is lost,
-// and nobody is told.
+// isles are network namespaces, one for each server, on a bridge: packets to a cut server are lost,
+// and nobody is notified.
 type isles struct{ bridge, net string }
 
-// newIsles makes so many. nil: the system does not let this process, which may not be root's.
+// newIsles makes n of them. It returns nil if the system does not allow that, for example without
+// root.
 func newIsles(t *testing.T, n int) *isles {
 	if os.Getuid() != 0 {
 		t.Log("servers without networks of their own: this process is not root's")
 		return nil
 	}
-	left, _ := filepath.Glob("/sys/class/net/lms*") // by tests that were killed
+	left, _ := filepath.Glob("/sys/class/net/lms*") // left by killed tests
 	for _, bridge := range left {
 		var pid int
 		was := &isles{bridge: filepath.Base(bridge)}
@@ -229,7 +230,7 @@ func (s *isles) name(i int) string  { return fmt.Sprint(s.bridge, "-", i) }
 func (s *isles) cable(i int) string { return fmt.Sprint(s.bridge, "v", i) }
 func (s *isles) of(i int) string    { return fmt.Sprint(s.net, ".", i+1) }
 
-// host is the address of this process for the servers.
+// host returns the address of this process for the servers.
 func (s *isles) host() string {
 	if s == nil {
 		return "127.0.0.1"
@@ -237,7 +238,7 @@ func (s *isles) host() string {
 	return s.net + ".254"
 }
 
-// address is where a server listens.
+// address returns the listening address of a server.
 func (s *isles) address(t *testing.T, i int) string {
 	if s == nil {
 		return freeAddress(t)
@@ -245,7 +246,7 @@ func (s *isles) address(t *testing.T, i int) string {
 	return net.JoinHostPort(s.of(i), "8080")
 }
 
-// enter is what stands before the command of a server.
+// enter returns the prefix for the command of a server.
 func (s *isles) enter(i int) []string {
 	if s == nil {
 		return nil

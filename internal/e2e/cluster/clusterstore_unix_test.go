@@ -22,7 +22,7 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// onFolder starts the servers again on a new database, whose objects are in a folder.
+// onFolder restarts the servers on a new database, whose objects are in a folder.
 func (c *clusterRig) onFolder(dir string) {
 	name := c.database.Database(c.t)
 	objects := "file://" + filepath.ToSlash(dir)
@@ -39,8 +39,8 @@ func (c *clusterRig) onFolder(dir string) {
 	}
 }
 
-// unmounted has something else in the place of a folder while do runs, and puts the folder back. It
-// returns what do has left there.
+// unmounted replaces a folder by something else while do runs, and puts the folder back. It returns
+// what do has left there.
 func unmounted(t *testing.T, dir string, missing bool, do func()) (left []os.DirEntry) {
 	require.NoError(t, os.Rename(dir, dir+".kept"))
 	if !missing {
@@ -55,8 +55,8 @@ func unmounted(t *testing.T, dir string, missing bool, do func()) (left []os.Dir
 }
 
 // The folder of the states is unmounted and mounted again while clients feed sessions, and servers
-// are killed meanwhile. No answer says that a session is damaged, nothing is written into the mount
-// point, and every text is in its session to the bit, also where only its tail is kept.
+// are killed meanwhile. No answer says that a session is damaged, and nothing is written into the
+// mount point. Every text is in its session with the same bits, also if only its tail is kept.
 func TestSessionsInADatabaseSurviveAnUnmount(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -93,7 +93,7 @@ func TestSessionsInADatabaseSurviveAnUnmount(t *testing.T) {
 	}
 	refused := 0
 	for round := range 2 {
-		victim := c.nodes[1+round%2] // the clients know the first
+		victim := c.nodes[1+round%2] // the clients only know the first one
 		left := unmounted(t, dir, round == 1, func() {
 			victim.alive.Kill()
 			<-victim.alive.End
@@ -127,7 +127,7 @@ func TestSessionsInADatabaseSurviveAnUnmount(t *testing.T) {
 	defer one.Stop(t)
 	alone, err := client.New(one.URL)
 	require.NoError(t, err)
-	for _, n := range c.nodes { // what is not in memory has to come from the states
+	for _, n := range c.nodes { // sessions that are not in memory must be read from the states
 		n.killFor(c.program, 0)
 	}
 	for _, w := range writers {

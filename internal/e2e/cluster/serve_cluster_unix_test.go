@@ -22,17 +22,17 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// node is a server of several, in its lives one after the other.
+// node is one of several servers, with its lives in sequence.
 type node struct {
 	t     *testing.T
 	name  string
-	in    []string // before its command: where it runs
+	in    []string // prefix of its command: where it runs
 	args  []string
 	url   string
 	alive *program.Process
 }
 
-// freeAddress is a loopback address that nobody listens on.
+// freeAddress returns a loopback address on which nobody listens.
 func freeAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func (n *node) start(lmserve string) {
 	require.True(n.t, n.begin(lmserve), "%s: %s", n.name, &n.alive.Stderr)
 }
 
-// begin is start; false if the node does not serve.
+// begin is start; it returns false if the node does not serve.
 func (n *node) begin(lmserve string) bool {
 	n.alive = &program.Process{}
 	all := slices.Concat(n.in, []string{lmserve}, n.args)
@@ -58,7 +58,7 @@ func (n *node) begin(lmserve string) bool {
 	return false
 }
 
-// metric is the value of one of the node's metrics, without labels.
+// metric returns the value of one of the node's metrics, without labels.
 func (n *node) metric(name string) (value float64) {
 	answer, err := http.Get(n.url + "/metrics")
 	require.NoError(n.t, err)
@@ -72,7 +72,7 @@ func (n *node) metric(name string) (value float64) {
 	return value
 }
 
-// writer feeds a session through one address, and notes the longest time without an event.
+// writer feeds a session through one address, and measures the longest time without an event.
 type writer struct {
 	id, text string
 	bits     float64
@@ -101,9 +101,9 @@ func (w *writer) run(ctx context.Context, c *client.Client) {
 	}
 }
 
-// Clients know one address, behind which servers are killed, stopped for longer than their lease,
-// and ended. Every text is in its session once and in order, and has the bits that it has on one
-// server that nothing disturbs.
+// Clients know one address; the servers behind it are killed, stopped for longer than their lease,
+// and ended. Every text is in its session once and in order, with the bits that a single
+// undisturbed server computes.
 func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -155,14 +155,14 @@ func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
 	nodes[1].start(lmserve)
 	goOn()
 	require.NoError(t, nodes[2].alive.System.Signal(syscall.SIGSTOP))
-	time.Sleep(2 * leaseOfFaults) // longer than the lease, by the clocks of all
+	time.Sleep(2 * leaseOfFaults) // longer than the lease, by every clock
 	goOn()
 	require.NoError(t, nodes[2].alive.System.Signal(syscall.SIGCONT))
 	goOn()
 	for _, w := range writers {
 		w.longest = 0
 	}
-	for _, n := range nodes[1:] { // an upgrade, one after the other
+	for _, n := range nodes[1:] { // an upgrade, one server after the other
 		n.alive.Terminate()
 		<-n.alive.End
 		require.Zero(t, n.alive.Status.ExitStatus(), &n.alive.Stderr)

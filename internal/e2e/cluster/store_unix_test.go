@@ -18,7 +18,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// network is a database and a folder of objects, as flags. The database has no tables yet.
+// network returns a database and a folder of objects, as flags. The database has no tables yet.
 func network(t *testing.T) (store string, flags []string) {
 	server := pgtest.New(t)
 	store = server.URL(server.Database(t))
@@ -26,7 +26,7 @@ func network(t *testing.T) (store string, flags []string) {
 	return store, []string{"--store", store, "--objects", objects}
 }
 
-// ask sends a request, which must be a success, and returns the answer.
+// ask sends a request, which must succeed, and returns the answer.
 func ask(t *testing.T, method, url, media, body string) (answer map[string]any) {
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	require.Contains(t, stderr, "in use by another process")
 	server.Stop(t)
 
-	// On another machine, which has nothing of the first but the flags.
+	// On another machine, which only has the flags.
 	server = program.Serve(t, lmserve, append([]string{"--data-dir", t.TempDir()}, flags...)...)
 	rest := ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain", text[600:])
 	again := ask(t, http.MethodPost, server.URL+"/v1/sessions/"+fork+"/score", "text/plain",
@@ -122,8 +122,8 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	require.Contains(t, stderr, "--store is not given")
 }
 
-// Keys of a database are asked for by all servers on it that have no keys file of their own, who
-// see what becomes of them, and by none without them.
+// Servers without a keys file use the keys of the database, and see changes to them. Servers
+// without such a database do not ask for them.
 func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -170,7 +170,7 @@ func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 	require.NotContains(t, keys("list"), strings.SplitN(bob, "_", 3)[2], "only hashes are kept")
 	server.Stop(t)
 
-	own := t.TempDir() // which has keys of its own, and goes on with these
+	own := t.TempDir() // a folder with a keys file; the server continues with its keys
 	eve := strings.TrimSpace(program.Must(t, lmserve, "keys", "add", "eve", "--data-dir", own))
 	server = program.Serve(t, lmserve, append([]string{"--data-dir", own}, flags...)...)
 	require.Equal(t, http.StatusOK, status(eve))

@@ -12,11 +12,11 @@ import (
 	"github.com/lmserve/lmserve/internal/powercut"
 )
 
-// forgotten tells whether a sync, which is that of the file or folder of some names, is left out of
-// a recording.
+// forgotten reports whether a sync of the file or folder with some names is left out of a
+// recording.
 type forgotten func(events []powercut.Event, n int, is func(name string) bool) bool
 
-// The servers that a power cut must find out.
+// Faulty servers that a power cut must detect.
 var careless = map[string]forgotten{
 	"logs are not synced, one time in four": func(
 		events []powercut.Event, n int, is func(string) bool,
@@ -44,7 +44,7 @@ var careless = map[string]forgotten{
 	},
 }
 
-// before is the write to a file before a sync.
+// before returns the last write to a file before a sync.
 func before(events []powercut.Event, n int) powercut.Event {
 	for k := n - 1; k >= 0; k-- {
 		if events[k].Kind == powercut.Write && events[k].Node == events[n].Node {
@@ -58,11 +58,11 @@ func zeros(e powercut.Event) bool {
 	return len(e.Data) > 0 && len(bytes.Trim(e.Data, "\x00")) == 0
 }
 
-// gap is the time, in events, for which a sync that never happened is missed: from then on until
-// the next sync of the same file or folder, or the end.
+// gap is the time, in events, without the effect of a left-out sync. It ends with the next sync of
+// the same file or folder, or with the recording.
 type gap struct{ from, to int }
 
-// without gives a life in which some syncs never happened, and the gaps that they leave.
+// without returns a life with some syncs left out, and the gaps that they leave.
 func (r *recorded) without(name string, left forgotten) (other *recorded, gaps []gap) {
 	names := map[int][]string{}
 	for _, e := range r.events {
@@ -102,14 +102,14 @@ func (r *recorded) without(name string, left forgotten) (other *recorded, gaps [
 	return other, gaps
 }
 
-// telling are the moments at which missing syncs are missed most: first those at which a client was
-// told that its session is deleted, then the ends of gaps, of those with such a moment first, then
-// of those in which a client was told anything.
+// telling returns the moments at which missing syncs show most. First come the moments at which a
+// client got the confirmation of a deletion. Then come the ends of gaps: first of gaps with such a
+// moment, then of those in which a client got any answer.
 func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 	rank := map[int]int{}
 	for _, g := range gaps {
 		if g.to <= r.begin {
-			continue // of what was there before
+			continue // the sync is of content from before the recording
 		}
 		rank[g.to] += 0
 		for _, x := range r.claims {
@@ -128,8 +128,8 @@ func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 	return moments[:min(most, len(moments))]
 }
 
-// findsOut is the test of the test: power cuts find a server that leaves out some syncs. Of most
-// such servers a single cut at a telling moment is enough.
+// findsOut tests the test: power cuts detect a server that leaves out some syncs. For most such
+// servers a single cut at the right moment is enough.
 func (c *crash) findsOut(life *recorded, name string, left forgotten) {
 	const cutsMost = 40
 	other, gaps := life.without(name, left)

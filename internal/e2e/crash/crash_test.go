@@ -21,10 +21,10 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// A real server is killed with SIGKILL at random moments while clients do all that clients can do:
-// after every start all that was acknowledged is there, nothing is there that nobody asked for, and
-// all that the server ever says has the bits of a stream that nothing ever happened to.
-// LMSERVE_CRASH_ROUNDS says how often, LMSERVE_CRASH_SEED repeats the clients and the moments.
+// A real server is killed with SIGKILL at random moments while clients send all kinds of requests.
+// After every start all acknowledged text is there, and nothing else is. All that the server
+// reports has the bits of an undisturbed stream. LMSERVE_CRASH_ROUNDS is the number of kills;
+// LMSERVE_CRASH_SEED repeats the clients and the moments.
 func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -35,7 +35,7 @@ func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 	c.keepIfFailed("LMSERVE_CRASH_SEED", seed)
 	t.Logf("%d rounds, LMSERVE_CRASH_SEED=%d", rounds, seed)
 	began := time.Now()
-	// A few kills may all come before a client was told of a byte: there are more of them, then.
+	// The first kills may all come before a client got an answer: then there are more of them.
 	n, most := int64(0), rounds+int64(len(crashPhases))
 	for ; n < rounds || c.acknowledged() == 0 && n < most; n++ {
 		c.round(crashPhases[(c.first+int(n))%len(crashPhases)])
@@ -59,17 +59,17 @@ func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 	}
 }
 
-// The moments at which a server is killed, beside those of the requests that are under way.
+// The moments at which a server is killed, besides those of the current requests.
 const (
 	starting   = "starting"             // before it listens
-	returning  = "recovering sessions"  // as the first requests bring sessions back
+	returning  = "recovering sessions"  // while the first requests recover sessions
 	working    = "working"              // at any time
-	keeping    = "writing a snapshot"   // as it keeps a state
-	draining   = "ending"               // in the middle of a clean end
-	crashPause = 300 * time.Millisecond // how long such a moment is waited for
+	keeping    = "writing a snapshot"   // while it keeps a state
+	draining   = "ending"               // during a clean end
+	crashPause = 300 * time.Millisecond // longest wait for such a moment
 )
 
-// crashPhases are all of them. A round aims at one, and counts what its kill has hit.
+// crashPhases are all of them. A round aims at one, and counts the requests that its kill cuts off.
 var crashPhases = func() []string {
 	all := []string{starting, returning, working, keeping, draining}
 	for _, o := range operations() {
@@ -78,24 +78,24 @@ var crashPhases = func() []string {
 	return all
 }()
 
-// crash is a server that is killed, and the clients that go on.
+// crash is a server that is killed repeatedly, and its clients.
 type crash struct {
 	t       *testing.T
 	rand    *rand.Rand
-	first   int // of the phases
+	first   int // index in the phases
 	folder  string
 	program string
 	weights string
 	dir     string
 	model   *model.Model
-	startup time.Duration // that a start takes
+	startup time.Duration // time that a start takes
 	clients []*crashClient
-	events  atomic.Int64 // that clients were told of
+	events  atomic.Int64 // events that clients got
 
-	wanted   atomic.Pointer[operation] // what clients do more often
-	record   program.Recording         // of the server's writes; nil: they are not recorded
-	mu       sync.Mutex                // for hits
-	hits     map[string]int            // what kills have cut off
+	wanted   atomic.Pointer[operation] // the request that clients prefer
+	record   program.Recording         // records the server's writes; nil: they are not recorded
+	mu       sync.Mutex                // guards hits
+	hits     map[string]int            // requests that kills have cut off
 	compared int                       // states
 	checked  int                       // backups
 	searched int                       // pieces of deleted text
@@ -123,11 +123,12 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	c.startup = time.Since(began)
 	p.Kill()
 	p.Wait(t)
-	require.NoError(t, os.RemoveAll(c.dir)) // its making may be cut off, too
+	require.NoError(t, os.RemoveAll(c.dir)) // the creation of the folder may be cut off, too
 	return c
 }
 
-// start starts the server. It is listening then, unless it has a fate, which may kill it before.
+// start starts the server, and waits until it listens. If fate is set, it may kill the server
+// before that.
 func (c *crash) start(fate func(*program.Process)) *program.Process {
 	p := &program.Process{}
 	cmd := program.Command(c.program, "serve", "--listen", "127.0.0.1:0", "--model", c.weights,
@@ -152,7 +153,7 @@ func (c *crash) start(fate func(*program.Process)) *program.Process {
 	return p
 }
 
-// keepIfFailed says, when the test fails, how to repeat it and where to look.
+// keepIfFailed logs, if the test fails, how to repeat it and where to look.
 func (c *crash) keepIfFailed(variable string, seed int64) {
 	c.t.Cleanup(func() {
 		if c.t.Failed() {
@@ -163,7 +164,7 @@ func (c *crash) keepIfFailed(variable string, seed int64) {
 	})
 }
 
-// report says what the clients have done.
+// report logs what the clients have done.
 func (c *crash) report() {
 	bytes, answers := c.acknowledged(), map[string]int{}
 	for _, cl := range c.clients {
@@ -177,7 +178,7 @@ func (c *crash) report() {
 	require.Positive(c.t, bytes)
 }
 
-// acknowledged is the number of bytes that clients were told are there.
+// acknowledged returns the number of bytes that clients know to be stored.
 func (c *crash) acknowledged() (bytes int) {
 	for _, cl := range c.clients {
 		bytes += cl.bytes
@@ -185,7 +186,7 @@ func (c *crash) acknowledged() (bytes int) {
 	return bytes
 }
 
-// budget is memory for three states of the largest kind.
+// budget returns memory for three states of the largest kind.
 func (c *crash) budget() (most int64) {
 	for _, k := range settingsKinds {
 		most = max(most, stream.StateBytes(c.model, k.settings(c.model, 0)))
@@ -252,7 +253,7 @@ func (c *crash) live(p *program.Process, phase string) {
 	c.pause(10 * time.Millisecond)
 }
 
-// want makes clients often do what has a name, if anything has.
+// want makes clients prefer the request with a name; "": none.
 func (c *crash) want(name string) {
 	c.wanted.Store(nil)
 	for _, o := range operations() {
@@ -262,7 +263,7 @@ func (c *crash) want(name string) {
 	}
 }
 
-// progress waits until the clients were told something for a random number of times.
+// progress waits until the clients have got a random number of events.
 func (c *crash) progress(most int64) {
 	until := c.events.Load() + c.rand.Int64N(most)
 	for began := time.Now(); c.events.Load() < until && time.Since(began) < time.Minute; {
@@ -273,7 +274,7 @@ func (c *crash) progress(most int64) {
 // pause waits for a random time.
 func (c *crash) pause(most time.Duration) { time.Sleep(time.Duration(c.rand.Int64N(int64(most)))) }
 
-// await waits for a moment that may not come: with a long --max-replay no snapshot is written.
+// await waits for a moment, up to a limit: with a long --max-replay no snapshot is written.
 func (c *crash) await(moment func() bool) {
 	for began := time.Now(); time.Since(began) < crashPause && !moment(); {
 		time.Sleep(100 * time.Microsecond)
@@ -287,7 +288,7 @@ func (c *crash) count(pattern string) int {
 	return len(names)
 }
 
-// end lets the server live, and go in peace.
+// end runs the server once without a kill, and ends it normally.
 func (c *crash) end() {
 	p := c.start(nil)
 	var wait sync.WaitGroup

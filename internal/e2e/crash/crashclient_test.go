@@ -20,36 +20,37 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// errCut is the end of a request that was cut off.
+// errCut is the error of a request that was cut off.
 var errCut = errors.New("cut off")
 
-// errNotFound is a session that is not there.
+// errNotFound is the error for a missing session.
 var errNotFound = errors.New("not found")
 
-// errRefused is the answer of a server that has no room for a request now: it has done nothing.
+// errRefused is the answer of a server without room for a request now: it has done nothing.
 var errRefused = errors.New("refused")
 
-// crashClient works with sessions of its own, and notices everything.
+// crashClient works with separate sessions, and checks every answer.
 type crashClient struct {
 	c        *crash
 	name     string
 	rand     *rand.Rand
 	worker   *stream.Worker
 	sessions []*twin
-	lost     []*twin // what was asked for, and nobody has answered: it is there, whole, or not
-	deleted  []*twin
-	exports  []export
-	backup   *backedUp // the last one
+	// requested sessions without an answer: each is there as a whole, or not at all
+	lost    []*twin
+	deleted []*twin
+	exports []export
+	backup  *backedUp // the last one
 
 	url   string
 	http  *http.Client
 	wait  sync.WaitGroup // for run
-	doing atomic.Value   // the name of the request under way
-	made  int            // labels
-	note  func(claim)    // told of everything that the server has told; nil: nobody is
+	doing atomic.Value   // the name of the current request
+	made  int            // number of labels
+	note  func(claim)    // called with everything that the server has reported; may be nil
 
 	bytes   int
-	answers map[string]int // by the name of the request
+	answers map[string]int // counts by the name of the request
 }
 
 func newCrashClient(c *crash, seed, n uint64) *crashClient {
@@ -59,14 +60,14 @@ func newCrashClient(c *crash, seed, n uint64) *crashClient {
 	return cl
 }
 
-// claim is what a client has been told of a session, and what it has asked for.
+// claim is a client's knowledge of a session, with its requests.
 type claim struct {
 	session  *twin
-	made     bool // the server has said that there is such a session
+	made     bool // the server has confirmed the session
 	acked    int  // bytes
 	sent     int  // bytes
-	deleting bool // this was asked for
-	deleted  bool // this was told
+	deleting bool // deletion was requested
+	deleted  bool // deletion was confirmed
 }
 
 func (cl *crashClient) claim(tw *twin, deleted bool) {
@@ -75,8 +76,8 @@ func (cl *crashClient) claim(tw *twin, deleted bool) {
 	}
 }
 
-// run is a client's day: it finds out what became of its sessions, and goes on with them until the
-// server is killed.
+// run checks the client's sessions after a start, and then sends requests until the server is
+// killed.
 func (cl *crashClient) run(p *program.Process) {
 	err := cl.askAll(p)
 	for err == nil {
@@ -88,7 +89,7 @@ func (cl *crashClient) run(p *program.Process) {
 	}
 }
 
-// step is one request.
+// step sends one request.
 func (cl *crashClient) step(p *program.Process) error {
 	tw := new(twin)
 	if len(cl.sessions) > 0 {
@@ -110,7 +111,7 @@ func (cl *crashClient) step(p *program.Process) error {
 	return err
 }
 
-// choose draws a request: often the one that the test wants to see.
+// choose draws a request, often the preferred one.
 func (cl *crashClient) choose(tw *twin) operation {
 	wanted := cl.c.wanted.Load()
 	if wanted != nil && wanted.possible(cl, tw) && cl.rand.IntN(2) == 0 {
@@ -125,14 +126,14 @@ func (cl *crashClient) choose(tw *twin) operation {
 	return all[cl.rand.IntN(len(all))]
 }
 
-// askAll compares all sessions with what was acknowledged, after what may have been a kill.
+// askAll compares all sessions with what was acknowledged, after a possible kill.
 func (cl *crashClient) askAll(p *program.Process) error {
 	cl.url, cl.http = p.URL, &http.Client{Transport: &http.Transport{}}
 	seen, err := cl.listAll()
 	if err != nil {
 		return err
 	}
-	cl.lost = nil // they are not there, and never will be
+	cl.lost = nil // these sessions are not there, and never will be
 	for _, tw := range slices.Clone(cl.sessions) {
 		if !seen[tw.id] && tw.deleting {
 			cl.forget(tw)
@@ -158,7 +159,7 @@ func orThere(err error) error {
 	return err
 }
 
-// described is what the server says of a session.
+// described is the server's description of a session.
 type described struct {
 	ID     string
 	Offset int
@@ -167,11 +168,11 @@ type described struct {
 	Error  json.RawMessage
 }
 
-// labelKey is of the label that every session of the test has.
+// labelKey is the key of a label that every session of the test has.
 const labelKey = "attack"
 
-// found holds a session that was listed against what the client knows. One that the client does
-// not know must be one that it asked for without an answer, and just so: from now on it is one of
+// found checks a listed session against what the client knows. If the client does not know the
+// session, it must have asked for exactly that without an answer: then the session becomes one of
 // the client's.
 func (cl *crashClient) found(d described) (mine bool, err error) {
 	if d.Error != nil {
@@ -198,7 +199,7 @@ func (cl *crashClient) found(d described) (mine bool, err error) {
 	return true, cl.told(tw, d.Offset, d.Totals)
 }
 
-// told notes what the server says of a session, if that is right.
+// told records the server's report on a session, if it is right.
 func (cl *crashClient) told(tw *twin, offset int, t totals) error {
 	cl.c.events.Add(1)
 	before := tw.acked
@@ -210,14 +211,14 @@ func (cl *crashClient) told(tw *twin, offset int, t totals) error {
 	return nil
 }
 
-// forget forgets a session that is deleted.
+// forget forgets a deleted session.
 func (cl *crashClient) forget(tw *twin) {
 	cl.sessions = slices.DeleteFunc(cl.sessions, func(x *twin) bool { return x == tw })
 	cl.deleted = append(cl.deleted, tw)
 	cl.claim(tw, true)
 }
 
-// do makes a request and reads the answer as JSON values, one after the other.
+// do sends a request and reads the answer as consecutive JSON values.
 func (cl *crashClient) do(
 	method, path string, body io.Reader, header http.Header, each func(*json.Decoder) error,
 ) error {
@@ -241,7 +242,7 @@ func (cl *crashClient) do(
 	}
 }
 
-// request makes a request whose answer the caller closes.
+// request sends a request; the caller closes its answer.
 func (cl *crashClient) request(
 	method, path string, body io.Reader, header http.Header,
 ) (*http.Response, error) {
@@ -263,7 +264,7 @@ func (cl *crashClient) request(
 	return answer, nil
 }
 
-// refusal is an answer that is none.
+// refusal returns the error of an answer that is no success.
 func refusal(answer *http.Response) error {
 	var problem struct{ Type, Detail string }
 	if err := json.NewDecoder(answer.Body).Decode(&problem); err != nil {
@@ -280,7 +281,7 @@ func refusal(answer *http.Response) error {
 	return fmt.Errorf("%s: %s %s", answer.Request.URL, problem.Type, problem.Detail)
 }
 
-// dataOf is what the events of a stream say.
+// dataOf returns the data of the events of a stream.
 func dataOf(stream io.Reader) io.Reader {
 	from, to := io.Pipe()
 	go func() {
@@ -315,7 +316,7 @@ func one(into any) func(*json.Decoder) error {
 	}
 }
 
-// ended and notEnded tell an answer that was cut off from one that has come to its end.
+// ended and notEnded distinguish an answer that was cut off from a complete one.
 func ended(err error) error {
 	if err == nil {
 		return errors.New("more than an answer")

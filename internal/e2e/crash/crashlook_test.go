@@ -27,8 +27,8 @@ func (c *crash) hit(what string) {
 	c.hits[what]++
 }
 
-// look opens what a killed server left, as it is, and compares every session's state; then nothing
-// is left but what the clients know.
+// look opens the folder that a killed server left, and compares every session's state. Afterwards
+// only what the clients know remains.
 func (c *crash) look() {
 	t := c.t
 	check := []string{"sessions", "check", "--data-dir", c.dir, "--model", c.weights}
@@ -56,7 +56,7 @@ func (c *crash) look() {
 	}
 }
 
-// listed lists all sessions, which must be those of a client each.
+// listed lists all sessions; each must belong to a client.
 func (c *crash) listed(mg *session.Manager) map[string]bool {
 	seen := map[string]bool{}
 	for after, more := "", true; more; more = after != "" {
@@ -83,11 +83,11 @@ func describedOf(info session.Info) described {
 	return described{ID: info.ID, Offset: int(info.Offset), Totals: t, Labels: info.Labels}
 }
 
-// compare compares all of the client's sessions, in the folder that a killed server left, with
-// their twins, to the last bit of their states.
+// compare compares all of the client's sessions, in the folder of a killed server, with their
+// twins. The states must be bit-identical.
 func (cl *crashClient) compare(mg *session.Manager, seen map[string]bool) {
 	t, who := cl.c.t, session.Caller{Admin: true}
-	cl.lost = nil // they would have been found
+	cl.lost = nil // an existing session would have been found
 	for _, tw := range slices.Clone(cl.sessions) {
 		if !seen[tw.id] && tw.deleting {
 			cl.forget(tw)
@@ -109,7 +109,7 @@ func (cl *crashClient) compare(mg *session.Manager, seen map[string]bool) {
 	}
 }
 
-// erased makes sure that no file has text of deleted sessions.
+// erased checks that no file has text of deleted sessions.
 func (c *crash) erased() {
 	for _, cl := range c.clients {
 		var living []*twin
@@ -122,7 +122,7 @@ func (c *crash) erased() {
 	}
 }
 
-// nowhere tells in which file of a folder one of the secrets stands.
+// nowhere returns an error with the file of a folder that contains one of the secrets.
 func nowhere(dir string, secrets [][]byte) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && e.IsDir() {
@@ -138,7 +138,7 @@ func nowhere(dir string, secrets [][]byte) error {
 	})
 }
 
-// restored makes a folder of a backup and looks for what must be there.
+// restored restores a folder from a backup, and checks its content.
 func (c *crash) restored(b *backedUp) {
 	t := c.t
 	file, dir := filepath.Join(c.folder, "backup.tar"), filepath.Join(c.folder, "restored")

@@ -22,12 +22,12 @@ import (
 // operation is a kind of request.
 type operation struct {
 	name     string
-	share    int // of a client's requests
+	share    int // share of a client's requests
 	possible func(cl *crashClient, tw *twin) bool
 	do       func(cl *crashClient, tw *twin) error
 }
 
-// sessionsMost is how many sessions a client has.
+// sessionsMost is the most sessions of a client.
 const sessionsMost = 6
 
 func operations() []operation {
@@ -56,8 +56,8 @@ func operations() []operation {
 	}
 }
 
-// making asks for a session, and adds its twin when it is there. If the answer is lost, the session
-// is there or not, and a list tells.
+// making requests a session, and adds its twin after the answer. If the answer is lost, the session
+// may or may not exist, and a later list tells.
 func (cl *crashClient) making(tw *twin, ask func(into any) error) error {
 	cl.lost = append(cl.lost, tw)
 	cl.claim(tw, false)
@@ -96,8 +96,8 @@ func (cl *crashClient) create(*twin) error {
 	})
 }
 
-// fork forks a session at any offset, and perhaps with a tail only; of a tail at the end, the only
-// offset that is always there.
+// fork forks a session at any offset, perhaps with history "tail". A session with a tail is forked
+// at its end, the only offset that it always has.
 func (cl *crashClient) fork(tw *twin) error {
 	at, history := cl.rand.IntN(tw.acked+1), histories[cl.rand.IntN(len(histories))]
 	if tw.history == session.HistoryTail {
@@ -119,7 +119,7 @@ type export struct {
 	file []byte
 }
 
-// exportsMost is how many files a client keeps.
+// exportsMost is the most files that a client keeps.
 const exportsMost = 3
 
 func (cl *crashClient) export(tw *twin) error {
@@ -149,7 +149,7 @@ func (cl *crashClient) imports(*twin) error {
 	})
 }
 
-// delete deletes a session; if the answer is lost it is there or not.
+// delete deletes a session. If the answer is lost, the session may or may not exist.
 func (cl *crashClient) delete(tw *twin) error {
 	tw.deleting = true
 	cl.claim(tw, false)
@@ -166,7 +166,7 @@ func (cl *crashClient) list(*twin) error {
 	return err
 }
 
-// listAll lists all sessions, those of other clients too, and tells which are there.
+// listAll lists all sessions, also those of other clients, and returns which exist.
 func (cl *crashClient) listAll() (map[string]bool, error) {
 	seen := map[string]bool{}
 	for after := ""; ; {
@@ -201,7 +201,7 @@ func (cl *crashClient) listAll() (map[string]bool, error) {
 	return seen, nil
 }
 
-// ask asks for the offset after a cut, to go on from there.
+// ask reads the offset after a cut, to continue from there.
 func (cl *crashClient) ask(tw *twin) error {
 	var d described
 	if err := cl.get("/v1/sessions/"+tw.id, &d); err != nil {
@@ -214,7 +214,7 @@ func (cl *crashClient) ask(tw *twin) error {
 	return nil
 }
 
-// score feeds a piece of text, in one of the forms that there are.
+// score feeds a piece of text, with any of the forms of requests.
 func (cl *crashClient) score(tw *twin) error {
 	n := 1 + cl.rand.IntN(min(400, len(tw.text)-tw.acked))
 	text := tw.text[tw.acked : tw.acked+n]
@@ -236,7 +236,7 @@ func (cl *crashClient) score(tw *twin) error {
 	return cl.scoreEvents(tw, path, cl.dripping(text), header)
 }
 
-// dripping is a body that comes at once, or slowly and of a length that nobody knows before.
+// dripping returns a body that arrives at once, or slowly and without a declared length.
 func (cl *crashClient) dripping(text []byte) io.Reader {
 	if cl.rand.IntN(3) > 0 {
 		return bytes.NewReader(text)
@@ -245,7 +245,7 @@ func (cl *crashClient) dripping(text []byte) io.Reader {
 	return io.MultiReader(bytes.NewReader(text[:half]), pause{}, bytes.NewReader(text[half:]))
 }
 
-// pause is nothing, after a while.
+// pause is an empty read after a delay.
 type pause struct{}
 
 func (pause) Read([]byte) (int, error) {
@@ -253,14 +253,14 @@ func (pause) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// summed is an event of an answer to fed text.
+// summed is an event in an answer to a score.
 type summed struct {
 	Type    string
 	Totals  totals
 	Problem struct{ Type string }
 }
 
-// scoreSummary has one answer, when everything is done.
+// scoreSummary sends a score with a single answer at the end.
 func (cl *crashClient) scoreSummary(tw *twin, path string, body any) error {
 	var event summed
 	if err := cl.post(path, body, &event); err != nil {
@@ -272,7 +272,7 @@ func (cl *crashClient) scoreSummary(tw *twin, path string, body any) error {
 	return cl.told(tw, event.Totals.Bytes, event.Totals)
 }
 
-// scoreEvents is answered by events, of which every one acknowledges some text.
+// scoreEvents sends a score that is answered by events, each of which acknowledges some text.
 func (cl *crashClient) scoreEvents(tw *twin, path string, text io.Reader,
 	header http.Header) error {
 	ended := false
@@ -294,7 +294,7 @@ func (cl *crashClient) scoreEvents(tw *twin, path string, text io.Reader,
 	})
 }
 
-// complete lets the session write some text, perhaps after a prompt that stays in the session.
+// complete samples some text, perhaps after a prompt, and commits both.
 func (cl *crashClient) complete(tw *twin) error {
 	const tokens = 6
 	prompt := 0
@@ -332,7 +332,7 @@ func (cl *crashClient) complete(tw *twin) error {
 	})
 	want = new(tokenizer.UTF8).Append(nil, want) // whole characters
 	got := []byte(done.Text)
-	if done.TextBase64 != nil { // it is no UTF-8
+	if done.TextBase64 != nil { // it is not UTF-8
 		got = done.TextBase64
 	}
 	if !bytes.Equal(want, got) {
@@ -342,8 +342,8 @@ func (cl *crashClient) complete(tw *twin) error {
 	return nil
 }
 
-// backedUp is a backup, and what must be in it: of every session that the client had then, what
-// was acknowledged.
+// backedUp is a backup, and its required content: the acknowledged text of each of the client's
+// sessions at that time.
 type backedUp struct {
 	file     []byte
 	sessions map[string]int

@@ -33,18 +33,18 @@ func (k settingsKind) settings(m *model.Model, seed uint64) stream.Settings {
 	return set
 }
 
-// twin is what a client knows of a session, and the stream that nothing ever happens to.
+// twin is what a client knows of a session, with an undisturbed stream of the same text.
 type twin struct {
-	id       string // "": nobody has told it
-	label    string // of the session, and of those that are imports of it
+	id       string // "": not known yet
+	label    string // label of the session, and of imports of it
 	kind     settingsKind
 	set      stream.Settings
 	history  string
-	text     []byte // of the session, what is still to come included
+	text     []byte // text of the session, with the part that is still to be sent
 	acked    int    // bytes of it that were acknowledged
 	sent     int    // bytes of it that may be in the session
-	deleting bool   // asked for, and perhaps done
-	forked   int    // offset that a fork began at; 0: it is none, or has no text yet
+	deleting bool   // requested, and perhaps done
+	forked   int    // offset at which a fork began; 0: it is none, or has no text yet
 
 	stream *stream.Stream // never beyond acked
 }
@@ -54,7 +54,7 @@ func newTwin(m *model.Model, k settingsKind, seed uint64, history string, text [
 	return &twin{kind: k, set: set, history: history, text: text, stream: stream.New(m, set)}
 }
 
-// like is the twin of a session that begins as another one does, up to an offset.
+// like returns the twin of a session with the same text up to an offset.
 func (tw *twin) like(m *model.Model, at int, more []byte) *twin {
 	text := append(bytes.Clone(tw.text[:at]), more...)
 	other := newTwin(m, tw.kind, tw.set.Seed, tw.history, text)
@@ -62,7 +62,7 @@ func (tw *twin) like(m *model.Model, at int, more []byte) *twin {
 	return other
 }
 
-// randomText is like a log: no two lines are alike, and there is something to learn.
+// randomText returns text like a log: all lines differ, and there are patterns to learn.
 func randomText(r *rand.Rand, size int) []byte {
 	var b bytes.Buffer
 	for b.Len() < size {
@@ -73,23 +73,22 @@ func randomText(r *rand.Rand, size int) []byte {
 	return b.Bytes()
 }
 
-// totals are what a session tells of itself.
+// totals are the totals in a session's description.
 type totals struct {
 	Bytes        int
 	Bits         float64
 	BaselineBits *float64 `json:"baseline_bits"`
 }
 
-// told holds what the server says of a session against what it said before and against the stream
-// that nothing ever happens to.
+// told compares the server's report with its earlier ones and with the undisturbed stream.
 func (tw *twin) told(w *stream.Worker, offset int, t totals) error {
 	if offset < tw.acked || offset > tw.sent {
 		return fmt.Errorf("session %s is at offset %d, expected %d, which was acknowledged, to %d",
 			tw.id, offset, tw.acked, tw.sent)
 	}
 	tw.acked = offset
-	// A fork that begins within a piece of text that was scored together has, until it is used, the
-	// totals up to that piece.
+	// A fork that begins within a piece of text that was scored together has the totals before that
+	// piece, until it is used.
 	early := offset == tw.forked && offset > 0
 	w.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:offset], nil)
 	if early && t.Bytes <= offset && t.Bits < tw.stream.Tally.Bits {
@@ -138,7 +137,7 @@ func (tw *twin) sameState(export io.Reader) error {
 	return nil
 }
 
-// secrets are pieces of the text of deleted sessions that no other session has.
+// secrets returns pieces of the text of deleted sessions that no other session has.
 func secrets(deleted, living []*twin) (found [][]byte) {
 	const lineBytes, secretBytes = 26, 8
 	for _, tw := range deleted {

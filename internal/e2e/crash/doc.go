@@ -1,3 +1,3 @@
-// Package crash tests that nothing that was confirmed is lost: servers and exports are killed in
-// all that they do, and the power is cut.
+// Package crash tests that no confirmed data is lost: it kills servers and exports during all kinds
+// of work, and cuts the power.
 package crash

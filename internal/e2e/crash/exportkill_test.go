@@ -18,8 +18,7 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// At whatever moment 'sessions export --out' is killed, the file of that name is whole or not
-// there.
+// Whenever 'sessions export --out' is killed, the file of that name is complete or missing.
 func TestAnExportThatIsKilledLeavesNoTornFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -56,7 +55,8 @@ func TestAnExportThatIsKilledLeavesNoTornFile(t *testing.T) {
 	for n := range 12 {
 		out := filepath.Join(outs, fmt.Sprintf("%02d.session", n))
 		deadline := time.Now().Add(time.Minute)
-		export(out, func() bool { // as it is made, as it is written, or a little later
+		// while the export is made, while it is written, or a little later
+		export(out, func() bool {
 			files, err := filepath.Glob(filepath.Join(outs, "*"+filepath.Base(out)+"*"))
 			require.NoError(t, err)
 			for _, file := range files {

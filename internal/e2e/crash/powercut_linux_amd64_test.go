@@ -24,22 +24,22 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// recorded is a part of the life of a data folder: everything that was done to its files, and what
-// clients were told in between.
+// recorded is a part of the life of a data folder: all changes of its files, and the answers to
+// clients between them.
 type recorded struct {
 	name   string
 	events []powercut.Event
 	claims []dated
-	begin  int // events of what was there before
+	begin  int // number of events before this part
 }
 
-// dated is a claim that was made after so many events.
+// dated is a claim with the number of events before it.
 type dated struct {
 	claim
 	at int
 }
 
-// recordLife lets a server and clients live, and records it.
+// recordLife records a server while live runs.
 func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded {
 	root := filepath.Dir(c.dir)
 	require.NoError(c.t, os.MkdirAll(root, 0o700))
@@ -67,7 +67,7 @@ func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded
 	return life
 }
 
-// serveSteps serves so many requests of every client, and often those of a name.
+// serveSteps sends a number of requests of every client, and often those with a name.
 func (c *crash) serveSteps(steps int, often string) {
 	c.want(often)
 	c.serveTo(c.clients, func(cl *crashClient, p *program.Process) (err error) {
@@ -78,11 +78,11 @@ func (c *crash) serveSteps(steps int, often string) {
 	})
 }
 
-// deletionsAlone lets one client make, feed and delete sessions, and nobody else ask for anything.
-// No commit comes between a deletion and what the client is told of it, so that only the deletion's
-// own syncs have brought it to the disk.
+// deletionsAlone makes one client create, feed and delete sessions, without other requests. No
+// commit comes between a deletion and its answer. So only the deletion's own syncs have written it
+// to the disk.
 func (c *crash) deletionsAlone(sessions int) {
-	const bytesFed = 500 // some lines, of which each has a secret
+	const bytesFed = 500 // some lines, each with a secret
 	c.serveTo(c.clients[:1], func(cl *crashClient, _ *program.Process) error {
 		for range sessions {
 			if err := cl.create(nil); err != nil {
@@ -102,8 +102,7 @@ func (c *crash) deletionsAlone(sessions int) {
 	})
 }
 
-// serveTo lets a server live as long as clients work, which first ask what became of their
-// sessions.
+// serveTo runs a server while clients work. They first check what has happened to their sessions.
 func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *program.Process) error) {
 	p := c.start(nil)
 	var wait sync.WaitGroup
@@ -124,7 +123,7 @@ func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *program
 	p.Wait(c.t)
 }
 
-// known is what was told of a session up to a moment.
+// known returns what clients knew of each session after a number of events.
 func (r *recorded) known(events int) map[*twin]claim {
 	all := map[*twin]claim{}
 	for _, x := range r.claims {
@@ -139,7 +138,7 @@ func (r *recorded) known(events int) map[*twin]claim {
 	return all
 }
 
-// after looks at a disk that a power cut after so many events may have left.
+// after checks a disk that a power cut after a number of events may have left.
 func (c *crash) after(r *recorded, events int, disk string) error {
 	dir, known := filepath.Join(disk, filepath.Base(c.dir)), r.known(events)
 	var gone, living []*twin
@@ -161,7 +160,8 @@ func (c *crash) after(r *recorded, events int, disk string) error {
 		}
 		return nil
 	}
-	// A backup under way keeps what is deleted meanwhile until it ends, or the folder is opened.
+	// A backup under way keeps files that are deleted meanwhile, until it ends or the folder is
+	// opened.
 	if !r.backingUp(events) {
 		if err := nowhere(dir, hidden); err != nil {
 			return err
@@ -176,7 +176,7 @@ func (c *crash) after(r *recorded, events int, disk string) error {
 	return errors.Join(check(c.t, dir, false), nowhere(dir, hidden))
 }
 
-// backingUp reports whether the folder has files of a backup after so many events.
+// backingUp reports whether the folder has files of a backup after a number of events.
 func (r *recorded) backingUp(events int) bool {
 	files := map[string]bool{}
 	for _, e := range r.events[:events] {
@@ -202,7 +202,7 @@ func unique(all []*twin) (some []*twin) {
 	return some
 }
 
-// check gives the first finding.
+// check returns the first finding.
 func check(t *testing.T, dir string, strays bool) (first error) {
 	err := datafolder.Check(t.Context(), dir, func(d *storage.CorruptError) {
 		if first == nil && !(strays && d.Stray) {
@@ -253,7 +253,7 @@ func (c *crash) opened(dir string, known map[*twin]claim) (err error) {
 	return nil
 }
 
-// same compares a session with what is known of it, and computes some of them again.
+// same compares a session with what is known of it, and recomputes some sessions.
 func (c *crash) same(store storage.Store, tw *twin, x claim, info session.Info) error {
 	if info.Err != nil {
 		return info.Err
@@ -280,7 +280,7 @@ func (c *crash) same(store storage.Store, tw *twin, x claim, info session.Info) 
 	return errors.Join(err, replayed.First)
 }
 
-// moments draws some after which the power is cut, as a number of events.
+// moments draws moments of power cuts, as numbers of events.
 func (c *crash) moments(r *recorded, most int) []int {
 	all := c.rand.Perm(len(r.events) + 1 - r.begin)
 	all = all[:min(most, len(all))]
@@ -290,8 +290,7 @@ func (c *crash) moments(r *recorded, most int) []int {
 	return all
 }
 
-// cuts cuts the power at moments, after each of which there are several disks, until one is not as
-// it should be.
+// cuts simulates power cuts at moments, with several disks after each, until one of them is wrong.
 func (c *crash) cuts(r *recorded, moments []int) error {
 	slices.Sort(moments)
 	image, done := powercut.NewImage(), 0
@@ -323,16 +322,16 @@ func (c *crash) cuts(r *recorded, moments []int) error {
 	return nil
 }
 
-// some lets a part of what was not synced survive, in percent.
+// some makes the given percentage of unsynced writes survive.
 func some(r *rand.Rand, percent int) powercut.Survivor {
 	draw := func() bool { return r.IntN(100) < percent }
 	return powercut.Survivor{Write: draw, Name: draw}
 }
 
-// A server is recorded as the system sees it, and the power is cut at random moments: whatever part
-// of what was not synced survives, all that was acknowledged is there, and nothing else.
-// LMSERVE_POWER_CUTS says how often; without it the test does not run. LMSERVE_CRASH_SEED repeats
-// the clients and the moments.
+// A server is recorded through its system calls, and power cuts are simulated at random moments.
+// Whatever part of the unsynced writes survives, all acknowledged text is there, and nothing else.
+// LMSERVE_POWER_CUTS is the number of cuts; without it the test does not run. LMSERVE_CRASH_SEED
+// repeats the clients and the moments.
 func TestAPowerCutLosesNothing(t *testing.T) {
 	if os.Getenv("LMSERVE_POWER_CUTS") == "" {
 		t.Skip("LMSERVE_POWER_CUTS is not set; 'make test-attack' sets it")

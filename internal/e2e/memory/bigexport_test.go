@@ -17,9 +17,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// grown is an export of a session that has much more text than the one that was exported: so many
-// bytes, in records of a size. It can be imported, as no import computes its text again. The state
-// must be one that has no pending tokens, and a full memory.
+// grown returns an export with more text: text is added in records of a size. It can be imported,
+// because an import does not recompute the text. The state must have no pending tokens, and a full
+// memory.
 func grown(t testing.TB, export []byte, text []byte, record int64) []byte {
 	t.Helper()
 	x, err := program.ReadExport(export)

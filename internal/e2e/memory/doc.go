@@ -1,3 +1,3 @@
-// Package memory tests what servers take of their memory, and measures what long streams and large
-// files cost.
+// Package memory tests the memory use of servers, and measures the cost of long streams and large
+// files.
 package memory

@@ -17,8 +17,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// BenchmarkAShortScoreBesideFilesAndCompletions is the wait of a key that scores 64 bytes, one
-// chunk, now and then, beside others that import or export large files, or sample long completions.
+// BenchmarkAShortScoreBesideFilesAndCompletions measures the wait of a key that now and then scores
+// 64 bytes, one chunk. Meanwhile other keys import or export large files, or sample long
+// completions.
 func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 	m, err := model.Default()
 	require.NoError(b, err)

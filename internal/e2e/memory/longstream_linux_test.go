@@ -21,11 +21,11 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// A long stream is for LMSERVE_STREAM=DIR, a folder of texts, of which LMSERVE_STREAM_MB megabytes
-// (100) go through one session of a server of LMSERVE_STREAM_MODEL (swift), and again from the
-// first text on behind the last. Every twentieth of it a line says what the server does by then:
-// bytes a second, bits a byte, its own memory, that of files that it has mapped, and the disk. At
-// the end it is killed, and the line after that says how long it takes a new one to score on.
+// LMSERVE_STREAM=DIR, a folder of texts, enables this test of a long stream. LMSERVE_STREAM_MB
+// megabytes (100) of the texts go through one session of a server of LMSERVE_STREAM_MODEL (swift),
+// repeatedly if they are shorter. After every twentieth of it, a line reports bytes a second, bits
+// a byte, the server's own memory, that of mapped files, and the disk. At the end the server is
+// killed; the last line reports how long a new one needs to continue.
 func TestALongStream(t *testing.T) {
 	dir := os.Getenv("LMSERVE_STREAM")
 	if dir == "" {
@@ -69,13 +69,13 @@ func valueOr(variable, otherwise string) string {
 // longPiece is how many bytes a request of a long stream has.
 const longPiece = 1 << 18
 
-// longStream is a server, and texts that go through one session of it.
+// longStream is a server, and texts that go through one of its sessions.
 type longStream struct {
 	t                   *testing.T
 	program, model, dir string
 	files               []texts.File
-	next                int    // file
-	text                []byte // of the file before it, that was not sent yet
+	next                int    // index of the next file
+	text                []byte // unsent rest of the file before it
 	sent                int64
 	url                 string
 	server              *exec.Cmd
@@ -91,7 +91,7 @@ func newLongStream(t *testing.T, dir, model string) *longStream {
 	}
 }
 
-// start starts a server, and returns what kills it.
+// start starts a server, and returns a function that kills it.
 func (s *longStream) start() (kill func()) {
 	s.server = program.Command(s.program, "serve", "--listen", "127.0.0.1:0", "--log-format",
 		"none",
@@ -120,7 +120,7 @@ func (s *longStream) start() (kill func()) {
 	return kill
 }
 
-// score sends so many bytes, and returns their bits.
+// score sends n bytes, and returns their bits.
 func (s *longStream) score(n int) float64 {
 	piece := make([]byte, 0, n)
 	for len(piece) < n {
@@ -148,7 +148,7 @@ func (s *longStream) score(n int) float64 {
 	return summary.Bits
 }
 
-// resident is the server's memory: its own, and that of files that are mapped.
+// resident returns the server's own memory, and that of mapped files.
 func (s *longStream) resident() (own, mapped int64) {
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.server.Process.Pid))
 	require.NoError(s.t, err)
@@ -159,7 +159,7 @@ func (s *longStream) resident() (own, mapped int64) {
 	return (resident - shared) * page, shared * page
 }
 
-// disk is what the data folder takes.
+// disk returns the size of the data folder.
 func (s *longStream) disk() (bytes int64) {
 	require.NoError(s.t, filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry,
 		err error) error {
@@ -170,7 +170,7 @@ func (s *longStream) disk() (bytes int64) {
 		if err == nil {
 			bytes += info.Size()
 		}
-		return nil // a snapshot may have gone
+		return nil // a snapshot may have been removed
 	}))
 	return bytes
 }

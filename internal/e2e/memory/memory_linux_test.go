@@ -32,30 +32,29 @@ import (
 )
 
 const (
-	// memoryBudget is the budget of the server that is tested.
+	// memoryBudget is the memory budget of the tested server.
 	memoryBudget = 64 << 20
-	// memorySlack is what the process may map beyond what it may use. The kernel limits what is
-	// mapped for writing (RLIMIT_DATA), and Go maps its heap in pieces of 64 MiB. The limit of the
-	// address space (RLIMIT_AS) is of no use: Go reserves much more than it uses, and the database
-	// is mapped as a whole.
+	// memorySlack is how much the process may map beyond its declared memory. The kernel limits
+	// writable mappings (RLIMIT_DATA), and Go maps its heap in pieces of 64 MiB. A limit on the
+	// address space (RLIMIT_AS) would not work: Go reserves much more than it uses, and the
+	// database is mapped as a whole.
 	memorySlack = 192 << 20
 )
 
-// limited is a server that the kernel holds to its memory.
+// limited is a server whose memory the kernel limits.
 type limited struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	dir  string
 	url  string
-	most int64 // bytes that it says it may take
+	most int64 // bytes that it says it may use
 	http *http.Client
 
 	answers sync.Map // status -> *atomic.Int64
 	wrong   atomic.Pointer[string]
 }
 
-// startLimited starts a server. The limit of the kernel is set when the server has said how much it
-// may take.
+// startLimited starts a server. It sets the kernel's limit after the server has reported its own.
 func startLimited(t *testing.T) *limited {
 	folder := t.TempDir()
 	l := &limited{t: t, dir: filepath.Join(folder, "data"),
@@ -86,7 +85,7 @@ func startLimited(t *testing.T) *limited {
 	return l
 }
 
-// readLog finds what the server may take, and what it says when it dies.
+// readLog reads the server's reported limit, and its last words when it dies.
 func (l *limited) readLog(stderr io.Reader, said chan<- int64) {
 	defer close(said)
 	lines := bufio.NewScanner(stderr)
@@ -106,11 +105,11 @@ func (l *limited) readLog(stderr io.Reader, said chan<- int64) {
 	}
 }
 
-// fail notes the first thing that was wrong.
+// fail records the first failure.
 func (l *limited) fail(what string) { l.wrong.CompareAndSwap(nil, &what) }
 
-// ask sends a request, hands the answer's body to read, and notes its status. An answer has to be
-// one of the contract: a problem, where it is no success, and not that something broke.
+// ask sends a request, passes the answer's body to read, and counts its status. An answer must
+// follow the contract: if it is no success, it must be a problem other than an internal error.
 func (l *limited) ask(
 	ctx context.Context, method, path, media string, body io.Reader, read func(io.Reader),
 ) (status int, header http.Header) {
@@ -126,7 +125,7 @@ func (l *limited) ask(
 	}
 	res, err := l.http.Do(r)
 	if err != nil {
-		// The client may give up, and a body that nobody wants is cut off.
+		// The client may give up, and a body that is not read is cut off.
 		if ctx.Err() == nil && strings.Contains(err.Error(), "connection refused") {
 			l.fail(method + " " + path + ": " + err.Error())
 		}
@@ -151,7 +150,7 @@ func (l *limited) ask(
 
 func discard(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
 
-// slowly reads a little now and then.
+// slowly reads a few bytes now and then.
 func slowly(r io.Reader) {
 	for buffer := make([]byte, 4<<10); ; time.Sleep(50 * time.Millisecond) {
 		if _, err := r.Read(buffer); err != nil {
@@ -160,7 +159,7 @@ func slowly(r io.Reader) {
 	}
 }
 
-// create makes a session, and gives its path.
+// create makes a session, and returns its path.
 func (l *limited) create(body string) string {
 	status, header := l.ask(l.t.Context(), http.MethodPost, "/v1/sessions", "application/json",
 		strings.NewReader(body), discard)
@@ -168,7 +167,7 @@ func (l *limited) create(body string) string {
 	return header.Get("Location")
 }
 
-// worst are the requests that take most of a server, by kind.
+// worst returns the requests that use the most memory, by kind.
 func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int) {
 	plain := l.create(`{"settings":{"chunk":16}}`)
 	text := bytes.Repeat([]byte("0123456789abcdef"), 256)
@@ -288,7 +287,7 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 		},
 		"backup": func(ctx context.Context, n int) {
 			l.ask(ctx, http.MethodGet, "/v1/admin/backup", "", nil, slowly)
-			time.Sleep(100 * time.Millisecond) // there is one at a time
+			time.Sleep(100 * time.Millisecond) // only one at a time
 		},
 		"silent": func(ctx context.Context, n int) {
 			c, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
@@ -303,7 +302,7 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 	}
 }
 
-// status reads a number of kilobytes from what the kernel says of the process.
+// status returns a number of kilobytes from the kernel's status of the process.
 func (l *limited) status(field string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.cmd.Process.Pid))
 	require.NoError(l.t, err)
@@ -317,9 +316,9 @@ func (l *limited) status(field string) int64 {
 	return n << 10
 }
 
-// All the worst requests at once, of many clients, do not take a server beyond the memory that it
-// says it takes at most: the kernel refuses it more, and it does not die of that. Every answer is
-// of the contract, and afterwards a small score works as before. LMSERVE_TEST_LONG makes it a
+// All the worst requests at once, of many clients, keep a server within the memory that it
+// declares. The kernel refuses more, and the server survives that. Every answer follows the
+// contract, and afterwards a small score works as before. With LMSERVE_TEST_LONG the test lasts a
 // minute.
 func TestTheWorstRequestsAtOnceStayWithinTheMemory(t *testing.T) {
 	if testing.Short() {
@@ -335,7 +334,7 @@ func TestTheWorstRequestsAtOnceStayWithinTheMemory(t *testing.T) {
 	ctx, end := context.WithTimeout(t.Context(), long)
 	defer end()
 	var all sync.WaitGroup
-	var peak int64 // of memory that is no file's
+	var peak int64 // peak of the memory without file mappings
 	for kind, request := range kinds {
 		n := clients
 		if kind == "silent" {

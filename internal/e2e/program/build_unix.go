@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// AsTested are the flags of go build that build with the tags of this test, and with some more, so
-// that the program's bits are those of the model here; and with this test's race detector, so that
-// a race ends up among the program's complaints.
+// AsTested returns the flags of go build with the tags of this test, and more tags. So the program
+// computes the same bits as the model here. With this test's race detector the program has one,
+// too, and a race is among its complaints.
 func AsTested(t testing.TB, tags ...string) (flags []string) {
 	info, ok := debug.ReadBuildInfo()
 	require.True(t, ok, "a test binary knows how it was built")
@@ -51,9 +51,9 @@ var builds = struct {
 	programs map[string]string
 }{programs: map[string]string{}}
 
-// Built returns the path of lmserve, built with these flags. All packages share the programs, which
-// are in the folder bin of the source tree: git ignores it, and `make clean` removes it. A program
-// that is up to date is not linked again.
+// Built returns the path of lmserve, built with these flags. All packages share the programs in the
+// folder bin of the source tree: git ignores it, and `make clean` removes it. A current program is
+// not linked again.
 func Built(t testing.TB, flags ...string) string {
 	builds.Lock()
 	defer builds.Unlock()
@@ -65,7 +65,7 @@ func Built(t testing.TB, flags ...string) string {
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		lock, err := os.Create(filepath.Join(dir, "lock"))
 		require.NoError(t, err)
-		defer lock.Close() // which unlocks it
+		defer lock.Close() // Close also unlocks the file
 		require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 		path := filepath.Join(dir, "lmserve")
 		args := slices.Concat([]string{"build", "-C", root, "-buildvcs=false", "-ldflags=-s -w",
@@ -78,7 +78,7 @@ func Built(t testing.TB, flags ...string) string {
 	return builds.programs[key]
 }
 
-// root is the folder of the module.
+// root returns the folder of the module.
 func root(t testing.TB) string {
 	dir, err := os.Getwd()
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func Run(t testing.TB, path string, args ...string) (stdout, stderr string, code
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// Must runs a program to its end, which must be a success, and returns what it prints.
+// Must runs a program to its end, which must be a success, and returns its output.
 func Must(t testing.TB, path string, args ...string) (stdout string) {
 	stdout, stderr, code := Run(t, path, args...)
 	require.Zero(t, code, "%v: %s%s", args, stdout, stderr)
@@ -116,7 +116,7 @@ func Log(t testing.TB, bytes int) string {
 	return string(all[:bytes])
 }
 
-// Number is a number from the environment, or another one if there is none.
+// Number returns a number from the environment, or otherwise if there is none.
 func Number(t testing.TB, variable string, otherwise int64) int64 {
 	text := os.Getenv(variable)
 	if text == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Export is what is in an export.
+// Export is the content of an export.
 type Export struct {
 	storage.Session
 	Text  []byte

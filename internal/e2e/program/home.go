@@ -1,5 +1,5 @@
-// Package program is for tests that use lmserve as a program. The package builds the program once
-// for all of them, starts it, and removes what killed tests have left.
+// Package program is for tests that run lmserve as a program. It builds the program once for all of
+// them, starts it, and removes what killed tests have left.
 package program
 
 import (
@@ -16,14 +16,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests of a package and returns the exit code. The tests have a home of their own,
-// which keeps them away from the user's keys and configurations. All temporary files are in there,
-// so that nothing stays when the tests have ended; what tests leave that were killed goes when the
-// next ones begin. Goroutines that tests leave are a failure.
+// Main runs the tests of a package and returns the exit code. The tests have a separate home
+// folder, so that they do not use the user's keys and configurations. It has all temporary files
+// and is removed at the end. The next tests remove the home of killed ones. A leaked goroutine is a
+// failure.
 func Main(m *testing.M) (code int) {
 	home, err := Folder(os.TempDir(), "lmserve-home-")
 	if err == nil {
-		err = os.Chmod(home, 0o711) // PostgreSQL, which is another user, has its socket in there
+		err = os.Chmod(home, 0o711) // PostgreSQL, which runs as another user, has its socket there
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -34,7 +34,7 @@ func Main(m *testing.M) (code int) {
 		os.Setenv(name, home)
 	}
 	code = m.Run()
-	http.DefaultClient.CloseIdleConnections() // of the tests themselves
+	http.DefaultClient.CloseIdleConnections() // connections of the tests themselves
 	err = errors.Join(os.RemoveAll(home), goleak.Find())
 	if code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -43,11 +43,11 @@ func Main(m *testing.M) (code int) {
 	return code
 }
 
-// outside is the folder for temporary files as Main found it.
+// outside is the original folder for temporary files.
 var outside string
 
-// Folder makes a folder for the temporary files of this process. The number of the process is in
-// the name, after a prefix; folders of this prefix whose processes have gone are removed.
+// Folder makes a folder for the temporary files of this process. Its name is a prefix with the
+// process id. Folders with this prefix whose processes have ended are removed.
 func Folder(parent, prefix string) (dir string, err error) {
 	left, err := filepath.Glob(filepath.Join(parent, prefix+"*"))
 	if err != nil {
@@ -56,19 +56,19 @@ func Folder(parent, prefix string) (dir string, err error) {
 	for _, dir := range left {
 		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
 		if pid, err := strconv.Atoi(number); err == nil && !Runs(pid) {
-			_ = os.RemoveAll(dir) // another process may be at it, too
+			_ = os.RemoveAll(dir) // another process may be removing it, too
 		}
 	}
 	return os.MkdirTemp(parent, fmt.Sprintf("%s%d-", prefix, os.Getpid()))
 }
 
-// Runs reports whether there is a process of this number.
+// Runs reports whether a process with this id exists.
 func Runs(pid int) bool {
 	p, err := os.FindProcess(pid)
 	return err == nil && !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// Keep moves a folder of a test that has failed to where it stays, and returns its new path.
+// Keep moves the folder of a failed test to a place where it stays, and returns the new path.
 func Keep(dir string) (path string, err error) {
 	kept, err := os.MkdirTemp(outside, "lmserve-kept-")
 	if err != nil {

@@ -27,7 +27,7 @@ func TestKilledChild(t *testing.T) {
 	_ = process.Wait()
 }
 
-// The processes of a test that is killed die with it, and its folders go when the next tests begin.
+// The processes of a killed test die with it, and the next tests remove its folders.
 func TestAKilledTestLeavesNothing(t *testing.T) {
 	temporary := t.TempDir()
 	tests := func(of string) *exec.Cmd {
@@ -62,7 +62,8 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// lives reports whether a process runs. One that has died may wait for somebody to ask how.
+// lives reports whether a process runs. A dead process may remain until its parent reads its
+// status.
 func lives(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
@@ -90,7 +91,7 @@ func TestFolderRemovesThoseOfDeadProcessesOnly(t *testing.T) {
 	}, left)
 }
 
-// What a failed test leaves is outside of the folder that goes.
+// The kept folder of a failed test is outside of the folder that is removed.
 func TestKeepMovesAFolder(t *testing.T) {
 	outside = t.TempDir()
 	defer func() { outside = os.TempDir() }()

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Recording runs a command to its end and records what it does to files.
+// Recording runs a command to its end and records its changes to files.
 type Recording func(cmd *exec.Cmd, began func(*os.Process)) (syscall.WaitStatus, error)
 
 // Process is one life of a server.
@@ -26,9 +26,9 @@ type Process struct {
 	System *os.Process
 	URL    string // "" if it was killed before it listened
 	Stderr bytes.Buffer
-	End    chan struct{} // closed when it has ended and has said its last word
+	End    chan struct{} // closed after it has ended and its output is read
 	Cut    atomic.Bool   // from now on requests may fail
-	Clean  bool          // it may also have ended by itself
+	Clean  bool          // the process may also have ended by itself
 
 	Status syscall.WaitStatus // set before End is closed
 	Killed bool               // set by Wait
@@ -50,7 +50,7 @@ func Serve(t testing.TB, path string, flags ...string) *Process {
 	return p
 }
 
-// Address is the URL in the first line of a server, "" if there is none.
+// Address returns the URL in the first line of a server, "" if there is none.
 func Address(line string) string {
 	at := strings.Index(line, "http")
 	if at < 0 || !strings.HasSuffix(line, "\n") {
@@ -59,8 +59,8 @@ func Address(line string) string {
 	return strings.TrimSpace(line[at:])
 }
 
-// Begin begins to run the command, whose first line is sent. Its recording is nil if nothing is to
-// be recorded.
+// Begin starts the command, and sends its first line of output. With a nil record nothing is
+// recorded.
 func (p *Process) Begin(t testing.TB, cmd *exec.Cmd, record Recording) (first <-chan string) {
 	p.End = make(chan struct{})
 	line := make(chan string, 1)
@@ -97,37 +97,37 @@ func (p *Process) Begin(t testing.TB, cmd *exec.Cmd, record Recording) (first <-
 	return line
 }
 
-// plainly is a recording of nothing.
+// plainly runs a command without recording.
 func plainly(cmd *exec.Cmd, began func(*os.Process)) (syscall.WaitStatus, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
 	began(cmd.Process)
-	_ = cmd.Wait() // the status tells
+	_ = cmd.Wait() // the status has the result
 	return cmd.ProcessState.Sys().(syscall.WaitStatus), nil
 }
 
 // Kill kills the process.
 func (p *Process) Kill() {
 	p.Cut.Store(true)
-	_ = p.System.Kill() // it may have gone
+	_ = p.System.Kill() // the process may have ended
 }
 
-// Terminate asks for a clean end.
+// Terminate requests a clean end.
 func (p *Process) Terminate() {
 	p.Cut.Store(true)
 	p.Clean = true
 	_ = p.System.Signal(syscall.SIGTERM)
 }
 
-// Stop asks for a clean end, and waits for it.
+// Stop requests a clean end, and waits for it.
 func (p *Process) Stop(t testing.TB) {
 	p.Terminate()
 	p.Wait(t)
 }
 
-// Wait waits for the end of a process, which it must not have come to by itself, nor with a
-// complaint.
+// Wait waits for the end of a process. It fails the test if the process has ended by itself, or
+// with complaints.
 func (p *Process) Wait(t testing.TB) {
 	<-p.End
 	p.Killed = p.Status.Signaled() && p.Status.Signal() == syscall.SIGKILL

@@ -19,8 +19,8 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// cutting is a way to a server on which every connection is lost after some bytes, and how many
-// were.
+// cutting returns a proxy to a server that drops every connection after some bytes, and the number
+// of dropped ones.
 func cutting(t *testing.T, url string, bytesEach int64) (way *httptest.Server, cuts *atomic.Int64) {
 	cuts = new(atomic.Int64)
 	way = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,8 +49,9 @@ func cutting(t *testing.T, url string, bytesEach int64) (way *httptest.Server, c
 	return way, cuts
 }
 
-// A server is backed up over connections that are cut, is killed while a backup is read, and goes
-// on; what is restored is clean and replays to the bit; the same from the folder without a server.
+// A server is backed up over connections that are cut, is killed while a backup is read, and
+// continues. The restored folder is clean and replays to the same bits. So does a backup of the
+// folder without a server.
 func TestBackupAndRestore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -1,3 +1,3 @@
-// Package restart tests what a server or a watch finds again after its end: backups are restored,
-// and watches go on.
+// Package restart tests what a server or a watch finds after a restart: backups are restored, and
+// watches continue.
 package restart

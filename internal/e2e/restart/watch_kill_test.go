@@ -30,7 +30,7 @@ type sums struct {
 	Bits  float64
 }
 
-// watched is a program, a log, and what was written to it.
+// watched is a program, its log, and the text that was written to it.
 type watched struct {
 	t       *testing.T
 	rand    *rand.Rand
@@ -38,10 +38,10 @@ type watched struct {
 	weights string
 	folder  string
 	log     string
-	out     string // file of what watch prints
+	out     string // file of the output of watch
 
 	mu    sync.Mutex
-	text  strings.Builder // all that was written to the log
+	text  strings.Builder // all text that was written to the log
 	lines int
 	file  *os.File
 }
@@ -74,7 +74,7 @@ func (w *watched) line() {
 		line = fmt.Sprintf("%05d PANIC %x\n", w.lines, w.rand.Uint64())
 	}
 	w.text.WriteString(line)
-	if w.rand.IntN(3) == 0 { // what watch leaves out
+	if w.rand.IntN(3) == 0 { // text that watch leaves out
 		line = "\x1b[1m" + strings.Replace(line, "\n", "\x1b[0m\r\n", 1)
 	}
 	half := w.rand.IntN(2 * len(line))
@@ -85,7 +85,7 @@ func (w *watched) line() {
 	require.NoError(w.t, err)
 }
 
-// rotate gives the log another name and begins a new one. Some lines still go to the old one.
+// rotate renames the log and begins a new one. Some lines still go to the old one.
 func (w *watched) rotate(n int) {
 	require.NoError(w.t, os.Rename(w.log, fmt.Sprintf("%s.%d", w.log, n)))
 	w.line()
@@ -93,7 +93,7 @@ func (w *watched) rotate(n int) {
 	w.open()
 }
 
-// watch is the command, which is going on when start returns.
+// watch starts the command, and returns when it runs.
 func (w *watched) watch(flags ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	out, err := os.OpenFile(w.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(w.t, err)
@@ -107,14 +107,14 @@ func (w *watched) watch(flags ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	return cmd, stderr
 }
 
-// printedLines are the lines in JSON of a text, by their number.
+// printedLines returns the JSON lines of a text, by their number.
 func printedLines(t *testing.T, text string) (byNumber map[int64]string, count int) {
 	byNumber = map[int64]string{}
 	for line := range strings.Lines(text) {
 		var l struct{ Number int64 }
 		if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &l) != nil ||
 			l.Number == 0 {
-			continue // what a kill has cut off, or the total
+			continue // a line that a kill has cut off, or the total
 		}
 		count++
 		if before, again := byNumber[l.Number]; again {
@@ -125,7 +125,7 @@ func printedLines(t *testing.T, text string) (byNumber map[int64]string, count i
 	return byNumber, count
 }
 
-// check holds the session and what was printed against a run that nothing happened to.
+// check compares the session and the output with an undisturbed run.
 func (w *watched) check(totals func() sums, learn string, kills int) {
 	whole := filepath.Join(w.folder, "whole.txt")
 	require.NoError(w.t, os.WriteFile(whole, []byte(w.text.String()), 0o600))
@@ -140,7 +140,7 @@ func (w *watched) check(totals func() sums, learn string, kills int) {
 	require.LessOrEqual(w.t, count-len(got), 2*kills, "lines that were printed again")
 	have := totals()
 	require.EqualValues(w.t, w.text.Len(), have.Bytes)
-	var total sums // the last object's
+	var total sums // the last object has it
 	for d := json.NewDecoder(strings.NewReader(undisturbed)); d.More(); {
 		total = sums{}
 		require.NoError(w.t, d.Decode(&total))
@@ -150,7 +150,7 @@ func (w *watched) check(totals func() sums, learn string, kills int) {
 		kills)
 }
 
-// writeFor writes lines and rotates for some time.
+// writeUntil writes lines and rotates until stop is closed.
 func (w *watched) writeUntil(stop <-chan struct{}) {
 	for n := 1; ; n++ {
 		for range 10 + w.rand.IntN(60) {
@@ -165,7 +165,7 @@ func (w *watched) writeUntil(stop <-chan struct{}) {
 	}
 }
 
-// watchSeed draws the seed of a test, or takes that of WATCH_SEED.
+// watchSeed returns the seed in WATCH_SEED, or draws one.
 func watchSeed(t *testing.T) uint64 {
 	if text := os.Getenv("WATCH_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -175,8 +175,8 @@ func watchSeed(t *testing.T) uint64 {
 	return rand.Uint64()
 }
 
-// Killed in the middle, again and again, while the log grows and is rotated: every line is in the
-// session once, and those that stand out are printed, with the numbers of an undisturbed run.
+// A watch is killed repeatedly while the log grows and is rotated. Every line is in the session
+// once, and strange lines are printed, with the numbers of an undisturbed run.
 func TestAWatchThatIsKilledLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -191,7 +191,8 @@ func TestAWatchThatIsKilledLosesNothing(t *testing.T) {
 			dir := filepath.Join(w.folder, "data")
 			flags := []string{"--model", w.weights, "--data-dir", dir, "--learn", learn}
 			w.line()
-			cmd, _ := w.watch(flags...) // a file that is gone before the first start is nobody's
+			// a file that is gone before the first start belongs to no session
+			cmd, _ := w.watch(flags...)
 			require.Eventually(t, func() bool { return w.reported(dir) > 0 }, time.Minute,
 				time.Millisecond)
 			require.NoError(t, cmd.Process.Kill())
@@ -222,7 +223,7 @@ func TestAWatchThatIsKilledLosesNothing(t *testing.T) {
 	}
 }
 
-// reported is what the position says.
+// reported returns the reported offset in the position.
 func (w *watched) reported(dir string) int64 {
 	files, err := filepath.Glob(filepath.Join(dir, "watch", "*.json"))
 	require.NoError(w.t, err)
@@ -236,7 +237,7 @@ func (w *watched) reported(dir string) int64 {
 	return p.Reported
 }
 
-// totals are those of the session, asked for by scoring nothing.
+// totals returns the session's totals, by scoring an empty text.
 func (w *watched) totals(flags []string) sums {
 	stdout := program.Must(w.t, w.program, append([]string{"sessions", "show", "app"},
 		flags[2:]...)...)

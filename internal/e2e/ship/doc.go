@@ -1,3 +1,3 @@
-// Package ship tests log shippers as programs: whatever is killed and started again, every line of
-// their files is in a session once.
+// Package ship tests log shippers as programs: whatever is killed and restarted, every line of
+// their files is in a session exactly once.
 package ship

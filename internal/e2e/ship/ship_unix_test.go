@@ -22,7 +22,7 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// feed is a log that grows, a shipper that reads it, and a server that is killed meanwhile.
+// feed is a growing log, a shipper that reads it, and a server that is killed meanwhile.
 type feed struct {
 	t       *testing.T
 	folder  string
@@ -30,7 +30,7 @@ type feed struct {
 	lmserve string
 	server  *program.Process
 	shipper *exec.Cmd
-	output  bytes.Buffer // of the shipper
+	output  bytes.Buffer // output of the shipper
 
 	written int // lines of the log
 	log     *os.File
@@ -67,7 +67,7 @@ func (f *feed) serve() {
 		"--listen", "127.0.0.1:"+f.port, "--log-sessions", "counts")
 }
 
-// restart ends the server, by SIGKILL or in order, and starts it again.
+// restart ends the server, by SIGKILL or cleanly, and starts it again.
 func (f *feed) restart(kill bool) {
 	if kill {
 		f.server.Kill()
@@ -103,7 +103,7 @@ func (f *feed) write(lines int) {
 
 func line(n int) string { return fmt.Sprintf("line %d of user%d: a=b&c", n, n%7) }
 
-// text is what a session has.
+// text returns a session's text.
 func (f *feed) text(session string) (text string) {
 	for {
 		resp, err := http.Get(fmt.Sprintf("%s/v1/sessions/%s/text?length=1048576&offset=%d",
@@ -131,7 +131,7 @@ func (f *feed) once(session string) {
 		text = f.text(session)
 		return strings.Count(text, "\n") >= f.written
 	}, time.Minute, 100*time.Millisecond, "%s", &want)
-	time.Sleep(time.Second) // for lines that come again
+	time.Sleep(time.Second) // in case lines are repeated
 	require.Equal(f.t, want.String(), f.text(session))
 }
 
@@ -145,8 +145,8 @@ var collector = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// The collector has its queue and its place in the log on the disk. The server is killed, and ends
-// in order; the collector, too, is started again.
+// The collector keeps its queue and its position in the log on the disk. The server is killed, and
+// ended cleanly; the collector is restarted, too.
 func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_SHIPPERS") == "" {
 		t.Skip("LMSERVE_TEST_SHIPPERS is not set: the collector takes minutes to build, and the " +
@@ -176,7 +176,7 @@ func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 	f.once("shop")
 }
 
-// syslog-ng sends each line by itself, with its number.
+// syslog-ng sends each line separately, with its number.
 func TestSyslogNGFeedsEveryLineOnce(t *testing.T) {
 	path, err := exec.LookPath("syslog-ng")
 	if err != nil {
@@ -213,7 +213,7 @@ func TestSyslogNGFeedsEveryLineOnce(t *testing.T) {
 	f.once("shop")
 }
 
-// recipe is the file of a name that docs/ship.md shows.
+// recipe returns the file with a name in docs/ship.md.
 func recipe(t *testing.T, name string) string {
 	page, err := os.ReadFile("../../../docs/ship.md")
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ func (p *pickler) numbers(list []int) *pickler {
 	return p.op("t")
 }
 
-// emptyDict writes what collections.OrderedDict() gives.
+// emptyDict writes the result of collections.OrderedDict().
 func (p *pickler) emptyDict() *pickler { return p.global("collections", "OrderedDict").op(")R") }
 
 // array is a storage to be written.
@@ -61,7 +61,7 @@ type shown struct {
 	shape, stride []int
 }
 
-// tensor writes a tensor, of the form before PyTorch 1.6 or after.
+// tensor writes a tensor, in the form before PyTorch 1.6 or after.
 func (p *pickler) tensor(t shown, legacy bool) *pickler {
 	p.global("torch._utils", "_rebuild_tensor_v2").op("((").text("storage").global("torch",
 		t.of.class)
@@ -135,7 +135,7 @@ func legacyOf(pickle []byte, arrays []*array) []byte {
 	return b.Bytes()
 }
 
-// plain gives the tensors of a small model of bytes with one layer, and its own seed's values.
+// plain returns the tensors of a small byte model with one layer, with values from a fixed seed.
 func plain(vocab int) []shown {
 	const d, hd, inner = 4, 4, 6
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -172,12 +172,12 @@ func plain(vocab int) []shown {
 		shown{"crit.out_layers.0.weight", embeddings, 0, []int{vocab, d}, []int{d, 1}})
 }
 
-// readBytes reads a checkpoint that is in memory.
+// readBytes reads a checkpoint in memory.
 func readBytes(data []byte) (*Checkpoint, error) {
 	return openReader(bytes.NewReader(data), int64(len(data)))
 }
 
-// known are settings for checkpoints that have none.
+// known returns settings for checkpoints that have none.
 func known() Settings {
 	memory, off := 8, false
 	return Settings{MemLen: &memory, PreLNorm: &off}
@@ -196,15 +196,15 @@ func dataOf(t testing.TB, m *Converted, name string) []byte {
 	return nil
 }
 
-// branch is a module to be written: its tensors, the modules below it, and other attributes.
+// branch is a module to be written: its tensors, its submodules, and other attributes.
 type branch struct {
 	tensors    []shown
-	names      []string // of the modules below, in order
+	names      []string // names of the submodules, in order
 	below      map[string]*branch
 	attributes func(p *pickler)
 }
 
-// treeOf makes modules of the names of tensors.
+// treeOf makes modules from the names of tensors.
 func treeOf(tensors []shown) *branch {
 	root := &branch{below: map[string]*branch{}}
 	for _, t := range tensors {
@@ -223,9 +223,9 @@ func treeOf(tensors []shown) *branch {
 	return root
 }
 
-// module writes a module as a pickle of the whole model has it.
+// module writes a module in the form of a pickled whole model.
 func (p *pickler) module(b *branch, legacy bool) *pickler {
-	if legacy { // with the source of the class
+	if legacy { // the id has the source of the class
 		p.op("(").text("module").global("mem_transformer", "MemTransformerLM")
 		p.text("mem_transformer.py").text("class MemTransformerLM(nn.Module): ...").op("tQ")
 	} else {
@@ -236,7 +236,7 @@ func (p *pickler) module(b *branch, legacy bool) *pickler {
 		b.attributes(p)
 	}
 	p.text("_buffers").emptyDict().text("_parameters").emptyDict().op("(")
-	p.text("none").op("N") // a bias that a layer does not have
+	p.text("none").op("N") // a bias that a layer lacks
 	for _, t := range b.tensors {
 		p.text(t.name).global("torch._utils", "_rebuild_parameter").tensor(t, legacy)
 		p.op("\x88").emptyDict().op("\x87R")

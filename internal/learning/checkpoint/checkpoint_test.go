@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Both forms of torch.save give the tensors that were saved, in the order of the configuration, a
-// tied weight once.
+// Both forms of torch.save give the saved tensors, in the order of the configuration, a tied weight
+// once.
 func TestAStateDictBecomesTheModelsTensors(t *testing.T) {
 	tensors := plain(256)
 	for form, file := range map[Form][]byte{
@@ -45,7 +45,7 @@ func TestAStateDictBecomesTheModelsTensors(t *testing.T) {
 	}
 }
 
-// A model that was pickled whole gives the same tensors, and says itself how it was configured.
+// A model that was pickled whole gives the same tensors, and has its own configuration.
 func TestAPickledModelSaysItsConfiguration(t *testing.T) {
 	tensors := plain(12)
 	root := treeOf(tensors)
@@ -82,7 +82,7 @@ func TestAPickledModelSaysItsConfiguration(t *testing.T) {
 	}
 }
 
-// Tensors that are transposed, or begin inside a storage that others share, are put in order.
+// Transposed tensors, and tensors that begin inside a shared storage, are read in order.
 func TestViewsOfAStorageArePutInOrder(t *testing.T) {
 	tensors := plain(256)
 	i := slices.IndexFunc(tensors,
@@ -116,8 +116,7 @@ func TestViewsOfAStorageArePutInOrder(t *testing.T) {
 	require.Equal(t, []float32{36, 37, 38, 39}, values(tensors[i+2].name))
 }
 
-// A checkpoint of 16 bits stays one; where types differ, and for double precision, the file has
-// F32.
+// A checkpoint of 16 bits keeps its type. For mixed types and double precision, the file has F32.
 func TestElementTypes(t *testing.T) {
 	narrow := func(tensors []shown, class string, bits func(f float32) []byte) {
 		for _, a := range arraysOf(tensors) {
@@ -164,7 +163,7 @@ func TestElementTypes(t *testing.T) {
 	}
 }
 
-// Everything that does not fit is named at once, with what was found and expected.
+// All tensors that do not fit are named at once, with what was found and expected.
 func TestAllTensorsThatDoNotFitAreNamed(t *testing.T) {
 	tensors := plain(256)
 	tensors[1].name = "r_x_bias"
@@ -187,8 +186,8 @@ func TestAllTensorsThatDoNotFitAreNamed(t *testing.T) {
 		"layers.0.pos_ff.CoreNet.0.weight [24], expected [6,4]")
 }
 
-// So it is where the tensor is missing of which the number of heads is read, and where a
-// configuration is asked for that the tensors do not have.
+// This also holds if the tensor with the number of heads is missing, or if the requested
+// configuration does not fit the tensors.
 func TestTensorsAreNamedWhereNoConfigurationCanBeRead(t *testing.T) {
 	tensors := plain(256)
 	tensors[0].name = "r"
@@ -210,7 +209,7 @@ func TestTensorsAreNamedWhereNoConfigurationCanBeRead(t *testing.T) {
 	require.Len(t, m.Misshapen, 3, "two uses of the embeddings, and the bias")
 }
 
-// What no shape tells is asked for, all of it at once.
+// The error names all settings that cannot be inferred from shapes.
 func TestSettingsThatNothingTellsAreAskedFor(t *testing.T) {
 	tensors := plain(256)
 	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
@@ -221,7 +220,7 @@ func TestSettingsThatNothingTellsAreAskedFor(t *testing.T) {
 	require.Equal(t, []string{"mem-len", "pre-lnorm"}, missing.Names)
 }
 
-// Clusters that share one table, as with div_val 1, say by their number only where they begin.
+// If clusters share one table, as with div_val 1, only their number tells where they begin.
 func TestClustersOfOneTable(t *testing.T) {
 	tensors := plain(12)
 	bias := &array{key: "bias", class: "FloatStorage", size: 4, data: make([]byte, 8)}
@@ -250,7 +249,7 @@ func TestClustersOfOneTable(t *testing.T) {
 	require.Len(t, m.Tensors, 17)
 }
 
-// Other frequencies of positions are of models that this program does not have.
+// Checkpoints with other position frequencies belong to models that this program does not support.
 func TestOtherFrequenciesAreRefused(t *testing.T) {
 	tensors := plain(256)
 	tensors[0].name = "pos_emb.inv_freq"
@@ -261,7 +260,7 @@ func TestOtherFrequenciesAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `tensor "pos_emb.inv_freq", element 0`)
 }
 
-// Hugging Face's folder: config.json, safetensors that have tied weights once, and a vocabulary.
+// Hugging Face's folder: config.json, safetensors with tied weights once, and a vocabulary.
 func TestHuggingFacesFolder(t *testing.T) {
 	dir, tensors := t.TempDir(), plain(4)
 	f := &weights.File{}
@@ -300,8 +299,8 @@ func TestHuggingFacesFolder(t *testing.T) {
 	require.Equal(t, "<eos>\n<unk>\nthe\na\n", string(words.Symbols()))
 }
 
-// A file of safetensors that lacks the projection of a shared table does not say which of the
-// softmax's is its copy, unless there is one only.
+// A safetensors file without the projection of a shared table does not say which of the softmax's
+// is its copy, unless there is only one.
 func TestProjectionsOfASharedTable(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.safetensors")
@@ -347,8 +346,8 @@ func TestProjectionsOfASharedTable(t *testing.T) {
 	require.ErrorContains(t, err, "1 missing: word_emb.emb_projs.0 [4,2]")
 }
 
-// Attention biases that every layer has are one pair if they are the same, and stay the layers' own
-// otherwise, unless the model has a shared pair besides.
+// Attention biases in every layer become one pair if they are equal. Otherwise they stay separate,
+// unless the model also has a shared pair.
 func TestAttentionBiasesOfLayers(t *testing.T) {
 	own := func(name string) string { return "layers.0.dec_attn." + name }
 	second := func(tensors []shown) []shown { // the first layer again
@@ -392,7 +391,7 @@ func TestAttentionBiasesOfLayers(t *testing.T) {
 	require.ErrorContains(t, err, "4 left over: layers.0.dec_attn.r_r_bias [2,2], ")
 }
 
-// vocabularyPickle is what the reference's Vocab or Hugging Face's dictionary is in a pickle.
+// vocabularyPickle returns a pickle of the reference's Vocab or Hugging Face's dictionary.
 func vocabularyPickle(head, symbols string, tail string) []byte {
 	p := newPickler().op(head).op("}(")
 	p.text("counter").global("collections", "Counter").op("}(").text("the").number(3).op("u\x85R")

@@ -9,19 +9,19 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// allowed tells whether a pickle may name a class or function. Everything it may name stands here:
-// what makes tensors, the modules of which the reference's model is made, its vocabulary, and plain
-// containers. findClass gives what stands for each of them.
+// allowed reports whether a pickle may name a class or function. The list has everything that makes
+// tensors, the modules of the reference's model, its vocabulary, and plain containers. findClass
+// returns the replacement for each of them.
 func allowed(module, name string) bool {
 	if module == "collections" && name == "OrderedDict" {
-		return true // which the library makes itself
+		return true // the library makes these itself
 	}
 	_, err := findClass(module, name)
 	return err == nil
 }
 
 // referenceModules are the files of the reference implementation
-// (https://github.com/kimiyoung/transformer-xl, folder pytorch) whose classes a checkpoint has.
+// (https://github.com/kimiyoung/transformer-xl, folder pytorch) whose classes are in checkpoints.
 var referenceModules = []string{
 	"mem_transformer", "proj_adaptive_softmax", "utils.proj_adaptive_softmax", "utils.vocabulary",
 	"vocabulary", "data_utils",
@@ -32,8 +32,7 @@ var (
 	className   = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 )
 
-// findClass gives what stands for a class of Python, none of which does more than to keep its
-// arguments.
+// findClass returns the replacement for a Python class; each only keeps its arguments.
 func findClass(module, name string) (any, error) {
 	switch full := module + "." + name; full {
 	case "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2":
@@ -42,7 +41,8 @@ func findClass(module, name string) (any, error) {
 		return function(rebuildParameter), nil
 	case "torch.Size", "builtins.set", "__builtin__.set", "collections.Counter":
 		return function(sameObject), nil
-	case "torch.nn.backends.thnn._get_thnn_function_backend": // of modules that PyTorch 1.1 wrote
+	// used by modules that PyTorch 1.1 wrote
+	case "torch.nn.backends.thnn._get_thnn_function_backend":
 		return function(func([]any) (any, error) { return nil, nil }), nil
 	}
 	if module == "torch" {
@@ -61,19 +61,19 @@ func findClass(module, name string) (any, error) {
 		Kind: ErrClass}
 }
 
-// function stands for a function of Python.
+// function replaces a Python function.
 type function func(args []any) (any, error)
 
 // Call implements types.Callable.
 func (f function) Call(args ...any) (any, error) { return f(args) }
 
-// moduleClass stands for a class of modules, by its full name.
+// moduleClass replaces a class of modules; it is the class's full name.
 type moduleClass string
 
 // PyNew implements types.PyNewable.
 func (c moduleClass) PyNew(args ...any) (any, error) { return &module{class: string(c)}, nil }
 
-// module stands for an object of Python, of which only the attributes are kept.
+// module replaces a Python object; only the attributes are kept.
 type module struct {
 	class      string
 	attributes map[string]any
@@ -88,7 +88,8 @@ func (m *module) PySetState(o any) error {
 
 var errArguments = errors.New("arguments of an unknown form")
 
-// sameObject makes a container of what one argument holds, which is all that is needed of it.
+// sameObject replaces the constructor of a container by its only argument, which is all that is
+// needed.
 func sameObject(args []any) (any, error) {
 	switch len(args) {
 	case 0:
@@ -99,7 +100,7 @@ func sameObject(args []any) (any, error) {
 	return nil, errArguments
 }
 
-// rebuildTensor makes a tensor of (storage, offset, shape, strides, ...).
+// rebuildTensor makes a tensor from (storage, offset, shape, strides, ...).
 func rebuildTensor(args []any) (any, error) {
 	if len(args) < 4 || len(args) > 7 {
 		return nil, errArguments
@@ -115,7 +116,7 @@ func rebuildTensor(args []any) (any, error) {
 	return v, v.check()
 }
 
-// rebuildParameter makes a parameter of (tensor, requires_grad, hooks): the tensor.
+// rebuildParameter returns the tensor of (tensor, requires_grad, hooks).
 func rebuildParameter(args []any) (any, error) {
 	if len(args) == 3 {
 		if v, ok := args[0].(view); ok {
@@ -150,7 +151,7 @@ type entry struct {
 	value any
 }
 
-// entries gives a dictionary whose keys are strings, each once, in its order.
+// entries returns the entries of a dictionary with string keys, each once, in order.
 func entries(o any) ([]entry, error) {
 	var list []entry
 	seen := map[string]bool{}
@@ -186,7 +187,7 @@ func entries(o any) ([]entry, error) {
 	return list, nil
 }
 
-// stringKeys gives a dictionary whose keys are strings as a map.
+// stringKeys returns a dictionary with string keys as a map.
 func stringKeys(o any) (map[string]any, error) {
 	list, err := entries(o)
 	if err != nil {

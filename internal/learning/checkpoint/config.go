@@ -13,17 +13,18 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Settings are what the shapes of the tensors do not tell of a configuration; nil: not known.
+// Settings are the part of a configuration that the shapes of the tensors do not tell; nil: not
+// known.
 type Settings struct {
 	MemLen, SegLen, ClampLen *int
 	SameLength, PreLNorm     *bool
-	// UntieSoftmax says whether the softmax has tables of its own. Where it is not known, it has
-	// them if their values are not those of the embeddings.
+	// UntieSoftmax says whether the softmax has separate tables. If it is not known, it has them if
+	// their values differ from the embeddings'.
 	UntieSoftmax *bool
 	Cutoffs      []int
 }
 
-// over returns the settings where they are known, and others elsewhere.
+// over returns the known settings, and others for the rest.
 func (s Settings) over(others Settings) Settings {
 	s.MemLen = cmp.Or(s.MemLen, others.MemLen)
 	s.SegLen = cmp.Or(s.SegLen, others.SegLen)
@@ -37,23 +38,21 @@ func (s Settings) over(others Settings) Settings {
 	return s
 }
 
-// untied tells whether it is known that the softmax has tables of its own.
+// untied reports whether the softmax is known to have separate tables.
 func (s Settings) untied() bool { return s.UntieSoftmax != nil && *s.UntieSoftmax }
 
-// Missing says which settings have to be given, since neither the shapes of a checkpoint nor
-// anything else in it tells them.
+// Missing lists settings that must be given, because nothing in a checkpoint tells them.
 type Missing struct{ Names []string }
 
 func (m *Missing) Error() string {
 	return "checkpoint: the weights alone do not tell " + strings.Join(m.Names, ", ")
 }
 
-// defaultSegLen is the usual length of a segment where nothing says it and there is no memory.
+// defaultSegLen is the usual length of a segment, used if nothing tells it and there is no memory.
 const defaultSegLen = 128
 
-// configOf makes the configuration of the shapes, or takes the one that is wanted, and puts the
-// settings into it. A tensor that does not fit the others, or what is wanted, is found later, with
-// all that do not.
+// configOf infers the configuration from the shapes, or uses the wanted one, and adds the settings.
+// Tensors that do not fit are found later, all at once.
 func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config, error) {
 	c := configOfShapes(shapes)
 	var missing Missing
@@ -88,7 +87,8 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config
 	return c, checkConfig(c)
 }
 
-// configOfShapes reads what the shapes tell of a configuration. A tensor that is missing leaves 0.
+// configOfShapes returns the part of a configuration that follows from the shapes. A missing tensor
+// leaves 0.
 func configOfShapes(shapes map[string][]int) (c txl.Config) {
 	c.NLayer = layersOf(shapes)
 	bias, shared := shapes["r_w_bias"]
@@ -117,12 +117,13 @@ func configOfShapes(shapes map[string][]int) (c txl.Config) {
 	}
 	_, projected := shapes[inputProjection+"0"]
 	if len(tables) == 1 && projected && c.DEmbed == 0 && shapes["crit.cluster_bias"] == nil {
-		c.DivVal = 2 // any number above 1: the projection would not be there otherwise
+		c.DivVal = 2 // any number above 1: otherwise there would be no projection
 	}
 	return c
 }
 
-// checkConfig holds the configuration to what a model may have, before tensors are counted by it.
+// checkConfig checks the configuration against the limits of a model, before tensors are counted by
+// it.
 func checkConfig(c txl.Config) error {
 	if err := c.Validate(); err != nil {
 		return unsupported("configuration", err.Error(), "a model that this program has")
@@ -133,7 +134,7 @@ func checkConfig(c txl.Config) error {
 	return nil
 }
 
-// layersOf counts layers 0, 1, ... of which there is any tensor.
+// layersOf counts layers 0, 1, ... that have any tensor.
 func layersOf(shapes map[string][]int) (n int) {
 	layer := regexp.MustCompile(`^layers\.(\d{1,4})\.`)
 	seen := map[string]bool{}
@@ -148,7 +149,7 @@ func layersOf(shapes map[string][]int) (n int) {
 	return n
 }
 
-// tablesOf gives the shapes of the tables of embeddings, one a cluster.
+// tablesOf returns the shapes of the embedding tables, one for each cluster.
 func tablesOf(shapes map[string][]int) (tables [][]int) {
 	for i := 0; ; i++ {
 		shape := shapes[inputTable+strconv.Itoa(i)+weightSuffix]
@@ -159,12 +160,12 @@ func tablesOf(shapes map[string][]int) (tables [][]int) {
 	}
 }
 
-// maxDivisor is the largest div_val, and the widest table, that txl.Config.Validate lets pass. A
-// table without rows may claim any width, so that the search for a divisor needs a bound.
+// maxDivisor is the largest div_val, and the widest table, that txl.Config.Validate accepts. A
+// table without rows may claim any width, so the search for a divisor needs a limit.
 const maxDivisor = 1 << 16
 
-// divisorOf finds the div_val by which the widths of tables go down; 0 for a single table, and
-// where there is none, which the shapes of the tables then contradict.
+// divisorOf returns the div_val by which the widths of tables decrease. It returns 0 for a single
+// table, and if there is none; then the shapes of the tables contradict it.
 func divisorOf(tables [][]int) int {
 	if len(tables) < 2 {
 		return 0
@@ -183,7 +184,7 @@ func divisorOf(tables [][]int) int {
 	return 0
 }
 
-// shapeOr gives the shape if it has so many dimensions, else zeros.
+// shapeOr returns the shape if it has the given number of dimensions, else zeros.
 func shapeOr(shape []int, dimensions int) []int {
 	if len(shape) != dimensions {
 		return make([]int, dimensions)
@@ -231,7 +232,7 @@ func settingsOf(a map[string]any) (Settings, error) {
 	return s, nil
 }
 
-// checkEps refuses a layer normalisation with another constant.
+// checkEps refuses another constant of layer normalization.
 func checkEps(eps float64) error {
 	if math.Abs(eps-txl.LayerNormEps) > 1e-9 {
 		return unsupported("epsilon of the layer normalisation", strconv.FormatFloat(eps, 'g', -1,
@@ -241,8 +242,8 @@ func checkEps(eps float64) error {
 	return nil
 }
 
-// huggingConfig is what Hugging Face's config.json says of a Transformer-XL beside the shapes of
-// its tensors. The file has many fields more, which are of no use here.
+// huggingConfig has the fields of Hugging Face's config.json about a Transformer-XL that its shapes
+// do not tell. The file has many more fields, which are not needed here.
 type huggingConfig struct {
 	ModelType  string  `json:"model_type"`
 	MemLen     *int    `json:"mem_len"`
@@ -254,7 +255,7 @@ type huggingConfig struct {
 	Cutoffs    []int   `json:"cutoffs"`
 	Eps        float64 `json:"layer_norm_epsilon"`
 	TieWords   *bool   `json:"tie_word_embeddings"`
-	TieWeight  *bool   `json:"tie_weight"` // the same in files of old versions
+	TieWeight  *bool   `json:"tie_weight"` // TieWords in files of old versions
 }
 
 // readHuggingConfig reads a config.json. hugging says whether the file names the library's model.

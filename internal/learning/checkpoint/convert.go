@@ -13,31 +13,30 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Options say how a checkpoint becomes a model.
+// Options say how a checkpoint is converted.
 type Options struct {
-	// Settings go before those that the checkpoint has.
+	// Settings override those in the checkpoint.
 	Settings Settings
-	// Config, if it is given, is the configuration that the tensors have to fit. Without it they
-	// say themselves what they are.
+	// Config, if set, is the configuration that the tensors must fit. Otherwise it is inferred from
+	// them.
 	Config *txl.Config
 	// Order is the order of the clusters' columns in the checkpoint; "" is that of its layout:
 	// Ascending in Hugging Face's, Descending elsewhere.
 	Order Order
 }
 
-// Converted is a model made of a checkpoint. Its tensors are read while they are written.
+// Converted is a model converted from a checkpoint. Its tensors are read while they are written.
 type Converted struct {
 	Config  txl.Config
 	Tensors []weights.StoredTensor
-	// Order is the order of the clusters' columns that the checkpoint was read in, and Why the
-	// reason, "" if Options named the order. Both are "" where fewer than two clusters follow the
-	// head.
+	// Order is the order of the clusters' columns in the checkpoint, and Why the reason, "" if
+	// Options named the order. Both are "" if fewer than two clusters follow the head.
 	Order Order
 	Why   string
 }
 
-// Convert makes a model of the checkpoint. All tensors that are missing, left over or of another
-// shape than the configuration's are named in one error, a *Mismatch.
+// Convert returns the checkpoint's model. Its error, a *Mismatch, names all tensors that are
+// missing, left over or of a wrong shape.
 func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	byName, err := rename(c.tensors)
 	if err != nil {
@@ -47,7 +46,7 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	if c := o.Config; c != nil {
 		settings = o.Settings.over(Settings{
 			&c.MemLen, &c.SegLen, &c.ClampLen, &c.SameLength, &c.PreLNorm, &c.UntieSoftmax,
-			append([]int{}, c.Cutoffs...), // not nil: it is known that there are none
+			append([]int{}, c.Cutoffs...), // not nil: there are none for certain
 		})
 	}
 	if c.Form == FormSafetensors {
@@ -85,11 +84,10 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	return converted, nil
 }
 
-// untwin puts the copy of a tied weight in the place of the weight where only the copy is there:
-// files of safetensors keep tied weights once, under any of their names. Those of PyTorch keep all
-// names. The projection of a table that several clusters share stays missing if it is: each of
-// the clusters' projections might be its copy, or a matrix of its own. Where the softmax has tables
-// of its own, they are nobody's copies.
+// untwin replaces a missing tied weight by its copy: safetensors files keep tied weights once,
+// under any of their names. PyTorch's files keep all names. If several clusters share a table and
+// its projection is missing, it stays missing. Each of the clusters' projections might be its copy
+// or a separate matrix. If the softmax has separate tables, they are no copies.
 func untwin(byName map[string]Tensor, untied bool) {
 	_, clusters := byName["crit.cluster_bias"]
 	_, second := byName[inputTable+"1"+weightSuffix]
@@ -105,7 +103,7 @@ func untwin(byName map[string]Tensor, untied bool) {
 	}
 }
 
-// retwin puts a weight in the place of its copies where only the weight is there.
+// retwin replaces missing copies of a tied weight by the weight.
 func retwin(c txl.Config, byName map[string]Tensor) {
 	for _, p := range slotsOf(c) {
 		if t, ok := byName[p.twin]; ok && !(c.UntieSoftmax && p.ofTable()) {
@@ -114,7 +112,7 @@ func retwin(c txl.Config, byName map[string]Tensor) {
 	}
 }
 
-// Mismatch says which tensors of a checkpoint do not fit its configuration.
+// Mismatch lists the tensors of a checkpoint that do not fit its configuration.
 type Mismatch struct{ Missing, Extra, Misshapen []string }
 
 func (m *Mismatch) Error() string {
@@ -131,8 +129,8 @@ func (m *Mismatch) Error() string {
 	return "checkpoint: the tensors do not fit the configuration: " + strings.Join(parts, "; ")
 }
 
-// fit names the tensors that are missing, left over or of another shape than the slots'. The shapes
-// are passed over, and not named, where nothing says what they should be.
+// fit lists the tensors that are missing, left over or of another shape than the slots'. It ignores
+// shapes if nothing says what they should be.
 func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 	var m Mismatch
 	used := map[string]bool{}
@@ -147,7 +145,7 @@ func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 		case shapes && !slices.Equal(t.Shape, p.shape):
 			wrong := fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape),
 				shapeText(p.shape))
-			// as it is of a tied weight that the file has once
+			// already listed if it is a tied weight that the file has once
 			if !slices.Contains(m.Misshapen, wrong) {
 				m.Misshapen = append(m.Misshapen, wrong)
 			}
@@ -165,8 +163,8 @@ func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 	return &m
 }
 
-// unreadable is the error of tensors of whose shapes no configuration can be read, because one that
-// would tell is missing.
+// unreadable returns the error for tensors whose shapes give no configuration, because a necessary
+// one is missing.
 func unreadable(c txl.Config, byName map[string]Tensor) error {
 	if c.NLayer > 0 && c.NHead > 0 && c.DModel > 0 && c.DInner > 0 && c.Vocab > 0 {
 		return nil
@@ -178,10 +176,11 @@ func unreadable(c txl.Config, byName map[string]Tensor) error {
 	return malformed("tensors", "dimensions of 0, or too many", "shapes that tell a configuration")
 }
 
-// choose takes the tensors that fit the configuration, under their names, in its order, and notes
-// which projections are tied and whether tables are. The copy of a tied weight is left out.
+// choose returns the tensors that fit the configuration, under their names, in its order. It
+// records which projections are tied and whether tables are. It leaves out the copies of tied
+// weights.
 func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, error) {
-	var own []string // tables of the softmax whose values are their own
+	var own []string // softmax tables with separate values
 	c.TieProjs = nil
 	for _, p := range slotsOf(*c) {
 		twin, ok := byName[p.twin]
@@ -214,8 +213,8 @@ func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, erro
 	return chosen, nil
 }
 
-// stored gives the tensors a common type of weights: theirs, if all have one of the types that a
-// model's file may have, and F32 otherwise.
+// stored converts the tensors to a common type: theirs, if all have the same supported type, else
+// F32.
 func stored(tensors []Tensor) []weights.StoredTensor {
 	common := tensors[0].DType
 	mixed := slices.ContainsFunc(tensors, func(t Tensor) bool { return t.DType != common })
@@ -231,8 +230,8 @@ func stored(tensors []Tensor) []weights.StoredTensor {
 	return out
 }
 
-// finite reads a tensor as a type, and refuses what is no finite number. A tensor of that type is
-// in memory once, any other twice.
+// finite reads a tensor as a type, and refuses numbers that are not finite. A tensor of that type
+// is in memory once, any other twice.
 func finite(t Tensor, d weights.DType) ([]byte, error) {
 	data, err := t.loadFloats()
 	if err == nil && t.DType != d {
@@ -256,13 +255,13 @@ func finite(t Tensor, d weights.DType) ([]byte, error) {
 	return data, nil
 }
 
-// exponents are the bits of the exponent among the last 16 of an element. All of them are set in
-// infinities, in what is no number, and in nothing else.
+// exponents are the bits of the exponent among the last 16 of an element. All of them are set only
+// in infinities and NaN.
 var exponents = map[weights.DType]uint16{
 	weights.F32: 0x7f80, weights.BF16: 0x7f80, weights.F16: 0x7c00,
 }
 
-// widened gives the data of a tensor as another type, made a block at a time.
+// widened converts the data of a tensor to another type, a block at a time.
 func widened(t Tensor, data []byte, d weights.DType) ([]byte, error) {
 	const block = 1 << 16 // bytes, a multiple of every element's size
 	out := make([]byte, 0, elements(t.Shape)*d.Size())
@@ -278,7 +277,7 @@ func widened(t Tensor, data []byte, d weights.DType) ([]byte, error) {
 	return out, nil
 }
 
-// lazy is data that is made when it is read first, and forgotten when its last byte was read.
+// lazy is data that is made at its first read, and dropped after its last byte was read.
 type lazy struct {
 	bytes int64
 	load  func() ([]byte, error)

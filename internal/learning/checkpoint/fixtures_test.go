@@ -13,12 +13,12 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// fixtures is a folder beside the repository that holds one model in all the forms in which
-// checkpoints are published, and as a file of reference numbers; the variable CHECKPOINT_FIXTURES
-// names another.
+// fixtures is a folder beside the repository with one model in all the published forms of
+// checkpoints, and as a file of reference numbers. The variable CHECKPOINT_FIXTURES names another
+// folder.
 var fixtures = cmp.Or(os.Getenv("CHECKPOINT_FIXTURES"), "../../../../shared/fixtures")
 
-// Every form of a checkpoint gives the weights of the model to the bit, and its configuration.
+// Every form of a checkpoint gives bit-identical weights and the same configuration.
 func TestAllFormsOfOneModelGiveTheSameWeights(t *testing.T) {
 	reference := filepath.Join(fixtures, "adasoftmax_small.safetensors")
 	if _, err := os.Stat(reference); err != nil {
@@ -43,7 +43,7 @@ func TestAllFormsOfOneModelGiveTheSameWeights(t *testing.T) {
 			c, err := Open(filepath.Join(fixtures, "checkpoints", form))
 			require.NoError(t, err)
 			defer c.Close()
-			// Under Hugging Face's names, too, the fixtures have the reference's order.
+			// The fixtures have the reference's order, also under Hugging Face's names.
 			m, err := c.Convert(Options{Settings: settings, Order: Descending})
 			require.NoError(t, err)
 			require.Equal(t, []int{12, 28}, m.Config.Cutoffs)

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// FuzzCheckpoint reads any bytes as a checkpoint. What is accepted converts, or says why it does
-// not, and all of its tensors can be read or are refused.
+// FuzzCheckpoint reads any bytes as a checkpoint. An accepted one converts, or returns why it does
+// not. All of its tensors can be read or are refused.
 func FuzzCheckpoint(f *testing.F) {
 	tensors := plain(4)
 	f.Add(archiveOf(f, stateDict(tensors, false), arraysOf(tensors)))
@@ -37,7 +37,7 @@ func FuzzCheckpoint(f *testing.F) {
 	})
 }
 
-// FuzzPickle reads any bytes as a pickle, behind which nothing is read.
+// FuzzPickle reads any bytes as a pickle, and nothing after it.
 func FuzzPickle(f *testing.F) {
 	f.Add(stateDict(plain(4), false))
 	f.Add(vocabularyPickle("", "a b c", ""))

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refuse reads a pickle in all the places where one may stand, and gives the error that all give.
+// refuse reads a pickle in every place where one is allowed, and returns the error, which must be
+// the same.
 func refuse(t *testing.T, pickle []byte) error {
 	_, err := readBytes(archiveOf(t, pickle, nil))
 	require.Error(t, err)
@@ -25,8 +26,8 @@ func refuse(t *testing.T, pickle []byte) error {
 	return err
 }
 
-// A class outside the list is refused by its name where the pickle names it, before anything could
-// be called, whatever instruction names it.
+// A class outside the list is refused by its name where the pickle names it, before anything can be
+// called, whatever instruction names it.
 func TestClassesOutsideTheListAreRefusedByName(t *testing.T) {
 	for _, name := range []string{
 		"os system", "posix system", "nt system", "builtins eval", "builtins exec",
@@ -66,7 +67,7 @@ func TestClassesOutsideTheListAreRefusedByName(t *testing.T) {
 }
 
 // Instructions that could name or call a class in other ways are refused, and so are those that
-// make objects of nothing.
+// make objects from nothing.
 func TestInstructionsThatCheckpointsDoNotHaveAreRefused(t *testing.T) {
 	for code, name := range refusedOpcodes {
 		err := refuse(t, newPickler().op("("+string([]byte{code})+"os\nsystem\n.").Bytes())
@@ -79,7 +80,7 @@ func TestInstructionsThatCheckpointsDoNotHaveAreRefused(t *testing.T) {
 	require.ErrorIs(t, refuse(t, computed), ErrClass)
 }
 
-// What is allowed can still not be called with anything but what it stands for.
+// An allowed class or function can only be called with the arguments that it is meant for.
 func TestWhatIsAllowedKeepsItsArguments(t *testing.T) {
 	deep := strings.Repeat("\x85", 1_000_000)
 	for what, p := range map[string]*pickler{
@@ -122,7 +123,7 @@ func TestWhatIsAllowedKeepsItsArguments(t *testing.T) {
 	}
 }
 
-// The tree of modules may meet itself in many places, but not without an end.
+// The tree of modules may share modules in many places, but not without limit.
 func TestModulesThatMultiplyAreRefused(t *testing.T) {
 	p := newPickler().global("torch.nn.modules.container", "Sequential").op("q\x00)\x81q\x01")
 	for level := range byte(14) { // each has the one before five times
@@ -137,7 +138,7 @@ func TestModulesThatMultiplyAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooLarge)
 }
 
-// A module with many entries may stand in few places only: the entries are counted in each.
+// A module with many entries may be in few places only: the entries are counted in each.
 func TestEntriesOfModulesThatMultiplyAreRefused(t *testing.T) {
 	const many = 1000
 	p := newPickler().global("torch.nn.modules.container", "Sequential").op("q\x00)\x81}(")
@@ -154,7 +155,7 @@ func TestEntriesOfModulesThatMultiplyAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "too many modules and parameters")
 }
 
-// Names of tensors are printed in errors, so that they may not be long, nor steer a terminal.
+// Errors print the names of tensors, so these must be short and must not control a terminal.
 func TestNamesThatCannotBePrintedAreRefused(t *testing.T) {
 	for _, name := range []string{"a\x1b[2J", "a\nb", "\xff", strings.Repeat("a", maxNameBytes+1)} {
 		tensors := plain(4)
@@ -169,8 +170,8 @@ func TestNamesThatCannotBePrintedAreRefused(t *testing.T) {
 	}
 }
 
-// Many tensors of few elements each, which lie far from each other in one storage, would make the
-// reader read the storage as many times.
+// Many small tensors that lie far apart in one storage would make the reader read the storage as
+// many times.
 func TestTensorsThatReadAStorageOverAndOverAreRefused(t *testing.T) {
 	wide := &array{key: "wide", class: "FloatStorage", size: 4, data: make([]byte, 4096)}
 	tensors := plain(4)
@@ -182,7 +183,7 @@ func TestTensorsThatReadAStorageOverAndOverAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "at most 8 times as many")
 }
 
-// Tables without rows may claim any width; the search for the number that divides the widths ends.
+// Tables without rows may claim any width; the search for a common divisor of the widths ends.
 func TestTablesOfAnyWidthAreReadInTime(t *testing.T) {
 	none := &array{key: "none", class: "FloatStorage", size: 4}
 	var tensors []shown
@@ -223,7 +224,7 @@ func TestPersistentIDsOfOtherForms(t *testing.T) {
 	require.ErrorContains(t, refuse(t, long), "two strings and an integer")
 }
 
-// Lengths that a pickle claims, and objects that it multiplies, take no memory.
+// Lengths that a pickle claims, and objects that it multiplies, use no memory.
 func TestPicklesThatWantMemoryAreRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads millions of instructions")
@@ -286,7 +287,7 @@ func TestViewsThatLeaveTheirStorageAreRefused(t *testing.T) {
 	}
 }
 
-// Archives in which records are missing, of another size, compressed, or there twice.
+// Archives with missing, compressed or duplicate records, or with records of another size.
 func TestArchivesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	tensors := plain(4)
 	pickle, arrays := stateDict(tensors, false), arraysOf(tensors)
@@ -341,7 +342,7 @@ func TestArchivesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	}
 }
 
-// A directory takes memory before its records can be counted.
+// A directory uses memory before its records can be counted.
 func TestArchivesOfAnEndlessDirectoryAreRefused(t *testing.T) {
 	const entries = maxDirectoryBytes / 46
 	entry := append([]byte("PK\x01\x02"), make([]byte, 42)...)
@@ -355,7 +356,7 @@ func TestArchivesOfAnEndlessDirectoryAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "a directory of more than 16 MiB")
 }
 
-// Files of the form before PyTorch 1.6 whose storages are not those of the object.
+// Files in the form before PyTorch 1.6 whose storages are not those of the object.
 func TestLegacyFilesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	tensors := plain(4)
 	pickle, arrays := stateDict(tensors, true), arraysOf(tensors)

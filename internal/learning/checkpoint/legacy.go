@@ -13,14 +13,14 @@ import (
 )
 
 // The form of torch.save before version 1.6 is a sequence: pickles of a magic number, a version,
-// facts about the machine, the object, and the keys of all storages, and then the storages in the
+// facts about the machine, the object, and the keys of all storages. The storages follow in the
 // order of the keys, each as the number of its elements in 8 bytes and the elements.
 const (
 	legacyMagic   = "119547037146038801333356"
 	legacyVersion = 1001
 )
 
-// loadLegacy makes the objects of a checkpoint in the form of PyTorch before 1.6.
+// loadLegacy returns the object of a checkpoint in the form before PyTorch 1.6.
 func loadLegacy(file io.ReaderAt, size int64) (any, error) {
 	at := &counting{r: io.NewSectionReader(file, 0, size)}
 	in := bufio.NewReader(at)
@@ -29,7 +29,8 @@ func loadLegacy(file io.ReaderAt, size int64) (any, error) {
 	}
 	storages := map[string]*storage{}
 	object, err := unpickle(in, func(id []any) (any, error) {
-		if len(id) == 4 && id[0] == "module" { // with the name of its source file, and its source
+		// the id also has the name of its source file, and its source
+		if len(id) == 4 && id[0] == "module" {
 			return id[1], nil
 		}
 		s, err := storageID(id)
@@ -85,7 +86,7 @@ func legacyHead(in *bufio.Reader) error {
 	return err
 }
 
-// findStorages notes where the storages stand, from a place in the file on.
+// findStorages records the positions of the storages, from an offset in the file.
 func findStorages(
 	file io.ReaderAt, size, at int64, keys []any, storages map[string]*storage,
 ) error {
@@ -121,7 +122,7 @@ func findStorages(
 	return nil
 }
 
-// endOfFile is the error of a file that ends before a storage does.
+// endOfFile returns the error for a file that ends before a storage does.
 func endOfFile(err error, key string, at int64) error {
 	if !errors.Is(err, io.EOF) {
 		return fmt.Errorf("checkpoint: reading: %w", err)
@@ -130,7 +131,7 @@ func endOfFile(err error, key string, at int64) error {
 		Want: "the elements of the storage", Kind: ErrFormat}
 }
 
-// counting counts the bytes that are read of a reader.
+// counting counts the bytes read from a reader.
 type counting struct {
 	r io.Reader
 	n int64

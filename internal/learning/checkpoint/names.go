@@ -12,14 +12,14 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Prefixes of names. The first two say nothing of the tensor.
+// Prefixes of names. The first two say nothing about the tensor.
 const (
-	parallelPrefix = "module."      // of a model that was trained on several devices
-	huggingPrefix  = "transformer." // of Hugging Face's names, but for the softmax
+	parallelPrefix = "module."      // prefix in a model that was trained on several devices
+	huggingPrefix  = "transformer." // prefix of Hugging Face's names, except the softmax's
 	softmaxPrefix  = "crit."
 )
 
-// rename gives tensors the names of the reference implementation's state dict.
+// rename returns tensors by the names of the reference implementation's state dict.
 func rename(tensors []Tensor) (map[string]Tensor, error) {
 	parallel := !slices.ContainsFunc(tensors, func(t Tensor) bool {
 		return !strings.HasPrefix(t.Name, parallelPrefix)
@@ -45,8 +45,7 @@ func rename(tensors []Tensor) (map[string]Tensor, error) {
 	return byName, dropFrequencies(byName)
 }
 
-// checkName refuses names of tensors that would make errors unreadable, or a tree of modules
-// large.
+// checkName refuses names of tensors that would make errors unreadable, or a tree of modules large.
 func checkName(name string) error {
 	if len(name) > maxNameBytes || strconv.Quote(name) != `"`+name+`"` {
 		return malformed("name of a tensor", quote(name),
@@ -55,8 +54,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// shareBiases makes one tensor of an attention bias that is the same in every layer: Hugging Face's
-// layout repeats it. Biases that differ stay as they are.
+// shareBiases makes one tensor from an attention bias that is equal in every layer: Hugging Face's
+// layout repeats it. Different biases do not change.
 func shareBiases(byName map[string]Tensor) error {
 	for _, name := range attentionBiases {
 		if same, err := sameInLayers(byName, name); err != nil || !same {
@@ -76,7 +75,7 @@ func shareBiases(byName map[string]Tensor) error {
 	return nil
 }
 
-// sameInLayers tells whether layers that have a bias all have the same.
+// sameInLayers reports whether all layers with a bias have the same one.
 func sameInLayers(byName map[string]Tensor, name string) (bool, error) {
 	shared, found := byName[name]
 	for i := 0; ; i++ {
@@ -102,8 +101,8 @@ func putIfAbsent(byName map[string]Tensor, name string, t Tensor) {
 	}
 }
 
-// dropFrequencies leaves out the frequencies of the position encoding, which are no weights, and
-// refuses others than the paper's.
+// dropFrequencies removes the frequencies of the position encoding, which are no weights, and
+// refuses frequencies other than the paper's.
 func dropFrequencies(byName map[string]Tensor) error {
 	const name = "pos_emb.inv_freq"
 	t, ok := byName[name]
@@ -135,7 +134,7 @@ func (t Tensor) floats() ([]float32, error) {
 	return w.Float32s()
 }
 
-// loadFloats reads the data of a tensor whose elements have to be floating-point numbers.
+// loadFloats reads the data of a tensor whose elements must be floating-point numbers.
 func (t Tensor) loadFloats() ([]byte, error) {
 	switch t.DType {
 	case weights.F64, weights.F32, weights.F16, weights.BF16:
@@ -145,9 +144,9 @@ func (t Tensor) loadFloats() ([]byte, error) {
 		"floating-point numbers")
 }
 
-// Names of the tensors that a state dict has twice where weights are tied: the softmax's, and those
-// of the input of which they are copies. A number follows, and behind the number of a table
-// weightSuffix.
+// Names of the tensors that a state dict has twice if weights are tied: the softmax's, and those of
+// the input, of which they are copies. A number follows, and weightSuffix after the number of a
+// table.
 const (
 	inputTable       = "word_emb.emb_layers."
 	inputProjection  = "word_emb.emb_projs."
@@ -156,7 +155,8 @@ const (
 	weightSuffix     = ".weight"
 )
 
-// attentionBiases are the biases that layers share, or have each, as layerBias names them.
+// attentionBiases are the biases that layers share, or that each layer has, as layerBias names
+// them.
 var attentionBiases = []string{"r_w_bias", "r_r_bias"}
 
 func layerBias(layer int, name string) string {
@@ -167,14 +167,13 @@ func layerBias(layer int, name string) string {
 type slot struct {
 	name  string
 	shape []int
-	// twin names the tensor of which this one is a copy in a model whose weights are tied; "":
-	// none.
+	// twin names the tensor of which this one is a copy in a model with tied weights; "": none.
 	twin string
 }
 
-// slotsOf lists the tensors that the reference implementation's state dict has for a configuration,
-// in the order of txl.Layout. It has those of a model in which nothing is tied: the softmax's
-// tables and all of its projections, also those that are the input's.
+// slotsOf lists the tensors in the reference implementation's state dict for a configuration, in
+// the order of txl.Layout. It lists those of a model without ties: the softmax's tables and all of
+// its projections, also those that are the input's.
 func slotsOf(c txl.Config) []slot {
 	c.TieProjs, c.UntieSoftmax = nil, true
 	layout := txl.NewLayout(c)
@@ -183,7 +182,8 @@ func slotsOf(c txl.Config) []slot {
 		s := slot{name: t.Name, shape: t.Shape}
 		if number, ok := strings.CutPrefix(t.Name, outputProjection); ok {
 			if s.twin = inputProjection + number; layout.Index(s.twin) < 0 {
-				s.twin = inputProjection + "0" // of the table that all clusters share
+				// the projection of the table that all clusters share
+				s.twin = inputProjection + "0"
 			}
 		}
 		if number, ok := cutAffixes(t.Name, outputTable, weightSuffix); ok {
@@ -194,13 +194,13 @@ func slotsOf(c txl.Config) []slot {
 	return slots
 }
 
-// ofTable tells whether the slot is that of a table of the softmax.
+// ofTable reports whether the slot is a table of the softmax.
 func (s slot) ofTable() bool {
 	_, ok := cutAffixes(s.name, outputTable, weightSuffix)
 	return ok
 }
 
-// cutAffixes gives what stands between two parts of a name.
+// cutAffixes returns the text between prefix and suffix of a name.
 func cutAffixes(name, prefix, suffix string) (between string, ok bool) {
 	if name, ok = strings.CutPrefix(name, prefix); !ok {
 		return "", false

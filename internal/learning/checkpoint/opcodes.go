@@ -1,7 +1,7 @@
 package checkpoint
 
-// argument is the form of what follows an opcode in a pickle: above 0 so many bytes, and below 0 a
-// length of so many bytes, little endian, and as many bytes as it says.
+// argument is the form of an opcode's argument in a pickle. Above 0 it is a number of bytes. Below
+// 0 it is the size of a length, little endian, followed by as many bytes as the length says.
 type argument int
 
 const (
@@ -16,19 +16,19 @@ const (
 	lines2   argument = 1 << 10 // two lines, each with its newline
 )
 
-// effect is what an opcode does, as far as the scanner follows it.
+// effect is an opcode's effect, as far as the scanner follows it.
 type effect int
 
 const (
 	other       effect = iota // changes the stack in a way that is not followed
 	text                      // pushes a string
 	number                    // pushes an integer of any length
-	put                       // notes the top of the stack under a number
-	memoize                   // notes the top of the stack under the next number
-	get                       // pushes what was noted under a number
-	global                    // pushes the class that two lines name
-	stackGlobal               // pushes the class that the two strings on the stack name
-	aside                     // leaves stack and memo alone
+	put                       // stores the top of the stack under a number
+	memoize                   // stores the top of the stack under the next number
+	get                       // pushes the object stored under a number
+	global                    // pushes the class named by two lines
+	stackGlobal               // pushes the class named by the two strings on the stack
+	aside                     // leaves stack and memo unchanged
 	stop                      // ends the pickle
 )
 
@@ -37,11 +37,11 @@ type opcode struct {
 	name     string
 	argument argument
 	effect   effect
-	memory   int // estimate from above of the bytes that the instruction makes the reader allocate
+	memory   int // upper estimate of the bytes that the instruction makes the reader allocate
 }
 
-// Estimates of memory: an object on the stack, perhaps an entry of a dictionary later; a container
-// of its own; and a mark, which begins a stack of its own.
+// Estimates of memory: an object on the stack, perhaps an entry of a dictionary later; a new
+// container; and a mark, which begins a new stack.
 const (
 	objectMemory    = 200
 	containerMemory = 400
@@ -49,10 +49,11 @@ const (
 	noteMemory      = 200
 )
 
-// opcodes are the instructions that are read, those that torch.save and Python's pickle write in
-// protocols 2 to 5 (https://docs.python.org/3/library/pickletools.html). Left out are those of
-// protocols 0 and 1, those that call a class without REDUCE (INST, OBJ, NEWOBJ_EX), the registry of
-// extensions, buffers outside the pickle, and those that take objects back from the stack.
+// opcodes are the supported instructions, those that torch.save and Python's pickle write in
+// protocols 2 to 5 (https://docs.python.org/3/library/pickletools.html). It leaves out those of
+// protocols 0 and 1, and those that call a class without REDUCE (INST, OBJ, NEWOBJ_EX). It also
+// leaves out the registry of extensions, buffers outside the pickle, and those that remove objects
+// from the stack.
 var opcodes = [256]opcode{
 	0x80: {"PROTO", fixed1, aside, 0},
 	0x95: {"FRAME", fixed8, aside, 0},
@@ -106,7 +107,7 @@ var opcodes = [256]opcode{
 	'Q':  {"BINPERSID", none, other, objectMemory},
 }
 
-// refusedOpcodes names instructions that pickles have and checkpoints do not, for errors.
+// refusedOpcodes names instructions of pickles that are not in checkpoints, for errors.
 var refusedOpcodes = map[byte]string{
 	'0': "POP", '1': "POP_MARK", '2': "DUP", 'F': "FLOAT", 'I': "INT", 'L': "LONG", 'P': "PERSID",
 	'S': "STRING", 'V': "UNICODE", 'd': "DICT", 'g': "GET", 'i': "INST", 'l': "LIST", 'o': "OBJ",

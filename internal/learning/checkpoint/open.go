@@ -14,17 +14,17 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Form names the form that a checkpoint was found in.
+// Form is the form of a checkpoint.
 type Form string
 
-// The forms that are read.
+// The supported forms.
 const (
 	FormZip         Form = "PyTorch, zip"
 	FormLegacy      Form = "PyTorch, before 1.6"
 	FormSafetensors Form = "safetensors"
 )
 
-// Checkpoint is a checkpoint that was opened. Its tensors are read while they are converted.
+// Checkpoint is an open checkpoint. Its tensors are read while they are converted.
 type Checkpoint struct {
 	Form Form
 	// Vocabulary is the path of the vocabulary beside the weights, "" if there is none.
@@ -39,7 +39,7 @@ type Checkpoint struct {
 // Close closes the file of the checkpoint.
 func (c *Checkpoint) Close() error { return c.file.Close() }
 
-// Names of files in a folder, the one that is preferred first.
+// Names of files in a folder, in order of preference.
 var (
 	weightFiles     = []string{"model.safetensors", "pytorch_model.bin", "model.pt"}
 	vocabularyFiles = []string{"vocab.txt", "vocab.bin", "vocab.pkl"}
@@ -48,7 +48,7 @@ var (
 const huggingConfigFile = "config.json"
 
 // Open opens a checkpoint: a file, or a folder with Hugging Face's config.json or the reference's
-// model.pt in it. Of a file in such a folder the config.json is read, too.
+// model.pt. For a file in such a folder it also reads the config.json.
 func Open(path string) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -79,12 +79,12 @@ func Open(path string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// firstOf gives the path of the first of the files that is in a folder, "" if none is.
+// firstOf returns the path of the first of the files that is in a folder, "" if none is.
 func firstOf(dir string, names []string) string {
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return path // if there is another error, opening the file will say so
+			return path // opening the file will return any other error
 		}
 	}
 	return ""
@@ -112,7 +112,7 @@ func readFile(f *os.File) (*Checkpoint, error) {
 	return openReader(f, info.Size())
 }
 
-// openReader finds out the form of a file and reads all of it but the data of tensors.
+// openReader detects the form of a file and reads it without the data of tensors.
 func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	head := make([]byte, 16)
 	n, err := f.ReadAt(head, 0)
@@ -120,7 +120,7 @@ func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 		return nil, fmt.Errorf("checkpoint: reading: %w", err)
 	}
 	head = head[:n]
-	// A file of safetensors begins with the length of its header and the header's brace.
+	// A safetensors file begins with the length of its header and the header's brace.
 	if n > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) <= weights.MaxHeaderBytes {
 		return readSafetensors(io.NewSectionReader(f, 0, size))
 	}
@@ -143,7 +143,7 @@ func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	return &Checkpoint{Form: form, tensors: s.tensors, settings: settings}, err
 }
 
-// loadObject makes the objects of a file that torch.save wrote.
+// loadObject returns the object of a file by torch.save.
 func loadObject(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
 	if isArchive(head) {
 		a, err := openArchive(f, size)
@@ -157,7 +157,7 @@ func loadObject(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
 	return FormLegacy, object, err
 }
 
-// readSafetensors reads a file of safetensors; its tensors are in memory then.
+// readSafetensors reads a safetensors file, with its tensors, into memory.
 func readSafetensors(r io.Reader) (*Checkpoint, error) {
 	f, err := weights.Read(r, weights.Limits{})
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Order is the order of the clusters' columns behind the head's tokens in an adaptive softmax.
+// Order is the order of the clusters' columns after the head's tokens in an adaptive softmax.
 type Order string
 
 // The orders. The reference implementation for PyTorch trains columns in descending order, and this
-// program has them so. The reference for TensorFlow and Hugging Face's library have them ascending.
+// program keeps that. The reference for TensorFlow and Hugging Face's library have them ascending.
 const (
 	Descending Order = "descending"
 	Ascending  Order = "ascending"
@@ -23,10 +23,10 @@ func (o Order) Other() Order {
 	return Ascending
 }
 
-// huggingModelType is what Hugging Face's config.json says of a Transformer-XL.
+// huggingModelType is the model type of a Transformer-XL in Hugging Face's config.json.
 const huggingModelType = "transfo-xl"
 
-// orderOf returns the order of a checkpoint's layout, and what the layout is recognized by.
+// orderOf returns the order of a checkpoint's layout, and how the layout was recognized.
 func (c *Checkpoint) orderOf() (Order, string) {
 	if c.hugging {
 		return Ascending, huggingConfigFile + " has Hugging Face's model type, " + huggingModelType
@@ -38,7 +38,7 @@ func (c *Checkpoint) orderOf() (Order, string) {
 	return Descending, "the names are not those of Hugging Face's layout"
 }
 
-// firstWith returns the name of the first tensor whose name has a prefix, "" if there is none.
+// firstWith returns the name of the first tensor with a prefix, "" if there is none.
 func (c *Checkpoint) firstWith(prefix string) string {
 	i := slices.IndexFunc(c.tensors, func(t Tensor) bool {
 		return strings.HasPrefix(strings.TrimPrefix(t.Name, parallelPrefix), prefix)
@@ -52,7 +52,7 @@ func (c *Checkpoint) firstWith(prefix string) string {
 // The tensors whose rows are the clusters' columns of the head.
 var clusterTensors = []string{"crit.cluster_weight", "crit.cluster_bias"}
 
-// ordered turns the clusters' columns to this program's order, if they have another.
+// ordered changes the clusters' columns to this program's order, if they have another.
 func ordered(tensors []Tensor, have Order) {
 	for i, t := range tensors {
 		if have == Ascending && slices.Contains(clusterTensors, t.Name) {
@@ -73,7 +73,7 @@ func reversed(t Tensor) Tensor {
 	return t
 }
 
-// reverseRows returns a copy of rows of one length, the last first.
+// reverseRows returns a copy of rows of equal length, the last first.
 func reverseRows[T any](data []T, rows int) []T {
 	out := make([]T, 0, len(data))
 	row := len(data) / rows

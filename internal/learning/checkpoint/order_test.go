@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Hugging Face's layout is recognized by its names or its config.json. An order that is asked for
-// goes before that of the layout.
+// Hugging Face's layout is recognized by its names or its config.json. A requested order overrides
+// the layout's.
 func TestLayoutsTellTheClustersOrder(t *testing.T) {
 	const config = `{"model_type":"transfo-xl"}`
 	for _, is := range []struct {
@@ -66,7 +66,7 @@ func TestLayoutsTellTheClustersOrder(t *testing.T) {
 	}
 }
 
-// With one cluster behind the head, or none, there is no order.
+// With one cluster after the head, or none, there is no order.
 func TestModelsWithoutClustersHaveNoOrder(t *testing.T) {
 	tensors := plain(256)
 	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))

@@ -9,12 +9,12 @@ import (
 )
 
 // english is plain English: Lincoln's address at Gettysburg, 1863, in the public domain. Spaces
-// surround its punctuation, as in the texts that models of words are usually trained on.
+// surround its punctuation, as in the usual training texts of word models.
 //
 //go:embed sample.txt
 var english []byte
 
-// Bounds of the sample: few tokens, so that large models take seconds.
+// Limits of the sample: few tokens, so that large models need only seconds.
 const (
 	sampleTokens  = 512
 	sampleSegment = 64
@@ -22,24 +22,24 @@ const (
 
 // Sample is how well a model predicts a sample of plain English.
 type Sample struct {
-	Tokens, Unknown int // of the sample; Unknown are words that the vocabulary does not have
-	// Perplexity is that of the words that the vocabulary has, or of all bytes. A uniform guess has
+	Tokens, Unknown int // tokens of the sample; Unknown counts words that are not in the vocabulary
+	// Perplexity is that of the words in the vocabulary, or of all bytes. A uniform guess has
 	// Vocab.
 	Perplexity float64
-	// Other is the perplexity with the clusters' columns in the other order; 0 where the model has
-	// one order only.
+	// Other is the perplexity with the clusters' columns in the other order; 0 if the model has
+	// only one order.
 	Other float64
 	Vocab int
 }
 
-// Applies reports whether the sample says something of the model: the vocabulary has at least half
+// Applies reports whether the sample is meaningful for the model: the vocabulary has at least half
 // of the sample's words.
 func (s Sample) Applies() bool { return 2*s.Unknown <= s.Tokens }
 
-// Sane reports whether the model predicts the sample better than a uniform guess does.
+// Sane reports whether the model predicts the sample better than a uniform guess.
 func (s Sample) Sane() bool { return s.Perplexity < float64(s.Vocab) }
 
-// Try scores the sample by a model that nothing else uses: Try may reorder its weights.
+// Try scores the sample by a model that nothing else uses, because Try may reorder its weights.
 func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
 	var tokens tokenizer.Tokens
 	tok.Next(&tokens, &tokenizer.Pending{}, english, sampleTokens)
@@ -56,7 +56,7 @@ func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
 	defer x.Close()
 	inputs := append([]int32{tok.Start()}, tokens.IDs...)
 	s.Perplexity = perplexity(x, lm, inputs, tok.Unknown())
-	// else the order of the clusters' columns makes no difference
+	// otherwise the order of the clusters' columns makes no difference
 	if len(lm.Layout.Clusters()) > 2 {
 		for _, name := range clusterTensors {
 			i := lm.Layout.Index(name)
@@ -67,7 +67,7 @@ func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
 	return s
 }
 
-// perplexity returns the perplexity of each token after those before it, but for unknown ones.
+// perplexity returns the perplexity of the known tokens, each after those before it.
 func perplexity(x *txl.Exec, lm *txl.Model, tokens []int32, unknown int32) float64 {
 	memLen := min(lm.Config.MemLen, sampleTokens) // the memory that the sample fills
 	config := lm.Config.WithLengths(txl.Lengths{MemLen: &memLen})

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// scanner reads a pickle through, once, before anything of it is made, and holds it to what a
-// checkpoint needs: instructions that are known, lengths that are there, classes that are allowed,
+// scanner reads a whole pickle before any object is made of it, and checks it against the needs of
+// a checkpoint. It allows only known instructions, lengths within the input, classes on the list,
 // and objects that fit into memory.
 type scanner struct {
 	in      *bufio.Reader
@@ -19,14 +19,14 @@ type scanner struct {
 	allowed func(module, name string) bool
 	memo    []span
 	top     [2]span // the two objects on top of the stack, the topmost last
-	memory  int64   // estimate of what the objects take
+	memory  int64   // estimated memory of the objects
 }
 
-// span is where a string stands in the pickle. The zero value is an object of another kind: no
-// string begins at byte 0, where its opcode would stand.
+// span is the place of a string in the pickle. The zero value is an object of another kind: no
+// string begins at byte 0, where its opcode would be.
 type span struct{ from, to int }
 
-// scanPickle reads one pickle from the reader, which then stands behind it, and gives its bytes.
+// scanPickle reads one pickle from the reader, up to its end, and returns its bytes.
 func scanPickle(in *bufio.Reader, allowed func(module, name string) bool) ([]byte, error) {
 	s := &scanner{in: in, allowed: allowed}
 	for {
@@ -71,7 +71,7 @@ func (s *scanner) instruction() (done bool, err error) {
 	return op.effect == stop, nil
 }
 
-// argument reads what follows an opcode, and gives the place where its content begins.
+// argument reads the argument of an opcode, and returns where its content begins.
 func (s *scanner) argument(op *opcode) (from int, err error) {
 	begin, n := len(s.pickle), int(op.argument)
 	switch {
@@ -86,8 +86,8 @@ func (s *scanner) argument(op *opcode) (from int, err error) {
 	return begin, s.read(n, op.name)
 }
 
-// follow keeps the account of strings on the stack and in the memo: two of them may name a class,
-// and a string that stands in many places may be written out in each.
+// follow tracks strings on the stack and in the memo: two of them may name a class, and a string
+// may be copied to each place that uses it.
 func (s *scanner) follow(op *opcode, at int, content span) error {
 	argument := s.pickle[content.from:content.to]
 	switch op.effect {
@@ -129,7 +129,7 @@ func (s *scanner) follow(op *opcode, at int, content span) error {
 	return nil
 }
 
-// aside checks instructions that are about the pickle and not about its objects.
+// aside checks instructions about the pickle that do not affect its objects.
 func (s *scanner) aside(op *opcode, at int, argument []byte) error {
 	if op.name == "PROTO" && (argument[0] < 2 || argument[0] > 5) {
 		return s.fail(at, "protocol "+strconv.Itoa(int(argument[0])), "2 to 5", ErrFormat)
@@ -145,11 +145,11 @@ func (s *scanner) aside(op *opcode, at int, argument []byte) error {
 
 func (s *scanner) push(o span) {
 	s.top = [2]span{s.top[1], o}
-	// Eight times: a string may be quoted in an error of the library.
+	// Eight times: the library's errors may quote a string.
 	s.memory += 8 * int64(o.to-o.from)
 }
 
-// note follows the top of the stack into the memo, whose numbers run on from 0.
+// note records the top of the stack in the memo, whose numbers count from 0.
 func (s *scanner) note(at, i int) error {
 	if i > len(s.memo) {
 		return s.fail(at, "memo "+strconv.Itoa(i), "at most "+strconv.Itoa(len(s.memo)), ErrFormat)
@@ -161,7 +161,7 @@ func (s *scanner) note(at, i int) error {
 	return nil
 }
 
-// class holds the name of a class to the list.
+// class checks the name of a class against the list.
 func (s *scanner) class(at int, module, name string) error {
 	if s.allowed(module, name) {
 		return nil
@@ -173,7 +173,7 @@ func (s *scanner) class(at int, module, name string) error {
 
 func (s *scanner) text(o span) string { return string(s.pickle[o.from:o.to]) }
 
-// index is a number of the memo, of one or four bytes.
+// index returns a number of the memo, of one or four bytes.
 func index(argument []byte) int {
 	if len(argument) == 1 {
 		return int(argument[0])
@@ -181,7 +181,7 @@ func index(argument []byte) int {
 	return int(binary.LittleEndian.Uint32(argument))
 }
 
-// read takes n bytes; memory grows as they arrive.
+// read reads n bytes; memory grows as they arrive.
 func (s *scanner) read(n int, what string) error {
 	if n > maxPickleBytes-len(s.pickle) {
 		return s.fail(len(s.pickle), "a pickle of more than "+strconv.Itoa(maxPickleBytes>>20)+
@@ -201,7 +201,7 @@ func (s *scanner) read(n int, what string) error {
 	return nil
 }
 
-// counted takes a length of so many bytes, and as many bytes as the length says.
+// counted reads a length of the given size in bytes, and then as many bytes as the length says.
 func (s *scanner) counted(bytes int, what string) error {
 	at := len(s.pickle)
 	if err := s.read(bytes, what); err != nil {
@@ -234,7 +234,7 @@ func (s *scanner) fail(at int, found, want string, kind error) error {
 	return &Error{Where: "pickle", Offset: int64(at), Found: found, Want: want, Kind: kind}
 }
 
-// short turns the end of input inside a pickle into an error of the format.
+// short converts the end of input inside a pickle to an error of the format.
 func (s *scanner) short(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return s.fail(len(s.pickle), "the end of the file", "the rest of "+what, ErrFormat)

@@ -7,17 +7,17 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// state is what a pickle holds of a model: its tensors by name, and, if the pickle is of a whole
-// module, the module's attributes by the names that the reference gives them.
+// state is the model in a pickle: its tensors by name and, if the pickle has a whole module, the
+// module's attributes by the reference's names.
 type state struct {
 	tensors    []Tensor
-	attributes map[string]any // of the root and of some modules below; nil for a state dict
+	attributes map[string]any // attributes of the root and of some submodules; nil for a state dict
 }
 
-// wrappers are keys under which training programs keep a model beside other things.
+// wrappers are keys under which training programs keep a model beside other data.
 var wrappers = []string{"state_dict", "model_state_dict", "model"}
 
-// stateOf reads the object of a checkpoint: a module, a state dict, or a dictionary that has one of
+// stateOf reads the object of a checkpoint: a module, a state dict, or a dictionary with one of
 // them under a usual name.
 func stateOf(object any) (*state, error) {
 	if _, isModule := object.(*module); !isModule {
@@ -98,8 +98,8 @@ func (w *walker) walk(m *module, prefix string, depth int) error {
 	return nil
 }
 
-// entriesOf reads one of the dictionaries of a module, and counts what it has; a module without it
-// has none.
+// entriesOf reads one of the dictionaries of a module, and counts its entries. Without the
+// dictionary it returns none.
 func (w *walker) entriesOf(m *module, part, prefix string) ([]entry, error) {
 	value, ok := m.attributes[part]
 	if !ok {
@@ -125,7 +125,7 @@ func (w *walker) entriesOf(m *module, part, prefix string) ([]entry, error) {
 	return list, nil
 }
 
-// tensor adds a parameter or buffer; None is one that the module does not have.
+// tensor adds a parameter or buffer; None means that the module has none.
 func (w *walker) tensor(name string, value any) error {
 	if value == nil {
 		return nil
@@ -142,8 +142,8 @@ func (w *walker) tensor(name string, value any) error {
 	return nil
 }
 
-// attributesOf names the modules whose attributes say something of the configuration that the
-// root's do not: the first of each is read.
+// attributesOf names modules with attributes about the configuration that the root lacks: the first
+// module of each kind is read.
 var attributesOf = map[string][]string{
 	"": {
 		"tgt_len", "mem_len", "clamp_len", "same_length", "attn_type", "sample_softmax",
@@ -153,7 +153,7 @@ var attributesOf = map[string][]string{
 	"layers.0.dec_attn.layer_norm.": {"eps"},
 }
 
-// note keeps the attributes of a module that say how the model was configured.
+// note keeps the attributes of a module that tell the configuration.
 func (w *walker) note(m *module, prefix string) {
 	for _, name := range attributesOf[prefix] {
 		value, ok := m.attributes[name]

@@ -9,7 +9,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Tensor is one named array of a checkpoint, whose data is read where it is.
+// Tensor is one named array of a checkpoint, whose data is read in place.
 type Tensor struct {
 	Name  string
 	DType weights.DType // "" for a type that weights cannot have, such as bool
@@ -28,7 +28,7 @@ func elements(shape []int) int {
 	return n
 }
 
-// sameData tells whether two tensors hold the same bytes, without reading them where both are the
+// sameData reports whether two tensors have the same bytes. It reads them only if they are not the
 // same part of one storage, as tied weights are.
 func sameData(a, b Tensor) (bool, error) {
 	if a.view.storage != nil && a.view.equal(b.view) {
@@ -46,7 +46,7 @@ func sameData(a, b Tensor) (bool, error) {
 }
 
 type element struct {
-	class string // of the storage, such as FloatStorage
+	class string // class of the storage, such as FloatStorage
 	size  int
 	dtype weights.DType // "" if weights cannot have it
 }
@@ -80,8 +80,8 @@ func (v view) equal(w view) bool {
 		fmt.Sprint(v.shape, v.stride) == fmt.Sprint(w.shape, w.stride)
 }
 
-// check makes sure that every element of the view lies in the storage, and that the view has no
-// more elements than the storage: what repeats elements could be of any size.
+// check returns an error unless every element of the view is in the storage. The view must have at
+// most as many elements as the storage: one that repeats elements could have any size.
 func (v view) check() error {
 	where := "tensor over storage " + quote(v.storage.key)
 	wrong := func(want string) error {
@@ -112,7 +112,7 @@ func (v view) check() error {
 	return nil
 }
 
-// extent is the number of elements of the storage from the view's first to its last.
+// extent returns the number of elements of the storage from the view's first to its last.
 func (v view) extent() int64 {
 	if elements(v.shape) == 0 {
 		return 0
@@ -124,8 +124,8 @@ func (v view) extent() int64 {
 	return n
 }
 
-// checkReads makes sure that the tensors together do not read the storages too often, as many
-// sparse views of a large storage would.
+// checkReads returns an error if the tensors together read the storages too often, as many sparse
+// views of a large storage would.
 func checkReads(tensors []Tensor) error {
 	var read, total int64
 	seen := map[*storage]bool{}
@@ -169,7 +169,7 @@ func (v view) load() ([]byte, error) {
 	return v.gather(make([]byte, 0, n*size), part, 0, 0), nil
 }
 
-// contiguous tells whether the elements lie one after the other.
+// contiguous reports whether the elements are consecutive.
 func (v view) contiguous() bool {
 	next := 1
 	for i := len(v.shape) - 1; i >= 0; i-- {
@@ -181,7 +181,7 @@ func (v view) contiguous() bool {
 	return true
 }
 
-// gather appends the elements of a part from dimension axis on; at is where they begin.
+// gather appends the elements of a part from dimension axis on; they begin at index at.
 func (v view) gather(dst, part []byte, axis, at int) []byte {
 	size := v.storage.element.size
 	if axis == len(v.shape) {

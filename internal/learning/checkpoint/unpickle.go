@@ -11,8 +11,8 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// unpickle reads one pickle, and makes its objects. storages gives what a persistent id stands for;
-// nil: the pickle may have none.
+// unpickle reads one pickle, and returns its object. storages returns the object for a persistent
+// id; nil: the pickle must have none.
 func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object any, err error) {
 	text, err := scanPickle(in, allowed)
 	if err != nil {
@@ -27,7 +27,8 @@ func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object an
 		}
 		return storages(*tuple)
 	}
-	defer func() { // The library indexes without a check in places, and takes any key for a map's.
+	// In some places the library indexes without a check, and it accepts any key for a map.
+	defer func() {
 		if p := recover(); p != nil {
 			err = malformed("pickle", brief(fmt.Sprint(p)), "a sound pickle")
 		}
@@ -40,7 +41,7 @@ func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object an
 	return object, err
 }
 
-// brief gives what the library says is wrong, without the objects that it writes out behind a
+// brief shortens an error of the library: it removes the objects that the library prints after a
 // colon.
 func brief(text string) string {
 	text, _, _ = strings.Cut(text, ": ")
@@ -48,7 +49,7 @@ func brief(text string) string {
 }
 
 // storageID reads the persistent id of a storage, ("storage", class, key, location, elements,
-// view); the location says on which device it was, and a view is of very old files only.
+// view). The location is the device it was on, and only very old files have a view.
 func storageID(id []any) (*storage, error) {
 	where := "persistent id"
 	if len(id) < 5 || len(id) > 6 || id[0] != "storage" {

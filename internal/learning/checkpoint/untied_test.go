@@ -14,9 +14,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// untied gives a model of conformance with tables of the softmax's own, as a state dict of the
-// reference has its tensors: tied projections under both names. The projections that the input
-// shares are read from the numbers of ties.
+// untied returns a conformance model with separate softmax tables, with the tensors of a reference
+// state dict: tied projections have both names. The keys of ties are the projections that the input
+// shares.
 func untied(t testing.TB, file string, ties map[string]string) (tensors []shown) {
 	f, err := weights.ReadFile("../../lab/conformance/testdata/" + file + ".safetensors")
 	require.NoError(t, err)
@@ -44,8 +44,8 @@ func untied(t testing.TB, file string, ties map[string]string) (tensors []shown)
 	return tensors
 }
 
-// Tables whose values are not the embeddings' are the softmax's own, whatever the form of the file,
-// and keep every bit: the model is that of the conformance file.
+// Tables whose values differ from the embeddings' belong to the softmax, in every form of the file,
+// and keep every bit: the model equals the conformance file's.
 func TestASoftmaxWithTablesOfItsOwn(t *testing.T) {
 	six, eight, on, off := 6, 8, true, false
 	for file, is := range map[string]struct {
@@ -103,7 +103,7 @@ func requireUntied(t *testing.T, c *Checkpoint, s Settings, want txl.Config, ten
 	}
 }
 
-// writeSafetensors writes tensors, those that are not the softmax's under a prefix.
+// writeSafetensors writes tensors; those that are not the softmax's get a prefix.
 func writeSafetensors(t *testing.T, path string, tensors []shown, prefix string) {
 	f := &weights.File{}
 	for _, s := range tensors {
@@ -117,8 +117,8 @@ func writeSafetensors(t *testing.T, path string, tensors []shown, prefix string)
 	require.NoError(t, weights.WriteFile(path, f, weights.WriteOptions{}))
 }
 
-// Hugging Face's configuration says whether tables are tied, under a name for old and one for new
-// versions, and the tensors have to fit what it says.
+// Hugging Face's configuration says whether tables are tied, under one name in old and another in
+// new versions. The tensors must fit that.
 func TestHuggingFacesTies(t *testing.T) {
 	const own, equal, once = "own values", "equal values", "one table"
 	for _, is := range []struct {
@@ -146,7 +146,7 @@ func TestHuggingFacesTies(t *testing.T) {
 			table := *last.of
 			table.key, table.data = "own", append([]byte{1}, table.data[1:]...)
 			last.of = &table
-		case once: // under the name of the softmax's
+		case once: // keeps the weight only under the softmax's name
 			tensors = slices.DeleteFunc(tensors, func(s shown) bool {
 				return s.name == inputTable+"0"+weightSuffix
 			})
@@ -169,7 +169,7 @@ func TestHuggingFacesTies(t *testing.T) {
 	}
 }
 
-// A configuration that is asked for says whether tables are tied, too.
+// A requested configuration also says whether tables are tied.
 func TestAConfigurationSaysWhatIsUntied(t *testing.T) {
 	config := txl.Config{NLayer: 1, DModel: 4, NHead: 2, DHead: 2, DInner: 6, Vocab: 4, SegLen: 8,
 		MemLen: 8, Cutoffs: []int{}}

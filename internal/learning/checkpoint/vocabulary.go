@@ -14,9 +14,9 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// ReadVocabulary reads the tokenizer of a vocabulary: a text as tokenizer.ReadVocabulary reads it,
-// or a pickle of the reference's class Vocab, of a corpus that has one, or of the dictionary that
-// Hugging Face's library makes of one, as pickle.dump or torch.save writes them.
+// ReadVocabulary reads the tokenizer of a vocabulary. The file is a text for
+// tokenizer.ReadVocabulary or a pickle by pickle.dump or torch.save. The pickle has the reference's
+// class Vocab, a corpus with one, or the dictionary of Hugging Face's library.
 func ReadVocabulary(path string) (*tokenizer.Words, error) {
 	f, err := reload.Open(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func ReadVocabulary(path string) (*tokenizer.Words, error) {
 	return words, inFile(err, path)
 }
 
-// readVocabulary finds out the form of a vocabulary and reads it.
+// readVocabulary detects the form of a vocabulary and reads it.
 func readVocabulary(f io.ReaderAt, size int64) (*tokenizer.Words, error) {
 	head := make([]byte, 4)
 	n, err := f.ReadAt(head, 0)
@@ -46,7 +46,7 @@ func readVocabulary(f io.ReaderAt, size int64) (*tokenizer.Words, error) {
 	switch {
 	case isArchive(head):
 		_, object, err = loadObject(f, size, head)
-	// of a pickle of protocol 2 and later; no text in UTF-8
+	// a pickle of protocol 2 and later begins so; no UTF-8 text does
 	case bytes.HasPrefix(head, []byte{0x80}):
 		object, err = loadVocabulary(f, size)
 	default:
@@ -62,7 +62,7 @@ func readVocabulary(f io.ReaderAt, size int64) (*tokenizer.Words, error) {
 	return tokenizer.NewWords(symbols)
 }
 
-// loadVocabulary makes the objects of what pickle.dump wrote, or torch.save before version 1.6.
+// loadVocabulary returns the object of a file by pickle.dump, or by torch.save before version 1.6.
 func loadVocabulary(f io.ReaderAt, size int64) (any, error) {
 	object, err := unpickle(bufio.NewReader(io.NewSectionReader(f, 0, size)), nil)
 	if err != nil {
@@ -80,7 +80,7 @@ func symbolsOf(object any) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if inner, ok := attributes["vocab"]; ok { // of a corpus
+	if inner, ok := attributes["vocab"]; ok { // the object is a corpus
 		if attributes, err = attributesOfAny(inner); err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func symbolsOf(object any) ([]string, error) {
 	return symbols, nil
 }
 
-// attributesOfAny gives the attributes of an object, or the entries of a dictionary.
+// attributesOfAny returns the attributes of an object, or the entries of a dictionary.
 func attributesOfAny(object any) (map[string]any, error) {
 	if m, ok := object.(*module); ok {
 		return m.attributes, nil

@@ -26,7 +26,7 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 	if err != nil {
 		return nil, malformed("zip archive", err.Error(), "a sound directory")
 	}
-	directory.left = math.MaxInt64 // records are read where they are
+	directory.left = math.MaxInt64 // records are read in place
 	if len(z.File) > maxRecords {
 		return nil, tooLarge("zip archive", strconv.Itoa(len(z.File))+" records",
 			"at most "+strconv.Itoa(maxRecords))
@@ -53,8 +53,8 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 	return a, a.checkOrder()
 }
 
-// bounded gives bytes of a file until so many were read. A directory is in memory before its
-// records can be counted, so that its length is bounded while it is read.
+// bounded reads a file up to a limit. A directory is in memory before its records can be counted,
+// so its length is limited while it is read.
 type bounded struct {
 	r    io.ReaderAt
 	left int64
@@ -67,10 +67,10 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	return b.r.ReadAt(p, off)
 }
 
-// checkOrder refuses storages whose bytes are in the other order.
+// checkOrder refuses storages with the other byte order.
 func (a *archive) checkOrder() error {
 	if a.records[a.prefix+"byteorder"] == nil {
-		return nil // of a PyTorch before 2.1, which wrote what its machine had
+		return nil // PyTorch before 2.1 did not record the byte order
 	}
 	r, err := a.open(a.prefix + "byteorder")
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *archive) checkOrder() error {
 	return nil
 }
 
-// open gives the bytes of a record, where they are in the file.
+// open returns the bytes of a record, in the file.
 func (a *archive) open(name string) (*io.SectionReader, error) {
 	where := "record " + quote(name)
 	f := a.records[name]
@@ -146,7 +146,7 @@ func (a *archive) load() (any, error) {
 	})
 }
 
-// sameStorage makes sure that a storage is spoken of in the same way everywhere.
+// sameStorage checks that a storage is described in the same way everywhere.
 func sameStorage(known, again *storage) error {
 	if known.element != again.element || known.count != again.count {
 		return malformed("storage "+quote(known.key),
@@ -156,7 +156,7 @@ func sameStorage(known, again *storage) error {
 	return nil
 }
 
-// checked reads a record, and holds it to its checksum before its first byte is given.
+// checked reads a record, and verifies its checksum before it returns the first byte.
 type checked struct {
 	*io.SectionReader
 	name string
@@ -179,5 +179,5 @@ func (c *checked) ReadAt(p []byte, off int64) (int, error) {
 	return c.SectionReader.ReadAt(p, off)
 }
 
-// isArchive tells whether a file begins as zip archives do.
+// isArchive reports whether a file begins as zip archives do.
 func isArchive(head []byte) bool { return strings.HasPrefix(string(head), "PK\x03\x04") }

@@ -12,11 +12,11 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// ErrCheckpoint is wrapped by every error about a checkpoint's contents.
+// ErrCheckpoint is wrapped by every error about a checkpoint's content.
 var ErrCheckpoint = errors.New("train: checkpoint")
 
-// A checkpoint is a file of weights. Its metadata holds, as JSON, what identifies the run and where
-// the run stands; its tensors hold every array of the phase under way.
+// A checkpoint is a file of weights. Its metadata has, as JSON, the identity of the run and its
+// position. Its tensors have every array of the current phase.
 const (
 	checkpointKind  = "lmserve.checkpoint"
 	checkpointValue = "1" // version of the layout
@@ -28,17 +28,17 @@ const (
 
 const lastName = "last.safetensors"
 
-// bestName is the file of the checkpoint of the step of a phase that validated best.
+// bestName returns the file of the checkpoint with the best validation in a phase.
 func bestName(phase string) string { return phase + "-best.safetensors" }
 
 // checkpoint is the resumable state of a run, in memory.
 type checkpoint struct {
 	path string // path of the file it was read from
 	file *weights.File
-	err  error // the first error met while reading; the parts after it are not read
+	err  error // the first error of reading; later parts are not read
 }
 
-// array is a named view of weights or of what an optimiser remembers.
+// array is a named view of weights or of an optimizer's state.
 type array struct {
 	name string
 	data []float32
@@ -111,7 +111,7 @@ func (c *checkpoint) get64(name string, dst []float64) {
 	}
 }
 
-// getBytes returns so many stored bytes, nil after an error, which is kept in c.err.
+// getBytes returns stored bytes of the given size, nil after an error, which is kept in c.err.
 func (c *checkpoint) getBytes(name string, size int) []byte {
 	t := c.tensor(name, weights.U8, size)
 	if t == nil {
@@ -120,7 +120,8 @@ func (c *checkpoint) getBytes(name string, size int) []byte {
 	return t.Data
 }
 
-// getCompanion replaces a companion by a stored one of the same settings, unless there is an error.
+// getCompanion replaces a companion by a stored one with the same settings, unless there is an
+// error.
 func (c *checkpoint) getCompanion(name string, counts **companion.State) {
 	set := (*counts).Settings()
 	data := c.getBytes(name, int(companion.EncodedBytes(set)))
@@ -133,8 +134,8 @@ func (c *checkpoint) getCompanion(name string, counts **companion.State) {
 	}
 }
 
-// tensor finds an array of the given type and size. If there is none, c.err says so and the result
-// is nil.
+// tensor returns an array of the given type and size. If there is none, it sets c.err and returns
+// nil.
 func (c *checkpoint) tensor(name string, d weights.DType, size int) *weights.Tensor {
 	if c.err != nil {
 		return nil
@@ -151,7 +152,7 @@ func (c *checkpoint) tensor(name string, d weights.DType, size int) *weights.Ten
 	return t
 }
 
-// getJSON reads a plain value, strictly. An error is kept in c.err.
+// getJSON decodes a plain value strictly. An error is kept in c.err.
 func (c *checkpoint) getJSON(key string, into any) {
 	if c.err != nil {
 		return
@@ -167,7 +168,7 @@ func (c *checkpoint) fail(format string, args ...any) {
 	}
 }
 
-// failWith keeps an error of the code that read a part, as fail does.
+// failWith keeps an error from reading a part, as fail does.
 func (c *checkpoint) failWith(err error) {
 	if err != nil {
 		c.fail("%v", err)

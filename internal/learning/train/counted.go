@@ -8,21 +8,21 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// A companion in pretraining reads as much text as sessions often have, and then begins anew: it is
-// to know as little as theirs do. Its table is one for so little text.
+// A companion in pretraining restarts after as much text as sessions often have: it should know as
+// little as theirs. Its table is sized for that much text.
 const (
 	countedText  = 1 << 15
 	countedTable = 1 << 19
 )
 
-// counted are companions beside a batch of streams of bytes, one each, as sessions have them: the
-// slow weights learn from the losses of the mixtures, as far as these have a share.
+// counted is a companion for each of a batch of streams of bytes, as in sessions: the slow weights
+// learn from the mixtures' losses, by share.
 type counted struct {
-	share   float32 // of the mixtures' losses; the network's own have the rest
+	share   float32 // share of the mixtures' losses; the network's own have the rest
 	streams []countedStream
 	logits  []float32 // gradients [T,B,256] of the losses by the logits
 
-	// Of the chunk under way.
+	// Of the current chunk.
 	segment *txl.Segment
 	targets []int32 // [T,B]
 	nll     []float32
@@ -48,7 +48,7 @@ func newCounted(x *kernel.Exec, batch, length int, share float32) *counted {
 	return c
 }
 
-// begin begins the companions anew whose turn it is at a step: one after the other.
+// begin restarts the companions that are due at a step: one after another.
 func (c *counted) begin(step, length int) {
 	for i := range c.streams {
 		if (step*length+i*countedText/len(c.streams))%countedText < length {
@@ -57,8 +57,8 @@ func (c *counted) begin(step, length int) {
 	}
 }
 
-// score writes the mixtures' losses, in nats, of a segment's targets [T,B], and the gradients that
-// the slow weights learn from.
+// score writes the mixtures' losses, in nats, of a segment's targets [T,B], and the gradients for
+// the slow weights.
 func (c *counted) score(x *kernel.Exec, seg *txl.Segment, targets []int32, nll []float32) {
 	c.segment, c.targets, c.nll = seg, targets, nll
 	x.Parallel(len(c.streams), c)

@@ -11,9 +11,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// What a stream of a batch has lost, and what is learnt from it, is that of a session which has
-// read the same since its companion began, whatever the other streams read and however many threads
-// do.
+// Loss and learning of a stream in a batch equal those of a session that has read the same text
+// since its companion began. They depend neither on the other streams nor on the number of threads.
 func TestEveryStreamOfABatchHasACompanionOfItsOwn(t *testing.T) {
 	const batch, length, share, steps = 3, 64, .75, 5
 	lm, err := txl.NewModel(txl.Config{
@@ -35,7 +34,7 @@ func TestEveryStreamOfABatchHasACompanionOfItsOwn(t *testing.T) {
 		for i := range counts {
 			counts[i] = companion.New(c.streams[i].counts.Settings())
 		}
-		// the companion of the first stream begins anew at the third
+		// the companion of the first stream restarts at the third
 		first := countedText/length - 2
 		for step := first; step < first+steps; step++ {
 			for i := range text.inputs {

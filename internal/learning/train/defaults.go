@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// withDefaults replaces zero fields by what they stand for, except those that depend on the model
-// or the text: see complete.
+// withDefaults replaces zero fields by their defaults, except those that depend on the model or the
+// text: see complete.
 func (o Options) withDefaults() Options {
 	if len(o.Phases) == 0 {
 		o.Phases = []string{PhasePretrain, PhaseMeta}
@@ -69,9 +69,9 @@ func (m *MetaOptions) withDefaults() {
 	fill(&m.Window.P, 0.05)
 }
 
-// What the paper has for models of words: in serving, the probability that an update writes a fast
-// weight and the tokens of a chunk; in training by windows, their chunks and the tokens of the
-// last.
+// The paper's values for models of words. In serving: the probability that an update writes a fast
+// weight, and the tokens of a chunk. In training by windows: the number of chunks and the tokens of
+// the last one.
 const (
 	wordP             = 0.3
 	wordChunk         = 50
@@ -79,8 +79,8 @@ const (
 	wordGradientChunk = 150
 )
 
-// complete replaces the zero fields that depend on the model to start from, whose meta-learners are
-// nil unless they are trained further, and on the tokens of text.
+// complete replaces the zero fields that depend on the initial model, and on the tokens of text.
+// The model's meta-learners are nil unless they are trained further.
 func (o *Options) complete(base *model.Model, tokens int) {
 	m := &o.Meta
 	settings, chunk, window, gradientChunk := sparsemeta.TwoBankSettings(), 64, 5, 512
@@ -112,7 +112,7 @@ func (o *Options) complete(base *model.Model, tokens int) {
 	fill(&m.Rate, rate)
 
 	fill(&o.Pretrain.Segment, base.LM.Config.SegLen)
-	long := max(min(3*tokens, 20<<20), 1<<20) // what pretraining reads by default
+	long := max(min(3*tokens, 20<<20), 1<<20) // the default length of pretraining
 	steps := func(read, perStep int) int { return (read + perStep - 1) / perStep }
 	fill(&o.Pretrain.Steps, steps(long, o.Pretrain.Batch*o.Pretrain.Segment))
 	metaSteps := steps(max(min(tokens, 1<<20), 1<<18), m.Online.Chunks*m.Chunk)
@@ -121,12 +121,13 @@ func (o *Options) complete(base *model.Model, tokens int) {
 	}
 	fill(&m.Steps, metaSteps)
 	fill(&o.Joint.Steps, m.Steps)
-	// Without a warm-up a model with post-norm may never leave the frequencies of single bytes.
+	// Without a warm-up a model with post-norm may never learn more than the frequencies of single
+	// bytes.
 	fill(&o.Pretrain.Warmup, o.Pretrain.Steps/20)
 	fill(&o.Joint.Warmup, o.Joint.Steps/20)
 }
 
-// settingsOver returns the asked settings. Fields that they leave open are as in the others.
+// settingsOver returns asked, with zero fields replaced by those of others.
 func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
 	if asked.Gammas == nil {
 		asked.Gammas = others.Gammas
@@ -139,8 +140,8 @@ func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
 	return asked
 }
 
-// largeOutput tells the paper's meta-learners, whose output is not scaled down, from those of two
-// banks: the paper's begin with small weights, and are moved by small steps.
+// largeOutput distinguishes the paper's meta-learners, whose output is not scaled down, from those
+// of two banks: the paper's begin with small weights and take small steps.
 func largeOutput(s sparsemeta.Settings) bool { return s.Out > 0.1 }
 
 func fill[T comparable](v *T, by T) { *v = cmp.Or(*v, by) }

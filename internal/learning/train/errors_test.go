@@ -36,13 +36,13 @@ func TestFilesWithoutPermissionAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, o.Out+" cannot be written")
 }
 
-// A checkpoint that cannot be written leaves the one before it as it was.
+// A checkpoint that cannot be written leaves the one before it unchanged.
 func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), WriteText(t, 100),
 		ValidationOptions{Every: 4, Bytes: 50}
-	// A folder stands in the place of the best checkpoint, so that the write fails after the last
-	// checkpoint has been written.
+	// A folder replaces the best checkpoint, so that the write fails after the last checkpoint has
+	// been written.
 	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
 	_, err := Run(context.Background(), o)
 	require.ErrorIs(t, err, ErrCheckpoint)
@@ -54,8 +54,8 @@ func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// On a full disk the run ends with an error that says so; the last checkpoint is whole, and the run
-// goes on from it to the same bits.
+// On a full disk the run ends with an error that says so. The last checkpoint is whole, and the run
+// resumes from it to the same bits.
 func TestFullDiskLosesNothing(t *testing.T) {
 	whole := TinyPretraining(t)
 	whole.Out = filepath.Join(t.TempDir(), "m")
@@ -97,7 +97,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	}
 }
 
-// diverging is a phase whose steps go wrong.
+// diverging is a phase whose steps diverge.
 type diverging struct{ stepper }
 
 func (diverging) step() (Outcome, error) { return Outcome{Loss: 5, Norm: math.Inf(1)}, nil }
@@ -141,7 +141,7 @@ func (p poisoned) step() (Outcome, error) {
 	return p.pretraining.step()
 }
 
-// A NaN in the weights is found in the step that meets it, and never gets into a checkpoint.
+// A NaN in the weights is found in the first step that meets it, and is never in a checkpoint.
 func TestDivergenceLeavesTheLastCheckpoint(t *testing.T) {
 	o := TinyPretraining(t) // a checkpoint every 5 steps
 	o.Dir = filepath.Join(t.TempDir(), "run")

@@ -16,16 +16,16 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Helpers with a capital letter are those of the tests that look at runs from outside, too.
+// Helpers with a capital letter are also used by the external tests of runs.
 
 // tinyModel has about ten thousand weights.
 var tinyModel = txl.Config{NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, Vocab: 256,
 	SegLen: 16, MemLen: 16}
 
-// Card is what a model's file says of its making.
+// Card is the description of the training in a model's file.
 type Card = card
 
-// tinyClusters is a model of words as small, with adaptive input and adaptive softmax.
+// tinyClusters is a model of words of similar size, with adaptive input and adaptive softmax.
 var tinyClusters = txl.Config{
 	NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, SegLen: 16, MemLen: 16, PreLNorm: true,
 	Cutoffs: []int{6, 12}, DivVal: 2, TieProjs: []bool{false, true, true},
@@ -51,7 +51,7 @@ func (r *recorder) Observe(e Event) error {
 	return nil
 }
 
-// notes are the sentences for a person, a line each.
+// notes returns the sentences for people, one on each line.
 func (r *recorder) notes() string {
 	var b strings.Builder
 	for _, e := range r.events {
@@ -62,7 +62,7 @@ func (r *recorder) notes() string {
 	return b.String()
 }
 
-// WriteText makes a folder of easy text: lines of a few words, other words in each domain.
+// WriteText makes a folder of easy text: lines of a few words, with other words in each domain.
 func WriteText(t *testing.T, bytesPerFile int) string {
 	t.Helper()
 	files := map[string]string{}
@@ -94,7 +94,7 @@ func TinyPretraining(t *testing.T) Options {
 	}
 }
 
-// TinyMeta meta-trains the tiny model, pretrained for a moment, for a few steps.
+// TinyMeta meta-trains the tiny model, after a short pretraining, for a few steps.
 func TinyMeta(t *testing.T, scheme string) Options {
 	t.Helper()
 	if testing.Short() {
@@ -105,7 +105,7 @@ func TinyMeta(t *testing.T, scheme string) Options {
 	o.HoldOut = []string{"domain3"}
 	o.Pretrain.Steps = 4
 	o.Meta = MetaOptions{
-		// The branches are few: gorgonia is slow under the race detector.
+		// There are few branches, because gorgonia is slow under the race detector.
 		Scheme: scheme, Steps: 4, Chunk: 16, Branches: []string{"word_emb.*", "*.o_net.weight"},
 		Online: OnlineOptions{Chunks: 2, Reset: .5, PieceMin: 40, PieceMax: 120},
 		Window: WindowOptions{K: 3, GradientChunk: 24, Batch: 2, P: .3},
@@ -115,7 +115,8 @@ func TinyMeta(t *testing.T, scheme string) Options {
 	return o
 }
 
-// Pretrained makes the file of a tiny model that knows the first three domains a little.
+// Pretrained writes the file of a tiny model that was pretrained a little on the first three
+// domains.
 func Pretrained(t *testing.T) string {
 	o := TinyPretraining(t)
 	o.Pretrain.Steps, o.HoldOut = 40, []string{"domain3"}
@@ -151,7 +152,7 @@ func Resumed(t *testing.T, o Options, stops ...int) {
 	require.NoError(t, err)
 }
 
-// stopAt is a context that ends when a run has made so many steps.
+// stopAt is a context that ends when a run has made a number of steps.
 type stopAt struct {
 	context.Context
 	run    *runner
@@ -166,7 +167,7 @@ func (c *stopAt) Err() error {
 	return c.Context.Err()
 }
 
-// steps are those made in all phases.
+// steps returns the number of steps made in all phases.
 func (r *runner) steps() int {
 	n := r.at.Step
 	for _, done := range r.at.Done {

@@ -35,9 +35,10 @@ func TestRunKeepsTextBack(t *testing.T) {
 	require.Nil(t, report.Phases[0].Best)
 }
 
-// Steps that are not given follow from the text.
+// The default number of steps depends on the text.
 func TestDefaultStepsFollowFromTheText(t *testing.T) {
-	// A step of pretraining is of 16 x 128, online steps of 4 x 128, windows of 8 x (4 x 128 + 512)
+	// A step of pretraining has 16 x 128 tokens, an online step 4 x 128, a window 8 x (4 x 128 +
+	// 512)
 	for bytes, want := range map[int][3]int{
 		1000:      {512, 512, 128},
 		1 << 20:   {1536, 2048, 384},

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// validationsDefault is the number of validations of a phase where no interval is given.
+// validationsDefault is the number of validations of a phase without a given interval.
 const validationsDefault = 10
 
-// loop makes the steps of a phase that are left. Between two steps, in this order: validation,
+// loop makes the remaining steps of a phase. Between two steps it does, in this order: validation,
 // checkpoint, interruption.
 func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 	if err := r.tell(Begun{r.standing(p)}); err != nil {
@@ -19,7 +19,7 @@ func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 	defer func() {
 		err = cmp.Or(err, r.tell(Ended{r.standing(p), r.at.Stale, err}))
 	}()
-	var static *float64 // static score, if the slow weights stand still
+	var static *float64 // static score, if the slow weights are frozen
 	r.saved, r.bestSaved = r.at.Step, -1
 	for {
 		if r.validationDue(p) {
@@ -68,7 +68,7 @@ func (r *runner) stepOnce(p stepper) error {
 	return r.tell(Stepped{r.standing(p), out})
 }
 
-// validate measures the weights as they are and, if they are the best so far, keeps a copy.
+// validate measures the current weights and, if they are the best so far, keeps a copy.
 func (r *runner) validate(ctx context.Context, p stepper, static *float64) (v Measurement,
 	err error) {
 	began := time.Now()
@@ -87,20 +87,20 @@ func (r *runner) validate(ctx context.Context, p stepper, static *float64) (v Me
 	return v, r.tell(Validated{r.standing(p), v, best, time.Since(began)})
 }
 
-// validationDue tells whether the weights as they are have to be measured now.
+// validationDue reports whether the current weights must be measured now.
 func (r *runner) validationDue(p stepper) bool {
 	switch {
 	case r.valid == nil || r.at.Validated == r.at.Step:
 		return false
 	case r.at.Step == p.length():
 		return true
-	case r.at.Step == 0: // the weights that training starts from may remain the best
+	case r.at.Step == 0: // the initial weights may remain the best
 		return r.o.Validation.Every >= 0 && (r.o.Init != "" || len(r.at.Done) > 0)
 	}
 	return r.at.Step%r.validationEvery(p) == 0
 }
 
-// validationEvery is the number of steps of a phase between two validations.
+// validationEvery returns the number of steps between two validations in a phase.
 func (r *runner) validationEvery(p stepper) int {
 	switch every := r.o.Validation.Every; {
 	case every > 0:

@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta/metatrain"
 )
 
-// metaLearner is the meta-weights phi with their optimiser: gradients of losses are summed at the
+// metaLearner is the meta-weights phi with their optimizer. It sums gradients of losses at the
 // nodes of the tables, and a step carries the sums back through the networks.
 type metaLearner struct {
 	learner  *sparsemeta.Learner
@@ -26,9 +26,9 @@ type metaLearner struct {
 	sums     sparsemeta.NodeGradients
 }
 
-// newMetaLearner returns the model with meta-learners to train, those that base has or fresh ones,
-// and their optimiser of so many threads. joint is nil in PhaseMeta. The model has no tables: those
-// of training are the optimiser's. base keeps what it has.
+// newMetaLearner returns a model with meta-learners to train, base's or fresh ones, and their
+// optimizer with the given number of threads. joint is nil in PhaseMeta. The model has no tables:
+// the optimizer has those for training. base does not change.
 func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed uint64,
 	threads int) (*model.Model, *metaLearner, error) {
 	l := &sparsemeta.Learner{Settings: o.Settings}
@@ -78,8 +78,8 @@ func branches(m *model.Model, o MetaOptions) ([]sparsemeta.Branch, error) {
 	return b, nil
 }
 
-// reusable tells whether the options ask for the meta-learners that m has: for the same branches,
-// as many banks and the same factors on their inputs, or for nothing.
+// reusable reports whether m's meta-learners are those that the options ask for: with the same
+// branches, number of banks and input factors, or with nothing specified.
 func reusable(m *model.Model, o MetaOptions) (bool, error) {
 	if len(o.Branches) > 0 {
 		asked, err := branches(m, o)
@@ -95,19 +95,19 @@ func reusable(m *model.Model, o MetaOptions) (bool, error) {
 
 func (m *metaLearner) close() error { return m.trainer.Close() }
 
-// tables are the compiled meta-learners as they are between two steps.
+// tables returns the compiled meta-learners as they are between two steps.
 func (m *metaLearner) tables() sparsemeta.Tables { return m.trainer.Tables() }
 
-// begin starts the sums of a step at zero.
+// begin sets the sums of a step to zero.
 func (m *metaLearner) begin() { m.sums = m.tables().Gradients(m.sums) }
 
 // gather adds the gradient of a chunk's loss, which the step's Backward has left. The loss depends
-// on the writes made so far; the gradient is taken from all of them, or from one of every few.
+// on the writes made so far. The gradient uses all of them, or one of every few.
 func (m *metaLearner) gather(s *stream.Step, every int) {
 	s.State.NodeGradient(s.Exec, m.tables(), m.learner.Settings.Out, s.Grads.Values, every, m.sums)
 }
 
-// norm is that of the sums, all nodes of all meta-learners together.
+// norm returns the norm of the sums over all nodes of all meta-learners.
 func (m *metaLearner) norm() float64 {
 	squares := 0.0
 	for _, bank := range m.sums {
@@ -126,7 +126,7 @@ func (m *metaLearner) step(t int) (rate float64, err error) {
 	return rate, m.trainer.Step(m.sums, rate)
 }
 
-// describe says what there is to learn; s is nil while the slow weights stand still.
+// describe describes what is trained; s is nil while the slow weights are frozen.
 func (m *metaLearner) describe(s *slow) string {
 	text := fmt.Sprintf("%s fast weights (branches: %d, banks: %d)",
 		humanize.Comma(int64(m.learner.Size())), len(m.learner.Branches), len(m.learner.Phi))
@@ -136,7 +136,7 @@ func (m *metaLearner) describe(s *slow) string {
 	return text
 }
 
-// arrays are the meta-weights, network by network.
+// arrays returns the meta-weights, network by network.
 func (m *metaLearner) arrays() []array {
 	var all []array
 	for bank, networks := range m.learner.Phi {
@@ -155,7 +155,7 @@ func (m *metaLearner) save(c *checkpoint) {
 	c.put64("solver.variance", state.Variance)
 }
 
-// load restores phi, and the optimiser as it was after so many steps.
+// load restores phi, and the optimizer after the given number of steps.
 func (m *metaLearner) load(c *checkpoint, steps int) {
 	c.getAll(m.arrays())
 	state := metatrain.SolverState{Iteration: steps}
@@ -169,7 +169,7 @@ func (m *metaLearner) load(c *checkpoint, steps int) {
 	if c.err != nil {
 		return
 	}
-	// New compiles the tables of the phi that were read.
+	// New compiles the tables of the phi just read.
 	trainer, err := metatrain.New(m.learner, m.options)
 	if err == nil {
 		err = trainer.Restore(state)

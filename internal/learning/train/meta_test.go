@@ -34,7 +34,7 @@ func TestPhasesResumeToTheSameBits(t *testing.T) {
 	}
 }
 
-// Beside a companion, too: it is a part of what a checkpoint holds.
+// With a companion, too: it is part of a checkpoint.
 func TestBesideACompanionARunResumesToTheSameBits(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Pretrain.Companion = .25
@@ -53,8 +53,7 @@ func TestOneBankResumesToTheSameBits(t *testing.T) {
 }
 
 // goldenRuns are the hashes of a run's last checkpoint by scheme, under the arithmetic float32-fma
-// of amd64. A change here says that a run that was interrupted before does not go on to the same
-// bits.
+// of amd64. If one changes, an older interrupted run does not resume to the same bits.
 var goldenRuns = map[string]string{
 	SchemeOnline: "234ad09b5769091815a0622c3f6d736b6b93f0f4b3b0db509f05cb9d4352f0d2",
 	SchemeWindow: "b4c6f20772289ee86ae3bd6c8a49b9a1eb7132f9a820f9bfae22e4edebcfdc73",
@@ -64,7 +63,7 @@ func TestARunHasTheBitsThatItAlwaysHad(t *testing.T) {
 	requireGoldenRuns(t, goldenRuns, TinyMeta)
 }
 
-// requireGoldenRuns runs what options makes for each scheme.
+// requireGoldenRuns runs the result of options for each scheme.
 func requireGoldenRuns(
 	t *testing.T, golden map[string]string, options func(*testing.T, string) Options,
 ) {
@@ -89,9 +88,8 @@ func TestJointFromScratchResumesToTheSameBits(t *testing.T) {
 	requireSameResult(t, o, 1, 3)
 }
 
-// After the online phase the model adapts: on the whole of the validation text, a domain that
-// pretraining never saw among it, adaptive bits per byte are below static. The slow weights stood
-// still.
+// After the online phase the model adapts: on the whole validation text, with a domain that
+// pretraining never saw, adaptive bits per byte are below static. The slow weights do not change.
 func TestOnlineMetaTrainingPays(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init = []string{PhaseMeta}, Pretrained(t)
@@ -117,9 +115,9 @@ func TestOnlineMetaTrainingPays(t *testing.T) {
 	require.Equal(t, report.Phases, c.Results)
 }
 
-// In the online phase a stream is scored and adapted to exactly as a session would be: with
-// meta-learners that (almost) stand still, and a state in 16 bits as a session has it, loss and
-// fast weights are those of a stream fed the same bytes, with a companion or without.
+// The online phase scores and adapts exactly as a session does. The test has (almost) frozen
+// meta-learners, and a state in 16 bits as in a session. Loss and fast weights equal those of a
+// stream fed the same bytes, with a companion or without.
 func TestOnlineIsServing(t *testing.T) {
 	onlineIsServing(t, func(*MetaOptions) {})
 	for _, share := range []float32{0, .4, 1} {
@@ -170,7 +168,7 @@ func onlineIsServing(t *testing.T, change func(*MetaOptions)) {
 		require.NoError(t, err)
 		before := s.Tally.Bits
 		w.Feed(s, text, nil)
-		// The tables differ by rounding: those of training come from gorgonia's graph.
+		// The tables differ by rounding: training's come from gorgonia's graph.
 		require.InDelta(t, (s.Tally.Bits-before)/float64(len(text)), loss*BitsPerNat, 1e-5)
 		s.Fast.Sum(w.Exec.Vectors, served)
 		require.InDeltaSlice(t, served, p.text.Fast.Values, 1e-7)
@@ -190,8 +188,8 @@ func newPhaseOf(t *testing.T, o Options, name string) stepper {
 	return p
 }
 
-// A window moves the meta-learners, and in a joint phase the slow weights; it leaves M and I at
-// zero and keeps the memory.
+// A window moves the meta-learners and, in a joint phase, the slow weights. It sets M and I to zero
+// and keeps the memory.
 func TestWindowStep(t *testing.T) {
 	for _, name := range []string{PhaseMeta, PhaseJoint} {
 		p := newPhaseOf(t, TinyMeta(t, SchemeWindow), name).(*windowScheme)
@@ -211,16 +209,15 @@ func TestWindowStep(t *testing.T) {
 	}
 }
 
-// The gradient that the window hands to the meta-learners is taken at the weights before the slow
-// step, from entries of the last writes: it is what the branches' part of the slow gradient says of
-// them.
+// The meta-learners' gradient in a window is taken at the weights before the slow step, from
+// entries of the last writes. It follows from the branches' part of the slow gradient.
 func TestWindowSharesOneBackward(t *testing.T) {
 	p := newPhaseOf(t, TinyMeta(t, SchemeWindow), PhaseJoint).(*windowScheme)
 	var o Outcome
 	p.writeFast(&o)
 	p.learn(&o)
 	sum, want := 0.0, 0.0
-	// A node's sum and its neighbour's add up to G of the entries between them.
+	// The sums of a node and its neighbor add up to G of the entries between them.
 	for _, branch := range p.meta.sums[0] {
 		for _, v := range branch {
 			sum += v
@@ -241,14 +238,14 @@ func TestWindowSharesOneBackward(t *testing.T) {
 	require.InDelta(t, want, sum, 1e-9)
 }
 
-// A joint online step, by hand: chunk by chunk forward at W + M, backward by all weights, write;
-// then Adam on the mean gradient, and the meta-learners by the branches' part of the same
-// gradients.
+// A joint online step computed by hand: chunk by chunk forward at W + M, backward by all weights,
+// write. Then Adam moves the slow weights by the mean gradient, and the branches' part of the same
+// gradients moves the meta-learners.
 func TestJointOnlineStep(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Clip, o.Meta.Online.Reset = 0, -1, -1
 	p := newPhaseOf(t, o, PhaseJoint).(*onlineScheme)
-	q := newPhaseOf(t, o, PhaseJoint).(*onlineScheme) // its parts are used one by one
+	q := newPhaseOf(t, o, PhaseJoint).(*onlineScheme) // the test uses its parts one by one
 	for i := range 3 {
 		out, err := p.step()
 		require.NoError(t, err)
@@ -285,7 +282,7 @@ func TestJointOnlineStep(t *testing.T) {
 		require.Equal(t, rate, out.SlowRate)
 		require.InDelta(t, loss, out.Loss, 1e-6)
 		require.InEpsilon(t, norm, out.Norm, 1e-5)
-		// Adam divides by the gradient's own size, so that the gradient's rounding shows.
+		// Adam divides by the size of the gradient, so that its rounding shows.
 		require.InDeltaSlice(t, q.lm.W, p.lm.W, 2e-6)
 		require.InDeltaSlice(t, q.text.Fast.Values, p.text.Fast.Values, 1e-6)
 		for b, n := range p.learner().Phi[1] {
@@ -294,13 +291,14 @@ func TestJointOnlineStep(t *testing.T) {
 	}
 }
 
-// The mean loss of one step's chunks falls along the slow gradient by as much as the gradient says:
-// a central difference over all slow weights at once, with fast weights that were written before.
+// The change of the mean loss of one step's chunks along the slow gradient is what the gradient
+// predicts. The test takes a central difference over all slow weights at once, with fast weights
+// that were written before.
 func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Rate, o.Meta.Rate, o.Meta.Online.Chunks = 0, 1e-30, 1e-30, 1
 	p := newPhaseOf(t, o, PhaseJoint).(*onlineScheme)
-	for range 4 { // so that memory and fast weights are there
+	for range 4 { // so that memory and fast weights are filled
 		_, err := p.step()
 		require.NoError(t, err)
 	}
@@ -370,7 +368,7 @@ func TestUnknownBranchesAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "layers.9.*")
 }
 
-// Text that is held out has no part in pretraining.
+// Held-out text has no part in pretraining.
 func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	r, _, err := open(o)
@@ -384,8 +382,8 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	require.Equal(t, r.seen.Bytes(), p.(*pretraining).tokens)
 }
 
-// Meta-learners that a model has outlive pretraining, and are trained further, if the options ask
-// for nothing else; otherwise they are made anew.
+// A model's meta-learners survive pretraining and are trained further, unless the options ask for
+// others; then new ones are made.
 func TestMetaLearnersGoOn(t *testing.T) {
 	first := TinyMeta(t, SchemeOnline)
 	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone

@@ -17,8 +17,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// tinyWordsMeta trains a tiny model of words through all phases. Fast weights have the biases of
-// the softmax, and the layer that is on top of them.
+// tinyWordsMeta trains a tiny model of words through all phases. The biases of the softmax and the
+// layer below it have fast weights.
 func tinyWordsMeta(t *testing.T, scheme string) Options {
 	o := TinyMeta(t, scheme)
 	o.Tokenizer.Kind, o.Model = tokenizer.KindWords, tinyClusters
@@ -26,8 +26,8 @@ func tinyWordsMeta(t *testing.T, scheme string) Options {
 	return o
 }
 
-// pretrainedWords makes the file of a tiny model of words that knows the first three domains a
-// little; the words of the last one are unknown to it.
+// pretrainedWords writes the file of a tiny model of words that was pretrained a little on the
+// first three domains. The words of the last domain are unknown to it.
 func pretrainedWords(t *testing.T) string {
 	o := TinyPretraining(t)
 	o.Tokenizer.Kind, o.Model, o.HoldOut = tokenizer.KindWords, tinyClusters, []string{"domain3"}
@@ -47,7 +47,7 @@ func TestPhasesOnWordsResumeToTheSameBits(t *testing.T) {
 	}
 }
 
-// goldenWordRuns are goldenRuns of models of words.
+// goldenWordRuns are the goldenRuns of models of words.
 var goldenWordRuns = map[string]string{
 	SchemeOnline: "cf399e1e963876c0b458300443b127a0afcc513d2c944746a698bde54972a82a",
 	SchemeWindow: "d965010be6a84e6438af4c8f6359a0f9fe599e7a9d5bcf408fa286a74dcd3f9c",
@@ -76,8 +76,8 @@ func TestThreadsDoNotMatterToMetaTrainingOnWords(t *testing.T) {
 	}
 }
 
-// Meta-training goes on from a static model of words, whose vocabulary it keeps. It ends with a
-// model that adapts: text of one domain is read with a lower perplexity.
+// Meta-training continues from a static model of words, and keeps its vocabulary. The result
+// adapts: text of one domain is read with a lower perplexity.
 func TestMetaTrainingOnWordsPays(t *testing.T) {
 	o := tinyWordsMeta(t, SchemeOnline)
 	o.Tokenizer, o.Model.NLayer = TokenizerOptions{}, 0
@@ -125,7 +125,7 @@ func TestMetaTrainingOnWordsPays(t *testing.T) {
 	require.NotEmpty(t, c.Recipe.Words.Fingerprint)
 }
 
-// Every phase may go on from a model of words, and is resumed with its vocabulary.
+// Every phase may continue from a model of words, and is resumed with its vocabulary.
 func TestRunsFromAModelOfWordsResume(t *testing.T) {
 	o := tinyWordsMeta(t, SchemeOnline)
 	o.Tokenizer, o.Model.NLayer = TokenizerOptions{}, 0
@@ -133,7 +133,7 @@ func TestRunsFromAModelOfWordsResume(t *testing.T) {
 	requireSameResult(t, o, 2, 5, 9)
 }
 
-// The model to go on from says what a token is.
+// The model to continue from decides what a token is.
 func TestTheTokensAreThoseOfTheModelToGoOnFrom(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init, o.Model.NLayer = []string{PhaseMeta}, pretrainedWords(t), 0

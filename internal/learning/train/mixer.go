@@ -7,20 +7,20 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// mixer is a companion beside the step of one stream of bytes, as sessions have it: what is lost is
-// then the mixture's, and so is what is learnt, as far as it has a share. Beside fast weights the
-// static network is mixed in, too, unless the model has its companion alone.
+// mixer is a companion beside the step of one stream of bytes, as in sessions. The reported loss is
+// then the mixture's; the learnt loss is a blend by share. With fast weights the static network is
+// mixed in, too, unless the model mixes only the companion.
 type mixer struct {
 	counts   *companion.State
 	scratch  *companion.Scratch
-	share    float32      // of the mixture's loss in what the fast weights learn from
+	share    float32      // share of the mixture's loss in what the fast weights learn from
 	static   *stream.Step // nil: it is not mixed in
 	networks companion.Networks
-	slopes   []float32 // of the chunk, see stream.LogitGradients
+	slopes   []float32 // slopes of the chunk; see stream.LogitGradients
 	logits   []float32 // gradients of the chunk's losses [T,256]
 }
 
-// newMixer returns a companion of the model's size beside a step of the model.
+// newMixer returns a companion of the model's size for a step of the model.
 func newMixer(t *textStep, m *model.Model, share float32) *mixer {
 	set, vocab := companion.Settings{TableBytes: m.CompanionBytes, Networks: 1}, 256
 	x := &mixer{
@@ -61,8 +61,8 @@ func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {
 	}
 }
 
-// learnFrom makes the step's backward that of a loss of the chunk that was scored last, in which
-// the mixture's loss has the share and the network's own the rest.
+// learnFrom makes the step's backward pass use a blended loss of the chunk scored last: the
+// mixture's loss by share, and the network's for the rest.
 func (x *mixer) learnFrom(s *stream.Step, targets []int32, share float32) {
 	if s.Logits = nil; share > 0 {
 		s.Logits = x.logits
@@ -78,7 +78,7 @@ func (x *mixer) save(c *checkpoint) {
 	}
 }
 
-// load reads what save has stored, with so many rows.
+// load reads what save has stored, with the given number of rows.
 func (x *mixer) load(c *checkpoint, rows int) {
 	c.getCompanion("companion", &x.counts)
 	if c.err == nil && x.static != nil {

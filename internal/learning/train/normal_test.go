@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// withStatistics makes the file of a pretrained model of words that has statistics of gradients.
+// withStatistics writes the file of a pretrained model of words with statistics of gradients.
 func withStatistics(t *testing.T) string {
 	m, err := model.Load(pretrainedWords(t))
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func withStatistics(t *testing.T) string {
 	return path
 }
 
-// normalisedRun meta-trains on top of a model with statistics.
+// normalisedRun meta-trains a model with statistics.
 func normalisedRun(t *testing.T) Options {
 	o := tinyWordsMeta(t, SchemeOnline)
 	o.Tokenizer, o.Model.NLayer = TokenizerOptions{}, 0
@@ -54,7 +54,7 @@ func TestMetaLearnersAreTrainedOnNormalisedGradients(t *testing.T) {
 	require.Equal(t, o.Meta.Normal, first.Learner.Normal)
 	require.Equal(t, before.Statistics, first.Statistics, "the trained model keeps them")
 
-	plain := o // no validation: the last weights are those that are kept
+	plain := o // no validation: the last weights are kept
 	plain.Meta.Normal, plain.Out = nil, filepath.Join(t.TempDir(), "plain.safetensors")
 	_, err = Run(context.Background(), plain)
 	require.NoError(t, err)
@@ -64,7 +64,8 @@ func TestMetaLearnersAreTrainedOnNormalisedGradients(t *testing.T) {
 	require.Nil(t, other.Statistics)
 	require.False(t, reflect.DeepEqual(first.Learner.Phi, other.Learner.Phi))
 
-	// Trained further, the meta-learners see what they have seen, unless others are asked for.
+	// When they are trained further, the meta-learners keep their inputs, unless the options ask
+	// for others.
 	o.Init, o.Meta.Normal, o.Out = o.Out, nil, filepath.Join(t.TempDir(), "further.safetensors")
 	_, err = Run(context.Background(), o)
 	require.NoError(t, err)
@@ -86,7 +87,7 @@ func TestARunOnNormalisedGradientsResumes(t *testing.T) {
 	requireSameResult(t, o, 1, 3)
 }
 
-// Statistics are of the slow weights that they were gathered with.
+// Statistics only fit the slow weights with which they were gathered.
 func TestNormalisingNeedsStatisticsOfTheSameWeights(t *testing.T) {
 	refused := func(change func(*Options)) {
 		o := normalisedRun(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train/report"
 )
 
-// sittings observes several runs, one after the other, each with a report of its own.
+// sittings observes several consecutive runs, each with a separate report.
 type sittings struct {
 	report.Options
 	now train.Observer
@@ -39,7 +39,7 @@ func (s *sittings) Observe(e train.Event) (err error) {
 	return s.now.Observe(e)
 }
 
-// reported makes the runs of the options report themselves as r says.
+// reported adds reports as described by r to the runs of the options.
 func reported(o *train.Options, r report.Options) { o.Observer = &sittings{Options: r} }
 
 func readMetrics(t *testing.T, path string) []report.Metric {
@@ -111,8 +111,8 @@ func TestPretrainingLearns(t *testing.T) {
 	require.Equal(t, 8, c.Recipe.Data.Files)
 }
 
-// One command line serves every sitting: to resume where there is no checkpoint yet is to start,
-// and the run says so.
+// The same command line serves every sitting: resuming without a checkpoint starts a run, and the
+// run says so.
 func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	o := train.TinyPretraining(t)
 	var log bytes.Buffer
@@ -123,7 +123,7 @@ func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	require.Contains(t, log.String(), "there is no checkpoint in "+o.Dir+
 		" yet: the run starts from its beginning")
 	log.Reset()
-	// Resuming a run that has ended gives its end once more.
+	// Resuming a run that has ended repeats its end.
 	again, err := train.Run(context.Background(), o)
 	require.NoError(t, err)
 	require.NotContains(t, log.String(), "there is no checkpoint")
@@ -148,7 +148,7 @@ func TestJointWindowLearns(t *testing.T) {
 }
 
 // The page of a run of three phases in several sittings has all of them: results, curves, recipe.
-// It needs nothing from anywhere else.
+// It loads nothing from elsewhere.
 func TestPageShowsTheWholeRun(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	o.Dir, o.Name = filepath.Join(t.TempDir(), "run"), "a <b>name</b> & more"
@@ -205,8 +205,8 @@ func TestPageOfAnInterruptedRunSaysSo(t *testing.T) {
 	require.Contains(t, string(text), "Not finished: interrupted in phase pretrain after step 0.")
 }
 
-// A person is told at the start what will be done and how long it will take; the model is not
-// touched by the trial steps.
+// At the start a run reports what it will do and how long that will take; the trial steps do not
+// change the model.
 func TestPlanIsToldAtTheStart(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	var log bytes.Buffer
@@ -232,7 +232,7 @@ func TestPlanIsToldAtTheStart(t *testing.T) {
 	require.Equal(t, silent.Model, told.Model)
 }
 
-// What is wrong with a later phase is reported before the first phase begins.
+// Errors in the options of a later phase are reported before the first phase begins.
 func TestLaterPhasesAreCheckedFirst(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	metrics := filepath.Join(t.TempDir(), "m")
@@ -266,7 +266,7 @@ func TestMissingThingsAreNamed(t *testing.T) {
 	}
 }
 
-// A directory in the place of a file, and a file in the place of a directory, are refused by name.
+// A folder instead of a file, and a file instead of a folder, are refused with their path.
 func TestDirectoriesAndFilesAreToldApart(t *testing.T) {
 	base := train.TinyPretraining(t)
 	dir := t.TempDir()

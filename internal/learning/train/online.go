@@ -10,9 +10,9 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train/optim"
 )
 
-// onlineScheme trains meta-learners on one stream: I and M are carried under exactly the settings
-// of serving, and the meta-learners are moved by the losses of every few chunks. The slow weights
-// stand still or, in a joint phase, are moved by the same losses.
+// onlineScheme trains meta-learners on one stream. I and M are carried with exactly the settings of
+// serving, and the losses of every few chunks move the meta-learners. The slow weights are frozen
+// or, in a joint phase, moved by the same losses.
 type onlineScheme struct {
 	trainee
 	options MetaOptions
@@ -20,11 +20,11 @@ type onlineScheme struct {
 	pieces  *corpus.Pieces
 	mean    optim.Mean // the slow weights' gradient, over the chunks of a step
 	going   bool       // the segment holds the chunk before the next one
-	resets  uint64     // key of the decisions to reset
+	resets  uint64     // key of the random resets
 }
 
-// newOnline starts the scheme; joint is nil if the slow weights, which are trained already, stand
-// still.
+// newOnline starts the scheme; joint is nil if the slow weights, which are trained already, are
+// frozen.
 func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []string, o MetaOptions,
 	joint *JointOptions, seed uint64) (*onlineScheme, error) {
 	if err := c.Need(o.Chunk, "one chunk"); err != nil {
@@ -53,7 +53,7 @@ func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []st
 	return p, nil
 }
 
-// step runs the chunks of one step of the optimisers and makes it.
+// step runs the chunks of one step of the optimizers and makes the step.
 func (p *onlineScheme) step() (Outcome, error) {
 	var o Outcome
 	p.meta.begin()
@@ -67,10 +67,9 @@ func (p *onlineScheme) step() (Outcome, error) {
 	return o, p.optimise(&o)
 }
 
-// chunk scores the i'th chunk of a step and adds what its loss says of the meta-learners (and of
-// the slow weights) to the gradients. Only then does it let the chunk write the fast weights
-// (eqs. 3 to 6), as a session would, so that no loss sees the write that it causes. It returns the
-// mean loss in nats.
+// chunk scores the i'th chunk of a step. It adds the gradients of the loss for the meta-learners
+// and for unfrozen slow weights. Only then does the chunk write the fast weights (eqs. 3 to 6), as
+// in a session, so that no loss sees the write that it causes. It returns the mean loss in nats.
 func (p *onlineScheme) chunk(i int) float64 {
 	if p.pieces.Next(p.text.inputs, p.text.targets) && p.resetDue() {
 		p.text.reset()
@@ -96,8 +95,8 @@ func (p *onlineScheme) chunk(i int) float64 {
 	return loss
 }
 
-// resetDue decides whether M and I go back to zero at the piece that has just begun, by the seed
-// and the piece's number.
+// resetDue reports whether M and I are set to zero at the piece that has just begun. The choice
+// depends on the seed and the piece's number.
 func (p *onlineScheme) resetDue() bool {
 	random := kernel.Bits(p.resets, p.pieces.State.Piece)
 	return float64(random>>11)/(1<<53) < p.options.Online.Reset
@@ -114,12 +113,13 @@ func (p *onlineScheme) describe() string {
 	return text
 }
 
-// onlineState is the part of the phase's state that is not arrays.
+// onlineState is the part of the phase's state without arrays.
 type onlineState struct {
 	Steps  int                `json:"steps"`
 	Stream corpus.PiecesState `json:"stream"`
 	Memory int                `json:"memory"` // rows of the memory in use
-	Writes uint64             `json:"writes"` // updates of the fast weights made: the masks' time
+	// updates of the fast weights made, which index the masks
+	Writes uint64 `json:"writes"`
 }
 
 func (p *onlineScheme) save(c *checkpoint) {

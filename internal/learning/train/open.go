@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// open reads everything a run needs: text, model and, to resume, the last checkpoint.
+// open reads everything that a run needs: text, model and, to resume, the last checkpoint.
 func open(o Options) (*runner, *checkpoint, error) {
 	r := &runner{o: o.withDefaults(), writeFile: weights.WriteFile}
 	if err := r.o.validate(); err != nil {
@@ -30,7 +30,7 @@ func open(o Options) (*runner, *checkpoint, error) {
 		return nil, nil, err
 	}
 	r.base.Arithmetic = kernel.Arithmetic{Precision: r.o.Precision}
-	if err := r.o.validate(); err != nil { // what depends on text and model, too
+	if err := r.o.validate(); err != nil { // also what depends on text and model
 		return nil, nil, err
 	}
 	// Sessions of the model would refuse a smaller chunk.
@@ -82,8 +82,8 @@ func open(o Options) (*runner, *checkpoint, error) {
 	return r, last, nil
 }
 
-// openFolder makes the folder of the checkpoints and reads the last one, if the run is to go on
-// from it. A folder that holds a run already is only used to resume that run.
+// openFolder makes the folder of the checkpoints and, if the run resumes, reads the last one. A
+// folder with a run can only be used to resume that run.
 func (r *runner) openFolder() (last *checkpoint, err error) {
 	dir := r.o.Dir
 	if dir == "" {
@@ -134,8 +134,8 @@ func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
 	return text, new(recordOf(valid)), nil
 }
 
-// loadModel makes the model to start from and completes the options that depend on it. If the model
-// is one to go on from, init is its hash, and becomes says what is done with its meta-learners.
+// loadModel makes the initial model and completes the options that depend on it. If the run
+// continues from a model, init is its hash, and becomes says what happens to its meta-learners.
 func (r *runner) loadModel() (init, becomes string, err error) {
 	if r.o.Init == "" {
 		err = r.newModel()
@@ -148,7 +148,7 @@ func (r *runner) loadModel() (init, becomes string, err error) {
 	return init, becomes, err
 }
 
-// goOn reads the model to go on from, and makes the tokens of the text that are the model's.
+// goOn reads the model to continue from, and converts the text to its tokens.
 func (r *runner) goOn() (init, becomes string, err error) {
 	o := &r.o
 	m, err := model.Load(o.Init)
@@ -164,7 +164,7 @@ func (r *runner) goOn() (init, becomes string, err error) {
 		return "", "", err
 	}
 	if m.LM.Layout.Size != size || o.Phases[0] == PhasePretrain {
-		m.Statistics = nil // they are of other weights
+		m.Statistics = nil // the statistics belong to other weights
 	}
 	fill(&o.Name, m.Name)
 	m.Name = o.Name
@@ -178,15 +178,15 @@ func (r *runner) goOn() (init, becomes string, err error) {
 	return init, becomes, r.encode(m.Tokenizer)
 }
 
-// reshape gives a model the form of a configuration, if it takes no new weights: other lengths, on
-// which no weight depends, and tables of the softmax's own, which begin as copies of those of the
-// embeddings. The zero configuration asks for nothing.
+// reshape changes a model to a configuration, if that needs no new weights. It may have other
+// lengths, on which no weight depends, and separate softmax tables, which begin as copies of the
+// embeddings. The zero configuration changes nothing.
 func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 	if to.NLayer == 0 {
 		return lm, nil
 	}
 	c := lm.Config
-	to = to.WithVocab(c.Vocab) // a vocabulary says its size
+	to = to.WithVocab(c.Vocab) // a vocabulary determines its size
 	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
 	c.UntieSoftmax = c.UntieSoftmax || to.UntieSoftmax
 	if have, want := showJSON(to), showJSON(c); have != want {
@@ -201,7 +201,7 @@ func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 	return lm, nil
 }
 
-// What becomes of the meta-learners of Options.Init; "" if the model has none.
+// What happens to the meta-learners of Options.Init; "" if the model has none.
 const (
 	learnerKept    = "are kept as they are"
 	learnerTrained = "are trained further"
@@ -215,8 +215,8 @@ func noStatistics() error {
 		"its gradients (lmserve tune --statistics gathers them), and is not pretrained further"}
 }
 
-// keepLearner decides what becomes of the model's meta-learners, and takes those from it that are
-// of no more use.
+// keepLearner decides what happens to the model's meta-learners, and removes those that are no
+// longer useful.
 func (r *runner) keepLearner(m *model.Model) (string, error) {
 	if m.Learner == nil {
 		return "", nil

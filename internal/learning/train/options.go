@@ -12,8 +12,8 @@ import (
 
 // Phases of a run: values of Options.Phases.
 const (
-	PhasePretrain = "pretrain" // the slow weights alone; what comes out is a static model
-	PhaseMeta     = "meta"     // the meta-learners alone, on slow weights that are already trained
+	PhasePretrain = "pretrain" // only the slow weights; the result is a static model
+	PhaseMeta     = "meta"     // only the meta-learners, on slow weights that are already trained
 	PhaseJoint    = "joint"    // slow weights and meta-learners together
 )
 
@@ -26,36 +26,36 @@ const (
 // ValidNone as Options.Valid: there is no validation.
 const ValidNone = "none"
 
-// DefaultConfig is the configuration of a run that names none.
+// DefaultConfig is the default configuration of a run.
 const DefaultConfig = "small"
 
-// StoreDefault is how the slow weights are stored where nothing is said: it takes half of the bytes
-// of float32, for next to nothing in the scores.
+// StoreDefault is the default type of stored slow weights: it needs half of the bytes of float32,
+// and hardly changes the scores.
 const StoreDefault = "bf16"
 
 // storeTypes are the values of Options.Store.
 var storeTypes = map[string]weights.DType{"float32": weights.F32, "bf16": weights.BF16,
 	"f16": weights.F16}
 
-// Options describe a run. Zero fields stand for the defaults given with them.
+// Options describe a run. Zero fields mean the given defaults.
 //
 // A phase begins with the slow weights and meta-learners of the one before it; the first begins
-// with those of Init. Pretraining drops meta-learners, which were trained for other slow weights.
-// The other phases train the meta-learners that they find further, if these have the branches and
-// as many banks as are asked for or if nothing is asked, and otherwise make meta-learners anew.
+// with those of Init. Pretraining drops meta-learners, because they were trained for other slow
+// weights. The other phases continue training existing meta-learners if these have the requested
+// branches and number of banks, or if the options leave these open. Otherwise they make new ones.
 type Options struct {
 	// Phases in their order, each at most once, PhasePretrain only as the first; nil:
 	// PhasePretrain, PhaseMeta.
 	Phases []string
 
-	Init string // path of a model file to go on from; "": random weights of a configuration
-	// Model is the configuration. Without Init, if NLayer is 0: DefaultConfig. With Init: the
-	// model's own, which also NLayer 0 stands for, or the same with other lengths (seg_len,
-	// mem_len, clamp_len, same_length) or with untie_softmax, which gives the softmax copies of the
-	// tables that it had in common with the embeddings.
+	Init string // path of a model file to continue from; "": random weights of a configuration
+	// Model is the configuration. Without Init, NLayer 0 means DefaultConfig. With Init it is the
+	// model's own, also for NLayer 0, or the same with other lengths (seg_len, mem_len, clamp_len,
+	// same_length). It may also add untie_softmax, which gives the softmax copies of the tables
+	// that it shared with the embeddings.
 	Model txl.Config
 
-	// Tokenizer says what the tokens of a new model are. With Init it says nothing.
+	// Tokenizer selects the tokens of a new model. It must be empty with Init.
 	Tokenizer TokenizerOptions
 
 	Data    string   // directory of text files: each file a stream, its first folder its domain
@@ -64,11 +64,11 @@ type Options struct {
 	// back for it.
 	Valid string
 
-	Out    string // where the model is written; "": nowhere
+	Out    string // path of the model's file; "": it is not written
 	Store  string // type of the slow weights in that file: a key of storeTypes; "": StoreDefault
 	Name   string // the model's name in that file; "": that of Init, DefaultConfig's, or "model"
 	Dir    string // folder of the checkpoints, made if it is missing; "": no checkpoints
-	Resume bool   // go on from the last checkpoint in Dir, if there is one
+	Resume bool   // resume from the last checkpoint in Dir, if there is one
 
 	Observer Observer // an observer of the run; nil: none
 
@@ -85,21 +85,21 @@ type Options struct {
 	CheckpointEvery int // steps between two checkpoints; 0: 500
 }
 
-// TokenizerOptions say what the tokens of a new model are. A model of words takes the size of its
-// vocabulary in place of Options.Model.Vocab.
+// TokenizerOptions select the tokens of a new model. The size of a word vocabulary replaces
+// Options.Model.Vocab.
 type TokenizerOptions struct {
 	Kind string // tokenizer.KindBytes (also "") or tokenizer.KindWords
 	// Vocabulary is a vocabulary file of the reference implementation; "": the vocabulary is made
-	// of the words of Data that are pretrained on.
+	// from the words of Data that are pretrained on.
 	Vocabulary string
 	// VocabularyOptions choose these words. If both fields are 0, MinCount is MinCountDefault. They
-	// are 0 beside a vocabulary file.
+	// must be 0 with a vocabulary file.
 	tokenizer.VocabularyOptions
 }
 
-// MinCountDefault is how often a word occurs at least, if nothing is said: WikiText-103 was made
-// with this number (Merity et al., Pointer Sentinel Mixture Models, 2016). Words that are left out
-// teach the model what an unknown word is like.
+// MinCountDefault is the default for the least occurrences of a word: WikiText-103 was made with
+// this number (Merity et al., Pointer Sentinel Mixture Models, 2016). From the words left out, the
+// model learns about unknown words.
 const MinCountDefault = 3
 
 // Optimizers of the slow weights: values of SlowOptions.Optimizer.
@@ -108,7 +108,7 @@ const (
 	OptimizerMuon = "muon" // optim.Muon, for the layers' matrices; Adam for the rest
 )
 
-// SlowOptions are the settings of the optimiser of the slow weights, with a warm-up, a schedule and
+// SlowOptions are the settings of the optimizer of the slow weights, with a warm-up, a schedule and
 // clipping.
 type SlowOptions struct {
 	// Optimizer is OptimizerMuon (also "" in pretraining) or OptimizerAdam (also "" elsewhere).
@@ -120,26 +120,26 @@ type SlowOptions struct {
 	Final float64 `json:"final"` // fraction of Rate at the last step; 0: .05
 	// Warmup is a number of steps; 0: a twentieth of all; below 0: none.
 	Warmup int `json:"warmup"`
-	// Clip is the largest norm of the gradient; 0: .25; below 0: there is no clipping.
-	Clip             float64 `json:"clip"`
-	Dropout          float64 `json:"dropout"`           // on hidden states; 0: none
-	AttentionDropout float64 `json:"attention_dropout"` // on attention probabilities; 0: none
+	// Clip is the largest norm of the gradient; 0: .25; below 0: no clipping.
+	Clip    float64 `json:"clip"`
+	Dropout float64 `json:"dropout"` // dropout on hidden states; 0: none
+	// dropout on attention probabilities; 0: none
+	AttentionDropout float64 `json:"attention_dropout"`
 }
 
 // PretrainOptions are the settings of pretraining.
 type PretrainOptions struct {
-	// Steps of the optimiser. 0: those that read the text three times, but at least 1 Mi tokens
+	// Steps of the optimizer. 0: as many as read the text three times, but at least 1 Mi tokens
 	// (1,048,576) and at most 20 Mi.
 	Steps   int `json:"steps"`
-	Batch   int `json:"batch"`   // streams read side by side; 0: 16
-	Segment int `json:"segment"` // tokens a stream and step; 0: the configuration's seg_len
-	// Balance says how much more often than its size asks for a small domain is read: a domain
-	// gets a part of the reading in proportion to tokens^(1-Balance). 0: all tokens are alike;
-	// 1: all domains are.
+	Batch   int `json:"batch"`   // parallel streams; 0: 16
+	Segment int `json:"segment"` // tokens of a stream in a step; 0: the configuration's seg_len
+	// Balance makes small domains count more: a domain gets a part of the reading in proportion to
+	// tokens^(1-Balance). 0: all tokens count equally; 1: all domains do.
 	Balance float64 `json:"balance"`
-	// Companion puts a companion beside every stream, as sessions have it: of the loss that the
-	// slow weights learn from the mixture's has this share, 0 to 1, and the network's own has the
-	// rest. 0: there are none. Above 0 validations are of the mixture. It is of models of bytes.
+	// Companion puts a companion beside every stream, as in sessions. It is the share, 0 to 1, of
+	// the mixture's loss in the loss that the slow weights learn from; the network's loss has the
+	// rest. 0: no companions. Above 0 validations measure the mixture. Only for models of bytes.
 	Companion float32 `json:"companion,omitempty"`
 	SlowOptions
 }
@@ -147,41 +147,40 @@ type PretrainOptions struct {
 // MetaOptions are the settings of the phases that train meta-learners.
 type MetaOptions struct {
 	Scheme string `json:"scheme"` // SchemeOnline (also "") or SchemeWindow
-	// Steps of PhaseMeta. 0: online, those that read the text once, but at least 256 Ki tokens and
+	// Steps of PhaseMeta. 0: online, as many as read the text once, but at least 256 Ki tokens and
 	// at most 1 Mi; windows as in pretraining.
 	Steps int `json:"steps"`
-	// Chunk is the number of tokens between two writes of the fast weights. 0: as the
-	// meta-learners found have it, or 64 (online), 128 (window), 50 (words).
+	// Chunk is the number of tokens between two writes of the fast weights. 0: as in the existing
+	// meta-learners, or 64 (online), 128 (window), 50 (words).
 	Chunk int `json:"chunk"`
-	// Rate is the largest learning rate of the meta-learners; 0: .003, or .00025 where Settings.Out
-	// is of the order of 1.
+	// Rate is the largest learning rate of the meta-learners; 0: .003, or .00025 if Settings.Out is
+	// of the order of 1.
 	Rate     float64 `json:"rate"`
 	Final    float64 `json:"final"`    // fraction of Rate at the last step; 0: .05
 	Schedule string  `json:"schedule"` // as in SlowOptions
-	// Branches are the weights that get fast weights, for model.Branches. nil: as the
-	// meta-learners found have them, or "upper" (online), "paper" (window).
+	// Branches are the weights that get fast weights, for model.Branches. nil: as in the existing
+	// meta-learners, or "upper" (online), "paper" (window).
 	Branches []string `json:"branches"`
-	// Settings of serving, and of the online scheme's training. Fields that are zero (both betas)
-	// are as with the meta-learners found, or two banks (online), the paper's (window).
+	// Settings of serving, and of training in the online scheme. Zero fields (both betas) are as in
+	// the existing meta-learners, or two banks (online), the paper's (window).
 	Settings sparsemeta.Settings `json:"settings"`
-	// Normal, for meta-learners that are made anew, brings their inputs to one size by the
-	// statistics of gradients of the model to go on from, which the trained model keeps.
+	// Normal makes new meta-learners normalize their inputs, by the gradient statistics of the
+	// model to continue from. The trained model keeps the statistics.
 	Normal *sparsemeta.Normal `json:"normal,omitempty"`
-	// Companion puts a companion beside the network, as sessions have it: the losses that the
-	// meta-learners (and, in PhaseJoint, the slow weights) learn from, and those of all
-	// validations, are the mixture's. It is of models of bytes and SchemeOnline. Meta-learners that
-	// are trained further have it if they learnt from the mixture. Of the networks that are mixed
-	// only the one with fast weights has a gradient.
+	// Companion puts a companion beside the network, as in sessions. The meta-learners (and, in
+	// PhaseJoint, the slow weights) then learn from the mixture's losses, and all validations
+	// measure them. Only for models of bytes and SchemeOnline. Meta-learners that are trained
+	// further keep it if they learnt from the mixture. Of the mixed networks only the one with fast
+	// weights has a gradient.
 	Companion bool `json:"companion,omitempty"`
-	// Mixture is the share of the mixture's loss in what the fast weights learn from beside a
-	// companion, in serving as in training; the network's own loss has the rest.
+	// Mixture is the share of the mixture's loss in what the fast weights learn from with a
+	// companion, in serving as in training; the network's loss has the rest.
 	Mixture float32 `json:"mixture,omitempty"`
 	// CompanionBytes is the size of the companion's table, in training and, unless a session asks
-	// for another, in serving; 0: as the model to go on from has it, or
-	// companion.TableBytesDefault.
+	// for another, in serving. 0: as in the model to continue from, or companion.TableBytesDefault.
 	CompanionBytes int `json:"companion_bytes,omitempty"`
-	// CompanionAlone makes it the model's default that sessions mix the static network in no more,
-	// which costs them less. So it stays in models that go on from it.
+	// CompanionAlone makes sessions, by default, no longer mix the static network in, which saves
+	// time. Models trained further from this one keep that.
 	CompanionAlone bool          `json:"companion_alone,omitempty"`
 	Online         OnlineOptions `json:"online"`
 	Window         WindowOptions `json:"window"`
@@ -192,8 +191,8 @@ type OnlineOptions struct {
 	Chunks int `json:"chunks"` // chunks whose gradients are summed for one step; 0: 8
 	// Sample n estimates a step's gradient from one of n fast weights; 0: 8.
 	Sample int `json:"sample"`
-	// Reset is the probability that M and I go back to zero where a piece of text begins; 0: .5;
-	// below 0: they never do.
+	// Reset is the probability that M and I are set to zero where a piece of text begins; 0: .5;
+	// below 0: never.
 	Reset    float64 `json:"reset"`
 	PieceMin int     `json:"piece_min"` // tokens of the shortest pieces of text; 0: 4096
 	PieceMax int     `json:"piece_max"` // tokens of the longest; 0: 65536
@@ -201,9 +200,9 @@ type OnlineOptions struct {
 
 // WindowOptions are the settings of the window scheme.
 type WindowOptions struct {
-	// K is the number of chunks of a window, of which the first k-1 write M; 0: 5, of words 4.
+	// K is the number of chunks of a window, of which the first k-1 write M; 0: 5, for words 4.
 	K             int     `json:"k"`
-	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th chunk; 0: 512, of words 150
+	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th chunk; 0: 512, for words 150
 	Batch         int     `json:"batch"`          // streams that share M; 0: 8
 	P             float64 `json:"p"`              // probability that a write sets an entry; 0: .05
 }
@@ -214,23 +213,22 @@ type JointOptions struct {
 	SlowOptions     // Rate 0: .0001 (online), .00025 (window)
 }
 
-// ValidationOptions say how a model is measured along the way, always in bits a token.
+// ValidationOptions say how a model is measured during training, always in bits a token.
 type ValidationOptions struct {
-	// Every is the number of steps between two measurements; 0: there are ten a phase; below 0:
-	// only the end of a phase is measured. Unless it is below 0, weights that have been trained
-	// are measured at step 0, too.
+	// Every is the number of steps between two measurements; 0: ten in a phase; below 0: only at
+	// the end of a phase. Unless it is below 0, trained weights are also measured at step 0.
 	Every int `json:"every"`
-	// Bytes is the most of each file of Options.Valid; 0: 16384; below 0: all of it. Text that is
-	// kept back counts as a whole.
+	// Bytes is the most that is used of each file of Options.Valid; 0: 16384; below 0: all of it.
+	// Text that is kept back is used as a whole.
 	Bytes int `json:"bytes"`
-	// Patience ends a phase after so many validations in a row without a better one; 0: never.
+	// Patience ends a phase after this many consecutive validations without a better one; 0: never.
 	Patience int `json:"patience"`
-	// OneStream makes all documents one stream that is never reset; otherwise each is a stream of
-	// its own.
+	// OneStream makes all documents one stream that is never reset; otherwise each is a separate
+	// stream.
 	OneStream bool `json:"one_stream"`
 }
 
-// OptionError says that one field of Options has a value that cannot be used.
+// OptionError says that one field of Options has an invalid value.
 type OptionError struct {
 	Field string // path of the field, such as "Pretrain.Batch"
 	Found string

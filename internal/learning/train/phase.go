@@ -2,20 +2,21 @@ package train
 
 import "github.com/lmserve/lmserve/sparsemeta"
 
-// stepper is what the loop knows of pretraining and of the two schemes with meta-learners.
+// stepper is a phase as the loop sees it: pretraining, or one of the two schemes with
+// meta-learners.
 type stepper interface {
 	length() int            // steps in all
-	step() (Outcome, error) // one step of the optimisers
+	step() (Outcome, error) // one step of the optimizers
 	save(*checkpoint)       // everything that the next steps depend on
 	load(*checkpoint) error
 	trained() []array             // views of the weights that the steps move
 	learner() *sparsemeta.Learner // nil in pretraining, which trains none and is validated without
-	frozen() bool                 // whether the slow weights stand still
-	describe() string             // a sentence for a person
-	close() error                 // ends what the phase has running
+	frozen() bool                 // whether the slow weights are frozen
+	describe() string             // a sentence for people
+	close() error                 // ends the phase's goroutines
 }
 
-// What the seed of a run is used for: each has a generator of its own.
+// The uses of a run's seed; each has a separate generator.
 const (
 	useWeights = iota + 1
 	useOrder

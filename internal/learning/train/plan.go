@@ -18,8 +18,8 @@ const (
 	rehearsalTokens = 1024
 )
 
-// prepare makes every phase that is left once, so that what is wrong with a later phase is known
-// before the first has run for hours, and tells what the run will do. It changes nothing.
+// prepare makes every remaining phase once, and reports what the run will do. So an error in a
+// later phase is found before the first has run for hours. It changes nothing.
 func (r *runner) prepare(ctx context.Context, names []string) error {
 	if err := r.note("%s", r.describeText()); err != nil {
 		return err
@@ -53,8 +53,8 @@ func (r *runner) describeText() string {
 	return text + "; validation on " + r.valid.text.String() + " in " + r.o.Valid
 }
 
-// rehearse makes a phase on a copy of the model, tells what the phase will do after the given
-// number of steps, and throws it away.
+// rehearse makes a phase on a copy of the model, reports what the phase will do after the given
+// number of steps, and drops it.
 func (r *runner) rehearse(ctx context.Context, name string, made int) (err error) {
 	trial := *r
 	base := *r.base
@@ -74,8 +74,8 @@ func (r *runner) rehearse(ctx context.Context, name string, made int) (err error
 	return errors.Join(told, p.close())
 }
 
-// estimate tries a few steps of a phase and returns the time that the steps after the given one
-// will take, validations and all.
+// estimate tries a few steps of a phase and returns the time of the steps after the given one, with
+// validations.
 func (r *runner) estimate(ctx context.Context, p stepper, from int) (time.Duration, error) {
 	step, err := timed(func() error { _, err := p.step(); return err })
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *runner) estimate(ctx context.Context, p stepper, from int) (time.Durati
 	return spent + one*time.Duration(max(1, times)), err
 }
 
-// timed is the shortest of the times that a few calls take; there are fewer if they take long.
+// timed returns the shortest time of a few calls; there are fewer if they take long.
 func timed(call func() error) (best time.Duration, err error) {
 	for i, begin := 0, time.Now(); i < rehearsals &&
 		(i == 0 || time.Since(begin) < rehearsalTime); i++ {
@@ -105,7 +105,7 @@ func timed(call func() error) (best time.Duration, err error) {
 	return best, nil
 }
 
-// timeValidation is the time of one validation, from that of a small part of its text.
+// timeValidation returns the time of one validation, from that of a small part of its text.
 func (r *runner) timeValidation(ctx context.Context, p stepper) (time.Duration, error) {
 	m, err := r.model(p.learner())
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *runner) timeValidation(ctx context.Context, p stepper) (time.Duration, 
 		_, err := small.measure(ctx, m, nil)
 		return err
 	})
-	if err != nil && ctx.Err() == nil { // the loop will see to an interruption
+	if err != nil && ctx.Err() == nil { // the loop handles an interruption
 		return 0, err
 	}
 	return time.Duration(float64(took) / float64(doc.Len()) * float64(r.valid.text.Tokens())), nil

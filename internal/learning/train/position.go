@@ -1,12 +1,12 @@
 package train
 
-// position is where a run stands, with everything that its loop has to remember.
+// position is the position of a run, with everything that its loop must remember.
 type position struct {
 	Phase  string  `json:"phase"`
-	Step   int     `json:"step"`   // optimiser steps made in the phase
+	Step   int     `json:"step"`   // optimizer steps made in the phase
 	Tokens int64   `json:"tokens"` // tokens scored in the phase
 	Loss   float64 `json:"loss"`   // running mean, nats a token
-	// Validated is the step of the last validation; -1: there was none in the phase yet.
+	// Validated is the step of the last validation; -1: none in the phase yet.
 	Validated int           `json:"validated"`
 	Stale     int           `json:"stale"` // validations since the best one
 	Best      *Measurement  `json:"best,omitempty"`
@@ -16,7 +16,7 @@ type position struct {
 // lossMemory is the weight of one step in the running mean of the training loss.
 const lossMemory = 0.02
 
-// stepped moves the position behind a step.
+// stepped advances the position by a step.
 func (p *position) stepped(o Outcome) {
 	if p.Step == 0 {
 		p.Loss = o.Loss
@@ -26,7 +26,7 @@ func (p *position) stepped(o Outcome) {
 	p.Tokens += int64(o.Tokens)
 }
 
-// validated moves the position behind a measurement and tells whether it is the best so far.
+// validated records a measurement and reports whether it is the best so far.
 func (p *position) validated(v Measurement) (best bool) {
 	p.Validated = p.Step
 	p.Stale++
@@ -36,7 +36,7 @@ func (p *position) validated(v Measurement) (best bool) {
 	return best
 }
 
-// report is that of the phase under way.
+// report returns the report of the current phase.
 func (p *position) report() PhaseReport {
 	return PhaseReport{Phase: p.Phase, Steps: p.Step, Tokens: p.Tokens, Loss: p.Loss, Best: p.Best}
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// pretraining is the static phase: the slow weights alone, on a batch of streams.
+// pretraining is the static phase: only the slow weights, on a batch of streams.
 type pretraining struct {
 	options PretrainOptions
 	x       *kernel.Exec
 	lm      *txl.Model
 	slow    *slow
 	reader  *corpus.Reader
-	text    textStep // All of its step is where the optimiser finds the gradient
-	size    string   // of the text, as a person says it
-	counted *counted // nil: the network is alone
+	text    textStep // the optimizer finds the gradient in its step's All
+	size    string   // size of the text, in words for people
+	counted *counted // nil: only the network
 	tokens  int      // tokens of the text
 	steps   int      // steps made
 }
 
-// newPretrain starts the phase. The options' Segment is set.
+// newPretrain starts the phase. The options' Segment must be set.
 func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o PretrainOptions,
 	seed uint64) (*pretraining, error) {
 	reader, err := corpus.NewReader(c, o.Batch, o.Segment, first, o.Balance,
@@ -46,7 +46,7 @@ func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o
 	return p, nil
 }
 
-// step makes one optimiser step from the mean loss of the next segment of every stream.
+// step makes one step of the optimizer from the mean loss of the next segment of every stream.
 func (p *pretraining) step() (Outcome, error) {
 	p.reader.Next(p.text.inputs, p.text.targets)
 	p.text.Segment.SetDropout(p.slow.dropout(p.steps, 0))
@@ -58,8 +58,8 @@ func (p *pretraining) step() (Outcome, error) {
 	return o, nil
 }
 
-// forward reads the next segment of every stream, and returns its mean loss in nats: the mixture's
-// beside companions.
+// forward reads the next segment of every stream, and returns its mean loss in nats; with
+// companions it is the mixture's.
 func (p *pretraining) forward() float64 {
 	if p.counted == nil {
 		return p.text.forward()
@@ -90,7 +90,7 @@ func (p *pretraining) describe() string {
 	return text
 }
 
-// pretrainState is the part of the phase's state that is not arrays.
+// pretrainState is the part of the phase's state without arrays.
 type pretrainState struct {
 	Steps  int                `json:"steps"`
 	Reader corpus.ReaderState `json:"reader"`

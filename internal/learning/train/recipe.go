@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Recipe identifies a run: everything that its bits depend on. A checkpoint is resumed by a run
-// with the same recipe only.
+// Recipe identifies a run: everything that its bits depend on. Only a run with the same recipe
+// resumes a checkpoint.
 type Recipe struct {
 	Phases []string   `json:"phases"`
 	Name   string     `json:"name"`
@@ -24,12 +24,12 @@ type Recipe struct {
 	Data    TextRecord   `json:"data"`
 	HoldOut []string     `json:"hold_out,omitempty"`
 	Valid   *TextRecord  `json:"valid,omitempty"`
-	// KeptBack says that Valid is a part of the directory that Data is the rest of.
+	// KeptBack says that Valid is a part of the directory, and Data the rest.
 	KeptBack bool   `json:"kept_back,omitempty"`
 	Seed     uint64 `json:"seed"`
 	// Pretrain is nil if the phase is not part of the run.
 	Pretrain *PretrainOptions `json:"pretrain,omitempty"`
-	Meta     *MetaOptions     `json:"meta,omitempty"` // nil if the run is pretraining alone
+	Meta     *MetaOptions     `json:"meta,omitempty"` // nil if the run is only pretraining
 	// Joint is nil if the phase is not part of the run.
 	Joint      *JointOptions      `json:"joint,omitempty"`
 	Chunk      int                `json:"chunk"`
@@ -46,13 +46,14 @@ type TextRecord struct {
 
 // WordsRecord identifies a vocabulary.
 type WordsRecord struct {
-	Vocabulary  string `json:"vocabulary,omitempty"` // the file; else it was made of the text, by
-	Size        int    `json:"size,omitempty"`       // tokenizer.VocabularyOptions
+	// the file; otherwise the vocabulary was made from the text, with these options:
+	Vocabulary  string `json:"vocabulary,omitempty"`
+	Size        int    `json:"size,omitempty"` // tokenizer.VocabularyOptions
 	MinCount    int64  `json:"min_count,omitempty"`
-	Fingerprint string `json:"fingerprint"` // of the symbols
+	Fingerprint string `json:"fingerprint"` // hash of the symbols
 }
 
-// recordOfWords is nil for other tokenizers.
+// recordOfWords returns nil for other tokenizers.
 func recordOfWords(o TokenizerOptions, tok tokenizer.Tokenizer) *WordsRecord {
 	words, ok := tok.(*tokenizer.Words)
 	if !ok {
@@ -70,8 +71,8 @@ func recordOf(c *corpus.Corpus) TextRecord {
 	return TextRecord{len(c.Documents), c.Bytes(), c.Domains(), c.Fingerprint()}
 }
 
-// newRecipe returns the recipe of a run with these options, all of them complete, on a text. The
-// record of the text for validation may be nil; a model that is gone on from has a hash.
+// newRecipe returns the recipe of a run with these options, which must be complete, on a text. The
+// record of the validation text may be nil; init is the hash of the model to continue from.
 func newRecipe(
 	o *Options, base *model.Model, init string, text TextRecord, valid *TextRecord,
 ) Recipe {
@@ -96,7 +97,7 @@ func newRecipe(
 	return r
 }
 
-// Fields are the recipe's fields under their JSON names, numbers as json.Number.
+// Fields returns the recipe's fields under their JSON names, numbers as json.Number.
 func (r Recipe) Fields() (map[string]any, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -105,7 +106,7 @@ func (r Recipe) Fields() (map[string]any, error) {
 	return decodeFields(text)
 }
 
-// decodeFields keeps numbers as they are written: a seed does not fit a float64.
+// decodeFields keeps numbers as text, because a seed does not fit a float64.
 func decodeFields(text []byte) (fields map[string]any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -113,14 +114,13 @@ func decodeFields(text []byte) (fields map[string]any, err error) {
 	return fields, err
 }
 
-// card is what a model's file says of its making. It holds nothing that two runs of the same recipe
-// would not share, so that a resumed run ends with the same file, to the byte, as one that was not
-// interrupted.
+// card is the description of the training in a model's file. It has only what all runs of the same
+// recipe share. So a resumed run ends with the same file, to the byte, as an uninterrupted one.
 type card struct {
 	Recipe  Recipe        `json:"recipe"`
 	Results []PhaseReport `json:"results"`
 	Store   string        `json:"store"`           // type of the slow weights in the file
 	Stored  *Measurement  `json:"valid,omitempty"` // measurement of the model as stored
-	// Numerics is the arithmetic of the machine, see kernel.Arithmetic.Numerics.
+	// Numerics is the arithmetic of the machine; see kernel.Arithmetic.Numerics.
 	Numerics string `json:"numerics"`
 }

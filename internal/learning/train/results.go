@@ -12,31 +12,32 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// BitsPerNat turns nats a token into bits a token.
+// BitsPerNat converts nats a token to bits a token.
 const BitsPerNat = 1 / math.Ln2
 
-// Outcome is what one step of a phase did.
+// Outcome is the result of one step of a phase.
 type Outcome struct {
 	Loss   float64 // mean loss, nats a token
 	Tokens int     // tokens scored
 	Rate   float64 // learning rate: of the slow weights in pretraining, else of the meta-learners
-	// Norm is that of the gradient, before clipping; without slow weights, that of the gradient at
-	// the nodes of the meta-learners' tables.
+	// Norm is that of the gradient, before clipping. If the slow weights are frozen, it is that of
+	// the gradient at the nodes of the meta-learners' tables.
 	Norm float64
 
 	SlowRate float64 // learning rate of the slow weights in a joint phase
 }
 
-// diverged reports a loss or a norm that is not finite, or a mean loss that no token reaches under
-// trained weights.
+// diverged reports whether loss or norm are not finite, or the mean loss is too large for trained
+// weights.
 func (o Outcome) diverged() bool {
 	return !(o.Loss <= stream.TokenBitsMax*math.Ln2 && o.Norm <= math.MaxFloat64)
 }
 
-// Measurement is what was measured on the validation text, in bits a token.
+// Measurement is a measurement on the validation text, in bits a token.
 type Measurement struct {
 	Step int `json:"step"` // step of the phase
-	// Static is of the slow weights, which with Companion have one beside them, as has Adaptive.
+	// Static is the measure of the slow weights. With Companion, both Static and Adaptive have a
+	// companion.
 	Static   float64    `json:"static"`
 	Adaptive *float64   `json:"adaptive,omitempty"` // nil for a model without meta-learners
 	Words    *WordCount `json:"words,omitempty"`    // nil for a model of bytes
@@ -44,14 +45,14 @@ type Measurement struct {
 	Companion bool `json:"companion,omitempty"`
 }
 
-// WordCount says what a measurement in bits a token is of. Tokens are counted as the literature
-// does for perplexities: words, unknown ones among them, and ends of lines.
+// WordCount counts the tokens of a measurement. Tokens are counted as the literature does for
+// perplexities: words, with unknown ones, and ends of lines.
 type WordCount struct {
 	Tokens  int `json:"tokens"`
 	Unknown int `json:"unknown"`
 }
 
-// of says how many tokens there are, and which part of them are unknown words.
+// of says in words how many tokens there are, and which part of them are unknown words.
 func (w WordCount) of() string {
 	return fmt.Sprintf("%s tokens, %.2f %% of them unknown words",
 		humanize.Comma(int64(w.Tokens)), 100*float64(w.Unknown)/float64(w.Tokens))
@@ -75,7 +76,7 @@ func (v Measurement) String() string {
 	return text
 }
 
-// score is what the best checkpoint is chosen by: the adaptive measure if there is one.
+// score returns the measure that chooses the best checkpoint: the adaptive one if there is one.
 func (v Measurement) score() float64 {
 	if v.Adaptive != nil {
 		return *v.Adaptive
@@ -83,12 +84,12 @@ func (v Measurement) score() float64 {
 	return v.Static
 }
 
-// Unit is what losses and measurements, which are in bits a token, are told in.
+// Unit is the unit in which losses and measurements, internally bits a token, are shown.
 type Unit struct {
 	Short string // "bits/byte" or "perplexity"
-	Bits  string // what curves are in: "bits per byte" or "bits per token"
+	Bits  string // unit of curves: "bits per byte" or "bits per token"
 
-	power  bool // whether 2 to the power of the bits is told
+	power  bool // whether 2 to the power of the bits is shown
 	digits int
 }
 
@@ -99,7 +100,7 @@ var (
 	Perplexity = Unit{Short: "perplexity", Bits: "bits per token", power: true, digits: 2}
 )
 
-// unitOf is the unit of a model of words, or of bytes.
+// unitOf returns the unit of a model of words, or of bytes.
 func unitOf(words bool) Unit {
 	if words {
 		return Perplexity
@@ -107,7 +108,7 @@ func unitOf(words bool) Unit {
 	return PerByte
 }
 
-// Of returns bits a token in the unit.
+// Of converts bits a token to the unit.
 func (u Unit) Of(bits float64) float64 {
 	if u.power {
 		return math.Exp2(bits)
@@ -121,11 +122,11 @@ func (u Unit) Text(bits float64) string {
 		64)
 }
 
-// PhaseReport is what one phase did.
+// PhaseReport is the result of one phase.
 type PhaseReport struct {
 	Phase string `json:"phase"` // PhasePretrain, PhaseMeta or PhaseJoint
-	Steps int    `json:"steps"` // optimiser steps made
-	// Tokens is how many were scored for training; a token of a byte-level model is a byte.
+	Steps int    `json:"steps"` // optimizer steps made
+	// Tokens is the number of tokens scored for training; in a model of bytes a token is a byte.
 	Tokens int64   `json:"tokens"`
 	Loss   float64 `json:"loss"` // nats a token, running mean at the end
 	// Best is the measurement of the weights that the phase ended with; nil without validation
@@ -133,20 +134,21 @@ type PhaseReport struct {
 	Best *Measurement `json:"valid,omitempty"`
 }
 
-// Bits is the running training loss at the end, in bits a token.
+// Bits returns the running training loss at the end, in bits a token.
 func (p PhaseReport) Bits() float64 { return p.Loss * BitsPerNat }
 
-// Report is what a run did.
+// Report is the result of a run.
 type Report struct {
-	Unit    Unit
-	Phases  []PhaseReport
-	Stored  *Measurement // of the model as it is in its file, rounded; nil without validation text
-	Model   string       // id of the model: its name and the start of its hash
-	Out     string       // where the model was written; "" if nowhere
+	Unit   Unit
+	Phases []PhaseReport
+	// of the model in its file, with rounded weights; nil without validation text
+	Stored  *Measurement
+	Model   string // id of the model: its name and the start of its hash
+	Out     string // path of the model's file; "" if it was not written
 	Elapsed time.Duration
 }
 
-// String has a line for each phase and one for the model.
+// String returns a line for each phase and one for the model.
 func (r Report) String() string {
 	var b strings.Builder
 	for _, p := range r.Phases {

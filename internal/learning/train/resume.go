@@ -23,7 +23,7 @@ func (e *MismatchError) Error() string {
 		e.Path, e.Field, e.Have, e.Want)
 }
 
-// readCheckpoint reads a checkpoint and makes sure that it belongs to the run.
+// readCheckpoint reads a checkpoint and checks that it belongs to the run.
 func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 	f, err := weights.ReadFile(path)
 	if err != nil {
@@ -45,9 +45,10 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 	return c, nil
 }
 
-// shortened returns the recipe with the number of pretraining steps that a checkpoint's recipe has,
-// if the difference does not matter at the position: before the decay of both, under a schedule
-// whose rates until then do not depend on the number of steps. So a run may be prolonged.
+// shortened returns the recipe with the number of pretraining steps in a checkpoint's recipe, if
+// the difference does not matter at the position. The position must be before the decay of both,
+// under a schedule whose earlier rates do not depend on the number of steps. So a run can be
+// prolonged.
 func shortened(want Recipe, have string, at position) Recipe {
 	var other Recipe
 	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil ||
@@ -81,7 +82,7 @@ func sameRun(path, have string, want Recipe) error {
 	return nil
 }
 
-// firstDifference walks two decoded JSON values in the order of their keys.
+// firstDifference compares two decoded JSON values in the order of their keys.
 func firstDifference(at string, a, b any) (field, have, want string) {
 	ma, aok := a.(map[string]any)
 	mb, bok := b.(map[string]any)

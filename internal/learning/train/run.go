@@ -25,17 +25,17 @@ type runner struct {
 	at     position
 	best   []array // the trained arrays at position.Best
 
-	// writeFile is weights.WriteFile; tests put a disk with a fault in its place.
+	// writeFile is weights.WriteFile; tests replace it with a faulty disk.
 	writeFile func(string, *weights.File, weights.WriteOptions) error
 
-	saved     int // step of the phase that the last checkpoint has
-	bestSaved int // step of the phase that the best checkpoint has; -1: none that this run wrote
+	saved     int // step of the phase in the last checkpoint
+	bestSaved int // step of the phase in the best checkpoint; -1: this run has written none
 }
 
-// file is the path of a file in the folder of the checkpoints.
+// file returns the path of a file in the folder of the checkpoints.
 func (r *runner) file(name string) string { return filepath.Join(r.o.Dir, name) }
 
-// tell tells the observer, if there is one, what has happened.
+// tell passes an event to the observer, if there is one.
 func (r *runner) tell(e Event) error {
 	if r.o.Observer == nil {
 		return nil
@@ -61,7 +61,7 @@ func (r *runner) newPhase(name string) (stepper, error) {
 	case PhasePretrain:
 		return newPretrain(r.x, r.base.LM, r.seen, r.base.Tokenizer.Start(), o.Pretrain, seed)
 	case PhaseJoint:
-		// Another seed, so that PhaseJoint does not read the text of PhaseMeta over again.
+		// Another seed, so that PhaseJoint does not repeat PhaseMeta's order of the text.
 		joint, seed = &o.Joint, kernel.Key(seed, useJoint)
 	}
 	if o.Meta.Scheme == SchemeWindow {
@@ -70,7 +70,7 @@ func (r *runner) newPhase(name string) (stepper, error) {
 	return newOnline(r.x, r.base, r.text, o.HoldOut, o.Meta, joint, seed)
 }
 
-// model is the model as trained so far, sharing its weights.
+// model returns the current model, sharing its weights.
 func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
 	m, err := model.NewOf(r.base.Tokenizer, r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *runner) takeBest(p stepper) {
 	}
 }
 
-// report is that of a run that ends here, with the phase under way as its last.
+// report returns the report of a run that ends here; the current phase is its last.
 func (r *runner) report() Report {
 	phases := slices.Clone(r.at.Done)
 	if r.at.Phase != "" {
@@ -116,8 +116,8 @@ func (r *runner) report() Report {
 
 func (r *runner) unit() Unit { return unitOf(r.base.OfWords()) }
 
-// interrupted is the error of a run that stopped after a step that is in the last checkpoint, if
-// there are checkpoints.
+// interrupted returns the error of a run that stopped after a step. If there are checkpoints, the
+// step is in the last one.
 func (r *runner) interrupted(ctx context.Context, phase string, step int) *InterruptedError {
 	e := &InterruptedError{Phase: phase, Step: step, Cause: context.Cause(ctx)}
 	if r.o.Dir != "" {
@@ -126,7 +126,7 @@ func (r *runner) interrupted(ctx context.Context, phase string, step int) *Inter
 	return e
 }
 
-// lastCheckpoint says what is left of a run that went wrong.
+// lastCheckpoint says what remains of a run that failed.
 func (r *runner) lastCheckpoint() string {
 	if r.o.Dir == "" || r.saved == 0 {
 		return ""

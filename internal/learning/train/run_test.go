@@ -71,7 +71,7 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 		_, err := Run(context.Background(), o)
 		var mismatch *MismatchError
 		require.ErrorAs(t, err, &mismatch, field)
-		if field == "phases" { // the meta options differ, too, and come first
+		if field == "phases" { // the meta options also differ, and come first
 			require.Equal(t, "meta", mismatch.Field)
 			continue
 		}
@@ -80,13 +80,14 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	}
 }
 
-// Under the schedule wsd a run may be prolonged before its learning rate comes down, and ends as if
-// it had been as long from its start.
+// With the schedule wsd a run can be prolonged before its learning rate decays. It ends as if it
+// had been as long from its start.
 func TestARunMayBeProlongedBeforeItsDecay(t *testing.T) {
 	interrupted := func(step int) Options {
 		o := TinyPretraining(t)
 		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
-		o.Pretrain.Schedule, o.Pretrain.Steps = optim.ScheduleWSD, 20 // down from step 16
+		// the rate decays from step 16
+		o.Pretrain.Schedule, o.Pretrain.Steps = optim.ScheduleWSD, 20
 		ctx, cancel := context.WithCancel(context.Background())
 		r, last, err := open(o)
 		require.NoError(t, err)
@@ -209,7 +210,7 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 }
 
-// A resumed run ends with the weights that validated best, though they are neither the last ones
+// A resumed run ends with the weights that validated best, although they are neither the last ones
 // nor in the last checkpoint.
 func TestBestWeightsSurvive(t *testing.T) {
 	o := TinyPretraining(t)
@@ -229,7 +230,7 @@ func TestBestWeightsSurvive(t *testing.T) {
 	require.Less(t, best, 9)
 }
 
-// The model that the report measures and names is the one in the file, rounded as it is there.
+// The report measures and names the model in the file, with rounded weights.
 func TestReportIsAboutTheStoredModel(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init = []string{PhaseMeta}, Pretrained(t)
@@ -261,8 +262,8 @@ func TestReportIsAboutTheStoredModel(t *testing.T) {
 	require.ErrorContains(t, err, `option Store is "int8", expected float32, bf16 or f16`)
 }
 
-// A model goes on with other lengths of segment and memory than it was trained with: no weight
-// depends on them. Nothing else can change.
+// A model can be trained further with other lengths of segment and memory: no weight depends on
+// them. Nothing else can change.
 func TestModelGoesOnWithOtherLengths(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1
@@ -284,9 +285,9 @@ func TestModelGoesOnWithOtherLengths(t *testing.T) {
 		"lengths can be others, and untie_softmax be set)")
 }
 
-// A model goes on with tables of the softmax's own: they begin as the embeddings, so that the
-// static model is the one that it was, and fast weights of the softmax can be of tables. There is
-// no way back.
+// A model can be trained further with separate tables for the softmax. They begin as the
+// embeddings, so that the static model is unchanged, and then tables of the softmax can have fast
+// weights. The reverse is not possible.
 func TestModelGoesOnWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1
@@ -319,7 +320,7 @@ func TestModelGoesOnWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "and untie_softmax be set)")
 }
 
-// Training on can make a model worse. Then its phases end with what they began with.
+// Further training can make a model worse. Then its phases end with the initial weights.
 func TestTrainingOnNeverMakesWorse(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.HoldOut = Pretrained(t), []string{PhasePretrain, PhaseJoint}, nil
@@ -338,8 +339,8 @@ func TestTrainingOnNeverMakesWorse(t *testing.T) {
 	require.Equal(t, before.LM.W, after.LM.W)
 }
 
-// A phase ends when validation has not become better for a while, with the weights that did best;
-// interrupted or not.
+// A phase ends with the best weights when validation has not improved for a while, interrupted or
+// not.
 func TestPatienceEndsAPhase(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Phases, o.Pretrain.Steps, o.Meta.Steps, o.Meta.Online.Chunks, o.Meta.Branches = nil, 40, 1, 1,
@@ -381,7 +382,7 @@ func TestPretrainingStepAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(5, step))
 }
 
-// What was found for the other methods and for sessions stays a model's when it is trained further.
+// A model keeps the settings for other methods and for sessions when it is trained further.
 func TestSettingsOutliveTraining(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	before, err := model.Load(Pretrained(t))

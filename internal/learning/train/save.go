@@ -11,14 +11,14 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// bestUnsaved tells whether the weights as they are have validated best and are not in the best
+// bestUnsaved reports whether the current weights have validated best and are not in the best
 // checkpoint yet.
 func (r *runner) bestUnsaved() bool {
 	return r.at.Best != nil && r.at.Best.Step == r.at.Step && r.bestSaved != r.at.Step
 }
 
-// save writes the state of the run as the last checkpoint and, if it is the best, as that of the
-// phase. In this order: a run that is killed in between finds the best weights in the last
+// save writes the state of the run as the last checkpoint and, if it is the best, then as the best
+// one of the phase. If a run is killed in between, it finds the best weights in the last
 // checkpoint.
 func (r *runner) save(p stepper) error {
 	if r.o.Dir == "" {
@@ -44,8 +44,8 @@ func (r *runner) save(p stepper) error {
 	return nil
 }
 
-// writeCheckpoint stores a checkpoint in a file, all or nothing: after an error the file is what it
-// was before.
+// writeCheckpoint stores a checkpoint in a file, all or nothing: after an error the file is
+// unchanged.
 func (r *runner) writeCheckpoint(c *checkpoint, path string) error {
 	if err := r.writeFile(path, c.file, weights.WriteOptions{}); err != nil {
 		return fmt.Errorf("%w %s could not be written (the one before it is intact): %w",
@@ -54,7 +54,7 @@ func (r *runner) writeCheckpoint(c *checkpoint, path string) error {
 	return nil
 }
 
-// saveInterrupted saves the run and makes the error that says where it was interrupted.
+// saveInterrupted saves the run and returns the error that says where it was interrupted.
 func (r *runner) saveInterrupted(ctx context.Context, p stepper) error {
 	e := r.interrupted(ctx, r.at.Phase, r.at.Step)
 	if err := r.save(p); err != nil {
@@ -64,7 +64,7 @@ func (r *runner) saveInterrupted(ctx context.Context, p stepper) error {
 	return e
 }
 
-// restore puts a phase where the last checkpoint was written.
+// restore sets a phase to the position of the last checkpoint.
 func (r *runner) restore(p stepper, last *checkpoint) error {
 	if r.at.Step < 0 || r.at.Step > p.length() {
 		return fmt.Errorf("%w %s: step %d, expected 0 to %d", ErrCheckpoint, last.path, r.at.Step,
@@ -93,7 +93,8 @@ func (r *runner) restore(p stepper, last *checkpoint) error {
 	return best.err
 }
 
-// bestCheckpoint is the checkpoint that has the best weights: the last one, or that of the phase.
+// bestCheckpoint returns the checkpoint with the best weights: the last one, or the best one of the
+// phase.
 func (r *runner) bestCheckpoint(last *checkpoint) (*checkpoint, error) {
 	if r.at.Best.Step == r.at.Step {
 		return last, nil
@@ -111,8 +112,8 @@ func (r *runner) bestCheckpoint(last *checkpoint) (*checkpoint, error) {
 	return best, best.err
 }
 
-// CanWrite makes sure, before hours of work, that a file can be written: that its folder exists and
-// takes new files. The empty path stands for no file.
+// CanWrite checks, before hours of work, that a file can be written: that its folder exists and
+// accepts new files. The empty path means no file.
 func CanWrite(path string) error {
 	if path == "" {
 		return nil
@@ -130,5 +131,5 @@ func CanWrite(path string) error {
 	return nil
 }
 
-// cause strips the operation and the path from a file-system error: callers name the path.
+// cause removes the operation and the path from a file-system error: callers name the path.
 func cause(err error) error { return cmp.Or(errors.Unwrap(err), err) }

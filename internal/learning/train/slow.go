@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// slow is the optimiser of the slow weights and what it works on.
+// slow is the optimizer of the slow weights and its data.
 type slow struct {
 	options  SlowOptions
 	schedule optim.Schedule
@@ -32,7 +32,7 @@ func newSlow(lm *txl.Model, o SlowOptions, steps int, seed uint64) *slow {
 	return s
 }
 
-// dropout is that of the i'th chunk of step t.
+// dropout returns the dropout of the i'th chunk of step t.
 func (s *slow) dropout(t, i int) txl.Dropout {
 	return txl.Dropout{
 		Hidden: float32(s.options.Dropout), Attention: float32(s.options.AttentionDropout),
@@ -46,7 +46,7 @@ func (s *slow) step(x *kernel.Exec, t int) (rate, norm float64) {
 	return rate, s.opt.Step(x, s.lm.W, s.grads.Values, rate)
 }
 
-// moments are what the optimiser remembers but the number of steps.
+// moments returns the optimizer's state except the number of steps.
 func (s *slow) moments() []array {
 	var all []array
 	for _, m := range s.opt.Moments() {
@@ -57,7 +57,7 @@ func (s *slow) moments() []array {
 
 func (s *slow) save(c *checkpoint) { c.putAll(s.moments()) }
 
-// load restores the optimiser as it was after so many steps.
+// load restores the optimizer after the given number of steps.
 func (s *slow) load(c *checkpoint, steps int) {
 	c.getAll(s.moments())
 	s.opt.SetSteps(steps)

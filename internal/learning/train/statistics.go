@@ -12,15 +12,14 @@ import (
 )
 
 // GradientRMS returns the root mean square of every weight's gradient, an arena in the layout of
-// m.LM.W, for model.WithStatistics. The gradients are those that dynamic evaluation meets before it
-// has moved: of the mean loss of one chunk of length tokens, the memory filled with the text in
-// front of it. The chunks are drawn from the corpus by the seed, each place as likely as any other;
-// files shorter than a chunk are left out. The corpus becomes encoded if a token of the model is
-// not a byte.
+// m.LM.W, for model.WithStatistics. The gradients are those at the start of dynamic evaluation: of
+// the mean loss of one chunk of length tokens, with the memory filled by the text before it. The
+// chunks are drawn from the corpus by the seed, all positions equally likely. Files shorter than a
+// chunk are left out. If a token of the model is not a byte, GradientRMS encodes the corpus.
 //
-// It wraps corpus.ErrData if no file is long enough, ErrDiverged if a gradient is not finite, and
-// ends with the context between two chunks. progress is told of the chunks done and of all; nil:
-// nobody is told.
+// The error wraps corpus.ErrData if no file is long enough, and ErrDiverged if a gradient is not
+// finite. The context ends it between two chunks. progress gets the chunks done and in all; it may
+// be nil.
 func GradientRMS(
 	ctx context.Context, x *kernel.Exec, m *model.Model, c *corpus.Corpus, chunks, length int,
 	seed uint64, progress func(done, total int64),
@@ -64,7 +63,7 @@ func newGatherer(x *kernel.Exec, m *model.Model, length int) *gatherer {
 		squares: make([]float32, len(m.LM.W))}
 }
 
-// add adds the squared gradient of the chunk of a document that begins behind so many tokens.
+// add adds the squared gradient of the chunk of a document that begins after at tokens.
 func (g *gatherer) add(doc *corpus.Document, at int) {
 	length := len(g.text.targets)
 	g.text.Memory.Reset()

@@ -33,7 +33,7 @@ func textsOf(texts ...string) *corpus.Corpus {
 	return c
 }
 
-// One chunk at the only place there is: the root mean square is the gradient's size, at every
+// With one chunk at the only position, the root mean square is the gradient's size, at every
 // weight. The document's first 24 bytes fill the memory, as chunks before it would.
 func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
 	m := statisticsModel(t)
@@ -63,13 +63,13 @@ func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
 	}
 }
 
-// Against the definition over all places of a small corpus: with many chunks drawn, each place
-// comes up about as often.
+// Compared with the definition over all positions of a small corpus: if many chunks are drawn, each
+// position occurs about as often.
 func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
 	m := statisticsModel(t)
 	x := kernel.NewExec(2)
 	defer x.Close()
-	c := textsOf("abcabcab", "tiny", "0123456789") // places: 1 + 0 + 3
+	c := textsOf("abcabcab", "tiny", "0123456789") // positions: 1 + 0 + 3
 	g := newGatherer(x, m, 8)
 	for i := range 4 {
 		g.add(c.Place(i, 8))
@@ -100,7 +100,7 @@ func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
 	require.NoError(t, err, "what a model takes")
 }
 
-// The chunks of a model of words are of words: a corpus that is one chunk long has one place.
+// The chunks of a model of words consist of words: a corpus as long as one chunk has one position.
 func TestStatisticsOfWordsAreOfTheirTokens(t *testing.T) {
 	tok, err := tokenizer.NewWords([]string{"<eos>", "a", "b", "<unk>"})
 	require.NoError(t, err)

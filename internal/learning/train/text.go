@@ -10,17 +10,16 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// textStep is a step with the chunk of text that it takes: training takes the same steps as
-// serving.
+// textStep is a step with its chunk of text: training makes the same steps as serving.
 type textStep struct {
 	stream.Step
 	inputs  []int32 // [T,B]
 	targets []int32 // [T,B]
 	nll     []float32
-	mixer   *mixer // nil: the network is alone
+	mixer   *mixer // nil: only the network
 }
 
-// newText returns chunks of a length for a step, which gets a segment of its own.
+// newText returns chunks of a length for a step, which gets a separate segment.
 func newText(s stream.Step, batch, length int) textStep {
 	n := batch * length
 	s.Segment = txl.NewSegment(s.Network.Config, batch, length)
@@ -33,7 +32,7 @@ func newStep(x *kernel.Exec, lm *txl.Model, batch int) stream.Step {
 }
 
 // newAdaptiveStep returns a step of streams that share fast weights, which are written as the
-// settings say. They are held in float32, and traced, since meta-learners are trained on them.
+// settings say. The fast weights are float32 and traced, because meta-learners are trained on them.
 func newAdaptiveStep(x *kernel.Exec, m *model.Model, batch int, set sparsemeta.Settings,
 	seed uint64) stream.Step {
 	s := newStep(x, m.LM, batch)
@@ -44,18 +43,18 @@ func newAdaptiveStep(x *kernel.Exec, m *model.Model, batch int, set sparsemeta.S
 	return s
 }
 
-// forward begins a chunk behind the memory and returns its mean loss in nats.
+// forward begins a chunk after the memory and returns its mean loss in nats.
 func (t *textStep) forward() float64 {
 	t.begin()
 	return t.score()
 }
 
-// begin, goOn and remember are Begin, Continue and Remember, for all networks that are mixed.
+// begin does Begin for all mixed networks; goOn and remember do Continue and Remember.
 func (t *textStep) begin()    { t.each((*stream.Step).Begin) }
 func (t *textStep) goOn()     { t.each((*stream.Step).Continue) }
 func (t *textStep) remember() { t.each((*stream.Step).Remember) }
 
-// each does something to the step, and then to that of the static network, if it is mixed in.
+// each calls do with the step, and then with that of the static network, if it is mixed in.
 func (t *textStep) each(do func(*stream.Step)) {
 	do(&t.Step)
 	if t.mixer != nil && t.mixer.static != nil {
@@ -69,7 +68,7 @@ func (t *textStep) score() float64 {
 	return t.mean()
 }
 
-// mean is that of the losses that were written last.
+// mean returns the mean of the losses written last.
 func (t *textStep) mean() float64 {
 	sum := 0.0
 	for _, v := range t.nll {
@@ -89,7 +88,7 @@ func (t *textStep) losses(n int) {
 	t.mixer.score(&t.Step, inputs, targets, nll)
 }
 
-// backward is Backward of the loss that was scored, in which the mixture's has all.
+// backward is Backward of the scored loss; with a companion the mixture's loss has the whole share.
 func (t *textStep) backward() {
 	if t.mixer != nil {
 		t.mixer.learnFrom(&t.Step, t.targets, 1)
@@ -97,7 +96,7 @@ func (t *textStep) backward() {
 	t.Backward(t.targets)
 }
 
-// backwardOfInput makes G what the fast weights learn from. backward may have come before.
+// backwardOfInput sets G to the input of the fast weights. done says that backward has run already.
 func (t *textStep) backwardOfInput(done bool) {
 	switch {
 	case t.mixer != nil && !(done && t.mixer.share == 1):
@@ -108,7 +107,7 @@ func (t *textStep) backwardOfInput(done bool) {
 	t.Backward(t.targets)
 }
 
-// reset puts I and M back to zero, and the companion to where no text was read.
+// reset sets I and M to zero, and the companion to its initial state.
 func (t *textStep) reset() {
 	if t.State != nil {
 		t.State.Reset()
@@ -119,7 +118,7 @@ func (t *textStep) reset() {
 	}
 }
 
-// fastArrays are all arrays of the fast weights' state.
+// fastArrays returns all arrays of the fast weights' state.
 func (t *textStep) fastArrays() []array {
 	var all []array
 	for bank := range t.State.M {
@@ -134,7 +133,7 @@ func (t *textStep) fastArrays() []array {
 // saveMemory stores the rows in use of every layer.
 func (t *textStep) saveMemory(c *checkpoint) { saveRows(c, "memory", t.Memory, t.rowSize()) }
 
-// loadMemory reads so many rows of every layer.
+// loadMemory reads the given number of rows of every layer.
 func (t *textStep) loadMemory(c *checkpoint, rows int) {
 	if most := t.Network.Config.MemLen; rows < 0 || rows > most {
 		c.fail("memory has %d rows, expected 0 to %d", rows, most)
@@ -143,7 +142,7 @@ func (t *textStep) loadMemory(c *checkpoint, rows int) {
 	loadRows(c, "memory", t.Memory, rows, t.rowSize())
 }
 
-// saveRows stores the rows in use of the layers that a memory has, under its name.
+// saveRows stores the rows in use of a memory's layers under a name.
 func saveRows(c *checkpoint, name string, m *txl.Memory, size int) {
 	for l, rows := range m.Layers {
 		if rows != nil {
@@ -152,7 +151,7 @@ func saveRows(c *checkpoint, name string, m *txl.Memory, size int) {
 	}
 }
 
-// loadRows reads so many rows, as many as there may be, of the layers that a memory has.
+// loadRows reads the given number of rows, up to the maximum, of a memory's layers.
 func loadRows(c *checkpoint, name string, m *txl.Memory, rows, size int) {
 	m.Len = rows
 	for l, layer := range m.Layers {
@@ -162,5 +161,5 @@ func loadRows(c *checkpoint, name string, m *txl.Memory, rows, size int) {
 	}
 }
 
-// rowSize is the number of elements of a row of memory.
+// rowSize returns the number of elements of a row of memory.
 func (t *textStep) rowSize() int { return t.Segment.B * t.Network.Config.DModel }

@@ -11,10 +11,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Run trains as the options say and returns what it did. If ctx ends, a checkpoint is written and
-// the error is an *InterruptedError, which is ErrInterrupted. Errors about the text wrap
-// corpus.ErrData, about checkpoints ErrCheckpoint or *MismatchError; ErrDiverged says that training
-// went wrong. No error leaves a file half written.
+// Run trains as the options say and returns a report. If ctx ends, it writes a checkpoint, and the
+// error is an *InterruptedError, which is ErrInterrupted. Errors about the text wrap
+// corpus.ErrData, those about checkpoints are ErrCheckpoint or *MismatchError. ErrDiverged says
+// that training diverged. No error leaves a half-written file.
 func Run(ctx context.Context, o Options) (Report, error) {
 	started := time.Now()
 	r, last, err := open(o)
@@ -30,8 +30,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return report, err
 }
 
-// phases goes through the phases that are left, writes the model, and reports. last is nil for a
-// run that starts.
+// phases runs the remaining phases, writes the model, and reports. last is nil for a new run.
 func (r *runner) phases(ctx context.Context, last *checkpoint) (Report, error) {
 	names := r.o.Phases
 	if last != nil {
@@ -58,8 +57,8 @@ func (r *runner) phases(ctx context.Context, last *checkpoint) (Report, error) {
 	return r.finish(ctx)
 }
 
-// phase makes the steps of one phase, from the checkpoint last if there is one; base is the model
-// it ends with.
+// phase makes the steps of one phase, from the checkpoint last if there is one. base is then the
+// resulting model.
 func (r *runner) phase(ctx context.Context, name string, last *checkpoint) (err error) {
 	p, err := r.newPhase(name)
 	if err != nil {
@@ -84,8 +83,8 @@ func (r *runner) phase(ctx context.Context, name string, last *checkpoint) (err 
 	return nil
 }
 
-// finish makes the model's file. The model that is measured and named in the report is the one in
-// the file, rounded as it is there.
+// finish writes the model's file. The report measures and names the model in the file, with rounded
+// weights.
 func (r *runner) finish(ctx context.Context) (Report, error) {
 	report := Report{Unit: r.unit(), Phases: r.at.Done}
 	m, err := r.model(r.base.Learner)
@@ -127,17 +126,17 @@ var (
 	// ErrInterrupted is wrapped by Run's error when Run's context has ended: a checkpoint was
 	// written, and the run can be resumed.
 	ErrInterrupted = errors.New("train: interrupted")
-	// ErrDiverged says that the loss or a gradient is no finite number, or the loss beyond any
-	// text.
+	// ErrDiverged says that the loss or a gradient is not finite, or that the loss is too large for
+	// any text.
 	ErrDiverged = errors.New("train: diverged")
 )
 
 // InterruptedError says where a run stopped because the context of Run ended.
 type InterruptedError struct {
 	Phase      string
-	Step       int    // optimiser steps made in the phase
-	Checkpoint string // where the run was saved; "" if no checkpoint directory was given
-	Cause      error  // the context's own error
+	Step       int    // optimizer steps made in the phase
+	Checkpoint string // path of the saved run; "" if no checkpoint directory was given
+	Cause      error  // the context's error
 }
 
 func (e *InterruptedError) Error() string {
@@ -150,5 +149,5 @@ func (e *InterruptedError) Error() string {
 		e.Step, e.Checkpoint)
 }
 
-// Unwrap makes the error both ErrInterrupted and the error of the context.
+// Unwrap returns ErrInterrupted and the error of the context.
 func (e *InterruptedError) Unwrap() []error { return []error{ErrInterrupted, e.Cause} }

@@ -6,18 +6,18 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// trainee is what both schemes train, and how far they have come: the part of a phase that does not
-// depend on the scheme.
+// trainee is what both schemes train, and its progress: the part of a phase that does not depend on
+// the scheme.
 type trainee struct {
 	x     *kernel.Exec
 	lm    *txl.Model
-	slow  *slow // nil while the slow weights stand still
+	slow  *slow // nil if the slow weights are frozen
 	meta  *metaLearner
 	steps int // steps made
 }
 
-// optimise moves the weights by the gradients that the chunks have left, and completes the outcome
-// of the step. If the outcome is not finite, optimise moves nothing: the loop gives up.
+// optimise moves the weights by the gradients of the chunks, and completes the outcome of the step.
+// If the outcome is not finite, it moves nothing, and the loop stops.
 func (t *trainee) optimise(o *Outcome) (err error) {
 	if o.Norm = t.meta.norm(); o.diverged() {
 		return nil
@@ -44,7 +44,7 @@ func (t *trainee) trained() []array {
 	return append([]array{{"slow", t.lm.W}}, t.meta.arrays()...)
 }
 
-// write lets a chunk's gradient write the fast weights, by the meta-learners as they are now.
+// write makes a chunk's gradient write the fast weights, with the current meta-learners.
 func (t *trainee) write(text *textStep) {
 	text.Tables = t.meta.tables()
 	text.Update()
@@ -58,7 +58,7 @@ func (t *trainee) saveWeights(c *checkpoint) {
 	t.meta.save(c)
 }
 
-// loadWeights restores the weights and their optimisers as they were after so many steps.
+// loadWeights restores the weights and their optimizers after the given number of steps.
 func (t *trainee) loadWeights(c *checkpoint, steps int) {
 	t.steps = steps
 	c.get("slow", t.lm.W)

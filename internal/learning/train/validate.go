@@ -20,12 +20,12 @@ import (
 const (
 	stepsMax   = 1 << 30
 	batchMax   = 1 << 12
-	lengthMax  = 1 << 16 // largest length of a segment, in tokens; stream.MaxChunk bounds a chunk
+	lengthMax  = 1 << 16 // largest length of a segment, in tokens; stream.MaxChunk limits a chunk
 	windowMax  = 1 << 10 // most chunks of a window, or of an online step
 	threadsMax = 1 << 10
 )
 
-// validate reports the first field that cannot be used, of options that have their defaults.
+// validate returns an error for the first invalid field, in options with defaults filled in.
 func (o Options) validate() error {
 	if err := o.validatePhases(); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (o Options) validatePhases() error {
 	return nil
 }
 
-// validateTokenizer checks what the tokens of a new model are.
+// validateTokenizer checks the options of a new model's tokens.
 func (o Options) validateTokenizer() error {
 	t := o.Tokenizer
 	given := t.Vocabulary != "" || t.VocabularyOptions != (tokenizer.VocabularyOptions{})
@@ -108,19 +108,19 @@ func (o Options) validateTokenizer() error {
 	)
 }
 
-// beside is the error of an option that chooses words beside a vocabulary that has them.
+// beside returns the error for an option that chooses words together with a vocabulary file.
 func beside(option string, value int64) error {
 	return &OptionError{option, fmt.Sprint(value), "nothing: the vocabulary file has all words"}
 }
 
-// otherTokenizer is the error of options that ask for a kind of tokens beside a model to go on
-// from.
+// otherTokenizer returns the error for options that ask for a kind of tokens together with a model
+// to continue from.
 func otherTokenizer(kind string) error {
 	return &OptionError{"Tokenizer.Kind", kind,
 		"nothing: the model to go on from has a tokenizer"}
 }
 
-// validate checks the settings for so many steps; 0 stands for a number that is not known yet.
+// validate checks the settings for a number of steps; 0: not known yet.
 func (s SlowOptions) validate(prefix string, steps int) error {
 	return cmp.Or(
 		oneOf(prefix+".Optimizer", s.Optimizer, OptimizerAdam, OptimizerMuon),
@@ -178,7 +178,7 @@ func (m MetaOptions) validate() error {
 // schedules are the kinds of optim.Schedule.
 var schedules = []string{optim.ScheduleCosine, optim.ScheduleWSD, optim.ScheduleConstant}
 
-// oneOf returns an error unless v is one of two words or more.
+// oneOf returns an error unless v is one of the words; there are at least two.
 func oneOf(field, v string, words ...string) error {
 	if !slices.Contains(words, v) {
 		return &OptionError{field, fmt.Sprintf("%q", v), english.WordSeries(words, "or")}

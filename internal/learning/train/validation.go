@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// validator measures models on the validation text as they would serve it.
+// validator measures models on the validation text as a server would serve them.
 type validator struct {
 	text    *corpus.Corpus
 	options ValidationOptions
@@ -21,8 +21,8 @@ type validator struct {
 }
 
 // measure scores the validation text, statically and (with meta-learners) adaptively, chunk by
-// chunk as sessions would. static, if not nil, is the static result, which is known already. When
-// the context ends, measure stops with the context's error.
+// chunk as sessions would. static, if not nil, is the known static result. If the context ends,
+// measure returns its error.
 func (v *validator) measure(
 	ctx context.Context, m *model.Model, static *float64,
 ) (result Measurement, err error) {
@@ -76,7 +76,7 @@ func (v *validator) bits(ctx context.Context, m *model.Model, s stream.Step) (fl
 	return sum / float64(tokens), nil
 }
 
-// document scores a document as a stream of its own, which adapts if the step has a state, and
+// document scores a document as a separate stream, which adapts if the step has a state, and
 // returns the bits. first is the token before the document's first.
 func (t *textStep) document(
 	ctx context.Context, doc *corpus.Document, first int32,

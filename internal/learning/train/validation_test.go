@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Validation measures what sessions would, with a companion where training has one and else
-// without, of bytes as of words: document by document, or all of them as one text.
+// Validation measures what sessions would, with a companion if training has one, for bytes and
+// words: document by document, or all of them as one text.
 func TestValidationIsServing(t *testing.T) {
 	texts := []string{modeltest.WordText(9), modeltest.WordText(5) + "and one more"}
 	for _, made := range []func() (*model.Model, error){modeltest.Small, modeltest.SmallOfWords} {
@@ -66,7 +66,7 @@ func TestValidationIsServing(t *testing.T) {
 	}
 }
 
-// served are the tallies of texts as streams under seed 5, or as one stream.
+// served returns the tallies of texts as separate streams under seed 5, or as one stream.
 func served(
 	m *model.Model, texts []string, one bool, method string, companion bool,
 ) (adaptive, static tokenizer.Tally) {

@@ -11,10 +11,10 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// textInterval is the time between two notes of how far a long text has been read.
+// textInterval is the time between two notes on the reading of a long text.
 const textInterval = 5 * time.Second
 
-// newTokenizer makes the tokenizer of a new model, and its tokens of the text.
+// newTokenizer makes the tokenizer of a new model, and converts the text to its tokens.
 func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
 	if r.o.Tokenizer.Kind != tokenizer.KindWords {
 		return tokenizer.Bytes{}, nil
@@ -26,8 +26,8 @@ func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
 	return words, r.encode(words)
 }
 
-// vocabulary reads the vocabulary, or makes it of the text that is pretrained on: what is held out
-// remains new.
+// vocabulary reads the vocabulary, or makes it from the text that is pretrained on: held-out text
+// stays new.
 func (r *runner) vocabulary() (*tokenizer.Words, error) {
 	o := r.o.Tokenizer
 	if o.Vocabulary == "" {
@@ -50,13 +50,13 @@ func (r *runner) vocabulary() (*tokenizer.Words, error) {
 	return words, nil
 }
 
-// encode makes tokens of all text, unless a token is a byte, and tells how much text that is.
+// encode converts all text to tokens, unless a token is a byte, and notes how much text that is.
 func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
 	words, ok := tok.(*tokenizer.Words)
 	if !ok {
 		return nil
 	}
-	r.seen = nil // so that the bytes go as the tokens come
+	r.seen = nil // so that the bytes are freed as tokens replace them
 	if err := r.text.Encode(words, r.reading("text is made tokens", r.text)); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
 		humanize.Comma(int64(words.Vocab())), countOf(r.text, words).of())
 }
 
-// reading returns a function that notes now and then how far a text has been read.
+// reading returns a function that notes the progress in reading a text now and then.
 func (r *runner) reading(what string, c *corpus.Corpus) func(bytes int) error {
 	total, noted := c.Bytes(), time.Now()
 	return func(bytes int) error {

@@ -10,19 +10,19 @@ import (
 )
 
 // windowScheme trains meta-learners by Algorithm 1 of the paper. A batch of streams shares M. In a
-// window of k chunks the first k-1 write M, under gamma 0, beta1 0, beta2 1 and a small p; the loss
-// of the k-th moves the meta-learners and, in a joint phase, the slow weights. Then M and I go back
-// to zero; the memory of the streams stays.
+// window of k chunks the first k-1 write M, with gamma 0, beta1 0, beta2 1 and a small p. The loss
+// of the k-th chunk moves the meta-learners and, in a joint phase, the slow weights. Then M and I
+// are set to zero; the memory of the streams stays.
 type windowScheme struct {
 	trainee
 	options  MetaOptions
 	reader   *corpus.Reader
 	writing  textStep // the first k-1 chunks
-	learning textStep // the k-th chunk; memory and fast weights are those of writing
+	learning textStep // the k-th chunk; it shares memory and fast weights with writing
 }
 
-// newWindow starts the scheme; joint is nil if the slow weights, which are trained already, stand
-// still.
+// newWindow starts the scheme; joint is nil if the slow weights, which are trained already, are
+// frozen.
 func newWindow(x *kernel.Exec, base *model.Model, c *corpus.Corpus, o MetaOptions,
 	joint *JointOptions, seed uint64) (*windowScheme, error) {
 	w := o.Window
@@ -46,8 +46,8 @@ func newWindow(x *kernel.Exec, base *model.Model, c *corpus.Corpus, o MetaOption
 	return p, nil
 }
 
-// windowSettings are the paper's settings of training, for as many banks as serving has, with the
-// output factor of serving.
+// windowSettings returns the paper's training settings, with serving's number of banks and output
+// factor.
 func windowSettings(o MetaOptions) sparsemeta.Settings {
 	s := sparsemeta.WindowSettings()
 	s.Gammas = make([]float32, len(o.Settings.Gammas))
@@ -55,7 +55,7 @@ func windowSettings(o MetaOptions) sparsemeta.Settings {
 	return s
 }
 
-// step makes one window and the step of the optimisers. The loss it reports is that of the k-th
+// step makes one window and the step of the optimizers. The reported loss is that of the k-th
 // chunk.
 func (p *windowScheme) step() (Outcome, error) {
 	var o Outcome
@@ -76,8 +76,8 @@ func (p *windowScheme) writeFast(o *Outcome) {
 	}
 }
 
-// learn runs the k-th chunk and gathers from its loss the gradients of the meta-learners (and of
-// the slow weights).
+// learn runs the k-th chunk. From its loss it gathers the gradients of the meta-learners and of
+// unfrozen slow weights.
 func (p *windowScheme) learn(o *Outcome) {
 	p.read(&p.learning, p.options.Window.K-1, o)
 	p.learning.Backward(p.learning.targets)
@@ -102,13 +102,13 @@ func (p *windowScheme) describe() string {
 		p.meta.describe(p.slow), w.K-1, p.options.Chunk, w.GradientChunk, w.Batch)
 }
 
-// windowState is the part of the phase's state that is not arrays. Between two steps M and I are
-// zero.
+// windowState is the part of the phase's state without arrays. Between two steps M and I are zero.
 type windowState struct {
 	Steps  int                `json:"steps"`
 	Reader corpus.ReaderState `json:"reader"`
 	Memory int                `json:"memory"` // rows of the memory in use
-	Writes uint64             `json:"writes"` // updates of the fast weights made: the masks' time
+	// updates of the fast weights made, which index the masks
+	Writes uint64 `json:"writes"`
 }
 
 func (p *windowScheme) save(c *checkpoint) {

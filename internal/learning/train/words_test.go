@@ -15,8 +15,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// tinyWords pretrains the tiny model on words. The text has 15 different ones, each often, and one
-// that is rare.
+// tinyWords pretrains the tiny model on words. The text has 15 frequent words and a rare one.
 func tinyWords(t *testing.T) Options {
 	o := TinyPretraining(t)
 	o.Tokenizer.Kind = tokenizer.KindWords
@@ -59,8 +58,8 @@ func TestPretrainingOnWordsResumesToTheSameBits(t *testing.T) {
 	requireSameResult(t, tinyWords(t), 3, 8)
 }
 
-// A softmax with tables of its own is pretrained from nothing: the tables are drawn apart, and
-// learn apart.
+// A softmax with separate tables is pretrained from scratch: the tables are drawn and learn
+// separately.
 func TestPretrainingWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	o := tinyWords(t)
 	o.Model.Cutoffs, o.Model.DivVal, o.Model.UntieSoftmax = []int{6, 11}, 2, true
@@ -82,13 +81,13 @@ func TestPretrainingWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	}
 }
 
-// A run is resumed with its vocabulary only.
+// A run is only resumed with its vocabulary.
 func TestTheVocabularyIsPartOfTheRecipe(t *testing.T) {
 	o := tinyWords(t)
 	o.Dir = t.TempDir()
 	_, err := Run(context.Background(), o)
 	require.NoError(t, err)
-	o.Resume, o.Tokenizer.MinCount = true, 4 // which happens to give the same words
+	o.Resume, o.Tokenizer.MinCount = true, 4 // MinCount 4 happens to give the same words
 	_, err = Run(context.Background(), o)
 	require.ErrorContains(t, err, "words.min_count is 3 there and 4 here")
 	o.Tokenizer.MinCount, o.Tokenizer.Vocabulary = 0, filepath.Join(t.TempDir(), "vocab.txt")
@@ -144,7 +143,7 @@ func TestVocabulariesOfRunsAreChecked(t *testing.T) {
 	}
 }
 
-// The words of held-out domains are unknown to pretraining, and its text is not pretrained on.
+// The words of held-out domains are unknown to pretraining, and their text is not pretrained on.
 func TestHeldOutWordsAreNotInTheVocabulary(t *testing.T) {
 	o := tinyWords(t)
 	o.HoldOut = []string{"domain1"}

@@ -26,14 +26,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// inbox is a receiver over HTTP that answers with a chosen status.
+// inbox is a receiver over HTTP that answers with a status that the test sets.
 type inbox struct {
 	*httptest.Server
 	mu     sync.Mutex
-	status int // of the answer
+	status int // status of the answer
 	retry  string
 	tries  int
-	got    []Alert // that were taken
+	got    []Alert // accepted alerts
 }
 
 func newInbox(t *testing.T) *inbox {
@@ -87,7 +87,7 @@ func (b *inbox) alerts(t *testing.T, n int) []Alert {
 	return b.got
 }
 
-// account notes what a Notifier counts and says.
+// account records the counts and messages of a Notifier.
 type account struct {
 	mu      sync.Mutex
 	counts  map[string]int
@@ -122,7 +122,7 @@ func (c *account) count(what string) int {
 	return c.counts[what]
 }
 
-// reaches waits until an outcome was counted so often.
+// reaches waits until an outcome was counted at least this often.
 func (c *account) reaches(t *testing.T, what string, least int) {
 	t.Helper()
 	enough := func() bool { return c.count(what) >= least }
@@ -148,7 +148,7 @@ var web = Session{
 	ID: "0b6f", Name: "web", Labels: map[string]string{"team": "shop", "no label": "x"},
 }
 
-// incident is one of a session, strange enough for an alert.
+// incident returns an incident that is strange enough for an alert.
 func incident(number int64) *api.Incident {
 	return &api.Incident{
 		Number: number, State: api.IncidentOpen, First: 40 + number, Last: 40 + number,
@@ -171,7 +171,7 @@ func TestIncidentIsToldWhenItOpensAndEnds(t *testing.T) {
 		Number: 41, Rank: 2000, Text: "GET /1 HTTP 502", Span: api.LineSpan{From: 12, To: 15},
 	}
 	n.Incident(web, "app.log", incident(1), line)
-	n.Incident(web, "app.log", incident(1), line) // more news of it
+	n.Incident(web, "app.log", incident(1), line) // an update of the incident
 	usual := incident(2)
 	usual.P = 1. / 500
 	n.Incident(web, "app.log", usual, nil)
@@ -194,7 +194,7 @@ func TestIncidentIsToldWhenItOpensAndEnds(t *testing.T) {
 	require.Empty(t, c.notes)
 }
 
-// A receiver that fails and comes back gets everything in order, and its failure is said once.
+// A receiver that fails and recovers gets everything in order, and its failure is reported once.
 func TestReceiverThatComesBackGetsAll(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	b.answer(http.StatusBadGateway)
@@ -239,7 +239,7 @@ func TestSlowReceiverDelaysNobody(t *testing.T) {
 	})
 }
 
-// What was not delivered before a crash is delivered after it, with the ID it would have had.
+// An alert that was not delivered before a crash is delivered after it, with the same ID.
 func TestRestartDeliversWhatWaits(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	b.answer(http.StatusServiceUnavailable)
@@ -247,7 +247,7 @@ func TestRestartDeliversWhatWaits(t *testing.T) {
 	n := start(t, c, file, receiver(t, b.URL))
 	n.Incident(web, "", incident(1), nil)
 	n.Kept()
-	had, err := os.ReadFile(file) // as a crash leaves it
+	had, err := os.ReadFile(file) // the file as a crash leaves it
 	require.NoError(t, err)
 	want := n.queues[0].all()[0].ID
 	require.Zero(t, n.Close(0))
@@ -259,7 +259,7 @@ func TestRestartDeliversWhatWaits(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
-// An incident that is open over a restart has one alert; changes meanwhile are reported then.
+// An incident that is open across a restart has one alert; changes meanwhile are reported after it.
 func TestRestartTellsOpenIncidentOnce(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	file := filepath.Join(t.TempDir(), "alerts.json")
@@ -300,7 +300,7 @@ func TestVerdictDecides(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
-// An alert that is refused is not tried again, and those behind it come.
+// A refused alert is not tried again, and later alerts are delivered.
 func TestRefusedAlertDoesNotBlock(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	b.answer(http.StatusNotFound)
@@ -437,7 +437,7 @@ func TestReceiversThatCannotBeAreRefused(t *testing.T) {
 	require.NotContains(t, r.key(), "token")
 }
 
-// A file that cannot be written is tried again, which is said once, and alerts go out.
+// A file that cannot be written is tried again, with one report, and alerts are sent.
 func TestAlertsGoOutWithoutTheirFile(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	dir := t.TempDir()

@@ -15,15 +15,15 @@ import (
 const (
 	// remindEvery is how often open alerts are sent again, as Prometheus does.
 	remindEvery = time.Minute
-	// holds is how long an alert is open without a reminder: four of them may be lost.
+	// holds is how long an alert stays open without a reminder: four reminders may be lost.
 	holds = 5 * time.Minute
 )
 
-// alertmanager is the URL of Alertmanager's API v2 that takes alerts.
+// alertmanager is the URL for alerts in Alertmanager's API v2.
 type alertmanager string
 
-// postable is an alert of Alertmanager's API v2: postableAlert in its openapi.yaml. The labels say
-// which alert it is.
+// postable is an alert of Alertmanager's API v2: postableAlert in its openapi.yaml. The labels
+// identify the alert.
 type postable struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
@@ -43,7 +43,7 @@ func (m alertmanager) send(ctx context.Context, alerts []Alert) error {
 	return post(ctx, string(m), "application/json", body, "")
 }
 
-// labelName is what Alertmanager takes in all its versions.
+// labelName matches the names that every version of Alertmanager accepts.
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 func (a *Alert) postable(now time.Time) postable {
@@ -69,7 +69,7 @@ func (a *Alert) postable(now time.Time) postable {
 	return p
 }
 
-// labels are the labels of our own, which no label of a session replaces.
+// labels returns our labels of an alert; no label of a session replaces them.
 func (a *Alert) labels() map[string]string {
 	name := map[Kind]string{
 		KindIncident: "LmserveIncident", KindLine: "LmserveStrangeLine",
@@ -81,7 +81,7 @@ func (a *Alert) labels() map[string]string {
 	}
 }
 
-// lines is the text of an alert's lines.
+// lines returns the text of an alert's lines.
 func (a *Alert) lines() string {
 	switch {
 	case a.Incident != nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alertmanagerAt runs Alertmanager, as Debian has it.
+// alertmanagerAt runs Alertmanager from Debian's package.
 func alertmanagerAt(t *testing.T) (url string) {
 	program := ""
 	for _, name := range []string{"alertmanager", "prometheus-alertmanager"} {
@@ -54,8 +54,8 @@ func alertsAt(t require.TestingT, url string) (all []postable) {
 	return all
 }
 
-// Alertmanager itself takes alerts; holds an alert open as long
-// as it is reminded; and has none left when the incident has ended.
+// Alertmanager accepts alerts, keeps an alert open while it gets reminders, and has none left after
+// the incident has ended.
 func TestAlertmanagerTakesAlerts(t *testing.T) {
 	c := &account{}
 	url := alertmanagerAt(t)
@@ -87,7 +87,7 @@ func TestAlertmanagerTakesAlerts(t *testing.T) {
 	require.Zero(t, c.count("alertmanager refused"))
 }
 
-// The body is what openapi.yaml of Alertmanager's API v2 calls postableAlerts.
+// The body is a valid postableAlerts of openapi.yaml in Alertmanager's API v2.
 func TestBodyIsThatOfAlertmanagersAPI(t *testing.T) {
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	a := ofIncident(web, "app.log", incident(1), nil, now)

@@ -11,46 +11,47 @@ import (
 )
 
 const (
-	// openMost is how many incidents are known as open; the one without news for longest ends.
+	// openMost is the most open incidents to remember; beyond that the one without news for longest
+	// ends.
 	openMost = 1024
-	// lapse is how long an incident may be without news. An incident is closed by lines that come
-	// behind it: of a log that has stopped, none would ever end.
+	// lapse is how long an incident may be without news. Later lines close an incident: if the log
+	// has stopped, none would ever end.
 	lapse = 24 * time.Hour
-	// tidyEvery is how often incidents that have lapsed are looked for.
+	// tidyEvery is how often the Notifier looks for lapsed incidents.
 	tidyEvery = time.Minute
 )
 
-// Options say what a Notifier does.
+// Options configure a Notifier.
 type Options struct {
 	Receivers []*Receiver
-	Threshold float64 // the largest p of an incident with an alert; one with a change has one, too
-	File      string  // keeps what is open and what waits; "": memory does
-	// Text reads text of a session; nil: the lines in front of an alert's are not known.
+	Threshold float64 // the largest p of an incident with an alert; a change always has one
+	File      string  // keeps open incidents and waiting alerts; "": only in memory
+	// Text reads text of a session; nil: alerts lack the lines before theirs.
 	Text func(ctx context.Context, session string, offset, length int64) ([]byte, error)
-	// Note gets what somebody should know: a failure once, not at each try.
+	// Note gets messages for the operator: a failure once, not at each try.
 	Note  func(error)
-	Count Counter // nil: nobody counts
+	Count Counter // may be nil
 }
 
-// Counter counts what becomes of alerts. A receiver is one of the kinds of receivers.
+// Counter counts outcomes of alerts. A receiver is one of the kinds of receivers.
 type Counter interface {
-	// Alert counts an alert that was sent, refused or dropped, or a try that has failed.
+	// Alert counts an alert that was sent, refused or dropped, or a failed try.
 	Alert(receiver, outcome string)
-	// AlertsWaiting counts alerts that were put into a queue or, below 0, taken from one. A
+	// AlertsWaiting counts alerts that were put into a queue or, if negative, taken from one. A
 	// receiver begins with 0.
 	AlertsWaiting(receiver string, more int)
 }
 
-// What becomes of an alert. After failed another follows.
+// Outcomes of an alert. After failed another one follows.
 const (
 	sent    = "sent"
-	refused = "refused" // by the receiver, for good
+	refused = "refused" // refused by the receiver, for good
 	dropped = "dropped" // the queue was full
-	failed  = "failed"  // it is tried again
+	failed  = "failed"  // one try has failed; another follows
 )
 
-// Notifier tells receivers of incidents. Its methods may be called at once, and only Close
-// and Kept wait.
+// Notifier sends incidents to receivers. Its methods are safe for concurrent use; only Close and
+// Kept wait.
 type Notifier struct {
 	o      Options
 	store  *store
@@ -59,16 +60,16 @@ type Notifier struct {
 	ended  sync.WaitGroup
 
 	mu   sync.Mutex
-	open map[string]*opened // by Alert.IncidentID
+	open map[string]*opened // open incidents by Alert.IncidentID
 }
 
-// opened is an open incident that has its alert.
+// opened is an open incident with an alert.
 type opened struct {
-	Alert Alert     `json:"alert"` // of its opening, with what is known by now
-	News  time.Time `json:"news"`  // when it had some
+	Alert Alert     `json:"alert"` // the opening alert, with the current data
+	News  time.Time `json:"news"`  // time of its last news
 }
 
-// Start makes a Notifier, which continues from its file.
+// Start starts a Notifier, which continues from its file.
 func Start(o Options) (*Notifier, error) {
 	n := &Notifier{o: o, open: map[string]*opened{}}
 	for _, r := range o.Receivers {
@@ -92,8 +93,8 @@ func Start(o Options) (*Notifier, error) {
 	return n, nil
 }
 
-// Close gives what waits some time to be delivered. The rest is delivered after the next Start,
-// if there is a file; if not, the number of alerts that are lost is returned.
+// Close waits up to patience for the delivery of waiting alerts. With a file, the rest is delivered
+// after the next Start; without one, Close returns the number of lost alerts.
 func (n *Notifier) Close(patience time.Duration) (lost int) {
 	until := time.Now().Add(patience)
 	for n.waiting() > 0 && time.Now().Before(until) {
@@ -108,15 +109,15 @@ func (n *Notifier) Close(patience time.Duration) (lost int) {
 	return lost
 }
 
-// Incident takes in news of an incident at a line; nil: the line is not known.
+// Incident handles news of an incident at a line; nil: the line is not known.
 func (n *Notifier) Incident(of Session, source string, i *api.Incident, l *Line) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.takeLocked(of, source, i, l)
 }
 
-// Incidents takes in all incidents that a session remembers, when its state is restored or it is
-// deleted: those without an alert get theirs, and those that are no longer open end.
+// Incidents handles all incidents that a session remembers, after its state was restored or it was
+// deleted. Incidents without an alert get one, and those that are no longer open end.
 func (n *Notifier) Incidents(of Session, source string, all []api.Incident) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,14 +144,14 @@ func (n *Notifier) Left(session string) {
 	}
 }
 
-// Line takes in a strange line, where lines are not grouped into incidents.
+// Line handles a strange line, if lines are not grouped into incidents.
 func (n *Notifier) Line(of Session, source string, l *api.LineEvent) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.tellLocked(ofLine(of, source, l, time.Now().UTC()))
 }
 
-// Silence takes in that a log has had no line since a time, which is unusual after a while.
+// Silence handles a log without a line since a time, although a shorter gap is already unusual.
 func (n *Notifier) Silence(of Session, source string, since time.Time, unusual time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -208,7 +209,7 @@ func (n *Notifier) tellLocked(a Alert) {
 	n.store.changed()
 }
 
-// oldestLocked is the incident without news for longest.
+// oldestLocked returns the incident without news for longest.
 func (n *Notifier) oldestLocked() (oldest string) {
 	for id, o := range n.open {
 		if oldest == "" || o.News.Before(n.open[oldest].News) {
@@ -218,7 +219,7 @@ func (n *Notifier) oldestLocked() (oldest string) {
 	return oldest
 }
 
-// tidy ends incidents that have lapsed.
+// tidy ends lapsed incidents.
 func (n *Notifier) tidy(ctx context.Context) {
 	every := time.NewTicker(tidyEvery)
 	defer every.Stop()
@@ -242,7 +243,7 @@ func (n *Notifier) endBefore(at time.Time) {
 	}
 }
 
-// firing are the alerts of all incidents that are open.
+// firing returns the alerts of all open incidents.
 func (n *Notifier) firing() (all []Alert) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -259,7 +260,7 @@ func (n *Notifier) waiting() (all int) {
 	return all
 }
 
-// kept is what the file has.
+// kept returns the content for the file.
 func (n *Notifier) kept() state {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -38,8 +38,8 @@ func (c collector) send(ctx context.Context, alerts []Alert) error {
 	return post(ctx, string(c), "application/x-protobuf", body, "")
 }
 
-// record is an alert as a log record. Its body is the summary; the whole alert is an attribute, as
-// JSON.
+// record returns an alert as a log record. Its body is the summary; the whole alert is an
+// attribute, as JSON.
 func (a *Alert) record(now time.Time) (*logs.LogRecord, error) {
 	whole, err := json.Marshal(a)
 	if err != nil {

@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	// queueMost is how many alerts wait for a receiver; then the oldest is dropped.
+	// queueMost is how many alerts wait for a receiver; beyond that the oldest is dropped.
 	queueMost = 256
 	// pauseMost is the longest pause between two tries, about.
 	pauseMost = time.Minute
 	// sendMost is how long one try may take.
 	sendMost = 30 * time.Second
-	// textMost is how long the text in front of a line may take to be read.
+	// textMost is how long reading the text before a line may take.
 	textMost = 5 * time.Second
 
-	beforeBytes = 1 << 10 // of text in front of a line that are read
-	beforeLines = 3       // of these that an alert has
+	beforeBytes = 1 << 10 // bytes of text before a line that are read
+	beforeLines = 3       // lines of that text in an alert
 )
 
-// queue is the alerts that wait for a receiver, which gets them in order, one after the other.
+// queue is the alerts that wait for a receiver. The receiver gets them in order, one at a time.
 type queue struct {
 	*Receiver
 	n       *Notifier
-	ready   chan struct{} // holds a token while there may be something to send
-	trouble bool          // the last try has failed, and was reported; run's alone
+	ready   chan struct{} // holds a token while there may be an alert to send
+	trouble bool          // the last try has failed, and was reported; only run uses it
 
 	mu      sync.Mutex
 	alerts  []Alert
-	dropped bool // one was, and was reported, since the last success
+	dropped bool // an alert was dropped, and that was reported, since the last success
 }
 
 func newQueue(n *Notifier, r *Receiver) *queue {
@@ -83,7 +83,7 @@ func (q *queue) waitingLocked(more int) {
 	}
 }
 
-// first is the alert to send; false if there is none.
+// first returns the next alert to send; false if there is none.
 func (q *queue) first() (a Alert, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,7 +93,7 @@ func (q *queue) first() (a Alert, ok bool) {
 	return q.alerts[0], true
 }
 
-// remove takes an alert out, unless the queue has dropped it meanwhile.
+// remove removes an alert, unless the queue has dropped it meanwhile.
 func (q *queue) remove(id string) {
 	q.mu.Lock()
 	if len(q.alerts) > 0 && q.alerts[0].ID == id {
@@ -105,7 +105,7 @@ func (q *queue) remove(id string) {
 	q.n.store.changed()
 }
 
-// run sends alerts until ctx ends, and tells a receiver that has to be reminded what is open.
+// run sends alerts until ctx ends, and sends the open ones to a receiver that needs reminders.
 func (q *queue) run(ctx context.Context) {
 	remind := make(<-chan time.Time)
 	if q.every > 0 {
@@ -124,7 +124,7 @@ func (q *queue) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-q.ready:
-		case <-remind: // here alone, so that no reminder follows the end of an incident
+		case <-remind: // only here, so that no reminder follows the end of an incident
 			if all := q.n.firing(); len(all) > 0 {
 				if err := q.try(ctx, all); err != nil && ctx.Err() == nil {
 					q.count(failed)
@@ -134,8 +134,8 @@ func (q *queue) run(ctx context.Context) {
 	}
 }
 
-// deliver sends an alert, again and again until the receiver has taken or refused it; false if ctx
-// has ended before.
+// deliver sends an alert repeatedly until the receiver has accepted or refused it; false if ctx has
+// ended before.
 func (q *queue) deliver(ctx context.Context, a Alert) bool {
 	q.n.addText(ctx, &a)
 	pauses := backoff.NewExponentialBackOff()
@@ -167,7 +167,7 @@ func (q *queue) deliver(ctx context.Context, a Alert) bool {
 	return true
 }
 
-// troubled tells the first failure since the last success.
+// troubled reports the first failure since the last success.
 func (q *queue) troubled(format string, err error) {
 	if !q.trouble {
 		q.trouble = true
@@ -185,7 +185,7 @@ func (q *queue) try(ctx context.Context, alerts []Alert) error {
 	return err
 }
 
-// addText adds the lines in front of an alert's, and the text of the line where it is not known.
+// addText adds the lines before an alert's line, and the line's own text if it is missing.
 func (n *Notifier) addText(ctx context.Context, a *Alert) {
 	if n.o.Text == nil || a.Line == nil {
 		return
@@ -195,17 +195,17 @@ func (n *Notifier) addText(ctx context.Context, a *Alert) {
 	from := max(0, a.Line.Offset-beforeBytes)
 	text, err := n.o.Text(ctx, a.Session.ID, from, a.Line.Offset-from)
 	if err != nil {
-		return // the session may be gone, or keep no text so far back
+		return // the session may be deleted, or have trimmed the text
 	}
-	if from > 0 { // the first line is not whole
+	if from > 0 { // the first line is incomplete
 		_, text, _ = bytes.Cut(text, []byte{'\n'})
 	}
-	line := *a.Line // which other queues have, too
+	line := *a.Line // a copy, because other queues share the line
 	line.Before = lastLines(string(text))
 	a.Line = &line
 }
 
-// lastLines are the last lines of a text that ends with a newline.
+// lastLines returns the last lines of a text that ends with a newline.
 func lastLines(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		lines = append(lines, strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "\uFFFD"))

@@ -21,14 +21,14 @@ import (
 // Receiver takes alerts.
 type Receiver struct {
 	kind  string // webhook, alertmanager, otlp or exec
-	what  string // that ParseReceiver was given
-	name  string // to show: URLs may have secrets in them
+	what  string // the argument of ParseReceiver
+	name  string // to show: URLs may contain secrets
 	send  func(context.Context, []Alert) error
-	every time.Duration // how often the receiver is reminded of what is open; 0: never
-	pause time.Duration // before the second try; 0: the default
+	every time.Duration // time between reminders of open alerts; 0: none
+	pause time.Duration // pause before the second try; 0: the default
 }
 
-// ParseReceiver reads URL, alertmanager:URL, otlp:URL or exec:COMMAND.
+// ParseReceiver parses URL, alertmanager:URL, otlp:URL or exec:COMMAND.
 func ParseReceiver(what string) (*Receiver, error) {
 	kind, rest, _ := strings.Cut(what, ":")
 	r := &Receiver{kind: kind, what: what}
@@ -63,10 +63,10 @@ func ParseReceiver(what string) (*Receiver, error) {
 	return r, nil
 }
 
-// String names the receiver, without what may be secret.
+// String returns the receiver's name, without possible secrets.
 func (r *Receiver) String() string { return r.name }
 
-// key is what a file knows the receiver by.
+// key identifies the receiver in the file.
 func (r *Receiver) key() string {
 	return fmt.Sprintf("%s-%x", r.kind, sha256.Sum256([]byte(r.what)))[:len(r.kind)+17]
 }
@@ -87,17 +87,17 @@ func (w webhook) send(ctx context.Context, alerts []Alert) error {
 	return nil
 }
 
-// httpClient follows no redirect, which would make a GET of a POST.
+// httpClient follows no redirect, which would turn a POST into a GET.
 var httpClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
 	return http.ErrUseLastResponse
 }}
 
 const (
-	answerMost = 1 << 16 // bytes of an answer that are read, so that the connection is used again
-	quoteMost  = 200     // bytes of it that an error quotes
+	answerMost = 1 << 16 // bytes of an answer to read, so that the connection can be reused
+	quoteMost  = 200     // bytes of the answer to quote in an error
 )
 
-// post sends a body. An error that another try would not help against is a *backoff.PermanentError.
+// post sends a body. An error that another try cannot fix is a *backoff.PermanentError.
 func post(ctx context.Context, to, media string, body []byte, id string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
@@ -117,7 +117,7 @@ func post(ctx context.Context, to, media string, body []byte, id string) error {
 	return statusError(answer, said)
 }
 
-// withoutURL is an error without the URL, which may have secrets in it.
+// withoutURL returns an error without the URL, which may contain secrets.
 func withoutURL(err error) error {
 	if of := (*url.Error)(nil); errors.As(err, &of) {
 		return of.Err
@@ -147,10 +147,10 @@ func statusError(answer *http.Response, said []byte) error {
 // retryAfterMost is the longest pause that a receiver may ask for.
 const retryAfterMost = 10 * time.Minute
 
-// command is a command of the shell, which gets each alert as JSON on its standard input.
+// command is a shell command, which gets each alert as JSON on its standard input.
 type command string
 
-// outputGrace is how long what a killed command has started may hold its output open.
+// outputGrace is how long children of a killed command may keep its output open.
 const outputGrace = time.Second
 
 func (c command) send(ctx context.Context, alerts []Alert) error {
@@ -162,7 +162,7 @@ func (c command) send(ctx context.Context, alerts []Alert) error {
 		run := exec.CommandContext(ctx, "sh", "-c", string(c))
 		run.Stdin, run.WaitDelay = bytes.NewReader(append(body, '\n')), outputGrace
 		said, err := run.CombinedOutput()
-		if errors.Is(err, exec.ErrWaitDelay) { // it has ended well
+		if errors.Is(err, exec.ErrWaitDelay) { // the command itself succeeded
 			err = nil
 		}
 		if err != nil {

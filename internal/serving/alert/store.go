@@ -20,11 +20,11 @@ const (
 	againAfter = time.Second
 )
 
-// state is what a Notifier continues from after a restart.
+// state is the data from which a Notifier continues after a restart.
 type state struct {
 	Version int                `json:"version"`
 	Open    []opened           `json:"open"`
-	Waiting map[string][]Alert `json:"waiting"` // by Receiver.key
+	Waiting map[string][]Alert `json:"waiting"` // queues by Receiver.key
 }
 
 // store keeps the state in a file, which one goroutine writes.
@@ -36,9 +36,9 @@ type store struct {
 
 	mu     sync.Mutex
 	cond   *sync.Cond
-	told   int64 // changes
-	tried  int64 // of these, those that the file has, or that it was tried to write
-	failed bool  // the last try has, and was reported
+	told   int64 // number of changes
+	tried  int64 // changes that are written, or whose write has failed
+	failed bool  // the last write has failed, and that was reported
 	ended  bool
 }
 
@@ -48,7 +48,7 @@ func newStore(file string, note func(error), kept func() state) *store {
 	return s
 }
 
-// read reads the file, and begins to write it.
+// read reads the file, and starts the goroutine that writes it.
 func (s *store) read() (had state, err error) {
 	if s.file == "" {
 		close(s.done)
@@ -71,7 +71,7 @@ func (s *store) read() (had state, err error) {
 	return had, nil
 }
 
-// changed has the file written soon.
+// changed makes the file be written soon.
 func (s *store) changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *store) changed() {
 	s.cond.Broadcast()
 }
 
-// wait waits until what has changed so far was written, or could not be.
+// wait waits until the changes so far are written, or the write has failed.
 func (s *store) wait() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *store) wait() {
 	}
 }
 
-// close writes what has changed, and ends.
+// close writes the last changes, and ends the goroutine.
 func (s *store) close() {
 	s.mu.Lock()
 	s.ended = true

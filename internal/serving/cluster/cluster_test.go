@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// book is a directory in memory, whose clock is the test's.
+// book is a directory in memory, with the test's clock.
 type book struct {
 	mu    sync.Mutex
 	now   time.Time
@@ -22,7 +22,7 @@ type book struct {
 	down  bool
 	asked int
 
-	others []Node // that are alive
+	others []Node // other live nodes
 }
 
 func (b *book) Renew(_ context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node,
@@ -63,7 +63,7 @@ func (b *book) setDown(down bool) {
 	b.down = down
 }
 
-// joined is a member whose own renewals come in an hour: the test makes them.
+// joined returns a member that renews its lease only each hour: the test renews it.
 func joined(t *testing.T, b *book, report func(error)) *Member {
 	m, err := Join(t.Context(), Options{
 		Self: Node{ID: "a-1", Name: "a"}, Directory: b, Lease: 10 * time.Hour, Now: b.clock,
@@ -97,7 +97,7 @@ func TestAMemberStopsBeforeItsLeaseIsOverAndGoesOnInANewTerm(t *testing.T) {
 	require.Greater(t, m.Term(), first, "although nobody can have taken anything")
 }
 
-// The clock of a machine that was asleep may have stood still.
+// The clock of a machine may have stopped while it was asleep.
 func TestATermEndsWhenTheDirectorySaysSo(t *testing.T) {
 	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
 	m := joined(t, b, nil)
@@ -182,7 +182,7 @@ func TestANodeThatGoesTakesOnlyItsOwnKeysAlong(t *testing.T) {
 			require.Equal(t, at.Name, left.Name)
 		}
 	}
-	for name, n := range count { // of 800 the deviation is 25
+	for name, n := range count { // of 800: the standard deviation is 25
 		require.InDelta(t, keys/len(all), n, 6*25, name)
 	}
 }

@@ -1,10 +1,10 @@
-// Package cluster is what servers that share sessions know of one another: who is there, and for
-// how long a server may act for the sessions that it has. It knows neither sessions nor databases.
+// Package cluster is what servers that share sessions know of each other: which servers are alive,
+// and how long a server may act for its sessions. It depends neither on sessions nor on databases.
 //
-// A server is a member by a lease, which a directory gives and keeps the time of, and which it
-// renews all the time. The member counts with its own monotonic clock from before it asked for the
-// renewal, and takes the lease to be over earlier than the directory does, so that no other acts
-// for a session while the member still does: clocks need not agree, only run about as fast.
+// A server is a member by a lease. A directory grants the lease and keeps its time, and the server
+// renews it regularly. The member counts from before each renewal, with its own monotonic clock. It
+// treats the lease as lapsed earlier than the directory does. So no other server acts for a session
+// while the member still does. Clocks need not agree; they only need about the same speed.
 package cluster
 
 import (
@@ -16,40 +16,41 @@ import (
 	"time"
 )
 
-// LeaseDefault is how long a server that was lost keeps others from its sessions.
+// LeaseDefault is how long the sessions of a lost server stay blocked for others.
 const LeaseDefault = 10 * time.Second
 
-// LeaseMin is the shortest lease: renewals, and the answers to them, have to fit in several times.
+// LeaseMin is the shortest lease: it must leave time for several renewals and their answers.
 const LeaseMin = 100 * time.Millisecond
 
-// Of a lease so many parts are between two renewals, and may pass without one before the member
-// takes it to be over.
+// Fifths of a lease: the time between two renewals, and the time without a renewal after which the
+// member treats the lease as lapsed.
 const (
 	beatParts = 5 // a fifth: 2 s of 10
 	stopParts = 4 // four fifths: 8 s of 10
 )
 
-// ErrLapsed says that the lease could not be renewed in time. It is over until it is.
+// ErrLapsed says that the lease could not be renewed in time. It stays lapsed until the next
+// renewal.
 var ErrLapsed = errors.New("cluster: the lease of this server is over")
 
-// Node is a server among those that share sessions.
+// Node is one of the servers that share sessions.
 type Node struct {
-	ID       string // of this run of the server
-	Name     string // of all runs of the server
-	Addr     string // URL at which the others reach it
+	ID       string // id of this run of the server
+	Name     string // name in all runs of the server
+	Addr     string // URL at which other servers reach it
 	Numerics string // the name of its arithmetic
 	Models   []string
-	Draining bool // it takes no sessions that it does not have
+	Draining bool // the server claims no more sessions
 }
 
-// Directory keeps who is there. Its clock is the only one.
+// Directory keeps the list of live nodes. Only its clock counts.
 type Directory interface {
-	// Renew gives a node its lease, from now on for so long, and tells the nodes whose leases last,
-	// itself included, in the order of their names. lapsed says that the node's lease was over, or
+	// Renew grants a node its lease, from now on. It returns the nodes with valid leases, with the
+	// node itself, in the order of their names. lapsed says that the node's lease had lapsed, or
 	// that it had none.
 	Renew(ctx context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node,
 		err error)
-	// Leave ends the lease of a node, and frees the sessions that it has.
+	// Leave ends the lease of a node, and releases its sessions.
 	Leave(ctx context.Context, id string) error
 }
 
@@ -59,7 +60,7 @@ type Options struct {
 	Directory Directory
 	Lease     time.Duration    // LeaseDefault
 	Now       func() time.Time // with a monotonic reading; nil: time.Now
-	// is told when the lease is over, and when it is there again; nil: nobody
+	// gets ErrLapsed when the lease lapses, and a message when it is renewed; may be nil
 	Report func(error)
 }
 
@@ -71,19 +72,19 @@ type Member struct {
 	report    func(error)
 	stop      context.CancelFunc
 	stopped   chan struct{}
-	renewing  sync.Mutex // one renewal at a time, so that none is overtaken by an older one
+	renewing  sync.Mutex // one renewal at a time, so that an older one does not overtake it
 
 	mu struct {
 		sync.Mutex
 		self  Node
-		sent  time.Time // when the last renewal that was answered was asked for
-		term  uint64    // grows whenever the lease was over
+		sent  time.Time // when the last answered renewal was sent
+		term  uint64    // grows each time the lease has lapsed
 		alive []Node
-		told  bool // that the lease is over
+		told  bool // that the lease has lapsed
 	}
 }
 
-// Join makes a server a member. Leave must follow.
+// Join makes a server a member. The caller calls Leave.
 func Join(ctx context.Context, o Options) (*Member, error) {
 	m := &Member{
 		directory: o.Directory, lease: cmp.Or(o.Lease, LeaseDefault), now: o.Now, report: o.Report,
@@ -125,8 +126,8 @@ func (m *Member) beat(ctx context.Context) {
 	}
 }
 
-// Renew renews the lease at once, as the member does by itself again and again. What is not
-// answered in half of the lease's time has failed.
+// Renew renews the lease at once, as the member also does regularly. It fails without an answer
+// within half of the lease's time.
 func (m *Member) Renew(ctx context.Context) error {
 	m.renewing.Lock()
 	defer m.renewing.Unlock()
@@ -149,7 +150,7 @@ func (m *Member) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Look makes sure that Alive is not older than LeaseMin, if the directory can be asked.
+// Look refreshes Alive if it is older than LeaseMin and the directory can be reached.
 func (m *Member) Look(ctx context.Context) {
 	m.mu.Lock()
 	fresh := m.now().Sub(m.mu.sent) < LeaseMin
@@ -159,7 +160,7 @@ func (m *Member) Look(ctx context.Context) {
 	}
 }
 
-// tell reports that the lease is over, once, and that it is there again.
+// tell reports once that the lease has lapsed, and that it is renewed.
 func (m *Member) tell(err error) {
 	over := m.Err() != nil
 	m.mu.Lock()
@@ -178,7 +179,7 @@ func (m *Member) lapsedLocked() bool {
 	return m.now().Sub(m.mu.sent) >= m.Beat()*stopParts
 }
 
-// Err is ErrLapsed while the server must not act for its sessions; nil while it may.
+// Err returns ErrLapsed while the server must not act for its sessions, else nil.
 func (m *Member) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,32 +189,33 @@ func (m *Member) Err() error {
 	return nil
 }
 
-// Term grows whenever the lease was over: what others may have taken since a term began is
-// another's in the next.
+// Term grows each time the lease has lapsed. In a new term, sessions claimed in an earlier one may
+// belong to other servers.
 func (m *Member) Term() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.term
 }
 
-// Self is the server itself.
+// Self returns the server's own node.
 func (m *Member) Self() Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.self
 }
 
-// Alive are the nodes whose leases lasted when the server renewed its own, itself included.
+// Alive returns the nodes with valid leases at the server's last renewal, itself included.
 func (m *Member) Alive() []Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.alive
 }
 
-// Beat is the time between two renewals, after which all others know what this server has told.
+// Beat returns the time between two renewals. After this time all others know the server's current
+// state.
 func (m *Member) Beat() time.Duration { return m.lease / beatParts }
 
-// Drain tells the others at once that this server takes no more sessions.
+// Drain announces to the others at once that this server takes no more sessions.
 func (m *Member) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	m.mu.self.Draining = true

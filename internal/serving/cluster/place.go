@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Rendezvous chooses a node for a key, of those that take sessions: one of the given arithmetic
-// that has the model, else any that has the model. All servers that know the same nodes choose the
-// same, and with a node that comes or goes only the keys change places that come to it or were with
-// it. An empty arithmetic, or model, is any. false: there is none.
+// Rendezvous chooses a node for a key, among those that take sessions. It prefers nodes with the
+// model and the given arithmetic to those with only the model. All servers that know the same nodes
+// choose the same one. When a node joins or leaves, only the keys of that node move. An empty
+// arithmetic or model matches any. found is false if there is no node.
 func Rendezvous(nodes []Node, key, model, numerics string) (chosen Node, found bool) {
 	var best uint64
 	var alike bool
@@ -26,8 +26,8 @@ func Rendezvous(nodes []Node, key, model, numerics string) (chosen Node, found b
 	return chosen, found
 }
 
-// weigh is a number that a node and a key have together, as if it were drawn (FNV-1a, and the last
-// steps of MurmurHash3, without which names that differ in their ends have numbers alike).
+// weigh returns a pseudo-random number of a node and a key. It uses FNV-1a and the last steps of
+// MurmurHash3; without these, names that differ only at their ends would have similar numbers.
 func weigh(node, key string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(node))

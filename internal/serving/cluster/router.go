@@ -13,16 +13,17 @@ type Locator interface {
 	Locate(ctx context.Context, owner, text string) (storage.Place, error)
 }
 
-// Router says which server a request is for. It asks before every request for a session that this
-// server does not have; what it says is a hint, and the claim decides.
+// Router chooses the server for a request. It asks the store before every request for a session
+// that this server does not have. Its answer is a hint; the claim decides.
 type Router struct {
 	Member   *Member
 	Sessions Locator
 	Holds    func(id string) bool // whether this server has a session
 }
 
-// Session gives the address of the server that has a session, or is to have it: of an id, or of a
-// name that its owner has given. "" is this server. found says whether there is such a session.
+// Session returns the address of the server that has a session, or that should claim it. text is an
+// id or the owner's name for the session. "" is this server. found says whether there is such a
+// session.
 func (r *Router) Session(
 	ctx context.Context, owner, text string,
 ) (addr string, found bool, err error) {
@@ -39,7 +40,7 @@ func (r *Router) Session(
 		return r.choose(at.ID, at.Model, at.Numerics), true, nil
 	}
 	n, known := r.node(at.Node)
-	if !known { // a server that has just come, or one that is gone, of which the claim says so
+	if !known { // a new server, or a lost one; then the claim reports that
 		r.Member.Look(ctx)
 		n, known = r.node(at.Node)
 	}
@@ -58,13 +59,13 @@ func (r *Router) node(id string) (n Node, found bool) {
 	return n, false
 }
 
-// Alive reports whether the server of an address has its lease, as far as this server knows.
+// Alive reports whether the server at an address has a valid lease, as far as this server knows.
 func (r *Router) Alive(addr string) bool {
 	return slices.ContainsFunc(r.Member.Alive(), func(n Node) bool { return n.Addr == addr })
 }
 
-// Fresh gives the address of the server that is to make a session: of those that are as this one
-// is. Equal keys come to the same server.
+// Fresh returns the address of the server that is to make a session, among those with the same
+// models and arithmetic as this one. Equal keys go to the same server.
 func (r *Router) Fresh(key string) (addr string) {
 	self := r.Member.Self()
 	model := ""

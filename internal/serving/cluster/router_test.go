@@ -21,8 +21,8 @@ func (p places) Locate(_ context.Context, _, text string) (at storage.Place, err
 	return at, nil
 }
 
-// A request goes to the server that has its session, also to one that has come since the last
-// renewal, or that is to have it; where neither is known the claim decides.
+// A request goes to the server that has its session or should claim it, also if that server joined
+// after the last renewal. If neither is known, the claim decides.
 func TestARequestGoesToTheServerOfItsSession(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	b := &book{now: now, until: map[string]time.Time{}}
@@ -53,7 +53,7 @@ func TestARequestGoesToTheServerOfItsSession(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found)
 	b.others = []Node{{ID: "b-1", Name: "b", Addr: "http://b"}}
-	goes("new", "") // it was looked just now
+	goes("new", "") // Look has just been called
 	now = now.Add(time.Second)
 	goes("new", "http://b")
 	require.True(t, r.Alive("http://b"))

@@ -16,18 +16,18 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// lineMax is how many bytes of a line are given. The rest of the line is skipped.
+// lineMax is how many bytes of a line are returned. The rest of the line is skipped.
 const lineMax = 16 << 10
 
-// Notes tells its listener each thing once, and counts what is skipped.
+// Notes reports each message once, and counts skipped bytes.
 type Notes struct {
-	Say func(text string) // nil: nobody listens
+	Say func(text string) // nil: messages are dropped
 
 	told    map[string]bool
-	skipped atomic.Int64 // what reads the journal counts while others ask
+	skipped atomic.Int64 // the goroutine that reads the journal counts while others read the count
 }
 
-// Skipped is the number of bytes that were read and not given.
+// Skipped returns the number of bytes that were read but not returned.
 func (n *Notes) Skipped() int64 { return n.skipped.Load() }
 
 func (n *Notes) once(text string) {
@@ -46,27 +46,28 @@ func (n *Notes) skip(bytes int, what string) {
 	n.once(what)
 }
 
-// Cleaner makes lines of UTF-8 from what programs write: other encodings are converted; carriage
-// returns before newlines, sequences that control a terminal, NULs, binary lines and the rest of
-// long lines are left out. What a container runtime has split is one line. Its result depends on
-// the bytes of the line alone.
+// Cleaner makes lines of UTF-8 from the output of programs. It converts other encodings. It drops
+// carriage returns before newlines, terminal control sequences, NULs, binary lines and the rest of
+// long lines. It joins lines that a container runtime has split. The result depends only on the
+// bytes of the line.
 type Cleaner struct {
 	Notes *Notes
-	// of a line in JSON, the path of the value that alone is given; nil: the whole line
+	// of a line in JSON, the path of the only value to return; nil: the whole line
 	Field []string
 
 	decoder *encoding.Decoder // nil: the text is not UTF-16
-	line    int               // bytes of the line under way, up to here
-	within  bool              // a line of the file is under way
-	split   string            // the stream whose line a container runtime has split here; "": none
-	text    []byte
+	line    int               // bytes of the current line so far
+	within  bool              // the position is within a line of the file
+	// stream of the line that a container runtime has split here; "": none
+	split string
+	text  []byte
 }
 
-// Clean returns the next part of a text, clean. It is valid until the next call.
+// Clean returns the next part of a text, cleaned. It is valid until the next call.
 func (c *Cleaner) Clean(raw []byte) []byte {
 	if c.decoder != nil {
 		c.Notes.once("UTF-16 is converted to UTF-8")
-		raw, _ = c.decoder.Bytes(raw) // what is no UTF-16 becomes U+FFFD
+		raw, _ = c.decoder.Bytes(raw) // invalid UTF-16 becomes U+FFFD
 	}
 	c.text = c.text[:0]
 	for len(raw) > 0 {
@@ -77,7 +78,7 @@ func (c *Cleaner) Clean(raw []byte) []byte {
 	return c.text
 }
 
-// add takes in a line, or a part of one.
+// add adds a line, or a part of one.
 func (c *Cleaner) add(line []byte, ended bool) {
 	whole := true
 	if !c.within {
@@ -87,7 +88,7 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	begins := c.line == 0
 	if hole := bytes.LastIndexByte(line, 0); hole >= 0 {
 		whole := len(line)
-		c.line = whole - hole - 1 // a line begins behind a hole
+		c.line = whole - hole - 1 // a line begins after a hole
 		line = bytes.ReplaceAll(line, []byte{0}, nil)
 		c.Notes.skip(whole-len(line), "NUL bytes are skipped")
 	} else {
@@ -112,13 +113,13 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	}
 }
 
-// container is what a container runtime (CRI) writes in front of a line: F of the last part, else
-// P.
+// container matches the prefix that a container runtime (CRI) writes: F for the last part of a
+// line, else P.
 var container = regexp.MustCompile(`^\d{4}-\S{15,35} (stdout|stderr) ([PF]) `)
 
-// join takes a line that begins for what it is: the next part of one that a container runtime has
-// split, or another, before which that one ends. Of a line of Docker's json-file, whose field log
-// is read, it returns the field, which is not the whole line.
+// join handles the beginning of a line. The line is either the next part of one that a container
+// runtime has split, or a new line, before which the split one ends. For a line of Docker's
+// json-file with the field log, it returns the field, which may be only a part of a line.
 func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 	was, stream := c.split, ""
 	c.split = ""
@@ -148,8 +149,8 @@ func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 
 var fieldLog = []string{"log"}
 
-// dockerPart is how many bytes of a line Docker writes at once. Of a line that is longer, no part
-// but the last has a newline.
+// dockerPart is how many bytes of a line Docker writes at once. In a longer line only the last part
+// has a newline.
 const dockerPart = 16 << 10
 
 // dockerLine is a line of Docker's json-file.
@@ -166,11 +167,11 @@ func dockerLog(line []byte) (l dockerLine, ok bool) {
 	return l, err == nil && l.Log != nil && l.Stream != ""
 }
 
-// escapes are the sequences that control a terminal (ECMA-48): CSI, OSC, and the short ones.
+// escapes matches terminal control sequences (ECMA-48): CSI, OSC, and the short ones.
 var escapes = regexp.MustCompile(
 	`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]+[0-~]|[0-Z\\^-~])`)
 
-// tidy makes text of a part of a line. A binary part has none.
+// tidy converts a part of a line to text. A binary part has no text.
 func (c *Cleaner) tidy(line []byte, begins, whole bool) (text []byte, binary bool) {
 	if begins {
 		line = bytes.TrimPrefix(line, []byte("\ufeff"))
@@ -183,7 +184,7 @@ func (c *Cleaner) tidy(line []byte, begins, whole bool) (text []byte, binary boo
 		return nil, true
 	} else if !valid && isLatin(line) {
 		c.Notes.once("Latin-1 (Windows-1252) is converted to UTF-8")
-		line, _ = charmap.Windows1252.NewDecoder().Bytes(line) // it decodes every byte
+		line, _ = charmap.Windows1252.NewDecoder().Bytes(line) // the decoder accepts every byte
 	}
 	if c.Field != nil && begins && whole {
 		line = fieldOf(line, c.Field)
@@ -191,8 +192,8 @@ func (c *Cleaner) tidy(line []byte, begins, whole bool) (text []byte, binary boo
 	return line, false
 }
 
-// isBinary reports whether a line has more control characters than text has. Of valid UTF-8 that is
-// a third: FIX, a protocol of text, separates fields of some bytes by 0x01.
+// isBinary reports whether a line has more control characters than text has. In valid UTF-8 the
+// limit is a third: FIX, a text protocol, separates short fields by 0x01.
 func isBinary(line []byte, valid bool) bool {
 	controls := 0
 	for _, b := range line {
@@ -200,15 +201,15 @@ func isBinary(line []byte, valid bool) bool {
 			controls++
 		}
 	}
-	share := 64 // of random bytes one in nine is a control character, of text in any encoding none
+	share := 64 // one in nine random bytes is a control character; text in any encoding has none
 	if valid {
 		share = 3
 	}
 	return controls*share > len(line)
 }
 
-// isLatin reports whether a line that is no UTF-8 is Latin-1 by all that can be seen: most of it is
-// ASCII, and none of the rest is UTF-8, as it is in a line that was cut within a character.
+// isLatin reports whether a line that is not UTF-8 looks like Latin-1. Most of it must be ASCII,
+// and none of the rest UTF-8, unlike a UTF-8 line that was cut within a character.
 func isLatin(line []byte) bool {
 	high := 0
 	for at := 0; at < len(line); at++ {
@@ -223,7 +224,7 @@ func isLatin(line []byte) bool {
 	return 2*high < len(line)
 }
 
-// fieldOf returns the value at a path of a line in JSON; the line itself if it has none.
+// fieldOf returns the value at a path of a line in JSON, or the line itself if it has none.
 func fieldOf(line []byte, path []string) []byte {
 	value := json.RawMessage(line)
 	for _, key := range path {
@@ -246,13 +247,13 @@ func fieldOf(line []byte, path []string) []byte {
 	return []byte(oneLine(text))
 }
 
-// oneLine writes the line breaks of a text as JSON does.
+// oneLine escapes the line breaks of a text as JSON does.
 func oneLine(text string) string {
 	breaks := strings.NewReplacer("\r\n", `\n`, "\n", `\n`, "\r", `\r`)
 	return breaks.Replace(strings.TrimRight(text, "\r\n"))
 }
 
-// ParseField returns the path of a field that a JSON pointer (RFC 6901) or a name says.
+// ParseField returns the path for a JSON pointer (RFC 6901) or a name.
 func ParseField(text string) []string {
 	pointer, ok := strings.CutPrefix(text, "/")
 	if !ok {
@@ -265,14 +266,14 @@ func ParseField(text string) []string {
 	return path
 }
 
-// The newline of a text, by the byte order mark with which the text begins.
+// The newline of a text, by its byte order mark.
 var (
 	newline8  = []byte("\n")
 	newlineLE = []byte("\n\x00")
 	newlineBE = []byte("\x00\n")
 )
 
-// newlineOf returns the newline of a text that begins so.
+// newlineOf returns the newline of a text from its first bytes.
 func newlineOf(head []byte) []byte {
 	switch {
 	case bytes.HasPrefix(head, []byte("\xff\xfe")):
@@ -283,7 +284,7 @@ func newlineOf(head []byte) []byte {
 	return newline8
 }
 
-// decoderOf returns the decoder of a text with such newlines; nil if it needs none.
+// decoderOf returns the decoder of a text with these newlines; nil if it needs none.
 func decoderOf(newline []byte) *encoding.Decoder {
 	order := unicode.LittleEndian
 	switch {

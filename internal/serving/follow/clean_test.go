@@ -42,7 +42,7 @@ func TestCleanLinesAreUTF8(t *testing.T) {
 	}
 }
 
-// What a container runtime has split is one line again, however its parts are read.
+// Lines that a container runtime has split are joined, however their parts are read.
 func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	const at = "2026-11-21T03:25:33.123456789Z "
 	long := strings.Repeat("y", lineMax)
@@ -71,7 +71,7 @@ func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	}
 }
 
-// resumed is the text that following a file from a place on gives.
+// resumed returns the text of a file that is followed from a place.
 func resumed(t *testing.T, o Options, from int) string {
 	f, found := Resume(o, Place{Offset: int64(from)})
 	require.True(t, found)
@@ -123,7 +123,8 @@ func TestCleanFieldIsTheValueAlone(t *testing.T) {
 	}
 }
 
-// Of a long line a part is given, of random bytes and NULs next to nothing; each is told once.
+// Only a part of a long line is returned, and almost nothing of random bytes and NULs; each case is
+// reported once.
 func TestCleanSkipsWhatIsNoText(t *testing.T) {
 	c, said := cleaner()
 	long := strings.Repeat("y", 3*lineMax)
@@ -146,7 +147,7 @@ func TestCleanSkipsWhatIsNoText(t *testing.T) {
 	require.Len(t, *said, 4, "each is told once: %v", *said)
 }
 
-// A restart within a long line skips the rest of it, too.
+// After a restart within a long line the rest of it is skipped, too.
 func TestLongLineIsSkippedAfterARestart(t *testing.T) {
 	path, f := openLog(t, "one\n"+strings.Repeat("y", 2*lineMax))
 	collect(t, f, "one\n"+strings.Repeat("y", lineMax))
@@ -162,7 +163,7 @@ func TestLongLineIsSkippedAfterARestart(t *testing.T) {
 	collect(t, again, "\nnext\n")
 }
 
-// A hole is passed over, and room that a program has made for what it will write is waited in.
+// A hole is skipped. The follower waits at space that a program has reserved for its output.
 func TestHolesArePassedOver(t *testing.T) {
 	path, f := openLog(t, "one\n")
 	requireNext(t, f, "one\n")
@@ -201,7 +202,7 @@ func TestUTF16IsRead(t *testing.T) {
 	}
 }
 
-// packedBytes compresses a text as the ending of a name says.
+// packedBytes compresses a text in the format of a name's ending.
 func packedBytes(t *testing.T, ending, text string) []byte {
 	var out bytes.Buffer
 	if ending == ".gz" {
@@ -224,7 +225,7 @@ func logText(from, n int) string {
 	return text.String()
 }
 
-// collect reads until a text was given.
+// collect reads until it has got a text.
 func collect(t *testing.T, f *Follower, want string) {
 	t.Helper()
 	var got strings.Builder
@@ -235,8 +236,8 @@ func collect(t *testing.T, f *Follower, want string) {
 	require.Equal(t, want, got.String())
 }
 
-// Whatever a file is called when it was rotated while nobody watched, it is read to its end, then
-// the one that was rotated after it, then the one with the name.
+// A file that was rotated to any name while nobody watched is read to its end. Then comes the file
+// that was rotated after it, then the current one.
 func TestRotatedFilesAreFoundByAnyName(t *testing.T) {
 	for _, names := range [][2]string{
 		{"app.log.2", "app.log.1"}, {"app.log-20260101", "app.log-20260102"},
@@ -283,7 +284,7 @@ func TestRotatedFilesAreFoundByAnyName(t *testing.T) {
 	}
 }
 
-// A new name of the same folder is no rotated file by its looks alone.
+// A new file of the folder is not taken for a rotated one only because of its name.
 func TestOtherLogsAreNoRotatedFiles(t *testing.T) {
 	for _, name := range []string{
 		"app-2.log", "app2.log", "my-app.log", "app.log", "app.error.log", "2-app.log",
@@ -293,7 +294,7 @@ func TestOtherLogsAreNoRotatedFiles(t *testing.T) {
 	}
 }
 
-// Where a log begins with a file that was just rotated, its past is in rotated ones.
+// If a log begins with a file that was just rotated, its past is in rotated files.
 func TestHistoryIsReadFromRotatedFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.log")
 	require.NoError(t, os.WriteFile(path+".2.gz", packedBytes(t, ".gz", logText(0, 100)), 0o600))
@@ -309,7 +310,7 @@ func TestHistoryIsReadFromRotatedFiles(t *testing.T) {
 	collect(t, f, want)
 }
 
-// A copy that was compressed at once has what was not read before the truncation.
+// A copy that was compressed at once has the text that was not read before the truncation.
 func TestCompressedCopiesAreRead(t *testing.T) {
 	path, f := openLog(t, logText(0, 50))
 	collect(t, f, logText(0, 50))
@@ -328,8 +329,7 @@ func BenchmarkClean(b *testing.B) {
 	}
 }
 
-// A link that points to another file is a rotation, and the files beside what it points to are its
-// rotated ones.
+// A link that gets another target is a rotation, and the rotated files are those beside the target.
 func TestLinksAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	pods := filepath.Join(dir, "pods")

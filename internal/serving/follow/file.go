@@ -15,26 +15,26 @@ const pieceBytes = 2 * lineMax
 
 type file struct {
 	f        *os.File
-	r        io.ReaderAt // f, or what f has when it is unpacked
+	r        io.ReaderAt // f, or its unpacked content
 	info     os.FileInfo
-	offset   int64     // of the next byte to be read
-	before   []byte    // what stood in front of the offset, at most sampleBytes
-	head     []byte    // the first bytes in front of the offset, at most sampleBytes
-	seen     []byte    // of a line behind the offset that has no end yet, at most sampleBytes
-	ended    bool      // the line in front of the offset was given a newline that the file has not
-	number   int       // of the file, among those of a Follower
-	until    time.Time // when a file that is no longer the path's is left; zero: it is the path's
+	offset   int64     // offset of the next byte to read
+	before   []byte    // the bytes before the offset, at most sampleBytes
+	head     []byte    // the first bytes of the file up to the offset, at most sampleBytes
+	seen     []byte    // the unfinished line after the offset, at most sampleBytes
+	ended    bool      // a newline was added after the line before the offset, which the file lacks
+	number   int       // number of the file among those of a Follower
+	until    time.Time // when a file that is no longer the path's is closed; zero: it is the path's
 	clean    Cleaner
-	newline  []byte // by the encoding of the file; nil: not known yet
-	hole     int64  // from the offset up to here all is NUL, as far as was looked
-	holeEnds bool   // something stands there
-	drop     int64  // how much of the clean text behind the offset was given before
+	newline  []byte // newline in the file's encoding; nil: not known yet
+	hole     int64  // from the offset up to here all bytes are NUL, as far as was checked
+	holeEnds bool   // bytes other than NUL follow at hole
+	drop     int64  // bytes of clean text after the offset that were returned before
 
 	buffer []byte
 }
 
-// openFile opens a regular file, to be read from the offset on. It never waits, as the opening of a
-// named pipe does.
+// openFile opens a regular file to read it from the offset. It never blocks, unlike the opening of
+// a named pipe.
 func openFile(path string, offset int64) (*file, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -65,7 +65,7 @@ func openFile(path string, offset int64) (*file, error) {
 	return o, nil
 }
 
-// notRegular is the error that a path has no file that can be followed.
+// notRegular returns the error for a path whose file cannot be followed.
 func notRegular(path string, info os.FileInfo) error {
 	what := "no regular file"
 	switch mode := info.Mode(); {
@@ -91,8 +91,8 @@ func (o *file) seek(offset int64) error {
 	return err
 }
 
-// cleanAs sets how the file is cleaned. How much of a line stands in front of the offset is found
-// by reading that again; what cannot be read is not there.
+// cleanAs sets how the file is cleaned. It reads the text before the offset again to find the
+// beginning of the current line. It treats unreadable text as missing.
 func (o *file) cleanAs(notes *Notes, field []string) {
 	o.clean.Notes, o.clean.Field = notes, field
 	o.encoding(nil)
@@ -102,7 +102,7 @@ func (o *file) cleanAs(notes *Notes, field []string) {
 	text = text[:n]
 	last, ended := bytes.CutSuffix(text, newline)
 	if last = last[lastNewline(last, newline):]; ended && !container.Match(last) {
-		if _, ok := dockerLog(last); !ok { // mostly
+		if _, ok := dockerLog(last); !ok { // usually
 			return
 		}
 	}
@@ -116,7 +116,7 @@ func (o *file) cleanAs(notes *Notes, field []string) {
 	o.clean.line, o.clean.within, o.clean.split = tidy.line, tidy.within, tidy.split
 }
 
-// encoding finds out which encoding the file has, if that is not known.
+// encoding detects the file's encoding, if that is not known.
 func (o *file) encoding(text []byte) {
 	if head := append(bytes.Clone(o.head), text...); o.newline == nil && len(head) > 1 {
 		o.newline = newlineOf(head)
@@ -124,13 +124,13 @@ func (o *file) encoding(text []byte) {
 	}
 }
 
-// within reports whether the file was last read up to the middle of a line.
+// within reports whether the last read ended within a line.
 func (o *file) within() bool {
 	open := len(o.before) > 0 && !bytes.HasSuffix(o.before, o.newlineKnown())
 	return !o.ended && (open || o.clean.split != "")
 }
 
-// newlineKnown is the file's newline, as far as is known.
+// newlineKnown returns the file's newline, as far as it is known.
 func (o *file) newlineKnown() []byte {
 	if o.newline == nil {
 		return newline8
@@ -138,9 +138,9 @@ func (o *file) newlineKnown() []byte {
 	return o.newline
 }
 
-// peek returns what stands behind the offset: whole lines, as long as they fit, or as much as fits
-// of a line that is longer; with rest, also a line that has no end yet. It is rewritten if what was
-// seen is not there any more.
+// peek returns the text after the offset: as many whole lines as fit, or as much as fits of a
+// longer line. With rest it also returns an unfinished line. rewritten says that bytes seen before
+// are not there any more.
 func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 	n, err := o.r.ReadAt(o.buffer, o.offset-int64(len(o.before)))
 	if err != nil && err != io.EOF {
@@ -158,9 +158,9 @@ func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 	newline := o.newlineKnown()
 	if hole := len(text) - len(bytes.TrimLeft(text, "\x00")); hole > 0 && len(newline) == 1 {
 		if !rest && hole == len(text) && !o.endOfHole() {
-			return nil, false, nil // a program may have room there for what it writes
+			return nil, false, nil // a program may have reserved this space for its output
 		}
-		return text[:hole], false, nil // a line begins behind it
+		return text[:hole], false, nil // a line begins after it
 	}
 	if end := lastNewline(text, newline); end > 0 {
 		return text[:end], false, nil
@@ -175,15 +175,15 @@ func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 	return nil, false, nil
 }
 
-// holeBytes is how much of a hole is looked at before something else is done.
+// holeBytes is how much of a hole is checked before other work is done.
 const holeBytes = 64 << 20
 
-// endOfHole reports whether something stands behind the NULs that stand behind the offset.
+// endOfHole reports whether other bytes follow the NULs at the offset.
 func (o *file) endOfHole() bool {
 	if o.hole > o.offset && o.holeEnds {
 		return true
 	}
-	text := make([]byte, pieceBytes) // more than that is not in the window of a compressed file
+	text := make([]byte, pieceBytes) // the window of a compressed file has no more than that
 	o.hole = max(o.hole, o.offset)
 	for range holeBytes / len(text) {
 		n, err := o.r.ReadAt(text, o.hole)
@@ -196,8 +196,8 @@ func (o *file) endOfHole() bool {
 	return o.holeEnds
 }
 
-// lastNewline is the place behind the last newline of a text that begins with a whole character; 0
-// if the text has none.
+// lastNewline returns the position after the last newline of a text that begins with a whole
+// character; 0 if there is none.
 func lastNewline(text, newline []byte) int {
 	for end := len(text); ; end-- {
 		at := bytes.LastIndex(text[:end], newline)
@@ -210,7 +210,7 @@ func lastNewline(text, newline []byte) int {
 	}
 }
 
-// take goes on behind the text, which peek has returned.
+// take advances past the text that peek returned.
 func (o *file) take(text []byte) {
 	o.offset += int64(len(text))
 	o.seen, o.ended = o.seen[:0], false
@@ -219,7 +219,7 @@ func (o *file) take(text []byte) {
 	o.before = append(o.before[:0], o.before[max(0, len(o.before)-sampleBytes):]...)
 }
 
-// mark tells the file from others, at the offset.
+// mark returns what identifies the file at the offset.
 func (o *file) mark() Mark {
 	return Mark{
 		ID:   idOf(o.info),
@@ -228,7 +228,7 @@ func (o *file) mark() Mark {
 	}
 }
 
-// piece takes in what was read, and makes a piece of it, without what was given before.
+// piece advances past raw, and returns it as a piece without text that was returned before.
 func (o *file) piece(raw []byte) Piece {
 	from := o.offset
 	o.take(raw)
@@ -240,7 +240,7 @@ func (o *file) piece(raw []byte) Piece {
 	}
 }
 
-// end is the newline that the file's last line has not; nothing if it has one.
+// end returns the missing newline of the file's last line; an empty piece if none is missing.
 func (o *file) end() Piece {
 	if !o.within() {
 		return Piece{}
@@ -249,13 +249,13 @@ func (o *file) end() Piece {
 	return Piece{Text: []byte{'\n'}, File: o.number, From: o.offset, To: o.offset, Mark: o.mark()}
 }
 
-// endLine notes that the line in front of the offset was given a newline that the file has not.
+// endLine records that a newline was added after the line before the offset, which the file lacks.
 func (o *file) endLine() {
 	o.ended = true
 	o.clean.line, o.clean.within, o.clean.split = 0, false, ""
 }
 
-// unread is the number of bytes behind the offset; 0 of a compressed file.
+// unread returns the number of bytes after the offset; 0 for a compressed file.
 func (o *file) unread() int64 {
 	info, err := o.f.Stat()
 	if err != nil {
@@ -264,7 +264,7 @@ func (o *file) unread() int64 {
 	return max(0, info.Size()-o.offset)
 }
 
-// size is the number of bytes that the file has, once it is unpacked.
+// size returns the number of bytes in the unpacked file.
 func (o *file) size() (int64, error) {
 	if _, ok := o.r.(*packed); ok {
 		return io.Copy(io.Discard, io.NewSectionReader(o.r, 0, 1<<62))
@@ -276,7 +276,7 @@ func (o *file) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// last sets the offset from which on the file has at most so many bytes, of whole lines.
+// last sets the offset so that at most most bytes, of whole lines, follow it.
 func (o *file) last(most int64) error {
 	size, err := o.size()
 	if err != nil || size <= most {
@@ -299,7 +299,8 @@ func (o *file) last(most int64) error {
 			return o.seek(from + int64(at) + k)
 		}
 	}
-	return o.seek(from + k) // within a line that is long
+	return o.seek(from + k) // within a long line
 }
 
-func (o *file) close() { _ = o.f.Close() } // it was only read
+// close closes the file. Its error does not matter, because the file was only read.
+func (o *file) close() { _ = o.f.Close() }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// rotatedPaths are the rotated files of a log, the one that was written to last first.
+// rotatedPaths returns the rotated files of a log, the one that was written to last first.
 func (l Log) rotatedPaths() (paths []string) {
 	for _, s := range slices.Backward(l.siblings()) {
 		if s.named {
@@ -17,8 +17,8 @@ func (l Log) rotatedPaths() (paths []string) {
 	return paths
 }
 
-// paths are where the file of a mark may be by now: under whatever name the file of its ID has, in
-// the log's place, or where rotation puts files.
+// paths returns where the file of a mark may be now: at any name with the mark's ID, at the log's
+// path, or where rotation puts files.
 func (l Log) paths(m Mark) (paths []string) {
 	all := l.siblings()
 	for _, s := range all {
@@ -37,8 +37,8 @@ func (l Log) paths(m Mark) (paths []string) {
 	return paths
 }
 
-// find looks for the file of the place among the paths, and opens it there; nil if it is not there.
-// Of several files that fit, the one with the mark's ID is taken, then the first.
+// find opens the file of the place, if it is among the paths, else it returns nil. Of several files
+// that fit, it takes the one with the mark's ID, then the first.
 func find(paths []string, p Place) *file {
 	var found *file
 	for _, path := range paths {
@@ -64,8 +64,8 @@ func find(paths []string, p Place) *file {
 	return found
 }
 
-// newer are those of a log's rotated files that were written to after all of some files, and are
-// none of them.
+// newer returns those of a log's rotated files that were written to after all the given files,
+// without these.
 func (l Log) newer(files []*file) (paths []string) {
 	var last time.Time
 	for _, f := range files {
@@ -85,7 +85,7 @@ func (l Log) newer(files []*file) (paths []string) {
 	return paths
 }
 
-// isIn reports whether the file was compressed to that of a path.
+// isIn reports whether the compressed file at a path has this file's content.
 func (o *file) isIn(path string) bool {
 	if _, packed := unpackedName(path); !packed || o.offset == 0 {
 		return false
@@ -98,7 +98,7 @@ func (o *file) isIn(path string) bool {
 	return o.mark().fits(f.r, o.offset)
 }
 
-// Read reads so many bytes of clean text from a place of a log on.
+// Read returns bytes bytes of clean text from a place of a log.
 func (o Options) Read(place Place, bytes int64) ([]byte, error) {
 	f := find(o.Log.paths(place.Mark), place)
 	if f == nil {

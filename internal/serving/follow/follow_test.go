@@ -15,15 +15,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// writer is a program that writes a log, and what rotates the log.
+// writer simulates a program that writes a log, and the rotation of the log.
 type writer struct {
 	t     require.TestingT
 	path  string
 	file  *os.File
 	lines int
-	turns int       // how often the file was rotated
+	turns int       // number of rotations
 	clock time.Time // the times of the files, which differ
-	want  string    // what a reader has to get
+	want  string    // expected text
 }
 
 func newWriter(t require.TestingT, path string) *writer {
@@ -60,14 +60,14 @@ func (w *writer) half() {
 	w.write(fmt.Sprintf("half of line %d, ", w.lines))
 }
 
-// endFile ends the last line of the file, for the reader.
+// endFile adds the end of the file's last line to want.
 func (w *writer) endFile() {
 	if w.want != "" && !strings.HasSuffix(w.want, "\n") {
 		w.want += "\n"
 	}
 }
 
-// shift gives the rotated files higher numbers.
+// shift increments the numbers of rotated files.
 func (w *writer) shift() {
 	for n := w.turns; n > 0; n-- {
 		from, to := fmt.Sprint(w.path, ".", n), fmt.Sprint(w.path, ".", n+1)
@@ -76,7 +76,7 @@ func (w *writer) shift() {
 	w.turns++
 }
 
-// rename rotates as most do. The program writes some more before it opens the new file.
+// rename rotates by renaming. The program writes more bytes before it opens the new file.
 func (w *writer) rename(more int) {
 	w.shift()
 	require.NoError(w.t, os.Rename(w.path, w.path+".1"))
@@ -89,7 +89,7 @@ func (w *writer) rename(more int) {
 	w.create()
 }
 
-// copyTruncate rotates as logrotate does for programs that never open another file.
+// copyTruncate rotates as logrotate does for programs that never reopen their file.
 func (w *writer) copyTruncate() {
 	w.shift()
 	text, err := os.ReadFile(w.path)
@@ -101,8 +101,8 @@ func (w *writer) copyTruncate() {
 	w.touch()
 }
 
-// Whatever happens to a file, and wherever the reader is stopped and started again, every line
-// comes once, and in order.
+// Whatever happens to a file, and wherever the reader is stopped and started again, every line is
+// returned once, and in order.
 func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -113,7 +113,7 @@ func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
 		f := Open(optionsOf(path))
 		var got strings.Builder
 		var place Place
-		quiet := func() { // as if the time had passed after which a file is left
+		quiet := func() { // simulates the time after which a file is closed
 			for _, o := range f.files {
 				if !o.until.IsZero() {
 					o.until = time.Unix(1, 0)
@@ -125,13 +125,13 @@ func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
 				if p := f.Peek(); len(p.Text) > 0 {
 					got.Write(p.Text)
 					place = Place{Mark: p.Mark, Offset: p.To, Ended: p.From == p.To}
-					if p.From < p.To && len(p.Text)%2 == 0 { // the same place in other words
+					if p.From < p.To && len(p.Text)%2 == 0 { // the same place in another form
 						place.Offset, place.Skip = p.From, p.Skip+int64(len(p.Text))
 					}
 				}
 			}
 		}
-		settle := func() { // each of some files that were renamed is left after a time of its own
+		settle := func() { // each renamed file is closed after a separate time
 			for range 5 {
 				read(20)
 				quiet()
@@ -154,7 +154,7 @@ func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
 					r.Skip("nothing was read")
 				}
 				quiet()
-				read(20) // the end of a file that was left counts as read with the next place
+				read(20) // the end of a closed file counts as read with the next place
 				f.Close()
 				for range rapid.IntRange(0, 2).Draw(r, "rotations") {
 					w.line()
@@ -177,7 +177,7 @@ func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
 			if name == "restart" && place.Mark.Head.Bytes == 0 {
 				continue
 			}
-			// what was never looked at cannot be told from what was never there
+			// a file that was never read cannot be distinguished from one that never existed
 			if name == "truncate" {
 				settle()
 			}
@@ -199,7 +199,7 @@ func openLog(t *testing.T, text string) (path string, f *Follower) {
 	return path, f
 }
 
-// optionsOf follows the file of a path from its beginning.
+// optionsOf returns options to follow the file at a path from its beginning.
 func optionsOf(path string) Options { return Options{Log: Log{Path: path}, Last: -1} }
 
 func requireNext(t *testing.T, f *Follower, want string) Piece {
@@ -228,7 +228,7 @@ func TestHalfALineWaitsForItsNewline(t *testing.T) {
 	requireNext(t, f, "half a line\n")
 }
 
-// A file without its last newline is left some time after it was renamed.
+// A file without a last newline is closed some time after it was renamed.
 func TestTheLastLineOfAFileThatIsLeftGetsItsNewline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, f := openLog(t, "one\ntw")
@@ -245,8 +245,8 @@ func TestTheLastLineOfAFileThatIsLeftGetsItsNewline(t *testing.T) {
 	})
 }
 
-// What a program writes to a renamed file when the new one has text already is given, too: at once,
-// or by the Follower after a restart.
+// Text that a program writes to a renamed file when the new one already has text is returned, too:
+// at once, or by the Follower after a restart.
 func TestWhatComesLateToARenamedFileIsGiven(t *testing.T) {
 	path, f := openLog(t, "one\n")
 	requireNext(t, f, "one\n")
@@ -281,7 +281,7 @@ func TestAFileThatIsNotToBeFoundIsReplacedByThePathsFile(t *testing.T) {
 	requireNext(t, again, "quite another\n")
 }
 
-// Of files that are alike the one is taken that has the identity of the file that was read.
+// Of equal files the one with the identity of the file read before is taken.
 func TestFilesThatAreAlikeAreToldApartByTheirIdentity(t *testing.T) {
 	path, f := openLog(t, "same\nsame\n")
 	p := requireNext(t, f, "same\nsame\n")

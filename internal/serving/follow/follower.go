@@ -1,24 +1,24 @@
-// Package follow reads a file that grows, as logs do: through rotation, where the file gets another
-// name and a new one takes its place, and through truncation, where the file begins anew. It reads
-// the journal of systemd, too.
+// Package follow reads a growing file, such as a log. It handles rotation, where the file is
+// renamed and a new one replaces it, and truncation, where the file begins again. It also reads the
+// journal of systemd.
 //
-// A Follower gives whole lines, and says of each piece where in which file it stands. With a Mark
-// and an offset another Follower goes on there later: also if the file was rotated meanwhile, by
-// renaming or by copying. Nothing is lost of what is still there:
+// A Follower returns whole lines, with the file and the position of each piece. With a Mark and an
+// offset another Follower continues there later, also after a rotation by renaming or by copying.
+// No text is lost that still exists:
 //
-//   - A file that was renamed is read to its end, and looked at for some time longer, since
-//     programs go on writing to it until they open the new one.
-//   - A file that was truncated is recognised by what stood in front of the place that was read
-//     last, however much it has grown again. What was not read is looked for in a rotated copy.
-//   - A last line without a newline is given when its file is left, and gets a newline then.
+//   - A renamed file is read to its end, and watched for some time longer, because programs write to it
+//     until they open the new one.
+//   - A truncated file is recognized by the bytes before the last position, however much it has grown
+//     again. Text that was not read is looked for in a rotated copy.
+//   - A last line without a newline is returned when its file is closed, and gets a newline then.
 //
-// The library that the world uses for this, nxadm/tail, does none of the three: in a trial it lost
-// the lines written between the renaming and the opening of the new file, the last line without a
-// newline, and the beginning of a file that was truncated and grew quickly. Files are looked at
-// every 20 milliseconds, which works on every file system.
+// The common library for this, nxadm/tail, does none of the three. In a trial it lost lines written
+// between the renaming and the opening of the new file. It also lost the last line without a
+// newline, and the beginning of a truncated file that grew quickly. This package polls files every
+// 20 milliseconds, which works on every file system.
 //
-// What a file has is given as clean lines of UTF-8 (Cleaner). A file that cannot be read, or that
-// is none for a moment, is told once and tried again.
+// The text is returned as clean lines of UTF-8 (Cleaner). A file that cannot be read, or that is
+// missing for a moment, is reported once and tried again.
 package follow
 
 import (
@@ -36,51 +36,52 @@ const (
 	lookEvery = 20 * time.Millisecond
 	// listEvery is how often a folder is listed for a file with a later date.
 	listEvery = time.Second / 2
-	// leaveAfter is how long a file that was renamed is looked at.
+	// leaveAfter is how long a renamed file is watched.
 	leaveAfter = 5 * time.Second
 )
 
-// Options say how a log is followed.
+// Options configure how a log is followed.
 type Options struct {
 	Log   Log
 	Field []string // see Cleaner
-	// Last is how much of the end of the log is given first, of the file that is there and of
-	// rotated ones before it; negative: all of the file.
+	// Last is how much of the end of the log is returned first, from the current file and rotated
+	// ones before it; negative: all of the file.
 	Last int64
-	Ends bool // the following ends with io.EOF some time after the log has no file any more
-	// Note is told once what somebody should know; nil: nobody is.
+	Ends bool // Next returns io.EOF some time after the log has lost its file
+	// Note gets each message for the user once; may be nil.
 	Note func(text string)
 }
 
-// Follower reads a log that grows. One goroutine uses it at a time.
+// Follower reads a growing log. Only one goroutine may use it at a time.
 type Follower struct {
-	o       Options
-	notes   Notes
-	files   []*file   // the log's, whose until is zero, and before it those that were the log's
+	o     Options
+	notes Notes
+	// the log's current file, whose until is zero, after those that were the log's before
+	files   []*file
 	opened  int       // the number of files
-	current *file     // the one that was read last
-	trouble string    // what keeps the log from being read; "": nothing does
+	current *file     // the file that was read last
+	trouble string    // why the log cannot be read; "": it can
 	missing time.Time // since when the log has no file; zero: it has one
 
-	reopened time.Time // when it was last tried to open a file again
-	listed   time.Time // when it was last looked for the log's file
+	reopened time.Time // when a reopening was last tried
+	listed   time.Time // when the folder was last checked for the log's file
 }
 
-// Open follows a log. If it has no file, or one that cannot be read, it is waited for.
+// Open follows a log. If its file is missing or cannot be read, the Follower waits for it.
 func Open(o Options) *Follower {
 	w := &Follower{o: o, notes: Notes{Say: o.Note}}
 	if _, err := os.Stat(o.Log.current()); errors.Is(err, fs.ErrNotExist) {
 		w.say("the file does not exist yet; waiting for it")
-		w.o.Last = -1 // all that comes is new
+		w.o.Last = -1 // all later text is new
 	}
 	w.look()
 	return w
 }
 
-// Resume follows a log from a place on, which may be in a file that was rotated since; then it goes
-// on with the files that came after it. If the place is not to be found, it begins with the first
-// byte of the log's file, and found is false. Other places are those up to which other files were
-// read before: what was written to them since is given, too.
+// Resume follows a log from a place, which may be in a file that was rotated since; then it
+// continues with the later files. If the place is not found, it begins with the first byte of the
+// log's file, and found is false. others are the places up to which other files were read: text
+// written there since is also returned.
 func Resume(o Options, place Place, others ...Place) (w *Follower, found bool) {
 	o.Last = -1
 	w = &Follower{o: o, notes: Notes{Say: o.Note}}
@@ -93,7 +94,7 @@ func Resume(o Options, place Place, others ...Place) (w *Follower, found bool) {
 	if w.current = f; place.Ended {
 		f.endLine()
 	}
-	for _, p := range slices.Backward(others) { // of one file the last place counts
+	for _, p := range slices.Backward(others) { // the last place of each file counts
 		w.addOther(find(o.Log.paths(p.Mark), p))
 	}
 	now, err := os.Stat(o.Log.current())
@@ -106,7 +107,7 @@ func Resume(o Options, place Place, others ...Place) (w *Follower, found bool) {
 	return w, true
 }
 
-// Skipped is the number of bytes that were read and not given.
+// Skipped returns the number of bytes that were read but not returned.
 func (w *Follower) Skipped() int64 { return w.notes.Skipped() }
 
 func (w *Follower) say(format string, args ...any) {
@@ -115,8 +116,8 @@ func (w *Follower) say(format string, args ...any) {
 	}
 }
 
-// addOther adds a file that was read, too. What has come to it since is to be given, and it is not
-// to be taken for one that was never read.
+// addOther adds another file that was read before. Its new text is returned, and it is not taken
+// for an unread file.
 func (w *Follower) addOther(f *file) {
 	switch {
 	case f == nil:
@@ -139,7 +140,7 @@ func (w *Follower) Close() {
 	w.files = nil
 }
 
-// Unread is the number of bytes that were written and not given yet.
+// Unread returns the number of bytes that were written but not returned yet.
 func (w *Follower) Unread() (bytes int64) {
 	for _, f := range w.files {
 		bytes += f.unread()
@@ -147,10 +148,10 @@ func (w *Follower) Unread() (bytes int64) {
 	return bytes
 }
 
-// goneAfter is how long a log may have no file before its following ends, if it may end.
+// goneAfter is how long a log may have no file before Next returns io.EOF, with Options.Ends.
 const goneAfter = time.Minute
 
-// Next gives what comes next, and waits for it until ctx is done.
+// Next returns the next piece, and waits for it until ctx is done.
 func (w *Follower) Next(ctx context.Context) (Piece, error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -163,7 +164,7 @@ func (w *Follower) Next(ctx context.Context) (Piece, error) {
 		case len(p.Text) > 0:
 			return p, nil
 		case p.To > p.From:
-			continue // that was skipped
+			continue // all of it was skipped
 		case w.o.Ends && !w.missing.IsZero() && time.Since(w.missing) > goneAfter:
 			return p, io.EOF
 		}
@@ -174,30 +175,30 @@ func (w *Follower) Next(ctx context.Context) (Piece, error) {
 	}
 }
 
-// Peek gives what is there, and nothing if that is nothing. What it gives counts as read. A piece
-// without text says that something was skipped, and that more may be there.
+// Peek returns the next piece if there is one, without waiting. The piece counts as read. A piece
+// without text means that bytes were skipped, and that more may follow.
 func (w *Follower) Peek() Piece {
 	for _, f := range slices.Clone(w.files) {
 		if w.current != nil && w.current != f && w.current.within() {
-			continue // a line goes on in another file
+			continue // the line continues in another file
 		}
 		if p := w.read(f); p.To > p.From || len(p.Text) > 0 {
 			return p
 		}
 		if len(f.seen) > 0 {
-			break // the newer files wait for the end of the line, or of the file
+			break // newer files wait for the end of the line, or of the file
 		}
 	}
 	w.look()
 	return Piece{}
 }
 
-// read gives what is there of a file, and leaves the file when it is time.
+// read returns the next piece of a file, and closes the file when its time is over.
 func (w *Follower) read(f *file) Piece {
 	over := !f.until.IsZero() && time.Now().After(f.until)
 	raw, rewritten, err := f.peek(over)
 	switch {
-	case err != nil && over && f.r != f.f: // a damaged archive, or one that is not whole
+	case err != nil && over && f.r != f.f: // a damaged or incomplete archive
 		w.say("%v: the rest of it is missing", err)
 		w.drop(f)
 		return f.end()
@@ -217,7 +218,7 @@ func (w *Follower) read(f *file) Piece {
 	return Piece{}
 }
 
-// tryAgain tells once that the log cannot be read.
+// tryAgain reports once that the log cannot be read.
 func (w *Follower) tryAgain(err error) {
 	if text := err.Error(); text != w.trouble {
 		w.trouble = text
@@ -225,7 +226,7 @@ func (w *Follower) tryAgain(err error) {
 	}
 }
 
-// reopen opens a file again that cannot be read, as it is with files of a network that has changed.
+// reopen opens a file again that cannot be read, as happens to changed files on a network.
 func (w *Follower) reopen(f *file) {
 	if time.Since(w.reopened) < time.Second {
 		return
@@ -240,8 +241,8 @@ func (w *Follower) reopen(f *file) {
 	f.f, f.r, f.info = again.f, again.r, again.info
 }
 
-// rewritten goes on with a file that was truncated: with what is left of it in a copy, if there is
-// one, and then from its beginning.
+// rewritten continues after a truncation: with the unread rest in a copy, if there is one, and then
+// from the file's beginning.
 func (w *Follower) rewritten(f *file) Piece {
 	end, offset := f.end(), f.offset
 	f.take(f.seen) // the copy has it, too
@@ -253,13 +254,12 @@ func (w *Follower) rewritten(f *file) Piece {
 	}
 	w.drop(f)
 	if f.until.IsZero() {
-		w.look() // the log's file is opened again, from its beginning
+		w.look() // this opens the log's file again, from its beginning
 	}
 	return end
 }
 
-// look finds out whether the log has another file by now, and adds it. A log without one may be
-// between two names.
+// look adds the log's new file, if it has one. Between two names the log may have none.
 func (w *Follower) look() {
 	if w.o.Log.Dated && time.Since(w.listed) < listEvery {
 		return
@@ -299,8 +299,8 @@ func (w *Follower) look() {
 	w.add(f)
 }
 
-// begin sets where the first file begins, so that the last bytes of the log are given. What the
-// file does not have of these is looked for in rotated ones.
+// begin sets where the first file begins, so that the last bytes of the log are returned. It looks
+// for missing ones in rotated files.
 func (w *Follower) begin(f *file) error {
 	size, err := f.size()
 	if err != nil || size > w.o.Last {
@@ -329,8 +329,8 @@ func (w *Follower) begin(f *file) error {
 	return nil
 }
 
-// leaveAll sets when the files are left that are no longer the log's, and adds those that were the
-// log's between them and now.
+// leaveAll sets when files that are no longer the log's are closed, and adds those that were the
+// log's since then.
 func (w *Follower) leaveAll() {
 	if w.opened == 0 || len(w.files) == 0 {
 		return
@@ -348,8 +348,8 @@ func (w *Follower) leaveAll() {
 	}
 }
 
-// leave sets when a file is left that was rotated before the following began: when nobody has
-// written to it for long, at once.
+// leave sets when a file is closed that was rotated before the following began: at once, if nobody
+// has written to it for long.
 func (w *Follower) leave(f *file) {
 	f.until = f.info.ModTime().Add(leaveAfter)
 }

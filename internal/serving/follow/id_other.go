@@ -4,5 +4,6 @@ package follow
 
 import "os"
 
-// idOf names a file where the system has a name for it that os.FileInfo tells: here it has none.
+// idOf returns an identity of a file that survives renaming, if the system has one in os.FileInfo.
+// Here it has none.
 func idOf(os.FileInfo) string { return "" }

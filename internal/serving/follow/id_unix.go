@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// idOf names a file by its device and inode, which stay when the file gets another name.
+// idOf returns device and inode of a file, which survive renaming.
 func idOf(info os.FileInfo) string {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// Journal reads the journal of systemd by running journalctl. Each entry is a line: its unit, its
-// identifier, its message.
+// Journal reads the journal of systemd by running journalctl. Each entry is a line with its unit,
+// its identifier and its message.
 type Journal struct {
-	Args []string // more arguments of journalctl, which choose entries
-	All  bool     // begin with the first entry instead of one of the last journalLast
+	Args []string // more arguments of journalctl, which select entries
+	All  bool     // begin with the first entry instead of the last journalLast ones
 	Note func(text string)
 
-	place   Place // from which on the journal is read
+	place   Place // where the journal is read from
 	pieces  chan Piece
 	waiting atomic.Int64
-	err     error // what the reading has ended with
+	err     error // the error that ended the reading
 	notes   Notes
 }
 
 const (
-	// journalLast is how many entries are read before what comes: about what watch reads of a file.
+	// journalLast is how many past entries are read first: about as much as watch reads of a file.
 	journalLast = 300
 	// journalAhead is how many entries wait in memory.
 	journalAhead = 256
@@ -37,7 +37,7 @@ const (
 	journalAgain = time.Second
 )
 
-// Start begins to read: behind the place if it has a cursor. The reading ends with ctx.
+// Start begins to read after the place, if it has a cursor. The reading ends with ctx.
 func (j *Journal) Start(ctx context.Context, place Place) {
 	j.place, j.pieces, j.notes = place, make(chan Piece, journalAhead), Notes{Say: j.Note}
 	go func() {
@@ -46,7 +46,7 @@ func (j *Journal) Start(ctx context.Context, place Place) {
 	}()
 }
 
-// Next returns the next entries, and waits for them until ctx is done. At the end of journalctl it
+// Next returns the next entries, and waits for them until ctx is done. When journalctl has ended it
 // returns io.EOF.
 func (j *Journal) Next(ctx context.Context) (Piece, error) {
 	var p Piece
@@ -63,7 +63,7 @@ func (j *Journal) Next(ctx context.Context) (Piece, error) {
 	}
 	for len(p.Text) < pieceBytes {
 		select {
-		case more := <-j.pieces: // of a closed channel, nothing
+		case more := <-j.pieces: // nil if the channel is closed
 			if len(more.Text) > 0 {
 				p.Text = append(p.Text, more.Text...)
 				continue
@@ -76,16 +76,17 @@ func (j *Journal) Next(ctx context.Context) (Piece, error) {
 	return p, nil
 }
 
-// Unread is the number of bytes that were read and not given yet.
+// Unread returns the number of bytes that were read but not returned yet.
 func (j *Journal) Unread() int64 { return j.waiting.Load() }
 
-// Skipped is the number of bytes that were read and not given.
+// Skipped returns the number of bytes that were read but dropped.
 func (j *Journal) Skipped() int64 { return j.notes.Skipped() }
 
 // Close does nothing: the reading ends with the context of Start.
 func (j *Journal) Close() {}
 
-// run runs journalctl until it ends well, and again where it fails after it has told an entry.
+// run runs journalctl until it succeeds. If it fails after it has returned an entry, run starts it
+// again.
 func (j *Journal) run(ctx context.Context) error {
 	for {
 		began := j.place.Cursor
@@ -93,7 +94,7 @@ func (j *Journal) run(ctx context.Context) error {
 		if err == nil {
 			return io.EOF
 		}
-		select { // Ctrl-C ends journalctl, too, perhaps first
+		select { // Ctrl-C also ends journalctl, perhaps first
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(journalAgain):
@@ -127,7 +128,7 @@ func (j *Journal) follow(ctx context.Context) error {
 	})
 }
 
-// Read reads so many bytes from a place of the journal on.
+// Read returns bytes bytes from a place of the journal.
 func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 	if j.place = place; place.Cursor == "" {
 		return nil, errors.New("follow: nothing was read of the journal before that")
@@ -145,7 +146,7 @@ func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 	return text[:bytes], nil
 }
 
-// journalctl runs the program, and gives what it tells of entries until that is an error.
+// journalctl runs the program, and calls give with its entries until give returns an error.
 func (j *Journal) journalctl(ctx context.Context, args []string, give func(Piece) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -173,7 +174,7 @@ func (j *Journal) journalctl(ctx context.Context, args []string, give func(Piece
 	return err
 }
 
-// entries gives the entries of what journalctl prints, and goes on with the place.
+// entries parses the output of journalctl, and advances the place.
 func (j *Journal) entries(out io.Reader, give func(Piece) error) error {
 	in := bufio.NewReaderSize(out, 1<<16)
 	c := Cleaner{Notes: &j.notes}
@@ -181,7 +182,7 @@ func (j *Journal) entries(out io.Reader, give func(Piece) error) error {
 	for first := true; ; first = false {
 		raw, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return nil // half an entry is read again
+			return nil // an incomplete entry is read again
 		}
 		if err != nil {
 			return err
@@ -205,7 +206,7 @@ func (j *Journal) entries(out io.Reader, give func(Piece) error) error {
 	}
 }
 
-// entryOf is the cursor of an entry, as journalctl prints it in JSON, and its line.
+// entryOf returns the cursor of an entry, as journalctl prints it in JSON, and its line.
 func entryOf(raw []byte) (cursor, line string) {
 	var e map[string]json.RawMessage
 	if json.Unmarshal(raw, &e) != nil {
@@ -225,8 +226,8 @@ func entryOf(raw []byte) (cursor, line string) {
 	return fieldText(e["__CURSOR"]), line
 }
 
-// fieldText is the text of a field of the journal: a string, or its bytes as numbers where they are
-// no UTF-8 or control a terminal, or several of these.
+// fieldText returns the text of a field of the journal. It is a string, or several. Bytes that are
+// not UTF-8 or control a terminal are an array of numbers.
 func fieldText(raw json.RawMessage) string {
 	var text string
 	var numbers []byte

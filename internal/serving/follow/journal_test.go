@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is skipped can be asked for while the journal is read.
+// Skipped can be called while the journal is read.
 func TestSkippedIsKnownWhileJournalIsRead(t *testing.T) {
 	out, journalctl := io.Pipe()
 	j := Journal{notes: Notes{Say: func(string) {}}}

@@ -6,25 +6,25 @@ import (
 	"io"
 )
 
-// sampleBytes is how much of a file a sample is made of, at most.
+// sampleBytes is the most bytes of a file in a sample.
 const sampleBytes = 256
 
-// Mark tells a file from others, also when it has another name by now: by what it begins with, and
-// by what stands in front of a place of it. It holds no text of the file, but hashes.
+// Mark identifies a file, also under another name, by its first bytes and by the bytes before a
+// position. It holds hashes, and no text of the file.
 type Mark struct {
-	ID   string `json:"id,omitempty"` // device and inode, where the system has them
-	Head Sample `json:"head"`         // how the file begins
-	Tail Sample `json:"tail"`         // what stood in front of the place up to which it was read
+	ID   string `json:"id,omitempty"` // device and inode, if the system has them
+	Head Sample `json:"head"`         // the first bytes of the file
+	Tail Sample `json:"tail"`         // the bytes before the position up to which it was read
 }
 
 // Sample is a hash of bytes of a file.
 type Sample struct {
-	Offset int64  `json:"offset"`         // of the first byte
+	Offset int64  `json:"offset"`         // offset of the first byte
 	Bytes  int    `json:"bytes"`          // at most sampleBytes
-	Hash   string `json:"hash,omitempty"` // SHA-256, in hexadecimal; of no bytes, nothing
+	Hash   string `json:"hash,omitempty"` // SHA-256, in hexadecimal; empty for no bytes
 }
 
-// sampleOf makes a sample of text that stands at an offset.
+// sampleOf returns the sample of text at an offset.
 func sampleOf(offset int64, text []byte) Sample {
 	if len(text) == 0 {
 		return Sample{Offset: offset}
@@ -33,7 +33,7 @@ func sampleOf(offset int64, text []byte) Sample {
 	return Sample{Offset: offset, Bytes: len(text), Hash: hex.EncodeToString(sum[:])}
 }
 
-// Valid reports whether a sample can have been made of a file.
+// Valid reports whether a sample can come from a file.
 func (s Sample) Valid() bool {
 	hash, err := hex.DecodeString(s.Hash)
 	size := 0
@@ -47,12 +47,11 @@ func (s Sample) Valid() bool {
 // fits reports whether a file has the bytes of the sample.
 func (s Sample) fits(f io.ReaderAt) bool {
 	text := make([]byte, s.Bytes)
-	n, _ := f.ReadAt(text, s.Offset) // what cannot be read does not fit
+	n, _ := f.ReadAt(text, s.Offset) // unreadable bytes do not fit
 	return n == s.Bytes && sampleOf(s.Offset, text) == s
 }
 
-// fits reports whether a file is the one of the mark, as far as its content shows, and has bytes up
-// to the offset.
+// fits reports whether a file has the content of the mark, and bytes up to the offset.
 func (m Mark) fits(f io.ReaderAt, offset int64) bool {
 	if offset > 0 {
 		if n, _ := f.ReadAt(make([]byte, 1), offset-1); n == 0 {
@@ -64,20 +63,21 @@ func (m Mark) fits(f io.ReaderAt, offset int64) bool {
 
 // Piece is a part of a followed file.
 type Piece struct {
-	// Text is whole lines, or a part of a line that is long, clean. It is valid until the next
-	// call. It is empty where all that was read was skipped.
+	// Text is whole lines, or a part of a long line, cleaned. It is valid until the next call. It
+	// is empty if all bytes read were skipped.
 	Text []byte
-	// Skip is how much of the clean text from From on was given before a restart, and is left out.
+	// Skip is how much of the clean text from From on was returned before a restart, and is left
+	// out.
 	Skip int64
 	// File numbers the files of a Follower, from 1.
 	File int
-	// From and To are the places in the file where Text begins, and behind Text. They are the same
-	// where Text is a newline that the file has not: the end of its last line.
+	// From and To are the positions in the file where Text begins and ends. They are equal if Text
+	// is a newline that was added after the last line of the file.
 	From, To int64
-	// Mark tells the file from others.
+	// Mark identifies the file.
 	Mark Mark
-	// Cursor is that of the journal's entry with which Text begins, but for Skip; a journal has no
-	// other places.
+	// Cursor identifies the journal's entry with which Text begins, before Skip. A journal has no
+	// other positions.
 	Cursor string
 }
 
@@ -85,7 +85,7 @@ type Piece struct {
 type Place struct {
 	Mark   Mark
 	Offset int64
-	Skip   int64  // how much of the clean text behind the offset was given before
-	Ended  bool   // the line in front of it was given a newline that the file has not
-	Cursor string // of a journal's entry, which stands for the offset
+	Skip   int64  // bytes of clean text after the offset that were returned before
+	Ended  bool   // a newline was added after the line before it, which the file lacks
+	Cursor string // cursor of a journal's entry, in place of the offset
 }

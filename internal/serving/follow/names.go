@@ -10,37 +10,36 @@ import (
 	"time"
 )
 
-// Log names a log: a file, or files whose names differ in a date alone, where each is the successor
-// of the one of the date before.
+// Log names a log: one file, or files whose names differ only in a date, each the successor of the
+// one before.
 type Log struct {
 	Path  string // of the file; of files with dates, with an asterisk in place of each date
 	Dated bool
 }
 
 var (
-	// rotated are the endings that log rotation gives to names: a number or a date.
+	// rotated matches the endings that log rotation gives to names: a number or a date.
 	rotated = regexp.MustCompile(`^[-._][0-9][0-9TZ:._-]*$`)
-	// dates are the dates of names, year first, with or without a time.
+	// dates matches the dates in names, year first, with or without a time.
 	dates = regexp.MustCompile(`(?:19|20)\d\d[-._]?[01]\d` +
 		`(?:[-._]?[0-3]\d(?:[-._T]?[0-2]\d(?:[-._:]?[0-5]\d)*)?)?`)
-	// inserted are what rotation puts in front of an extension: a number, or a date and a number.
+	// inserted matches what rotation inserts before an extension: a number, or a date and a number.
 	inserted = regexp.MustCompile(`^(?:[-._]\*(?:[-._]\d{1,4})?|\.\d{1,4})$`)
-	// prefixed is what rotation puts in front of a name: a date.
+	// prefixed matches what rotation puts before a name: a date.
 	prefixed = regexp.MustCompile(`^\*[-._]$`)
 )
 
-// undated is a name with an asterisk in place of each date.
+// undated returns a name with an asterisk in place of each date.
 func undated(name string) string { return dates.ReplaceAllLiteralString(name, "*") }
 
-// wasNamed reports whether a file of some name may have been one of the name base before it was
-// rotated.
+// wasNamed reports whether a file with name may have been named base before its rotation.
 func wasNamed(base, name string) bool {
 	name, packed := unpackedName(name)
 	if name == base {
 		return packed
 	}
 	if key := undated(base); strings.Contains(key, "*") && undated(name) == key {
-		return true // today's file has a date itself
+		return true // the current file has a date itself
 	}
 	if ending, ok := strings.CutPrefix(name, base); ok && rotated.MatchString(ending) {
 		return true
@@ -55,7 +54,7 @@ func wasNamed(base, name string) bool {
 	return ok && has && ext != "" && inserted.MatchString(middle)
 }
 
-// current is the path of the log's file; "" if there is none with a date.
+// current returns the path of the log's file; "" if there is none with a date.
 func (l Log) current() string {
 	if !l.Dated {
 		return l.Path
@@ -64,7 +63,7 @@ func (l Log) current() string {
 	entries, _ := os.ReadDir(cmp.Or(dir, ".")) // a folder that cannot be read has none
 	for _, e := range slices.Backward(entries) {
 		if _, packed := unpackedName(e.Name()); !packed && undated(e.Name()) == base && !e.IsDir() {
-			return filepath.Join(dir, e.Name()) // entries are sorted: it has the last date
+			return filepath.Join(dir, e.Name()) // entries are sorted: this one has the last date
 		}
 	}
 	return ""
@@ -75,11 +74,11 @@ type sibling struct {
 	path     string
 	modified time.Time
 	id       string
-	named    bool // as rotation names files
+	named    bool // its name has the form that rotation gives
 }
 
-// siblings are the files beside that of a log, and one folder deeper, the one that was written to
-// longest ago first. A link's are also those beside the file it points to.
+// siblings returns the files beside a log, and those one folder deeper, the one that was written to
+// longest ago first. For a link it also returns the files beside its target.
 func (l Log) siblings() (all []sibling) {
 	folders := map[string]bool{}
 	now := l.current()
@@ -119,14 +118,14 @@ func addSibling(all []sibling, dir, base, now string, e os.DirEntry) []sibling {
 	named := wasNamed(base, e.Name())
 	if plain, packed := unpackedName(path); packed && named {
 		if _, err := os.Lstat(plain); err == nil {
-			named = plain == now // it is being compressed, and is still there as it was
+			named = plain == now // it is being compressed, and the original still exists
 		}
 	}
 	return append(all, sibling{path, info.ModTime(), idOf(info), named})
 }
 
-// linked is the file that a symbolic link points to, whether it is there or not; "" if the path is
-// no link.
+// linked returns the target of a symbolic link, whether it exists or not; "" if the path is no
+// link.
 func linked(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		if abs, err := filepath.Abs(path); err == nil && real != abs {
@@ -141,8 +140,8 @@ func linked(path string) string {
 	return to
 }
 
-// Match returns the logs that a pattern of paths names, as filepath.Match understands it: without
-// folders, files that were compressed, and those that have a name given by rotation.
+// Match returns the logs that match a pattern of filepath.Match. It leaves out folders, compressed
+// files, and files with names given by rotation.
 func Match(pattern string) (logs []Log, err error) {
 	paths, err := filepath.Glob(pattern)
 	for _, path := range paths {
@@ -164,8 +163,8 @@ func Match(pattern string) (logs []Log, err error) {
 	return logs, err
 }
 
-// rotatedMatch reports whether a path is one that the pattern matches also without an ending that
-// rotation gives: where that is the name of a file, or has an extension, as access.log has.
+// rotatedMatch reports whether the pattern also matches a path without the ending that rotation
+// gives. The rest must be the name of a file, or have an extension, as access.log has.
 func rotatedMatch(pattern, path string) bool {
 	for at := len(path) - 1; at > 0 && path[at] != filepath.Separator; at-- {
 		if !rotated.MatchString(path[at:]) {

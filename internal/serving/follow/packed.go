@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// unpackers are the programs that unpack files, by the endings of their names.
+// unpackers are the decompressors by the endings of file names.
 var unpackers = map[string]func(io.Reader) (io.Reader, error){
 	".gz": func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 	".zst": func(r io.Reader) (io.Reader, error) {
@@ -19,7 +19,7 @@ var unpackers = map[string]func(io.Reader) (io.Reader, error){
 	},
 }
 
-// unpackedName is the name of a file before it was compressed; ok says whether it was.
+// unpackedName returns the name of a file before it was compressed; ok says whether it was.
 func unpackedName(name string) (plain string, ok bool) {
 	ext := filepath.Ext(name)
 	_, ok = unpackers[ext]
@@ -29,17 +29,17 @@ func unpackedName(name string) (plain string, ok bool) {
 	return strings.TrimSuffix(name, ext), true
 }
 
-// packed reads a compressed file at any place. What stands in front of the place that was read last
-// costs a reading from the file's beginning.
+// packed reads a compressed file at any position. Reading before the last position starts again at
+// the file's beginning.
 type packed struct {
 	f      *os.File
 	unpack func(io.Reader) (io.Reader, error)
 	r      io.Reader
 	window []byte // the bytes that were read last
-	end    int64  // behind the window
+	end    int64  // offset after the window
 }
 
-// windowBytes is how much of a compressed file is kept: more than two readings of a piece.
+// windowBytes is how much of a compressed file is kept: more than two pieces.
 const windowBytes = 4 * pieceBytes
 
 func (p *packed) ReadAt(b []byte, at int64) (n int, err error) {
@@ -71,7 +71,7 @@ func (p *packed) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, err
 }
 
-// more reads a piece on.
+// more reads the next piece.
 func (p *packed) more() error {
 	if len(p.window) > windowBytes-pieceBytes {
 		p.window = append(p.window[:0], p.window[pieceBytes:]...)

@@ -1,5 +1,5 @@
-// Package intake reads the bodies that log shippers send: bytes in, lines out, with the name of the
-// stream that each belongs to. It knows no sessions and no HTTP.
+// Package intake parses the bodies that log shippers send. It returns lines, with the name of the
+// stream that each belongs to. It depends neither on sessions nor on HTTP.
 package intake
 
 import (
@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// Limits on what a body may have.
+// Limits on a body.
 const (
-	RecordBytesMax = 1 << 20 // of one record in JSON, or of a resource, of which values are made
-	DepthMax       = 32      // of values within each other
-	ValuesMax      = 1 << 13 // objects and arrays of a record of OTLP in JSON
-	StreamsMax     = 1 << 10 // of one body
+	RecordBytesMax = 1 << 20 // size of a JSON record, or of a resource, that is decoded into values
+	DepthMax       = 32      // depth of nested values
+	ValuesMax      = 1 << 13 // objects and arrays in an OTLP record in JSON
+	StreamsMax     = 1 << 10 // streams of one body
 )
 
-// Error says where a body is not what it should be.
+// Error is a fault in a body, and its place.
 type Error struct {
-	Byte  int    // of the body, decompressed, about where the fault is
+	Byte  int    // position of the fault in the decompressed body, about
 	Where string // e.g. "record 3"; "" is the whole body
 	What  string // e.g. "a string was expected"
 }
@@ -35,28 +35,28 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%sbyte %d of the body: %s", where, e.Byte, e.What)
 }
 
-// Batch is what a body has, by streams.
+// Batch is the content of a body, by stream.
 type Batch struct {
-	Streams []*Stream // in the order in which the body names them
+	Streams []*Stream // streams in the order of the body
 	Records int
-	Refused int    // records that no line was made of
-	Why     string // the first of them was refused; "" if none was
+	Refused int    // records that gave no line
+	Why     string // why the first of them was refused; "" if none was
 
 	byName map[string]*Stream
 }
 
-// Stream are the lines of one stream of a body, in order.
+// Stream has the lines of one stream of a body, in order.
 type Stream struct {
 	Name    string
 	Text    []byte // each line with its newline
 	Records int
 
-	times   hash.Hash // of the records' times
+	times   hash.Hash // hash of the records' times
 	untimed bool      // a record has no time
 }
 
-// Key tells the lines of a stream from others with the same text, by the times of the records; ""
-// if a record has none.
+// Key distinguishes the stream's lines from others with the same text, by the times of the records.
+// It is "" if a record has none.
 func (s *Stream) Key() string {
 	if s.untimed {
 		return ""
@@ -64,7 +64,7 @@ func (s *Stream) Key() string {
 	return hex.EncodeToString(s.times.Sum(nil))
 }
 
-// Bytes is the length of all lines.
+// Bytes returns the length of all lines.
 func (b *Batch) Bytes() (n int64) {
 	for _, s := range b.Streams {
 		n += int64(len(s.Text))
@@ -72,7 +72,7 @@ func (b *Batch) Bytes() (n int64) {
 	return n
 }
 
-// add adds a record, whose time is in nanoseconds; 0: it has none.
+// add adds a record; time is in nanoseconds, 0 for none.
 func (b *Batch) add(name string, time uint64, line []byte) error {
 	s := b.byName[name]
 	if s == nil {
@@ -96,7 +96,7 @@ func (b *Batch) add(name string, time uint64, line []byte) error {
 	return nil
 }
 
-// refuse notes a record that no line is made of.
+// refuse counts a record that gives no line.
 func (b *Batch) refuse(why string) {
 	b.Records++
 	if b.Refused++; b.Refused == 1 {
@@ -104,7 +104,7 @@ func (b *Batch) refuse(why string) {
 	}
 }
 
-// breaks writes line breaks as JSON does, so that a record is one line.
+// breaks escapes line breaks as JSON does, so that a record is one line.
 var breaks = strings.NewReplacer("\r\n", `\n`, "\n", `\n`, "\r", `\r`)
 
 // appendLine appends a record as one line.

@@ -23,7 +23,7 @@ func template(t require.TestingT, text string) *Template {
 	return made
 }
 
-// texts are the lines of a batch by the names of their streams.
+// texts returns the lines of a batch by the names of their streams.
 func texts(b *Batch) map[string]string {
 	all := map[string]string{}
 	for _, s := range b.Streams {
@@ -40,7 +40,7 @@ func attr(key string, v *common.AnyValue) *common.KeyValue {
 	return &common.KeyValue{Key: key, Value: v}
 }
 
-// request has records of two services, with bodies of all types.
+// request returns records of two services, with bodies of all types.
 func request() *logs.LogsData {
 	list := &common.AnyValue{Value: &common.AnyValue_KvlistValue{KvlistValue: &common.KeyValueList{
 		Values: []*common.KeyValue{
@@ -112,8 +112,8 @@ func TestOTLPGivesLinesByService(t *testing.T) {
 	}
 }
 
-// The same lines at other times are others; the same at the same times are the same, in either
-// form.
+// The same lines at other times have another key. At the same times they have the same key, in
+// protobuf and JSON.
 func TestKeyIsThatOfTheTimes(t *testing.T) {
 	key := func(change func(*logs.LogsData)) string {
 		r := request()
@@ -166,7 +166,7 @@ func TestFaultsOfOTLPAreLocated(t *testing.T) {
 	}
 }
 
-// A record that would take much more memory than its text is rejected, and no other.
+// A record that would need much more memory than its text is refused, and no other.
 func TestLargeRecordsAreRefused(t *testing.T) {
 	record := func(body string) string { return `{"body":` + body + `},` }
 	many := `{"arrayValue":{"values":[` + strings.Repeat("{},", ValuesMax) + `{}]}}`
@@ -211,7 +211,7 @@ func TestNamesAreThoseOfSessions(t *testing.T) {
 	require.NotEqual(t, Name("web shop"), Name("web-shop"))
 }
 
-// pushRequest writes a PushRequest of Loki.
+// pushRequest returns a PushRequest of Loki.
 func pushRequest(labels string, lines ...string) []byte {
 	message := func(number protowire.Number, inner []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), inner)
@@ -376,7 +376,7 @@ func TestABodyHasFewStreams(t *testing.T) {
 	require.ErrorContains(t, err, "more than 1024 streams")
 }
 
-// Each reader makes whole lines of a body, or says where in the body the fault is.
+// Each parser returns whole lines of a body, or the place of the fault in the body.
 func FuzzBodies(f *testing.F) {
 	binary, err := proto.Marshal(request())
 	require.NoError(f, err)
@@ -435,7 +435,7 @@ func checkFault(t *testing.T, form string, body []byte, err error) {
 	require.True(t, json.Valid(appendText(nil, e.Error())), form)
 }
 
-// captured are bodies that shippers have sent; testdata/README.md says which.
+// captured returns bodies that shippers have sent; testdata/README.md lists them.
 func captured(t require.TestingT) []string {
 	entries, err := os.ReadDir("testdata/captured")
 	require.NoError(t, err)

@@ -10,16 +10,17 @@ import (
 	"strconv"
 )
 
-// A body in JSON is taken apart a record at a time, so that of a long body no tree is made.
+// A JSON body is decoded one record at a time, so that a long body does not become a tree in
+// memory.
 
-// value is a part of a body in JSON; the zero value is none.
+// value is a part of a JSON body; the zero value is none.
 type value struct {
 	text  json.RawMessage
-	at    int    // its first byte in the body
+	at    int    // position of its first byte in the body
 	where string // e.g. "resourceLogs[0].resource", or "record 3"; "": the body
 }
 
-// join is the place of a member.
+// join returns the path of a member.
 func join(where, name string) string {
 	if where == "" || name == "" {
 		return where + name
@@ -29,7 +30,7 @@ func join(where, name string) string {
 
 func where(what string, n int) string { return fmt.Sprintf("%s %d", what, n+1) }
 
-// fault locates an error of package json in the body.
+// fault adds the place in the body to an error of package json.
 func (v *value) fault(err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -43,7 +44,7 @@ func (v *value) fault(err error) error {
 	return &Error{v.at, v.where, err.Error()}
 }
 
-// validJSON says where a body stops being one value of JSON.
+// validJSON returns an error where a body stops being a single JSON value.
 func validJSON(body []byte) error {
 	var any struct{}
 	err := json.Unmarshal(body, &any)
@@ -56,8 +57,8 @@ func validJSON(body []byte) error {
 	return nil
 }
 
-// large says in what a value has more than may be decoded; "" if it has not. Brackets within texts
-// count, too.
+// large returns which limit on decoding a value exceeds; "" if none. It also counts brackets within
+// texts.
 func (v *value) large() string {
 	switch n := bytes.Count(v.text, []byte{'{'}) + bytes.Count(v.text, []byte{'['}); {
 	case len(v.text) > RecordBytesMax:
@@ -68,7 +69,7 @@ func (v *value) large() string {
 	return ""
 }
 
-// into decodes a value that is not large; a value that is not there, or null, changes nothing.
+// into decodes a value that is not large; a missing value or null changes nothing.
 func (v *value) into(to any) error {
 	if len(v.text) == 0 {
 		return nil
@@ -98,7 +99,7 @@ func members(text []byte, at int, where string, visit func(name string, v value)
 	})
 }
 
-// elements visits the elements of an array; null and none have none.
+// elements visits the elements of an array; a missing value and null have none.
 func elements(v value, visit func(v value) error) error {
 	if len(v.text) == 0 {
 		return nil
@@ -114,7 +115,8 @@ func elements(v value, visit func(v value) error) error {
 	})
 }
 
-// inside calls visit before each element or member of a value, which begins with a delimiter.
+// inside calls visit before each element or member of a value, which begins with the delimiter
+// open.
 func inside(v value, open json.Delim, visit func(dec *json.Decoder, v value) error) error {
 	dec := json.NewDecoder(bytes.NewReader(v.text))
 	token, err := dec.Token()
@@ -136,7 +138,7 @@ func inside(v value, open json.Delim, visit func(dec *json.Decoder, v value) err
 	return nil
 }
 
-// next reads the value that a decoder comes to, inside of another.
+// next reads the decoder's next value, which is inside of another.
 func (v *value) next(dec *json.Decoder, of value) error {
 	if err := dec.Decode(&v.text); err != nil {
 		return of.fault(err)
@@ -145,7 +147,7 @@ func (v *value) next(dec *json.Decoder, of value) error {
 	return nil
 }
 
-// count is an integer of protobuf in JSON: a number, or a string of digits.
+// count is a protobuf integer in JSON: a number, or a string of digits.
 type count uint64
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -162,7 +164,7 @@ func (c *count) UnmarshalJSON(text []byte) error {
 type anyValue struct {
 	String *string         `json:"stringValue"`
 	Bool   *bool           `json:"boolValue"`
-	Int    json.RawMessage `json:"intValue"` // a number, or a string
+	Int    json.RawMessage `json:"intValue"` // a number or a string
 	Double json.RawMessage `json:"doubleValue"`
 	Array  *struct {
 		Values []anyValue `json:"values"`
@@ -178,7 +180,7 @@ func (v *anyValue) empty() bool {
 		v.List == nil && v.Bytes == nil
 }
 
-// append is appendValue. What lies deeper than DepthMax is null.
+// append does what appendValue does. Values deeper than DepthMax become null.
 func (v *anyValue) append(to []byte, depth int) []byte {
 	switch {
 	case v.String != nil && depth == 0:

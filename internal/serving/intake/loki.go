@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// SnappyBytes is the length of what a body is decompressed to, as it says; at most most.
+// SnappyBytes returns the decompressed length that a body declares, at most most.
 func SnappyBytes(body []byte, most int64) int64 {
 	n, err := snappy.DecodedLen(body)
 	if err != nil {
@@ -19,7 +19,7 @@ func SnappyBytes(body []byte, most int64) int64 {
 	return min(int64(n), most)
 }
 
-// Snappy decompresses a body, unless it has more bytes than most.
+// Snappy decompresses a body, unless it has more than most bytes.
 func Snappy(body []byte, most int) ([]byte, error) {
 	n, err := snappy.DecodedLen(body)
 	if err == nil && n > most {
@@ -34,8 +34,8 @@ func Snappy(body []byte, most int) ([]byte, error) {
 	return body, nil
 }
 
-// Loki reads a PushRequest of Loki (pkg/push/push.proto), decompressed. The labels of a stream, and
-// the structured metadata of an entry, name the stream.
+// Loki parses a decompressed PushRequest of Loki (pkg/push/push.proto). The labels of a stream and
+// the structured metadata of an entry give the stream's name.
 func Loki(body []byte, t *Template) (*Batch, error) {
 	b, streams := new(Batch), 0
 	return b, each(body, 0, 1, func(f field) error {
@@ -80,7 +80,7 @@ func lokiEntry(b *Batch, entry field, t *Template, labels map[string]string, pla
 		case f.isMessage(2):
 			line = f.bytes
 		case f.isMessage(3):
-			name, value, _, err := keyValue(f.bytes, f.at) // a LabelPair is of the same form
+			name, value, _, err := keyValue(f.bytes, f.at) // a LabelPair has the same form
 			if t.reads(name) {
 				own[name] = string(value)
 			}
@@ -97,7 +97,7 @@ func lokiEntry(b *Batch, entry field, t *Template, labels map[string]string, pla
 	return nil
 }
 
-// parseLabels reads labels as Prometheus writes them: {app="web", job="x"}.
+// parseLabels parses labels as Prometheus writes them: {app="web", job="x"}.
 func parseLabels(text string) (map[string]string, error) {
 	labels := map[string]string{}
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "{")
@@ -125,7 +125,7 @@ func parseLabels(text string) (map[string]string, error) {
 	return nil, fmt.Errorf(`found the labels %.80q, expected {name="value", ...}`, text)
 }
 
-// LokiJSON is Loki for a body in JSON.
+// LokiJSON is Loki for a JSON body.
 func LokiJSON(body []byte, t *Template) (*Batch, error) {
 	b := new(Batch)
 	if err := validJSON(body); err != nil {
@@ -149,7 +149,7 @@ func LokiJSON(body []byte, t *Template) (*Batch, error) {
 	})
 }
 
-// lokiValue reads an entry in JSON: time, line and, perhaps, structured metadata.
+// lokiValue parses an entry in JSON: time, line and, optionally, structured metadata.
 func lokiValue(b *Batch, v value, t *Template, labels map[string]string) error {
 	var entry []json.RawMessage
 	var time count

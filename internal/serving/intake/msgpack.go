@@ -8,9 +8,8 @@ import (
 	"strconv"
 )
 
-// MessagePack reads records in MessagePack, as Fluent Bit sends them: one after the other, each an
-// array of a time and a record, or the record alone
-// (https://github.com/msgpack/msgpack/blob/master/spec.md).
+// MessagePack parses records in MessagePack, as Fluent Bit sends them. Each is an array of a time
+// and a record, or the record alone (https://github.com/msgpack/msgpack/blob/master/spec.md).
 func MessagePack(body []byte, f Fields) (text []byte, records int, err error) {
 	p := packed{body: body}
 	for p.at < len(body) {
@@ -34,17 +33,17 @@ func MessagePack(body []byte, f Fields) (text []byte, records int, err error) {
 	return text, records, nil
 }
 
-// packed writes MessagePack as JSON.
+// packed converts MessagePack to JSON.
 type packed struct {
 	body  []byte
 	at    int
 	json  []byte
-	fault string // what is wrong at at; "": nothing is
+	fault string // the fault at at; "": none
 
-	record, end int // the part of json that is the record behind a time; -1: all is
+	record, end int // the part of json with the record after a time; -1: all of it
 }
 
-// take gives the next bytes.
+// take returns the next n bytes.
 func (p *packed) take(n int) []byte {
 	if p.fault == "" && n > len(p.body)-p.at {
 		p.fault = fmt.Sprintf("the body ends within a value that needs %d bytes more",
@@ -57,14 +56,14 @@ func (p *packed) take(n int) []byte {
 	return p.body[p.at-n : p.at]
 }
 
-// number reads an unsigned number of so many bytes.
+// number reads an unsigned number of the given size in bytes.
 func (p *packed) number(bytes int) (n uint64) {
 	var raw [8]byte
 	copy(raw[8-bytes:], p.take(bytes))
 	return binary.BigEndian.Uint64(raw[:])
 }
 
-// value writes the next value.
+// value converts the next value.
 func (p *packed) value(depth int) {
 	if depth > DepthMax {
 		p.fault = errDepth.Error()
@@ -116,8 +115,8 @@ func (p *packed) value(depth int) {
 	}
 }
 
-// length reads a length of so many bytes. It is no more than the body has left, as each byte or
-// value that is counted takes one byte at least.
+// length reads a length of the given size in bytes. It is at most the rest of the body, because
+// each counted byte or value needs at least one byte.
 func (p *packed) length(bytes int) int {
 	n := p.number(bytes)
 	if left := uint64(len(p.body) - p.at); p.fault == "" && n > left {
@@ -131,13 +130,13 @@ func (p *packed) length(bytes int) int {
 
 func (p *packed) text(bytes int) { p.json = appendText(p.json, string(p.take(bytes))) }
 
-// extension writes an extension as its bytes; Fluent Bit's time is one of type 0.
+// extension converts an extension to its bytes; Fluent Bit's time has type 0.
 func (p *packed) extension(bytes int) {
 	p.take(1)
 	p.json = appendText(p.json, base64.StdEncoding.EncodeToString(p.take(bytes)))
 }
 
-// many writes an array or a map. The names of a map are texts.
+// many converts an array or a map. The names in a map become strings.
 func (p *packed) many(n int, isMap bool, depth int) {
 	open, end := byte('['), byte(']')
 	if isMap {
@@ -161,7 +160,7 @@ func (p *packed) many(n int, isMap bool, depth int) {
 	p.json = append(p.json, end)
 }
 
-// name writes the name of a member of a map, whatever its type is.
+// name converts the name of a member of a map, whatever its type.
 func (p *packed) name(depth int) {
 	begin := len(p.json)
 	p.value(depth)

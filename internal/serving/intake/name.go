@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// NameDefault names a stream by the first of these attributes or labels that it has.
+// NameDefault names a stream by the first of these attributes or labels that exists.
 const NameDefault = "{service.name|service_name|job|app|container|unknown}"
 
-// nameMax is the longest name of a stream, in bytes: sessions have no longer ones.
+// nameMax is the longest name of a stream, in bytes; session names have the same limit.
 const nameMax = 64
 
-// Template makes the name of a stream of the attributes of its records.
+// Template makes the name of a stream from the attributes of its records.
 type Template struct {
 	parts []part
-	keys  []string // attributes that the template reads
+	keys  []string // attributes that the template uses
 }
 
-// part is a text, or the first attribute that is there of several.
+// part is a text, or the first existing one of several attributes.
 type part struct {
 	text string
-	keys []string // the last one is a text, if no attribute has it; none: text
+	keys []string // the last one is a text, used if no attribute exists; none: text
 }
 
-// ParseTemplate reads a template: text in which {a|b|c} stands for the attribute a, or for b where
-// a is missing, and for the text c where both are.
+// ParseTemplate parses a template: text in which {a|b|c} is replaced by the attribute a, or by b if
+// a is missing, or by the text c if both are.
 func ParseTemplate(text string) (*Template, error) {
 	t := new(Template)
 	for rest := text; rest != ""; {
@@ -57,11 +57,11 @@ func ParseTemplate(text string) (*Template, error) {
 	return t, nil
 }
 
-// reads reports whether the template looks at an attribute.
+// reads reports whether the template uses an attribute.
 func (t *Template) reads(key string) bool { return slices.Contains(t.keys, key) }
 
-// name is the name of the stream of a record whose attributes are in these sets, the first of which
-// comes first.
+// name returns the name of the stream of a record with attributes in these sets; earlier sets come
+// first.
 func (t *Template) name(sets ...map[string]string) string {
 	var name strings.Builder
 	for _, p := range t.parts {
@@ -84,9 +84,9 @@ func (p *part) value(sets []map[string]string) string {
 	return p.keys[len(p.keys)-1]
 }
 
-// Name makes the name of a session of any text: small letters, digits and . _ - stay, capitals
-// become small, all else becomes -. Where that loses something but capitals, or the name is too
-// long, 8 digits of a hash are behind it, so that two texts do not share a session.
+// Name converts any text to the name of a session. Small letters, digits and . _ - stay, capitals
+// become small, and other characters become -. If that loses more than capitals, or the name is too
+// long, Name appends 8 digits of a hash. So two texts do not share a session.
 func Name(text string) string {
 	small := strings.ToLower(text)
 	name := []byte(small)
@@ -97,7 +97,7 @@ func Name(text string) string {
 		}
 	}
 	clean := strings.TrimLeft(string(name), "-")
-	// "import" is a path of the HTTP interface, and ids are of the form of a UUID.
+	// "import" is a path of the HTTP API, and ids have the form of a UUID.
 	if clean == small && len(clean) <= nameMax && clean != "" && clean != "import" &&
 		len(clean) != 36 {
 		return clean

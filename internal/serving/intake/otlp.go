@@ -6,16 +6,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// OTLP reads an ExportLogsServiceRequest of OpenTelemetry's protocol in protobuf
+// OTLP parses an ExportLogsServiceRequest of OpenTelemetry's protocol in protobuf
 // (opentelemetry/proto/collector/logs/v1). The attributes of a record, of its scope and of its
-// resource name its stream, in this order. A record without a body is refused.
+// resource, in this order, give the name of its stream. A record without a body is refused.
 func OTLP(body []byte, t *Template) (*Batch, error) {
 	b := new(Batch)
 	err := each(body, 0, 1, func(f field) error { return resourceLogs(b, f, t) })
 	return b, err
 }
 
-// each visits the fields of a message that are messages of one number.
+// each visits the submessages of a message with the given field number.
 func each(message []byte, at int, number protowire.Number, visit func(f field) error) error {
 	return fields(message, at, func(f field) error {
 		if f.isMessage(number) {
@@ -48,7 +48,7 @@ func scopeLogs(b *Batch, logs field, resource map[string]string, t *Template) er
 	})
 }
 
-// attributes reads the attributes of a message that the template looks at.
+// attributes adds the attributes of a message that the template uses to a map.
 func attributes(to map[string]string, f field, number protowire.Number, t *Template) error {
 	return each(f.bytes, f.at, number, func(f field) error { return attribute(to, f, t) })
 }
@@ -110,7 +110,7 @@ func jsonAttributes(all []jsonAttribute, t *Template) map[string]string {
 	return set
 }
 
-// OTLPJSON is OTLP for a body in JSON, in OTLP's mapping.
+// OTLPJSON is OTLP for a body in OTLP's JSON encoding.
 func OTLPJSON(body []byte, t *Template) (*Batch, error) {
 	b := new(Batch)
 	if err := validJSON(body); err != nil {
@@ -124,10 +124,10 @@ func OTLPJSON(body []byte, t *Template) (*Batch, error) {
 	})
 }
 
-// group is a resource or a scope with what belongs to it.
+// group is a resource or a scope with its content.
 type group struct{ of, list value }
 
-// groupOf finds the members of a group, in whatever order they come.
+// groupOf finds the members of a group, in any order.
 func groupOf(v value, of, list string) (g group, err error) {
 	err = members(v.text, v.at, v.where, func(name string, v value) error {
 		switch name {
@@ -141,7 +141,7 @@ func groupOf(v value, of, list string) (g group, err error) {
 	return g, err
 }
 
-// attributes are those of the resource or scope of a group.
+// attributes returns the attributes of the group's resource or scope.
 func (g *group) attributes(t *Template) (map[string]string, error) {
 	var has struct {
 		Attributes []jsonAttribute `json:"attributes"`

@@ -10,16 +10,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A message is read where it lies, and no tree is made of it: a few bytes of a message may stand
-// for an object that takes a hundred times as many.
+// A message is parsed in place, without a tree: a few bytes of a message may describe an object
+// that would need a hundred times as much memory.
 
 // field is one field of a message.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
-	bytes  []byte // of a BytesType
-	value  uint64 // of the other types
-	at     int    // its first byte in the body
+	bytes  []byte // content of a field of BytesType
+	value  uint64 // content of the other types
+	at     int    // position of its first byte in the body
 }
 
 var errDepth = errors.New("values lie too deep within each other")
@@ -58,12 +58,12 @@ func fields(message []byte, at int, visit func(f field) error) error {
 	return nil
 }
 
-// isMessage reports whether a field is a message, or text, of this number.
+// isMessage reports whether a field is a message or a text with this number.
 func (f *field) isMessage(number protowire.Number) bool {
 	return f.number == number && f.kind == protowire.BytesType
 }
 
-// keyValue reads a KeyValue of OTLP.
+// keyValue parses a KeyValue of OTLP.
 func keyValue(message []byte, at int) (key string, value []byte, valueAt int, err error) {
 	err = fields(message, at, func(f field) error {
 		switch {
@@ -77,8 +77,8 @@ func keyValue(message []byte, at int) (key string, value []byte, valueAt int, er
 	return key, value, valueAt, err
 }
 
-// appendValue appends an AnyValue of OTLP: a text as it is, all else as JSON. Inside of another
-// value a text is JSON, too.
+// appendValue appends an AnyValue of OTLP: a text unchanged, all else as JSON. Within another value
+// a text is JSON, too.
 func appendValue(to, message []byte, at, depth int) (_ []byte, err error) {
 	err = fields(message, at, func(f field) (err error) {
 		switch {
@@ -138,16 +138,16 @@ func appendValues(to []byte, list field, depth int) (_ []byte, err error) {
 	return append(to, end), err
 }
 
-// appendText appends a text in JSON.
+// appendText appends a text as a JSON string.
 func appendText(to []byte, text string) []byte {
 	quoted, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // a string always has a form in JSON
+		panic(err) // a string can always be written as JSON
 	}
 	return append(to, quoted...)
 }
 
-// appendFloat appends a number in JSON, which has neither infinities nor NaN.
+// appendFloat appends a number as JSON, which has neither infinities nor NaN.
 func appendFloat(to []byte, x float64) []byte {
 	if math.IsInf(x, 0) || math.IsNaN(x) {
 		return appendText(to, strconv.FormatFloat(x, 'g', -1, 64))

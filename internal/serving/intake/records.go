@@ -12,13 +12,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// Fields are the values of a record that are its line, with a space between two.
+// Fields are paths to the values of a record that make up its line, with a space between two.
 type Fields [][]string
 
-// messageFields are the names that shippers give to a record's line.
+// messageFields are the names that shippers use for a record's line.
 var messageFields = []string{"message", "log", "msg", "MESSAGE", "body"}
 
-// ParseFields reads a list of JSON pointers (RFC 6901) or names, separated by commas.
+// ParseFields parses a list of JSON pointers (RFC 6901) or names, separated by commas.
 func ParseFields(text string) (f Fields) {
 	for one := range strings.SplitSeq(text, ",") {
 		f = append(f, follow.ParseField(one))
@@ -26,10 +26,10 @@ func ParseFields(text string) (f Fields) {
 	return f
 }
 
-// Records reads values of JSON, one after the other, with or without line breaks between them; of
-// an array each element is a record. A record is the line of its fields; of those that it has none
-// of, and by default of those without a field that shippers use for it, the whole record is. No
-// line is made of an error.
+// Records parses consecutive JSON values, with or without line breaks between them; each element of
+// an array is a record. The line of a record has its fields. If it has none of them, the line is
+// the whole record. By default the fields are those that shippers use. On an error Records returns
+// no line.
 func Records(body []byte, f Fields) (text []byte, records int, err error) {
 	add := func(v value) error {
 		line, err := f.line(v)
@@ -65,7 +65,7 @@ func Records(body []byte, f Fields) (text []byte, records int, err error) {
 	}
 }
 
-// lineFault says in which line of the body an error is.
+// lineFault adds the line of the body to an error.
 func lineFault(body []byte, err error) error {
 	e, ok := err.(*Error)
 	if ok {
@@ -75,7 +75,7 @@ func lineFault(body []byte, err error) error {
 	return err
 }
 
-// line makes a line of a record.
+// line returns the line of a record.
 func (f Fields) line(v value) ([]byte, error) {
 	if text, ok := textOf(v.text); ok {
 		return text, nil
@@ -113,7 +113,7 @@ func (f Fields) line(v value) ([]byte, error) {
 	return bytes.Join(parts, []byte{' '}), nil
 }
 
-// textOf gives the text of a string in JSON.
+// textOf returns the text of a JSON string.
 func textOf(raw json.RawMessage) (text []byte, ok bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return nil, false
@@ -131,7 +131,7 @@ func compact(raw json.RawMessage) []byte {
 	return short.Bytes()
 }
 
-// lookUp finds the value at a path; nil if there is none, or null.
+// lookUp returns the value at a path; nil if it is missing or null.
 func lookUp(v json.RawMessage, path []string) json.RawMessage {
 	for _, key := range path {
 		var object map[string]json.RawMessage
@@ -154,7 +154,7 @@ func lookUp(v json.RawMessage, path []string) json.RawMessage {
 	return v
 }
 
-// Lines makes whole lines of a text: its last one gets a newline, if it has none.
+// Lines adds a newline to a text that does not end with one.
 func Lines(body []byte) (text []byte, lines int) {
 	if len(body) > 0 && body[len(body)-1] != '\n' {
 		body = append(body, '\n')
@@ -162,8 +162,8 @@ func Lines(body []byte) (text []byte, lines int) {
 	return body, bytes.Count(body, []byte{'\n'})
 }
 
-// BeginsText reports whether JSON begins as that of a text does, in which "text" or "base64" comes
-// first: then it is no record.
+// BeginsText reports whether JSON begins with the members "text" or "base64": then it is a text,
+// not a record.
 func BeginsText(begin []byte) bool {
 	const space = " \t\r\n"
 	begin, ok := bytes.CutPrefix(bytes.TrimLeft(begin, space), []byte{'{'})
@@ -172,8 +172,8 @@ func BeginsText(begin []byte) bool {
 		bytes.HasPrefix(begin, []byte(`"base64"`)))
 }
 
-// IsRecords reports whether a body in JSON is records, whatever else JSON may be there: an array,
-// or an object with a text in a field that shippers use for a record's line.
+// IsRecords reports whether a JSON body consists of records, where other JSON is also allowed. It
+// must be an array, or an object with a text in a field that shippers use for a record's line.
 func IsRecords(body []byte) bool {
 	switch body = bytes.TrimLeft(body, " \t\r\n"); {
 	case len(body) == 0:

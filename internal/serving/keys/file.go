@@ -14,7 +14,7 @@ import (
 
 const (
 	lockPatience = 5 * time.Second       // how long a writer waits for another
-	lockRetry    = 10 * time.Millisecond // how often it looks whether the other has finished
+	lockRetry    = 10 * time.Millisecond // how often it checks whether the other has finished
 )
 
 // ReadFile reads a keys file. Its errors are *FormatError, reload.ErrNotFile, or those of package
@@ -27,9 +27,9 @@ func ReadFile(path string) ([]Key, error) {
 	return Parse(path, text)
 }
 
-// UpdateFile replaces a keys file by what change makes of its keys, all or nothing. Without a file
-// change gets no keys, and the file and its folder are made. Of two writers at once, one waits for
-// the other: the temporary file is their lock.
+// UpdateFile replaces the keys in a file by the result of change, all or nothing. Without a file
+// change gets no keys, and the file and its folder are made. Concurrent writers wait for each
+// other: the temporary file is their lock.
 func UpdateFile(path string, change func([]Key) ([]Key, error)) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keys: %w", err)
@@ -55,7 +55,8 @@ func UpdateFile(path string, change func([]Key) ([]Key, error)) (err error) {
 	return nil
 }
 
-// createLocked begins a new keys file, and waits for another writer to finish first.
+// createLocked creates the temporary file of a new keys file. It waits for another writer to finish
+// first.
 func createLocked(path string) (*atomicfile.File, error) {
 	lock := path + ".lock"
 	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockRetry) {

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/reload"
 )
 
-// A keys file that is no file is refused; nothing waits for somebody to write into a pipe.
+// A keys file must be a regular file; nothing waits for a writer to a pipe.
 func TestAKeysFileIsAFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "keys.json")

@@ -1,5 +1,5 @@
-// Package keys says who may use a server: bearer keys, the file that lists them (docs/formats.md),
-// and the check of the token that a request brings. The package knows nothing of HTTP.
+// Package keys decides who may use a server. It has the bearer keys, the file that lists them
+// (docs/formats.md), and the check of a request's token. It does not depend on HTTP.
 package keys
 
 import (
@@ -26,10 +26,10 @@ const (
 
 const (
 	tokenPrefix = "lms_"
-	idBytes     = 8  // of randomness in an id, which is no secret and only has to be unique
-	idChars     = 16 // of an id: hexadecimal digits
-	secretBytes = 32 // of randomness in a secret
-	secretChars = 43 // of a secret: URL-safe base64 without padding
+	idBytes     = 8  // random bytes in an id, which is not secret and only has to be unique
+	idChars     = 16 // hexadecimal digits of an id
+	secretBytes = 32 // random bytes in a secret
+	secretChars = 43 // characters of a secret: URL-safe base64 without padding
 	tokenChars  = len(tokenPrefix) + idChars + 1 + secretChars
 
 	secretAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -41,28 +41,28 @@ const (
 type Key struct {
 	ID      string
 	Name    string
-	Hash    [sha256.Size]byte // of the secret's characters
-	Created time.Time         // in UTC, as Expires and Revoked are
-	Expires time.Time         // refused from then on; zero means never
-	Revoked time.Time         // refused since then; zero means that the key is not revoked
+	Hash    [sha256.Size]byte // hash of the secret's characters
+	Created time.Time         // UTC, like Expires and Revoked
+	Expires time.Time         // refused from then on; zero: never
+	Revoked time.Time         // refused since then; zero: not revoked
 	Admin   bool              // the key may see and change the sessions of all keys
 	Limits  Limits
 }
 
-// Limits are what one key is allowed. A field that is 0 stands for the server's default.
+// Limits are the limits of one key. A field that is 0 means the server's default.
 type Limits struct {
 	// Most live sessions, 1..SessionsMax.
 	Sessions int `json:"sessions,omitempty"`
-	// Most requests at work at the same time, 1..RequestsMax.
+	// Most concurrent requests, 1..RequestsMax.
 	Requests int `json:"requests,omitempty"`
 	// Most bytes of text, 1..BytesPerSecondMax.
 	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
-	// Most bytes of the disk that the sessions are charged for, 1..DiskMax.
+	// Most bytes of disk space charged to its sessions, 1..DiskMax.
 	Disk int64 `json:"disk,omitempty"`
 }
 
-// New makes a key with a random id and secret. The token is what the key's holder shows; the secret
-// in it is kept nowhere.
+// New makes a key with a random id and secret. The key's holder presents the token; the secret in
+// it is not stored.
 func New(name string, now time.Time) (k Key, token string) {
 	var id [idBytes]byte
 	var secret [secretBytes]byte
@@ -74,7 +74,7 @@ func New(name string, now time.Time) (k Key, token string) {
 	return k, tokenPrefix + k.ID + "_" + text
 }
 
-// Status of a key at a time: "active", "expired" or "revoked".
+// Status returns a key's state at a time: "active", "expired" or "revoked".
 func (k Key) Status(now time.Time) string {
 	switch {
 	case !k.Revoked.IsZero():
@@ -85,7 +85,8 @@ func (k Key) Status(now time.Time) string {
 	return "active"
 }
 
-// splitToken takes a token apart; ok reports whether the text has the form of a token.
+// splitToken splits a token into id and secret; ok reports whether the text has the form of a
+// token.
 func splitToken(token string) (id, secret string, ok bool) {
 	if len(token) != tokenChars || !strings.HasPrefix(token, tokenPrefix) {
 		return "", "", false
@@ -99,7 +100,7 @@ func isID(s string) bool { return len(s) == idChars && consistsOf(s, hexAlphabet
 
 func consistsOf(s, alphabet string) bool { return strings.Trim(s, alphabet) == "" }
 
-// CheckName returns what was expected of a name that cannot be one, or "" for a good name.
+// CheckName returns what was expected instead of an invalid name, or "" for a valid one.
 func CheckName(name string) string {
 	switch {
 	case len(name) < 1 || len(name) > NameCharsMax || !consistsOf(name, nameAlphabet):
@@ -110,8 +111,9 @@ func CheckName(name string) string {
 	return ""
 }
 
-// Find returns the index of the key with this id; or of the key with this name that is not revoked;
-// or, if all of that name are, of the one revoked last; or -1.
+// Find returns the index of the key with this id, or else of the key with this name that is not
+// revoked. If all keys with the name are revoked, it returns the one revoked last. It returns -1 if
+// there is none.
 func Find(list []Key, idOrName string) int {
 	found := -1
 	for i, k := range list {
@@ -125,7 +127,7 @@ func Find(list []Key, idOrName string) int {
 	return found
 }
 
-// Add returns the list with one more key. It fails if the name cannot be one or is in use.
+// Add returns the list with one more key. It fails if the name is invalid or in use.
 func Add(list []Key, k Key) ([]Key, error) {
 	if want := CheckName(k.Name); want != "" {
 		return nil, fmt.Errorf("keys: name: found %q, expected %s", k.Name, want)
@@ -141,7 +143,8 @@ func Add(list []Key, k Key) ([]Key, error) {
 	return append(slices.Clone(list), k), nil
 }
 
-// Revoke returns the list with one key revoked, and that key. It fails if no such key is in force.
+// Revoke returns the list with one key revoked, and that key. It fails if there is no such active
+// key.
 func Revoke(list []Key, idOrName string, now time.Time) ([]Key, Key, error) {
 	i := Find(list, idOrName)
 	if i < 0 {

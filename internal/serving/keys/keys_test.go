@@ -42,7 +42,7 @@ func TestATokenIsItsIDAndItsSecretAndTheFileHasNeither(t *testing.T) {
 	}
 }
 
-// drawKeys draws keys as they can stand in one file.
+// drawKeys draws keys that are valid together in one file.
 func drawKeys(t *rapid.T) (list []Key) {
 	for i := range rapid.IntRange(0, 5).Draw(t, "keys") {
 		at := func(name string) time.Time {
@@ -171,8 +171,8 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Whatever is accepted is a list that the writer keeps, and every token's fate is decided by its
-// bytes.
+// Parse accepts only what Format can write, and the bytes of a token alone decide whether it is
+// accepted.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add(Format(nil))
@@ -239,7 +239,7 @@ func TestOnlyTheWholeRightSecretOpens(t *testing.T) {
 	for token, want := range map[string]error{
 		expiredToken: ErrExpired, revokedToken: ErrRevoked, stranger: ErrUnknown, "": ErrMalformed,
 		k.ID: ErrMalformed,
-		// who does not know the secret is not told that the key has expired
+		// without the secret a client does not learn that the key has expired
 		"lms_" + expired.ID + token[len("lms_")+idChars:]: ErrUnknown,
 	} {
 		_, err := r.Authenticate(token)
@@ -249,7 +249,7 @@ func TestOnlyTheWholeRightSecretOpens(t *testing.T) {
 	require.ErrorIs(t, r.Check("0000000000000000"), ErrUnknown)
 }
 
-// A key whose hash is all zeros is not what an unknown id is compared with.
+// An unknown id must not match a key whose hash is all zeros.
 func TestAnUnknownIDIsNoKey(t *testing.T) {
 	r := ringOf(t, Key{ID: "0000000000000001", Name: "z", Created: day})
 	_, err := r.Authenticate("lms_0000000000000002_" + strings.Repeat("A", secretChars))
@@ -270,7 +270,7 @@ func TestAKeyExpiresToTheMoment(t *testing.T) {
 	})
 }
 
-// The life of a server's keys: none, some, a slip in the file, and good again; never none again.
+// A server's keys over time: none, some, an error in the file, and valid again; never none again.
 func TestTheRingFollowsTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "folder", "keys.json")

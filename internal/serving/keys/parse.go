@@ -16,11 +16,11 @@ import (
 // version of the file that this package reads and writes.
 const version = 1
 
-// FormatError says where a keys file is wrong, and how.
+// FormatError is a fault in a keys file, and its place.
 type FormatError struct {
 	File  string
 	Line  int    // from 1
-	Field string // "keys[3].expires"; "" is the file as a whole
+	Field string // "keys[3].expires"; "": the file as a whole
 	Found string
 	Want  string
 }
@@ -33,7 +33,8 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s:%d: %sfound %s, expected %s", e.File, e.Line, field, e.Found, e.Want)
 }
 
-// Parse reads the text of a keys file; name is what errors call it. Its errors are *FormatError.
+// Parse parses the text of a keys file; name is the file's name in errors. Its errors are
+// *FormatError.
 func Parse(name string, text []byte) ([]Key, error) {
 	p := &parser{file: name, text: text, in: strictjson.NewReader("file", text)}
 	list, err := p.keys()
@@ -43,8 +44,8 @@ func Parse(name string, text []byte) ([]Key, error) {
 	return list, nil
 }
 
-// parser walks JSON as the format prescribes it, so that whatever is not prescribed is an error at
-// its place.
+// parser reads JSON in exactly the order and form of the format, so that everything else is an
+// error at its place.
 type parser struct {
 	file string
 	text []byte
@@ -55,10 +56,10 @@ func (p *parser) keys() (list []Key, err error) {
 	if len(p.text) > FileBytesMax {
 		return nil, p.fail(0, "", fmt.Sprintf("more than %d bytes", FileBytesMax), "no more")
 	}
-	if err := strictjson.Check(p.text); err != nil { // the walk meets whole, well-formed JSON
+	if err := strictjson.Check(p.text); err != nil { // then the parser only sees well-formed JSON
 		return nil, err
 	}
-	taken := map[string]string{} // ids and names, by whom
+	taken := map[string]string{} // paths of keys, by their ids and names
 	err = p.in.Fields([]string{"version", "keys"}, nil, func(field string) error {
 		if field == "version" {
 			_, err := p.integer(version, version)
@@ -73,13 +74,13 @@ func (p *parser) keys() (list []Key, err error) {
 	return list, err
 }
 
-// fail is an error at an offset of the text.
+// fail returns an error at an offset of the text.
 func (p *parser) fail(offset int, field, found, want string) error {
 	line := 1 + bytes.Count(p.text[:min(offset, len(p.text))], []byte("\n"))
 	return &FormatError{File: p.file, Line: line, Field: field, Found: found, Want: want}
 }
 
-// located makes an error of strictjson one of this file's; others it leaves as they are.
+// located converts an error of strictjson to a *FormatError, and returns others unchanged.
 func (p *parser) located(err error) error {
 	var e *strictjson.Error
 	if !errors.As(err, &e) {
@@ -91,7 +92,7 @@ func (p *parser) located(err error) error {
 		found = fmt.Sprintf("the byte 0x%02x", p.text[e.Offset])
 	case strictjson.ErrSyntax:
 		field, found, want = "", e.Cause.Error(), "JSON"
-		offset = min(offset, max(0, len(p.text)-1)) // the end of the text belongs to its last line
+		offset = min(offset, max(0, len(p.text)-1)) // the end of the text counts as its last line
 	case strictjson.ErrDuplicate:
 		found, want = "a field given twice", "it once"
 	case strictjson.ErrUnknown:
@@ -102,7 +103,7 @@ func (p *parser) located(err error) error {
 	return p.fail(offset, field, found, want)
 }
 
-// str reads a string for which fits gives "", or else what was expected.
+// str reads a string for which fits returns ""; otherwise fits returns what was expected.
 func (p *parser) str(fits func(string) (want string)) (string, error) {
 	s, err := p.in.String()
 	if err != nil {
@@ -136,7 +137,7 @@ func (p *parser) time() (t time.Time, err error) {
 		if t, bad = time.Parse(time.RFC3339, s); bad != nil || t.IsZero() {
 			return "a time such as 2026-01-31T00:00:00Z"
 		}
-		if year := t.UTC().Year(); year < 1 || year > 9999 { // the range of RFC 3339, in UTC too
+		if year := t.UTC().Year(); year < 1 || year > 9999 { // the range of RFC 3339, also in UTC
 			return "a year from 1 to 9999"
 		}
 		return ""
@@ -144,13 +145,13 @@ func (p *parser) time() (t time.Time, err error) {
 	return t.UTC(), err
 }
 
-// key reads one key. taken has the paths of the keys before it, by their ids and the names in use;
-// an id is no name.
+// key reads one key. taken has the paths of the keys before it, by their ids and the names in use.
+// A name cannot equal an id.
 func (p *parser) key(taken map[string]string) (k Key, err error) {
 	times := map[string]*time.Time{
 		"created": &k.Created, "expires": &k.Expires, "revoked": &k.Revoked,
 	}
-	var path string        // of the key
+	var path string        // path of the key
 	at := map[string]int{} // offsets of the fields' names
 	required, optional := []string{"id", "name", "sha256", "created"},
 		[]string{"expires", "revoked", "admin", "limits"}
@@ -220,7 +221,7 @@ func (p *parser) limits() (_ Limits, err error) {
 	}, err
 }
 
-// Format writes the text of a keys file. Parse gives the same keys back.
+// Format returns the text of a keys file. Parse returns the same keys.
 func Format(list []Key) []byte {
 	file := struct {
 		Version int       `json:"version"`
@@ -232,7 +233,7 @@ func Format(list []Key) []byte {
 			Revoked: k.Revoked, Admin: k.Admin, Limits: k.Limits}
 	}
 	text, err := json.MarshalIndent(file, "", "  ")
-	if err != nil { // strings, integers and times of four-digit years always can be
+	if err != nil { // strings, integers and times of four-digit years can always be written
 		panic(err)
 	}
 	return append(text, '\n')

@@ -12,7 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/reload"
 )
 
-// Reasons to refuse a token. Whoever is told ErrExpired or ErrRevoked has shown the right secret.
+// Reasons to refuse a token. A client that gets ErrExpired or ErrRevoked has shown the right
+// secret.
 var (
 	ErrMalformed = errors.New("keys: not of the form of a key")
 	ErrUnknown   = errors.New("keys: unknown key") // an id that does not exist, or the wrong secret
@@ -20,15 +21,15 @@ var (
 	ErrRevoked   = errors.New("keys: the key was revoked")
 )
 
-// Ring is the keys of a running server, as their file has them at any moment. Its methods may be
-// called concurrently.
+// Ring is the keys of a running server, always as they are in the file. Its methods are safe for
+// concurrent use.
 type Ring struct {
-	file *reload.Value[map[string]Key] // keys by id; the map is nil while no file has been there
+	file *reload.Value[map[string]Key] // keys by id; the map is nil while there has been no file
 }
 
-// OpenRing reads a keys file. Without a file there are no keys until a file appears. OpenRing calls
-// report for later changes of the file, with nil when the changes are in force and else with the
-// reason why they are not; report must not call the Ring.
+// OpenRing reads a keys file. Without a file there are no keys until one appears. OpenRing calls
+// report after later changes of the file: with nil when the changes are in force, else with the
+// reason why not. report must not call the Ring.
 func OpenRing(path string, report func(error)) (*Ring, error) {
 	known := false
 	read := func() (map[string]Key, error) {
@@ -53,8 +54,8 @@ func OpenRing(path string, report func(error)) (*Ring, error) {
 	return &Ring{file}, nil
 }
 
-// Required reports whether there is a keys file, and so whether a request needs a key. Once the
-// answer is true it stays true.
+// Required reports whether there is a keys file, so that a request needs a key. Once it is true it
+// stays true.
 func (r *Ring) Required() bool {
 	byID, _ := r.file.Get()
 	return byID != nil
@@ -66,8 +67,8 @@ func (r *Ring) Stale() error {
 	return err
 }
 
-// Authenticate returns the key that a token is for. The time that Authenticate takes does not tell
-// how much of a secret is right, nor, for a token of the right form, whether the token's id exists.
+// Authenticate returns the key of a token. Its running time does not reveal how much of a secret is
+// right. For a token of the right form, it does not reveal either whether the token's id exists.
 func (r *Ring) Authenticate(token string) (Key, error) {
 	id, secret, ok := splitToken(token)
 	if !ok {
@@ -82,7 +83,7 @@ func (r *Ring) Authenticate(token string) (Key, error) {
 	return k, refusal(k)
 }
 
-// Check returns nil if a key that was authenticated before is still good, and else the reason.
+// Check returns nil if an authenticated key is still valid, else the reason.
 func (r *Ring) Check(id string) error {
 	byID, _ := r.file.Get()
 	k, exists := byID[id]
@@ -92,11 +93,11 @@ func (r *Ring) Check(id string) error {
 	return refusal(k)
 }
 
-// holdEvery is the time between two looks at a key that Hold watches.
+// holdEvery is the time between two checks of a key by Hold.
 const holdEvery = 500 * time.Millisecond
 
-// Hold returns a context that ends, within two seconds, when a key that was authenticated before is
-// no longer good; the context's cause is then what Check returns. release ends the watch.
+// Hold returns a context that ends within two seconds after an authenticated key has become
+// invalid. Its cause is then the result of Check. release ends the checks.
 func (r *Ring) Hold(ctx context.Context, id string) (held context.Context, release func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	go func() {

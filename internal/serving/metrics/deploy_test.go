@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What stands outside this package, and names metrics.
+// Files outside this package that name metrics.
 const (
 	operationsPage = "../../../docs/operations.md"
 	dashboards     = "../../../deploy/grafana/*.json"
@@ -22,10 +22,10 @@ const (
 	alertTests     = "../../../deploy/prometheus/alerts_test.yaml"
 )
 
-// metric is a name, as expressions have it; of histograms also the names of their parts.
+// metric matches a name in an expression; for histograms also the names of their parts.
 var metric = regexp.MustCompile(`\b(lmserve|go|process)_[a-z_]+\b`)
 
-// families gives the types of the metrics that there are, by their names.
+// families returns the types of all metrics by their names.
 func families(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -38,7 +38,7 @@ func families(t *testing.T) map[string]string {
 	return all
 }
 
-// requireKnown checks that an expression names metrics that there are, and at least one.
+// requireKnown checks that an expression names at least one metric, and only known ones.
 func requireKnown(t *testing.T, known map[string]string, where, expression string) {
 	t.Helper()
 	found := metric.FindAllString(expression, -1)
@@ -57,7 +57,7 @@ func requireKnown(t *testing.T, known map[string]string, where, expression strin
 	}
 }
 
-// panels are the parts of a dashboard, those within rows included.
+// panel is a part of a dashboard, also one within a row.
 type panel struct {
 	ID      int    `json:"id"`
 	Title   string `json:"title"`
@@ -98,7 +98,7 @@ func TestEveryPanelOfTheDashboardsAsksForMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-// rules are those of a file of Prometheus.
+// rules are the rules in a file of Prometheus.
 type rules struct {
 	Groups []struct {
 		Name  string `yaml:"name"`
@@ -111,8 +111,8 @@ type rules struct {
 	} `yaml:"groups"`
 }
 
-// Every alert asks for metrics that there are, says what to do, stands in the page on operations,
-// and is tried both ways: with numbers at which it fires, and with others.
+// Every alert uses existing metrics, says what to do, and is in the page on operations. It is
+// tested with values at which it fires, and with others.
 func TestEveryAlertIsDocumentedAndTried(t *testing.T) {
 	known := families(t)
 	raw, err := os.ReadFile(alertsFile)
@@ -165,8 +165,7 @@ func TestPromtoolEvaluatesTheAlerts(t *testing.T) {
 	}
 }
 
-// The table of the page on operations has every metric of ours, with its type and its labels, and
-// no other.
+// The table in the page on operations has all our metrics, with types and labels, and no others.
 func TestTheTableOfMetricsIsWhatThereIs(t *testing.T) {
 	page, err := os.ReadFile(operationsPage)
 	require.NoError(t, err)
@@ -185,7 +184,7 @@ func TestTheTableOfMetricsIsWhatThereIs(t *testing.T) {
 	require.Equal(t, strings.Join(described(t), "\n"), strings.Join(rows, "\n"))
 }
 
-// described lists our metrics with their types and labels, in alphabetical order.
+// described returns our metrics with their types and labels, in alphabetical order.
 func described(t *testing.T) (all []string) {
 	t.Helper()
 	gathered, err := used().registry.Gather()

@@ -8,13 +8,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Source tells what there is of sessions now; a *session.Manager does.
+// Source returns the current state of sessions; a *session.Manager does.
 type Source interface{ Stats() session.Stats }
 
 var _ Source = (*session.Manager)(nil)
 
-// folder says how many sessions there are, and what they take, as of the moment at which it is
-// asked; and what was found wrong with them.
+// folder reports how many sessions there are and what they use, at the moment of the request, and
+// the damage that was found.
 type folder struct {
 	source atomic.Pointer[Source]
 
@@ -51,10 +51,10 @@ func newFolder(mk maker) folder {
 	}
 }
 
-// Follow has the metrics tell of these sessions from now on.
+// Follow sets the sessions that the metrics describe.
 func (f *folder) Follow(source Source) { f.source.Store(&source) }
 
-// ScrubFinding is told of damage to the data folder.
+// ScrubFinding counts damage to the data folder.
 func (f *folder) ScrubFinding() { f.scrubFindings.Inc() }
 
 // Describe implements prometheus.Collector.

@@ -1,8 +1,7 @@
-// Package metrics counts what a server does, for Prometheus. It is told of requests by the server,
-// and of the work on sessions by their manager (session.Observer), which both know nothing of
-// Prometheus.
+// Package metrics counts what a server does, for Prometheus. The server reports requests, and the
+// manager of sessions reports their work (session.Observer). Neither depends on Prometheus.
 //
-// Every label has few values, known beforehand: routes are those of the contract, never paths, and
+// Every label has few values, known in advance. Routes are those of the contract, never paths, and
 // no label names a session, a key or a client. docs/operations.md has a table of the metrics.
 package metrics
 
@@ -19,16 +18,16 @@ import (
 
 const namespace = "lmserve"
 
-// Options say what does not change while a server runs.
+// Options have what does not change while a server runs.
 type Options struct {
-	Version  string   // of the program
-	Models   []string // their names and the starts of their hashes; the first is the default
+	Version  string   // version of the program
+	Models   []string // model names with the beginnings of their hashes; the first is the default
 	Numerics string   // the name of the arithmetic
-	Problems []string // that a request may be refused with: values of a label, all 0 at first
+	Problems []string // problems with which requests are refused: values of a label, all 0 at first
 }
 
-// Metrics are those of a server. All methods may be called at once; those that are told of
-// something allocate nothing.
+// Metrics are the metrics of a server. All methods are safe for concurrent use; those that count
+// events allocate nothing.
 type Metrics struct {
 	requests
 	work
@@ -37,12 +36,12 @@ type Metrics struct {
 	sharing
 	watched
 	registry     *prometheus.Registry
-	http.Handler // answers with all metrics as they are now
+	http.Handler // answers with the current metrics
 }
 
 var _ session.Observer = (*Metrics)(nil)
 
-// New makes metrics that have counted nothing yet.
+// New returns metrics that are all zero.
 func New(o Options) *Metrics {
 	registry := prometheus.NewRegistry()
 	mk := maker{promauto.With(registry)}

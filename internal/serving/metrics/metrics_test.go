@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// tallied is a tally with the bits of the static model, if there are any.
+// tallied returns a tally, with the bits of the static model if there are any.
 func tallied(t tokenizer.Tally, baseline *float64) session.Tally {
 	return session.Tally{Tally: t, BaselineBits: baseline}
 }
@@ -28,7 +28,7 @@ type source session.Stats
 
 func (s source) Stats() session.Stats { return session.Stats(s) }
 
-// used are metrics that were told of everything once.
+// used returns metrics after every event has happened once.
 func used() *Metrics {
 	m := New(Options{
 		Version: "v1", Models: []string{"small-1", "words-2"}, Numerics: "float32",
@@ -90,7 +90,7 @@ func text(t *testing.T, m *Metrics) string {
 	return answer(t, m).Body.String()
 }
 
-// answer is what a client gets that sends these headers.
+// answer returns the response to a client with these headers.
 func answer(t *testing.T, m *Metrics, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest("GET", "/metrics", nil)
@@ -103,7 +103,7 @@ func answer(t *testing.T, m *Metrics, headers ...string) *httptest.ResponseRecor
 	return w
 }
 
-// Prometheus asks for OpenMetrics and for gzip; others get the text format as it is.
+// Prometheus asks for OpenMetrics and for gzip; other clients get uncompressed text.
 func TestTheFormatIsWhatTheClientAsksFor(t *testing.T) {
 	m := used()
 	plain := answer(t, m)
@@ -200,7 +200,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	require.Equal(t, 1, strings.Count(text(t, m), "\nlmserve_http_requests_total{"))
 }
 
-// Telling of a chunk costs nothing but the time of a few additions.
+// Counting a chunk costs only a few additions.
 func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
 	m, bits, now, ctx := New(Options{Models: []string{"small-1"}}), 3.0, time.Now(),
 		context.Background()
@@ -214,7 +214,7 @@ func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// BenchmarkChunk is what metrics of one full chunk cost.
+// BenchmarkChunk measures the cost of counting one full chunk.
 func BenchmarkChunk(b *testing.B) {
 	m, bits, ctx := New(Options{Models: []string{"small-1"}}), 3.0, context.Background()
 	var observer session.Observer = m
@@ -228,7 +228,7 @@ func BenchmarkChunk(b *testing.B) {
 	}
 }
 
-// promtool finds Prometheus' own checker.
+// promtool returns the path of Prometheus's checker.
 func promtool(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("promtool")

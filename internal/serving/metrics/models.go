@@ -6,9 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// byModel counts what is done on each model. The models are known when the server begins.
+// byModel counts by model. All models are known when the server starts.
 type byModel struct {
-	of map[string]*onModel // by the model's id
+	of map[string]*onModel // by model id
 }
 
 type onModel struct{ bytes, bits, loads, failures, drops prometheus.Counter }

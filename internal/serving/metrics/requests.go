@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requests counts requests, by the route that the contract names.
+// requests counts requests by the route in the contract.
 type requests struct {
 	ended    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -40,10 +40,10 @@ func newRequests(mk maker, problems []string) requests {
 	return r
 }
 
-// RequestBegan is told of a request that has come.
+// RequestBegan counts a request that has arrived.
 func (r *requests) RequestBegan() { r.inFlight.Inc() }
 
-// RequestEnded is told of the end of a request. route is a pattern of the contract; "" is none.
+// RequestEnded counts a completed request. route is a pattern of the contract; "": none.
 func (r *requests) RequestEnded(
 	_ context.Context, route, method string, status int, took time.Duration,
 ) {
@@ -58,8 +58,8 @@ func (r *requests) RequestEnded(
 	r.seconds.WithLabelValues(route, method).Observe(took.Seconds())
 }
 
-// methods are the values of the label of that name, but for "other".
+// methods are the values of the label method, except "other".
 var methods = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
-// Refused is told of a problem that a client was told.
+// Refused counts a problem that was sent to a client.
 func (r *requests) Refused(problem string) { r.refused.WithLabelValues(problem).Inc() }

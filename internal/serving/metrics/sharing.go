@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// sharing counts what servers that share a store have to do with one another.
+// sharing counts events among servers that share a store.
 type sharing struct{ claims, takeovers, fenced, proxied prometheus.Counter }
 
 func newSharing(mk maker) sharing {
@@ -19,7 +19,7 @@ func newSharing(mk maker) sharing {
 	}
 }
 
-// Among has the metrics tell how many servers share the sessions, as far as this one knows.
+// Among adds the number of servers that share the sessions, as far as this one knows.
 func (m *Metrics) Among(servers func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "servers",
@@ -38,5 +38,5 @@ func (s *sharing) Claimed(taken bool) {
 // Fenced implements session.Observer.
 func (s *sharing) Fenced() { s.fenced.Inc() }
 
-// Proxied is told of a request that is passed to another server.
+// Proxied counts a request that is forwarded to another server.
 func (s *sharing) Proxied() { s.proxied.Inc() }

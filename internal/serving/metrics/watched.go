@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// watched counts incidents, and alerts of them.
+// watched counts incidents and their alerts.
 type watched struct {
 	incidents *prometheus.CounterVec
 	openNow   prometheus.Gauge
@@ -18,7 +18,7 @@ type watched struct {
 	open *openIncidents
 }
 
-// openIncidents are how many incidents are open in each session, of those that have some.
+// openIncidents has the number of open incidents of each session that has any.
 type openIncidents struct {
 	mu sync.Mutex
 	of map[string]int
@@ -95,8 +95,8 @@ func (w *watched) Alert(receiver, outcome string) {
 	w.alerts.WithLabelValues(receiver, outcome).Inc()
 }
 
-// AlertsWaiting counts alerts that begin to wait for a kind of receiver or, below 0, that wait no
-// longer. A receiver begins with 0.
+// AlertsWaiting adds to the number of waiting alerts for a kind of receiver; it subtracts if more
+// is negative. A receiver begins with 0.
 func (w *watched) AlertsWaiting(receiver string, more int) {
 	if more == 0 {
 		for _, outcome := range []string{"sent", "refused", "dropped", "failed"} {

@@ -10,12 +10,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// work counts what is done for sessions.
+// work counts the work for sessions.
 type work struct {
 	phases  *prometheus.HistogramVec
 	byPhase [session.Phases]prometheus.Observer
 
-	// by what is learnt; the second for sessions with a baseline
+	// by the value of learn; the second is for sessions with a baseline
 	scored           map[string]*[2]scored
 	followed, shadow compared
 
@@ -33,19 +33,19 @@ type work struct {
 // scored counts text of one kind.
 type scored struct{ bytes, tokens, bits, baseline prometheus.Counter }
 
-// compared counts text that a session and a shadow of it have both scored.
+// compared counts text that a session and its shadow have both scored.
 type compared struct{ bytes, bits prometheus.Counter }
 
-// add takes in text. Models of all kinds compare by the words that they know.
+// add adds text. It leaves out unknown words, so that models of all kinds compare.
 func (c compared) add(t session.Tally) {
 	c.bytes.Add(float64(t.Bytes - t.UnknownBytes))
-	c.bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may leave less than nothing
+	c.bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may give a negative difference
 }
 
 // phaseSeconds are the bounds of buckets, from a token of a small model to a long recovery.
 var phaseSeconds = prometheus.ExponentialBuckets(.0001, 2, 20)
 
-// strangenessBounds are powers of ten: a line of 3 is as strange as one in a thousand.
+// strangenessBounds are powers of ten: 3 means as strange as one line in a thousand.
 var strangenessBounds = []float64{.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6}
 
 func newWork(mk maker) work {
@@ -138,11 +138,10 @@ func (w *work) scoredText(learn string, t session.Tally) {
 	}
 }
 
-// strange is the largest P of a line that counts as strange: what watch prints by default.
+// strange is the largest P of a line that counts as strange: the default of watch.
 const strange = 1. / 1000
 
-// Line implements session.Observer. Before a session has seen some lines, the strangeness of one
-// means little.
+// Line implements session.Observer. The strangeness of the first lines of a session means little.
 func (w *work) Line(method string, l *session.Line) {
 	w.lines.Inc()
 	if l.Unlearnt {

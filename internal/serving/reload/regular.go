@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// ErrNotFile says that what has the name of a file can not be read again and again.
+// ErrNotFile says that a path is no file that can be read repeatedly.
 var ErrNotFile = errors.New("a regular file")
 
 // Open opens a regular file for reading, and refuses anything else (ErrNotFile).
 func Open(path string) (*os.File, error) {
-	// Opening a named pipe would otherwise wait for somebody to write to it, maybe for ever.
+	// Otherwise the opening of a named pipe would wait for a writer, maybe forever.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -29,8 +29,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile reads a regular file. Of a file longer than the limit it returns one byte more than
-// that.
+// ReadFile reads a regular file. If it is longer than most, ReadFile returns most + 1 bytes.
 func ReadFile(path string, most int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -40,7 +39,7 @@ func ReadFile(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most+1))
 }
 
-// describeMode says in words what is no regular file.
+// describeMode returns in words what kind of file it is.
 func describeMode(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():

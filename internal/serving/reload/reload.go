@@ -1,5 +1,4 @@
-// Package reload keeps a value that was read from files, and reads the value again when the files
-// have changed.
+// Package reload keeps a value that is read from files, and reads it again when the files change.
 package reload
 
 import (
@@ -9,34 +8,34 @@ import (
 )
 
 const (
-	checkEvery  = time.Second // between two looks at the files
-	reportEvery = time.Minute // between two reports of the same trouble
-	// racyFor is the age below which a file may change again unseen: the times of some file systems
-	// are this coarse.
+	checkEvery  = time.Second // between two checks of the files
+	reportEvery = time.Minute // between two reports of the same error
+	// racyFor is the age below which a file may change again unnoticed: the times of some file
+	// systems are this coarse.
 	racyFor = 2 * time.Second
 )
 
-// Value is a T that was read from files. Its methods may be called concurrently. A Value has no
-// goroutine: Get looks at the files, at most once a second.
+// Value is a T that is read from files. Its methods are safe for concurrent use. A Value has no
+// goroutine: Get checks the files, at most once a second.
 type Value[T any] struct {
 	read   func() (T, error)
 	report func(error)
 	paths  []string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the following fields
 	value    T
-	err      error // the reason why the files' present content is not the value
+	err      error // why the value differs from the current files
 	seen     []os.FileInfo
 	checked  time.Time
 	reported time.Time
 }
 
-// New reads the value for the first time, and fails if read fails. Every later reading of changed
-// files is reported: report gets nil when the value is new, and else the reason why the old value
-// stays, which is repeated every minute for as long as it holds. report must not call the Value.
+// New reads the value for the first time, and fails if read fails. After each later reading it
+// calls report with nil if the value is new, else with the reason why the old value stays. While an
+// error lasts, report is called every minute. report must not call the Value.
 func New[T any](read func() (T, error), report func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{read: read, report: report, paths: paths, checked: time.Now()}
-	v.seen = v.look() // looked at before reading, so that a change in between is seen next time
+	v.seen = v.look() // checked before reading, so that a change in between is noticed next time
 	var err error
 	v.value, err = read()
 	return v, err
@@ -52,7 +51,7 @@ func (v *Value[T]) Get() (T, error) {
 	return v.value, v.err
 }
 
-// checkLocked looks at the files and reads the value again if they have changed.
+// checkLocked checks the files, and reads the value again if they have changed.
 func (v *Value[T]) checkLocked(now time.Time) {
 	seen := v.look()
 	changed := !same(seen, v.seen)
@@ -73,7 +72,7 @@ func (v *Value[T]) checkLocked(now time.Time) {
 	}
 }
 
-// look describes the files; the description of a file that is not there is nil.
+// look describes the files; a missing file is nil.
 func (v *Value[T]) look() []os.FileInfo {
 	seen := make([]os.FileInfo, len(v.paths))
 	for i, path := range v.paths {
@@ -84,8 +83,8 @@ func (v *Value[T]) look() []os.FileInfo {
 	return seen
 }
 
-// racyLocked reports whether a file was so young when it was last looked at that a change since
-// then might not show in its time.
+// racyLocked reports whether a file was so young at the last check that a later change might not
+// show in its time.
 func (v *Value[T]) racyLocked() bool {
 	for _, info := range v.seen {
 		if info != nil && v.checked.Sub(info.ModTime()) < racyFor {

@@ -13,7 +13,7 @@ import (
 
 var errBad = errors.New("bad")
 
-// watched is a Value of a file's text that refuses the text "bad", and what it has reported.
+// watched returns a Value of a file's text that refuses the text "bad", and its reports.
 func watched(t *testing.T, path string) (v *Value[string], reports *[]error) {
 	reports = new([]error)
 	v, err := New(func() (string, error) {
@@ -45,7 +45,7 @@ func TestAChangeIsSeenWithinASecondAndNotLookedForBefore(t *testing.T) {
 		v, reports := watched(t, path)
 		before, err := os.Stat(path)
 		require.NoError(t, err)
-		write(t, path, "two") // as long as before, and in the same tick of the file system's clock
+		write(t, path, "two") // of the same length, and in the same tick of the file system's clock
 		require.NoError(t, os.Chtimes(path, time.Time{}, before.ModTime()))
 		time.Sleep(checkEvery - 1)
 		requireValue(t, v, "one", false)
@@ -91,7 +91,7 @@ func TestTheLastGoodValueStaysAndTheTroubleIsReportedEveryMinute(t *testing.T) {
 	})
 }
 
-// A file that lies still is not read again, only looked at.
+// A file that does not change is checked but not read again.
 func TestAnOldFileIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "f")

@@ -2,17 +2,17 @@ package session
 
 import "hash/fnv"
 
-// An editor sends the text before the cursor; of a long one it cuts off the front, which moves on
-// with every key. Text that begins elsewhere is another text, of which nothing is known. So before
-// a suffix a long prompt is read from a line on that stays the same while the front moves over
-// others.
+// An editor sends the text before the cursor and cuts off the front of a long one. The cut moves
+// with every key, and a text with another front is a new text: no state of it is cached. So a long
+// prompt before a suffix is read from a line that stays the same while the front moves.
 const (
-	anchorBytes = 4096 // a prompt that is not longer is read from its beginning
-	anchorLine  = 64   // bytes by which a line is known
+	anchorBytes = 4096 // shorter prompts are read from their beginning
+	anchorLine  = 64   // bytes of a line that are hashed
 )
 
-// anchored is a prompt without some of its first quarter: it begins with the line there whose hash
-// is least (winnowing; Schleimer, Wilkerson and Aiken, 2003). That depends on the prompt alone.
+// anchored drops the front of a prompt, at most a quarter of it. The prompt then begins with the
+// line of the least hash in that quarter (winnowing; Schleimer, Wilkerson and Aiken, 2003). The
+// choice depends on the prompt alone.
 func anchored(prompt []byte) []byte {
 	if len(prompt) <= anchorBytes {
 		return prompt

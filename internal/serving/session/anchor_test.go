@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// numbered is a text of lines that all differ.
+// numbered returns a text of different lines.
 func numbered(bytes int) []byte {
 	var b strings.Builder
 	for i := 0; b.Len() < bytes; i++ {
@@ -28,15 +28,15 @@ func TestAnchorsStayWhileTheFrontMovesOn(t *testing.T) {
 		}
 		begins[from] = true
 	}
-	// On average it moves twice while a quarter of the window goes by.
+	// On average it moves twice while the window advances by a quarter.
 	require.Less(t, len(begins), 2*4*(len(text)-window)/window*2)
 	require.Equal(t, text[:anchorBytes], anchored(text[:anchorBytes]))
 	one := []byte(strings.Repeat("x", window))
 	require.Equal(t, one, anchored(one), "a single line has no other beginning")
 }
 
-// A window that slides over a text is read from its anchor; what was read of it before is not read
-// again.
+// A window that slides over a text is read from its anchor, and text that was read before is not
+// read again.
 func TestASlidingPromptBeforeASuffixIsNotReadAgain(t *testing.T) {
 	mg, text := newManager(t, Options{}), numbered(3*anchorBytes)
 	const window = 2 * anchorBytes

@@ -11,14 +11,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// How long a backup stays where its reader can go on with it. What is deleted meanwhile stays in
-// it, on the disk.
+// How long a backup stays open, so that its reader can resume. Text that is deleted meanwhile stays
+// in the backup, on the disk.
 const (
-	BackupIdleMax = 2 * time.Minute // without a reader
-	BackupLifeMax = 6 * time.Hour   // with one
+	BackupIdleMax = 2 * time.Minute // time without a reader
+	BackupLifeMax = 6 * time.Hour   // time with a reader
 )
 
-// backups has the one backup that a Manager may have at a time.
+// backups holds the one backup that a Manager may have at a time.
 type backups struct {
 	store    storage.Store
 	logError func(error)
@@ -28,11 +28,11 @@ type backups struct {
 	making  bool // a backup is being made
 	readers int
 	current storage.Backup // nil: none
-	idle    *time.Timer    // ends current, which nobody reads; nil: somebody does
+	idle    *time.Timer    // ends current if nobody reads it; nil: somebody does
 	life    *time.Timer    // ends current, read or not
 }
 
-// Backup is a backup that is being read. Its reader closes it, and may open it again under its ID.
+// Backup is a backup that is being read. Its reader closes it, and may reopen it by its ID.
 type Backup struct {
 	io.ReadSeekCloser
 	ID   string
@@ -41,14 +41,14 @@ type Backup struct {
 	leave func()
 }
 
-// Close ends the reading. The backup stays for BackupIdleMax.
+// Close ends the reading. The backup stays open for BackupIdleMax.
 func (b *Backup) Close() error {
 	defer b.leave()
 	return b.ReadSeekCloser.Close()
 }
 
-// open gives the backup of an id to another reader; "" makes a new one, which takes the place of
-// one that nobody reads.
+// open returns the backup with an id to another reader. With "" it makes a new backup, which
+// replaces one that nobody reads.
 func (bs *backups) open(ctx context.Context, id string) (*Backup, error) {
 	if id != "" {
 		bs.mu.Lock()
@@ -119,14 +119,14 @@ func (bs *backups) leave(b storage.Backup) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	if bs.current != b {
-		return // it has ended under its readers
+		return // the backup ended while it was read
 	}
 	if bs.readers--; bs.readers == 0 {
 		bs.idle = time.AfterFunc(BackupIdleMax, func() { bs.expire(b, false) })
 	}
 }
 
-// expire ends a backup whose time is up; evenRead: under its readers too.
+// expire ends a backup after its time limit. With evenRead it also ends one that is being read.
 func (bs *backups) expire(b storage.Backup, evenRead bool) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -135,7 +135,7 @@ func (bs *backups) expire(b storage.Backup, evenRead bool) {
 	}
 }
 
-// logEndLocked is endLocked where nobody is to get the error.
+// logEndLocked calls endLocked and logs the error.
 func (bs *backups) logEndLocked() {
 	if err := bs.endLocked(); err != nil {
 		bs.logError(fmt.Errorf("session: ending a backup: %w", err))

@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// checkBatch compares a request with its limits. Fields have the names of OpenAI's interface.
+// checkBatch checks a request against the limits. Its errors name the fields of OpenAI's API.
 func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 	bytes, tokens := 0, 0
 	for _, prompt := range r.Prompts {
@@ -34,7 +34,7 @@ func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 				fmt.Sprintf("%d to %d", c.from, c.to)}
 		}
 	}
-	// A batch may sample nothing, which the table, made for single completions, does not know.
+	// A batch may sample nothing. The table is for single completions and refuses that.
 	sampling := r.sampling()
 	sampling.MaxTokens = max(1, r.MaxTokens)
 	if err := SamplingTable.Check(&sampling); err != nil {
@@ -43,7 +43,7 @@ func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 	return cmp.Or(checkSeed(r.Seed), checkStops(r.Stop))
 }
 
-// batch carries out a batch that was checked. A blank session is one of index.blank.
+// batch runs a checked batch. A blank session comes from index.blank.
 func (e *engine) batch(
 	ctx context.Context, s *session, blank bool, r BatchRequest, emit func(Piece) error,
 ) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// batch collects what a batch emits, by text.
+// batch returns the pieces that a batch emits, by text.
 func batch(t fatal, mg *Manager, id string, r BatchRequest) [][]Piece {
 	t.Helper()
 	texts := make([][]Piece, len(r.Prompts)*r.N)
@@ -38,8 +38,8 @@ func batch(t fatal, mg *Manager, id string, r BatchRequest) [][]Piece {
 	return texts
 }
 
-// A text of a batch is that of a completion by itself, whatever stands beside it: of a session, or
-// of the static model where there is none.
+// A text of a batch equals that of a single completion, whatever else is in the batch: of a
+// session, or of the static model without one.
 func TestATextOfABatchIsTheCompletionByItself(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -110,7 +110,7 @@ func TestATextOfABatchIsTheCompletionByItself(t *testing.T) {
 	})
 }
 
-// requireTop holds the likeliest tokens against the tokens of a text.
+// requireTop checks the likeliest tokens against the tokens of a text.
 func requireTop(t fatal, pieces []Piece, top int) {
 	for _, p := range pieces {
 		if top == 0 {
@@ -131,8 +131,8 @@ func requireTop(t fatal, pieces []Piece, top int) {
 	}
 }
 
-// Stop strings end what is sampled; in the prompt that is repeated they are text like any other,
-// and one that begins in the prompt does not end there.
+// Stop strings end sampled text. In the echoed prompt they are normal text, and one that begins in
+// the prompt does not count.
 func TestStopStringsDoNotStopThePrompt(t *testing.T) {
 	mg := newManager(t, Options{})
 	r := BatchRequest{
@@ -202,8 +202,8 @@ func TestBatchesAreHeldToTheirLimits(t *testing.T) {
 	)
 }
 
-// A batch ends between two chunks with its context and with its client, and leaves no memory taken;
-// one that begins while the manager drains is refused.
+// A batch ends between two chunks with its context or its client, and keeps no memory. A batch that
+// begins during a drain is refused.
 func TestABatchEndsWithItsClient(t *testing.T) {
 	mg := newManager(t, Options{})
 	r := BatchRequest{
@@ -226,8 +226,8 @@ func TestABatchEndsWithItsClient(t *testing.T) {
 	require.ErrorIs(t, mg.CompleteBatch(t.Context(), Caller{}, "", r, noPieces), ErrDraining)
 }
 
-// The state of a batch without a session is within the memory for all states: it takes the place of
-// an idle session's, and where none can go it is refused.
+// The state of a batch without a session counts in the memory for states: it replaces an idle
+// session's. If no state can be dropped, the batch is refused.
 func TestABatchWithoutASessionTakesMemoryLikeASession(t *testing.T) {
 	m := testModel(t)
 	r := BatchRequest{Prompts: [][]byte{[]byte("x")}, N: 1, MaxTokens: 1}

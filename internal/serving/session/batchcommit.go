@@ -10,8 +10,8 @@ import (
 // Commits reports whether the batch feeds its session.
 func (r *BatchRequest) Commits() bool { return r.Commit == CommitPrompt || r.Commit == CommitAll }
 
-// checkBatchCommit says whether a batch can commit as it asks. The id is that of the session which
-// the batch continues, "" for none.
+// checkBatchCommit returns why a batch cannot commit as requested. id is the session that the batch
+// continues, "" for none.
 func checkBatchCommit(id string, r BatchRequest) error {
 	if err := checkCommit(r.Commit); err != nil {
 		return err
@@ -32,9 +32,9 @@ func checkBatchCommit(id string, r BatchRequest) error {
 	return nil
 }
 
-// batchCommit carries out a batch that commits, as the one request that feeds its session. Clients
-// of OpenAI's interface repeat requests that fail. So nothing is committed before the texts are
-// whole, and from then on all of it, whether the client is still there or not.
+// batchCommit runs a batch that commits; only this request feeds its session. Clients of OpenAI's
+// API repeat requests that fail. So nothing is committed until all texts are complete. Then all of
+// it is committed, even if the client has left.
 func (e *engine) batchCommit(
 	ctx context.Context, s *session, r BatchRequest, emit func(Piece) error,
 ) error {
@@ -72,14 +72,14 @@ func (e *engine) batchCommit(
 	return emit(w.last)
 }
 
-// wholeTexts passes on the pieces of a batch that commits. It holds the end of the last text
-// back until the batch has committed.
+// wholeTexts passes on the pieces of a batch that commits. It holds back the end of the last text
+// until the batch has committed.
 type wholeTexts struct {
 	request *BatchRequest
 	emit    func(Piece) error
-	text    []byte // of all pieces
-	ended   int    // texts
-	last    Piece  // without text
+	text    []byte // text of all pieces
+	ended   int    // texts that have ended
+	last    Piece  // held back, without its text
 }
 
 func (w *wholeTexts) piece(p Piece) error {
@@ -99,10 +99,10 @@ func (w *wholeTexts) piece(p Piece) error {
 	return w.emit(p)
 }
 
-// committed is what the session takes.
+// committed returns the text to append to the session.
 func (w *wholeTexts) committed() []byte {
 	if w.request.Commit == CommitAll && w.request.Echo {
-		return w.text // the prompt is in front
+		return w.text // the text begins with the prompt
 	}
 	return slices.Concat(w.request.Prompts[0], w.text)
 }

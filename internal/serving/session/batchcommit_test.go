@@ -32,8 +32,8 @@ func drawCommit(t *rapid.T) (r BatchRequest, fed string) {
 	return r, fed
 }
 
-// The texts of a batch that commits are those of one that does not. The session is to the bit one
-// that was fed the prompt, or prompt and text.
+// A batch that commits returns the same texts as one that does not. Its session is bit-identical to
+// one that was fed the prompt, or prompt and text.
 func TestCommittedBatchIsFedToItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	rapid.Check(t, func(t *rapid.T) {
@@ -75,8 +75,8 @@ func TestCommittedBatchIsFedToItsSession(t *testing.T) {
 	})
 }
 
-// A batch whose client has gone before all was sent commits nothing, nor does one that a session
-// elsewhere than expected refuses.
+// A batch commits nothing if its client leaves before all was sent, or if the session is not at the
+// expected offset.
 func TestBatchCommitsNothingUnlessWhole(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	gone := errors.New("the client is gone")
@@ -106,7 +106,7 @@ func TestBatchCommitsNothingUnlessWhole(t *testing.T) {
 			}
 			return gone
 		})
-		if err != nil { // else only the last piece, after the commit, was missing
+		if err != nil { // otherwise only the last piece, after the commit, was missing
 			refused++
 			require.Equal(t, before, hash(t, mg, id))
 			require.EqualValues(t, len(fed), get(t, mg, id).Offset)
@@ -142,7 +142,7 @@ func (l leaver) Phase(_ context.Context, p Phase, _, _ time.Time) {
 	}
 }
 
-// What was sent whole is committed whole, though the client leaves while it is fed.
+// Text that was sent whole is committed whole, even if the client leaves during the commit.
 func TestCommitGoesOnWithoutItsClient(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	mg := newManager(t, Options{Threads: 2, Observer: leaver{leave: leave}})
@@ -156,7 +156,7 @@ func TestCommitGoesOnWithoutItsClient(t *testing.T) {
 	require.EqualValues(t, len(prompt), get(t, mg, id).Offset)
 }
 
-// Batches that commit take turns: no text comes between a prompt and what was sampled after it.
+// Batches that commit take turns: no text comes between a prompt and the text sampled after it.
 func TestCommittingBatchesTakeTurns(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id := create(t, mg, CreateRequest{})

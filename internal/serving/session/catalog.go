@@ -10,12 +10,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// ownCatalog is the catalog of a store that this Manager has alone: the registry has all sessions,
-// with their names.
+// ownCatalog is the catalog of a store that only this Manager uses: the registry holds all
+// sessions, with their names.
 type ownCatalog struct{ *index }
 
-// load finds out which sessions the store has. Nothing is computed, and nothing but heads and last
-// records is read. Sessions that were never completed, and those that have expired, are deleted.
+// load registers the sessions in the store. It computes nothing and reads only heads and last
+// records. It deletes sessions whose creation was not completed, and those that have expired.
 func (c ownCatalog) load(ctx context.Context) error {
 	var halves, shadows []*session
 	err := storage.Each(ctx, c.store, func(found storage.Session) error {
@@ -44,14 +44,14 @@ func (c ownCatalog) load(ctx context.Context) error {
 	discardAll(halves)
 	for _, s := range shadows {
 		if e := c.registry.Find(s.ShadowOf, c.clock.now()); e != nil {
-			_ = s.follow(e.Value) // one too many does not go on, and says so
+			_ = s.follow(e.Value) // a shadow beyond the limit is not fed
 		}
 	}
 	c.sweep()
 	return nil
 }
 
-// find finds the session that a request names, by its id or by the name that the caller gave it.
+// find returns the session that a request names, by its id or by the caller's name for it.
 func (c ownCatalog) find(who Caller, id string) (*session, error) {
 	now := c.clock.now()
 	e := c.registry.Find(id, now)
@@ -64,8 +64,8 @@ func (c ownCatalog) find(who Caller, id string) (*session, error) {
 	return e.Value, nil
 }
 
-// named finds the caller's session of a name, nil if there is none. It waits for one that is being
-// made; the context ends the wait.
+// named returns the caller's session with a name, nil if there is none. It waits for a session that
+// is being made; the context ends the wait.
 func (c ownCatalog) named(ctx context.Context, who Caller, name string) (*session, error) {
 	for {
 		e, making := c.registry.Named(who.Key, name, c.clock.now())
@@ -101,7 +101,7 @@ func (c ownCatalog) list(
 	return page, next, nil
 }
 
-// page finds sessions that a caller sees, in order, and says whether there are more.
+// page returns sessions that a caller sees, in order, and whether there are more.
 func (c ownCatalog) page(
 	who Caller, after string, limit int,
 ) (found []*registry.Entry[*session], more bool) {
@@ -112,9 +112,9 @@ func (c ownCatalog) page(
 	return c.registry.PageOf(who.Key, after, limit, now)
 }
 
-// choose finds sessions that a caller sees and that have all of the labels, and where the next page
-// starts. No index has labels: up to lookedMax sessions are looked at for a page, a few under one
-// lock. A page may have few sessions, or none, and not be the last.
+// choose returns sessions that a caller sees and that have all of the labels, and where the next
+// page starts. There is no index of labels: a page looks at up to lookedMax sessions, a few under
+// one lock. So a page may be short or empty without being the last.
 func (c ownCatalog) choose(
 	who Caller, after string, limit int, labels []Label,
 ) (found []*registry.Entry[*session], next string) {
@@ -162,8 +162,8 @@ func (c ownCatalog) end() {}
 
 func (c ownCatalog) handOver(context.Context) {}
 
-// claimed has the registry know a session by what its head says now. A name that another session of
-// the owner has stays that session's.
+// claimed updates the session's registry entry from its head. If another session of the owner has
+// the name, that session keeps it.
 func (c ownCatalog) claimed(s *session) {
 	c.registry.SetTTL(s.entry, s.TTL)
 	if named, err := c.registry.Rename(s.entry, s.Name); err == nil {

@@ -14,8 +14,8 @@ import (
 
 const cyrillic = "Съешь же ещё этих мягких\nфранцузских булок, да выпей чаю.\n"
 
-// A character is one of UTF-8 in everything that a caller is told, wherever the text is cut, and
-// still after a restart, in a fork, and on another server.
+// Characters are UTF-8 characters in every report, however the text is cut, and also after a
+// restart, in a fork, and on another server.
 func TestCharsMeanTheSameEverywhere(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -68,7 +68,7 @@ func TestCharsMeanTheSameEverywhere(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// Older programs took every byte for a character. What they have told of a text stays so.
+// Older programs counted every byte as a character. The counts that they reported stay.
 func TestCharsOfAnOlderProgramStay(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -90,7 +90,7 @@ func TestCharsOfAnOlderProgramStay(t *testing.T) {
 	require.EqualValues(t, 7, get(t, sv.mg, id).Chars)
 }
 
-// A count that no text has is found before a client is told of it.
+// A count that no text can have is found before a client sees it.
 func TestARecordWithAWrongCountIsRefused(t *testing.T) {
 	h := &head{Settings: stream.DefaultsFor(testModel(t), stream.Static)}
 	for _, r := range []storage.Record{

@@ -8,9 +8,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file is a session's claim, which lets this Manager write to it.
+// This file holds a session's claim, which lets this Manager write to the session.
 
-// err says why the server must not act for any session now.
+// err returns why the server must not act for any session now.
 func (l *lease) err() error {
 	if err := l.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -18,7 +18,7 @@ func (l *lease) err() error {
 	return nil
 }
 
-// mayClaim says why the server must not take a session that it does not have.
+// mayClaim returns why the server must not claim a session.
 func (l *lease) mayClaim() error {
 	if l.leaving.Load() {
 		return fmt.Errorf("%w: this one hands its sessions over", ErrElsewhere)
@@ -26,7 +26,7 @@ func (l *lease) mayClaim() error {
 	return l.err()
 }
 
-// claimLocked makes this Manager the one who may write to the session, unless it is already.
+// claimLocked claims the session for this Manager, unless it holds the claim already.
 func (s *session) claimLocked(ctx context.Context) error {
 	if s.holds() {
 		return nil
@@ -34,16 +34,17 @@ func (s *session) claimLocked(ctx context.Context) error {
 	if err := s.host.lease.mayClaim(); err != nil {
 		return err
 	}
-	if s.isClaimed() { // in a term that is over: another may have changed the session since
+	// the claim is from an earlier term: another server may have changed the session since
+	if s.isClaimed() {
 		s.loseClaimLocked()
 	}
-	term := s.host.lease.Term() // before the claim, which may be another's in the next
+	term := s.host.lease.Term() // read before the claim: the next term may be another server's
 	found, err := s.host.store.Claim(ctx, s.ID)
 	if err != nil {
 		s.missed(err)
 		return storeError("claiming session "+s.ID, err)
 	}
-	h, err := decodeHead(s.ID, found.Head) // another may have changed it
+	h, err := decodeHead(s.ID, found.Head) // another server may have changed it
 	if err == nil {
 		err = h.checkEnd(found)
 	}
@@ -58,8 +59,8 @@ func (s *session) claimLocked(ctx context.Context) error {
 	return nil
 }
 
-// holds reports whether this Manager is the one who may write to the session: then nobody else can
-// have changed it.
+// holds reports whether this Manager holds the claim. Then nobody else can have changed the
+// session.
 func (s *session) holds() bool {
 	term := s.host.lease.Term()
 	s.mu.Lock()
@@ -68,10 +69,11 @@ func (s *session) holds() bool {
 	return held && s.host.lease.Err() == nil
 }
 
-// isKnown reports whether what is in memory of the session is what the store has.
+// isKnown reports whether the session in memory matches the store.
 func (s *session) isKnown() bool { return s.holds() || s.host.lease.own && !s.isStale() }
 
-// stillHolds returns why this server may describe the session as it no longer is; nil: it does not.
+// stillHolds returns an error if another server may have changed the session, so that a description
+// may be out of date.
 func (s *session) stillHolds() error {
 	switch err := s.host.lease.err(); {
 	case err != nil:
@@ -88,21 +90,22 @@ func (s *session) isClaimed() bool {
 	return s.mu.claimed
 }
 
-// isStale reports whether what was seen of the session may not be what the store has.
+// isStale reports whether the session in memory may differ from the store.
 func (s *session) isStale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.stale
 }
 
-// epoch is that of the last claim this Manager knows of, 0 if it knows of none.
+// epoch returns the epoch of the last claim that this Manager knows of, 0 if it knows of none.
 func (s *session) epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.epoch
 }
 
-// noteClaim notes a claim of this Manager in a term of its lease, and what it has found.
+// noteClaim records a claim of this Manager in a term of its lease, and the progress that the store
+// returned.
 func (s *session) noteClaim(epoch, term uint64, seen progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +113,7 @@ func (s *session) noteClaim(epoch, term uint64, seen progress) {
 	s.mu.stale, s.mu.seen = false, seen
 }
 
-// noteHeadLocked takes over what can change in the head of a session.
+// noteHeadLocked copies the fields of a head that can change.
 func (s *session) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,22 +123,22 @@ func (s *session) noteHeadLocked(h *head) {
 	s.Feedback, s.Deliveries = h.Feedback, h.Deliveries
 }
 
-// renewClaim notes that the claim is in force in another term of the lease.
+// renewClaim records that the claim also holds in a new term of the lease.
 func (s *session) renewClaim(term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.term, s.mu.stale = term, false
 }
 
-// found notes what the store has told of a session without a claim: its epoch, and why it cannot be
-// used, if it cannot.
+// found records what a read without a claim returned: the session's epoch, and why it is unusable,
+// or nil.
 func (s *session) found(epoch uint64, bad error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.epoch, s.mu.bad = epoch, bad
 }
 
-// saw notes what the store has, without a claim to it.
+// saw records the store's version of the session, read without a claim.
 func (s *session) saw(found storage.Session) {
 	seen := s.progressAt(found)
 	s.mu.Lock()
@@ -145,29 +148,29 @@ func (s *session) saw(found storage.Session) {
 	}
 }
 
-// loseClaimLocked forgets what this Manager took the session to be, because somebody else may have
-// written to it: the next request claims the session anew and reads what there is.
+// loseClaimLocked forgets the session's state, because another server may have written to it. The
+// next request claims the session again and reads it from the store.
 func (s *session) loseClaimLocked() {
 	s.dropLocked()
 	s.loseClaim()
 	s.host.observer.Left(s.ID)
 }
 
-// loseClaim is the part of loseClaimLocked that needs no lock on the state.
+// loseClaim is loseClaimLocked without the part that needs the lock on the state.
 func (s *session) loseClaim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.claimed, s.mu.stale = false, true
 }
 
-// missed looks whether an error says that the session has vanished.
+// missed removes the session if the error says that the store no longer has it.
 func (s *session) missed(err error) {
 	if errors.Is(err, storage.ErrNotFound) {
 		s.host.gone(s)
 	}
 }
 
-// look reads what the store has of a session that may have been written by others.
+// look reads a session that other servers may have written to.
 func (s *session) look(ctx context.Context) error {
 	found, err := s.get(ctx)
 	if err == nil {
@@ -176,7 +179,7 @@ func (s *session) look(ctx context.Context) error {
 	return err
 }
 
-// lookLocked reads where a session is that is being made.
+// lookLocked reads how far a session is that another request is making.
 func (s *session) lookLocked(ctx context.Context) error {
 	found, err := s.get(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A clock may be wrong by millennia. Times that are stored stay in the years 1970 to 9999, so that
-// they can be written as JSON, and an export is one that its own server imports.
+// A clock may be wrong by millennia. Stored times stay in the years 1970 to 9999. So they can be
+// written as JSON, and a server can import its own exports.
 func TestTimesThatAreStoredCanBeRead(t *testing.T) {
 	for year, want := range map[int]int{
 		1930: 1970, 1970: 1970, 9999: 9999, 10000: 9999, 250_000: 9999,
@@ -36,8 +36,8 @@ func TestTimesThatAreStoredCanBeRead(t *testing.T) {
 	}
 }
 
-// A server whose clock was wrong when sessions were used last deletes none of them before it has
-// run for as long as they may be unused.
+// If the clock was wrong at the last use of its sessions, a server does not delete them at once. It
+// first runs for their whole TTL.
 func TestWrongClockExpiresNothingAtStart(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

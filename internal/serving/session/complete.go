@@ -13,8 +13,8 @@ func (r *CompleteRequest) commits() bool {
 		r.Commit == CommitAll
 }
 
-// beginCommit makes a completion that commits the one request that feeds its session, until end is
-// called, and makes sure that there is room for what it will commit.
+// beginCommit makes a completion that commits the only request that feeds its session, until end is
+// called. It also reserves room for the text to commit.
 func (e *engine) beginCommit(
 	ctx context.Context, s *session, r CompleteRequest,
 ) (end func(), err error) {
@@ -38,8 +38,8 @@ func (e *engine) beginCommit(
 	return end, nil
 }
 
-// complete carries out a completion that was checked. A completion that commits feeds the prompt
-// first, so that the text is sampled from a model that has learnt from it, and the text last.
+// complete runs a checked completion. A completion that commits feeds the prompt first, so that the
+// model learns from it before it samples. It feeds the sampled text last.
 func (e *engine) complete(
 	ctx context.Context, s *session, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
@@ -75,15 +75,16 @@ func (e *engine) complete(
 	return done, err
 }
 
-// roomFor says whether the session, the disk and the memory have room for what a completion will
-// commit at most: a prompt of so many bytes, and so many sampled tokens.
+// roomFor checks that session, disk and memory have room for the most that a completion can commit:
+// prompt bytes and sampled tokens.
 func (e *engine) roomFor(s *session, prompt, sampled int) error {
 	bytes := int64(prompt) + int64(sampled)*int64(s.model.Tokenizer.SpellMax())
 	tokens := prompt + sampled
 	if have := s.seen().offset; have+bytes > e.textMax {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}
-	records := tokens/s.Settings.Chunk + 4 // the first and last of prompt and text are short
+	// the first and last records of prompt and text are short
+	records := tokens/s.Settings.Chunk + 4
 	if s.model.OfWords() {
 		bytes += int64(records) * storage.WordsBytes
 	}

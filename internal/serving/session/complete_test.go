@@ -20,7 +20,7 @@ import (
 
 func noPieces(Piece) error { return nil }
 
-// complete collects what a completion emits.
+// complete returns what a completion emits.
 func complete(t fatal, mg *Manager, id string, r CompleteRequest) (Completion, []Piece) {
 	t.Helper()
 	var pieces []Piece
@@ -30,7 +30,7 @@ func complete(t fatal, mg *Manager, id string, r CompleteRequest) (Completion, [
 	return done, pieces
 }
 
-// inOneGo samples from a stream of its own.
+// inOneGo samples from a separate stream.
 func inOneGo(s *stream.Stream, w *stream.Worker, prompt string, p txl.Sampling, n int) (text []byte,
 	logProbs []float64) {
 	s = s.Frozen()
@@ -199,8 +199,7 @@ func TestSamplingFollowsTheRequest(t *testing.T) {
 	require.Equal(t, first, second, "the reported seed gives the text again")
 }
 
-// A completion avoids loops unless it is asked not to, also in a batch, and what it does not avoid
-// is a copy of the session's text.
+// A completion avoids loops by default, also in a batch. Without that it copies the session's text.
 func TestACompletionAvoidsLoops(t *testing.T) {
 	mg := newManager(t, Options{})
 	loop := strings.Repeat("GET /index.html 304\n", 12)
@@ -313,7 +312,8 @@ func TestCompletionFieldsOutOfRangeAreNamed(t *testing.T) {
 	require.Zero(t, get(t, mg, id).Offset)
 }
 
-// A completion reports the likeliest tokens beside each that was sampled, and is the same without.
+// A completion reports the likeliest tokens at each sampled token, and its text does not depend on
+// that.
 func TestACompletionReportsTheLikeliestTokens(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Seed: ptr(uint64(1))})

@@ -41,7 +41,7 @@ func checkCommit(commit string) error {
 		CommitNone + ", " + CommitPrompt + " or " + CommitAll}
 }
 
-// checkFrom says whether a session can be continued under the model that a request asks for.
+// checkFrom returns why a session cannot be continued under the model that a request asks for.
 func checkFrom(s *session, r CompleteRequest) error {
 	switch r.From {
 	case "", FromAdapted:
@@ -72,22 +72,22 @@ func checkStops(stops []string) error {
 	return nil
 }
 
-// sampling is how the request samples, without its seed.
+// sampling returns how the request samples, without its seed.
 func (r CompleteRequest) sampling() Sampling {
 	s := samplingOf(r.Temperature, r.TopP, r.Dry)
 	s.MaxTokens, s.TopK, s.MinP = r.MaxTokens, r.TopK, r.MinP
 	return s
 }
 
-// sampling is how the request samples, without its seed.
+// sampling returns how the request samples, without its seed.
 func (r BatchRequest) sampling() Sampling {
 	s := samplingOf(r.Temperature, r.TopP, r.Dry)
 	s.MaxTokens, s.TopK, s.MinP = r.MaxTokens, r.TopK, r.MinP
 	return s
 }
 
-// samplingOf is how a request with these numbers samples; by default from the model's own
-// distribution, but for loops.
+// samplingOf returns the sampling for these numbers. The default is the model's distribution, with
+// loops penalized.
 func samplingOf(temperature, topP, dry *float64) Sampling {
 	s := Sampling{Sampling: txl.Sampling{Temperature: 1, TopP: 1, Dry: txl.DryDefault}}
 	if temperature != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// copyBytes is how much text of a log is appended to another at once.
+// copyBytes is how much text copyLog appends at once.
 const copyBytes = 256 << 10
 
-// copyLog copies the records of a log from an offset on. It calls appendAt with several records at
-// once, the sum of their sizes (see recordSize), and the bytes of their text.
+// copyLog copies the records of a log from an offset. It calls appendAt with several records, the
+// sum of their sizes (see recordSize), and the bytes of their text.
 func copyLog(
 	ctx context.Context, log logReader, id string, from int64,
 	appendAt func(at int64, records []storage.Record, bytes, text int) error,

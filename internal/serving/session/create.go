@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Create makes a session of the caller. Its errors are a *FieldError for settings that cannot be
-// used, a *QuotaError, a *DiskLimitError, a *DiskAlarmError, and ErrFull without memory.
+// Create makes a session for the caller. Its errors are a *FieldError for invalid settings, a
+// *QuotaError, a *DiskLimitError, a *DiskAlarmError, and ErrFull if there is no memory.
 func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Info, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
@@ -29,16 +29,16 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 	return mg.createNamed(ctx, who, "", p, r)
 }
 
-// sessionPlan is what a request for a session comes to: the model and the settings, but for the
-// seed.
+// sessionPlan is the model and the settings, without the seed, that a request for a session asks
+// for.
 type sessionPlan struct {
 	model *servedModel
 	set   stream.Settings
-	of    *session // that the session is to follow; nil: none
-	done  func()   // ends the use of it
+	of    *session // the session to follow; nil: none
+	done  func()   // releases of
 }
 
-// planOf checks a request, and gives what it asks for. What it gives is to be done with.
+// planOf checks a request and returns its plan. The caller calls the plan's done.
 func (mg *Manager) planOf(
 	ctx context.Context, who Caller, r CreateRequest,
 ) (p sessionPlan, err error) {
@@ -64,7 +64,7 @@ func (mg *Manager) planOf(
 	return p, err
 }
 
-// createNamed makes a session of a request that was checked; the name may be "".
+// createNamed makes a session for a checked request; the name may be "".
 func (mg *Manager) createNamed(
 	ctx context.Context, who Caller, name string, p sessionPlan, r CreateRequest,
 ) (Info, error) {
@@ -91,13 +91,13 @@ func (mg *Manager) createNamed(
 	return info, err
 }
 
-// madeElsewhere is the time between two looks for a session that another server makes.
+// madeElsewhere is the time between two looks for a session that another server is making.
 const madeElsewhere = 20 * time.Millisecond
 
-// Put finds the caller's session of a name, or makes it as Create does, and tells which. Of
-// concurrent calls one makes it. The error is a *DifferError if the session has other settings,
-// another seed or history than the request names, and a *FieldError for what cannot be a name.
-// Labels and TTL are for making the session only.
+// Put returns the caller's session with a name, or makes it as Create does; made reports which. One
+// of several concurrent calls makes it. The error is a *DifferError if the session has other
+// settings, another seed or another history than the request asks for. It is a *FieldError for an
+// invalid name. Labels and TTL apply only to a new session.
 func (mg *Manager) Put(
 	ctx context.Context, who Caller, name string, r CreateRequest,
 ) (info Info, made bool, err error) {
@@ -123,16 +123,16 @@ func (mg *Manager) Put(
 		if !errors.As(err, &taken) {
 			return info, err == nil, err
 		}
-		if err := ctx.Err(); err != nil { // another was quicker
+		if err := ctx.Err(); err != nil { // another request was quicker
 			return Info{}, false, err
 		}
-		if !mg.index.lease.own { // and may be at work on it, elsewhere
+		if !mg.index.lease.own { // another server may still be making the session
 			time.Sleep(madeElsewhere)
 		}
 	}
 }
 
-// match describes a session if it is the one that a request asks for.
+// match describes a session if it has what a request asks for.
 func (mg *Manager) match(
 	ctx context.Context, who Caller, s *session, p sessionPlan, r CreateRequest,
 ) (Info, error) {
@@ -146,8 +146,8 @@ func (mg *Manager) match(
 	return mg.index.get(ctx, who, s.ID)
 }
 
-// differences lists what a request asks for, and a session has not. What the request leaves out
-// makes no difference, nor do labels and TTL, which are no part of how the session scores.
+// differences lists the fields in which a session differs from a request. Fields that the request
+// leaves out do not count, nor do labels and TTL, which do not affect scores.
 func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldError) {
 	note := func(field string, have, want any) {
 		if !reflect.DeepEqual(have, want) {
@@ -157,7 +157,7 @@ func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldEr
 	}
 	if r.Model != "" && asked.model != s.model {
 		note("model", s.Model.id(), asked.model.ID())
-		return all // the settings of two models do not compare
+		return all // settings of different models cannot be compared
 	}
 	have, want := reported(s.Settings), reported(asked.set)
 	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {

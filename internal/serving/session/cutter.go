@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// cutter turns sampled tokens into pieces of text: whole characters, and nothing that may turn out
-// to belong to a stop string. The scores of a token come with the piece that has its last byte.
+// cutter turns sampled tokens into pieces of text. A piece has whole characters, and no text that
+// may belong to a stop string. The scores of a token are in the piece with its last byte.
 type cutter struct {
 	stops    []string
 	logProbs bool // pieces have log-probabilities
@@ -15,25 +15,26 @@ type cutter struct {
 	words    bool // tokens are words; else each is a byte
 
 	held    string         // may be the beginning of a stop string
-	half    tokenizer.UTF8 // holds what may be the beginning of a character
-	waiting tokenScores    // of all that is held back
-	told    int64          // bytes of the first word that is waiting that were told
-	tail    int            // bytes that were echoed behind the last word: the next begins with them
-	sampled int            // bytes of the text, but for stop strings
+	half    tokenizer.UTF8 // bytes that may be the beginning of a character
+	waiting tokenScores    // scores of the text held back
+	told    int64          // bytes of the first waiting word that were already reported
+	// bytes that were echoed behind the last word; the next word begins with them
+	tail    int
+	sampled int // bytes of the text, without stop strings
 }
 
-// tokenScores are the scores of some tokens, as far as they are asked for.
+// tokenScores holds the requested scores of some tokens.
 type tokenScores struct {
 	logProbs []float64
 	top      [][]Candidate
-	words    tokenizer.Tokens // where tokens are words: their ids and sizes
+	words    tokenizer.Tokens // ids and sizes of the tokens, where tokens are words
 }
 
 func (s *tokenScores) addWord(id int32, size int) {
 	s.words.IDs, s.words.Sizes = append(s.words.IDs, id), append(s.words.Sizes, int64(size))
 }
 
-// echo appends tokens that were not sampled, which no stop string ends.
+// echo appends tokens that were not sampled. Stop strings do not apply to them.
 func (c *cutter) echo(text []byte, scores tokenScores) Piece {
 	c.waiting.logProbs = append(c.waiting.logProbs, scores.logProbs...)
 	c.waiting.top = append(c.waiting.top, scores.top...)
@@ -44,15 +45,15 @@ func (c *cutter) echo(text []byte, scores tokenScores) Piece {
 	return c.piece(c.half.Append(nil, text))
 }
 
-// note tells the likeliest tokens at the token that push appends next.
+// note records the likeliest tokens at the position of the token that push appends next.
 func (c *cutter) note(top []Candidate) {
 	if c.top {
 		c.waiting.top = append(c.waiting.top, top)
 	}
 }
 
-// push appends a token, and gives what may be seen of the text now. If the token completes a stop
-// string, the text has ended before that string.
+// push appends a token and returns the text that can be shown now. If the token completes a stop
+// string, the text ends before that string.
 func (c *cutter) push(id int32, text []byte, logProb float64) (p Piece, stopped bool) {
 	if c.logProbs {
 		c.waiting.logProbs = append(c.waiting.logProbs, logProb)
@@ -82,7 +83,7 @@ func (c *cutter) push(id int32, text []byte, logProb float64) (p Piece, stopped 
 	return p, false
 }
 
-// stopBegun is the length of the longest end of held that a stop string begins with.
+// stopBegun returns the length of the longest end of held that begins a stop string.
 func (c *cutter) stopBegun() int {
 	for i := range len(c.held) {
 		for _, stop := range c.stops {
@@ -94,8 +95,8 @@ func (c *cutter) stopBegun() int {
 	return 0
 }
 
-// end returns what is held back, but for sampled bytes that begin a character and do not end it: no
-// text ends within a character, unless the echoed prompt does. The last word may be cut.
+// end returns the text held back, without sampled bytes of an incomplete character: no text ends
+// within a character unless the echoed prompt does. The last word may be cut.
 func (c *cutter) end() Piece {
 	text := c.half.Append(nil, []byte(c.held))
 	half := c.half.Flush(nil)
@@ -107,7 +108,7 @@ func (c *cutter) end() Piece {
 	return c.piece(text)
 }
 
-// cutWord cuts the word in which the text ends that has so many bytes more.
+// cutWord cuts the last word, of which the text has only more bytes.
 func (c *cutter) cutWord(more int) {
 	left, sizes := c.told+int64(more), c.waiting.words.Sizes
 	for i := range sizes {
@@ -118,7 +119,7 @@ func (c *cutter) cutWord(more int) {
 	}
 }
 
-// piece is a piece of text with the scores of the tokens that end in it.
+// piece returns a piece of text with the scores of the tokens that end in it.
 func (c *cutter) piece(text []byte) Piece {
 	p, n := Piece{Text: text}, len(text)
 	if c.words {
@@ -136,7 +137,7 @@ func (c *cutter) piece(text []byte) Piece {
 	return p
 }
 
-// wordsIn is how many of the words that are waiting end in the next bytes of the text.
+// wordsIn returns how many of the waiting words end in the next bytes of the text.
 func (c *cutter) wordsIn(bytes int64) (n int) {
 	c.told += bytes
 	for sizes := c.waiting.words.Sizes; n < len(sizes) && sizes[n] <= c.told; n++ {

@@ -31,8 +31,8 @@ func joined(pieces []Piece) (text string, logProbs []float64) {
 	return text, logProbs
 }
 
-// stopAt is where a text sampled byte by byte ends: with the first byte that completes a stop
-// string, before the longest it completes.
+// stopAt returns where a text sampled byte by byte ends: at the first byte that completes a stop
+// string, before the longest string that it completes.
 func stopAt(text string, stops []string) (end, tokens int, stopped bool) {
 	for n := 1; n <= len(text); n++ {
 		longest := 0
@@ -94,7 +94,7 @@ func TestPiecesAreHeldBackWhileTheyMayBeginAStopString(t *testing.T) {
 }
 
 // A text of sampled bytes ends with a whole character, wherever max_tokens or a stop string ends
-// it; of an echoed prompt nothing is left off.
+// it. Nothing of an echoed prompt is dropped.
 func TestNoTextEndsWithinACharacter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		prompt := rapid.StringMatching(`[aжЖ語🎄]{0,3}`).Draw(t, "prompt")

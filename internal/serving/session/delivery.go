@@ -18,27 +18,28 @@ const (
 	cutDeliveriesMax = 16  // deliveries that were fed in part
 	deliveryKeySize  = 8   // bytes that are kept of the hash of a key
 
-	// deliveryWhole is the longest delivery without a key that a shutdown waits for, in bytes. One
-	// with a key goes on where it was cut.
+	// deliveryWhole is the longest delivery without a key that a shutdown waits for, in bytes. A
+	// delivery with a key can be resumed where it was cut.
 	deliveryWhole = 1 << 20
 )
 
-// ErrQueueFull says that as many deliveries wait to feed the session as may, or that this one has
-// waited as long as it could. Nothing of it was accepted.
+// ErrQueueFull says that the session's queue of deliveries is full, or that this delivery has
+// waited for its maximum. Nothing of it was accepted.
 var ErrQueueFull = errors.New("session: the queue of the session is full")
 
-// Delivery is a text of whole lines. Its first line begins a line of the session. A client that
-// leaves changes nothing, and a shutdown waits for the end of one without a key that is not long.
+// Delivery is a text of whole lines. Its first line begins a line of the session. The delivery is
+// fed even if its client leaves. A shutdown waits for a short one without a key.
 type Delivery struct {
-	// Key tells a repeated delivery from a new one: of a text that has come with the same key, what
-	// the session has is not fed again. "": every delivery is new.
+	// Key identifies a delivery that is repeated: text that was fed under the same key is not fed
+	// again. "": every delivery is new.
 	Key  string
-	Text []byte // it ends with a newline
+	Text []byte // ends with a newline
 }
 
-// Deliver feeds a delivery as Score does a text. The options have neither an offset nor LearnFalse.
-// The delivery waits in the session's queue for o.Wait; then the error is ErrQueueFull. Of a
-// delivery that was fed before, the Summary is Duplicate and nothing is reported.
+// Deliver feeds a delivery as Score feeds a text. The options have neither an offset nor
+// LearnFalse. The delivery waits in the session's queue for at most o.Wait; then the error is
+// ErrQueueFull. For a delivery that was fed before, the Summary is Duplicate and nothing is
+// reported.
 func (mg *Manager) Deliver(
 	ctx context.Context, who Caller, id string, d Delivery, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -81,8 +82,8 @@ func (mg *Manager) Deliver(
 	return f.sum, err
 }
 
-// deliver feeds what the session has not of a delivery, and reports whether the session had all of
-// it.
+// deliver feeds the part of a delivery that the session lacks, and reports whether the session had
+// all of it.
 func (f *feeder) deliver(
 	ctx context.Context, d Delivery, feed feeding,
 ) (duplicate bool, err error) {
@@ -91,7 +92,7 @@ func (f *feeder) deliver(
 	switch {
 	case fed == len(d.Text):
 		return true, nil
-	case last: // the session ends within it
+	case last: // the session ends within the delivery
 		return false, f.lines(ctx, d.Text[fed:], feed)
 	}
 	if err := s.cutDelivery(ctx); err != nil {
@@ -113,7 +114,7 @@ func (f *feeder) deliver(
 	return false, f.lines(ctx, d.Text[fed:], feed)
 }
 
-// feeding feeds as much of a text as a chunk has room for.
+// feeding feeds the part of a text that fits the chunk.
 type feeding func(ctx context.Context, text []byte) (n int, err error)
 
 // lines feeds text that ends with a newline.
@@ -129,7 +130,7 @@ func (f *feeder) lines(ctx context.Context, text []byte, feed feeding) error {
 	return nil
 }
 
-// beginLine ends the line that the session ends within, if there is one.
+// beginLine ends the session's last line if it has no newline.
 func (f *feeder) beginLine(ctx context.Context, feed feeding) error {
 	s := f.s
 	at := s.seen().offset
@@ -144,7 +145,7 @@ func (f *feeder) beginLine(ctx context.Context, feed feeding) error {
 		return nil
 	})
 	switch {
-	case errors.Is(err, storage.ErrRange): // the session keeps nothing of its text
+	case errors.Is(err, storage.ErrRange): // the session does not keep its text
 		return nil
 	case err != nil:
 		return storeError("reading the log of session "+s.ID, err)
@@ -154,39 +155,38 @@ func (f *feeder) beginLine(ctx context.Context, feed feeding) error {
 	return nil
 }
 
-// deliveries is what the head of a session says of the deliveries that have keys. It is never
-// changed.
+// deliveries is the part of a session's head about deliveries with keys. It is immutable.
 type deliveries struct {
-	Whole []byte         `json:"whole,omitempty"` // keys of those fed whole, the oldest first
-	Cut   []cutDelivery  `json:"cut,omitempty"`   // those fed in part, the oldest first
-	Last  []lastDelivery `json:"last,omitempty"`  // the last one, or none
+	Whole []byte         `json:"whole,omitempty"` // keys of whole deliveries, the oldest first
+	Cut   []cutDelivery  `json:"cut,omitempty"`   // partial deliveries, the oldest first
+	Last  []lastDelivery `json:"last,omitempty"`  // the last delivery, or none
 }
 
-// cutDelivery is a delivery that other text came after before it was whole.
+// cutDelivery is a delivery that was interrupted by other text.
 type cutDelivery struct {
 	Key []byte `json:"key"`
-	Fed int    `json:"fed"` // bytes of it that the session has
+	Fed int    `json:"fed"` // bytes that the session has
 }
 
-// lastDelivery is a delivery that may be under way: the session's offset tells how much of it the
-// session has.
+// lastDelivery is a delivery that may be under way. The session's offset tells how much of it was
+// fed.
 type lastDelivery struct {
 	Key    []byte `json:"key"`
 	From   int64  `json:"from"`   // the offset at which its text begins
-	Before int    `json:"before"` // bytes of it that the session had before, elsewhere
-	Bytes  int    `json:"bytes"`  // of it from there on
+	Before int    `json:"before"` // bytes that the session got earlier, before other text
+	Bytes  int    `json:"bytes"`  // bytes from From on
 }
 
-// fed is how much of a delivery a session has that is at an offset.
+// fed returns how many bytes of the delivery a session at an offset has.
 func (d *lastDelivery) fed(offset int64) int {
 	return d.Before + int(min(max(0, offset-d.From), int64(d.Bytes)))
 }
 
-// whole reports whether a session that is at an offset has all of a delivery.
+// whole reports whether a session at an offset has all of the delivery.
 func (d *lastDelivery) whole(offset int64) bool { return d.fed(offset) == d.Before+d.Bytes }
 
-// hash is what a session remembers of a delivery; nil of one without a key. Another text under the
-// same key is another delivery.
+// hash identifies a delivery by its key and text; nil without a key. Another text under the same
+// key is another delivery.
 func (d *Delivery) hash() []byte {
 	if d.Key == "" {
 		return nil
@@ -196,8 +196,8 @@ func (d *Delivery) hash() []byte {
 	return sum[:deliveryKeySize]
 }
 
-// delivered says how many bytes of a delivery the session has, and whether it ends with them. Of a
-// delivery that other text came after only whole lines count: the line that was cut is fed again.
+// delivered returns how many bytes of a delivery the session has, and whether the session ends with
+// them. If other text interrupted the delivery, only whole lines count: the cut line is fed again.
 func (s *session) delivered(key, text []byte) (fed int, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,8 +223,8 @@ func (s *session) delivered(key, text []byte) (fed int, last bool) {
 	return 0, false
 }
 
-// end is what there is to remember when no text of the last delivery comes any more, of a session
-// at an offset.
+// end returns the deliveries to remember when the last delivery gets no more text. The session is
+// at offset.
 func (d *deliveries) end(offset int64) *deliveries {
 	next := &deliveries{Whole: d.Whole, Cut: slices.Clone(d.Cut)}
 	for _, l := range d.Last {
@@ -239,7 +239,7 @@ func (d *deliveries) end(offset int64) *deliveries {
 	return next
 }
 
-// begin is what there is to remember when another delivery begins.
+// begin returns the deliveries to remember when another delivery begins.
 func (d *deliveries) begin(l lastDelivery, offset int64) *deliveries {
 	next := new(deliveries)
 	if d != nil {
@@ -252,7 +252,7 @@ func (d *deliveries) begin(l lastDelivery, offset int64) *deliveries {
 	return next
 }
 
-// wrong says what is wrong with deliveries that a store has; nil if nothing is.
+// wrong returns what is wrong with deliveries read from a store, or nil.
 func (d *deliveries) wrong() error {
 	bad := len(d.Whole)%deliveryKeySize != 0 || len(d.Whole) > DeliveriesMax*deliveryKeySize ||
 		len(d.Cut) > cutDeliveriesMax || len(d.Last) > 1
@@ -271,8 +271,7 @@ func (d *deliveries) wrong() error {
 	return nil
 }
 
-// cutDelivery notes, before other text comes, how much the session has of a delivery that it ends
-// within.
+// cutDelivery records, before other text is fed, how much the session has of a delivery under way.
 func (s *session) cutDelivery(ctx context.Context) error {
 	s.mu.Lock()
 	d, offset := s.Deliveries, s.mu.seen.offset

@@ -54,7 +54,7 @@ func TestOldDeliveriesAreForgotten(t *testing.T) {
 	})
 }
 
-// cutDown ends a delivery after so many chunks, as a kill between two of them does.
+// cutDown ends a delivery after some chunks, as a kill between two chunks does.
 func cutDown(t fatal, sv *server, id, key, text string, chunks int) {
 	t.Helper()
 	cut := errors.New("cut off")
@@ -86,8 +86,8 @@ func TestCutDeliveryGoesOnWhereItWasCut(t *testing.T) {
 	require.Equal(t, hash(t, sv.mg, whole), hash(t, sv.mg, id))
 }
 
-// Other text may come after a delivery was cut within a line: that line is ended, and comes again
-// in the whole.
+// Other text may follow a delivery that was cut within a line: that line is ended, and is fed again
+// as a whole.
 func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 	others := map[string]func(sv *server, id string){
 		"delivery":    func(sv *server, id string) { deliver(t, sv.mg, id, "b", "other\n") },
@@ -107,8 +107,8 @@ func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 	}
 }
 
-// Whatever is cut, killed and repeated: of a shipper that repeats what was not confirmed, every
-// line is in the session once.
+// Whatever is cut, killed and repeated: if a shipper repeats unconfirmed lines, every line is in
+// the session exactly once.
 func TestEveryDeliveredLineIsThereOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -203,8 +203,8 @@ func TestForkForgetsDeliveries(t *testing.T) {
 	require.False(t, deliver(t, mg, fork.ID, "a", "one\n").Duplicate)
 }
 
-// A shutdown waits for a delivery that would be fed twice if it came again. Another one is cut, and
-// goes on when it comes again.
+// A shutdown waits for a delivery that would be fed twice if it were repeated. Another delivery is
+// cut, and continues when it is repeated.
 func TestShutdownWaitsForDeliveryWithoutKey(t *testing.T) {
 	text := logText(200) + "\n"
 	for key, want := range map[string]error{"": nil, "a": ErrDraining} {

@@ -2,17 +2,17 @@ package session
 
 import "slices"
 
-// detail is what a caller asks to be told of a text beside its totals.
+// detail is what a caller asks for besides the totals of a text.
 type detail struct {
 	logProbs  bool
 	top       int  // likeliest tokens at each token
 	chunkText bool // the text of chunks
 	lines     bool
 	records   bool
-	incidents bool // of lines only those with news of incidents
-	first     bool // and the first of those that end in a text
+	incidents bool // only those lines with news of incidents
+	first     bool // and the first of the lines that end in a text
 	lineText  bool
-	tokenBits bool // what each byte of a line's text has cost
+	tokenBits bool // the cost of each byte of a line
 	updates   bool
 }
 
@@ -25,23 +25,23 @@ func (o *ScoreOptions) detail() detail {
 	}
 }
 
-// and is what either of two callers asks for.
+// and returns the details that satisfy both callers.
 func (d detail) and(e detail) detail {
 	return detail{
 		logProbs: d.logProbs || e.logProbs, top: max(d.top, e.top),
 		chunkText: d.chunkText || e.chunkText, lines: d.lines || e.lines,
 		lineText: d.lineText || e.lineText, tokenBits: d.tokenBits || e.tokenBits,
 		updates: d.updates || e.updates, first: d.first || e.first, records: d.records || e.records,
-		// Whoever asks for no lines has nothing against few of them.
+		// A caller that asks for no lines does not mind a filter on lines.
 		incidents: (d.incidents || !d.lines) && (e.incidents || !e.lines) && (d.lines || e.lines),
 	}
 }
 
-// covers reports whether all that another caller asks for is told to this one.
+// covers reports whether d includes everything that e asks for.
 func (d detail) covers(e detail) bool { return d.and(e) == d }
 
-// only is what of a chunk this caller asks for. It shares the chunk's memory, but keeps none of it
-// that the caller has not asked for.
+// only returns the part of a chunk that this caller asks for. It shares the chunk's memory, but
+// keeps nothing alive that the caller did not ask for.
 func (c Chunk) only(d detail) Chunk {
 	if !d.logProbs {
 		c.LogProbs, c.BaselineLogProbs, c.Words = nil, nil, nil
@@ -81,7 +81,7 @@ func (c Chunk) only(d detail) Chunk {
 	return c
 }
 
-// firstOf gives the n likeliest of the tokens at each token; nil if n is 0.
+// firstOf returns the n likeliest tokens at each token; nil if n is 0.
 func firstOf(top [][]Candidate, n int) [][]Candidate {
 	if n == 0 || top == nil {
 		return nil

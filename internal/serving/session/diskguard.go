@@ -5,8 +5,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// newGuard makes the guard of the disk that the store is on. A store that does not account what it
-// takes is on none.
+// newGuard returns the guard of the store's disk. A store that does not report its disk usage has
+// no guarded disk.
 func newGuard(o Options) *disk.Guard {
 	guarding := disk.Options{Budget: o.DiskBudget, Told: o.DiskAlarm}
 	if m, ok := o.Store.(storage.Metered); ok {

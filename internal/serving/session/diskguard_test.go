@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// untouched is a body that nobody may read.
+// untouched is a body that must not be read.
 type untouched struct{ t *testing.T }
 
 func (u untouched) Read([]byte) (int, error) {
@@ -27,7 +27,7 @@ func feedAs(mg *Manager, who Caller, id, text string) (Summary, error) {
 	return mg.Score(background, who, id, strings.NewReader(text), ScoreOptions{}, noChunks)
 }
 
-// requireNothingGrows tries everything that needs more of the disk.
+// requireNothingGrows tries every request that needs disk space.
 func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file []byte, want any) {
 	t.Helper()
 	before := mg.engine.disk.Used(who.Key)
@@ -50,7 +50,7 @@ func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file 
 	require.Equal(t, before, mg.engine.disk.Used(who.Key))
 }
 
-// requireTheRestGoesOn tries what needs no more of the disk.
+// requireTheRestGoesOn tries the requests that need no disk space.
 func requireTheRestGoesOn(t *testing.T, mg *Manager, who Caller, id string) {
 	t.Helper()
 	_, err := mg.Complete(background, who, id,
@@ -147,7 +147,7 @@ func TestAnImportBeyondALimitIsRefusedBeforeItIsWritten(t *testing.T) {
 	require.Empty(t, found)
 	require.Zero(t, sv.mg.engine.disk.Used("a"))
 
-	// Two at once do not fit one after the other.
+	// Two that are under way at once do not fit together.
 	who.MaxDisk = 200_000
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -190,7 +190,7 @@ func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Snapshots may go beyond the limit once, and not again.
+// Snapshots may exceed the limit once, and not again.
 func TestAKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
 	defer func() { sv.stop() }()
@@ -221,7 +221,7 @@ func TestAKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
 	require.Empty(t, sv.told(), "that a snapshot is left out is no failure")
 }
 
-// tightStore is on a disk of which a test says what is left.
+// tightStore is on a disk whose free space a test sets.
 type tightStore struct {
 	*folder.Folder
 	mu   sync.Mutex

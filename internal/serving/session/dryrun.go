@@ -13,15 +13,15 @@ import (
 )
 
 // dryRun is a request that scores a text after a session's without learning from it. It uses a
-// frozen copy of the stream, which shares the fast weights: the session takes no other text
-// meanwhile. So the text is received whole first, and its length is limited.
+// frozen copy of the stream, which shares the fast weights: meanwhile the session takes no other
+// text. So the text is received whole first, and its length is limited.
 type dryRun struct {
 	reports
-	admitted bool // the request has waited before
-	blank    bool // the session is one of index.blank, which the store does not have
+	admitted bool // the request has already waited in the queue
+	blank    bool // the session is from index.blank and not in the store
 }
 
-// receive takes in a text of at most UnlearntBytesMax bytes, in a temporary file. The error is a
+// receive writes a text of at most UnlearntBytesMax bytes to a temporary file. The error is a
 // *TooLongError, a *BodyError at the session's offset, or ErrNoSpace.
 func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 	text, err := spool.Receive(io.LimitReader(body, UnlearntBytesMax+1))
@@ -42,7 +42,7 @@ func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 	return text, nil
 }
 
-// run scores the text. The session's offset has to be the expected one, if there is one.
+// run scores the text. The session must be at the expected offset, if the request has one.
 func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	maxWait := r.engine.maxWaitOf(r.options.Wait)
 	open := func() error { return r.s.openCurrent(ctx, maxWait) }
@@ -63,7 +63,7 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	return r.readLocked(ctx, st, text)
 }
 
-// readLocked takes a stream through a text, which it scores and reports.
+// readLocked scores a text with a stream and reports it.
 func (r *dryRun) readLocked(ctx context.Context, st *stream.Stream, text io.Reader) error {
 	piece, have := make([]byte, r.engine.pieceMax(r.s)), 0
 	for {
@@ -90,8 +90,9 @@ func (r *dryRun) readLocked(ctx context.Context, st *stream.Stream, text io.Read
 	}
 }
 
-// pieceLocked scores what a chunk has room for, and reports it when the worker is free for others.
-// It returns how many bytes it has read. A drain waits for the request, as for a completion.
+// pieceLocked scores the bytes that fit the chunk, and reports them after it has released the
+// worker. It returns how many bytes it has read. A drain waits for the request, as for a
+// completion.
 func (r *dryRun) pieceLocked(
 	ctx context.Context, st *stream.Stream, text []byte,
 ) (read int, err error) {
@@ -111,7 +112,7 @@ func (r *dryRun) pieceLocked(
 	return int(st.Offset() - before), r.emit(c)
 }
 
-// workerLocked waits for a worker, unless the session was deleted, or is another's by now.
+// workerLocked waits for a worker. It fails if the session was deleted or moved to another server.
 func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	if err := r.s.alive(); err != nil {
 		return nil, err
@@ -124,8 +125,8 @@ func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	return r.engine.leaseLocked(ctx, r.s, &r.admitted)
 }
 
-// scoreLocked takes the copy of the session's stream through a text. Numbers that are not finite
-// end the use of the session.
+// scoreLocked scores a text with the copy of the session's stream. Numbers that are not finite make
+// the session unusable.
 func (r *dryRun) scoreLocked(
 	ctx context.Context, w *stream.Worker, st *stream.Stream, text []byte,
 ) (Chunk, error) {
@@ -138,7 +139,7 @@ func (r *dryRun) scoreLocked(
 	tellSettled(ctx, r.engine.observer, w.Settle(st))
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
 		why := fmt.Errorf("a text read from offset %d on has bits that are not a finite number", at)
-		if r.blank { // then it is the model that is wrong
+		if r.blank { // the fault is the model's
 			return c, fmt.Errorf("session: %w", why)
 		}
 		return c, r.s.markUnusableLocked(why)

@@ -73,8 +73,8 @@ func TestATextThatIsReadIsScoredAsAPromptThatIsEchoed(t *testing.T) {
 	require.InDeltaSlice(t, echoed, logProbs(chunks), 1e-5)
 }
 
-// What comes first of a text is scored by what the session has learnt: as it would be if the text
-// were the session's, up to the first update.
+// The first chunk of a text that is only read is scored as if the text were fed, up to the first
+// update.
 func TestATextThatIsReadIsScoredAsIfItWereLearntUpToTheChunksEnd(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})

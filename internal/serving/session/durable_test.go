@@ -23,13 +23,13 @@ import (
 
 var background = context.Background()
 
-// server is a Manager on a data folder that can be started again.
+// server is a Manager on a data folder that can be restarted.
 type server struct {
 	t       fatal
 	dir     string
 	options Options
 	model   *model.Model                      // nil: modeltest.Small
-	wrap    func(storage.Store) storage.Store // nil: as it is
+	wrap    func(storage.Store) storage.Store // nil: no wrapper
 	mg      *Manager
 	store   *datafolder.Folder
 
@@ -66,8 +66,8 @@ func (sv *server) start() {
 	require.NoError(sv.t, err)
 }
 
-// stop leaves what a process leaves that was killed: what is in memory is forgotten first, so that
-// the drain takes no snapshots of it, however long it took to compute on a busy machine.
+// stop leaves the data folder as a killed process leaves it. It drops the states in memory first,
+// so that the drain takes no snapshots, however long the computing took.
 func (sv *server) stop() {
 	for s, ok := sv.mg.index.budget.Victim(); ok; s, ok = sv.mg.index.budget.Victim() {
 		require.NoError(sv.t, s.lock(background))
@@ -83,7 +83,7 @@ func (sv *server) restart() {
 	sv.start()
 }
 
-// told gives the reports since the last time.
+// told returns the reports since the last call.
 func (sv *server) told() []error {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
@@ -104,14 +104,14 @@ func (sv *server) evict(id string) {
 	withSession(sv.t, sv.mg, id, func(s *session) { s.dropLocked() })
 }
 
-// stateFiles are the files of all snapshots in a data folder.
+// stateFiles returns the files of all snapshots in a data folder.
 func stateFiles(t require.TestingT, dir string) []string {
 	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "state.*"))
 	require.NoError(t, err)
 	return files
 }
 
-// spoilSnapshots cuts all snapshot files off, and gives their paths. The server is stopped.
+// spoilSnapshots truncates all snapshot files, and returns their paths. The server is stopped.
 func (sv *server) spoilSnapshots() []string {
 	files := stateFiles(sv.t, sv.dir)
 	for _, file := range files {
@@ -120,15 +120,14 @@ func (sv *server) spoilSnapshots() []string {
 	return files
 }
 
-// tempDir is for draws of rapid, which have none.
+// tempDir returns a folder for a rapid draw, which has no TempDir.
 func tempDir(t *testing.T, rt *rapid.T) string {
 	dir, err := os.MkdirTemp(t.TempDir(), "")
 	require.NoError(rt, err)
 	return dir
 }
 
-// Whenever it is stopped, dropped and snapshotted, a session is the one that nothing ever happened
-// to.
+// A session has the same bits whenever it is stopped, dropped or snapshotted.
 func TestASessionThatComesBackHasTheSameBits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour})
@@ -175,7 +174,7 @@ func TestASessionThatComesBackHasTheSameBits(t *testing.T) {
 	})
 }
 
-// watched is a Store that looks at the Manager's memory with every append.
+// watched is a Store that checks the Manager's memory at every append.
 type watched struct {
 	storage.Store
 	look func()
@@ -216,7 +215,7 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	var wait sync.WaitGroup
 	for c := range clients {
 		wait.Go(func() {
-			// in the middle of chunks, and all others come between
+			// within chunks, and the texts of all others come between
 			for from := 0; from < len(text); from += 24 {
 				for i := c; i < sessions; i += clients {
 					_, err := sv.mg.Score(background, Caller{}, ids[i],
@@ -245,7 +244,7 @@ func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
 	defer func() { sv.stop() }()
 	a, b := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
 	done := make(chan error, 1)
-	withSession(t, sv.mg, a, func(*session) { // at work
+	withSession(t, sv.mg, a, func(*session) { // the session is in use
 		ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 		defer cancel()
 		_, err := sv.mg.Score(ctx, Caller{}, b, strings.NewReader("x"), ScoreOptions{}, nil)
@@ -323,7 +322,7 @@ func TestATailIsNotEnoughWithoutASnapshot(t *testing.T) {
 	sv.stop()
 	sv.spoilSnapshots()
 	sv.start()
-	for range 2 { // what is damaged stays to be looked at
+	for range 2 { // damaged files stay for inspection
 		_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{},
 			nil)
 		require.ErrorContains(t, err, "no good snapshot")
@@ -344,7 +343,7 @@ func TestAnotherArithmeticIsNotedAndSnapshotted(t *testing.T) {
 	require.NoError(t, err)
 	h.Numerics[0].Name = "abacus"
 	require.NoError(t, sv.store.SetHead(background, id, found.Epoch, h.encode()))
-	// And totals that this arithmetic does not come to.
+	// And a record with totals that differ from this arithmetic's.
 	require.NoError(t, sv.store.Append(background, id, found.Epoch, found.End,
 		storage.Record{Bits: 1000, Text: []byte("!")}))
 	sv.restart()
@@ -446,7 +445,7 @@ func TestWhatCannotBeUsedIsListedAndCanBeDeleted(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// slowStore holds up the first append to a session.
+// slowStore delays the first append to a session.
 type slowStore struct {
 	storage.Store
 	id      string
@@ -475,7 +474,7 @@ func TestASlowDiskDoesNotKeepTheWorker(t *testing.T) {
 		done <- chunks
 	}()
 	<-store.reached
-	score(t, mg, other, text) // with the only worker
+	score(t, mg, other, text) // this score has the only worker
 	close(store.resume)
 	want, wantLogProbs := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
 		text)

@@ -8,22 +8,22 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// engine is what every request at work on a session is handed: the host, and the line in front of
-// it.
+// engine holds what every request that computes on a session needs: the host and the queue for
+// workers.
 type engine struct {
 	*host
 	models  models // the default first
 	waiting queue
 	textMax int64         // bytes of text that a session can have
-	packing chan struct{} // holds a token for every file that is being packed or parsed
+	packing chan struct{} // holds a token for each file that is being packed or parsed
 	imports Progress
 
-	// scoreRecovery and forkRecovery are the limits of that name; tests set them.
+	// limits on the wait for a recovery; see the constants of these names. Tests set them.
 	scoreRecovery, forkRecovery time.Duration
 }
 
-// maxWaitOf is how long a request waits for a state that is being computed again: as long as it
-// says, and scoreRecovery at least; 0, as long as it takes, if it does not say.
+// maxWaitOf returns how long a request waits for the recovery of a state: the wait that it asks
+// for, and at least scoreRecovery. 0, which means without limit, if it does not say.
 func (e *engine) maxWaitOf(wait time.Duration) time.Duration {
 	if wait == 0 {
 		return 0
@@ -31,9 +31,9 @@ func (e *engine) maxWaitOf(wait time.Duration) time.Duration {
 	return max(e.scoreRecovery, wait)
 }
 
-// packs runs f, which packs or parses the file of an export or an import: computing that may take
-// seconds, and that no worker does. Few such at once leave the processors to the workers, however
-// many files a key sends or asks for. f must not wait for a client.
+// packs runs f, which packs or parses the file of an export or an import. That may compute for
+// seconds, outside the workers. Only a few run at once, so that the workers keep their processors
+// however many files a key sends or requests. f must not wait for a client.
 func (e *engine) packs(ctx context.Context, f func() error) error {
 	select {
 	case e.packing <- struct{}{}:
@@ -44,7 +44,7 @@ func (e *engine) packs(ctx context.Context, f func() error) error {
 	}
 }
 
-// leaseLocked waits for a worker for a session. admitted is the request's, see queue.
+// leaseLocked waits for a worker for a session. admitted is the request's; see queue.
 func (e *engine) leaseLocked(
 	ctx context.Context, s *session, admitted *bool,
 ) (l *scheduler.Lease, err error) {
@@ -56,8 +56,8 @@ func (e *engine) leaseLocked(
 	return l, err
 }
 
-// workerFor waits for a worker for a session that is admitted; first says whether it is the
-// request's first.
+// workerFor waits for a worker for an admitted session. first reports whether it is the request's
+// first worker.
 func (e *engine) workerFor(
 	ctx context.Context, s *session, first bool,
 ) (*scheduler.Lease, error) {
@@ -68,8 +68,8 @@ func (e *engine) workerFor(
 	return l, err
 }
 
-// openWithWorker waits for a session's stream, which it locks, and for a worker. The computing of
-// the stream may take as long as a limit, see session.open.
+// openWithWorker waits for a session's stream, which it locks, and for a worker. The recovery of
+// the stream may take up to the limit; see session.open.
 func (e *engine) openWithWorker(
 	ctx context.Context, s *session, admitted *bool, limit time.Duration,
 ) (l *scheduler.Lease, err error) {
@@ -86,8 +86,8 @@ func (e *engine) openWithWorker(
 	return l, err
 }
 
-// fit gives as much of a text as the session can have. It fails when the session was deleted, and
-// when it is full.
+// fit returns the part of a text that the session has room for. It fails if the session is full or
+// was deleted.
 func (e *engine) fit(s *session, text []byte) ([]byte, error) {
 	have := s.seen().offset
 	left := e.textMax - have
@@ -100,8 +100,8 @@ func (e *engine) fit(s *session, text []byte) ([]byte, error) {
 	return text[:min(int64(len(text)), left)], nil
 }
 
-// pieceMax is the most bytes of text that are scored as one: those of a chunk of bytes, or of
-// words as many as are read at once.
+// pieceMax returns the most bytes of text that are scored at once: a chunk of bytes, or the words
+// that are read at once.
 func (e *engine) pieceMax(s *session) int {
 	if s.model.OfWords() {
 		return readBufferBytes
@@ -109,23 +109,23 @@ func (e *engine) pieceMax(s *session) int {
 	return s.Settings.Chunk
 }
 
-// chargeRecords takes memory for records of so many bytes, see recordSize.
+// chargeRecords reserves memory for records of the given total size; see recordSize.
 func (e *engine) chargeRecords(s *session, bytes, records int) error {
 	return memoryError(s.memory.Charge(textBytes(e.store, bytes, records)))
 }
 
-// diskFor says why there is no room on the disk for records more of a session.
+// diskFor returns why the disk has no room for more records of a session.
 func (e *engine) diskFor(s *session, bytes, records int) error {
 	return e.disk.Room(s.Owner, int64(records)*storage.RecordCharge+int64(bytes))
 }
 
-// refund gives memory for a record of so many bytes back.
+// refund releases the memory of a record of the given size.
 func (e *engine) refund(s *session, bytes int) {
 	s.memory.Refund(textBytes(e.store, bytes, 1))
 }
 
-// saveAll takes snapshots of what is hot, when nobody is at work any more. What the context leaves
-// out is computed again after a restart.
+// saveAll writes snapshots of the sessions in memory, after all work has ended. If the context ends
+// it, a restart recomputes the rest.
 func (e *engine) saveAll(ctx context.Context) {
 	for {
 		s, ok := e.budget.Victim()
@@ -133,6 +133,6 @@ func (e *engine) saveAll(ctx context.Context) {
 			return
 		}
 		s.saveLocked(context.Background())
-		<-s.state // a session that stays hot does not come up again
+		<-s.state // a session that stays in memory is not listed again
 	}
 }

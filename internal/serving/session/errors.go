@@ -12,47 +12,47 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Errors a Manager returns, to be told apart with errors.Is.
+// Errors of a Manager, for errors.Is.
 var (
-	// ErrNotFound says that no session has this id, or of the caller's this name (any more).
+	// ErrNotFound says that no session has this id, and that none of the caller's has this name. It
+	// may have been deleted.
 	ErrNotFound = errors.New("session: no such session")
-	// ErrBusy says that another request is feeding the session, and was for as long as this one
-	// could wait; nothing of this one was accepted.
+	// ErrBusy says that another request was feeding the session for as long as this one could wait.
+	// Nothing of this one was accepted.
 	ErrBusy = errors.New("session: another request is feeding this session")
 	// ErrFull says that the limit on live sessions, or on the memory of all of them, is reached.
 	ErrFull = errors.New("session: the limit on live sessions is reached")
-	// ErrOverloaded says that as many requests wait for a worker as may; nothing of this one was
-	// accepted.
+	// ErrOverloaded says that the queue for workers is full. Nothing of this request was accepted.
 	ErrOverloaded = errors.New("session: too many requests wait for a worker")
-	// ErrImport says that a file is no export of a session that can go on here: damaged, something
-	// else or, with a *ModelError, another model's. Nothing was made.
+	// ErrImport says that a file is not an export that this server can continue. It is damaged,
+	// another kind of file or, with a *ModelError, from another model. Nothing was made.
 	ErrImport = errors.New("session: the file cannot be imported")
-	// ErrNoSpace says that the disk is full. What was acknowledged before stays, and nothing else
-	// of the call is kept.
+	// ErrNoSpace says that the disk is full. Acknowledged text stays; nothing else of the call is
+	// kept.
 	ErrNoSpace = errors.New("session: no space left on the disk")
-	// ErrUnavailable says that what keeps the sessions cannot be reached now. Nothing of the call
-	// was accepted that was not acknowledged before, and nothing is lost: the call can be repeated.
+	// ErrUnavailable says that the store cannot be reached now. Only what was acknowledged was
+	// accepted, and nothing is lost: the call can be repeated.
 	ErrUnavailable = errors.New("session: the store is not available now")
-	// ErrUnknown says that nobody knows whether the last text of the call was accepted. The
-	// session's offset, asked for anew, tells.
+	// ErrUnknown says that the last text of the call may or may not have been accepted. The
+	// session's offset, read again, tells.
 	ErrUnknown = errors.New("session: it is not known whether the store has accepted this")
-	// ErrElsewhere says that another server has the session, which it may have taken while the
-	// request was on its way. Nothing of the call was accepted that was not acknowledged before.
+	// ErrElsewhere says that another server has the session. It may have claimed the session during
+	// the request. Only what was acknowledged was accepted.
 	ErrElsewhere = errors.New("session: another server has this session")
-	// ErrAdminOnly is the error for callers who may not have the sessions of all.
+	// ErrAdminOnly is the error for callers without access to all sessions.
 	ErrAdminOnly = errors.New("session: only an admin may do this")
-	// ErrNoBackup is the error of a store that cannot give its content as one file.
+	// ErrNoBackup says that the store cannot be backed up as one file.
 	ErrNoBackup = errors.New("session: the store has no backups")
-	// ErrBackupBusy is the error while another backup is made or read.
+	// ErrBackupBusy says that another backup is being made or read.
 	ErrBackupBusy = errors.New("session: another backup is under way")
-	// ErrBackupGone is the error for the id of a backup that has ended.
+	// ErrBackupGone says that the backup with this id has ended.
 	ErrBackupGone = errors.New("session: the backup has ended")
-	// ErrDraining says that the Manager takes no more work; what was acknowledged before stays.
+	// ErrDraining says that the Manager takes no more work. Acknowledged text stays.
 	ErrDraining = lifecycle.ErrDraining
 )
 
-// UnusableError says that a session is there and cannot be used: it is damaged, or of another
-// model. It can be deleted.
+// UnusableError says that a session exists but cannot be used: it is damaged, or its model is not
+// served. It can be deleted.
 type UnusableError struct {
 	ID  string
 	Err error // why
@@ -64,26 +64,26 @@ func (e *UnusableError) Error() string {
 
 func (e *UnusableError) Unwrap() error { return e.Err }
 
-// Damage is where the data folder is damaged; nil if damage is not why the session cannot be used,
-// or if its place is not known.
+// Damage returns where the data folder is damaged. It returns nil if the session is unusable for
+// another reason, or if the place is not known.
 func (e *UnusableError) Damage() *storage.CorruptError {
 	var damage *storage.CorruptError
 	errors.As(e.Err, &damage)
 	return damage
 }
 
-// ModelError says that a session is another model's.
+// ModelError says that a session belongs to another model.
 type ModelError struct {
-	Have string // ModelInfo.ID of the session's
-	Want string // of those that are served
+	Have string // ModelInfo.ID of the session's model
+	Want string // ModelInfo.ID of the served models
 }
 
 func (e *ModelError) Error() string {
 	return fmt.Sprintf("its model is %.100s, here is %s", e.Have, e.Want)
 }
 
-// ModelLoadError says that the weights of a model that is served cannot be loaded now. Nothing was
-// changed, and the next request that needs them tries it again.
+// ModelLoadError says that the weights of a served model cannot be loaded now. Nothing was changed.
+// The next request that needs the weights tries again.
 type ModelLoadError struct {
 	ID  string // ModelInfo.ID
 	Err error  // why
@@ -95,10 +95,10 @@ func (e *ModelLoadError) Error() string {
 
 func (e *ModelLoadError) Unwrap() error { return e.Err }
 
-// OffsetError says that a Score call expected another offset than the session has. Nothing was
+// OffsetError says that a Score call expected another offset than the session's. Nothing was
 // accepted.
 type OffsetError struct {
-	Have int64 // the session's offset: where the next byte must start
+	Have int64 // the session's offset, where the next byte must start
 	Want int64 // the offset the caller expected
 }
 
@@ -106,7 +106,7 @@ func (e *OffsetError) Error() string {
 	return fmt.Sprintf("session: offset %d was expected, but the session is at %d", e.Want, e.Have)
 }
 
-// FieldError says that one field of a request has a value that cannot be used. Nothing was changed.
+// FieldError says that one field of a request has an invalid value. Nothing was changed.
 type FieldError struct {
 	Field string // path in the request as JSON has it, e.g. "settings.gammas"
 	Found string // e.g. "3 values"
@@ -117,8 +117,8 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("session: %s: found %s, expected %s", e.Field, e.Found, e.Want)
 }
 
-// DifferError says that the session of a name is not the one that was asked for: of each field what
-// the session has (Found) and what the request wants. Nothing was changed.
+// DifferError says that the session with a name differs from the request. Each field has the
+// session's value (Found) and the requested one (Want). Nothing was changed.
 type DifferError struct {
 	ID     string
 	Fields []FieldError // one or more
@@ -135,23 +135,23 @@ func (e *DifferError) Error() string {
 	return fmt.Sprintf("session: session %s has the name, but its %s", e.ID, text.String())
 }
 
-// NameTakenError says that another session of the owner has a name. Nothing was made or changed.
+// NameTakenError says that another session of the owner has the name. Nothing was made or changed.
 type NameTakenError struct{ Name string }
 
 func (e *NameTakenError) Error() string {
 	return fmt.Sprintf("session: another session has the name %q", e.Name)
 }
 
-// TrimmedError is the FieldError of a fork at an offset that its session, of which only the tail is
-// kept, has no more. Nothing was changed.
+// TrimmedError is the FieldError of a fork at an offset that was trimmed from its session's log.
+// Nothing was changed.
 type TrimmedError struct{ FieldError }
 
 func (e *TrimmedError) Unwrap() error { return &e.FieldError }
 
-// LimitError says that a session has, or would get, as much text as a session can have. What was
+// LimitError says that a session has, or would get, more text than the limit allows. What was
 // reported before stays.
 type LimitError struct {
-	Offset int64 // of the session
+	Offset int64 // the session's offset
 	Max    int64 // bytes of text a session can have
 }
 
@@ -160,8 +160,7 @@ func (e *LimitError) Error() string {
 		"most %d bytes", e.Offset, e.Max)
 }
 
-// TooLongError says that a text is longer than one that is scored with LearnFalse may be. The
-// session is as it was.
+// TooLongError says that a text is longer than LearnFalse allows. The session is unchanged.
 type TooLongError struct {
 	Max int64 // bytes
 }
@@ -170,14 +169,13 @@ func (e *TooLongError) Error() string {
 	return fmt.Sprintf("session: a text that is not learnt from has at most %d bytes", e.Max)
 }
 
-// Recovery is how far a session's state was computed again from its text.
+// Recovery is the progress of recomputing a session's state from its text.
 type Recovery struct {
-	Done, Of int64 // bytes of text, from the snapshot on that the computing began with
+	Done, Of int64 // bytes of text, counted from the snapshot at which the recovery began
 }
 
-// RecoveringError says that a session's state takes longer to be computed again than the request
-// waits. What was computed is kept, and the next request goes on from there. It is an
-// ErrOverloaded.
+// RecoveringError says that the recovery of a session's state takes longer than the request waits.
+// The progress is kept, and the next request continues it. It is an ErrOverloaded.
 type RecoveringError struct{ Recovery }
 
 func (e *RecoveringError) Error() string {
@@ -188,29 +186,29 @@ func (e *RecoveringError) Error() string {
 
 func (e *RecoveringError) Is(target error) bool { return target == ErrOverloaded }
 
-// QuotaError says that a key has as many live sessions as it may have. Nothing was made.
+// QuotaError says that a key has reached its limit of live sessions. Nothing was made.
 type QuotaError struct {
-	Max int // sessions of the key
+	Max int // limit on the key's sessions
 }
 
 func (e *QuotaError) Error() string {
 	return fmt.Sprintf("session: the key has %d live sessions, the most it may have", e.Max)
 }
 
-// DiskLimitError says that the sessions of a key take as much of the disk as they may, or would
-// with what was to be done. What was reported before stays, and a deletion makes room.
+// DiskLimitError says that the sessions of a key use their limit of the disk, or would with this
+// request. What was reported before stays, and a deletion makes room.
 type DiskLimitError = disk.LimitError
 
-// DiskAlarmError says that there is not enough room left on the disk, whoever asks. What was
-// reported before stays. What takes nothing of the disk goes on.
+// DiskAlarmError says that the disk is nearly full, for every caller. What was reported before
+// stays. Requests that need no disk space still work.
 type DiskAlarmError = disk.AlarmError
 
-// BodyError says that the text of a Score call, or the file of an Import, ended with an error of
-// its reader. What was reported before stays in the session; bytes that were read but not reported
-// never happened.
+// BodyError says that the reader of a Score call's text, or of an Import's file, returned an error.
+// What was reported before stays in the session. Bytes that were read but not reported are not in
+// it.
 type BodyError struct {
-	Offset int64 // of the session: where to go on; -1: of a file
-	Err    error // of the reader
+	Offset int64 // the session's offset, where the client can resume; -1: the body is a file
+	Err    error // the reader's error
 }
 
 func (e *BodyError) Error() string {
@@ -222,11 +220,12 @@ func (e *BodyError) Error() string {
 
 func (e *BodyError) Unwrap() error { return e.Err }
 
-// storeError is the error of a request to which the store has failed to do something.
+// storeError converts an error of the store to the error of a request. what is the failed
+// operation.
 func storeError(what string, err error) error {
 	var damage *storage.CorruptError
 	switch {
-	case errors.Is(err, storage.ErrClosed): // after a drain that did not wait for the request
+	case errors.Is(err, storage.ErrClosed): // a drain did not wait for the request
 		return fmt.Errorf("%w: %s: %w", ErrDraining, what, err)
 	case errors.Is(err, storage.ErrUnavailable):
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
@@ -246,8 +245,8 @@ func storeError(what string, err error) error {
 	return fmt.Errorf("session: %s: %w", what, err)
 }
 
-// SpoolError makes an error of a temporary file ErrNoSpace, or ErrUnavailable where only a
-// descriptor is missing. Other errors stay as they are.
+// SpoolError converts an error of a temporary file to ErrNoSpace, or to ErrUnavailable if file
+// descriptors have run out. It returns other errors unchanged.
 func SpoolError(err error) error {
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -258,10 +257,11 @@ func SpoolError(err error) error {
 	return err
 }
 
-// ShadowError says that a session is a shadow, to which no text can be fed. Nothing was accepted.
+// ShadowError says that a session is a shadow, which takes no text from requests. Nothing was
+// accepted.
 type ShadowError struct {
 	ID string
-	Of string // the session that it follows
+	Of string // the session that the shadow follows
 }
 
 func (e *ShadowError) Error() string {

@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// fullStore has no space for what goes beyond an offset.
+// fullStore has no space for text after an offset.
 type fullStore struct {
 	storage.Store
 	from int64
@@ -118,8 +118,8 @@ func TestAnImportTellsItsFileFromItsReaderAndItsModel(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A file is not believed: not its size, and not its settings. The state that an import looks at is
-// within the budget of all states; nothing else of imports and exports is in memory for long.
+// Neither the size nor the settings in a file are trusted. The state that an import checks counts
+// in the budget of all states. No other part of imports and exports stays in memory.
 func TestImportsLookAtTheirStateWithinTheBudget(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodCache,
@@ -150,7 +150,7 @@ func TestImportsLookAtTheirStateWithinTheBudget(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// blocked is a reader of an export who is slow: each of its writes waits until it may go on.
+// blocked is a slow reader of an export: each of its writes waits until it is released.
 type blocked struct {
 	begun, goOn chan struct{}
 	bytes.Buffer
@@ -188,7 +188,7 @@ func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// However many files are sent or asked for, few are packed or parsed at once.
+// However many files are sent or requested, few are packed or parsed at once.
 func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
 	mg := newManager(t, Options{Threads: 4})
 	id := create(t, mg, CreateRequest{})
@@ -211,7 +211,7 @@ func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// In memory, too, a tail is what is needed to go on.
+// In memory, too, a session with a tail keeps only the text that it needs.
 func TestATailIsTrimmedInMemoryToo(t *testing.T) {
 	for _, history := range []string{HistoryFull, HistoryTail} {
 		mg := newManager(t, Options{ReplayMax: 1})

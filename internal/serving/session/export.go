@@ -13,8 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// exported is what the archive of a session is made of: its log from an offset to that of its
-// state.
+// exported is the content of a session's archive: the log from an offset to that of the state.
 type exported struct {
 	head  head
 	start int64
@@ -42,7 +41,7 @@ func (x *exported) write(ctx context.Context, w io.Writer) error {
 	}
 	own, end := x.head, x.state.Offset()
 	own.Deliveries = nil
-	own.ShadowOf = "" // the archive is that of a session of its own
+	own.ShadowOf = "" // the archive is of an independent session
 	a := folder.NewExporter(w, own.ID, own.Created)
 	if err := a.Head(x.start, own.encode()); err != nil {
 		return fmt.Errorf("session: export: %w", err)
@@ -62,8 +61,8 @@ func (x *exported) write(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// export writes a session to w as an archive. The archive is made in a temporary file before its
-// first byte is written.
+// export writes a session to w as an archive. It makes the archive in a temporary file first, and
+// only then writes to w.
 func (e *engine) export(w io.Writer, make func(archive io.Writer) error) error {
 	made, err := spool.New()
 	if err != nil {
@@ -76,7 +75,8 @@ func (e *engine) export(w io.Writer, make func(archive io.Writer) error) error {
 	return made.CopyTo(w)
 }
 
-// exportWhole writes the session as it is now. A drain waits for it, but not for the sending.
+// exportWhole writes the session as it is now. A drain waits for the archive, but not for the
+// sending.
 func (e *engine) exportWhole(
 	ctx context.Context, s *session, wait time.Duration, archive io.Writer,
 ) error {

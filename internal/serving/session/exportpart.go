@@ -14,12 +14,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Part says how much of a session that damage has touched is in its archive: the text up to the
-// last good record, and the state that this text leaves behind.
+// Part describes the archive of a damaged session: the text up to the last good record, and the
+// state after this text.
 type Part struct {
-	Start, End int64 // of the text in the archive
-	// Known is where the text ended, as far as damage has left it known. What there was from End
-	// to Known is lost, and maybe more.
+	Start, End int64 // offsets of the text in the archive
+	// Known is the end of the text as far as it is known after the damage. The text from End to
+	// Known, and maybe more, is lost.
 	Known int64
 	Err   error // the damage
 }
@@ -29,19 +29,19 @@ func (p Part) String() string {
 		"further; lost is what followed: %v", p.Start, p.End, p.Known, p.Err)
 }
 
-// partMaker finds what can be exported of a session, and makes the state there. It claims nothing,
-// writes nothing to the store, and leaves the session's stream in memory alone.
+// partMaker finds the part of a session that can be exported, and computes the state there. It
+// claims nothing, writes nothing to the store, and does not touch the session's stream in memory.
 type partMaker struct {
 	models    models
 	store     storage.Store
 	scheduler *scheduler.Scheduler
-	goesOn    func() error // why the making should end
+	goesOn    func() error // returns why the work should end, or nil
 	report    func(error)
-	// weights takes memory for a state of a model, and gives the model with its weights.
+	// weights reserves memory for a state of a model, and returns the model with its weights.
 	weights func(of *servedModel, bytes int64) (*model.Model, error)
 }
 
-// find finds it. The Part has an Err if the session is not whole.
+// find returns the content and the Part. The Part has an Err if the session is not whole.
 func (m *partMaker) find(ctx context.Context, id string) (*exported, Part, error) {
 	found, err := m.store.Get(ctx, id)
 	if err != nil {
@@ -72,13 +72,14 @@ func (m *partMaker) find(ctx context.Context, id string) (*exported, Part, error
 	return &exported{h, p.Start, partStore{m.store, p}, st}, p, nil
 }
 
-// notEvenPart is the error for a session of which no file can be made.
+// notEvenPart returns the error for a session of which nothing can be exported.
 func notEvenPart(id string, why error) error {
 	return &UnusableError{ID: id, Err: fmt.Errorf("no part of it can be exported: %w; "+
 		"'lmserve sessions rescue' on the data folder may get more", why)}
 }
 
-// reach finds the last record up to which the log can be read and has totals that an import takes.
+// reach finds the last record that can be read from the beginning and has totals that an import
+// accepts.
 func (m *partMaker) reach(
 	ctx context.Context, h *head, found storage.Session,
 ) (p Part, err error) {
@@ -106,7 +107,7 @@ func (m *partMaker) reach(
 	return p, nil
 }
 
-// cutTo makes of a session's head that of the session as it was at an offset.
+// cutTo changes a session's head to that of the session at an earlier offset.
 func (h *head) cutTo(end int64) {
 	h.cutAt(end)
 	if h.Parent != nil && h.Parent.Offset > end { // all of the text is the parent's, too
@@ -114,8 +115,8 @@ func (h *head) cutTo(end int64) {
 	}
 }
 
-// state computes the state at the end of a part. It notes in the head if that is not the arithmetic
-// that the session had there.
+// state computes the state at the end of a part. It records in the head if its arithmetic differs
+// from the session's there.
 func (m *partMaker) state(
 	ctx context.Context, h *head, p Part, of *model.Model,
 ) (*stream.Stream, error) {
@@ -141,8 +142,8 @@ func (m *partMaker) state(
 	return r.stream, nil
 }
 
-// partStore is a store of which a part of a session is read: that between two offsets at which
-// records end.
+// partStore is a store with only a part of a session: the text between two offsets at which records
+// end.
 type partStore struct {
 	storage.Store
 	part Part
@@ -163,7 +164,7 @@ func (s partStore) Read(
 	}
 	err := s.Store.Read(ctx, id, from, func(at int64, r storage.Record) error {
 		err := visit(at, r)
-		if err == nil && at+int64(len(r.Text)) >= s.part.End { // what follows may be damaged
+		if err == nil && at+int64(len(r.Text)) >= s.part.End { // the rest may be damaged
 			err = errFound
 		}
 		return err
@@ -174,8 +175,7 @@ func (s partStore) Read(
 	return err
 }
 
-// exportPart writes what can be read of a session that damage has touched, and tells part what that
-// is before.
+// exportPart writes the readable part of a damaged session. It calls part with a description first.
 func (e *engine) exportPart(
 	ctx context.Context, s *session, archive io.Writer, part func(Part),
 ) error {
@@ -202,7 +202,7 @@ func (e *engine) exportPart(
 	return e.packs(ctx, func() error { return x.write(ctx, archive) })
 }
 
-// touched says whether an error of an export is damage, so that a part may still be had.
+// touched reports whether an error of an export is damage. Then a part may still be exported.
 func touched(err error) bool {
 	var unusable *UnusableError
 	return errors.As(err, &unusable) && unusable.Damage() != nil

@@ -16,11 +16,11 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// pieceBytes is the text of a record in these tests: half a chunk, so that a part can end in the
-// midst of one.
+// pieceBytes is the text of a record in these tests: half a chunk, so that a part can end within a
+// chunk.
 const pieceBytes = testChunk / 2
 
-// pieces is a text whose pieces are all different.
+// pieces returns a text of n different pieces.
 func pieces(n int) (text string) {
 	for i := range n {
 		text += fmt.Sprintf("%*d,", pieceBytes-1, i)
@@ -28,7 +28,7 @@ func pieces(n int) (text string) {
 	return text
 }
 
-// inPieces makes a session whose log has a record for every piece of a text.
+// inPieces makes a session whose log has a record for each piece of a text.
 func inPieces(
 	t testing.TB, sv *server, r CreateRequest, text string, each func(at int),
 ) (id string) {
@@ -40,7 +40,7 @@ func inPieces(
 	return id
 }
 
-// inLog changes the logs of a server that is stopped wherever they have a text.
+// inLog changes the logs of a stopped server wherever they contain a text.
 func inLog(t testing.TB, dir, text string, change func(content []byte, at int)) {
 	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "log.*"))
 	require.NoError(t, err)
@@ -67,11 +67,11 @@ func inLog(t testing.TB, dir, text string, change func(content []byte, at int)) 
 
 func flip(content []byte, at int) { content[at] ^= 1 }
 
-// zeroPage makes zeros of the page that a byte is on.
+// zeroPage overwrites the page of a byte with zeros.
 func zeroPage(content []byte, at int) { clear(content[at/4096*4096:][:4096]) }
 
-// exportedPart exports what can be read of a session, twice to the same bytes: by the Manager and,
-// when that is stopped, without one.
+// exportedPart exports the readable part of a session twice, by the Manager and, after that is
+// stopped, without one. Both give the same bytes.
 func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	var b, again bytes.Buffer
 	parts := 0
@@ -97,7 +97,7 @@ func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	return b.Bytes(), p
 }
 
-// An export without a Manager and an import tell how far they are, each part up to its end.
+// An export without a Manager and an import report their progress, each step up to its end.
 func TestExportAndImportTellHowFarTheyAre(t *testing.T) {
 	type far struct{ done, total int64 }
 	var parts []string
@@ -128,7 +128,8 @@ func TestExportAndImportTellHowFarTheyAre(t *testing.T) {
 	}
 }
 
-// isTheSession imports the file elsewhere: it is the session that was never fed more.
+// isTheSession imports the file elsewhere, and checks that it equals a session that was fed only
+// its text.
 func isTheSession(t testing.TB, r CreateRequest, file []byte, text string) {
 	mg := newManager(t, Options{})
 	info, err := mg.Import(background, Caller{}, bytes.NewReader(file), "")
@@ -147,7 +148,7 @@ func TestATouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 	last := len(text) - pieceBytes
 	for name, c := range map[string]struct {
 		bad  int // offset of the record that is damaged
-		keep int // a snapshot is taken when the text is so long; 0: never
+		keep int // a snapshot is taken at this length of text; 0: never
 		hurt bool
 	}{
 		"in the middle":                       {bad: 5 * pieceBytes},
@@ -194,7 +195,7 @@ func TestATouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 	}
 }
 
-// id0 is the id of the one session.
+// id0 returns the id of the only session.
 func id0(sv *server) string {
 	page, _, err := sv.mg.List(Caller{}, "", 0)
 	if err != nil || len(page) != 1 {
@@ -203,8 +204,8 @@ func id0(sv *server) string {
 	return page[0].ID
 }
 
-// A page with records is gone: the session goes as far as what is left of it; what the session's
-// key is, is still known.
+// A page with records is lost: the session is exported up to the last good record. The session's
+// key is still known.
 func TestASessionThatLostAPageIsExportedByItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()

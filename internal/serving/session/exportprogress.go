@@ -7,11 +7,11 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Progress reports what is being done, and how many of all bytes are done.
+// Progress reports the current step, and how many of its bytes are done.
 type Progress func(what string, done, total int64)
 
-// part begins a part of the work, of so many bytes, and gives the function that is told of each
-// that is done. A nil Progress is told nothing.
+// part begins a step of total bytes and returns a function to report each bytes done. A nil
+// Progress ignores them.
 func (p Progress) part(what string, total int64) (add func(bytes int)) {
 	if p == nil {
 		return func(int) {}
@@ -21,7 +21,7 @@ func (p Progress) part(what string, total int64) (add func(bytes int)) {
 	return func(bytes int) { p(what, min(done.Add(int64(bytes)), total), total) }
 }
 
-// toldLog tells of the text of the records that are read.
+// toldLog reports the text of the records that are read.
 type toldLog struct {
 	storage.Store
 	add func(bytes int)

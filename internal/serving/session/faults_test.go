@@ -20,13 +20,13 @@ type faultyStore struct {
 	storage.Store
 
 	mu   sync.Mutex
-	call string // that fails next; "" is none
-	err  error  // with which
-	done bool   // the call is made all the same, and its outcome is lost
-	hit  int    // calls that have failed
+	call string // the call that fails next; "": none
+	err  error  // the error that it returns
+	done bool   // the call is made nevertheless, and its outcome is lost
+	hit  int    // number of calls that have failed
 }
 
-// fail makes the next call of a name fail. With made, what it asks for is done nevertheless.
+// fail makes the next call with a name fail. With made, the call has its effect nevertheless.
 func (f *faultyStore) fail(call string, err error, made bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +144,7 @@ func feed(sv *server, id, text string, at int64) (Summary, error) {
 		noChunks)
 }
 
-// requireText holds the session against a stream that was fed the text alone.
+// requireText compares the session with a stream that was fed the text alone.
 func requireText(t *testing.T, sv *server, id, text string) {
 	t.Helper()
 	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
@@ -153,7 +153,7 @@ func requireText(t *testing.T, sv *server, id, text string) {
 	require.Equal(t, int64(len(text)), get(t, sv.mg, id).Offset)
 }
 
-// Whether the write was made or not, the session goes on from what the store has.
+// Whether the write was made or not, the session continues from the store's state.
 func TestAnAppendOfUnknownOutcomeIsLookedUp(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		sv, store := faulty(t, Options{ReplayMax: time.Hour})
@@ -179,7 +179,7 @@ func TestAnAppendOfUnknownOutcomeIsLookedUp(t *testing.T) {
 	}
 }
 
-// A late write of a claim that was given up finds the session claimed anew.
+// A late write under a dropped claim finds that the session was claimed again.
 func TestAfterAnUnknownOutcomeTheSessionIsClaimedAnew(t *testing.T) {
 	sv, store := faulty(t, Options{ReplayMax: time.Hour})
 	id := create(t, sv.mg, CreateRequest{})
@@ -255,8 +255,8 @@ func TestASnapshotThatCannotBeTakenNowIsTakenLater(t *testing.T) {
 	}
 }
 
-// The store deletes a session before the session knows. A snapshot that comes between fails, and
-// nothing is wrong: nothing is reported or counted.
+// The store deletes a session before the session knows. A snapshot between these fails. That is
+// normal: nothing is reported or counted.
 func TestADeletionDuringASnapshotIsNoError(t *testing.T) {
 	for _, call := range []string{"WriteSnapshot", "Snapshots"} {
 		told := &recorded{}
@@ -271,7 +271,7 @@ func TestADeletionDuringASnapshotIsNoError(t *testing.T) {
 	}
 }
 
-// A snapshot that cannot be dropped stays, and goes with a later one.
+// A snapshot that cannot be dropped stays, and is dropped with a later one.
 func TestASnapshotThatCannotBeDroppedNowIsDroppedLater(t *testing.T) {
 	for _, err := range []error{storage.ErrUnavailable, storage.ErrUnknown} {
 		sv, store := faulty(t, Options{ReplayMax: 1, ForkSnapshots: 1})
@@ -312,9 +312,8 @@ func TestWhatWasMadeWithAnUnknownOutcomeDoesNotStay(t *testing.T) {
 	}
 }
 
-// Every write of a session that another has claimed is refused, and has the same consequence: what
-// is in memory is forgotten, and the next request claims the session and finds what the other
-// wrote.
+// Every write to a session that another server has claimed is refused. The state in memory is then
+// dropped, and the next request claims the session and finds the other server's text.
 func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 	text := logText(4 * testChunk)
 	for name, request := range map[string]func(sv *server, id string) error{
@@ -356,7 +355,7 @@ func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 	}
 }
 
-// write is a request that is one write.
+// write makes a request from a single write.
 func write(do func(*session) error) func(sv *server, id string) error {
 	return func(sv *server, id string) error {
 		s, err := sv.mg.index.catalog.find(Caller{}, id)
@@ -367,7 +366,7 @@ func write(do func(*session) error) func(sv *server, id string) error {
 	}
 }
 
-// takeOver claims a session as another server does that shares the store, and feeds it.
+// takeOver claims a session as another server that shares the store does, and feeds it.
 func takeOver(t *testing.T, sv *server, id, text string) storage.Session {
 	found, err := sv.store.Claim(background, id)
 	require.NoError(t, err)
@@ -382,7 +381,7 @@ func takeOver(t *testing.T, sv *server, id, text string) storage.Session {
 	return found
 }
 
-// Completions and exports write nothing, so the store would not refuse them: they ask.
+// Completions and exports write nothing, so the store would not refuse them: they check the claim.
 func TestACompletionGoesOnFromWhatAnotherHasWritten(t *testing.T) {
 	sv, _ := faulty(t, Options{ReplayMax: time.Hour})
 	id, text := create(t, sv.mg, CreateRequest{}), logText(3*testChunk)
@@ -423,8 +422,8 @@ func TestACompletionUnderWayEndsWhenTheSessionIsClaimedByAnother(t *testing.T) {
 	requireText(t, sv, id, logText(testChunk)+"x")
 }
 
-// A session is deleted whoever has it, because a caller wants it gone; one that has expired here
-// and is another's by now stays, and so does what another is making.
+// A caller's deletion deletes the session, whichever server has it. A session that expired here but
+// belongs to another server by now stays, and so does one that another server is making.
 func TestADeletionIsFencedUnlessItIsAskedFor(t *testing.T) {
 	sv, _ := faulty(t, Options{})
 	asked := create(t, sv.mg, CreateRequest{})
@@ -446,7 +445,8 @@ func TestADeletionIsFencedUnlessItIsAskedFor(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// racingStore lets another server go on making a session between its being listed and its deletion.
+// racingStore lets another server complete a session between the listing of the session and its
+// deletion.
 type racingStore struct {
 	storage.Store
 	id string

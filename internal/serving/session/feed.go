@@ -15,22 +15,22 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// feeder is a request that feeds a session: it holds feeding.
+// feeder is a request that feeds a session. It holds the session's feeding lock.
 type feeder struct {
 	reports
-	admitted bool // the request has waited for a worker before
-	// maxWait is how long the request waits for the session's state to be computed again before
-	// its first chunk; 0: as long as it takes.
+	admitted bool // the request has already waited for a worker
+	// maxWait is how long the first chunk waits for the recovery of the session's state. 0: without
+	// limit.
 	maxWait time.Duration
-	given   *stream.Lesson // how the text that is left is learnt; nil: as the options say
-	update  *Update        // that the caller is still to be told of; nil: none
+	given   *stream.Lesson // how to learn the rest of the text; nil: as the options say
+	update  *Update        // not yet reported to the caller; nil: none
 }
 
 func noChunks(Chunk) error { return nil }
 
-// beginFeeding makes a request the only one that feeds a session, until end is called. While others
-// do, the request waits for its turn, at most so long; then the error is ErrBusy. If others may
-// have written to the session, it finds out where the session is.
+// beginFeeding makes a request the only one that feeds a session, until end is called. It waits for
+// its turn for at most wait; then the error is ErrBusy. If other servers may have written to the
+// session, it reads the session's offset from the store.
 func (e *engine) beginFeeding(
 	ctx context.Context, s *session, wait time.Duration,
 ) (end func(), err error) {
@@ -48,8 +48,8 @@ func (e *engine) beginFeeding(
 	return end, nil
 }
 
-// body reads ahead of the scoring only what is there: a slow body is scored as it comes, of a fast
-// one every chunk is full.
+// body never waits for bytes before it scores. So a slow body is scored as it arrives, and a fast
+// one in full chunks.
 func (f *feeder) body(ctx context.Context, body io.Reader) error {
 	r := bufio.NewReaderSize(body, readBufferBytes)
 	for {
@@ -63,11 +63,11 @@ func (f *feeder) body(ctx context.Context, body io.Reader) error {
 		if err != nil {
 			return err
 		}
-		_, _ = r.Discard(n) // they are in the buffer
+		_, _ = r.Discard(n) // the bytes are in the buffer
 	}
 }
 
-// piece is one operation that a drain waits for.
+// piece feeds text in one operation that a drain waits for.
 func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
 	if err := f.engine.life.Enter(); err != nil {
 		return 0, err
@@ -76,7 +76,7 @@ func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
 	return f.told(ctx, text)
 }
 
-// told feeds a chunk, and tells of the update that follows.
+// told feeds a chunk, and then reports the update.
 func (f *feeder) told(ctx context.Context, text []byte) (n int, err error) {
 	if n, err = f.chunk(ctx, text); err != nil || f.update == nil {
 		return n, err
@@ -97,10 +97,10 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// chunk feeds as much of the text as the chunk has room for: score with the state before; append to
-// the log; accept; report; and, if the chunk is full, backward and update. Nothing changes before
-// the log has the text, and nothing after that is left out. It returns the bytes fed, 0 without an
-// error where the session has to be opened again.
+// chunk feeds the part of the text that fits the chunk. The order is: score with the state before,
+// append to the log, accept, report, and for a full chunk backward and update. Nothing changes
+// before the log has the text; after that nothing is left out. It returns the bytes fed. It returns
+// 0 without an error if the session must be opened again.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	f.want = f.options.detail().and(s.watchers.want())
@@ -114,7 +114,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	defer s.unlock()
-	defer s.keepIfDueLocked() // between two chunks, and without a worker
+	defer s.keepIfDueLocked() // runs between two chunks, and without a worker
 	defer func() {
 		if n < all && err == nil {
 			l.ReleaseSoon()
@@ -142,12 +142,12 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	e.grown(s)
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete, c.ByLine = s.stream.Room() == 0, scores.Lesson.ByLine
-	if f.given == nil { // else it was told of by the session that the text is from
+	if f.given == nil { // otherwise the session that the text is copied from reported it
 		f.tell(&c)
 	}
 	c.Elapsed = time.Since(begun)
 	s.watchers.tellChunk(&c, f.want, c.end()-int64(len(scores.Text)))
-	defer func() { // whatever becomes of the report
+	defer func() { // even if the report fails
 		f.settleLocked(ctx, l.Worker())
 		s.publishLocked()
 	}()
@@ -157,8 +157,8 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	return len(scores.Text), err
 }
 
-// open is engine.openWithWorker, attended the first time: what is accepted later is fed, whether
-// its client leaves or not.
+// open is engine.openWithWorker. Only the first call ends if the client leaves: accepted text is
+// fed in any case.
 func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
 	if !f.admitted {
 		defer f.options.attend()()
@@ -166,7 +166,7 @@ func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
 	return f.engine.openWithWorker(ctx, f.s, &f.admitted, f.maxWait)
 }
 
-// settleLocked ends the chunk if it is full, and notes what is told of the update that follows.
+// settleLocked ends the chunk if it is full, and records the update for the report.
 func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 	s := f.s
 	if s.stream.Room() > 0 {
@@ -187,13 +187,13 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 	}
 }
 
-// watchLinesLocked begins lines or records of the session's text, if the request asks for them and
-// there are none yet, or for other records. The head has the offset before text follows it, so that
-// a recovery begins them there, too; and it says whether text may be learnt by lines. The worker is
-// not held while the disk works.
+// watchLinesLocked begins lines or records of the session's text if the request asks for them, and
+// none or other ones were made before. It writes their offset to the head before more text follows,
+// so that a recovery begins them at the same place. The head also says whether text may be learnt
+// by lines. The disk works without the worker.
 //
-// A session that does not get the memory at once is dropped, and ready is false: who waits for
-// memory must have none that others wait for.
+// If there is no free memory, the session is dropped and ready is false: a session that waits for
+// memory must not hold memory that others wait for.
 func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
 	s := f.s
 	if err := s.checkTrouble(f.options); err != nil {
@@ -232,7 +232,7 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 	return true, nil
 }
 
-// recordSizeMax is the most that the record of a text may take, see recordSize.
+// recordSizeMax returns the largest size of the record of a text; see recordSize.
 func (f *feeder) recordSizeMax(text []byte) int {
 	r := storage.Record{Text: text}
 	if f.options.Learn == LearnUnflagged {
@@ -244,9 +244,9 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	return recordSize(&r)
 }
 
-// acceptLocked scores what the chunk has room for, takes memory for its record and makes it
-// durable. While the disk works, the worker computes the gradient of a full chunk, and then is not
-// held. Scores that are not finite end the use of the session.
+// acceptLocked scores the text that fits the chunk, reserves memory for its record and appends it.
+// While the disk works, the worker computes the gradient of a full chunk, and is then released.
+// Scores that are not finite make the session unusable.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (scores stream.Scores, err error) {
@@ -275,7 +275,8 @@ func (f *feeder) acceptLocked(
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
 		return scores, err
 	}
-	st, at := s.stream, s.stream.Offset() // an append that finds the session taken over drops them
+	// an append that finds the session claimed by another server drops them
+	st, at := s.stream, s.stream.Offset()
 	appended := make(chan error, 1)
 	go func() {
 		err := s.appendLocked(ctx, at, r)
@@ -289,13 +290,13 @@ func (f *feeder) acceptLocked(
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))
 	case l.Lost():
-		scores = l.Worker().ScoreAs(s.stream, text, how) // the same bits
+		scores = l.Worker().ScoreAs(s.stream, text, how) // the result is bit-identical
 	}
 	return scores, err
 }
 
-// foresee computes what the end of the chunk begins with, if the text fills it, and says how long
-// that took. Nothing of it is seen if the text is not accepted.
+// foresee computes the first part of the update at the chunk's end, if the text fills the chunk. It
+// returns the time that took. If the text is not accepted, the result is dropped.
 func (f *feeder) foresee(
 	ctx context.Context, w *stream.Worker, st *stream.Stream, scores stream.Scores,
 ) time.Duration {
@@ -306,8 +307,8 @@ func (f *feeder) foresee(
 	return phaseSince(ctx, f.engine.observer, PhaseBackward, begun).Sub(begun)
 }
 
-// score scores a text that is to be learnt as the request asks for: by lines, those are skipped
-// that are stranger than its threshold, and those that are too long.
+// score scores a text that is learnt as the request asks. When it learns by lines, it skips lines
+// above the threshold of surprise and lines that are too long.
 func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
 	switch {
 	case f.given != nil:
@@ -318,13 +319,13 @@ func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
 	return w.Score(f.s.stream, text)
 }
 
-// skips reports whether a line that is fed is not learnt.
+// skips reports whether a line is fed but not learnt.
 func (f *feeder) skips(l *lines.Line) bool {
 	return l.Warm() && l.P <= f.options.Threshold || l.Bytes > stream.HeldMax
 }
 
-// restOfLines reports the line under way at the end of a text that was fed. If the session is cold
-// by then, the request waits for its state as a chunk does.
+// restOfLines reports the unfinished line at the end of the fed text. If the state was dropped, the
+// request waits for its recovery as a chunk does.
 func (f *feeder) restOfLines(ctx context.Context) error {
 	if !f.options.Lines || f.accepted == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// Verdicts of a user on an incident. Incidents like it are not worth showing, or always are.
+// Verdicts of a user on an incident: similar incidents are not worth showing, or always are.
 const (
 	VerdictFalseAlarm = "false_alarm"
 	VerdictMatters    = "matters"
@@ -19,23 +19,23 @@ const (
 // FeedbackMax is the largest number of verdicts that a session keeps.
 const FeedbackMax = 64
 
-// Feedback is a user's verdict on an incident of a session, and what the incident is known by.
+// Feedback is a user's verdict on an incident of a session, and what identifies the incident.
 type Feedback struct {
-	Incident int64          `json:"incident"` // its number
+	Incident int64          `json:"incident"` // number of the incident
 	Verdict  string         `json:"verdict"`
 	Like     incidents.Like `json:"like"`
 	Sample   string         `json:"sample"` // beginning of its first line
-	Offset   int64          `json:"offset"` // of that line
+	Offset   int64          `json:"offset"` // offset of its first line
 }
 
-// wrong reports a verdict that no session gives.
+// wrong reports whether no session can have given this verdict.
 func (f Feedback) wrong() bool {
 	return f.Incident < 1 || f.Offset < 0 || len(f.Sample) > incidents.SampleBytes ||
 		f.Verdict != VerdictFalseAlarm && f.Verdict != VerdictMatters
 }
 
-// verdictOn is the verdict on an incident or, if it has none, the newest on incidents like it; ""
-// if there is none.
+// verdictOn returns the verdict on an incident or, if it has none, the newest verdict on similar
+// incidents; "" if there is none.
 func (h *head) verdictOn(i *Incident) string {
 	for _, f := range h.Feedback {
 		if f.Incident == i.Number {
@@ -50,14 +50,14 @@ func (h *head) verdictOn(i *Incident) string {
 	return ""
 }
 
-// FeedbackRequest gives an incident a verdict; "" takes its verdict back.
+// FeedbackRequest sets the verdict on an incident; "" removes it.
 type FeedbackRequest struct {
 	Incident int64
 	Verdict  string
 }
 
-// withFeedback is a head's list with a verdict in it or, if that is "", without the incident's. The
-// incidents are those that the session remembers. The list given is not touched.
+// withFeedback returns a list with a new verdict in it or, if that is "", without the incident's.
+// known are the incidents that the session remembers. withFeedback does not change the given list.
 func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedback, error) {
 	list := slices.DeleteFunc(slices.Clone(have),
 		func(f Feedback) bool { return f.Incident == r.Incident })
@@ -82,16 +82,17 @@ func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedb
 	return append(list, Feedback{r.Incident, r.Verdict, of.Like(), of.Samples[0], of.Offset}), nil
 }
 
-// IncidentList is what a session remembers of its incidents.
+// IncidentList has the incidents that a session remembers.
 type IncidentList struct {
 	Incidents []IncidentReport // the newest first
 	Feedback  []Feedback       // in the order in which they were given
-	// SilentAfter is how long the text has to be without a line, by the clock of its stamps, until
-	// that is unusual; 0 as long as its lines do not tell.
+	// SilentAfter is how long a gap between lines must be to be unusual, by the timestamps of the
+	// lines. 0 if the lines do not allow an estimate.
 	SilentAfter time.Duration
 }
 
-// Incidents are those of a session, whose state is computed again if it is not in memory.
+// Incidents returns the incidents of a session. It recovers the session's state if it is not in
+// memory.
 func (mg *Manager) Incidents(ctx context.Context, who Caller, id string) (IncidentList, error) {
 	s, done, err := mg.index.use(who, id)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// incidentText is a log in which one line in 60 is of another kind, the first after 100 lines.
+// incidentText returns a log in which one line in 60 is of another kind, the first after 100 lines.
 func incidentText() string {
 	var b strings.Builder
 	for i := range 400 {
@@ -28,7 +28,7 @@ func feedback1(t *testing.T, mg *Manager, id string, r FeedbackRequest) error {
 	return err
 }
 
-// A verdict is kept with the session, is that of incidents like its own, and can be taken back.
+// A verdict is kept with the session, applies to similar incidents, and can be removed.
 func TestFeedbackIsDurableAndRevocable(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -74,8 +74,8 @@ func TestFeedbackThatCannotBeChangesNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// Of lines, those alone are reported at which incidents have news, and the first and the last. What
-// is told last of each incident is how it was at the end.
+// Only the lines with news of incidents are reported, and the first and the last. The last report
+// of each incident has its final state.
 func TestIncidentsAloneAreReported(t *testing.T) {
 	mg := newManager(t, Options{})
 	all := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})

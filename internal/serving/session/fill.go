@@ -13,24 +13,24 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// This file fills the place between a prompt and a suffix. Texts are sampled behind the prompt, and
-// each may end at some of its places. An end is worth what prompt, text and suffix cost together:
-// P(text) P(suffix | prompt, text), of which the first bytes of the suffix are computed. A model of
-// bytes says that exactly.
+// This file fills the gap between a prompt and a suffix. It samples texts after the prompt, each of
+// which may end at several places. The cost of an end is that of prompt, text and suffix together:
+// P(text) P(suffix | prompt, text), computed for the first bytes of the suffix. A byte model
+// computes this exactly.
 
-// Bounds of what a text before a suffix may cost.
+// Limits on the work for a text before a suffix.
 const (
-	fillTexts       = 3   // that are sampled, or more if the request asks for more
-	fillFirstBytes  = 128 // of the first of them, which is sampled as the request says
-	fillOtherBytes  = 48  // of each other, which ends with its line
-	fillEnds        = 4   // of a text
-	fillSuffixBytes = 32  // that are scored
+	fillTexts       = 3   // texts that are sampled, or more if the request asks for more
+	fillFirstBytes  = 128 // limit for the first text, which is sampled as requested
+	fillOtherBytes  = 48  // limit for each other text, which ends with its line
+	fillEnds        = 4   // possible ends of a text
+	fillSuffixBytes = 32  // bytes that are scored
 	fillCandidates  = 10  // suggestions that are ranked, or more if the request asks for more
-	// fillTemperature is the least one of the other texts: at 0 all would be alike.
+	// fillTemperature is the least temperature of the other texts: at 0 all would be equal.
 	fillTemperature = 0.6
 )
 
-// ranks reports whether texts before a suffix can be chosen by what it costs.
+// ranks reports whether the cost of a suffix can choose among texts.
 func (g *generation) ranks() bool {
 	return !g.echo && !g.s.model.OfWords() && g.s.Settings.Method != MethodCache
 }
@@ -38,8 +38,8 @@ func (g *generation) ranks() bool {
 // fills reports whether texts are chosen by a suffix.
 func (g *generation) fills() bool { return len(g.suffix) > 0 && g.maxTokens > 0 && g.ranks() }
 
-// prepareFill shortens long prompts before a suffix, and where texts are not chosen by the suffix
-// lets them end before its beginning.
+// prepareFill shortens long prompts before a suffix. Where the suffix does not choose the text, it
+// makes the text end before the suffix begins.
 func (g *generation) prepareFill() {
 	if g.suffix == nil {
 		return
@@ -56,14 +56,14 @@ func (g *generation) prepareFill() {
 	}
 }
 
-// filling is a text up to one of its ends.
+// filling is a text up to one of its possible ends.
 type filling struct {
 	of   *draft
 	end  int
-	nats float64 // of the text and the suffix behind it
+	nats float64 // cost of the text and the suffix after it
 }
 
-// fillLocked writes the texts that fit best between what was read and the suffix.
+// fillLocked writes the texts that fit best between the prompt and the suffix.
 func (g *generation) fillLocked(
 	ctx context.Context, read *stream.Stream, drafts []*draft,
 ) error {
@@ -87,14 +87,14 @@ func (g *generation) fillLocked(
 	return g.catchUp(ctx)
 }
 
-// fillDraft makes the i-th text that is sampled to choose among.
+// fillDraft returns the i-th draft to choose from.
 func (g *generation) fillDraft(i int) *draft {
 	one := g.plan
 	one.n = 1
 	if one.maxTokens = min(one.maxTokens, fillFirstBytes); i > 0 {
 		one.maxTokens = min(one.maxTokens, fillOtherBytes)
 		if g.sampling.Temperature == 0 && g.seed == nil {
-			one.seed = new(uint64) // who asks for the likeliest text asks for the same one again
+			one.seed = new(uint64) // at temperature 0 the same request returns the same text
 		}
 		one.sampling.Temperature = max(one.sampling.Temperature, fillTemperature)
 	}
@@ -108,7 +108,7 @@ func (g *generation) fillDraft(i int) *draft {
 	return d
 }
 
-// endsLocked is a text up to each of its ends.
+// endsLocked returns the text cut at each of its possible ends.
 func (g *generation) endsLocked(
 	ctx context.Context, read *stream.Stream, tree *stream.Suggester, d *draft,
 ) (all []filling, err error) {
@@ -129,13 +129,13 @@ func (g *generation) endsLocked(
 	return all, g.endTurnLocked(ctx, d)
 }
 
-// before is a text with as much of a suffix behind it as is scored.
+// before returns a text followed by the part of a suffix that is scored.
 func before(suffix []byte, text ...[]byte) []byte {
 	return append(slices.Concat(text...), suffix[:min(len(suffix), fillSuffixBytes)]...)
 }
 
-// rankBefore puts candidates behind a stream and a text that was typed in the order of what each
-// costs together with a suffix behind it. The stream stays as it is.
+// rankBefore sorts candidates by the cost of each together with the suffix after it. The candidates
+// continue a stream and the typed text. The stream is unchanged.
 func rankBefore(
 	w *stream.Worker, s *stream.Stream, k *stream.Suggester, typed, suffix []byte,
 	all []suggest.Candidate,
@@ -158,7 +158,7 @@ func rankBefore(
 	return nil
 }
 
-// tell writes a text that was chosen.
+// tell writes the chosen text.
 func (g *generation) tell(d *draft, f filling) {
 	p := *f.of.kept
 	if f.end < len(p.Text) {
@@ -170,8 +170,8 @@ func (g *generation) tell(d *draft, f filling) {
 	g.queue(d, p)
 }
 
-// fillingEnds are places where a text may end before a suffix: where it repeats the beginning of
-// the suffix, where a line ends, and its end.
+// fillingEnds returns where a text may end before a suffix: where it repeats the beginning of the
+// suffix, where a line ends, and at its end.
 func fillingEnds(text, suffix []byte) []int {
 	ends := repeats(text, suffix)
 	for at := 1; at < len(text); at++ {
@@ -184,7 +184,7 @@ func fillingEnds(text, suffix []byte) []int {
 	return append(ends[:min(len(ends), fillEnds-1)], len(text))
 }
 
-// repeats are the places where a text repeats the beginning of a suffix.
+// repeats returns where a text repeats the beginning of a suffix.
 func repeats(text, suffix []byte) (at []int) {
 	begin := []byte(beginning(string(suffix)))
 	if len(begin) == 0 {
@@ -199,11 +199,11 @@ func repeats(text, suffix []byte) (at []int) {
 	}
 }
 
-// beginningMax is the most characters of a suffix that a completion repeats before it may end.
+// beginningMax is the longest beginning of a suffix that ends a completion, in characters.
 const beginningMax = 64
 
-// beginning returns what a text that comes before a suffix should not repeat: the suffix up to the
-// end of its first line that is not blank, "" if all are.
+// beginning returns the part of a suffix that the text before it should not repeat: up to the end
+// of the first line that is not blank. It returns "" if all are blank.
 func beginning(suffix string) string {
 	text := strings.TrimLeftFunc(suffix, unicode.IsSpace)
 	line, _, _ := strings.Cut(text, "\n")

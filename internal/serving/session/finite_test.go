@@ -16,8 +16,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// requireListed checks that a list, which JSON has to be able to say, shows a session with an
-// error.
+// requireListed checks that a list, which must be valid JSON, shows a session with an error.
 func requireListed(t *testing.T, mg *Manager, id, says string) {
 	t.Helper()
 	page, _, err := mg.List(Caller{}, "", 0)
@@ -49,7 +48,7 @@ func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
 		refused(t, mg, id, func(x *changeable) { copy(x.state.Tensors[n].Data, bad) }, "finite")
 	}
 	require.Greater(t, arrays, 10)
-	refused(t, mg, id, func(c *changeable) { // each is finite, what they do together is not
+	refused(t, mg, id, func(c *changeable) { // each is finite, but their combination is not
 		for _, x := range c.state.Tensors {
 			if strings.HasPrefix(x.Name, "fast.") {
 				copy(x.Data, bytes.Repeat([]byte{0x7f}, len(x.Data)))
@@ -89,7 +88,7 @@ func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// A state may come to numbers that are not finite though no number in it is infinite: then the fast
+// A state may produce numbers that are not finite although all of its numbers are: then the fast
 // weights are reset.
 func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
@@ -105,7 +104,7 @@ func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 		}
 		f, err := s.stream.Snapshot()
 		require.NoError(t, err)
-		// no worker has it
+		// no worker uses it
 		s.stream, _, err = stream.Restore(sv.mg.engine.models[0].Model, s.Settings, f.Stored())
 		require.NoError(t, err)
 		s.rms = s.stream.FastRMS()
@@ -137,7 +136,7 @@ func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 	})
 }
 
-// What an older version has written is there, and says what is wrong with it.
+// A session that an older version has written is listed, with its error.
 func TestStoredTotalsThatAreNotFiniteAreListedAsAnError(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What sessions take of the heap beside Options.MaxMemoryBytes.
+// Heap that sessions use besides Options.MaxMemoryBytes.
 const (
-	idleSessionBytes = 3 << 10 // for each that is on disk only: its head, and where it is
+	idleSessionBytes = 3 << 10 // for each session on disk only: its head, and its place
 	workingBytes     = 8 << 20 // once: workers, copies of snapshots, the store
 )
 
-// However many sessions there are, memory is the budget, what is stated above, and nothing else.
-// With LMSERVE_TEST_LONG set there are 10,000.
+// However many sessions there are, memory stays within the budget and the constants above. With
+// LMSERVE_TEST_LONG set there are 10,000.
 func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -27,7 +27,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_LONG") != "" {
 		sessions, clients = 10_000, 64
 	}
-	// a state that is seen on the heap
+	// a state large enough to be seen on the heap
 	request := CreateRequest{Seed: ptr(uint64(3)), Settings: Settings{"method": MethodCache,
 		"cache_size": 4096}}
 	probe := newManager(t, Options{})
@@ -89,10 +89,10 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 		sessions, size, most, budget)
 }
 
-// heap is what is in use of it.
+// heap returns the bytes of the heap in use.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what the first has finalized
+	runtime.GC() // frees what the first call finalized
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return int64(s.HeapAlloc)

@@ -9,19 +9,20 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// stallTime is how long a shadow that could not be fed rests, if its session gets no text before.
+// stallTime is the delay before a failed shadow is retried. New text of its session retries at
+// once.
 const stallTime = 5 * time.Second
 
-// errLeft ends the reading for a shadow that is one no more.
+// errLeft ends the reading for a session that is no longer a shadow.
 var errLeft = errors.New("the session follows no other any more")
 
-// follower feeds shadows from the logs of their sessions, in goroutines that last as long as there
-// is text. A shadow continues where its own log ends, also after a restart. It is fed whole
-// records, at whose ends the totals of both sessions are known.
+// follower feeds shadows from the logs of their sessions, in goroutines that last while there is
+// text. A shadow continues where its log ends, also after a restart. It is fed whole records,
+// because both sessions' totals are known at their ends.
 type follower struct {
 	engine *engine
 	index  *index
-	turns  chan struct{}   // holds a token for every shadow that is being fed
+	turns  chan struct{}   // holds a token for each shadow that is being fed
 	ctx    context.Context // ends with the first drain
 	stop   context.CancelFunc
 	rest   time.Duration // the constant stallTime; tests set it
@@ -35,14 +36,14 @@ func newFollower(e *engine, ro *index, turns int) *follower {
 	}
 }
 
-// grown tells the shadows of a session that it has got text.
+// grown wakes the shadows of a session that has new text.
 func (fo *follower) grown(of *session) {
 	for _, s := range of.shadows() {
 		fo.wake(s)
 	}
 }
 
-// wake sees to it that a shadow is fed what it has not been fed yet. It does not wait.
+// wake makes sure that a shadow is fed the text that it lacks. It does not wait.
 func (fo *follower) wake(s *session) {
 	if s.wake() {
 		go fo.run(s)
@@ -65,15 +66,15 @@ func (fo *follower) begin() {
 	}
 }
 
-// detach makes a session of its own of a shadow: amend takes the shadow out of the session's head.
-// Nothing is fed to it any more when that is done, and nothing is before.
+// detach makes a shadow an independent session; amend removes the link from the session's head. The
+// shadow is not fed while amend runs, nor after it.
 func (fo *follower) detach(ctx context.Context, s *session, amend func() error) error {
 	of := s.leave()
 	err := s.takeTurn(ctx, WaitMax)
 	if err == nil {
 		err = amend()
 		<-s.feeding
-		s.awaitFollower() // it may have waited for the turn, and leaves it at once
+		s.awaitFollower() // run may wait for the turn, and ends as soon as it gets it
 	}
 	if err != nil && of != nil && s.follow(of) == nil {
 		fo.wake(s)
@@ -81,7 +82,7 @@ func (fo *follower) detach(ctx context.Context, s *session, amend func() error) 
 	return err
 }
 
-// run feeds a shadow until there is nothing more, or it cannot be done now.
+// run feeds a shadow until there is no more text or an error.
 func (fo *follower) run(s *session) {
 	for more := true; more; {
 		s.beginFollowing()
@@ -93,9 +94,8 @@ func (fo *follower) run(s *session) {
 	}
 }
 
-// catchUp feeds a shadow up to where its session is. A drain does not wait for it, but for the
-// chunk that it is at. The error is why it has not come so far; nil if the shadow is gone, or is
-// none any more.
+// catchUp feeds a shadow up to its session's offset. A drain waits only for the current chunk. It
+// returns why the shadow is still behind; nil if the shadow is gone, or no longer a shadow.
 func (fo *follower) catchUp(s *session) error {
 	select {
 	case fo.turns <- struct{}{}:
@@ -126,8 +126,7 @@ func (fo *follower) catchUp(s *session) error {
 	return err
 }
 
-// readOn reads the log of the session that a shadow follows from where the shadow is, as long as
-// there is text.
+// readOn reads the followed session's log from the shadow's offset to the end.
 func (fo *follower) readOn(s *session) error {
 	for {
 		of, at := s.followed(), s.seen().offset
@@ -147,8 +146,8 @@ func (fo *follower) readOn(s *session) error {
 	}
 }
 
-// feed feeds what a shadow has not been fed yet of a record of its session's, which begins at an
-// offset, and compares both where the record ends.
+// feed feeds a shadow the part that it lacks of a record of the followed session. begin is the
+// record's offset. At the record's end feed compares both sessions.
 func (fo *follower) feed(of, s *session, begin int64, r storage.Record) error {
 	fed := int(s.seen().offset - begin)
 	how := lessonOf(r).From(r.Text, fed)

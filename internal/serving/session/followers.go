@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A shadow is a session that the server feeds with the text of another, which it follows, to
-// compare two models or settings on the same text. It has a log, a state and an owner of its own,
-// and comes to the same bits as if the text were fed by hand. It reads the other's log
+// A shadow is a session that the server feeds with the text of another session, which it follows.
+// It compares two models or settings on the same text. It has its own log, state and owner, and
+// computes the same bits as if a client fed the text. It reads the other session's log
 // (follower.go).
 
-// feedable refuses a shadow.
+// feedable returns an error for a shadow.
 func (s *session) feedable() error {
 	if of := s.shadowOf(); of != "" {
 		return &ShadowError{ID: s.ID, Of: of}
@@ -19,15 +19,15 @@ func (s *session) feedable() error {
 	return nil
 }
 
-// followed is the session that a shadow follows; nil where it follows none any more.
+// followed returns the session that this session follows; nil if it follows none.
 func (s *session) followed() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.following.of
 }
 
-// follow makes the session follow another. It fails if the other has as many shadows as it may, or
-// is gone.
+// follow makes the session follow another. It fails if the other session is gone, or has the most
+// shadows that it may have.
 func (s *session) follow(of *session) error {
 	of.mu.Lock()
 	defer of.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *session) follow(of *session) error {
 	return nil
 }
 
-// leave ends the following, and gives the session that was followed; nil if there was none.
+// leave ends the following, and returns the session that was followed; nil if there was none.
 func (s *session) leave() (of *session) {
 	s.mu.Lock()
 	of = s.mu.following.of
@@ -61,7 +61,7 @@ func (s *session) leave() (of *session) {
 	return of
 }
 
-// takenUp tells whether the session is a shadow still, which the follower may then feed until
+// takenUp reports whether the session is still a shadow. The follower may then feed it until
 // leftAlone.
 func (s *session) takenUp() bool {
 	s.mu.Lock()
@@ -75,10 +75,10 @@ func (s *session) takenUp() bool {
 
 func (s *session) leftAlone() { s.mu.following.turn.Done() }
 
-// awaitFollower waits until the follower neither has nor waits for the turn to feed the shadow.
+// awaitFollower waits until the follower neither feeds the shadow nor waits to feed it.
 func (s *session) awaitFollower() { s.mu.following.turn.Wait() }
 
-// wake notes that there is text for the shadow, and reports whether the follower has to begin.
+// wake records that there is text for the shadow, and reports whether the follower must start.
 func (s *session) wake() (idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +93,8 @@ func (s *session) beginFollowing() {
 	s.mu.following.more = false
 }
 
-// endFollowing notes why the follower has given up; nil: it has not. It reports whether there is
-// more text by now.
+// endFollowing records why the follower has stopped; nil if without an error. It reports whether
+// there is more text by now.
 func (s *session) endFollowing(err error) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *session) endFollowing(err error) (more bool) {
 	return s.mu.following.running
 }
 
-// wakeAfter calls wake when a shadow that could not be fed has rested. It rests once, however often
-// that was tried meanwhile: the text that its session gets wakes it, too.
+// wakeAfter calls wake after the rest of a failed shadow. Calls during the rest are ignored. New
+// text of the followed session wakes the shadow earlier.
 func (s *session) wakeAfter(rest time.Duration, wake func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,8 @@ func (s *session) wakeAfter(rest time.Duration, wake func()) {
 	s.mu.following.rest = time.AfterFunc(rest, wake)
 }
 
-// compare notes the totals of both ends at an offset, and gives those noted before; nil: none were.
+// compare records the totals of both sessions at an offset, and returns those recorded before, or
+// nil.
 func (s *session) compare(c Comparison) (before *Comparison) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +124,7 @@ func (s *session) compare(c Comparison) (before *Comparison) {
 	return before
 }
 
-// linkTo describes one end of a shadow to the other.
+// linkTo describes one side of a shadow to the other side.
 func linkTo(other, followed, shadow *session) Shadow {
 	at, has := followed.seen(), shadow.seen()
 	other.mu.Lock()
@@ -150,7 +151,8 @@ func linkTo(other, followed, shadow *session) Shadow {
 // addLinks adds the shadows that the caller may see to the description of a session.
 func (s *session) addLinks(who Caller, i *Info) {
 	if id := s.shadowOf(); id != "" {
-		link := Shadow{ID: id, Offset: i.Offset, Err: ErrNotFound} // until it is found
+		// used until the session is found
+		link := Shadow{ID: id, Offset: i.Offset, Err: ErrNotFound}
 		if of := s.followed(); of != nil && of.alive() == nil {
 			link = linkTo(of, of, s)
 		}

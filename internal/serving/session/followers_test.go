@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// otherModel is one of bytes, as testModel is, with other weights.
+// otherModel returns a model of bytes, as testModel, with other weights.
 func otherModel(t fatal) *model.Model {
 	m, err := modeltest.New(8)
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func shadow(t fatal, mg *Manager, of string, r CreateRequest) string {
 	return create(t, mg, r)
 }
 
-// caughtUp waits until a shadow is where its session is, and gives the comparison there.
+// caughtUp waits until a shadow is at its session's offset, and returns the comparison there.
 func caughtUp(t fatal, mg *Manager, id string) Comparison {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(time.Millisecond) {
@@ -45,8 +45,8 @@ func caughtUp(t fatal, mg *Manager, id string) Comparison {
 	return Comparison{}
 }
 
-// However text comes to a session, and whatever becomes of the server meanwhile, a shadow comes to
-// the state of a session to which the same text was fed by hand.
+// A shadow has the same state as a session that was fed the same text by requests. That holds
+// however the text arrives, and whatever happens to the server.
 func TestAShadowIsASessionThatWasFedTheSameText(t *testing.T) {
 	words := wordModel(t)
 	other := otherModel(t)
@@ -89,8 +89,8 @@ func TestAShadowIsASessionThatWasFedTheSameText(t *testing.T) {
 	})
 }
 
-// A shadow with the settings of its session learns the same lines, and makes the same lines of the
-// text: it comes to the same state.
+// A shadow with the settings of its session has the same lines and learns the same ones. So it has
+// the same state.
 func TestAShadowLearnsWhatItsSessionLearns(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -115,7 +115,7 @@ func TestAShadowLearnsWhatItsSessionLearns(t *testing.T) {
 	require.Equal(t, hash(t, sv.mg, of), hash(t, sv.mg, id))
 	require.Equal(t, get(t, sv.mg, of).Tally, get(t, sv.mg, id).Tally)
 	withSession(t, sv.mg, id, func(s *session) { require.True(t, s.ByLine) })
-	// What learns from all that it reads, learns from all.
+	// A method that learns from all text learns from these lines, too.
 	cache := shadow(t, sv.mg, of, CreateRequest{Settings: Settings{"method": MethodCache}})
 	caughtUp(t, sv.mg, cache)
 }
@@ -146,7 +146,7 @@ func TestAShadowIsFedByItsSessionAlone(t *testing.T) {
 	require.Nil(t, info.ShadowOf)
 }
 
-// What the server feeds to a shadow is behind all other work; what somebody asks of it is not.
+// The server's feeding of a shadow has the lowest priority; a request to the shadow does not.
 func TestARequestToAShadowIsNotBehindOthers(t *testing.T) {
 	mg := newManager(t, Options{})
 	of := create(t, mg, CreateRequest{})
@@ -198,7 +198,7 @@ func TestWhatCanBeFollowed(t *testing.T) {
 	require.ErrorAs(t, err, new(*FieldError), "of a session that does not exist for the caller")
 }
 
-// An admin's shadow of somebody's session is the admin's.
+// An admin's shadow of another owner's session belongs to the admin.
 func TestAShadowIsSeenByItsOwner(t *testing.T) {
 	mg := newManager(t, Options{})
 	alice, admin := Caller{Key: "alice"}, Caller{Key: "boss", Admin: true, MaxSessions: 1}
@@ -220,8 +220,8 @@ func TestAShadowIsSeenByItsOwner(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound, "it has the text that was deleted")
 }
 
-// A shadow that cannot be fed is tried again now and then, however much text its session gets
-// meanwhile, and goes on when it can be.
+// A shadow that cannot be fed is retried now and then, however much text its session gets. It
+// continues when it can be fed.
 func TestAShadowThatCannotBeFedIsTriedAgainNowAndThen(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told})
@@ -233,7 +233,7 @@ func TestAShadowThatCannotBeFedIsTriedAgainNowAndThen(t *testing.T) {
 	made, err := mg.Create(background, boss, CreateRequest{ShadowOf: of})
 	require.NoError(t, err)
 	mg.engine.disk.Limit(boss.Key, 1)
-	tries := func() int { // the turns that are taken to feed a session
+	tries := func() int { // the turns taken to feed a session
 		told.mu.Lock()
 		defer told.mu.Unlock()
 		return told.has(PhaseTurn)
@@ -261,7 +261,7 @@ func TestAShadowEndsWithItsSession(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	text := logText(100 * testChunk)
-	var ahead atomic.Int64 // of the clock, which the follower reads at any time
+	var ahead atomic.Int64 // added to the clock, which the follower reads at any time
 	sv.mg.index.clock.read = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	for what, end := range map[string]func(of string){
 		"deleted": func(of string) { require.NoError(t, sv.mg.Delete(Caller{}, of)) },
@@ -274,9 +274,9 @@ func TestAShadowEndsWithItsSession(t *testing.T) {
 	} {
 		of := create(t, sv.mg, CreateRequest{TTL: time.Hour})
 		id := shadow(t, sv.mg, of, CreateRequest{})
-		score(t, sv.mg, of, text) // the shadow is at work on it
+		score(t, sv.mg, of, text) // the shadow reads it
 		if what == "expired" {
-			caughtUp(t, sv.mg, id) // at work it does not expire
+			caughtUp(t, sv.mg, id) // a session in use does not expire
 		}
 		end(of)
 		for _, gone := range []string{of, id} {
@@ -313,7 +313,7 @@ func TestAShadowThatIsDetachedIsASessionOfItsOwn(t *testing.T) {
 	require.Nil(t, get(t, sv.mg, id).ShadowOf)
 }
 
-// Forks, exports and what is imported of these follow nobody.
+// Forks, exports and imports of a shadow are no shadows.
 func TestWhatIsMadeOfAShadowIsNone(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -337,7 +337,7 @@ func TestWhatIsMadeOfAShadowIsNone(t *testing.T) {
 	require.EqualValues(t, 50, get(t, sv.mg, id).Offset)
 }
 
-// Text that a shadow has not read is kept, also of a session that keeps the tail of its text only.
+// Text that a shadow has not read is kept, also if the session keeps only the tail of its text.
 func TestATailIsKeptUntilTheShadowHasReadIt(t *testing.T) {
 	for _, durable := range []bool{true, false} {
 		o := Options{ReplayMax: time.Nanosecond} // a snapshot after every chunk
@@ -381,7 +381,7 @@ func TestASessionRunsOnTheModelThatItAsksFor(t *testing.T) {
 	for _, m := range []*model.Model{small, other} {
 		ids[create(t, sv.mg, CreateRequest{Model: m.ID()})] = m
 	}
-	for n := range 3 { // in turns, on the same workers
+	for n := range 3 { // both models take turns on the same workers
 		for id, m := range ids {
 			_, sum := score(t, sv.mg, id, logText(20))
 			require.EqualValues(t, 20*(n+1), sum.Offset)

@@ -11,23 +11,23 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// fork is one under way: a session that shares another's log and snapshots, which the store does at
-// once, however long they are. The state comes by itself: the fork is recovered from the last
-// snapshot before its offset and the log after it, as after a restart.
+// fork makes a session that shares another's log and snapshots; the store does that at once,
+// whatever their length. The fork's state is recovered as after a restart, from the last snapshot
+// before its offset and the log after it.
 type fork struct {
 	engine   *engine
 	index    *index
 	from, to *session
 	history  string
 	at       int64         // the fork's offset
-	cut      storage.Cut   // what it shares
-	kept     []int64       // offsets of the snapshots that it shares
-	rest     []byte        // the text from there to its offset: the beginning of a record
-	lesson   stream.Lesson // how the rest is learnt
+	cut      storage.Cut   // the shared log
+	kept     []int64       // offsets of the shared snapshots
+	rest     []byte        // the text from the cut to the fork's offset: the beginning of a record
+	lesson   stream.Lesson // how to learn the rest
 }
 
-// run makes the fork. The other must not trim its log, and not drop its snapshots, before the store
-// has made the fork: until then its state is locked.
+// run makes the fork. It locks the other session's state until the store has made the fork. So the
+// other session cannot trim its log or drop snapshots meanwhile.
 func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error) {
 	s := f.from
 	if f.history = r.History; f.history == "" {
@@ -54,14 +54,14 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	}
 	m := creation{who: who, s: f.to, disk: f.takes()}
 	m.store = func() error {
-		defer unlock() // the other's state can make room for the fork's
+		defer unlock() // evicting the other's state can free memory for the fork's
 		return f.shareLocked(ctx)
 	}
 	m.fill = func() error { return f.finish(ctx) }
 	return f.index.build(ctx, m)
 }
 
-// takes is what the fork will take of the disk.
+// takes returns how much of the disk the fork will use.
 func (f *fork) takes() (bytes int64) {
 	bytes = storage.SessionCharge
 	if len(f.rest) > 0 {
@@ -85,8 +85,8 @@ func (f *fork) shareLocked(ctx context.Context) error {
 	return f.index.fork(ctx, f.from, f.to, f.cut)
 }
 
-// sharedText tells what the shared text takes of the memory, in a store that is there: a fork pays
-// for all of its text, since it keeps the text when the other goes.
+// sharedText returns the memory that the shared text uses in a store in memory. A fork pays for all
+// of its text, because it keeps the text when the other session is deleted.
 func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
 	store := f.engine.store
 	if store.Durable() || f.cut.Start == f.cut.End {
@@ -101,15 +101,15 @@ func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
 	return bytes, records, f.readError(err)
 }
 
-// tidyLocked drops the snapshot that was taken to be shared, where there is no other use for it.
+// tidyLocked drops the snapshot that was taken for sharing, if nothing else needs it.
 func (f *fork) tidyLocked() {
 	if !f.engine.store.Durable() {
-		// A session that is gone has no snapshots, and this error can be ignored.
+		// A deleted session has no snapshots, so this error can be ignored.
 		_ = f.from.dropSnapshotsLocked(context.Background())
 	}
 }
 
-// planLocked finds out what there is to share.
+// planLocked decides what the fork shares.
 func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	s, e := f.from, f.engine
 	if err := s.currentLocked(ctx); err != nil {
@@ -150,9 +150,9 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	return nil
 }
 
-// snapshotLocked takes a snapshot of the other at its end, if the fork begins there and would have
-// too much to compute without one, or has no other state to come from. It tells what the store then
-// has.
+// snapshotLocked takes a snapshot of the other session at its end, if the fork begins there and
+// needs it. The fork needs it if it has no other snapshot, or if recovery from that takes too long.
+// It returns the session as the store has it then.
 func (f *fork) snapshotLocked(ctx context.Context, end int64) (storage.Session, error) {
 	s := f.from
 	found, err := s.get(ctx)
@@ -169,13 +169,13 @@ func (f *fork) snapshotLocked(ctx context.Context, end int64) (storage.Session, 
 	return s.get(ctx) // the log may have been trimmed
 }
 
-// checkOffset says whether the fork's offset can be recovered.
+// checkOffset returns why a fork at the offset could not be recovered.
 func (f *fork) checkOffset(found storage.Session, kept []storage.Snapshot, end int64) error {
 	first := int64(0)
 	if found.Start > 0 {
 		first = end
 		if len(kept) > 0 {
-			first = max(kept[0].Offset, found.Start+1) // there has to be a record
+			first = max(kept[0].Offset, found.Start+1) // the fork needs at least one record
 		}
 	}
 	if f.at >= first && f.at <= end {
@@ -191,8 +191,8 @@ func (f *fork) checkOffset(found storage.Session, kept []storage.Snapshot, end i
 // errFound ends a reading.
 var errFound = errors.New("found")
 
-// endAtRecord ends what is shared where a record ends, and keeps the text from there to the fork's
-// offset.
+// endAtRecord ends the shared log at the end of a record, and keeps the text from there to the
+// fork's offset.
 func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 	if f.at == end {
 		return nil
@@ -205,15 +205,15 @@ func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 	return f.readError(err)
 }
 
-// beginTail begins the log with the record before the last snapshot's end, so that there is one. Of
-// the snapshots before, few if any are shared.
+// beginTail begins the log with the record before the end of the last snapshot, so that the fork
+// has a record. Few or none of the earlier snapshots are shared.
 func (f *fork) beginTail(ctx context.Context) error {
 	last := f.kept[len(f.kept)-1]
 	err := f.engine.store.Read(ctx, f.from.ID, last-1, func(at int64, _ storage.Record) error {
 		f.cut.Start = at
 		return errFound
 	})
-	// the log begins with the snapshot: no record is before it
+	// the log begins at the snapshot: there is no record before it
 	if errors.Is(err, storage.ErrRange) {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (f *fork) readError(err error) error {
 	return storeError("reading the log of session "+f.from.ID, err)
 }
 
-// fresh is the session to be made, which is not complete.
+// fresh returns the new session, not yet complete.
 func (f *fork) fresh(who Caller, r ForkRequest) (*session, error) {
 	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: f.history}
 	to, err := f.index.fresh(who, r.Name, f.from.model, f.from.Settings, like)
@@ -243,8 +243,8 @@ func (f *fork) fresh(who Caller, r ForkRequest) (*session, error) {
 	return to, nil
 }
 
-// finish feeds what is left of a record that was cut, for its totals; and where nothing is
-// recovered later, it makes the state now.
+// finish feeds the rest of a cut record, because its totals are needed. If nothing will be
+// recovered later, it computes the state now.
 func (f *fork) finish(ctx context.Context) error {
 	e, to := f.engine, f.to
 	if err := to.lookLocked(ctx); err != nil {
@@ -253,7 +253,7 @@ func (f *fork) finish(ctx context.Context) error {
 	feed := feeder{
 		reports: reports{engine: e, s: to, emit: noChunks}, admitted: true, given: &f.lesson,
 	}
-	// Where there is a record before the cut, the totals before it are known.
+	// If there is a record before the cut, the totals before the cut are known.
 	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start
 	if e.store.Durable() && recorded {
 		feed.maxWait = e.forkRecovery
@@ -268,8 +268,8 @@ func (f *fork) finish(ctx context.Context) error {
 	return to.settleIn(ctx)
 }
 
-// appendUncounted appends what is left of a record that was cut, without its totals: the state that
-// they follow from is far to compute, and is made when the fork is used first.
+// appendUncounted appends the rest of a cut record without its totals. Computing the state for them
+// would take long; the first use of the fork does that.
 func (f *fork) appendUncounted(ctx context.Context) error {
 	to := f.to
 	if err := to.lock(ctx); err != nil {

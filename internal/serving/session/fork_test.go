@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A fork at any offset is the session that was fed the text up to there, whatever snapshots there
-// are, and its origin does not notice.
+// A fork at any offset equals a session that was fed the text up to there, whatever snapshots
+// exist, and its origin is unchanged.
 func TestAForkIsTheSessionOfItsText(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{
@@ -159,7 +159,7 @@ func TestAnImportIsTheSessionThatWasExported(t *testing.T) {
 	})
 }
 
-// changeable is an export that can be changed.
+// changeable is an export that a test can change.
 type changeable struct {
 	head    head
 	start   int64
@@ -168,7 +168,7 @@ type changeable struct {
 	end     int64 // offset of the state
 }
 
-// takeApart takes an export of a session apart.
+// takeApart splits an export of a session into its parts.
 func takeApart(t testing.TB, mg *Manager, id string) *changeable {
 	b := export(t.(fatal), mg, id)
 	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b))))
@@ -192,7 +192,7 @@ func takeApart(t testing.TB, mg *Manager, id string) *changeable {
 	return x
 }
 
-// archive puts it together again.
+// archive joins the parts again.
 func (x *changeable) archive(t require.TestingT) *bytes.Reader {
 	var b, state bytes.Buffer
 	a := folder.NewExporter(&b, x.head.ID, x.head.Created)
@@ -212,17 +212,17 @@ func (x *changeable) archive(t require.TestingT) *bytes.Reader {
 	return bytes.NewReader(b.Bytes())
 }
 
-// last is the last record.
+// last returns the last record.
 func (x *changeable) last() *storage.Record { return &x.records[len(x.records)-1] }
 
-// tensor is one of the state's.
+// tensor returns a tensor of the state.
 func (x *changeable) tensor(t require.TestingT, name string) *weights.Tensor {
 	found, ok := x.state.Tensor(name)
 	require.True(t, ok, name)
 	return found
 }
 
-// refused makes sure that an export that is changed is refused.
+// refused checks that a changed export is refused.
 func refused(
 	t testing.TB, mg *Manager, id string, change func(x *changeable), says ...string,
 ) {
@@ -297,7 +297,7 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 
 func memberName(id, name string) string { return "sessions/" + id + "/" + name }
 
-// An export is a data folder: a server goes on with what tar unpacks.
+// An export is a data folder: a server can continue with the unpacked tar file.
 func TestAnExportIsADataFolder(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
@@ -313,7 +313,7 @@ func TestAnExportIsADataFolder(t *testing.T) {
 	require.Equal(t, hash(t, mg, id), hash(t, sv.mg, id))
 }
 
-// FuzzImport reads archives that may be any file.
+// FuzzImport imports arbitrary files.
 func FuzzImport(f *testing.F) {
 	m, err := modeltest.Small()
 	require.NoError(f, err)

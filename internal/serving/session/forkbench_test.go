@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// longSession makes a session of so much text and with a snapshot, past the model: nothing here
-// uses its state.
+// longSession makes a session with text and a snapshot of the given sizes, without the model:
+// nothing here uses its state.
 func longSession(b *testing.B, sv *server, textBytes, snapshotBytes int) (id string) {
 	id = create(b, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	found, err := sv.store.Claim(background, id)

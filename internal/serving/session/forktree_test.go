@@ -17,7 +17,7 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// checkFolder finds nothing wrong in the folder of a server, which it starts again.
+// checkFolder checks the folder of a server, which it restarts.
 func checkFolder(t fatal, sv *server) {
 	t.Helper()
 	sv.stop()
@@ -27,8 +27,8 @@ func checkFolder(t fatal, sv *server) {
 	sv.start()
 }
 
-// Sessions and forks of forks are fed, kept, dropped from memory, exported and deleted in any
-// order, and each is the session of its own text.
+// Sessions and forks of forks are fed, snapshotted, dropped from memory, exported and deleted in
+// any order, and each equals the session of its text.
 func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{
@@ -99,7 +99,7 @@ func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 	})
 }
 
-// A fork takes the disk of what is new in it, and outlives the session that it was made of.
+// A fork uses disk space only for its new text, and outlives its origin.
 func TestAForkTakesNoDiskForWhatItShares(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -10,23 +10,24 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// generation is a plan being carried out, in turns of at most a chunk, each with a worker from the
-// line: a long completion does not keep short requests waiting. A frozen stream carries the text
-// from turn to turn; the bits are those of one go. A goroutine computes and the caller's emits: the
-// worker never waits for a client.
+// generation runs a plan in turns of at most a chunk, each with a worker from the queue. So a long
+// completion does not delay short requests. A frozen stream carries the text from turn to turn; the
+// result is bit-identical to one long turn. A goroutine computes while the caller emits: the worker
+// never waits for a client.
 type generation struct {
 	engine *engine
 	s      *session
-	blank  bool // the session is one of index.blank, which the store does not have
+	blank  bool // the session is from index.blank and not in the store
 	plan
-	admitted bool          // the request has waited before
-	maxWait  time.Duration // that the request has for the computing of the state, see openWithin
+	admitted bool // the request has already waited in the queue
+	// how long the request waits for the recovery of the state; see openWithin
+	maxWait time.Duration
 
 	broken   bool       // a token's log-probability is not finite
-	late     []Piece    // that out has no room for
+	late     []Piece    // pieces that do not fit out
 	out      chan Piece // made by run
-	err      error      // of the goroutine, as panicked: to be read after out is closed
-	panicked string     // what the goroutine panicked with, and its stack
+	err      error      // the goroutine's error, as panicked is; read after out is closed
+	panicked string     // value and stack of the goroutine's panic
 }
 
 // run emits what the goroutine generates.
@@ -37,7 +38,7 @@ func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
 	}
 	g.out = make(chan Piece, queue)
 	ctx, cancel := context.WithCancel(ctx)
-	defer func() { // whatever emit does, nobody is left behind at work on the stream
+	defer func() { // however emit returns, the goroutine must have ended
 		cancel()
 		for range g.out {
 		}
@@ -54,7 +55,7 @@ func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
 	return g.err
 }
 
-// generate is the goroutine. Its panics become the caller's.
+// generate is the goroutine. run raises its panics again.
 func (g *generation) generate(ctx context.Context) {
 	defer close(g.out)
 	defer func() {
@@ -65,7 +66,7 @@ func (g *generation) generate(ctx context.Context) {
 	g.err = g.turns(ctx)
 }
 
-// turns takes the session's state, which stays as it is, for the whole plan.
+// turns locks the session's state, which it does not change, for the whole plan.
 func (g *generation) turns(ctx context.Context) error {
 	if err := g.open(ctx); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (g *generation) turns(ctx context.Context) error {
 	return nil
 }
 
-// open waits for the session's state. The session is locked until its unlock.
+// open waits for the session's state. The session stays locked until unlock is called.
 func (g *generation) open(ctx context.Context) error {
 	return g.engine.waiting.wait(g.s.Owner, &g.admitted, func() error {
 		if g.blank {
@@ -89,7 +90,7 @@ func (g *generation) open(ctx context.Context) error {
 	})
 }
 
-// continueLocked writes the texts after one prompt, which is read once for all of them.
+// continueLocked writes all texts after one prompt, which is read once.
 func (g *generation) continueLocked(ctx context.Context, prompt int) error {
 	drafts := g.drafts(prompt, g.s.model.OfWords())
 	read, err := g.readLocked(ctx, g.prompts[prompt], drafts)
@@ -111,15 +112,15 @@ func (g *generation) continueLocked(ctx context.Context, prompt int) error {
 	return nil
 }
 
-// reading is how far a prompt was read.
+// reading is the progress in reading a prompt.
 type reading struct {
 	prompt []byte
 	read   int // bytes
-	words  int // bytes up to the end of the last token; below 0 where that is before the prompt
+	words  int // bytes up to the end of the last token; negative if it ends before the prompt
 }
 
-// readLocked returns a frozen stream that has read a prompt, a chunk a turn. A word at its end
-// counts as complete. The prompt is the beginning of each of the drafts if the plan says so.
+// readLocked returns a frozen stream that has read a prompt, one chunk a turn. A word at the
+// prompt's end counts as complete. If the plan says so, each draft begins with the prompt.
 func (g *generation) readLocked(
 	ctx context.Context, prompt []byte, drafts []*draft,
 ) (*stream.Stream, error) {
@@ -139,7 +140,7 @@ func (g *generation) readLocked(
 	return frozen, nil
 }
 
-// writeLocked samples one text, up to a chunk a turn.
+// writeLocked samples one text, up to a chunk in each turn.
 func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *draft) error {
 	if d.maxTokens == 0 {
 		g.end(d, FinishLength, d.cut.end())
@@ -160,8 +161,8 @@ func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *
 	return g.catchUp(ctx)
 }
 
-// turnLocked does one turn's work with a worker, unless the session was deleted, or is another's by
-// now.
+// turnLocked runs one turn with a worker. It fails if the session was deleted or moved to another
+// server.
 func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) error {
 	if err := g.s.alive(); err != nil {
 		return err
@@ -182,7 +183,7 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 	return nil
 }
 
-// endTurnLocked waits for the client, and ends the use of a session whose numbers are not finite.
+// endTurnLocked waits for the client. If the numbers are not finite, it makes the session unusable.
 func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	if !g.blank {
 		if err := g.s.stillHolds(); err != nil {
@@ -194,13 +195,13 @@ func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	}
 	why := fmt.Errorf("token %d of a completion from offset %d on has a log-probability that is "+
 		"not a finite number", d.tokens, g.s.seen().offset)
-	if g.blank { // then it is the model that is wrong
+	if g.blank { // the fault is the model's
 		return fmt.Errorf("session: %w", why)
 	}
 	return g.s.markUnusableLocked(why)
 }
 
-// read feeds the part of the prompt that the chunk has room for, or ends its last word.
+// read feeds the part of the prompt that fits the chunk, or ends its last word.
 func (g *generation) read(
 	w *stream.Worker, frozen *stream.Stream, r *reading, drafts []*draft,
 ) {
@@ -225,8 +226,8 @@ func (g *generation) read(
 	}
 }
 
-// scored notes a token of the prompt. The prompt may begin by ending a word of the session's text,
-// which is none of its own.
+// scored records a token of the prompt. The prompt may begin by ending a word of the session's
+// text; that word is not the prompt's.
 func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
 	logProb := float64(t.LogProbs[t.ID])
 	g.broken = g.broken || !finite(logProb)
@@ -242,7 +243,7 @@ func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
 	}
 }
 
-// sample samples up to the end of the chunk, or as long as a turn may take.
+// sample samples to the end of the chunk, or until the turn's time is over.
 func (g *generation) sample(
 	ctx context.Context, w *stream.Worker, frozen *stream.Stream, d *draft, sampler *txl.Sampler,
 ) {
@@ -291,7 +292,7 @@ func (g *generation) queue(d *draft, p Piece) {
 		return
 	}
 	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
-		return // a piece of log-probabilities alone is told: that of a word at the end of a prompt
+		return // such a piece reports the word at the end of a prompt
 	}
 	p.Index = d.index
 	if len(g.late) == 0 {

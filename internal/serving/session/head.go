@@ -18,34 +18,34 @@ import (
 // headVersion is the version of the whole document (docs/formats.md, "The head of a session").
 const headVersion = 1
 
-// head is what the store keeps of a session beside its text and its snapshots.
+// head is what the store keeps of a session besides its text and snapshots.
 type head struct {
 	Version  int               `json:"version"`
 	ID       string            `json:"id"`
-	Complete bool              `json:"complete"` // false: its making was under way
-	Owner    string            `json:"owner"`    // Caller.Key of who made it
+	Complete bool              `json:"complete"` // false: the session is still being made
+	Owner    string            `json:"owner"`    // Caller.Key of the creator
 	Created  time.Time         `json:"created"`
 	Model    modelName         `json:"model"`
-	Settings stream.Settings   `json:"settings"` // in force
+	Settings stream.Settings   `json:"settings"` // settings in force
 	Labels   map[string]string `json:"labels"`
 	TTL      time.Duration     `json:"ttl_ns"`
 	History  string            `json:"history"`
 	Parent   *Parent           `json:"parent"` // null unless it is a fork
 	Numerics []numerics        `json:"numerics"`
-	// LinesFrom is the offset from which on lines are made of the text; nil: of none of it.
+	// LinesFrom is the offset at which the session's lines begin; nil: it has no lines.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
-	// Records say how records are made of the lines; nil: none are.
+	// Records say how lines form records; nil: there are no records.
 	Records *recordRule `json:"records,omitempty"`
 	// ByLine says that some of the text may be learnt by lines.
 	ByLine bool `json:"by_line,omitempty"`
-	// TroubleWords is the list of words by which the lines are rated, too; "": none.
+	// TroubleWords is the word list that also rates lines; "": none.
 	TroubleWords string `json:"trouble_words,omitempty"`
 	Name         string `json:"name,omitempty"` // "": the session has none
-	// ShadowOf is the id of the session that the session follows; "": it is no shadow.
+	// ShadowOf is the id of the session that this one follows; "": it is no shadow.
 	ShadowOf string `json:"shadow_of,omitempty"`
 	// Feedback are users' verdicts on incidents, in the order of their numbers.
 	Feedback []Feedback `json:"feedback,omitempty"`
-	// Deliveries are what tells a repeated delivery from a new one; nil: there was none with a key.
+	// Deliveries identify repeated deliveries; nil: none had a key.
 	Deliveries *deliveries `json:"deliveries,omitempty"`
 }
 
@@ -54,7 +54,7 @@ type modelName struct {
 	Hash string `json:"hash"`
 }
 
-// id is ModelInfo.ID.
+// id returns ModelInfo.ID.
 func (m modelName) id() string {
 	if len(m.Hash) < 12 {
 		return m.Name
@@ -62,8 +62,8 @@ func (m modelName) id() string {
 	return m.Name + "-" + m.Hash[:12]
 }
 
-// cutAt takes off what the head says of text behind an offset, and of deliveries: nobody repeats
-// one to a fork, or to what is left of a session.
+// cutAt removes what refers to text after an offset, and the deliveries: nobody repeats a delivery
+// to a fork or to a partial session.
 func (h *head) cutAt(end int64) {
 	h.Deliveries = nil
 	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
@@ -80,7 +80,7 @@ func (h *head) cutAt(end int64) {
 	})
 }
 
-// numerics is the arithmetic that a session was computed in from an offset on.
+// numerics is the arithmetic of a session from an offset on.
 type numerics struct {
 	From int64  `json:"from"`
 	Name string `json:"name"`
@@ -89,13 +89,13 @@ type numerics struct {
 func (h *head) encode() []byte {
 	text, err := json.Marshal(h)
 	if err != nil {
-		panic(err) // every number in it was held finite
+		panic(err) // all numbers were checked to be finite
 	}
 	return text
 }
 
-// decodeHead accepts a head only as encode writes it: a field that this version does not know may
-// change what the others mean, and a field that is missing is not 0.
+// decodeHead accepts only what encode writes. An unknown field may change the meaning of the
+// others, and a missing field is not 0.
 func decodeHead(id string, text []byte) (h head, err error) {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return h, fmt.Errorf("head: %w", err)
@@ -116,7 +116,7 @@ func decodeHead(id string, text []byte) (h head, err error) {
 	return h, nil
 }
 
-// check compares what does not depend on the model with its limits.
+// check checks the fields that do not depend on the model against their limits.
 func (h *head) check(id string) error {
 	switch {
 	case h.ID != id:
@@ -173,8 +173,8 @@ func (h *head) check(id string) error {
 	return cmp.Or(h.checkKept(), checkNameOrNone(h.Name))
 }
 
-// checkOrigin holds what an imported head says of other servers to the form in which they write it:
-// these texts are shown to people and programs, and nothing else gives them a form.
+// checkOrigin checks the form of what an imported head says about other servers. People and
+// programs see these texts, and nothing else checks their form.
 func (h *head) checkOrigin() error {
 	if h.Parent != nil && !sessionID.MatchString(h.Parent.ID) {
 		return fmt.Errorf("head: parent.id is %.80q, expected the id of a session: "+
@@ -189,13 +189,13 @@ func (h *head) checkOrigin() error {
 	return nil
 }
 
-// The forms of ids (storage has the same) and of names of arithmetics.
+// The forms of ids (package storage has the same) and of names of arithmetics.
 var (
 	sessionID    = regexp.MustCompile(`^[0-9a-z][0-9a-z-]{0,63}$`)
 	numericsName = regexp.MustCompile(`^[0-9A-Za-z+-]{1,64}$`)
 )
 
-// checkOffsets says which offset in the head is beyond the end of the session's text.
+// checkOffsets returns an error for an offset in the head that is after the end of the text.
 func (h *head) checkOffsets(end int64) error {
 	from := h.numerics().From
 	switch {
@@ -215,17 +215,17 @@ func (h *head) checkOffsets(end int64) error {
 	return nil
 }
 
-// numerics is the arithmetic that the session is computed in now.
+// numerics returns the session's current arithmetic.
 func (h *head) numerics() numerics { return h.Numerics[len(h.Numerics)-1] }
 
-// checkKept compares what a request gives a session beside its settings with the limits.
+// checkKept checks the fields that a request sets besides the settings against their limits.
 func (h *head) checkKept() error {
 	return checkRequest(CreateRequest{
 		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,
 	})
 }
 
-// patched is the head of a session after a change. The labels of the head given are not touched.
+// patched returns the head after a change. It does not modify the labels of h.
 func (h head) patched(r PatchRequest) head {
 	labels := maps.Clone(h.Labels)
 	if r.Unlabel {

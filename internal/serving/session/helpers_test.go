@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Every check computes: fewer than the usual 100 unless -rapid.checks says otherwise.
+	// Every check computes: 10 checks instead of rapid's 100, unless -rapid.checks says otherwise.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
@@ -34,7 +34,7 @@ func testModel(t testing.TB) *model.Model {
 	return m
 }
 
-// staticModel is the same without meta-learners and statistics.
+// staticModel is testModel without meta-learners and statistics.
 func staticModel(t testing.TB) *model.Model {
 	m, err := model.New("static", testModel(t).LM, nil, testChunk, nil)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func newManagerOf(t testing.TB, m *model.Model, o Options) *Manager {
 	return mg
 }
 
-// fatal is what testing.T and rapid.T have in common.
+// fatal is the common part of testing.T and rapid.T.
 type fatal interface {
 	require.TestingT
 	Helper()
@@ -105,7 +105,7 @@ func logProbs(chunks []Chunk) (all []float64) {
 	return all
 }
 
-// withSession gives the test a session as a request has it.
+// withSession calls f with a session, locked as for a request.
 func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	t.Helper()
 	s, err := mg.index.catalog.find(Caller{}, id)
@@ -115,7 +115,7 @@ func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	f(s)
 }
 
-// logged is the text that the store has of a session.
+// logged returns the session's text in the store.
 func logged(t fatal, mg *Manager, id string) string {
 	t.Helper()
 	var text []byte
@@ -133,7 +133,7 @@ func hash(t fatal, mg *Manager, id string) (h string) {
 	return h
 }
 
-// alone feeds text to a stream of its own, with nothing of this package between.
+// alone feeds text to a separate stream, without this package.
 func alone(t fatal, m *model.Model, r CreateRequest, text string) (s *stream.Stream,
 	logProbs []float64) {
 	t.Helper()
@@ -151,7 +151,7 @@ func alone(t fatal, m *model.Model, r CreateRequest, text string) (s *stream.Str
 	return s, logProbs
 }
 
-// logText is like a log file: repetitive, and different in every line.
+// logText returns text like a log file: repetitive, but with different lines.
 func logText(bytes int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < bytes; i++ {
@@ -163,7 +163,7 @@ func logText(bytes int) string {
 	return b.String()[:bytes]
 }
 
-// reads is a body that arrives in the given pieces, one a Read.
+// reads is a body that arrives in the given pieces, one in each Read.
 type reads []string
 
 func (r *reads) Read(p []byte) (int, error) {
@@ -186,7 +186,7 @@ func cut(t *rapid.T, text string, most int) (pieces []string) {
 	return pieces
 }
 
-// drawRequest draws a session.
+// drawRequest draws a request for a session.
 func drawRequest(t *rapid.T) CreateRequest {
 	return CreateRequest{Seed: ptr(rapid.Uint64Range(0, SeedMax).Draw(t, "seed")),
 		Settings: Settings{
@@ -198,7 +198,7 @@ func drawRequest(t *rapid.T) CreateRequest {
 		}}
 }
 
-// soon waits for something other goroutines do.
+// soon waits until other goroutines have made ok true.
 func soon(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 30*time.Second, time.Millisecond, what)

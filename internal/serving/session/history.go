@@ -10,18 +10,18 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// The past of a session, out of its log: nothing is computed for it.
+// The past of a session is read from its log; nothing is recomputed.
 
 // TextPart is a part of a session's text.
 type TextPart struct {
 	Text []byte
-	From int64 // the first offset of which the session keeps the text
+	From int64 // first offset of the text that the session keeps
 	End  int64 // the session's offset
 }
 
-// Text gives a part of a session's text: length bytes from an offset on, TextBytesMax at most, or
-// what there is of them. It is an *OffsetError if the session does not go so far, and a
-// *TrimmedError if it does not keep the text any more.
+// Text returns length bytes of a session's text from an offset, at most TextBytesMax, or fewer at
+// the end. The error is an *OffsetError if the offset is after the session's end, and a
+// *TrimmedError if the text was trimmed.
 func (mg *Manager) Text(
 	ctx context.Context, who Caller, id string, offset, length int64,
 ) (TextPart, error) {
@@ -45,25 +45,25 @@ func (mg *Manager) Text(
 	return part, err
 }
 
-// PastScore is what a part of a session's text has cost when it was fed.
+// PastScore is the cost of a part of a session's text when it was fed.
 type PastScore struct {
-	Tally            // of the tokens of this part
-	Offset int64     // in the stream, of the first of them
-	Time   time.Time // when the last of them was accepted, UTC
+	Tally            // totals of the tokens of this part
+	Offset int64     // offset of the first token in the stream
+	Time   time.Time // when the last token was accepted, UTC
 }
 
-// History are the scores of a part of a session's text.
+// History has the scores of a part of a session's text.
 type History struct {
-	Scores []PastScore // they tile the text
-	From   int64       // the first offset of which the session keeps the scores
-	Next   int64       // the offset behind the last of Scores, where another call goes on
+	Scores []PastScore // without gaps
+	From   int64       // first offset of the scores that the session keeps
+	Next   int64       // the offset after the last of Scores, for the next call
 	End    int64       // the session's offset
 }
 
-// Scores returns what a session's text has cost, from an offset on, length bytes and PastBytesMax
-// at most, in about points parts of about equal length. A part begins and ends where records do,
-// which have the totals. The last record of a fork that was cut within one has no totals until the
-// fork is used: then Next is before it. The errors are those of Text.
+// Scores returns the cost of length bytes of a session's text from an offset, at most PastBytesMax.
+// It divides them into about points parts of similar length. A part begins and ends where records
+// do, because records have totals. The last record of a cut fork has no totals until the fork is
+// used: then Next is before it. The errors are those of Text.
 func (mg *Manager) Scores(
 	ctx context.Context, who Caller, id string, offset, length int64, points int,
 ) (History, error) {
@@ -85,14 +85,14 @@ func (mg *Manager) Scores(
 	return h, err
 }
 
-// past is a session's log, for who reads what it has.
+// past is a session's log for readers of old text and scores.
 type past struct {
 	s          *session
 	start, end int64 // offsets of the text that is kept
 	seen       progress
 }
 
-// past finds a session's log, which has to have the offset.
+// past returns a session's log, which must have the offset.
 func (mg *Manager) past(
 	ctx context.Context, who Caller, id string, offset int64,
 ) (p past, err error) {
@@ -124,7 +124,7 @@ func (p *past) trimmed(offset int64) error {
 		p.start, p.end)}}
 }
 
-// read visits the records from the one on that holds an offset, until visit returns errFound.
+// read visits the records from the one with the offset on, until visit returns errFound.
 func (p *past) read(
 	ctx context.Context, offset int64, visit func(at int64, r storage.Record) error,
 ) error {
@@ -139,13 +139,13 @@ func (p *past) read(
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, storage.ErrRange): // it was trimmed just now
+	case errors.Is(err, storage.ErrRange): // the log was trimmed a moment ago
 		return p.trimmed(offset)
 	}
 	return storeError("reading the log of session "+p.s.ID, err)
 }
 
-// adder adds up the pieces of a text to a history.
+// adder adds the pieces of a text up to a history.
 type adder struct {
 	s       *session
 	seen    progress
@@ -154,24 +154,24 @@ type adder struct {
 	end     int64 // offset at which the history ends
 
 	begun bool  // the totals before the next piece are known
-	size  int64 // bytes of a part, at least
-	part  int64 // the offset at which the part under way begins
+	size  int64 // least bytes of a part
+	part  int64 // offset at which the current part begins
 
-	before, baseline tokenizer.Tally // totals there
+	before, baseline tokenizer.Tally // totals at part
 	last             storage.Record
-	lastEnd          int64 // of last, the piece at which the part could end; 0: there is none
+	lastEnd          int64 // end of last, the piece at which the part could end; 0: none
 }
 
-// begin begins the history behind a record, whose totals are those of the text before it.
+// begin starts the history after a record, whose totals include the record's text.
 func (a *adder) begin(offset int64, r *storage.Record) {
 	a.begun, a.part, a.history.Next = true, offset, offset
 	a.before, a.baseline = totalsOf(r, offset)
 	a.size = max(1, (a.end-offset+a.points-1)/a.points)
 }
 
-// count gives an uncounted record at the end of the log the totals that the session has come to
-// since, if it has, and reports whether the record is counted then. They were never accepted from a
-// client: their time is that of the fork.
+// count gives an uncounted record at the end of the log its totals, if the session has computed
+// them since. It reports whether the record has totals then. No client sent such text: its time is
+// the fork's.
 func (a *adder) count(r *storage.Record, end int64) bool {
 	if r.UnixMS == uncounted && end == a.seen.offset && !a.seen.blind {
 		setTotals(r, a.s.model.OfWords(), a.seen.tally, a.seen.baseline)
@@ -183,7 +183,7 @@ func (a *adder) count(r *storage.Record, end int64) bool {
 func (a *adder) add(at int64, r storage.Record) error {
 	end := at + int64(len(r.Text))
 	switch {
-	case !a.count(&r, end): // its totals are those before it
+	case !a.count(&r, end): // the record's totals are those before its text
 		return nil
 	case !a.begun:
 		if a.begin(end, &r); end >= a.end {
@@ -225,7 +225,7 @@ func (a *adder) cut() {
 	a.part, a.history.Next, a.lastEnd = a.lastEnd, a.lastEnd, 0
 }
 
-// less is what one tally counts more than another.
+// less returns t - before.
 func less(t, before tokenizer.Tally) tokenizer.Tally {
 	return tokenizer.Tally{
 		Bytes: t.Bytes - before.Bytes, Chars: t.Chars - before.Chars,

@@ -31,7 +31,8 @@ func TestTextIsThatOfTheSession(t *testing.T) {
 	})
 }
 
-// Past scores tile the text, add up to the session's totals, and are no more than asked for.
+// Past scores cover the text without gaps, add up to the session's totals, and are at most as many
+// as asked for.
 func TestPastScoresAreWhatTheTextHasCost(t *testing.T) {
 	for name, mg := range map[string]*Manager{
 		"bytes": newManager(t, Options{}),
@@ -75,7 +76,7 @@ func checkPast(t *rapid.T, mg *Manager) {
 	length := rapid.Int64Range(1, 100).Draw(t, "length")
 	h, err = mg.Scores(background, Caller{}, id, offset, length, 4096)
 	require.NoError(t, err)
-	at := total.Offset // the first border of pieces that is not before the offset
+	at := total.Offset // the first border of pieces at or after the offset
 	for _, end := range append([]int64{0}, ends...) {
 		if end >= offset {
 			at = min(at, end)
@@ -91,8 +92,7 @@ func checkPast(t *rapid.T, mg *Manager) {
 	require.True(t, h.Next >= min(total.Offset, at) && h.Next > offset)
 }
 
-// A fork far back that begins within a piece has no totals for the last of its text until it is
-// used.
+// A fork at an old offset within a piece has no totals for its last text until it is used.
 func TestThePastOfAForkThatWasCutOutOfAPiece(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -100,7 +100,7 @@ func TestThePastOfAForkThatWasCutOutOfAPiece(t *testing.T) {
 	const cut = testChunk + 3
 	score(t, sv.mg, id, logText(3*testChunk))
 	sv.restart()
-	sv.mg.engine.forkRecovery = 1 // it is not computed at once
+	sv.mg.engine.forkRecovery = 1 // the state is not computed at once
 	fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(cut))})
 	require.NoError(t, err)
 	past := func(offset int64) History {
@@ -121,7 +121,7 @@ func TestThePastOfAForkThatWasCutOutOfAPiece(t *testing.T) {
 	require.False(t, h.Scores[0].Time.Before(fork.Created.Truncate(time.Millisecond)))
 }
 
-// A session that keeps only the tail of its text says what it has.
+// A session that keeps only the tail of its text reports where that begins.
 func TestAPastThatWasTrimmedIsToldSo(t *testing.T) {
 	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
@@ -148,8 +148,8 @@ func TestAPastThatWasTrimmedIsToldSo(t *testing.T) {
 	require.EqualValues(t, len(text), h.Next)
 }
 
-// What is not kept of the past can be had again: a fork at an offset that scores the text from
-// there on once more tells the same, to the bit.
+// Scores that are not kept can be computed again: a fork at an offset that scores the text from
+// there reports the same bits.
 func TestAForkTellsThePastAgain(t *testing.T) {
 	mg := newManager(t, Options{})
 	id, text := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}}),
@@ -180,8 +180,8 @@ func TestAForkTellsThePastAgain(t *testing.T) {
 	require.Equal(t, updates[2:], updatesAgain)
 }
 
-// The static model writes on as if nothing had been learnt: its text costs under the baseline what
-// it said.
+// The static model continues as if nothing had been learnt: the cost of its text equals the
+// baseline's.
 func TestACompletionFromTheStaticModel(t *testing.T) {
 	mg := newManager(t, Options{})
 	for _, method := range []string{MethodSparseMeta, MethodDynamicRMS, MethodCache} {

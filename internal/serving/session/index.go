@@ -16,50 +16,48 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// index is which sessions there are: the registry of those that are known in memory, and the
-// catalog of all.
+// index finds sessions: in the registry of those known in memory, and in the catalog of all.
 type index struct {
 	*host
 	models   models
 	registry *registry.Registry[*session]
 	catalog  catalog
-	max      int // sessions
+	max      int // limit on sessions
 }
 
-// catalog is the record of which sessions there are.
+// catalog is the list of all sessions.
 type catalog interface {
-	// load makes sessions known that the store has. Nothing is computed.
+	// load registers the sessions in the store. It computes nothing.
 	load(ctx context.Context) error
-	// find finds the session that a request names, by its id or by the name that the caller gave
-	// it.
+	// find returns the session that a request names, by its id or by the caller's name for it.
 	find(who Caller, text string) (*session, error)
-	// named finds the caller's session of a name, nil if there is none. It may wait for one that is
-	// being made; the context ends the wait.
+	// named returns the caller's session with a name, nil if there is none. It may wait for a
+	// session that is being made; the context ends the wait.
 	named(ctx context.Context, who Caller, name string) (*session, error)
 	// list describes a page of the sessions that a caller sees and that have all of the labels.
 	list(who Caller, after string, limit int, labels []Label) (page []Info, next string, err error)
-	// entry is the place of a session in the registry.
+	// entry returns the registry entry for a session.
 	entry(s *session, lastUsed time.Time) *registry.Entry[*session]
-	// reserves returns what the registry reserves of a name and of how many sessions its owner may
-	// have: nothing of what the store does itself.
+	// reserves returns the name and the limit of sessions that the registry must enforce. A store
+	// that enforces them itself leaves nothing to the registry.
 	reserves(name string, max int) (string, int)
-	// make makes a session in the store, of a caller who may have at most max.
+	// make makes a session in the store, for a caller with at most max sessions.
 	make(max int, do func(storage.Store) (uint64, error)) (uint64, error)
-	// claimed has the registry know a session by what its head says now.
+	// claimed updates the session's registry entry from its head.
 	claimed(s *session)
 	// has reports whether this server has a session.
 	has(id string) bool
-	// begin begins what no request does, until end. cut is called when others may have claimed
+	// begin starts the background work, until end. It calls cut when other servers may have claimed
 	// sessions.
 	begin(cut func(error))
 	end()
-	// handOver frees the sessions that this server has, for others.
+	// handOver releases this server's sessions for other servers.
 	handOver(ctx context.Context)
-	// deletes reports whether this server deletes the session when it has expired.
+	// deletes reports whether this server deletes the session after it has expired.
 	deletes(s *session) bool
 }
 
-// known is a session that is known here, expired or not; nil if there is none.
+// known returns a session that is known here, expired or not; nil if there is none.
 func (ix *index) known(id string) *session {
 	if e := ix.registry.Find(id, time.Time{}); e != nil {
 		return e.Value
@@ -67,7 +65,7 @@ func (ix *index) known(id string) *session {
 	return nil
 }
 
-// use finds a session for a request that feeds or samples it. done must follow.
+// use returns a session for a request that feeds or samples it. The caller calls done.
 func (ix *index) use(who Caller, id string) (s *session, done func(), err error) {
 	s, used, err := ix.useAny(who, id)
 	if err != nil {
@@ -77,7 +75,7 @@ func (ix *index) use(who Caller, id string) (s *session, done func(), err error)
 		used()
 		return nil, nil, err
 	}
-	if who.Key == s.Owner { // else the limit is another key's
+	if who.Key == s.Owner { // otherwise the limit is another key's
 		ix.disk.Limit(s.Owner, who.MaxDisk)
 	}
 	s.asked.Add(1)
@@ -87,7 +85,7 @@ func (ix *index) use(who Caller, id string) (s *session, done func(), err error)
 	}, nil
 }
 
-// useAny is use for a session that may be unusable.
+// useAny is use, and also accepts an unusable session.
 func (ix *index) useAny(who Caller, id string) (s *session, done func(), err error) {
 	if err := ix.life.Check(); err != nil {
 		return nil, nil, err
@@ -98,11 +96,11 @@ func (ix *index) useAny(who Caller, id string) (s *session, done func(), err err
 		}
 		if ix.registry.Use(s.entry, ix.clock.now()) {
 			return s, func() { ix.registry.Done(s.entry) }, nil
-		} // it was forgotten meanwhile, or is found no more
+		} // the registry forgot it meanwhile, or the store no longer has it
 	}
 }
 
-// touch ends a request that fed or sampled a session.
+// touch records that a request fed or sampled a session.
 func (ix *index) touch(s *session) { ix.registry.Touch(s.entry, ix.clock.now().UTC()) }
 
 func (ix *index) info(who Caller, s *session) Info {
@@ -125,8 +123,9 @@ func (ix *index) get(ctx context.Context, who Caller, id string) (Info, error) {
 	return ix.info(who, s), nil
 }
 
-// delete deletes the session that a request names, and its shadows, which have its text: these
-// first, so that none is left without it. What is at work on them ends after its chunk.
+// delete deletes the session that a request names. It deletes the session's shadows, which have the
+// same text, first: none must remain without the session. Requests that work on them end after
+// their chunk.
 func (ix *index) delete(who Caller, id string) error {
 	s, err := ix.catalog.find(who, id)
 	if err != nil {
@@ -138,7 +137,7 @@ func (ix *index) delete(who Caller, id string) error {
 	if err := ix.deleteOne(s); err != nil {
 		return err
 	}
-	return ix.deleteShadows(s) // of which one may have been made meanwhile
+	return ix.deleteShadows(s) // a shadow may have been made meanwhile
 }
 
 func (ix *index) deleteShadows(of *session) error {
@@ -151,7 +150,7 @@ func (ix *index) deleteShadows(of *session) error {
 }
 
 func (ix *index) deleteOne(s *session) error {
-	id, ctx := s.ID, context.Background() // the erasing of what is gone has to come to its end
+	id, ctx := s.ID, context.Background() // the deletion must complete even if the client leaves
 	err := s.delete(ctx)
 	if err != nil {
 		if _, still := ix.store.Get(ctx, s.ID); !errors.Is(still, storage.ErrNotFound) {
@@ -174,8 +173,8 @@ func (ix *index) remove(s *session) {
 	}
 }
 
-// sweep deletes the sessions that were not used for too long. It runs whenever sessions are made or
-// listed, so that no goroutine is needed: nobody finds a session that has expired before.
+// sweep deletes expired sessions. Creating and listing sessions call it, so that it needs no
+// goroutine: requests never find an expired session.
 func (ix *index) sweep() {
 	now := ix.clock.now()
 	for more := true; more; {
@@ -186,7 +185,7 @@ func (ix *index) sweep() {
 				e.Value.end()
 				e.Value.leave()
 				if !ix.catalog.deletes(e.Value) {
-					continue // it is for another to say
+					continue // another server decides
 				}
 				doomed = append(doomed, e.Value)
 				shadows = append(shadows, e.Value.shadows()...)
@@ -196,28 +195,28 @@ func (ix *index) sweep() {
 		for _, s := range shadows {
 			ix.remove(s)
 		}
-		discardAll(shadows) // first, so that none is left without its session
+		discardAll(shadows) // shadows first, so that none remains without its session
 		discardAll(doomed)
 	}
 }
 
-// sweepBatch is how many sessions expire under one lock, which a chunk may wait for.
+// sweepBatch is how many sessions expire under one lock, for which a chunk may have to wait.
 const sweepBatch = 64
 
-// creation is a session that is going to be made.
+// creation is a session to be made.
 type creation struct {
 	who   Caller
 	s     *session
-	store func() error // makes it in the store
-	fill  func() error // what is to be done before anybody sees it; nil: nothing
-	disk  int64        // bytes of the disk that it will take, at most, besides its head
+	store func() error // makes the session in the store
+	fill  func() error // runs before the session is visible; nil: nothing to do
+	disk  int64        // disk space that it needs at most, without its head, in bytes
 }
 
-// fresh is a session that is not in the store yet.
+// fresh returns a session that is not in the store yet.
 func (ix *index) fresh(
 	who Caller, name string, m *servedModel, set stream.Settings, r CreateRequest,
 ) (*session, error) {
-	id, err := uuid.NewV7() // ordered by time of creation, and so are lists
+	id, err := uuid.NewV7() // ids sort by time of creation, and so do lists
 	if err != nil {
 		return nil, fmt.Errorf("session: id: %w", err)
 	}
@@ -237,14 +236,14 @@ func (ix *index) fresh(
 	return s, nil
 }
 
-// blank is a session of no text that is in no store and in no registry: what a request continues
-// that names none. Its method is the static one, which no text is learnt by: it is what every
-// method that writes fast weights scores with before it has learnt.
+// blank returns a session without text, in no store and no registry. A request that names no
+// session continues it. Its method is static, which learns nothing. Every method with fast weights
+// scores the same before it has learnt.
 func (ix *index) blank(who Caller, m *servedModel) (*session, error) {
 	return ix.fresh(who, "", m, stream.DefaultsFor(m.Model, stream.Static), CreateRequest{})
 }
 
-// build makes a session, in the store first, and then fills it. If that fails nothing is left.
+// build makes a session in the store and then fills it. On an error it removes everything.
 func (ix *index) build(ctx context.Context, m creation) (Info, error) {
 	s := m.s
 	if err := ix.admit(m); err != nil {
@@ -262,13 +261,13 @@ func (ix *index) build(ctx context.Context, m creation) (Info, error) {
 	return ix.info(m.who, s), nil
 }
 
-// mayMake says early whether a caller has no room on the disk for one more session.
+// mayMake returns early if the caller has no disk space for another session.
 func (ix *index) mayMake(who Caller) error {
 	ix.disk.Limit(who.Key, who.MaxDisk)
 	return ix.disk.Room(who.Key, emptyBytes)
 }
 
-// admit reserves the place of one more session of the caller, and its room on the disk.
+// admit reserves a place and disk space for a new session of the caller.
 func (ix *index) admit(m creation) error {
 	who, s := m.who, m.s
 	ix.sweep()
@@ -285,7 +284,8 @@ func (ix *index) admit(m creation) error {
 	case errors.Is(err, registry.ErrFull):
 		return fmt.Errorf("%w: %d sessions", ErrFull, ix.max)
 	}
-	err = memoryError(s.memory.Fits(s.stateBytes(s.model.Model))) // else it could never be used
+	// otherwise it could never be used
+	err = memoryError(s.memory.Fits(s.stateBytes(s.model.Model)))
 	if err == nil {
 		ix.disk.Limit(who.Key, who.MaxDisk)
 		err = ix.disk.Reserve(s.ID, s.Owner, storage.SessionCharge+int64(len(s.encode()))+m.disk)
@@ -318,7 +318,7 @@ func (ix *index) storeCreation(ctx context.Context, m creation) error {
 	return err
 }
 
-// create makes a session in the store, whose log begins at an offset.
+// create makes a session in the store, with a log that begins at start.
 func (ix *index) create(ctx context.Context, s *session, start int64) error {
 	term := ix.lease.Term()
 	epoch, err := ix.catalog.make(s.maxOwned, func(store storage.Store) (uint64, error) {
@@ -327,7 +327,7 @@ func (ix *index) create(ctx context.Context, s *session, start int64) error {
 	return s.noteMade(epoch, term, err)
 }
 
-// fork makes a session in the store that shares what another has.
+// fork makes a session in the store that shares another's log and snapshots.
 func (ix *index) fork(ctx context.Context, from, to *session, cut storage.Cut) error {
 	term := ix.lease.Term()
 	epoch, err := ix.catalog.make(to.maxOwned, func(store storage.Store) (uint64, error) {
@@ -337,9 +337,9 @@ func (ix *index) fork(ctx context.Context, from, to *session, cut storage.Cut) e
 	return to.noteMade(epoch, term, err)
 }
 
-// amend changes the head of a session, in the store first. It waits for what has the session's
-// state at the moment, which is a chunk, a completion, or a text that is only read, and for no
-// more: a request may feed the session meanwhile.
+// amend changes the head of a session, in the store first. It waits for the current user of the
+// session's state: a chunk, a completion or a dry run. It does not wait for the request that feeds
+// the session.
 func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -385,7 +385,7 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	return nil
 }
 
-// checkHead says why a session cannot have another head.
+// checkHead returns why a session cannot have the new head.
 func (ix *index) checkHead(s *session, next *head) error {
 	if err := cmp.Or(checkNameOrNone(next.Name), next.checkKept()); err != nil {
 		return err
@@ -401,7 +401,7 @@ func (ix *index) checkHead(s *session, next *head) error {
 	return nil
 }
 
-// toFollow finds the session that a shadow is to follow. done must follow.
+// toFollow returns the session that a shadow is to follow. The caller calls done.
 func (ix *index) toFollow(
 	ctx context.Context, who Caller, id string,
 ) (of *session, done func(), err error) {

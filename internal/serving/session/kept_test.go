@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keptOffsets are the offsets of a session's snapshots.
+// keptOffsets returns the offsets of a session's snapshots.
 func keptOffsets(t *testing.T, sv *server, id string) (all []int64) {
 	kept, err := sv.store.Snapshots(background, id)
 	require.NoError(t, err)
@@ -21,7 +21,8 @@ func keptOffsets(t *testing.T, sv *server, id string) (all []int64) {
 	return all
 }
 
-// spread is a server with a session of so many chunks, and a snapshot after each that may stay.
+// spread returns a server with a session of the given number of chunks, and a snapshot after each
+// chunk, as far as they may stay.
 func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	sv = newServer(t, t.TempDir(), Options{ReplayMax: 1, ForkSnapshots: most})
 	t.Cleanup(func() { sv.stop() })
@@ -30,14 +31,14 @@ func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	return sv, id, text
 }
 
-// stateAt is the state of a text that was computed from its start.
+// stateAt returns the state of a text that was computed from its start.
 func stateAt(t *testing.T, sv *server, text string) string {
 	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	return want.Hash()
 }
 
-// A fork begins at the nearest snapshot, and comes to the bits of a replay from the start: at a
-// snapshot, within a record, before the first and after the last one, and as a fork of a fork.
+// A fork starts at the nearest snapshot, and has the bits of a replay from the start. It may be at
+// a snapshot, within a record, before the first or after the last snapshot, or a fork of a fork.
 func TestAForkFarBackBeginsAtTheNearestKeptSnapshot(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
@@ -56,7 +57,7 @@ func TestAForkFarBackBeginsAtTheNearestKeptSnapshot(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// A score that may not wait for any computing is answered by a fork at a kept snapshot.
+// A score that may not wait for any computing succeeds on a fork at a kept snapshot.
 func TestAForkAtAKeptSnapshotComputesNothing(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
@@ -70,7 +71,7 @@ func TestAForkAtAKeptSnapshotComputesNothing(t *testing.T) {
 	}
 }
 
-// Damage of a snapshot leads to the one before it, in forks as in the session.
+// If a snapshot is damaged, forks and the session use the one before it.
 func TestAForkGoesOnFromTheSnapshotBeforeADamagedOne(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
@@ -93,8 +94,8 @@ func TestAForkGoesOnFromTheSnapshotBeforeADamagedOne(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// Snapshots for forks are left out where the disk is better left to text, and go where it no longer
-// is ample; those for recovery stay.
+// Snapshots for forks are skipped where the disk is better used for text, and are dropped when disk
+// space gets short. Those for recovery stay.
 func TestSnapshotsForForksTakeHalfOfTheDiskAtMost(t *testing.T) {
 	sv, id, _ := spread(t, 10, 4)
 	require.Len(t, keptOffsets(t, sv, id), 4+recoverySnapshots)
@@ -112,7 +113,7 @@ func TestSnapshotsForForksTakeHalfOfTheDiskAtMost(t *testing.T) {
 	require.Len(t, keptOffsets(t, sv, id), 2+recoverySnapshots)
 }
 
-// A tail has no use for them, and a server that may keep fewer gets rid of the others.
+// A session with a tail has none of them, and a server with a lower limit drops the surplus.
 func TestSnapshotsForForksGoWhereThereIsNoUseForThem(t *testing.T) {
 	sv, id, text := spread(t, 12, 8)
 	tail := create(t, sv.mg, CreateRequest{History: HistoryTail})
@@ -131,7 +132,7 @@ func TestSnapshotsForForksGoWhereThereIsNoUseForThem(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// When there are as many snapshots as there may be, they are taken as seldom as a recovery allows.
+// When the limit of snapshots is reached, they are taken as rarely as recovery allows.
 func TestSnapshotsForForksAreNotTakenForNothing(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour, ForkSnapshots: 2})
 	defer func() { sv.stop() }()
@@ -142,8 +143,8 @@ func TestSnapshotsForForksAreNotTakenForNothing(t *testing.T) {
 		keptOffsets(t, sv, id))
 }
 
-// Whoever says how long to wait for the state of a fork is told how far it is after that time, and
-// whoever waits long enough has it, whatever the request.
+// A request that limits its wait for a fork's state gets the progress when that time is over. A
+// request that waits long enough gets the state, whatever it asks for.
 func TestARequestWaitsForTheStateOfAForkAsLongAsItSays(t *testing.T) {
 	text := logText(30*testChunk + 5)
 	at := int64(20*testChunk + 3)

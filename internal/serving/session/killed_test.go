@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// killedStore carries out so many writes. Then the process is killed: no write after that is made,
-// not even those that tidy up.
+// killedStore makes a number of writes. Then the process is killed: it makes no later write, not
+// even for cleanup.
 type killedStore struct {
 	storage.Store
 	left int
@@ -84,8 +84,8 @@ func (k *killedStore) Delete(ctx context.Context, id string, epoch uint64) error
 	return k.Store.Delete(ctx, id, epoch)
 }
 
-// Whatever a kill leaves of a fork or an import is gone after the next start, also where only the
-// tail of a text is kept, whose log begins above 0 before it has a record.
+// The next start removes a half-made fork or import. That also holds for a session with a tail: its
+// log begins above 0 before it has a record.
 func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -139,7 +139,7 @@ func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.
 }
 
 // A kill between the writing of a snapshot and the dropping of an older one leaves one too many,
-// which goes with the next.
+// which is dropped with the next.
 func TestAKillWhileSnapshotsAreSpreadLeavesTheSession(t *testing.T) {
 	text := logText(12*testChunk + 2)
 	for killed, done := 0, false; !done; killed++ {
@@ -175,13 +175,13 @@ func TestAKillWhileSnapshotsAreSpreadLeavesTheSession(t *testing.T) {
 	}
 }
 
-// requireClean checks what 'sessions check' checks, in so many sessions.
+// requireClean runs the checks of 'sessions check' on the given number of sessions.
 func requireClean(t *testing.T, sv *server, sessions int) {
 	t.Helper()
 	require.Equal(t, sessions, verifySessions(t, sv))
 }
 
-// verifySessions checks what 'sessions check' checks, and gives the number of sessions.
+// verifySessions runs the checks of 'sessions check', and returns the number of sessions.
 func verifySessions(t *testing.T, sv *server) (sessions int) {
 	t.Helper()
 	err := storage.Each(background, sv.store, func(s storage.Session) error {

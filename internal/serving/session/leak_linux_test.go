@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// That no goroutine is left behind is what goleak sees (TestMain).
+// goleak (TestMain) checks for leaked goroutines.
 func TestNoDescriptorIsLeftBehind(t *testing.T) {
 	count := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
@@ -29,7 +29,7 @@ func TestNoDescriptorIsLeftBehind(t *testing.T) {
 		export(t, sv.mg, info.ID)
 		require.NoError(t, sv.mg.Delete(Caller{}, id))
 		sv.stop()
-		if n == 0 { // from now on the runtime has what it opens once
+		if n == 0 { // from now on the runtime has opened its own descriptors
 			before = count()
 		}
 	}

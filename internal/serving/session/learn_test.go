@@ -20,10 +20,10 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// unflagged flags about a third of all lines of the texts that whole makes.
+// unflagged flags about a third of all lines of the texts that whole returns.
 var unflagged = ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: .3}
 
-// strangeText is a text with lines that unflagged flags: they have words that no line before has.
+// strangeText returns a text with lines that unflagged flags: their words are in no line before.
 func strangeText() string {
 	var b strings.Builder
 	for i := range lines.WarmUp + 20 {
@@ -41,7 +41,7 @@ func feedLines(mg *Manager, id, text string, o ScoreOptions) (Summary, error) {
 	return mg.Score(background, Caller{}, id, strings.NewReader(text), o, noChunks)
 }
 
-// linesBegun is what the head of a session says of lines.
+// linesBegun returns what the head of a session says of lines.
 func linesBegun(t testing.TB, mg *Manager, id string) (from *int64, byLine bool) {
 	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func linesBegun(t testing.TB, mg *Manager, id string) (from *int64, byLine bool)
 	return s.LinesFrom, s.ByLine
 }
 
-// undisturbed is the hash of a session that was fed a text by lines, and nothing ever happened to.
+// undisturbed returns the hash of a session that was fed a text by lines without any interruption.
 func undisturbed(t testing.TB, r CreateRequest, text string) string {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, r)
@@ -59,8 +59,8 @@ func undisturbed(t testing.TB, r CreateRequest, text string) string {
 	return hash(t, mg, id)
 }
 
-// A request for lines waits for a session that is cold as one for text does: it is refused where
-// the queue is full, and told to come again where the state takes long to be computed.
+// A request for lines waits for a cold session as a request for text does. It is refused if the
+// queue is full, and gets a RecoveringError if the recovery takes long.
 func TestARequestForLinesWaitsAsOneForTextDoes(t *testing.T) {
 	sv, id := coldServer(t, logText(9*testChunk), Options{ReplayMax: time.Hour, MaxQueue: 2})
 	defer func() { sv.stop() }()
@@ -89,8 +89,8 @@ func TestARequestForLinesWaitsAsOneForTextDoes(t *testing.T) {
 	require.Zero(t, queue.length())
 }
 
-// A session whose lines need memory that others have waits for it with none of its own, so that
-// nobody waits for it in turn.
+// A session whose lines need memory that others use waits without memory, so that no session waits
+// for it.
 func TestLinesWaitForMemory(t *testing.T) {
 	small := stream.StateBytes(testModel(t), stream.Defaults(testModel(t)))
 	sv := newServer(t, t.TempDir(), Options{
@@ -124,7 +124,7 @@ func TestLinesWaitForMemory(t *testing.T) {
 	require.Nil(t, from)
 }
 
-// Without text nothing begins.
+// Without text no lines begin.
 func TestAnEmptyTextBeginsNoLines(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -135,7 +135,7 @@ func TestAnEmptyTextBeginsNoLines(t *testing.T) {
 	require.False(t, byLine)
 }
 
-// A head that cannot be written leaves the session and its memory as they were.
+// If a head cannot be written, the session and its memory are unchanged.
 func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		sv, store := faulty(t, Options{ReplayMax: time.Hour})
@@ -159,8 +159,8 @@ func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
 	}
 }
 
-// A line is learnt or not by its own length and strangeness, also where its first part came with
-// learn=true: what is reported of it is what the log has.
+// Its length and its strangeness decide whether a line is learnt, also where its first part came
+// with learn=true. The log has what was reported.
 func TestTooLongALineIsAmongThoseThatAreNotLearnt(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -180,15 +180,16 @@ func TestTooLongALineIsAmongThoseThatAreNotLearnt(t *testing.T) {
 	require.Equal(t, []uint16{0}, skipped)
 }
 
-// Whenever the process is killed while lines are fed, the session that goes on from its offset is
-// the one that nothing ever happened to.
+// Whenever the process is killed while lines are fed, the session that continues from its offset
+// equals one without interruption.
 func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
 	text, r := strangeText(), CreateRequest{}
 	want := undisturbed(t, r, text)
-	for killed, done := 0, false; !done; killed += 19 { // another write every time: kinds alternate
+	// each time before another write: kinds alternate
+	for killed, done := 0, false; !done; killed += 19 {
 		k := &killedStore{left: killed}
 		sv := &server{t: t, dir: t.TempDir(), options: Options{ReplayMax: 1}}
 		sv.start()
@@ -215,7 +216,7 @@ func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	}
 }
 
-// A fork has what its origin had at the offset, wherever in lines, chunks and records that is; also
+// A fork has its origin's state at the offset, wherever in lines, chunks and records that is, also
 // where records are longer than chunks.
 func TestAForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	text := strangeText()
@@ -251,7 +252,7 @@ func TestAForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// inOneRecord makes one record of an exported log that is learnt by lines.
+// inOneRecord joins an exported log, which is learnt by lines, into one record.
 func inOneRecord(x *changeable) {
 	one := *x.last()
 	one.Text, one.Skipped = nil, nil
@@ -265,7 +266,7 @@ func inOneRecord(x *changeable) {
 	x.records = []storage.Record{one}
 }
 
-// A session's labels change while lines are fed to it, and what the head says of lines stays.
+// A session's labels change while lines are fed to it, and the head's fields about lines stay.
 func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -291,8 +292,8 @@ func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	require.True(t, byLine)
 }
 
-// The text of a line may come by lines, as usual, and after a restart: it is learnt as the log
-// says.
+// The text of a line may come with learning by lines, without it, and after a restart: it is learnt
+// as the log says.
 func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	r := CreateRequest{Settings: Settings{"method": MethodDynamicSGD}}
 	pieces := []struct {
@@ -321,8 +322,8 @@ func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	require.Len(t, hashes, 1)
 }
 
-// Two that only read beside one that feeds: each is told of one state of the session, and the
-// session is the one that nobody has read.
+// Two readers beside a feeder: each sees one state of the session, and the readers do not change
+// the session.
 func TestReadersBesideAFeeder(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id, text := create(t, mg, CreateRequest{}), strangeText()
@@ -354,8 +355,8 @@ func TestReadersBesideAFeeder(t *testing.T) {
 	require.Equal(t, undisturbed(t, CreateRequest{}, text), hash(t, mg, id))
 }
 
-// A text that is read ends between two chunks when its request is given up, as that of a key that
-// is revoked is, and when its session is deleted; a feeder then goes on at once.
+// A request that only reads a text ends between two chunks when it is canceled, as by a revoked
+// key, or when its session is deleted. A feeder then continues at once.
 func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -378,8 +379,8 @@ func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	require.Zero(t, mg.engine.budget.Used())
 }
 
-// Of a tail of text that is learnt by lines, what is left is enough; also after a compaction, and
-// in a folder that was restored from a backup.
+// The kept tail of a text learnt by lines is enough to continue. That holds also after a
+// compaction, and in a folder restored from a backup.
 func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -421,8 +422,8 @@ func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	}
 }
 
-// The numbers of lines that are not learnt are charged as the text is: on the disk to the key's
-// limit, in a store in memory to the memory, from which they are given back.
+// The numbers of lines that are not learnt are charged as text is: on the disk to the key's limit,
+// in a store in memory to the memory. That memory is released later.
 func TestWhatIsNotLearntIsCharged(t *testing.T) {
 	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
 	text := strings.Repeat("\n", 20_000)

@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// watching is the head of a session at an offset from which on text comes with these options: it
-// says of lines what they ask for.
+// watching returns the head for text from an offset on that is fed with these options. It has the
+// options' rules for lines.
 func (h head) watching(o ScoreOptions, at int64) head {
 	if o.Lines && h.LinesFrom == nil {
 		h.LinesFrom, h.TroubleWords = &at, o.TroubleWords
@@ -24,7 +24,8 @@ func (h head) watching(o ScoreOptions, at int64) head {
 	return h
 }
 
-// checkTrouble refuses another list of words of trouble than the lines of a session began with.
+// checkTrouble refuses a list of trouble words that differs from the one the session's lines began
+// with.
 func (h *head) checkTrouble(o ScoreOptions) error {
 	if h.LinesFrom == nil || o.TroubleWords == "" || o.TroubleWords == h.TroubleWords {
 		return nil
@@ -37,26 +38,26 @@ func (h *head) checkTrouble(o ScoreOptions) error {
 		want + ", as in the first text with lines; use another session for another list"}
 }
 
-// isTroubleList reports whether a list is one that lines.TroubleWords returns, or empty.
+// isTroubleList reports whether a list is empty or in the form that lines.TroubleWords returns.
 func isTroubleList(list string) bool {
 	same, err := lines.TroubleWords(list)
 	return list == "" || err == nil && same == list
 }
 
-// TroubleWords reads a list of words of trouble, for ScoreOptions.
+// TroubleWords parses a list of trouble words for ScoreOptions.
 func TroubleWords(text string) (list string, err error) { return lines.TroubleWords(text) }
 
-// recordRule says how records are made of a session's lines. It is never changed.
+// recordRule says how a session's lines form records. It is immutable.
 type recordRule struct {
-	From  int64  `json:"from"`            // the offset from which on they are made so
-	Start string `json:"start,omitempty"` // the pattern of how records begin; "": the default
+	From  int64  `json:"from"`            // the offset from which on the rule holds
+	Start string `json:"start,omitempty"` // the pattern that begins a record; "": the default
 }
 
-// CheckRecordStart refuses what is no pattern of how records begin. The error says what was
+// CheckRecordStart returns an error if pattern cannot be a record start. The error says what was
 // expected.
 func CheckRecordStart(pattern string) error { return lines.CheckPattern(pattern) }
 
-// watch makes lines and records of a stream, as the head says.
+// watch starts lines and records of a stream, as the head says.
 func (h *head) watch(st *stream.Stream) {
 	if h.LinesFrom != nil {
 		st.TroubleBy(h.TroubleWords)
@@ -69,7 +70,7 @@ func (h *head) watch(st *stream.Stream) {
 	}
 }
 
-// checkLearn refuses to learn by lines where that cannot be done.
+// checkLearn refuses to learn by lines where that is impossible.
 func checkLearn(s *session, o ScoreOptions) error {
 	switch {
 	case o.Learn != LearnUnflagged:

@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// watch scores a text by lines, and returns the lines that have ended and the one under way.
+// watch scores a text by lines, and returns the ended lines and the unfinished one.
 func watch(
 	t fatal, mg *Manager, id string, o ScoreOptions, body ...string,
 ) (ended []Line, rest *Line) {
@@ -29,7 +29,7 @@ func watch(
 	return ended, sum.Rest
 }
 
-// linesOf makes lines of a text with these log-probabilities, with nothing of this package between.
+// linesOf splits a text with these log-probabilities into lines, without this package.
 func linesOf(trouble, text string, from int64, logProbs []float64) (all []Line) {
 	m := lines.NewMeter()
 	m.Trouble(trouble)
@@ -54,7 +54,7 @@ func incidentsOf(events []incidents.Incident) (all []IncidentReport) {
 	return all
 }
 
-// whole is a text that ends with a newline, of lines that differ.
+// whole returns a text of different lines that ends with a newline.
 func whole(first, count int) string {
 	var b strings.Builder
 	for i := first; i < first+count; i++ {
@@ -63,8 +63,8 @@ func whole(first, count int) string {
 	return b.String()
 }
 
-// happens lets something happen to a session that changes no bit of it, or nothing, and gives the
-// id of the session that goes on.
+// happens draws an event that changes no bit of a session, or none, and returns the id of the
+// session that continues.
 func happens(rt *rapid.T, sv *server, id string) string {
 	switch rapid.IntRange(0, 6).Draw(rt, "then") {
 	case 0:
@@ -88,8 +88,8 @@ func happens(rt *rapid.T, sv *server, id string) string {
 	return id
 }
 
-// However the text comes, and whatever happens to the session between, lines are what they are for
-// the text from the first request for lines on.
+// However the text arrives, and whatever happens to the session meanwhile, the lines depend only on
+// the text and on where they begin.
 func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
@@ -107,7 +107,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 		options := ScoreOptions{Text: true, TokenBits: true, TroubleWords: trouble}
 		for n, body := range cut(rt, text, 60) {
 			if n > 0 && rapid.IntRange(0, 3).Draw(rt, "without lines") == 0 {
-				score(rt, sv.mg, id, body) // the meter goes on
+				score(rt, sv.mg, id, body) // lines continue also when they are not asked for
 				end := get(rt, sv.mg, id).Offset
 				for _, l := range want[len(found):] {
 					if l.Offset+l.Bytes <= end {
@@ -117,7 +117,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 			} else {
 				ended, rest := watch(rt, sv.mg, id, options, cut(rt, body, 30)...)
 				found = append(found, ended...)
-				options.TroubleWords = "" // they are kept with the session
+				options.TroubleWords = "" // the session keeps the words
 				require.Equal(rt, strings.HasSuffix(body, "\n"), rest == nil)
 				if rest != nil {
 					require.False(rt, rest.Ended)
@@ -131,7 +131,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 	})
 }
 
-// The list of words of trouble is that of the first text with lines, also of a fork from there on.
+// The list of trouble words is that of the first text with lines, also for a fork from there on.
 func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
@@ -162,7 +162,7 @@ func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 	}
 }
 
-// A fork has the lines of the text that it has: those of its origin, if they had begun.
+// A fork has the lines of its text: those of its origin, if they had begun.
 func TestAForkHasTheLinesOfItsText(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -186,7 +186,7 @@ func TestAForkHasTheLinesOfItsText(t *testing.T) {
 	require.Equal(t, began-2, earlier[0].Offset)
 }
 
-// Lines change nothing of a session but what it knows of its lines.
+// Lines change nothing in a session except its statistics of lines.
 func TestLinesChangeNoScore(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	a, b := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
@@ -213,13 +213,13 @@ func TestLinesOfATextThatIsReadAreThoseOfALearntOneUpToTheUpdate(t *testing.T) {
 	require.NotNil(t, rest.BaselineBits)
 }
 
-// A session that learns by lines is a function of its text and of what it did not learn: whatever
-// happens to it, it has the bits of one that nothing ever happened to.
+// A session that learns by lines is a function of its text and of the lines that it did not learn.
+// Whatever happens to it, it is bit-identical to one without interruption.
 func TestWhatIsNotLearntIsPartOfTheLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
 		defer func() { sv.stop() }()
-		// Lines are flagged by a threshold that about a third of all are under.
+		// The threshold flags about a third of all lines.
 		o := ScoreOptions{Learn: LearnUnflagged, Threshold: 0.3}
 		method := rapid.SampledFrom([]string{MethodSparseMeta, MethodDynamicSGD}).Draw(rt, "method")
 		r := CreateRequest{Settings: Settings{"method": method}}

@@ -66,8 +66,8 @@ func TestAnImportOfLinesThatDoesNotFitIsRefused(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// Of a session of lines that damage has touched, what can be read is exported with what was learnt
-// of it, and goes on.
+// The export of a damaged session of lines has the readable text and what was learnt of it, and can
+// be continued.
 func TestATouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 	text := strangeText()
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
@@ -77,7 +77,7 @@ func TestATouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 	for _, part := range []string{text[:bad/2], text[bad/2:]} {
 		_, err := feedLines(sv.mg, id, part, unflagged)
 		require.NoError(t, err)
-		sv.keep(id) // the second snapshot is of no use
+		sv.keep(id) // the second snapshot is not needed
 	}
 	sv.stop()
 	inLog(t, sv.dir, text[bad:bad+testChunk], flip)
@@ -94,7 +94,7 @@ func TestATouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 	require.Equal(t, undisturbed(t, r, text), hash(t, mg, info.ID))
 }
 
-// What a check of the folder finds of lines that are not as the head says.
+// A check of the folder reports lines that differ from the head.
 func TestACheckFindsLinesThatTheHeadDoesNotKnow(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()

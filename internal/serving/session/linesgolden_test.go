@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.jsonl instead of comparing with it")
 
-// goldenLine is what a client is told of a line, as far as it is computed.
+// goldenLine is the computed part of a line's report.
 type goldenLine struct {
 	Number   int64   `json:"number"`
 	Offset   int64   `json:"offset"`
@@ -28,7 +28,8 @@ type goldenLine struct {
 	Learnt   bool    `json:"learnt"`
 }
 
-// goldenText is a log with lines of another kind in it, one of them longer than several chunks.
+// goldenText returns a log with lines of another kind in it, one of them longer than several
+// chunks.
 func goldenText() string {
 	log := func(lines int) string { return whole(0, lines) }
 	return log(40) + "kernel: out of memory: killed process 4711 (postgres), of which nothing is " +
@@ -36,17 +37,17 @@ func goldenText() string {
 		log(8) + "5 GET /../../etc/passwd\n" + log(8) + "\n" + "\x00\xff\xfe\n" + log(8)
 }
 
-// The lines of a session that learns by lines, their costs, how strange they are, which are learnt,
-// and the state that the session comes to, are the same to the bit as ever. Each arithmetic has its
-// own: `go test -run Golden -update`, also with `-tags noasm`, writes the file anew where they
-// are meant to change. Then sessions made before do not go on to the same bits.
+// The lines of a session that learns by lines are bit-identical to the golden file: their costs,
+// their strangeness, which are learnt, and the state at the end. Each arithmetic has its own file.
+// `go test -run Golden -update`, also with `-tags noasm`, writes the file again for an intended
+// change. Existing sessions then do not continue to the same bits.
 func TestGoldenLinesUnderOneAndManyThreads(t *testing.T) {
 	requireGolden(t, "lines", func(threads int) []byte {
 		return goldenRun(t, newManager(t, Options{Threads: threads}), goldenText())
 	})
 }
 
-// requireGolden holds what a run gives, on any number of threads, against testdata.
+// requireGolden compares what a run returns, on any number of threads, with testdata.
 func requireGolden(t *testing.T, name string, run func(threads int) []byte) {
 	path := filepath.Join("testdata", name+"."+kernel.Arithmetic{}.Numerics()+".jsonl")
 	for i, threads := range []int{1, 2, 5} {
@@ -60,8 +61,8 @@ func requireGolden(t *testing.T, name string, run func(threads int) []byte) {
 	}
 }
 
-// goldenRun is what becomes of a text under every method that learns by lines: for each its name,
-// its lines, and the state at the end.
+// goldenRun returns, for every method that learns by lines, its name, the lines of a text, and the
+// state at the end.
 func goldenRun(t *testing.T, mg *Manager, text string) []byte {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)

@@ -19,25 +19,25 @@ import (
 )
 
 // Manager keeps the sessions of its models in a store, and the states of those in use in memory.
-// All its methods may be called at once. Drain ends its threads.
+// Its methods are safe for concurrent use. Drain ends its threads.
 //
-// Its parts each have a lock of their own: the index knows which sessions there are, the engine
-// works on one, the lifecycle says whether anything may begin.
+// Each part has its own lock: the index knows the sessions, the engine works on one, the lifecycle
+// decides whether work may begin.
 type Manager struct {
-	about       []ModelInfo // of the models, the default first
+	about       []ModelInfo // descriptions of the models, the default first
 	index       *index
 	engine      *engine
 	follower    *follower
 	life        *lifecycle.Lifecycle
 	backups     *backups
 	subscribers subscribers
-	last        sync.Once // what is done when the Manager has drained
+	last        sync.Once // the work after the Manager has drained
 
-	watchIdle time.Duration // the constant of that name; tests set it
+	watchIdle time.Duration // the constant WatchIdle; tests set it
 }
 
-// NewManager returns a Manager of the sessions that the store has. The model is that of sessions
-// that ask for none; Options.Others may be asked for.
+// NewManager returns a Manager for the sessions in the store. m is the default model; requests may
+// ask for one of Options.Others.
 func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 	return mg, nil
 }
 
-// assemble makes the parts of a Manager and hands each what it needs.
+// assemble makes the parts of a Manager and connects them.
 func assemble(served models, o Options) (*Manager, error) {
 	h := &host{
 		store: o.Store, lease: &lease{Lease: o.Lease, own: o.Lease == nil},
@@ -118,17 +118,18 @@ func assemble(served models, o Options) (*Manager, error) {
 	}, nil
 }
 
-// Holds reports whether this server has a session, by its id, so that requests for the session are
-// for this server.
+// Holds reports whether this server has the session with this id. Requests for the session then
+// belong to this server.
 func (mg *Manager) Holds(id string) bool { return mg.index.catalog.has(id) }
 
-// HandOver gives this server's sessions to the others. It claims and makes none from now on
-// (ErrElsewhere), and frees its own one after another, with a snapshot where another server would
-// have much to compute. A request that feeds ends after its chunk, Watch with ErrDraining;
-// completions are waited for. What the context leaves out is free when the server has left.
+// HandOver gives this server's sessions to other servers. It claims and makes no more sessions
+// (ErrElsewhere). It releases its own sessions one by one, with a snapshot where another server
+// would recompute much. A request that feeds ends after its chunk, and Watch with ErrDraining.
+// HandOver waits for completions. Sessions that are left when the context ends are free after the
+// server has left.
 func (mg *Manager) HandOver(ctx context.Context) { mg.index.catalog.handOver(ctx) }
 
-// Models describe the models that sessions run on, the default first.
+// Models describes the models that sessions run on, the default first.
 func (mg *Manager) Models() []ModelInfo {
 	all := make([]ModelInfo, len(mg.about))
 	for i := range mg.about {
@@ -147,8 +148,8 @@ func (mg *Manager) describe(at int) ModelInfo {
 	return m
 }
 
-// ModelOf describes the model that a session runs on, or that would run on it: of one whose model
-// is not served, and where no session is named, that is the default. The error is ErrNotFound.
+// ModelOf describes the model that a session runs on. If that model is not served, or no session is
+// named, it describes the default model. The error is ErrNotFound.
 func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	if id == "" {
 		return mg.Model(), nil
@@ -161,9 +162,9 @@ func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	return mg.describe(at), nil
 }
 
-// Patch changes the name of a session, its labels, and when it expires, without waiting for
-// requests that feed it. It is no use of the session: a TTL that has run out already ends it at
-// once. The errors are a *FieldError, a *NameTakenError, and those of a write to the session.
+// Patch changes the name, the labels and the TTL of a session, without waiting for requests that
+// feed it. It does not count as a use: a TTL that is already over ends the session at once. The
+// errors are a *FieldError, a *NameTakenError, and those of a write to the session.
 func (mg *Manager) Patch(
 	ctx context.Context, who Caller, id string, r PatchRequest,
 ) (Info, error) {
@@ -188,18 +189,18 @@ func (mg *Manager) Patch(
 	return mg.index.info(who, s), nil
 }
 
-// DiskAlarm is a *DiskAlarmError while there is too little room left on the disk; nil: there is
-// enough.
+// DiskAlarm returns a *DiskAlarmError while the disk is nearly full, else nil.
 func (mg *Manager) DiskAlarm() error { return mg.engine.disk.Alarm() }
 
-// Get describes a session, without waiting for what is at work on it.
+// Get describes a session, without waiting for requests that work on it.
 func (mg *Manager) Get(who Caller, id string) (Info, error) {
 	return mg.index.get(context.Background(), who, id)
 }
 
-// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax), in
-// the order of ids, which is that of creation; with labels those that have all of them. It starts
-// after an id; next is the id for the next page, "" on the last. A page by label may be short.
+// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax). They
+// are in the order of ids, which is that of creation. With labels it lists only those that have all
+// of them. It starts after an id. next is where the next page starts, "" on the last. A page by
+// label may be short.
 func (mg *Manager) List(
 	who Caller, after string, limit int, labels ...Label,
 ) (page []Info, next string, err error) {
@@ -210,24 +211,24 @@ func (mg *Manager) List(
 	return mg.index.catalog.list(who, after, min(limit, ListMax), labels)
 }
 
-// Delete removes a session with everything that was ever kept for it. A request that is at work on
-// it ends with ErrNotFound after its chunk.
+// Delete removes a session and all of its data. A request that works on it ends with ErrNotFound
+// after its chunk.
 func (mg *Manager) Delete(who Caller, id string) error { return mg.index.delete(who, id) }
 
-// Score feeds text to a session as it comes: what the body has at hand, up to the end of the chunk,
-// is scored at once. emit gets each report in order, before the update that the text causes. What
-// emit got is in the session, whatever happens then.
+// Score feeds text to a session as it arrives: the bytes that the body has ready, up to the end of
+// the chunk, are scored at once. emit gets each report in order, before the update that the text
+// causes. Text that emit got is in the session, whatever happens then.
 //
-// One request at a time feeds a session; others wait in order, as long as they may, and then get
-// ErrBusy. Score ends with the body, with emit's error, and between two chunks with the context,
-// ErrNotFound, ErrDraining, a *BodyError, a *LimitError, ErrFull, a *DiskLimitError, a
+// One request at a time feeds a session. Others wait in order, for at most their wait, and then get
+// ErrBusy. Score ends with the body, or with emit's error. Between two chunks it may end with the
+// context, ErrNotFound, ErrDraining, a *BodyError, a *LimitError, ErrFull, a *DiskLimitError, a
 // *DiskAlarmError, ErrUnavailable or ErrUnknown. With *OffsetError or ErrBusy nothing of the body
 // was read; with ErrOverloaded nothing was accepted. A *RecoveringError, which is an ErrOverloaded,
-// says that the state takes long to compute again; the next call continues that. The Summary tells
-// what was accepted, also beside an error.
+// says that the recovery of the state takes long; the next call continues it. The Summary says what
+// was accepted, also with an error.
 //
-// With LearnFalse the session stays as it was. The text is received first, at most UnlearntBytesMax
-// (*TooLongError); while it is scored, the session takes no other text.
+// With LearnFalse the session is unchanged. The text is received first, at most UnlearntBytesMax
+// (*TooLongError). While it is scored, the session takes no other text.
 func (mg *Manager) Score(
 	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions,
 	emit func(Chunk) error,
@@ -271,12 +272,12 @@ func (mg *Manager) Score(
 	return f.sum, err
 }
 
-// reporting are the reports of a score request.
+// reporting returns the reports of a score request.
 func (mg *Manager) reporting(s *session, o ScoreOptions, emit func(Chunk) error) reports {
 	return reports{engine: mg.engine, s: s, options: o, want: o.detail(), emit: emit}
 }
 
-// dryRun carries out a score request that learns nothing.
+// dryRun runs a score request that learns nothing.
 func (mg *Manager) dryRun(
 	ctx context.Context, s *session, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -305,9 +306,9 @@ func (mg *Manager) dryRun(
 }
 
 // Complete samples text after the session's text and the prompt, from the adapted model or the
-// static one. The session stays as it was unless the request commits. emit gets each piece of the
-// text. Meanwhile the session takes no other text; a completion that commits is a feeder, and gets
-// ErrBusy beside another.
+// static one. emit gets each piece of the text. The session is unchanged unless the request
+// commits. Meanwhile it takes no other text. A completion that commits feeds the session, and gets
+// ErrBusy if another request does.
 //
 // It ends with emit's error, the context, ErrNotFound, and at its beginning ErrOverloaded.
 func (mg *Manager) Complete(
@@ -337,8 +338,8 @@ func (mg *Manager) Complete(
 	return mg.engine.complete(ctx, s, r, emit)
 }
 
-// Suggest looks for what may come next behind the session's text and what was typed behind it. The
-// session stays as it was. The errors are a *FieldError, and those of Complete.
+// Suggest returns likely continuations of the session's text and the typed text after it. The
+// session is unchanged. The errors are a *FieldError, and those of Complete.
 func (mg *Manager) Suggest(
 	ctx context.Context, who Caller, id string, r SuggestRequest,
 ) (Suggested, error) {
@@ -358,13 +359,13 @@ func (mg *Manager) Suggest(
 	return mg.engine.suggest(ctx, s, r)
 }
 
-// CompleteBatch samples texts as Complete does, after several prompts and several after each.
-// Without an id it continues an empty text. emit gets the texts one after the other; with Echo the
-// texts after a prompt begin together. The errors are those of Complete, ErrFull and *OffsetError.
+// CompleteBatch samples texts as Complete does, several after each of several prompts. Without an
+// id it continues an empty text. emit gets one text after another; with Echo the texts after one
+// prompt begin together. The errors are those of Complete, ErrFull and *OffsetError.
 //
-// The session stays as it was unless the request commits. Then the session takes the prompt, or
-// prompt and text, when emit has had all of the texts. It takes nothing if emit fails or the
-// context ends before. The last piece follows, and has the session's new offset.
+// The session is unchanged unless the request commits. Then it takes the prompt, or prompt and
+// text, after emit got all texts. It takes nothing if emit fails or the context ends before that.
+// The last piece follows, with the session's new offset.
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {
@@ -389,8 +390,8 @@ func (mg *Manager) CompleteBatch(
 	return mg.engine.batch(ctx, s, id == "", r, emit)
 }
 
-// grounds finds the session that a batch continues, or makes a blank one of a model. done must
-// follow.
+// grounds returns the session that a batch continues, or a blank one of a model. The caller calls
+// done.
 func (mg *Manager) grounds(
 	who Caller, id, modelName string,
 ) (s *session, done func(), err error) {
@@ -407,9 +408,9 @@ func (mg *Manager) grounds(
 	return mg.index.use(who, id)
 }
 
-// Fork makes a session that has the text of another up to an offset, and goes its own way from
-// there. It belongs to the caller. It returns a *FieldError for an offset that the other does not
-// have (a *TrimmedError: any more), a *NameTakenError, and what Create does.
+// Fork makes a session of the caller that has the text of another up to an offset, and is
+// independent from there on. It returns a *FieldError for an offset that the other session does not
+// have (a *TrimmedError if it was trimmed), a *NameTakenError, and the errors of Create.
 func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
 	s, done, err := mg.index.use(who, id)
 	if err != nil {
@@ -431,13 +432,13 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	return f.run(ctx, who, r)
 }
 
-// Export writes a session as an archive, a tar file of package folder, which Import reads. The
-// archive is made in a temporary file (ErrNoSpace), so that a slow w holds up nobody. Nothing is
-// written before an error but one of w.
+// Export writes a session as an archive, a tar file of package folder, which Import reads. It makes
+// the archive in a temporary file (ErrNoSpace), so that a slow w delays nobody. It writes nothing
+// to w before all errors other than w's are known.
 //
-// Of a damaged session the archive has what can be read, and part is called before w is written to;
-// without part, or if nothing can be read, the error is an *UnusableError. For the wait see
-// engine.maxWaitOf.
+// The archive of a damaged session has the text that can be read, and part is called before w is
+// written to. Without part, or if nothing can be read, the error is an *UnusableError. For the wait
+// see engine.maxWaitOf.
 func (mg *Manager) Export(
 	ctx context.Context, who Caller, id string, wait time.Duration, w io.Writer, part func(Part),
 ) error {
@@ -460,11 +461,11 @@ func (mg *Manager) Export(
 	return SpoolError(err)
 }
 
-// Import makes a session of the caller of what Export wrote, with a new id and the name given, ""
-// for none. Its error is a *NameTakenError; ErrImport for an archive that is not whole, or of
-// another model (a *ModelError); a *BodyError; ErrNoSpace without room for the temporary file; and
-// what Create returns. Checking the state takes memory, for which Import waits; ErrFull where
-// waiting is of no use.
+// Import makes a session of the caller from an archive that Export wrote. It has a new id and the
+// given name, "" for none. The error is ErrImport for an archive that is not whole, or of another
+// model (a *ModelError). Other errors are a *NameTakenError, a *BodyError, ErrNoSpace without room
+// for the temporary file, and those of Create. Checking the state needs memory, for which Import
+// waits; the error is ErrFull if there can never be enough.
 func (mg *Manager) Import(
 	ctx context.Context, who Caller, r io.Reader, name string,
 ) (Info, error) {
@@ -483,9 +484,9 @@ func (mg *Manager) Import(
 }
 
 // Backup opens a backup of the store for an admin, or without keys for the one owner; others get
-// ErrAdminOnly. With an id it opens that backup again, or returns ErrBackupGone. Without one it
-// makes a backup and ends one that nobody reads; ErrBackupBusy if somebody does. A store in memory
-// has ErrNoBackup.
+// ErrAdminOnly. With an id it reopens that backup, or returns ErrBackupGone. Without an id it makes
+// a new backup, and ends one that nobody reads; the error is ErrBackupBusy if somebody does. A
+// store in memory returns ErrNoBackup.
 func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, error) {
 	if who.Key != "" && !who.Admin {
 		return nil, ErrAdminOnly
@@ -493,11 +494,10 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 	return mg.backups.open(ctx, id)
 }
 
-// Drain refuses new work, waits for chunks and completions under way, and ends the threads. A
-// request that feeds ends with ErrDraining after its chunk, a backup at once, a Watch after the
-// last chunk. Then it takes snapshots, so that the next start has little to compute. What is under
-// way when the context ends goes on, and the threads end with it. Sessions can still be described
-// and deleted.
+// Drain refuses new work, waits for current chunks and completions, and ends the threads. A request
+// that feeds ends with ErrDraining after its chunk, a backup at once, a Watch after the last chunk.
+// Then Drain takes snapshots, so that the next start recomputes little. When the context ends, work
+// under way continues, and the threads end after it. Sessions can still be described and deleted.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
 	mg.index.catalog.end()
@@ -513,7 +513,7 @@ func (mg *Manager) Drain(ctx context.Context) error {
 			return fmt.Errorf("session: drain: chunks are still under way: %w", ctx.Err())
 		}
 	}
-	mg.subscribers.end(ErrDraining) // before the snapshots, which may take a while
+	mg.subscribers.end(ErrDraining) // before the snapshots, which may take long
 	mg.last.Do(func() { mg.engine.saveAll(ctx) })
 	return nil
 }

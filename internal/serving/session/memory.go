@@ -10,9 +10,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/budget"
 )
 
-// This file is what states take of the memory.
+// This file accounts the memory of states.
 
-// stateBytes is the memory that the session's state takes, at most.
+// stateBytes returns the most memory that the session's state uses.
 func (h *head) stateBytes(m *model.Model) int64 {
 	bytes := stream.StateBytes(m, h.Settings)
 	if h.LinesFrom != nil {
@@ -24,9 +24,9 @@ func (h *head) stateBytes(m *model.Model) int64 {
 	return bytes
 }
 
-// reserveState takes memory for a state of a model, and gives the model with its weights. It waits
-// while all sessions that could give up their states are at work; the context ends the wait. The
-// account has nothing if that fails.
+// reserveState reserves memory for a state of a model, and returns the model with its weights. It
+// waits while all sessions with states that could be dropped are at work; the context ends the
+// wait. On an error nothing is reserved.
 func reserveState(
 	ctx context.Context, account *budget.Account[*session], of *servedModel, need int64,
 ) (m *model.Model, err error) {
@@ -39,7 +39,7 @@ func reserveState(
 	return m, err
 }
 
-// memoryError is the error of a request that got no memory.
+// memoryError converts an error of the memory budget to that of a request.
 func memoryError(err error) error {
 	var full *budget.FullError
 	switch {

@@ -11,7 +11,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// modelInfo is what Manager.Models tell of a model, whose weights take so many bytes of memory.
+// modelInfo returns the description of a model for Manager.Models. weightsBytes is the memory of
+// its weights.
 func modelInfo(m *model.Model, weightsBytes int64) (ModelInfo, error) {
 	defaults, err := effective(m, Settings{"chunk": m.Chunk})
 	if err != nil {
@@ -41,7 +42,7 @@ func modelInfo(m *model.Model, weightsBytes int64) (ModelInfo, error) {
 	}, nil
 }
 
-// clone is a copy that its holder may change.
+// clone returns a copy that the caller may change.
 func (m ModelInfo) clone() ModelInfo {
 	m.Card, m.Config, m.Defaults = slices.Clone(m.Card), slices.Clone(m.Config), m.Defaults.Clone()
 	return m
@@ -57,8 +58,8 @@ func kindOf(t tokenizer.Tokenizer) string {
 // OfWords reports whether the model's tokens are words.
 func (m *ModelInfo) OfWords() bool { return m.Tokenizer == tokenizer.KindWords }
 
-// ModelsNamed returns the models that a name is of, as requests may have it, see model.WhichNamed.
-// Several models may share a name.
+// ModelsNamed returns the models that a request's name matches; see model.WhichNamed. Several
+// models may share a name.
 func ModelsNamed(all []ModelInfo, name string) (named []ModelInfo) {
 	ids, names := make([]string, len(all)), make([]string, len(all))
 	for i := range all {
@@ -70,7 +71,7 @@ func ModelsNamed(all []ModelInfo, name string) (named []ModelInfo) {
 	return named
 }
 
-// tokenizer is the model's; of the zero value, that of bytes.
+// tokenizer returns the model's tokenizer, or that of bytes for the zero value.
 func (m *ModelInfo) tokenizer() tokenizer.Tokenizer {
 	if m.text == nil {
 		return tokenizer.Bytes{}
@@ -78,11 +79,11 @@ func (m *ModelInfo) tokenizer() tokenizer.Tokenizer {
 	return m.text
 }
 
-// tokensAtOnce is how many tokens ModelInfo.Tokens has in memory.
+// tokensAtOnce is how many tokens ModelInfo.Tokens keeps in memory.
 const tokensAtOnce = 512
 
-// Tokens gives the tokens of a text by itself. A word at its end counts as complete; white space
-// behind the last token is no token.
+// Tokens returns the tokens of a text without context. A word at the end counts as complete; white
+// space after the last token is no token.
 func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		var some tokenizer.Tokens
@@ -93,7 +94,7 @@ func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 			rest = t.Next(&some, &pending, rest, tokensAtOnce)
 			if more = len(some.IDs) == tokensAtOnce; !more && pending.Size() > 0 {
 				t.End(&some, &pending)
-				some.IDs = some.IDs[:len(some.IDs)-1] // the end of a line, which the text has not
+				some.IDs = some.IDs[:len(some.IDs)-1] // the end of a line, which is not in the text
 			}
 			for _, id := range some.IDs {
 				if !yield(id) {
@@ -104,12 +105,12 @@ func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 	}
 }
 
-// CountTokens is the number of Tokens.
+// CountTokens returns the number of Tokens.
 func (m *ModelInfo) CountTokens(text []byte) int64 {
 	return int64(tokenizer.Count(m.tokenizer(), text))
 }
 
-// Spell appends the text of a token that stands behind another. It panics at an id outside the
+// Spell appends the text of a token that follows the token after. It panics at an id outside the
 // vocabulary.
 func (m *ModelInfo) Spell(dst []byte, after, id int32) []byte {
 	return m.tokenizer().Spell(dst, after, id)

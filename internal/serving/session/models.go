@@ -9,10 +9,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// models are those that a Manager serves, the default first. None is there twice.
+// models are the models that a Manager serves, the default first, without duplicates.
 type models []*servedModel
 
-// withHash finds a model by its content hash; nil if it is not served.
+// withHash returns the model with a content hash; nil if it is not served.
 func (ms models) withHash(hash string) *servedModel {
 	i := slices.IndexFunc(ms, func(m *servedModel) bool { return m.Hash() == hash })
 	if i < 0 {
@@ -21,8 +21,8 @@ func (ms models) withHash(hash string) *servedModel {
 	return ms[i]
 }
 
-// named finds the model that a request names, see model.WhichNamed; "" is the default. A name that
-// several models share is refused. The error is a *FieldError.
+// named returns the model that a request names; see model.WhichNamed. "" is the default. A name
+// that several models share is refused with a *FieldError.
 func (ms models) named(name string) (*servedModel, error) {
 	if name == "" {
 		return ms[0], nil
@@ -46,12 +46,12 @@ func (ms models) named(name string) (*servedModel, error) {
 	}
 }
 
-// SharedName says that a name is that of several models.
+// SharedName returns the text that says that several models have the name.
 func SharedName(name string, models int) string {
 	return fmt.Sprintf("%q, the name of %d models", name, models)
 }
 
-// check refuses a model that is there twice: a session would not know which is its own.
+// check refuses duplicate models: a session could not tell which one it runs on.
 func (ms models) check() error {
 	for i, m := range ms {
 		if ms[:i].withHash(m.Hash()) != nil {
@@ -71,7 +71,7 @@ func (ms models) ids() []string {
 
 func (ms models) names() string { return strings.Join(ms.ids(), ", ") }
 
-// live tells whether a model is one of those in memory.
+// live reports whether a model is in memory.
 func (ms models) live(m *model.Model) bool {
 	return slices.ContainsFunc(ms, func(s *servedModel) bool { return s.current() == m })
 }

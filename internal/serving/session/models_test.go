@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// sources are sources of models, which make another copy each time, as files do.
+// sources returns sources of models that load a new copy each time, as files do.
 func sources(t fatal, all ...*model.Model) (list []*model.Source) {
 	t.Helper()
 	for _, m := range all {
@@ -33,14 +33,15 @@ func sources(t fatal, all ...*model.Model) (list []*model.Source) {
 	return list
 }
 
-// newDurable is newManager with a store on disk, whose sessions take memory when they are used.
+// newDurable is newManager with a store on disk, whose sessions need memory only when they are
+// used.
 func newDurable(t *testing.T, o Options) *Manager {
 	sv := newServer(t, t.TempDir(), o)
 	t.Cleanup(sv.stop)
 	return sv.mg
 }
 
-// manyModels are small models of different weights.
+// manyModels returns small models with different weights.
 func manyModels(t testing.TB, n int) (all []*model.Model) {
 	t.Helper()
 	for i := range n {
@@ -51,7 +52,7 @@ func manyModels(t testing.TB, n int) (all []*model.Model) {
 	return all
 }
 
-// requireSame checks that a session has come to the bits of its text on a model.
+// requireSame checks that a session has the bits of its text on a model.
 func requireSame(t fatal, mg *Manager, id string, m *model.Model, text string) {
 	t.Helper()
 	want, _ := alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, text)
@@ -63,7 +64,7 @@ func TestAModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
 	other := otherModel(t)
 	var loads atomic.Int32
 	from, _, err := model.NewSource(func() (*model.Model, error) {
-		if loads.Add(1) > 1 { // the first was to know it
+		if loads.Add(1) > 1 { // the first load was for the description
 			time.Sleep(20 * time.Millisecond)
 		}
 		return model.FromFile(other.File())
@@ -94,7 +95,7 @@ func TestAModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
 	}
 }
 
-// A model that cannot be loaded is the trouble of the requests that need it, and of no other.
+// A model that cannot be loaded fails only the requests that need it.
 func TestAModelThatCannotBeLoadedLeavesTheServerServing(t *testing.T) {
 	other, broken := otherModel(t), errors.New("the file is gone")
 	var fails atomic.Bool
@@ -131,7 +132,7 @@ func TestAModelThatCannotBeLoadedLeavesTheServerServing(t *testing.T) {
 	requireSame(t, mg, id, other, logText(40))
 }
 
-// The file of another model in the place of the one that is served is none that is served.
+// If the file of a served model is replaced by another model's, it is not loaded.
 func TestAFileThatHasChangedIsNotLoaded(t *testing.T) {
 	now := otherModel(t)
 	from, _, err := model.NewSource(func() (*model.Model, error) { return now, nil })
@@ -144,15 +145,15 @@ func TestAFileThatHasChangedIsNotLoaded(t *testing.T) {
 	require.ErrorContains(t, err, now.ID())
 }
 
-// roomFor is memory for the weights of one model and so many states on it.
+// roomFor returns the memory for the weights of one model and a number of states on it.
 func roomFor(t testing.TB, m *model.Model, states int64) int64 {
 	t.Helper()
 	probe := newManager(t, Options{})
 	return m.WeightsBytes() + states*get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes
 }
 
-// With memory for one model beside the default, models take turns. What is dropped is gone from the
-// memory, and whoever comes back goes on to the same bits.
+// With memory for one model besides the default, models take turns. Dropped weights leave the
+// memory, and a session that is used again continues to the same bits.
 func TestModelsTakeTurnsInTheMemoryThatThereIs(t *testing.T) {
 	all := manyModels(t, 2)
 	most := roomFor(t, all[0], 1)
@@ -189,8 +190,8 @@ func TestModelsTakeTurnsInTheMemoryThatThereIs(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull, "it would never fit beside the weights")
 }
 
-// Sessions of three models at once, in memory for one of them and for little more, all come to
-// their ends: nobody who waits has what others wait for.
+// Sessions of three models at once, with memory for one model and little more, all complete: no
+// waiting session holds memory that others wait for.
 func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 	all := manyModels(t, 3)
 	most := roomFor(t, all[0], 2)
@@ -222,7 +223,7 @@ func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// Weights go when it is their turn: the states that were used before go first.
+// Weights are dropped in order of use: states that were used earlier are dropped first.
 func TestAModelThatNoStateNeedsStaysUntilItsMemoryIsWanted(t *testing.T) {
 	other := otherModel(t)
 	state := roomFor(t, other, 1) - other.WeightsBytes()
@@ -247,7 +248,7 @@ func TestAModelThatNoStateNeedsStaysUntilItsMemoryIsWanted(t *testing.T) {
 	require.False(t, sv.mg.Models()[1].Loaded)
 }
 
-// What else is done with sessions is done with those of a model whose weights come and go.
+// All other operations work on sessions of a model whose weights are loaded and dropped.
 func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	other := otherModel(t)
 	sv := newServer(t, t.TempDir(), Options{Others: sources(t, other)})
@@ -287,8 +288,8 @@ func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	require.Zero(t, sv.mg.engine.models[1].memory.Users())
 }
 
-// A request that is given up while the weights are loaded leaves, and what is loaded is there for
-// the next one.
+// A request that is canceled while weights are loaded leaves, and the loaded weights serve the next
+// one.
 func TestARequestDoesNotWaitForWeightsLongerThanItMay(t *testing.T) {
 	other, gate := otherModel(t), make(chan struct{})
 	var first sync.Once
@@ -309,7 +310,7 @@ func TestARequestDoesNotWaitForWeightsLongerThanItMay(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Zero(t, mg.engine.models[1].memory.Users())
 	here := create(t, mg, CreateRequest{})
-	score(t, mg, here, logText(40)) // others do not wait at all
+	score(t, mg, here, logText(40)) // a session of another model does not wait at all
 	close(gate)
 	score(t, mg, id, logText(40))
 	requireSame(t, mg, id, other, logText(40))
@@ -327,8 +328,8 @@ func TestAModelIsAskedForByItsIDItsNameOrItsShortName(t *testing.T) {
 	}
 }
 
-// Two versions of a model may have one name. A request that gives that name is refused, and told
-// the IDs of the two.
+// Two versions of a model may have one name. A request with that name is refused with the IDs of
+// both.
 func TestANameThatModelsShareIsRefused(t *testing.T) {
 	version, other := otherModel(t), manyModels(t, 1)[0]
 	version.Name, other.Name = testModel(t).Name, "another"
@@ -347,7 +348,7 @@ func TestANameThatModelsShareIsRefused(t *testing.T) {
 	require.Empty(t, ModelsNamed(mg.Models(), "none"))
 }
 
-// Where the store is memory a session has its state from the beginning, and is not made without.
+// In a store in memory a session has its state from the beginning, and is not made without it.
 func TestASessionInMemoryIsNotMadeWithoutItsModel(t *testing.T) {
 	other, broken := otherModel(t), errors.New("the file is gone")
 	var fails atomic.Bool

@@ -9,18 +9,18 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Moved says what has become of a session that was to be copied into another store.
+// Moved is the result of copying a session into another store.
 type Moved struct {
 	ID, Name string
-	Bytes    int64 // of its text
-	There    bool  // it was there already, the same
-	Err      error // why it is not there
+	Bytes    int64 // bytes of its text
+	There    bool  // an equal session was there already
+	Err      error // why the session was not copied
 }
 
-// Move copies the sessions of a store into another, which no server may have open, with ids, names,
-// text and states. A session that is there already is compared and left; one half-made by an
-// earlier call is made anew. Forks no longer share what they have in common. visit gets each
-// session, progress the bytes of text done of all. The error is that of a store as a whole.
+// Move copies the sessions of a store into another, with ids, names, text and states. No server may
+// have the target open. If a session is there already, Move compares it; a half-made one from an
+// earlier call is made again. Forks no longer share their common text. visit gets each session, and
+// progress the bytes of text done and in all. The error is that of a store as a whole.
 func Move(
 	ctx context.Context, from, to storage.Store, visit func(Moved), progress func(done, all int64),
 ) error {
@@ -64,10 +64,10 @@ func Move(
 	})
 }
 
-// mover copies sessions from a store to another.
+// mover copies sessions from one store to another.
 type mover struct {
 	from, to  storage.Store
-	names     map[[2]string]string // owner and name: id, of the sessions that are there
+	names     map[[2]string]string // ids of the sessions in the target, by owner and name
 	done, all int64
 	progress  func(done, all int64)
 }
@@ -77,7 +77,7 @@ func (m *mover) add(bytes int64) {
 	m.progress(m.done, m.all)
 }
 
-// move copies a session, unless it is there.
+// move copies a session, unless it is there already.
 func (m *mover) move(ctx context.Context, found storage.Session, h head) (there bool, err error) {
 	if there, err = m.compare(ctx, found); there || err != nil {
 		return there, err
@@ -87,7 +87,7 @@ func (m *mover) move(ctx context.Context, found storage.Session, h head) (there 
 		return false, fmt.Errorf("%w: session %s there has the name %q", storage.ErrExists, other,
 			h.Name)
 	}
-	h.Complete = false // until all of it is there
+	h.Complete = false // the copy is not complete until it has all data
 	epoch, err := m.to.Create(ctx, h.ID, h.encode(), found.Start)
 	if err != nil {
 		return false, err
@@ -102,7 +102,7 @@ func (m *mover) move(ctx context.Context, found storage.Session, h head) (there 
 	return false, nil
 }
 
-// compare reports whether the session is there, the same. What is there half-made is deleted.
+// compare reports whether an equal session is there. It deletes a half-made one.
 func (m *mover) compare(ctx context.Context, found storage.Session) (same bool, err error) {
 	there, err := m.to.Get(ctx, found.ID)
 	if errors.Is(err, storage.ErrNotFound) {

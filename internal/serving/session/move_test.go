@@ -33,8 +33,8 @@ func moveAll(t *testing.T, from, to string,
 
 func asItIs(s storage.Store) storage.Store { return s }
 
-// A session that is copied into another store goes on there to the bits that it has here. What was
-// half-made is made anew, what is there is left alone, and what differs is told.
+// A copied session continues in the other store to the same bits. Half-made sessions are made
+// again, existing ones stay, and differences are reported.
 func TestMovedSessionsGoOnToTheSameBits(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	sv := newServer(t, here, Options{})

@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// put is Manager.Put for requests that find or make a session.
+// put is Manager.Put for requests that must succeed.
 func put(t fatal, mg *Manager, who Caller, name string, r CreateRequest) (id string, made bool) {
 	t.Helper()
 	info, made, err := mg.Put(background, who, name, r)
@@ -246,7 +246,7 @@ func TestANameThatIsGivenIsTheOwners(t *testing.T) {
 	require.ErrorIs(t, rename(sv, Caller{Key: "b"}, id, "mine"), ErrNotFound)
 }
 
-// Of sessions that are named, and made, at the same time one has the name.
+// Of sessions that are named or made at the same time, one gets the name.
 func TestOneOfManyGetsAName(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -277,7 +277,7 @@ func TestOneOfManyGetsAName(t *testing.T) {
 	require.Equal(t, id, get(t, sv.mg, "web").ID)
 }
 
-// A name whose writing failed is not the session's; where nobody knows, what the store has is.
+// A name whose writing failed is not the session's. If the outcome is unknown, the store decides.
 func TestANameThatCannotBeWritten(t *testing.T) {
 	sv, store := faulty(t, Options{})
 	id, _ := put(t, sv.mg, Caller{}, "web", CreateRequest{})
@@ -287,7 +287,7 @@ func TestANameThatCannotBeWritten(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		store.fail("SetHead", storage.ErrUnknown, made)
 		require.ErrorIs(t, rename(sv, Caller{}, id, "log"), ErrUnknown)
-		score(t, sv.mg, id, "text") // which claims the session anew
+		score(t, sv.mg, id, "text") // a score claims the session again
 		name := map[bool]string{false: "web", true: "log"}[made]
 		require.Equal(t, name, get(t, sv.mg, id).Name)
 		require.Equal(t, id, get(t, sv.mg, name).ID)

@@ -6,19 +6,18 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// SessionRef is what an Observer knows a session by. The labels are never changed.
+// SessionRef identifies a session to an Observer. Its labels are immutable.
 type SessionRef struct {
 	ID, Name, Method string
 	Labels           map[string]string
 }
 
-// ref is what an observer knows the session by.
+// ref returns the SessionRef of the session.
 func (h *head) ref() SessionRef {
 	return SessionRef{ID: h.ID, Name: h.Name, Method: h.Settings.Method, Labels: h.Labels}
 }
 
-// inherited reports whether an incident is of text that the session has from another session, which
-// reports it.
+// inherited reports whether an incident is in text copied from another session, which reports it.
 func (h *head) inherited(i *Incident) bool {
 	return h.ShadowOf != "" || h.Parent != nil && i.Offset < h.Parent.Offset
 }
@@ -44,7 +43,7 @@ func (f *feeder) observedLines(take func(*lines.Line)) func(*lines.Line) {
 	}
 }
 
-// tellIncidentsLocked tells the observer of the incidents that the session remembers.
+// tellIncidentsLocked reports the incidents that the session remembers to the observer.
 func (s *session) tellIncidentsLocked() {
 	var all []IncidentReport
 	for _, i := range s.stream.Incidents() {

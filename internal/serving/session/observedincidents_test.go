@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told are the last reports of the incidents of a session, by number.
+// told returns the last reports of the incidents of a session, by number.
 func (r *recorded) told(session string) map[int64]IncidentReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -21,8 +21,8 @@ func (r *recorded) told(session string) map[int64]IncidentReport {
 	return all
 }
 
-// An observer gets all incidents, also of text whose lines nobody asks for; none of text that is
-// not learnt, and none again of text that a fork has from another session.
+// An observer gets all incidents, also of text whose lines nobody asks for. It gets none of text
+// that is not learnt, and none again of text that a fork has from another session.
 func TestObserverIsToldOfIncidents(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})

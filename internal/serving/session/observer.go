@@ -7,70 +7,68 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Observer is told what a Manager does, as it does it: for metrics and traces. Its methods may be
-// called at once, and at any time; they must return soon, and must not call the Manager.
+// Observer gets the events of a Manager, for metrics and traces. Its methods may be called
+// concurrently and at any time. They must return soon, and must not call the Manager.
 type Observer interface {
-	// Phase is told of a part of a request's work that has ended. The context is the request's.
+	// Phase reports that a phase of a request has ended. The context is the request's.
 	Phase(ctx context.Context, p Phase, began, ended time.Time)
-	// Scored is told of a text that was scored, of the model (ModelInfo.ID), and of what is learnt
-	// of the text: LearnTrue, LearnFalse or LearnUnflagged.
+	// Scored reports a text that was scored, its model (ModelInfo.ID), and whether it is learnt:
+	// LearnTrue, LearnFalse or LearnUnflagged.
 	Scored(model, learn string, t Tally)
-	// Line is told of a line that has ended in a text whose caller has asked for lines, and of the
-	// method of the session. Of text that a fork or a shadow takes over from another session it is
-	// not told again, nor is Scored.
+	// Line reports a line that has ended in a text whose caller asked for lines, and the session's
+	// method. Neither Line nor Scored reports text that a fork or a shadow copies from another
+	// session.
 	Line(method string, l *Line)
-	// Incident gets each incident that a line opens or closes, or that a line has news of, whether
-	// anybody asks for lines or not. The line has its text. Text that a fork or a shadow takes over
-	// has none.
+	// Incident reports an incident that a line opens, closes or updates, whether or not a caller
+	// asks for lines. The line has its text. Text that a fork or a shadow copies is not reported.
 	Incident(of SessionRef, l *Line, i *IncidentReport)
-	// Incidents gets all incidents that a session remembers, the newest first, when its state is in
-	// memory again; and an empty list when the session is deleted.
+	// Incidents reports all incidents that a session remembers, the newest first, when its state is
+	// in memory again. It reports an empty list when the session is deleted.
 	Incidents(of SessionRef, all []IncidentReport)
-	// Left gets the id of a session that another server may have now.
+	// Left reports the id of a session that another server may have now.
 	Left(session string)
-	// Compared is told of the totals that a piece of text has added to those of a session, and to
-	// those of a shadow of it.
+	// Compared reports the totals that a piece of text has added to a session and to its shadow.
 	Compared(followed, shadow Tally)
-	// Completed is told of a text that was sampled to its end, and of how many tokens.
+	// Completed reports why a completion ended, and its number of sampled tokens.
 	Completed(reason string, tokens int)
-	// Snapshot is told how long the writing of a state took, and why it failed, if it has.
+	// Snapshot reports how long the writing of a state took, and its error or nil.
 	Snapshot(took time.Duration, err error)
-	// Replayed is told of text of the log that was computed again, to recover a state.
+	// Replayed reports text of the log that was recomputed to recover a state.
 	Replayed(bytes int64)
-	// Loaded is told how long the loading of a model's weights took, and why it failed, if it has;
-	// and Dropped of weights that are no longer in memory. The model is ModelInfo.ID.
+	// Loaded reports how long the loading of a model's weights took, and its error or nil. Dropped
+	// reports weights that are no longer in memory. The model is ModelInfo.ID.
 	Loaded(model string, took time.Duration, err error)
 	Dropped(model string)
-	// Claimed is told that a session of the store was claimed, and whether it was taken over from a
-	// server whose lease was over.
+	// Claimed reports a claim of a session in the store. taken: from a server whose lease had
+	// lapsed.
 	Claimed(taken bool)
-	// Fenced is told that the store has refused a write, or that nobody knows of one whether it was
-	// made: what was in memory of the session is dropped.
+	// Fenced reports that the store refused a write, or that the outcome of a write is unknown. The
+	// session in memory is dropped.
 	Fenced()
 }
 
-// Phase is a part of the work on a request. A request that scores takes a turn; then each chunk
-// goes through the phases from PhaseOpen on, the last three of them when it is full. PhaseBackward
-// is during PhaseCommit where the chunk needs no more than the one gradient.
+// Phase is a part of the work on a request. A request that scores first waits for its turn. Then
+// each chunk goes through the phases from PhaseOpen on; only a full chunk has the last three.
+// PhaseBackward runs during PhaseCommit if the chunk needs a single gradient.
 type Phase int
 
-// The phases, in the order in which a request meets them.
+// The phases, in the order of a request.
 const (
-	PhaseTurn     Phase = iota // others that feed the session are waited for
-	PhaseOpen                  // the session's state, and memory for it, are waited for
-	PhaseRecover               // the state of a cold session is made again
-	PhaseQueue                 // a worker is waited for
-	PhaseForward               // the text is scored
-	PhaseCommit                // the text is made durable
-	PhaseReport                // the caller is told, and takes what it is told
-	PhaseBackward              // the gradient of the chunk's loss
-	PhaseUpdate                // the fast weights
-	PhaseRemember              // the memory of the hidden states
-	PhaseSample                // a worker samples for a completion, or reads its prompt
+	PhaseTurn     Phase = iota // waiting for other requests that feed the session
+	PhaseOpen                  // waiting for the session's state, and for memory
+	PhaseRecover               // recovering the state of a cold session
+	PhaseQueue                 // waiting for a worker
+	PhaseForward               // scoring the text
+	PhaseCommit                // making the text durable
+	PhaseReport                // reporting to the caller
+	PhaseBackward              // computing the gradient of the chunk's loss
+	PhaseUpdate                // updating the fast weights
+	PhaseRemember              // updating the memory of hidden states
+	PhaseSample                // sampling for a completion, or reading its prompt
 	Phases                     // the number of phases
 )
 
-// String is the name of a phase, for metrics and traces.
+// String returns the name of a phase for metrics and traces.
 func (p Phase) String() string {
 	return [Phases]string{
 		"turn", "open", "recover", "queue", "forward", "commit", "report",
@@ -78,14 +76,15 @@ func (p Phase) String() string {
 	}[p]
 }
 
-// phaseSince tells an observer of a phase that ends now, and gives the time.
+// phaseSince reports a phase that ends now to an observer, and returns the time.
 func phaseSince(ctx context.Context, o Observer, p Phase, began time.Time) (now time.Time) {
 	now = time.Now()
 	o.Phase(ctx, p, began, now)
 	return now
 }
 
-// tellSettled tells an observer of the phases that ended a chunk; of none, if none was full.
+// tellSettled reports the phases at the end of a full chunk. If no chunk was full, it reports
+// nothing.
 func tellSettled(ctx context.Context, o Observer, at stream.Settled) {
 	from := at.Begun
 	for _, part := range []struct {

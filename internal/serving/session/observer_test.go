@@ -21,7 +21,7 @@ type observedList struct {
 	all     []IncidentReport
 }
 
-// recorded is an Observer that notes what it is told.
+// recorded is an Observer that records its calls.
 type recorded struct {
 	mu         sync.Mutex
 	phases     []Phase
@@ -31,7 +31,7 @@ type recorded struct {
 	lines      []Line
 	incidents  []observedIncident
 	remembered []observedList
-	compared   [2]Tally // of sessions, and of their shadows
+	compared   [2]Tally // totals of sessions, and of their shadows
 	reasons    []string
 	tokens     int
 	snapshots  int
@@ -143,13 +143,13 @@ func (r *recorded) has(p Phase) (n int) {
 	return n
 }
 
-// What an observer is told adds up to what callers are told, and every phase of a full chunk is
-// told once, in order; but whether the log or the gradient is ready first is not ours to say.
+// An observer's reports add up to those of callers. Every phase of a full chunk is reported once,
+// in order, except that either the log or the gradient may be ready first.
 func TestAnObserverIsToldWhatCallersAreTold(t *testing.T) {
 	told := &recorded{}
 	mg := newManager(t, Options{Observer: told})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
-	told.phases = nil // of making the state
+	told.phases = nil // drops the phases of making the state
 	_, sum := score(t, mg, id, logText(2*testChunk))
 	require.Equal(t, sum.Bytes, told.scored.Bytes)
 	require.Equal(t, sum.Tokens, told.scored.Tokens)
@@ -207,9 +207,9 @@ func TestAnObserverIsToldOfLinesAndOfTextThatIsNotLearnt(t *testing.T) {
 	require.Equal(t, LearnUnflagged, told.learn[len(told.learn)-1])
 }
 
-// What a shadow takes over from its session is told once, and what only a reader of the session's
-// events asks for is not told.
-// What an observer is told of a session and its shadow is what both have scored while it looked on.
+// Text that a shadow copies from its session is reported once, and details that only a watcher asks
+// for are not. The observer's totals for a session and its shadow are the text that both have
+// scored since it began.
 func TestAnObserverIsToldOfBothEndsOfAShadow(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told})

@@ -12,10 +12,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file looks at sessions in a store without a Manager. Nothing in it writes.
+// This file inspects sessions in a store without a Manager. Nothing in it writes.
 
-// Describe tells of a stored session what a Manager would tell an admin. Info.Err is set if the
-// head cannot be read; whether the model is the right one is not looked at.
+// Describe returns what a Manager would show an admin about a stored session. Info.Err is set if
+// the head cannot be read. Describe does not check whether the model is served.
 func Describe(found storage.Session) Info {
 	k := readStored(nil, found)
 	if k.bad == nil && !k.Complete {
@@ -26,9 +26,9 @@ func Describe(found storage.Session) Info {
 	return i
 }
 
-// Verify compares a session's head, the totals of its records and its snapshots with their rules
-// and with each other, without computing anything again, and visits what it finds wrong. Checksums
-// are storage.Check's. The state of a session of another model cannot be looked at.
+// Verify checks a session's head, the totals of its records and its snapshots against their rules
+// and against each other, and visits each error. It recomputes nothing. storage.Check verifies
+// checksums. Verify skips the state of a session of another model.
 func Verify(
 	ctx context.Context, m *model.Model, store storage.Store, found storage.Session,
 	visit func(error),
@@ -40,7 +40,7 @@ func Verify(
 	if found.Err != nil || s.Version == 0 { // there is no head
 		return nil
 	}
-	// A fork in the making may not have all of its parent's text yet.
+	// A fork that is being made may lack some of its parent's text.
 	if err := s.checkOffsets(found.End); err != nil && s.Complete {
 		visit(fmt.Errorf("session: session %s: head: %w", s.ID, err))
 	}
@@ -59,7 +59,7 @@ func Verify(
 	return nil
 }
 
-// damageOr visits damage, and returns another error.
+// damageOr visits damage and returns any other error.
 func damageOr(err error, visit func(error)) error {
 	if errors.Is(err, storage.ErrCorrupt) {
 		visit(err)
@@ -82,21 +82,21 @@ func verifyLog(
 	return damageOr(err, visit)
 }
 
-// Replayed is what Replay has found.
+// Replayed is the result of Replay.
 type Replayed struct {
-	From    int64 // where it began: 0, or at a snapshot
+	From    int64 // offset at which the replay began: 0, or a snapshot's
 	To      int64 // the session's offset
 	Records int   // compared
-	Wrong   int   // records whose totals are others than those that the log has
+	Wrong   int   // records whose totals differ from the log's
 	First   error // the first of these, a *MismatchError
-	// Numerics names other arithmetic than this machine's in which parts of the text were scored:
-	// there, rounding makes a difference.
+	// Numerics names the arithmetics, other than this machine's, in which parts of the text were
+	// scored. Differences there are due to rounding.
 	Numerics []string
 }
 
-// Replay computes a session again, from the beginning of its log (or the oldest snapshot, if its
-// text is trimmed), and compares the totals of every record with what was told. progress is told of
-// the bytes done of all.
+// Replay recomputes a session from the beginning of its log, or from the oldest snapshot if its
+// text is trimmed. It compares the totals of every record with those that were reported. It calls
+// progress with the bytes done and in all.
 func Replay(
 	ctx context.Context, m *model.Model, store storage.Store, id string, threads int,
 	progress func(done, all int64),
@@ -140,14 +140,14 @@ func Replay(
 	return r, err
 }
 
-// ExportStored writes a session as an archive, as Manager.Export does, and claims nothing. Its
-// state is computed from the last snapshot on. part is told of a session that is not whole, before
-// w is written to. A nil progress is told nothing.
+// ExportStored writes a session as an archive, as Manager.Export does, without a claim. It computes
+// the state from the last snapshot. If the session is not whole, it calls part before it writes to
+// w. progress may be nil.
 func ExportStored(
 	ctx context.Context, m *model.Model, store storage.Store, id string, threads int, w io.Writer,
 	part func(Part), progress Progress,
 ) error {
-	if found, err := store.Get(ctx, id); err == nil { // else find says why not
+	if found, err := store.Get(ctx, id); err == nil { // on an error find returns why
 		store = toldLog{store, progress.part("reading the text",
 			exportReadings*(found.End-found.Start))}
 	}
@@ -166,12 +166,12 @@ func ExportStored(
 	return x.write(ctx, w)
 }
 
-// exportReadings is how often ExportStored reads the text: to find out how much of it there is, and
-// to write it.
+// exportReadings is how often ExportStored reads the text: once to find its end, and once to write
+// it.
 const exportReadings = 2
 
-// otherNumerics names other arithmetic than this machine's (or the model's) in which text after
-// an offset was scored.
+// otherNumerics names the arithmetics, other than this machine's or the model's, of the text after
+// an offset.
 func otherNumerics(m *model.Model, h *head, from int64) (names []string) {
 	for n, x := range h.Numerics {
 		ends := n == len(h.Numerics)-1 || h.Numerics[n+1].From > from
@@ -182,7 +182,7 @@ func otherNumerics(m *model.Model, h *head, from int64) (names []string) {
 	return names
 }
 
-// oldest is the stream from which most of the log can be computed again, settled.
+// oldest returns the stream from which most of the log can be recomputed, settled.
 func oldest(
 	ctx context.Context, m *model.Model, store storage.Store, h *head, start int64,
 ) (*stream.Stream, error) {

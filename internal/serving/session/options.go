@@ -11,53 +11,52 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Options of a Manager. A zero field stands for its default.
+// Options of a Manager. A zero field selects its default.
 type Options struct {
-	// Store keeps the sessions; the Manager's caller closes it after Drain. Nil is a
-	// storage.Memory. The states of a store that is not durable are never dropped from memory:
-	// beyond MaxMemoryBytes there are no more.
+	// Store keeps the sessions. The Manager's caller closes it after Drain. Nil is a
+	// storage.Memory. The states of a store that is not durable are never dropped from memory;
+	// beyond MaxMemoryBytes new sessions are refused.
 	Store storage.Store
-	// Lease lets the Manager share the store, a storage.Shared, with those of other servers. Nil:
-	// the Manager has the store alone.
+	// Lease lets the Manager share the store, a storage.Shared, with other servers. Nil: no other
+	// server uses the store.
 	Lease Lease
-	// Others are models that sessions may ask for, beside the one that is for those that ask for
-	// none. Their weights are in memory as long as sessions in memory need them, and take of
-	// MaxMemoryBytes.
+	// Others are models that sessions may ask for, besides the default. Their weights are in memory
+	// while sessions in memory need them, and count in MaxMemoryBytes.
 	Others []*model.Source
-	// Report is told of what a person should know and no request is to blame for: damage that was
-	// healed, sessions that could not be snapshotted or deleted. It may be called at any time, and
-	// must not call the Manager. Nil: nobody is told.
+	// Report gets the errors that concern the operator and no single request: healed damage, failed
+	// snapshots and deletions. It may be called at any time, and must not call the Manager. Nil:
+	// they are dropped.
 	Report func(error)
-	// Observer is told what the Manager does, for metrics and traces. Nil: nobody is told.
+	// Observer gets the Manager's events, for metrics and traces. Nil: none.
 	Observer Observer
-	// Importing is told how far an import is, when its file is there. Nil: nobody is told. Where
-	// imports may meet, it cannot tell them apart.
+	// Importing gets the progress of an import after its file has arrived. It cannot tell
+	// concurrent imports apart. Nil: none.
 	Importing Progress
 
-	// DiskBudget is how much of the disk the store may take, in bytes; 0: all there is. DiskAlarm
-	// is called when too little is left, see package disk, and with nil when there is room again.
-	// It must not call the Manager. Both mean nothing where the store is no folder.
+	// DiskBudget is how much of the disk the store may use, in bytes; 0: all of it. DiskAlarm is
+	// called when too little is left (see package disk), and with nil when there is room again. It
+	// must not call the Manager. Both have no effect if the store is not a folder.
 	DiskBudget int64
 	DiskAlarm  func(why error)
 
 	MaxSessions int // SessionsDefault
-	// MaxMemoryBytes bounds the states in memory, those of imports included, and the text of a
-	// store that is not durable. Workers (stream.WorkerBytes each) and files that are packed or
-	// parsed (FileBytes each, one for each of Threads at most) come on top. Default: a
+	// MaxMemoryBytes limits the states in memory, those of imports included, and the text of a
+	// store that is not durable. Workers need stream.WorkerBytes each on top. Files that are packed
+	// or parsed, at most one for each of Threads, need FileBytes each. Default: a
 	// MemoryShareDefault-th of the machine's memory.
 	MaxMemoryBytes int64
-	// ReplayMax is the computing that a restart may have to repeat for a session: a snapshot is
-	// taken when there is so much. ReplayMaxDefault.
+	// ReplayMax is how much computing time a restart may need to recover a session: a snapshot is
+	// taken when that is reached. Default: ReplayMaxDefault.
 	ReplayMax time.Duration
-	// ForkSnapshots is how many snapshots a session keeps beside the last two, spread over its
-	// text, so that a fork far back has little to compute: between two lies the computing of 4
-	// seconds, or of ReplayMax if that is less. None are kept of a tail, where the store is not
-	// durable, or beyond half of the disk. 0: none.
+	// ForkSnapshots is how many snapshots a session keeps besides the last two. They are spread
+	// over its text, so that a fork at an old offset is quick. Between two of them is the computing
+	// of 4 seconds, or of ReplayMax if that is less. A session with a tail keeps none, nor does a
+	// store that is not durable or that uses half of the disk. 0: none.
 	ForkSnapshots   int
 	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault
 	MaxQueue        int   // requests that wait for a session's turn or a worker; QueueDefault
-	// Threads is the number of workers, and of threads of each, see package scheduler. The default
-	// is the number of processors.
+	// Threads is the number of workers, and of threads of each; see package scheduler. Default: the
+	// number of processors.
 	Threads int
 }
 
@@ -103,7 +102,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// apart is the computing after which a snapshot is due, as long as there are not all that may be
+// apart returns the computing time after which a snapshot is due, until there are as many as may be
 // kept for forks.
 func (o Options) apart() time.Duration {
 	if o.ForkSnapshots > 0 {
@@ -112,7 +111,7 @@ func (o Options) apart() time.Duration {
 	return o.ReplayMax
 }
 
-// DefaultMemoryBytes is the default of Options.MaxMemoryBytes on this machine.
+// DefaultMemoryBytes returns the default of Options.MaxMemoryBytes on this machine.
 func DefaultMemoryBytes() int64 {
 	if all := machineMemory(); all > 0 {
 		return all / MemoryShareDefault
@@ -120,9 +119,9 @@ func DefaultMemoryBytes() int64 {
 	return MemoryBytesDefault
 }
 
-// MemoryMin is the least MaxMemoryBytes with which one session that has the model's default
-// settings can do all that a session does: have lines, learn by them, and be copied for a
-// completion. For one of Options.Others there have to be its weights beside.
+// MemoryMin returns the least MaxMemoryBytes with which one session with the model's default
+// settings can do everything: have lines, learn by them, and be copied for a completion. A model of
+// Options.Others needs its weights on top.
 func MemoryMin(m *model.Model) (int64, error) {
 	set, err := effective(m, nil)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
 )
 
-// To every caller there are the sessions of its own key, to an admin all, in every list however it
-// is paged, and no others under any method.
+// A caller sees the sessions of the caller's key, an admin sees all, in every list however it is
+// paged. No method finds other sessions.
 func TestASessionExistsForItsKeyAndForAdminsOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		mg, err := NewManager(testModel(t), Options{})
@@ -138,7 +138,7 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 		done <- err
 	}()
 	<-reached
-	// The worker is free once the holder's client has been slow for long enough.
+	// The worker is released after the holder's client has been slow for long enough.
 	held, err := mg.engine.scheduler.Lease(context.Background(), scheduler.Job{Session: "another",
 		Chunk: testChunk})
 	require.NoError(t, err)
@@ -206,7 +206,7 @@ func TestTheFirstChunkOfARequestWaitsForNoLongTextOfItsKey(t *testing.T) {
 	all.Wait()
 }
 
-// A key that fills the queue keeps no other out.
+// A key that fills the queue does not block other keys.
 func TestAFullQueueHasAPartForEachKey(t *testing.T) {
 	q := queue{max: 6}
 	var wait func(keys []string) error // nested, so that all wait at once

@@ -7,32 +7,33 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// plan is what a generation writes: n texts after each prompt.
+// plan is the work of a generation: n texts after each prompt.
 type plan struct {
 	prompts   [][]byte
 	n         int
 	maxTokens int          // tokens sampled for a text; 0: none
-	sampling  txl.Sampling // but for the seed
-	seed      *uint64      // of the first text after a prompt, see drafts; nil: drawn at random
-	stops     []string
-	suffix    []byte // that comes behind each text
-	echo      bool   // a text begins with its prompt
-	logProbs  bool   // pieces have their tokens' log-probabilities
-	top       int    // number of likeliest tokens that a piece has for each of its tokens
-	static    bool   // texts are sampled from the static model
+	sampling  txl.Sampling // without the seed
+	// seed of the first text after a prompt; see drafts. nil: drawn at random
+	seed     *uint64
+	stops    []string
+	suffix   []byte // text after each sampled text
+	echo     bool   // a text begins with its prompt
+	logProbs bool   // pieces have their tokens' log-probabilities
+	top      int    // number of likeliest tokens to report for each token
+	static   bool   // texts are sampled from the static model
 }
 
-// draft is one text as it grows.
+// draft is one text while it grows.
 type draft struct {
-	index     int // of the text in the plan
+	index     int // index of the text in the plan
 	sampling  txl.Sampling
 	maxTokens int
 	cut       cutter
 	tokens    int    // sampled
-	reason    string // why the text ended, "" before
+	reason    string // why the text ended, "" before that
 
-	// Of a text that is sampled to choose among: its pieces so far, of which nobody is told, and
-	// whether it ends there.
+	// For a text to choose from: its pieces so far, which are not emitted yet, and whether it ends
+	// there.
 	kept   *Piece
 	enough func(text []byte) bool
 }
@@ -44,9 +45,8 @@ func (p *Piece) add(next Piece) {
 	p.FinishReason, p.Tokens = next.FinishReason, next.Tokens
 }
 
-// drafts makes the texts after one of the prompts, of words or of bytes. The seed of the i-th of
-// them is that of the first plus i: what a text is depends neither on the prompts beside its own
-// nor on their order.
+// drafts makes the texts after one of the prompts, of words or of bytes. The seed of the i-th text
+// is that of the first plus i. So a text depends neither on other prompts nor on their order.
 func (p *plan) drafts(prompt int, words bool) []*draft {
 	drafts := make([]*draft, p.n)
 	first := seedOr(p.seed)
@@ -68,8 +68,8 @@ func (p *plan) drafts(prompt int, words bool) []*draft {
 	return drafts
 }
 
-// candidates finds the n likeliest tokens of a distribution [V], the likeliest first; of two that
-// are as likely the lower id comes first. Nothing is wanted of a distribution if n is 0.
+// candidates returns the n likeliest tokens of a distribution [V], the likeliest first. Of two
+// equally likely tokens the lower id comes first. It returns nil if n is 0.
 func candidates(logProbs []float32, n int) []Candidate {
 	if n == 0 {
 		return nil

@@ -8,10 +8,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/budget"
 )
 
-// prefixes keeps streams that have read the beginning of a prompt, up to the end of a chunk. The
-// next prompt that begins alike is read from there on: an editor sends the same text again with
-// every key. A stream is a function of the text it has read, so no bit of an answer depends on the
-// kept streams. Their memory is an extra of the budget, see budget.Extra.
+// prefixes caches streams that have read the beginning of a prompt, up to the end of a chunk. The
+// next prompt with the same beginning is read from there: an editor sends the same text again with
+// every key. A stream is a function of the text it has read, so the cache changes no bit of an
+// answer. The cache's memory is an extra of the budget; see budget.Extra.
 type prefixes struct {
 	budget *budget.Budget[*session]
 	mu     struct {
@@ -20,12 +20,12 @@ type prefixes struct {
 	}
 }
 
-// prefixKey is the beginning of a prompt, and the ground that the prompt continues. Sessions of no
-// text are alike if model and owner are: their settings are the model's defaults.
+// prefixKey is the beginning of a prompt, and the session that the prompt continues. Sessions
+// without text are equal if model and owner are: their settings are the model's defaults.
 type prefixKey struct {
 	owner, model string
-	session      string        // "": one of no text
-	ground       stream.Ground // of the session
+	session      string        // "": a session without text
+	ground       stream.Ground // ground of the session
 	text         [sha256.Size]byte
 }
 
@@ -36,8 +36,8 @@ type keptPrefix struct {
 	dropped bool
 }
 
-// sparsely is the distance, in chunks, of the kept ends of chunks before the last one. They serve
-// prompts that differ from this one before its end.
+// sparsely is the distance, in chunks, between the cached ends of chunks before the last one. They
+// serve prompts that differ before this prompt's end.
 const sparsely = 16
 
 func newPrefixes(b *budget.Budget[*session]) *prefixes {
@@ -46,7 +46,7 @@ func newPrefixes(b *budget.Budget[*session]) *prefixes {
 	return p
 }
 
-// find returns the stream that is kept under a key; nil: none is.
+// find returns the stream cached under a key, or nil.
 func (p *prefixes) find(key prefixKey) *stream.Stream {
 	p.mu.Lock()
 	k := p.mu.kept[key]
@@ -58,7 +58,7 @@ func (p *prefixes) find(key prefixKey) *stream.Stream {
 	return k.stream
 }
 
-// keep keeps a copy of a stream, if there is memory for it.
+// keep caches a copy of a stream, if there is memory for it.
 func (p *prefixes) keep(key prefixKey, s *stream.Stream) {
 	if p.find(key) != nil {
 		return
@@ -70,7 +70,7 @@ func (p *prefixes) keep(key prefixKey, s *stream.Stream) {
 	}
 }
 
-// enter reports false where the memory is gone already, or another has kept the same meanwhile.
+// enter reports false if the memory was taken back already, or another request has cached the same.
 func (p *prefixes) enter(key prefixKey, k *keptPrefix, extra *budget.Extra) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *prefixes) drop(key prefixKey, k *keptPrefix) {
 	}
 }
 
-// forget drops all that was read behind a session.
+// forget drops all streams that continue a session.
 func (p *prefixes) forget(session string) {
 	var extras []*budget.Extra
 	p.mu.Lock()
@@ -107,14 +107,14 @@ func (p *prefixes) forget(session string) {
 	}
 }
 
-// promptEnd is where a chunk ends in a prompt.
+// promptEnd is an end of a chunk in a prompt.
 type promptEnd struct {
 	at  int // bytes of the prompt
 	key prefixKey
 }
 
-// promptEnds are the ends of chunks in a prompt that is read behind the session's text, of which
-// tokens are bytes. There are none where its reading is not to be kept.
+// promptEnds returns the ends of chunks in a prompt after the session's text, if tokens are bytes.
+// It returns none if the reading is not to be cached.
 func (g *generation) promptEnds(prompt []byte) (ends []promptEnd) {
 	s := g.s
 	if g.static || g.echo || s.model.OfWords() {
@@ -133,8 +133,8 @@ func (g *generation) promptEnds(prompt []byte) (ends []promptEnd) {
 	return ends
 }
 
-// beginReading returns a frozen stream that has read as much of a prompt as is known, and where the
-// rest begins.
+// beginReading returns a frozen stream that has read the longest cached beginning of a prompt, and
+// where the rest begins.
 func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read int) {
 	for i := len(ends) - 1; i >= 0; i-- {
 		if kept := g.engine.prefixes.find(ends[i].key); kept != nil {
@@ -147,8 +147,8 @@ func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read
 	return g.s.stream.Frozen(), 0
 }
 
-// keepReading keeps a stream that has read so much of a prompt, if that is at an end to be kept:
-// the last one, and a few before it.
+// keepReading caches a stream that has read the first read bytes of a prompt, if that is an end to
+// cache: the last one, and a few before it.
 func (g *generation) keepReading(ends []promptEnd, frozen *stream.Stream, read int) {
 	if len(ends) == 0 || read < ends[0].at {
 		return
@@ -156,7 +156,7 @@ func (g *generation) keepReading(ends []promptEnd, frozen *stream.Stream, read i
 	i := (read - ends[0].at) / g.s.Settings.Chunk
 	if ends[i].at == read && (i == len(ends)-1 || i%sparsely == sparsely-1) {
 		g.engine.prefixes.keep(ends[i].key, frozen)
-		if g.s.alive() != nil { // what it had was forgotten before
+		if g.s.alive() != nil { // the cached streams of the session were dropped before this one
 			g.engine.prefixes.forget(g.s.ID)
 		}
 	}

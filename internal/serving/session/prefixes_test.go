@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// known is how much of a prompt is read where a session's next generation begins.
+// known returns how much of a prompt a session's next generation has cached.
 func known(t fatal, mg *Manager, who Caller, id, prompt string) (read int) {
 	t.Helper()
 	s, done, err := mg.grounds(who, id, "")
@@ -35,7 +35,8 @@ func oneByte(t fatal, mg *Manager, who Caller, id, prompt string) {
 	require.NoError(t, mg.CompleteBatch(background, who, id, r, noPieces))
 }
 
-// Texts that are written, cut and changed key by key are continued as one is that was never seen.
+// Texts that are written, cut and changed key by key are continued as if they were never seen
+// before.
 func TestAKnownPrefixChangesNoBit(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -92,8 +93,8 @@ func TestAKnownPrefixChangesNoBit(t *testing.T) {
 	})
 }
 
-// A prompt is read from the last end of a chunk that it shares with one before, or from one of a
-// few before that.
+// A prompt is read from the last end of a chunk that it shares with an earlier prompt. If that end
+// is not cached, one of the few ends before it is.
 func TestAKnownPrefixIsNotReadAgain(t *testing.T) {
 	mg := newManager(t, Options{})
 	long := logText(100*testChunk + 3)
@@ -129,7 +130,7 @@ func TestAKnownPrefixIsItsOwnersAndItsSessions(t *testing.T) {
 	}
 }
 
-// States of sessions take the memory of known prefixes, and not the other way round.
+// States of sessions take the memory of cached prefixes, and not the other way round.
 func TestKnownPrefixesGoFirst(t *testing.T) {
 	m := testModel(t)
 	blank := stream.StateBytes(m, stream.DefaultsFor(m, stream.Static))

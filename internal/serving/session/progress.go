@@ -13,14 +13,14 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// progress is what callers see of a stream: how it was after the last text that was accepted.
+// progress is the part of a stream that callers see, after the last text that was accepted.
 type progress struct {
 	offset          int64
 	updates         uint64
 	pending         int
 	tally, baseline tokenizer.Tally
-	// blind says that the bits are not known: because no record ends where the log does, as in a
-	// fork that is being made, or because the last one is uncounted.
+	// blind says that the bits are not known. Either no record ends at the end of the log, as in a
+	// fork that is being made, or the last record is uncounted.
 	blind bool
 }
 
@@ -31,7 +31,7 @@ func progressOf(st *stream.Stream) progress {
 	}
 }
 
-// progressAt is the progress of a session of which only the head and the last record are known.
+// progressAt returns the progress of a session from its head and its last record.
 func (h *head) progressAt(found storage.Session) progress {
 	n, last := found.End, found.Last
 	p := progress{offset: n, tally: bytesTally(n, 0), blind: n > 0 && last == nil}
@@ -59,18 +59,18 @@ func (h *head) progressAt(found storage.Session) progress {
 	return p
 }
 
-// storedSession is what a store tells of a session without its log being read.
+// storedSession is a session as a store describes it, without reading its log.
 type storedSession struct {
 	head
-	model    *servedModel // that it runs on; nil if it is not known
+	model    *servedModel // the session's model; nil if it is not known
 	seen     progress
 	lastUsed time.Time
 	epoch    uint64
-	bad      error // why the session cannot be used; nil if it can
+	bad      error // why the session cannot be used, or nil
 }
 
-// readStored reads what a store has found. Without models, whether the session could go on under
-// one is not looked at.
+// readStored decodes a stored session. Without models, it does not check that the session can
+// continue under one.
 func readStored(served models, found storage.Session) storedSession {
 	k := storedSession{head: head{ID: found.ID}, epoch: found.Epoch}
 	h, err := decodeHead(found.ID, found.Head)
@@ -85,18 +85,18 @@ func readStored(served models, found storage.Session) storedSession {
 		}
 	}
 	if found.Err != nil {
-		k.TTL = 0 // nobody can use the session, so that it is not for the want of use that it goes
+		k.TTL = 0 // an unusable session is never used, so it does not expire
 		return k
 	}
-	// A session that is not complete goes at the next start, whatever it still lacks. The making of
-	// a tail begins with a log that starts above 0 and has no record yet: that is no damage.
+	// The next start deletes a session that is not complete, whatever it lacks. The making of a
+	// tail begins with a log that starts above 0 and has no record yet: that is no damage.
 	if h.Complete {
 		k.bad = h.suits(served, found)
 	}
 	return k
 }
 
-// suits says why a session cannot go on here.
+// suits returns why a session cannot continue here.
 func (h *head) suits(served models, found storage.Session) error {
 	m := served.withHash(h.Model.Hash)
 	switch {
@@ -112,7 +112,7 @@ func (h *head) suits(served models, found storage.Session) error {
 	return cmp.Or(h.checkEnd(found), h.Settings.Validate(m.Model))
 }
 
-// checkEnd says what is wrong with the record that a session's totals are known by.
+// checkEnd returns an error if the last record, which has the session's totals, is wrong.
 func (h *head) checkEnd(found storage.Session) error {
 	last := found.Last
 	switch {
@@ -134,7 +134,7 @@ func (h *head) checkEnd(found storage.Session) error {
 	return nil
 }
 
-// checkRecord says what is wrong with a record at an offset, after another.
+// checkRecord returns an error if a record at an offset cannot follow the record before.
 func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) error {
 	switch {
 	case r.HasBaseline != h.Settings.Baseline:
@@ -148,9 +148,9 @@ func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) er
 	return checkCounts(&before, &r, at+int64(len(r.Text)))
 }
 
-// uncounted is the time of a record whose text was not computed when it was written: what a fork
-// has cut off a record, where the state before it was far to compute. Its totals are those of the
-// record before, and the session's own when the session is used.
+// uncounted is the time of a record that was written without computing its text: the rest of a
+// record that a fork has cut, if the state before it takes long to compute. Its totals are those of
+// the record before; the session's next use computes its own.
 const uncounted = -1
 
 // timeMaxMS is the end of the year 9999, beyond which RFC 3339 has no times.
@@ -164,7 +164,7 @@ func checkTime(unixMS int64) error {
 	return nil
 }
 
-// info describes a session with this head to a caller, but for what its life in memory adds.
+// info describes a session with this head to a caller, without the fields that depend on memory.
 func (h *head) info(who Caller, p progress) Info {
 	i := Info{
 		ID:      h.ID,
@@ -187,7 +187,7 @@ func (h *head) info(who Caller, p progress) Info {
 	if h.ShadowOf != "" {
 		i.ShadowOf = &Shadow{ID: h.ShadowOf, Offset: p.offset}
 	}
-	if len(h.Numerics) > 0 { // else the head is damaged
+	if len(h.Numerics) > 0 { // otherwise the head is damaged
 		i.Numerics = h.numerics().Name
 	}
 	if who.Admin {
@@ -196,7 +196,7 @@ func (h *head) info(who Caller, p progress) Info {
 	return i
 }
 
-// setTotals makes a record's totals those of tallies; words says that their tokens are words.
+// setTotals sets a record's totals from tallies; words says that their tokens are words.
 func setTotals(r *storage.Record, words bool, tally, baseline tokenizer.Tally) {
 	r.Bits, r.Baseline, r.Continued = tally.Bits, baseline.Bits, 0
 	if !words {
@@ -211,8 +211,8 @@ func setTotals(r *storage.Record, words bool, tally, baseline tokenizer.Tally) {
 	}
 }
 
-// totalsOf gives the tallies that a record that ends at an offset has as its totals. Without an
-// account of words, every byte up to there is a token.
+// totalsOf returns the totals of a record that ends at an offset as tallies. Without an account of
+// words, every byte up to the offset is a token.
 func totalsOf(r *storage.Record, end int64) (tally, baseline tokenizer.Tally) {
 	tally = bytesTally(end, r.Continued)
 	if w := r.Words; w != nil {
@@ -229,12 +229,12 @@ func totalsOf(r *storage.Record, end int64) (tally, baseline tokenizer.Tally) {
 	return tally, baseline
 }
 
-// bytesTally counts a text of which a token is a byte, and some bytes continue a character.
+// bytesTally returns the tally of n byte tokens, of which continued ones continue a character.
 func bytesTally(n, continued int64) tokenizer.Tally {
 	return tokenizer.Tally{Bytes: n, Chars: n - continued, Tokens: n}
 }
 
-// account is the form in which callers see the tally of a text, and that under the static model.
+// account returns the tally of a text, and that under the static model, in the form for callers.
 func (h *head) account(t, baseline tokenizer.Tally) Tally {
 	told := Tally{Tally: t}
 	if h.Settings.Baseline {
@@ -243,7 +243,8 @@ func (h *head) account(t, baseline tokenizer.Tally) Tally {
 	return told
 }
 
-// checkCounts says what is wrong with what a record counts, up to an offset, after another record.
+// checkCounts returns an error if a record's counts, up to an offset, cannot follow those of the
+// record before.
 func checkCounts(before, r *storage.Record, end int64) error {
 	limit := end
 	if r.Words != nil {
@@ -256,7 +257,7 @@ func checkCounts(before, r *storage.Record, end int64) error {
 	return checkWords(before.Words, r.Words, end)
 }
 
-// checkWords is the part of checkCounts that is about accounts of words; nil stands for none.
+// checkWords checks the accounts of words for checkCounts; nil means there is none.
 func checkWords(before, w *storage.Words, end int64) error {
 	if w == nil {
 		if before != nil {
@@ -283,14 +284,14 @@ func checkWords(before, w *storage.Words, end int64) error {
 	return nil
 }
 
-// sameCounts reports whether a stream has counted what a record that ends there says.
+// sameCounts reports whether a stream has the counts of a record that ends there.
 func sameCounts(st *stream.Stream, r *storage.Record) bool {
 	var own storage.Record
 	setTotals(&own, r.Words != nil, st.Tally, st.Baseline)
 	return own.Continued == r.Continued && (r.Words == nil || *own.Words == *r.Words)
 }
 
-// finite reports whether all numbers are: neither NaN nor infinite, which JSON cannot say.
+// finite reports whether no number is NaN or infinite, which JSON cannot represent.
 func finite(values ...float64) bool {
 	for _, v := range values {
 		if math.IsNaN(v - v) { // v - v is 0 for a finite v

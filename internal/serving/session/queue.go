@@ -2,23 +2,23 @@ package session
 
 import "sync"
 
-// queue bounds how many requests wait for a session's stream or for a worker. A request that has
-// waited once is never refused again: what has begun ends.
+// queue limits how many requests wait for a session's stream or for a worker. A request that has
+// waited once is never refused later: work that has begun is completed.
 //
-// When the queue is full, the keys that wait have equal parts of it: a key with less than its part
-// still gets in.
+// When the queue is full, each waiting key has an equal share of it. A key with less than its share
+// is still admitted.
 type queue struct {
 	max int
 
 	mu struct {
 		sync.Mutex
 		waiting int            // requests
-		of      map[string]int // the same of each key that has any
+		of      map[string]int // requests of each key that has any
 	}
 }
 
-// wait runs f, which waits, for a request of a key's session. A request that is not admitted yet
-// gets ErrOverloaded instead if the queue is full.
+// wait runs f, which waits, for a request of a key's session. If the queue is full, a request that
+// is not admitted yet gets ErrOverloaded.
 func (q *queue) wait(key string, admitted *bool, f func() error) error {
 	if !q.enter(key, *admitted) {
 		return ErrOverloaded

@@ -2,4 +2,4 @@
 
 package session
 
-const fedBytes = 128 << 10 // the race detector makes it slow
+const fedBytes = 128 << 10 // smaller, because the race detector is slow

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineMemory is the memory this process may have, 0 if it is not known: the machine's, or that
-// of its control group (version 2) if that is less.
+// machineMemory returns the memory that this process may use, 0 if not known: the machine's, or
+// that of its control group (version 2) if that is less.
 func machineMemory() int64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

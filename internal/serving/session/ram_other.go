@@ -2,5 +2,5 @@
 
 package session
 
-// machineMemory is not known here.
+// machineMemory returns 0: the memory is not known here.
 func machineMemory() int64 { return 0 }

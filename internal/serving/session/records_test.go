@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// records scores a text by records, and returns those that have ended and those under way.
+// records scores a text by records, and returns the ended ones and the unfinished ones.
 func records(
 	t fatal, mg *Manager, id string, o ScoreOptions, body ...string,
 ) (ended, rest []Line) {
@@ -33,8 +33,7 @@ func records(
 	return ended, rest
 }
 
-// recordsOf makes records of a text with these log-probabilities, with nothing of this package
-// between.
+// recordsOf splits a text with these log-probabilities into records, without this package.
 func recordsOf(start, text string, from int64, logProbs []float64) (all []Line) {
 	m, r := lines.NewMeter(), lines.NewRecords(from, start)
 	for i := range len(text) {
@@ -55,8 +54,8 @@ func recordsOf(start, text string, from int64, logProbs []float64) (all []Line) 
 	return all
 }
 
-// However the text comes, and whatever happens to the session between, records are what they are
-// for the text from the first request for records on.
+// However the text arrives, and whatever happens to the session meanwhile, the records depend only
+// on the text and on where they begin.
 func TestRecordsAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
@@ -84,7 +83,7 @@ func TestRecordsAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 			require.False(rt, last.Ended)
 			require.Equal(rt, get(rt, sv.mg, id).Offset, last.Offset+last.Bytes)
 			id = happens(rt, sv, id)
-			options.RecordStart = nil // it is kept with the session
+			options.RecordStart = nil // the session keeps the pattern
 		}
 		require.Equal(rt, want, found)
 		require.Empty(rt, sv.told())

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// This file is the recovery of a session's stream, and of all that the session keeps beside it.
+// This file recovers a session's stream, and the state that the session keeps with it.
 
 // errSnapshotDue pauses a restoration, which continues at once when the snapshot is taken.
 var errSnapshotDue = errors.New("a snapshot is due")
 
-// restoreLocked makes the session's stream, within a limit. A long recovery takes snapshots on its
-// way.
+// restoreLocked recovers the session's stream within a limit of time. A long recovery takes
+// snapshots on its way.
 func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error {
 	from, until := s.restorableLocked(), time.Now().Add(limit)
 	from.more = func(r *restoration) error {
@@ -33,7 +33,7 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 	}
 	for {
 		if s.paused != nil {
-			s.paused.cost = s.replayCost // which a snapshot has made 0
+			s.paused.cost = s.replayCost // the snapshot has reset it to 0
 		}
 		r, err := restore(ctx, from, s.paused)
 		s.paused = nil
@@ -50,7 +50,7 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 			if s.snapshotLocked(context.Background()); s.paused == nil {
 				return fmt.Errorf("%w: it was claimed while its state was restored", ErrElsewhere)
 			}
-			from.job = s.job() // somebody may have asked for it meanwhile
+			from.job = s.job() // a request may have asked for the shadow meanwhile
 			continue
 		}
 		if err != nil {
@@ -60,7 +60,7 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 	}
 }
 
-// restorableLocked is what the store has of the session.
+// restorableLocked returns the inputs of the session's recovery.
 func (s *session) restorableLocked() *restorable {
 	h := s.host
 	return &restorable{
@@ -71,9 +71,9 @@ func (s *session) restorableLocked() *restorable {
 	}
 }
 
-// restoredLocked makes the restored stream the session's. If the session continues in another
-// arithmetic, a snapshot comes first: the log before it cannot be computed again to the same bits
-// here, and must not be needed once the head says that the arithmetic is this one.
+// restoredLocked gives the restored stream to the session. If the session continues in another
+// arithmetic, it takes a snapshot first. The log before the snapshot cannot be recomputed to the
+// same bits here. So no recovery may need it after the head names the new arithmetic.
 func (s *session) restoredLocked(ctx context.Context, r *restoration) error {
 	s.replayCost, s.snapshotAt = r.cost, 0
 	if h := r.changed; h != nil {

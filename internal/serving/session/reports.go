@@ -12,24 +12,25 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// reports tells a caller what becomes of the text of a score request, and adds it up.
+// reports reports the text of a score request to its caller, and adds it up.
 type reports struct {
 	engine  *engine
 	s       *session
 	options ScoreOptions
-	want    detail // what is told of a text: what the options ask for, and what others do
+	want    detail // details for the caller's options and for watchers
 	emit    func(Chunk) error
 	sum     Summary
 
-	tally, baseline tokenizer.Tally  // of sum
-	network         float64          // bits of the network alone
-	accepted        int64            // bytes of text
-	lines           bool             // one was reported
-	joined          []IncidentReport // since the last line that was reported, one for an incident
+	tally, baseline tokenizer.Tally // tallies of sum
+	network         float64         // bits of the network alone
+	accepted        int64           // bytes of text
+	lines           bool            // a line was reported
+	// incidents since the last line that was reported for an incident
+	joined []IncidentReport
 }
 
-// report describes a text that a worker has just scored after a stream's, and that is not committed
-// yet, and adds it to the summary. The stream is the session's, or a copy that learns nothing.
+// report describes a text that a worker has just scored, before it is committed, and adds it to the
+// summary. st is the session's stream, or a copy that learns nothing.
 func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scores) Chunk {
 	s, unknown := r.s, r.s.model.Tokenizer.Unknown()
 	var tally, baseline tokenizer.Tally
@@ -75,8 +76,8 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 	return c
 }
 
-// tell tells the observer of a text that was scored, and of its lines if the caller has asked for
-// them; that a reader of the session's events has makes no difference.
+// tell reports a scored text to the observer, with its lines if the caller asked for them. Lines
+// that only a watcher asked for are not reported.
 func (r *reports) tell(c *Chunk) {
 	r.engine.observer.Scored(r.s.model.id, cmp.Or(r.options.Learn, LearnTrue), c.Tally)
 	if r.options.Lines {
@@ -107,7 +108,7 @@ func (r *reports) tellTokens(
 	})
 }
 
-// logProbsOf turns negative log-likelihoods round; nil stays nil.
+// logProbsOf negates negative log-likelihoods; nil stays nil.
 func logProbsOf(nll []float32) []float64 {
 	if nll == nil {
 		return nil
@@ -119,7 +120,7 @@ func logProbsOf(nll []float32) []float64 {
 	return logProbs
 }
 
-// ifFinite is a number for callers, who are told of none that JSON cannot say.
+// ifFinite returns a pointer to v for callers, nil if JSON cannot represent v.
 func ifFinite(v float64) *float64 {
 	if !finite(v) {
 		return nil
@@ -139,7 +140,8 @@ func (r *reports) finish(begun time.Time) {
 	r.sum.Elapsed = time.Since(begun)
 }
 
-// takeLines gives what takes in the lines that end in a chunk; nil if nobody asks for lines.
+// takeLines returns the function that takes the lines that end in a chunk; nil if nobody asks for
+// lines.
 func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 	if !r.want.lines && !r.want.records {
 		return nil
@@ -163,7 +165,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		}
 		if silent && r.want.incidents || !r.want.lines {
 			if r.options.Lines {
-				r.engine.observer.Line(r.s.Settings.Method, &line) // tell does not know it
+				r.engine.observer.Line(r.s.Settings.Method, &line) // tell does not see this line
 			}
 			return
 		}
@@ -171,8 +173,8 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 	}
 }
 
-// join keeps the incidents of a line that is not reported for the next line that is, or for the
-// last one. The incidents that other readers are told of stay as they are.
+// join keeps the incidents of a line that is not reported, for the next reported line or for the
+// last one. It does not change the incidents that watchers get.
 func (r *reports) join(line *Line, silent bool) {
 	all := slices.Clone(line.Incidents)
 	for _, i := range r.joined {
@@ -188,7 +190,7 @@ func (r *reports) join(line *Line, silent bool) {
 	r.sum.Last.Incidents = all
 }
 
-// lineReport is what the caller is told of a line, which has ended or is under way.
+// lineReport returns the report of a line, which has ended or is unfinished.
 func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	line := Line{
 		Number: l.Number, Offset: l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
@@ -214,7 +216,7 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	return line
 }
 
-// lineUnderWay reports the line, or the record, under way at the end of a text.
+// lineUnderWay reports the unfinished line or record at the end of a text.
 func (r *reports) lineUnderWay(st *stream.Stream) {
 	rest := st.RestOfLines
 	if r.options.Records {

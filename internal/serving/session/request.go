@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// This file is what requests give a session beside its settings: name, labels, TTL, history, seed.
+// This file checks what requests set besides the settings: name, labels, TTL, history and seed.
 
 // NameCharsMax is the length of the longest name.
 const NameCharsMax = 64
@@ -22,13 +22,13 @@ const NameCharsMax = 64
 var nameWanted = fmt.Sprintf("a name: 1 to %d of a-z 0-9 . _ -, the first a letter or a digit; "+
 	"not %q, and not of the form of an id", NameCharsMax, reservedName)
 
-// reservedName is no session's name: it is a path of the HTTP interface.
+// reservedName cannot be a session's name, because it is a path of the HTTP API.
 const reservedName = "import"
 
 var nameForm = regexp.MustCompile(fmt.Sprintf(`^[a-z0-9][a-z0-9._-]{0,%d}$`, NameCharsMax-1))
 
-// CheckName returns a *FieldError unless a text can be the name of a session. Ids are UUIDs, and no
-// name has their form: a name is never taken for an id.
+// CheckName returns a *FieldError if a text cannot be the name of a session. A name cannot have the
+// form of a UUID, so that it is never taken for an id.
 func CheckName(name string) error {
 	if nameForm.MatchString(name) && name != reservedName && !isID(name) {
 		return nil
@@ -36,7 +36,7 @@ func CheckName(name string) error {
 	return &FieldError{"name", strconv.Quote(name), nameWanted}
 }
 
-// checkNameOrNone is CheckName where "" stands for no name.
+// checkNameOrNone is CheckName, and also accepts "" for no name.
 func checkNameOrNone(name string) error {
 	if name == "" {
 		return nil
@@ -44,16 +44,16 @@ func checkNameOrNone(name string) error {
 	return CheckName(name)
 }
 
-// isID says whether a text has the form of the ids that sessions get.
+// isID reports whether a text has the form of session ids.
 func isID(text string) bool {
-	const chars = 36 // uuid.Validate takes other spellings, too
+	const chars = 36 // uuid.Validate accepts other spellings, too
 	return len(text) == chars && uuid.Validate(text) == nil
 }
 
-// Label is a label that a session has, or one that it is looked for by.
+// Label is a label of a session, or a condition on labels.
 type Label struct {
 	Name  string
-	Value *string // nil: any
+	Value *string // nil: any value
 }
 
 func hasLabels(has map[string]string, labels []Label) bool {
@@ -66,20 +66,21 @@ func hasLabels(has map[string]string, labels []Label) bool {
 	return true
 }
 
-// PatchRequest changes what a session keeps beside its text. What is left out stays as it is.
+// PatchRequest changes what a session keeps besides its text. Fields that are left out do not
+// change.
 type PatchRequest struct {
-	Name *string // as in a ForkRequest; to "" it takes the name away
-	// Unlabel takes all labels away before those of Labels are set.
+	Name *string // as in a ForkRequest; "" removes the name
+	// Unlabel removes all labels before those of Labels are set.
 	Unlabel bool
-	// Labels are set to these values; one without a value is taken away.
+	// Labels are set to these values; nil removes a label.
 	Labels   map[string]*string
 	TTL      *time.Duration   // as in a CreateRequest
 	Feedback *FeedbackRequest // nil: none
-	// Detach makes a session of its own of a shadow, which stays as it is from then on.
+	// Detach makes a shadow an independent session, which keeps its state.
 	Detach bool
 }
 
-// checkRequest holds the fields of a request that are beside its settings against their limits.
+// checkRequest checks the fields of a request other than the settings against their limits.
 func checkRequest(r CreateRequest) error {
 	if r.TTL < 0 || r.TTL > TTLMax {
 		return &FieldError{"ttl_seconds", strconv.FormatFloat(r.TTL.Seconds(), 'g', -1, 64),

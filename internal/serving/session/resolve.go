@@ -9,9 +9,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Resolve finds the id of the stored session that a text names: by its id, or by its name, whoever
-// owns it. Where several owners have sessions of the name, the error tells their ids. A text that
-// is no session's name is taken for an id, which may be that of no session.
+// Resolve returns the id of the stored session that a text names, by id or by name, whoever owns
+// it. If several owners have a session with the name, the error lists the ids. A text that is no
+// session's name is taken for an id, and such a session may not exist.
 func Resolve(ctx context.Context, store storage.Store, text string) (id string, err error) {
 	if CheckName(text) != nil {
 		return text, nil

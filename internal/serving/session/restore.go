@@ -18,17 +18,17 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// restorable is what a stream is restored from, and the workers that compute it.
+// restorable is the input of a recovery: what the stream is restored from, and the workers.
 type restorable struct {
 	head      *head
 	model     *model.Model
 	snapshots snapshotReader
 	log       logReader
-	end       progress // what clients were told at the end of the log
+	end       progress // the totals that clients got at the end of the log
 	scheduler *scheduler.Scheduler
 	job       scheduler.Job
-	more      func(*restoration) error // asked before every chunk; an error pauses the restoration
-	replayed  func(bytes int64)        // called with what was computed
+	more      func(*restoration) error // called before every chunk; an error pauses the restoration
+	replayed  func(bytes int64)        // called with the bytes that were recomputed
 	logError  func(error)
 }
 
@@ -36,12 +36,12 @@ type restorable struct {
 type restoration struct {
 	stream     *stream.Stream
 	from       int64         // offset of the snapshot
-	damaged    []int64       // offsets of newer snapshots, which cannot be read
+	damaged    []int64       // offsets of newer snapshots that cannot be read
 	cause      error         // why the first of them, or the list of snapshots, cannot be read
-	exact      bool          // computed in the arithmetic of the log, to the same totals
-	changed    *head         // in the end: the head, if the arithmetic is another from now on
-	mismatched bool          // the totals were others; reported once
-	cost       time.Duration // of computing since the last snapshot
+	exact      bool          // computed in the arithmetic of the log, with equal totals
+	changed    *head         // the new head at the end, if the arithmetic has changed
+	mismatched bool          // the totals differed; reported once
+	cost       time.Duration // computing time since the last snapshot
 }
 
 // snapshotReader reads the snapshots of a session, as a storage.Store does.
@@ -57,11 +57,11 @@ type logReader interface {
 	) error
 }
 
-// restore returns the stream at the end of a log: it reads the newest good snapshot and computes
-// the log after it again, to the same bits. It knows no session and no lock.
+// restore returns the stream at the end of a log. It reads the newest good snapshot and replays the
+// log behind it to the same bits. It needs no session and no lock.
 //
-// A restoration returned beside an error is paused, by the context or by more. Another call
-// continues it.
+// A restoration returned with an error is paused, by the context or by more. Another call continues
+// it.
 func restore(ctx context.Context, from *restorable, paused *restoration) (*restoration, error) {
 	r, err := paused, error(nil)
 	if r == nil {
@@ -98,7 +98,7 @@ func restore(ctx context.Context, from *restorable, paused *restoration) (*resto
 	return r, nil
 }
 
-// newest begins at the newest snapshot that can be read; without one, at the beginning of the text.
+// newest starts at the newest snapshot that can be read; without one, at the beginning of the text.
 func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 	id, r := from.head.ID, new(restoration)
 	kept, err := from.snapshots.Snapshots(ctx, id)
@@ -131,8 +131,8 @@ func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 	return r, nil
 }
 
-// snapshotLimits bound what reading a snapshot takes, which may be of an archive that somebody
-// sent: the header is that of a model with hundreds of layers and eight banks at most.
+// snapshotLimits limit the memory to read a snapshot, which may come from an uploaded archive. They
+// are enough for a model with hundreds of layers and at most eight banks.
 var snapshotLimits = weights.Limits{HeaderBytes: 4 << 20, Window: 8 << 20}
 
 // readSnapshot reads the state of a snapshot.
@@ -160,7 +160,7 @@ func (h *head) emptyStream(m *model.Model) *stream.Stream {
 	return st
 }
 
-// restoreStream is the stream that a snapshot was taken of.
+// restoreStream returns the stream that is in a snapshot.
 func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream, error) {
 	st, _, err := stream.Restore(m, h.Settings, f)
 	if err != nil {
@@ -173,7 +173,7 @@ func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream,
 	return st, nil
 }
 
-// checkLines compares what a state has of lines with what the head says.
+// checkLines checks that a state and the head agree about lines.
 func (h *head) checkLines(st *stream.Stream) error {
 	from, lines := st.LinesFrom()
 	switch {
@@ -194,17 +194,17 @@ func (h *head) checkLines(st *stream.Stream) error {
 	return nil
 }
 
-// damaged says whether an error of reading a snapshot is the snapshot's own: then it will never be
-// read, and the session goes on without it. All others are the store's, or the context's.
+// damaged reports whether an error of reading a snapshot is the snapshot's own. Then it can never
+// be read, and the session continues without it. Other errors are the store's or the context's.
 func damaged(err error) bool {
 	return !slices.ContainsFunc([]error{
 		storage.ErrClosed, storage.ErrNotFound, storage.ErrUnavailable, storage.ErrUnknown,
 	}, func(other error) bool { return errors.Is(err, other) })
 }
 
-// replay computes the log from the stream's offset on, chunk by chunk as requests do, so that
-// nobody waits longer for a replay than for a request. It calls compare at the end of every record.
-// Its error is an interrupted one if the computing was given up; else the store's.
+// replay computes the log from the stream's offset on, chunk by chunk as requests do. So nobody
+// waits longer for a replay than for a request. It calls compare at the end of every record. Its
+// error is an interrupted if the computing was stopped, else the store's.
 func (from *restorable) replay(
 	ctx context.Context, r *restoration, compare func(storage.Record),
 ) error {
@@ -224,12 +224,12 @@ func (from *restorable) replay(
 	})
 }
 
-// interrupted keeps the errors of computing apart from those of the store that is read.
+// interrupted distinguishes errors of computing from those of the store.
 type interrupted struct{ error }
 
 func (e interrupted) Unwrap() error { return e.error }
 
-// feed computes one chunk with a worker, and returns how many bytes of the text it has taken.
+// feed computes one chunk with a worker, and returns how many bytes of the text it has used.
 func (from *restorable) feed(
 	ctx context.Context, r *restoration, text []byte, how stream.Lesson,
 ) (int, error) {
@@ -248,12 +248,12 @@ func (from *restorable) feed(
 	return n, nil
 }
 
-// lessonOf returns how a session learns from the text of a record.
+// lessonOf returns how a session learns from a record's text.
 func lessonOf(r storage.Record) stream.Lesson {
 	return stream.Lesson{ByLine: r.ByLine, Skipped: r.Skipped}
 }
 
-// compare adopts the totals of a record, unless they were not computed when it was written.
+// compare adopts the totals of a record, unless the record was written without computing them.
 func (from *restorable) compare(r *restoration, rec *storage.Record) {
 	if rec.UnixMS != uncounted {
 		tally, baseline := totalsOf(rec, r.stream.Offset())
@@ -261,8 +261,8 @@ func (from *restorable) compare(r *restoration, rec *storage.Record) {
 	}
 }
 
-// adopt compares totals with those that clients were told, reports the first difference, and keeps
-// those that they were told.
+// adopt compares the totals with those that clients got, reports the first difference, and keeps
+// the clients' totals.
 func (from *restorable) adopt(r *restoration, tally, baseline tokenizer.Tally) {
 	st := r.stream
 	wrong := mismatch(from.head.ID, st, tally.Bits, baseline.Bits)
@@ -271,15 +271,15 @@ func (from *restorable) adopt(r *restoration, tally, baseline tokenizer.Tally) {
 		from.logError(wrong)
 	}
 	st.Tally.Bits, st.Tally.UnknownBits = tally.Bits, tally.UnknownBits
-	st.Tally.Chars = tally.Chars // older programs took every byte for a character
+	st.Tally.Chars = tally.Chars // older programs counted every byte as a character
 	if st.Settings.Baseline {
 		st.Baseline.Chars = tally.Chars
 		st.Baseline.Bits, st.Baseline.UnknownBits = baseline.Bits, baseline.UnknownBits
 	}
 }
 
-// mismatch compares the totals that a stream has come to with those that were told, to the bit. It
-// returns nil if they are the same.
+// mismatch compares the totals of a stream with those that clients got, bit by bit. It returns nil
+// if they are equal.
 func mismatch(id string, st *stream.Stream, bits, baseline float64) *MismatchError {
 	e := &MismatchError{ID: id, Offset: st.Offset(), Have: st.Tally.Bits, Want: bits}
 	if math.Float64bits(e.Have) != math.Float64bits(e.Want) {
@@ -292,15 +292,15 @@ func mismatch(id string, st *stream.Stream, bits, baseline float64) *MismatchErr
 	return nil
 }
 
-// MismatchError says that a session computed again from its log did not come to the totals that
-// were told when the text was accepted, though in the same arithmetic: some state or some weight is
-// not what it was. The session goes on with the totals that were told.
+// MismatchError says that a session recomputed from its log has other totals than those reported
+// when the text was accepted. The arithmetic is the same, so some state or weight has changed. The
+// session continues with the reported totals.
 type MismatchError struct {
 	ID       string
-	Offset   int64 // where the record ends that shows it first
+	Offset   int64 // end of the first record with a difference
 	Have     float64
 	Want     float64
-	Baseline bool // the totals are the baseline's
+	Baseline bool // the baseline's totals differ
 }
 
 func (e *MismatchError) Error() string {
@@ -312,10 +312,10 @@ func (e *MismatchError) Error() string {
 		"expected %v, as was told", e.ID, e.Offset, e.Have, what, e.Want)
 }
 
-// noteNumerics notes that the session is computed in another arithmetic from an offset on.
+// noteNumerics records that the session is computed in another arithmetic from an offset on.
 func (h *head) noteNumerics(n numerics) {
 	all := slices.Clone(h.Numerics)
-	for len(all) > 0 && all[len(all)-1].From >= n.From { // nothing was computed in these
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // no text was computed in these
 		all = all[:len(all)-1]
 	}
 	h.Numerics = append(all, n)

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fading is a context that ends when it has been asked so often whether it has: the computing of a
-// chunk asks once.
+// fading is a context that ends after a number of checks; the computing of a chunk checks once.
 type fading struct {
 	context.Context
 	asks int
@@ -23,7 +22,7 @@ func (f *fading) Err() error {
 	return nil
 }
 
-// coldServer is a server that has just started, with a session of some text and no snapshot.
+// coldServer returns a server that has just started, with a session of some text and no snapshot.
 func coldServer(t *testing.T, text string, o Options) (sv *server, id string) {
 	sv = newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	id = create(t, sv.mg, CreateRequest{})
@@ -39,7 +38,7 @@ func begunAt(t *testing.T, sv *server, id string) int64 {
 	require.NoError(t, s.lock(background))
 	defer s.unlock()
 	switch {
-	case s.stream != nil: // the recovery has ended, and the request after it
+	case s.stream != nil: // the recovery has ended, and so has the request
 		return s.stream.Tally.Bytes
 	case s.paused == nil:
 		return 0
@@ -47,7 +46,7 @@ func begunAt(t *testing.T, sv *server, id string) int64 {
 	return s.paused.stream.Tally.Bytes
 }
 
-// A request that is abandoned stops within a chunk, and the next goes on from what it has done.
+// A canceled request stops within a chunk, and the next one continues its work.
 func TestARecoveryOutlivesTheRequestThatBeganIt(t *testing.T) {
 	text := logText(60*testChunk + 5)
 	sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
@@ -88,14 +87,14 @@ func TestAScoreThatWaitsLongForARecoveryIsToldToComeAgain(t *testing.T) {
 	requireText(t, sv, id, text+"on")
 }
 
-// What a recovery has done is not lost with the memory, nor with the process.
+// The progress of a recovery survives the loss of the memory and of the process.
 func TestALongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 	text := logText(20*testChunk + 5)
 	for name, lose := range map[string]func(sv *server, id string){
 		"evicted": func(sv *server, id string) {
 			s, err := sv.mg.index.catalog.find(Caller{}, id)
 			require.NoError(t, err)
-			s.replayCost = time.Minute // it is worth it
+			s.replayCost = time.Minute // enough for a snapshot
 			s.evict()
 			require.Zero(t, get(t, sv.mg, id).MemoryBytes)
 		},
@@ -132,8 +131,8 @@ func TestALongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 	}
 }
 
-// A fork within a record whose state is far to compute is made without its state. Its totals are
-// those of the record before until it is used.
+// A fork within a record at an old offset is made without its state. Until it is used, its totals
+// are those of the record before.
 func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
 	text := logText(20*testChunk + 9)
 	for _, at := range []int64{testChunk + 1, 10*testChunk + 7, int64(len(text)) - 1} {
@@ -147,7 +146,8 @@ func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
 			text[:border])
 		require.Equal(t, []any{border, border, border, want.Tally.Bits},
 			[]any{fork.Bytes, fork.Chars, fork.Tokens, fork.Bits}, "of the same text")
-		again, err := sv.mg.Fork(background, Caller{}, fork.ID, ForkRequest{}) // far, too
+		// this fork is at an old offset, too
+		again, err := sv.mg.Fork(background, Caller{}, fork.ID, ForkRequest{})
 		require.NoError(t, err)
 		requireClean(t, sv, 3)
 		sv.restart()

@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// CompletionTokensDefault is how many tokens a completion samples at most, where nobody says it.
+// CompletionTokensDefault is the default limit on a completion's sampled tokens.
 const CompletionTokensDefault = 128
 
 // Sampling is how a completion is sampled.
@@ -17,9 +17,8 @@ type Sampling struct {
 	txl.Sampling
 }
 
-// SamplingTable is the one place that knows the range and the default of every number of a
-// completion: the checks of requests, the flags of commands, the contract and docs/settings.md are
-// made of its rows.
+// SamplingTable has the range and the default of every number of a completion. The checks of
+// requests, the flags of commands, the contract and docs/settings.md are made from its rows.
 var SamplingTable = setting.Table[Sampling]{
 	{
 		Name: "max_tokens", Field: func(s *Sampling) any { return &s.MaxTokens },
@@ -61,6 +60,5 @@ var SamplingTable = setting.Table[Sampling]{
 	},
 }
 
-// wordSize is what a token of a model of words counts for in a loop, in bytes: a word and the space
-// before it.
+// wordSize is the assumed size of a word token in a loop, in bytes: a word and the space before it.
 const wordSize = 5

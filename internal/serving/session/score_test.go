@@ -28,7 +28,7 @@ func TestASessionIsAFunctionOfItsBytesAloneHoweverTheyCome(t *testing.T) {
 		type one struct {
 			request CreateRequest
 			text    string
-			calls   [][]string // bodies, and the pieces each arrives in
+			calls   [][]string // bodies, and the pieces in which each arrives
 			id      string
 			chunks  []Chunk
 		}
@@ -63,7 +63,7 @@ func TestASessionIsAFunctionOfItsBytesAloneHoweverTheyCome(t *testing.T) {
 	})
 }
 
-// checkTotals holds running totals and borders of the events against the stream in one go.
+// checkTotals compares running totals and borders of the events with a stream that was fed at once.
 func checkTotals(t *rapid.T, r CreateRequest, chunks []Chunk, want *stream.Stream, info Info) {
 	var offset int64
 	for _, c := range chunks {
@@ -213,7 +213,7 @@ func TestWhatTheBodyHasIsScoredAtOnce(t *testing.T) {
 	text := logText(40)
 	_, err := io.WriteString(client, text[:5])
 	require.NoError(t, err)
-	c := <-events // before another byte is there
+	c := <-events // the event comes before another byte arrives
 	require.EqualValues(t, 5, c.Bytes)
 	require.False(t, c.Complete)
 	go func() { _, _ = io.WriteString(client, text[5:]); client.Close() }()
@@ -247,7 +247,7 @@ func TestAnEmptyBodyChangesNothing(t *testing.T) {
 	require.Equal(t, 0., *sum.BaselineBits)
 }
 
-// unread fails the test when it is read.
+// unread is a body that fails the test when it is read.
 type unread struct{ t fatal }
 
 func (u unread) Read([]byte) (int, error) {
@@ -317,11 +317,11 @@ func TestAClientThatWentAwayLeavesTheSessionSettled(t *testing.T) {
 	}
 }
 
-// cutOff is a body that breaks.
+// cutOff is a body that ends with an error.
 type cutOff struct {
 	text string
 	err  error
-	with bool // the error comes beside the last bytes
+	with bool // the error comes with the last bytes
 }
 
 func (c *cutOff) Read(p []byte) (int, error) {

@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ScoreTextsRequest asks what texts cost, each by itself.
+// ScoreTextsRequest asks for the cost of texts, each scored independently.
 type ScoreTextsRequest struct {
 	Model    string   // as in a CreateRequest
 	Settings Settings // as in a CreateRequest
-	Seed     *uint64  // of each text's masks; nil: 0
+	Seed     *uint64  // seed of the masks of each text; nil: 0
 	Texts    [][]byte // 1 to TextsMax
 }
 
-// TextsMax is the largest number of texts of one call of ScoreTexts.
+// TextsMax is the largest number of texts in one call of ScoreTexts.
 const TextsMax = 1024
 
-// ScoreTexts scores each text as a new session would, to the bit, and keeps nothing of them.
-// Several are scored at once, one on each thread. emit gets the model and the summaries in the
-// order of the texts, each as soon as it and those before it are there; nobody waits for emit.
-// The errors are those of Create and of Score.
+// ScoreTexts scores each text bit-identically to a new session, and keeps no session. It scores
+// several at once, one on each thread. emit gets the model and the summaries in the order of the
+// texts, each as soon as it and all before it are ready. Nothing waits for emit. The errors are
+// those of Create and of Score.
 func (mg *Manager) ScoreTexts(
 	ctx context.Context, who Caller, r ScoreTextsRequest, emit func(ModelInfo, Summary) error,
 ) error {
@@ -89,7 +89,7 @@ func (t *textScores) run(ctx context.Context, emit func(Summary) error) error {
 	}
 	err := inOrder(ctx, done, emit)
 	if err != nil {
-		cancel() // nobody wants the others
+		cancel() // the other texts are not needed
 	}
 	if failed := group.Wait(); err == nil || errors.Is(err, context.Canceled) {
 		return failed
@@ -97,7 +97,7 @@ func (t *textScores) run(ctx context.Context, emit func(Summary) error) error {
 	return err
 }
 
-// inOrder emits summaries in their order, until the context ends.
+// inOrder emits summaries in the order of done, until the context ends.
 func inOrder(ctx context.Context, done []chan Summary, emit func(Summary) error) error {
 	for _, ready := range done {
 		select {
@@ -112,7 +112,7 @@ func inOrder(ctx context.Context, done []chan Summary, emit func(Summary) error)
 	return nil
 }
 
-// score scores a text in a session that nobody else sees and no store has.
+// score scores a text in a session that is in no store and no registry.
 func (t *textScores) score(ctx context.Context, text []byte) (Summary, error) {
 	begun := time.Now()
 	s, err := t.mg.index.fresh(t.who, "", t.plan.model, t.plan.set, CreateRequest{})

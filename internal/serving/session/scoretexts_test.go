@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// textsOf are texts of many lengths: empty, shorter and longer than a chunk.
+// textsOf returns texts of many lengths: empty, shorter and longer than a chunk.
 func textsOf(n int) (texts [][]byte) {
 	all := strings.Repeat("the cat sat on the mat, and the dog on the log. ", 40)
 	for i := range n {
@@ -21,7 +21,7 @@ func textsOf(n int) (texts [][]byte) {
 	return texts
 }
 
-// Each text has the bits of a session without other text, on any number of threads.
+// Each text is bit-identical to a session without other text, on any number of threads.
 func TestScoreTextsEqualsSessions(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		methods := []string{MethodStatic, MethodSparseMeta, MethodDynamicSGD, MethodCache}

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// BenchmarkScoreTexts is the cost of a byte by the length of the texts, under the default model:
-// what joining short texts in one call of the network could save.
+// BenchmarkScoreTexts measures the cost of a byte by the length of the texts, under the default
+// model. It shows what could be saved by joining short texts in one call of the network.
 func BenchmarkScoreTexts(b *testing.B) {
 	m, err := model.Default()
 	require.NoError(b, err)
@@ -43,7 +43,7 @@ func BenchmarkScoreTexts(b *testing.B) {
 	}
 }
 
-// processorNS is the time of processors that the process has taken.
+// processorNS returns the processor time of the process.
 func processorNS(t testing.TB) int64 {
 	var u unix.Rusage
 	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &u))

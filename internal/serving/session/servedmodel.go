@@ -11,16 +11,16 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/budget"
 )
 
-// servedModel is a model that sessions may run on. The default is in memory as long as the Manager
-// is. Of the others what is known is here, and the weights are in memory as long as states need
-// them: they are loaded for the first state, and dropped in their turn when none is left.
+// servedModel is a model that sessions may run on. The default model stays in memory. Of another
+// model the description stays; its weights are loaded for the first state that needs them. They may
+// be dropped when no state is left.
 type servedModel struct {
-	*model.Model // of the default all, of another the outline
+	*model.Model // all of the default model; of another model the outline
 
 	id       string        // ID
 	source   *model.Source // nil: the default
 	memory   *budget.Base
-	forget   func(*model.Model) // told of weights that nobody is to keep in memory
+	forget   func(*model.Model) // gets weights that nothing needs in memory
 	observer Observer
 
 	flight singleflight.Group
@@ -28,23 +28,23 @@ type servedModel struct {
 	mu struct {
 		sync.Mutex
 		loaded *model.Model // nil: not in memory
-		drops  int          // of loaded
+		drops  int          // number of drops of loaded
 	}
 }
 
-// residentModel is the model whose weights are in memory anyway.
+// residentModel returns a model whose weights stay in memory.
 func residentModel(m *model.Model) *servedModel {
 	s := &servedModel{Model: m, id: m.ID()}
 	s.mu.loaded = m
 	return s
 }
 
-// sourcedModel is a model whose weights come and go.
+// sourcedModel returns a model whose weights are loaded and dropped.
 func sourcedModel(from *model.Source) *servedModel {
 	return &servedModel{Model: from.Outline, id: from.Outline.ID(), source: from}
 }
 
-// base is what states of the model need of the budget beside their own memory; nil: nothing.
+// base returns the memory that the model's states share in the budget; nil: none.
 func (s *servedModel) base() *budget.Base {
 	if s == nil {
 		return nil
@@ -59,7 +59,7 @@ func (s *servedModel) size() int64 {
 	return s.source.Bytes
 }
 
-// comes is the memory that the weights take of the budget when they come.
+// comes returns how much of the budget the weights need when they are loaded.
 func (s *servedModel) comes() int64 {
 	if s.source == nil {
 		return 0
@@ -67,16 +67,16 @@ func (s *servedModel) comes() int64 {
 	return s.source.Bytes
 }
 
-// current is the model in memory, nil if it is not there.
+// current returns the model in memory, nil if it is not loaded.
 func (s *servedModel) current() *model.Model {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.loaded
 }
 
-// weights gives the model with its weights, to one who has memory for a state. It is loaded if it
-// is not in memory, once for all who ask meanwhile; the context ends the wait. The error of the
-// loading is a *ModelLoadError.
+// weights returns the model with its weights; the caller has reserved memory for a state. It loads
+// the weights if they are not in memory, once for all concurrent callers; the context ends the
+// wait. A failed load returns a *ModelLoadError.
 func (s *servedModel) weights(ctx context.Context) (*model.Model, error) {
 	if m := s.current(); m != nil {
 		return m, nil
@@ -93,7 +93,7 @@ func (s *servedModel) weights(ctx context.Context) (*model.Model, error) {
 	}
 }
 
-// load loads the weights, which stay unless they are dropped before they are there.
+// load loads the weights. They stay unless they are dropped before the loading has ended.
 func (s *servedModel) load() (*model.Model, error) {
 	s.mu.Lock()
 	loaded, drops := s.mu.loaded, s.mu.drops
@@ -115,7 +115,7 @@ func (s *servedModel) load() (*model.Model, error) {
 	return m, nil
 }
 
-// drop lets go of the weights, whose memory others have now. The budget calls it under its lock.
+// drop releases the weights, whose memory was given to others. The budget calls it under its lock.
 func (s *servedModel) drop() {
 	s.mu.Lock()
 	dropped := s.mu.loaded
@@ -124,6 +124,7 @@ func (s *servedModel) drop() {
 	s.mu.Unlock()
 	if dropped != nil {
 		s.observer.Dropped(s.id)
-		go s.forget(dropped) // it may wait for who makes a worker, and the budget does not
+		// forget may wait for a worker that is being made, and the budget must not wait
+		go s.forget(dropped)
 	}
 }

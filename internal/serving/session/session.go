@@ -17,55 +17,56 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Lease lets this server act for the sessions that it has claimed in a store that others share.
+// Lease lets this server act for the sessions that it has claimed in a store that servers share.
 type Lease interface {
-	// Err says why this server must not act for them now; nil while it may.
+	// Err returns why this server must not act for them now, or nil.
 	Err() error
-	// Term grows whenever the lease was over: claims of an earlier term may be another's by now.
+	// Term grows each time the lease has lapsed: claims of an earlier term may be another server's
+	// by now.
 	Term() uint64
 }
 
-// ownLease is the Lease on a store that no other server has: it is always in force.
+// ownLease is the Lease on a store that no other server uses: it never lapses.
 type ownLease struct{}
 
 func (ownLease) Err() error   { return nil }
 func (ownLease) Term() uint64 { return 0 }
 
-// lease is the Lease of a Manager, and whether it gives its sessions up.
+// lease is the Lease of a Manager, and whether the server gives its sessions up.
 type lease struct {
 	Lease
-	own     bool        // the store is this Manager's alone
+	own     bool        // no other server uses the store
 	leaving atomic.Bool // the server hands its sessions over: it claims and makes none
 }
 
-// snapshotRules say when snapshots of a session are taken, and how many stay.
+// snapshotRules decide when snapshots of a session are taken, and how many are kept.
 type snapshotRules struct {
-	max    int           // snapshots that a session keeps for forks, beside those for recovery
-	apart  time.Duration // computing between two of them
-	rarest time.Duration // computing between two of a session that has as many as it may
-	// slots holds a token for every snapshot being written or read, which takes the memory of a
-	// compressor.
+	max    int           // snapshots that a session keeps for forks, besides those for recovery
+	apart  time.Duration // computing time between two of them
+	rarest time.Duration // computing time between two when the session has max of them
+	// slots holds a token for every snapshot being written or read, because each needs the memory
+	// of a compressor.
 	slots chan struct{}
 }
 
-// following is what a session knows of its shadows, or a shadow of what it follows. The sessions at
-// both ends are locked one after the other, the one that is followed first.
+// following links a session to its shadows, or a shadow to the session that it follows. The lock of
+// the followed session is taken before the shadow's.
 type following struct {
-	shadows []*session     // that follow the session
-	of      *session       // that the session follows; nil: none, or it is not there
-	running bool           // the follower is at work on it
-	turn    sync.WaitGroup // done when the follower neither has nor waits for the turn to feed it
-	more    bool           // and has more to do
-	stalled error          // why the follower has given up for now
-	rest    *time.Timer    // after which it tries again; nil: it never had to
-	last    *Comparison    // in a shadow
+	shadows []*session     // the shadows of the session
+	of      *session       // the session that this one follows; nil: none, or it does not exist
+	running bool           // the follower works on it
+	turn    sync.WaitGroup // done when the follower neither feeds the shadow nor waits to
+	more    bool           // there is more text to feed
+	stalled error          // why the follower has stopped for now
+	rest    *time.Timer    // starts the next try; nil: no try has failed
+	last    *Comparison    // last comparison of a shadow
 }
 
-// clock tells the time of what sessions store and of when they expire. Tests set read.
+// clock returns the time for what sessions store and for their expiry. Tests set read.
 type clock struct{ read func() time.Time }
 
-// now returns the time, or the nearest one of the years 1970 to 9999. Exports have no others, and
-// neither has the JSON of answers.
+// now returns the time, limited to the years 1970 to 9999: exports and the JSON of answers allow no
+// others.
 func (c *clock) now() time.Time {
 	now := c.read()
 	switch ms := now.UnixMilli(); {
@@ -90,71 +91,69 @@ type host struct {
 	snapshots snapshotRules
 	observer  Observer
 	logError  func(error)
-	// claimed is called with a session that was claimed: its head is the store's, which another may
-	// have changed, or a request that was not told so.
+	// claimed is called after a claim of a session. The head is now the store's; another server may
+	// have changed it, or an earlier write with an unknown outcome.
 	claimed func(*session)
-	// gone is called with a session that the store has no more, because another server that shares
-	// the store has deleted it.
+	// gone is called with a session that the store no longer has, because another server deleted
+	// it.
 	gone func(*session)
-	// grown is called with a session that has got text.
+	// grown is called with a session that has new text.
 	grown func(*session)
 }
 
 // session is a session in this process, hot (its stream is in memory) or cold. Its parts are its
 // claim (claim.go, write.go), its stream (state.go, recovery.go), its snapshots (snapshots.go), and
-// what follows it (followers.go, watchers.go). Three things guard them, always taken in this order:
+// its readers (followers.go, watchers.go). Three locks guard them, always taken in this order:
 // feeding, state, mu.
 type session struct {
 	host    *host
 	model   *servedModel // nil: it is not served, or not known
-	head                 // what noteHeadLocked takes over changes under state and mu
+	head                 // the fields that noteHeadLocked copies change under state and mu
 	entry   *registry.Entry[*session]
 	memory  *budget.Account[*session]
 	deleted atomic.Bool
 
-	maxOwned int      // while it is made: sessions that its owner may have; 0: any number
-	watchers watchers // those who are told of what is fed
+	maxOwned int      // while it is made: limit on its owner's sessions; 0: none
+	watchers watchers // readers of its events
 
-	asked atomic.Int32 // requests at work on it, without those of the server for a shadow
+	asked atomic.Int32 // requests that use it, without the server's own for a shadow
 
-	// feeding holds one token while a request feeds the session: only that request moves the
-	// offset. It is held for the length of the request. Those that wait get the token in the order
-	// they came.
+	// feeding holds one token while a request feeds the session, from its beginning to its end.
+	// Only that request moves the offset. Waiting requests get the token in order of arrival.
 	feeding chan struct{}
 	queued  atomic.Int32 // requests that wait for feeding
-	// the offset behind the last delivery, where a line ends; guarded by feeding
+	// the offset after the last delivery, where a line ends; guarded by feeding
 	wholeTo int64
 
-	// state holds one token while a chunk, or a completion, is at work on the stream. It is a
-	// channel so that waiting can be given up; those that wait get the token in the order they
-	// came.
+	// state holds one token while a chunk or a completion uses the stream. It is a channel so that
+	// a caller can stop waiting. Waiting requests get the token in order of arrival.
 	state chan struct{}
-	// of model, as long as memory has a state's; nil: there are none
+	// weights of model, while memory has the account of a state; else nil
 	weights        *model.Model
 	stream         *stream.Stream    // nil: cold
-	paused         *restoration      // of a cold session: to be continued; else nil
-	suggester      *stream.Suggester // of stream; nil: nothing was suggested yet
-	suggesterBytes int64             // that memory has of it, as of the state
+	paused         *restoration      // unfinished recovery of a cold session; else nil
+	suggester      *stream.Suggester // suggester of stream; nil: no suggestion was made yet
+	suggesterBytes int64             // memory of suggester, besides the state's
 	rms            float64           // root mean square of the fast weights
-	// computing since the last snapshot: what a recovery would repeat
+	// computing time since the last snapshot, which a recovery would repeat
 	replayCost time.Duration
 	snapshotAt time.Duration // the replayCost at which a snapshot is taken; 0: as the rules say
 
 	mu struct {
 		sync.Mutex
 		seen     progress
-		epoch    uint64   // under which the store lets the session be written; 0: not known
-		claimed  bool     // the epoch is that of a claim of this Manager; changes under state
-		term     uint64   // of the lease under which it was claimed
-		stale    bool     // what was seen may not be what the store has
-		bad      error    // why the session cannot be used; nil if it can
-		recovery Recovery // how far paused is, for those who ask; of 0 bytes: there is none
+		epoch    uint64   // the epoch for writes to the store; 0: not known
+		claimed  bool     // the epoch is from a claim of this Manager; changes under state
+		term     uint64   // term of the lease at the claim
+		stale    bool     // seen may differ from the store
+		bad      error    // why the session cannot be used, or nil
+		recovery Recovery // progress of paused, for callers; of 0 bytes: none
 
 		following following
 	}
 }
 
-// newSession makes a cold session that is in no registry yet.
+// newSession returns a cold session that is in no registry yet.
 func newSession(h *host, k storedSession) *session {
 	s := &session{
 		host: h, model: k.model, head: k.head,
@@ -166,8 +165,8 @@ func newSession(h *host, k storedSession) *session {
 	return s
 }
 
-// takeTurn waits until nobody else feeds the session, at most so long; then the error is ErrBusy.
-// The context ends the wait. What ends the turn takes the token out of feeding.
+// takeTurn waits until nobody else feeds the session, for at most wait; then the error is ErrBusy.
+// The context also ends the wait. The turn ends when the token is taken out of feeding.
 func (s *session) takeTurn(ctx context.Context, wait time.Duration) error {
 	select {
 	case s.feeding <- struct{}{}:
@@ -205,21 +204,21 @@ func (s *session) noteSeen(p progress) {
 	s.mu.seen = p
 }
 
-// troubleWords is the list of words of trouble by which the session's lines are rated; "": none.
+// troubleWords returns the trouble words that rate the session's lines; "": none.
 func (s *session) troubleWords() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.TroubleWords
 }
 
-// linesFrom is the offset from which on the session has lines; nil if it has none.
+// linesFrom returns the offset at which the session's lines begin; nil if it has none.
 func (s *session) linesFrom() *int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.LinesFrom
 }
 
-// shadowOf is the id of the session whose shadow this is; "": it is none.
+// shadowOf returns the id of the session that this shadow follows; "": it is no shadow.
 func (s *session) shadowOf() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +237,7 @@ func (s *session) hasLabels(labels []Label) bool {
 	return hasLabels(s.Labels, labels)
 }
 
-// checkOffset compares the session's offset with the one that a caller expects; nil expects none.
+// checkOffset compares the session's offset with the one that a caller expects; nil: any.
 func checkOffset(s *session, want *int64) error {
 	if have := s.seen().offset; want != nil && *want != have {
 		return &OffsetError{Have: have, Want: *want}
@@ -246,7 +245,7 @@ func checkOffset(s *session, want *int64) error {
 	return nil
 }
 
-// info describes the session to a caller. memory is what the session's account has.
+// info describes the session to a caller. memory is the memory charged to the session.
 func (s *session) info(who Caller, lastUsed time.Time, memory int64) Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +258,7 @@ func (s *session) info(who Caller, lastUsed time.Time, memory int64) Info {
 	return i
 }
 
-// unusable says why the session cannot be used, nil if it can.
+// unusable returns why the session cannot be used, or nil.
 func (s *session) unusable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,7 +268,7 @@ func (s *session) unusable() error {
 	return &UnusableError{ID: s.ID, Err: s.mu.bad}
 }
 
-// alive says whether the session was deleted under a request.
+// alive returns an error if the session was deleted during a request.
 func (s *session) alive() error {
 	if s.deleted.Load() {
 		return ErrNotFound
@@ -277,7 +276,7 @@ func (s *session) alive() error {
 	return nil
 }
 
-// noteRecovery shows callers how far a recovery has come; one of 0 bytes is none.
+// noteRecovery publishes the progress of a recovery; one of 0 bytes means none.
 func (s *session) noteRecovery(r Recovery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,9 +300,8 @@ func (s *session) end() {
 	s.host.prefixes.forget(s.ID)
 }
 
-// job is what the session wants a worker for. The work for a shadow is behind all other, unless
-// somebody asks for the shadow itself: then what it is being fed is ahead of that, and no less
-// urgent.
+// job describes the session to the scheduler. Feeding a shadow has the lowest priority. But if a
+// request uses the shadow, its feeding must come before the request and is as urgent.
 func (s *session) job() scheduler.Job {
 	return scheduler.Job{
 		Key: s.Owner, Session: s.ID, Model: s.weights, Chunk: s.Settings.Chunk,
@@ -311,5 +309,5 @@ func (s *session) job() scheduler.Job {
 	}
 }
 
-// publishLocked shows callers where the stream is.
+// publishLocked shows callers the stream's progress.
 func (s *session) publishLocked() { s.noteSeen(progressOf(s.stream)) }

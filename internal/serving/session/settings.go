@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// effective gives the model's default settings, and in their place what is asked for. A *FieldError
-// names the first value that is out of its range or that the model cannot serve.
+// effective returns the model's default settings, replaced by those asked for. A *FieldError names
+// the first value that is out of range or that the model cannot serve.
 func effective(m *model.Model, asked Settings) (stream.Settings, error) {
 	set, err := stream.With(m, asked)
 	if err != nil {
@@ -21,8 +21,8 @@ func effective(m *model.Model, asked Settings) (stream.Settings, error) {
 	return set, nil
 }
 
-// fieldError makes a *FieldError of a *setting.Error; prefix is where in the request the setting
-// is. Any other error is one of the model, which cannot serve a setting that is in its range.
+// fieldError makes a *FieldError from a *setting.Error; prefix is the path of the settings in the
+// request. Any other error is the model's: it cannot serve a setting within the range.
 func fieldError(prefix string, err error) error {
 	if wrong, ok := errors.AsType[*setting.Error](err); ok {
 		return &FieldError{prefix + wrong.Name, wrong.Found, wrong.Want}
@@ -30,8 +30,8 @@ func fieldError(prefix string, err error) error {
 	return fmt.Errorf("session: settings: %w", err)
 }
 
-// reported is the form in which callers see the settings in force; nil for those of a session whose
-// head could not be read.
+// reported returns the settings in the form for callers. It returns nil if the head could not be
+// read.
 func reported(s stream.Settings) Settings {
 	if s.Method == "" {
 		return nil
@@ -39,7 +39,7 @@ func reported(s stream.Settings) Settings {
 	return stream.Table.Values(&s)
 }
 
-// seedOr gives the seed, or one drawn at random.
+// seedOr returns the seed, or a random one if it is nil.
 func seedOr(seed *uint64) uint64 {
 	if seed != nil {
 		return *seed

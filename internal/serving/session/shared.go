@@ -14,33 +14,34 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file is what a Manager does otherwise where other servers share its store. The registry has
-// the sessions that this server has come to know. What is known of a session is true while the
-// server holds it: has claimed it in the current term of its lease. Else the store is asked first.
+// This file is the catalog of a store that servers share. The registry has the sessions that this
+// server has seen. Its entry for a session is current while the server holds the session: while a
+// claim in the current term of its lease is in force. Otherwise the server asks the store first.
 
 const (
-	tendTime     = 2 * time.Second // between two looks after what nobody asks for
-	tendBatch    = 100             // sessions that are deleted in one look
-	handOverMax  = 16              // sessions that are handed over at once
-	handOverKeep = time.Second     // for a snapshot, which the next server can do without
+	tendTime    = 2 * time.Second // between two looks for expired sessions
+	tendBatch   = 100             // sessions deleted in one look
+	handOverMax = 16              // sessions handed over at once
+	// limit for a snapshot; without one the next server only needs longer
+	handOverKeep = time.Second
 )
 
 // sharedCatalog is the catalog of a store that servers share: the store itself, which also knows
-// the names. The registry has the sessions that this server has come to know.
+// the names. The registry has the sessions that this server has seen.
 type sharedCatalog struct {
 	*index
 	shared storage.Shared
 
-	stop  chan struct{} // of the loop that tends the sessions; nil: it has not begun
+	stop  chan struct{} // stops the loop that tends the sessions; nil: it has not begun
 	once  sync.Once
 	ended sync.WaitGroup
 }
 
-// load does nothing: sessions become known when somebody asks for them.
+// load does nothing: sessions are registered when a request names them.
 func (c *sharedCatalog) load(context.Context) error { return nil }
 
-// TermsOf is what a store that servers share has to know of a session's head; of one that cannot be
-// read it is that there is one.
+// TermsOf returns the part of a session's head that a shared store needs. If the head cannot be
+// read, the result says only that there is a head.
 func TermsOf(text []byte) storage.Terms {
 	var h head
 	if err := json.Unmarshal(text, &h); err != nil {
@@ -60,8 +61,8 @@ func (c *sharedCatalog) has(id string) bool {
 	return s != nil && s.holds()
 }
 
-// entry is the place of a session in the registry. The store knows the names, and a session has an
-// end here only while it is held.
+// entry returns the registry entry for a session. The store knows the names. The session expires in
+// this registry only while this server holds it.
 func (c *sharedCatalog) entry(s *session, lastUsed time.Time) *registry.Entry[*session] {
 	return registry.NewEntry(s.ID, s.Owner, "", 0, lastUsed, s)
 }
@@ -84,7 +85,7 @@ func (c *sharedCatalog) named(_ context.Context, who Caller, name string) (*sess
 	return s, err
 }
 
-// find finds a session here, if this server holds it, else in the store.
+// find returns a session from the registry if this server holds it, else from the store.
 func (c *sharedCatalog) find(who Caller, text string) (*session, error) {
 	if err := c.lease.err(); err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (c *sharedCatalog) find(who Caller, text string) (*session, error) {
 	return c.adopt(found, term), nil
 }
 
-// adopt makes a session known, or what is known of it new. The store was asked in a term.
+// adopt registers or refreshes a session that was read from the store during lease term term.
 func (c *sharedCatalog) adopt(found storage.Session, term uint64) *session {
 	k := readStored(c.models, found)
 	for {
@@ -142,8 +143,8 @@ func (c *sharedCatalog) adopt(found storage.Session, term uint64) *session {
 	}
 }
 
-// renew makes what is known of a session that is not held what the store has. A session that
-// somebody is at work on is left to whoever that is, who claims it first.
+// renew updates a session that is not held from the store. It skips a session that a request uses:
+// that request claims it first.
 func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session, term uint64) {
 	if !s.tryLock() {
 		return
@@ -164,8 +165,8 @@ func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session
 	}
 }
 
-// list is a page of a caller's sessions, as the store has them, and as they are for those that
-// are held.
+// list returns a page of a caller's sessions from the store; those that this server holds are more
+// current.
 func (c *sharedCatalog) list(
 	who Caller, after string, limit int, labels []Label,
 ) (page []Info, next string, err error) {
@@ -204,7 +205,8 @@ func (c *sharedCatalog) infoOf(who Caller, found storage.Session) Info {
 	return i
 }
 
-// make makes a session in the store. What has expired is deleted where it stands in the way.
+// make makes a session in the store. If the limit is reached, it deletes expired sessions and tries
+// again.
 func (c *sharedCatalog) make(max int, do func(storage.Store) (uint64, error)) (uint64, error) {
 	if err := c.lease.mayClaim(); err != nil {
 		return 0, err
@@ -219,8 +221,8 @@ func (c *sharedCatalog) make(max int, do func(storage.Store) (uint64, error)) (u
 	return epoch, err
 }
 
-// begin looks after what no request does, until end. cut is called when others may have claimed
-// sessions meanwhile.
+// begin starts the background work, until end. It calls cut when other servers may have claimed
+// sessions.
 func (c *sharedCatalog) begin(cut func(error)) {
 	c.stop = make(chan struct{})
 	c.ended.Go(func() {
@@ -242,8 +244,8 @@ func (c *sharedCatalog) end() {
 	c.ended.Wait()
 }
 
-// tend deletes what has expired, and forgets what this server does not have. It returns the term of
-// the lease.
+// tend deletes expired sessions, and forgets those that this server does not have. It returns the
+// term of the lease.
 func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
 	term = c.lease.Term()
 	if err := c.lease.Err(); err != nil || term != before {
@@ -261,7 +263,7 @@ func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
 	return term
 }
 
-// forget removes the sessions that this server has only looked at, or has handed over.
+// forget removes sessions that this server has only read, or has handed over.
 func (c *sharedCatalog) forget() {
 	for after, more := "", true; more; {
 		var page []*registry.Entry[*session]
@@ -275,7 +277,7 @@ func (c *sharedCatalog) forget() {
 	}
 }
 
-// handOver frees the sessions that this server has, those that somebody is at work on last.
+// handOver releases this server's sessions, those that requests use last.
 func (c *sharedCatalog) handOver(ctx context.Context) {
 	c.lease.leaving.Store(true)
 	for _, wait := range []bool{false, true} {

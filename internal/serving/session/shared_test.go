@@ -21,13 +21,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// database is one that servers share. Leases last as long as a test says: an hour of clocks that
-// the test moves.
+// database is a database that servers share. Leases last an hour of clocks that the test sets.
 type database struct {
 	server  *pgtest.Server
 	name    string
 	options postgres.Options
-	admin   *postgres.Store // no server's
+	admin   *postgres.Store // belongs to no server
 }
 
 func newDatabase(t *testing.T) *database {
@@ -46,7 +45,7 @@ func newDatabase(t *testing.T) *database {
 	return d
 }
 
-// peer is a server of those that share a database.
+// peer is one of the servers that share a database.
 type peer struct {
 	*Manager
 	name   string
@@ -94,8 +93,8 @@ func (d *database) join(t *testing.T, name string, told Observer) *peer {
 	return s
 }
 
-// lose has the lease of the server end, as it does for one whose heartbeat has stopped: first for
-// the server itself, then for the others.
+// lose ends the lease of the server, as when its heartbeat has stopped: first for the server
+// itself, then for the others.
 func (s *peer) lose(t testing.TB) {
 	s.mu.Lock()
 	s.now = s.now.Add(leaseOfTests)
@@ -114,7 +113,7 @@ func (s *peer) score(id, text string, at *int64) (Summary, error) {
 	return sum, err
 }
 
-// feed feeds a text, and tells up to where the session has it.
+// feed feeds a text, and returns the session's offset.
 func (s *peer) feed(id, text string, at *int64) (sum Summary, end int64, err error) {
 	if at != nil {
 		end = *at
@@ -128,7 +127,7 @@ func (s *peer) feed(id, text string, at *int64) (sum Summary, end int64, err err
 	return sum, end, err
 }
 
-// bitsAlone has the bits of a text that one server has scored alone, from memory.
+// bitsAlone returns the bits of a text that a single server has scored in memory.
 func bitsAlone(t *testing.T, r CreateRequest, text string) float64 {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, r)
@@ -149,7 +148,7 @@ func TestServersShareTheirSessions(t *testing.T) {
 	require.True(t, a.Holds(info.ID))
 	require.False(t, b.Holds(info.ID))
 
-	// another server tells of it, and leaves it alone
+	// another server describes it, and does not delete it
 	for _, name := range []string{"news", info.ID} {
 		seen, err := b.Get(who, name)
 		require.NoError(t, err)
@@ -212,7 +211,7 @@ func TestLimitsAndExpiryHoldOnAllServersTogether(t *testing.T) {
 	a, b := d.join(t, "a", nil), d.join(t, "b", nil)
 	who := Caller{Key: "k", MaxSessions: 2}
 	begun := time.Now()
-	// it stands still, unlike the database's
+	// this clock does not move, unlike the database's
 	a.engine.clock.read = func() time.Time { return begun }
 	first, err := a.Create(t.Context(), who, CreateRequest{TTL: time.Millisecond})
 	require.NoError(t, err)
@@ -262,7 +261,7 @@ func TestWhatAServerWasMakingStaysAsLongAsItLives(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrNotFound)
 }
 
-// replays counts the text that is computed again.
+// replays counts the text that is recomputed.
 type replays struct {
 	unobserved
 	mu           sync.Mutex
@@ -431,9 +430,9 @@ func TestAServerHandsItsSessionsOver(t *testing.T) {
 	}
 }
 
-// Writers feed their sessions through whatever server takes them, while servers lose their leases
-// and get them back. What was confirmed is there, once and in order; no epoch has two servers; and
-// the bits are those of a server that nothing has disturbed.
+// Writers feed their sessions through any server, while servers lose their leases and get them
+// back. Confirmed text is there, once and in order. No epoch has two servers. The bits are those of
+// an undisturbed server.
 func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	d := newDatabase(t)
 	seed := uint64(time.Now().UnixNano())
@@ -444,7 +443,7 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	}
 	const writers, rounds, roundsMost = 4, 25, 2500
 	var mu sync.Mutex
-	epochs := map[string]map[uint64]string{} // by session: the servers that have written under them
+	epochs := map[string]map[uint64]string{} // server that has written, by session and epoch
 	taken := func() (n int) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -480,7 +479,7 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(n+1)))
 			id, at := ids[n], int64(0)
-			// They go on until some session has changed servers, which is chance.
+			// They continue until some session has changed servers, which depends on chance.
 			for round := 0; round < rounds || taken() <= writers && round < roundsMost; {
 				s := servers[random.IntN(len(servers))]
 				piece := logText(200)[random.IntN(50):][:1+random.IntN(2*testChunk)]

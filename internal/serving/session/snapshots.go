@@ -13,22 +13,21 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file is a session's snapshots: when they are taken, and which of them stay.
+// This file decides when snapshots of a session are taken, and which are kept.
 
 const (
-	// recoverySnapshots is how many snapshots a session always has, once it has taken them: a
-	// recovery begins from the last one, and from the one before if damage has taken the last.
+	// recoverySnapshots is how many snapshots a session keeps for recovery. A recovery starts at
+	// the last one, or at the one before if the last is damaged.
 	recoverySnapshots = 2
-	// forkReplay is the computing between two snapshots that are kept for forks, at most. With the
-	// reading of a state, and the fork itself, a fork is ready in 5 seconds, as long as there are
-	// enough.
+	// forkReplay is the longest computing time between two snapshots for forks. With the reading of
+	// a state, a fork is then ready in 5 seconds, if there are enough snapshots.
 	forkReplay = 4 * time.Second
-	// dropsAtOnce bounds how many snapshots go when one is taken: mostly one does, and many only
-	// when a server may keep fewer than the one before.
+	// dropsAtOnce limits how many snapshots are dropped when one is taken. Usually one is dropped,
+	// and many only if the server's limit was lowered.
 	dropsAtOnce = 8
 )
 
-// limitedSnapshots are the snapshots of a store, read no more at a time than there are slots.
+// limitedSnapshots are the snapshots of a store, with at most as many concurrent readers as slots.
 type limitedSnapshots struct {
 	storage.Store
 	slots chan struct{}
@@ -51,23 +50,23 @@ func (s *session) snapshotDueLocked() bool {
 	return s.replayCost >= cmp.Or(s.snapshotAt, s.host.snapshots.apart)
 }
 
-// keepIfDueLocked takes a snapshot when a recovery would repeat too much.
+// keepIfDueLocked takes a snapshot if a recovery would repeat too much.
 func (s *session) keepIfDueLocked() {
 	if s.stream != nil && s.snapshotDueLocked() {
 		s.snapshotLocked(context.Background())
 	}
 }
 
-// saveLocked takes a snapshot of what is in memory if it saves computing that is worth it.
+// saveLocked takes a snapshot of the state in memory if that saves enough computing.
 func (s *session) saveLocked(ctx context.Context) {
 	if s.stateLocked() != nil && s.replayCost >= replayWorth {
 		s.snapshotLocked(ctx)
 	}
 }
 
-// snapshotLocked makes it cheap to recover the session's state, as far as the store has use for
-// that and the context lasts. No request is to blame if that fails: the failure is reported, and
-// the snapshot is tried again when as much has been computed once more.
+// snapshotLocked makes recovery of the session's state cheap, if the store can use that and the
+// context lasts. No request causes a failure, so it is reported. The snapshot is tried again after
+// as much computing as before.
 func (s *session) snapshotLocked(ctx context.Context) {
 	state := s.stateLocked()
 	at := state.Offset()
@@ -88,15 +87,14 @@ func (s *session) snapshotLocked(ctx context.Context) {
 		s.ID, at, err))
 }
 
-// isGone says whether a write has failed because the session was deleted meanwhile. The store
-// deletes it before the session knows.
+// isGone reports whether a write has failed because the session was deleted. The store deletes it
+// before the session knows.
 func (s *session) isGone(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, storage.ErrNotFound) || s.alive() != nil
 }
 
-// stateLocked is the stream that a snapshot can be taken of, which may be that of a recovery; nil
-// if there is none. A recovery in another arithmetic is no state of the session before it has
-// ended.
+// stateLocked returns the stream to take a snapshot of, which may be that of a recovery; nil if
+// there is none. An unfinished recovery in another arithmetic is no state of the session.
 func (s *session) stateLocked() *stream.Stream {
 	if s.stream == nil && s.paused != nil && s.paused.exact {
 		return s.paused.stream
@@ -104,20 +102,20 @@ func (s *session) stateLocked() *stream.Stream {
 	return s.stream
 }
 
-// mayTakeSnapshot says whether there is room for one more snapshot of a session. At its key's limit
-// a session gets none, which costs little: it takes no more text there either, so that a recovery
-// repeats no more than before. Below the limit a snapshot may go beyond it.
+// mayTakeSnapshot reports whether there is room for another snapshot of a session. At its key's
+// limit a session gets none. That costs little, because the session takes no more text either, so
+// that a recovery gets no longer. Below the limit a snapshot may exceed it.
 func (s *session) mayTakeSnapshot() bool {
 	return s.host.disk.Room(s.Owner, 1) == nil &&
 		s.host.disk.Fits(s.stateBytes(s.model.Model)) == nil
 }
 
-// snapshotForForkLocked takes a snapshot for a fork of all of the text, of which the log has what
-// follows an offset, if the fork would have too much to compute without one, or has no other state
-// to come from. It reports whether it has.
+// snapshotForForkLocked takes a snapshot for a fork of all of the text; the log begins at start. It
+// takes one only if the fork has no other snapshot, or if recovery from that takes too long. taken
+// reports whether it did.
 func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken bool, err error) {
 	cost, volatile := s.replayCost, !s.host.store.Durable()
-	must := volatile && start > 0 // there is no other
+	must := volatile && start > 0 // there is no other snapshot
 	if s.stream == nil || cost < replayWorth && !must ||
 		s.host.disk.Room(s.Owner, s.stateBytes(s.model.Model)) != nil {
 		return false, nil
@@ -131,9 +129,9 @@ func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken
 	return true, nil
 }
 
-// writeStateLocked writes a state to the store, and drops snapshots that have no more use. Of a log
-// with a tail only it trims what is before the older of two snapshots and was read by all shadows.
-// It needs no worker.
+// writeStateLocked writes a state to the store, and drops snapshots that are no longer needed. Of a
+// log with history "tail" it trims the text before the older of two snapshots that all shadows have
+// read. It needs no worker.
 func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error {
 	s.host.snapshots.slots <- struct{}{}
 	defer func() { <-s.host.snapshots.slots }()
@@ -154,7 +152,7 @@ func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error
 	return s.trimLocked(ctx, min(kept[0], s.unread()))
 }
 
-// storeLocked writes a state to the store, unless the store has it.
+// storeLocked writes a state to the store, unless the store has it already.
 func (s *session) storeLocked(ctx context.Context, st *stream.Stream) error {
 	f, err := st.Stored()
 	if err != nil {
@@ -167,9 +165,9 @@ func (s *session) storeLocked(ctx context.Context, st *stream.Stream) error {
 	return err
 }
 
-// thinLocked drops the snapshots of a session that are superfluous now that there is one at an
-// offset, to which computing from the one before has taken so long. It gives the offsets of those
-// that are left. If these are as many as there may be, the next one is of use for recovery only.
+// thinLocked drops superfluous snapshots after a new one at an offset. took is the computing time
+// since the one before. It returns the offsets of the remaining snapshots. If these reach the
+// limit, the next snapshot serves only recovery.
 func (s *session) thinLocked(
 	ctx context.Context, at int64, took time.Duration,
 ) (kept []int64, err error) {
@@ -198,8 +196,8 @@ func (s *session) thinLocked(
 	return kept, nil
 }
 
-// snapshotsMax is how many snapshots a session may keep for forks: none where only the tail of the
-// text is kept, and none where the disk is better left to text.
+// snapshotsMax returns how many snapshots a session may keep for forks: none if it keeps only the
+// tail of its text, and none if the disk is better used for text.
 func (s *session) snapshotsMax() int {
 	if s.History == HistoryTail || !s.host.disk.Ample(s.Owner, s.stateBytes(s.model.Model)) {
 		return 0
@@ -207,7 +205,7 @@ func (s *session) snapshotsMax() int {
 	return s.host.snapshots.max
 }
 
-// spacing is how many bytes of text take so much computing, by what some have taken; 0 is not
+// spacing returns how many bytes of text take the computing time apart, if bytes took took; 0: not
 // known.
 func spacing(bytes int64, took, apart time.Duration) int64 {
 	if took <= 0 {
@@ -216,11 +214,11 @@ func spacing(bytes int64, took, apart time.Duration) int64 {
 	return int64(float64(bytes) * float64(apart) / float64(took))
 }
 
-// superfluous returns the snapshots to drop of those at ascending offsets. The newest stay for
-// recovery. Of the older ones at most max stay for forks, more than spacing apart: the one that
-// leaves the smallest gap goes first, so that gaps grow evenly with the text. The start of the text
-// counts as a neighbor. Of snapshots taken evenly, no gap is more than twice the text divided by
-// the number that may stay.
+// superfluous returns the snapshots to drop, of those at ascending offsets. The newest stay for
+// recovery. Of the older ones at most max stay for forks, more than spacing apart. The one that
+// leaves the smallest gap is dropped first, so that gaps grow evenly with the text. The start of
+// the text counts as a neighbor. If snapshots were taken evenly, no gap is more than twice the text
+// divided by max.
 func superfluous(kept []int64, spacing int64, max int) (drop []int64) {
 	kept = slices.Clone(kept)
 	for older := len(kept) - recoverySnapshots; older > 0; older-- {
@@ -240,8 +238,8 @@ func superfluous(kept []int64, spacing int64, max int) (drop []int64) {
 	return drop
 }
 
-// dropDamagedLocked drops snapshots that a restoration could not read: left there, they would be
-// kept in the place of good ones.
+// dropDamagedLocked drops snapshots that a restoration could not read. They would otherwise be kept
+// in place of good ones.
 func (s *session) dropDamagedLocked(ctx context.Context, r *restoration) error {
 	for ; len(r.damaged) > 0; r.damaged = r.damaged[1:] {
 		if err := s.dropSnapshotLocked(ctx, r.damaged[0]); err != nil {
@@ -251,8 +249,8 @@ func (s *session) dropDamagedLocked(ctx context.Context, r *restoration) error {
 	return nil
 }
 
-// dropSnapshotsLocked drops the snapshots of a session of a store that is not durable, which has no
-// more use for them: nothing is ever recovered from it.
+// dropSnapshotsLocked drops the snapshots of a session whose store is not durable: it is never
+// recovered from them.
 func (s *session) dropSnapshotsLocked(ctx context.Context) error {
 	kept, err := s.host.store.Snapshots(ctx, s.ID)
 	if err != nil {
@@ -264,8 +262,8 @@ func (s *session) dropSnapshotsLocked(ctx context.Context) error {
 	return err
 }
 
-// trimTailLocked is what snapshotLocked does in a store that is not durable: there is no recovery
-// to make cheap, but text that nobody needs any more.
+// trimTailLocked is snapshotLocked for a store that is not durable. It takes no snapshot, and only
+// trims text that is no longer needed.
 func (s *session) trimTailLocked(at int64) {
 	if s.History != HistoryTail {
 		return
@@ -275,13 +273,12 @@ func (s *session) trimTailLocked(at int64) {
 			"trimmed: %w",
 			s.ID, at, err))
 	}
-	// A fork computes no less than before: replayCost stays.
+	// A fork still computes as much as before: replayCost stays.
 	s.snapshotAt = s.replayCost + s.host.snapshots.apart
 }
 
-// trimVolatileLocked trims the log of a session of a store that is not durable, and gives the
-// memory of the text back. The state is in memory for good, so of a tail nothing is needed but the
-// last record, for its totals.
+// trimVolatileLocked trims the log of a session whose store is not durable, and releases the memory
+// of the text. The state stays in memory, so a tail needs only the last record, for its totals.
 func (s *session) trimVolatileLocked(ctx context.Context) error {
 	store := s.host.store
 	found, err := store.Get(ctx, s.ID)
@@ -299,8 +296,8 @@ func (s *session) trimVolatileLocked(ctx context.Context) error {
 	if err != nil || records < 2 || s.unread() < last {
 		return err
 	}
-	// The store trims what a snapshot makes superfluous. That the state is in memory makes it
-	// superfluous too: the snapshot is an empty one, and does not stay.
+	// The store trims text before a snapshot. The state in memory makes it superfluous too: the
+	// snapshot is empty, and is dropped at once.
 	nothing := func(io.Writer) error { return nil }
 	if err := s.writeSnapshotLocked(ctx, found.End, nothing); err != nil {
 		return err
@@ -312,8 +309,8 @@ func (s *session) trimVolatileLocked(ctx context.Context) error {
 	return nil
 }
 
-// recordSize is what a record takes beside what every record does: its text, the numbers of the
-// lines that are not learnt, and the account of words.
+// recordSize returns the part of a record's size that varies: its text, the numbers of the lines
+// that are not learnt, and the account of words.
 func recordSize(r *storage.Record) int {
 	size := len(r.Text) + storage.SkippedBytes*len(r.Skipped)
 	if r.Words != nil {
@@ -322,8 +319,7 @@ func recordSize(r *storage.Record) int {
 	return size
 }
 
-// textBytes is what records take of the memory, whose sizes are added up: nothing where the store
-// is durable.
+// textBytes returns the memory of records with these total sizes: none if the store is durable.
 func textBytes(store storage.Store, bytes, records int) int64 {
 	if store.Durable() {
 		return 0
@@ -331,7 +327,7 @@ func textBytes(store storage.Store, bytes, records int) int64 {
 	return int64(bytes) + int64(records)*recordBytes
 }
 
-// unread is the offset from which on a shadow has not read the session's text yet; the session's
+// unread returns the offset from which on a shadow has not read the session's text; the session's
 // own without shadows.
 func (s *session) unread() int64 {
 	from := s.seen().offset

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// gaps are the distances between the start of a text and snapshots of it.
+// gaps returns the distances between the start of a text and its snapshots.
 func gaps(kept []int64) (all []int64) {
 	before := int64(0)
 	for _, at := range kept {
@@ -44,8 +44,8 @@ func TestSnapshotsForForksAreSpreadOverTheText(t *testing.T) {
 	})
 }
 
-// Snapshots that are closer to each other than the spacing, because a session was often used and
-// often dropped from memory, do not pile up; and no gap gets larger than the spacing by that.
+// A session that is often used and dropped from memory takes snapshots closer than the spacing.
+// They do not pile up, and no gap grows larger than the spacing.
 func TestSnapshotsThatSaveLittleDoNotStay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const spacing, many = 1000, 1000

@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// This file is a session's stream: how it comes into memory, and how it goes.
+// This file loads a session's stream into memory and drops it.
 
 // lock waits for the session's state; the context ends the wait.
 func (s *session) lock(ctx context.Context) error {
@@ -22,7 +22,7 @@ func (s *session) lock(ctx context.Context) error {
 	}
 }
 
-// tryLock locks the state if nobody has to be waited for.
+// tryLock locks the state if it is free, and reports whether it did.
 func (s *session) tryLock() bool {
 	select {
 	case s.state <- struct{}{}:
@@ -32,7 +32,7 @@ func (s *session) tryLock() bool {
 	}
 }
 
-// unlock ends what lock has begun: from now on the stream may be dropped from memory.
+// unlock releases the state. From then on the stream may be dropped from memory.
 func (s *session) unlock() {
 	<-s.state
 	s.memory.Rest()
@@ -46,9 +46,9 @@ func (s *session) unlockOn(err error) error {
 	return err
 }
 
-// open waits for the session's state, and makes its stream if it is not in memory. The context ends
-// both waits; the computing of the stream takes no longer than a limit (0: as long as it takes), or
-// the error is a *RecoveringError. The session is locked until its unlock.
+// open waits for the session's state, and recovers its stream if it is not in memory. The context
+// ends both waits. A recovery longer than limit (0: no limit) returns a *RecoveringError. On
+// success the session is locked until its unlock.
 func (s *session) open(ctx context.Context, limit time.Duration) error {
 	begun := time.Now()
 	if err := s.lock(ctx); err != nil {
@@ -57,8 +57,8 @@ func (s *session) open(ctx context.Context, limit time.Duration) error {
 	return s.unlockOn(s.warmLocked(ctx, limit, begun))
 }
 
-// openCurrent is open for a request that reads the state and writes nothing: the store would not
-// refuse it if another had claimed the session.
+// openCurrent is open for a request that only reads the state. It checks the claim: without a
+// write, the store would not notice that another server has claimed the session.
 func (s *session) openCurrent(ctx context.Context, limit time.Duration) error {
 	begun := time.Now()
 	if err := s.lock(ctx); err != nil {
@@ -71,9 +71,9 @@ func (s *session) openCurrent(ctx context.Context, limit time.Duration) error {
 	return s.unlockOn(err)
 }
 
-// openBlank makes the stream of a session of no text, which has no log to make it of. It may wait
-// for memory, also for that of copies of the stream; the context ends the wait. The session is
-// locked until its unlock.
+// openBlank makes the stream of a session without text, which has no log. It may wait for memory,
+// also for that of copies of the stream; the context ends the wait. The session is locked until its
+// unlock.
 func (s *session) openBlank(ctx context.Context, copies int64) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *session) openBlank(ctx context.Context, copies int64) error {
 	return s.unlockOn(err)
 }
 
-// hold claims the session if others may have written to it.
+// hold claims the session if other servers may have written to it.
 func (s *session) hold(ctx context.Context) error {
 	if s.isKnown() {
 		return nil
@@ -99,8 +99,8 @@ func (s *session) hold(ctx context.Context) error {
 	return s.claimLocked(ctx)
 }
 
-// settleIn ends the making of a session. In a store that is not durable its state is made now, or
-// there is no room for it, and what it was made of is dropped.
+// settleIn completes the making of a session. If the store is not durable, it makes the state now,
+// or fails without memory, and drops the snapshots it was made from.
 func (s *session) settleIn(ctx context.Context) error {
 	if s.host.store.Durable() {
 		return nil
@@ -112,9 +112,8 @@ func (s *session) settleIn(ctx context.Context) error {
 	return s.dropSnapshotsLocked(ctx)
 }
 
-// warmLocked makes a cold session hot. What a recovery has done by the time that it is given up
-// stays in memory like any state, and the next request continues from there. The request has waited
-// since it begun.
+// warmLocked makes a cold session hot. When a recovery is stopped, its progress stays in memory
+// like any state, and the next request continues it. The request has waited since begun.
 func (s *session) warmLocked(ctx context.Context, limit time.Duration, begun time.Time) error {
 	s.memory.Work()
 	observer := s.host.observer
@@ -142,8 +141,8 @@ func (s *session) warmLocked(ctx context.Context, limit time.Duration, begun tim
 	return err
 }
 
-// settleLocked ends the chunk, which is full. If the update that follows is to be measured, norms
-// are what it has made of the fast weights; nil where there are none.
+// settleLocked ends the chunk, which is full. If the update is to be measured, it returns the norms
+// of the fast weights after it; nil if there are none.
 func (s *session) settleLocked(
 	w *stream.Worker, measured bool,
 ) (settled stream.Settled, norms []stream.BranchNorm, took time.Duration) {
@@ -159,12 +158,12 @@ func (s *session) settleLocked(
 	return settled, norms, took
 }
 
-// computedLocked counts what a recovery would repeat.
+// computedLocked adds to the computing time that a recovery would repeat.
 func (s *session) computedLocked(took time.Duration) { s.replayCost += took }
 
-// markUnusableLocked ends the use of a session whose state gives numbers that are not finite:
-// whatever it is fed, it does not recover from them. The session stays as the store has it, and can
-// be deleted. The error is an *UnusableError.
+// markUnusableLocked ends the use of a session whose state gives numbers that are not finite: it
+// cannot recover from them. The session stays in the store, and can be deleted. The error is an
+// *UnusableError.
 func (s *session) markUnusableLocked(why error) error {
 	s.mu.Lock()
 	s.mu.bad = why
@@ -180,8 +179,8 @@ func (s *session) giveUpLocked() {
 	s.dropLocked()
 }
 
-// evict drops the session from memory, unless somebody has begun to work on it. Without its
-// snapshot it comes back all the same, only later.
+// evict drops the session from memory, unless a request uses it. If its snapshot fails, the next
+// recovery only takes longer.
 func (s *session) evict() {
 	if !s.tryLock() {
 		return

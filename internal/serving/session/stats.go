@@ -2,28 +2,29 @@ package session
 
 import "github.com/lmserve/lmserve/internal/serving/storage"
 
-// Stats is what a Manager has at a moment.
+// Stats is the state of a Manager at one moment.
 type Stats struct {
 	Sessions int // hot and cold, those being made included
-	Hot      int // those whose states are in memory, or are about to be
+	Hot      int // sessions whose states are in memory, or are being recovered
 	Waiting  int // requests that wait for a session's state or a worker
-	// of states, of models but the default, and of the text of a store in memory
+	// memory of states, of models other than the default, and of text in memory
 	MemoryBytes    int64
 	MemoryBytesMax int64 // Options.MaxMemoryBytes
-	// Disk is what the store takes of the disk, and what is left; nil where the store is on none.
+	// Disk is how much of the disk the store uses, and what is left; nil if the store is not on a
+	// disk.
 	Disk      *storage.Usage
-	DiskAlarm bool // too little of the disk is left, see DiskAlarm
+	DiskAlarm bool // too little of the disk is left; see DiskAlarm
 	Models    []ModelStats
 }
 
-// ModelStats is what there is of a model at a moment.
+// ModelStats is the state of a model at one moment.
 type ModelStats struct {
 	ID           string // ModelInfo.ID
-	States       int    // in memory, of sessions on the model
-	WeightsBytes int64  // memory of the weights; 0 while they are not in memory
+	States       int    // states in memory of sessions on the model
+	WeightsBytes int64  // memory of the weights; 0 if they are not in memory
 }
 
-// Stats tells what the Manager has now. It costs about as much as looking at the file system.
+// Stats returns the Manager's state now. It costs about one call to the file system.
 func (mg *Manager) Stats() Stats {
 	memory := mg.engine.budget
 	s := Stats{

@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// Bounds and defaults of a SuggestRequest.
+// Limits and defaults of a SuggestRequest.
 const (
 	CandidatesDefault = 5
 	OfferedMax        = 20
@@ -20,24 +20,24 @@ const (
 	RefusedMax        = 100
 )
 
-// SuggestRequest asks what may come next.
+// SuggestRequest asks for likely continuations.
 type SuggestRequest struct {
-	Typed   []byte        // text behind the session's, at most stream.TypedMax bytes
-	Suffix  []byte        // text behind the candidates, which ranks them; empty: no ranking
+	Typed   []byte        // text after the session's, at most stream.TypedMax bytes
+	Suffix  []byte        // text after the candidates, which ranks them; empty: no ranking
 	N       int           // candidates, 1 to OfferedMax
 	Unit    string        // where they end, a suggest.Unit; "" is suggest.Line
 	Least   float64       // the least probability of a candidate, 0 to 1
-	Within  time.Duration // of the search, without the waits; 0: a number of steps
-	Refused []string      // offers that the writer has typed past, RefusedMax at most
+	Within  time.Duration // time of the search, without the waits; 0: limited by steps
+	Refused []string      // offers that the writer did not take, at most RefusedMax
 	Wait    time.Duration // as in ScoreOptions
 }
 
-// Suggested is what may come next.
+// Suggested has likely continuations.
 type Suggested struct {
-	Offset     int64 // of the session
+	Offset     int64 // offset of the session
 	Candidates []suggest.Candidate
-	Complete   bool // the search was not ended early, by Within or because many requests waited
-	Rows       int  // prefixes that the network has read for it, also where there is an error
+	Complete   bool // the search was not cut short by Within or a full queue
+	Rows       int  // prefixes that the network has read for the search, also with an error
 }
 
 func checkSuggest(s *session, r SuggestRequest) error {
@@ -68,7 +68,7 @@ func checkSuggest(s *session, r SuggestRequest) error {
 		suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free, suggest.Auto)}
 }
 
-// options are those of the search, which is quick if the server is busy.
+// options returns those of the search, which is short if the server is busy.
 func (r SuggestRequest) options(busy bool) suggest.Options {
 	return suggest.Options{
 		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
@@ -76,7 +76,7 @@ func (r SuggestRequest) options(busy bool) suggest.Options {
 	}
 }
 
-// suggest looks for what may come next. The session's stream stays as it is.
+// suggest returns likely continuations. It does not change the session's stream.
 func (e *engine) suggest(
 	ctx context.Context, s *session, r SuggestRequest,
 ) (found Suggested, err error) {
@@ -128,9 +128,9 @@ func (e *engine) searchLocked(
 	return what, err
 }
 
-// keepSuggesterLocked counts the suggester in the memory of the state, with which the suggester
-// goes. Where there is no room, the suggester is dropped: the next suggestion computes again. So it
-// is where states are never given up, because text could not get the memory back.
+// keepSuggesterLocked charges the suggester to the memory of the state, and both are dropped
+// together. Without memory the suggester is dropped, and the next suggestion computes it again. It
+// is also dropped where states are never dropped, because text could not get the memory back.
 func (s *session) keepSuggesterLocked() {
 	if !s.host.store.Durable() {
 		s.suggester = nil

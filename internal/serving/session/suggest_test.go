@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// A session that was asked for suggestions, by many at once, scores to the bit what one does that
-// was not; and sessions of the same text suggest the same.
+// A session that many requests ask for suggestions scores bit-identically to one without, and
+// sessions of the same text suggest the same.
 func TestSuggestionsLeaveTheSessionAsItIs(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,8 +52,8 @@ func TestSuggestionsLeaveTheSessionAsItIs(t *testing.T) {
 	})
 }
 
-// What suggestions have computed counts as memory of the state, also where the states of others
-// have to make room, and goes with the state.
+// The computed suggestions count in the memory of the state, also when other states must make room,
+// and are dropped with it.
 func TestSuggestionsCountInTheMemory(t *testing.T) {
 	probe := newServer(t, t.TempDir(), Options{Threads: 1})
 	defer func() { probe.stop() }()
@@ -81,13 +81,13 @@ func TestSuggestionsCountInTheMemory(t *testing.T) {
 	score(t, full.mg, a, "more")
 	require.Zero(t, get(t, full.mg, b).MemoryBytes, "and gets it back")
 
-	withSession(t, full.mg, a, func(*session) { // at work: it makes no room
+	withSession(t, full.mg, a, func(*session) { // the session is in use: it makes no room
 		require.Equal(t, state, suggested(full.mg, b))
 		withSession(t, full.mg, b, func(s *session) { require.Nil(t, s.suggester) })
 	})
 }
 
-// Where states are never given up, suggestions keep no memory from text.
+// Where states are never dropped, suggestions take no memory from text.
 func TestSuggestionsKeepNothingInAMemoryStore(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -99,7 +99,7 @@ func TestSuggestionsKeepNothingInAMemoryStore(t *testing.T) {
 	withSession(t, mg, id, func(s *session) { require.Nil(t, s.suggester) })
 }
 
-// queueObserver does something when a request has waited for its worker.
+// queueObserver calls then when a request has waited for its worker.
 type queueObserver struct {
 	unobserved
 	then func()
@@ -111,7 +111,7 @@ func (o *queueObserver) Phase(_ context.Context, p Phase, _, _ time.Time) {
 	}
 }
 
-// A search has all its time, however long its request has waited before.
+// A search has all of its time, however long its request has waited before.
 func TestSuggestDoesNotCountWaits(t *testing.T) {
 	var queue queueObserver
 	mg := newManager(t, Options{Threads: 1, Observer: &queue})
@@ -127,7 +127,7 @@ func TestSuggestDoesNotCountWaits(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// endingLease is over once a test says so.
+// endingLease is a lease that a test can end.
 type endingLease struct {
 	ownLease
 	over atomic.Bool
@@ -140,8 +140,8 @@ func (l *endingLease) Err() error {
 	return nil
 }
 
-// A server whose lease ends while a request waits for a worker does not answer the request; what
-// was computed is told all the same.
+// A server whose lease ends while a request waits for a worker does not answer it, but reports what
+// was computed.
 func TestSuggestAnswersNothingBehindItsLease(t *testing.T) {
 	var queue queueObserver
 	mg := newManager(t, Options{Threads: 1, Observer: &queue})
@@ -176,7 +176,7 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// A suffix puts the same candidates in the order of what each costs with it behind.
+// A suffix sorts the same candidates by their cost together with the suffix.
 func TestASuffixRanksSuggestions(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -211,7 +211,7 @@ func TestASuffixRanksSuggestions(t *testing.T) {
 	require.Equal(t, base.Hash(), hash(t, mg, id), "the session is as it was")
 }
 
-// What a writer typed past is not offered.
+// An offer that the writer did not take is not made again.
 func TestSuggestDoesNotOfferWhatIsRefused(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -228,7 +228,7 @@ func TestSuggestDoesNotOfferWhatIsRefused(t *testing.T) {
 	}
 }
 
-// Where as many requests wait as there are workers, a search is quick; it says so.
+// If as many requests wait as there are workers, a search is short and says so.
 func TestSuggestIsQuickUnderLoad(t *testing.T) {
 	var queue queueObserver
 	mg := newManager(t, Options{Threads: 1, Observer: &queue})
@@ -236,7 +236,7 @@ func TestSuggestIsQuickUnderLoad(t *testing.T) {
 	score(t, mg, id, logText(100))
 	r := SuggestRequest{N: 5, Unit: string(suggest.Free)}
 	var waits sync.WaitGroup
-	queue.then = func() { // the suggestion has the worker: another request has to wait
+	queue.then = func() { // the suggestion has the worker: another request must wait
 		queue.then = nil
 		waits.Go(func() { score(t, mg, other, "more") })
 		require.Eventually(t, mg.engine.scheduler.Busy, time.Minute, time.Millisecond)

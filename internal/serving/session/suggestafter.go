@@ -9,9 +9,9 @@ import (
 )
 
 // SuggestAfter is Suggest after the session's text and a prompt, which may be as long as that of a
-// completion. Without an id the text before the prompt is empty, and the model is named. A prompt
-// that is too long to be typed is read first, by a copy of the state that learns nothing. The
-// errors are those of Suggest and CompleteBatch.
+// completion. Without an id the text before the prompt is empty, and r names the model. A copy of
+// the state that learns nothing first reads a prompt that is longer than TypedMax. The errors are
+// those of Suggest and CompleteBatch.
 func (mg *Manager) SuggestAfter(
 	ctx context.Context, who Caller, id, modelName string, prompt []byte, r SuggestRequest,
 ) (Suggested, error) {
@@ -39,7 +39,7 @@ func (mg *Manager) SuggestAfter(
 	return g.suggest(ctx, prompt, r)
 }
 
-// suggest looks for what may come next after a prompt, which a copy of the state reads.
+// suggest returns likely continuations of a prompt, which a copy of the state reads.
 func (g *generation) suggest(
 	ctx context.Context, prompt []byte, r SuggestRequest,
 ) (found Suggested, err error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// Suggestions after a prompt are those of a session that learns nothing and was fed the prompt. The
+// Suggestions after a prompt equal those of a session that was fed the prompt without learning. The
 // prompt may be short or long, with a session or without.
 func TestPromptIsReadBeforeSuggestions(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})

@@ -29,7 +29,7 @@ func feedSlowly(t *testing.T, mg *Manager, id string) (finish func()) {
 	}
 }
 
-// waiting finds out how many requests wait for their turn to feed a session.
+// waiting returns how many requests wait for their turn to feed a session.
 func waiting(t *testing.T, mg *Manager, id string) int32 {
 	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestADrainEndsThoseThatWait(t *testing.T) {
 	require.EqualValues(t, 4, get(t, mg, id).Offset)
 }
 
-// attendedBody fails a test in which it is read while the request is attended.
+// attendedBody fails a test if it is read while the request is attended.
 type attendedBody struct {
 	io.Reader
 	t        *testing.T
@@ -151,7 +151,7 @@ func (b attendedBody) Read(p []byte) (int, error) {
 }
 
 // A score is attended while it waits for its turn and for its first worker, and the context may end
-// both waits; what is accepted later is fed, whether the client is there or not.
+// both waits. Text accepted later is fed, even if the client has left.
 func TestScoresAreAttendedWhileTheyWait(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})

@@ -19,11 +19,11 @@ import (
 )
 
 // BenchmarkWaitsBesideManySessions measures how long a chunk waits for the locks of the registry,
-// the budget and the lifecycle, while 100,000 sessions are listed, expire, and give their memory up
-// to each other without a pause. What the machine adds is seen where the same goes on elsewhere,
-// among sessions that share no lock with the chunks; on a busy machine that is most of it. So
-// hold-ms tells the longest time on the processor of one of the calls that take a lock: the longest
-// that a chunk can wait for it.
+// the budget and the lifecycle. Meanwhile 100,000 sessions are listed, expire, and take memory from
+// each other without a pause. For comparison it runs the same load among sessions that share no
+// lock with the chunks: that shows the machine's part, which is most of the wait on a busy machine.
+// hold-ms is the longest processor time of a call that holds a lock: the longest that a chunk can
+// wait for it.
 func BenchmarkWaitsBesideManySessions(b *testing.B) {
 	const sessions, chunks = 100_000, 200_000
 	here, elsewhere := newCrowd(b, sessions), newCrowd(b, sessions)
@@ -50,7 +50,7 @@ func BenchmarkWaitsBesideManySessions(b *testing.B) {
 	}
 }
 
-// crowd is an index of many sessions without a model: what a chunk asks of it needs none.
+// crowd is an index of many sessions without a model: a chunk's calls to it need none.
 type crowd struct {
 	index  *index
 	all    []*session
@@ -96,7 +96,8 @@ func (c *crowd) add(ttl time.Duration) *session {
 	return s
 }
 
-// waits gives how long so many chunks waited, the shortest first, while others go on at a crowd.
+// waits returns how long each of some chunks waited, the shortest first, while others work on a
+// crowd.
 func (c *crowd) waits(chunks int, others func(), at *crowd) []time.Duration {
 	at.done = make(chan struct{})
 	var wait sync.WaitGroup
@@ -118,7 +119,7 @@ func (c *crowd) waits(chunks int, others func(), at *crowd) []time.Duration {
 	return waits
 }
 
-// chunk asks for what a request of one chunk asks for.
+// chunk makes the calls of a request of one chunk.
 func (c *crowd) chunk(s *session) {
 	r := c.index
 	if r.life.Enter() != nil || !r.registry.Use(s.entry, time.Now()) {
@@ -141,14 +142,14 @@ func (c *crowd) over() bool {
 	}
 }
 
-// hold does what takes a lock once, and measures how long that is on the processor.
+// hold makes a call that takes a lock once, and measures its processor time.
 func (c *crowd) hold(call func()) {
 	begun := processorTime()
 	call()
 	c.held = max(c.held, processorTime()-begun)
 }
 
-// processorTime is that of this thread.
+// processorTime returns the processor time of this thread.
 func processorTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -184,7 +185,7 @@ func (c *crowd) list() {
 	}
 }
 
-// expire makes sessions, and lets them expire a thousand at once, as index.sweep does.
+// expire makes sessions and lets them expire, a thousand at once, as index.sweep does.
 func (c *crowd) expire() {
 	for !c.over() {
 		for range 1000 {
@@ -199,7 +200,7 @@ func (c *crowd) expire() {
 	}
 }
 
-// evict takes memory for a session, and gives up that of the session that was idle longest.
+// evict takes memory for a session, and drops the state of the one that was idle longest.
 func (c *crowd) evict() {
 	late := c.index.budget.OpenOn(nil, nil)
 	for !c.over() {

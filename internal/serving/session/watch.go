@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// WatchOptions say what Watch tells of the text that others feed. The zero value asks for chunks.
+// WatchOptions select what Watch reports of the text that others feed. The zero value asks for
+// chunks.
 type WatchOptions struct {
-	// Offset is up to where the caller has the session's text and events; nil: it has none, and
-	// wants none of before. It is an *OffsetError if the session does not go so far.
+	// Offset is the end of the text and events that the caller has; nil: only new events are
+	// wanted. The error is an *OffsetError if the session does not reach it.
 	Offset    *int64
-	LogProbs  bool // as in ScoreOptions, like all that follows
+	LogProbs  bool // as in ScoreOptions, like the fields that follow
 	Top       int
-	Lines     bool // tell of lines instead of chunks, if the session has lines
+	Lines     bool // report lines instead of chunks, if the session has lines
 	TokenBits bool
-	Incidents bool // of the lines those alone at which incidents have news
-	Records   bool // tell of records instead, with Lines, if the session has them
-	Text      bool // tell the text of chunks, or of lines
+	Incidents bool // report only the lines with news of incidents
+	Records   bool // report records instead, with Lines, if the session has them
+	Text      bool // report the text of chunks, or of lines
 	Updates   bool
 }
 
@@ -28,10 +29,10 @@ func (o *WatchOptions) detail() detail {
 	}
 }
 
-// Watch calls emit with what others feed to a session, until emit fails or the context ends, the
-// session is deleted or expires (ErrNotFound), or the Manager drains (ErrDraining). It is no use of
-// the session, and needs no turn and no worker. Nobody waits for emit: events that find no room are
-// left out, and reported as a Gap.
+// Watch calls emit with the events of text that others feed to a session. It ends when emit fails,
+// when the context ends, when the session is deleted or expires (ErrNotFound), or when the Manager
+// drains (ErrDraining). It does not count as a use of the session, and needs no turn and no worker.
+// Nobody waits for emit: events that do not fit the queue are dropped, and reported as a Gap.
 func (mg *Manager) Watch(
 	ctx context.Context, who Caller, id string, o WatchOptions, emit func(Event) error,
 ) error {
@@ -47,10 +48,11 @@ func (mg *Manager) Watch(
 	}
 	w, leave := mg.subscribers.join(&s.watchers, o.detail())
 	defer leave()
-	if err := s.hold(ctx); err != nil { // who feeds it comes to this server then
+	// requests that feed the session are then routed to this server
+	if err := s.hold(ctx); err != nil {
 		return err
 	}
-	info, err := mg.index.get(ctx, who, s.ID) // after join, so that nothing is missed in between
+	info, err := mg.index.get(ctx, who, s.ID) // after join, so that nothing between is missed
 	if err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func (mg *Manager) Watch(
 	return mg.follow(ctx, w, info.Offset, emit)
 }
 
-// follow tells of the events behind an offset.
+// follow reports the events after an offset.
 func (mg *Manager) follow(
 	ctx context.Context, w *watcher, offset int64, emit func(Event) error,
 ) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// reader is a Watch under way, and what it was told.
+// reader is a Watch under way, and the events that it got.
 type reader struct {
 	mu    sync.Mutex
 	told  []Event
@@ -61,7 +61,7 @@ func (r *reader) events() []Event {
 	return append([]Event(nil), r.told...)
 }
 
-// upTo waits until a reader was told of the text up to an offset, and gives the events after start.
+// upTo waits until a reader has the text up to an offset, and returns the events after start.
 func (r *reader) upTo(t testing.TB, offset int64) []Event {
 	t.Helper()
 	soon(t, "the events of all text", func() bool {
@@ -76,13 +76,13 @@ func (r *reader) upTo(t testing.TB, offset int64) []Event {
 	return r.events()[1:]
 }
 
-// whatever does not depend on time of a chunk.
+// timeless returns the fields of a chunk that do not depend on time.
 func timeless(c Chunk) Chunk {
 	c.Elapsed = 0
 	return c
 }
 
-// Who watches a session is told what its feeder is told, with the text, whatever each asks for.
+// A watcher gets what the feeder gets, with the text, whatever each asks for.
 func TestAWatcherIsToldWhatTheFeederIsTold(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
@@ -148,8 +148,8 @@ func TestAWatcherIsToldWhatTheFeederIsTold(t *testing.T) {
 	}
 }
 
-// What is told of tokens does not depend on the pieces in which the text came, nor does the session
-// on whether it is watched.
+// Reports of tokens do not depend on the pieces in which the text arrived, nor does the session on
+// whether it is watched.
 func TestWhatIsToldOfTokensDoesNotDependOnPieces(t *testing.T) {
 	mg := newManager(t, Options{})
 	text := logText(3*testChunk + 5)
@@ -186,8 +186,8 @@ func TestWhatIsToldOfTokensDoesNotDependOnPieces(t *testing.T) {
 	})
 }
 
-// A reader that takes nothing holds nobody up; it is told which bytes it has missed, and what comes
-// afterwards.
+// A reader that takes nothing delays nobody. It gets the range of bytes that it has missed, and the
+// events after it.
 func TestASlowReaderMissesEventsAndIsToldSo(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
@@ -238,7 +238,7 @@ func TestAWatchEndsWithItsSessionAndAtADrain(t *testing.T) {
 	require.ErrorIs(t, mg.Watch(background, Caller{}, other, WatchOptions{}, nil), ErrDraining)
 }
 
-// A session that was watched expires all the same.
+// A session that is watched expires nevertheless.
 func TestWatchingIsNoUse(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()
@@ -251,11 +251,11 @@ func TestWatchingIsNoUse(t *testing.T) {
 	require.ErrorIs(t, <-r.ended, ErrNotFound)
 }
 
-// Events go on when the state has left the memory and comes back; a fork has its own.
+// Events continue when the state is dropped and recovered; a fork has its own events.
 func TestAWatchOutlivesTheStateInMemory(t *testing.T) {
 	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) }) // behind the manager's
+	t.Cleanup(func() { require.NoError(t, store.Close()) }) // runs after the manager's cleanup
 	mg := newManager(t, Options{Store: store, Report: func(err error) { t.Error(err) }})
 	id := create(t, mg, CreateRequest{})
 	text := logText(4 * testChunk)
@@ -327,7 +327,7 @@ func TestAWatchTellsThatNothingHappens(t *testing.T) {
 		func(Event) error { return bad }), bad)
 }
 
-// Readers come and go while others feed: each is told of all text after its start, without a hole.
+// Readers join and leave while others feed: each gets all text after its start, without a gap.
 func TestReadersComeAndGo(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id := create(t, mg, CreateRequest{})

@@ -6,38 +6,37 @@ import (
 	"sync/atomic"
 )
 
-// Event is what Watch tells: one of its fields is set, and none if nothing has happened for a
-// while.
+// Event is what Watch reports. One field is set, or none if nothing has happened for a while.
 type Event struct {
 	Start  *WatchStart // always the first
-	Chunk  *Chunk      // with lines: some lines have ended, and nothing else of it is to be told
+	Chunk  *Chunk      // with lines: lines have ended, and no event was due for them
 	Update *Update
 	Gap    *Gap
 }
 
-// WatchStart is where the session is when somebody begins to watch it.
+// WatchStart is the session's position when the watch begins.
 type WatchStart struct {
 	Info
-	LinesFrom *int64 // the offset from which on the session has lines; nil: it has none
+	LinesFrom *int64 // the offset at which the session's lines begin; nil: it has none
 }
 
-// Gap is text whose events the caller has missed: because it takes them too slowly, or came late.
+// Gap is text whose events the caller missed, because it read too slowly or came late.
 type Gap struct {
 	From, To int64 // offsets
-	Events   int   // that were left out; 0: nobody knows
+	Events   int   // dropped events; 0: not known
 }
 
-// end is the session's offset after a chunk.
+// end returns the session's offset after a chunk.
 func (c *Chunk) end() int64 { return c.Total.Bytes + c.PendingBytes }
 
 // watchers are the readers of the events of one session. The zero value has none.
 type watchers struct {
 	mu    sync.Mutex
 	all   []*watcher
-	ended error // why there can be no more; nil: there can
+	ended error // why no reader can be added; nil: one can
 }
 
-// add makes a reader one of the session's, or ends it if the session has ended.
+// add adds a reader, or ends it if the session has ended.
 func (ws *watchers) add(w *watcher) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -56,7 +55,7 @@ func (ws *watchers) remove(w *watcher) {
 	}
 }
 
-// want is what any of the readers asks for.
+// want returns the details that any of the readers asks for.
 func (ws *watchers) want() (d detail) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -66,8 +65,8 @@ func (ws *watchers) want() (d detail) {
 	return d
 }
 
-// tellChunk tells the readers of a chunk that was accepted at an offset, with what was asked for
-// when it was scored. A reader who has come since and asks for more misses it.
+// tellChunk sends the readers a chunk that was accepted at an offset. asked are the details that
+// were wanted when it was scored. A reader that has joined since and asks for more misses it.
 func (ws *watchers) tellChunk(c *Chunk, asked detail, from int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -83,7 +82,7 @@ func (ws *watchers) tellChunk(c *Chunk, asked detail, from int64) {
 	}
 }
 
-// tellUpdate tells the readers who ask for that of an update, which came at an offset.
+// tellUpdate sends an update at an offset to the readers that ask for updates.
 func (ws *watchers) tellUpdate(u *Update, offset int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -94,7 +93,7 @@ func (ws *watchers) tellUpdate(u *Update, offset int64) {
 	}
 }
 
-// end ends all readers, and those to come.
+// end ends all readers, also later ones.
 func (ws *watchers) end(err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -106,7 +105,7 @@ func (ws *watchers) end(err error) {
 	}
 }
 
-// cut ends all readers, who may come back.
+// cut ends all readers; they may join again.
 func (ws *watchers) cut(err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -121,7 +120,7 @@ type subscribers struct {
 	taken atomic.Int64 // bytes of their queues
 }
 
-// join makes a reader of a session's events; leave must follow.
+// join adds a reader of a session's events. The caller calls leave.
 func (a *subscribers) join(ws *watchers, d detail) (w *watcher, leave func()) {
 	w = newWatcher(d, &a.taken)
 	a.add(w)
@@ -133,32 +132,32 @@ func (a *subscribers) join(ws *watchers, d detail) (w *watcher, leave func()) {
 	}
 }
 
-// The memory of events that were not taken yet. What does not fit is left out, and its reader is
-// told so: nobody who feeds a session ever waits for a reader.
+// The memory of events in queues. An event that does not fit is dropped, and its reader gets a Gap:
+// nobody who feeds a session ever waits for a reader.
 const (
-	WatcherBytes  = 1 << 20  // of one reader
-	WatchersBytes = 16 << 20 // of all readers
+	WatcherBytes  = 1 << 20  // limit for one reader
+	WatchersBytes = 16 << 20 // limit for all readers
 )
 
-// watcher is one reader of the events of a session: a queue that never makes its writer wait.
+// watcher is one reader of a session's events: a queue that never makes its writer wait.
 type watcher struct {
 	detail detail
 	taken  *atomic.Int64 // bytes of the queues of all readers
 
-	ready chan struct{} // holds a token while there may be something to take
+	ready chan struct{} // holds a token while the queue may have an event
 
 	mu    sync.Mutex
 	queue []Event
-	bytes int64 // of the queue
-	gap   *Gap  // what was left out since the queue was full: it is told behind the queue
-	ended error // is told last
+	bytes int64 // bytes of the queue
+	gap   *Gap  // events dropped since the queue was full; reported after the queue
+	ended error // reported last
 }
 
 func newWatcher(d detail, taken *atomic.Int64) *watcher {
 	return &watcher{detail: d, taken: taken, ready: make(chan struct{}, 1)}
 }
 
-// add appends an event about the text from one offset to another, or notes that it is left out.
+// add appends an event about the text between two offsets, or records that it was dropped.
 func (w *watcher) add(e Event, from, to int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,13 +175,13 @@ func (w *watcher) add(e Event, from, to int64) {
 	w.signal()
 }
 
-// fits reports whether there is room for an event. An empty queue has room for any.
+// fits reports whether there is room for an event. An empty queue has room for any event.
 func (w *watcher) fits(bytes int64) bool {
 	return len(w.queue) == 0 ||
 		w.bytes+bytes <= WatcherBytes && w.taken.Load()+bytes <= WatchersBytes
 }
 
-// miss notes that an event is left out.
+// miss records that an event was dropped.
 func (w *watcher) miss(from, to int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,7 +199,7 @@ func (w *watcher) missLocked(from, to int64) {
 	w.gap.Events++
 }
 
-// end makes an error the last thing that is told.
+// end makes an error the last report of the queue.
 func (w *watcher) end(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,7 +216,7 @@ func (w *watcher) signal() {
 	}
 }
 
-// take takes the next event. more is false if there is none yet; the error is the end.
+// take returns the next event. more is false if there is none yet; the error ends the queue.
 func (w *watcher) take() (e Event, more bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -236,16 +235,16 @@ func (w *watcher) take() (e Event, more bool, err error) {
 	return e, false, w.ended
 }
 
-// close gives the queue's memory back.
+// close releases the queue's memory.
 func (w *watcher) close() {
-	w.end(ErrNotFound) // nobody adds to it any more
+	w.end(ErrNotFound) // nobody adds events any more
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taken.Add(-w.bytes)
 	w.queue, w.bytes = nil, 0
 }
 
-// bytes is about the memory that an event takes until it is told.
+// bytes returns about the memory that an event needs in the queue.
 func (e *Event) bytes() (n int64) {
 	n = 1 << 9
 	if c := e.Chunk; c != nil {

@@ -32,10 +32,10 @@ func newWordServer(t fatal, dir string, o Options) *server {
 	return sv
 }
 
-// wordText is a text of so many bytes, which may end anywhere.
+// wordText returns a text of the given number of bytes, which may end anywhere.
 func wordText(bytes int) string { return modeltest.WordText(bytes)[:bytes] }
 
-// twin is what becomes of a session that is fed a text in one go, and never anything else.
+// twin returns the state of a session that is fed a text at once, and nothing else.
 func twin(t fatal, r CreateRequest, o ScoreOptions, text string) (state string, info Info) {
 	t.Helper()
 	mg, err := NewManager(wordModel(t), Options{})
@@ -47,7 +47,7 @@ func twin(t fatal, r CreateRequest, o ScoreOptions, text string) (state string, 
 	return hash(t, mg, id), get(t, mg, id)
 }
 
-// requireTwin holds a session against its twin.
+// requireTwin compares a session with its twin.
 func requireTwin(t fatal, mg *Manager, id string, r CreateRequest, o ScoreOptions, text string) {
 	t.Helper()
 	want, info := twin(t, r, o, text)
@@ -68,8 +68,8 @@ func drawWay(t *rapid.T, r CreateRequest) ScoreOptions {
 	return ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 0.9}
 }
 
-// Whatever happens to a session of words, and in whatever pieces its text comes, it is the session
-// that was fed its text in one go; so are its forks at any offset, and what is imported of it.
+// Whatever happens to a session of words, and in whatever pieces its text arrives, it equals the
+// session that was fed its text at once. So do its forks at any offset, and its imports.
 func TestASessionOfWordsIsAFunctionOfItsText(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newWordServer(rt, tempDir(t, rt), Options{
@@ -79,7 +79,7 @@ func TestASessionOfWordsIsAFunctionOfItsText(t *testing.T) {
 		defer func() { sv.stop() }()
 		r := drawRequest(rt)
 		if r.Settings["chunk"] == 1 {
-			r.Settings["chunk"] = 2 // as few as words may have
+			r.Settings["chunk"] = 2 // the fewest that words may have
 		}
 		r.History = rapid.SampledFrom([]string{HistoryFull, HistoryTail}).Draw(rt, "history")
 		way := drawWay(rt, r)
@@ -116,7 +116,7 @@ func TestASessionOfWordsIsAFunctionOfItsText(t *testing.T) {
 				}
 			case "fork":
 				if r.History == HistoryTail {
-					break // it may not have the offset any more
+					break // the session may no longer have the offset
 				}
 				at := rapid.Int64Range(0, int64(fed)).Draw(rt, "at")
 				info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
@@ -137,8 +137,8 @@ func TestASessionOfWordsIsAFunctionOfItsText(t *testing.T) {
 	})
 }
 
-// The sums of a session of words, its lines and its state are the same to the bit as ever, in each
-// arithmetic: see TestGoldenLinesUnderOneAndManyThreads.
+// The totals of a session of words, its lines and its state are bit-identical to the golden file of
+// each arithmetic; see TestGoldenLinesUnderOneAndManyThreads.
 func TestGoldenWordsUnderOneAndManyThreads(t *testing.T) {
 	requireGolden(t, "words", func(threads int) []byte {
 		mg := newManagerOf(t, wordModel(t), Options{Threads: threads})
@@ -146,7 +146,7 @@ func TestGoldenWordsUnderOneAndManyThreads(t *testing.T) {
 	})
 }
 
-// sampled is a completion as a test compares it.
+// sampled returns a completion in a form to compare.
 func sampled(t fatal, mg *Manager, id string, r CompleteRequest) (done Completion, words []int32) {
 	t.Helper()
 	done, pieces := complete(t, mg, id, r)
@@ -158,7 +158,7 @@ func sampled(t fatal, mg *Manager, id string, r CompleteRequest) (done Completio
 	return done, words
 }
 
-// requireTiled makes sure that the words of a text cover it, as far as they are told.
+// requireTiled checks that the reported words cover a text.
 func requireTiled(t fatal, pieces []Piece) {
 	t.Helper()
 	text, words := 0, int64(0)
@@ -170,8 +170,8 @@ func requireTiled(t fatal, pieces []Piece) {
 	require.EqualValues(t, text, words)
 }
 
-// A completion is a function of the session's text and the prompt. Committed, the text is that of
-// the words that were sampled, with one space between two of them.
+// A completion is a function of the session's text and the prompt. The committed text has the
+// sampled words, with one space between two of them.
 func TestACompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
 	m := wordModel(t)
 	mg := newManagerOf(t, m, Options{Threads: 2})
@@ -215,8 +215,8 @@ func TestACompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
 	})
 }
 
-// A prompt that is echoed comes with the scores of its words, also of the last, which counts as
-// complete; the words of all pieces make the text.
+// An echoed prompt comes with the scores of its words, also of the last, which counts as complete.
+// The words of all pieces make up the text.
 func TestABatchOfWordsEchoesItsPrompts(t *testing.T) {
 	m := wordModel(t)
 	mg := newManagerOf(t, m, Options{})
@@ -282,13 +282,14 @@ func TestTokensOfPromptsOfWordsAreCounted(t *testing.T) {
 	require.Equal(t, tokenizer.KindWords, mg.Model().Tokenizer)
 }
 
-// A completion that is to be committed is refused before it begins if the disk has no room for all
-// of its records, whatever the limit is.
+// A completion that commits is refused before it begins if the disk has no room for all of its
+// records, whatever the limit is.
 func TestACompletionOfWordsIsCommittedInTheWholeOrNotAtAll(t *testing.T) {
 	sv := newWordServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	request := CompleteRequest{
-		Prompt: []byte(strings.Repeat("\n", 400)), MaxTokens: 1, Commit: CommitPrompt, // all tokens
+		// tokens only
+		Prompt: []byte(strings.Repeat("\n", 400)), MaxTokens: 1, Commit: CommitPrompt,
 	}
 	refused := 0
 	for limit := int64(16_000); ; limit += 4000 {
@@ -311,7 +312,7 @@ func TestACompletionOfWordsIsCommittedInTheWholeOrNotAtAll(t *testing.T) {
 	require.Greater(t, refused, 3)
 }
 
-// An account of words that no text has is found before a client is told of it: JSON has no NaN.
+// An account of words that no text can have is found before a client sees it: JSON has no NaN.
 func TestASessionWithABrokenAccountOfWordsIsRefused(t *testing.T) {
 	for _, w := range []storage.Words{
 		{UnknownBits: math.NaN()}, {UnknownBaseline: math.Inf(1)}, {Bytes: 11},

@@ -10,13 +10,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file is every write to a session, under the session's epoch. All but deletions, which do not
-// wait for what is at work on the session, go through writeLocked.
+// This file has every write to a session, under the session's epoch. All of them go through
+// writeLocked, except deletions, which do not wait for the requests that use the session.
 
-// writeLocked carries out a write under the session's epoch. If the store has let another write, or
-// nobody knows whether this write was made, the stream and the claim are dropped: the next request
-// claims the session anew. Any other error leaves the session as it was. what names the write in
-// errors.
+// writeLocked runs a write under the session's epoch. If another server has written, or the outcome
+// of the write is unknown, it drops the stream and the claim: the next request claims the session
+// again. Any other error leaves the session unchanged. what names the write in errors.
 func (s *session) writeLocked(what string, do func(epoch uint64) error) error {
 	err := do(s.epoch())
 	if err == nil {
@@ -30,15 +29,15 @@ func (s *session) writeLocked(what string, do func(epoch uint64) error) error {
 	return storeError(what+" session "+s.ID, err)
 }
 
-// moved says whether an error means that the session may not be what this Manager took it to be:
-// another has claimed it or has written to it, or nobody knows whether a write was made.
+// moved reports whether an error means that the session may differ from what this Manager has in
+// memory. Another server has claimed it or written to it, or the outcome of a write is unknown.
 func moved(err error) bool {
 	return errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrSequence) ||
 		errors.Is(err, storage.ErrUnknown)
 }
 
-// currentLocked makes sure that the session's claim is in force: one that another has taken over is
-// claimed anew, and what was in memory is forgotten.
+// currentLocked makes sure that the session's claim is in force. If another server has claimed the
+// session, it drops the state in memory and claims the session again.
 func (s *session) currentLocked(ctx context.Context) error {
 	if s.holds() {
 		if err := s.heldLocked(ctx); err != nil && !moved(err) {
@@ -48,8 +47,8 @@ func (s *session) currentLocked(ctx context.Context) error {
 	return s.claimLocked(ctx)
 }
 
-// heldLocked finds out whether the claim is still in force, for requests that write nothing:
-// without it a completion would go on from a state that is not the session's any more.
+// heldLocked checks that the claim is still in force, for requests that write nothing. Without the
+// check a completion could continue from an outdated state.
 func (s *session) heldLocked(ctx context.Context) error {
 	return s.writeLocked("looking for", func(epoch uint64) error {
 		found, err := s.host.store.Get(ctx, s.ID)
@@ -77,9 +76,9 @@ func (s *session) setHeadLocked(ctx context.Context, h *head) error {
 	})
 }
 
-// delete deletes a session for a caller, without waiting for what is at work on it. If another has
-// claimed the session, delete claims it in turn: the caller wants it gone, whoever has it. A
-// damaged session, which has no epoch, is deleted under anyone's.
+// delete deletes a session for a caller, without waiting for requests that use it. If another
+// server has claimed the session, delete claims it: the caller wants it deleted, whoever has it. A
+// damaged session without an epoch is deleted under any epoch.
 func (s *session) delete(ctx context.Context) error {
 	epoch := s.epoch()
 	if s.unusable() != nil {
@@ -97,8 +96,8 @@ func (s *session) delete(ctx context.Context) error {
 	return s.deleteUnder(ctx, found.Epoch)
 }
 
-// deleteUnder deletes a session under an epoch, or under anyone's if the session is so damaged that
-// it has none.
+// deleteUnder deletes a session under an epoch, or under any epoch if the session is so damaged
+// that it has none.
 func (s *session) deleteUnder(ctx context.Context, epoch uint64) error {
 	err := s.host.store.Delete(ctx, s.ID, epoch)
 	if errors.Is(err, storage.ErrCorrupt) {
@@ -107,9 +106,8 @@ func (s *session) deleteUnder(ctx context.Context, epoch uint64) error {
 	return err
 }
 
-// discard deletes a session that nobody sees any more, because it has expired or was never
-// completed, under the epoch that was seen last: one that another has claimed since is in use
-// there, and stays.
+// discard deletes a session that has expired or was never completed, under the epoch that was seen
+// last. If another server has claimed it since, it is in use there, and stays.
 func (s *session) discard() {
 	ctx, epoch, err := context.Background(), s.epoch(), error(nil)
 	if epoch == 0 { // making the session had an unknown outcome
@@ -127,7 +125,7 @@ func (s *session) discard() {
 	}
 }
 
-// discardAll discards sessions many at once: they share what a deletion costs the store.
+// discardAll discards many sessions at once, so that they share the store's cost of a deletion.
 func discardAll(all []*session) {
 	for some := range slices.Chunk(all, deletesAtOnce) {
 		var wait sync.WaitGroup
@@ -138,8 +136,8 @@ func discardAll(all []*session) {
 	}
 }
 
-// noteMade notes the claim on a session that was made in a term of the lease. If nobody knows
-// whether it was made, nothing may be left.
+// noteMade records the claim on a new session in a term of the lease. If the outcome is unknown, it
+// deletes the session.
 func (s *session) noteMade(epoch, term uint64, err error) error {
 	if err != nil {
 		if errors.Is(err, storage.ErrUnknown) {

@@ -1,5 +1,4 @@
-// Package spool keeps bytes that come in or go out as slowly as a client likes: in a temporary
-// file, where they take a part of the disk and no memory.
+// Package spool keeps bytes in a temporary file, so that slow clients use disk space and no memory.
 package spool
 
 import (
@@ -11,35 +10,35 @@ import (
 	"syscall"
 )
 
-// BufferBytes is how much is read from a spool, or written to it, at once.
+// BufferBytes is how much is read from or written to a spool at once.
 const BufferBytes = 32 << 10
 
-// ErrNoSpace says that there is no room for a temporary file: the disk is full, or there is no
-// folder for such files.
+// ErrNoSpace says that there is no room for a temporary file: the disk is full, or the folder is
+// missing.
 var ErrNoSpace = errors.New("no room for a temporary file")
 
-// Spool is a temporary file. It is in the system's folder for such files (os.TempDir), can be read
-// by this user alone, and has no name any more where the system allows that, so that nothing is
-// left of it when the process is killed.
+// Spool is a temporary file in the system's folder for them (os.TempDir). Only this user can read
+// it. If the system allows that, it has no name, so that nothing remains when the process is
+// killed.
 type Spool struct{ file *os.File }
 
-// New makes an empty spool. The error is ErrNoSpace.
+// New returns an empty spool. The error is ErrNoSpace.
 func New() (*Spool, error) {
 	file, err := os.CreateTemp("", "lmserve-spool-")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
-	_ = os.Remove(file.Name()) // where a file that is open cannot be removed, Close does it
+	_ = os.Remove(file.Name()) // where an open file cannot be removed, Close removes it
 	return &Spool{file}, nil
 }
 
 // Close ends the spool, and removes the file.
 func (s *Spool) Close() {
 	_ = s.file.Close()
-	_ = os.Remove(s.file.Name()) // it has no name any more but where New could not remove it
+	_ = os.Remove(s.file.Name()) // only if New could not remove it
 }
 
-// Write implements io.Writer. It appends to what was written by Write.
+// Write implements io.Writer. It appends to earlier writes by Write.
 func (s *Spool) Write(p []byte) (int, error) {
 	n, err := s.file.Write(p)
 	return n, noSpace(err)
@@ -54,7 +53,7 @@ func (s *Spool) WriteAt(p []byte, at int64) (int, error) {
 // ReadAt implements io.ReaderAt.
 func (s *Spool) ReadAt(p []byte, at int64) (int, error) { return s.file.ReadAt(p, at) }
 
-// noSpace makes an error of a full disk, or of a user's quota that is used up, ErrNoSpace.
+// noSpace converts an error of a full disk, or of a used-up quota, to ErrNoSpace.
 func noSpace(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
@@ -62,7 +61,7 @@ func noSpace(err error) error {
 	return err
 }
 
-// Bytes is the number of bytes in the spool.
+// Bytes returns the number of bytes in the spool.
 func (s *Spool) Bytes() (int64, error) {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -80,7 +79,7 @@ func (s *Spool) Fill(write func(io.Writer) error) error {
 	return out.Flush()
 }
 
-// Reader reads the spool from its beginning.
+// Reader returns a reader from the spool's beginning.
 func (s *Spool) Reader() (*io.SectionReader, error) {
 	n, err := s.Bytes()
 	if err != nil {
@@ -89,25 +88,25 @@ func (s *Spool) Reader() (*io.SectionReader, error) {
 	return io.NewSectionReader(s, 0, n), nil
 }
 
-// CopyTo writes to w what the spool holds.
+// CopyTo writes the spool's content to w.
 func (s *Spool) CopyTo(w io.Writer) error {
 	r, err := s.Reader()
 	if err != nil {
 		return err
 	}
-	// The type hides that w may read a file on its own: w is to be told of every piece.
+	// The type hides w's ReadFrom: w must get every piece through Write.
 	_, err = io.CopyBuffer(struct{ io.Writer }{w}, r, make([]byte, BufferBytes))
 	return err
 }
 
-// Receive takes in what r has, to its end. An error of r is a *ReadError.
+// Receive reads r to its end into a new spool. An error of r is a *ReadError.
 func Receive(r io.Reader) (*Spool, error) {
 	s, err := New()
 	if err != nil {
 		return nil, err
 	}
 	in := &remembering{r: r}
-	// The type hides ways around the buffer.
+	// The type hides methods that bypass the buffer.
 	_, err = io.CopyBuffer(struct{ io.Writer }{s}, in, make([]byte, BufferBytes))
 	if in.err != nil && in.err != io.EOF {
 		err = &ReadError{in.err}
@@ -119,15 +118,15 @@ func Receive(r io.Reader) (*Spool, error) {
 	return s, nil
 }
 
-// ReadError is an error of the reader that a spool receives from.
+// ReadError is an error of the reader in Receive.
 type ReadError struct{ Err error }
 
 func (e *ReadError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the reader's own error.
+// Unwrap returns the reader's error.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// remembering keeps the error of the reader below.
+// remembering keeps the error of its reader.
 type remembering struct {
 	r   io.Reader
 	err error

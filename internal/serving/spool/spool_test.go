@@ -48,7 +48,7 @@ func TestASpoolTellsTheReadersErrorsFromItsOwn(t *testing.T) {
 	require.ErrorIs(t, err, cut)
 	require.ErrorAs(t, err, new(*ReadError))
 	if runtime.GOOS == "windows" {
-		return // TMPDIR has another name there
+		return // on this system the variable TMPDIR has another name
 	}
 	s, err := New()
 	require.NoError(t, err)

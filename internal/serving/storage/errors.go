@@ -20,20 +20,19 @@ var (
 	ErrClosed   = errors.New("closed")
 
 	// ErrUnavailable says that the store cannot be reached now. Nothing was written, and nothing
-	// that was written before is lost: the same call may succeed later.
+	// written before is lost: the same call may succeed later.
 	ErrUnavailable = errors.New("unavailable for now")
-	// ErrUnknown says that nobody knows whether a write was made: the connection was lost while the
-	// store was at work on it. Either all of the write was made or nothing. The caller has to
-	// forget what it took the session to be, claim the session anew, which refuses the write if it
-	// is still on its way, and read what there is.
+	// ErrUnknown says that a write may or may not have been made, because the connection was lost
+	// meanwhile. Either all of it was made or nothing. The caller must drop its state of the
+	// session and claim the session again. The claim refuses the write if it is still on its way.
 	ErrUnknown = errors.New("outcome unknown")
 )
 
-// SequenceError says that an append did not go to the end of the log. Nothing was changed.
+// SequenceError says that an append was not at the end of the log. Nothing was changed.
 type SequenceError struct {
 	Session string
-	Have    int64 // where the log ends
-	Want    int64 // where the call took it to end
+	Have    int64 // the end of the log
+	Want    int64 // the end that the call expected
 }
 
 func (e *SequenceError) Error() string {
@@ -43,11 +42,11 @@ func (e *SequenceError) Error() string {
 
 func (e *SequenceError) Is(target error) bool { return target == ErrSequence }
 
-// RangeError says that an offset is not where the session has something.
+// RangeError says that the session has nothing at an offset.
 type RangeError struct {
 	Session    string
 	Offset     int64
-	Start, End int64 // what would have been accepted
+	Start, End int64 // offsets that would have been accepted
 }
 
 func (e *RangeError) Error() string {
@@ -61,7 +60,7 @@ func (e *RangeError) Is(target error) bool { return target == ErrRange }
 // changed.
 type FencedError struct {
 	Session string
-	Have    uint64 // the epoch in force
+	Have    uint64 // the current epoch
 	Want    uint64 // the epoch of the call
 }
 
@@ -72,14 +71,14 @@ func (e *FencedError) Error() string {
 
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
-// CorruptError locates damage.
+// CorruptError is damage and its place.
 type CorruptError struct {
 	File    string // path within the folder
 	Byte    int64  // position in the file; -1: not known
 	Session string // "": not known, or none
-	Offset  int64  // of the record or snapshot; -1: not known, or none
+	Offset  int64  // offset of the record or snapshot; -1: not known, or none
 	What    string // what was found, and what was expected
-	Stray   bool   // no damage: a leftover, or nothing of the store's; What tells which
+	Stray   bool   // no damage: a leftover, or a file that is not the store's, as What says
 }
 
 func (e *CorruptError) Error() string {
@@ -98,25 +97,25 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// NotFound is the error of a call for a session that the store does not have.
+// NotFound returns the error for a session that the store does not have.
 func NotFound(id string) error { return fmt.Errorf("storage: session %.80q: %w", id, ErrNotFound) }
 
-// SnapshotNotFound is the error of a call for a snapshot that the session does not have.
+// SnapshotNotFound returns the error for a snapshot that the session does not have.
 func SnapshotNotFound(id string, at int64) error {
 	return fmt.Errorf("storage: session %.80q: snapshot at offset %d: %w", id, at, ErrNotFound)
 }
 
-// SnapshotExists is the error of a snapshot at an offset that has one.
+// SnapshotExists returns the error for a second snapshot at an offset.
 func SnapshotExists(id string, at int64) error {
 	return fmt.Errorf("storage: session %.80q: snapshot at offset %d: %w", id, at, ErrExists)
 }
 
-// WithinRecord is the error of a fork at an offset that lies within a record.
+// WithinRecord returns the error for a fork at an offset within a record.
 func WithinRecord(id string, at int64) error {
 	return Invalid("session %s: offset %d, expected one at which a record begins", id, at)
 }
 
-// Invalid is an ErrInvalid that says what was found, and what was expected.
+// Invalid returns an ErrInvalid with what was found and what was expected.
 func Invalid(format string, args ...any) error {
 	return fmt.Errorf("storage: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }

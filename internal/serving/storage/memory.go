@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// Memory is the Store that keeps nothing longer than the process runs. It does not fail.
+// Memory is a Store in memory, which ends with the process. It does not fail.
 type Memory struct {
 	mu       sync.Mutex
 	sessions map[string]*memorySession
@@ -24,7 +24,7 @@ type memorySession struct {
 	epoch     uint64
 	start     int64
 	head      []byte
-	records   []*memoryRecord // they are never written again: forks share them
+	records   []*memoryRecord // immutable: forks share them
 	snapshots []memorySnapshot
 }
 
@@ -40,7 +40,7 @@ type memorySnapshot struct {
 	data []byte // compressed, as in a file
 }
 
-// NewMemory makes an empty one.
+// NewMemory returns an empty Memory.
 func NewMemory() *Memory {
 	return &Memory{sessions: map[string]*memorySession{}}
 }
@@ -60,7 +60,7 @@ func (s *memorySession) session(id string) Session {
 	return d
 }
 
-// enter takes the lock for a call; the caller gives it back if there is no error.
+// enter takes the lock for a call; without an error the caller releases it.
 func (m *Memory) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) 
 	return do(s)
 }
 
-// owned calls do with a session that the epoch lets the caller write to, under the lock.
+// owned calls do with a session under the lock, if the epoch allows the caller to write to it.
 func (m *Memory) owned(ctx context.Context, id string, epoch uint64,
 	do func(s *memorySession) error) error {
 	return m.with(ctx, id, func(s *memorySession) error {
@@ -139,9 +139,9 @@ func (m *Memory) Fork(
 	return epoch, err
 }
 
-// fork gives a session with a part of another's records and with the snapshots of that part.
+// fork returns a session with a part of another's records and the snapshots of that part.
 func (s *memorySession) fork(id string, c Cut) (*memorySession, error) {
-	var edges [2]int // records before the cut's start and before its end
+	var edges [2]int // numbers of records before the cut's start and before its end
 	for n, at := range []int64{c.Start, c.End} {
 		if at < s.start || at > s.end() {
 			return nil, &RangeError{Session: id, Offset: at, Start: s.start, End: s.end()}
@@ -278,7 +278,7 @@ func (m *Memory) Read(ctx context.Context, id string, from int64,
 	return nil
 }
 
-// after is the number of records that begin at an offset or before it.
+// after returns the number of records that begin at or before an offset.
 func (s *memorySession) after(at int64) int {
 	return sort.Search(len(s.records), func(i int) bool { return s.records[i].at > at })
 }
@@ -336,7 +336,7 @@ func (s *memorySession) admit(id string, at int64) error {
 	return CheckSnapshot(id, at, s.start, s.end(), len(s.snapshots))
 }
 
-// snapshot is the index of the snapshot at an offset; -1: none.
+// snapshot returns the index of the snapshot at an offset; -1: none.
 func (s *memorySession) snapshot(at int64) int {
 	return slices.IndexFunc(s.snapshots,
 		func(kept memorySnapshot) bool { return kept.Offset == at })
@@ -383,7 +383,7 @@ func (m *Memory) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 	})
 }
 
-// Durable implements Store: it is not.
+// Durable implements Store; it returns false.
 func (m *Memory) Durable() bool { return false }
 
 // Close implements Store.

@@ -13,11 +13,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// This file has what the implementations of Store share, so that all refuse the same arguments with
-// the same errors, and keep snapshots in the same form.
+// The implementations of Store share this file. So all refuse the same arguments with the same
+// errors, and keep snapshots in the same form.
 
-// CheckID says what is wrong with the id of a session (ErrInvalid). An id is part of a file's name,
-// on file systems that take A for a as well.
+// CheckID returns an ErrInvalid if a text cannot be the id of a session. An id is part of a file's
+// name, also on file systems that do not distinguish A and a.
 func CheckID(id string) error {
 	foreign := func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') && r != '-' }
 	if id == "" || len(id) > MaxIDBytes || id[0] == '-' || strings.ContainsFunc(id, foreign) {
@@ -26,7 +26,7 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckHead says what is wrong with a head (ErrInvalid).
+// CheckHead returns an ErrInvalid if a head is invalid.
 func CheckHead(head []byte) error {
 	if len(head) > MaxHeadBytes {
 		return Invalid("head of %d bytes, expected at most %d", len(head), MaxHeadBytes)
@@ -41,12 +41,12 @@ func checkOffset(at int64) error {
 	return nil
 }
 
-// CheckCreate says what is wrong with the arguments of Create (ErrInvalid).
+// CheckCreate returns an ErrInvalid if the arguments of Create are invalid.
 func CheckCreate(id string, head []byte, start int64) error {
 	return cmp.Or(CheckID(id), checkOffset(start), CheckHead(head))
 }
 
-// CheckFork says what is wrong with the arguments of Fork (ErrInvalid).
+// CheckFork returns an ErrInvalid if the arguments of Fork are invalid.
 func CheckFork(id string, head []byte, c Cut) error {
 	if err := CheckCreate(id, head, c.Start); err != nil {
 		return err
@@ -57,7 +57,7 @@ func CheckFork(id string, head []byte, c Cut) error {
 	return nil
 }
 
-// CheckRecords says what is wrong with records that go to an offset (ErrInvalid).
+// CheckRecords returns an ErrInvalid if records cannot be appended at an offset.
 func CheckRecords(at int64, records []Record) error {
 	if err := checkOffset(at); err != nil {
 		return err
@@ -82,8 +82,8 @@ func CheckRecords(at int64, records []Record) error {
 	return nil
 }
 
-// CheckSkipped says which of the lines that are not learnt is none of the record's text, or is not
-// in order.
+// CheckSkipped returns an error for the first skipped line that is not in the record's text, or is
+// not in order.
 func (r *Record) CheckSkipped() error {
 	if len(r.Skipped) == 0 {
 		return nil
@@ -103,8 +103,8 @@ func (r *Record) CheckSkipped() error {
 	return nil
 }
 
-// CheckSnapshot says why a session whose log has the offsets from start to end, and which has so
-// many snapshots already, cannot have one more at an offset (ErrRange, ErrInvalid).
+// CheckSnapshot returns why a session cannot have another snapshot at an offset (ErrRange,
+// ErrInvalid). Its log has the offsets from start to end, and it has has snapshots already.
 func CheckSnapshot(id string, at, start, end int64, has int) error {
 	if at < start || at > end {
 		return &RangeError{Session: id, Offset: at, Start: start, End: end}
@@ -115,20 +115,20 @@ func CheckSnapshot(id string, at, start, end int64, has int) error {
 	return nil
 }
 
-// withoutText is a copy that needs no transaction.
+// withoutText returns a copy that needs no transaction.
 func (r Record) withoutText() *Record {
 	r.Text = nil
 	return &r
 }
 
 const (
-	// A state is rows of floats, which hardly get smaller by trying harder.
+	// A state is rows of floats, which a higher level hardly makes smaller.
 	snapshotLevel  = zstd.SpeedFastest
 	snapshotWindow = 1 << 20
 )
 
-// CompressSnapshot writes what write writes to a file in the form that snapshots are kept in, until
-// the context ends.
+// CompressSnapshot writes what write writes in the form of stored snapshots, until the context
+// ends.
 func CompressSnapshot(ctx context.Context, to io.Writer, write func(io.Writer) error) error {
 	z, err := zstd.NewWriter(&contextWriter{ctx, to}, zstd.WithEncoderLevel(snapshotLevel),
 		zstd.WithWindowSize(snapshotWindow), zstd.WithEncoderConcurrency(1))
@@ -155,7 +155,7 @@ func (c *contextWriter) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// DecompressSnapshot hands read what CompressSnapshot was given.
+// DecompressSnapshot calls read with the bytes that CompressSnapshot was given.
 func DecompressSnapshot(from io.Reader, read func(io.Reader) error) error {
 	z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxWindow(snapshotWindow))
@@ -168,50 +168,50 @@ func DecompressSnapshot(from io.Reader, read func(io.Reader) error) error {
 
 // Charges of a session in a data folder, in bytes.
 const (
-	// SessionCharge is that of a session beside its head, its log and its snapshots.
+	// SessionCharge is the charge of a session besides its head, its log and its snapshots.
 	SessionCharge = 12 << 10
-	// RecordCharge is that of a record beside its text, the lines that are not learned
-	// (SkippedBytes each) and the account of words (WordsBytes), at most.
+	// RecordCharge is the largest charge of a record besides its text, the lines that are not
+	// learned (SkippedBytes each) and the account of words (WordsBytes).
 	RecordCharge = 24 + 4 + 1 + 4*8
 )
 
-// Metered is a Store that accounts what its sessions take on the disk.
+// Metered is a Store that reports the disk usage of its sessions.
 type Metered interface {
-	// Meter has charged told what every session is charged for, in bytes, and from then on of every
-	// change, before the call that has made the change returns; 0 means that the session is gone.
-	// It replaces who was told before. charged must return soon and must not call the store.
+	// Meter calls charged with the charge of every session, in bytes. From then on it does so for
+	// every change, before the call that made the change returns; 0: the session was deleted. A
+	// later Meter replaces charged. charged must return soon and must not call the store.
 	Meter(charged func(id string, bytes int64))
-	// Usage returns what the store takes in all, and what is left.
+	// Usage returns the disk usage of the store, and the free space.
 	Usage() Usage
 }
 
-// Usage is what a data folder takes on the disk, in bytes.
+// Usage is the disk usage of a data folder, in bytes.
 type Usage struct {
 	Sessions  int64 // files of sessions, each counted once
 	Temporary int64 // files of snapshots that are being made
-	// Left is what is left of the file system that the folder is on, which has All. 0 of 0 is not
-	// known.
+	// Left is the free space of the folder's file system, whose size is All. Both 0: not known.
 	Left, All int64
 }
 
-// Backuper is a Store whose content can be had as one file, as of one moment, while it is at work.
+// Backuper is a Store whose content can be read as one file, as of one moment, while it is in use.
 type Backuper interface {
-	// Backup makes a backup, which the caller closes. ErrBackup if there is one already.
+	// Backup makes a backup, which the caller closes. The error is ErrBackup if there is one
+	// already.
 	Backup(ctx context.Context) (Backup, error)
 }
 
 // Backup is the content of a store as of one moment, as a file.
 type Backup interface {
-	ID() string  // no two backups have the same
-	Size() int64 // of the file, in bytes
-	// Open begins to read. The reader's error is ErrClosed once the backup has ended.
+	ID() string  // unique among backups
+	Size() int64 // size of the file, in bytes
+	// Open starts a reading. The reader's error is ErrClosed after the backup has ended.
 	Open() io.ReadSeekCloser
-	// Close ends the backup, under readers too, and removes what was kept for it alone.
+	// Close ends the backup, also for its readers, and removes the files that only it needs.
 	Close() error
 }
 
-// ErrBackup says that a folder has another backup, and has only one at a time.
+// ErrBackup says that the folder has its one backup already.
 var ErrBackup = errors.New("another backup is under way")
 
-// ErrNoBackup says that what was to be restored is no backup, or a part of one, or a damaged one.
+// ErrNoBackup says that a file to restore is no backup, or is incomplete or damaged.
 var ErrNoBackup = errors.New("not a whole backup")

@@ -7,38 +7,37 @@ import (
 	"time"
 )
 
-// Shared is a Store that several servers use at once, each with a lease that the store keeps the
-// time of. A session belongs to the server that has claimed it last, as long as that server's lease
-// lasts: until then Claim refuses others, with an OwnedError. What is decided about sessions
-// without a claim (which there are, of what names, how many of an owner, which have expired) the
-// store decides.
+// Shared is a Store that several servers use at once. Each has a lease, whose time the store keeps.
+// A session belongs to the server that claimed it last, while that server's lease lasts. Until then
+// Claim refuses other servers with an OwnedError. The store itself decides what needs no claim:
+// which sessions exist, their names, limits of owners, and expiry.
 type Shared interface {
 	Store
-	// Locate finds a session by its id or, among those of an owner, by its name. Sessions that are
-	// being made, or have expired, are not found.
+	// Locate finds a session by its id or, among those of an owner, by its name. It does not find
+	// sessions that are being made or have expired.
 	Locate(ctx context.Context, owner, text string) (Place, error)
-	// ListOf is List for those sessions of an owner, or with all of every owner, that Locate finds.
+	// ListOf is List for the sessions of an owner, or with all of every owner, that Locate finds.
 	ListOf(ctx context.Context, owner string, all bool, after string, limit int) ([]Session, error)
-	// Within gives the same store, whose Create and Fork refuse (ErrQuota) a session of an owner
-	// who has so many already. 0 is no limit.
+	// Within returns the same store, whose Create and Fork return ErrQuota if the owner already has
+	// most sessions; 0: no limit.
 	Within(most int) Store
-	// Release ends the claim of an epoch on a session, which was not used for so long: the session
-	// is free. Under another epoch it does nothing.
+	// Release ends the claim of an epoch on a session that was unused for the given time: the
+	// session is then free. Under another epoch it does nothing.
 	Release(ctx context.Context, id string, epoch uint64, unused time.Duration) error
-	// Expire deletes up to limit sessions that have expired, or whose making was not completed, and
-	// that no server with a lease has. It tells how many.
+	// Expire deletes up to limit sessions that have expired or were not completed, and that no
+	// server with a lease has. It returns how many.
 	Expire(ctx context.Context, limit int) (deleted int, err error)
 }
 
-// Terms is what a shared store has to know of a head.
+// Terms is the part of a head that a shared store needs.
 type Terms struct {
-	Owner, Name     string        // a name of "" is none
+	Owner, Name     string        // no name: ""
 	Complete        bool          // false: the session is being made
-	TTL             time.Duration // without use, after which the session expires; 0: never
+	TTL             time.Duration // time without use after which the session expires; 0: never
 	Model, Numerics string        // the hash of the model, and the name of the arithmetic
 }
 
-// Place is where a session of a shared store is.
+// Place is the place of a session in a shared store.
 type Place struct {
 	ID, Owner       string
 	Node            string // the server that has it, see Options of the store; "": none
@@ -52,7 +51,7 @@ var (
 	ErrOwned = errors.New("another server has the session") // an OwnedError
 )
 
-// OwnedError says that a server whose lease lasts has the session. Nothing was changed.
+// OwnedError says that a server with a valid lease has the session. Nothing was changed.
 type OwnedError struct{ Session, Node string }
 
 func (e *OwnedError) Error() string {

@@ -1,5 +1,5 @@
-// Package tracing tells where the time of requests goes, as spans of OpenTelemetry: one for each
-// request, and one for each phase of the work for it. There are none unless they are asked for.
+// Package tracing shows where requests spend their time, as OpenTelemetry spans: one for each
+// request, and one for each phase of its work. There are none unless the environment asks for them.
 package tracing
 
 import (
@@ -21,13 +21,13 @@ import (
 )
 
 // PhasesMax is the largest number of phases of a request that get a span: those of about a hundred
-// chunks. A request may have a hundred thousand chunks, and no viewer shows them.
+// chunks. A request may have a hundred thousand chunks, which no viewer can show.
 const PhasesMax = 1024
 
-// unTraced are the paths that are asked again and again, and of which a trace tells nothing.
+// unTraced are paths that are polled and need no traces.
 var unTraced = []string{"/healthz", "/readyz", "/metrics"}
 
-// Tracer makes the spans. A nil *Tracer makes none. All methods may be called at once.
+// Tracer makes the spans. A nil *Tracer makes none. All methods are safe for concurrent use.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
@@ -41,7 +41,7 @@ func New(ctx context.Context, to sdk.SpanExporter, version string) (*Tracer, err
 				version),
 		),
 		resource.WithTelemetrySDK(),
-		resource.WithFromEnv(), // which comes last, and has the last word
+		resource.WithFromEnv(), // last, so that it overrides the others
 	)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
@@ -50,7 +50,7 @@ func New(ctx context.Context, to sdk.SpanExporter, version string) (*Tracer, err
 	return &Tracer{provider, provider.Tracer("github.com/lmserve/lmserve")}, nil
 }
 
-// Close sends what is left, and ends the Tracer. The context ends the sending.
+// Close sends the remaining spans, and ends the Tracer. The context ends the sending.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -58,11 +58,11 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// phasesKey is that of the number of phases that may still get a span, an *atomic.Int64, in the
-// context of a request.
+// phasesKey is the key, in the context of a request, of the number of phases that may still get a
+// span, an *atomic.Int64.
 type phasesKey struct{}
 
-// Around makes a span for each request, a part of the trace that its headers name (W3C).
+// Around makes a span for each request, a part of the trace in its headers (W3C).
 func (t *Tracer) Around(next http.Handler) http.Handler {
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		left := new(atomic.Int64)
@@ -79,7 +79,7 @@ func (t *Tracer) Around(next http.Handler) http.Handler {
 	)
 }
 
-// RequestEnded gives the span of a request the name of its route, which is known only now.
+// RequestEnded gives the span of a request the name of its route, which is known only then.
 func (t *Tracer) RequestEnded(ctx context.Context, route, method string) {
 	if t == nil {
 		return
@@ -97,7 +97,7 @@ func (t *Tracer) RequestEnded(ctx context.Context, route, method string) {
 	}
 }
 
-// Phase makes a span for a phase of a request that is traced.
+// Phase makes a span for a phase of a traced request.
 func (t *Tracer) Phase(ctx context.Context, p session.Phase, began, ended time.Time) {
 	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return

@@ -60,7 +60,7 @@ func TestNoTracerDoesNothing(t *testing.T) {
 	require.NoError(t, none.Close(context.Background()))
 }
 
-// receiver is what a collector of traces does: it takes them over HTTP.
+// receiver is a collector of traces over HTTP.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -84,7 +84,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// spans are all that were received, by their names.
+// spans returns all received spans, by their names.
 func (r *receiver) spans() map[string]*spans.Span {
 	all := map[string]*spans.Span{}
 	for _, resource := range r.got {
@@ -105,9 +105,9 @@ func attributes(of []*common.KeyValue) map[string]string {
 	return all
 }
 
-// A request is one span with the name of its route, a part of the trace that its headers name, and
-// each phase of it is a span below; a collector gets them over HTTP under the names that the
-// variables give. No span has what a key is made of.
+// A request is one span with the name of its route, in the trace of its headers. Each of its phases
+// is a child span. A collector gets them over HTTP, with the names that the variables set. No span
+// contains a key.
 func TestACollectorGetsTheSpansOfARequest(t *testing.T) {
 	to := newReceiver(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", to.URL)
@@ -165,7 +165,7 @@ func TestARequestOfManyChunksHasABoundedNumberOfSpans(t *testing.T) {
 	require.Fail(t, "the span of the request does not tell of phases that were left out")
 }
 
-// traced are the spans of a request of so many phases.
+// traced returns the spans of a request with the given number of phases.
 func traced(t *testing.T, phases int) tracetest.SpanStubs {
 	t.Helper()
 	memory := tracetest.NewInMemoryExporter()

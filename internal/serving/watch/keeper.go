@@ -7,26 +7,26 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// reportEvery is how often a position notes which lines were reported, if it does not have to.
+// reportEvery is how often a position records which lines were reported, if that is not urgent.
 const reportEvery = time.Second
 
-// knownMax is how many later places of a file a position keeps beside the one where its text
-// begins, so that little has to be read again to find the session's place.
+// knownMax is how many later places in a file a position keeps besides the beginning of its text.
+// They save reading when the session's place is looked for.
 const knownMax = 2
 
 // keeper keeps the position of a file that a session is fed from.
 type keeper struct {
-	file     string // of the position
+	file     string // file of the position
 	position Position
-	next     int64     // the session's offset when it has all that was announced
-	number   int       // the file of the last part, as the Follower numbers it; 0: none of this run
-	known    int       // parts behind the first of that file
+	next     int64     // the session's offset after all announced text
+	number   int       // the Follower's number of the last part's file; 0: none in this run
+	known    int       // parts after the first of that file
 	written  time.Time // when the position was written
 	stale    bool      // more was reported since
 }
 
-// announce notes a piece that is about to be sent, if the position does not say it already. All of
-// the session's text before it is in the session.
+// announce records a piece that is about to be sent, unless the position covers it already. The
+// session has all of the text before it.
 func (k *keeper) announce(piece follow.Piece) error {
 	p, from := &k.position, k.next-piece.Skip
 	k.next += int64(len(piece.Text))
@@ -51,7 +51,7 @@ func (k *keeper) announce(piece follow.Piece) error {
 	return k.write(k.next + aheadBytes)
 }
 
-// add adds a part. Parts from its beginning on, of which nothing was sent, are replaced.
+// add adds a part. It replaces parts from the same offset on, of which nothing was sent.
 func (k *keeper) add(part Part) {
 	p := &k.position
 	for n := len(p.Parts); n > 0 && p.Parts[n-1].From >= part.From; n-- {
@@ -64,8 +64,8 @@ func (k *keeper) add(part Part) {
 	}
 }
 
-// reported notes that all lines up to an offset of the session have been reported: at once if it
-// matters, else when it is time.
+// reported records that all lines up to an offset of the session have been reported: at once if it
+// is urgent, else when it is time.
 func (k *keeper) reported(offset int64, matters bool) error {
 	k.position.Reported = max(k.position.Reported, offset)
 	k.stale = true
@@ -75,7 +75,7 @@ func (k *keeper) reported(offset int64, matters bool) error {
 	return k.write(k.position.Until)
 }
 
-// idle notes what was reported, when nothing has come for some time.
+// idle records what was reported, when nothing has arrived for some time.
 func (k *keeper) idle() error {
 	if !k.stale || len(k.position.Parts) == 0 {
 		return nil
@@ -83,7 +83,7 @@ func (k *keeper) idle() error {
 	return k.write(k.position.Until)
 }
 
-// end notes where the session is when the watching ends in order.
+// end records the session's offset when the watch ends normally.
 func (k *keeper) end(offset int64) error {
 	if len(k.position.Parts) == 0 {
 		return nil

@@ -8,35 +8,35 @@ import (
 )
 
 const (
-	// lookEvery is how often a lag looks how much has come.
+	// lookEvery is how often a lag samples the input.
 	lookEvery = 250 * time.Millisecond
-	// rateOver is the time over which speeds are measured.
+	// rateOver is the time over which rates are measured.
 	rateOver = 15 * time.Second
-	// samplesMax is how many samples are kept; of more, every second one is.
+	// samplesMax is how many samples are kept; beyond that, every second one is dropped.
 	samplesMax = 2048
 )
 
-// sample is how much had come, and how much was done, at a moment.
+// sample is how many bytes had arrived, and how many were done, at a moment.
 type sample struct {
 	at         time.Time
 	come, done int64 // bytes
 }
 
-// lag says how far behind its stream a source is.
+// lag measures how far a source is behind its stream.
 type lag struct {
-	samples []sample // the oldest is not younger than what is not done
+	samples []sample // the oldest sample is at least as old as the oldest byte that is not done
 }
 
-// Behind is how far behind its stream a source is.
+// Behind is how far a source is behind its stream.
 type Behind struct {
 	Source string
-	Bytes  int64         // that have come and are not scored
-	Age    time.Duration // since the first of them came
-	In     float64       // bytes a second that come
-	Out    float64       // bytes a second that are scored
+	Bytes  int64         // arrived but not scored
+	Age    time.Duration // since the first of these arrived
+	In     float64       // arriving bytes a second
+	Out    float64       // scored bytes a second
 }
 
-// String says it in words.
+// String returns it in words.
 func (b Behind) String() string {
 	text := fmt.Sprintf("%s behind (%s)", bytesText(float64(b.Bytes)), seconds(b.Age))
 	if b.Out > 0 {
@@ -51,18 +51,18 @@ func (b Behind) String() string {
 
 func bytesText(n float64) string { return humanize.IBytes(uint64(max(0, n))) }
 
-// seconds writes a time in whole seconds.
+// seconds formats a time in whole seconds.
 func seconds(d time.Duration) string { return d.Round(time.Second).String() }
 
 func (l *lag) due(now time.Time) bool {
 	return len(l.samples) == 0 || now.Sub(l.samples[len(l.samples)-1].at) >= lookEvery
 }
 
-// look takes in how many bytes have come, and how many of them are done, both counted from the
-// beginning, and says how far behind that is.
+// look adds a sample and returns how far the source is behind. come and done are counted from the
+// beginning.
 func (l *lag) look(now time.Time, come, done int64) Behind {
 	l.samples = append(l.samples, sample{now, come, done})
-	first := 0 // of the samples that are needed
+	first := 0 // index of the first sample that is needed
 	for first+1 < len(l.samples)-1 && l.samples[first+1].come <= done &&
 		now.Sub(l.samples[first+1].at) > rateOver {
 		first++

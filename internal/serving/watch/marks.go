@@ -9,18 +9,19 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// Mark is the part of a line that makes it strange, as bytes of its text; false if there is none.
+// Mark returns the part of a line that makes it strange, as bytes of its text; false if there is
+// none.
 func Mark(l *client.LineEvent) (span client.LineSpan, ok bool) {
 	size := int64(len(l.TextBytes()))
 	span = client.LineSpan{From: min(max(l.Span.From, 0), size), To: min(l.Span.To, size)}
 	return span, span.From < span.To
 }
 
-// usualBytes is how many bytes the server keeps of a word to show it.
+// usualBytes is how many bytes of a word the server keeps to show it.
 const usualBytes = 12
 
-// Reason says in words why a line is strange: "502 after HTTP/1.1; usually 200, 304". It is ""
-// where nothing is known.
+// Reason returns in words why a line is strange: "502 after HTTP/1.1; usually 200, 304". It returns
+// "" if nothing is known.
 func Reason(why *client.LineWhy) string {
 	if why == nil {
 		return ""
@@ -43,7 +44,7 @@ func Reason(why *client.LineWhy) string {
 	return strings.Map(plainRune, text)
 }
 
-// plainRune replaces what would control a terminal.
+// plainRune replaces terminal control characters.
 func plainRune(r rune) rune {
 	if unicode.IsControl(r) {
 		return ' '

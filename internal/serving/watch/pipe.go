@@ -10,16 +10,16 @@ import (
 const (
 	// pieceBytes is the most that is sent at once.
 	pieceBytes = 64 << 10
-	// pipeBytes is how much of a pipe waits in memory. What writes to the pipe waits beyond that.
+	// pipeBytes is how much of a pipe waits in memory. Beyond that the pipe's writer waits.
 	pipeBytes = 4 << 20
 )
 
-// pipe reads a stream that is no file ahead, so that it is known how much waits.
+// pipe reads ahead from a stream that is no file, so that it knows how much waits.
 type pipe struct {
 	mu    sync.Mutex
-	text  []byte // what waits, from taken on
+	text  []byte // the waiting text begins at taken
 	taken int
-	err   error // what the stream has ended with
+	err   error // the error that ended the stream
 	room  chan struct{}
 	there chan struct{}
 }
@@ -36,7 +36,7 @@ func (p *pipe) read(r io.Reader) {
 	for {
 		n, err := r.Read(buffer)
 		p.mu.Lock()
-		if p.taken > len(p.text)/2 { // so that each byte is moved once at most
+		if p.taken > len(p.text)/2 { // so that each byte is moved at most once
 			p.text, p.taken = append(p.text[:0], p.text[p.taken:]...), 0
 		}
 		p.text = append(p.text, buffer[:n]...)
@@ -53,7 +53,7 @@ func (p *pipe) read(r io.Reader) {
 	}
 }
 
-// wake wakes whoever waits, or will.
+// wake wakes the current or next waiter.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -61,8 +61,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// next gives whole lines, as far as there are, or a part of a line that is too long; at the end
-// also a line without a newline, and then io.EOF.
+// next returns the available whole lines, or a part of a line that is too long. At the end it also
+// returns a line without a newline, and then io.EOF.
 func (p *pipe) next(ctx context.Context) ([]byte, error) {
 	for {
 		if text, err := p.take(); len(text) > 0 || err != nil {
@@ -76,7 +76,7 @@ func (p *pipe) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// take is next, of what is there.
+// take is next without waiting.
 func (p *pipe) take() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,37 +19,36 @@ const (
 	positionVersion = 2
 	// partsMax is how many parts a position keeps: the last ones.
 	partsMax = 64
-	// aheadBytes is how much more may be sent than a position says before it is written again.
+	// aheadBytes is how much more than the position says may be sent before it is written again.
 	aheadBytes = 64 << 10
 )
 
-// Position says what text of a file a session has. It does not say how much: that the session says
-// itself, by its offset. So a position is written before text is sent, and is right whatever of the
-// text arrives.
+// Position says which text of a file a session has. The session's offset says how much of it. So a
+// position is written before text is sent, and is right however much of the text arrives.
 type Position struct {
 	Version int    `json:"version"`
-	Session string `json:"session"` // its id
-	Path    string `json:"path"`    // of the stream
-	// Until is the largest offset that the session can have got to by what was sent.
+	Session string `json:"session"` // the session's id
+	Path    string `json:"path"`    // path of the stream
+	// Until is the largest offset that the session can have after all text that was sent.
 	Until int64 `json:"until"`
 	// Reported is the session's offset up to which lines have been reported.
 	Reported int64  `json:"reported"`
-	Parts    []Part `json:"parts"` // by From, which grows
+	Parts    []Part `json:"parts"` // sorted by From
 }
 
-// Part says which file the text of a session is from, from one offset up to that of the next part.
-// The text is that of the file from Start on, clean (follow.Cleaner): where a byte of it stands in
-// the file is known when it is read again from there.
+// Part says which file the text of a session comes from, from one offset up to the next part's. The
+// text is that of the file from Start on, cleaned (follow.Cleaner): to find a byte's position in
+// the file, it is read again from there.
 type Part struct {
 	From   int64  `json:"from"`             // offset in the session
 	Start  int64  `json:"start"`            // offset in the file
-	Cursor string `json:"cursor,omitempty"` // of the journal's entry, in place of Start
-	// Ended says that the byte in front of From is a newline that the file has not.
+	Cursor string `json:"cursor,omitempty"` // cursor of the journal's entry, in place of Start
+	// Ended says that the byte before From is a newline that the file lacks.
 	Ended bool        `json:"ended,omitempty"`
 	Mark  follow.Mark `json:"mark"`
 }
 
-// at is the part of the offset; nil if the position knows none.
+// at returns the part with an offset; nil if the position has none.
 func (p *Position) at(offset int64) *Part {
 	for i := range slices.Backward(p.Parts) {
 		if p.Parts[i].From <= offset {
@@ -59,7 +58,7 @@ func (p *Position) at(offset int64) *Part {
 	return nil
 }
 
-// place is the place in a file from which the session at an offset goes on. The error says why
+// place returns the place in a file at which a session at an offset continues, or the error why
 // there is none.
 func (p *Position) place(offset int64) (follow.Place, error) {
 	if offset > p.Until {
@@ -89,14 +88,15 @@ func (p *Part) place(offset int64) follow.Place {
 	}
 }
 
-// others are the places up to which other parts in front of the offset were read.
+// others returns the places up to which the files of earlier parts were read.
 func (p *Position) others(offset int64) (places []follow.Place) {
 	for i := range p.Parts {
 		if i+1 == len(p.Parts) || p.Parts[i+1].From > offset {
 			break
 		}
 		next := p.Parts[i+1]
-		if next.Ended && next.From > p.Parts[i].From { // its newline is not in the file
+		// the newline was added and is not in the file
+		if next.Ended && next.From > p.Parts[i].From {
 			next.From--
 		}
 		place := p.Parts[i].place(next.From)
@@ -106,8 +106,8 @@ func (p *Position) others(offset int64) (places []follow.Place) {
 	return places
 }
 
-// upgrade makes a position of version 1 one of this version. Its parts were counted in bytes of
-// files that were not cleaned, so that only the place of the offset is known.
+// upgrade converts a position of version 1. Its parts counted bytes of files that were not cleaned,
+// so only the place of the offset is known.
 func (p *Position) upgrade(offset int64) {
 	part := p.at(offset)
 	if p.Version == positionVersion || part == nil || offset > p.Until {
@@ -120,10 +120,10 @@ func (p *Position) upgrade(offset int64) {
 	}}
 }
 
-// reader reads so many bytes of a stream's text again, from a place on.
+// reader reads bytes bytes of a stream's text again, from a place.
 type reader func(place follow.Place, bytes int64) ([]byte, error)
 
-// text reads the text of the session from one offset up to another again.
+// text reads a part of the session's text again.
 func (p *Position) text(from, to int64, read reader) ([]byte, error) {
 	var text []byte
 	for from < to {
@@ -154,7 +154,7 @@ func (p *Position) text(from, to int64, read reader) ([]byte, error) {
 	return text, nil
 }
 
-// check reports what cannot be.
+// check returns an error if the position is impossible.
 func (p *Position) check() error {
 	wrong := func(what string, found, expected any) error {
 		return fmt.Errorf("%s is %v, expected %v", what, found, expected)
@@ -195,7 +195,7 @@ func parsePosition(text []byte) (*Position, error) {
 	return p, p.check()
 }
 
-// readPosition reads the position of a file; nil if there is none.
+// readPosition reads the position in a file; nil if there is none.
 func readPosition(file string) (*Position, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

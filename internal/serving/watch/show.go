@@ -10,10 +10,10 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// Style says how lines are shown.
+// Style is how lines are shown.
 type Style struct {
-	Color bool // mark by colour; else by carets in a row below
-	Width int  // columns of a row; 0: as many as it takes
+	Color bool // mark by color; else by carets in a row below
+	Width int  // columns of a row; 0: unlimited
 }
 
 const (
@@ -22,18 +22,19 @@ const (
 	faintOn = "\x1b[2m"
 	cut     = "…"
 	caret   = "^"
-	// rowsMax is how many rows of the terminal a line may take that is marked by colour.
+	// rowsMax is how many terminal rows a line marked by color may use.
 	rowsMax = 4
-	// reasonGap is the space before a reason, which is not shown in less room than reasonLeast.
+	// reasonGap is the space before a reason; with fewer than reasonLeast columns the reason is
+	// left out.
 	reasonGap, reasonLeast = 2, 12
-	// before is the share of a window that shows what stands in front of the span: a third.
+	// before is the part of a window before the span: a third.
 	before = 3
 )
 
-// Show gives a text with parts of it marked, behind a prefix, and with a newline at its end. A
-// reason that is not "" stands in a row below. Of a text that does not fit, the part around the
-// first mark is shown, with an ellipsis where text was left out. What would control the terminal is
-// shown as escapes.
+// Show returns a text with marked parts, after a prefix, and with a newline at its end. A reason
+// that is not "" is in a row below. If the text does not fit, the part around the first mark is
+// shown, with an ellipsis where text was left out. Terminal control characters are shown as
+// escapes.
 func (s Style) Show(prefix string, text []byte, marks []client.LineSpan, reason string) string {
 	cells := layout(text, marks)
 	indent := runewidth.StringWidth(prefix)
@@ -74,7 +75,7 @@ func (s Style) Show(prefix string, text []byte, marks []client.LineSpan, reason 
 	return out.String()
 }
 
-// reasoned is a row with the reason behind what it has or, where there is no room, nothing more.
+// reasoned returns a row with the reason after it, or the row alone if there is no room.
 func (s Style) reasoned(row string, indent int, reason string) string {
 	if reason == "" {
 		return row
@@ -98,11 +99,11 @@ func (s Style) reasoned(row string, indent int, reason string) string {
 // cell is a character as it is shown.
 type cell struct {
 	text   string
-	width  int // in columns
+	width  int // columns
 	marked bool
 }
 
-// layout makes cells of a text. The marks are in order.
+// layout returns the cells of a text. The marks are in order.
 func layout(text []byte, marks []client.LineSpan) (cells []cell) {
 	column := 0
 	for at := 0; at < len(text); {
@@ -122,7 +123,7 @@ func layout(text []byte, marks []client.LineSpan) (cells []cell) {
 
 const tabWidth = 8
 
-// shown is a character as a terminal can show it.
+// shown returns a character as a terminal can show it.
 func shown(r rune, bytes []byte, column int) string {
 	const digits = "0123456789abcdef"
 	switch {
@@ -136,8 +137,8 @@ func shown(r rune, bytes []byte, column int) string {
 	return string(r)
 }
 
-// window is the part of the cells that fits into so many columns, with the beginning of what is
-// marked in it.
+// window returns the part of the cells that fits into width columns, with the beginning of the
+// first mark.
 func window(cells []cell, width int) []cell {
 	total, first := 0, -1
 	for i, c := range cells {

@@ -82,8 +82,8 @@ func TestALineIsShownWithItsMarks(t *testing.T) {
 		Style{Color: true}.Show("p> ", []byte("one"), []client.LineSpan{{From: 0, To: 3}}, "why"))
 }
 
-// Whatever the text, the mark and the width: a row is not wider than the terminal, and the
-// beginning of the mark is there.
+// For every text, mark and width, a row is not wider than the terminal, and it has the beginning of
+// the mark.
 func TestARowFitsAndHasTheMark(t *testing.T) {
 	text := []byte(strings.Repeat("abc déf 日本 ", 12))
 	for width := 12; width < 120; width++ {
@@ -134,7 +134,7 @@ func TestALagSaysHowMuchHowLongAndHowFast(t *testing.T) {
 	var l lag
 	now := time.Unix(1000, 0)
 	var b Behind
-	for second := range 40 { // 100 bytes a second come, and 60 are done
+	for second := range 40 { // 100 bytes a second arrive, and 60 are done
 		b = l.look(now.Add(time.Duration(second)*time.Second), int64(100*second), int64(60*second))
 	}
 	require.EqualValues(t, 39*40, b.Bytes)
@@ -181,8 +181,8 @@ func TestAPositionKnowsThePlaceOfEachOffset(t *testing.T) {
 	require.Empty(t, p.others(50))
 }
 
-// What a session has is read again from the file and from the one that was rotated, with the
-// newline that the rotated one has not.
+// The session's text is read again from the file and from the rotated one, with the newline that
+// the rotated one lacks.
 func TestTheTextOfASessionIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
@@ -255,7 +255,7 @@ func TestAPositionOfVersion1GoesOnAtItsPlace(t *testing.T) {
 	require.Equal(t, follow.Place{Offset: 90}, place)
 }
 
-// However much is read of a file, its position has few parts, and knows every offset.
+// However much is read of a file, its position has few parts, and covers every offset.
 func TestAPositionStaysSmall(t *testing.T) {
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
 		Version: positionVersion, Session: "s", Path: "/log",
@@ -276,7 +276,7 @@ func TestAPositionStaysSmall(t *testing.T) {
 	require.Greater(t, parts[knownMax].From, k.next-2*aheadBytes)
 }
 
-// A position that cannot be written holds the text back, and is told once.
+// If a position cannot be written, the text waits, and that is reported once.
 func TestTextWaitsForItsPosition(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")
 	require.NoError(t, err)
@@ -314,7 +314,7 @@ func FuzzPosition(f *testing.F) {
 	})
 }
 
-// A line that shows nothing is never flagged, however strange it is that it comes.
+// A blank line is never flagged, however strange its place.
 func TestBlankLinesNeverStandOut(t *testing.T) {
 	var top Top
 	top.Size = 9
@@ -331,8 +331,7 @@ func TestBlankLinesNeverStandOut(t *testing.T) {
 	require.True(t, StandsOut(&client.LineEvent{Warm: true}, 1e-3), "the text was left out")
 }
 
-// What is read of a file is not unread any more, so a file that does not grow has nothing that
-// comes.
+// Text that was read is no longer unread, so a file that does not grow has nothing arriving.
 func TestPieceThatIsReadDoesNotCome(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")
 	require.NoError(t, err)

@@ -1,11 +1,11 @@
-// Package watch feeds streams to sessions line by line, goes on where it was, and shows the lines
-// that stand out. A stream is a log that is followed (internal/serving/follow), the journal of
-// systemd, or a pipe; the sessions are those of a server (api/client).
+// Package watch feeds streams to sessions line by line, continues after a restart, and shows the
+// strangest lines. A stream is a followed log (follow), the journal of systemd, or a pipe; the
+// sessions are on a server (api/client).
 //
-// A file's place is kept in a position, a small file of its own: which file the text of the session
-// is from. How much of it the session has, the session says. So each line is in the session once,
-// whenever the watching ends. Which lines were reported is in the position, too. What the session
-// has and nobody was told of is reported at the next start, by a fork of the session from before.
+// A position, a small file, says which file the text of the session comes from. The session says
+// how much of it it has. So each line is in the session once, whenever the watch ends. The position
+// also says which lines were reported. The next start reports the other lines of the session, with
+// a fork of the session at the earlier offset.
 package watch
 
 import (
@@ -24,23 +24,23 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// Watcher feeds streams to sessions. Its functions may be called from several goroutines at once if
-// several streams are watched.
+// Watcher feeds streams to sessions. If it watches several streams, its functions may be called
+// from several goroutines at once.
 type Watcher struct {
 	Client *client.Client
-	Score  client.ScoreOptions // of lines; without an Offset
-	// Line is told of each line, in order, and says whether it was shown: then the position is
-	// written at once, so that it is not shown twice.
+	Score  client.ScoreOptions // options for scoring lines; without an Offset
+	// Line gets each line, in order, and returns whether it was shown: then the position is written
+	// at once, so that the line is not shown twice.
 	Line func(Found) (shown bool, err error)
-	// Before is told what a source's session knew of its incidents when its last line was reported,
-	// if some were, and before any other line is; with LearnFalse it is not. Nil: nobody is told.
+	// Before gets the incidents that a source's session had when its last line was reported, before
+	// any other line is. It is not called with LearnFalse, or if no line was reported yet. It may
+	// be nil.
 	Before func(source string, list client.IncidentList)
-	// Behind is told how far behind a stream is, several times a second while it is fed.
+	// Behind is called several times a second while a stream is fed.
 	Behind func(Behind)
-	// Note is told what somebody should know.
+	// Note gets messages for the user.
 	Note func(text string)
-	// Field is the path of the value of lines in JSON that alone is read; nil: lines are read
-	// whole.
+	// Field is the path of the only value to read of lines in JSON; nil: whole lines.
 	Field []string
 }
 
@@ -48,7 +48,7 @@ type Watcher struct {
 type Stream struct {
 	Name     string // to show
 	Session  client.Session
-	Position string // the file that keeps the position; "", as with LearnFalse: none does
+	Position string // the file of the position; "", as with LearnFalse: none
 
 	Log     follow.Log
 	Last    int64           // see follow.Options
@@ -56,7 +56,7 @@ type Stream struct {
 	Journal *follow.Journal // nil: it is a log
 }
 
-// path names what the stream is read from, for its position.
+// path identifies the stream in its position.
 func (in *Stream) path() string {
 	if in.Journal != nil {
 		return "journalctl"
@@ -72,33 +72,33 @@ type source interface {
 	Close()
 }
 
-// options are those with which the stream's log is followed.
+// options returns the options to follow the stream's log.
 func (in *Stream) options(field []string, note func(string)) follow.Options {
 	return follow.Options{Log: in.Log, Last: in.Last, Ends: in.Ends, Field: field, Note: note}
 }
 
-// feeding is a stream on its way to its session.
+// feeding is a stream that is fed to its session.
 type feeding struct {
 	*Watcher
 	name    string
 	session client.Session
 	feeder  *client.Feeder
-	keeper  *keeper // nil: nobody keeps a position
+	keeper  *keeper // nil: there is no position
 	unread  func() int64
 
 	lag    lag
-	sent   int64 // bytes that were given to the feeder
-	done   int64 // of these, in lines that have come back
+	sent   int64 // bytes that were sent to the feeder
+	done   int64 // bytes of sent in lines that were scored
 	waited time.Time
 
-	unwritten bool // the position could not be written, and that was told
+	unwritten bool // the position could not be written, and that was reported
 
-	told   int64 // records up to this offset of the session have been told
-	untold bool  // a record is under way that was not
+	told   int64 // records up to this offset of the session have been reported
+	untold bool  // the current record has not been reported
 }
 
-// begin makes a feeder of a session. It asks the session first whether it is within a line, which
-// also makes its state warm.
+// begin makes a feeder of a session. It first asks the session whether it is within a line, which
+// also loads its state.
 func (w *Watcher) begin(
 	ctx context.Context, name string, s client.Session,
 ) (f *feeding, within bool, err error) {
@@ -125,7 +125,7 @@ func (f *feeding) options() client.FeedOptions {
 	return o
 }
 
-// DivergedNote says how often fast weights diverged, what became of them, and what helps.
+// DivergedNote says how often fast weights diverged, what happened to them, and what helps.
 func DivergedNote(times int64) string {
 	return fmt.Sprintf("the fast weights diverged %s and were reset to zero; try a lower learning "+
 		"rate or another method", english.Plural(int(times), "time", ""))
@@ -135,7 +135,7 @@ func (f *feeding) note(format string, args ...any) {
 	f.Note(f.name + ": " + fmt.Sprintf(format, args...))
 }
 
-// noteEvery is how often it is said that the server is waited for.
+// noteEvery is how often a wait for the server is reported.
 const noteEvery = 10 * time.Second
 
 func (f *feeding) waiting(cause error, pause time.Duration) {
@@ -145,13 +145,13 @@ func (f *feeding) waiting(cause error, pause time.Duration) {
 	}
 }
 
-// event takes in what the session says of a line.
+// event handles the session's report of a line.
 func (f *feeding) event(e client.Event) error {
 	if e.Line == nil {
 		return nil
 	}
 	end, record := e.Line.Offset+e.Line.Bytes, f.records()
-	if record && end <= f.told { // when nothing came behind it, or before a restart
+	if record && end <= f.told { // reported when nothing followed it, or before a restart
 		return nil
 	}
 	shown, err := f.Line(Found{f.name, *e.Line})
@@ -159,7 +159,8 @@ func (f *feeding) event(e client.Event) error {
 		return err
 	}
 	f.told = end
-	if f.Score.Learn != client.LearnFalse { // else the next piece has the same offset again
+	// with LearnFalse the next piece has the same offset again
+	if f.Score.Learn != client.LearnFalse {
 		f.done = max(f.done, end-f.session.Offset)
 	}
 	f.look(false)
@@ -169,12 +170,12 @@ func (f *feeding) event(e client.Event) error {
 	return nil
 }
 
-// records reports whether the session is asked for records of its own text.
+// records reports whether the session is asked for records of its text.
 func (f *feeding) records() bool {
 	return f.Score.Records && f.Score.Learn != client.LearnFalse
 }
 
-// look says how far behind the stream is, if it is time or has to be.
+// look reports how far behind the stream is, if it is time or must is set.
 func (f *feeding) look(must bool) {
 	if now := time.Now(); must || f.lag.due(now) {
 		b := f.lag.look(now, f.sent+f.unread(), f.done)
@@ -198,7 +199,7 @@ func (f *feeding) feed(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// read has a piece scored that the session does not take in.
+// read scores a piece without feeding it to the session.
 func (f *feeding) read(ctx context.Context, text []byte) error {
 	for e, err := range f.Client.Score(ctx, f.session.ID, bytes.NewReader(text), f.Score) {
 		if err == nil {
@@ -213,7 +214,7 @@ func (f *feeding) read(ctx context.Context, text []byte) error {
 
 // Stream feeds a log or the journal. It ends with ctx, or with io.EOF of its source.
 func (w *Watcher) Stream(ctx context.Context, in Stream) error {
-	ctx, cancel := context.WithCancel(ctx) // the end of what reads the journal
+	ctx, cancel := context.WithCancel(ctx) // ends the reading of the journal
 	defer cancel()
 	f, within, err := w.begin(ctx, in.Name, in.Session)
 	if err != nil {
@@ -225,7 +226,7 @@ func (w *Watcher) Stream(ctx context.Context, in Stream) error {
 	}
 	defer from.Close()
 	f.unread = from.Unread
-	if within && !resumed { // the line has no other end
+	if within && !resumed { // nothing else ends the line
 		if err := f.endLine(ctx); err != nil {
 			return err
 		}
@@ -241,7 +242,7 @@ func (w *Watcher) Stream(ctx context.Context, in Stream) error {
 		if err == io.EOF || f.untold {
 			err = f.ended(err)
 		}
-		if f.keeper != nil && f.done == f.sent { // else the session knows where it is
+		if f.keeper != nil && f.done == f.sent { // otherwise the session's offset decides
 			err = errors.Join(err, f.keeper.end(f.feeder.Offset()))
 		}
 		f.skipped(from.Skipped())
@@ -249,15 +250,15 @@ func (w *Watcher) Stream(ctx context.Context, in Stream) error {
 	}
 }
 
-// skipped tells how much was not read.
+// skipped reports how much was not read.
 func (f *feeding) skipped(bytes int64) {
 	if bytes > 0 {
 		f.note("%s skipped", humanize.IBytes(uint64(bytes)))
 	}
 }
 
-// endLine ends the line that the session is within. What follows is the beginning of another file,
-// if a file was read before.
+// endLine ends the session's unfinished line. The next text is the beginning of another file, if a
+// file was read before.
 func (f *feeding) endLine(ctx context.Context) error {
 	if f.keeper != nil && len(f.keeper.position.Parts) > 0 {
 		return f.piece(ctx, follow.Piece{Text: []byte{'\n'}})
@@ -268,7 +269,7 @@ func (f *feeding) endLine(ctx context.Context) error {
 	return f.feed(ctx, []byte{'\n'})
 }
 
-// ended tells the record under way, when the stream has ended with an error, and returns the error.
+// ended reports the current record when the stream has ended with an error, and returns the error.
 func (f *feeding) ended(err error) error {
 	if err == io.EOF {
 		return f.end()
@@ -276,17 +277,17 @@ func (f *feeding) ended(err error) error {
 	return cmp.Or(f.end(), err)
 }
 
-// end reports a last line without a newline, or the record under way.
+// end reports a last line without a newline, or the current record.
 func (f *feeding) end() error {
 	f.untold = false
 	if f.Score.Learn == client.LearnFalse {
-		return nil // it was reported
+		return nil // the line was reported
 	}
 	return f.feeder.End()
 }
 
-// await gives what comes next. When nothing has come for some time, the record under way is told,
-// and the position notes what was reported.
+// await returns the next piece. When nothing has arrived for some time, it reports the current
+// record, and the position records what was reported.
 func await[T any](
 	ctx context.Context, f *feeding, next func(context.Context) (T, error),
 ) (T, error) {
@@ -309,7 +310,8 @@ func await[T any](
 	return next(ctx)
 }
 
-// tryLater tells once that a position could not be written. It is written again with the next text.
+// tryLater reports once that a position could not be written. It is written again with the next
+// text.
 func (f *feeding) tryLater(err error) {
 	if err != nil && !f.unwritten {
 		f.note("%v; trying again", err)
@@ -317,7 +319,7 @@ func (f *feeding) tryLater(err error) {
 	f.unwritten = err != nil
 }
 
-// piece feeds a piece, when the position says that it comes.
+// piece feeds a piece after the position announces it.
 func (f *feeding) piece(ctx context.Context, p follow.Piece) error {
 	if f.keeper != nil {
 		err := f.keeper.announce(p)
@@ -383,7 +385,7 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 	return w, resumed, nil
 }
 
-// before tells the incidents of the session as of an offset up to which lines were reported.
+// before reports the incidents of the session at an offset up to which lines were reported.
 func (f *feeding) before(ctx context.Context, at int64) error {
 	if f.Before == nil || at == 0 || f.Score.Learn == client.LearnFalse {
 		return nil
@@ -409,7 +411,7 @@ func (f *feeding) before(ctx context.Context, at int64) error {
 // forkTTLSeconds is how long a fork stays that could not be deleted.
 const forkTTLSeconds = 3600
 
-// again reports the lines that the session has and that were not reported.
+// again reports the lines of the session that were not reported.
 func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 	from, to := p.Reported, f.session.Offset
 	f.told = from
@@ -438,7 +440,7 @@ func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 	return err
 }
 
-// Pipe feeds a stream that can be read once. It ends with the stream, or with ctx.
+// Pipe feeds a stream that can be read only once. It ends with the stream, or with ctx.
 func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.Reader) error {
 	f, within, err := w.begin(ctx, name, s)
 	if err != nil {
@@ -447,7 +449,7 @@ func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.
 	if err := f.before(ctx, s.Offset); err != nil {
 		f.note("incidents that are open may be printed again: %v", err)
 	}
-	if within { // what the stream before has left has no other end
+	if within { // nothing else ends the line of the stream before
 		if err := f.feed(ctx, []byte{'\n'}); err != nil {
 			return err
 		}

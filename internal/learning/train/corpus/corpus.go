@@ -1,8 +1,8 @@
-// Package corpus is the text that a model is trained on: a directory of files, a part of it that
+// Package corpus is the text that a model is trained on: a directory of files, the part of it that
 // is kept back for validation, and the orders in which training reads the rest.
 //
-// All orders are functions of a seed. A Reader and a Pieces remember where they are in a small
-// plain state, and go on from a saved one to the same tokens.
+// All orders are functions of a seed. A Reader and a Pieces have a small plain state, and continue
+// from a saved one with the same tokens.
 package corpus
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// bytesMax bounds the text of one directory: it is held in memory as a whole.
+// bytesMax limits the text of one directory, which is held in memory as a whole.
 const bytesMax = 16 << 30
 
 // ErrData is wrapped by every error about the text: missing, unreadable, empty or too little.
@@ -33,8 +33,8 @@ type Corpus struct {
 	Documents []Document
 }
 
-// Load reads the files that documents.List finds below dir, of each at most limit bytes; 0 takes
-// all. Every error wraps ErrData and names the file or directory.
+// Load reads the files that documents.List finds in dir, at most limit bytes of each; 0: all. Every
+// error wraps ErrData and names the file or directory.
 func Load(dir string, limit int) (*Corpus, error) {
 	files, err := documents.List(dir, int64(limit))
 	if err != nil {
@@ -61,7 +61,7 @@ func Load(dir string, limit int) (*Corpus, error) {
 	return c, nil
 }
 
-// Bytes is the number of bytes in all documents.
+// Bytes returns the number of bytes in all documents.
 func (c *Corpus) Bytes() int {
 	n := 0
 	for _, d := range c.Documents {
@@ -70,7 +70,7 @@ func (c *Corpus) Bytes() int {
 	return n
 }
 
-// Tokens is the number of tokens in all documents: of bytes, unless they are encoded.
+// Tokens returns the number of tokens in all documents: of bytes, unless they are encoded.
 func (c *Corpus) Tokens() int {
 	n := 0
 	for _, d := range c.Documents {
@@ -79,7 +79,7 @@ func (c *Corpus) Tokens() int {
 	return n
 }
 
-// Unit names what Tokens counts, as messages say it: bytes, or tokens once they are encoded.
+// Unit names what Tokens counts, for messages: bytes, or tokens after encoding.
 func (c *Corpus) Unit() string {
 	if len(c.Documents) > 0 && c.Documents[0].ids != nil {
 		return "tokens"
@@ -87,7 +87,7 @@ func (c *Corpus) Unit() string {
 	return "bytes"
 }
 
-// Joined is the text of all documents as one document. All are encoded, or none.
+// Joined returns the text of all documents as one document. All documents must be encoded, or none.
 func (c *Corpus) Joined() Document {
 	var all Document
 	for _, d := range c.Documents {
@@ -144,8 +144,8 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 	return rest, nil
 }
 
-// Need fails unless the corpus has at least the given number of tokens; what says what the tokens
-// are needed for.
+// Need returns an error unless the corpus has at least size tokens; what says what the tokens are
+// needed for.
 func (c *Corpus) Need(size int, what string) error {
 	if have := c.Tokens(); have < size {
 		return fmt.Errorf("%w: directory %s holds %d %s of text in %d files, expected at least "+
@@ -155,8 +155,8 @@ func (c *Corpus) Need(size int, what string) error {
 	return nil
 }
 
-// Fingerprint is a hash over the names and texts of all documents: a run can only be resumed on
-// the text that it was started on. It is asked for before the documents are encoded.
+// Fingerprint returns a hash over the names and texts of all documents: a run can only be resumed
+// on the same text. It must be called before the documents are encoded.
 func (c *Corpus) Fingerprint() string {
 	h := sha256.New()
 	var size [16]byte

@@ -89,7 +89,7 @@ func TestUnreadableFileIsNamed(t *testing.T) {
 		t.Skip("links need rights there")
 	}
 	dir := writeTree(t, map[string]string{"a.txt": "x"})
-	// A link to nothing cannot be read by root either.
+	// Not even root can read a dangling link.
 	require.NoError(t, os.Symlink(filepath.Join(dir, "gone"), filepath.Join(dir, "b.txt")))
 	_, err := Load(dir, 0)
 	require.ErrorIs(t, err, ErrData)

@@ -6,28 +6,28 @@ import (
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// Document is one file of text: one stream, read from its first token to its last.
+// Document is one file of text, read as one stream.
 type Document struct {
-	Name   string // path below the directory, with slashes
+	Name   string // path in the directory, with slashes
 	Domain string // the first folder of Name; "." for a file directly in the directory
-	Text   []byte // nil once the document is encoded; until then a token is a byte
+	Text   []byte // nil after encoding; until then a token is a byte
 
-	ids  []int32 // of a document that is encoded
-	size int     // bytes of the text that ids were made of
+	ids  []int32 // tokens, after encoding
+	size int     // bytes of the text that was encoded
 }
 
-// NewDocument returns the document of that name.
+// NewDocument returns a document with a name and a text.
 func NewDocument(name string, text []byte) Document {
 	return Document{Name: name, Domain: documents.Domain(name), Text: text}
 }
 
-// Bytes is the number of bytes of the document's text.
+// Bytes returns the number of bytes of the document's text.
 func (d *Document) Bytes() int { return d.size + len(d.Text) }
 
-// Len is the number of the document's tokens.
+// Len returns the number of the document's tokens.
 func (d *Document) Len() int { return len(d.ids) + len(d.Text) }
 
-// Token is the i'th token.
+// Token returns the i'th token.
 func (d *Document) Token(i int) int32 {
 	if d.ids != nil {
 		return d.ids[i]
@@ -42,8 +42,8 @@ func (d *Document) Head(n int) Document {
 	return head
 }
 
-// Read fills inputs and targets [T] with the tokens from a place on and those before each, and
-// returns how many there are. The token before a document's first one is given.
+// Read fills targets [T] with the tokens from position at and inputs [T] with the token before
+// each, and returns how many there are. first is the token before the document's first one.
 func (d *Document) Read(at int, first int32, inputs, targets []int32) (n int) {
 	for ; n < len(targets) && at+n < d.Len(); n++ {
 		inputs[n] = first
@@ -55,11 +55,11 @@ func (d *Document) Read(at int, first int32, inputs, targets []int32) (n int) {
 	return n
 }
 
-// lineSearch is how many tokens a position may move forward to the start of a line.
+// lineSearch is how many tokens lineStart may advance.
 const lineSearch = 256
 
-// lineStart moves a position forward to the next start of a line, if there is one near and text
-// follows it. A line ends with the given token.
+// lineStart moves a position forward to the next start of a line, if one is near and text follows
+// it. end is the token that ends a line.
 func (d *Document) lineStart(pos int, end int32) int {
 	if pos == 0 || d.Token(pos-1) == end {
 		return pos
@@ -78,8 +78,7 @@ func below(random uint64, n int) int {
 	return int(hi)
 }
 
-// StateError says that the saved state of a reader or of a stream of pieces is not one of its
-// text.
+// StateError says that the saved state of a Reader or a Pieces does not fit its text.
 type StateError struct{ text string }
 
 func (e *StateError) Error() string { return e.text }

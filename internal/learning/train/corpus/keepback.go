@@ -7,17 +7,17 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// What is kept back for validation.
+// The size of the text kept back for validation.
 const (
-	keepBackPart  = 25        // about a twenty-fifth of the text
+	keepBackPart  = 25        // about 1/25 of the text
 	keepBackMost  = 256 << 10 // largest number of bytes, about
 	keepBackFew   = 3         // least number of documents, if whole ones are kept back
 	keepBackPiece = 4 << 10   // bytes: a shorter end of a document is not worth cutting off
 )
 
-// KeepBack splits a corpus in the text to train on and the text to validate on, which is nil if
-// there is next to no text. If there are small documents, whole ones are kept back, drawn by the
-// seed, but never the last one of a domain; otherwise the ends of some documents are.
+// KeepBack splits a corpus into the text to train on and the text to validate on. If there is
+// hardly any text, kept is nil. If there are small documents, it keeps back whole ones, drawn by
+// the seed, but never the last one of a domain. Otherwise it keeps back the ends of some documents.
 func (c *Corpus) KeepBack(seed uint64) (rest, kept *Corpus) {
 	want := min(c.Bytes()/keepBackPart, keepBackMost)
 	order := c.shuffled(seed)
@@ -31,7 +31,7 @@ func (c *Corpus) KeepBack(seed uint64) (rest, kept *Corpus) {
 	return rest, kept
 }
 
-// shuffled are the numbers of the documents in an order that the seed decides.
+// shuffled returns the indexes of the documents in an order that depends on the seed.
 func (c *Corpus) shuffled(seed uint64) []int {
 	order := make([]int, len(c.Documents))
 	for i := range order {
@@ -45,10 +45,10 @@ func (c *Corpus) shuffled(seed uint64) []int {
 }
 
 // someWhole chooses whole documents of about want bytes in all. It returns where each document is
-// to be cut: here 0 or its length.
+// to be cut: 0 or its length.
 func (c *Corpus) someWhole(order []int, want int) []int {
 	cuts := c.uncut()
-	missing, left := want, map[string]int{} // documents left in a domain
+	missing, left := want, map[string]int{} // documents left in each domain
 	for _, d := range c.Documents {
 		left[d.Domain]++
 	}
@@ -63,9 +63,9 @@ func (c *Corpus) someWhole(order []int, want int) []int {
 	return cuts
 }
 
-// someEnds chooses the ends of documents, each in proportion to the document's size, but not less
-// than is worth cutting off and not more than half. An end begins at the start of a line where one
-// is near.
+// someEnds chooses the ends of documents, each in proportion to the document's size. An end is at
+// least worth cutting off, and at most half of the document. It begins at the start of a line if
+// one is near.
 func (c *Corpus) someEnds(order []int, want int) []int {
 	cuts := c.uncut()
 	total, missing := c.Bytes(), want
@@ -88,7 +88,7 @@ func (c *Corpus) uncut() []int {
 	return cuts
 }
 
-// split cuts every document at its place.
+// split cuts every document at its position.
 func (c *Corpus) split(cuts []int) (before, after *Corpus) {
 	before, after = &Corpus{Dir: c.Dir}, &Corpus{Dir: c.Dir}
 	for i, d := range c.Documents {

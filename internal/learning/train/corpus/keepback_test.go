@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the documents: nothing is lost and nothing is in both parts, every domain stays in the
-// training text, and what is kept back is about a twenty-fifth.
+// For all documents: nothing is lost and the parts do not overlap. Every domain stays in the
+// training text, and about 1/25 is kept back.
 func TestKeepBackSplitsTheText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(1, 300), rapid.IntRange(1, 20000)), 1,
@@ -28,7 +28,7 @@ func TestKeepBackSplitsTheText(t *testing.T) {
 		}
 		require.Equal(t, c.Domains(), rest.Domains())
 		parts := map[string][]byte{}
-		// The order matters: of a document that is cut, the end is kept back.
+		// The order matters: the end of a cut document is kept back.
 		for _, part := range []*Corpus{rest, kept} {
 			for _, d := range part.Documents {
 				require.NotEmpty(t, d.Text)
@@ -45,7 +45,7 @@ func TestKeepBackSplitsTheText(t *testing.T) {
 }
 
 func TestKeepBackTakesWholeDocumentsWhereItCan(t *testing.T) {
-	sizes := make([]int, 90) // of three domains
+	sizes := make([]int, 90) // sizes of documents in three domains
 	for i := range sizes {
 		sizes[i] = 1000
 	}

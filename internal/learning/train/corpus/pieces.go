@@ -8,20 +8,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// PiecesState is all that a Pieces has to remember.
+// PiecesState is the complete state of a Pieces.
 type PiecesState struct {
 	Piece  uint64 `json:"piece"`  // pieces begun so far
-	Domain int    `json:"domain"` // the domain of the piece being read
+	Domain int    `json:"domain"` // domain of the current piece
 	Doc    int    `json:"doc"`
-	Pos    int    `json:"pos"` // place of the next token in the document
+	Pos    int    `json:"pos"` // index of the next token in the document
 	End    int    `json:"end"` // end of the piece in the document
 	Last   int32  `json:"last"`
 }
 
-// Pieces is the text of online meta-training: one endless stream of pieces of documents, each of
-// another domain than the one before it (where there is more than one), so that what the fast
-// weights have learnt keeps going out of date. If some domains are held out from pretraining, half
-// of the pieces, on average, are of these.
+// Pieces is the text of online meta-training: an endless stream of pieces of documents, each from
+// another domain than the one before it (if there are several). So what the fast weights have
+// learnt keeps going out of date. If some domains are held out from pretraining, half of the
+// pieces, on average, come from these.
 type Pieces struct {
 	docs     []Document
 	domains  [][]int // documents of each domain
@@ -32,9 +32,9 @@ type Pieces struct {
 	State    PiecesState
 }
 
-// NewPieces returns a stream at its start. Pieces have min to max tokens, or those of their
-// document if these are fewer; first is the token before the first one of the stream, the one that
-// ends a line.
+// NewPieces returns a stream at its start. Pieces have min to max tokens, or all tokens of a
+// shorter document. first is the token before the first one of the stream, the one that ends a
+// line.
 func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
 	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max, first: first}
 	var seen, unseen []int
@@ -62,8 +62,8 @@ func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint
 }
 
 // Next fills inputs and targets [T] with the next tokens of the stream, as a session would be fed
-// them: the input of a target is the token before it in the stream, across the borders of pieces.
-// It tells whether a piece begins among the targets.
+// them. The input of a target is the token before it in the stream, also across pieces. begins
+// reports whether a piece begins among the targets.
 func (s *Pieces) Next(inputs, targets []int32) (begins bool) {
 	st := &s.State
 	for i := range targets {
@@ -109,8 +109,8 @@ func other(group []int, last int, random uint64) int {
 	return group[i]
 }
 
-// Restore puts the stream where a saved state says. The error is a *StateError if the state is not
-// one of this stream's.
+// Restore sets the stream to a saved state. The error is a *StateError if the state is not one of
+// this stream's.
 func (s *Pieces) Restore(st PiecesState) error {
 	fits := st.Doc >= 0 && st.Doc < len(s.docs) && st.Domain >= -1 && st.Domain < len(s.domains) &&
 		st.Pos >= 0 && st.Pos <= st.End && st.End <= s.docs[st.Doc].Len()

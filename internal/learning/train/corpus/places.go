@@ -1,6 +1,6 @@
 package corpus
 
-// Places is the number of places in all documents where length tokens begin.
+// Places returns the number of positions in all documents where length tokens begin.
 func (c *Corpus) Places(length int) (n int) {
 	for _, d := range c.Documents {
 		n += max(0, d.Len()-length+1)
@@ -8,7 +8,7 @@ func (c *Corpus) Places(length int) (n int) {
 	return n
 }
 
-// Place is the i'th of these places: a document and the number of tokens before the place.
+// Place returns the i'th of these positions: a document and the number of tokens before it.
 func (c *Corpus) Place(i, length int) (d *Document, at int) {
 	for k := range c.Documents {
 		d := &c.Documents[k]
@@ -21,7 +21,7 @@ func (c *Corpus) Place(i, length int) (d *Document, at int) {
 	panic("corpus: Place: the place lies beyond the text")
 }
 
-// Draw is one of these places, each as likely as any other where the 64 bits are random.
+// Draw returns one of these positions; with 64 random bits each is equally likely.
 func (c *Corpus) Draw(random uint64, length int) (d *Document, at int) {
 	return c.Place(below(random, c.Places(length)), length)
 }

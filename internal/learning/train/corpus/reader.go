@@ -8,31 +8,32 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// spanSegments is the longest run of segments that a lane reads from one document before it goes
-// to another. It is long against the memory of a model, so that nearly everything is read with its
-// own past before it, and short enough that the steps of an optimiser see well mixed text.
+// spanSegments is the longest run of segments that a lane reads from one document before it
+// switches. It is long compared with a model's memory, so that nearly all text is read after its
+// own past. It is short enough that the optimizer's steps see well mixed text.
 const spanSegments = 64
 
 type span struct{ doc, start, end int }
 
-// Lane is where one of the streams of a batch stands.
+// Lane is the position of one of the streams of a batch.
 type Lane struct {
 	Span int `json:"span"`
-	Pos  int `json:"pos"` // place of the next token in the span's document
+	Pos  int `json:"pos"` // index of the next token in the span's document
 }
 
-// ReaderState is all that a Reader has to remember.
+// ReaderState is the complete state of a Reader.
 type ReaderState struct {
 	Epoch int    `json:"epoch"` // counted from 0
-	Taken int    `json:"taken"` // spans handed out in this epoch
+	Taken int    `json:"taken"` // spans dealt in this epoch
 	Lanes []Lane `json:"lanes"`
 }
 
-// Reader reads a corpus as a batch of streams. Documents are cut into spans of about equal length.
+// Reader reads a corpus as a batch of streams. It cuts documents into spans of about equal length.
 // Each epoch deals about as many spans as there are, in an order drawn from the seed and the
-// epoch's number; a lane that has read its span goes on with the next one dealt. Without balance an
-// epoch deals every span once. With it, a domain's part of an epoch is in proportion to
-// tokens^(1-balance), and its spans take turns across epochs. Nothing is padded.
+// epoch's number. A lane that has read its span continues with the next one dealt.
+//
+// Without balance an epoch deals every span once. With it, a domain's part of an epoch is in
+// proportion to tokens^(1-balance), and its spans take turns across epochs. There is no padding.
 type Reader struct {
 	docs    []Document
 	spans   []span
@@ -50,8 +51,8 @@ type dealt struct {
 }
 
 // NewReader returns a reader at its start. A lane reads segment tokens at a time: the corpus must
-// hold at least one segment for each lane. The token before a document's first is given, and the
-// balance is from 0 (every token counts alike) to 1 (every domain does).
+// have at least one segment for each lane. first is the token before a document's first one.
+// balance is from 0 (all tokens count equally) to 1 (all domains do).
 func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed uint64) (*Reader,
 	error) {
 	purpose := fmt.Sprintf("%d streams of %d %s; fewer or shorter ones need less", batch, segment,
@@ -100,8 +101,8 @@ func (r *Reader) share(balance float64) {
 	}
 }
 
-// deal sets the order of the state's epoch. Epochs take a domain's spans from one endless row: all
-// spans of the domain shuffled, then all of them shuffled anew, and so on.
+// deal sets the order of the state's epoch. Epochs take a domain's spans from an endless sequence:
+// all spans of the domain shuffled, then all of them shuffled again, and so on.
 func (r *Reader) deal() {
 	r.order = r.order[:0]
 	for i, d := range r.domains {
@@ -119,7 +120,7 @@ func (r *Reader) deal() {
 	shuffle(r.order, kernel.Key(r.seed, uint64(r.State.Epoch)))
 }
 
-// shuffle is the shuffle of Fisher and Yates.
+// shuffle is the Fisher-Yates shuffle.
 func shuffle(values []int, key uint64) {
 	for i := len(values) - 1; i > 0; i-- {
 		j := below(kernel.Bits(key, uint64(i)), i+1)
@@ -127,7 +128,7 @@ func shuffle(values []int, key uint64) {
 	}
 }
 
-// take puts a lane at the start of the next span.
+// take sets a lane to the start of the next span.
 func (r *Reader) take(l *Lane) {
 	if r.State.Taken == len(r.order) {
 		r.State.Epoch++
@@ -140,8 +141,8 @@ func (r *Reader) take(l *Lane) {
 }
 
 // Next fills inputs and targets, time-major [T,B], with the next T tokens of every lane. The input
-// of a target is the token before it in its document; before a document's first one it is the
-// start token.
+// of a target is the token before it in its document; before a document's first one it is the start
+// token.
 func (r *Reader) Next(inputs, targets []int32) {
 	batch := len(r.State.Lanes)
 	for i := 0; i < len(targets); i += batch {
@@ -161,8 +162,8 @@ func (r *Reader) Next(inputs, targets []int32) {
 	}
 }
 
-// Restore puts the reader where a saved state says. The error is a *StateError if the state is not
-// one of this reader's.
+// Restore sets the reader to a saved state. The error is a *StateError if the state is not one of
+// this reader's.
 func (r *Reader) Restore(s ReaderState) error {
 	if s.Epoch < 0 || s.Taken < 0 || s.Taken > len(r.order) || len(s.Lanes) != len(r.State.Lanes) {
 		return &StateError{fmt.Sprintf("reader: epoch %d, %d of %d spans taken, %d lanes; "+

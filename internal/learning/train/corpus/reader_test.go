@@ -13,8 +13,8 @@ import (
 
 const startToken = '\n'
 
-// corpusOf makes a corpus in memory from documents of the given sizes, every document's bytes
-// telling its number and their place.
+// corpusOf returns a corpus of documents of the given sizes. A byte tells the number of its
+// document and its position.
 func corpusOf(sizes ...int) *Corpus {
 	c := &Corpus{Dir: "memory"}
 	for d, size := range sizes {
@@ -73,7 +73,7 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 }
 
 // With balance, domains are read in proportion to bytes^(1-balance), and the spans of a domain take
-// turns: in the midst of an epoch none is two ahead of the rest.
+// turns: within an epoch none is two ahead of the rest.
 func TestReaderBalancesDomains(t *testing.T) {
 	c := corpusOf(6400, 64, 1600) // a domain each
 	read := func(balance float64, bytes int) (parts [3]float64, seen map[span]int) {
@@ -107,7 +107,7 @@ func TestReaderBalancesDomains(t *testing.T) {
 	}
 }
 
-// A reader that is restored from its state, through JSON, goes on with the same tokens.
+// A reader restored from its state, through JSON, continues with the same tokens.
 func TestReaderResumes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := corpusOf(300, 20, 1, 77, 500)
@@ -171,8 +171,8 @@ func TestReaderRefusesForeignStates(t *testing.T) {
 	}
 }
 
-// The stream's tokens are pieces of documents, each of another domain than the one before; input
-// and target make one unbroken stream.
+// The stream's tokens are pieces of documents, each from another domain than the one before. Input
+// and target form one unbroken stream.
 func TestPiecesChangeDomain(t *testing.T) {
 	c := corpusOf(400, 300, 500, 20, 1, 350)
 	s := NewPieces(c, nil, 30, 200, startToken, 5)

@@ -6,11 +6,11 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// pieceBytes is the text that is counted or encoded between two calls that tell how far it is.
+// pieceBytes is how much text is counted or encoded between two reports of progress.
 const pieceBytes = 1 << 20
 
-// Count counts the words of all documents, each a text of its own. It tells how many bytes it has
-// read, now and then, and ends with an error of told.
+// Count counts the words of all documents, each as a separate text. It calls told with the bytes
+// read, now and then; an error of told ends it.
 func (c *Corpus) Count(told func(bytes int) error) (*tokenizer.Counts, error) {
 	counts, read := new(tokenizer.Counts), 0
 	for _, d := range c.Documents {
@@ -34,10 +34,10 @@ func (c *Corpus) Count(told func(bytes int) error) (*tokenizer.Counts, error) {
 // bytesOfToken is about the length of a word of prose, with the space before it.
 const bytesOfToken = 5
 
-// Encode makes tokens of the documents, each a text of its own. A document's tokens, in 4 bytes
-// each, take the place of its text, one document after the other, so that text and tokens of all
-// never stand in memory together. Documents that are encoded stay as they are. Encode tells how
-// many bytes it has read, as Count does; after an error a part of the documents is encoded.
+// Encode converts the documents to tokens, each as a separate text. One document after another, the
+// tokens, in 4 bytes each, replace the text. So text and tokens of all documents are never in
+// memory together. Encoded documents do not change. Encode calls told as Count does; after an error
+// only some documents are encoded.
 func (c *Corpus) Encode(tok tokenizer.Tokenizer, told func(bytes int) error) error {
 	var tokens tokenizer.Tokens
 	read := 0
@@ -51,7 +51,7 @@ func (c *Corpus) Encode(tok tokenizer.Tokenizer, told func(bytes int) error) err
 		for text := d.Text; len(text) > 0; {
 			n := min(len(text), pieceBytes)
 			tokens.Reset()
-			// what is pending makes the others
+			// the rest becomes tokens with the next piece
 			tok.Next(&tokens, &pending, text[:n], n+1+tok.DueMax())
 			ids = append(ids, tokens.IDs...)
 			text, read = text[n:], read+n
@@ -66,7 +66,7 @@ func (c *Corpus) Encode(tok tokenizer.Tokenizer, told func(bytes int) error) err
 	return nil
 }
 
-// Occurrences is how often a token occurs in documents that are encoded.
+// Occurrences returns how often a token occurs in encoded documents.
 func (c *Corpus) Occurrences(id int32) (n int) {
 	for _, d := range c.Documents {
 		for _, other := range d.ids {

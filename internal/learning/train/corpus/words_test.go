@@ -14,7 +14,7 @@ import (
 
 func quiet(int) error { return nil }
 
-// prose makes documents of lines of words, of which each is longer than a piece.
+// prose returns documents of lines of words, each longer than a piece.
 func prose() *Corpus {
 	c := &Corpus{Dir: "memory"}
 	for d, words := range []string{"a b a", "b  cc \n", "ünder é\u00a0a"} {
@@ -25,8 +25,8 @@ func prose() *Corpus {
 	return c
 }
 
-// What is read piece by piece is what each text as a whole is, and the corpus has as many bytes as
-// before.
+// Text that is encoded piece by piece has the tokens of the whole text, and the corpus still has as
+// many bytes.
 func TestEncodedTextIsItsTokens(t *testing.T) {
 	c, text := prose(), prose()
 	counts, err := c.Count(quiet)
@@ -55,7 +55,7 @@ func TestEncodedTextIsItsTokens(t *testing.T) {
 	}
 }
 
-// Bytes that are encoded by the tokenizer of bytes are read as bytes that are not.
+// Bytes encoded by the byte tokenizer are read like bytes that are not encoded.
 func TestEncodedBytesAreReadAsBytes(t *testing.T) {
 	plain, encoded := corpusOf(300, 20, 111), corpusOf(300, 20, 111)
 	require.NoError(t, encoded.Encode(tokenizer.Bytes{}, quiet))

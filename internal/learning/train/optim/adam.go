@@ -13,21 +13,21 @@ const (
 	Epsilon = 1e-8
 )
 
-// Adam is the optimiser of Kingma and Ba over one flat arena of float32, with bias-corrected
-// moments and clipping of the gradient's norm. M, V and Steps are its whole state. A learning
-// rate of zero leaves the weights as they are but moves the moments.
+// Adam is the optimizer of Kingma and Ba over one flat arena of float32, with bias-corrected
+// moments and clipping of the gradient's norm. M, V and Steps are its whole state. A learning rate
+// of zero changes only the moments.
 type Adam struct {
 	Beta1, Beta2, Eps float64
 	Clip              float64 // largest norm of the whole gradient; 0: no clipping
 
-	M, V  []float32 // first and second moments, one element a weight
+	M, V  []float32 // first and second moments, one element for each weight
 	Steps int       // steps made so far
 
 	norm   norm
 	update updateTask
 }
 
-// NewAdam returns an optimiser for size weights with zero moments.
+// NewAdam returns an optimizer for size weights with zero moments.
 func NewAdam(size int, beta1, beta2, eps, clip float64) *Adam {
 	return &Adam{
 		Beta1: beta1, Beta2: beta2, Eps: eps, Clip: clip,
@@ -67,7 +67,7 @@ func (t *updateTask) Do(w *kernel.Exec, i int) {
 	w.Adam(&t.Adam, t.w[lo:hi], t.m[lo:hi], t.v[lo:hi], t.g[lo:hi])
 }
 
-// Moments are M and V.
+// Moments returns M and V.
 func (a *Adam) Moments() []Moment { return []Moment{{"adam.m", a.M}, {"adam.v", a.V}} }
 
 // SetSteps sets the number of steps that have been made.

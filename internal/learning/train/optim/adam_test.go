@@ -19,7 +19,7 @@ func normals(rng *rand.Rand, n int, scale float64) []float32 {
 	return v
 }
 
-// referenceAdam is Algorithm 1 of Kingma and Ba in float64, with the gradient first scaled to the
+// referenceAdam is Algorithm 1 of Kingma and Ba in float64; the gradient is first scaled to the
 // norm clip.
 type referenceAdam struct{ w, m, v []float64 }
 
@@ -88,7 +88,7 @@ func TestClippingLeavesSmallGradientsAlone(t *testing.T) {
 	require.Equal(t, free, kept)
 
 	cut, norm := run(1, []float32{3, -4})
-	require.InDelta(t, 5, norm, 1e-6) // the norm before clipping is reported
+	require.InDelta(t, 5, norm, 1e-6) // the norm before clipping is returned
 	require.InDeltaSlice(t, []float32{.06, -.08}, cut[2:], 1e-7)
 }
 
@@ -137,7 +137,7 @@ func TestSchedule(t *testing.T) {
 	for i, want := range []float64{.5, 1, 1.5, 2, 2} {
 		require.InDelta(t, want, s.Rate(i), 1e-12, i)
 	}
-	require.InDelta(t, (2+.2)/2, s.Rate(54), 1e-12) // half-way down the cosine
+	require.InDelta(t, (2+.2)/2, s.Rate(54), 1e-12) // halfway down the cosine
 	require.InDelta(t, .2, s.Rate(104), 1e-12)
 	require.InDelta(t, .2, s.Rate(1000), 1e-12)
 	for i := 4; i < 104; i++ {

@@ -8,9 +8,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Muon's constants: the momentum, the coefficients of the iteration that makes a matrix
-// orthogonal, and the root mean square of an update's elements, which is about that of Adam's, so
-// that one learning rate serves both.
+// Muon's constants: the momentum, the coefficients of the iteration that makes a matrix orthogonal,
+// and the root mean square of an update's elements. That is about Adam's, so that one learning rate
+// serves both.
 const (
 	muonMomentum = 0.95
 	muonRounds   = 5
@@ -20,28 +20,27 @@ const (
 	muonRMS      = 0.2
 )
 
-// Muon is the optimiser of Jordan et al. (2024) for the matrices of the layers. A step goes along
-// the semi-orthogonal matrix that is nearest to the gradient's Nesterov momentum, found by a few
-// rounds of a Newton-Schulz iteration, so that every direction of a matrix moves alike. The
-// tensors of the vocabulary, biases and gains take steps of Adam at the same rate.
+// Muon is the optimizer of Jordan et al. (2024) for the matrices of the layers. A step is along the
+// semi-orthogonal matrix nearest to the gradient's Nesterov momentum, so that every direction of a
+// matrix moves equally. A few rounds of a Newton-Schulz iteration compute this matrix. The tensors
+// of the vocabulary, biases and gains take steps of Adam at the same rate.
 type Muon struct {
 	M []float32 // momentum of the matrices, in the layout of the weights
 
 	parts []matrixPart
 	rest  []txl.Tensor
-	adam  *Adam     // optimiser of the tensors of rest
-	w, g  []float32 // weights and gradients of rest, end to end
+	adam  *Adam     // optimizer of the tensors in rest
+	w, g  []float32 // weights and gradients of rest, concatenated
 	x, y  []float32 // [rows, cols] of the largest part
 	a, b  []float32 // [side, side], the smaller side of the largest part
 	norm  norm
 }
 
-// matrixPart is one linear map: qkv_net is three of them.
+// matrixPart is one linear map; qkv_net has three of them.
 type matrixPart struct{ off, rows, cols int }
 
-// NewMuon returns an optimiser with zero moments for the weights of a layout, whose matrices and
-// vectors it tells apart. The norm of the gradient of what Adam moves is bounded by clip; 0: it is
-// not bounded.
+// NewMuon returns an optimizer with zero moments for the weights of a layout. The layout tells
+// matrices from vectors. clip limits the norm of the gradient for Adam; 0: no limit.
 func NewMuon(l *txl.Layout, clip float64) *Muon {
 	o := &Muon{M: make([]float32, l.Size), norm: newNorm(l.Size)}
 	size, side, rest := 0, 0, 0
@@ -69,7 +68,7 @@ func NewMuon(l *txl.Layout, clip float64) *Muon {
 	return o
 }
 
-// ofVocabulary tells whether a tensor belongs to the embeddings or to the softmax.
+// ofVocabulary reports whether a tensor belongs to the embeddings or to the softmax.
 func ofVocabulary(t txl.Tensor) bool {
 	return strings.HasPrefix(t.Name, "word_emb.") || strings.HasPrefix(t.Name, "crit.")
 }
@@ -95,7 +94,7 @@ func (o *Muon) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
 	return norm
 }
 
-// gather lays the weights that Adam moves end to end.
+// gather concatenates the weights that Adam moves.
 func (o *Muon) gather(dst, arena []float32) {
 	at := 0
 	for _, t := range o.rest {
@@ -103,8 +102,8 @@ func (o *Muon) gather(dst, arena []float32) {
 	}
 }
 
-// momentum moves a matrix's momentum, m <- momentum m + (1-momentum) g, and leaves Nesterov's look
-// ahead, momentum m + (1-momentum) g, in o.x.
+// momentum updates a matrix's momentum, m <- momentum m + (1-momentum) g, and leaves Nesterov's
+// look-ahead, momentum m + (1-momentum) g, in o.x.
 func (o *Muon) momentum(x *kernel.Exec, m, g []float32) {
 	u := o.x[:len(m)]
 	x.Scale(m, muonMomentum)
@@ -114,9 +113,9 @@ func (o *Muon) momentum(x *kernel.Exec, m, g []float32) {
 	x.Axpy(u, 1-muonMomentum, g)
 }
 
-// orthogonal makes o.x, [rows, cols], nearly semi-orthogonal. The singular values are first scaled
-// below 1; each round then maps a singular value s to a s + b s³ + c s⁵, which ends near 1 (between
-// about 0.7 and 1.2) for all that are not tiny. A zero matrix stays zero.
+// orthogonal makes o.x, [rows, cols], nearly semi-orthogonal. It first scales the singular values
+// below 1. Each round then maps a singular value s to a s + b s³ + c s⁵. The result is near 1
+// (between about 0.7 and 1.2) unless s is tiny. A zero matrix stays zero.
 func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 	n := rows * cols
 	x, y := o.x[:n], o.y[:n]
@@ -148,7 +147,7 @@ func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 	return x
 }
 
-// Moments are Adam's and the momentum.
+// Moments returns Adam's and the momentum.
 func (o *Muon) Moments() []Moment { return append(o.adam.Moments(), Moment{"muon.m", o.M}) }
 
 // SetSteps sets the number of steps that have been made.

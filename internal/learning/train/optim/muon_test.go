@@ -19,8 +19,8 @@ func muonConfig() txl.Config {
 		MemLen: 4, Activation: txl.SwiGLU}
 }
 
-// Whatever the matrix, a step moves along a matrix whose Gram matrix on the smaller side is near
-// the identity: all its singular values are near 1, unless they were tiny.
+// For any matrix, a step is along a matrix whose Gram matrix on the smaller side is near the
+// identity: all its singular values are near 1, unless they were tiny.
 func TestMuonMovesEveryDirectionAlike(t *testing.T) {
 	x := kernel.NewExec(2)
 	defer x.Close()
@@ -68,7 +68,7 @@ func TestMuonLeavesAZeroGradientAlone(t *testing.T) {
 	require.Equal(t, before, w)
 }
 
-// The tables and the vectors take Adam's steps, the layers' matrices do not; queries, keys and
+// The tables and the vectors take Adam's steps, the layers' matrices do not. Queries, keys and
 // values are three matrices.
 func TestMuonTellsMatricesFromTheRest(t *testing.T) {
 	x := kernel.NewExec(1)

@@ -1,9 +1,9 @@
-// Package optim moves the weights of a network against their gradients: Adam and Muon, the
-// gradient's norm and mean, and the schedules of the learning rate. It knows arrays of weights
-// and a layout that names them, not what they compute.
+// Package optim moves the weights of a network against their gradients. It has Adam and Muon, the
+// gradient's norm and mean, and the schedules of the learning rate. It sees arrays of weights and a
+// layout with their names, not what they compute.
 //
-// The results do not depend on the number of threads, and an optimiser whose moments and number
-// of steps have been restored goes on to the same bits.
+// The results do not depend on the number of threads. An optimizer with restored moments and steps
+// continues to the same bits.
 package optim
 
 import (
@@ -14,23 +14,23 @@ import (
 
 // Optimizer moves all weights at once.
 type Optimizer interface {
-	// Step moves the weights w against the gradient g with a learning rate, and returns the norm
-	// of the whole gradient, before clipping. If the norm is not a finite number, Step changes
-	// nothing and the caller must give up.
+	// Step moves the weights w against the gradient g with a learning rate, and returns the norm of
+	// the whole gradient before clipping. If the norm is not finite, Step changes nothing and the
+	// caller must stop.
 	Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
-	// Moments are all that the optimiser remembers but the number of its steps.
+	// Moments returns the optimizer's whole state except the number of steps.
 	Moments() []Moment
-	// SetSteps sets the number of steps that the optimiser has made.
+	// SetSteps sets the number of steps that the optimizer has made.
 	SetSteps(n int)
 }
 
-// Moment is an array that an optimiser keeps from step to step. The name is that in checkpoints.
+// Moment is an array that an optimizer keeps from step to step. Name is its name in checkpoints.
 type Moment struct {
 	Name   string
 	Values []float32
 }
 
-// Finite tells a number from infinities and NaN.
+// Finite reports whether v is neither infinite nor NaN.
 func Finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // block is the number of elements that one task handles. Sums are taken block by block, so that
@@ -41,7 +41,7 @@ func blocks(size int) int { return (size + block - 1) / block }
 
 type norm struct {
 	g       []float32
-	squares []float64 // sums of the squares of g, one a block
+	squares []float64 // sums of the squares of g, one for each block
 }
 
 func newNorm(size int) norm { return norm{squares: make([]float64, blocks(size))} }
@@ -66,7 +66,7 @@ func (n *norm) Do(_ *kernel.Exec, i int) {
 	n.squares[i] = sum
 }
 
-// Mean adds up the gradients of several chunks, each by the same factor.
+// Mean averages the gradients of several chunks, with equal weights.
 type Mean struct {
 	Sum    []float32
 	Factor float32 // 1 / the number of chunks

@@ -9,28 +9,28 @@ const (
 	ScheduleConstant = "constant"
 )
 
-// decayPart is the part of a phase in which ScheduleWSD comes down.
+// decayPart is the last part of a phase, in which ScheduleWSD decays.
 const decayPart = 0.2
 
-// Schedule is the learning rate of every step of a phase: a linear warm-up to Peak, and then, if
-// Kind has one, a way down to Peak*Final at the last step. It depends on the number of the step
-// alone, never on time, so that a resumed run follows it to the bit.
+// Schedule is the learning rate of every step of a phase. A linear warm-up leads to Peak. Then,
+// depending on Kind, it decays to Peak*Final at the last step. It depends only on the number of the
+// step, never on time, so that a resumed run follows it to the bit.
 type Schedule struct {
 	// Kind is one of
 	//   - ScheduleCosine, also "": a cosine from the warm-up to the end;
 	//   - ScheduleWSD (warm-up, stable, decay): Peak until the last fifth of the steps, then a
 	//     straight line;
 	//   - ScheduleConstant: Peak to the end, for a run whose decay another run makes.
-	// Before the decay the last two do not depend on the number of steps in all.
+	// Before the decay the last two do not depend on the total number of steps.
 	Kind   string
 	Peak   float64 // largest learning rate
-	Final  float64 // fraction of Peak left at the last step, 0 to 1
+	Final  float64 // fraction of Peak at the last step, 0 to 1
 	Warmup int     // steps of the warm-up; 0: none
 	Steps  int     // steps of the whole phase
 }
 
-// Rate returns the learning rate of step t, 0 <= t < Steps. The first warm-up step already has
-// Peak/Warmup.
+// Rate returns the learning rate of step t, 0 <= t < Steps. The first step of the warm-up already
+// has Peak/Warmup.
 func (s Schedule) Rate(t int) float64 {
 	if t < s.Warmup {
 		return s.Peak * float64(t+1) / float64(s.Warmup)
@@ -50,7 +50,7 @@ func (s Schedule) Rate(t int) float64 {
 	return s.Peak * (s.Final + (1-s.Final)*0.5*(1+math.Cos(math.Pi*progress)))
 }
 
-// DecayStart is the step at which the way down begins, Steps if there is none.
+// DecayStart returns the step at which the decay begins, Steps if there is none.
 func (s Schedule) DecayStart() int {
 	switch s.Kind {
 	case ScheduleWSD:

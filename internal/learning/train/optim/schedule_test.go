@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Up to the peak, never above it, never up again, and down to the last fraction.
+// The rate rises to the peak, never above it, never rises again, and falls to the last fraction.
 func TestSchedulesRiseOnceAndFallOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Schedule{

@@ -10,14 +10,14 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// curvePoints is the most points of a curve: more are averaged.
+// curvePoints is the most points of a curve; more are averaged.
 const curvePoints = 100
 
-// curves are what the metrics say of one phase, against its steps.
+// curves are the metrics of one phase by step.
 type curves struct {
-	train, static, adaptive []chart.Point // in the unit of the run
+	train, static, adaptive []chart.Point // losses in the unit of the run
 	rate, slowRate          []chart.Point
-	speed                   []chart.Point // in tokens a second
+	speed                   []chart.Point // tokens a second
 }
 
 func curvesOf(lines []Metric, phase string) curves {
@@ -45,8 +45,8 @@ func curvesOf(lines []Metric, phase string) curves {
 	return c
 }
 
-// charts are the curves as inline SVG. The first steps, whose losses are far above all others, are
-// left out of the training curve.
+// charts returns the curves as inline SVG. The training curve leaves out the first steps, whose
+// losses are far above all others.
 func (c curves) charts(unit train.Unit) ([]template.HTML, error) {
 	late := c.train[len(c.train)/20:]
 	rates := []chart.Line{{Name: "learning rate", Points: c.rate}}
@@ -78,13 +78,13 @@ func (c curves) charts(unit train.Unit) ([]template.HTML, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The first lines, which are XML's own, have no place in a page.
+		// The first lines are for XML files and do not belong in a page.
 		all = append(all, template.HTML(svg[bytes.Index(svg, []byte("<svg")):]))
 	}
 	return all, nil
 }
 
-// thinned are the points, or the means of as many runs of them as a curve has points.
+// thinned returns the points, or averages of neighbors if there are too many for a curve.
 func thinned(points []chart.Point) []chart.Point {
 	if len(points) <= curvePoints {
 		return points
@@ -100,8 +100,8 @@ func thinned(points []chart.Point) []chart.Point {
 	return means
 }
 
-// ofRun returns the lines since the last start of the given first phase of a run. A metrics file
-// may have lines of earlier runs before them.
+// ofRun returns the lines since the last start of a run's first phase. A metrics file may have
+// lines of earlier runs before them.
 func ofRun(lines []Metric, first string) []Metric {
 	for i := len(lines) - 1; i >= 0; i-- {
 		if lines[i].Event == eventStart && lines[i].Phase == first {
@@ -111,9 +111,8 @@ func ofRun(lines []Metric, first string) []Metric {
 	return lines
 }
 
-// current returns the lines that count, of a run with the given phases. A sitting that begins or
-// goes on after some step of a phase supersedes what was written before of that phase's later steps
-// and of later phases.
+// current returns the lines that count, of a run with the given phases. If a sitting starts after
+// some step of a phase, its lines replace earlier ones of later steps and later phases.
 func current(lines []Metric, phases []string) []Metric {
 	var now []Metric
 	for _, line := range lines {
@@ -133,8 +132,8 @@ func current(lines []Metric, phases []string) []Metric {
 	return now
 }
 
-// elapsed returns the time that each phase has taken, including steps that were superseded: the
-// time between neighbouring lines of a sitting.
+// elapsed returns the time of each phase, including replaced steps: the time between neighboring
+// lines of a sitting.
 func elapsed(lines []Metric) map[string]time.Duration {
 	spent := map[string]time.Duration{}
 	for i := 1; i < len(lines); i++ {

@@ -29,14 +29,14 @@ type Metric struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"` // start, resume, step, valid or end
 	Phase string    `json:"phase"`
-	Step  int       `json:"step"` // optimiser steps made in the phase
+	Step  int       `json:"step"` // optimizer steps made in the phase
 
-	// Tokens is how many were scored for training in the phase so far.
+	// Tokens is the number of tokens scored for training in the phase so far.
 	Tokens int64 `json:"tokens"`
 	// Loss is in nats a token, the mean over the steps since the last line.
 	Loss float64 `json:"loss,omitempty"`
 	Bits float64 `json:"bits_per_token,omitempty"` // Loss in bits a token
-	// Perplexity is that of Loss, of a model of words.
+	// Perplexity is that of Loss, for a model of words.
 	Perplexity float64 `json:"perplexity,omitempty"`
 	// Rate is the learning rate of the last step: in pretraining of the slow weights, else of the
 	// meta-learners.
@@ -50,7 +50,7 @@ type Metric struct {
 	// Static is the validation without fast weights, in bits a token.
 	Static   float64 `json:"valid_static,omitempty"`
 	Adaptive float64 `json:"valid_adaptive,omitempty"` // the validation with fast weights
-	// Perplexities of Static and Adaptive, of a model of words.
+	// Perplexities of Static and Adaptive, for a model of words.
 	StaticPerplexity   float64 `json:"valid_perplexity_static,omitempty"`
 	AdaptivePerplexity float64 `json:"valid_perplexity_adaptive,omitempty"`
 	Best               bool    `json:"best,omitempty"` // the validation is the best so far
@@ -60,7 +60,7 @@ type Metric struct {
 const metricsName = "metrics.jsonl"
 
 // metrics are the lines of a run so far, over all its sittings, in memory and at the end of a file.
-// A run that goes on appends: see current. Without a file the lines are in memory alone.
+// A resumed run appends: see current. Without a file the lines are only in memory.
 type metrics struct {
 	path  string // "": a file in the folder of the checkpoints
 	file  *os.File
@@ -69,7 +69,7 @@ type metrics struct {
 	unit  train.Unit
 }
 
-// Observe writes the line of an event that has one.
+// Observe writes the line of an event, if it has one.
 func (m *metrics) Observe(e train.Event) error {
 	switch e := e.(type) {
 	case train.Opened:
@@ -130,7 +130,7 @@ func (m *metrics) validated(e train.Validated) error {
 	return m.write(line)
 }
 
-// perplexity is that of bits a token, 0 for a model of bytes.
+// perplexity returns the perplexity of bits a token, 0 for a model of bytes.
 func (m *metrics) perplexity(bits float64) float64 {
 	if m.unit != train.Perplexity {
 		return 0
@@ -138,8 +138,8 @@ func (m *metrics) perplexity(bits float64) float64 {
 	return m.unit.Of(bits)
 }
 
-// open reads what the file has, which need not exist, and makes the file ready for more. A line
-// that is cut off, by a full disk or a power failure, is passed over.
+// open reads the file, which need not exist, and prepares it for appending. It skips a line that
+// was cut off by a full disk or a power failure.
 func (m *metrics) open() error {
 	if m.path == "" {
 		return nil
@@ -194,7 +194,7 @@ func (m *metrics) close() error {
 	return m.failed(m.file.Close())
 }
 
-// failed names the file; the error of the file system names it, too, and is stripped of that.
+// failed names the file in an error. It removes the path in the file system's error.
 func (m *metrics) failed(err error) error {
 	if err == nil {
 		return nil
@@ -202,7 +202,7 @@ func (m *metrics) failed(err error) error {
 	return fmt.Errorf("train: metrics file %s: %w", m.path, cmp.Or(errors.Unwrap(err), err))
 }
 
-// pace is what has happened in the steps since the last line of metrics.
+// pace sums up the steps since the last line of metrics.
 type pace struct {
 	every   int // steps between two lines
 	started time.Time
@@ -211,10 +211,10 @@ type pace struct {
 	loss    float64 // sum of the losses of the steps
 }
 
-// start makes the pace empty at the time now.
+// start resets the pace at the time now.
 func (p *pace) start(now time.Time) { *p = pace{every: p.every, started: now} }
 
-// add adds a step and tells whether a line of metrics is due behind it.
+// add adds a step and reports whether a line of metrics is due after it.
 func (p *pace) add(s train.Stepped) (due bool) {
 	p.steps++
 	p.tokens += int64(s.Outcome.Tokens)
@@ -222,13 +222,13 @@ func (p *pace) add(s train.Stepped) (due bool) {
 	return s.Step%p.every == 0
 }
 
-// pause leaves out a time in which no step was made, so that the speed is that of training.
+// pause leaves out a time without steps, so that the speed is that of training.
 func (p *pace) pause(took time.Duration) { p.started = p.started.Add(took) }
 
-// meanLoss is the mean loss of the steps, in nats a token.
+// meanLoss returns the mean loss of the steps, in nats a token.
 func (p *pace) meanLoss() float64 { return p.loss / float64(p.steps) }
 
-// tokensPerSec is the speed up to now.
+// tokensPerSec returns the speed up to now.
 func (p *pace) tokensPerSec(now time.Time) float64 {
 	return float64(p.tokens) / now.Sub(p.started).Seconds()
 }

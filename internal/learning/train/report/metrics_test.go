@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// lines are metrics in shorthand, such as "start:pretrain:0"; line i is written i*i seconds after
-// the first.
+// lines returns metrics for shorthand such as "start:pretrain:0"; line i is written i*i seconds
+// after the first.
 func lines(shorthand ...string) (all []Metric) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, s := range shorthand {
@@ -37,7 +37,7 @@ func shorthand(all []Metric) (out []string) {
 	return out
 }
 
-// What a sitting wrote after the checkpoint that the next one goes on from does not count.
+// Lines of a sitting after the checkpoint from which the next one resumes do not count.
 func TestALaterSittingSupersedes(t *testing.T) {
 	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "valid:pretrain:20",
 		"step:pretrain:30", "start:meta:0", "step:meta:10",
@@ -60,7 +60,7 @@ func TestLinesOfTheLastRun(t *testing.T) {
 	require.Equal(t, shorthand(all[2:]), shorthand(ofRun(all, train.PhasePretrain)))
 }
 
-// The pause between two sittings is not time spent; steps that were made twice are.
+// The pause between two sittings does not count as time; steps that were made twice do.
 func TestElapsedTimeIsThatOfTheSittings(t *testing.T) {
 	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "resume:pretrain:10",
 		"step:pretrain:20", "start:meta:0", "step:meta:10")
@@ -69,7 +69,7 @@ func TestElapsedTimeIsThatOfTheSittings(t *testing.T) {
 	require.Equal(t, 11*time.Second, spent[train.PhaseMeta])
 }
 
-// A line that was cut off spoils neither itself nor the next.
+// A line that was cut off does not spoil the next.
 func TestMetricsGoOnAfterACutOffLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	require.NoError(t, os.WriteFile(path, []byte(`{"event":"start","phase":"pretrain"}`+"\n"+

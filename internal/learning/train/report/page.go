@@ -27,7 +27,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"time":     roundly,
 }).Parse(pageText))
 
-// countText is an integer of any size with commas between the thousands.
+// countText formats an integer of any size with commas between the thousands.
 func countText(v any) string {
 	switch v := v.(type) {
 	case int:
@@ -45,7 +45,7 @@ func adaptiveText(u train.Unit, v *train.Measurement) string {
 	return u.Text(*v.Adaptive)
 }
 
-// page writes the page of a run when the run has ended or was interrupted.
+// page writes the page of a run after the run has ended or was interrupted.
 type page struct {
 	path    string // "": there is no page
 	metrics *metrics
@@ -69,7 +69,7 @@ type pagePhase struct {
 	Charts  []template.HTML
 }
 
-// Observe makes sure, before the run, that the page can be written, and writes it after the run.
+// Observe checks, before the run, that the page can be written, and writes it after the run.
 func (p *page) Observe(e train.Event) error {
 	if p.path == "" {
 		return nil
@@ -129,7 +129,7 @@ type recipeSection struct {
 
 type recipeRow struct{ Field, Value string }
 
-// recipe is the run's recipe as tables: its plain fields, then a table for each group of them.
+// recipe returns the run's recipe as tables: its plain fields, then a table for each group of them.
 func recipe(fields map[string]any) []recipeSection {
 	sections := []recipeSection{{Title: "run"}}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
@@ -155,7 +155,7 @@ func (s *recipeSection) add(prefix string, fields map[string]any) {
 	}
 }
 
-// showPlain is a plain value or a list of some as a person writes it.
+// showPlain formats a plain value, or a list of them, for people.
 func showPlain(v any) string {
 	if list, ok := v.([]any); ok {
 		words := make([]string, len(list))

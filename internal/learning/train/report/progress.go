@@ -15,26 +15,25 @@ import (
 )
 
 const (
-	barInterval  = 200 * time.Millisecond // between two pictures of the bar
-	lineInterval = 15 * time.Second       // between two lines where there is no terminal
-	// The first line comes earlier: it has the first estimate of the time left.
+	barInterval  = 200 * time.Millisecond // time between two updates of the bar
+	lineInterval = 15 * time.Second       // time between two lines without a terminal
+	// The first line comes earlier: it has the first estimate of the remaining time.
 	lineFirst = 3 * time.Second
 )
 
-// progress tells a person how a run is going: a live bar on a terminal, a line now and then
-// elsewhere.
+// progress shows the progress of a run: a live bar on a terminal, elsewhere a line now and then.
 type progress struct {
 	w    io.Writer
-	plan []plannedPhase // the phases planned, before the first begins
+	plan []plannedPhase // the planned phases, before the first begins
 	pace pace
-	unit train.Unit // of the run's losses
+	unit train.Unit // unit of the run's losses
 
-	// Of the phase under way:
-	bar     *progressbar.ProgressBar // nil where w is not a terminal
+	// Of the current phase:
+	bar     *progressbar.ProgressBar // nil if w is not a terminal
 	from    int                      // step at which this sitting began
 	started time.Time                // time at which this sitting began
 	shown   time.Time
-	wait    time.Duration // time until something is shown next
+	wait    time.Duration // time until the next output
 }
 
 type plannedPhase struct {
@@ -42,7 +41,7 @@ type plannedPhase struct {
 	time time.Duration
 }
 
-// Observe tells of every event that a person may want to know.
+// Observe prints events that are of interest to people.
 func (p *progress) Observe(e train.Event) error {
 	switch e := e.(type) {
 	case train.Opened:
@@ -77,7 +76,7 @@ func (p *progress) Observe(e train.Event) error {
 // say prints a line, above the bar if there is one.
 func (p *progress) say(format string, args ...any) {
 	if p.bar != nil {
-		_ = p.bar.Clear() // a picture that fails to be drawn is no reason to stop
+		_ = p.bar.Clear() // an error of the drawing is no reason to stop
 	}
 	fmt.Fprintf(p.w, format+"\n", args...)
 	if p.bar != nil {
@@ -85,7 +84,7 @@ func (p *progress) say(format string, args ...any) {
 	}
 }
 
-// planned says what a phase will do, and has its time estimated.
+// planned prints what a phase will do, and has its time estimated.
 func (p *progress) planned(e train.Planned) error {
 	p.say("%s: %s; %s steps, %s made", e.Phase, e.Description, humanize.Comma(int64(e.Steps)),
 		humanize.Comma(int64(e.Made)))
@@ -137,8 +136,8 @@ func (p *progress) stepped(e train.Stepped, now time.Time) {
 	}
 }
 
-// show tells where the phase stands. The time left is the mean time of this sitting's steps times
-// the steps that remain.
+// show prints the phase's progress. The remaining time is the mean time of this sitting's steps
+// times the remaining steps.
 func (p *progress) show(at train.Standing, now time.Time) {
 	p.shown, p.wait = now, lineInterval
 	left := time.Duration(float64(now.Sub(p.started)) / float64(at.Step-p.from) * float64(
@@ -155,7 +154,7 @@ func (p *progress) show(at train.Standing, now time.Time) {
 	_ = p.bar.Set(at.Step)
 }
 
-// end shows the last step and leaves the line of the bar.
+// end shows the last step and ends the line of the bar.
 func (p *progress) end(step int) {
 	if p.bar != nil {
 		_ = p.bar.Set(step)

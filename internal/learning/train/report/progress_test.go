@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// Where there is no terminal a line comes early, with the first estimate of the time left, and then
-// now and then.
+// Without a terminal the first line comes early, with the first estimate of the remaining time;
+// later lines come now and then.
 func TestProgressWithoutATerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := &progress{w: &out, pace: pace{every: 1000}, unit: train.PerByte}

@@ -1,6 +1,6 @@
-// Package report tells people of a training run: a live bar or lines on a terminal, a file of
+// Package report shows a training run to people: a live bar or lines on a terminal, a file of
 // metrics, and a page with the recipe, the results and the curves. Each is an observer of the run
-// (see train.Observer), which knows none of them.
+// (see train.Observer), which depends on none of them.
 package report
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// Options say where a run is reported. Zero fields stand for the defaults given with them.
+// Options select the reports of a run. Zero fields mean the given defaults.
 type Options struct {
 	Progress io.Writer // live bar if it is a terminal, else a line now and then; nil: silent
 	// Metrics is a file to which metrics are appended as JSON lines; "": metricsName in the folder
@@ -44,10 +44,10 @@ func New(o Options) (train.Observer, error) {
 	return all, nil
 }
 
-// observers are told one after the other, up to the first that has an error.
+// observers are called one after another, up to the first that returns an error.
 type observers []train.Observer
 
-// Observe tells all of them that the run has finished, even after an error: they close their files.
+// Observe passes Finished to all of them, even after an error, so that they close their files.
 func (all observers) Observe(e train.Event) (first error) {
 	_, last := e.(train.Finished)
 	for _, o := range all {
@@ -59,7 +59,7 @@ func (all observers) Observe(e train.Event) (first error) {
 	return first
 }
 
-// roundly is a time as a person would say it.
+// roundly formats a time rounded for people.
 func roundly(d time.Duration) string {
 	switch {
 	case d < time.Second:

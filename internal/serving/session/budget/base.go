@@ -8,22 +8,22 @@ import (
 // pool is the memory that accounts and bases share.
 type pool struct {
 	sync.Mutex
-	used   int64     // by all accounts and bases
-	spare  list.List // has the *Base that no state needs, the one used longest ago first
-	extras list.List // has every *Extra, the one used longest ago first
+	used   int64     // bytes of all accounts and bases
+	spare  list.List // the *Base values that no state needs, least recently used first
+	extras list.List // every *Extra, least recently used first
 	extra  int64     // bytes of all extras
-	listed uint64    // places that were ever given here or among the states that can be given up
+	listed uint64    // number of places ever given in this list or in the list of idle states
 }
 
-// stampLocked numbers the places in the lists, in the order in which they are given.
+// stampLocked numbers the places in the lists in the order in which they are given.
 func (p *pool) stampLocked() uint64 {
 	p.listed++
 	return p.listed
 }
 
-// Base is what several states share: the weights of their model. The first state that needs a base
-// pays for it. A base without states stays until others want its memory, and is dropped in its turn
-// among the states that can be given up.
+// Base is the memory that several states share: the weights of their model. The first state that
+// needs a base pays for it. A base without states stays until others need its memory. It is then
+// dropped in its turn among the idle states.
 type Base struct {
 	pool  *pool
 	bytes int64
@@ -32,18 +32,18 @@ type Base struct {
 	// Guarded by pool.
 	held  bool
 	users int           // accounts that have memory for a state
-	place *list.Element // in pool.spare; nil: not there
-	since uint64        // pool.listed at its listing there
+	place *list.Element // place in pool.spare; nil: not there
+	since uint64        // pool.listed when it was put there
 }
 
-// Users is the number of accounts that have memory for a state that needs the base.
+// Users returns the number of accounts with memory for a state that needs the base.
 func (s *Base) Users() int {
 	s.pool.Lock()
 	defer s.pool.Unlock()
 	return s.users
 }
 
-// size is the memory of a base; of none, 0.
+// size returns the memory of a base; 0 for nil.
 func (s *Base) size() int64 {
 	if s == nil {
 		return 0
@@ -51,7 +51,7 @@ func (s *Base) size() int64 {
 	return s.bytes
 }
 
-// needLocked is the memory that one more state takes for the base.
+// needLocked returns the memory that one more state needs for the base.
 func (s *Base) needLocked() int64 {
 	if s == nil || s.held {
 		return 0
@@ -59,7 +59,7 @@ func (s *Base) needLocked() int64 {
 	return s.bytes
 }
 
-// useLocked notes an account that has got memory for a state.
+// useLocked counts an account that has got memory for a state.
 func (s *Base) useLocked() {
 	if s == nil {
 		return
@@ -73,7 +73,7 @@ func (s *Base) useLocked() {
 	}
 }
 
-// leaveLocked notes an account that has no memory for a state any more.
+// leaveLocked uncounts an account that no longer has memory for a state.
 func (s *Base) leaveLocked() {
 	if s == nil {
 		return
@@ -83,9 +83,8 @@ func (s *Base) leaveLocked() {
 	}
 }
 
-// dropSpareLocked drops the base that was used longest ago of those that no state needs, if it was
-// listed before the place of a number. The base that is kept is never dropped. It reports whether
-// there was one.
+// dropSpareLocked drops the least recently used base that no state needs, if its place has a lower
+// number than before. It never drops kept. It reports whether it dropped one.
 func (p *pool) dropSpareLocked(kept *Base, before uint64) bool {
 	place := p.spare.Front()
 	if place != nil && place.Value.(*Base) == kept {

@@ -34,7 +34,7 @@ func TestABaseIsPaidForOnceAndStaysUntilOthersWantItsMemory(t *testing.T) {
 	require.NoError(t, other.Fits(30))
 }
 
-// A base that is used is not dropped, and one that is not goes in its turn among the states.
+// A base in use is not dropped, and an unused one is dropped in its turn among the states.
 func TestABaseGoesInItsTurn(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0
@@ -55,7 +55,7 @@ func TestABaseGoesInItsTurn(t *testing.T) {
 	require.Equal(t, 1, drops)
 }
 
-// Where states are never given up, bases are all the same.
+// Where states are never dropped, bases still are.
 func TestABaseMakesRoomWhereStatesStay(t *testing.T) {
 	b := New[string](Options{Max: 30, Keeps: true})
 	base := b.NewBase(10, func() {})
@@ -69,7 +69,7 @@ func TestABaseMakesRoomWhereStatesStay(t *testing.T) {
 	require.EqualValues(t, 25, b.Used())
 }
 
-// Whatever accounts do, the budget has what they and their bases have, and no more than there is.
+// Whatever accounts do, the budget is the sum of theirs and their bases', and within its limit.
 func TestBasesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 40

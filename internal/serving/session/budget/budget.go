@@ -1,8 +1,8 @@
-// Package budget bounds the memory of sessions: their states, what states share, and their text
-// where the store is memory too. It knows who may be asked to give a state up, and who waits; it
-// knows nothing of states.
+// Package budget limits the memory of sessions: their states, the memory that states share, and
+// their text if the store is in memory. It knows who may be asked to give a state up, and who
+// waits; it knows nothing about states.
 //
-// Everything a chunk asks for costs O(1) under the lock.
+// Every call that a chunk makes costs O(1) under the lock.
 package budget
 
 import (
@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 )
 
-// FullError says that there is not so much memory.
+// FullError says that there is not enough memory.
 type FullError struct{ reason string }
 
 func (e *FullError) Error() string { return e.reason }
@@ -22,10 +22,9 @@ func (e *FullError) Error() string { return e.reason }
 // ErrClosed says that an account is closed: its holder is gone.
 var ErrClosed = errors.New("budget: the account is closed")
 
-// Budget is a number of bytes, and the accounts that share them. All methods may be called at once.
+// Budget is a number of bytes that accounts share. All methods are safe for concurrent use.
 type Budget[H any] struct {
-	// GiveUp asks a holder, for Wait and Try, to give up its state; it must not wait for the
-	// holder.
+	// GiveUp asks a holder to give up its state, for Wait and Try. It must not wait for the holder.
 	GiveUp func(H)
 
 	max   int64
@@ -34,60 +33,60 @@ type Budget[H any] struct {
 	mu struct {
 		pool
 		holders int // accounts that have memory for a state
-		// idle has the *Account[H] whose state can be given up, the one used longest ago first.
+		// idle has each *Account[H] whose state can be given up, least recently used first.
 		idle    list.List
-		changed chan struct{} // closed when those that wait should try again; nil: nobody waits
+		changed chan struct{} // closed when waiting callers should try again; nil: nobody waits
 	}
 }
 
 // Options of a Budget.
 type Options struct {
 	Max   int64 // bytes of all accounts
-	Keeps bool  // states are never given up: when all bytes are taken, there are no more
+	Keeps bool  // states are never given up: when all bytes are taken, Reserve fails
 }
 
-// New makes a budget of which nothing is taken.
+// New returns an unused budget.
 func New[H any](o Options) *Budget[H] {
 	return &Budget[H]{max: o.Max, keeps: o.Keeps}
 }
 
-// Account is what one holder has of a budget.
+// Account is the part of a budget that one holder has.
 type Account[H any] struct {
 	budget *Budget[H]
 	holder H
-	base   *Base        // that a state needs; nil: none
+	base   *Base        // needed by a state; nil: none
 	bytes  atomic.Int64 // written under budget.mu
 
 	// Guarded by budget.mu.
-	state  int64         // of bytes: the state's
-	place  *list.Element // in idle; nil: not there
-	since  uint64        // pool.listed at its listing in idle
+	state  int64         // part of bytes: the state's
+	place  *list.Element // place in idle; nil: not there
+	since  uint64        // pool.listed when it was put in idle
 	closed bool
 }
 
-// NewBase makes a base that has no memory yet. Its drop is called when its memory is taken away,
-// under the budget's lock: it must return soon, and must not call the budget. A base of no bytes
-// has its memory always.
+// NewBase returns a base without memory. The budget calls drop when it takes the base's memory
+// back, under its lock: drop must return soon, and must not call the budget. A base of no bytes
+// always has its memory.
 func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base {
 	return &Base{pool: &b.mu.pool, bytes: bytes, drop: drop, held: bytes == 0}
 }
 
-// OpenOn makes an account that has nothing, whose state needs a base; nil: none.
+// OpenOn opens an empty account. Its state needs a base; nil: none.
 func (b *Budget[H]) OpenOn(base *Base, holder H) *Account[H] {
 	return &Account[H]{budget: b, holder: holder, base: base}
 }
 
-// Used is the number of bytes that all accounts have.
+// Used returns the number of bytes in all accounts.
 func (b *Budget[H]) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.used
 }
 
-// Max is the number of bytes that there are for all accounts.
+// Max returns the limit in bytes on all accounts.
 func (b *Budget[H]) Max() int64 { return b.max }
 
-// Holders is the number of accounts that have memory for a state.
+// Holders returns the number of accounts with memory for a state.
 func (b *Budget[H]) Holders() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +100,7 @@ func (b *Budget[H]) Waiting() bool {
 	return b.mu.changed != nil
 }
 
-// Fits reports, as a *FullError, that a state of so many bytes could never have its memory.
+// Fits returns a *FullError if a state of this size can never be reserved.
 func (a *Account[H]) Fits(bytes int64) error {
 	if bytes += a.base.size(); bytes > a.budget.max {
 		return &FullError{fmt.Sprintf("a state of %d bytes, there are %d for all", bytes,
@@ -110,16 +109,16 @@ func (a *Account[H]) Fits(bytes int64) error {
 	return nil
 }
 
-// Check reports, as a *FullError, that so many bytes more could not be had now.
+// Check returns a *FullError if this many more bytes cannot be reserved now.
 func (b *Budget[H]) Check(bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.makeRoomLocked(bytes, nil)
 }
 
-// Victim removes the holder from the list of those that are idle whose state was used longest ago.
-// It is listed again by its next Rest. Whoever asks has to find out whether somebody has begun to
-// work on the state in the meantime. It reports false if nobody is idle.
+// Victim removes the least recently used idle holder from the list; its next Rest adds it again.
+// The caller must check whether somebody has begun to use the state meanwhile. ok is false if no
+// holder is idle.
 func (b *Budget[H]) Victim() (holder H, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,17 +129,18 @@ func (b *Budget[H]) Victim() (holder H, ok bool) {
 	return a.holder, true
 }
 
-// Want is what becomes of a reservation: it was made, if neither field is set; or there is a holder
-// that can be asked to give up its state; or a channel that is closed when it is worth another try.
+// Want is the result of a reservation. If no field is set, the reservation was made. Otherwise it
+// has either a holder to ask for its state, or a channel that is closed when another try makes
+// sense.
 type Want[H any] struct {
 	Victim  H
-	Asked   bool // there is a Victim
+	Asked   bool // Victim is set
 	Changed <-chan struct{}
 }
 
-// Reserve takes memory for the holder's state, and with it for its base, if that has none: whoever
-// waits has nothing that others wait for. A base that no state needs is dropped for it. The error
-// is ErrClosed, or a *FullError where waiting is of no use.
+// Reserve takes memory for the holder's state and, if its base has none, for the base: a waiting
+// holder holds no memory that others wait for. It drops bases that no state needs. The error is
+// ErrClosed, or a *FullError if waiting cannot help.
 func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	b := a.budget
 	if err := a.Fits(bytes); err != nil {
@@ -168,8 +168,8 @@ func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	return Want[H]{Changed: b.mu.changed}, nil
 }
 
-// Wait reserves memory for the holder's state. Holders whose states were used longest ago are asked
-// to give them up; if all are at work, Wait waits until the context ends.
+// Wait reserves memory for the holder's state. It asks the least recently used holders to give
+// their states up. If all are in use, it waits until the context ends.
 func (a *Account[H]) Wait(ctx context.Context, bytes int64) error {
 	for {
 		changed, err := a.Try(bytes)
@@ -184,8 +184,8 @@ func (a *Account[H]) Wait(ctx context.Context, bytes int64) error {
 	}
 }
 
-// Try is Wait without the waiting: changed is nil if the memory was reserved; else it is closed
-// when another try makes sense.
+// Try is Wait without the waiting. changed is nil if the memory was reserved; otherwise it is
+// closed when another try makes sense.
 func (a *Account[H]) Try(bytes int64) (changed <-chan struct{}, err error) {
 	for {
 		want, err := a.Reserve(bytes)
@@ -196,12 +196,12 @@ func (a *Account[H]) Try(bytes int64) (changed <-chan struct{}, err error) {
 	}
 }
 
-// Return gives back a part of the memory of the state, or all that it has if that is less.
+// Return releases a part of the state's memory, at most all of it.
 func (a *Account[H]) Return(bytes int64) {
 	a.budget.free(func() { a.addStateLocked(-min(bytes, a.state)) })
 }
 
-// Release gives back the memory of the state.
+// Release releases the memory of the state.
 func (a *Account[H]) Release() {
 	a.budget.free(func() {
 		a.addStateLocked(-a.state)
@@ -209,7 +209,7 @@ func (a *Account[H]) Release() {
 	})
 }
 
-// Charge takes memory for text. The error is ErrClosed or a *FullError; nobody waits for text.
+// Charge takes memory for text. It never waits; the error is ErrClosed or a *FullError.
 func (a *Account[H]) Charge(bytes int64) error {
 	b := a.budget
 	b.mu.Lock()
@@ -227,7 +227,7 @@ func (a *Account[H]) Charge(bytes int64) error {
 	return nil
 }
 
-// Refund gives back memory that Charge took. A closed account has given it back.
+// Refund releases memory that Charge took. It does nothing on a closed account.
 func (a *Account[H]) Refund(bytes int64) {
 	b := a.budget
 	b.mu.Lock()
@@ -237,7 +237,7 @@ func (a *Account[H]) Refund(bytes int64) {
 	}
 }
 
-// Work says that somebody is at work on the state: it is not given up.
+// Work marks the state as in use: it is not given up.
 func (a *Account[H]) Work() {
 	b := a.budget
 	b.mu.Lock()
@@ -245,7 +245,7 @@ func (a *Account[H]) Work() {
 	b.unlistLocked(a)
 }
 
-// Rest says that nobody is at work on the state any more, which can be given up from now on.
+// Rest marks the state as idle: from now on it can be given up.
 func (a *Account[H]) Rest() {
 	b := a.budget
 	b.free(func() {
@@ -256,7 +256,7 @@ func (a *Account[H]) Rest() {
 	})
 }
 
-// Close gives back everything, for good.
+// Close releases everything, for good.
 func (a *Account[H]) Close() {
 	a.budget.free(func() {
 		a.closed = true
@@ -266,10 +266,10 @@ func (a *Account[H]) Close() {
 	})
 }
 
-// Bytes is what the account has, without waiting for the lock.
+// Bytes returns the account's memory, without waiting for the lock.
 func (a *Account[H]) Bytes() int64 { return a.bytes.Load() }
 
-// BytesOf is what accounts have at one moment: all of it together is within the budget.
+// BytesOf returns the memory of accounts at one moment, so that the sum is within the budget.
 func (b *Budget[H]) BytesOf(accounts []*Account[H]) []int64 {
 	all := make([]int64, len(accounts))
 	b.mu.Lock()
@@ -280,8 +280,7 @@ func (b *Budget[H]) BytesOf(accounts []*Account[H]) []int64 {
 	return all
 }
 
-// addStateLocked adds to the memory of the state, which is that of a holder as long as there is
-// any.
+// addStateLocked adds to the memory of the state. An account with such memory counts as a holder.
 func (a *Account[H]) addStateLocked(bytes int64) {
 	had := a.state > 0
 	a.state += bytes
@@ -307,8 +306,8 @@ func (b *Budget[H]) roomLocked(bytes int64) error {
 	return nil
 }
 
-// makeRoomLocked drops extras and then bases, but for the one that is kept, until there is room. A
-// base is dropped as long as no state that can be given up was used longer ago.
+// makeRoomLocked drops extras and then bases, except kept, until there is room. It drops a base
+// only if no idle state was used earlier.
 func (b *Budget[H]) makeRoomLocked(bytes int64, kept *Base) error {
 	before := uint64(math.MaxUint64)
 	if first := b.mu.idle.Front(); first != nil && !b.keeps {
@@ -341,8 +340,8 @@ func (b *Budget[H]) unlistLocked(a *Account[H]) {
 	}
 }
 
-// free gives memory back under the lock, and wakes those who wait outside of it: that costs as much
-// as there are who wait.
+// free releases memory under the lock, and wakes waiting callers outside of it: waking costs as
+// much as there are waiting callers.
 func (b *Budget[H]) free(give func()) {
 	b.mu.Lock()
 	give()

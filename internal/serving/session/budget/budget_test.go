@@ -120,12 +120,12 @@ func TestAClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Holders lock their states, work, and give each other up, as sessions do; whatever happens at
-// once, nobody waits for ever and no byte is lost.
+// Holders lock their states, work, and ask each other for memory, as sessions do. Whatever happens
+// concurrently, nobody waits forever and no byte is lost.
 func TestHoldersThatShareAFewStatesAllComeToTheirTurn(t *testing.T) {
 	type holder struct {
 		account *Account[*holder]
-		state   chan struct{} // holds a token while somebody is at work
+		state   chan struct{} // holds a token while somebody uses the state
 		hot     bool
 	}
 	rapid.Check(t, func(t *rapid.T) {

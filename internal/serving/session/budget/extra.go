@@ -2,21 +2,21 @@ package budget
 
 import "container/list"
 
-// extraShare bounds the extras: to a budget divided by it.
+// extraShare limits the extras to 1/extraShare of a budget.
 const extraShare = 4
 
-// Extra is memory of what may be useful again and can be computed again. Extras go before anything
-// else, as soon as others want their memory.
+// Extra is the memory of something that may be useful again and can be computed again. Extras are
+// dropped first, as soon as others need their memory.
 type Extra struct {
 	pool  *pool
 	bytes int64
 	drop  func()
-	place *list.Element // in pool.extras; nil: dropped. Guarded by pool.
+	place *list.Element // place in pool.extras; nil: dropped. Guarded by pool.
 }
 
-// Keep takes memory for an extra. Those used longest ago make room for it; no state and no base
-// does. It is nil where there is no room. Its drop is called when its memory is taken away, under
-// the budget's lock: it must return soon, and must not call the budget.
+// Keep takes memory for an extra. It drops the least recently used extras for that, but no state
+// and no base. It returns nil if there is no room. The budget calls drop when it takes the memory
+// back, under its lock: drop must return soon, and must not call the budget.
 func (b *Budget[H]) Keep(bytes int64, drop func()) *Extra {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +34,7 @@ func (b *Budget[H]) Keep(bytes int64, drop func()) *Extra {
 	return e
 }
 
-// Use says that the extra is used: it goes after those that were used before.
+// Use marks the extra as the most recently used one.
 func (e *Extra) Use() {
 	e.pool.Lock()
 	defer e.pool.Unlock()
@@ -43,8 +43,8 @@ func (e *Extra) Use() {
 	}
 }
 
-// Release gives the memory back, without a call of drop. Whoever waits for memory has dropped
-// the extras before, so nobody has to wake.
+// Release releases the memory, without calling drop. A caller that waits for memory has dropped all
+// extras before, so nobody has to be woken.
 func (e *Extra) Release() {
 	e.pool.Lock()
 	defer e.pool.Unlock()
@@ -53,7 +53,7 @@ func (e *Extra) Release() {
 	}
 }
 
-// dropExtraLocked drops the extra that was used longest ago. It reports whether there was one.
+// dropExtraLocked drops the least recently used extra. It reports whether there was one.
 func (p *pool) dropExtraLocked() bool {
 	place := p.extras.Front()
 	if place == nil {

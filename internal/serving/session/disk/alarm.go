@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// The reserve is what an alarm keeps free. A deletion writes a few pages before it frees any, and
-// snapshots that are being written when the alarm begins still come to their end.
+// The reserve is the free space at which an alarm begins. A deletion writes a few pages before it
+// frees any, and snapshots under way when the alarm begins are still completed.
 const (
 	ReserveMost = 256 << 20 // bytes
-	ReservePart = 20        // of a smaller disk or budget, a twentieth
+	ReservePart = 20        // a smaller disk or budget reserves a twentieth
 )
 
-// AlarmError says that there is no room left on the disk, for anybody.
+// AlarmError says that the disk is nearly full, for every caller.
 type AlarmError struct {
 	Left int64 // bytes
-	Of   int64 // bytes of the file system, or of the budget
+	Of   int64 // size of the file system, or of the budget, in bytes
 	What string
 }
 
@@ -24,37 +24,37 @@ func (e *AlarmError) Error() string {
 		e.What)
 }
 
-// What an AlarmError is about.
+// The limit that an AlarmError is about.
 const (
 	theBudget     = "the disk budget"
 	theFileSystem = "the file system of the data folder"
 )
 
-// Space is what there is of the disk, in bytes.
+// Space is the use of the disk, in bytes.
 type Space struct {
-	Used int64 // by the data folder
-	// Left is what is left of the file system, which has All. 0 of 0 is not known.
+	Used int64 // bytes used by the data folder
+	// Left is the free space of the file system, whose size is All. Both 0: not known.
 	Left, All int64
 }
 
 // Options of a Guard.
 type Options struct {
 	Space  func() Space // nil: there is no disk, and never an alarm
-	Budget int64        // that the data folder may take; 0: all of the file system
-	// Told is told when an alarm begins, why, and with nil when it ends. It must not call the
-	// Guard. Nil: nobody is told.
+	Budget int64        // limit on the data folder; 0: all of the file system
+	// Told is called with the reason when an alarm begins, and with nil when it ends. It must not
+	// call the Guard. It may be nil.
 	Told func(why error)
 }
 
-// alarm is on from the moment at which less than the reserve is left of the file system or of the
-// budget, until twice the reserve is. It looks when it is asked.
+// alarm begins when less than the reserve is left of the file system or of the budget. It ends when
+// twice the reserve is left. It checks only when it is asked.
 type alarm struct {
 	Options
 	mu sync.Mutex
 	on bool
 }
 
-// ample says whether as many bytes more leave as much again.
+// ample reports whether, after this many more bytes, at least half is left.
 func (a *alarm) ample(bytes int64) bool {
 	if a.Space == nil {
 		return true
@@ -64,8 +64,8 @@ func (a *alarm) ample(bytes int64) bool {
 		(space.All == 0 || bytes <= space.Left-space.Used)
 }
 
-// fits says why as many bytes more may not be taken. They may take half of the reserve, so that
-// what is small is only refused by an alarm.
+// fits returns why this many more bytes are refused. They may use half of the reserve, so that only
+// an alarm refuses small writes.
 func (a *alarm) fits(bytes int64) error {
 	if a.Space == nil {
 		return nil

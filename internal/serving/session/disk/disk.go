@@ -1,8 +1,7 @@
-// Package disk decides whether what sessions take on the disk may grow: by the limits of their
-// owners, and by what is left of the disk. It counts what a store charges each session, and writes
-// nothing.
+// Package disk decides whether sessions may use more of the disk: by the limits of their owners,
+// and by the free space. It counts what a store charges each session, and writes nothing.
 //
-// Everything a chunk asks for costs O(1) under the lock.
+// Every call that a chunk makes costs O(1) under the lock.
 package disk
 
 import (
@@ -10,10 +9,10 @@ import (
 	"sync"
 )
 
-// LimitError says that an owner's sessions take as much of the disk as they may, or would.
+// LimitError says that an owner's sessions use their limit of the disk, or would.
 type LimitError struct {
-	Used  int64 // bytes that the owner's sessions are charged for
-	Limit int64 // bytes that they may be charged for
+	Used  int64 // bytes charged to the owner's sessions
+	Limit int64 // limit on these bytes
 }
 
 func (e *LimitError) Error() string {
@@ -21,8 +20,8 @@ func (e *LimitError) Error() string {
 		e.Used, e.Limit)
 }
 
-// Guard counts for each owner what its sessions are charged for, and watches what is left of the
-// disk. All methods may be called at once.
+// Guard adds up the charges of each owner's sessions, and watches the free space of the disk. All
+// methods are safe for concurrent use.
 type Guard struct {
 	alarm *alarm
 
@@ -33,27 +32,27 @@ type Guard struct {
 	}
 }
 
-// account is what one session takes.
+// account is the charge of one session.
 type account struct {
 	owner *owner
 	bytes int64 // charged
-	held  int64 // that the session will be charged for, at least, when it is made
+	held  int64 // least charge expected for a session that is being made
 }
 
 type owner struct {
-	bytes int64 // of all accounts, or held by them
+	bytes int64 // bytes of all accounts, charged or held
 	limit int64 // 0: none
 }
 
-// New makes a Guard of a folder without sessions.
+// New returns a Guard of a folder without sessions.
 func New(o Options) *Guard {
 	g := &Guard{alarm: &alarm{Options: o}}
 	g.mu.sessions, g.mu.owners = map[string]*account{}, map[string]*owner{}
 	return g
 }
 
-// Limit sets how many bytes the sessions of an owner may take. 0: any number, and where there is no
-// disk there is no limit.
+// Limit sets the limit on the sessions of an owner, in bytes; 0: none. Without a disk there is no
+// limit.
 func (g *Guard) Limit(owner string, bytes int64) {
 	if g.alarm.Space == nil {
 		return
@@ -63,15 +62,15 @@ func (g *Guard) Limit(owner string, bytes int64) {
 	g.ownerLocked(owner).limit = bytes
 }
 
-// Open opens the account of a session that is there already.
+// Open opens the account of an existing session.
 func (g *Guard) Open(id, owner string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.openLocked(id, owner)
 }
 
-// Reserve opens the account of a session that is going to be made, and holds as many bytes for it.
-// It refuses as Room does.
+// Reserve opens the account of a session to be made, and holds bytes for it. Its errors are those
+// of Room.
 func (g *Guard) Reserve(id, owner string, bytes int64) error {
 	if err := g.hold(id, owner, bytes); err != nil {
 		return err
@@ -95,7 +94,7 @@ func (g *Guard) hold(id, owner string, bytes int64) error {
 	return nil
 }
 
-// Made ends the making of a session, well or badly: nothing is held for it any more.
+// Made ends the making of a session, successful or not: nothing is held for it any more.
 func (g *Guard) Made(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,8 +107,8 @@ func (g *Guard) Made(id string) {
 	}
 }
 
-// Charge notes what a session is charged for now; 0 means that it is gone. Of a session without an
-// account it notes nothing.
+// Charge records the charge of a session; 0: it was deleted. It ignores a session without an
+// account.
 func (g *Guard) Charge(id string, bytes int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,7 +124,7 @@ func (g *Guard) Charge(id string, bytes int64) {
 	}
 }
 
-// Charged is what a session is charged for.
+// Charged returns the charge of a session.
 func (g *Guard) Charged(id string) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,7 +134,7 @@ func (g *Guard) Charged(id string) int64 {
 	return 0
 }
 
-// Used is what all sessions of an owner take.
+// Used returns the charges of all sessions of an owner.
 func (g *Guard) Used(name string) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,8 +144,8 @@ func (g *Guard) Used(name string) int64 {
 	return 0
 }
 
-// Room says why the sessions of an owner may not take as many bytes more: the error is a
-// *LimitError or, for everybody, an *AlarmError.
+// Room returns why the sessions of an owner may not use this many more bytes: a *LimitError or, for
+// all owners, an *AlarmError. It returns nil if they may.
 func (g *Guard) Room(owner string, bytes int64) error {
 	g.mu.Lock()
 	err := g.ownerLocked(owner).room(bytes)
@@ -157,10 +156,9 @@ func (g *Guard) Room(owner string, bytes int64) error {
 	return g.Fits(bytes)
 }
 
-// Ample says whether as many bytes more of an owner's leave half of all to others: what the
-// sessions of the owner take is at most half of what they may, and what the folder takes at most
-// half of its budget, and no more than is left of the file system. What can be done without asks
-// for it.
+// Ample reports whether, after this many more bytes of an owner, half is left for other data. The
+// owner then uses at most half of its limit, and the folder at most half of its budget, and at most
+// what is free. Work that is not necessary asks for this.
 func (g *Guard) Ample(owner string, bytes int64) bool {
 	g.mu.Lock()
 	o := g.ownerLocked(owner)
@@ -169,10 +167,10 @@ func (g *Guard) Ample(owner string, bytes int64) bool {
 	return ample && g.alarm.ample(bytes)
 }
 
-// Fits says why the disk has no room for as many bytes more, whoever asks: an *AlarmError.
+// Fits returns an *AlarmError if the disk has no room for this many more bytes of any owner.
 func (g *Guard) Fits(bytes int64) error { return g.alarm.fits(bytes) }
 
-// Alarm says why nothing may grow; nil if it may. The error is an *AlarmError.
+// Alarm returns an *AlarmError if nothing may grow, or nil.
 func (g *Guard) Alarm() error { return g.alarm.fits(0) }
 
 func (g *Guard) ownerLocked(name string) *owner {
@@ -190,10 +188,10 @@ func (g *Guard) openLocked(id, owner string) *account {
 	return a
 }
 
-// takes is what counts for the owner's limit.
+// takes returns what counts for the owner's limit.
 func (a *account) takes() int64 { return max(a.bytes, a.held) }
 
-// room refuses bytes that go beyond the limit.
+// room returns an error if bytes would exceed the limit.
 func (o *owner) room(bytes int64) error {
 	if o.limit > 0 && bytes > o.limit-o.bytes {
 		return &LimitError{Used: o.bytes, Limit: o.limit}

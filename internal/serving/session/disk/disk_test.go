@@ -13,7 +13,7 @@ import (
 
 func plenty() Space { return Space{Left: 1 << 40, All: 1 << 41} }
 
-// session is what the model knows of one.
+// session is a session in the model.
 type session struct {
 	owner       string
 	bytes, held int64
@@ -108,7 +108,7 @@ func TestTheAlarmBeginsBelowTheReserveAndEndsAtTwiceThat(t *testing.T) {
 	for _, c := range []struct {
 		left  int64
 		alarm bool
-		told  int // times, up to now
+		told  int // number of calls so far
 	}{
 		{ReserveMost, false, 0},
 		{ReserveMost - 1, true, 1},
@@ -163,7 +163,7 @@ func TestWhereThereIsNoDiskNothingIsRefused(t *testing.T) {
 	require.NoError(t, unknown.Room("a", 1<<40))
 }
 
-// What can be done without leaves half of a limit, of a budget and of a file system to others.
+// Work that is not necessary leaves half of a limit, of a budget and of a file system.
 func TestAmpleIsHalf(t *testing.T) {
 	space := Space{Used: 10, Left: 100, All: 1000}
 	g := New(Options{Budget: 60, Space: func() Space { return space }})

@@ -1,5 +1,5 @@
-// Package lifecycle is the life of what serves sessions. It counts the operations under way, so
-// that a drain knows when they are over.
+// Package lifecycle is the state of a server of sessions. It counts the operations under way, so
+// that a drain knows when they have ended.
 //
 //	loading --Serve--> serving --Drain--> draining --the last operation ends--> drained
 package lifecycle
@@ -23,7 +23,7 @@ const (
 	draining
 )
 
-// Lifecycle is one life. All methods may be called at once.
+// Lifecycle is one such state. All methods are safe for concurrent use.
 type Lifecycle struct {
 	lease   func() error
 	end     func()
@@ -36,9 +36,9 @@ type Lifecycle struct {
 	}
 }
 
-// New begins a life that is loading. lease says why no operation may begin now, although one may
-// later; nil if one may. end is called once, when it drains and the last operation is over. Neither
-// must call the Lifecycle.
+// New returns a Lifecycle that is loading. lease returns why no operation may begin now, although
+// one may later, or nil. end is called once, when it drains and the last operation has ended.
+// Neither must call the Lifecycle.
 func New(lease func() error, end func()) *Lifecycle {
 	return &Lifecycle{lease: lease, end: end, drained: make(chan struct{})}
 }
@@ -52,8 +52,8 @@ func (l *Lifecycle) Serve() {
 	}
 }
 
-// Check says why no operation may begin or go on: ErrLoading, ErrDraining, or the lease's error;
-// nil if one may.
+// Check returns why no operation may begin or continue: ErrLoading, ErrDraining, or the lease's
+// error; nil if one may.
 func (l *Lifecycle) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *Lifecycle) Leave() {
 }
 
 // Drain refuses operations from now on, and returns a channel that is closed when those under way
-// are over.
+// have ended.
 func (l *Lifecycle) Drain() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

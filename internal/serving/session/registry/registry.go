@@ -1,9 +1,9 @@
-// Package registry is the ordered index of live sessions: their ids, owners and names, how many
-// each owner has, and when each expires. It knows nothing of what a session is; times and limits
-// come in as plain values.
+// Package registry is the ordered index of live sessions: their ids, owners and names, the number
+// of each owner's sessions, and when each expires. It knows nothing else about sessions; times and
+// limits are plain values.
 //
-// A session that is being made has its place reserved (Reserve), and then enters it (Enter) or
-// gives it up (Cancel). One that a store already has is added beyond all limits (Add).
+// Reserve reserves the place of a session that is being made; Enter then adds the session, or
+// Cancel releases the place. Add adds an existing session in spite of limits.
 //
 // Every operation costs O(log n), a page O(page + log n).
 package registry
@@ -24,27 +24,27 @@ var (
 	ErrName  = errors.New("registry: another session of the owner has the name")
 )
 
-// degree is that of the trees: a node has up to twice as many entries.
+// degree of the trees: a node has up to twice as many entries.
 const degree = 32
 
-// Entry is a session in the index. The exported fields never change once it has entered.
+// Entry is a session in the index. Its exported fields are immutable after Enter or Add.
 type Entry[S any] struct {
 	ID    string
 	Owner string
 	Value S
 
 	// Guarded by Registry.mu.
-	name     string        // by which its owner finds the session, too; "": none
-	becomes  string        // the name that is reserved for it by Rename; "": none
-	ttl      time.Duration // the session expires when it has not been used for so long; 0: never
+	name     string        // the owner's name for the session; "": none
+	becomes  string        // the name reserved for it by Rename; "": none
+	ttl      time.Duration // the session expires after this time without use; 0: never
 	lastUsed time.Time
-	idle     time.Time // since when: lastUsed or, if that is later, the start of the server
-	users    int       // requests at work on the session, which does not expire under them
-	present  bool      // it has entered, and was not removed
-	deadline time.Time // under which deadlines has the entry; zero: deadlines does not have it
+	idle     time.Time // lastUsed or, if that is later, the start of the server
+	users    int       // requests that use the session, which does not expire meanwhile
+	present  bool      // the entry was added, and not removed
+	deadline time.Time // its key in deadlines; zero: it is not there
 }
 
-// NewEntry describes a session that was used last at a time. A name of "" is none.
+// NewEntry returns an entry last used at lastUsed. A name of "" is none.
 func NewEntry[S any](
 	id, owner, name string, ttl time.Duration, lastUsed time.Time, value S,
 ) *Entry[S] {
@@ -61,16 +61,16 @@ func (e *Entry[S]) expired(now time.Time) bool {
 type owner[S any] struct {
 	places int
 	byID   *btree.BTreeG[*Entry[S]]
-	byName map[string]*naming[S] // of sessions that have names; nil: none ever had
+	byName map[string]*naming[S] // entries by name; nil: no session ever had one
 }
 
-// naming is a name that an owner has given.
+// naming is a name in use by an owner.
 type naming[S any] struct {
-	entry *Entry[S]     // nil: the session is being made, or is being given the name
-	made  chan struct{} // closed when that has ended, well or not
+	entry *Entry[S]     // nil: the session is being made, or is getting the name
+	made  chan struct{} // closed when that has ended, successful or not
 }
 
-// reserve takes a name for a session that is being made, or given the name; "" is none.
+// reserve takes a name for a session that is being made or renamed; "" is none.
 func (o *owner[S]) reserve(name string) {
 	if name == "" {
 		return
@@ -89,7 +89,7 @@ func (o *owner[S]) enter(e *Entry[S]) {
 	}
 }
 
-// cancel gives up a name that was reserved.
+// cancel releases a reserved name.
 func (o *owner[S]) cancel(name string) {
 	if n := o.byName[name]; n != nil {
 		close(n.made)
@@ -97,20 +97,20 @@ func (o *owner[S]) cancel(name string) {
 	}
 }
 
-// finds reports whether the name of a session finds it: of two that have the same it finds one.
+// finds reports whether a session is found by its name: of two with the same name only one is.
 func (o *owner[S]) finds(e *Entry[S]) bool {
 	n := o.byName[e.name]
 	return n != nil && n.entry == e
 }
 
-// forget takes away the name of a session.
+// forget removes the name of a session.
 func (o *owner[S]) forget(e *Entry[S]) {
 	if o.finds(e) {
 		delete(o.byName, e.name)
 	}
 }
 
-// Registry is the index of up to a number of sessions. All methods may be called at once.
+// Registry is an index of a limited number of sessions. All methods are safe for concurrent use.
 type Registry[S any] struct {
 	max   int
 	nodes *btree.FreeListG[*Entry[S]] // shared by the trees of all owners
@@ -124,7 +124,7 @@ type Registry[S any] struct {
 	}
 }
 
-// New makes an empty registry in which up to max sessions find a place.
+// New returns an empty registry for at most max sessions.
 func New[S any](max int) *Registry[S] {
 	r := &Registry[S]{max: max, nodes: btree.NewFreeListG[*Entry[S]](btree.DefaultFreeListSize)}
 	r.mu.byID = btree.NewWithFreeListG(degree, byID[S], r.nodes)
@@ -139,9 +139,9 @@ func byDeadline[S any](a, b *Entry[S]) bool {
 	return cmp.Or(a.deadline.Compare(b.deadline), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// Reserve takes a place, and a name unless it is "", for a session that is to be made. The error is
-// ErrName if a session of the owner has the name, or is being made with it; ErrQuota if the owner
-// has most sessions (0: any number); ErrFull if all places are taken.
+// Reserve takes a place, and a name unless it is "", for a session to be made. The error is ErrName
+// if a session of the owner has the name or is being made with it. It is ErrQuota if the owner has
+// most sessions (0: any number), and ErrFull if all places are taken.
 func (r *Registry[S]) Reserve(owner, name string, most int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *Registry[S]) Reserve(owner, name string, most int) error {
 	return nil
 }
 
-// Cancel gives up a place and a name that were reserved.
+// Cancel releases a reserved place and name.
 func (r *Registry[S]) Cancel(owner, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,7 @@ func (r *Registry[S]) Cancel(owner, name string) {
 	r.vacateLocked(owner)
 }
 
-// Enter puts a session into the place, and under the name, that were reserved for it.
+// Enter adds a session at its reserved place and name.
 func (r *Registry[S]) Enter(e *Entry[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,10 +174,10 @@ func (r *Registry[S]) Enter(e *Entry[S]) {
 	r.mu.owners[e.Owner].enter(e)
 }
 
-// Add puts a session that exists already into a place beyond all limits, and reports whether it
-// did: an id that is taken is left as it is. A name that is taken stays that of the session that
-// was added first; the other is found by its id alone. The session counts as unused from now on:
-// the clock may have been wrong when it was used last, or be wrong now.
+// Add adds an existing session in spite of limits, and reports whether it did: it ignores an id
+// that is taken. If a name is taken, the session that was added first keeps it; the other is found
+// only by its id. The session counts as unused from now on, because the clock may have been wrong
+// at its last use, or be wrong now.
 func (r *Registry[S]) Add(e *Entry[S], now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,9 +194,10 @@ func (r *Registry[S]) Add(e *Entry[S], now time.Time) bool {
 	return true
 }
 
-// Rename reserves another name for a session ("": none). settle must follow: with true the session
-// gets the name, with false it keeps its own. The error is ErrName if another session of the owner
-// has the name, or is being made with it. Removing the session gives the reserved name up.
+// Rename reserves another name for a session ("": none). The caller calls settle: with true the
+// session gets the name, with false it keeps the old one. The error is ErrName if another session
+// of the owner has the name or is being made with it. Removing the session releases the reserved
+// name.
 func (r *Registry[S]) Rename(e *Entry[S], name string) (settle func(renamed bool), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,21 +226,21 @@ func (r *Registry[S]) Rename(e *Entry[S], name string) (settle func(renamed bool
 	}, nil
 }
 
-// Remove takes a session out, and reports whether it was there.
+// Remove removes a session, and reports whether it was there.
 func (r *Registry[S]) Remove(e *Entry[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.removeLocked(e)
 }
 
-// Drop is Remove unless a request is at work on the session.
+// Drop is Remove unless a request uses the session.
 func (r *Registry[S]) Drop(e *Entry[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return e.users == 0 && r.removeLocked(e)
 }
 
-// Find returns the entry of an id, nil if there is none that has not expired.
+// Find returns the entry of an id, nil if there is none or it has expired.
 func (r *Registry[S]) Find(id string, now time.Time) *Entry[S] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,9 +251,9 @@ func (r *Registry[S]) Find(id string, now time.Time) *Entry[S] {
 	return e
 }
 
-// Named returns the entry of an owner's name, nil if there is none that has not expired. While a
-// session of this name is being made, or is being given it, the entry is nil, and making is closed
-// when that has ended; else making is nil.
+// Named returns the entry of an owner's name, nil if there is none or it has expired. While a
+// session with the name is being made or renamed, the entry is nil, and making is closed when that
+// has ended. Otherwise making is nil.
 func (r *Registry[S]) Named(
 	owner, name string, now time.Time,
 ) (e *Entry[S], making <-chan struct{}) {
@@ -272,8 +273,8 @@ func (r *Registry[S]) Named(
 	}
 }
 
-// Use begins a request on a session, which does not expire until Done ends the request. It reports
-// false, and begins nothing, if the session was removed or has expired.
+// Use begins a request on a session, which does not expire until Done. It returns false, and begins
+// nothing, if the session was removed or has expired.
 func (r *Registry[S]) Use(e *Entry[S], now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -285,7 +286,7 @@ func (r *Registry[S]) Use(e *Entry[S], now time.Time) bool {
 	return true
 }
 
-// Done ends what Use has begun.
+// Done ends a request begun by Use.
 func (r *Registry[S]) Done(e *Entry[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,14 +294,14 @@ func (r *Registry[S]) Done(e *Entry[S]) {
 	r.scheduleLocked(e)
 }
 
-// Touch sets when a session was used last. Its caller uses the session.
+// Touch sets when a session was used last. The caller is between Use and Done.
 func (r *Registry[S]) Touch(e *Entry[S], now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.lastUsed, e.idle = now, now
 }
 
-// SetTTL sets after how long without use a session expires; 0: never.
+// SetTTL sets the time without use after which a session expires; 0: never.
 func (r *Registry[S]) SetTTL(e *Entry[S], ttl time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -316,9 +317,9 @@ func (r *Registry[S]) LastUsed(e *Entry[S]) time.Time {
 	return e.lastUsed
 }
 
-// Page returns up to limit sessions in the order of their ids, beginning after one ("": at the
-// first), and whether there are more. Sessions that have expired are not on it; Expire should come
-// first, so that there are few of these to skip.
+// Page returns up to limit sessions in the order of their ids after the given id ("": from the
+// first), and whether there are more. It skips expired sessions; call Expire first, so that there
+// are few of them.
 func (r *Registry[S]) Page(after string, limit int, now time.Time) (page []*Entry[S], more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -352,8 +353,8 @@ func pageOf[S any](
 	return page, more
 }
 
-// Expire removes up to limit sessions that have expired, and returns them. Fewer than limit means
-// that no other has.
+// Expire removes up to limit expired sessions, and returns them. If there are fewer than limit, no
+// other session has expired.
 func (r *Registry[S]) Expire(now time.Time, limit int) (expired []*Entry[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -368,7 +369,7 @@ func (r *Registry[S]) Expire(now time.Time, limit int) (expired []*Entry[S]) {
 	return expired
 }
 
-// Places is the number of sessions, those being made included.
+// Places returns the number of sessions, with those being made.
 func (r *Registry[S]) Places() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -416,7 +417,7 @@ func (r *Registry[S]) removeLocked(e *Entry[S]) bool {
 	return true
 }
 
-// scheduleLocked notes when a session expires that nobody uses.
+// scheduleLocked records when an unused session expires.
 func (r *Registry[S]) scheduleLocked(e *Entry[S]) {
 	if e.present && e.ttl > 0 && e.users == 0 {
 		e.deadline = e.idle.Add(e.ttl)

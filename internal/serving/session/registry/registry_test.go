@@ -21,7 +21,7 @@ func ids(page []*Entry[int]) (all []string) {
 	return all
 }
 
-// pages collects all pages of a listing.
+// pages returns all pages of a listing.
 func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
 	for after := ""; ; {
 		found, more := page(after)
@@ -33,31 +33,31 @@ func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
 	}
 }
 
-// model is what a registry has to be: sessions in a map, looked through from end to end.
+// model is the specification of a registry: sessions in a map, searched from end to end.
 type model struct {
 	entries map[string]*Entry[int]
 	pending map[string][]string    // places reserved, by owner: the names reserved with them
-	named   map[string]*Entry[int] // by owner and name; nil: being made, or given
+	named   map[string]*Entry[int] // entry by owner and name; nil: being made or renamed
 	renamed map[*Entry[int]]*renaming
 }
 
-// renaming is a name that an entry is being given.
+// renaming is a name that is reserved for an entry.
 type renaming struct {
 	name   string
 	settle func(bool)
 }
 
-// key is an owner and a name of his, as named has them.
+// key joins an owner and a name to a key of named.
 func key(owner, name string) string { return owner + "/" + name }
 
-// name notes the name of an entry, unless another entry or a making has it.
+// name sets the name of an entry, unless another entry or reservation has it.
 func (m *model) name(e *Entry[int]) {
 	if _, taken := m.named[key(e.Owner, e.name)]; e.name != "" && !taken {
 		m.named[key(e.Owner, e.name)] = e
 	}
 }
 
-// forget takes an entry out.
+// forget removes an entry.
 func (m *model) forget(e *Entry[int]) {
 	delete(m.entries, e.ID)
 	if m.named[key(e.Owner, e.name)] == e {
@@ -208,7 +208,7 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 					to.settle(renamed)
 					delete(m.renamed, e)
 					if m.entries[e.ID] != e {
-						continue // it was removed
+						continue // the entry was removed
 					}
 					if making != nil {
 						<-making
@@ -335,8 +335,8 @@ func TestASessionInUseExpiresOnlyAfterwards(t *testing.T) {
 	require.Empty(t, r.Expire(late, 10), "what was removed under its user has no deadline")
 }
 
-// A clock that was wrong when a session was used last, or is when the server starts, is no reason
-// to delete the session: of that time nothing counts.
+// A wrong clock, at the last use of a session or at the start of the server, does not delete the
+// session: that time does not count.
 func TestIdleTimeCountsFromTheStart(t *testing.T) {
 	year := 365 * 24 * time.Hour
 	for _, off := range []time.Duration{-50 * year, 0, 50 * year} {

@@ -2,27 +2,28 @@ package scheduler
 
 import "time"
 
-// Sessions that nobody waits for compute behind all others: only while no other session is active,
-// so that they slow none down. One that feeds a long text gives its worker back after every chunk;
-// what it does until the next one is no pause.
+// Background jobs, for which nobody waits, compute only while no other session is active, so that
+// they delay none. A session that feeds a long text releases its worker after every chunk; the
+// short time until its next chunk does not count as a pause.
 const (
-	// pause is how long no other session has been active when one behind them gets a worker.
+	// pause is how long no other session must have been active before a background job gets a
+	// worker.
 	pause = 5 * time.Millisecond
-	// starving is how long those behind wait while there is no pause: then one of them computes one
-	// chunk all the same, so that they come to their ends on a server that never rests.
+	// starving is how long background jobs wait if there is no pause. Then one of them computes one
+	// chunk nevertheless, so that they end even on a server that is always busy.
 	starving = time.Second
 )
 
-// behind is what the scheduler knows of the jobs behind all others.
+// behind is the state of the background jobs.
 type behind struct {
 	line  line
-	ahead int       // sessions that are not behind, and hold a worker or wait for one
-	rests time.Time // when the last of these has given its worker back
-	since time.Time // when one behind was granted a worker last, or the first came to wait
+	ahead int       // sessions in the foreground that hold a worker or wait for one
+	rests time.Time // when the last of these has released its worker
+	since time.Time // when a background job last got a worker, or the first one began to wait
 	timer *time.Timer
 }
 
-// due is how long those behind have to wait from now on, if nothing happens.
+// due returns how long background jobs have to wait from now on, if nothing happens.
 func (b *behind) due() time.Duration {
 	if b.ahead > 0 {
 		return time.Until(b.since.Add(starving))
@@ -37,7 +38,7 @@ func (b *behind) join(t *ticket) {
 	b.line.join(t)
 }
 
-// next removes the ticket that a worker is granted to; nil if there is none, or not yet.
+// next removes the next ticket to get a worker; nil if there is none, or not yet.
 func (b *behind) next() *ticket {
 	if b.line.length == 0 || b.due() > 0 {
 		return nil
@@ -46,8 +47,8 @@ func (b *behind) next() *ticket {
 	return b.line.next()
 }
 
-// watchLocked sees to it that those behind get a worker when they are due, if one is free. One that
-// comes free finds them by itself.
+// watchLocked makes sure that background jobs get a worker when they are due, if one is free. A
+// worker that becomes free later takes them itself.
 func (sc *Scheduler) watchLocked() {
 	b := &sc.mu.behind
 	if b.line.length == 0 || !sc.freeLocked() {
@@ -60,7 +61,7 @@ func (sc *Scheduler) watchLocked() {
 	}
 }
 
-// grantBehind grants free workers to those behind that are due.
+// grantBehind gives free workers to background jobs that are due.
 func (sc *Scheduler) grantBehind() {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()

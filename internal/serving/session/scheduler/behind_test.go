@@ -29,7 +29,7 @@ func TestAJobBehindWaitsForAPauseOfAllOthers(t *testing.T) {
 	})
 	require.Equal(t, 2, s.worker.Exec.Threads())
 	sc.release(s)
-	s = mustAcquire(t, sc, upload) // at once: no pause
+	s = mustAcquire(t, sc, upload) // the worker is granted at once: no pause is needed
 	require.Equal(t, 2, s.worker.Exec.Threads(), "who is behind takes no threads of others")
 	require.Empty(t, got)
 	sc.release(s)
@@ -41,7 +41,8 @@ func TestAJobBehindDoesNotStarve(t *testing.T) {
 	upload := Job{Session: "upload", Chunk: 16}
 	got := make(chan time.Duration, 1)
 	s := mustAcquire(t, sc, upload)
-	sc.mu.behind.ahead++ // another, so that there is no pause however slow this machine is
+	// counts another session, so that there is no pause however slow this machine is
+	sc.mu.behind.ahead++
 	begun := time.Now()
 	go func() {
 		s, err := sc.acquire(context.Background(), Job{Session: "shadow", Chunk: 16, Behind: true})
@@ -56,7 +57,7 @@ func TestAJobBehindDoesNotStarve(t *testing.T) {
 			require.GreaterOrEqual(t, waited, starving)
 			sc.release(s)
 			return
-		default: // the next chunk of a text that never ends
+		default: // the next chunk of a text without end
 			sc.release(s)
 			s = mustAcquire(t, sc, upload)
 		}

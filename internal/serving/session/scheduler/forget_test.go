@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// Nothing of a model that has left the memory stays: neither in workers that rest, nor in those
-// that have gone to other models, nor in the one that a job still holds.
+// No worker of a model that has left the memory remains: no idle one, none in a slot that serves
+// other models now, and not the one that a job still holds.
 func TestTheWorkersOfAModelThatIsForgottenEnd(t *testing.T) {
 	sc := newTestScheduler(t, 3)
 	m, err := modeltest.New(9)

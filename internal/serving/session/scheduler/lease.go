@@ -15,8 +15,8 @@ type Lease struct {
 
 	mu struct {
 		sync.Mutex
-		slot     *slot // nil while the worker is given back
-		yielding bool  // the holder is at something that needs no worker
+		slot     *slot // nil after the worker was taken back
+		yielding bool  // the holder does something that needs no worker
 		lost     bool  // the worker has served others since the last Yield began
 	}
 }
@@ -32,8 +32,8 @@ func (sc *Scheduler) Lease(ctx context.Context, j Job) (*Lease, error) {
 	return l, nil
 }
 
-// Worker is the worker held. If it was given back, Worker waits for another, however long the line
-// is: its holder has a chunk to finish that was acknowledged.
+// Worker returns the worker. If it was taken back, Worker waits for another, however long the queue
+// is: the chunk was acknowledged and must be completed.
 func (l *Lease) Worker() *stream.Worker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *Lease) Worker() *stream.Worker {
 }
 
 // Yield runs f, which may wait for a client or a disk and must not use the worker. If f takes
-// longer than patience, the worker goes to others, and the lease has lost it.
+// longer than patience, the worker goes to others, and Lost is true.
 func (l *Lease) Yield(f func() error, patience time.Duration) error {
 	l.setYielding(true)
 	defer l.setYielding(false)
@@ -69,8 +69,8 @@ func (l *Lease) setYielding(yielding bool) {
 	}
 }
 
-// Lost reports whether the worker has served others since the last Yield began: what it held of the
-// holder's scores is gone.
+// Lost reports whether the worker has served others since the last Yield began. Then the scores
+// that it held are gone.
 func (l *Lease) Lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +80,8 @@ func (l *Lease) Lost() bool {
 // Release ends the lease.
 func (l *Lease) Release() { l.end((*Scheduler).release) }
 
-// ReleaseSoon ends the lease of a session that wants the next one at once: it has more text at
-// hand.
+// ReleaseSoon ends the lease of a session that needs the next one at once, because it has more
+// text.
 func (l *Lease) ReleaseSoon() { l.end((*Scheduler).releaseSoon) }
 
 func (l *Lease) end(release func(*Scheduler, *slot)) {

@@ -2,41 +2,40 @@ package scheduler
 
 import "slices"
 
-// ticket is a place in the line.
+// ticket is a place in the queue.
 type ticket struct {
 	job     Job
-	ready   chan *slot // has room for the one slot it will get
-	arrived uint64     // tells tickets apart by age: an older one has the lower number
+	ready   chan *slot // has room for the one slot that it will get
+	arrived uint64     // age of the ticket: an older one has a lower number
 }
 
-// line is who waits for a worker. The next worker goes to the key that was granted one the longest
-// time ago, and there to the ticket that came first. So a waiting key sees each other key granted
-// at most one worker, however many sessions others have in line.
+// line is the queue for workers. The next worker goes to the key that got one the longest time ago,
+// and there to the oldest ticket. So while a key waits, each other key gets at most one worker,
+// however many sessions it has in the queue.
 //
-// Within a key, requests without a worker so far are first: a short one does not wait for the turns
-// of long ones. One of firstsInRow + 1 grants is for the others, so that short requests do not keep
-// them out.
+// Within a key, requests that have not had a worker come first: a short one does not wait for the
+// turns of long ones. One of firstsInRow + 1 grants goes to the others, so that they do not starve.
 type line struct {
-	// keys has the keys that wait, and those that were granted a worker since somebody has waited.
+	// keys has the keys that wait, and those that got a worker since a ticket has been waiting.
 	keys   map[string]turns
 	length int    // tickets
-	first  int    // tickets of requests that have had no worker yet
+	first  int    // tickets of requests that have not had a worker
 	now    uint64 // counts arrivals and grants
 }
 
-// firstsInRow is how many grants in a row requests get that have had no worker yet, while one that
-// goes on waits.
+// firstsInRow is how many grants in a row go to requests that have not had a worker, while another
+// request of the key waits.
 const firstsInRow = 3
 
-// turns is what the line knows of a key.
+// turns is the state of a key in the queue.
 type turns struct {
-	// those of requests that have had no worker yet, then others; in the order they came
+	// first those of requests that have not had a worker; each in order of arrival
 	tickets []*ticket
-	granted uint64 // when the key was granted a worker last; 0: not since somebody has waited
-	firsts  int    // grants in a row to requests that had had no worker, while others waited
+	granted uint64 // when the key last got a worker; 0: not since a ticket has been waiting
+	firsts  int    // grants in a row to requests that had not had a worker, while others waited
 }
 
-// head is the place of the ticket that is next in the key's row.
+// head returns the index of the key's next ticket.
 func (k *turns) head() int {
 	if k.firsts < firstsInRow {
 		return 0
@@ -46,7 +45,7 @@ func (k *turns) head() int {
 
 func goesOn(t *ticket) bool { return !t.job.First }
 
-// join puts a ticket at the end of its key's.
+// join appends a ticket to those of its key.
 func (l *line) join(t *ticket) {
 	if l.keys == nil {
 		l.keys = map[string]turns{}
@@ -82,11 +81,11 @@ func (l *line) leave(t *ticket) bool {
 	return true
 }
 
-// next removes the ticket that a worker is granted to; nil if nobody waits.
+// next removes the next ticket to get a worker; nil if the queue is empty.
 func (l *line) next() *ticket {
 	var first *ticket
 	var granted uint64
-	for _, k := range l.keys { // the order of the map has no part in the choice
+	for _, k := range l.keys { // the choice does not depend on the order of the map
 		if len(k.tickets) == 0 {
 			continue
 		}
@@ -104,7 +103,7 @@ func (l *line) next() *ticket {
 	return first
 }
 
-// count notes whether a ticket that has been first in line has kept others of its key waiting.
+// count records whether a request's first ticket has made others of its key wait.
 func (l *line) count(t *ticket) {
 	k := l.keys[t.job.Key]
 	if t.job.First && slices.ContainsFunc(k.tickets, goesOn) {
@@ -115,8 +114,7 @@ func (l *line) count(t *ticket) {
 	l.keys[t.job.Key] = k
 }
 
-// grant notes that a key was granted a worker. Where nobody waits, what was granted before does not
-// matter any more.
+// grant records that a key got a worker. When the queue is empty, earlier grants no longer matter.
 func (l *line) grant(key string) {
 	if l.length == 0 {
 		clear(l.keys)

@@ -9,12 +9,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The line is held against the plain rule, with every ticket's whole history in sight.
+// The queue is compared with the plain rule, which sees the whole history of each ticket.
 func TestAKeyThatWaitsSeesEachOtherKeyGrantedOnceAtMost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
-		inLine := map[string][]*ticket{}      // of each key, in the order they came
-		grants := map[string]map[string]int{} // of each key that waits: of others since its turn
+		inLine := map[string][]*ticket{} // tickets of each key, in order of arrival
+		// grants to other keys since its last one, by waiting key
+		grants := map[string]map[string]int{}
 		keys := rapid.IntRange(1, 6).Draw(t, "keys")
 		drawKey := func() string {
 			return fmt.Sprint("key ", rapid.IntRange(1, keys).Draw(t,
@@ -89,13 +90,13 @@ func TestAKeyThatWaitsSeesEachOtherKeyGrantedOnceAtMost(t *testing.T) {
 	})
 }
 
-// Requests that have had no worker yet are before the others of their key, and keep none of them
-// waiting for more than firstsInRow grants.
+// Requests that have not had a worker come before the others of their key. The others wait for at
+// most firstsInRow of their grants.
 func TestOfAKeyRequestsThatHaveHadNoWorkerAreFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
-		var first, others []*ticket // in the order they came
-		row := 0                    // grants to first ones while others waited
+		var first, others []*ticket // tickets in order of arrival
+		row := 0                    // grants to first requests while others waited
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				new := &ticket{job: Job{First: rapid.Bool().Draw(t, "first")}}
@@ -123,7 +124,7 @@ func TestOfAKeyRequestsThatHaveHadNoWorkerAreFirst(t *testing.T) {
 					require.Nil(t, next)
 				}
 				if l.length == 0 && next != nil {
-					row = 0 // what was granted before does not matter any more
+					row = 0 // earlier grants no longer matter
 				}
 			},
 			"": func(t *rapid.T) {
@@ -134,7 +135,7 @@ func TestOfAKeyRequestsThatHaveHadNoWorkerAreFirst(t *testing.T) {
 	})
 }
 
-// A key that has just come waits for the chunks under way, and not for those that wait before it.
+// A new key waits for the chunks under way, and not for the requests in the queue before it.
 func TestAShortRequestOvertakesTheSixtyUploadsOfAnotherKey(t *testing.T) {
 	sc := newTestScheduler(t, 2)
 	greedy := func(n int) Job {
@@ -148,7 +149,7 @@ func TestAShortRequestOvertakesTheSixtyUploadsOfAnotherKey(t *testing.T) {
 	}
 	short := Job{Key: "other", Session: "short", Chunk: 16}
 	inLine(t, sc, context.Background(), short, got)
-	sc.release(one) // the first chunk under way that ends
+	sc.release(one) // the first of the chunks under way to end
 	require.Equal(t, "short", <-got)
 	for range 60 {
 		require.Contains(t, <-got, "upload ")

@@ -1,12 +1,11 @@
-// Package scheduler shares workers, one for each thread, among keys and among the sessions of each,
-// a chunk at a time. A free worker goes to the key whose turn it is, and there to the session that
-// came first. A session with a long upload is behind the others of its key after each turn
-// (turn.go), a key with many uploads behind every other key. The first chunk of a request does not
-// wait for long uploads of its own key (line.go). Jobs that nobody waits for are behind all others
-// (behind.go).
+// Package scheduler shares workers, one for each thread, among keys and the sessions of each key,
+// one chunk at a time. A free worker goes to the key whose turn it is, and there to the session
+// that came first. A session with a long upload queues behind its key's others after each turn
+// (turn.go), and a key with many uploads behind every other key. The first chunk of a request does
+// not wait for long uploads of the same key (line.go). Background jobs come last (behind.go).
 //
-// One active session computes on all threads; with as many sessions as threads each computes on
-// one. Results do not depend on it.
+// One active session computes on all threads. With as many sessions as threads each computes on
+// one. Results do not depend on that.
 package scheduler
 
 import (
@@ -20,46 +19,46 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Scheduler has the workers of one model, or of several. All methods may be called at once.
+// Scheduler has the workers of one or more models. All methods are safe for concurrent use.
 type Scheduler struct {
-	// Live, if set, tells whether a model that a job names is in memory to stay. Of one that is
-	// not, no worker is kept. It is set before the first job.
+	// Live, if set, reports whether the model of a job stays in memory. No worker is kept for a
+	// model that does not. It is set before the first job.
 	Live func(*model.Model) bool
 
-	model   *model.Model // of jobs that name none
+	model   *model.Model // model of jobs that name none
 	threads int
 
 	mu struct {
 		sync.Mutex
-		all    []*slot // idle or not
-		idle   []*slot // the least recently used first
+		all    []*slot // all slots, idle or not
+		idle   []*slot // least recently used first
 		line   line
 		active int // sessions that hold a worker or wait for one
 		behind behind
 	}
 }
 
-// Job is what a worker is wanted for. It names the session by its id: holding the session would
+// Job describes a request for a worker. It has only the session's id, because a reference would
 // keep the session's memory alive.
 type Job struct {
-	Key     string       // who the session belongs to
+	Key     string       // the session's owner
 	Session string       // id
 	Model   *model.Model // nil: the scheduler's
 	Chunk   int          // tokens: the size of a worker's segments
-	Behind  bool         // nobody waits for the job: it is done while no other is
-	First   bool         // the request has had no worker yet
+	Behind  bool         // background job, which runs only while no other does
+	First   bool         // the request has not had a worker
 }
 
-// goesOn reports whether a job may find its session's segment with a slot that had another.
+// goesOn reports whether a slot that served the job had may still hold j's segment.
 func (j Job) goesOn(had Job) bool {
 	return j.Session == had.Session && j.Model == had.Model && j.Chunk == had.Chunk
 }
 
-// slot is one of the workers that compute at the same time, and what its working space was last
-// used for. A slot has a worker for each model that it has served: their working space is large,
-// and sessions of two models may take turns after every chunk.
+// slot is one of the workers that compute at the same time, and the last use of its working space.
+// A slot has a worker for each model that it has served: their working space is large, and sessions
+// of two models may take turns after every chunk.
 type slot struct {
-	worker *stream.Worker // of the job's model
+	worker *stream.Worker // worker for the job's model
 	of     map[*model.Model]*stream.Worker
 	job    Job
 	turn   time.Time // when the turn of the job's session began
@@ -67,13 +66,13 @@ type slot struct {
 	kept *time.Timer
 }
 
-// New makes a scheduler of up to so many slots, each of up to so many threads. Slots and workers
-// are made when they are needed first. The model is that of jobs that name none.
+// New returns a scheduler of up to threads slots, each of up to threads threads. It makes slots and
+// workers when they are first needed. m is the model of jobs that name none.
 func New(m *model.Model, threads int) *Scheduler {
 	return &Scheduler{model: m, threads: threads}
 }
 
-// Threads is how many jobs can be done at the same time.
+// Threads returns how many jobs can run at the same time.
 func (sc *Scheduler) Threads() int { return sc.threads }
 
 // acquire waits for a worker. The context ends the wait.
@@ -92,7 +91,7 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	case j.Behind:
 		sc.mu.behind.join(t)
 		sc.watchLocked()
-	case sc.freeLocked(): // then nobody waits but those behind
+	case sc.freeLocked(): // then only background jobs wait
 		defer sc.mu.Unlock()
 		sc.mu.behind.ahead++
 		sc.mu.line.grant(j.Key)
@@ -112,14 +111,14 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	}
 }
 
-// freeLocked reports whether there is a slot that nobody has, or one to be made.
+// freeLocked reports whether a slot is idle, or one can be made.
 func (sc *Scheduler) freeLocked() bool {
 	return len(sc.mu.idle) > 0 || len(sc.mu.all) < sc.threads
 }
 
-// pickLocked removes an idle slot, or makes one. The best is the one that served the session last
-// and may still hold its segment, then one whose segments have the right size, the least recently
-// used of these.
+// pickLocked removes an idle slot, or makes one. It prefers the slot that served the session last
+// and may still hold its segment. Then it prefers one with segments of the right size, the least
+// recently used of these.
 func (sc *Scheduler) pickLocked(j Job) *slot {
 	for _, fits := range []func(*slot) bool{
 		func(s *slot) bool { return j.goesOn(s.job) },
@@ -137,7 +136,7 @@ func (sc *Scheduler) pickLocked(j Job) *slot {
 	return s
 }
 
-// beginLocked prepares a slot for a job, with which a turn begins.
+// beginLocked prepares a slot for a job, which begins a turn.
 func (sc *Scheduler) beginLocked(s *slot, j Job) *slot {
 	s.turn = time.Now()
 	return sc.prepareLocked(s, j)
@@ -157,7 +156,7 @@ func (sc *Scheduler) prepareLocked(s *slot, j Job) *slot {
 	return s
 }
 
-// leave gives up a place in the line, or the worker it has got meanwhile.
+// leave gives up a place in the queue, or the worker that it got meanwhile.
 func (sc *Scheduler) leave(t *ticket) {
 	sc.mu.Lock()
 	line := &sc.mu.line
@@ -174,7 +173,7 @@ func (sc *Scheduler) leave(t *ticket) {
 	}
 }
 
-// release gives a worker back.
+// release returns a worker.
 func (sc *Scheduler) release(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -182,7 +181,7 @@ func (sc *Scheduler) release(s *slot) {
 	sc.passLocked(s)
 }
 
-// passLocked hands a slot on that nobody has.
+// passLocked gives a free slot to the next job.
 func (sc *Scheduler) passLocked(s *slot) {
 	if m := s.job.Model; m != nil && sc.Live != nil && !sc.Live(m) {
 		s.forget(m)
@@ -199,7 +198,7 @@ func (sc *Scheduler) passLocked(s *slot) {
 	t.ready <- sc.beginLocked(s, t.job)
 }
 
-// endLocked notes that a job holds no worker any more, and waits for none.
+// endLocked records that a job neither holds a worker nor waits for one.
 func (sc *Scheduler) endLocked(j Job) {
 	sc.mu.active--
 	if !j.Behind {
@@ -208,8 +207,8 @@ func (sc *Scheduler) endLocked(j Job) {
 	}
 }
 
-// Busy reports whether as many jobs wait for a worker as there are workers, but for those behind
-// all others.
+// Busy reports whether as many jobs wait for a worker as there are workers, not counting background
+// jobs.
 func (sc *Scheduler) Busy() bool {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -237,7 +236,7 @@ func (sc *Scheduler) Close() {
 }
 
 // Forget ends the workers of a model that is no longer Live, so that nothing here keeps it in
-// memory. One that a job still holds ends with the job.
+// memory. A worker in use ends with its job.
 func (sc *Scheduler) Forget(m *model.Model) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()

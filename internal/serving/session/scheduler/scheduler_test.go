@@ -21,7 +21,7 @@ func testModel(t testing.TB) *model.Model {
 	return m
 }
 
-// soon waits for something other goroutines do.
+// soon waits until other goroutines have made ok true.
 func soon(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 30*time.Second, time.Millisecond, what)
@@ -39,7 +39,7 @@ func mustAcquire(t *testing.T, sc *Scheduler, j Job) *slot {
 	return s
 }
 
-// inLine starts a wait for a worker, and returns when it is in line.
+// inLine starts a wait for a worker, and returns when it is in the queue.
 func inLine(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- string) {
 	before := lineLength(sc)
 	go func() {
@@ -67,7 +67,7 @@ func TestWorkersGoToTheHeadOfTheLine(t *testing.T) {
 	for _, who := range []string{"a", "b", "c"} {
 		inLine(t, sc, context.Background(), Job{Session: who, Chunk: 16}, got)
 	}
-	// its next chunk
+	// the session's next chunk
 	inLine(t, sc, context.Background(), Job{Session: "long upload", Chunk: 16}, got)
 	sc.release(s)
 	for _, who := range []string{"a", "b", "c", "long upload"} {
@@ -154,8 +154,8 @@ func TestAWorkerGrantedToOneThatGivesUpIsPassedOn(t *testing.T) {
 	sc.mu.active++
 	got := make(chan string, 1)
 	inLine(t, sc, context.Background(), Job{Session: "b", Chunk: 16}, got)
-	sc.release(s)  // late has it
-	sc.leave(late) // and does not want it any more
+	sc.release(s)  // late has the worker
+	sc.leave(late) // late leaves the queue
 	require.Equal(t, "b", <-got)
 	soon(t, "all are back",
 		func() bool {

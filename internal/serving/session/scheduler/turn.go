@@ -2,20 +2,21 @@ package scheduler
 
 import "time"
 
-// A worker that takes up another session computes the keys and values of its memory again, which
-// costs as much as a third of a chunk. So a session whose text goes on keeps its worker for some
-// chunks, though others wait.
+// A worker that switches to another session recomputes the keys and values of the session's memory,
+// which costs about a third of a chunk. So a session with more text keeps its worker for some
+// chunks, even if others wait.
 const (
-	// turn is how long a session may keep its worker while others wait: some ten chunks of the
+	// turn is how long a session may keep its worker while others wait: about ten chunks of the
 	// default model.
 	turn = 250 * time.Millisecond
-	// keeping is how long a worker is kept for the next chunk of a session: its request has the
-	// text at hand, and comes at once if nothing is in its way.
+	// keeping is how long a worker is kept for the next chunk of a session. The request has the
+	// text ready, and asks at once unless something delays it.
 	keeping = time.Millisecond
 )
 
-// releaseSoon gives a worker back for a session that is about to want it again. If others wait, the
-// worker is kept for it, unless its turn is over or one of those has not had a worker yet.
+// releaseSoon returns a worker whose session will soon need it again. If others wait, the worker is
+// kept for the session. It is not kept if the session's turn is over, or if one of the others has
+// not had a worker yet.
 func (sc *Scheduler) releaseSoon(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -37,8 +38,8 @@ func (sc *Scheduler) releaseSoon(s *slot) {
 	s.kept = kept
 }
 
-// takeKeptLocked returns the slot that is kept for a job's session, and keeps it no more; nil if
-// none is.
+// takeKeptLocked returns the slot that is kept for a job's session, and ends the keeping; nil if
+// there is none.
 func (sc *Scheduler) takeKeptLocked(j Job) *slot {
 	for _, s := range sc.mu.all {
 		if s.kept != nil && j.goesOn(s.job) && s.endKeepingLocked() {
@@ -48,7 +49,7 @@ func (sc *Scheduler) takeKeptLocked(j Job) *slot {
 	return nil
 }
 
-// endKeepingLocked reports whether the slot was kept for a session. It is no more.
+// endKeepingLocked ends the keeping of the slot, and reports whether it was kept.
 func (s *slot) endKeepingLocked() bool {
 	if s.kept == nil {
 		return false

@@ -11,7 +11,7 @@ import (
 
 func upload(session string) Job { return Job{Session: session, Chunk: 16} }
 
-// chunks has a session hold a worker for so many chunks, and want the next one after each.
+// chunks makes a session hold a worker for n chunks, and ask for the next one after each.
 func chunks(t *testing.T, sc *Scheduler, session string, n int, each func(*slot)) {
 	for range n {
 		s := mustAcquire(t, sc, upload(session))
@@ -28,7 +28,8 @@ func TestASessionWhoseTextGoesOnKeepsItsWorkerThoughOthersWait(t *testing.T) {
 	sc.releaseSoon(first)
 	began := time.Now()
 	chunks(t, sc, "a", 5, func(s *slot) {
-		if time.Since(began) < keeping { // else the machine is busy, and b may have had its turn
+		// otherwise the machine is busy, and b may have had its turn
+		if time.Since(began) < keeping {
 			require.Equal(t, 1, lineLength(sc), "b still waits")
 		}
 		require.Same(t, first, s)
@@ -47,8 +48,8 @@ func TestATurnEnds(t *testing.T) {
 	require.Equal(t, "b", <-got)
 }
 
-// A turn begins with the first chunk, however long the worker has served the session: nobody else
-// has waited.
+// If no other session waits, a new turn begins with each chunk, however long the worker has served
+// the session.
 func TestATurnBeginsAnewWhereNobodyWaited(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	chunks(t, sc, "a", 1, func(s *slot) { s.turn = s.turn.Add(-turn) })
@@ -82,7 +83,7 @@ func TestClosingEndsWorkersThatAreKept(t *testing.T) {
 	leave()
 	require.Equal(t, context.Canceled.Error(), <-got)
 	sc.release(two)
-	sc.Close() // TestMain sees that no thread is left
+	sc.Close() // TestMain checks that no thread is left
 	require.Empty(t, sc.mu.all)
 	require.Nil(t, one.kept)
 }

@@ -9,10 +9,10 @@ import (
 )
 
 // An archive is a tar file of a data folder: of all of its sessions (a backup) or of one (an
-// export). It has the files of the sessions, and then the version, so that one that was cut short
-// is neither an archive nor, behind `tar -x`, a data folder. A file that several sessions have is
-// in the archive once; the others are links to it. Every header has one block, so that the place of
-// every byte follows from the sizes.
+// export). The file version comes after the files of the sessions. So an archive that was cut short
+// is not accepted, neither as an archive nor, after `tar -x`, as a data folder. A file that several
+// sessions share is in the archive once, and the others are links to it. Every header has one
+// block, so that the sizes give the position of every byte.
 const (
 	tarBlock      = 512
 	tarTrailBytes = 2 * tarBlock
@@ -20,13 +20,13 @@ const (
 
 // member is a file of an archive.
 type member struct {
-	name  string // within the data folder
+	name  string // path in the data folder
 	size  int64
-	link  string // the member that has the content; "": this one
+	link  string // the member with the content; "": this one
 	start int64  // position of its header in the archive
 }
 
-// content is the size of what follows a member's header.
+// content returns the size of the content after a member's header.
 func (m *member) content() int64 {
 	if m.link != "" {
 		return 0
@@ -34,10 +34,10 @@ func (m *member) content() int64 {
 	return m.size
 }
 
-// padded is content with what fills up its last block.
+// padded returns the content's size with the padding of its last block.
 func (m *member) padded() int64 { return (m.content() + tarBlock - 1) / tarBlock * tarBlock }
 
-// header is the block before a member's content.
+// header returns the block before a member's content.
 func (m *member) header(made time.Time) ([]byte, error) {
 	h := tar.Header{
 		Format: tar.FormatGNU, Typeflag: tar.TypeReg, Name: m.name, Size: m.size, Mode: 0o600,
@@ -57,14 +57,14 @@ func (m *member) header(made time.Time) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// archive is where everything is in a backup. It does not change once it is made.
+// archive is the layout of a backup. It is immutable.
 type archive struct {
 	made    time.Time
 	members []member
 	size    int64
 }
 
-// newArchive lays out an archive of the files of sessions, whose places it sets.
+// newArchive lays out an archive of the files of sessions, and sets their positions.
 func newArchive(made time.Time, files []member) *archive {
 	version := member{name: versionName, size: int64(len(versionText))}
 	a := &archive{made: made, members: append(files, version)}

@@ -16,19 +16,18 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Backup is the storage.Backup of a data folder, a tar archive. It holds links to the files that
-// there were, which stay until the backup is closed, also those of sessions that are deleted
-// meanwhile.
+// Backup is the storage.Backup of a data folder, a tar archive. It holds links to the files at its
+// beginning. They stay until the backup is closed, even if their sessions are deleted.
 type Backup struct {
 	f       *Folder
-	dir     string // of the links
+	dir     string // folder of the links
 	archive *archive
 	ended   atomic.Bool
 	end     sync.Once
-	err     error // of end
+	err     error // error of end
 }
 
-// Backup implements storage.Backuper. While the files are linked, nothing is written.
+// Backup implements storage.Backuper. While it links the files, nothing is written.
 func (f *Folder) Backup(ctx context.Context) (_ storage.Backup, err error) {
 	if err := f.usable(); err != nil {
 		return nil, err
@@ -109,17 +108,17 @@ func (b *Backup) linkSession(s *session, first map[inode]string) (files []member
 			err = add(name, bytes)
 		}
 	})
-	if s.damage == nil { // nothing in a backup is a torn append
+	if s.damage == nil { // a backup has no torn appends
 		files = append(files,
 			member{name: path.Join(sessionsName, s.id, claimName(s.epoch, s.end))})
 	} else if errors.Is(err, os.ErrNotExist) {
-		return files, nil // damage is no reason to have no backup
+		return files, nil // damage does not prevent a backup
 	}
 	return files, err
 }
 
-// linker returns what links a file of a session. Of a folder that is open for reading nobody
-// changes a file: nothing is linked.
+// linker returns a function that links a file of a session. If the folder is open for reading, no
+// file changes, and nothing is linked.
 func (b *Backup) linker(s *session) (func(name string) (links, error), error) {
 	from, to := b.f.sessionPath(s.id), b.sessionPath(s.id)
 	if b.f.readOnly {
@@ -136,7 +135,7 @@ func (b *Backup) linker(s *session) (func(name string) (links, error), error) {
 	return link, b.f.files.Mkdir(to, 0o700)
 }
 
-// sessionPath is where the backup finds the files of a session.
+// sessionPath returns where the backup finds the files of a session.
 func (b *Backup) sessionPath(id string) string {
 	if b.f.readOnly {
 		return b.f.sessionPath(id)
@@ -144,16 +143,16 @@ func (b *Backup) sessionPath(id string) string {
 	return filepath.Join(b.dir, id)
 }
 
-// Size is that of the archive, in bytes.
+// Size returns the size of the archive, in bytes.
 func (b *Backup) Size() int64 { return b.archive.size }
 
-// ID names the backup. No two have the same.
+// ID identifies the backup. No two are equal.
 func (b *Backup) ID() string { return filepath.Base(b.dir) }
 
-// Open begins to read.
+// Open starts a reading.
 func (b *Backup) Open() io.ReadSeekCloser { return &reader{b: b} }
 
-// Close ends the backup, under readers too, and removes what was kept for it alone.
+// Close ends the backup, also for its readers, and removes the links.
 func (b *Backup) Close() error {
 	b.end.Do(func() {
 		b.ended.Store(true)
@@ -165,7 +164,7 @@ func (b *Backup) Close() error {
 	return b.err
 }
 
-// reader reads a backup. It is for one goroutine.
+// reader reads a backup. Only one goroutine may use it.
 type reader struct {
 	b    *Backup
 	at   int64
@@ -187,7 +186,7 @@ func (r *reader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Read implements io.Reader. The error is storage.ErrClosed once the backup has ended.
+// Read implements io.Reader. The error is storage.ErrClosed after the backup has ended.
 func (r *reader) Read(p []byte) (int, error) {
 	a := r.b.archive
 	if r.at >= a.size {
@@ -216,7 +215,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		clear(p)
 		got = len(p)
 	}
-	// What was read after the end may have been overwritten.
+	// Bytes read after the end may have been overwritten.
 	if r.b.ended.Load() {
 		return 0, fmt.Errorf("storage: backup: %w", storage.ErrClosed)
 	}
@@ -250,7 +249,7 @@ func (r *reader) content(n int, p []byte, at int64) (int, error) {
 	return 0, fmt.Errorf("storage: backup: %s, byte %d: %w", m.name, at, err)
 }
 
-// Close closes what Read has open. The backup stays.
+// Close closes the file that Read has open. The backup stays.
 func (r *reader) Close() error {
 	if r.open == nil {
 		return nil

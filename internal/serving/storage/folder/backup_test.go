@@ -46,7 +46,7 @@ func TestBackupIsTheFolderOfOneMoment(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Backup(background)
 	require.ErrorIs(t, err, storage.ErrBackup)
-	// What comes after the moment is not in it.
+	// The backup lacks what is written after its beginning.
 	a, err := s.Claim(background, "a")
 	require.NoError(t, err)
 	require.NoError(t, s.Append(background, "a", a.Epoch, a.End, record{Text: []byte("later")}))
@@ -143,7 +143,7 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	}
 }
 
-// Charges that follow every call are those that opening counts.
+// Charges after every call equal those counted at opening.
 func TestChargesAreThoseThatOpeningCounts(t *testing.T) {
 	for _, way := range []string{"index", "no index"} {
 		t.Run(way, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestChargesAreThoseThatOpeningCounts(t *testing.T) {
 	}
 }
 
-// A file that an archive has without its holes would be read as another.
+// A file stored in an archive without its holes would be misread.
 func TestSparseMembersAreRefused(t *testing.T) {
 	name := sessionsName + "/a/" + hexName(segmentPrefix, 0)
 	for _, records := range []string{
@@ -190,7 +190,7 @@ func TestSparseMembersAreRefused(t *testing.T) {
 			require.NoError(t, w.Flush())
 		}
 		write("records", records)
-		header := b.Bytes()[:tarBlock] // becomes one of what is known of the next file
+		header := b.Bytes()[:tarBlock] // becomes one of the types that describe the next file
 		header[156] = tar.TypeXHeader
 		sum := 0
 		for n, c := range header {
@@ -217,7 +217,7 @@ func TestSparseMembersAreRefused(t *testing.T) {
 	}
 }
 
-// A backup has the end of every log: what is damaged there is not taken for a torn append.
+// A backup has the end of every log: damage at the end is not taken for a torn append.
 func TestDamageAtTheEndOfABackupIsFound(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	_, b, begins := framed(t, dir, 'x', 2000, 2000)

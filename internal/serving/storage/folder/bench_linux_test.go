@@ -15,8 +15,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// BenchmarkAppend measures acknowledged appends of a chunk a second, of one session and of many at
-// once, against what the disk allows in turns with them: writes of a page, an fdatasync after each.
+// BenchmarkAppend measures acknowledged appends of a chunk in a second, of one session and of many
+// at once. It alternates with a measurement of the disk: writes of a page, each followed by an
+// fdatasync.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint("sessions=", writers), func(b *testing.B) {
@@ -58,7 +59,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// rush lets every session append until the time is over, and counts.
+// rush makes every session append until the time is over, and returns the number of appends.
 func rush(b *testing.B, s storage.Store, epochs []uint64, ends []int64, d time.Duration) int {
 	var total atomic.Int64
 	var wait sync.WaitGroup
@@ -82,8 +83,8 @@ func rush(b *testing.B, s storage.Store, epochs []uint64, ends []int64, d time.D
 	return int(total.Load())
 }
 
-// BenchmarkStart opens a folder of 100,000 sessions of one record each: with the index that a clean
-// end leaves, and without it.
+// BenchmarkStart opens a folder of 100,000 sessions of one record each, with the index of a clean
+// end and without it.
 func BenchmarkStart(b *testing.B) {
 	const sessions, writers = 100_000, 100
 	dir := filepath.Join(b.TempDir(), "data")

@@ -16,14 +16,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Check reads all of a data folder that means something, changes nothing, and visits what it finds
-// wrong, with the file and, where they can be told, position, session and offset. An error says why
-// not all could be checked. A folder without a finding reads back as it was written.
+// Check reads the whole of a data folder without changing it, and visits each error. It gives the
+// file and, if known, position, session and offset. It returns an error if something could not be
+// checked. A folder without errors reads back as it was written.
 func Check(ctx context.Context, dir string, visit func(*storage.CorruptError)) error {
 	return CheckWithProgress(ctx, dir, visit, nil)
 }
 
-// CheckWithProgress is Check. progress, if not nil, gets the bytes that were read, and all bytes.
+// CheckWithProgress is Check. progress, if not nil, gets the bytes read so far, and all bytes.
 func CheckWithProgress(
 	ctx context.Context, dir string, visit func(*storage.CorruptError),
 	progress func(done, total int64),
@@ -33,7 +33,7 @@ func CheckWithProgress(
 			visit(damage)
 		}
 	}
-	// Sessions that do not load are reported by Open, and not read again.
+	// Open reports sessions that do not load, and they are not read again.
 	f, err := open(dir, Options{ReadOnly: true, Report: report}, osFiles{})
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func CheckWithProgress(
 	return c.all(ctx)
 }
 
-// bytes is the length of all files of sessions; one that several have counts for each.
+// bytes returns the length of all files of sessions; a shared file counts for each.
 func (f *Folder) bytes() (sum int64) {
 	for _, s := range f.sessions {
 		s.files(func(_ string, _ links, bytes int64) { sum += bytes })
@@ -59,7 +59,7 @@ func (f *Folder) bytes() (sum int64) {
 	return sum
 }
 
-// strays are entries of the folder that are none of the store's.
+// strays returns the entries of the folder that are not the store's.
 func (f *Folder) strays() (found []*storage.CorruptError) {
 	note := func(name, what string) {
 		found = append(found, &storage.CorruptError{File: filepath.ToSlash(name), Byte: -1,
@@ -124,11 +124,11 @@ func (c *checker) all(ctx context.Context) error {
 	return nil
 }
 
-// session reads the files of a session. Its error is none of damage.
+// session reads the files of a session. It visits damage, and returns only other errors.
 func (c *checker) session(ctx context.Context, id string) error {
 	found, err := c.f.Get(ctx, id)
 	if errors.Is(err, storage.ErrNotFound) || found.Err != nil {
-		return nil // it is listed as damaged
+		return nil // the session is listed as damaged
 	}
 	if err == nil {
 		err = c.head(ctx, id)
@@ -145,7 +145,7 @@ func (c *checker) session(ctx context.Context, id string) error {
 	return err
 }
 
-// head reads the head's file, which opening has not where there was an index.
+// head reads the file of the head, which opening does not read if there is an index.
 func (c *checker) head(ctx context.Context, id string) error {
 	return c.found(c.f.with(ctx, id, func(s *session) error {
 		now := newSession(id)
@@ -209,11 +209,11 @@ func (c *checker) found(err error) error {
 	return err
 }
 
-// ScrubOptions are those of Scrub.
+// ScrubOptions are the options of Scrub.
 type ScrubOptions struct {
-	FilesPerSecond int // of a snapshot, or a segment of a log
+	FilesPerSecond int // a file is a snapshot or a segment of a log
 	Report         func(*storage.CorruptError)
-	Rest           time.Duration // of ScrubForever between two rounds
+	Rest           time.Duration // ScrubForever waits this long between two rounds
 }
 
 // Scrub reads all sessions once, slowly, and reports damage. It changes nothing.
@@ -244,19 +244,19 @@ func (f *Folder) wait(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// Rescued says what became of a session in a rescue.
+// Rescued is the result of rescuing a session.
 type Rescued struct {
 	ID         string
-	Start, End int64 // of the log in the new folder
-	Snapshots  int   // that were taken along
+	Start, End int64 // offsets of the log in the new folder
+	Snapshots  int   // snapshots that were copied
 	Kept       bool  // the session is in the new folder
-	// Lost says what may be missing; empty: nothing is.
+	// Lost has what may be missing; empty: nothing.
 	Lost []*storage.CorruptError
 }
 
-// Rescue writes what can be read of a folder into a new one, and changes nothing in the old one. Of
-// a session that has lost records the log goes up to the last good record before the gap; if a good
-// snapshot follows the gap, the log begins behind the gap instead.
+// Rescue writes the readable part of a folder into a new one, and changes nothing in the old one.
+// If a session has lost records, its log ends at the last good record before the gap. If a good
+// snapshot follows the gap, the log begins after the gap instead.
 func Rescue(ctx context.Context, dir, out string, each func(Rescued)) (err error) {
 	if err := absent(out); err != nil {
 		return fmt.Errorf("storage: %s: %w", out, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// damageable makes a folder with a fork and with all kinds of files, and returns what each session
-// has.
+// damageable makes a folder with a fork and all kinds of files, and returns the content of each
+// session.
 func damageable(t require.TestingT, dir string) map[string]string {
 	s, err := open(dir, Options{}, unsynced{})
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func damageable(t require.TestingT, dir string) map[string]string {
 	return contents
 }
 
-// eachDump is what can be read of each session: the error instead of one that is damaged.
+// eachDump returns the readable content of each session, or the error of a damaged one.
 func eachDump(t require.TestingT, s *Folder) map[string]string {
 	contents := map[string]string{}
 	for _, id := range s.completeIDs() {
@@ -69,7 +69,7 @@ func (o only) List(ctx ctx, _ string, _ int) ([]storage.Session, error) {
 	return []storage.Session{x}, err
 }
 
-// sessionFiles are the files of sessions.
+// sessionFiles returns the files of sessions.
 func sessionFiles(t require.TestingT, dir string) (paths []string) {
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, sessionsName),
 		func(path string, e fs.DirEntry, err error) error {
@@ -81,8 +81,8 @@ func sessionFiles(t require.TestingT, dir string) (paths []string) {
 	return paths
 }
 
-// flipped changes bits of a byte, and makes sure that nothing but damage is seen of it: sessions
-// that do not have the file are as they were, and Check finds the damage.
+// flipped changes bits of a byte, and checks that only damage is seen: sessions without the file
+// are unchanged, and Check finds the damage.
 func flipped(t require.TestingT, dir, path string, at int64, bits byte, want map[string]string) {
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	}
 }
 
-// With the index, whose head is served, a check reads the file of the head all the same.
+// The index has the head, but a check also reads the file of the head.
 func TestAnyFlippedBitIsFoundWithIndex(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	want := damageable(t, dir)
@@ -190,7 +190,7 @@ func TestTornFrameIsCutOff(t *testing.T) {
 	})
 }
 
-// zeroSector leaves a sector of what is behind a byte unwritten.
+// zeroSector clears a sector after a byte, as if it had not been written.
 func zeroSector(t *rapid.T, b []byte, begin int) {
 	sectors := (len(b)-1)/sectorBytes - begin/sectorBytes + 1
 	k := begin/sectorBytes + rapid.IntRange(0, sectors-1).Draw(t, "sector")
@@ -242,7 +242,7 @@ func TestRescueTakesWhatReads(t *testing.T) {
 	}
 }
 
-// A file of the folder's own that is damaged stops no session.
+// Damage to one of the folder's own files stops no session.
 func TestDamagedEpochStopsNoSession(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -267,9 +267,8 @@ func TestDamagedEpochStopsNoSession(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// framed makes a session of records of these sizes, each a frame of one segment, as a killed
-// process leaves it, and returns the path and the content of the segment, and where its frames
-// begin.
+// framed makes a session of records with these sizes, each in a frame of one segment, as a killed
+// process leaves it. It returns path and content of the segment, and where its frames begin.
 func framed(t require.TestingT, dir string, text byte, sizes ...int) (path string, b []byte,
 	begins []int) {
 	s, err := open(dir, Options{}, unsynced{})
@@ -292,7 +291,7 @@ func framed(t require.TestingT, dir string, text byte, sizes ...int) (path strin
 	return path, b, begins
 }
 
-// Of a segment one frame of which is damaged a rescue finds all others.
+// If one frame of a segment is damaged, a rescue finds all others.
 func TestRescueFindsFramesBehindDamage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		root, err := os.MkdirTemp("", "frames-*")
@@ -341,7 +340,7 @@ func TestRescueFindsFramesBehindDamage(t *testing.T) {
 	})
 }
 
-// A text that looks like a frame is none, where its own frame is damaged behind the head.
+// A text that looks like a frame is not taken for one if its own frame is damaged after the head.
 func TestRescueFindsNoFrameInText(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	path, b, begins := framed(t, dir, 'x', 10, 500, 10)
@@ -354,13 +353,13 @@ func TestRescueFindsNoFrameInText(t *testing.T) {
 	require.Equal(t, []piece{{0, 10}, {510, 520}}, f.pieces(f.sessions["a"], new(Rescued)))
 }
 
-// What is damaged of a log that was acknowledged behind the last claim is told from a torn append
-// where it can be.
+// Damage to acknowledged records after the last claim is distinguished from a torn append where
+// possible.
 func TestDamageIsNotTakenForTornAppend(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   byte
 		damage func(b []byte, begins []int) []byte
-		torn   bool // in truth, or it cannot be told
+		torn   bool // the append is torn, or cannot be told from damage
 	}{
 		"a sector of a frame that others follow": {'x', func(b []byte, begins []int) []byte {
 			clear(b[sectorBytes : 2*sectorBytes])
@@ -410,7 +409,7 @@ func TestDamageIsNotTakenForTornAppend(t *testing.T) {
 	}
 }
 
-// A segment before the log's start, whose overwriting was cut short, is no damage.
+// A partly overwritten segment before the log's start is no damage.
 func TestTrimmedSegmentIsNotRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	path, b, _ := framed(t, dir, 'x', 2000, 2000)

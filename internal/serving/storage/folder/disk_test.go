@@ -16,28 +16,27 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// disk is a real folder that remembers what was written to it and what was synced, so that it can
-// tell what a power cut would have left of it; and it can be made to fail.
+// disk is a real folder that records its writes and syncs, so that it can compute what a power cut
+// would have left. It can also be made to fail.
 type disk struct {
 	osFiles
 	root string
 
 	mu     sync.Mutex
 	events []powercut.Event
-	node   map[string]int // of the names as they are
+	node   map[string]int // files by their current names
 	nodes  int
 
-	// fault, if there is one, is asked before every operation; what it returns is how the operation
-	// fails.
+	// fault, if not nil, is called before every operation; its error is the operation's.
 	fault      func(o operation) error
 	operations []operation
 }
 
 // operation is one call that could fail.
 type operation struct {
-	n    int // how many were before it
+	n    int // number of operations before it
 	kind string
-	name string // within the folder
+	name string // path in the folder
 }
 
 func newDisk(root string) *disk { return &disk{root: root, node: map[string]int{}} }
@@ -50,7 +49,7 @@ func (d *disk) rel(name string) string {
 	return filepath.ToSlash(rel)
 }
 
-// begin asks whether an operation may go on.
+// begin returns the error of an operation that is to fail.
 func (d *disk) begin(kind, name string) error {
 	o := operation{n: len(d.operations), kind: kind, name: d.rel(name)}
 	d.operations = append(d.operations, o)
@@ -67,7 +66,7 @@ func (d *disk) note(e powercut.Event) {
 	d.events = append(d.events, e)
 }
 
-// nodeOf gives the number of the file that has a name.
+// nodeOf returns the number of the file with a name.
 func (d *disk) nodeOf(name string) int {
 	rel := d.rel(name)
 	if _, ok := d.node[rel]; !ok {
@@ -234,7 +233,7 @@ func (f *diskFile) Sync() error {
 	return nil
 }
 
-// dump is all that can be read from a store, as text.
+// dump returns all that can be read from a store, as text.
 func dump(s storage.Store) (string, error) {
 	var b strings.Builder
 	sessions, err := s.List(background, "", 1000)

@@ -16,17 +16,17 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Exporter writes an archive of one session: its head, then its records in order, then its state at
-// the end of these, and Close. An error of one call is that of all later ones.
+// Exporter writes an archive of one session: its head, then its records in order, then the state at
+// their end, and Close. After an error all later calls return it.
 type Exporter struct {
 	tar   *tar.Writer
 	id    string
 	made  time.Time
-	begin int64  // offset of the segment under way
-	open  []byte // the segment under way
+	begin int64  // offset of the current segment
+	open  []byte // the current segment
 }
 
-// NewExporter begins an archive of a session, whose files have a time.
+// NewExporter begins an archive of a session; made is the time of its files.
 func NewExporter(w io.Writer, id string, made time.Time) *Exporter {
 	return &Exporter{tar: tar.NewWriter(w), id: id, made: made.Truncate(time.Second)}
 }
@@ -38,7 +38,7 @@ func (e *Exporter) Head(start int64, head []byte) error {
 	return e.file(headName, int64(len(b)), bytes.NewReader(b))
 }
 
-// Append adds a record at an offset, where the one before ends.
+// Append adds a record at an offset, which must be the end of the record before.
 func (e *Exporter) Append(at int64, r storage.Record) error {
 	if len(e.open) >= segmentBytes {
 		if err := e.flush(at); err != nil {
@@ -59,7 +59,7 @@ func (e *Exporter) flush(next int64) error {
 	return err
 }
 
-// State writes the state at an offset, which storage.CompressSnapshot has made.
+// State writes the state at an offset, in the form of storage.CompressSnapshot.
 func (e *Exporter) State(at int64, compressed *io.SectionReader) error {
 	if err := e.flush(at); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (e *Exporter) State(at int64, compressed *io.SectionReader) error {
 	return e.file(hexName(statePrefix, uint64(at)), size, content)
 }
 
-// readerFunc is a reader whose first call gives all that there is.
+// readerFunc is a reader whose first call returns everything.
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
@@ -103,12 +103,12 @@ func (e *Exporter) write(name string, size int64, content io.Reader) error {
 	return err
 }
 
-// exportFiles bounds the files of an archive of one session: 64 GiB of text.
+// exportFiles limits the files in an archive of one session: 64 GiB of text.
 const exportFiles = 1 << 16
 
-// OpenExport opens an archive of one session for reading: one that an Exporter has written, or that
-// tar has made of a session's files and the file version. The error is storage.ErrNoBackup if it
-// is none; damage of the session is the session's Err, or found when it is read.
+// OpenExport opens an archive of one session for reading. An Exporter wrote it, or tar made it from
+// a session's files and the file version. The error is storage.ErrNoBackup if it is no such
+// archive. Damage is the session's Err, or is found when the session is read.
 func OpenExport(file *io.SectionReader) (*Folder, error) {
 	a := &archived{file: file, members: map[string]member{}}
 	if err := a.list(); err != nil {
@@ -124,13 +124,13 @@ func OpenExport(file *io.SectionReader) (*Folder, error) {
 	return f, nil
 }
 
-// archived is the fileSystem of an archive of one session. What it lacks is never called for a
-// folder that is open for reading.
+// archived is the fileSystem of an archive of one session. A folder that is open for reading does
+// not call the methods that it lacks.
 type archived struct {
 	fileSystem
 	file    *io.SectionReader
 	id      string
-	members map[string]member // start is that of the content
+	members map[string]member // their start is that of the content
 }
 
 func (a *archived) list() error {
@@ -160,8 +160,8 @@ func (a *archived) list() error {
 	}
 }
 
-// ends makes sure that the archive ends as tar ends it: with two blocks of zeros, or more, and with
-// nothing behind them.
+// ends checks that the archive ends as tar ends it: with at least two blocks of zeros, and nothing
+// after them.
 func (a *archived) ends() error {
 	end := make([]byte, tarTrailBytes)
 	if n := a.file.Size(); n%tarBlock != 0 {
@@ -189,7 +189,7 @@ func (a *archived) ends() error {
 	}
 }
 
-// add notes a file, whose content is where the archive has been read to.
+// add records a file, whose content is next in the archive.
 func (a *archived) add(h *tar.Header) error {
 	at, err := a.file.Seek(0, io.SeekCurrent)
 	if err == nil {
@@ -233,7 +233,7 @@ func (a *archived) OpenFile(name string, _ int, _ fs.FileMode) (file, error) {
 	return &archivedFile{SectionReader: io.NewSectionReader(a.file, m.start, m.size), m: m}, nil
 }
 
-// Space implements fileSystem: it is not known.
+// Space implements fileSystem: the space is not known.
 func (a *archived) Space(string) (left, all int64, err error) { return 0, 0, nil }
 
 func (m member) info() fs.FileInfo {
@@ -242,7 +242,7 @@ func (m member) info() fs.FileInfo {
 
 type archivedFile struct {
 	*io.SectionReader
-	file // what it lacks is never called
+	file // other methods are never called
 	m    member
 }
 

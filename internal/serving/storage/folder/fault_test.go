@@ -25,8 +25,8 @@ type (
 	store  = storage.Store
 )
 
-// script is a run through everything a store does. Each step is one call, and is there as a whole
-// or not at all after whatever happens during it.
+// script calls everything that a store can do. Each step is one call. Whatever happens during the
+// call, the step is done afterwards as a whole or not at all.
 type script struct {
 	epoch map[string]uint64
 	at    map[string]int64
@@ -34,8 +34,8 @@ type script struct {
 
 func newScript() *script { return &script{epoch: map[string]uint64{}, at: map[string]int64{}} }
 
-// learned makes of a record one that is learned as usual (how is 0), or by lines: with all of its
-// lines learned (1), or without the last and another (2).
+// learned returns a record that is learned as usual (how is 0), or by lines: with all of its lines
+// learned (1), or without the last and another one (2).
 func learned(r record, how int) record {
 	if r.ByLine = how > 0; how < 2 || len(r.Text) < 2 {
 		return r
@@ -84,7 +84,7 @@ func (c *script) steps() []step {
 		return step{"snapshot of " + id, func(s store) error {
 			return s.WriteSnapshot(background, id, c.epoch[id], c.at[id], func(w io.Writer) error {
 				r := rand.New(rand.NewPCG(uint64(c.at[id]), 0))
-				for range 500 { // what does not get smaller
+				for range 500 { // random bytes, which do not compress
 					if _, err := fmt.Fprint(w, r.Uint64()); err != nil {
 						return err
 					}
@@ -105,7 +105,7 @@ func (c *script) steps() []step {
 		}}
 	}
 	call := func(name string, do func(s store) error) step { return step{name, do} }
-	drop := func(id string) step { // the oldest
+	drop := func(id string) step { // drops the oldest one
 		return step{"drop a snapshot of " + id, func(s store) error {
 			kept, err := s.Snapshots(background, id)
 			if err != nil || len(kept) == 0 {
@@ -153,7 +153,7 @@ func mustDump(t require.TestingT, s store) string {
 	return text
 }
 
-// mark is the state of a store at the end of a step, and how much had happened by then.
+// mark is the state of a store at the end of a step, and the number of events until then.
 type mark struct {
 	step   string
 	events int
@@ -180,7 +180,7 @@ func checked(t require.TestingT, dir, what string, strays bool) {
 	}), what)
 }
 
-// recovered opens what is left after a power cut, and compares it with what may be there.
+// recovered opens what a power cut leaves, and compares it with the states that are allowed.
 func recovered(
 	t require.TestingT, i *powercut.Image, dir, what string, s powercut.Survivor, may ...mark,
 ) {
@@ -212,8 +212,8 @@ func recovered(
 	checked(t, dir, what, false)
 }
 
-// at gives what the state may be after a number of events: that of the last step that had ended or,
-// if another was under way, of that one.
+// at returns the allowed states after a number of events: that of the last step that had ended and,
+// if another was under way, that one's.
 func at(marks []mark, events int) []mark {
 	for n := range marks {
 		if events == marks[n].events {
@@ -232,7 +232,7 @@ func TestPowerCutLosesNothingAcknowledged(t *testing.T) {
 	}
 	d, marks := recorded(t)
 	r := rand.New(rand.NewPCG(3, 4))
-	every, first := 5, rand.IntN(5) // by itself a run tries a fifth; make test-attack all
+	every, first := 5, rand.IntN(5) // without make test-attack, a run tries a fifth
 	if os.Getenv("LMSERVE_POWER_CUTS") != "" {
 		every, first = 1, 0
 	}
@@ -255,7 +255,7 @@ func TestPowerCutLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// survivesBy lets a part of what was not synced survive, in percent.
+// survivesBy makes the given percentage of unsynced writes survive.
 func survivesBy(r *rand.Rand, percent int) powercut.Survivor {
 	some := func() bool { return r.IntN(100) < percent }
 	return powercut.Survivor{Write: some, Name: some}
@@ -273,7 +273,7 @@ func TestAnyPartOfUnsyncedMaySurvive(t *testing.T) {
 	})
 }
 
-// faults are what can happen to one operation.
+// faults are the errors of one operation.
 var faults = map[string]error{"disk full": errNoSpace, "input/output error": errIO}
 
 func TestAnyOperationMayFail(t *testing.T) {
@@ -297,8 +297,8 @@ func TestAnyOperationMayFail(t *testing.T) {
 	}
 }
 
-// A folder whose sync has failed is synced before anything that the power may bring back is
-// overwritten, and before anyone is told what the power may take away.
+// After a failed sync, a folder is synced again before a file is overwritten that a power cut may
+// bring back. It is also synced before anyone sees data that a power cut may remove.
 func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -308,7 +308,7 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	for _, m := range marks[1:] {
 		states = append(states, m.state)
 	}
-	const cuts = 40 // behind the failure
+	const cuts = 40 // after the failure
 	someNames := survivesBy(rand.New(rand.NewPCG(rand.Uint64(), 0)), 50)
 	someNames.Write = powercut.OnlySynced.Write
 	for n, o := range d.operations {
@@ -321,9 +321,9 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 		for k := from; k < min(from+cuts, len(d.events)); k++ {
 			may := at(marks, k)
 			if strings.HasPrefix(may[0].step, "delete") {
-				break // which has failed, and said so: the power may bring the session back
+				break // it has failed and said so: a power cut may bring the session back
 			}
-			if settled || len(may) == 1 { // else nothing has changed of what is synced
+			if settled || len(may) == 1 { // otherwise the synced content has not changed
 				dir := filepath.Join(t.TempDir(), "left")
 				cut := fmt.Sprintf("%s, cut after event %d", what, k)
 				recovered(t, i, dir, cut, powercut.OnlySynced, may...)
@@ -335,12 +335,12 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	}
 }
 
-// attacked picks one of so many; all for make test-attack.
+// attacked picks one of every cases, and all of them for make test-attack.
 func attacked(every int) bool {
 	return os.Getenv("LMSERVE_POWER_CUTS") != "" || rand.IntN(every) == 0
 }
 
-// What a process tells that has opened the folder of a killed one stays when the power is cut.
+// What a process reports after it has opened the folder of a killed one survives a power cut.
 func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -358,7 +358,7 @@ func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 			}
 			return nil
 		}
-		var last int // step
+		var last int // index of a step
 		s, err := open(d.root, Options{}, d)
 		if err == nil {
 			for _, x := range newScript().steps() {
@@ -380,9 +380,9 @@ func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 	}
 }
 
-// failing runs the script, after whose steps the store is in these states, until an operation
-// fails, and goes on: a call that fails has changed nothing, or all, and goes through when it is
-// made again, if it has changed nothing.
+// failing runs the script until an operation fails, and continues; may has the allowed states after
+// each step. A failed call has changed nothing or everything. If it has changed nothing, it
+// succeeds when it is repeated.
 func failing(
 	t *testing.T, what string, n int, fault error, states []string,
 ) (d *disk, from int, marks []mark) {

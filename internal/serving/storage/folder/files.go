@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// fileSystem is what the store asks of the operating system. Tests make it fail.
+// fileSystem has the calls of the store to the operating system. Tests make them fail.
 type fileSystem interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (file, error)
 	ReadDir(name string) ([]fs.DirEntry, error)
@@ -22,10 +22,10 @@ type fileSystem interface {
 	Link(from, to string) error
 	Rename(from, to string) error
 	Remove(name string) error
-	// SyncDir makes what came and went in a folder durable.
+	// SyncDir makes new and removed names of a folder durable.
 	SyncDir(name string) error
-	// Space returns the bytes that are left of a folder's file system, and all of its bytes. 0 of 0
-	// is not known.
+	// Space returns the free space of a folder's file system, and its size, in bytes. Both 0: not
+	// known.
 	Space(dir string) (left, all int64, err error)
 }
 
@@ -40,7 +40,7 @@ type file interface {
 	Close() error
 }
 
-// osFiles is the operating system. A call that finds no descriptor free waits for one; then the
+// osFiles is the operating system. If no file descriptor is free, a call waits for one; then the
 // error is storage.ErrUnavailable.
 type osFiles struct{}
 
@@ -64,7 +64,7 @@ func patiently(call func() error) error {
 func (osFiles) OpenFile(name string, flag int, perm fs.FileMode) (f file, err error) {
 	err = patiently(func() error {
 		opened, err := os.OpenFile(name, flag, perm)
-		if err == nil { // a nil *os.File is no nil file
+		if err == nil { // a nil *os.File would be a non-nil file
 			f = opened
 		}
 		return err
@@ -104,7 +104,7 @@ func (f *Folder) open(path string) (file, fs.FileInfo, error) {
 	return in, info, nil
 }
 
-// read reads the beginning of a regular file, size bytes of it; all of it if size is negative.
+// read reads the first size bytes of a regular file; all of it if size is negative.
 func (f *Folder) read(path string, size int64) (b []byte, err error) {
 	in, info, err := f.open(path)
 	if err != nil {
@@ -122,10 +122,10 @@ func (f *Folder) read(path string, size int64) (b []byte, err error) {
 	return b, err
 }
 
-// write makes a file, or replaces one, as a whole and durably. What the file held before keeps a
-// name until it is overwritten, where the file system has links. storage.ErrUnknown says that the
-// file is the new one, and that a cut of power may undo that: the old content then stays under the
-// temporary name left, for a later sync of the folder to come before its overwriting.
+// write makes or replaces a file, as a whole and durably. If the file system has links, the old
+// content keeps a temporary name until it is overwritten. storage.ErrUnknown says that the file is
+// the new one, but a power cut may undo that. Then the old content stays under the temporary name
+// left; the folder must be synced before the file is overwritten.
 func (f *Folder) write(path string, content []byte) (left string, err error) {
 	unfinished := temporaryName(path)
 	if err := f.fill(unfinished, content); err != nil {
@@ -171,17 +171,17 @@ func (f *Folder) fill(path string, content []byte) error {
 	return errors.Join(err, out.Close())
 }
 
-// links is how often the file system knows a file, and by what.
+// links identifies a file in the file system, and counts its links.
 type links struct {
 	device, inode uint64
 	links         uint64
 }
 
-// shred overwrites a file with zeros, unless other links have it, and removes the name. A file that
-// is not there is no error. The file is removed even if it cannot be overwritten.
+// shred overwrites a file with zeros, unless it has other links, and removes the name. A missing
+// file is no error. The file is removed even if it cannot be overwritten.
 //
-// The overwriting reaches the file's own blocks only where the file system writes in place (ext4
-// without data journaling, XFS, NTFS; not btrfs, ZFS or APFS) and the device does so, too (a
+// The overwriting reaches the file's own blocks only if the file system writes in place (ext4
+// without data journaling, XFS, NTFS; not btrfs, ZFS or APFS). The device must do so, too (a
 // magnetic disk; not an SSD, which remaps blocks).
 func (f *Folder) shred(path string) error {
 	last, err := f.unlinkShared(path)
@@ -202,8 +202,8 @@ func (f *Folder) shred(path string) error {
 	return errors.Join(err, f.remove(path))
 }
 
-// unlinkShared removes the name of a file that has others, and reports whether this one is the
-// last. Of two that remove the last two names at once, one finds the other's gone.
+// unlinkShared removes the name of a file that has others, and reports whether it is the last name
+// now. If two calls remove the last two names at once, one of them finds the other's gone.
 func (f *Folder) unlinkShared(path string) (last bool, err error) {
 	f.unlinking.Lock()
 	defer f.unlinking.Unlock()
@@ -256,7 +256,7 @@ func (f *Folder) shredTree(dir string) error {
 	return errors.Join(err, f.remove(dir))
 }
 
-// firstError does steps until one fails.
+// firstError runs steps until one fails.
 func firstError(steps ...func() error) error {
 	for _, do := range steps {
 		if err := do(); err != nil {

@@ -34,28 +34,28 @@ const (
 // Folder is the storage.Store in a data folder.
 type Folder struct {
 	dir      string
-	place    fs.FileInfo // of dir when it was opened
+	place    fs.FileInfo // identity of dir when it was opened
 	readOnly bool
-	report   func(error) // nil: nobody is told
+	report   func(error) // nil: not reported
 	files    fileSystem
 	lock     *os.File
 
-	// writing is held for reading by whatever changes files, and for writing by who needs that
-	// nothing changes: a backup while it links, and Close.
+	// writing is held for reading by calls that change files. It is held for writing by those
+	// during which nothing may change: a backup while it links, and Close.
 	writing   sync.RWMutex
 	unlinking sync.Mutex // see unlinkShared
 
 	mu       sync.Mutex
 	closed   bool
 	sessions map[string]*session
-	ids      []string // of the sessions that are complete, in order; nil: not known
+	ids      []string // ids of the complete sessions, in order; nil: not known
 	complete map[string]bool
-	epoch    uint64   // given out last
+	epoch    uint64   // the last one given out
 	bound    uint64   // epochs below it may be given out
 	undone   []string // folders that could not be removed
 
 	usage     usage
-	temporary atomic.Int64 // bytes of files in the making
+	temporary atomic.Int64 // bytes of unfinished files
 	backingUp atomic.Bool
 	closing   chan struct{} // closed by Close
 }
@@ -65,7 +65,7 @@ func (f *Folder) path(name string) string { return filepath.Join(f.dir, name) }
 // epochsReserved is how many epochs are reserved with one write.
 const epochsReserved = 1 << 16
 
-// nextEpoch gives out an epoch that was never given out.
+// nextEpoch returns an epoch that was never given out.
 func (f *Folder) nextEpoch() (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,7 +80,7 @@ func (f *Folder) nextEpoch() (uint64, error) {
 	return f.epoch, nil
 }
 
-// inPlace makes sure that the folder still has its path.
+// inPlace checks that the folder still has its path.
 func (f *Folder) inPlace() error {
 	if f.place == nil { // an archive
 		return nil
@@ -97,10 +97,10 @@ func (f *Folder) inPlace() error {
 		"the folder back, or mount it", storage.ErrUnavailable, f.dir, found)
 }
 
-// fault is an error of the file system: storage.ErrNoSpace, or storage.ErrUnavailable, since
-// the next call may succeed. Nothing was written. The error concerns the call's session alone: its
-// log is cut back to what was acknowledged, by writeFrame at once or, if the disk refuses that as
-// well, by mend before the session's next write.
+// fault converts an error of the file system to storage.ErrNoSpace, or to storage.ErrUnavailable
+// because the next call may succeed. Nothing was written. The error affects only the call's
+// session. writeFrame cuts its log back to what was acknowledged; if that fails, mend does so
+// before the session's next write.
 func (f *Folder) fault(doing string, err error) error {
 	switch {
 	case err == nil:
@@ -117,8 +117,7 @@ func (f *Folder) fault(doing string, err error) error {
 	return fmt.Errorf("storage: %s: %w: %w", doing, storage.ErrUnavailable, err)
 }
 
-// enter begins a call that changes something; the caller calls f.writing.RUnlock if there is no
-// error.
+// enter begins a call that changes something; without an error the caller calls f.writing.RUnlock.
 func (f *Folder) enter() error {
 	if f.readOnly {
 		return fmt.Errorf("storage: %s: %w", f.dir, storage.ErrReadOnly)
@@ -167,7 +166,7 @@ func (f *Folder) with(ctx context.Context, id string, do func(s *session) error)
 	return do(s)
 }
 
-// change calls do with a session that the epoch lets the caller write to, under its lock.
+// change calls do with a session under its lock, if the epoch allows the caller to write to it.
 func (f *Folder) change(
 	ctx context.Context, id string, epoch uint64, do func(s *session) error,
 ) error {
@@ -184,7 +183,7 @@ func (f *Folder) change(
 	})
 }
 
-// Durable implements storage.Store: it is.
+// Durable implements storage.Store; it returns true.
 func (f *Folder) Durable() bool { return true }
 
 // Create implements storage.Store.
@@ -206,7 +205,7 @@ func (f *Folder) Create(
 	return f.make(s, func(string) error { return nil })
 }
 
-// make enters a session whose folder fill completes.
+// make makes a session, whose folder fill completes.
 func (f *Folder) make(s *session, fill func(dir string) error) (epoch uint64, err error) {
 	if s.epoch, err = f.nextEpoch(); err != nil {
 		return 0, err
@@ -269,8 +268,8 @@ func (f *Folder) fillEmpty(path string) error {
 	return out.Close()
 }
 
-// Claim implements storage.Store. The claim is a file's name, whose change is not waited for to
-// reach the disk: after a cut of power nobody has the epoch of before, and none is given out again.
+// Claim implements storage.Store. The claim is a file's name, and Claim does not wait until the
+// name is on the disk: after a power cut nobody has the old epoch, and no epoch is given out twice.
 func (f *Folder) Claim(ctx context.Context, id string) (found storage.Session, err error) {
 	if err := f.enter(); err != nil {
 		return found, err
@@ -297,12 +296,13 @@ func (f *Folder) Claim(ctx context.Context, id string) (found storage.Session, e
 	return found, err
 }
 
-// noteClaim notes an epoch and the log's end in the name of a file.
+// noteClaim writes an epoch and the log's end to the name of a file.
 func (f *Folder) noteClaim(s *session, epoch uint64) error {
 	dir := f.sessionPath(s.id)
 	to := filepath.Join(dir, claimName(epoch, s.end))
 	err := f.files.Rename(filepath.Join(dir, claimName(s.epoch, s.claimed)), to)
-	if errors.Is(err, fs.ErrNotExist) { // of a folder that a person has made of an archive, say
+	// for example in a folder that a person made from an archive
+	if errors.Is(err, fs.ErrNotExist) {
 		err = f.fillEmpty(to)
 	}
 	if err == nil {
@@ -311,8 +311,8 @@ func (f *Folder) noteClaim(s *session, epoch uint64) error {
 	return err
 }
 
-// settle makes durable what a killed process, or a sync that failed, has left of a session, so that
-// nothing that anyone is told is lost with the power. Of a damaged session nothing is promised.
+// settle syncs what a killed process or a failed sync has left of a session, so that a power cut
+// loses nothing that was reported. It promises nothing for a damaged session.
 func (f *Folder) settle(s *session) error {
 	if !s.unsynced || f.readOnly || s.damage != nil {
 		return nil
@@ -329,8 +329,7 @@ func (f *Folder) settle(s *session) error {
 	return f.fault("syncing session "+s.id, err)
 }
 
-// mend removes what a killed process, a cut of power or a failed write has left of a session's
-// files.
+// mend removes leftovers of a killed process, a power cut or a failed write from a session's files.
 func (f *Folder) mend(s *session) error {
 	if err := f.settle(s); err != nil {
 		return err
@@ -386,7 +385,7 @@ func (f *Folder) List(
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 			continue
-		case errors.Is(err, storage.ErrUnavailable): // which is this session's alone
+		case errors.Is(err, storage.ErrUnavailable): // an error of this session only
 			d = storage.Session{ID: id, Err: err}
 		case err != nil:
 			return nil, err
@@ -398,7 +397,7 @@ func (f *Folder) List(
 	return found, nil
 }
 
-// completeIDs are the ids of all sessions, in order. Nobody changes the slice.
+// completeIDs returns the ids of all sessions, in order. Callers must not change the slice.
 func (f *Folder) completeIDs() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -456,8 +455,8 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 	return f.fault("erasing session "+id, f.erase(removed))
 }
 
-// erase overwrites a session that was moved out of the way, and what failed to be before. Nothing
-// is overwritten as long as a cut of the power may bring the session back.
+// erase overwrites a session that was moved to removed, and sessions whose erasing failed before.
+// It overwrites nothing that a power cut may bring back.
 func (f *Folder) erase(removed string) error {
 	if err := f.files.SyncDir(f.path(sessionsName)); err != nil {
 		f.mu.Lock()

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// unsynced is a file system for tests in which nobody pulls the plug.
+// unsynced is a file system for tests without power cuts.
 type unsynced struct{ osFiles }
 
 type unsyncedFile struct{ file }
@@ -41,7 +41,7 @@ func TestFolderIsAStore(t *testing.T) {
 		return storetest.Backend{
 			Open: func() (storage.Store, error) { return open(dir, Options{}, unsynced{}) },
 			Crash: func(s storage.Store) error {
-				left, err := os.MkdirTemp(t.TempDir(), "") // as it is while the store is open
+				left, err := os.MkdirTemp(t.TempDir(), "") // a copy, made while the store is open
 				if err == nil {
 					err = copyLinked(dir, left)
 				}
@@ -52,7 +52,7 @@ func TestFolderIsAStore(t *testing.T) {
 	})
 }
 
-// copyLinked copies a folder, whose links stay links.
+// copyLinked copies a folder and keeps its links.
 func copyLinked(from, to string) error {
 	copies := map[links]string{}
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -84,7 +84,7 @@ func copyLinked(from, to string) error {
 	})
 }
 
-// Opening removes what a killed process has left of the store's own files, and nothing else.
+// Opening removes the leftovers of a killed process from the store's own files, and nothing else.
 func TestOpeningRemovesOnlyItsOwnLeftovers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -103,8 +103,8 @@ func TestOpeningRemovesOnlyItsOwnLeftovers(t *testing.T) {
 	require.Equal(t, "text", string(content))
 }
 
-// A cut of the power in a segment's first append may leave it empty. A fork of the session does not
-// share that file: what both append afterwards stays each one's own.
+// A power cut during a segment's first append may leave the file empty. A fork of the session does
+// not share that file: later appends stay in their own session.
 func TestEmptySegmentIsNotShared(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -142,7 +142,7 @@ func TestEmptySegmentIsNotShared(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// What an operator keeps in a folder that has the name of one of the program's is left as it is.
+// Opening keeps an operator's files in a folder that has a name of the program's.
 func TestOpeningKeepsForeignFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -162,7 +162,7 @@ func TestOpeningKeepsForeignFiles(t *testing.T) {
 	require.Equal(t, "archive", string(content))
 }
 
-// noted notes which folders were synced. The first syncs of session a's fail.
+// noted records which folders were synced. The first syncs of session a's folder fail.
 type noted struct {
 	osFiles
 	dirs  *[]string
@@ -178,8 +178,8 @@ func (n *noted) SyncDir(path string) error {
 	return n.osFiles.SyncDir(path)
 }
 
-// What a killed process has left may not be on the disk: opening syncs the session, or its first
-// use.
+// The files of a killed process may not be on the disk: opening syncs the session, or its first use
+// does.
 func TestWhatWasLeftIsSyncedBeforeItIsTold(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -217,7 +217,7 @@ func TestWhatWasLeftIsSyncedBeforeItIsTold(t *testing.T) {
 	}
 }
 
-// A fork that cuts a segment while somebody reads the log is no damage: all records are read.
+// A fork that cuts a segment during a read is no damage: all records are read.
 func TestReadGoesOnWhereAForkCuts(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "data"), Options{}, unsynced{})
 	require.NoError(t, err)
@@ -231,11 +231,11 @@ func TestReadGoesOnWhereAForkCuts(t *testing.T) {
 		_, err := s.Fork(background, "a", id, []byte("{}"), storage.Cut{End: end})
 		require.NoError(t, err)
 	}
-	fork("b", 8) // two segments
+	fork("b", 8) // the cut is between two segments
 	text := ""
 	require.NoError(t, s.Read(background, "a", 0, func(at int64, r record) error {
 		if text += string(r.Text); at == 0 {
-			fork("c", 16) // the second in two
+			fork("c", 16) // the cut splits the second segment
 		}
 		return nil
 	}))

@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Fork implements storage.Store. What the two sessions have in common are the same files. The
-// origin's log is split at the ends of the cut, where no segment ends.
+// Fork implements storage.Store. Both sessions have links to the shared files. The origin's log is
+// split at the ends of the cut, if they are within segments.
 func (f *Folder) Fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut,
 ) (epoch uint64, err error) {
@@ -59,7 +59,7 @@ func (f *Folder) cut(s *session, c storage.Cut) error {
 		func() error { return f.split(s, c.End) }, func() error { return f.cutAt(s, c.End) })
 }
 
-// share links what a cut of a session has into the folder of another.
+// share links the files of a part of a session into the folder of another.
 func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 	for n := range origin.segments {
 		seg := &origin.segments[n]
@@ -95,7 +95,7 @@ func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 		return nil
 	}
 	if n := len(s.segments); n > 0 {
-		// The end is read where the fork's files are not yet.
+		// It reads the end from the origin's files, because the fork's are not in place yet.
 		reader := &session{id: origin.id, segments: slices.Clone(s.segments)}
 		if _, err := f.endOf(reader, n-1); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 	return nil
 }
 
-// link gives a file the same name in a folder, or copies it where the file system has no links.
+// link gives a file the same name in a folder, or copies it if the file system has no links.
 func (f *Folder) link(path, dir string) (links, error) {
 	return f.linkAs(path, filepath.Join(dir, filepath.Base(path)))
 }

@@ -16,15 +16,15 @@ const (
 	frameTail   = 4
 	lengthBytes = 4
 	recordMin   = 1 + 8 + 8 // flags, time and bits
-	sectorBytes = 512       // what a disk writes whole
+	sectorBytes = 512       // the unit in which disks write
 
-	// segmentBytes is the length from which on a segment gets no more frames.
+	// segmentBytes is the length at which a segment gets no more frames.
 	segmentBytes = 1 << 20
-	// fileBytes bounds a head and a segment in an archive, which are read at once.
+	// fileBytes limits a head and a segment in an archive, which are read as a whole.
 	fileBytes = 32 << 20
 )
 
-// Flags of a record: the parts that it has behind time and bits, in this order.
+// Flags of a record: its optional parts after time and bits, in this order.
 const (
 	hasBaseline = 1 << iota
 	hasWords
@@ -68,7 +68,7 @@ func appendRecord(b []byte, r *storage.Record) []byte {
 	return b
 }
 
-// frameOf encodes what one Append writes at an offset.
+// frameOf encodes the records of one Append at an offset.
 func frameOf(at int64, records []storage.Record) []byte {
 	b := make([]byte, frameHead)
 	for i := range records {
@@ -83,14 +83,14 @@ func frameOf(at int64, records []storage.Record) []byte {
 	return b
 }
 
-// frame is a frame that was read, and verifies.
+// frame is a verified frame.
 type frame struct {
 	at   int64
 	body []byte
-	size int64 // in the file
+	size int64 // bytes in the file
 }
 
-// frameBegins reads the head of the frame that begins a part of a segment. The frame has all bytes.
+// frameBegins reads the head of the frame at the beginning of b. all is the frame's length.
 func frameBegins(b []byte) (at, all int64, verifies bool) {
 	if len(b) < frameHead {
 		return 0, 0, false
@@ -100,8 +100,8 @@ func frameBegins(b []byte) (at, all int64, verifies bool) {
 	return at, frameHead + all + frameTail, verifies
 }
 
-// nextFrame finds where the first frame of an offset or a later one begins that verifies; len(b):
-// nowhere.
+// nextFrame returns where the first frame with a valid head at an offset or a later one begins;
+// len(b): none.
 func nextFrame(b []byte, offset int64) int {
 	for n := range b {
 		if at, _, begins := frameBegins(b[n:]); begins && at >= offset {
@@ -113,7 +113,7 @@ func nextFrame(b []byte, offset int64) int {
 	return len(b)
 }
 
-// readFrame reads the frame that begins a part of a segment.
+// readFrame reads the frame at the beginning of b.
 func readFrame(b []byte) (frame, error) {
 	if len(b) < frameHead {
 		return frame{}, fmt.Errorf("the file ends within a frame: %d bytes, expected %d or more",
@@ -140,7 +140,7 @@ func readFrame(b []byte) (frame, error) {
 	return frame{at, b[frameHead : all-frameTail], all}, nil
 }
 
-// each visits the records of a frame. A text is part of the frame.
+// each visits the records of a frame. Their texts are parts of the frame.
 func (f frame) each(visit func(at int64, r storage.Record) error) error {
 	at, rest := f.at, f.body
 	for len(rest) > 0 {
@@ -164,7 +164,7 @@ func (f frame) each(visit func(at int64, r storage.Record) error) error {
 	return nil
 }
 
-// decodeRecord decodes a record, whose text is part of b.
+// decodeRecord decodes a record; its text is a part of b.
 func decodeRecord(b []byte) (r storage.Record, err error) {
 	flags, rest := b[0], b[1:]
 	if flags&^knownFlags != 0 {
@@ -212,11 +212,11 @@ func decodeRecord(b []byte) (r storage.Record, err error) {
 	return r, err
 }
 
-// torn reports whether a frame that does not verify, in the last segment, may be one that was never
-// acknowledged: power was cut before all of it was on the disk. Then nothing is behind the frame;
-// the file ends within it, or some of its sectors were never written, and read as zeros: of a head
-// that does not verify, a sector of the head. rest is the segment from the frame on, which begins
-// at a byte of the file, and at an offset of the log.
+// torn reports whether an invalid frame in the last segment may be one that was never acknowledged:
+// a power cut came before all of it was on the disk. Then nothing follows the frame. The file ends
+// within it, or some of its sectors were never written, and read as zeros. If its head is invalid,
+// that must be a sector of the head. rest is the segment from the frame on, which begins at a byte
+// of the file and an offset of the log.
 func torn(rest []byte, begin, offset int64) bool {
 	at, all, verifies := frameBegins(rest)
 	size := int64(len(rest))
@@ -231,8 +231,8 @@ func torn(rest []byte, begin, offset int64) bool {
 	return size < all || unwritten(rest, begin, size)
 }
 
-// unwritten reports whether one of the sectors that have the first bytes of a frame reads as zeros,
-// as far as the sector is the frame's.
+// unwritten reports whether one of the sectors with the first bytes of a frame reads as zeros, in
+// the part that is the frame's.
 func unwritten(rest []byte, begin, first int64) bool {
 	for at := int64(0); at < first; {
 		n := min(int64(len(rest))-at, sectorBytes-(begin+at)%sectorBytes)

@@ -14,10 +14,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// The index is what Open would read of the sessions, a line of JSON each, written when the folder
-// is closed and removed when it is opened for writing. The last line has the checksum of those
-// before. A session whose folder has changed since, by its time, is read; so are all if anything is
-// wrong with the index.
+// The index has what Open would read of the sessions, one line of JSON for each. It is written when
+// the folder is closed, and removed when it is opened for writing. The last line has the checksum
+// of the lines before. Open reads a session whose folder has changed since, by its time. It reads
+// all sessions if the index is invalid.
 
 const indexName = "index"
 
@@ -40,8 +40,7 @@ type indexedFile struct {
 	Shared        bool `json:",omitempty"`
 }
 
-// writeIndex writes the index. Sessions that are damaged, or have anything left over, are not in
-// it.
+// writeIndex writes the index, without sessions that are damaged or have leftovers.
 func (f *Folder) writeIndex() error {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
@@ -86,7 +85,7 @@ func (s *session) indexed(info fs.FileInfo) indexed {
 	return x
 }
 
-// readIndex reads the index; it is empty if there is none, or if anything is wrong with it.
+// readIndex reads the index; it is empty if the file is missing or invalid.
 func (f *Folder) readIndex() map[string]indexed {
 	b, err := f.read(f.path(indexName), -1)
 	if err != nil {
@@ -109,7 +108,7 @@ func (f *Folder) readIndex() map[string]indexed {
 	return found
 }
 
-// removeIndex makes sure that no later Open trusts the index, once the folder is synced.
+// removeIndex makes sure that no later Open trusts the index, after the folder is synced.
 func (f *Folder) removeIndex() error {
 	if _, err := os.Lstat(f.path(indexName)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -117,7 +116,7 @@ func (f *Folder) removeIndex() error {
 	return f.shred(f.path(indexName))
 }
 
-// fromIndex makes a session of what the index has; nil if the session has changed since.
+// fromIndex makes a session from the index; nil if the session has changed since.
 func (f *Folder) fromIndex(x indexed) *session {
 	dir := f.sessionPath(x.ID)
 	info, err := os.Stat(dir)

@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Append implements storage.Store. All records are one frame, so that after a cut of power they
-// are there together or not at all.
+// Append implements storage.Store. All records are in one frame, so that after a power cut they are
+// there together or not at all.
 func (f *Folder) Append(
 	ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record,
 ) error {
@@ -44,8 +44,8 @@ func (f *Folder) Append(
 	})
 }
 
-// appendFrame writes a frame behind the last segment's end, or begins a segment with it. After an
-// error the log is what it was.
+// appendFrame writes a frame at the last segment's end, or begins a segment with it. After an error
+// the log is unchanged.
 func (f *Folder) appendFrame(s *session, b []byte) error {
 	if n := len(s.segments); n > 0 && s.segments[n-1].bytes < segmentBytes {
 		seg := &s.segments[n-1]
@@ -68,14 +68,14 @@ func (f *Folder) appendFrame(s *session, b []byte) error {
 	return f.beginSegment(s, b)
 }
 
-// writeFrame writes a frame behind a segment's end.
+// writeFrame writes a frame at a segment's end.
 func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error {
 	_, err := out.WriteAt(b, seg.bytes)
 	if err == nil {
 		err = out.Sync()
 	}
 	if err != nil {
-		// Of a sync that failed nobody knows what is on the disk.
+		// After a failed sync, the content of the disk is not known.
 		s.suspect = firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync) != nil
 		if s.suspect {
 			err = fmt.Errorf("%w: %w", storage.ErrUnknown, err)
@@ -83,7 +83,7 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 		return errors.Join(err, out.Close())
 	}
 	seg.bytes += int64(len(b))
-	_ = out.Close() // the frame is on the disk
+	_ = out.Close() // the frame is on the disk already
 	return nil
 }
 
@@ -101,8 +101,8 @@ func (f *Folder) beginSegment(s *session, b []byte) error {
 	if n := len(s.segments); n > 0 && s.segments[n-1].offset == s.end {
 		s.segments = s.segments[:n-1] // an empty one
 	}
-	// The name is durable before the segment has anything, so that none that comes back after a cut
-	// of the power hides what is appended elsewhere until then.
+	// The name is durable before the segment has content. So no segment that a power cut brings
+	// back hides records that were appended elsewhere meanwhile.
 	s.segments, s.unsynced = append(s.segments, segment{offset: s.end}), true
 	if err := f.files.SyncDir(f.sessionPath(s.id)); err != nil {
 		return errors.Join(err, out.Close())
@@ -116,7 +116,7 @@ func (f *Folder) Read(
 	ctx context.Context, id string, from int64,
 	visit func(at int64, r storage.Record) error,
 ) error {
-	var s session // as it is now
+	var s session // the session at the beginning of the read
 	err := f.with(ctx, id, func(now *session) error {
 		if from < now.start || from > now.end {
 			return &storage.RangeError{Session: id, Offset: from, Start: now.start, End: now.end}
@@ -139,7 +139,7 @@ func (f *Folder) Read(
 		return err
 	}
 	// The session may have been deleted or trimmed meanwhile, and its files overwritten; or a fork
-	// has cut one of its segments in two.
+	// has split one of its segments.
 	cut := false
 	gone := f.with(ctx, id, func(now *session) error {
 		if now.start > from {
@@ -158,12 +158,12 @@ func (f *Folder) Read(
 	return f.readLog(ctx, &s, next, visit)
 }
 
-// errVisit keeps the errors of a visitor apart from those of reading.
+// errVisit distinguishes the errors of a visitor from those of reading.
 type errVisit struct{ error }
 
 func (e errVisit) Unwrap() error { return e.error }
 
-// readLog visits the records from the one that holds an offset to the end.
+// readLog visits the records from the one that contains an offset to the end.
 func (f *Folder) readLog(
 	ctx context.Context, s *session, from int64, visit func(int64, storage.Record) error,
 ) error {
@@ -244,7 +244,7 @@ func (f *Folder) readSegment(
 	return min(end, before), nil
 }
 
-// ofVisit makes damage of an error, unless it is a visitor's.
+// ofVisit converts an error to damage, unless it is a visitor's.
 func ofVisit(s *session, name string, at int64, err error) error {
 	if errors.As(err, new(errVisit)) {
 		return err
@@ -252,7 +252,7 @@ func ofVisit(s *session, name string, at int64, err error) error {
 	return corrupt(s, name, at, err)
 }
 
-// border finds where the record that holds an offset begins, or the log's end.
+// border returns where the record that contains an offset begins, or the log's end.
 func (f *Folder) border(s *session, offset int64) (at int64, err error) {
 	if offset >= s.end {
 		return s.end, nil
@@ -272,7 +272,7 @@ func (f *Folder) border(s *session, offset int64) (at int64, err error) {
 	return at, err
 }
 
-// segmentOf finds the segment that holds an offset; -1: none.
+// segmentOf returns the segment that contains an offset; -1: none.
 func (s *session) segmentOf(offset int64) int {
 	n, same := slices.BinarySearchFunc(s.segments, offset, func(seg segment, offset int64) int {
 		return cmp.Compare(seg.offset, offset)
@@ -283,7 +283,7 @@ func (s *session) segmentOf(offset int64) int {
 	return n - 1
 }
 
-// endOf is where the records of a segment end.
+// endOf returns where the records of a segment end.
 func (s *session) endOf(n int) int64 {
 	if n+1 < len(s.segments) {
 		return s.segments[n+1].offset
@@ -310,7 +310,7 @@ func (f *Folder) split(s *session, offset int64) error {
 	return f.fault("splitting the log of session "+s.id, err)
 }
 
-// halves reads the records of a segment before an offset and from it on.
+// halves returns the records of a segment before an offset, and those from it on.
 func (f *Folder) halves(s *session, n int, offset int64) (first, second []byte, err error) {
 	_, err = f.readSegment(s, &s.segments[n], s.endOf(n),
 		func(at int64, r storage.Record) error {
@@ -324,7 +324,8 @@ func (f *Folder) halves(s *session, n int, offset int64) (first, second []byte, 
 	return first, second, err
 }
 
-// cutAt makes the segment before an offset, at which another begins or the log ends, end there.
+// cutAt shortens the segment before an offset so that it ends there. Another segment begins at the
+// offset, or the log ends.
 func (f *Folder) cutAt(s *session, offset int64) error {
 	n := s.segmentOf(offset - 1)
 	if n < 0 || s.segments[n].offset >= offset {

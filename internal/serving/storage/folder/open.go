@@ -18,15 +18,15 @@ import (
 // Options of Open.
 type Options struct {
 	ReadOnly bool // for tools: writes are refused
-	Existing bool // the folder must be there; without it, one is made
-	// Report gets what was found at opening and is no reason not to open: damage, and entries that
-	// are not the store's. nil: nobody is told.
+	Existing bool // the folder must exist; otherwise Open makes one
+	// Report gets findings at opening that do not prevent it: damage, and entries that are not the
+	// store's. It may be nil.
 	Report func(error)
 }
 
-// Open opens a data folder, or makes one. It reads the head and the last frame of every session;
-// Read and ReadSnapshot verify the rest, and Check all. storage.ErrInUse if another process
-// writes there.
+// Open opens a data folder, or makes one. It reads the head and the last frame of every session.
+// Read and ReadSnapshot verify the rest, and Check everything. The error is storage.ErrInUse if
+// another process writes there.
 func Open(dir string, o Options) (*Folder, error) { return open(dir, o, osFiles{}) }
 
 func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
@@ -47,7 +47,8 @@ func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
 	}
 	index := f.readIndex()
 	if !f.readOnly {
-		// What a killed process has done to names is durable before anyone relies on it.
+		// A killed process may have changed names: they must be durable before anyone relies on
+		// them.
 		err := firstError(f.removeIndex, func() error { return f.files.SyncDir(f.dir) },
 			func() error { return f.files.SyncDir(f.path(sessionsName)) })
 		if err != nil {
@@ -75,7 +76,7 @@ func newFolder(dir string, o Options, files fileSystem) *Folder {
 	return f
 }
 
-// openDir makes the folder if it is not there, locks it, and looks at its version.
+// openDir makes the folder if it does not exist, locks it, and checks its version.
 func (f *Folder) openDir(o Options) error {
 	version, err := f.read(f.path(versionName), 256)
 	switch {
@@ -84,7 +85,7 @@ func (f *Folder) openDir(o Options) error {
 			"lmserve",
 			f.path(versionName), version, versionText)
 	case err == nil:
-		// no store is empty because it looks so
+		// a missing folder of sessions does not mean an empty store
 		if _, err := os.Stat(f.path(sessionsName)); err != nil {
 			return fmt.Errorf("storage: %s: expected the folder of all sessions: %w",
 				f.path(sessionsName), err)
@@ -122,7 +123,7 @@ func (f *Folder) makeDir() error {
 		func() error { _, err := f.write(f.path(versionName), []byte(versionText)); return err }))
 }
 
-// makeFolders makes folders that are not there: an archive may have left out empty ones.
+// makeFolders makes missing folders: an archive may have left out empty ones.
 func (f *Folder) makeFolders(names ...string) error {
 	for _, name := range names {
 		if err := f.files.Mkdir(f.path(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -132,7 +133,7 @@ func (f *Folder) makeFolders(names ...string) error {
 	return nil
 }
 
-// takeLock locks the folder: for writing alone, for reading with other readers.
+// takeLock locks the folder: for writing exclusively, for reading together with other readers.
 func (f *Folder) takeLock() (err error) {
 	flag := os.O_RDWR | os.O_CREATE
 	if f.readOnly {
@@ -158,8 +159,8 @@ func (f *Folder) unlock() error {
 	return f.lock.Close()
 }
 
-// loadEpoch reads the epoch that no claim has reached. Without it there is one that none can have
-// reached: damage of the file stops no session.
+// loadEpoch reads the epoch that no claim has reached. If the file is damaged, it uses an epoch
+// that no claim can have reached: the damage stops no session.
 func (f *Folder) loadEpoch() error {
 	b, err := f.read(f.path(epochName), 64)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,13 +179,13 @@ func (f *Folder) loadEpoch() error {
 	return nil
 }
 
-// epochLost is beyond all epochs that a folder reserves in its life.
+// epochLost is greater than all epochs that a folder can reserve.
 const epochLost = 1 << 48
 
 // loadersMax is how many sessions are read at once.
 const loadersMax = 16
 
-// loadAll reads all sessions that the index does not have as they are.
+// loadAll reads all sessions that the index lacks, or that have changed.
 func (f *Folder) loadAll(index map[string]indexed) error {
 	entries, err := f.files.ReadDir(f.path(sessionsName))
 	if err != nil {
@@ -211,7 +212,7 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 				}
 				s = loaded
 				s.unsynced = true
-				if err := f.settle(s); err != nil { // many at once are faster than one at its use
+				if err := f.settle(s); err != nil { // many at once are faster than each at its use
 					f.report(err)
 				}
 			}
@@ -234,10 +235,10 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 	return nil
 }
 
-// ownFolder is the names of folders that this program makes for a while.
+// ownFolder matches the names of folders that this program makes temporarily.
 var ownFolder = regexp.MustCompile(`^[0-9a-f]{16}([0-9a-f]{16})?$`)
 
-// tidy removes what a process that was killed has left.
+// tidy removes the leftovers of a killed process.
 func (f *Folder) tidy() {
 	for _, name := range []string{makingName, removedName, backupName} {
 		entries, err := f.files.ReadDir(f.path(name))

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// absent refuses a path at which there is something.
+// absent returns an error if the path exists.
 func absent(path string) error {
 	_, err := os.Lstat(path)
 	if err == nil {
@@ -30,14 +30,14 @@ type piece struct {
 	from, to int64
 }
 
-// rescue takes a session along, as far as it reads.
+// rescue copies the readable part of a session.
 func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err error) {
 	r.ID = s.id
 	if damage, ok := errors.AsType[*storage.CorruptError](s.damage); ok {
 		r.Lost = append(r.Lost, damage)
 	}
 	if s.head == nil {
-		return r, nil // nobody knows what it was
+		return r, nil // its head is lost
 	}
 	pieces := from.pieces(s, &r)
 	good := from.goodStates(ctx, s, &r)
@@ -66,7 +66,7 @@ func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err e
 	return r, nil
 }
 
-// pieces finds what reads of the segments of a log.
+// pieces returns the readable parts of the segments of a log.
 func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 	for n := range s.segments {
 		before := int64(math.MaxInt64)
@@ -87,8 +87,8 @@ func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 	return found
 }
 
-// salvage visits the records of a segment that begin before an offset: those of every frame that
-// verifies, behind frames that do not, too. The error is the first damage.
+// salvage visits the records of a segment that begin before an offset: those of every valid frame,
+// also after invalid ones. The error is the first damage.
 func (f *Folder) salvage(
 	s *session, n int, before int64, visit func(at int64, r storage.Record),
 ) (damage error) {
@@ -121,7 +121,7 @@ func (f *Folder) salvage(
 			continue
 		}
 		found(at, err)
-		// A text may look like a frame: the one of a frame whose head verifies is passed over.
+		// A text may look like a frame: the text of a frame with a valid head is skipped.
 		_, all, begins := frameBegins(b[at:])
 		if at++; begins {
 			at = int(min(int64(at)-1+all, int64(len(b))))
@@ -134,7 +134,7 @@ func (f *Folder) salvage(
 	return damage
 }
 
-// goodStates are the snapshots that verify.
+// goodStates returns the valid snapshots.
 func (f *Folder) goodStates(ctx context.Context, s *session, r *Rescued) (good []state) {
 	for _, k := range s.states {
 		err := f.readState(ctx, f.file(s, statePrefix, k.Offset), s.id, k.Offset,
@@ -150,8 +150,9 @@ func (f *Folder) goodStates(ctx context.Context, s *session, r *Rescued) (good [
 	return good
 }
 
-// choose chooses a piece of a log that begins at an offset: the one that the last snapshot lies in
-// that lies in any; else the first or, if the text before it is gone, the last.
+// choose returns a piece of a log that begins at an offset: the one with the last snapshot that
+// lies in a piece. Without such a snapshot it is the first piece or, if the text before it is lost,
+// the last one.
 func choose(pieces []piece, good []state, start int64) piece {
 	if len(pieces) == 0 {
 		return piece{from: start, to: start}
@@ -179,7 +180,7 @@ func (f *Folder) takeSegment(
 	if n+1 < len(s.segments) {
 		before = min(before, s.segments[n+1].offset)
 	}
-	_ = from.salvage(s, n, before, func(begin int64, r storage.Record) { // its damage is known
+	_ = from.salvage(s, n, before, func(begin int64, r storage.Record) { // its damage was reported
 		if begin >= keep.from {
 			if at < 0 {
 				at = begin

@@ -17,9 +17,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Restore makes a data folder of a backup. There must be nothing at dir yet; after an error there
-// is still nothing. Damage within a session's file is reported, and stays that session's.
-// storage.ErrNoBackup says that what was read is no whole backup.
+// Restore makes a data folder from a backup. dir must not exist; after an error it still does not.
+// Damage in a session's file is reported, and affects only that session. storage.ErrNoBackup says
+// that r is no whole backup.
 func Restore(
 	ctx context.Context, r io.Reader, dir string, report func(*storage.CorruptError),
 ) (err error) {
@@ -56,7 +56,7 @@ func noBackup(format string, args ...any) error {
 	return fmt.Errorf("storage: %w: %w", storage.ErrNoBackup, fmt.Errorf(format, args...))
 }
 
-// readArchive reads an archive to its end, and hands each file of a session to take.
+// readArchive reads an archive to its end, and calls take with each file of a session.
 func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header) error) error {
 	in := tar.NewReader(r)
 	for {
@@ -78,7 +78,7 @@ func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header) error) erro
 	}
 }
 
-// checkMember refuses what is none of a session's files.
+// checkMember refuses a member that is no session's file.
 func checkMember(h *tar.Header) error {
 	switch {
 	case !sessionFile(h.Name):
@@ -95,7 +95,7 @@ func checkMember(h *tar.Header) error {
 	return nil
 }
 
-// isSparse reports whether a file is in an archive without its holes.
+// isSparse reports whether a file is stored in an archive without its holes.
 func isSparse(h *tar.Header) bool {
 	for record := range h.PAXRecords {
 		if strings.HasPrefix(record, "GNU.sparse.") {
@@ -105,7 +105,7 @@ func isSparse(h *tar.Header) bool {
 	return false
 }
 
-// memberMax is the largest size of a file in an archive. States are not read at once.
+// memberMax returns the largest size of a file in an archive. States are not read as a whole.
 func memberMax(name string) int64 {
 	if strings.HasPrefix(path.Base(name), statePrefix) {
 		return math.MaxInt64
@@ -113,7 +113,7 @@ func memberMax(name string) int64 {
 	return fileBytes
 }
 
-// readEnd reads the last file of an archive, and makes sure that it ends as an archive does.
+// readEnd reads the last file of an archive, and checks the end of the archive.
 func readEnd(r io.Reader, in *tar.Reader) error {
 	if err := readVersion(in); err != nil {
 		return noBackup("%w", err)
@@ -189,8 +189,8 @@ func (f *Folder) extractFile(in io.Reader, to string, h *tar.Header) error {
 	return f.fault("restoring "+h.Name, errors.Join(err, out.Close()))
 }
 
-// CheckBackup reads a backup to its end, and reports files of sessions that do not verify.
-// Everything else that is wrong is the error.
+// CheckBackup reads a backup to its end, and reports invalid files of sessions. Every other fault
+// is the error.
 func CheckBackup(ctx context.Context, r io.Reader, report func(*storage.CorruptError)) error {
 	return readArchive(&contextReader{ctx, r}, func(in io.Reader, h *tar.Header) error {
 		if h.Typeflag == tar.TypeLink {
@@ -209,7 +209,7 @@ func CheckBackup(ctx context.Context, r io.Reader, report func(*storage.CorruptE
 	})
 }
 
-// verifyFile reads a file of a session, and says what is wrong with it.
+// verifyFile reads a file of a session. what is the damage, if any.
 func verifyFile(in io.Reader, name string, size int64) (what, err error) {
 	if strings.HasPrefix(name, statePrefix) {
 		hash := sha256.New()

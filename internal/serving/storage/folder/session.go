@@ -18,36 +18,36 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// session is what the store knows of a session. Who holds the lock may use the rest.
+// session is the store's data about a session. The lock guards the other fields.
 type session struct {
 	id   string
-	lock chan struct{} // has the lock if it is empty
+	lock chan struct{} // whoever empties it holds the lock
 
 	gone   bool  // deleted, or never completed
-	damage error // what is wrong with it; nil: nothing known
+	damage error // damage of the session; nil: none known
 
 	epoch      uint64
-	claimed    int64 // where the log ended at the last claim
+	claimed    int64 // end of the log at the last claim
 	head       []byte
 	start, end int64
 	last       *storage.Record // without text
 	lastAt     int64
-	segments   []segment // the last one gets frames; none overlap
-	states     []state   // in order
-	leftovers  []string  // names of files that are removed with the next claim
-	// suspect says that a write has failed, and that nobody knows what the disk has behind the end
-	// of the last segment.
+	segments   []segment // the last one gets frames; they do not overlap
+	states     []state   // snapshots in order
+	leftovers  []string  // names of files that the next claim removes
+	// suspect says that a write has failed, and that the content of the disk after the last
+	// segment's end is not known.
 	suspect bool
-	// unsynced says that what was written, and names, may be in the memory of the system alone,
-	// because a process was killed or a sync has failed: nobody may rely on them before settle.
+	// unsynced says that content and names may not be on the disk yet, because a process was killed
+	// or a sync has failed: nobody may rely on them before settle.
 	unsynced bool
 }
 
-// segment is a part of the log. Records of a segment that begin behind the next one's offset are a
-// split that was cut short, and not read.
+// segment is a part of the log. Records of a segment after the next one's offset are left from an
+// interrupted split, and are not read.
 type segment struct {
 	offset, bytes int64
-	shared        links // links.links > 1: other sessions have the file, too
+	shared        links // links.links > 1: other sessions share the file
 }
 
 type state struct {
@@ -69,7 +69,7 @@ func temporaryName(path string) string {
 	return fmt.Sprintf("%s.%016x%s", path, rand.Uint64(), temporary)
 }
 
-// parseName gives the number in a name of the form of hexName.
+// parseName returns the number in a name of hexName's form.
 func parseName(name, prefix string) (n uint64, ok bool) {
 	digits, found := strings.CutPrefix(name, prefix)
 	n, err := strconv.ParseUint(digits, 16, 64)
@@ -96,7 +96,7 @@ func (f *Folder) file(s *session, prefix string, offset int64) string {
 	return filepath.Join(f.sessionPath(s.id), hexName(prefix, uint64(offset)))
 }
 
-// headLine begins a head's file; the checksum of what is behind the line follows.
+// headLine begins a head's file; the checksum of the content after the line follows.
 const headLine = "lmserve session 1 "
 
 // headData is the second line of a head's file.
@@ -109,7 +109,7 @@ type headData struct {
 func encodeHead(d headData, head []byte) []byte {
 	second, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // of no value that d can have
+		panic(err) // impossible for d
 	}
 	rest := append(append(second, '\n'), head...)
 	return fmt.Appendf(nil, "%s%08x\n%s", headLine, crc32.Checksum(rest, castagnoli), rest)
@@ -131,15 +131,15 @@ func decodeHead(b []byte) (d headData, head []byte, err error) {
 	return d, head, nil
 }
 
-// corrupt locates damage in a session's file.
+// corrupt returns damage in a session's file.
 func corrupt(s *session, name string, at int64, what error) error {
 	path := filepath.ToSlash(filepath.Join(sessionsName, s.id, name))
 	return &storage.CorruptError{File: path, Byte: at, Session: s.id, Offset: -1,
 		What: what.Error()}
 }
 
-// load reads what a session is: its names, its head, and the last frame of its log. Damage goes to
-// session.damage; an error says that the folder cannot be read.
+// load reads a session: its names, its head, and the last frame of its log. session.damage gets
+// damage; an error says that the folder cannot be read.
 func (f *Folder) load(id string) (*session, error) {
 	s := newSession(id)
 	dir := f.sessionPath(id)
@@ -172,7 +172,7 @@ func (f *Folder) load(id string) (*session, error) {
 
 func newSession(id string) *session { return &session{id: id, lock: make(chan struct{}, 1)} }
 
-// takeName notes a file of the session's folder.
+// takeName records a file of the session's folder.
 func (s *session) takeName(path string, info fs.FileInfo) {
 	name := info.Name()
 	if n, ok := parseName(name, segmentPrefix); ok && int64(n) >= 0 {
@@ -212,7 +212,7 @@ func (f *Folder) loadHead(s *session) error {
 		return corrupt(s, headName, -1, fmt.Errorf("start %d, expected 0 or more", d.Start))
 	}
 	s.head, s.start, s.end = head, d.Start, d.Start
-	for len(s.segments) > 0 && s.segments[0].offset < s.start { // trimming was cut short
+	for len(s.segments) > 0 && s.segments[0].offset < s.start { // trimming was interrupted
 		s.leftovers = append(s.leftovers, hexName(segmentPrefix, uint64(s.segments[0].offset)))
 		s.segments = s.segments[1:]
 	}
@@ -225,8 +225,8 @@ func (f *Folder) loadHead(s *session) error {
 	return nil
 }
 
-// loadEnd finds the end of the log, and its last record. What a cut of power has left of an append
-// behind the end is cut off when the session is claimed.
+// loadEnd finds the end of the log, and its last record. The claim of the session removes the
+// remains of an append that a power cut interrupted.
 func (f *Folder) loadEnd(s *session) (damage error) {
 	last := len(s.segments) - 1
 	for n := last; n >= 0; n-- {
@@ -253,7 +253,7 @@ func (f *Folder) loadEnd(s *session) (damage error) {
 	return damage
 }
 
-// endOf finds where the frames of a segment end, and notes the last record.
+// endOf returns where the frames of a segment end, and records the last record.
 func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 	seg := &s.segments[n]
 	if end, found, err := f.lastFrame(s, seg); found || err != nil {
@@ -282,7 +282,7 @@ func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 	return end, nil
 }
 
-// noteLast notes the last record of a frame that begins at the end of those before.
+// noteLast records the last record of a frame, which must begin at the end of the frame before.
 func (s *session) noteLast(fr frame, end *int64) error {
 	if fr.at != *end {
 		return fmt.Errorf("a frame of offset %d, expected %d", fr.at, *end)
@@ -295,7 +295,7 @@ func (s *session) noteLast(fr frame, end *int64) error {
 	})
 }
 
-// lastFrame reads the frame that a segment ends with, if it does.
+// lastFrame reads the last frame of a segment, if the segment ends with one.
 func (f *Folder) lastFrame(s *session, seg *segment) (end int64, found bool, err error) {
 	if seg.bytes < frameHead+frameTail {
 		return seg.offset, seg.bytes == 0, nil
@@ -330,7 +330,7 @@ func (f *Folder) lastFrame(s *session, seg *segment) (end int64, found bool, err
 	return end, true, nil
 }
 
-// describe says what a session is, as it is now.
+// describe returns the session's current description.
 func (s *session) describe() storage.Session {
 	d := storage.Session{
 		ID: s.id, Epoch: s.epoch, Head: bytes.Clone(s.head), Start: s.start, End: s.end,

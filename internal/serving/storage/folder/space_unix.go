@@ -4,7 +4,8 @@ package folder
 
 import "golang.org/x/sys/unix"
 
-// spaceOf tells what this process may still write to the file system of a folder.
+// spaceOf returns how much this process may still write to the file system of a folder, and its
+// size.
 func spaceOf(dir string) (left, all int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

@@ -2,7 +2,8 @@ package folder
 
 import "golang.org/x/sys/windows"
 
-// spaceOf tells what this process may still write to the file system of a folder.
+// spaceOf returns how much this process may still write to the file system of a folder, and its
+// size.
 func spaceOf(dir string) (left, all int64, err error) {
 	path, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// A snapshot's file has its content in the form of storage.CompressSnapshot, and behind it the
+// A snapshot's file has its content in the form of storage.CompressSnapshot, followed by the
 // SHA-256 of that.
 
 // WriteSnapshot implements storage.Store.
@@ -23,7 +23,7 @@ func (f *Folder) WriteSnapshot(
 	ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error,
 ) error {
 	admit := func(s *session) error { return s.admit(at) }
-	// Before the work, and again when it is entered.
+	// Checked before the work, and again when the snapshot is added.
 	if err := f.change(ctx, id, epoch, admit); err != nil {
 		return err
 	}
@@ -53,13 +53,13 @@ func (f *Folder) WriteSnapshot(
 			return nil
 		})
 	}
-	if err != nil && !renamed { // else a cut of the power may name it
-		_ = f.shred(unfinished) // the first error says more; the next claim removes it
+	if err != nil && !renamed { // otherwise a power cut may bring the name back
+		_ = f.shred(unfinished) // the first error says more; the next claim removes the file
 	}
 	return err
 }
 
-// admit says why a snapshot may not be written.
+// admit returns why a snapshot may not be written.
 func (s *session) admit(at int64) error {
 	if slices.ContainsFunc(s.states, func(kept state) bool { return kept.Offset == at }) {
 		return storage.SnapshotExists(s.id, at)
@@ -93,7 +93,7 @@ func (f *Folder) writeState(
 	return kept, err
 }
 
-// counter counts the bytes of a file in the making, as long as it is.
+// counter counts the bytes of an unfinished file.
 type counter struct {
 	sum *atomic.Int64
 	w   io.Writer
@@ -122,7 +122,7 @@ func (f *Folder) Snapshots(ctx context.Context, id string) (found []storage.Snap
 	return found, err
 }
 
-// readSum reads the SHA-256 that a snapshot's file says it has; none of a file that cannot be read.
+// readSum reads the SHA-256 in a snapshot's file. If the file cannot be read, it sets none.
 func (f *Folder) readSum(s *session, kept *state) {
 	in, _, err := f.open(f.file(s, statePrefix, kept.Offset))
 	if err != nil {
@@ -163,7 +163,7 @@ func (f *Folder) ReadSnapshot(
 	return err
 }
 
-// readState verifies a snapshot's file, and then reads it.
+// readState verifies a snapshot's file, and then calls read with its content.
 func (f *Folder) readState(
 	ctx context.Context, path, id string, at int64, read func(io.Reader) error,
 ) error {
@@ -222,7 +222,7 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 		if n < 0 {
 			return storage.SnapshotNotFound(id, at)
 		}
-		// The name goes first: half overwritten, the file would be a damaged snapshot.
+		// The name is removed first: half overwritten, the file would be a damaged snapshot.
 		path := f.file(s, statePrefix, at)
 		dropped := temporaryName(path)
 		if err := f.files.Rename(path, dropped); err != nil && !errors.Is(err, fs.ErrNotExist) {

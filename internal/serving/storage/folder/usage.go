@@ -7,12 +7,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// usage is the account of a folder: a session is charged for the lengths of its files. A file that
-// several sessions have is charged to the one with the smallest id, which is the oldest of them.
+// usage is the account of a folder: a session is charged for the lengths of its files. A shared
+// file is charged to the session with the smallest id, which is the oldest.
 type usage struct {
 	mu      sync.Mutex
 	charges map[string]int64
-	holders map[inode][]string // ids in order, of files that several have
+	holders map[inode][]string // ids in order, of files that several sessions share
 	sum     int64
 	charged func(id string, bytes int64)
 }
@@ -35,7 +35,7 @@ func (s *session) files(visit func(name string, l links, bytes int64)) {
 	}
 }
 
-// add begins to charge a session that was made, or found at opening.
+// add starts the charges of a session that was made, or found at opening.
 func (u *usage) add(s *session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -57,7 +57,7 @@ func (u *usage) add(s *session) {
 	u.setLocked(s.id, u.ownLocked(s))
 }
 
-// ownLocked is what a session pays for.
+// ownLocked returns what a session pays for.
 func (u *usage) ownLocked(s *session) int64 {
 	sum := storage.SessionCharge + int64(len(s.head))
 	s.files(func(_ string, l links, bytes int64) {
@@ -71,7 +71,7 @@ func (u *usage) ownLocked(s *session) int64 {
 	return sum
 }
 
-// update charges a session for what it has now.
+// update sets the charges of a session to its current files.
 func (u *usage) update(s *session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -80,7 +80,7 @@ func (u *usage) update(s *session) {
 	}
 }
 
-// share notes that a file of a session has another link.
+// share records that a file of a session has another link.
 func (u *usage) share(s *session, now links) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -89,7 +89,7 @@ func (u *usage) share(s *session, now links) {
 	}
 }
 
-// drop notes that a session has lost a file: the next of its holders pays.
+// drop records that a session has lost a file: its next holder pays.
 func (u *usage) drop(s *session, l links, bytes int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// aloneLock and sweepLock are the numbers of the advisory locks: those of the database's tables
-	// of lmserve, so that databases of others are not disturbed.
+	// aloneLock and sweepLock are the numbers of the advisory locks. Locks belong to a database, so
+	// they do not affect other databases.
 	aloneLock = 0x6c6d736572766501
 	sweepLock = 0x6c6d736572766502
 
-	// aloneLook is how often a store looks whether the connection that has the lock is still there,
-	// and aloneTry how often a store that waits tries to get the lock.
+	// aloneLook is how often a store checks the connection that has the lock, and aloneTry how
+	// often a waiting store tries to get the lock.
 	aloneLook = 2 * time.Second
 	aloneTry  = 100 * time.Millisecond
 )
 
-// How stores take the lock: alone, or beside others who take it so.
+// How stores take the lock: exclusively, or together with others.
 const (
 	alone  = "select pg_try_advisory_lock($1)"
 	beside = "select pg_try_advisory_lock_shared($1)"
 )
 
-// keepLock takes the lock of a store that is opened alone, or beside those of other servers that
-// share the database, and keeps it until the background ends.
-// The lock belongs to a connection of its own. If that breaks, the lock is taken anew; if another
-// store has been quicker, it is reported. Nothing relies on the lock: epochs fence.
+// keepLock takes the lock of a store, exclusively or together with other servers that share the
+// database. It keeps the lock until the background work ends. The lock belongs to a separate
+// connection. If that breaks, keepLock takes the lock again, and reports if another store was
+// quicker. Correctness does not depend on the lock: epochs fence writes.
 func (s *Store) keepLock(
 	ctx, background context.Context, config *pgx.ConnConfig, how string, wait time.Duration,
 ) error {
@@ -66,8 +66,8 @@ func takeLock(ctx context.Context, conn *pgx.Conn, how string) (taken bool, err 
 	return taken, nil
 }
 
-// retakeLock takes the lock on a new connection; the connection is nil if that did not work. It
-// says whether another store has the lock.
+// retakeLock takes the lock on a new connection; the connection is nil if that failed. It reports
+// whether another store has the lock.
 func retakeLock(
 	ctx context.Context, config *pgx.ConnConfig, how string,
 ) (conn *pgx.Conn, others bool) {
@@ -83,8 +83,8 @@ func retakeLock(
 	return nil, err == nil
 }
 
-// look looks at the connection that has the lock. A store without a node has no renewals, which
-// look at the settings of the database.
+// look checks the connection that has the lock. For a store without a node it also checks the
+// settings of the database, because such a store has no renewals, which would do so.
 func (s *Store) look(ctx context.Context, holder *pgx.Conn) (broken bool) {
 	if s.node == "" {
 		return s.watchPromises(ctx, holder)

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 
 	"gocloud.dev/blob"
-	_ "gocloud.dev/blob/s3blob" // takes s3:// URLs
+	_ "gocloud.dev/blob/s3blob" // opens s3:// URLs
 	"gocloud.dev/gcerrors"
 )
 
@@ -62,8 +62,8 @@ func (c cloud) remove(ctx context.Context, name string) error {
 
 func (c cloud) close() error { return c.bucket.Close() }
 
-// located makes the error of an object that is not there fs.ErrNotExist, and that of a new object
-// of which there is one fs.ErrExist.
+// located converts the error of a missing object to fs.ErrNotExist, and that of an existing one to
+// fs.ErrExist.
 func located(err error) error {
 	switch gcerrors.Code(err) {
 	case gcerrors.NotFound:

@@ -11,14 +11,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// The URLs of other services reach their clients, which want to know who asks.
+// The URLs of other services reach their clients, which ask for credentials.
 func TestBucketsOfOtherClouds(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "none")
 	t.Setenv("AZURE_STORAGE_ACCOUNT", "")
 	for _, at := range []string{"gs://bucket", "azblob://bucket"} {
 		o, err := openObjects(context.Background(), at, false)
 		require.NotErrorIs(t, err, storage.ErrInvalid)
-		if err == nil { // who asks is asked for later
+		if err == nil { // some clients ask for credentials later
 			require.NoError(t, o.close())
 		}
 	}

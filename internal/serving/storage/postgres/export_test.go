@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// AloneLock is the lock of those who have a database open.
+// AloneLock is the lock of stores that have a database open.
 const AloneLock = aloneLock
 
-// Sweep removes what no snapshot refers to and is older than that.
+// Sweep removes objects without a snapshot that are older than age.
 func (s *Store) Sweep(ctx context.Context, age time.Duration) error { return s.sweep(ctx, age) }
 
-// Objects tells how many objects the database knows of, snapshots or not.
+// Objects returns how many objects the database lists, with and without snapshots.
 func (s *Store) Objects(ctx context.Context) (n int, err error) {
 	err = s.pool.QueryRow(ctx, `select count(*) from objects`).Scan(&n)
 	return n, err
 }
 
-// Exec changes what is in the database.
+// Exec runs a statement in the database.
 func (s *Store) Exec(ctx context.Context, sql string) error {
 	_, err := s.pool.Exec(ctx, sql)
 	return err
@@ -36,10 +36,10 @@ func (s *Store) LeaveHalf(ctx context.Context) error {
 	return s.Exec(ctx, `insert into objects (object, refs) values ('`+name+`', 0)`)
 }
 
-// MarkerName is that of the object that says whose the store is.
+// MarkerName is the name of the marker object.
 const MarkerName = markerName
 
-// ObjectNames lists what is in the object store beside the marker.
+// ObjectNames returns the names in the object store, without the marker.
 func (s *Store) ObjectNames(ctx context.Context) ([]string, error) {
 	names, err := s.objects.bucket.(interface {
 		names(context.Context) ([]string, error)
@@ -47,7 +47,7 @@ func (s *Store) ObjectNames(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == markerName }), err
 }
 
-// names lists the files of a folder.
+// names returns the files of a folder.
 func (f folder) names(context.Context) (names []string, err error) {
 	err = fs.WalkDir(os.DirFS(string(f)), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {

@@ -28,8 +28,8 @@ func textOf(t *testing.T, s storage.Store, id string) string {
 	return b.String()
 }
 
-// single opens a store that has one connection, on which every statement of the test was run
-// before, so that what is sent next is the statement itself.
+// single opens a store with one connection, on which every statement of the test was prepared, so
+// that the next message is the statement itself.
 func (p *place) single(t *testing.T) (s *postgres.Store, epoch uint64) {
 	o := p.options()
 	o.Database += "&pool_max_conns=1"
@@ -87,7 +87,7 @@ func TestAnAppendOfWhichNobodyKnowsIsToldToBeSo(t *testing.T) {
 	}()
 	err := s.Append(t.Context(), "a", epoch, 4, record("two "))
 	require.NoError(t, <-claimed)
-	if err != nil { // else the append was found to be made before the claim
+	if err != nil { // otherwise the append was found before the claim
 		require.ErrorIs(t, err, storage.ErrUnknown)
 	}
 	require.Equal(t, "one two ", textOf(t, s, "a"))

@@ -15,10 +15,10 @@ import (
 // folder is a bucket whose objects are files.
 type folder string
 
-// openFolder opens the folder of a URL's path, and makes the folder if create says so.
+// openFolder opens the folder of a URL's path, and makes it if create is set.
 func openFolder(path string, create bool) (folder, error) {
 	if runtime.GOOS == "windows" {
-		path = path[1:] // of /C:/folder
+		path = path[1:] // removes the first slash of /C:/folder
 	}
 	path = filepath.FromSlash(path)
 	if create {
@@ -42,7 +42,7 @@ func (f folder) path(name string) string {
 
 func (f folder) write(_ context.Context, name string, fill func(io.Writer) error) error {
 	path := f.path(name)
-	// The folder itself is not made: it may be a mount point that has lost its file system.
+	// The folder itself is not made: it may be a mount point whose file system is missing.
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -57,7 +57,7 @@ func (f folder) write(_ context.Context, name string, fill func(io.Writer) error
 	if err := file.Commit(); err != nil {
 		return err
 	}
-	return atomicfile.SyncFolder(string(f)) // which may have the object's folder only now
+	return atomicfile.SyncFolder(string(f)) // the object's folder may be new
 }
 
 func (f folder) read(_ context.Context, name string) (io.ReadCloser, error) {

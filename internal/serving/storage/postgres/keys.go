@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// keysLock is the advisory lock under which keys are changed, a row of which there may not be yet.
+// keysLock is the advisory lock for changes of keys, because their row may not exist yet.
 const keysLock = 0x6c6d6b657973
 
-// ReadKeys reads the text of the keys that are in a database, of this URL; nil: there are none.
+// ReadKeys returns the text of the keys in the database at a URL; nil: there are none.
 func ReadKeys(ctx context.Context, url string) (text []byte, err error) {
 	err = withKeys(ctx, url, func(conn *pgx.Conn) error {
 		text, err = readKeys(ctx, conn)
@@ -22,11 +22,11 @@ func ReadKeys(ctx context.Context, url string) (text []byte, err error) {
 	return text, err
 }
 
-// UpdateKeys replaces the text of the keys in a database by what change makes of it, all or
-// nothing. change gets nil if there are none. Of two writers at once one waits for the other.
+// UpdateKeys replaces the text of the keys in a database by the result of change, all or nothing.
+// change gets nil if there are none. Concurrent writers wait for each other.
 func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byte, error)) error {
 	return withKeys(ctx, url, func(conn *pgx.Conn) error {
-		var mine error // what change says is told as it is
+		var mine error // an error of change is returned as it is
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)",
 				int64(keysLock)); err != nil {
@@ -50,9 +50,9 @@ func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byt
 	})
 }
 
-// FollowKeys looks again and again at the keys of a database, with so much time in between, and
-// tells of texts that differ from the one before, first of all from the given one, until the
-// context ends. While the database cannot be reached there is nothing to tell.
+// FollowKeys polls the keys of a database at an interval until the context ends. It reports each
+// text that differs from the one before, at first from the given text. While the database cannot be
+// reached it reports nothing.
 func FollowKeys(
 	ctx context.Context, url string, every time.Duration, text []byte, tell func(text []byte),
 ) {

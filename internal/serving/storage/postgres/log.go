@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// pageBytes is how much of a log's text is read at once, but for the last record's.
+	// pageBytes is how much of a log's text is read at once, apart from the last record.
 	pageBytes = 1 << 20
-	// An append of which nobody knows whether it was made is made again until somebody does: it can
-	// be made only once, because it says where the log ends. So long it is tried.
+	// resolveTime is how long an append of unknown outcome is repeated until the outcome is known.
+	// It can be made only once, because it says where the log ends.
 	resolveTime     = 20 * time.Second
 	resolveWaitMin  = 20 * time.Millisecond
 	resolveWaitMost = time.Second
@@ -37,10 +37,10 @@ func (s *Store) Append(
 	return s.resolve(context.WithoutCancel(ctx), id, epoch, b, err)
 }
 
-// resolve finds out what has become of an append that has lost its connection. The statement may
-// still be on its way, so that a look at the session would not tell. The same append is made again:
-// if it goes through, the first can not any more; if the log ends behind it, and has the same
-// records at their places, the first has.
+// resolve finds out whether an append that has lost its connection was made. The statement may
+// still be on its way, so reading the session would not tell. resolve repeats the append. If that
+// succeeds, the first one can no longer be made. If the log already has the same records at their
+// places, the first one was made.
 func (s *Store) resolve(ctx context.Context, id string, epoch uint64, b *batch, lost error) error {
 	deadline := time.Now().Add(resolveTime)
 	for wait := resolveWaitMin; time.Now().Before(deadline); wait = min(2*wait, resolveWaitMost) {
@@ -62,14 +62,14 @@ func (s *Store) resolve(ctx context.Context, id string, epoch uint64, b *batch, 
 			return wrong
 		case errors.Is(err, storage.ErrUnknown), errors.Is(err, storage.ErrUnavailable):
 			lost = err
-		default: // fenced, or gone: the first may have come before that
+		default: // fenced, or deleted: the first append may have been made before that
 			return fmt.Errorf("%w; then: %v", unknown(lost), err)
 		}
 	}
 	return unknown(lost)
 }
 
-// has says whether the log has the records.
+// has reports whether the log has the records.
 func (s *Store) has(ctx context.Context, id string, b *batch) (all bool, err error) {
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		return q.QueryRow(ctx, `
@@ -106,7 +106,7 @@ func (s *Store) append(ctx context.Context, id string, epoch uint64, b *batch) e
 	})
 }
 
-// whyNot says why nothing was appended.
+// whyNot returns why nothing was appended.
 func whyNot(ctx context.Context, q *pgxpool.Conn, id string, epoch uint64, at int64) error {
 	var e extent
 	err := q.QueryRow(ctx, `select epoch, "end" from sessions where id = $1`, id).
@@ -114,7 +114,7 @@ func whyNot(ctx context.Context, q *pgxpool.Conn, id string, epoch uint64, at in
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return storage.NotFound(id)
-	case err != nil: // the append was refused, whatever this was
+	case err != nil: // the append was refused, whatever the reason
 		return unavailable(err)
 	case e.epoch != epoch:
 		return &storage.FencedError{Session: id, Have: e.epoch, Want: epoch}
@@ -198,7 +198,7 @@ func (s *Store) page(ctx context.Context, id string, at, end int64) (page []plac
 	return page, err
 }
 
-// whole says what is wrong with a record that is expected at an offset.
+// whole returns an error if the record that was read at an offset is damaged.
 func (s *Store) whole(ctx context.Context, id string, at int64, p placed) error {
 	if p.at != at {
 		return s.missing(ctx, id, at)
@@ -209,8 +209,8 @@ func (s *Store) whole(ctx context.Context, id string, at int64, p placed) error 
 	return nil
 }
 
-// missing says why a log has no record at an offset: the session was deleted, or the log trimmed,
-// while it was read; or the record is lost.
+// missing returns why a log has no record at an offset. Either the session was deleted or trimmed
+// during the read, or the record is lost.
 func (s *Store) missing(ctx context.Context, id string, at int64) error {
 	found, err := s.Get(ctx, id)
 	switch {
@@ -222,8 +222,8 @@ func (s *Store) missing(ctx context.Context, id string, at int64) error {
 	return corrupt("records", id, at, errors.New("no record, expected one"))
 }
 
-// Trim implements storage.Store. What is trimmed is in the newest snapshot alone, which has to be
-// there.
+// Trim implements storage.Store. Trimmed text remains only in the newest snapshot, so that must
+// exist.
 func (s *Store) Trim(ctx context.Context, id string, epoch uint64, before int64) error {
 	if err := s.newestThere(ctx, id); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (s *Store) Trim(ctx context.Context, id string, epoch uint64, before int64)
 	})
 }
 
-// newestThere makes sure that the object of a session's newest snapshot, if it has one, is in the
+// newestThere checks that the object of a session's newest snapshot, if it has one, is in the
 // store.
 func (s *Store) newestThere(ctx context.Context, id string) error {
 	var name string

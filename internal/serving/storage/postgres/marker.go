@@ -14,21 +14,21 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// An object store that is not mounted, or another bucket, looks like an empty one. The store of a
-// database has a marker, an object with the id of the database: what is missing beside the marker
-// is lost, and what is missing without the marker may come back. Nothing is written, trimmed or
-// deleted without the marker.
+// An object store that is not mounted, or another bucket, looks like an empty one. So the store of
+// a database has a marker, an object with the id of the database. With the marker, a missing object
+// is lost; without the marker, it may come back. Nothing is written, trimmed or deleted without the
+// marker.
 
 const (
-	// markerName has a dot, which no id of a session has: objects of sessions begin with the id.
+	// markerName has a dot, which no session id has: objects of sessions begin with the id.
 	markerName     = "lmserve.marker"
 	markerBytesMax = 256
-	markerTime     = 10 * time.Second // the longest that a look at the marker may take
-	// adoptLook is how many snapshots are looked for in a store that is to get the marker.
+	markerTime     = 10 * time.Second // longest time for reading the marker
+	// adoptLook is how many snapshots are looked for in a store before it gets the marker.
 	adoptLook = 16
 )
 
-// away is the error about a store in which something else than the marker was found.
+// away returns the error for a store with something else in place of the marker.
 func (o *objects) away(found string) error {
 	return unavailable(fmt.Errorf("the object store %s is not that of database %s: found %s, "+
 		"expected "+
@@ -38,7 +38,7 @@ func (o *objects) away(found string) error {
 		o.where, o.database, found, markerName, o.id))
 }
 
-// marker reads the id in the marker; "": there is no marker.
+// marker returns the id in the marker; "": there is no marker.
 func (o *objects) marker(ctx context.Context) (id string, err error) {
 	looking, cancel := context.WithTimeout(ctx, markerTime)
 	defer cancel()
@@ -51,7 +51,7 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 	}
 	switch {
 	case err == nil && id == "":
-		return "none", nil // of an empty object
+		return "none", nil // the id of an empty object
 	case err == nil, ctx.Err() != nil:
 		return id, ctx.Err()
 	case errors.Is(err, fs.ErrNotExist):
@@ -60,7 +60,7 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 	return "", unavailable(fmt.Errorf("reading object %s of %s: %w", markerName, o.where, err))
 }
 
-// is says what is wrong with a store whose marker has an id.
+// is returns an error if an id is not that of the database.
 func (o *objects) is(id string) error {
 	switch id {
 	case o.id:
@@ -71,8 +71,8 @@ func (o *objects) is(id string) error {
 	return o.away(fmt.Sprintf("one with the id %q", id))
 }
 
-// present makes sure that the store is the database's, and reports when the store has gone, and
-// when it is back. An answer from before would not do: folders are unmounted between two calls.
+// present checks that the store is the database's, and reports when the store has gone or come
+// back. It does not cache the answer: a folder may be unmounted between two calls.
 func (o *objects) present(ctx context.Context) error {
 	id, err := o.marker(ctx)
 	if err == nil {
@@ -114,7 +114,7 @@ func (o *objects) mark(ctx context.Context) error {
 	return o.present(ctx)
 }
 
-// present is objects.present of an open store.
+// present is objects.present for an open store.
 func (s *Store) present(ctx context.Context) error {
 	if s.closed.Load() {
 		return storage.ErrClosed
@@ -122,10 +122,9 @@ func (s *Store) present(ctx context.Context) error {
 	return s.objects.present(ctx)
 }
 
-// openMarked opens the object store, which has to be the database's. A database that knows of no
-// objects and has had no store yet marks the store, whose folder is made. adopt is asked for by a
-// person whose store has lost the marker, or never had one: the store gets it if it has snapshots
-// of the database.
+// openMarked opens the object store, which must be the database's. If the database lists no objects
+// and has had no store yet, the store gets the marker, and its folder is made. With adopt, which a
+// person asks for, a store without a marker gets one if it has snapshots of the database.
 func (s *Store) openMarked(ctx context.Context, database, url string, adopt bool) error {
 	var id string
 	var marked, first bool
@@ -151,8 +150,8 @@ func (s *Store) openMarked(ctx context.Context, database, url string, adopt bool
 	return nil
 }
 
-// find looks for the marker of a store that was marked. One that cannot be reached may be the
-// database's: it is looked for again when it is needed.
+// find looks for the marker of a store that was marked before. If the store cannot be reached, it
+// may be the database's, and the marker is checked when the store is used.
 func (s *Store) find(ctx context.Context) error {
 	found, err := s.objects.marker(ctx)
 	switch {
@@ -171,8 +170,8 @@ func (s *Store) find(ctx context.Context) error {
 const markedRow = `
 	select id, marked, not marked and not exists (select from objects) from object_store`
 
-// adopt marks the object store, unless the store has the marker. The lock on the row makes servers
-// that start at the same time with different stores agree on one.
+// adopt marks the object store, unless it has the marker. Servers that start at the same time with
+// different stores agree on one, because they lock the row.
 func (s *Store) adopt(ctx context.Context, asked bool) error {
 	return s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var id string
@@ -199,8 +198,8 @@ func (s *Store) adopt(ctx context.Context, asked bool) error {
 	})
 }
 
-// recognize makes sure that a store without the marker has some of the database's newest snapshots,
-// if there are any.
+// recognize checks that a store without the marker has some of the database's newest snapshots, if
+// there are any.
 func (s *Store) recognize(ctx context.Context, tx pgx.Tx) error {
 	rows, _ := tx.Query(ctx,
 		`select object from objects where refs > 0 order by since desc limit $1`,

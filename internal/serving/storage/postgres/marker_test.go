@@ -23,8 +23,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// aways are object stores that can be taken away, so that something else has their URL, and come
-// back.
+// aways returns object stores that can be replaced at their URL, and put back.
 func aways() map[string]func(t *testing.T) (objects string, away, back func()) {
 	rename := func(t *testing.T, from, to string) { require.NoError(t, os.Rename(from, to)) }
 	folderFor := func(put func(t *testing.T, dir string)) func(t *testing.T) (string, func(),
@@ -167,7 +166,7 @@ func TestALogIsNotTrimmedWithoutItsState(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrCorrupt, "the marker is there, and the object is not")
 }
 
-// A folder is unmounted while a state is written to it: what was written is not where it should be.
+// A folder is unmounted while a state is written to it: the state is then missing from the store.
 func TestAStateThatWentAstrayIsNone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "objects")
 	p := newPlace(t, pgtest.Shared(t), "file://"+filepath.ToSlash(dir))
@@ -216,7 +215,7 @@ func TestALostMarkerIsWrittenWhenAskedFor(t *testing.T) {
 	p.started(t, p.options())
 }
 
-// A database that an older version has used has objects, and its store has no marker.
+// A database of an older version has objects, and its store has no marker.
 func TestAnUnmarkedStoreWithObjectsIsNoFirstUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "objects")
 	p := newPlace(t, pgtest.Shared(t), "file://"+filepath.ToSlash(dir))
@@ -240,7 +239,7 @@ func TestAStoreIsOpenedWhileItsObjectsAreUnreachable(t *testing.T) {
 	s3 := gofakes3.New(memory).Server()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if refuses.Load() {
-			w.WriteHeader(http.StatusForbidden) // clients do not try again
+			w.WriteHeader(http.StatusForbidden) // an error that clients do not retry
 			return
 		}
 		s3.ServeHTTP(w, r)
@@ -288,12 +287,12 @@ func TestTheFirstOfTwoStoresIsTheDatabases(t *testing.T) {
 	require.Equal(t, 3, refused)
 }
 
-// handler serves what the S3 server of the moment answers.
+// handler serves with the current S3 server.
 type handler func() *gofakes3.GoFakeS3
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h().Server().ServeHTTP(w, r) }
 
-// reports keeps what a store has reported.
+// reports collects a store's reports.
 type reports struct {
 	mu   sync.Mutex
 	told []string

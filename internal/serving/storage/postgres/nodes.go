@@ -12,16 +12,16 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/cluster"
 )
 
-// nodeAge is how long a node whose lease is over is still told of in the database.
+// nodeAge is how long a node stays in the database after its lease has lapsed.
 const nodeAge = time.Hour
 
-// lives says of a node n that its lease lasts. Statements may wait for locks: now() would be the
-// time before they did.
+// lives is the condition that the lease of node n has not lapsed. Statements may wait for locks;
+// now() would be the time before the wait.
 const lives = `(n.until > clock_timestamp())`
 
-// Renew implements cluster.Directory. It has a connection of its own, so that a lease does not end
-// because appends have all the others. A lease is renewed whatever the settings of the database
-// are: reads go on, and writes are refused.
+// Renew implements cluster.Directory. It has a separate connection, so that a lease does not lapse
+// because appends use all others. It renews the lease whatever the settings of the database are:
+// with bad settings reads continue, and writes are refused.
 func (s *Store) Renew(
 	ctx context.Context, self cluster.Node, lease time.Duration,
 ) (lapsed bool, alive []cluster.Node, err error) {
@@ -64,7 +64,7 @@ func (s *Store) Renew(
 		if !over || n.ID == self.ID {
 			alive = append(alive, n)
 		}
-		n.Models = nil // the next has its own
+		n.Models = nil // the next node has its own
 		return nil
 	})
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 	})
 }
 
-// forgetNodes removes those whose leases have been over for long.
+// forgetNodes removes nodes whose leases lapsed long ago.
 func (s *Store) forgetNodes(ctx context.Context) error {
 	err := s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		_, err := q.Exec(ctx, `delete from nodes

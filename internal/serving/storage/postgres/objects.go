@@ -22,15 +22,15 @@ type objects struct {
 	bucket bucket
 	where  string // its URL, without parameters
 
-	id, database string      // of whom the store has to be, see marker.go
-	gone         atomic.Bool // as it was when the marker was last looked for
-	report       func(error) // called when the store goes away or comes back; nil: not called
+	id, database string      // id of the database that the store must belong to, see marker.go
+	gone         atomic.Bool // the result of the last check of the marker
+	report       func(error) // called when the store goes away or comes back; may be nil
 }
 
-// bucket is where objects are. Its errors are fs.ErrNotExist where there is no object of the name.
+// bucket is the place of objects. Its error for a missing object is fs.ErrNotExist.
 type bucket interface {
-	// write makes an object of what fill writes, durable. After an error there is no object, or
-	// nobody knows. An object of that name is fs.ErrExist.
+	// write makes a durable object from what fill writes. After an error there is no object, or the
+	// outcome is unknown. The error is fs.ErrExist if the name exists.
 	write(ctx context.Context, name string, fill func(io.Writer) error) error
 	read(ctx context.Context, name string) (io.ReadCloser, error)
 	size(ctx context.Context, name string) (bytes int64, err error)
@@ -39,14 +39,13 @@ type bucket interface {
 }
 
 // openers open buckets by the schemes of their URLs. The clients of object stores are a quarter of
-// what a build has to fetch, and the program has them if it is built with a tag: see cloud.go.
+// the modules that a build fetches; build tags select them: see cloud.go.
 var openers = map[string]func(ctx context.Context, url string) (bucket, error){}
 
-// tags are those that a program has the client of a scheme by.
+// tags are the build tags for the clients of the schemes.
 var tags = map[string]string{"s3": "s3", "gs": "clouds", "azblob": "clouds"}
 
-// openObjects opens the object store of a URL. A folder that is not there is made if create says
-// so.
+// openObjects opens the object store at a URL. It makes a missing folder if create is set.
 func openObjects(ctx context.Context, at string, create bool) (*objects, error) {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -79,17 +78,17 @@ func openObjects(ctx context.Context, at string, create bool) (*objects, error) 
 
 func (o *objects) close() error { return o.bucket.close() }
 
-// objectName is a name that no other object has, whoever makes it.
+// objectName returns a unique name for an object.
 func objectName(id string, at int64, epoch uint64) string {
 	return fmt.Sprintf("%s/%016x-%d-%s.safetensors.zst", id, at, epoch, rand.Text())
 }
 
-// put writes an object, compressed, makes sure that the database's store has it, and tells how many
-// bytes it has, and their SHA-256. After an error there is no object, or nobody knows.
+// put writes a compressed object, checks that it is in the database's store, and returns its size
+// in bytes and its SHA-256. After an error there is no object, or the outcome is unknown.
 func (o *objects) put(
 	ctx context.Context, name string, write func(io.Writer) error,
 ) (bytes int64, sum [sha256.Size]byte, err error) {
-	if err := o.present(ctx); err != nil { // writing would make a folder that is not there
+	if err := o.present(ctx); err != nil { // writing would make a missing folder
 		return 0, sum, err
 	}
 	to := &measured{hash: sha256.New()}
@@ -109,10 +108,10 @@ func (o *objects) put(
 	case filled || to.to == nil:
 		return 0, sum, objectError("writing object "+name, err)
 	}
-	return 0, sum, err // what was to be written failed, and not the object store
+	return 0, sum, err // the error is fill's, and not the object store's
 }
 
-// measured counts and hashes what is written, and notes an error of its writer.
+// measured counts and hashes what is written, and keeps an error of fill.
 type measured struct {
 	to     io.Writer
 	hash   hash.Hash
@@ -129,8 +128,8 @@ func (m *measured) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// get copies an object to a temporary file, and tells what put has told of it. ErrNotFound if the
-// store that is there now has no such object.
+// get copies an object to a temporary file, and returns its size and SHA-256 as put does. The error
+// is ErrNotFound if the current store has no such object.
 func (o *objects) get(
 	ctx context.Context, name string,
 ) (_ *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
@@ -156,7 +155,7 @@ func (o *objects) get(
 	return sp, bytes, [sha256.Size]byte(read.Sum(nil)), nil
 }
 
-// remove removes an object, if there is one.
+// remove removes an object, if it exists.
 func (o *objects) remove(ctx context.Context, name string) error {
 	err := o.bucket.remove(ctx, name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -165,7 +164,7 @@ func (o *objects) remove(ctx context.Context, name string) error {
 	return objectError("removing object "+name, err)
 }
 
-// objectError is the error of a call to the object store.
+// objectError converts an error of the object store.
 func objectError(what string, err error) error {
 	switch {
 	case err == nil:

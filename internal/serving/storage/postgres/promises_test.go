@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// reload changes a setting of the whole server while it runs.
+// reload changes a setting of the running server.
 func (p *place) reload(t *testing.T, sql string) {
 	p.server.Exec(t, p.database, "alter system "+sql)
 	p.server.Exec(t, p.database, "select pg_reload_conf()")
@@ -24,7 +24,7 @@ func TestASettingThatIsReloadedStopsWrites(t *testing.T) {
 	told := &reports{}
 	o.Report = told.note
 	s := p.started(t, o)
-	renewed := func() { // a backend reads the settings anew some time after the reload
+	renewed := func() { // a backend reads the settings again some time after the reload
 		_, _, err := s.Renew(t.Context(), cluster.Node{ID: "n"}, time.Minute)
 		require.NoError(t, err)
 	}

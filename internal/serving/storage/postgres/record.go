@@ -9,7 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// columns are a record as a row of the table records has it, without its place.
+// columns is a record as a row of the table records, without its place.
 type columns struct {
 	ms       int64
 	bits     float64
@@ -18,7 +18,7 @@ type columns struct {
 	skipped  []byte // two bytes a line, little-endian; nil: none
 	words    []byte // the fields of storage.Words in their order, little-endian; nil: none
 	text     []byte
-	// continued is Record.Continued; nil: 0, as in records of before there was the column.
+	// continued is Record.Continued; nil: 0, as in records older than the column.
 	continued *int64
 }
 
@@ -69,8 +69,8 @@ func (c *columns) record() (r storage.Record, err error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is that of a record at an offset. Lengths stand before what has any, so that no two
-// records have the same bytes.
+// checksum returns the checksum of a record at an offset. Lengths come before variable parts, so
+// that no two records have the same bytes.
 func (c *columns) checksum(at int64) int64 {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(at))
 	b = binary.LittleEndian.AppendUint64(b, uint64(c.ms))
@@ -90,7 +90,7 @@ func (c *columns) checksum(at int64) int64 {
 	return int64(crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, c.text))
 }
 
-// batch is records as the columns of one statement, which PostgreSQL makes rows of again (unnest).
+// batch is records as the columns of one statement, which PostgreSQL turns into rows (unnest).
 type batch struct {
 	at, ms               []int64
 	bits                 []float64

@@ -15,20 +15,19 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// schemaVersion is the number of the last migration, which is the schema that this package works
-// on.
+// schemaVersion is the number of the last migration, and of the schema that this package needs.
 const schemaVersion = 5
 
-// versionTable says in one row which migrations the database has had.
+// versionTable has the version of the schema, in one row.
 const versionTable = "lmserve_schema"
 
-// undefinedTable is PostgreSQL's code for a table that is not there.
+// undefinedTable is PostgreSQL's code for a missing table.
 const undefinedTable = "42P01"
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// SchemaError says that the tables of a database are not those that this program works on.
+// SchemaError says that the tables of a database do not have the version that this program needs.
 type SchemaError struct {
 	Database string
 	Have     int32 // 0: none
@@ -49,11 +48,11 @@ func (e *SchemaError) Error() string {
 	return found + ": run the lmserve that has migrated it, or a newer one"
 }
 
-// Migrate brings the tables of the database to the version that this program works on, each step in
-// a transaction, and returns the version that they had before (0: there were none) and the one that
-// they have now. Programs that migrate the same database at the same time wait for each other, or
-// are refused, as they are while a server has an older database open (ErrInUse). A database that a
-// newer program has migrated is left as it is; the error is a SchemaError.
+// Migrate brings the tables of the database to the version that this program needs, each step in a
+// transaction. It returns the version before (0: no tables) and now. Programs that migrate the same
+// database at the same time wait for each other, or get ErrInUse. They also get ErrInUse while a
+// server has an older database open. If a newer program has migrated the database, Migrate changes
+// nothing and returns a SchemaError.
 func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	config, err := parse(url)
 	if err != nil {
@@ -70,8 +69,9 @@ func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	if before > schemaVersion {
 		return 0, 0, &SchemaError{config.ConnConfig.Database, before, schemaVersion}
 	}
-	if 0 < before && before < schemaVersion { // who has it open works on the tables as they are
-		free, err := takeLock(ctx, conn, alone) // until the connection ends
+	// a server that has it open uses the tables as they are
+	if 0 < before && before < schemaVersion {
+		free, err := takeLock(ctx, conn, alone) // the lock lasts until the connection ends
 		if err == nil && !free {
 			err = fmt.Errorf("postgres: database %s: %w: end all servers before its tables are "+
 				"updated",
@@ -100,12 +100,12 @@ func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	return before, now, err
 }
 
-// queryer is a connection, or a pool of them.
+// queryer is a connection or a pool of connections.
 type queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// version tells which version of the schema a database has; 0: none.
+// version returns the version of a database's schema; 0: none.
 func version(ctx context.Context, q queryer) (v int32, err error) {
 	err = q.QueryRow(ctx, "select version from "+versionTable).Scan(&v)
 	var refused *pgconn.PgError
@@ -118,10 +118,10 @@ func version(ctx context.Context, q queryer) (v int32, err error) {
 	return v, nil
 }
 
-// promises are settings of PostgreSQL without which it confirms what a crash may undo.
+// promises are the settings of PostgreSQL without which a crash may undo confirmed writes.
 var promises = []string{"synchronous_commit", "fsync", "full_page_writes"}
 
-// keepsPromises makes sure that what is confirmed is durable.
+// keepsPromises returns an error if confirmed writes are not durable.
 func keepsPromises(ctx context.Context, q queryer, database string) error {
 	var off []string
 	err := q.QueryRow(ctx, `
@@ -139,7 +139,7 @@ func keepsPromises(ctx context.Context, q queryer, database string) error {
 	return nil
 }
 
-// check makes sure that a database is one that sessions can be kept in.
+// check returns an error if sessions cannot be kept in a database.
 func check(ctx context.Context, q queryer, name string) error {
 	have, err := version(ctx, q)
 	if err != nil {
@@ -151,8 +151,8 @@ func check(ctx context.Context, q queryer, name string) error {
 	return keepsPromises(ctx, q, name)
 }
 
-// watchPromises looks at the settings anew, which a reload of PostgreSQL may have changed: while
-// one is off the store refuses to write. broken says that the connection is of no use any more.
+// watchPromises checks the settings again, because a reload of PostgreSQL may have changed them:
+// while one is off the store refuses to write. broken says that the connection is broken.
 func (s *Store) watchPromises(ctx context.Context, conn *pgx.Conn) (broken bool) {
 	err := keepsPromises(ctx, conn, conn.Config().Database)
 	if err != nil && !errors.Is(err, storage.ErrInvalid) {
@@ -171,11 +171,11 @@ func (s *Store) watchPromises(ctx context.Context, conn *pgx.Conn) (broken bool)
 	return false
 }
 
-// carelessKey is where a connection has the error of keepsPromises.
+// carelessKey is the key of a connection's data for the error of keepsPromises.
 const carelessKey = "careless"
 
-// noteCareless looks at the settings of a new connection: its role or database may have got others
-// since the store was opened.
+// noteCareless checks the settings of a new connection, because those of its role or database may
+// have changed since the store was opened.
 func noteCareless(ctx context.Context, conn *pgx.Conn) error {
 	err := keepsPromises(ctx, conn, conn.Config().Database)
 	if errors.Is(err, storage.ErrInvalid) {
@@ -185,8 +185,8 @@ func noteCareless(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// writing is connection for statements that write. It refuses (ErrUnavailable) while the database
-// would not make durable what they write.
+// writing is connection for statements that write. It returns ErrUnavailable while the database
+// would not make their writes durable.
 func (s *Store) writing(ctx context.Context) (*pgxpool.Conn, error) {
 	if err := s.careless.Load(); err != nil {
 		return nil, unavailable(*err)
@@ -196,7 +196,7 @@ func (s *Store) writing(ctx context.Context) (*pgxpool.Conn, error) {
 		return nil, err
 	}
 	if err, off := conn.Conn().PgConn().CustomData()[carelessKey].(error); off {
-		_ = conn.Conn().Close(ctx) // the next may have other settings
+		_ = conn.Conn().Close(ctx) // the next one may have other settings
 		s.release(conn)
 		return nil, unavailable(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// described is what a session is told by: its row, and its last record without the text.
+// described selects the description of a session: its row, and its last record without the text.
 const described = `
 	select s.id, s.epoch, s.head, s.start, s."end",
 		r.at, r.ms, r.bits, r.baseline, r.by_line, r.skipped, r.words, r.continued,
@@ -60,8 +60,8 @@ func (s *Store) Get(ctx context.Context, id string) (found storage.Session, err 
 	return found, err
 }
 
-// asker is a connection or a transaction. The rows of a query that has failed have its error, which
-// whoever collects them returns.
+// asker is a connection or a transaction. If a query fails, its rows have the error, and the
+// function that collects them returns it.
 type asker interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -98,7 +98,7 @@ func (s *Store) Create(ctx context.Context, id string, head []byte, start int64)
 	return s.create(ctx, id, head, start, 0)
 }
 
-// create makes a session of an owner who may have most, or with 0 any number.
+// create makes a session of an owner with a limit of most sessions; 0: none.
 func (s *Store) create(
 	ctx context.Context, id string, head []byte, start int64, most int,
 ) (epoch uint64, err error) {
@@ -141,8 +141,8 @@ func (s *Store) insert(
 	return epoch, err
 }
 
-// Claim implements storage.Store. The session is described by a statement of its own, because one
-// statement would not see the record of an append that it has waited for.
+// Claim implements storage.Store. It describes the session with a separate statement: a single one
+// would not see the record of an append for which it has waited.
 func (s *Store) Claim(ctx context.Context, id string) (found storage.Session, err error) {
 	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		if storage.CheckID(id) != nil {
@@ -171,14 +171,14 @@ func (s *Store) Claim(ctx context.Context, id string) (found storage.Session, er
 	return found, err
 }
 
-// extent is what is known of a session whose row is locked.
+// extent describes a session whose row is locked.
 type extent struct {
 	epoch      uint64
 	start, end int64
 }
 
 // lock locks the row of a session until the transaction ends. how is a strength of locks: "update",
-// or "key share", which keeps the session from being deleted, and lets others write.
+// or "key share", which prevents deletion but not writes.
 func lock(ctx context.Context, tx pgx.Tx, id, how string) (e extent, err error) {
 	if storage.CheckID(id) != nil {
 		return e, storage.NotFound(id)
@@ -191,7 +191,8 @@ func lock(ctx context.Context, tx pgx.Tx, id, how string) (e extent, err error) 
 	return e, err
 }
 
-// owned runs statements as one transaction on a session that the epoch lets the caller write to.
+// owned runs statements as one transaction on a session, if the epoch allows the caller to write to
+// it.
 func (s *Store) owned(
 	ctx context.Context, id string, epoch uint64,
 	do func(ctx context.Context, tx pgx.Tx, e extent) error,
@@ -223,7 +224,7 @@ func (s *Store) SetHead(ctx context.Context, id string, epoch uint64, head []byt
 	})
 }
 
-// Delete implements storage.Store. What is left after an error is removed by a sweep.
+// Delete implements storage.Store. A sweep removes what is left after an error.
 func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 	return s.erase(ctx, id, func(_ context.Context, _ pgx.Tx, e extent) error {
 		if epoch != 0 && e.epoch != epoch {
@@ -233,8 +234,8 @@ func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 	})
 }
 
-// erase deletes a session if may has no objection, which is asked when the session's row is locked.
-// It refuses while the object store is away: what is not there cannot be removed.
+// erase deletes a session unless may returns an error; it calls may when the session's row is
+// locked. It refuses while the object store is away: missing objects cannot be removed.
 func (s *Store) erase(
 	ctx context.Context, id string, may func(ctx context.Context, tx pgx.Tx, e extent) error,
 ) error {
@@ -267,15 +268,15 @@ func (s *Store) erase(
 	return s.remove(context.WithoutCancel(ctx), left)
 }
 
-// Fork implements storage.Store. The records are copied, in the database; the objects of the
-// snapshots are shared.
+// Fork implements storage.Store. The database copies the records; the objects of the snapshots are
+// shared.
 func (s *Store) Fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut,
 ) (epoch uint64, err error) {
 	return s.fork(ctx, from, id, head, c, 0)
 }
 
-// fork makes a fork of an owner who may have most sessions, or with 0 any number.
+// fork makes a fork of an owner with a limit of most sessions; 0: none.
 func (s *Store) fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut, most int,
 ) (epoch uint64, err error) {
@@ -301,7 +302,7 @@ func (s *Store) fork(
 	return epoch, err
 }
 
-// checkCut says what is wrong with a cut of a session.
+// checkCut returns an error if a session cannot be cut so.
 func (e extent) checkCut(ctx context.Context, tx pgx.Tx, id string, c storage.Cut) error {
 	for _, at := range []int64{c.Start, c.End} {
 		if at < e.start || at > e.end {
@@ -325,7 +326,7 @@ func (e extent) checkCut(ctx context.Context, tx pgx.Tx, id string, c storage.Cu
 }
 
 // copyTo copies a part of a session to another. The owner may trim the log and drop snapshots
-// meanwhile: then the part may not be whole any more, and snapshots of it may be gone.
+// meanwhile: then the part may be incomplete, and snapshots of it may be missing.
 func copyTo(ctx context.Context, tx pgx.Tx, from, id string, c storage.Cut) error {
 	_, err := tx.Exec(ctx, `
 		insert into records (

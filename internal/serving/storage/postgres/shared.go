@@ -12,12 +12,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// ownersLock is the first number of the advisory locks under which sessions of an owner are counted
-// and made, of which the second is a hash of the owner.
+// ownersLock is the first number of the advisory locks under which the sessions of an owner are
+// counted and made. The second number is a hash of the owner.
 const ownersLock = 0x6c6d
 
-// Of a session s, whose node n there may be: whether nobody has it, whether it has not been used
-// for as long as it may, and whether it is one that callers see.
+// Conditions on a session s, whose node n may exist: no server has it, it has expired, and callers
+// see it.
 const (
 	free     = `(n.id is null or not ` + lives + `)`
 	unused   = `(s.ttl > 0 and s.used + s.ttl * interval '1 microsecond' <= clock_timestamp())`
@@ -32,7 +32,7 @@ func (s *Store) termsOf(head []byte) storage.Terms {
 	return s.terms(head)
 }
 
-// self is the node as the database has it, nil for none.
+// self returns the node as the database has it, nil for none.
 func (s *Store) self() *string {
 	if s.node == "" {
 		return nil
@@ -73,9 +73,9 @@ func (s *Store) ListOf(
 	return found, err
 }
 
-// mayClaim locks a session's row, tells which server has had the session, "" for none, and refuses
-// if that server's lease is not over. The lease is looked up by a statement of its own, which sees
-// what was there when the row was locked.
+// mayClaim locks a session's row. It returns the server that had the session, "" for none, or an
+// error if that server's lease has not lapsed. A separate statement reads the lease, so that it
+// sees the state after the row was locked.
 func (s *Store) mayClaim(ctx context.Context, tx pgx.Tx, id string) (before string, err error) {
 	err = tx.QueryRow(ctx, `select coalesce(node, '') from sessions where id = $1 for update`, id).
 		Scan(&before)
@@ -154,7 +154,7 @@ func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) 
 // Within implements storage.Shared.
 func (s *Store) Within(most int) storage.Store { return &within{s, most} }
 
-// within is a store whose owners may have so many sessions.
+// within is a store with a limit on an owner's sessions.
 type within struct {
 	*Store
 	most int
@@ -174,7 +174,7 @@ func (w *within) Fork(
 	return w.fork(ctx, from, id, head, c, w.most)
 }
 
-// admitOne makes sure that an owner may have one session more, until the transaction ends.
+// admitOne checks that an owner may have another session, until the transaction ends.
 func admitOne(ctx context.Context, tx pgx.Tx, owner string, most int) error {
 	if most == 0 {
 		return nil

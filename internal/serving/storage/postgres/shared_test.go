@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// The heads of these tests are the terms themselves.
+// In these tests a head is its own terms.
 func termsOf(head []byte) (t storage.Terms) {
 	if err := json.Unmarshal(head, &t); err != nil {
 		panic(err)
@@ -33,7 +33,7 @@ func headOf(t storage.Terms) []byte {
 	return head
 }
 
-// node opens a store of a server of this name.
+// node opens a store of the server with this name.
 func (p *place) node(t *testing.T, name string) *postgres.Store {
 	o := p.options()
 	o.Node, o.Terms = name, termsOf
@@ -51,7 +51,7 @@ func renew(t *testing.T, s *postgres.Store, name string, lease time.Duration) (l
 	return lapsed, alive
 }
 
-// end ends the lease of a server, as if its time had long passed.
+// end ends the lease of a server, as if it had lapsed long ago.
 func end(t *testing.T, s *postgres.Store, name string) {
 	require.NoError(t, s.Exec(t.Context(), `delete from nodes where id = '`+name+`'`))
 }
@@ -294,7 +294,7 @@ func TestAServerAmongOthersWaitsForOneThatIsAlone(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrInUse)
 }
 
-// The first version of the tables had nothing of a head but the head.
+// The first version of the tables had no columns for terms.
 func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	conn, err := pgx.Connect(t.Context(), p.server.URL(p.database))

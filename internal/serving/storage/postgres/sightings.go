@@ -5,27 +5,26 @@ import (
 	"time"
 )
 
-// sightings are what this server has seen of the leases of others. Somebody may set the clock of
-// the database, and then it tells that leases are over that are not, or last when nobody renews
-// them. So a lease that was seen to last is over when it was not renewed for its whole length by
-// the monotonic clock of whoever has seen it: its server has stopped before, by its own. Only of a
-// lease that was never seen before the database's clock is believed.
+// sightings are the renewals of other servers' leases that this server has seen. The clock of the
+// database may be set. Then the database shows valid leases as lapsed, or lapsed ones as valid. So
+// this server uses its monotonic clock: a lease has lapsed if it was not renewed for its whole
+// length. The lease's server has then stopped before, by its own clock. The database's clock
+// decides only about a lease that was never seen before.
 type sightings struct {
 	now func() time.Time // nil: time.Now
 
 	mu sync.Mutex
-	of map[string]sighting // by the id of the server
+	of map[string]sighting // sightings by server id
 }
 
-// sighting is the last renewal that was seen: its end by the database's clock, and when it was
-// seen.
+// sighting is the last renewal seen: its end by the database's clock, and when it was seen.
 type sighting struct {
 	until, at time.Time
-	over      bool // when it was seen first
+	over      bool // when it was first seen
 }
 
-// over says whether a server's lease is over, of this length, that ends, or by the database's clock
-// has ended, at a time.
+// over reports whether the lease of a server has lapsed. until is its end by the database's clock,
+// lease its length, and ended whether it has ended by that clock.
 func (s *sightings) over(id string, until time.Time, lease time.Duration, ended bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +43,7 @@ func (s *sightings) over(id string, until time.Time, lease time.Duration, ended 
 	return last.over || now().Sub(last.at) >= lease
 }
 
-// forget drops what is known of servers that the database knows no more.
+// forget drops the sightings of servers that the database no longer knows.
 func (s *sightings) forget(known func(id string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

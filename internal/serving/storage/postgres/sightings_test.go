@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever the clock of the database says: a lease that was seen to last is over when it was not
-// renewed for its length by the clock of whoever has seen it.
+// Whatever the clock of the database says, a lease that was seen lapses without a renewal: when the
+// observer's clock has counted the lease's whole length.
 func TestALeaseThatWasSeenEndsByTheOwnClock(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	s := &sightings{now: func() time.Time { return now }}

@@ -16,16 +16,15 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// A snapshot is written in three steps: a row of objects says that there may be an object, the
-// object is put, and a transaction makes the object a snapshot. Whatever is cut off between them
-// leaves a row without a snapshot, by which a sweep finds the object.
+// A snapshot is written in three steps. A row of objects says that there may be an object, the
+// object is put, and a transaction makes it a snapshot. If the process is killed between them, a
+// row without a snapshot remains, by which a sweep finds the object.
 
 const (
-	// putTime is the longest that the putting of an object may take; a sweep waits longer
-	// (sweepAge).
+	// putTime is the longest time for putting an object; a sweep waits longer (sweepAge).
 	putTime = 30 * time.Minute
-	// removeTime is the longest that the removing of objects may keep a call waiting, and removers
-	// is how many are removed at once.
+	// removeTime is the longest time that a call waits for the removal of objects, and removers is
+	// how many are removed at once.
 	removeTime = 30 * time.Second
 	removers   = 8
 )
@@ -45,7 +44,7 @@ func (s *Store) WriteSnapshot(
 		_, err := tx.Exec(ctx, `insert into objects (object, refs) values ($1, 0)`, name)
 		return err
 	})
-	if errors.Is(err, storage.ErrUnknown) { // there is nothing but a row that a sweep removes
+	if errors.Is(err, storage.ErrUnknown) { // only a row remains, which a sweep removes
 		return fmt.Errorf("postgres: %w: %v", storage.ErrUnavailable, err)
 	}
 	if err != nil {
@@ -53,12 +52,12 @@ func (s *Store) WriteSnapshot(
 	}
 	err = s.putSnapshot(ctx, id, epoch, at, name, write)
 	if err != nil && !errors.Is(err, storage.ErrUnknown) {
-		_ = s.remove(context.WithoutCancel(ctx), []string{name}) // a sweep removes what is left
+		_ = s.remove(context.WithoutCancel(ctx), []string{name}) // a sweep removes the rest
 	}
 	return err
 }
 
-// putSnapshot puts the object of a snapshot, and makes it one.
+// putSnapshot uploads the object of a snapshot, then inserts its row.
 func (s *Store) putSnapshot(
 	ctx context.Context, id string, epoch uint64, at int64, name string,
 	write func(io.Writer) error,
@@ -97,7 +96,7 @@ func (s *Store) putSnapshot(
 	return err
 }
 
-// isSnapshot says whether it is certain that an object is a snapshot.
+// isSnapshot reports whether an object is certainly a snapshot.
 func (s *Store) isSnapshot(ctx context.Context, name string) (is bool) {
 	err := s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		return q.QueryRow(ctx, `select exists (select from snapshots where object = $1)`,
@@ -106,7 +105,7 @@ func (s *Store) isSnapshot(ctx context.Context, name string) (is bool) {
 	return err == nil && is
 }
 
-// admit says why a session cannot have a snapshot at an offset.
+// admit returns why a session cannot have a snapshot at an offset.
 func admit(ctx context.Context, tx pgx.Tx, id string, at int64, e extent) error {
 	var has int
 	var there bool
@@ -167,8 +166,8 @@ func exists(ctx context.Context, q queryer, id string) (err error) {
 	return err
 }
 
-// ReadSnapshot implements storage.Store. The object is copied to a temporary file first: nothing
-// is handed on before all of it has been compared with its checksum.
+// ReadSnapshot implements storage.Store. It copies the object to a temporary file and verifies the
+// checksum before it calls read.
 func (s *Store) ReadSnapshot(
 	ctx context.Context, id string, at int64, read func(io.Reader) error,
 ) error {
@@ -178,7 +177,8 @@ func (s *Store) ReadSnapshot(
 	}
 	in, bytes, sum, err := s.get(ctx, name)
 	if errors.Is(err, storage.ErrNotFound) {
-		if _, _, err := s.findSnapshot(ctx, id, at); err != nil { // it was dropped meanwhile
+		// the snapshot was dropped meanwhile
+		if _, _, err := s.findSnapshot(ctx, id, at); err != nil {
 			return err
 		}
 		return corrupt("snapshots", id, at, fmt.Errorf("object %s is not there, expected %d bytes",
@@ -202,8 +202,8 @@ func (s *Store) ReadSnapshot(
 	return storage.DecompressSnapshot(from, read)
 }
 
-// get is objects.get. Its ErrNotFound says that the object is lost: the store without the object
-// was the database's, before and after.
+// get is objects.get. Its ErrNotFound says that the object is lost: before and after, the store
+// without the object was the database's.
 func (s *Store) get(
 	ctx context.Context, name string,
 ) (in *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
@@ -219,7 +219,7 @@ func (s *Store) get(
 	return in, bytes, sum, err
 }
 
-// findSnapshot finds a snapshot, and the name of its object.
+// findSnapshot returns a snapshot, and the name of its object.
 func (s *Store) findSnapshot(
 	ctx context.Context, id string, at int64,
 ) (name string, found storage.Snapshot, err error) {
@@ -257,13 +257,13 @@ func (s *Store) DropSnapshot(ctx context.Context, id string, epoch uint64, at in
 	if err != nil {
 		return err
 	}
-	_ = s.remove(context.WithoutCancel(ctx), left) // a sweep removes what is left
+	_ = s.remove(context.WithoutCancel(ctx), left) // a sweep removes the rest
 	return nil
 }
 
-// release takes away what a session's snapshots, or the one at an offset, count for among the
-// references to objects, and returns the objects that nobody refers to any more. Rows are locked in
-// the order of their names, so that no two sessions that share objects wait for each other.
+// release removes the references of a session's snapshots, or of the one at an offset, to objects.
+// It returns the objects without references. It locks rows in the order of their names, so that two
+// sessions that share objects do not deadlock.
 func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []string, err error) {
 	rows, _ := tx.Query(ctx, `
 		with held as (
@@ -278,8 +278,8 @@ func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []strin
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// remove removes objects that are no snapshots, and their rows: in the database's store alone,
-// because objects that are not there count as removed.
+// remove removes objects that are no snapshots, and their rows. It does so only in the database's
+// store, because missing objects count as removed.
 func (s *Store) remove(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -15,23 +15,23 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file runs statements, and says what their errors mean for the caller: nothing was written,
-// or nobody knows.
+// This file runs statements, and converts their errors: nothing was written, or the outcome is
+// unknown.
 
 const (
-	// statementTime is the longest that a write may take once it has begun. What takes longer loses
-	// its connection, and its outcome is not known.
+	// statementTime is the longest time for a write after it has begun. A longer one loses its
+	// connection, and its outcome is unknown.
 	statementTime = 30 * time.Second
-	// copyTime is the same of a fork, which copies the text.
+	// copyTime is the limit for a fork, which copies the text.
 	copyTime = 10 * time.Minute
-	// readTime is the longest that a read may take, of a page at most.
+	// readTime is the longest time for a read, of at most a page.
 	readTime = time.Minute
-	// readTries is how often a read is tried when its connection breaks: a server of databases that
-	// was started again leaves the whole pool of broken connections.
+	// readTries is how often a read is tried when its connection breaks: after a restart of the
+	// database all connections in the pool are broken.
 	readTries = connectionsMax + 2
 )
 
-// connection takes a connection out of the pool. Nothing is sent to the database before it returns.
+// connection takes a connection from the pool. It sends nothing to the database.
 func (s *Store) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -51,8 +51,8 @@ func (s *Store) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	return nil, unavailable(err)
 }
 
-// release gives a connection back, and tells whether it is broken. Where one is, the others that
-// wait in the pool are too, as a rule: they are closed, so that nobody has to find out by himself.
+// release returns a connection, and reports whether it is broken. If one is broken, the idle ones
+// in the pool usually are, too. release closes those, so that no call has to find out.
 func (s *Store) release(conn *pgxpool.Conn) (broken bool) {
 	broken = conn.Conn().IsClosed()
 	conn.Release()
@@ -67,7 +67,7 @@ func unavailable(err error) error {
 }
 
 // unknown does not wrap the error, which may be an ErrUnavailable of a later try: the caller must
-// not take it that nothing was written.
+// not conclude that nothing was written.
 func unknown(err error) error { return fmt.Errorf("postgres: %w: %v", storage.ErrUnknown, err) }
 
 // read runs statements that write nothing, and runs them again if their connection breaks.
@@ -98,8 +98,8 @@ func (s *Store) read(
 	return err
 }
 
-// once runs one statement that writes. Once it has begun no context ends it but its own, so that
-// nobody gives up a statement that has been carried out.
+// once runs one statement that writes. After it has begun, the caller's context does not end it, so
+// that a completed statement is never reported as canceled.
 func (s *Store) once(ctx context.Context, do func(ctx context.Context,
 	q *pgxpool.Conn) error) error {
 	conn, err := s.writing(ctx)
@@ -112,9 +112,8 @@ func (s *Store) once(ctx context.Context, do func(ctx context.Context,
 	return outcome(conn, do(ctx, conn))
 }
 
-// transact runs statements as one transaction. It is theirs to return errors of storage, with
-// which nothing is written. Only a connection that breaks while the transaction is being committed
-// leaves the outcome unknown.
+// transact runs statements as one transaction. If they return an error of package storage, nothing
+// is written. The outcome is unknown only if the connection breaks during the commit.
 func (s *Store) transact(
 	ctx context.Context, longest time.Duration, do func(ctx context.Context, tx pgx.Tx) error,
 ) error {
@@ -140,9 +139,9 @@ func (s *Store) transact(
 	return outcome(conn, tx.Commit(ctx))
 }
 
-// outcome is what an error of the statement that writes, or commits, means. With a connection that
-// is closed nobody knows. pgconn.SafeToRetry is not asked: pgx says of an answer that it could not
-// read on a closed connection, too, that nothing was sent (PgConn.receiveMessage, in v5.12.0).
+// outcome converts an error of the statement that writes or commits. If the connection is closed,
+// the outcome is unknown. pgconn.SafeToRetry does not help: pgx v5.12.0 (PgConn.receiveMessage)
+// also reports that nothing was sent if it could not read an answer on a closed connection.
 func outcome(conn *pgxpool.Conn, err error) error {
 	switch {
 	case err == nil:
@@ -153,7 +152,7 @@ func outcome(conn *pgxpool.Conn, err error) error {
 	return unknown(err)
 }
 
-// ours says whether an error is one of storage's already.
+// ours reports whether an error is already one of package storage.
 func ours(err error) bool {
 	return slices.ContainsFunc([]error{
 		storage.ErrInvalid, storage.ErrNotFound, storage.ErrExists, storage.ErrSequence,
@@ -163,8 +162,8 @@ func ours(err error) bool {
 	}, func(known error) bool { return errors.Is(err, known) })
 }
 
-// meaning is an error of a statement that the database has refused, so that nothing was written.
-// The codes are those of appendix A of PostgreSQL's manual.
+// meaning converts an error of a statement that the database has refused, so that nothing was
+// written. The codes are in appendix A of PostgreSQL's manual.
 func meaning(err error) error {
 	if ours(err) {
 		return err
@@ -182,8 +181,8 @@ func meaning(err error) error {
 	case in("XX001", "XX002"): // data_corrupted, index_corrupted
 		return &storage.CorruptError{File: "the database", Byte: -1, Offset: -1,
 			What: refused.Error()}
-	// Failures that pass: of resources (53), by an operator (57), of locks and deadlocks (40,
-	// 55P03), and of a server that takes no writes, because another has taken its place (25006).
+	// Temporary failures: of resources (53), by an operator (57), of locks and deadlocks (40,
+	// 55P03), and of a server that takes no writes after another has replaced it (25006).
 	case in("40", "53", "55P03", "57", "25006"):
 		return unavailable(err)
 	}

@@ -1,11 +1,11 @@
 // Package postgres keeps sessions in a PostgreSQL database, and their snapshots in an object store
-// (S3, or a folder): a storage.Store that outlives the machine of its server.
+// (S3, or a folder). It is a storage.Store that survives the loss of its server's machine.
 //
-// The database alone says what there is: a session, with the epoch of the last claim on it, its
-// records, and the names of the objects that its snapshots are in. A claim raises the epoch. Every
-// write is conditional on the epoch, in the statement that writes or in its transaction, so that a
-// former owner is fenced off however late its writes come. No clock but the database's decides
-// anything.
+// Only the database decides which sessions exist. It has each session with the epoch of its last
+// claim, its records, and the names of its snapshots' objects. A claim raises the epoch. Every
+// write is conditional on the epoch, in the statement that writes or in its transaction. So a
+// former owner is fenced off however late its writes arrive. Only the database's clock decides
+// about time.
 package postgres
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// connectionsMax is how many connections to the database a store has at most, unless its URL says
-// otherwise with pool_max_conns. Appends that have no connection wait for one.
+// connectionsMax is the most connections of a store to the database, unless its URL sets
+// pool_max_conns. Appends without a connection wait for one.
 const connectionsMax = 16
 
-// parameters are settings of the connections, in the words of PostgreSQL, unless the URL has
-// others: a process that is cut off must not keep others waiting for the locks of its transactions.
+// parameters are PostgreSQL settings of the connections, unless the URL has others: a process that
+// is cut off must not make others wait for the locks of its transactions.
 var parameters = map[string]string{
 	"application_name":                    "lmserve",
 	"idle_in_transaction_session_timeout": "20s",
@@ -40,26 +40,26 @@ var parameters = map[string]string{
 // Options of a Store.
 type Options struct {
 	// Database is the URL of the database, postgres://user@host/name, with the parameters of libpq
-	// and of pgxpool. Objects is that of the object store: s3://bucket, or file:///folder.
+	// and of pgxpool. Objects is the URL of the object store: s3://bucket, or file:///folder.
 	Database, Objects string
-	// Adopt marks an object store that has no marker as the database's, if it has some of the
-	// database's snapshots. Without it Open refuses (ErrUnavailable) such a store, unless the
-	// database has never had one, and always that of another database.
+	// Adopt marks an object store without a marker as the database's, if it has some of the
+	// database's snapshots. Without Adopt, Open refuses such a store (ErrUnavailable), unless it is
+	// the database's first. Open always refuses the store of another database.
 	Adopt bool
-	// Alone makes Open refuse (ErrInUse) a database on which another store was opened so, after it
-	// has waited so long for that store to be closed. It keeps a second server from starting by
-	// mistake. What keeps two from writing to the same session are the epochs.
+	// Alone makes Open return ErrInUse if another store has opened the database with Alone and does
+	// not close it within this time. It prevents the accidental start of a second server. Epochs,
+	// not Alone, keep two servers from writing to the same session.
 	Alone bool
 	Wait  time.Duration
-	// Node is the id of this server among those that share the database, see cluster.Node: what the
-	// store makes or claims is this server's, as long as its lease lasts (Renew). Such stores may
-	// be open at the same time, but not beside one that is open Alone, which they wait for. "": the
-	// server is none of them, and what it claims is free.
+	// Node is the id of this server among those that share the database; see cluster.Node. Sessions
+	// that the store makes or claims belong to this server while its lease lasts (Renew). Several
+	// such stores may be open at once, but they wait for a store that is open with Alone. "": the
+	// server shares nothing, and the sessions that it claims stay free.
 	Node string
-	// Terms says what the database has to know of a head. Nil: heads have no meaning.
+	// Terms extracts from a head what the database needs. Nil: heads have no meaning.
 	Terms func(head []byte) storage.Terms
-	// Report is told of what a person should know and no call is to blame for. It may be called at
-	// any time. Nil: nobody is told.
+	// Report gets the errors that concern the operator and no single call. It may be called at any
+	// time. It may be nil.
 	Report func(error)
 }
 
@@ -73,19 +73,20 @@ type Store struct {
 	report    func(error)
 	sightings sightings
 	closed    atomic.Bool
-	careless  atomic.Pointer[error] // which setting of the database is off; nil: none
-	stop      context.CancelFunc    // of what runs in the background
-	running   sync.WaitGroup        // the same
+	careless  atomic.Pointer[error] // a setting of the database that is off; nil: none
+	stop      context.CancelFunc    // ends the background work
+	running   sync.WaitGroup        // the background work
 }
 
-// scheme is how the URL of a database begins; a longer form of it is taken, too.
+// scheme is how the URL of a database begins; the longer form is accepted, too.
 const scheme = "postgres://"
 
 // parse reads the URL of a database.
 func parse(url string) (*pgxpool.Config, error) {
 	if !strings.HasPrefix(url, scheme) && !strings.HasPrefix(url, "postgresql://") {
 		return nil, storage.Invalid("the URL of the database does not begin with %s, as in "+
-			"%suser@host/name", scheme, scheme) // the URL may have a password, and is not told
+			// the URL may have a password, so the error does not show it
+			"%suser@host/name", scheme, scheme)
 	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -102,8 +103,8 @@ func parse(url string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// Open opens a store whose database has been migrated; if it has not, the error is a SchemaError.
-// The context is for the opening alone.
+// Open opens a store whose database has been migrated; otherwise the error is a SchemaError. The
+// context is only for the opening.
 func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	config, err := parse(o.Database)
 	if err != nil {
@@ -166,7 +167,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Durable implements storage.Store: it is.
+// Durable implements storage.Store; it returns true.
 func (s *Store) Durable() bool { return true }
 
 // Close implements storage.Store.

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// sweepAge is how long an object that is no snapshot stays, by the clock of the database:
-	// longer than its putting may take (putTime).
+	// sweepAge is how long an object without a snapshot stays, by the clock of the database: longer
+	// than putting it may take (putTime).
 	sweepAge = time.Hour
 	// sweepPause is the time before a sweep, and sweepBatch is how many objects are removed under
 	// one lock.
@@ -18,8 +18,7 @@ const (
 	sweepBatch = 100
 )
 
-// sweepAgainAndAgain removes what was left of snapshots that were not completed, until the context
-// ends.
+// sweepAgainAndAgain removes the remains of incomplete snapshots, until the context ends.
 func (s *Store) sweepAgainAndAgain(ctx context.Context) {
 	for sleep(ctx, sweepPause) {
 		if err := s.sweep(ctx, sweepAge); err != nil && ctx.Err() == nil {
@@ -31,7 +30,7 @@ func (s *Store) sweepAgainAndAgain(ctx context.Context) {
 	}
 }
 
-// sweep removes the objects that are no snapshots and have been none for so long.
+// sweep removes the objects that have had no snapshot for the time age.
 func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	for {
 		names, err := s.condemn(ctx, age)
@@ -44,8 +43,8 @@ func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	}
 }
 
-// condemn marks objects, so that none can become a snapshot any more, however late its writer
-// comes, and returns their names. One store at a time does, and others go without.
+// condemn marks objects, so that none can become a snapshot any more, however late its writer is,
+// and returns their names. Only one store at a time does this; the others skip it.
 func (s *Store) condemn(ctx context.Context, age time.Duration) (names []string, err error) {
 	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var first bool

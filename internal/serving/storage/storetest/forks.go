@@ -24,7 +24,7 @@ func forked(t *testing.T, b Backend) {
 	for _, fork := range []struct {
 		id   string
 		cut  storage.Cut
-		kept []int64 // snapshots
+		kept []int64 // offsets of snapshots
 		text string
 		last *storage.Record
 
@@ -108,7 +108,7 @@ func forksApart(t *testing.T, b Backend) {
 	require.NoError(t, s.Trim(background, "grandchild", grandchild, 23))
 	require.Equal(t, ", who is alone", text(t, s, "grandchild", 23))
 	require.NoError(t, s.Delete(background, "grandchild", grandchild))
-	// nobody has anything of them any more
+	// nothing of them remains
 	for _, id := range []string{"a", "child", "grandchild"} {
 		create(t, s, id)
 	}

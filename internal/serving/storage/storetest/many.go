@@ -115,7 +115,7 @@ func cancelled(t *testing.T, b Backend) {
 	require.ErrorIs(t, s.Delete(ctx, "a", epoch), context.Canceled)
 	require.Equal(t, "x", text(t, s, "a", 0))
 
-	// An append that was given up has been made, or not; the error tells which.
+	// A canceled append was made or not, as its error says.
 	at := int64(1)
 	for range 200 {
 		ctx, cancel := context.WithCancel(background)
@@ -176,8 +176,8 @@ func concurrent(t *testing.T, b Backend) {
 	}
 }
 
-// rivals lets writers take a session from each other: what each was told is in the log, and nothing
-// else is.
+// rivals makes writers claim a session from each other. The log then has exactly the confirmed
+// records.
 func rivals(t *testing.T, b Backend) {
 	s := started(t, b)
 	stores := []storage.Store{s, b.other(t, s)}
@@ -232,8 +232,8 @@ func closed(t *testing.T, b Backend) {
 	require.ErrorIs(t, s.WriteSnapshot(background, "a", epoch, 0, writer("x")), storage.ErrClosed)
 }
 
-// listedMeanwhile lists while others are made and deleted: who is there all the time is listed
-// once.
+// listedMeanwhile lists sessions while others are made and deleted: those that exist all the time
+// are listed exactly once.
 func listedMeanwhile(t *testing.T, b Backend) {
 	s := started(t, b)
 	changed := b.other(t, s)

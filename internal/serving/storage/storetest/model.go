@@ -13,14 +13,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// modelSession is a session as simply as it can be put.
+// modelSession is the simplest form of a session.
 type modelSession struct {
 	epoch     uint64
 	head      string
 	start     int64
 	records   []logged
 	snapshots map[int64]string
-	// origins has the sessions that this one may share records or snapshots with, by id.
+	// origins has the ids of sessions that this one may share records or snapshots with.
 	origins map[string]bool
 }
 
@@ -40,8 +40,8 @@ type machine struct {
 	sessions map[string]*modelSession
 }
 
-// model is the property: whatever is called in whatever order, store and model agree. All draws
-// share one store, which each clears first.
+// model checks that store and model agree after any sequence of calls. All draws share one store;
+// each clears it first.
 func model(t *testing.T, b Backend) {
 	s := open(t, b)
 	rapid.Check(t, func(t *rapid.T) {
@@ -75,7 +75,7 @@ func model(t *testing.T, b Backend) {
 
 var ids = []string{"a", "a-", "a0", "b"}
 
-// one draws a session, and an epoch that is mostly its own.
+// one draws a session and its epoch, sometimes a wrong one.
 func (m *machine) one(t *rapid.T) (id string, s *modelSession, epoch uint64) {
 	id = rapid.SampledFrom(ids).Draw(t, "id")
 	s = m.sessions[id]
@@ -88,7 +88,7 @@ func (m *machine) one(t *rapid.T) (id string, s *modelSession, epoch uint64) {
 	return id, s, epoch
 }
 
-// refused says what an error must be before the call's own reasons come in.
+// refused returns the error that comes before the call's own checks.
 func refused(s *modelSession, epoch uint64) error {
 	switch {
 	case s == nil:
@@ -99,7 +99,7 @@ func refused(s *modelSession, epoch uint64) error {
 	return nil
 }
 
-// expect compares an error with its kind, and tells whether the call went through.
+// expect compares an error with its kind, and reports whether the call succeeded.
 func expect(t *rapid.T, want, got error) bool {
 	if want == nil {
 		require.NoError(t, got)
@@ -123,7 +123,7 @@ func (m *machine) create(t *rapid.T) {
 		snapshots: map[int64]string{}}
 }
 
-// isOrigin tells whether a session may share something that stands under an id.
+// isOrigin reports whether a session may share data that is stored under an id.
 func (m *machine) isOrigin(id string) bool {
 	for _, s := range m.sessions {
 		if s.origins[id] {
@@ -159,7 +159,7 @@ func (m *machine) fork(t *rapid.T) {
 	}
 	epoch, err := m.s.Fork(background, from, id, []byte(fork.head), c)
 	switch {
-	case m.sessions[id] != nil && s == nil: // either may be told
+	case m.sessions[id] != nil && s == nil: // both errors are correct
 		require.Error(t, err)
 	case m.sessions[id] != nil || s != nil && errors.Is(err, storage.ErrExists) && m.isOrigin(id):
 		expect(t, storage.ErrExists, err)
@@ -266,7 +266,8 @@ func (m *machine) snapshot(t *rapid.T) {
 		}
 	}
 	err := m.s.WriteSnapshot(background, id, epoch, at, writer(content))
-	if want == nil && errors.Is(err, storage.ErrExists) && m.isOrigin(id) { // a fork has one of it
+	// a fork shares one at this offset
+	if want == nil && errors.Is(err, storage.ErrExists) && m.isOrigin(id) {
 		return
 	}
 	if !expect(t, want, err) {
@@ -359,7 +360,7 @@ func agree(t require.TestingT, s storage.Store, want map[string]*modelSession) {
 	}
 }
 
-// restarts runs a script and stops the store after every step of it.
+// restarts runs a script and stops the store after each step.
 func restarts(t *testing.T, b Backend, stop func(storage.Store) error) {
 	m := &machine{b: b, sessions: map[string]*modelSession{}}
 	a := &modelSession{head: "head of a", snapshots: map[int64]string{}}

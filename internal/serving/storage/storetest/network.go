@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// other opens a second store at the same place where that is possible; else it is the first.
+// other opens a second store at the same place if that is possible, else it returns the first.
 func (b Backend) other(t *testing.T, s storage.Store) storage.Store {
 	if !b.Shared {
 		return s
@@ -25,12 +25,12 @@ func (b Backend) other(t *testing.T, s storage.Store) storage.Store {
 	return started(t, b)
 }
 
-// Stops runs a script, and stops the store, or what the store relies on, after every step.
-// Everything that was confirmed has to be there when the store is opened again.
+// Stops runs a script, and stops the store or its server after each step. Everything that was
+// confirmed must be there when the store is opened again.
 func Stops(t *testing.T, b Backend, stop func(storage.Store) error) { restarts(t, b, stop) }
 
-// instances lets two stores work on the same sessions: what one has done is there for the other,
-// and a claim through one fences the other.
+// instances uses two stores on the same sessions. Each sees the other's writes, and a claim through
+// one fences the other.
 func instances(t *testing.T, b Backend) {
 	one, two := started(t, b), started(t, b)
 	first := create(t, one, "a")
@@ -58,7 +58,7 @@ func instances(t *testing.T, b Backend) {
 	} {
 		require.ErrorIs(t, write(), storage.ErrFenced, name)
 	}
-	// Claimed by the other store while a snapshot is written.
+	// The other store claims the session while a snapshot is written.
 	require.ErrorIs(t, two.WriteSnapshot(background, "a", claimed.Epoch, 0,
 		func(w io.Writer) error {
 			_, err := one.Claim(background, "a")
@@ -77,8 +77,8 @@ func instances(t *testing.T, b Backend) {
 	require.NoError(t, one.Delete(background, "fork", fork))
 }
 
-// idleCuts breaks all the connections that many reads at once have left behind: the next read needs
-// another, however many there were.
+// idleCuts breaks all the idle connections after many concurrent reads: the next read needs a new
+// one, however many there were.
 func idleCuts(t *testing.T, b Backend) {
 	s := started(t, b)
 	create(t, s, "a")
@@ -104,12 +104,13 @@ func cuts(t *testing.T, b Backend) {
 	require.Positive(t, broken, "no connection was there to be cut")
 }
 
-// Histories lets writers work while disturb is called again and again, which may cut connections or
-// kill what the store relies on, and has to mend it before it returns. What was confirmed is there
-// in the end; what was refused, or could not be tried, is not; and what nobody knows of is there
-// whole or not at all.
-// The time between two calls is as long as connecting takes or a few times that. How long it takes
-// depends on the machine, so that the time doubles while nothing is done between two of them.
+// Histories makes writers work while disturb is called repeatedly. disturb may cut connections or
+// kill the store's server, and must repair that before it returns. Afterwards confirmed writes are
+// there; refused writes and those that could not be tried are not. Writes of unknown outcome are
+// there whole or not at all.
+//
+// The time between two calls is a small multiple of the time to connect. That depends on the
+// machine, so the time doubles while no write succeeds between two calls.
 func Histories(t *testing.T, b Backend, writers, rounds int, disturb func()) {
 	s := started(t, b)
 	stop, wait := make(chan struct{}), sync.WaitGroup{}
@@ -170,17 +171,17 @@ type history struct {
 	epoch uint64
 
 	text   strings.Builder
-	kept   []int64 // snapshots
+	kept   []int64 // offsets of snapshots
 	head   string
 	failed int
-	done   *atomic.Int64 // what all writers have done
+	done   *atomic.Int64 // number of writes of all writers
 	err    error
 }
 
 // patience is how long a store may be unavailable.
 const patience = time.Minute
 
-// slowest is how often the time between two disturbances doubles at most.
+// slowest is how often the time between two disturbances doubles, at most.
 const slowest = 6
 
 // again calls do until it is neither unavailable nor of unknown outcome.
@@ -198,7 +199,7 @@ func (h *history) again(do func() error) error {
 	}
 }
 
-// claim makes the session, if there is none, claims it, and returns what there is.
+// claim makes the session if there is none, claims it, and returns it.
 func (h *history) claim() (found storage.Session) {
 	if h.epoch == 0 {
 		err := h.again(func() error {
@@ -218,7 +219,7 @@ func (h *history) claim() (found storage.Session) {
 	return found
 }
 
-// round makes one write, and if it fails finds out what became of it.
+// round makes one write, and if it fails finds out whether it was made.
 func (h *history) round(n int) {
 	at := int64(h.text.Len())
 	switch n % 4 {
@@ -260,8 +261,8 @@ func (h *history) round(n int) {
 	}
 }
 
-// wrote notes a write that was confirmed. Of another it claims the session anew, and looks whether
-// the write was made, which only one of unknown outcome may have been.
+// wrote records a confirmed write. After an error it claims the session again and checks whether
+// the write was made. Only a write of unknown outcome may have been made.
 func (h *history) wrote(
 	what string, err error, made func(storage.Session) (bool, error), note func(),
 ) {

@@ -1,5 +1,4 @@
-// Package storetest says what a storage.Store must do, as tests that every implementation has to
-// pass.
+// Package storetest specifies storage.Store as tests that every implementation must pass.
 package storetest
 
 import (
@@ -16,25 +15,24 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Backend is a place where one store's sessions are.
+// Backend is the place of one store's sessions.
 type Backend struct {
 	// Open opens the store. After Close, and after a crash, it opens the same one again.
 	Open func() (storage.Store, error)
-	// Crash, if there is one, ends the store as the end of its process would, and leaves on the
-	// disk what a write that was under way may have left of itself. Nil for a store that does not
-	// outlive its process.
+	// Crash, if set, ends the store as a crash of its process would, and leaves a partial write on
+	// the disk. Nil for a store that ends with its process.
 	Crash func(storage.Store) error
-	// Shared says that Open opens further stores at the same place while one is open, as several
+	// Shared says that Open can open further stores at the same place while one is open, as several
 	// servers do.
 	Shared bool
-	// Cut, if there is one, breaks the connections of all stores to what they rely on, whatever is
-	// under way on them, and tells how many there were. Nil for a store that has none.
+	// Cut, if set, breaks all connections of the stores, whatever runs on them, and returns their
+	// number. Nil for a store without connections.
 	Cut func() int
 }
 
 func (b Backend) durable() bool { return b.Crash != nil }
 
-// Run runs the whole suite; fresh makes an empty backend.
+// Run runs the whole suite; fresh returns an empty backend.
 func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 	for _, test := range []struct {
 		name string
@@ -98,7 +96,7 @@ func open(t require.TestingT, b Backend) storage.Store {
 	return s
 }
 
-// started opens a store that is closed when the test ends.
+// started opens a store that is closed at the end of the test.
 func started(t *testing.T, b Backend) storage.Store {
 	s := open(t, b)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -112,13 +110,13 @@ func record(text string) storage.Record {
 		Text: []byte(text)}
 }
 
-// last is a record as Session.Last has it.
+// last returns a record in the form of Session.Last.
 func last(r storage.Record) *storage.Record {
 	r.Text = nil
 	return &r
 }
 
-// logged is a record where it was read.
+// logged is a record and its offset.
 type logged struct {
 	at int64
 	r  storage.Record
@@ -219,7 +217,7 @@ func appended(t *testing.T, b Backend) {
 		want = append(want, logged{at, r})
 		at += int64(len(r.Text))
 	}
-	require.NoError(t, s.Append(background, "a", epoch, at, records...)) // and all at once
+	require.NoError(t, s.Append(background, "a", epoch, at, records...)) // all records at once
 	for _, r := range records {
 		want = append(want, logged{at, r})
 		at += int64(len(r.Text))
@@ -244,7 +242,7 @@ func sequence(t *testing.T, b Backend) {
 	s := started(t, b)
 	epoch := create(t, s, "a")
 	require.NoError(t, s.Append(background, "a", epoch, 0, record("hello")))
-	for _, at := range []int64{0, 4, 6, 100, math.MaxInt64 - 10} { // again, too early, skipped
+	for _, at := range []int64{0, 4, 6, 100, math.MaxInt64 - 10} { // repeated, too early, too late
 		err := s.Append(background, "a", epoch, at, record("again"))
 		var wrong *storage.SequenceError
 		require.ErrorIs(t, err, storage.ErrSequence)
@@ -329,7 +327,7 @@ func heads(t *testing.T, b Backend) {
 func readFrom(t *testing.T, b Backend) {
 	s := started(t, b)
 	epoch := create(t, s, "b")
-	for _, id := range []string{"a", "b-", "b0", "bb", "c"} { // neighbours in any order of keys
+	for _, id := range []string{"a", "b-", "b0", "bb", "c"} { // neighbors in any order of keys
 		require.NoError(t, s.Append(background, id, create(t, s, id), 0, record("not this")))
 	}
 	got, err := read(s, "b", 0)

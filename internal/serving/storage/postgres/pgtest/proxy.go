@@ -15,35 +15,34 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// Fault is something that happens to what a client sends next, or to the answer. The connection is
-// cut in each case.
+// Fault happens to the next message of a client, or to the answer. Each cuts the connection.
 type Fault int32
 
 // Faults.
 const (
 	None        Fault = iota
-	LoseRequest       // the request never comes to the server
-	LoseAnswer        // the request is carried out, and nobody is told
-	// the request comes to the server when Proxy.Deliver is called, and nobody is told
+	LoseRequest       // the request does not reach the server
+	LoseAnswer        // the request is carried out, and the answer is lost
+	// the request reaches the server when Proxy.Deliver is called, and the answer is lost
 	Late
 )
 
-// Proxy stands between clients and a server.
+// Proxy is between clients and a server.
 type Proxy struct {
 	server string // path of the socket
 	dir    string
 	l      net.Listener
 	wait   sync.WaitGroup
 	next   atomic.Int32 // a Fault
-	skip   atomic.Int32 // requests before it
+	skip   atomic.Int32 // requests to skip before it
 	late   chan struct{}
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // of clients
-	held  chan struct{}     // closed when what is held goes on; nil: nothing is held
+	conns map[net.Conn]bool // connections of clients
+	held  chan struct{}     // closed when held data may pass; nil: nothing is held
 }
 
-// NewProxy makes a proxy before a server, on a Unix socket, which ends with the test.
+// NewProxy makes a proxy for a server, on a Unix socket, which ends with the test.
 func NewProxy(t testing.TB, s *Server) *Proxy {
 	dir, err := program.Folder(os.TempDir(), "lmserve-px-")
 	require.NoError(t, err)
@@ -53,7 +52,7 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 	return newProxy(t, s, l, dir)
 }
 
-// NewProxyOn makes a proxy before a server, on an address of TCP, which ends with the test.
+// NewProxyOn makes a proxy for a server, on a TCP address, which ends with the test.
 func NewProxyOn(t testing.TB, s *Server, address string) *Proxy {
 	l, err := net.Listen("tcp", address)
 	require.NoError(t, err)
@@ -75,7 +74,7 @@ func newProxy(t testing.TB, s *Server, l net.Listener, dir string) *Proxy {
 	return p
 }
 
-// URL is that of a database of the server, through the proxy.
+// URL returns the URL of a database of the server, through the proxy.
 func (p *Proxy) URL(database string) string {
 	if p.dir == "" {
 		return fmt.Sprintf("postgres://%s@%s/%s", role, p.l.Addr(), database)
@@ -83,8 +82,8 @@ func (p *Proxy) URL(database string) string {
 	return urlOf(p.dir, database)
 }
 
-// Hold lets nothing pass, either way, as a network does that is cut: nobody is told. What comes
-// meanwhile is late.
+// Hold stops all data in both directions, as a cut network does: nobody notices. Data that arrives
+// meanwhile is delayed.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +92,7 @@ func (p *Proxy) Hold() {
 	}
 }
 
-// Release lets pass what was held.
+// Release lets held data pass.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +112,7 @@ func (p *Proxy) pass() {
 	}
 }
 
-// Cut cuts all connections, whatever is under way on them, and tells how many there were.
+// Cut cuts all connections, whatever runs on them, and returns their number.
 func (p *Proxy) Cut() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,16 +123,16 @@ func (p *Proxy) Cut() int {
 	return n
 }
 
-// Next makes a fault happen once, to the request that comes after so many others, or to its answer.
+// Next makes a fault happen once: to the request after the next after ones, or to its answer.
 func (p *Proxy) Next(f Fault, after int) {
 	p.skip.Store(int32(after) + 1)
 	p.next.Store(int32(f))
 }
 
-// Deliver hands the server what is late.
+// Deliver sends the late request to the server.
 func (p *Proxy) Deliver() { p.late <- struct{}{} }
 
-// happens says whether a fault is to happen now, and then it does not happen again.
+// happens reports whether a fault is to happen now, and clears it.
 func (p *Proxy) happens(f Fault) bool {
 	return p.skip.Load() <= 0 && p.next.CompareAndSwap(int32(f), int32(None))
 }

@@ -1,6 +1,6 @@
 // Package pgtest runs a PostgreSQL server for tests: in a temporary folder, on a Unix socket, with
 // the programs of the system's package. The server can be killed at any moment and started again,
-// and what stands between it and a client can be cut (Proxy).
+// and the connection to a client can be cut (Proxy).
 package pgtest
 
 import (
@@ -28,25 +28,25 @@ import (
 
 const (
 	role     = "lmserve"
-	port     = "5432" // in the name of the socket
+	port     = "5432" // part of the socket's name
 	socket   = ".s.PGSQL." + port
 	startMax = 30 * time.Second
 )
 
-// binaries are where Debian has the programs of its versions of PostgreSQL; of others they are in
-// the path.
+// binaries is where Debian has the programs of its versions of PostgreSQL; other systems have them
+// in PATH.
 const binaries = "/usr/lib/postgresql/*/bin"
 
-// faketime is where Debian has the library that tells a program another time.
+// faketime is where Debian has the library that shows a program another time.
 const faketime = "/usr/lib/*/faketime/libfaketime.so.1"
 
 // Server is a PostgreSQL server.
 type Server struct {
 	dir     string
 	bin     string
-	command []string // before the name of a program: as whom it runs
+	command []string // prefix of a command that sets the user of the program
 
-	environment []string // a command that gives the server variables; nil: none
+	environment []string // command that sets environment variables for the server; nil: none
 
 	mu      sync.Mutex
 	running *exec.Cmd
@@ -73,8 +73,8 @@ func Main(run func() int) int {
 	return code
 }
 
-// Shared is the server that the tests of a package share; the package's TestMain calls Main.
-// Without LMSERVE_TEST_POSTGRES the test is skipped.
+// Shared returns the server that the tests of a package share; the package's TestMain calls Main.
+// Without LMSERVE_TEST_POSTGRES it skips the test.
 func Shared(t testing.TB) *Server {
 	bin := installed(t)
 	shared.once.Do(func() { shared.server, shared.err = start(bin) })
@@ -82,7 +82,7 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// New starts a server of the test's own, which may kill it.
+// New starts a server for one test, which may kill it.
 func New(t testing.TB) *Server {
 	s, err := start(installed(t))
 	require.NoError(t, err)
@@ -90,7 +90,8 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// NewClocked is New with a clock that SetClock sets; false if libfaketime is not installed.
+// NewClocked is New with a clock that SetClock sets; clocked is false if libfaketime is not
+// installed.
 func NewClocked(t testing.TB) (s *Server, clocked bool) {
 	s = New(t)
 	found, _ := filepath.Glob(faketime)
@@ -98,7 +99,8 @@ func NewClocked(t testing.TB) (s *Server, clocked bool) {
 		return s, false
 	}
 	require.NoError(t, s.SetClock(0))
-	// Not of setpriv, which would leave root's semaphores where the server's are to be.
+	// Not in the environment of setpriv, which would leave root's semaphores where the server needs
+	// its own.
 	s.environment = []string{"env", "LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" +
 		s.clock(),
 		"FAKETIME_NO_CACHE=1", "FAKETIME_DISABLE_SHM=1",
@@ -108,10 +110,10 @@ func NewClocked(t testing.TB) (s *Server, clocked bool) {
 	return s, true
 }
 
-// SetClock sets the clock of the server, of NewClocked, to so much later than it is.
+// SetClock sets the clock of a server from NewClocked ahead of the real time by later.
 func (s *Server) SetClock(later time.Duration) error {
 	said := fmt.Sprintf("%+.3f\n", later.Seconds())
-	// the server is another user's
+	// readable, because another user runs the server
 	if err := os.WriteFile(s.clock()+".tmp", []byte(said), 0o644); err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func (s *Server) SetClock(later time.Duration) error {
 
 func (s *Server) clock() string { return filepath.Join(s.dir, "clock") }
 
-// installed is the folder with the programs of PostgreSQL.
+// installed returns the folder with the programs of PostgreSQL.
 func installed(t testing.TB) string {
 	if os.Getenv("LMSERVE_TEST_POSTGRES") == "" {
 		t.Skip("make test-postgres starts a PostgreSQL server")
@@ -138,7 +140,7 @@ func installed(t testing.TB) string {
 }
 
 func start(bin string) (*Server, error) {
-	parent := "" // a folder in memory has no disk to wait for
+	parent := "" // a folder in memory does not wait for a disk
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		parent = "/dev/shm"
 	}
@@ -161,7 +163,7 @@ func start(bin string) (*Server, error) {
 	return s, nil
 }
 
-// unprivileged finds out as whom the programs run: PostgreSQL refuses root.
+// unprivileged sets the user that runs the programs: PostgreSQL refuses root.
 func (s *Server) unprivileged() error {
 	if os.Getuid() != 0 {
 		return nil
@@ -179,7 +181,7 @@ func (s *Server) unprivileged() error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// program is a program of PostgreSQL.
+// program returns a command that runs a program of PostgreSQL.
 func (s *Server) program(name string, args ...string) *exec.Cmd {
 	all := slices.Concat(s.command, s.environment, []string{filepath.Join(s.bin, name)}, args)
 	c := program.Command(all[0], all[1:]...)
@@ -187,7 +189,7 @@ func (s *Server) program(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// Start starts the server, and waits until it takes connections.
+// Start starts the server, and waits until it accepts connections.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +197,8 @@ func (s *Server) Start() error {
 	for {
 		c := s.program("postgres", "-D", s.data(), "-k", s.dir, "-c", "listen_addresses=",
 			"-c", "shared_buffers=16MB", "-c", "max_connections=200",
-			"-c", "dynamic_shared_memory_type=mmap") // what a killed server leaves is in its folder
+			// a killed server then leaves everything in its folder
+			"-c", "dynamic_shared_memory_type=mmap")
 		log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
 			0o600)
 		if err != nil {
@@ -208,7 +211,7 @@ func (s *Server) Start() error {
 		}
 		s.running, s.ended = c, make(chan struct{})
 		go func(ended chan struct{}) {
-			_ = c.Wait() // killed, mostly
+			_ = c.Wait() // usually killed
 			close(ended)
 		}(s.ended)
 		if s.awaitLocked(deadline) {
@@ -218,11 +221,12 @@ func (s *Server) Start() error {
 			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 			return fmt.Errorf("PostgreSQL has not started: %s", said)
 		}
-		s.killLocked() // and again: what was left of the last one was still about
+		s.killLocked() // tries again: remains of the last server were still there
 	}
 }
 
-// awaitLocked waits until the server takes connections; false if it ends before, or is too late.
+// awaitLocked waits until the server accepts connections; false if it ends before that, or takes
+// too long.
 func (s *Server) awaitLocked(deadline time.Time) bool {
 	for time.Now().Before(deadline) {
 		select {
@@ -243,7 +247,7 @@ func (s *Server) awaitLocked(deadline time.Time) bool {
 	return false
 }
 
-// Kill kills all processes of the server at once, as if the power were cut to all but the disk.
+// Kill kills all processes of the server at once, like a power cut that spares the disk.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +274,7 @@ func (s *Server) End() error {
 	return os.RemoveAll(s.dir)
 }
 
-// URL is that of a database of the server.
+// URL returns the URL of a database of the server.
 func (s *Server) URL(database string) string { return urlOf(s.dir, database) }
 
 func urlOf(dir, database string) string {
@@ -284,7 +288,7 @@ func (s *Server) Database(t testing.TB) string {
 	return name
 }
 
-// Exec carries out a statement in a database.
+// Exec runs a statement in a database.
 func (s *Server) Exec(t testing.TB, database, sql string) {
 	ctx, cancel := context.WithTimeout(context.Background(), startMax)
 	defer cancel()
