@@ -33,8 +33,8 @@ func (w *Worker) setOut(s *Stream, how Lesson) {
 
 // follow processes a text that is scored, in parts that each lie in one line. It calls visit with
 // the tokens of each part; visit must compute their scores. In a text that is learnt by lines,
-// follow skips the lines in how.Skipped and, if skip is not nil, the lines for which skip returns
-// true. It returns the resulting lesson.
+// follow skips the lines in how.Skipped. If skip is not nil, it also skips the lines for which
+// skip returns true. It returns the resulting lesson.
 func (w *Worker) follow(
 	s *Stream, scores *Scores, how Lesson, skip func(*lines.Line) bool, visit func(from, to int),
 ) Lesson {
@@ -80,8 +80,8 @@ func (w *Worker) follow(
 	return Lesson{ByLine: true, Skipped: w.skipped}
 }
 
-// part returns how many bytes of a non-empty text belong to its first line, at most up to the
-// byte at which the line becomes too long to learn.
+// part returns how many bytes of a non-empty text belong to its first line. It stops at the byte
+// at which the line becomes too long to learn.
 func (a *along) part(text []byte) int {
 	n := len(text)
 	if end := bytes.IndexByte(text, '\n'); end >= 0 {

@@ -84,7 +84,7 @@ func (s *Stream) hashWords(h hash.Hash) {
 	}
 }
 
-// hashMemory hashes the rows in use. A nil layer stands for the same layer of s.Memory.
+// hashMemory hashes the rows in use. A nil layer means the same layer of s.Memory.
 func (s *Stream) hashMemory(h hash.Hash, mem *txl.Memory) {
 	if mem == nil {
 		return

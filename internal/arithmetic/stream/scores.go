@@ -38,10 +38,10 @@ func AddBits(sum float64, nll []float32) float64 {
 	return sum
 }
 
-// EachByte calls visit with each byte of the text in order, the bits of the tokens that it
-// completes, and their bits under the static model. Without a baseline these are 0. The last byte
-// of white space completes the word before it. If the chunk had no room for the end of a line,
-// the next byte bears its cost.
+// EachByte calls visit with each byte of the text, in order. bits are those of the tokens that
+// the byte completes, baseline their bits under the static model, or 0 without a baseline. The
+// last byte of white space completes the word before it. If the chunk had no room for the end of
+// a line, the next byte bears its cost.
 func (s Scores) EachByte(visit func(b byte, bits, baseline float64)) {
 	s.eachByte(0, len(s.Text), visit)
 }

@@ -54,7 +54,7 @@ func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]flo
 	for text, got := range all {
 		f := s.Frozen()
 		var want []float32
-		for rest := append([]byte(text), ' '); len(rest) > 0; { // a token comes before its byte is fed
+		for rest := append([]byte(text), ' '); len(rest) > 0; { // want precedes the space
 			rest = rest[w.Read(f, rest, func(t Token) { want = slices.Clone(t.LogProbs) }):]
 		}
 		for b := range want {

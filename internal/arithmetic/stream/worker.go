@@ -88,9 +88,9 @@ func NewWorker(m *model.Model, threads int) *Worker {
 	}
 }
 
-// WorkerBytes returns the maximum memory of a worker, in bytes. It is that of a worker that has
-// served streams of every method in chunks of MaxChunk, with the static model, learning by lines,
-// and measured updates.
+// WorkerBytes returns the maximum memory of a worker, in bytes. Such a worker has served streams
+// of every method in chunks of MaxChunk, with the static model. It has learnt by lines and
+// measured updates.
 func WorkerBytes(m *model.Model) int64 {
 	c := m.LM.Config
 	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)
