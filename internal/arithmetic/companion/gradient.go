@@ -66,8 +66,8 @@ func (x *Scratch) Slopes() (slopes Slopes) {
 // a weighted mean: share of the mixture's loss, whose slopes are given, and the rest of the
 // network's own.
 //
-// With m the mass below a node, y the byte's bit there, and D the sum of what all nodes above it
-// contribute by ln m (zero at the root), the child on the side of a bit z has
+// Let m be the mass below a node and y the byte's bit there. Let D be the sum of what all nodes
+// above contribute by ln m, zero at the root. The child on the side of a bit z has
 //
 //	D' = D m'/m + (2z - 1) slope    slope = share slope of the mixture + (1-share) (m(1)/m - y)
 //

@@ -140,14 +140,16 @@ func (s *State) firstWeights() []float32 {
 	return w
 }
 
-// Offsets in State.floats.
+// mapOf returns the offset of a history's estimate in State.floats. matchOf and weightsOf return
+// those of a match class and of a row of weights.
 func mapOf(context int, history uint8) int {
 	return mapsAt + (context*historyCount+int(history))*estimateFloats
 }
 func matchOf(m, class int) int { return matchesAt + (m*matchClasses+class)*estimateFloats }
 func weightsOf(row int) int    { return weightsAt + row*inputCount }
 
-// Offsets in State.words.
+// headOf returns the offset of a head in State.words. followersOf returns that of a byte's
+// followers.
 func headOf(m int, hash uint32) int { return headsAt + m*headCount + int(hash%headCount) }
 func followersOf(b uint32) int      { return followersAt + int(b) }
 
