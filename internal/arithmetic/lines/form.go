@@ -59,9 +59,9 @@ var chains = [][]byte{
 }
 
 // continues reports whether a line continues a record that has the given number of lines. It does
-// if it is blank or indented deeper than the first line. It also does if it is part of a stack
-// trace (Java, Python, Go and others), has only closing brackets, as pretty JSON ends, or is what
-// PostgreSQL adds to a message.
+// if it is blank or indented deeper than the first line. It does if it is part of a stack trace
+// (Java, Python, Go and others), or has only closing brackets, as pretty JSON ends. It also does
+// if PostgreSQL adds such lines to a message.
 func (f *form) continues(line []byte, lines int64) bool {
 	line = bytes.TrimRight(line, " \t\r")
 	if len(line) == 0 || indentation(line) > f.Indent {

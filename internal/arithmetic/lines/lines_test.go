@@ -262,8 +262,8 @@ func TestABurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 		require.Less(t, got.P, 1./16, "line %d of the burst", n)
 	}
 
-	// The burst does not change the scale. Behind it the same ordinary lines stand out as without
-	// it, and a strange line still does.
+	// The burst does not change the scale. Behind it the same ordinary lines are strange as
+	// without it, and a strange line still is.
 	text, costs = ordinaryLog(300, 7)
 	after, without := feed(m, text, costs), feed(calm, text, costs)
 	for i := range after {

@@ -26,9 +26,9 @@ const (
 
 // Records groups lines that belong together, such as a message and the stack trace behind it. A
 // record begins at a line that does not continue the one before. By default a line continues a
-// record if it is blank, if it is indented deeper than the record's first line, or by its form,
-// see form.continues. With a pattern, a record begins where the pattern matches. Records depend
-// on the lines alone. Only one goroutine may use it at a time.
+// record if it is blank, indented deeper than the record's first line, or by its form
+// (form.continues). With a pattern, a record begins where the pattern matches. Records depend on
+// the lines alone. Only one goroutine may use it at a time.
 type Records struct {
 	start *regexp.Regexp // nil: the default
 	state recordState

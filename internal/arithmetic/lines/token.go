@@ -30,9 +30,9 @@ func separates(c byte) bool {
 	return c <= ' '
 }
 
-// cut cuts a line into tokens: runs of bytes that are no separators. At its beginning a token is
-// stripped of bytes other than / and \ that belong to no word, at its end of those other than /.
-// A colon separates, except between two digits and two digits, as in a time.
+// cut cuts a line into tokens: runs of bytes that are no separators. It strips bytes that belong
+// to no word from both ends, except / and \ at the beginning and / at the end. A colon separates,
+// except between two digits and two digits, as in a time.
 func (t *tokens) cut(line []byte) {
 	t.all, t.frame = t.all[:0], seedFrame
 	t.separator = append(t.separator[:0], '^')
@@ -115,8 +115,8 @@ const (
 type run struct{ from, to int }
 
 // runsOf appends the runs of digits of a token. It appends none if there are fewer than runsLeast
-// or more than runsMost, if a word of the token is an identifier, or if the token is a number
-// with one point.
+// or more than runsMost. It also appends none for a number with one point, or if a word of the
+// token is an identifier.
 func runsOf(runs []run, token []byte) []run {
 	for i := 0; i < len(token); {
 		if !inName(token[i]) {
