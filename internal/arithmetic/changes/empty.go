@@ -2,9 +2,9 @@ package changes
 
 import "bytes"
 
-// A value becomes empty at a place that had a word or number emptyKnown times and was never
-// empty, if the place now has NaN, null, - or nothing. The separators before a place show that it
-// is empty: user= at the end of a line, or "user":"".
+// An empty value is NaN, null, - or nothing where a place had a word or number. It is a change if
+// the place had values emptyKnown times and was never empty. The separators before a place show
+// that it is empty: user= at the end of a line, or "user":"".
 
 const (
 	emptyKnown   = 128 // values of a place

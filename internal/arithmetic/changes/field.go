@@ -3,9 +3,9 @@ package changes
 import "bytes"
 
 // A field is a name before = (user=7), or in quotes before a colon ("user": 7), outside URLs. A
-// new name is reported when it has come three times. A field is missing if it came 300 times in a
-// row after the same field, or at the beginning of a line, and then eight times did not. It must
-// not have come elsewhere.
+// new name is reported when it has come three times. A missing field came 300 times in a row
+// after the same field, or at the beginning of a line. Then it did not come there eight times,
+// and came nowhere else.
 
 const (
 	fieldSets   = 23

@@ -59,8 +59,8 @@ const (
 	Back
 )
 
-// keyAt returns the key of a tag, and whether the tag had a cell. If not, it returns a free cell
-// of the tag's set, or the one with the least (B + k + G) / (age + 64).
+// keyAt returns the key of a tag, and whether the tag had a cell. A new tag gets a free cell of
+// its set, or the one with the least (B + k + G) / (age + 64).
 func (d *Detector) keyAt(tag uint32, n int64) (*key, bool) {
 	set := d.set(tag)
 	for i := range set {

@@ -11,8 +11,8 @@ package changes
 //	G = G - f d drain + f ln 64, in 0..100
 //
 // G is the logarithm of the likelihood ratio for odds 64 times as high as q's. f discounts
-// bursts. For a place whose last word repeats at once with share same, and would with share
-// expected if words were independent,
+// bursts. Let same be the share with which the place's last word repeats at once, and expected
+// that share if words were independent. Then
 //
 //	f = min(1, (1.02 - same) / (1.02 - expected))
 //
@@ -20,8 +20,8 @@ package changes
 // an hour.
 //
 // An excursion ends when G is 0, when it pauses, or when it is long; B then includes its events.
-// A key is reported if G rises to a peak well above M, the highest of the key's own earlier peaks
-// and the peaks of another key at its place:
+// A key is reported if G rises to a peak well above M. M is the highest of the key's earlier
+// peaks and the peaks of another key at its place:
 //
 //	score = (G - 4 - 1.75 M) / 2
 
