@@ -48,8 +48,8 @@ func (e *encoder) carry() {
 	}
 }
 
-// end writes the shortest number in the interval, and returns all bytes. As the interval is at
-// least widthMin wide, one byte is enough, and what follows it is taken for zeros.
+// end writes the shortest number in the interval, and returns all bytes. The interval is at least
+// widthMin wide, so one byte is enough: the decoder reads zeros behind the end.
 func (e *encoder) end() []byte {
 	top, carry := bits.Add64(e.low, widthMin-1, 0)
 	if carry != 0 {

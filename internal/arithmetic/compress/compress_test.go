@@ -150,7 +150,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 	for range 200 {
 		damaged := slices.Clone(file)
 		damaged[len(magic)+5+rng.IntN(len(file)-len(magic)-5)] ^= 1 << rng.IntN(8)
-		if back, err := unpack(m, 1, damaged); err == nil { // some bits of the last byte may be unused
+		if back, err := unpack(m, 1, damaged); err == nil { // the last byte may have unused bits
 			require.Equal(t, text, back)
 		}
 	}
