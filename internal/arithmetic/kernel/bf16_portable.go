@@ -168,7 +168,7 @@ func transposeTileGo(dst, src *[tileWords]uint32) {
 // regroupGo rearranges the pairs of a tile of A, or of B if right, into pairs of single chains.
 func regroupGo(tile *[tileWords]uint32, right bool) {
 	const high = 0xffff << 16
-	toNext, toLine := 1, tilePairs // distance from a pair to its neighbor in the line, and to the next line
+	toNext, toLine := 1, tilePairs // from a pair to the next of its line, and to the next line
 	if right {
 		toNext, toLine = tileLines, 1
 	}

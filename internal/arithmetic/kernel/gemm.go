@@ -1,6 +1,6 @@
 package kernel
 
-// parallelWork is the number of multiply-adds from which on other threads are woken.
+// parallelWork is the minimum number of multiply-adds for which other threads are woken.
 const parallelWork = 200_000
 
 // MulNT sets C = A Bᵀ, or adds it to C if acc: c (m,n), a (m,k), b (n,k). C shares
