@@ -34,7 +34,7 @@ type Table struct {
 	values []float64 // g at the nodes: two for each piece, ascending in u
 	grid   kernel.Grid
 	u      *[gridSize]float64 // of the grid points
-	start  [groups]uint16     // by group of grid points: a piece not above those of the group's cells
+	start  [groups]uint16     // by group of grid points: a piece not above its lowest cell
 	ends   []float64          // of the pieces: scratch of Place
 }
 

@@ -5,7 +5,7 @@ package txl
 // store Len and Layers.
 type Memory struct {
 	Len    int         // rows in use, at most Config.MemLen
-	Layers [][]float32 // one buffer of MemLen*B*D elements for each layer; the first Len*B*D are in use
+	Layers [][]float32 // one buffer of MemLen*B*D elements a layer; the first Len*B*D are in use
 }
 
 // NewMemory returns an empty memory for batches of the given size.
