@@ -163,7 +163,7 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 	require.ErrorIs(t, WriteFile(filepath.Join(dir, "none", "m"), small(), WriteOptions{}),
 		fs.ErrNotExist)
 
-	occupied := filepath.Join(dir, "m") // a folder of that name makes the last step, the rename, fail
+	occupied := filepath.Join(dir, "m") // a folder of that name: the rename fails
 	require.NoError(t, os.Mkdir(occupied, 0o755))
 	require.ErrorContains(t, WriteFile(occupied, small(), WriteOptions{}), occupied)
 	requireOnly(t, dir, "m")
