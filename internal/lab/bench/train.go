@@ -9,7 +9,7 @@ import (
 
 const (
 	trainBatch = 8    // streams in a step of training
-	trainMost  = 1e11 // maximum operations of a step: for larger models the batch is halved, down to 1
+	trainMost  = 1e11 // maximum operations of a step: the batch is halved for larger models
 
 	// adamBytes is the number of bytes that Adam must move for a weight. It reads the gradient
 	// twice, first for its norm. It reads and writes the weight and both moments.

@@ -53,7 +53,7 @@ type Typed struct {
 	Keys       int     `json:"keys,omitempty"`
 	Saved      float64 `json:"saved_percent"` // of the keys without candidates
 	Shown      float64 `json:"shown_percent"` // share of the keys with an offer
-	Right      float64 `json:"right_percent"` // share of first offers that were right; 0 without offers
+	Right      float64 `json:"right_percent"` // share of right first offers; 0 without offers
 	// For each offer: its time at the median and the 99th percentile, in milliseconds; calls of
 	// the network, and prefixes read.
 	P50   float64 `json:"ms_p50"`

@@ -24,7 +24,7 @@ const (
 // finding measures how well the ratings of a method find the anomalous lines of a log.
 type finding struct {
 	ap         float64 // average precision, with lines of equal rating as one group
-	hits       float64 // anomalous lines among the highest 1/shareOfLines, divided by the maximum possible
+	hits       float64 // share of the anomalous lines that can be in the highest 1/shareOfLines
 	incidentAP float64 // ap of incidents, by their highest rating in incidentFirst lines
 	incidents  float64 // share of incidents above all except 1/shareOfLines of the ordinary lines
 }
