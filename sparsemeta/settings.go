@@ -116,8 +116,9 @@ func arenaSize(branches []Branch) int {
 	return size
 }
 
-// Validate checks the settings. It also checks that each branch of each bank has one network of
-// finite weights, and that the scale, if any, has a positive factor for every element.
+// Validate checks the settings, the networks and the scale. Each branch of each bank must have
+// one network of finite weights. The scale, if any, must have a positive factor for every
+// element.
 func (l *Learner) Validate() error {
 	if err := l.Settings.Validate(); err != nil {
 		return err

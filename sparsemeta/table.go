@@ -197,8 +197,8 @@ func (t *Table) Beyond(x float32) float32 {
 }
 
 // Locate expresses g(x) by the nodes: (1-w) Values[node] + w Values[node+1]. The derivative of
-// g(x) with respect to the network's weights is the same combination of those at the nodes, as
-// long as g keeps its pieces. w may be slightly below 0 or above 1.
+// g(x) with respect to the network's weights is the same combination of the nodes' derivatives.
+// This holds as long as g keeps its pieces. w may be slightly below 0 or above 1.
 func (t *Table) Locate(x float32) (node int, w float64) {
 	i, f, ok := kernel.Locate(x)
 	if !ok {

@@ -60,8 +60,8 @@ func inverse(u float64) float64 {
 	return math.Copysign(y/expP, u)
 }
 
-// On inputs distributed like gradients the table's error is within 5e-4 of the largest |g| in the
-// worst place, and ten thousand times smaller in most. (Conformance requires 1e-3.)
+// On inputs distributed like gradients the table's error is within 5e-4 of the largest |g|. In
+// most places it is ten thousand times smaller. (Conformance requires 1e-3.)
 func TestTableIsCloseOnRealisticInputs(t *testing.T) {
 	for _, d := range scales {
 		for k := range 5 {

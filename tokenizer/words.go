@@ -30,8 +30,8 @@ var ErrVocabulary = errors.New("tokenizer: vocabulary")
 // white space. A word is a token, or Unknown if it is not in the vocabulary. The end of a line,
 // even an empty one, is the token LineEnd. Case matters. The end of a text ends its last line.
 //
-// White space belongs to the token after it, a word or the end of a line, so that every byte of a
-// text belongs to one token. In text from Spell the first token of a line has no white space, and
+// White space belongs to the token after it, a word or the end of a line. So every byte of a text
+// belongs to one token. In text from Spell the first token of a line has no white space, and
 // every other word has one space.
 //
 // A word is complete when white space follows. Until then it is pending. A word spelled like

@@ -6,12 +6,11 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Dropout is used only in training. Hidden is the probability of dropping an element of the
-// embeddings, of the outputs of attention and feed-forward, of the feed-forward's inner
-// activations and of the last hidden states. Attention is the probability of dropping an
-// attention probability. Both are rounded to multiples of 1/65536. A mask is a pure function of
-// Key and of the element's position, so that backward can redraw the masks of forward. Every
-// segment needs a separate Key.
+// Dropout is used only in training. Hidden is the probability of dropping an element of hidden
+// states: embeddings, outputs of attention and feed-forward, inner activations of feed-forward,
+// and the last hidden states. Attention is the probability of dropping an attention probability.
+// Both are rounded to multiples of 1/65536. A mask is a pure function of Key and of the element's
+// position, so that backward can redraw the masks of forward. Every segment needs a separate Key.
 type Dropout struct {
 	Hidden, Attention float32
 	Key               uint64

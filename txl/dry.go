@@ -2,10 +2,11 @@ package txl
 
 import "slices"
 
-// A sampler subtracts Dry * dryBase^(m-dryFrom) from the logit of a token that earlier followed
-// the same last m >= dryFrom bytes of the drawn text. With several earlier places the longest m
-// counts. This is DRY, "don't repeat yourself", by P. E. Weidmann (text-generation-webui, pull
-// request 5677). Text before the drawn text does not count: a model may copy from it.
+// A sampler penalizes a token that earlier in the drawn text followed the same last m >= dryFrom
+// bytes. It subtracts Dry * dryBase^(m-dryFrom) from the token's logit. With several earlier
+// places the longest m counts. This is DRY, "don't repeat yourself", by P. E. Weidmann
+// (text-generation-webui, pull request 5677). Text before the drawn text does not count: a model
+// may copy from it.
 const (
 	dryBase = 1.3
 	dryFrom = 12

@@ -11,9 +11,15 @@ import (
 // the scratch memory of both directions. It is allocated once and used for one segment after
 // another; nothing else is allocated.
 //
-// Letters in this package: B batch, T maximum rows of the segment, n rows so far, m rows of
-// memory, klen = m+n keys, D d_model, H heads, d d_head, F d_inner, V vocabulary, E width of
-// embeddings. All matrices are time-major: row i of stream b is row i*B+b.
+// Letters in this package:
+//
+//	B    batch               D  d_model    F  d_inner
+//	T    maximum of n        H  heads      V  vocabulary
+//	n    rows so far         d  d_head     E  width of embeddings
+//	m    rows of memory
+//	klen = m+n keys
+//
+// All matrices are time-major: row i of stream b is row i*B+b.
 //
 // A segment grows: Begin sets weights and memory, and each Extend appends rows. A row's numbers
 // do not depend on how many rows were appended with it. So a stream can be scored in pieces of

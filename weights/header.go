@@ -108,7 +108,7 @@ func (s *scanner) entry(name string, at int) (entry, error) {
 }
 
 // arrange sorts the entries by their data. It checks that each has the size of its type and
-// shape, that the data has no gaps or overlaps, and that it is within the limit.
+// shape, and that the data has no gaps or overlaps. It also checks the limit of the data.
 func (h *header) arrange(l Limits) error {
 	slices.SortStableFunc(h.entries, func(a, b entry) int {
 		// Ordering by end, too, puts an empty tensor before its neighbor.

@@ -17,8 +17,8 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// Check checks that a text is exactly one JSON value in UTF-8, with white space around it at
-// most, and that no object has a repeated name. The error is an *Error.
+// Check checks that a text is exactly one JSON value in UTF-8, with optional white space around
+// it. No object in it may have a repeated name. The error is an *Error.
 func Check(text []byte) error {
 	s := NewReader("text", text)
 	err := s.checkUTF8()

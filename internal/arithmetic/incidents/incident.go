@@ -1,11 +1,11 @@
-// Package incidents groups the strange lines of a text into incidents, so that a watcher is told
-// once of lines that belong together.
+// Package incidents groups the strange lines of a text into incidents, so that a watcher gets one
+// report for lines that belong together.
 //
 // A Tracker takes the lines of a text in order, each with the probability of its rating and its
 // tokens. A strange line, or a change, opens an incident. A line joins an open incident if it has
 // the incident's strangest token in the same place, even when that token has become usual. A
 // strange line also joins if it follows directly or shares a rare token. An incident closes when
-// no line has joined it for a while, or when it has so many lines that they are usual now.
+// no line has joined it for a while, or when its lines have become usual.
 //
 // The tracker counts in lines, not in time, so that incidents depend on the text alone.
 package incidents

@@ -9,8 +9,8 @@ func (v Vectors) AxpyRows(y, a, x []float32) {
 	}
 }
 
-// DotRows sets dst[i] to the scalar product of row i of x [rows,n] and the n numbers of w from
-// i*stride on, to the bits of Dot. With stride 0 all rows use the same numbers.
+// DotRows sets dst[i] to the scalar product of row i of x [rows,n] and w[i*stride:][:n], to the
+// bits of Dot. With stride 0 all rows use the same numbers.
 func (v Vectors) DotRows(dst, x, w []float32, n, stride int) {
 	sameLength("DotRows", len(x), len(dst)*n)
 	if len(dst) > 0 {

@@ -192,9 +192,9 @@ func (e *engine) packRight(p *product, dst []float32, j, cols, k0, k1 int) {
 	}
 }
 
-// fetchNext prefetches part t of n of the panel that begins at column j, if op(B) is packed from
-// rows and too large for the caches. A model's weights then come from memory, in runs too short
-// for the processor's own prefetcher.
+// fetchNext prefetches part t of n of the panel that begins at column j. It does so only if op(B)
+// is packed from rows and too large for the caches. A model's weights then come from memory, in
+// runs too short for the processor's own prefetcher.
 func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
 	const line, near = 16, 1 << 14
 	if !p.transB || p.n*p.k < near {

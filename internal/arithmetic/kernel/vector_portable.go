@@ -2,8 +2,8 @@ package kernel
 
 import "math"
 
-// Constants of Exp: e^x = 2^n e^r, n = round(x log2 e), r = x - n ln 2 in two parts, so that the
-// error in |r| <= ln(2)/2 is negligible. The assembly repeats them.
+// Constants of Exp: e^x = 2^n e^r with n = round(x log2 e) and r = x - n ln 2. Subtracting ln 2
+// in two parts keeps the error in |r| <= ln(2)/2 negligible. The assembly repeats the constants.
 const (
 	expMost  = 89          // e^x has overflowed
 	expLeast = -87         // e^x is barely a normal number

@@ -45,7 +45,7 @@ func wideBranches(l *txl.Layout) []string {
 const softmaxBranches = "crit.*"
 
 // upperBranches returns patterns of the feed-forward layers of the upper half of the layers,
-// rounded up, and of the softmax's own weights without tables of words. The backward pass then
+// rounded up. It adds the softmax's own weights without tables of words. The backward pass then
 // ends in the middle of the network. All layers keep their keys and values of the memory. The set
 // keeps most of the gain of "wide" and saves two thirds of its time.
 func upperBranches(l *txl.Layout) []string {

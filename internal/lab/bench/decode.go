@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// decodeBytes returns the bytes that one token of a completion must read. These are every matrix
-// of the slow weights once, the fast weights added to them, and the keys, values and r of all
+// decodeBytes returns the bytes that one token of a completion must read: every matrix of the
+// slow weights and the fast weights added to them, once. It adds the keys, values and r of all
 // positions in each layer, at the chunk's mean length.
 func (b *bench) decodeBytes() float64 {
 	s := b.segment()

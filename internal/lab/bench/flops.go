@@ -49,9 +49,10 @@ func (s segment) pairs(first int) (n int) {
 	return n
 }
 
-// forward counts the operations of a segment's matrix products. With n rows of text, m of memory,
-// B streams, widths D (model), hd (all heads), F1 and F (rows of CoreNet.0, columns of
-// CoreNet.3), V (vocabulary) and P unmasked pairs of query and key, each layer needs
+// forward counts the operations of a segment's matrix products. The letters are n rows of text, m
+// of memory, B streams, and the widths D (model) and hd (all heads). F1 and F are the rows of
+// CoreNet.0 and the columns of CoreNet.3. V is the vocabulary and P the number of unmasked pairs
+// of query and key. Each layer needs
 //
 //	q, k, v of the text      2 nB 3hd D
 //	k, v of the memory       2 mB 2hd D

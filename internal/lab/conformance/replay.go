@@ -223,9 +223,9 @@ func (r *replay) vocabulary(c *txl.Config) {
 }
 
 // adopt replaces a compared result by the one in the file, so that each step starts from the
-// reference's state. The loop gradient -> fast weights -> gradient multiplies a difference by up
-// to ten in a step (g has slopes of several hundred near zero). Without adopt, one unit in the
-// last place of the slow weights exceeds the tolerance within five steps.
+// reference's state. In one step, the loop gradient -> fast weights -> gradient multiplies a
+// difference by up to ten. The reason is that g has slopes of several hundred near zero. Without
+// adopt, one unit in the last place of the slow weights exceeds the tolerance within five steps.
 func (r *replay) adopt(name string, state []float32) { copy(state, r.floats(name, len(state))) }
 
 func (r *replay) has(name string) bool {

@@ -1,9 +1,9 @@
 // Command demo shows lmserve at work, over HTTP like any client. It starts a server on a free
 // port, opens its page, and feeds three texts to sessions at a readable pace: a server's log with
 // an incident, a novel, and source code. The terminal shows the costs of the texts under the
-// static and the adapting model, each with and without a companion of counts, and the strange
-// lines of the log. On a terminal the server runs until Ctrl-C. Elsewhere the texts come at full
-// speed, and the program ends after them.
+// static and the adapting model, each with and without a companion of counts. It also shows the
+// strange lines of the log. On a terminal the server runs until Ctrl-C. Elsewhere the texts come
+// at full speed, and the program ends after them.
 package main
 
 import (

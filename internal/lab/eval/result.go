@@ -31,8 +31,8 @@ type Result struct {
 	Documents []Part   `json:"documents"` // in the order of scoring
 	Domains   []Part   `json:"domains"`   // by name
 	Total     Part     `json:"total"`
-	// Curve has the first 2, 8, 32 and 128 KB of a document, 1 KB = 1024 bytes, or the first 512,
-	// 2048, 8192 and 32768 words. It omits lengths that no document has.
+	// Curve has the first 2, 8, 32 and 128 KB of a document, where 1 KB is 1024 bytes. For words
+	// it has the first 512, 2048, 8192 and 32768. It omits lengths that no document has.
 	Curve      []Point      `json:"curve"`
 	Windows    []Point      `json:"windows"` // of a document, or of the stream if it is never reset
 	Divergence []Divergence `json:"divergence"`

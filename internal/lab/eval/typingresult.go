@@ -105,7 +105,7 @@ type Calibration struct {
 type Bucket struct {
 	Candidates int     `json:"candidates"`
 	Said       float64 `json:"said"`  // their mean probability
-	Right      float64 `json:"right"` // the share of them that was right
+	Right      float64 `json:"right"` // the share of right candidates
 }
 
 // result returns the result so far, with its means.

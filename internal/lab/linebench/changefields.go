@@ -151,7 +151,7 @@ func rareLine(log []string) (rare string) {
 }
 
 // fieldNames returns the names of fields in at least nine lines of ten, in the order of the last
-// line, and whether they are members of JSON objects.
+// line. json says whether they are members of JSON objects.
 func fieldNames(log []string) (names []string, json bool) {
 	count := map[string]int{}
 	for _, l := range log {

@@ -7,9 +7,9 @@
 //
 // With -labels it injects nothing. Each folder below DIR then has a log.txt and a labels.txt with
 // a label for each line, "-" for an ordinary one. -trouble-words also rates by words of trouble.
-// With -calibration it prints for each file how many lines had a probability of at most 1/2, 1/10
-// and so on, in multiples of the promise. With -changes it injects changes of frequency and value
-// into the logs, and prints the reported ones.
+// With -calibration it counts, for each file, the lines with a probability of at most 1/2, 1/10
+// and so on. It prints the counts in multiples of the promise. With -changes it injects changes
+// of frequency and value into the logs, and prints the reported ones.
 package main
 
 import (

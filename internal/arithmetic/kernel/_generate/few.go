@@ -53,8 +53,8 @@ func fewRows(rows int) {
 	storeTile(acc, avx2.bytes)
 }
 
-// sumRows emits the sum of two matrices, row by row. If the rows were read side by side, those at
-// a stride of a power of two would compete for the same few places in the cache.
+// sumRows emits the sum of two matrices, row by row. Rows at a stride of a power of two, read
+// side by side, would compete for the same few places in the cache.
 func sumRows() {
 	const rows = 16
 	p := beginPack("sumRowsAVX2", "sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p] for j "+
