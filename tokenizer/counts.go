@@ -28,8 +28,8 @@ func (c *Counts) Lines() int64 { return c.lines }
 // Distinct returns the number of different words.
 func (c *Counts) Distinct() int { return len(c.counts) }
 
-// Add counts the words of the next piece of a text. It returns ErrVocabulary if there are more
-// than MaxDistinct different words.
+// Add counts the words of the next piece of a text. It returns an error that wraps ErrVocabulary
+// if there are more than MaxDistinct different words.
 func (c *Counts) Add(text []byte) error {
 	for {
 		var found piece

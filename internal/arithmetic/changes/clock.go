@@ -31,7 +31,8 @@ const (
 	longestTimes = 4
 	paceTimes    = 20
 
-	// The smallest steps that can be reported as jumps; a report needs about four times more.
+	// The largest steps that are never reported as jumps. A report needs a step several times
+	// longer.
 	aheadMillis = 150_000
 	backLeast   = 15_000
 	stepFades   = 1 - 1./16384

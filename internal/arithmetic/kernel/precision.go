@@ -9,8 +9,8 @@ const (
 
 	// BF16 rounds both operands to bfloat16, which has float32's exponent and 8 bits of
 	// significand. Rounding is to nearest, ties to even; B is rounded after Add was added in
-	// float32. Products are summed in float32 like Intel's instruction TDPBF16PS, 32 k's at a
-	// time, in order (VDPBF16PS continues one of the two chains at a time):
+	// float32. Products are summed in float32 in the order of Intel's instruction TDPBF16PS, 32
+	// k's at a time. VDPBF16PS continues one of the two chains at a time:
 	//
 	//	even, odd := 0, 0
 	//	for k := k0; k < k0+32; k += 2 {
@@ -19,7 +19,7 @@ const (
 	//	}
 	//	c += even + odd
 	//
-	// from c = 0, or from the element of C in an addition. Further k's up to a multiple of 32
+	// c starts at 0, or at the element of C in an addition. Further k's up to a multiple of 32
 	// count as zeros. Every operation rounds to nearest even, and treats subnormal inputs and
 	// results as zero. So element (i,j) keeps the promise of the package comment, except for the
 	// sign of a zero that replaces a sum too small for float32. A product cut at a multiple of 32
