@@ -65,7 +65,7 @@ func ExampleStream_Lines() {
 	// line 101: sshd[812]: Failed password for root from 203.0.113.9
 }
 
-// Suggestions are for what is being typed behind a stream's text.
+// Suggestions continue the text typed after a stream's text.
 func ExampleStream_Suggest() {
 	model, err := lmserve.Embedded("swift", lmserve.Options{})
 	if err != nil {
@@ -87,8 +87,8 @@ func ExampleStream_Suggest() {
 	// illfeather
 }
 
-// The model counts has no network: a stream predicts by counts of its own text, and lines are rated
-// as with every other model.
+// The model counts has no network. A stream predicts by counts of its text, and rates lines like
+// any other model.
 func ExampleEmbedded_counts() {
 	model, err := lmserve.Embedded("counts", lmserve.Options{})
 	if err != nil {
@@ -107,8 +107,8 @@ func ExampleEmbedded_counts() {
 	// bits per byte: 8 without counts, below 1 with them: true
 }
 
-// A snapshot is the whole state of a stream: what is restored from it, and a fork, go on as the
-// stream itself would.
+// A snapshot is the whole state of a stream. A restored stream and a fork continue like the
+// stream itself.
 func ExampleStream_Snapshot() {
 	model, err := lmserve.Default(lmserve.Options{})
 	if err != nil {
@@ -142,8 +142,7 @@ func ExampleStream_Snapshot() {
 	// 51 bytes
 }
 
-// FeedEach gives a score for every byte, and beside it the score of the model as it is when it
-// learns nothing.
+// FeedEach gives a score for every byte, and the score of the same byte under the static model.
 func ExampleStream_FeedEach() {
 	model, err := lmserve.Default(lmserve.Options{})
 	if err != nil {

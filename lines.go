@@ -7,33 +7,33 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Line is a line of a stream's text, and how strange it is for the lines before it. What strange
-// means is in docs/watch.md.
+// Line is a line of a stream's text, with its strangeness for the lines before it. docs/watch.md
+// defines strangeness.
 type Line struct {
 	Number int64 // from 1
 	Offset int64 // of its first byte in the stream's text
-	Bytes  int64 // its newline among them
+	Bytes  int64 // with its newline
 
-	Bits     float64 // what it cost the stream: less for what the stream expected
-	Baseline float64 // the same under the static model; 0 unless Settings.Baseline asks for it
+	Bits     float64 // its cost to the stream: less if the stream expected it
+	Baseline float64 // the same under the static model; 0 without Settings.Baseline
 
-	// Rank is n where the line is the strangest of about n lines like those before it. Before many
-	// lines have been seen the number means little: Warm says whether there were enough.
+	// Rank is n if the line is the strangest of about n lines like those before it. At the
+	// beginning it means little: Warm says whether the stream has seen enough lines.
 	Rank int64
 	Warm bool
 	// P is the probability that a line is at least as strange; Rank is 1/P, rounded down.
 	P float64
 
-	// Text is the line without its newline, or its first 4096 bytes; it is valid until the function
-	// that was called with the line returns. The strangest part of it is Text[From:To], nothing
-	// where the place is not known.
+	// Text is the line without its newline, or its first 4096 bytes. It is valid until the
+	// callback that receives the line returns. Text[From:To] is the strangest part, and empty if
+	// no place is known.
 	Text     []byte
 	From, To int64
 }
 
-// FeedLines does what Feed does, and calls each with every line that ends in the text. Lines are
-// counted from the stream's first call of FeedLines on, and go on in snapshots and forks. A line is
-// rated before the stream knows what comes next, and a call may end within one.
+// FeedLines is Feed, and calls each with every line that ends in the text. Lines are counted from
+// the stream's first call of FeedLines, and continue in snapshots and forks. A line's rating does
+// not depend on later text. A call may end within a line.
 func (s *Stream) FeedLines(text []byte, each func(Line)) (bits float64) {
 	before := s.state.Tally.Bits
 	if _, begun := s.state.LinesFrom(); !begun {
@@ -45,7 +45,7 @@ func (s *Stream) FeedLines(text []byte, each func(Line)) (bits float64) {
 	return s.state.Tally.Bits - before
 }
 
-// Lines is FeedLines as an io.Writer, which never fails.
+// Lines returns FeedLines as an io.Writer that never fails.
 func (s *Stream) Lines(each func(Line)) io.Writer { return lineWriter{s, each} }
 
 type lineWriter struct {
@@ -59,8 +59,8 @@ func (w lineWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// LastLine calls each with the line under way, if there is one, as if it ended here. The stream
-// stays as it is.
+// LastLine calls each with the open line, if any, as if it ended here. The stream does not
+// change.
 func (s *Stream) LastLine(each func(Line)) {
 	s.state.RestOfLines(func(l *lines.Line) { each(lineOf(l)) })
 }

@@ -1,14 +1,14 @@
-// Package lmserve runs an adaptive language model inside a Go program: a Transformer-XL whose
-// fast weights learn the stream of text that it scores, by Sparse-MetaNet. It is what the server
-// of this module, cmd/lmserve, puts behind HTTP, without sessions, storage and scheduling.
+// Package lmserve runs an adaptive language model inside a Go program. The model is a
+// Transformer-XL whose fast weights learn the text that it scores, by Sparse-MetaNet. The server
+// of this module, cmd/lmserve, serves the same model over HTTP, with sessions, storage and
+// scheduling.
 //
-// A stream predicts every byte of its text from those before, and learns from the text a chunk
-// at a time: each byte is scored before the model learns from it. The scores of a stream are a
-// function of the model, the settings and the text, bit for bit, whatever the pieces in which the
-// text comes and the number of threads. On processors of different kinds they may differ by
-// rounding.
+// A stream predicts every byte of its text from the bytes before, and learns the text in chunks:
+// each byte is scored before the model learns it. The scores are a function of the model, the
+// settings and the text, to the bit. They do not depend on the pieces of the text or the number
+// of threads. On processors of different kinds they may differ by rounding.
 //
-// A whole program, which reads a log and prints the lines that are strange for it:
+// This program reads a log and prints its strange lines:
 //
 //	package main
 //
@@ -54,17 +54,17 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Options of a loaded model.
+// Options configure a loaded model.
 type Options struct {
-	// Threads is how many threads a stream uses for a piece of its text, the caller's among
-	// them; 0 is 1. Scores do not depend on it.
+	// Threads is the number of threads that compute a piece of text, including the caller's; 0
+	// means 1. Scores do not depend on it.
 	Threads int
 }
 
-// threadsMax is the largest number of threads.
+// threadsMax is the maximum number of threads.
 const threadsMax = 256
 
-// Validate reports the first option that is out of range.
+// Validate returns an error for the first option that is out of range.
 func (o Options) Validate() error {
 	if o.Threads < 0 || o.Threads > threadsMax {
 		return fmt.Errorf("lmserve: threads is %d, expected 0 (one) to %d", o.Threads, threadsMax)
@@ -72,10 +72,10 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Model is a loaded model, which any number of streams share. Its methods and its streams may be
-// used by many goroutines, each stream by one at a time. A call that computes borrows a worker
-// (threads, activations, gradients) from the model, which keeps as many as there were calls at
-// once.
+// Model is a loaded model. Any number of streams share it. Many goroutines may use the model and
+// its streams, but each stream only one at a time. A call that computes borrows a worker
+// (threads, activations, gradients) from the model. The model keeps as many workers as there were
+// concurrent calls.
 type Model struct {
 	model   *model.Model
 	threads int
@@ -84,18 +84,17 @@ type Model struct {
 	idle []*stream.Worker
 }
 
-// Default returns the larger of the two models that are embedded in the program: byte level, 4.4 M
-// weights.
+// Default returns the larger of the two embedded models: byte level, 4.4 M weights.
 func Default(o Options) (*Model, error) { return load(model.Default, o) }
 
-// Embedded returns a model that is embedded in the program, by its name: "default" is that of
-// Default; "swift", of .6 M weights for streams, which is ten times as fast and takes 1.4 MB a
-// stream; or "counts", no network at all: counts of the stream's own text alone (MethodCounts).
+// Embedded returns an embedded model by name. "default" is the model of Default. "swift", with .6
+// M weights, is ten times as fast and takes 1.4 MB for each stream. "counts" has no network: it
+// predicts by counts of the stream's text (MethodCounts).
 func Embedded(name string, o Options) (*Model, error) {
 	return load(func() (*model.Model, error) { return model.Place{Name: name}.Load() }, o)
 }
 
-// Load reads a model from a file, as lmserve train writes it.
+// Load reads a model from a file in the format of lmserve train.
 func Load(path string, o Options) (*Model, error) {
 	return load(func() (*model.Model, error) { return model.Load(path) }, o)
 }
@@ -111,7 +110,8 @@ func load(read func() (*model.Model, error), o Options) (*Model, error) {
 	return &Model{model: m, threads: max(1, o.Threads)}, nil
 }
 
-// Close ends the threads. No stream of the model may be in use then, or be used afterwards.
+// Close ends the threads. The model's streams must not be in use, and must not be used
+// afterwards.
 func (m *Model) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,10 +121,10 @@ func (m *Model) Close() {
 	m.idle = nil
 }
 
-// ID names the model: its name and the beginning of the hash of its weights.
+// ID returns the model's name and the beginning of the hash of its weights.
 func (m *Model) ID() string { return m.model.ID() }
 
-// Settings are those that the model was trained and tuned for.
+// Settings returns the settings that the model was trained and tuned for.
 func (m *Model) Settings() Settings { return Settings(stream.Defaults(m.model)) }
 
 // Open returns the stream of an empty text. An error names the setting that does not fit.
@@ -136,9 +136,9 @@ func (m *Model) Open(set Settings) (*Stream, error) {
 	return &Stream{model: m, state: stream.New(m.model, chosen)}, nil
 }
 
-// Restore reads a stream that Snapshot wrote, of the same model. It goes on to the bits that the
-// stream would have had, if the processor computes by the same instructions. An error says where
-// the snapshot is damaged, or that it is another model's.
+// Restore reads a stream that Snapshot wrote, of the same model. The stream continues to the same
+// bits if the processor uses the same instructions. An error says where the snapshot is damaged,
+// or that it belongs to another model.
 func (m *Model) Restore(r io.Reader) (*Stream, error) {
 	f, err := weights.Read(r, weights.Limits{})
 	if err != nil {
@@ -159,7 +159,7 @@ func (m *Model) restore(f *weights.File) (*Stream, error) {
 	return &Stream{model: m, state: state}, nil
 }
 
-// compute lends a worker to f.
+// compute calls f with a worker.
 func (m *Model) compute(f func(w *stream.Worker)) {
 	w := m.borrow()
 	f(w)
@@ -168,7 +168,7 @@ func (m *Model) compute(f func(w *stream.Worker)) {
 	m.mu.Unlock()
 }
 
-// borrow takes the worker that was given back last: it may hold the same stream's chunk still.
+// borrow takes the worker that was returned last, which may still hold the same stream's chunk.
 func (m *Model) borrow() *stream.Worker {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,22 +180,21 @@ func (m *Model) borrow() *stream.Worker {
 	return stream.NewWorker(m.model, m.threads)
 }
 
-// Stream is a text so far, and what the model has learnt from it.
+// Stream is a text so far and the model's state that has learnt it.
 type Stream struct {
 	model     *Model
 	state     *stream.Stream
-	suggester stream.Suggester // what the last suggestion has computed
+	suggester stream.Suggester // results of the last suggestion
 }
 
-// Feed scores text that follows the stream's text so far, and learns from it. It returns the
-// text's information in bits: the less, the better the model knew it. A word is scored when white
-// space has come behind it, wherever the text was cut.
+// Feed scores text that follows the stream's text so far, and learns it. It returns the text's
+// information in bits: the less, the better the model predicted it. A word is scored when white
+// space follows, wherever the text was cut.
 func (s *Stream) Feed(text []byte) (bits float64) { return s.FeedEach(text, nil) }
 
-// FeedEach does what Feed does, and calls each for every byte with the byte's information in bits
-// and, if Settings.Baseline asks for it, with the same under the static model, which is the slow
-// weights alone, without companion, otherwise 0. The information of a word is that of the white
-// space by which it ends.
+// FeedEach is Feed, and calls each for every byte with the byte's information in bits. static is
+// the same under the static model, the slow weights without companion, or 0 without
+// Settings.Baseline. The last byte of white space carries the information of the word before it.
 func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) (bits float64) {
 	before := s.state.Tally.Bits
 	s.model.compute(func(w *stream.Worker) {
@@ -208,14 +207,14 @@ func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) 
 	return s.state.Tally.Bits - before
 }
 
-// Costs are what a text has cost, in bits.
+// Costs are the costs of a text in bits.
 type Costs struct {
-	Bits     float64 // as Feed returns them
+	Bits     float64 // as returned by Feed
 	Network  float64 // without the companion; as Bits if there is none
-	Baseline float64 // under the static model; 0 unless Settings.Baseline asks for it
+	Baseline float64 // under the static model; 0 without Settings.Baseline
 }
 
-// FeedCosts does what Feed does, and tells the companion's part from the network's.
+// FeedCosts is Feed, and returns separate costs with and without the companion.
 func (s *Stream) FeedCosts(text []byte) (c Costs) {
 	before, static := s.state.Tally.Bits, s.state.Baseline.Bits
 	s.model.compute(func(w *stream.Worker) {
@@ -230,26 +229,25 @@ func (s *Stream) FeedCosts(text []byte) (c Costs) {
 	return c
 }
 
-// Write is Feed for an io.Writer. It never fails.
+// Write is Feed as an io.Writer. It never fails.
 func (s *Stream) Write(text []byte) (int, error) {
 	s.Feed(text)
 	return len(text), nil
 }
 
-// Tally counts all tokens so far, and their bits. A word is one when white space has come behind
-// it.
+// Tally counts all tokens so far, and their bits. A word counts when white space follows.
 func (s *Stream) Tally() tokenizer.Tally { return s.state.Tally }
 
-// Baseline counts the same text by its bits under the model as it is when it learns nothing. It
-// is empty unless Settings.Baseline asks for it.
+// Baseline counts the same text with its bits under the static model. It is empty without
+// Settings.Baseline.
 func (s *Stream) Baseline() tokenizer.Tally { return s.state.Baseline }
 
-// Settings are those that the stream was opened with.
+// Settings returns the settings that the stream was opened with.
 func (s *Stream) Settings() Settings { return Settings(s.state.Settings) }
 
-// Complete samples tokens that follow the stream's text and the prompt, and returns their text
-// without the prompt. A word at the end of the prompt counts as complete. The stream stays as it
-// is. A sampling with a Dry of txl.DryDefault keeps the text from going round in a loop.
+// Complete samples tokens that follow the stream's text and the prompt. It returns their text
+// without the prompt. A word at the end of the prompt counts as complete. The stream does not
+// change. A Dry of txl.DryDefault keeps the text out of loops.
 func (s *Stream) Complete(prompt []byte, tokens int, p txl.Sampling) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -270,8 +268,8 @@ func (s *Stream) Complete(prompt []byte, tokens int, p txl.Sampling) ([]byte, er
 	return text, nil
 }
 
-// Snapshot writes the stream's whole state, for Model.Restore. An error is w's, or says which
-// number of the state is not finite.
+// Snapshot writes the stream's whole state for Model.Restore. It returns w's error, or names the
+// first number of the state that is not finite.
 func (s *Stream) Snapshot(w io.Writer) error {
 	f, err := s.state.Snapshot()
 	if err != nil {
@@ -280,7 +278,7 @@ func (s *Stream) Snapshot(w io.Writer) error {
 	return weights.Write(w, f)
 }
 
-// Fork returns a stream with the same text and the same state, which goes its own way.
+// Fork returns an independent stream with the same text and state.
 func (s *Stream) Fork() (*Stream, error) {
 	f, err := s.state.Snapshot()
 	if err != nil {

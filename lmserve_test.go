@@ -18,7 +18,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// No test may leave the threads of a model behind.
+// No test may leave threads of a model behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var text = bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 12)
@@ -116,7 +116,7 @@ func TestACompletionLeavesTheStreamAsItIs(t *testing.T) {
 	require.ErrorContains(t, err, "temperature is -1")
 }
 
-// Lines are those of the text, whatever its pieces, and go on in a snapshot and a fork.
+// Lines do not depend on the pieces of the text, and continue in a snapshot and a fork.
 func TestLinesAreTheSameInAnyPieces(t *testing.T) {
 	m := small(t, 1)
 	collect := func(to *[]lmserve.Line) func(lmserve.Line) {
@@ -173,7 +173,7 @@ func TestSuggestionsLeaveTheStreamAsItIs(t *testing.T) {
 	require.ErrorContains(t, err, "typed has 2000 bytes")
 }
 
-// Costs add up to those of Feed, of Baseline, and of the same stream without companion.
+// Costs sum to those of Feed, of Baseline, and of the same stream without companion.
 func TestCostsAreOfStreamNetworkAndBaseline(t *testing.T) {
 	m := small(t, 1)
 	set := m.Settings()
@@ -192,7 +192,7 @@ func TestCostsAreOfStreamNetworkAndBaseline(t *testing.T) {
 	require.InDelta(t, c.Bits, c.Network, 1e-9*c.Bits)
 }
 
-// Names of methods and units are those of the packages that compute.
+// Names of methods and units equal those of the arithmetic packages.
 func TestNamesAreThoseOfTheArithmetic(t *testing.T) {
 	require.ElementsMatch(t, stream.AllMethods(), []string{
 		lmserve.MethodStatic, lmserve.MethodSparseMeta, lmserve.MethodDynamicSGD,
@@ -240,7 +240,8 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	require.NotEmpty(t, m.ID())
 }
 
-// A stream of words is cut anywhere, stored in the middle of a word, and completed with words.
+// A stream of words can be cut anywhere, stored in the middle of a word, and completed with
+// words.
 func TestAStreamOfWords(t *testing.T) {
 	m := load(t, modeltest.SmallOfWords, 1)
 	text := []byte(modeltest.WordText(20))

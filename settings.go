@@ -2,9 +2,9 @@ package lmserve
 
 import "github.com/lmserve/lmserve/sparsemeta"
 
-// Methods, by which a stream adapts the model.
+// Methods by which a stream adapts the model.
 const (
-	MethodStatic     = "static"      // not at all
+	MethodStatic     = "static"      // no adaptation
 	MethodSparseMeta = "sparse-meta" // fast weights, written by the model's meta-learners
 	MethodDynamicSGD = "dynamic-sgd" // dynamic evaluation: gradient descent on all weights
 	MethodDynamicRMS = "dynamic-rms" // the same, scaled by the model's gradient statistics
@@ -13,8 +13,8 @@ const (
 )
 
 // Settings say how a stream learns. Settings of other methods than Method have no effect.
-// Model.Settings has good ones, from which a program changes what it likes. docs/settings.md has
-// the range of each.
+// Model.Settings returns good settings as a starting point. docs/settings.md has the range of
+// each.
 type Settings struct {
 	Method string `json:"method"` // one of the methods above
 	Chunk  int    `json:"chunk"`  // tokens between two updates, 1 to 1024
@@ -24,18 +24,18 @@ type Settings struct {
 	RMS   sparsemeta.DynamicSettings `json:"rms"`   // of MethodDynamicRMS
 	Cache sparsemeta.CacheSettings   `json:"cache"` // of MethodCache, and of a companion of words
 
-	// Baseline has the text scored by the static model, too: see Stream.Baseline.
+	// Baseline scores the text with the static model, too: see Stream.Baseline.
 	Baseline bool `json:"baseline"`
-	// Seed is that of the random masks of MethodSparseMeta.
+	// Seed determines the random masks of MethodSparseMeta.
 	Seed uint64 `json:"seed"`
-	// SkipBelow, of MethodSparseMeta, is in bits a token: a chunk that costs the network less
-	// teaches nothing.
+	// SkipBelow, of MethodSparseMeta, is in bits a token. A chunk that costs the network less is
+	// not learnt.
 	SkipBelow float64 `json:"skip_below,omitempty"`
 
-	// Companion mixes the model with counts of the stream's own text, or with a cache if the model
-	// is one of words. The table of counts has CompanionBytes: a power of two, 64 KiB to 64 MiB.
+	// Companion mixes the model with counts of the stream's text, or with a cache for a model of
+	// words. The table of counts has CompanionBytes: a power of two from 64 KiB to 64 MiB.
 	Companion      bool `json:"companion,omitempty"`
 	CompanionBytes int  `json:"companion_bytes,omitempty"`
-	// CompanionStatic mixes the static model in besides, by MethodSparseMeta.
+	// CompanionStatic also mixes in the static model, with MethodSparseMeta.
 	CompanionStatic bool `json:"companion_static,omitempty"`
 }

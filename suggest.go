@@ -11,26 +11,27 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// Unit says where a suggestion may end.
+// Unit says where a suggestion can end.
 type Unit string
 
-// Units of suggestions. A word is letters, digits, ' and _.
+// Units of suggestions. A word consists of letters, digits, ' and _.
 const (
-	UnitWord     Unit = "word"  // the rest of the word, or the next word behind one other character
-	UnitWordPlus Unit = "word+" // a word behind up to ten other characters
+	UnitWord     Unit = "word"  // the rest of the word, or the next word after one other character
+	UnitWordPlus Unit = "word+" // a word after up to ten other characters
 	UnitLine     Unit = "line"  // anywhere within the line
 	UnitFree     Unit = "free"  // anywhere
 )
 
-// SuggestOptions say what to suggest. The zero value asks for one suggestion within the line.
+// SuggestOptions describe the wanted suggestions. The zero value asks for one suggestion within
+// the line.
 type SuggestOptions struct {
-	N      int           // suggestions, at most; 0: one
+	N      int           // maximum number of suggestions; 0: one
 	Unit   Unit          // where they end; "": UnitLine
-	Least  float64       // the least probability of one; 0: .002
-	Within time.Duration // the search ends after this time; 0: after a fixed number of steps
+	Least  float64       // minimum probability of a suggestion; 0: .002
+	Within time.Duration // time after which the search ends; 0: after a fixed number of steps
 }
 
-// Validate reports the first option that is out of range.
+// Validate returns an error for the first option that is out of range.
 func (o SuggestOptions) Validate() error {
 	switch {
 	case o.N < 0:
@@ -48,18 +49,19 @@ func (o SuggestOptions) Validate() error {
 // Suggestion is a text that may come next.
 type Suggestion struct {
 	Text string
-	// Probability is that of the text, and for a word of a separator behind it.
+	// Probability is that of the text; for a word, of the word with a separator behind it.
 	Probability float64
-	// Separator is the likeliest character behind a word; "" if it is not known.
+	// Separator is the likeliest character after a word; "" if it is not known.
 	Separator string
-	// Gain is how many keystrokes the suggestion saves where it is right.
+	// Gain is the number of keystrokes saved if the suggestion is right.
 	Gain float64
 }
 
-// Suggest looks for what may come behind the stream's text and what was typed behind it, at most
-// 1024 bytes: the suggestion that saves most keystrokes first. The stream stays as it is, and keeps
-// what was computed for the next call, whose typed text may go on from this one's. Models of words
-// and MethodCache make no suggestions. If the context ends, the error is the context's.
+// Suggest searches for texts that may follow the stream's text and the typed text of at most 1024
+// bytes. The suggestion that saves most keystrokes comes first. The stream's text and scores do
+// not change. The stream keeps the results for the next call, whose typed text may extend this
+// one. Models of words and MethodCache make no suggestions. If the context ends, Suggest returns
+// its error.
 func (s *Stream) Suggest(
 	ctx context.Context, typed []byte, o SuggestOptions,
 ) (found []Suggestion, err error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exact lists the packages whose arithmetic a session's bits depend on.
+// exact lists the packages whose arithmetic determines a session's bits.
 var exact = []string{
 	"txl", "sparsemeta", "tokenizer", "weights",
 	"internal/arithmetic/kernel", "internal/arithmetic/companion", "internal/arithmetic/model",
@@ -17,12 +17,12 @@ var exact = []string{
 	"internal/arithmetic/changes",
 }
 
-// fused finds an instruction of arm64 that multiplies and adds with a single rounding, and
-// where it comes from, in what the compiler prints with -S.
+// fused matches an instruction of arm64 that multiplies and adds with a single rounding, and its
+// source line, in the compiler's output of -S.
 var fused = regexp.MustCompile(`\(([^()\s]+\.go:\d+)\)\s+(FN?M(?:ADD|SUB)[SD])\b`)
 
-// Go may compute x*y + z with one rounding instead of two, does so on arm64, and then gives
-// other bits than on amd64. A conversion forbids it: float32(x*y) + z.
+// Go may compute x*y + z with one rounding instead of two. It does so on arm64, and the bits then
+// differ from amd64. A conversion prevents it: float32(x*y) + z.
 func TestNoProductIsFusedWithASum(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_FUSION") == "" {
 		t.Skip("make test-arm64 compiles for arm64")

@@ -1,5 +1,5 @@
-// Package internal_test checks rules for the module as a whole: its imports are those that
-// ARCHITECTURE.md allows, its public packages can be used from outside, its arithmetic has the same
+// Package internal_test checks rules for the whole module. Its imports are those that
+// ARCHITECTURE.md allows. Other modules can use its public packages. Its arithmetic has the same
 // bits on all machines, and generated files are marked.
 package internal_test
 
@@ -21,17 +21,17 @@ import (
 
 const module = "github.com/lmserve/lmserve/"
 
-// root is the package lmserve, as the table of rooms writes it.
+// root is the package lmserve, as the table of rooms names it.
 const root = "."
 
-// rooms is what the tables of ARCHITECTURE.md say of packages.
+// rooms is the content of the tables of packages in ARCHITECTURE.md.
 type rooms struct {
-	order    []string            // from the top down
-	imports  map[string][]string // what a room may import of ours; nil: everything
+	order    []string            // from top to bottom
+	imports  map[string][]string // our packages that a room may import; nil: all
 	reserved []reserved
 }
 
-// reserved is packages from outside that only some rooms may import.
+// reserved lists outside packages that only some rooms may import.
 type reserved struct {
 	prefix, why string
 	rooms       []string
@@ -57,8 +57,8 @@ func readRooms(t *testing.T) rooms {
 	return h
 }
 
-// tableUnder gives the cells of the first table under a heading, three a row, without the table's
-// own head.
+// tableUnder returns the cells of the first table under a heading, three in each row, without the
+// table's head.
 func tableUnder(t *testing.T, text, heading string) (rows [][]string) {
 	_, after, found := strings.Cut(text, "\n"+heading)
 	require.True(t, found, "ARCHITECTURE.md has no heading %q", heading)
@@ -79,7 +79,7 @@ func tableUnder(t *testing.T, text, heading string) (rows [][]string) {
 	return rows[2:]
 }
 
-// names returns what stands in back quotes.
+// names returns the texts in back quotes.
 func names(cell string) []string {
 	all := []string{}
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
@@ -130,7 +130,7 @@ func TestEveryRoomImportsOnlyWhatStandsBelowIt(t *testing.T) {
 	}
 }
 
-// What go.mod requires directly is what ARCHITECTURE.md says, and no other.
+// The direct requirements of go.mod are exactly those in ARCHITECTURE.md.
 func TestEveryDirectDependencyHasAReason(t *testing.T) {
 	text, err := os.ReadFile("../ARCHITECTURE.md")
 	require.NoError(t, err)
@@ -152,8 +152,8 @@ func TestEveryDirectDependencyHasAReason(t *testing.T) {
 	require.NotEmpty(t, direct)
 }
 
-// Foreign checkpoints are read by one command. No other file imports their room, so that nothing
-// that serves can reach it.
+// Only one command reads foreign checkpoints. No other file imports their package, so a server
+// cannot reach it.
 func TestOnlyConvertReadsForeignCheckpoints(t *testing.T) {
 	files, err := filepath.Glob("../cmd/lmserve/*.go")
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestOnlyConvertReadsForeignCheckpoints(t *testing.T) {
 	}
 }
 
-// importsByPackage lists the imports of all files that are no tests.
+// importsByPackage returns the imports of all files other than tests.
 func importsByPackage(t *testing.T) map[string][]string {
 	found := map[string][]string{}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -188,7 +188,7 @@ func importsByPackage(t *testing.T) map[string][]string {
 			return fs.SkipDir
 		}
 		if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != ".." {
-			return fs.SkipDir // a module of its own
+			return fs.SkipDir // a separate module
 		}
 		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return nil

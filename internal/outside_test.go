@@ -20,8 +20,8 @@ import (
 var public = []string{root, "txl", "sparsemeta", "sparsemeta/metatrain", "tokenizer", "weights",
 	"api/client"}
 
-// A program of another module uses all public packages. It needs no network: its module has the
-// requirements of this one.
+// A program of another module uses all public packages. It needs no network: its module has this
+// module's requirements.
 func TestAnotherModuleCanUseThePublicPackages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
@@ -53,8 +53,8 @@ func TestAnotherModuleCanUseThePublicPackages(t *testing.T) {
 	require.Equal(t, "ok\n", string(out))
 }
 
-// What a public package exports names no type of an internal package, which nobody outside could
-// make. An alias is allowed, since it gives such a type a public name.
+// The exports of a public package name no type of an internal package, which other modules could
+// not make. An alias is allowed, since it gives such a type a public name.
 func TestPublicSignaturesNameNoInternalType(t *testing.T) {
 	for _, name := range public {
 		files, err := filepath.Glob(filepath.Join("..", name, "*.go"))
@@ -74,7 +74,7 @@ func TestPublicSignaturesNameNoInternalType(t *testing.T) {
 	}
 }
 
-// internalTypes finds the types of internal packages that a file's exported declarations name.
+// internalTypes returns the types of internal packages in a file's exported declarations.
 func internalTypes(file *ast.File) (found []*ast.SelectorExpr) {
 	hidden := map[string]bool{}
 	for _, spec := range file.Imports {
@@ -115,7 +115,7 @@ func internalTypes(file *ast.File) (found []*ast.SelectorExpr) {
 	return found
 }
 
-// exportedReceiver tells whether a function has no receiver, or one of an exported type.
+// exportedReceiver reports whether a function has no receiver, or one of an exported type.
 func exportedReceiver(d *ast.FuncDecl) bool {
 	if d.Recv == nil {
 		return true

@@ -12,9 +12,9 @@ import (
 )
 
 // BenchmarkUpdate compares the update after a chunk with the speed of the memory. GB/s counts the
-// bytes that one pass over G, I, M and their sum moves; of-stream and of-cache are its share of the
-// speed that y += a x reaches on as many threads, on arrays far larger than the caches and on
-// arrays of the state's size.
+// bytes that one pass over G, I, M and their sum moves. of-stream and of-cache are its share of
+// the speed of y += a x on as many threads: on arrays far larger than the caches, and on arrays
+// of the state's size.
 func BenchmarkUpdate(b *testing.B) {
 	for _, c := range []struct {
 		name     string
@@ -50,7 +50,7 @@ func small() (branches []Branch) {
 	return branches
 }
 
-// enwik8 returns the branches of the paper's model for characters.
+// enwik8 returns the branches of the paper's character model.
 func enwik8() []Branch {
 	branches := []Branch{{"emb", 204 * 512}}
 	for range 12 {
@@ -60,8 +60,7 @@ func enwik8() []Branch {
 	return branches
 }
 
-// steps is the number of gradients of a benchmark: parts of one array that begin at different
-// places.
+// steps is the number of gradients of a benchmark: parts of one array with different beginnings.
 const steps = 1024
 
 func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Precision, p float64,
@@ -77,7 +76,7 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Pre
 		bytes += 8 * banks
 	}
 	x := exec(b, threads)
-	s.Update(x, tables, l.Settings, nil, g[:size], fast) // provides the pages
+	s.Update(x, tables, l.Settings, nil, g[:size], fast) // touches all pages
 	step := 0
 	for b.Loop() {
 		from := 16 * (step % steps)
@@ -92,8 +91,8 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Pre
 	b.ReportMetric(rate/streamRate(x, size*bytes/16), "of-cache")
 }
 
-// BenchmarkSum is the cost for a worker of taking up another stream; BenchmarkRMS is the cost of
-// reporting the fast weights after a chunk.
+// BenchmarkSum measures the cost of switching a worker to another stream. BenchmarkRMS measures
+// the cost of reporting the fast weights after a chunk.
 func BenchmarkSum(b *testing.B) {
 	s := NewState(small(), 2, 1, kernel.BF16)
 	fast, v := make([]float32, s.Size()), kernel.Arithmetic{}.Vectors()
@@ -111,7 +110,7 @@ func BenchmarkRMS(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(s.Size()), "ns/element")
 }
 
-// BenchmarkDynamic is the update of dynamic evaluation after a chunk, in both forms.
+// BenchmarkDynamic measures the update of dynamic evaluation after a chunk, in both forms.
 func BenchmarkDynamic(b *testing.B) {
 	branches := small()
 	g := benchGradients(arenaSize(branches))
@@ -132,7 +131,7 @@ func BenchmarkDynamic(b *testing.B) {
 	}
 }
 
-// BenchmarkCache is a chunk of 128 positions mixed with a full cache.
+// BenchmarkCache mixes a chunk of 128 positions with a full cache.
 func BenchmarkCache(b *testing.B) {
 	const n, width = 128, 160
 	c := NewCache(DefaultCacheSettings(), width)
@@ -146,7 +145,7 @@ func BenchmarkCache(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/position")
 }
 
-// streamRate is the bytes per nanosecond of y += a x, x and y of n elements each: the
+// streamRate returns the bytes per nanosecond of y += a x with n elements in each array: the
 // median of some passes.
 func streamRate(x *kernel.Exec, n int) float64 {
 	t := stream{make([]float32, n), make([]float32, n)}
@@ -171,7 +170,7 @@ func (t *stream) Do(w *kernel.Exec, i int) {
 	w.Axpy(t.y[lo:hi], 0.5, t.x[lo:hi])
 }
 
-// BenchmarkNodeGradient carries a chunk's gradient to the nodes, after updates of all elements.
+// BenchmarkNodeGradient adds a chunk's gradient to the nodes, after updates of all elements.
 func BenchmarkNodeGradient(b *testing.B) {
 	l := benchLearner(small(), 1)
 	l.Settings.P = 1
@@ -203,8 +202,8 @@ func benchLearner(branches []Branch, banks int) *Learner {
 	return l
 }
 
-// benchGradients are spread log-normally about 1e-4, so that I and x lie in the grid's
-// first octaves about as a trained model's do.
+// benchGradients are distributed log-normally around 1e-4, so that I and x lie in the grid's
+// first octaves, as in a trained model.
 func benchGradients(size int) []float32 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	g := make([]float32, size)

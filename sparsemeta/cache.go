@@ -13,12 +13,12 @@ import (
 
 // CacheSettings are the numbers of a continuous cache.
 type CacheSettings struct {
-	Size   int     `json:"size"`   // positions remembered, 1 or more
-	Theta  float32 `json:"theta"`  // preference for similar states; 0: all positions count alike
-	Lambda float32 `json:"lambda"` // the cache's share of the probability, 0 to less than 1
+	Size   int     `json:"size"`   // positions remembered, at least 1
+	Theta  float32 `json:"theta"`  // preference for similar states; 0: all positions count equally
+	Lambda float32 `json:"lambda"` // the cache's share of the probability, from 0 to below 1
 }
 
-// DefaultCacheSettings returns settings that did well with the embedded model.
+// DefaultCacheSettings returns settings that work well with the embedded model.
 func DefaultCacheSettings() CacheSettings {
 	return CacheSettings{Size: 2000, Theta: 4,
 		Lambda: 0.4}
@@ -46,27 +46,26 @@ func (s CacheSettings) Validate() error {
 	return nil
 }
 
-// Cache is a continuous cache (Grave, Joulin and Usunier, Improving Neural Language
-// Models with a Continuous Cache, 2016): it remembers the hidden state h_i of each of
-// the last size positions with the symbol x_(i+1) that followed, and says of the
-// symbol after position t
+// Cache is a continuous cache (Grave, Joulin and Usunier, Improving Neural Language Models with a
+// Continuous Cache, 2016). It stores the hidden state h_i of each of the last size positions with
+// the symbol x_(i+1) that followed. Its prediction of the symbol after position t is
 //
 //	p = (1 - lambda) p_model + lambda p_cache
 //	p_cache(w) ∝ sum over i with x_(i+1) = w of exp(theta h_t·h_i / sqrt(D))
 //
-// over the last size positions i before t: those in the cache, and those of the chunk
-// under way, which the caller hands in. The sqrt(D), D being the states' width, is that
-// of attention; it keeps theta of order 1 (the authors have none). Before the first
-// position p is p_model.
+// over the last size positions i before t: those in the cache, and those of the present chunk,
+// which the caller passes. D is the states' width. The sqrt(D), as in attention, keeps theta of
+// order 1 (the authors have none). Before the first position p is p_model.
 //
-// A row's result does not depend on which rows are asked for with it.
+// A row's result does not depend on which rows are requested with it.
 type Cache struct {
-	Keys []float32 // [Size,D] or more, the first Len rows in use, the oldest first
+	Keys []float32 // [Size,D] or more, the first Len rows in use, oldest first
 	Next []int32   // [Size] or more, the symbols that followed
 	Len  int
 
-	// Warm is how many positions have half of lambda: of n positions the share is
-	// lambda n/(n+Warm). Few of them say little, and 0 gives them all of it.
+	// Warm is the number of positions at which the share is half of lambda: with n positions the
+	// share is lambda n/(n+Warm). Few positions predict poorly. With 0 the share is always
+	// lambda.
 	Warm int
 
 	set   CacheSettings
@@ -81,7 +80,7 @@ func NewCache(set CacheSettings, width int) *Cache {
 		Next: make([]int32, set.Size)}
 }
 
-// Reserve makes room for so many positions more than Size, which Open adds.
+// Reserve makes room for more positions than Size, which Open adds.
 func (c *Cache) Reserve(more int) {
 	keys, next := make([]float32, (c.set.Size+more)*c.width), make([]int32, c.set.Size+more)
 	copy(keys, c.Keys[:c.Len*c.width])
@@ -89,8 +88,8 @@ func (c *Cache) Reserve(more int) {
 	c.Keys, c.Next = keys, next
 }
 
-// Open adds positions for which there is room, as Append does, that may be taken back again by a
-// smaller Len: they drive out none, until Close.
+// Open adds positions like Append, if there is room. A smaller Len can remove them again. They
+// replace no other positions until Close.
 func (c *Cache) Open(hidden []float32, next []int32) {
 	c.check("Open", hidden, len(next))
 	copy(c.Keys[c.Len*c.width:], hidden)
@@ -98,7 +97,7 @@ func (c *Cache) Open(hidden []float32, next []int32) {
 	c.Len += len(next)
 }
 
-// Close makes all positions like those that Append adds.
+// Close makes the positions of Open permanent, and drops the oldest ones beyond Size.
 func (c *Cache) Close() { c.forget(max(0, c.Len-c.set.Size)) }
 
 // forget drops the oldest positions.
@@ -124,7 +123,7 @@ func (c *Cache) Append(hidden []float32, next []int32) {
 	c.Len += len(next)
 }
 
-// Copy returns a cache with the same positions and as much room.
+// Copy returns a cache with the same positions and capacity.
 func (c *Cache) Copy() *Cache {
 	n := &Cache{set: c.set, width: c.width, Len: c.Len, Warm: c.Warm}
 	n.Keys, n.Next = make([]float32, len(c.Keys)), make([]int32, len(c.Next))
@@ -134,8 +133,8 @@ func (c *Cache) Copy() *Cache {
 }
 
 // Mix replaces the model's negative log-likelihoods (nats) by those of the mixture. hidden [n,D]
-// are the states of the n positions that follow those in the cache, next [n] the symbols after
-// them; nll[k] is that of next[n-len(nll)+k].
+// are the states of the n positions after those in the cache, next [n] the symbols after them.
+// nll[k] belongs to next[n-len(nll)+k].
 func (c *Cache) Mix(x *Exec, hidden []float32, next []int32, nll []float32) {
 	c.check("Mix", hidden, len(next))
 	if len(nll) > len(next) {
@@ -146,8 +145,8 @@ func (c *Cache) Mix(x *Exec, hidden []float32, next []int32, nll []float32) {
 }
 
 // MixAll replaces the model's distribution after the last row of hidden [n,D] by that of the
-// mixture: log-probabilities (nats) of all symbols. next [n-1] are the symbols after the rows
-// before the last.
+// mixture: log-probabilities (nats) of all symbols. next [n-1] are the symbols after the other
+// rows.
 func (c *Cache) MixAll(x *Exec, hidden []float32, next []int32, logProbs []float32) {
 	c.check("MixAll", hidden, len(next)+1)
 	if len(c.sums) != len(logProbs) {
@@ -163,30 +162,30 @@ func (c *Cache) check(who string, hidden []float32, rows int) {
 	}
 }
 
-// cacheRows is how many positions a task computes.
+// cacheRows is the number of positions in a task.
 const cacheRows = 16
 
 func (c *Cache) run(x *Exec, j cacheJob) {
 	rows := len(j.hidden) / c.width
-	// Rounding up to a power of two keeps the room the same for most rows of a chunk.
+	// Rounding up to a power of two keeps the buffer size the same for most rows of a chunk.
 	x.Reserve(cacheRows * (len(c.Next) + 1<<bits.Len(uint(rows))))
 	c.job, c.job.c = j, c
 	x.Parallel((rows-j.from+cacheRows-1)/cacheRows, &c.job)
 	c.job = cacheJob{}
 }
 
-// cacheJob is a Mix or MixAll under way.
+// cacheJob is a running Mix or MixAll.
 type cacheJob struct {
 	c      *Cache
 	hidden []float32 // [n,D]
 	next   []int32
-	from   int // first row that is wanted
+	from   int // first wanted row
 	nll    []float32
 	all    []float32
 }
 
-// Do computes a block of rows: h_t·h_i for all positions before the last of them, and
-// row by row what follows from the positions in its window.
+// Do computes a block of rows. It computes h_t·h_i for all positions before the block's last row,
+// then each row's result from the positions in its window.
 func (j *cacheJob) Do(w *Exec, i int) {
 	c, D := j.c, j.c.width
 	lo := j.from + i*cacheRows
@@ -203,8 +202,8 @@ func (j *cacheJob) Do(w *Exec, i int) {
 	}
 }
 
-// row mixes the distribution after row r. It is given the scores of all positions before the row;
-// the positions from begin on are in the row's window.
+// row mixes the distribution after row r. scores are those of all positions before the row; the
+// row's window begins at begin.
 func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	window := scores[begin:]
 	if len(window) == 0 {
@@ -212,7 +211,7 @@ func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	}
 	c, lambda := j.c, j.c.share(len(window))
 	x.Softmax(window, c.set.Theta/float32(math.Sqrt(float64(c.width))))
-	cached := c.Next[min(begin, c.Len):c.Len] // symbols of the window: those in the cache
+	cached := c.Next[min(begin, c.Len):c.Len] // symbols of the window that are in the cache
 	chunk := j.next[max(0, begin-c.Len):r]    // and those of the chunk
 	if j.all == nil {
 		w, k := j.next[r], r-j.from
@@ -246,12 +245,12 @@ func sumAll(sums []float64, symbols []int32, weights []float32) {
 	}
 }
 
-// share is that of so many positions in the probability.
+// share returns the cache's share of the probability, given the number of positions.
 func (c *Cache) share(positions int) float64 {
 	return float64(c.set.Lambda) * (float64(positions) / float64(positions+c.Warm))
 }
 
-// mix returns -ln((1 - lambda) e^-nll + lambda p), and 0 where rounding makes that less.
+// mix returns -ln((1 - lambda) e^-nll + lambda p), or 0 if rounding would give less.
 func mix(lambda float64, nll float32, p float64) float32 {
 	a := math.Log1p(-lambda) - float64(nll)
 	b := math.Log(lambda * p)
@@ -264,10 +263,11 @@ func mix(lambda float64, nll float32, p float64) float32 {
 	return max(0, float32(-(a + math.Log1p(math.Exp(b-a)))))
 }
 
-// Bytes is the memory that the cache takes, without that for open positions.
+// Bytes returns the bytes of memory of the cache, without room for open positions.
 func (c *Cache) Bytes() int64 { return 4 * int64(c.set.Size) * int64(c.width+1) }
 
-// Hash is the SHA-256 of the positions' bits, in hexadecimal: equal caches, equal hashes.
+// Hash returns the SHA-256 of the positions' bits, in hexadecimal. Equal caches have equal
+// hashes.
 func (c *Cache) Hash() string {
 	h := sha256.New()
 	hashFloats(h, c.Keys[:c.Len*c.width])

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// reading is a text as a model reads it: hidden states, the symbol that followed each, and the
+// reading is a text as read by a model: hidden states, the symbol that followed each, and the
 // model's distribution after each.
 type reading struct {
 	width, vocab int
@@ -43,7 +43,7 @@ func drawReading(t *rapid.T) *reading {
 
 func (r *reading) rows(lo, hi int) []float32 { return r.hidden[lo*r.width : hi*r.width] }
 
-// mixture is the definition, in float64: p(w) after position t.
+// mixture computes the definition in float64: p(w) after position t.
 func (r *reading) mixture(set CacheSettings, warm, t int) []float64 {
 	p := make([]float64, r.vocab)
 	scores, most, total := make([]float64, t), math.Inf(-1), 0.
@@ -82,9 +82,9 @@ func drawCache(t *rapid.T) CacheSettings {
 	}
 }
 
-// Fed in pieces and chunks of any size, on any number of threads, the cache gives the likelihoods
-// and distributions of its definition, and always the same bits. Scores are products of up to 32
-// numbers of size 3 in float32: they are off by about 1e-5 before theta.
+// The cache gives the likelihoods and distributions of its definition, for pieces and chunks of
+// any size and any number of threads. The bits are always the same. Scores are float32 products
+// of up to 32 numbers of size 3: their error is about 1e-5 before theta.
 func TestTheCacheIsItsDefinitionHoweverItIsFed(t *testing.T) {
 	one, three := exec(t, 1), exec(t, 3)
 	rapid.Check(t, func(t *rapid.T) {
@@ -129,7 +129,7 @@ func TestTheCacheIsItsDefinitionHoweverItIsFed(t *testing.T) {
 	})
 }
 
-// nll are the model's likelihoods of positions lo to hi-1.
+// nll returns the model's likelihoods of positions lo to hi-1.
 func (r *reading) nll(lo, hi int) (nll []float32) {
 	for i := lo; i < hi; i++ {
 		nll = append(nll, -r.logProbs[i][r.next[i]])
@@ -150,8 +150,8 @@ func TestACopyOfACacheIsItsOwn(t *testing.T) {
 	require.Equal(t, []float32{3, 4, 5, 6, 7, 8}, twin.Keys)
 }
 
-// What the network and the cache are both sure of costs nothing: rounded shares add up to more than
-// 1.
+// A token of which network and cache are both certain costs nothing: rounded shares sum to more
+// than 1.
 func TestNoTokenCostsLessThanNothing(t *testing.T) {
 	x := exec(t, 1)
 	c := NewCache(CacheSettings{Size: 8, Theta: 1, Lambda: 0.9}, 1)
@@ -165,7 +165,7 @@ func TestNoTokenCostsLessThanNothing(t *testing.T) {
 	}
 }
 
-// Huge states and a huge theta still give a distribution: the most similar position takes all of
+// Huge states and a huge theta still give a distribution: the most similar position gets all of
 // the probability.
 func TestTheCacheDoesNotOverflow(t *testing.T) {
 	c := NewCache(CacheSettings{Size: 8, Theta: CacheThetaMax, Lambda: 0.5}, 2)

@@ -9,17 +9,18 @@ import (
 
 // DynamicSettings are the numbers of dynamic evaluation.
 type DynamicSettings struct {
-	Rate float32 `json:"rate"` // of the gradient, 0 or more
-	// Decay is the part of M that an update takes away, 0 to 1; with statistics it is multiplied
-	// by the weight's RMS over the mean of all.
+	Rate float32 `json:"rate"` // learning rate of the gradient, at least 0
+	// Decay is the fraction of M that an update removes, 0 to 1. With statistics it is multiplied
+	// by the weight's RMS divided by the mean RMS of all weights.
 	Decay float32 `json:"decay"`
-	// Floor keeps weights whose gradient is usually small from running away: it is added to a
-	// weight's RMS, in units of the mean RMS of its branch. 0 or more; only with statistics.
+	// Floor keeps weights with usually small gradients from diverging. It is added to a weight's
+	// RMS, in units of the mean RMS of its branch. It is at least 0 and only used with
+	// statistics.
 	Floor float32 `json:"floor"`
 }
 
-// SGDSettings and RMSSettings return settings that did well with the embedded model. Their rates
-// are well below those at which it diverged on the text that it knew least.
+// SGDSettings and RMSSettings return settings that work well with the embedded model. Their rates
+// are well below those at which the model diverged on its hardest text.
 func SGDSettings() DynamicSettings { return DynamicSettings{Rate: 0.1, Decay: 0.003} }
 func RMSSettings() DynamicSettings { return DynamicSettings{Rate: 5e-4, Decay: 0.004, Floor: 0.3} }
 
@@ -39,10 +40,10 @@ func (s DynamicSettings) Validate() error {
 	return nil
 }
 
-// Dynamic is the state of dynamic evaluation (Krause et al., Dynamic Evaluation of
-// Neural Sequence Models, 2018; of Transformer Language Models, 2019): gradient
-// descent on the text as it goes by, and decay towards the weights it started from.
-// In terms of the fast weights M, after every chunk,
+// Dynamic is the state of dynamic evaluation (Krause et al., Dynamic Evaluation of Neural
+// Sequence Models, 2018; of Transformer Language Models, 2019). It is gradient descent on the
+// text, with decay towards the initial weights. In terms of the fast weights M, after every
+// chunk,
 //
 //	M <- (1 - decay) M - rate G
 //
@@ -50,18 +51,18 @@ func (s DynamicSettings) Validate() error {
 //
 //	M <- (1 - min(1, decay r/R)) M - rate G / (r + floor r̄)
 //
-// with r̄ the mean of r over the weight's branch and R the mean over all weights, as in
-// the authors' code: what learns faster is also held more firmly. (Their denominator
-// has a tiny constant instead of the floor, and diverges here.)
+// where r̄ is the mean of r over the weight's branch and R the mean over all weights, as in the
+// authors' code. Weights that learn faster also decay faster. (The authors' denominator has a
+// tiny constant instead of the floor, and diverges here.)
 //
-// Every element of M is kept within -4 to 4, and NaN becomes 0. At useful rates neither ever
-// happens; at other rates the scores become bad instead of undefined.
+// Every element of M is kept within -4 to 4, and NaN becomes 0. At useful rates neither happens.
+// At other rates the scores become bad instead of undefined.
 type Dynamic struct {
-	M []float32 // an arena: the branches one after the other
+	M []float32 // an arena of the branches, end to end
 
 	set     DynamicSettings
 	rms     *Statistics // nil: the plain form
-	paces   []pace      // one a branch, with statistics
+	paces   []pace      // one for each branch, with statistics
 	offsets []int
 	spans   []span
 	job     dynamicJob
@@ -70,12 +71,11 @@ type Dynamic struct {
 // dynamicMost bounds the elements of M: trained weights are far smaller.
 const dynamicMost = 4
 
-// pace holds the factors by which weights move, one pair for each code of the statistics: M <- keep
-// M - step G.
+// pace holds the factors of an update for each code of the statistics: M <- keep M - step G.
 type pace struct{ keep, step [codeMost + 1]float32 }
 
-// NewDynamic returns the state before the first chunk: M is zero. rms is nil for the plain form;
-// otherwise its branches are the given ones.
+// NewDynamic returns the state before the first chunk, with M zero. rms is nil for the plain
+// form; otherwise its branches must be the given ones.
 func NewDynamic(branches []Branch, set DynamicSettings, rms *Statistics) *Dynamic {
 	d := &Dynamic{set: set, rms: rms}
 	d.offsets, d.spans = cut(branches)
@@ -99,8 +99,8 @@ func NewDynamic(branches []Branch, set DynamicSettings, rms *Statistics) *Dynami
 	return d
 }
 
-// fill computes the factors of a branch. Where no weight of the branch ever had a gradient, its
-// weights stay as they are.
+// fill computes the factors of a branch. If no weight of the branch ever had a gradient, its
+// weights do not change.
 func (p *pace) fill(values [codeMost + 1]float64, set DynamicSettings, branchMean, mean float64) {
 	for c, r := range values {
 		if r > 0 {
@@ -114,9 +114,9 @@ func (p *pace) fill(values [codeMost + 1]float64, set DynamicSettings, branchMea
 	}
 }
 
-// Update takes in the gradient of a chunk: g is an arena, the gradient of the chunk's
-// mean loss with respect to W + M. It allocates nothing, and its result does not
-// depend on x's threads.
+// Update applies the gradient of a chunk. g is an arena with the gradient of the chunk's mean
+// loss with respect to W + M. Update allocates nothing, and its result does not depend on x's
+// threads.
 func (d *Dynamic) Update(x *Exec, g []float32) {
 	if len(g) != len(d.M) {
 		panic(fmt.Sprintf("sparsemeta: Dynamic.Update: %d gradients, want %d", len(g), len(d.M)))
@@ -126,7 +126,7 @@ func (d *Dynamic) Update(x *Exec, g []float32) {
 	d.job = dynamicJob{}
 }
 
-// dynamicJob is an update under way; a task is a span.
+// dynamicJob is a running update; a task is a span.
 type dynamicJob struct {
 	d *Dynamic
 	g []float32
@@ -143,7 +143,7 @@ func (j *dynamicJob) Do(w *Exec, i int) {
 	} else {
 		d.paces[sp.branch].move(m, g, d.rms.Codes[lo:hi])
 	}
-	if !(w.Dot(m, m) <= dynamicMost*dynamicMost) { // otherwise no element can be beyond
+	if !(w.Dot(m, m) <= dynamicMost*dynamicMost) { // otherwise no element can exceed the bound
 		hold(m)
 	}
 }
@@ -164,10 +164,10 @@ func hold(m []float32) {
 	}
 }
 
-// Reset puts M back to zero.
+// Reset sets M to zero.
 func (d *Dynamic) Reset() { clear(d.M) }
 
-// RMS is the root mean square of the fast weights.
+// RMS returns the root mean square of the fast weights.
 func (d *Dynamic) RMS(v Vectors) float64 {
 	var sum float64
 	for lo := 0; lo < len(d.M); lo += sumBlock {
@@ -177,16 +177,16 @@ func (d *Dynamic) RMS(v Vectors) float64 {
 	return math.Sqrt(sum / float64(len(d.M)))
 }
 
-// Bytes is the memory that the state takes; the statistics are not its own.
+// Bytes returns the bytes of memory of the state, without the shared statistics.
 func (d *Dynamic) Bytes() int64 { return DynamicBytes(len(d.M), len(d.paces)) }
 
-// DynamicBytes is the memory of a state of so many elements. paced is the number of branches that
-// have statistics, 0 for the plain form.
+// DynamicBytes returns the bytes of memory of a state with this number of elements. paced is the
+// number of branches with statistics, 0 for the plain form.
 func DynamicBytes(elements, paced int) int64 {
 	return 4 * (int64(elements) + 2*(codeMost+1)*int64(paced))
 }
 
-// Hash is the SHA-256 of the state's bits, in hexadecimal: equal states, equal hashes.
+// Hash returns the SHA-256 of the state's bits, in hexadecimal. Equal states have equal hashes.
 func (d *Dynamic) Hash() string {
 	h := sha256.New()
 	hashFloats(h, d.M)

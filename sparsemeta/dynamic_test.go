@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testRMS are root mean squares over some octaves; a few of them are 0, and so are all of one
-// branch, which never had a gradient.
+// testRMS returns root mean squares over some octaves. A few are 0, and so are all of one branch,
+// which never had a gradient.
 func testRMS(branches []Branch) []float32 {
 	rms := make([]float32, 0, arenaSize(branches))
 	for b, branch := range branches {
@@ -30,8 +30,8 @@ func testStatistics(t testing.TB, branches []Branch) *Statistics {
 	return s
 }
 
-// An update is compared with its equation, element by element, in float64; float32 rounds M and
-// its two terms in each step.
+// An update agrees with its equation, element by element, in float64. Float32 rounds M and its
+// two terms in each step.
 func TestDynamicEvaluationAgreesWithItsEquations(t *testing.T) {
 	branches := testLearner(1).Branches
 	stats := testStatistics(t, branches)
@@ -113,7 +113,7 @@ func TestDynamicEvaluationDoesNotDependOnThreads(t *testing.T) {
 	}
 }
 
-// Without a floor a weight that never had a gradient has no scale, and stays as it is.
+// Without a floor a weight that never had a gradient has no scale, and does not change.
 func TestAWeightWithoutStatisticsStays(t *testing.T) {
 	branches := testLearner(1).Branches
 	d := NewDynamic(branches, DynamicSettings{Rate: 1e-3, Decay: 0.5}, testStatistics(t, branches))
@@ -124,8 +124,8 @@ func TestAWeightWithoutStatisticsStays(t *testing.T) {
 	}
 }
 
-// Whatever the gradients and the rate, M is finite and within its bounds, and an update does not
-// clip elements that are within the bounds.
+// For any gradients and rate, M is finite and within its bounds. An update does not clip elements
+// within the bounds.
 func TestDivergenceIsHeld(t *testing.T) {
 	branches := testLearner(1).Branches
 	for _, rms := range []*Statistics{nil, testStatistics(t, branches)} {

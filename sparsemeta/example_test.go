@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// Fast weights of two matrices are written by their meta-learners from the gradient of a chunk.
+// Meta-learners write the fast weights of two matrices from the gradient of a chunk.
 func Example() {
 	learner := &sparsemeta.Learner{
 		Branches: []sparsemeta.Branch{{Name: "a", Size: 600}, {Name: "b", Size: 400}},
@@ -59,7 +59,7 @@ func ExampleTable() {
 	// true
 }
 
-// Dynamic evaluation is gradient descent with decay towards the weights it started from.
+// Dynamic evaluation is gradient descent with decay towards the initial weights.
 func ExampleDynamic() {
 	x := sparsemeta.NewExec(1)
 	defer x.Close()
@@ -72,13 +72,13 @@ func ExampleDynamic() {
 	// [-0.375 0.75]
 }
 
-// A continuous cache gives more to the symbol that followed a state like the one at hand.
+// A continuous cache raises the probability of the symbol that followed a similar state.
 func ExampleCache() {
 	x := sparsemeta.NewExec(1)
 	defer x.Close()
 	cache := sparsemeta.NewCache(sparsemeta.CacheSettings{Size: 10, Theta: 4, Lambda: 0.5}, 2)
-	cache.Append([]float32{3, 0, 0, 3}, []int32{5, 6}) // after (3, 0) came 5, after (0, 3) came 6
-	nll := []float32{4.6}                              // of 5, by the model: one in a hundred
+	cache.Append([]float32{3, 0, 0, 3}, []int32{5, 6}) // 5 followed (3, 0), and 6 followed (0, 3)
+	nll := []float32{4.6}                              // of 5 under the model: one in a hundred
 	cache.Mix(x, []float32{3, 0}, []int32{5}, nll)
 	fmt.Printf("%.1f\n", nll[0])
 	// Output:

@@ -2,33 +2,33 @@ package sparsemeta
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// Exec is what operations compute with: threads, the instructions of the processor, and scratch.
-// One Exec serves one caller at a time, and allocates nothing once every kind of operation has
-// run. Its members that matter here are
+// Exec holds the threads, the instruction set and the scratch memory of operations. One Exec
+// serves one caller at a time, and allocates nothing once every kind of operation has run. Its
+// relevant members are
 //
-//	SetThreads(n int)  how many threads the next operations use, 1 to those it was made with
+//	SetThreads(n int)  sets the number of threads of later operations, at most NewExec's
 //	Close()            ends its goroutines
 //	Vectors            its functions of rows of numbers
 //
-// Results never depend on the number of threads. It is the same type as the Exec of package txl:
-// an Exec that either package made serves both.
+// Results never depend on the number of threads. Package txl has the same type: an Exec of either
+// package serves both.
 type Exec = kernel.Exec
 
-// NewExec returns an Exec of up to the given number of threads, the caller's among them. It
-// computes in float32 by the widest instructions that this machine has.
+// NewExec returns an Exec of up to the given number of threads, including the caller's. It
+// computes in float32 with the widest instructions of this machine.
 func NewExec(threads int) *Exec { return kernel.NewExec(threads) }
 
-// Vectors are the functions of rows of numbers of an Exec, by its instructions.
+// Vectors are an Exec's functions of rows of numbers, in its instruction set.
 type Vectors = kernel.Vectors
 
-// Array holds numbers in float32 or in bfloat16: the slice F32 or BF16, the other one being nil.
-// Its method At(i int) gives element i as a float32, Len their number.
+// Array holds numbers in float32 or in bfloat16: in slice F32 or BF16; the other slice is nil.
+// Its method At(i int) returns element i as a float32, Len the number of elements.
 type Array = kernel.Array
 
-// Precision is how a State holds its numbers.
+// Precision is the type of a State's numbers.
 type Precision = kernel.Precision
 
-// The precisions: BF16 takes half the memory, and rounds at random what is averaged.
+// The precisions. BF16 takes half the memory, and rounds averages at random.
 const (
 	Float32 = kernel.Float32
 	BF16    = kernel.BF16

@@ -4,12 +4,12 @@ import (
 	"fmt"
 )
 
-// NodeGradients are the derivatives of a loss with respect to the values of g at
-// the nodes, [bank][branch][node], summed over as many chunks as one likes.
+// NodeGradients are the derivatives of a loss with respect to the values of g at the nodes,
+// [bank][branch][node], summed over any number of chunks.
 type NodeGradients [][][]float64
 
-// Gradients returns zero gradients for the nodes of the tables, in reuse's memory
-// where it is large enough. They lose their meaning when the tables' nodes change.
+// Gradients returns zero gradients for the nodes of the tables, in reuse's memory if it is large
+// enough. They are invalid once the tables' nodes change.
 func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
 	if len(reuse) != len(t) {
 		reuse = make(NodeGradients, len(t))
@@ -30,23 +30,23 @@ func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
 	return reuse
 }
 
-// NodeGradient adds the gradient of one chunk's loss to dv. g is an arena, the
-// gradient of the loss with respect to W + M, taken before the update that follows
-// it; the state has been traced. Each element written so far hands its
+// NodeGradient adds the gradient of one chunk's loss to dv. g is an arena with the gradient of
+// the loss with respect to W + M, taken before the following update. The state must be traced.
+// Each element written so far adds its
 //
 //	G dM/dg = G out,  M = out g(x),  x the input of its last write
 //
-// to the two nodes of the piece of g that x lies in, so that through the nodes'
-// values the gradient with respect to the meta-weights is
-// sum G d(out g(x))/dphi: first order, G and x constants.
+// to the two nodes of the piece of g that contains x. Through the nodes' values, the gradient
+// with respect to the meta-weights is then sum G d(out g(x))/dphi: first order, with G and x
+// constant.
 //
-// With every = n > 1 NodeGradient estimates that sum: of a large branch it takes one of n runs of
-// elements, another run after each update, n times over. That is exact enough, since a branch has
-// many more elements than nodes, and chunks differ from each other more than the runs of one chunk
-// do.
+// With every = n > 1 NodeGradient estimates that sum. From a large branch it takes one of n runs
+// of elements, another run after each update, with weight n. That is accurate enough: a branch
+// has many more elements than nodes, and chunks differ more from each other than the runs of one
+// chunk.
 //
-// A thread does a whole branch, in the order of its elements: the result does not
-// depend on the number of threads.
+// A thread processes a whole branch in the order of its elements, so the result does not depend
+// on the number of threads.
 func (s *State) NodeGradient(x *Exec, t Tables, out float32, g []float32, every int,
 	dv NodeGradients) {
 	s.check("NodeGradient", t, g)
@@ -81,13 +81,13 @@ func (t Tables) CheckGradients(dv NodeGradients) error {
 	return nil
 }
 
-// A branch is sampled in runs of sampleRun elements if it has sampleLeast or more.
+// A branch of at least sampleLeast elements is sampled in runs of sampleRun elements.
 const (
 	sampleRun   = 64
 	sampleLeast = 1 << 14
 )
 
-// Do scatters one branch of one bank.
+// Do processes one branch of one bank.
 func (j *scatterJob) Do(_ *Exec, i int) {
 	bank, branch := i/len(j.s.branches), i%len(j.s.branches)
 	table, dv := j.tables[bank][branch], j.dv[bank][branch]
@@ -103,7 +103,7 @@ func (j *scatterJob) Do(_ *Exec, i int) {
 	}
 }
 
-// scatter hands G out of each element that was written to the nodes beside its x.
+// scatter adds G out of each written element to the nodes beside its x.
 func scatter(table *Table, xs, g []float32, out float64, dv []float64) {
 	for e, x := range xs {
 		if x != x {

@@ -9,7 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// traced is a state after some updates, and the gradient of the next loss.
+// traced returns a state after some updates, and the gradient of the next loss.
 func traced(t *testing.T, banks int) (*Learner, Tables, *State, []float32) {
 	l := testLearner(banks)
 	tables, s, x := l.Compile(), NewState(l.Branches, banks, 1, kernel.Float32), exec(t, 1)
@@ -21,8 +21,8 @@ func traced(t *testing.T, banks int) (*Learner, Tables, *State, []float32) {
 	return l, tables, s, gradients(l.Size(), 17)
 }
 
-// loss is linear in the fast weights with the gradient g: what NodeGradient is the
-// derivative of. The fast weights come from the nodes' values.
+// loss is linear in the fast weights with the gradient g; NodeGradient is its derivative. It
+// computes the fast weights from the nodes' values.
 func (s *State) loss(t Tables, out float64, g []float32) (sum float64) {
 	for bank := range s.X {
 		for branch := range s.branches {
@@ -40,8 +40,8 @@ func (s *State) loss(t Tables, out float64, g []float32) (sum float64) {
 	return sum
 }
 
-// The loss is linear in every node's value: a difference over a step of 1 is the
-// derivative, to rounding and to the grid's rounding of the coordinate (1e-6).
+// The loss is linear in every node's value, so a difference over a step of 1 is the derivative.
+// The tolerance covers rounding and the grid's rounding of the coordinate (1e-6).
 func TestNodeGradientAgreesWithFiniteDifferences(t *testing.T) {
 	l, tables, s, g := traced(t, 2)
 	dv := tables.Gradients(nil)
@@ -66,9 +66,9 @@ func TestNodeGradientAgreesWithFiniteDifferences(t *testing.T) {
 	}
 }
 
-// Through the nodes, the gradient with respect to the meta-weights is the sum over
-// the written elements of G d(out g(x))/dphi; 1e-5 of the largest entry is for
-// elements within the coordinate's rounding of a knot.
+// Through the nodes, the gradient with respect to the meta-weights is the sum over the written
+// elements of G d(out g(x))/dphi. The tolerance of 1e-5 of the largest entry is for elements
+// within the coordinate's rounding of a knot.
 func TestNodeGradientCarriesTheMetaGradient(t *testing.T) {
 	l, tables, s, g := traced(t, 2)
 	dv := tables.Gradients(nil)
@@ -127,8 +127,8 @@ func TestNothingWrittenGivesNoGradient(t *testing.T) {
 	require.Equal(t, tables.Gradients(nil), dv)
 }
 
-// The estimates from one of n runs of elements, averaged over n updates, are the whole gradient;
-// small branches are not sampled.
+// Estimates from one of n runs of elements, averaged over n updates, equal the whole gradient.
+// Small branches are not sampled.
 func TestSampledNodeGradientsAreTheWholeOnAverage(t *testing.T) {
 	const every = 3
 	branches := []Branch{{"large", sampleLeast + 5*sampleRun + 7}, {"small", sampleLeast - 1}}

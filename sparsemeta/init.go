@@ -6,29 +6,29 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Init is a distribution of initial meta-weights, normal for each array, by its
-// standard deviation.
+// Init is a distribution of initial meta-weights, normal for each array, given by standard
+// deviations.
 //
-// What counts is the size of the fast weights it leads to: they should begin well
-// below the slow weights (about 5e-3 against 0.1) and grow from there.
+// They determine the size of the fast weights, which should begin well below the slow weights
+// (about 5e-3 against 0.1) and grow from there.
 type Init struct{ W1, B1, W2, B2, W3, B3 float64 }
 
-// InitHe keeps the hidden units at order 1, so that their kinks are spread over the
-// inputs, and makes the output small: 0.01, to be multiplied by Settings.Out, also
-// 0.01. With Adam at 3e-3 it is the initialisation of online meta-training.
+// InitHe keeps the hidden units at order 1, so that their kinks spread over the inputs. The
+// output has size 0.01, times Settings.Out, also 0.01. With Adam at 3e-3 it is the initialization
+// of online meta-training.
 func InitHe() Init {
 	return Init{W1: 1, B1: 0.3, W2: math.Sqrt(2. / hidden), W3: 0.01 / math.Sqrt(hidden)}
 }
 
-// InitSmall draws all weights from N(0, 0.02^2), for Settings.Out 1 and Adam at
-// 2.5e-4: the initialisation of the paper's own scheme of meta-training.
+// InitSmall draws all weights from N(0, 0.02^2), for Settings.Out 1 and Adam at 2.5e-4. It is the
+// initialization of the paper's meta-training.
 func InitSmall() Init {
 	const std = 0.02
 	return Init{std, std, std, std, std, std}
 }
 
-// Init draws every network of the learner, which may have none yet, for its
-// branches and the banks of its settings. The same seed gives the same weights.
+// Init draws every network of the learner, for its branches and the banks of its settings. The
+// same seed gives the same weights.
 func (l *Learner) Init(d Init, seed uint64) {
 	l.Phi = make([][]Network, len(l.Settings.Gammas))
 	for bank := range l.Phi {
@@ -48,7 +48,7 @@ func (d Init) draw(n *Network, key uint64) {
 	}
 }
 
-// normal is the i'th of a sequence of independent N(0,1) numbers (Box and Muller).
+// normal returns number i of a sequence of independent N(0,1) numbers (Box and Muller).
 func normal(key, i uint64) float64 {
 	const unit = 1. / (1 << 53)
 	u := float64(kernel.Bits(key, 2*i)>>11+1) * unit // in (0, 1]

@@ -14,12 +14,12 @@ const (
 	// LeakySlope is the slope of the hidden units' nonlinearity below zero.
 	LeakySlope = 0.01
 
-	// preprocessP is p of the preprocessing: inputs below e^-p are taken linearly.
+	// preprocessP is p of the preprocessing: inputs below e^-p are scaled linearly.
 	preprocessP = 7
 	expP        = 1096.6331584284585992637202382881214324422 // e^7
 )
 
-// Where each array ends in a Network.
+// The end of each array in a Network.
 const (
 	endW1 = hidden * 2
 	endB1 = endW1 + hidden
@@ -33,8 +33,8 @@ const (
 //
 //	g(x) = w3 s(w2 s(w1 pre(x) + b1) + b2) + b3,  s(z) = z if z > 0 else 0.01 z
 //
-// It holds w1 [20,2], b1 [20], w2 [20,20], b2 [20], w3 [1,20], b3 [1] one after the
-// other, matrices row by row.
+// It holds w1 [20,2], b1 [20], w2 [20,20], b2 [20], w3 [1,20], b3 [1] in this order, matrices row
+// by row.
 type Network [NetworkSize]float32
 
 // Part is one of the six arrays of a Network.
@@ -44,7 +44,7 @@ type Part struct {
 	Lo, Hi int // its elements are Network[Lo:Hi]
 }
 
-// Parts lists the arrays of a Network in their order.
+// Parts returns the arrays of a Network in order.
 func Parts() []Part {
 	return []Part{
 		{"w1", []int{hidden, 2}, 0, endW1},
@@ -62,9 +62,9 @@ func (n *Network) w2() []float32 { return n[endB1:endW2] }
 func (n *Network) b2() []float32 { return n[endW2:endB2] }
 func (n *Network) w3() []float32 { return n[endB2:endW3] }
 
-// Preprocess is pre(x) of Andrychowicz et al. with p = 7: (ln|x|/7, sign x) if |x| >= e^-7, else
-// (-1, e^7 x). Beyond the range of float32 the result stays that of |x| = 2^128; NaN is taken for
-// 0.
+// Preprocess returns pre(x) of Andrychowicz et al. with p = 7: (ln|x|/7, sign x) if |x| >= e^-7,
+// else (-1, e^7 x). Beyond the range of float32 the result stays that of |x| = 2^128. NaN counts
+// as 0.
 func Preprocess(x float64) (magnitude, sign float64) {
 	switch a := math.Abs(x); {
 	case math.IsNaN(x):
@@ -76,10 +76,9 @@ func Preprocess(x float64) (magnitude, sign float64) {
 	}
 }
 
-// Eval is g(x), computed in float64: the definition of what a Table approximates.
-// It is finite for every x, infinities and NaN included, if the weights are. The
-// conversions of products to float64, here and wherever a Table is computed, keep a
-// compiler from fusing multiply and add on machines where it could.
+// Eval returns g(x), computed in float64: the definition that a Table approximates. With finite
+// weights it is finite for every x, including infinities and NaN. The conversions of products to
+// float64, here and in Table, keep the compiler from fusing multiply and add.
 func (n *Network) Eval(x float64) float64 {
 	return n.evalPreprocessed(Preprocess(x))
 }
@@ -102,8 +101,8 @@ func (n *Network) evalPreprocessed(magnitude, sign float64) float64 {
 	return y
 }
 
-// Backward adds d dg(x)/dphi to grad, for all 501 weights: the definition of what
-// the nodes of a Table and the graph of package metatrain compute together.
+// Backward adds d dg(x)/dphi to grad, for all 501 weights. It defines the combined result of a
+// Table's nodes and the graph of package metatrain.
 func (n *Network) Backward(x, d float64, grad *[NetworkSize]float64) {
 	magnitude, sign := Preprocess(x)
 	w1, b1, w2, b2, w3 := n.w1(), n.b1(), n.w2(), n.b2(), n.w3()
@@ -149,7 +148,7 @@ func leakySlope(z float64) float64 {
 	return LeakySlope
 }
 
-// Validate says which weight is not a finite number.
+// Validate returns an error for the first weight that is not finite.
 func (n *Network) Validate() error {
 	for _, part := range Parts() {
 		for i, v := range n[part.Lo:part.Hi] {

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// scales are the initialisations under which networks are tested: the two that are
-// trained from, one of PyTorch's size, and one wilder than training reaches.
+// scales are the initializations of the tested networks: the two that training starts from, one
+// of PyTorch's size, and one wilder than training reaches.
 var scales = []Init{
 	InitHe(),
 	InitSmall(),
@@ -53,7 +53,7 @@ func TestPreprocessIsContinuousAndDefinedEverywhere(t *testing.T) {
 	require.Equal(t, [2]float64{-1, 0}, [2]float64{m, s})
 }
 
-// The coordinate and its inverse stretches describe the same preprocessing.
+// The coordinate and its stretches describe the same preprocessing.
 func TestPreprocessingIsAffineInTheCoordinate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := float64(math.Float32frombits(rapid.Uint32().Draw(t, "bits")))
@@ -64,8 +64,8 @@ func TestPreprocessingIsAffineInTheCoordinate(t *testing.T) {
 	})
 }
 
-// As a function of one weight g is affine between kinks, so that a difference over
-// 1e-3 is exact but for rounding; steps across a kink show in the two sides differing.
+// As a function of one weight g is affine between kinks, so a difference over 1e-3 is exact up to
+// rounding. At a kink the differences to both sides differ.
 func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -142,7 +142,7 @@ func TestInitHasTheStatedDeviations(t *testing.T) {
 	}
 }
 
-// The fast weights of fresh meta-learners are small against slow weights, which are about 0.1.
+// The initial fast weights are small compared with slow weights, which are about 0.1.
 func TestInitialFastWeightsAreSmall(t *testing.T) {
 	for name, c := range map[string]struct {
 		init Init

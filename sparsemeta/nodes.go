@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// beyondFloat32 is the first power of two that a float32 does not reach.
+// beyondFloat32 is the first power of two above the range of float32.
 const beyondFloat32 = 1 << 128
 
-// coordinate is u(x), in which pre is affine on three stretches: e^7 x as far as
-// |x| = e^-7, where it is +-1, and sign(x) (1 + ln(e^7|x|)) from there. It is
-// continuous and increasing; NaN is taken for 0.
+// coordinate returns u(x), in which pre is affine on three stretches: e^7 x up to |x| = e^-7,
+// where it is +-1, and sign(x) (1 + ln(e^7|x|)) beyond. It is continuous and increasing; NaN
+// counts as 0.
 func coordinate(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0
@@ -35,7 +35,7 @@ var stretches = [3]stretch{
 	{lo: 1, hi: coordinateMax, m0: -1 - 1./preprocessP, m1: 1. / preprocessP, s0: 1},
 }
 
-// preprocessAt is pre(x) for the x of coordinate u.
+// preprocessAt returns pre(x) for the x of coordinate u.
 func preprocessAt(u float64) (magnitude, sign float64) {
 	s := &stretches[1]
 	if u < -1 {
@@ -46,14 +46,13 @@ func preprocessAt(u float64) (magnitude, sign float64) {
 	return s.m0 + float64(s.m1*u), s.s0 + float64(s.s1*u)
 }
 
-// pieceMin is the length in u below which a piece is not told from its neighbour:
-// too short to place two nodes inside it well clear of its ends, too short for the
-// inputs that fall into it to matter.
+// pieceMin is the length in u below which a piece is merged with its neighbor. A shorter piece
+// has no room for two nodes well clear of its ends, and too few inputs to matter.
 const pieceMin = 1e-6
 
-// knots returns the ends of the affine pieces of g in u, ascending, from
-// -coordinateMax to coordinateMax: where pre bends, where a hidden unit of the first
-// layer changes sign, and where one of the second does. It appends them to ends[:0].
+// knots returns the ends of the affine pieces of g in u, ascending, from -coordinateMax to
+// coordinateMax. These are the bends of pre and the sign changes of hidden units in the first and
+// second layer. It appends them to ends[:0].
 func (n *Network) knots(ends []float64) []float64 {
 	ends = append(ends[:0], -coordinateMax)
 	for i := range stretches {
@@ -76,8 +75,8 @@ func (n *Network) knots(ends []float64) []float64 {
 	return spaced(ends)
 }
 
-// firstUnit is the affine function a + b u that hidden unit i of the first layer has
-// before its nonlinearity on stretch s.
+// firstUnit returns the affine function a + b u of hidden unit i of the first layer on stretch s,
+// before its nonlinearity.
 func (n *Network) firstUnit(s *stretch, i int) (a, b float64) {
 	w1 := n.w1()
 	m, g := float64(w1[2*i]), float64(w1[2*i+1])
@@ -93,8 +92,8 @@ func (n *Network) firstLayerKnots(s *stretch, ends []float64) []float64 {
 	return ends
 }
 
-// secondLayerKnots looks between lo and hi, where no unit of the first layer
-// changes sign, so that those of the second are affine too.
+// secondLayerKnots searches between lo and hi, where no unit of the first layer changes sign, so
+// that the units of the second are affine, too.
 func (n *Network) secondLayerKnots(s *stretch, lo, hi float64, ends []float64) []float64 {
 	if hi-lo < pieceMin {
 		return ends
@@ -128,8 +127,7 @@ func appendRoot(ends []float64, a, b, lo, hi float64) []float64 {
 	return ends
 }
 
-// spaced removes the ends that are closer than pieceMin to the one before, and keeps
-// first and last.
+// spaced removes ends closer than pieceMin to the one before, and keeps the first and the last.
 func spaced(ends []float64) []float64 {
 	last := ends[len(ends)-1]
 	kept := ends[:1]

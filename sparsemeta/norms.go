@@ -6,20 +6,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Norm tells how large the fast weights of a branch are, and how far an update has moved them.
+// Norm is the size of a branch's fast weights and of their change by an update.
 type Norm struct {
 	M      float64 // the Frobenius norm of M after the update
-	Change float64 // the Frobenius norm of M after the update less M before it
+	Change float64 // the Frobenius norm of the update's change of M
 }
 
-// Before holds fast weights as they are before an update, so that what the update changes can be
-// measured. The zero value holds none, and its memory is used again.
+// Before holds fast weights from before an update, to measure the update's change. The zero value
+// is empty; its memory is reused.
 type Before struct{ banks []Array }
 
 // Keep copies the fast weights of a state.
 func (b *Before) Keep(s *State) { b.keep(s.M...) }
 
-// KeepDynamic copies those of dynamic evaluation.
+// KeepDynamic copies the fast weights of dynamic evaluation.
 func (b *Before) KeepDynamic(d *Dynamic) { b.keep(Array{F32: d.M}) }
 
 func (b *Before) keep(banks ...Array) {
@@ -42,8 +42,8 @@ func precisionOf(a Array) Precision {
 	return Float32
 }
 
-// Norms measures branch i: the fast weights, which are the sum of the banks, and if banks is not
-// nil each bank, [bank]. before was kept of the same state. It computes on one thread.
+// Norms measures branch i: the sum of the banks and, if banks is not nil, each bank. before must
+// come from the same state. It computes on one thread.
 func (s *State) Norms(v Vectors, before *Before, i int, banks []Norm) Norm {
 	lo, hi := s.offsets[i], s.offsets[i+1]
 	for bank := range banks {
@@ -52,7 +52,7 @@ func (s *State) Norms(v Vectors, before *Before, i int, banks []Norm) Norm {
 	return norm(v, s.M, before.banks, lo, hi)
 }
 
-// Norm measures branch i, as State.Norms does.
+// Norm measures branch i, like State.Norms.
 func (d *Dynamic) Norm(v Vectors, before *Before, i int) Norm {
 	return norm(v, []Array{{F32: d.M}}, before.banks, d.offsets[i], d.offsets[i+1])
 }

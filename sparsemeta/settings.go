@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Branch is one matrix (or vector) that has fast weights.
+// Branch is one matrix (or vector) with fast weights.
 type Branch struct {
 	Name string
 	Size int // number of elements
@@ -14,7 +14,7 @@ type Branch struct {
 
 // Settings are the numbers of eqs. 3 to 6.
 type Settings struct {
-	Gammas []float32 `json:"gammas"` // decay of I, one a bank, 0 to 1
+	Gammas []float32 `json:"gammas"` // decay of I, one for each bank, 0 to 1
 	Beta1  float32   `json:"beta1"`  // weight of G in I
 	Beta2  float32   `json:"beta2"`  // weight of G beside I in the input of g
 	// P is the probability that an element of M is written, in steps of 1/65536.
@@ -22,18 +22,18 @@ type Settings struct {
 	Out float32 `json:"out"` // factor on g; the paper's is 1
 }
 
-// PaperSettings are those of the paper at evaluation, on characters.
+// PaperSettings returns the paper's settings at evaluation, on characters.
 func PaperSettings() Settings {
 	return Settings{Gammas: []float32{0.999}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 1}
 }
 
-// TwoBankSettings are those of online meta-training, for chunks of 64 tokens: a fast
+// TwoBankSettings returns the settings of online meta-training, for chunks of 64 tokens: a fast
 // and a slow bank, of about 6 and 256 thousand tokens.
 func TwoBankSettings() Settings {
 	return Settings{Gammas: []float32{0.99, 0.99975}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 0.01}
 }
 
-// WindowSettings are those of the paper in its own meta-training (Algorithm 1).
+// WindowSettings returns the settings of the paper's meta-training (Algorithm 1).
 func WindowSettings() Settings {
 	return Settings{Gammas: []float32{0}, Beta1: 0, Beta2: 1, P: 0.05, Out: 1}
 }
@@ -41,7 +41,7 @@ func WindowSettings() Settings {
 // MaxBanks bounds the number of banks: a session holds two arenas for each bank.
 const MaxBanks = 8
 
-// SettingError says which field of Settings is out of range.
+// SettingError reports a field of Settings that is out of range.
 type SettingError struct{ Field, Found, Want string }
 
 func (e *SettingError) Error() string {
@@ -77,17 +77,17 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// Learner is everything about the fast weights that is learned or chosen before a
-// stream begins. It is not changed while streams use it.
+// Learner holds all parameters of the fast weights that are trained or chosen before a stream
+// begins. It must not change while streams use it.
 type Learner struct {
 	Branches []Branch
-	Settings Settings    // what it was trained under
+	Settings Settings    // settings of its training
 	Phi      [][]Network // [bank][branch]
 	Scale    []float32   // factor on x for every element of the arena; nil = 1
-	Normal   *Normal     // what Normalise made Scale by; nil: it did not
+	Normal   *Normal     // how Normalise made Scale; nil: it did not
 }
 
-// Normalise makes Scale of the statistics of gradients, which have those of every branch.
+// Normalise sets Scale from the statistics of gradients, which must cover every branch.
 func (l *Learner) Normalise(n Normal, s *Statistics) error {
 	if err := n.Validate(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (l *Learner) Normalise(n Normal, s *Statistics) error {
 	return nil
 }
 
-// Size is the number of elements of the branches together, the length of an arena.
+// Size returns the number of elements of all branches, the length of an arena.
 func (l *Learner) Size() int { return arenaSize(l.Branches) }
 
 func arenaSize(branches []Branch) int {
@@ -116,9 +116,9 @@ func arenaSize(branches []Branch) int {
 	return size
 }
 
-// Validate checks the settings, that there is one network of finite weights for
-// each branch of each bank, and that the scale, if there is one, has a positive
-// factor for every element.
+// Validate checks the settings, the networks and the scale. Each branch of each bank must have
+// one network of finite weights. The scale, if any, must have a positive factor for every
+// element.
 func (l *Learner) Validate() error {
 	if err := l.Settings.Validate(); err != nil {
 		return err
@@ -151,8 +151,8 @@ func (l *Learner) Validate() error {
 	return l.validateScale()
 }
 
-// Accept says whether the learner can run under other settings than its own: they
-// are in range and have a gamma for each of its banks. The error is a *SettingError.
+// Accept returns an error if the learner cannot run under other settings. They must be in range
+// and have one gamma for each of its banks. The error is a *SettingError.
 func (l *Learner) Accept(s Settings) error {
 	if err := s.Validate(); err != nil {
 		return err

@@ -12,29 +12,29 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// State is the part of a session that lives in the branches: gradient averages and
-// fast weights. The exported fields are all of it; a state made by NewState with the
-// same branches, banks and precision and filled with them goes on to the same bits.
-// Arenas hold the branches one after the other. One goroutine uses it at a time.
+// State is the part of a session in the branches: gradient averages and fast weights. The
+// exported fields are the whole state. A NewState with the same branches, banks and precision,
+// filled with them, continues to the same bits. Arenas hold the branches end to end. Only one
+// goroutine may use it at a time.
 type State struct {
 	Seed uint64  // of the masks
-	Step uint64  // updates made: the masks' time
+	Step uint64  // updates made, also an input of the masks
 	I    []Array // [bank] arenas, eq. 3
 	M    []Array // [bank] arenas, eq. 6
 
-	// X, if not nil (see Trace), is the input of g at each element's last write,
-	// [bank] arenas, NaN = never written since the last Reset.
+	// X, if not nil (see Trace), is the input of g at each element's last write, [bank] arenas.
+	// NaN means never written since the last Reset.
 	X [][]float32
 
 	branches []Branch
-	offsets  []int // of the branches in an arena, and its length
+	offsets  []int // of the branches in an arena, and the arena's length
 	spans    []span
 	job      updateJob
 	scatter  scatterJob
 }
 
-// updateJob is an update under way. Its tasks are the state's spans, every bank of a
-// span by the same thread.
+// updateJob is a running update. Its tasks are the state's spans; one thread processes all banks
+// of a span.
 type updateJob struct {
 	s         *State
 	tables    Tables
@@ -46,7 +46,7 @@ type updateJob struct {
 	written   atomic.Int64
 }
 
-// scatterJob is a NodeGradient under way; a task is one branch of one bank.
+// scatterJob is a running NodeGradient; a task is one branch of one bank.
 type scatterJob struct {
 	s      *State
 	tables Tables
@@ -56,16 +56,15 @@ type scatterJob struct {
 	dv     NodeGradients
 }
 
-// span is the unit of work: a run of elements of one branch. Runs begin at
-// multiples of spanSize in their branch.
+// span is the unit of work: a run of elements of one branch. Runs begin at multiples of spanSize
+// in their branch.
 type span struct{ branch, lo, hi int }
 
-// spanSize is a multiple of the mask lanes of a random word. The slices of G, I, M and
-// of the fast weights that a span touches fit the second-level cache beside a table's
-// used part.
+// spanSize is a multiple of the mask lanes of a random word. A span's slices of G, I, M and the
+// fast weights fit the second-level cache beside the used part of a table.
 const spanSize = 2048
 
-// cut gives the offsets of the branches in an arena, its length after them, and the spans.
+// cut returns the offsets of the branches in an arena, its length after them, and the spans.
 func cut(branches []Branch) (offsets []int, spans []span) {
 	size := 0
 	for i, b := range branches {
@@ -78,8 +77,8 @@ func cut(branches []Branch) (offsets []int, spans []span) {
 	return append(offsets, size), spans
 }
 
-// NewState is the state before the first chunk: I and M are zero. They are held in
-// Float32, or in half the memory in BF16.
+// NewState returns the state before the first chunk, with I and M zero. BF16 takes half the
+// memory of Float32.
 func NewState(branches []Branch, banks int, seed uint64, held Precision) *State {
 	s := &State{Seed: seed, branches: branches, I: make([]Array, banks), M: make([]Array, banks)}
 	s.offsets, s.spans = cut(branches)
@@ -90,11 +89,11 @@ func NewState(branches []Branch, banks int, seed uint64, held Precision) *State 
 	return s
 }
 
-// Size is the number of elements of an arena.
+// Size returns the number of elements of an arena.
 func (s *State) Size() int { return s.offsets[len(s.branches)] }
 
-// Trace makes the following updates remember the inputs of g, which NodeGradient
-// needs. Elements written before count as never written.
+// Trace makes later updates record the inputs of g, which NodeGradient needs. Elements written
+// before count as never written.
 func (s *State) Trace() {
 	s.X = make([][]float32, len(s.M))
 	for bank := range s.X {
@@ -103,7 +102,7 @@ func (s *State) Trace() {
 	}
 }
 
-// Reset puts I and M back to zero. Seed and Step stay, so that masks do not repeat.
+// Reset sets I and M to zero. It keeps Seed and Step, so that masks do not repeat.
 func (s *State) Reset() {
 	for bank := range s.M {
 		s.I[bank].Clear()
@@ -114,7 +113,7 @@ func (s *State) Reset() {
 	}
 }
 
-// CopyFrom makes s equal to from, which has the same branches, banks, precision and tracing.
+// CopyFrom copies from, which must have the same branches, banks, precision and tracing, into s.
 func (s *State) CopyFrom(from *State) {
 	if len(s.M) != len(from.M) || s.Size() != from.Size() || len(s.X) != len(from.X) {
 		panic(fmt.Sprintf("sparsemeta: CopyFrom: %d banks (%d traced) of %d elements from %d "+
@@ -131,12 +130,12 @@ func (s *State) CopyFrom(from *State) {
 	}
 }
 
-// sumBlock is how many elements are added up at once: they stay in the first-level
-// cache, and are few enough for a sum of squares in float32.
+// sumBlock is the number of elements summed at once. They stay in the first-level cache, and are
+// few enough for a sum of squares in float32.
 const sumBlock = 4096
 
-// Sum sets the arena fast to the fast weights, the sum of the banks' M, to the bits that Update
-// leaves in its arena fast.
+// Sum sets the arena fast to the fast weights, the sum of the banks' M, to the same bits as
+// Update.
 func (s *State) Sum(v Vectors, fast []float32) {
 	if len(fast) != s.Size() {
 		panic(fmt.Sprintf("sparsemeta: Sum: %d elements, want %d", len(fast), s.Size()))
@@ -149,7 +148,7 @@ func (s *State) Sum(v Vectors, fast []float32) {
 // sum computes the fast weights of the elements from lo on.
 func (s *State) sum(v Vectors, fast []float32, lo int) { addUp(v, fast, s.M, lo) }
 
-// addUp adds up the elements of arrays from lo on.
+// addUp sums the elements of arrays from lo on.
 func addUp(v Vectors, sum []float32, arrays []Array, lo int) {
 	for i, a := range arrays {
 		if a = a.Range(lo, lo+len(sum)); i == 0 {
@@ -160,7 +159,7 @@ func addUp(v Vectors, sum []float32, arrays []Array, lo int) {
 	}
 }
 
-// RMS is the root mean square of the fast weights.
+// RMS returns the root mean square of the fast weights.
 func (s *State) RMS(v Vectors) float64 {
 	var fast [sumBlock]float32
 	var sum float64
@@ -172,12 +171,12 @@ func (s *State) RMS(v Vectors) float64 {
 	return math.Sqrt(sum / float64(s.Size()))
 }
 
-// Branch is the part of an arena that belongs to branch i.
+// Branch returns the part of an arena that belongs to branch i.
 func (s *State) Branch(arena []float32, i int) []float32 {
 	return arena[s.offsets[i]:s.offsets[i+1]]
 }
 
-// Bytes is the memory that the arenas take.
+// Bytes returns the bytes of memory of the arenas.
 func (s *State) Bytes() (n int64) {
 	for bank := range s.M {
 		n += s.I[bank].Bytes() + s.M[bank].Bytes()
@@ -185,7 +184,7 @@ func (s *State) Bytes() (n int64) {
 	return n + 4*int64(len(s.X)*s.Size())
 }
 
-// Hash is the SHA-256 of the state's bits, in hexadecimal: equal states, equal hashes.
+// Hash returns the SHA-256 of the state's bits, in hexadecimal. Equal states have equal hashes.
 func (s *State) Hash() string {
 	h := sha256.New()
 	h.Write(binary.LittleEndian.AppendUint64(nil, s.Seed))

@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// testLearner has branches of awkward sizes: shorter than a word of mask bits, not a
-// multiple of anything, longer than a span.
+// testLearner has branches of awkward sizes: shorter than a word of mask bits, prime, and longer
+// than a span.
 func testLearner(banks int) *Learner {
 	l := &Learner{
 		Branches: []Branch{{"short", 3}, {"odd", 1027}, {"long", 2*spanSize + 5},
@@ -25,7 +25,7 @@ func testLearner(banks int) *Learner {
 	return l
 }
 
-// gradients are spread over many octaves, as real ones are.
+// gradients are spread over many octaves, like real ones.
 func gradients(size int, seed uint64) []float32 {
 	g := make([]float32, size)
 	for i := range g {
@@ -41,7 +41,7 @@ func exec(t testing.TB, threads int) *kernel.Exec {
 	return x
 }
 
-// naive is one element of the update in float64, through the network itself.
+// naive computes one element of the update in float64, through the network itself.
 type naive struct{ i, m float64 }
 
 func (e *naive) step(n *Network, set Settings, bank int, scale, g float64, write bool) {
@@ -51,8 +51,8 @@ func (e *naive) step(n *Network, set Settings, bank int, scale, g float64, write
 	}
 }
 
-// Updates agree with the equations element by element: I to float32 rounding over five steps, M to
-// the table's bound and the rounding of its input.
+// Updates agree with the equations element by element: I up to float32 rounding over five steps,
+// M within the table's bound and the rounding of its input.
 func TestUpdateAgreesWithTheEquations(t *testing.T) {
 	for banks := 1; banks <= 3; banks++ {
 		l := testLearner(banks)
@@ -109,7 +109,7 @@ func randomMasks(banks, size int, seed uint64) [][]uint8 {
 	return masks
 }
 
-// requireSum checks that what updates have left in fast, and what Sum returns, are the sum of M.
+// requireSum checks that the fast weights of updates and of Sum are the sum of M.
 func requireSum(t *testing.T, s *State, fast []float32) {
 	want := make([]float32, s.Size())
 	var squares float64
@@ -128,8 +128,8 @@ func requireSum(t *testing.T, s *State, fast []float32) {
 	require.InEpsilon(t, math.Sqrt(squares/float64(len(want))), s.RMS(v), 1e-6)
 }
 
-// In bfloat16 the state is that of float32 but for rounding: M is rounded once, to its last place;
-// I is rounded at random, and keeps its value on average.
+// In bfloat16 the state equals that in float32 up to rounding. M is rounded once, to its last
+// place. I is rounded at random, and keeps its mean.
 func TestAStateInBF16IsThatInFloat32Rounded(t *testing.T) {
 	for banks := 1; banks <= 3; banks++ {
 		l := testLearner(banks)
@@ -152,14 +152,14 @@ func TestAStateInBF16IsThatInFloat32Rounded(t *testing.T) {
 				size += math.Abs(float64(whole.I[bank].At(e)))
 			}
 		}
-		// A step moves an element by 2^-8 of itself at most, one way or the other: by
-		// sqrt(100)/2^8 of itself in all, averaged over thousands of elements.
+		// A step moves an element by at most 2^-8 of itself, in either direction. In total that
+		// is sqrt(100)/2^8 of itself, averaged over thousands of elements.
 		require.InDelta(t, 0, drift/size, 5*10./256/math.Sqrt(float64(banks*l.Size())))
 	}
 }
 
-// The paper's training: with gamma 0, beta 0 and 1 and every element written, M is
-// g(G) and I stays zero.
+// In the paper's training, with gamma 0, beta 0 and 1 and every element written, M is g(G) and I
+// stays zero.
 func TestWithoutAveragingTheFastWeightsAreGOfTheGradient(t *testing.T) {
 	l := testLearner(1)
 	l.Settings = Settings{Gammas: []float32{0}, Beta2: 1, P: 1, Out: 1}
@@ -204,8 +204,8 @@ func TestProbabilityZeroWritesNothingAndOneEverything(t *testing.T) {
 	}
 }
 
-// The state has one hash for any number of threads, any order of the spans, and any machine, since
-// assembly and portable Go compute the same update. The golden value keeps it so over time.
+// The state has one hash for any number of threads, any order of the spans, and any machine:
+// assembly and portable Go compute the same update. The golden value keeps it constant over time.
 func TestBitsDoNotDependOnThreadsOrOrder(t *testing.T) {
 	for held, golden := range goldenHashes {
 		t.Run(string(held), func(t *testing.T) { checkBits(t, held, golden) })
@@ -283,7 +283,7 @@ func TestResetForgetsAllButTheMasksTime(t *testing.T) {
 	require.Equal(t, fresh.Hash(), s.Hash())
 }
 
-// A state made anew and filled with the exported fields of another goes on alike.
+// A new state filled with the exported fields of another continues identically.
 func TestExportedFieldsAreTheWholeState(t *testing.T) {
 	for banks := 1; banks <= 2; banks++ {
 		l := testLearner(banks)
@@ -306,7 +306,8 @@ func TestExportedFieldsAreTheWholeState(t *testing.T) {
 	}
 }
 
-// After a gradient that is not finite M stays finite, and X still says which elements were written.
+// After a gradient that is not finite, M stays finite, and X still shows which elements were
+// written.
 func TestGradientsThatAreNoNumbers(t *testing.T) {
 	l := testLearner(1)
 	l.Settings.P = 1
@@ -370,7 +371,7 @@ func TestMismatchedShapesPanic(t *testing.T) {
 	}
 }
 
-// written returns which elements an update with this seed and step writes.
+// written returns the elements that an update with this seed and step writes.
 func written(t testing.TB, branches []Branch, banks int, seed, step uint64, p float64) [][]bool {
 	l := &Learner{Branches: branches, Settings: Settings{Gammas: make([]float32, banks), Beta2: 1,
 		P: p, Out: 1}}
@@ -401,7 +402,7 @@ func count(on []bool) (n float64) {
 	return n
 }
 
-// together counts the places where both are on.
+// together counts the places at which both are on.
 func together(a, b []bool) (n float64) {
 	for i := range a {
 		if a[i] && b[i] {
@@ -411,8 +412,8 @@ func together(a, b []bool) (n float64) {
 	return n
 }
 
-// The share of ones is p, for the whole and for each of the four lanes of a word, to
-// five standard deviations.
+// The share of ones is p, overall and in each of the four lanes of a word, within five standard
+// deviations.
 func TestMasksAreBernoulli(t *testing.T) {
 	const n = 200_000
 	for _, p := range []float64{0.001, 0.05, 0.3, 0.5, 0.9} {
@@ -429,8 +430,8 @@ func TestMasksAreBernoulli(t *testing.T) {
 	}
 }
 
-// Two masks that differ in bank, branch, step or seed, or a mask and itself moved by
-// some elements, are on together with probability p squared.
+// Two masks that differ in bank, branch, step or seed, or a mask and its shifted copy, are both
+// on with probability p squared.
 func TestMasksAreIndependent(t *testing.T) {
 	const n, p = 100_000, 0.3
 	branches := []Branch{{"a", n}, {"b", n}}
@@ -460,7 +461,7 @@ func TestProbabilitiesAreRoundedToMaskUnits(t *testing.T) {
 	}
 }
 
-// The mask is the stated function of its five arguments.
+// The mask is the documented function of its five arguments.
 func TestMaskBitsAreThoseOfTheDefinition(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		seed, step := rapid.Uint64().Draw(rt, "seed"), rapid.Uint64().Draw(rt, "step")

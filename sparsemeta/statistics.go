@@ -5,22 +5,20 @@ import (
 	"math"
 )
 
-// Statistics say how large the gradient of each weight usually is: its root mean
-// square over chunks of training text, in 8 bits a weight. Dynamic evaluation in its
-// RMS form divides by it.
+// Statistics hold the usual size of each weight's gradient: its root mean square over chunks of
+// training text, in 8 bits a weight. The RMS form of dynamic evaluation divides by it.
 //
-// Code 0 is 0: the weight never had a gradient. Code c > 0 stands for
+// Code 0 is 0: the weight never had a gradient. Code c > 0 means
 //
 //	scale 2^((c-255)/4)
 //
-// scale being the largest root mean square of the branch: steps of 19 %, so that a
-// value is off by 9 % at most. Steps of 4 % scored no better (2.2247 bits a byte
-// against 2.2255) and cost two more bits a weight in a compressed file. Values 64
-// octaves below the scale take code 1.
+// where scale is the largest root mean square of the branch. The steps are 19 %, so a value is
+// off by at most 9 %. Steps of 4 % scored no better (2.2247 bits a byte against 2.2255) and cost
+// two more bits a weight in a compressed file. Values 64 octaves below the scale get code 1.
 type Statistics struct {
 	Branches []Branch
-	Codes    []uint8   // an arena: the branches one after the other
-	Scales   []float32 // one a branch; 0 where all its codes are
+	Codes    []uint8   // an arena of the branches, end to end
+	Scales   []float32 // one for each branch; 0 if all its codes are
 }
 
 const (
@@ -28,8 +26,8 @@ const (
 	codeOctave = 4 // codes an octave
 )
 
-// NewStatistics takes the root mean squares down to 8 bits: rms is an arena of the
-// branches, of finite numbers, 0 or more.
+// NewStatistics encodes root mean squares in 8 bits. rms is an arena of the branches, with finite
+// numbers of at least 0.
 func NewStatistics(branches []Branch, rms []float32) (*Statistics, error) {
 	if size := arenaSize(branches); len(rms) != size {
 		return nil, fmt.Errorf("sparsemeta: statistics: found %d root mean squares, want %d",
@@ -63,8 +61,8 @@ func codeOf(v, scale float32) uint8 {
 	return uint8(max(c, 1))
 }
 
-// Validate checks that there is a code for every element, and for every branch a
-// scale that is finite, and not 0 unless all codes are.
+// Validate checks that every element has a code, and every branch a finite scale that is 0 only
+// if all its codes are.
 func (s *Statistics) Validate() error {
 	if size := arenaSize(s.Branches); len(s.Codes) != size || len(s.Scales) != len(s.Branches) {
 		return fmt.Errorf("sparsemeta: statistics: found %d codes and %d scales, want %d and %d",
@@ -88,7 +86,7 @@ func (s *Statistics) Validate() error {
 	return nil
 }
 
-// values is what each code stands for in a branch.
+// values returns the value of each code in a branch.
 func (s *Statistics) values(branch int) (values [codeMost + 1]float64) {
 	for c := 1; c <= codeMost; c++ {
 		values[c] = float64(s.Scales[branch]) * math.Exp2(float64(c-codeMost)/codeOctave)
@@ -96,7 +94,7 @@ func (s *Statistics) values(branch int) (values [codeMost + 1]float64) {
 	return values
 }
 
-// sums are the sums of the root mean squares, one a branch.
+// sums returns the sum of the root mean squares of each branch.
 func (s *Statistics) sums() []float64 {
 	sums, lo := make([]float64, len(s.Branches)), 0
 	for i, b := range s.Branches {
@@ -112,23 +110,24 @@ func (s *Statistics) sums() []float64 {
 	return sums
 }
 
-// Normal brings the inputs of g to one size, however large the gradients of an element usually are.
-// Of an element whose gradients have the root mean square r the factor is
+// Normal scales the inputs of g to one size, whatever the usual size of an element's gradients.
+// For an element whose gradients have the root mean square r the factor is
 //
 //	Level / (r + Floor mean)
 //
-// mean being that of r over the branch. The logarithm of eq. 4's preprocessing then tells how
-// unusual a gradient is. Without it the rows of words, whose gradients are rarely above e^-7, lie
-// where the preprocessing is linear, and those of rare words look like no gradient at all.
+// where mean is that of r over the branch. The logarithm in eq. 4's preprocessing then measures
+// how unusual a gradient is. Without Normal the rows of words, whose gradients are rarely above
+// e^-7, are in the linear range of the preprocessing. Those of rare words then look like no
+// gradient at all.
 type Normal struct {
 	Level float32 `json:"level"` // root mean square of x for an element far above the floor
-	Floor float32 `json:"floor"` // of r, as a part of the branch's mean
+	Floor float32 `json:"floor"` // of r, as a fraction of the branch's mean
 }
 
-// DefaultNormal is the best of those tried on validation text (docs/adaptation.md).
+// DefaultNormal returns the best of the values tried on validation text (docs/adaptation.md).
 func DefaultNormal() Normal { return Normal{Level: 0.1, Floor: 0.3} }
 
-// Validate reports a number that is out of range.
+// Validate returns an error for a number that is out of range.
 func (n Normal) Validate() error {
 	for name, v := range map[string]float32{"level": n.Level, "floor": n.Floor} {
 		if !(v > 0 && v <= math.MaxFloat32) {
@@ -153,7 +152,7 @@ func (s *Statistics) factors(dst []float32, branch int, n Normal) []float32 {
 	mean /= float64(len(codes))
 	var factors [codeMost + 1]float32
 	for c, r := range values {
-		factors[c] = 1 // where the branch never had a gradient
+		factors[c] = 1 // for a branch that never had a gradient
 		if mean > 0 {
 			factors[c] = float32(min(math.MaxFloat32,
 				float64(n.Level)/(r+float64(float64(n.Floor)*mean))))

@@ -8,17 +8,17 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// The grid of a table is that of package kernel. Up to |x| = e^-7 (z = 2) its cells
-// have the length 2^-GridCellBits in u, beyond it 2^-GridCellBits z/(z-1) or less.
+// The grid of a table is that of package kernel. Up to |x| = e^-7 (z = 2) its cells have the
+// length 2^-GridCellBits in u; beyond, at most 2^-GridCellBits z/(z-1).
 const (
 	cells    = kernel.GridCells // of one sign
 	gridSize = len(kernel.Grid{})
 
-	groupBits = 5 // grid points that share an entry of Table.start
+	groupBits = 5 // log2 of the grid points that share an entry of Table.start
 	groups    = gridSize>>groupBits + 1
 )
 
-// gridCoordinates are the u of the grid points.
+// gridCoordinates returns the u of the grid points.
 var gridCoordinates = sync.OnceValue(func() *[gridSize]float64 {
 	u := new([gridSize]float64)
 	for i := range cells + 1 {
@@ -31,25 +31,25 @@ var gridCoordinates = sync.OnceValue(func() *[gridSize]float64 {
 // Table is a compiled meta-learner. At agrees with Network.Eval up to [Table.ErrorBound].
 type Table struct {
 	pieces []piece
-	values []float64 // g at the nodes: two to a piece, ascending in u
+	values []float64 // g at the nodes: two for each piece, ascending in u
 	grid   kernel.Grid
 	u      *[gridSize]float64 // of the grid points
-	start  [groups]uint16     // by grid point: a piece not above those of its group's cells
+	start  [groups]uint16     // by group of grid points: a piece not above its lowest cell
 	ends   []float64          // of the pieces: scratch of Place
 }
 
-// piece is an interval of u on which g is affine; it begins where the one before
-// ends. Its nodes lie inside, clear of the ends, where no hidden unit is at zero.
+// piece is an interval of u on which g is affine; it begins at the end of the one before. Its
+// nodes lie inside, clear of the ends, where no hidden unit is at zero.
 type piece struct {
 	hi      float64 // its end
 	node    float64 // u of the first of its nodes
 	perUnit float64 // 1 / the distance of its nodes
 }
 
-// nodeInset is the distance of a node from the end of its piece, over the piece's length.
+// nodeInset is the distance of a node from the end of its piece, relative to the piece's length.
 const nodeInset = 1. / 8
 
-// Compile makes the table of one meta-learner.
+// Compile returns the table of a meta-learner.
 func Compile(n *Network) *Table {
 	t := new(Table)
 	t.Compile(n)
@@ -65,8 +65,8 @@ func (t *Table) Compile(n *Network) {
 	t.Fill()
 }
 
-// Place puts the nodes where n wants them. The table must not be used for anything else until the
-// values at the nodes are set and Fill is called.
+// Place places the nodes for n. The table must not be used until the values at the nodes are set
+// and Fill is called.
 func (t *Table) Place(n *Network) {
 	t.u = gridCoordinates()
 	t.ends = n.knots(t.ends)
@@ -80,10 +80,10 @@ func (t *Table) Place(n *Network) {
 	}
 }
 
-// Values are g's values at the nodes, for the caller of Place to set.
+// Values returns g's values at the nodes. A caller of Place must set them.
 func (t *Table) Values() []float64 { return t.values }
 
-// Node is the preprocessed input of node i, 0 <= i < len(Values()).
+// Node returns the preprocessed input of node i, 0 <= i < len(Values()).
 func (t *Table) Node(i int) (magnitude, sign float64) {
 	p := &t.pieces[i/2]
 	u := p.node
@@ -120,10 +120,10 @@ func fillGrid(dst []float32, u []float64, a, b float64) {
 	}
 }
 
-// index notes for each group of grid points the piece of the lowest u in its cells.
-// Below 0, u falls along the points.
+// index records, for each group of grid points, the piece of the lowest u in its cells. Below 0,
+// u falls along the points.
 func (t *Table) index() {
-	const below = cells >> groupBits // the first group with cells below 0, and none above
+	const below = cells >> groupBits // the first group with cells only below 0
 	p := 0
 	for g := groups - 1; g >= below; g-- {
 		p = t.pieceFrom(p, t.u[min((g+1)<<groupBits, gridSize-1)])
@@ -135,7 +135,7 @@ func (t *Table) index() {
 	}
 }
 
-// lo is where piece p begins.
+// lo returns the beginning of piece p.
 func (t *Table) lo(p int) float64 {
 	if p == 0 {
 		return -coordinateMax
@@ -143,14 +143,14 @@ func (t *Table) lo(p int) float64 {
 	return t.pieces[p-1].hi
 }
 
-// affine gives g on piece p as a + b u.
+// affine returns a and b of g = a + b u on piece p.
 func (t *Table) affine(p int) (a, b float64) {
 	v := t.values[2*p : 2*p+2]
 	b = (v[1] - v[0]) * t.pieces[p].perUnit
 	return v[0] - float64(b*t.pieces[p].node), b
 }
 
-// pieceOf is the piece that holds u, the lower one if u is an end.
+// pieceOf returns the piece that contains u, the lower one if u is an end.
 func (t *Table) pieceOf(u float64) int {
 	last := len(t.pieces) - 1
 	return sort.Search(last, func(p int) bool { return u <= t.pieces[p].hi })
@@ -163,13 +163,12 @@ func (t *Table) pieceFrom(p int, u float64) int {
 	return p
 }
 
-// ErrorBound bounds |At(x) - Network.Eval(x)| for every x: S 2^-10 + V 2^-21, where S
-// is the largest |dg/du| and V the largest value at a node. A function whose slopes
-// are at most S is within S h/2 of its linear interpolation over a length h, here
-// 2^-10 or less: half of the first term. The other half and the second cover
-// rounding and the ends that pieceMin suppressed. It is reached where a large slope
-// changes its sign inside a cell; in most cells g has no knot and the error is a few
-// units of 2^-23.
+// ErrorBound bounds |At(x) - Network.Eval(x)| for every x: S 2^-10 + V 2^-21, where S is the
+// largest |dg/du| and V the largest value at a node. A function with slopes of at most S differs
+// from its linear interpolation over a length h by at most S h/2. Here h is at most 2^-10, which
+// gives half of the first term. The other half and the second term cover rounding and the ends
+// that pieceMin suppressed. The bound is reached where a large slope changes its sign inside a
+// cell. In most cells g has no knot and the error is a few units of 2^-23.
 func (t *Table) ErrorBound() float64 {
 	slope, value := 0., 0.
 	for p := range t.pieces {
@@ -180,7 +179,7 @@ func (t *Table) ErrorBound() float64 {
 	return float64(slope/(1<<10)) + float64(value/(1<<21))
 }
 
-// At returns g(x) from the grid, as updates compute it.
+// At returns g(x) from the grid, like updates.
 func (t *Table) At(x float32) float32 {
 	i, w, ok := kernel.Locate(x)
 	if !ok {
@@ -190,17 +189,16 @@ func (t *Table) At(x float32) float32 {
 	return v + float32(w*(t.grid[i+1]-v))
 }
 
-// Beyond returns g(x) from the nodes: the value of At outside of the grid.
+// Beyond returns g(x) from the nodes: the value of At outside the grid.
 func (t *Table) Beyond(x float32) float32 {
 	u := coordinate(float64(x))
 	a, b := t.affine(t.pieceOf(u))
 	return float32(a + float64(b*u))
 }
 
-// Locate gives g(x) in terms of the nodes: (1-w) Values[node] + w Values[node+1].
-// The derivative of g(x) with respect to the network's weights is the same
-// combination of those at the nodes, as long as g keeps its pieces. w may be a little
-// below 0 or above 1.
+// Locate expresses g(x) by the nodes: (1-w) Values[node] + w Values[node+1]. The derivative of
+// g(x) with respect to the network's weights is the same combination of the nodes' derivatives.
+// This holds as long as g keeps its pieces. w may be slightly below 0 or above 1.
 func (t *Table) Locate(x float32) (node int, w float64) {
 	i, f, ok := kernel.Locate(x)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// awkward are inputs at the edges of the float range and of the table's grid.
+// awkward returns inputs at the edges of the float range and of the table's grid.
 func awkward() []float32 {
 	edge := float32(math.Exp(-7))
 	end := float32(4095 / expP) // z = 4096, where the grid ends
@@ -31,8 +31,8 @@ func requireAgreement(t require.TestingT, n *Network, table *Table, x float32) {
 	}
 }
 
-// The bound is ErrorBound's: 2^-10 of the steepest slope plus rounding, over all
-// 2^32 bit patterns of x.
+// The error is within ErrorBound, 2^-10 of the steepest slope plus rounding, over all 2^32 bit
+// patterns of x.
 func TestTableAgreesWithTheNetworkOverTheWholeFloatRange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -51,7 +51,7 @@ func TestTableAgreesWithTheNetworkOverTheWholeFloatRange(t *testing.T) {
 	})
 }
 
-// inverse is the x of coordinate u.
+// inverse returns the x of coordinate u.
 func inverse(u float64) float64 {
 	y := math.Abs(u)
 	if y > 1 {
@@ -60,8 +60,8 @@ func inverse(u float64) float64 {
 	return math.Copysign(y/expP, u)
 }
 
-// On inputs that are distributed like gradients the table is within 5e-4 of the largest |g| in the
-// worst place, and ten thousand times closer in most. (Conformance asks for 1e-3.)
+// On inputs distributed like gradients the table's error is within 5e-4 of the largest |g|. In
+// most places it is ten thousand times smaller. (Conformance requires 1e-3.)
 func TestTableIsCloseOnRealisticInputs(t *testing.T) {
 	for _, d := range scales {
 		for k := range 5 {
@@ -98,8 +98,8 @@ func TestTableIsContinuousAcrossCellsAndSigns(t *testing.T) {
 	})
 }
 
-// The nodes hold all of g: their values at the place that Locate names give g(x),
-// exactly but for the grid's rounding of the coordinate (2^-22, see kernel.Locate).
+// The nodes determine g: their values combined by Locate give g(x), up to the grid's rounding of
+// the coordinate (2^-22, see kernel.Locate).
 func TestNodesReproduceTheNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -122,8 +122,8 @@ func TestNodesReproduceTheNetwork(t *testing.T) {
 	})
 }
 
-// The derivative with respect to the weights is the same combination of those at the
-// nodes. It jumps at the knots, so inputs nearer than 1e-5 to one are left out.
+// The derivative with respect to the weights is the same combination of those at the nodes. It
+// jumps at the knots, so the test skips inputs within 1e-5 of one.
 func TestNodesReproduceTheDerivative(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -156,7 +156,7 @@ func combined(n *Network, table *Table, node int, w float64) (grad [NetworkSize]
 	return grad
 }
 
-// nodeInput is the x of a node.
+// nodeInput returns the x of a node.
 func (t *Table) nodeInput(i int) float64 {
 	p := t.pieces[i/2]
 	return inverse(p.node + float64(i%2)/p.perUnit)
@@ -174,8 +174,8 @@ func TestNodeGivesThePreprocessedInput(t *testing.T) {
 	}
 }
 
-// Between neighbouring ends no hidden unit changes sign, so g's values at five places
-// of a piece lie on a line.
+// Between adjacent ends no hidden unit changes sign, so g's values at five places of a piece lie
+// on a line.
 func TestPiecesAreAffine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -198,8 +198,8 @@ func TestPiecesAreAffine(t *testing.T) {
 	})
 }
 
-// All networks compile, also one without a slope anywhere, one with a single kink, and one with
-// weights that no training gives; their tables are finite if the weights are.
+// All networks compile, including one without any slope, one with a single kink, and one with
+// weights that no training gives. Finite weights give finite tables.
 func TestDegenerateNetworksCompile(t *testing.T) {
 	var zero, constant, huge Network
 	constant[NetworkSize-1] = 3
@@ -217,7 +217,7 @@ func TestDegenerateNetworksCompile(t *testing.T) {
 	require.NotPanics(t, func() { Compile(&broken) })
 }
 
-// A table that is compiled again forgets the network it had.
+// Compiling a table again removes its old network.
 func TestRecompilingLeavesNothingBehind(t *testing.T) {
 	var a, b Network
 	scales[3].draw(&a, 1)

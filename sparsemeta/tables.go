@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// Tables are the tables of a learner, [bank][branch]. Any number of states may use
-// them at once; they are not changed meanwhile.
+// Tables are the tables of a learner, [bank][branch]. Any number of states may use them at once;
+// they must not change meanwhile.
 type Tables [][]*Table
 
-// Compile makes the learner's tables, on all processors.
+// Compile returns the learner's tables, computed on all processors.
 func (l *Learner) Compile() Tables {
 	tables := make(Tables, len(l.Phi))
 	for bank := range tables {

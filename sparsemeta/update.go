@@ -7,19 +7,19 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Update takes in the gradient of a chunk (eqs. 3 to 6): g is an arena, the gradient
-// of the chunk's mean loss with respect to W + fast, and fast an arena that gets the
-// new fast weights (see Sum). The masks are those of the state's seed and step; the
-// step then goes up by one. scale is nil or a factor for every element. It returns the
-// number of elements written, over all banks.
+// Update applies the gradient of a chunk (eqs. 3 to 6). g is an arena with the gradient of the
+// chunk's mean loss with respect to W + fast. The arena fast receives the new fast weights (see
+// Sum). The state's seed and step determine the masks; Update then increments the step. scale is
+// nil or has a factor for every element. It returns the number of elements written, over all
+// banks.
 //
 // It allocates nothing, and its result does not depend on x's threads.
 func (s *State) Update(x *Exec, t Tables, set Settings, scale, g, fast []float32) (written int) {
 	return s.update(x, t, set, scale, g, fast, nil)
 }
 
-// UpdateMasked is Update with given masks, [bank] arenas, 0 = unchanged; the
-// settings' P has no part in it.
+// UpdateMasked is Update with given masks, [bank] arenas, 0 = unchanged. It ignores P of the
+// settings.
 func (s *State) UpdateMasked(x *Exec, t Tables, set Settings, scale, g, fast []float32,
 	masks [][]uint8) (written int) {
 	if len(masks) != len(s.M) {
@@ -61,7 +61,7 @@ func (s *State) check(who string, t Tables, g []float32) {
 	}
 }
 
-// drop forgets the caller's slices, so that the job does not keep them alive.
+// drop clears the caller's slices, so that the job does not keep them alive.
 func (j *updateJob) drop() {
 	j.s, j.tables, j.set, j.scale, j.g, j.fast, j.masks = nil, nil, Settings{}, nil, nil, nil, nil
 }
@@ -100,5 +100,5 @@ func (j *updateJob) bank(w *Exec, bank int, sp span) int {
 	return w.Adapt(&a)
 }
 
-// maskThreshold is the number of the 65536 values of a mask lane that mean "write".
+// maskThreshold returns how many of the 65536 values of a mask lane mean "write".
 func maskThreshold(p float64) uint32 { return uint32(math.Round(p * kernel.MaskAll)) }

@@ -2,15 +2,15 @@ package tokenizer
 
 import "fmt"
 
-// Bytes is the byte-level tokenizer: 256 ids, an id is the byte's value. Any
-// bytes are text to it. The zero value is ready.
+// Bytes is the byte-level tokenizer. It has 256 ids; an id is the byte's value. It accepts any
+// bytes. The zero value is ready.
 type Bytes struct{}
 
 // Vocab returns the number of ids; they are 0 to Vocab-1.
 func (Bytes) Vocab() int { return 256 }
 
-// Start returns the token after which the first token of a stream is
-// predicted: a newline, since streams begin where a line begins.
+// Start returns a newline, the token before the first one of a stream: streams begin at the
+// beginning of a line.
 func (Bytes) Start() int32 { return '\n' }
 
 // Encode appends the ids of text to dst.
@@ -21,8 +21,8 @@ func (Bytes) Encode(dst []int32, text []byte) []int32 {
 	return dst
 }
 
-// Decode appends the text of ids to dst. It panics at an id outside the
-// vocabulary: ids come from Encode or from a model of the same vocabulary.
+// Decode appends the text of ids to dst. It panics at an id outside the vocabulary: ids must come
+// from Encode or from a model with the same vocabulary.
 func (t Bytes) Decode(dst []byte, ids []int32) []byte {
 	for i, id := range ids {
 		if id < 0 || int(id) >= t.Vocab() {
@@ -37,8 +37,8 @@ func (t Bytes) Decode(dst []byte, ids []int32) []byte {
 // Chars returns the number of characters of UTF-8 that begin in the text.
 func (Bytes) Chars(text []byte) int { return chars(text) }
 
-// Next adds the tokens of text, at most room of them, to t, and returns the rest of the text. A
-// byte is a token by itself: nothing is ever pending.
+// Next adds the tokens of text, at most room of them, to t, and returns the rest of the text.
+// Every byte is a token, so nothing is ever pending.
 func (Bytes) Next(t *Tokens, _ *Pending, text []byte, room int) (rest []byte) {
 	n := min(room, len(text))
 	for i, b := range text[:n] {
@@ -47,7 +47,7 @@ func (Bytes) Next(t *Tokens, _ *Pending, text []byte, room int) (rest []byte) {
 	return text[n:]
 }
 
-// End adds nothing: nothing is pending, and no token is of the end of a text.
+// End adds nothing: nothing is pending, and the end of a text is no token.
 func (Bytes) End(*Tokens, *Pending) {}
 
 // Spell appends the byte of an id. It panics at an id outside the vocabulary.

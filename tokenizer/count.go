@@ -1,10 +1,10 @@
 package tokenizer
 
-// countPiece is how many tokens are held at once to be counted.
+// countPiece is the number of tokens that Count processes at once.
 const countPiece = 1024
 
-// Count is the number of tokens of a text. A word at its end counts, the end of its last line does
-// only if the text has it.
+// Count returns the number of tokens of a text. A word at the end counts. The end of the last
+// line counts only if the text has a newline there.
 func Count(t Tokenizer, text []byte) (n int) {
 	if _, ok := t.(Bytes); ok {
 		return len(text)
@@ -19,7 +19,7 @@ func Count(t Tokenizer, text []byte) (n int) {
 	if len(pending.Word) > 0 {
 		tokens.Reset()
 		t.End(&tokens, &pending)
-		n += len(tokens.IDs) - 1 // the end of a line, which the text has not
+		n += len(tokens.IDs) - 1 // the end of a line that the text lacks
 	}
 	return n
 }

@@ -6,13 +6,12 @@ import (
 	"slices"
 )
 
-// MaxDistinct bounds the words that Counts tells apart: about 1.5 GB.
+// MaxDistinct is the maximum number of different words in Counts: about 1.5 GB.
 const MaxDistinct = 1 << 24
 
-// Counts are how often the words of texts occur, which a vocabulary is made from. The zero value
-// has counted nothing.
+// Counts counts the words of texts, to make a vocabulary. The zero value is empty.
 type Counts struct {
-	index   map[string]int // places in counts
+	index   map[string]int // indexes in counts
 	counts  []int64
 	pending Pending
 	words   int64
@@ -20,17 +19,17 @@ type Counts struct {
 	long    int64 // words too long for a vocabulary
 }
 
-// Words is the number of words counted, and Lines that of lines; together they are the tokens.
+// Words returns the number of words counted. Words and Lines together are the tokens.
 func (c *Counts) Words() int64 { return c.words }
 
-// Lines is the number of ends of lines.
+// Lines returns the number of ends of lines.
 func (c *Counts) Lines() int64 { return c.lines }
 
-// Distinct is the number of different words.
+// Distinct returns the number of different words.
 func (c *Counts) Distinct() int { return len(c.counts) }
 
-// Add counts the words of the next piece of a text. It fails with ErrVocabulary if there are more
-// than MaxDistinct different words.
+// Add counts the words of the next piece of a text. It returns an error that wraps ErrVocabulary
+// if there are more than MaxDistinct different words.
 func (c *Counts) Add(text []byte) error {
 	for {
 		var found piece
@@ -43,7 +42,7 @@ func (c *Counts) Add(text []byte) error {
 	}
 }
 
-// End ends a text: what Add counts next is another.
+// End ends a text; Add then begins another one.
 func (c *Counts) End() error {
 	word, line := c.pending.last()
 	if err := c.count(word); err != nil {
@@ -84,11 +83,11 @@ func (c *Counts) count(found piece) error {
 
 // VocabularyOptions choose the words of a vocabulary. The zero value takes all words.
 type VocabularyOptions struct {
-	Size     int   // most symbols, LineEnd and Unknown among them; 0: MaxVocab
-	MinCount int64 // how often a word occurs at least; 0: once
+	Size     int   // maximum number of symbols, including LineEnd and Unknown; 0: MaxVocab
+	MinCount int64 // minimum count of a word; 0: 1
 }
 
-// Validate names the field that is out of range.
+// Validate returns an error for a field that is out of range.
 func (o VocabularyOptions) Validate() error {
 	if o.Size < 0 || o.Size == 1 || o.Size == 2 || o.Size > MaxVocab {
 		return fmt.Errorf("tokenizer: size of the vocabulary is %d, expected 3 to %d, or 0 for "+
@@ -101,22 +100,21 @@ func (o VocabularyOptions) Validate() error {
 	return nil
 }
 
-// counted is a symbol and how often it occurs.
+// counted is a symbol with its count.
 type counted struct {
 	symbol string
 	count  int64
 }
 
-// descending orders symbols by falling count, and symbols that are as frequent by their bytes.
+// descending orders symbols by falling count. Symbols with equal counts are in byte order.
 func descending(a, b counted) int {
 	return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.symbol, b.symbol))
 }
 
-// Vocabulary makes the tokenizer of the most frequent words: LineEnd first, as in the reference
-// implementation, then all others by falling count. Words that are as frequent as each other stand
-// in the order of their bytes, so that the vocabulary does not depend on the order of the texts.
-// Unknown stands where its own count puts it: that of all words left out, and of words that read as
-// it does. It also returns that count.
+// Vocabulary makes the tokenizer of the most frequent words. LineEnd is first, as in the
+// reference implementation; the others follow by falling count. Words with equal counts are in
+// byte order, so that the vocabulary does not depend on the order of the texts. The count of
+// Unknown, which is also returned, is that of all words left out and of words spelled like it.
 func (c *Counts) Vocabulary(o VocabularyOptions) (w *Words, unknown int64, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, 0, err

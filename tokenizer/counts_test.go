@@ -46,8 +46,8 @@ func TestVocabularyIsByFallingCount(t *testing.T) {
 	}
 }
 
-// The ids of a vocabulary fall in how often they are in the text that it was made of, LineEnd
-// apart, and its unknown words are as many as Vocabulary says, whatever the order of the texts.
+// In its own text, the ids of a vocabulary are ordered by falling count, except for LineEnd. The
+// number of unknown words is the one that Vocabulary returns, for any order of the texts.
 func TestVocabularyFitsItsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, two := drawWords(t), drawWords(t)
@@ -79,7 +79,7 @@ func TestVocabularyFilesOfTheReferenceAreRead(t *testing.T) {
 	for text, want := range map[string]string{
 		"<eos>\nthe\n<unk>\nof\n":            "<eos> the <unk> of",
 		"<eos> 0\nthe 113161\n<unk>\t53\nof": "<eos> the <unk> of",
-		"the\r\n<eos>\r\nthe\r\n<UNK>\r\n":   "the <eos> <UNK>", // what comes again is passed over
+		"the\r\n<eos>\r\nthe\r\n<UNK>\r\n":   "the <eos> <UNK>", // repeated words are ignored
 		" \u00a0a\u00a07 \n<eos>\n<unk>\n":   "a <eos> <unk>",
 	} {
 		w, err := ReadVocabulary(strings.NewReader(text))
@@ -115,7 +115,7 @@ func FuzzReadVocabulary(f *testing.F) {
 	})
 }
 
-// benchmarkText has words as frequent and about as long as those of prose, twenty a line.
+// benchmarkText has words with the frequencies and lengths of prose, twenty in a line.
 func benchmarkText() (text []byte) {
 	drawn := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.2, 8, 1<<16)
 	for i := 1; len(text) < 4<<20; i++ {

@@ -7,23 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// This file cuts a word that the vocabulary does not have, as texts of WikiText are prepared:
-// punctuation, "'s" and "n't" are words of their own, and a hyphen, a comma or a point inside a
-// word is "@-@", "@,@" or "@.@". What WikiText itself has no space in stays one word: "U.S.",
-// "Q." and "and/or".
+// This file cuts a word that is not in the vocabulary like the texts of WikiText. Punctuation,
+// "'s" and "n't" are separate words. A hyphen, a comma or a point inside a word is "@-@", "@,@"
+// or "@.@". Words without a space in WikiText stay whole: "U.S.", "Q." and "and/or".
 
-// partsMost bounds the parts of a word. A word that has more is no prose, and is not cut.
+// partsMost is the maximum number of parts of a word. A word with more is not prose, and is not
+// cut.
 const partsMost = 12
 
-// marks are the characters that may stand apart.
+// marks are the punctuation characters that can be separate words.
 const marks = ",.;:!?\"'()[]-%$£€“”‘’—–…"
 
-// attachedMost is the share of a vocabulary that may be words with a comma at their end where
-// punctuation stands apart: those that its text has by accident.
+// attachedMost is the maximum share of words that end with a comma in a vocabulary with separate
+// punctuation. Its text has such words by accident.
 const attachedMost = 1. / 1000
 
-// cutsWords tells whether the vocabulary is of a text whose punctuation stands apart. Where a part
-// of the text has it at its words, "it," is a word of the vocabulary.
+// cutsWords reports whether the vocabulary is of a text with separate punctuation. If part of the
+// text has attached punctuation, the vocabulary contains words like "it,".
 func (w *Words) cutsWords() bool {
 	_, hyphen := w.ids["@-@"]
 	_, comma := w.ids[","]
@@ -41,7 +41,8 @@ func (w *Words) cutsWords() bool {
 	return float64(attached) <= attachedMost*float64(len(w.symbols))
 }
 
-// cut returns the size and id of the first part of a word. The rest is cut in the same way, inside.
+// cut returns the size and id of the first part of a word. The rest is cut in the same way, with
+// inside true.
 func (w *Words) cut(word []byte, inside bool) (size int, id int32) {
 	size, id = w.part(word, inside)
 	rest := word[size:]
@@ -55,7 +56,7 @@ func (w *Words) cut(word []byte, inside bool) (size int, id int32) {
 	return size, id
 }
 
-// part is cut for a word of however many parts: the longest part that the vocabulary has.
+// part is cut for a word with any number of parts. It returns the longest part in the vocabulary.
 func (w *Words) part(word []byte, inside bool) (size int, id int32) {
 	if known, ok := w.ids[string(word)]; ok && (!inside || w.joiner(word, 0, inside) < 0) {
 		return len(word), known
@@ -69,15 +70,15 @@ func (w *Words) part(word []byte, inside bool) (size int, id int32) {
 			return at, w.joiner(word, 0, inside)
 		case n == 0 && !ok:
 			size, id = at, w.unknown
-		case ok && !joined: // no part ends with a hyphen that joins
+		case ok && !joined: // no part ends with a joining hyphen
 			size, id = at, known
 		}
 	}
 	return size, id
 }
 
-// partEnd returns where the shortest part ends that begins at a place, and whether the part is a
-// mark that joins.
+// partEnd returns the end of the shortest part that begins at a byte, and whether the part is a
+// joining mark.
 func (w *Words) partEnd(word []byte, at int, inside bool) (end int, joined bool) {
 	if n := w.contraction(word, at); n > 0 {
 		return at + n, false
@@ -95,7 +96,8 @@ func (w *Words) partEnd(word []byte, at int, inside bool) (end int, joined bool)
 	return end, false
 }
 
-// mark is the size of the punctuation at a place that the vocabulary has by itself; 0 of none.
+// mark returns the size of the punctuation at a byte that is a separate word of the vocabulary,
+// or 0.
 func (w *Words) mark(word []byte, at int, inside bool) int {
 	r, n := utf8.DecodeRune(word[at:])
 	if !strings.ContainsRune(marks, r) {
@@ -128,7 +130,7 @@ func (w *Words) mark(word []byte, at int, inside bool) int {
 	return 0
 }
 
-// joiner is the id of the mark inside a word, or between digits, at a place; -1 of none.
+// joiner returns the id of the joining mark at a byte, inside a word or between digits, or -1.
 func (w *Words) joiner(word []byte, at int, inside bool) int32 {
 	if !inside || at+1 >= len(word) {
 		return -1
@@ -149,11 +151,11 @@ func (w *Words) joiner(word []byte, at int, inside bool) int32 {
 	return -1
 }
 
-// contractions are the ends of words that are words of their own.
+// contractions are the ends of words that are separate words.
 var contractions = [...]string{"n't", "'t", "'s", "'re", "'ll", "'ve", "'d", "'m"}
 
-// contraction is the size of the end of a word that begins at a place and that the vocabulary has
-// by itself, or that is the whole word; 0 of none.
+// contraction returns the size of a contraction that ends the word and begins at a byte, or 0.
+// The contraction must be in the vocabulary or be the whole word.
 func (w *Words) contraction(word []byte, at int) int {
 	if b := word[at]; b != 'n' && b != '\'' || at > 0 && !isWord(previous(word, at)) {
 		return 0
@@ -169,8 +171,8 @@ func (w *Words) contraction(word []byte, at int) int {
 	return 0
 }
 
-// abbreviates tells whether a point behind a word belongs to it: that of an initial, or one that
-// is not the first.
+// abbreviates reports whether a point after a word belongs to it: after an initial, or if the
+// word has a point before.
 func abbreviates(word []byte) bool {
 	r, n := utf8.DecodeLastRune(word)
 	rest := word[:len(word)-n]
@@ -178,7 +180,8 @@ func abbreviates(word []byte) bool {
 		isWord(r) && bytes.HasSuffix(rest, []byte("."))
 }
 
-// after is the character at a place, previous that before it; utf8.RuneError if there is none.
+// after returns the character at a byte, previous the one before it, or utf8.RuneError if there
+// is none.
 func after(word []byte, at int) rune {
 	r, _ := utf8.DecodeRune(word[at:])
 	return r
@@ -189,7 +192,7 @@ func previous(word []byte, at int) rune {
 	return r
 }
 
-// isWord tells the characters that words are made of.
+// isWord reports whether a word can contain the character.
 func isWord(r rune) bool {
 	return r != utf8.RuneError && (unicode.In(r, unicode.L, unicode.M, unicode.N) || r == '_')
 }

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// prose is a vocabulary of a text in the manner of WikiText.
+// prose returns the vocabulary of a text in the style of WikiText.
 func prose(t testing.TB) *Words {
 	w,
 		err := NewWords(strings.Fields(
@@ -18,7 +18,7 @@ func prose(t testing.TB) *Words {
 	return w
 }
 
-// named are the symbols of a text's tokens, but for the end of its line.
+// named returns the symbols of a text's tokens, without the end of its line.
 func named(w *Words, text string) string {
 	all, p := whole(w, []byte(text))
 	w.End(&all, &p)
@@ -42,7 +42,7 @@ func TestProseIsCutAsItsCorpusWas(t *testing.T) {
 		`dog--the “dog” dog—the`:    `dog -- the “ dog ” dog — the`,
 		`U.S. Q. and/or the.dog`:    `<unk> <unk> <unk> <unk>`, // one word in the corpus
 		`x-y! 我喜欢学习 dog: 'dog'`:     `<unk> @-@ <unk> <unk> <unk> ' dog '`,
-		strings.Repeat("dog-", 30):  `<unk>`, // no prose
+		strings.Repeat("dog-", 30):  `<unk>`, // not prose
 		`The dog , she said .`:      `The dog , she said .`,
 		`well @-@ known 35 @,@ 000`: `well @-@ known 35 @,@ 000`,
 	} {
@@ -50,7 +50,7 @@ func TestProseIsCutAsItsCorpusWas(t *testing.T) {
 	}
 }
 
-// A vocabulary tells by its symbols whether its text had punctuation apart.
+// A vocabulary shows by its symbols whether its text has separate punctuation.
 func TestOtherVocabulariesCutNoWords(t *testing.T) {
 	for _, symbols := range []string{
 		"<eos> <unk> the ,", "<eos> <unk> the @-@", "<eos> <unk> the , @-@ it,",
@@ -73,8 +73,8 @@ func drawProse(t *rapid.T) []byte {
 	return []byte(strings.Join(rapid.SliceOfN(part, 0, 60).Draw(t, "parts"), ""))
 }
 
-// Every byte and character is in one token, whatever the pieces and the room, no more tokens are
-// due than is promised, and a word has one token if it is known, else the parts of its own.
+// Every byte and character is in one token, for any pieces and any room, and no more tokens are
+// due than DueMax. A known word has one token, an unknown one the parts of its cut.
 func TestCutsDoNotDependOnPieces(t *testing.T) {
 	w := prose(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,7 +100,7 @@ func TestCutsDoNotDependOnPieces(t *testing.T) {
 		require.LessOrEqual(t, len(one.IDs)-before, w.DueMax())
 		counted := len(all.IDs)
 		if len(text) > 0 && text[len(text)-1] != '\n' {
-			counted-- // the end of a line, which the text has not
+			counted-- // the end of a line that the text lacks
 		}
 		require.Equal(t, counted, Count(w, text))
 	})

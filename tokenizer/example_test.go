@@ -16,7 +16,7 @@ func ExampleBytes() {
 	// né
 }
 
-// A word is a token when white space has come behind it. What is pending goes on in the next piece.
+// A word becomes a token when white space follows. A pending word continues in the next piece.
 func ExampleWords() {
 	words, err := tokenizer.NewWords([]string{"<eos>", "the", "<unk>", "cat"})
 	if err != nil {
@@ -51,7 +51,7 @@ func ExampleTally() {
 	// 1.50 bits per byte, perplexity 2.83
 }
 
-// Bytes that come one by one leave in whole characters.
+// Bytes that come one by one are returned as whole characters.
 func ExampleUTF8() {
 	var split tokenizer.UTF8
 	for _, b := range []byte("aé€") {

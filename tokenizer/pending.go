@@ -5,39 +5,39 @@ import (
 	"fmt"
 )
 
-// MaxWordBytes is the length of the longest word that a vocabulary may have. A longer word of a
-// text is one unknown word, of whatever length.
+// MaxWordBytes is the maximum length of a word in a vocabulary. Any longer word of a text is one
+// unknown word.
 const MaxWordBytes = 1024
 
-// heldMost bounds Pending.Word: the end of the longest known word may look like the beginning of
-// white space, or be it.
+// heldMost is the maximum length of Pending.Word: the longest known word, and bytes that may be
+// the beginning of white space.
 const heldMost = MaxWordBytes + spaceMost - 1
 
-// heldTail is the number of bytes that are kept of a word too long to be known: as many as tell
-// whether the next byte ends white space.
+// heldTail is the number of bytes kept of a word too long to be known. They suffice to detect
+// white space at the next byte.
 const heldTail = spaceMost - 1
 
-// Pending is what a stream keeps of the text behind its last token: the beginning of the next
-// token. It is a function of that text alone, not of the pieces in which the text came, and takes
-// at most about a kilobyte. The zero value is the beginning of a text; so is all that a tokenizer
-// of bytes keeps. It is plain data, and valid if Check says so.
+// Pending is the text behind a stream's last token: the beginning of the next token. It depends
+// on that text alone, not on its pieces, and takes at most about a kilobyte. The zero value is
+// the beginning of a text. A tokenizer of bytes always keeps the zero value. Pending is plain
+// data; Check validates it.
 type Pending struct {
 	Space int64  // bytes of white space before the word
 	Word  []byte // the word so far, or the last bytes of a word too long to be known
-	More  int64  // bytes of a word too long to be known that Word no longer has
-	Line  bool   // a line has ended, and its token is still to come: there was no room for it
-	Chars int64  // characters that begin in what is pending
+	More  int64  // bytes of a word too long to be known that Word has dropped
+	Line  bool   // a line has ended, but its token had no room yet
+	Chars int64  // characters that begin in the pending text
 
-	// Ended is the size of the white space that has ended Word, a line feed if Line is true: the
-	// word was cut, and Word has the parts that are still to come, as there was no room for them.
-	// It is 0 while the word may go on.
+	// Ended is the size of the white space that ended Word (a line feed if Line is true). The
+	// word was cut, and Word holds the parts that had no room yet. Ended is 0 while the word may
+	// continue.
 	Ended int64
 }
 
-// Due tells whether tokens are complete that are still to come, as there was no room for them.
+// Due reports whether complete tokens are waiting for room.
 func (p *Pending) Due() bool { return p.Line || p.Ended > 0 }
 
-// Size is the number of bytes of text that are pending.
+// Size returns the number of pending bytes.
 func (p *Pending) Size() int64 {
 	n := p.Space + p.More + int64(len(p.Word))
 	if p.Ended > 0 {
@@ -49,14 +49,14 @@ func (p *Pending) Size() int64 {
 	return n
 }
 
-// CopyFrom makes p equal to o and shares nothing with it.
+// CopyFrom copies o into p without sharing memory.
 func (p *Pending) CopyFrom(o *Pending) {
 	word := append(p.Word[:0], o.Word...)
 	*p = *o
 	p.Word = word
 }
 
-// Check reports why no text leaves p behind, so that what was stored can be trusted.
+// Check returns an error if no text could leave p behind, to validate stored data.
 func (p *Pending) Check() error {
 	switch {
 	case p.Space < 0 || p.More < 0:
@@ -88,8 +88,8 @@ func (p *Pending) Check() error {
 	return nil
 }
 
-// holdParts keeps the parts of the word that the text has just ended, for which there may be no
-// room. They may be a part of p.Word's array.
+// holdParts keeps the remaining parts of the word that has just ended, which may have no room.
+// parts may share p.Word's array.
 func (p *Pending) holdParts(parts []byte) {
 	p.Chars += int64(chars(parts))
 	p.Word = append(p.Word[:0], parts...)
@@ -98,8 +98,8 @@ func (p *Pending) holdParts(parts []byte) {
 	}
 }
 
-// dropPart drops the first part of a word that has ended, of this size and number of characters.
-// Behind the last part the white space is pending.
+// dropPart drops the first part of an ended word, given its size and number of characters. After
+// the last part only the white space is pending.
 func (p *Pending) dropPart(size int, chars int64) {
 	p.Chars -= chars
 	p.Word = append(p.Word[:0], p.Word[size:]...)
@@ -112,7 +112,7 @@ func (p *Pending) dropPart(size int, chars int64) {
 	p.Ended = 0
 }
 
-// hold adds a part of a word to what is pending.
+// hold adds a part of a word to the pending text.
 func (p *Pending) hold(part []byte) {
 	total := len(p.Word) + len(part)
 	if p.More == 0 && total <= heldMost {

@@ -1,16 +1,16 @@
 package tokenizer
 
-// Classes of bytes: what a byte may be to a text of words.
+// Classes of bytes in a text of words.
 const (
 	inWord    = iota // a byte of a word
-	inSpace          // white space by itself
+	inSpace          // white space of one byte
 	inLineEnd        // a line feed
-	inTail           // the last byte of some white space of several bytes, or a byte of a word
+	inTail           // the last byte of white space of several bytes, or a byte of a word
 )
 
-// classes has the class of every byte. White space is what str.split of Python separates words by,
-// which the reference implementation prepares its texts with: Unicode's White_Space and the four
-// separators of ASCII, 1C to 1F.
+// classes has the class of every byte. White space is as in Python's str.split, with which the
+// reference implementation prepares its texts: Unicode's White_Space and the four separators of
+// ASCII, 1C to 1F.
 var classes = [256]uint8{
 	'\n': inLineEnd,
 	'\t': inSpace, '\v': inSpace, '\f': inSpace, '\r': inSpace, ' ': inSpace,
@@ -23,9 +23,9 @@ var classes = [256]uint8{
 // spaceMost is the number of bytes of the longest white space character in UTF-8.
 const spaceMost = 3
 
-// wideSpace returns the number of bytes of the white space character of several bytes that ends
-// with last, behind the bytes two and one before it, or 0. No other byte need be known: the first
-// byte of a character is never a later byte of another.
+// wideSpace returns the size of the white space character of several bytes that ends with last,
+// after the bytes two and one, or 0. Earlier bytes do not matter: the first byte of a character
+// is never a later byte of another.
 func wideSpace(two, one, last byte) int {
 	switch {
 	case one == 0xc2 && (last == 0x85 || last == 0xa0): // U+0085, U+00A0
@@ -42,7 +42,8 @@ func wideSpace(two, one, last byte) int {
 	return 0
 }
 
-// indexSpace is the place of the byte that ends the first white space of a text, -1 without any.
+// indexSpace returns the index of the byte that ends the first white space of a text, or -1 if
+// there is none.
 func indexSpace(text []byte) int {
 	for i, b := range text {
 		switch classes[b] {
@@ -58,7 +59,7 @@ func indexSpace(text []byte) int {
 	return -1
 }
 
-// before is the two bytes before place i of a text, 0 where there is none.
+// before returns the two bytes before index i of a text, with 0 for missing ones.
 func before(text []byte, i int) (two, one byte) {
 	if i > 0 {
 		one = text[i-1]

@@ -9,45 +9,45 @@ const (
 	linePiece        // the end of a line, with the white space before it
 )
 
-// piece is a part of the text that makes a token.
+// piece is a part of the text that becomes a token.
 type piece struct {
 	kind int
-	word []byte // of wordPiece; nil if it is too long to be known. Valid until the next call
+	word []byte // of wordPiece; nil if too long to be known. Valid until the next call
 	size int64  // bytes of text
-	// chars are the characters that begin in these bytes.
+	// chars is the number of characters that begin in these bytes.
 	chars int64
 }
 
-// next takes the first piece from what is pending and the text behind it, and counts characters.
+// next takes the first piece from the pending text and the text behind it, and counts characters.
 func (p *Pending) next(text []byte) (found piece, rest []byte) {
 	found, rest = p.split(text)
 	p.Chars += int64(chars(text[:len(text)-len(rest)]))
 	if found.kind != noPiece {
 		found.chars, p.Chars = p.Chars, 0
-		if p.Size() > 0 { // one character of white space, which has ended a word
+		if p.Size() > 0 { // one character of white space, which ended a word
 			found.chars, p.Chars = found.chars-1, 1
 		}
 	}
 	return found, rest
 }
 
-// split takes the first piece from what is pending and the text behind it. It takes up to the byte
-// that ends the piece: of a word this is the white space behind the word, which is then pending. If
-// the text ends before the piece does, all of it is pending. The pieces and what is pending do not
-// depend on where the text was cut.
+// split takes the first piece from the pending text and the text behind it, up to the byte that
+// ends the piece. For a word this is the white space after it, which is then pending. If the text
+// ends before the piece does, all of it is pending. Pieces and pending text do not depend on
+// where the text was cut.
 func (p *Pending) split(text []byte) (found piece, rest []byte) {
 	if p.Line {
 		p.Line = false
 		return piece{kind: linePiece, size: 1}, text
 	}
-	at := 0 // where the word begins, or goes on
+	at := 0 // where the word begins or continues
 	for i := 0; i < len(text); i++ {
 		b := text[i]
 		class := classes[b]
 		if class == inWord {
 			continue
 		}
-		space := 1 // bytes of the white space that ends here
+		space := 1 // size of the white space that ends here
 		if class == inTail {
 			if space = p.wideSpace(text[at:i], b); space == 0 {
 				continue
@@ -74,8 +74,7 @@ func (p *Pending) split(text []byte) (found piece, rest []byte) {
 	return piece{}, nil
 }
 
-// wideSpace is the function of that name for the byte behind the word that is pending and the part
-// of it that has come since.
+// wideSpace is the function wideSpace for a byte behind the pending word and its newest part.
 func (p *Pending) wideSpace(part []byte, last byte) int {
 	two, one := before(part, len(part))
 	if len(part) == 0 {
@@ -86,11 +85,11 @@ func (p *Pending) wideSpace(part []byte, last byte) int {
 	return wideSpace(two, one, last)
 }
 
-// end makes a piece of the word that is pending and its last part, without so many bytes at the end
-// that are white space. Nothing is pending then.
+// end makes a piece of the pending word and its last part, without the last `space` bytes, which
+// are white space. Nothing is pending afterwards.
 func (p *Pending) end(part []byte, space int) piece {
 	found := piece{kind: wordPiece, size: p.Space - int64(space)}
-	if len(p.Word) == 0 { // the word is not pending: no byte need be copied
+	if len(p.Word) == 0 { // the word is not pending, so no byte needs a copy
 		found.size += int64(len(part))
 		found.word = part[:len(part)-space]
 	} else {
@@ -107,8 +106,8 @@ func (p *Pending) end(part []byte, space int) piece {
 	return found
 }
 
-// last makes a piece of what is pending at the end of a text, and the end of the line behind it,
-// which is noPiece if the text ends with a line.
+// last makes pieces of the pending text at the end of a text, and of the end of its last line.
+// line is noPiece if the text ends with a newline.
 func (p *Pending) last() (word, line piece) {
 	if p.Size() == 0 {
 		return word, line
@@ -127,8 +126,8 @@ func (p *Pending) last() (word, line piece) {
 	return word, line
 }
 
-// chars is the number of characters that begin in a text. Bytes that go on a character of UTF-8 are
-// not counted, so that the number does not depend on where a text was cut.
+// chars returns the number of characters that begin in a text. Continuation bytes of UTF-8 do not
+// count, so the number does not depend on where a text was cut.
 func chars(text []byte) (n int) {
 	for _, b := range text {
 		if utf8.RuneStart(b) {

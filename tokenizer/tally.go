@@ -2,22 +2,22 @@ package tokenizer
 
 import "math"
 
-// Tally is the account of what has been scored: how much text, and the bits that the model would
-// have needed for it. The zero value is empty.
+// Tally accounts for scored text: its length, and its bits under the model. The zero value is
+// empty.
 //
-// A tokenizer of words has one token for all words that its vocabulary does not have. Their bits
-// say that such a word comes, but not which: they are counted in Bits, and besides by themselves,
-// since the ratios by length are of the words that are known. A tokenizer of bytes knows them all.
+// A tokenizer of words has one token for all words outside its vocabulary. Its bits say that such
+// a word comes, but not which. Bits includes them, and UnknownBits counts them separately, since
+// ratios by length are of known words only. A tokenizer of bytes has no unknown words.
 type Tally struct {
-	Bytes, Chars, Tokens int64   // of the tokens that were scored; Chars as Tokenizer.Chars counts
+	Bytes, Chars, Tokens int64   // of the scored tokens; Chars as in Tokenizer.Chars
 	Bits                 float64 // -log2 of the probability of all the tokens
 
-	Unknown                    int64 // those of Tokens that stand for a word that is not known
-	UnknownBytes, UnknownChars int64 // those of Bytes and Chars that belong to these tokens
+	Unknown                    int64 // tokens that are unknown words
+	UnknownBytes, UnknownChars int64 // bytes and characters of unknown words
 	UnknownBits                float64
 }
 
-// Add adds what o has counted.
+// Add adds the counts of o.
 func (t *Tally) Add(o Tally) {
 	t.Bytes += o.Bytes
 	t.Chars += o.Chars
@@ -29,9 +29,9 @@ func (t *Tally) Add(o Tally) {
 	t.UnknownBits += o.UnknownBits
 }
 
-// Count adds tokens with their negative log-likelihoods in nats, one after the other, so that the
-// sums do not depend on the pieces in which the tokens came. unknown is the id of unknown words, -1
-// if there are none.
+// Count adds tokens with their negative log-likelihoods in nats, one by one, so that the sums do
+// not depend on the pieces of the tokens. unknown is the id of unknown words, or -1 if there are
+// none.
 func (t *Tally) Count(tokens *Tokens, unknown int32, nll []float32) {
 	for i, id := range tokens.IDs {
 		bits := float64(nll[i]) / math.Ln2
@@ -48,21 +48,20 @@ func (t *Tally) Count(tokens *Tokens, unknown int32, nll []float32) {
 	}
 }
 
-// BitsPerChar returns bits per character of the tokens that are known. Like the other ratios it is
-// 0 without any and not NaN, which JSON cannot hold; the counts tell that there are none.
+// BitsPerChar returns bits per character of the known tokens. Like the other ratios it is 0
+// without any, since JSON cannot hold NaN.
 func (t Tally) BitsPerChar() float64 {
 	return per(t.Bits-t.UnknownBits, t.Chars-t.UnknownChars)
 }
 
-// BitsPerByte returns bits per byte of the tokens that are known. Published numbers of byte-level
-// models on enwik8 are in this unit, though the literature calls them bits per character.
+// BitsPerByte returns bits per byte of the known tokens. Published results of byte-level models
+// on enwik8 are in this unit, though the literature calls them bits per character.
 func (t Tally) BitsPerByte() float64 {
 	return per(t.Bits-t.UnknownBits, t.Bytes-t.UnknownBytes)
 }
 
-// Perplexity returns 2^(bits per token), unknown words among the tokens, as the literature counts
-// it: 1 for an empty tally, and the largest float64 where it would overflow, since JSON has no
-// infinity.
+// Perplexity returns 2^(bits per token), including unknown words, as in the literature. It is 1
+// for an empty tally, and the largest float64 instead of an overflow, since JSON has no infinity.
 func (t Tally) Perplexity() float64 {
 	return math.Min(math.Exp2(per(t.Bits, t.Tokens)), math.MaxFloat64)
 }

@@ -1,5 +1,5 @@
-// Package tokenizer turns text into ids and back, and keeps the account of
-// bytes, characters and tokens that bits per character are computed from.
+// Package tokenizer converts text into ids and back, and counts the bytes, characters and tokens
+// that bits per character are computed from.
 package tokenizer
 
 import (
@@ -10,37 +10,36 @@ import (
 	"io"
 )
 
-// Tokenizer turns the bytes of a text into tokens as they come, and tokens into text. What it makes
-// of a text does not depend on the pieces in which the text came. Bytes and *Words are tokenizers.
+// Tokenizer converts the bytes of a text into tokens as they come, and tokens into text. The
+// tokens of a text do not depend on the pieces in which it came. Bytes and *Words are tokenizers.
 type Tokenizer interface {
 	// Vocab returns the number of ids; they are 0 to Vocab-1.
 	Vocab() int
-	// Start returns the token after which the first token of a text is predicted.
+	// Start returns the token before the first token of a text.
 	Start() int32
-	// Next takes text behind what is pending and adds the tokens that end in it, at most room of
-	// them, to t. It returns the text behind the byte that completed the last token there was room
-	// for; else it takes all. The text before that is in t, in p, or was in p before.
+	// Next takes text behind the pending text and adds the tokens that end in it, at most room of
+	// them, to t. It returns the text behind the byte that completed the last token with room, or
+	// none. The text before that byte is then in t or in p.
 	Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte)
-	// End adds the tokens that the end of a text completes. Nothing is pending after it.
+	// End adds the tokens that the end of the text completes. Nothing is pending afterwards.
 	End(t *Tokens, p *Pending)
-	// Unknown returns the id that stands for all words that the vocabulary does not have, -1 if
-	// there are none.
+	// Unknown returns the id of all words outside the vocabulary, or -1 if there are none.
 	Unknown() int32
-	// Spell appends the text of a token that stands behind another.
+	// Spell appends the text of token id after another token.
 	Spell(dst []byte, after, id int32) []byte
-	// SpellMax returns the length of the longest text that Spell appends, in bytes.
+	// SpellMax returns the maximum size, in bytes, of a text that Spell appends.
 	SpellMax() int
-	// PendingMax returns the most bytes that Pending.Word has.
+	// PendingMax returns the maximum size of Pending.Word in bytes.
 	PendingMax() int
-	// DueMax returns the most tokens that may be due, see Pending.Due.
+	// DueMax returns the maximum number of due tokens, see Pending.Due.
 	DueMax() int
-	// Chars returns the number of characters of UTF-8 that begin in a piece of text: bytes that
-	// continue a character do not count, so that the sum does not depend on where a text was cut.
+	// Chars returns the number of characters of UTF-8 that begin in a piece of text. Continuation
+	// bytes do not count, so the sum does not depend on where a text was cut.
 	Chars(text []byte) int
 	// Describe returns the JSON description that Parse reads.
 	Describe() string
-	// Symbols returns the vocabulary, which Parse reads, or nil if the kind of the tokenizer says
-	// it all.
+	// Symbols returns the vocabulary for Parse, or nil if the kind of the tokenizer determines
+	// it.
 	Symbols() []byte
 }
 
@@ -49,13 +48,13 @@ var (
 	_ Tokenizer = (*Words)(nil)
 )
 
-// Kinds of tokenizers, as descriptions name them.
+// Kinds of tokenizers in descriptions.
 const (
 	KindBytes = "bytes"
 	KindWords = "words"
 )
 
-// ErrDescription says that the description of a tokenizer is malformed or of an unknown kind.
+// ErrDescription reports that the description of a tokenizer is malformed or of an unknown kind.
 var ErrDescription = errors.New("no description of a known tokenizer")
 
 // description is the JSON form of a tokenizer in the metadata of a weights file.
@@ -69,8 +68,9 @@ func (Bytes) Describe() string { return `{"kind":"` + KindBytes + `"}` }
 // Describe returns {"kind":"words"}.
 func (*Words) Describe() string { return `{"kind":"` + KindWords + `"}` }
 
-// Parse returns the tokenizer that Describe and Symbols have written. Anything else gives an error
-// that wraps ErrDescription or ErrVocabulary and says what was expected.
+// Parse returns the tokenizer of a description and symbols, as written by Describe and Symbols.
+// Other input gives an error that wraps ErrDescription or ErrVocabulary and says what was
+// expected.
 func Parse(text string, symbols []byte) (Tokenizer, error) {
 	var d description
 	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
@@ -97,7 +97,7 @@ func Parse(text string, symbols []byte) (Tokenizer, error) {
 		}
 		w, err := ReadSymbols(symbols)
 		if err != nil {
-			return nil, err // not in the interface: a nil *Words would not be nil there
+			return nil, err // a nil *Words would not be a nil interface
 		}
 		return w, nil
 	}

@@ -82,7 +82,7 @@ func TestTallyAddsUpAndDivides(t *testing.T) {
 	require.Equal(t, 4.0, total.Perplexity(), "2^(8 bits / 4 tokens)")
 }
 
-// Unknown words are tokens as others are, but no part of what a byte costs.
+// Unknown words count as tokens, but not in bits per byte.
 func TestUnknownWordsCountForPerplexityAlone(t *testing.T) {
 	total := Tally{Bytes: 10, Chars: 8, Tokens: 2, Bits: 6}
 	total.Add(Tally{
@@ -110,7 +110,7 @@ func TestRatiosCanStandInJSON(t *testing.T) {
 	require.Equal(t, math.MaxFloat64, Tally{Tokens: 1, Bits: 2000}.Perplexity())
 }
 
-// A tokenizer of bytes counts characters of UTF-8, as one of words does.
+// A tokenizer of bytes counts characters of UTF-8, like one of words.
 func TestBytesCountTheirCharacters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String().Draw(t, "text")

@@ -1,22 +1,22 @@
 package tokenizer
 
-// Tokens are tokens of a text in order: their ids, and how many bytes and characters of the text
-// each of them stands for. All slices have the same length. The zero value is empty.
+// Tokens are the tokens of a text in order: their ids, and the bytes and characters of each. All
+// slices have the same length. The zero value is empty.
 type Tokens struct {
 	IDs   []int32
-	Sizes []int64 // in bytes; 0 only for the end of a line that the end of a text makes
-	Chars []int64 // those that begin in the token's bytes
+	Sizes []int64 // in bytes; 0 only for the end of a line made by the end of a text
+	Chars []int64 // characters that begin in the token's bytes
 }
 
-// NewTokens has room for n tokens.
+// NewTokens returns Tokens with capacity for n tokens.
 func NewTokens(n int) Tokens {
 	return Tokens{make([]int32, 0, n), make([]int64, 0, n), make([]int64, 0, n)}
 }
 
-// Reset makes t empty and keeps its room.
+// Reset empties t and keeps its capacity.
 func (t *Tokens) Reset() { t.IDs, t.Sizes, t.Chars = t.IDs[:0], t.Sizes[:0], t.Chars[:0] }
 
-// Size is the number of bytes that all tokens stand for.
+// Size returns the number of bytes of all tokens.
 func (t *Tokens) Size() (sum int64) {
 	for _, n := range t.Sizes {
 		sum += n

@@ -2,17 +2,17 @@ package tokenizer
 
 import "unicode/utf8"
 
-// UTF8 cuts a stream of bytes into pieces at character borders, so that a reader of the pieces
-// never sees half a character. It holds back the beginning of a character, at most 3 bytes, until
-// the rest has come or the bytes turn out not to be a character. Bytes that cannot be part of UTF-8
-// pass at once, unchanged. The zero value is ready.
+// UTF8 cuts a stream of bytes into pieces at character borders, so that a reader never sees half
+// a character. It holds back the beginning of a character, at most 3 bytes, until the character
+// is complete or turns out to be invalid. Bytes that are invalid in UTF-8 pass at once,
+// unchanged. The zero value is ready.
 type UTF8 struct {
 	held  [utf8.UTFMax - 1]byte
 	count int // of held
 }
 
-// Append appends to dst what was held back and text, up to the last border
-// between characters, and holds back the rest.
+// Append appends the held bytes and text to dst, up to the last border between characters. It
+// holds back the rest.
 func (u *UTF8) Append(dst, text []byte) []byte {
 	start := len(dst)
 	dst = append(u.Flush(dst), text...)
@@ -21,20 +21,19 @@ func (u *UTF8) Append(dst, text []byte) []byte {
 	return dst[:whole]
 }
 
-// Flush appends to dst what is held back. It belongs at the end of the stream.
+// Flush appends the held bytes to dst. Call it at the end of the stream.
 func (u *UTF8) Flush(dst []byte) []byte {
 	dst = append(dst, u.held[:u.count]...)
 	u.count = 0
 	return dst
 }
 
-// unfinished returns how many bytes at the end of text are the beginning of a character that later
-// bytes could complete, 0 if there are none.
+// unfinished returns the number of bytes at the end of text that begin an incomplete character.
 func unfinished(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		tail := text[len(text)-n:]
 		if utf8.RuneStart(tail[0]) {
-			if utf8.FullRune(tail) { // whole, or not UTF-8
+			if utf8.FullRune(tail) { // whole, or invalid
 				return 0
 			}
 			return n

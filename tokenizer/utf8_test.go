@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawText makes valid text, or a mixture of whole, cut and broken characters.
+// drawText draws valid text, or a mixture of whole, cut and broken characters.
 func drawText(t *rapid.T) []byte {
 	if rapid.Bool().Draw(t, "valid") {
 		return []byte(rapid.String().Draw(t, "text"))
@@ -37,7 +37,7 @@ func TestPiecesAreTheTextAndWholeCharacters(t *testing.T) {
 			}
 			held := text[len(all):fed]
 			require.Equal(t, string(text[:len(all)]), string(all))
-			if len(held) > 0 { // only the beginning of a character is held back
+			if len(held) > 0 { // only the beginning of a character is held
 				require.True(t, utf8.RuneStart(held[0]))
 				require.False(t, utf8.FullRune(held), "%q could have passed", held)
 			}

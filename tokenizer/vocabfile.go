@@ -9,13 +9,14 @@ import (
 	"strconv"
 )
 
-// vocabLineMost is the length of a line of a vocabulary file: a symbol, a count, white space.
+// vocabLineMost is the maximum length of a line of a vocabulary file: a symbol, a count, white
+// space.
 const vocabLineMost = MaxWordBytes + 64
 
-// ReadVocabulary reads a vocabulary file of the reference implementation: text, a symbol a line,
-// with or without its count behind it, the ids in the order of the lines. As there, the count is
-// not used, and a symbol that comes again is passed over. Everything else gives an error that wraps
-// ErrVocabulary and names the line.
+// ReadVocabulary reads a vocabulary file of the reference implementation. It is text with one
+// symbol in each line, optionally followed by its count; ids are in line order. As in the
+// reference, counts are ignored and repeated symbols are skipped. Errors wrap ErrVocabulary and
+// name the line.
 func ReadVocabulary(r io.Reader) (*Words, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, vocabLineMost), vocabLineMost)
@@ -48,7 +49,7 @@ func ReadVocabulary(r io.Reader) (*Words, error) {
 	return NewWords(symbols)
 }
 
-// vocabSymbol is the symbol of a line.
+// vocabSymbol returns the symbol of a line.
 func vocabSymbol(line []byte) (string, error) {
 	var p Pending
 	symbol, rest := p.next(append(line[:len(line):len(line)], ' '))

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Symbols of a vocabulary that are no words: the end of a line, and a word that the vocabulary does
-// not have. The reference implementation writes the latter in capitals in some vocabularies.
+// Symbols of a vocabulary that are not words: the end of a line, and an unknown word. Some
+// vocabularies of the reference implementation have the latter in capitals.
 const (
 	LineEnd      = "<eos>"
 	Unknown      = "<unk>"
@@ -18,44 +18,44 @@ const (
 
 // Limits of a vocabulary.
 const (
-	MaxVocab       = 1 << 24   // symbols; as many as a network may have
+	MaxVocab       = 1 << 24   // symbols; also the maximum of a network
 	MaxSymbolBytes = 256 << 20 // of all symbols together, each with a line feed
 )
 
-// ErrVocabulary is wrapped by errors about a vocabulary: of text that is none, or too large.
+// ErrVocabulary is wrapped by errors about an invalid or too large vocabulary.
 var ErrVocabulary = errors.New("tokenizer: vocabulary")
 
-// Words is the word-level tokenizer of a vocabulary, as the reference implementation prepares
-// WikiText-103. A text is split into lines at line feeds and into words at white space; a word is a
-// token, Unknown if the vocabulary does not have it, and the end of a line is the token LineEnd, of
-// an empty line, too. Case is kept. The end of a text ends its last line.
+// Words is the word-level tokenizer of a vocabulary, for texts prepared as in the reference
+// implementation's WikiText-103. It splits a text into lines at line feeds and into words at
+// white space. A word is a token, or Unknown if it is not in the vocabulary. The end of a line,
+// even an empty one, is the token LineEnd. Case matters. The end of a text ends its last line.
 //
-// The white space before a word, or before the end of a line, belongs to that token, so that every
-// byte of a text belongs to one token. The first token of a line has none in a text as Spell writes
-// it, every other word has one space.
+// White space belongs to the token after it, a word or the end of a line. So every byte of a text
+// belongs to one token. In text from Spell the first token of a line has no white space, and
+// every other word has one space.
 //
-// A word is known to be complete when white space follows it. What has come until then is pending.
-// A word that reads as LineEnd does is no line end, but unknown.
+// A word is complete when white space follows. Until then it is pending. A word spelled like
+// LineEnd is not the end of a line, but unknown.
 //
-// A vocabulary that has "@-@" and ",", but no words with a comma at their end, is of a text whose
-// punctuation stands apart, as WikiText's does. A word that such a vocabulary does not have is cut
-// as that text is, into partsMost parts at most, each of which is a token: "Really?" is "Really"
-// and "?", "well-known" is "well", "@-@" and "known". A word that it has is not cut.
+// If a vocabulary has "@-@" and ",", but hardly any words that end with a comma, its text has
+// separate punctuation, like WikiText. Unknown words are then cut in the same way, into at most
+// partsMost parts, each of which is a token. "Really?" is "Really" and "?", "well-known" is
+// "well", "@-@" and "known". Known words are not cut.
 //
-// Words is immutable; many may use it at the same time.
+// Words is immutable and safe for concurrent use.
 type Words struct {
 	symbols []string
-	ids     map[string]int32 // of words, and of Unknown, which a prepared text may contain
+	ids     map[string]int32 // of words, and of Unknown, which prepared texts contain
 	lineEnd int32
 	unknown int32
-	longest int // symbol, in bytes
+	longest int // longest symbol, in bytes
 	cuts    bool
 }
 
-// NewWords returns the tokenizer of these symbols, whose ids are their places. One of them is
-// LineEnd, one Unknown (or UnknownUpper); the others are words of at most MaxWordBytes bytes and
-// without white space, each given once, and of MaxSymbolBytes together. An adaptive softmax expects
-// frequent words first.
+// NewWords returns the tokenizer of these symbols; a symbol's index is its id. One symbol must be
+// LineEnd, and one Unknown (or UnknownUpper). The others must be distinct words of at most
+// MaxWordBytes bytes without white space. All together have at most MaxSymbolBytes. An adaptive
+// softmax expects frequent words first.
 func NewWords(symbols []string) (*Words, error) {
 	if len(symbols) > MaxVocab {
 		return nil, fmt.Errorf("%w: found %d symbols, expected at most %d", ErrVocabulary,
@@ -113,10 +113,10 @@ func checkSymbol(symbol string) error {
 // Vocab returns the number of ids; they are 0 to Vocab-1.
 func (w *Words) Vocab() int { return len(w.symbols) }
 
-// Start returns LineEnd's id: a text begins where a line begins.
+// Start returns LineEnd's id: a text begins at the beginning of a line.
 func (w *Words) Start() int32 { return w.lineEnd }
 
-// Unknown returns the id of the words that the vocabulary does not have.
+// Unknown returns the id of words outside the vocabulary.
 func (w *Words) Unknown() int32 { return w.unknown }
 
 // ID returns the id of a word without white space.
@@ -133,9 +133,9 @@ func (w *Words) Symbol(id int32) string { return w.symbols[id] }
 // Chars returns the number of characters of UTF-8 that begin in the text.
 func (w *Words) Chars(text []byte) int { return chars(text) }
 
-// Next takes text behind what is pending and adds the tokens that end in it, at most room of them,
-// to t. It returns the text behind the byte that completed the last token there was room for; else
-// it takes all.
+// Next takes text behind the pending text and adds the tokens that end in it, at most room of
+// them, to t. It returns the text behind the byte that completed the last token with room, or
+// none.
 func (w *Words) Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte) {
 	for ; room > 0; room-- {
 		if p.Ended > 0 {
@@ -154,8 +154,8 @@ func (w *Words) Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte)
 	return text
 }
 
-// End adds the tokens that the end of the text completes: the word that is pending, and the end of
-// the last line. There are none if the text ends with a line feed. Then nothing is pending.
+// End adds the tokens that the end of the text completes: the pending word, and the end of the
+// last line. If the text ends with a line feed, there are none. Nothing is pending afterwards.
 func (w *Words) End(t *Tokens, p *Pending) {
 	for p.Ended > 0 {
 		w.addPart(t, p)
@@ -189,7 +189,7 @@ func (w *Words) add(t *Tokens, found piece) (rest []byte) {
 	return rest
 }
 
-// addPart adds the token of the next part of a word that has ended.
+// addPart adds the token of the next part of an ended word.
 func (w *Words) addPart(t *Tokens, p *Pending) {
 	size, id := w.cut(p.Word, true)
 	n := int64(chars(p.Word[:size]))
@@ -197,9 +197,9 @@ func (w *Words) addPart(t *Tokens, p *Pending) {
 	p.dropPart(size, n)
 }
 
-// Spell appends the text of a token that stands behind another: a line feed, or a word, with a
-// space before it unless it is the first of a line. An unknown word is spelt as its symbol. Next
-// makes the same tokens of what Spell writes. Spell panics at an id outside the vocabulary.
+// Spell appends the text of token id after another token: a line feed, or a word with a space
+// before it unless it is the first of a line. An unknown word is spelled as its symbol. Next
+// makes the same tokens from the text of Spell. Spell panics at an id outside the vocabulary.
 func (w *Words) Spell(dst []byte, after, id int32) []byte {
 	if id == w.lineEnd {
 		return append(dst, '\n')
@@ -210,13 +210,14 @@ func (w *Words) Spell(dst []byte, after, id int32) []byte {
 	return append(dst, w.symbols[id]...)
 }
 
-// SpellMax returns the length of the longest symbol, and one for the space before it.
+// SpellMax returns the length of the longest symbol plus one space.
 func (w *Words) SpellMax() int { return w.longest + 1 }
 
-// PendingMax returns the most bytes that are kept of a word.
+// PendingMax returns the maximum number of bytes kept of a word.
 func (w *Words) PendingMax() int { return heldMost }
 
-// DueMax returns 1, for the end of a line, and the parts of a word but the first.
+// DueMax returns the maximum number of due tokens: one for the end of a line, and all parts of a
+// word except the first.
 func (w *Words) DueMax() int {
 	if w.cuts {
 		return partsMost
@@ -224,8 +225,8 @@ func (w *Words) DueMax() int {
 	return 1
 }
 
-// Symbols returns the symbols in the order of their ids, each with a line feed behind it: the form
-// that ReadSymbols reads.
+// Symbols returns the symbols in the order of their ids, each followed by a line feed, as
+// ReadSymbols reads them.
 func (w *Words) Symbols() []byte {
 	var all []byte
 	for _, symbol := range w.symbols {
@@ -234,8 +235,8 @@ func (w *Words) Symbols() []byte {
 	return all
 }
 
-// ReadSymbols returns the tokenizer that Symbols has written. Anything else gives an
-// error that wraps ErrVocabulary and names the symbol.
+// ReadSymbols returns the tokenizer whose Symbols has written data. Other input gives an error
+// that wraps ErrVocabulary and names the symbol.
 func ReadSymbols(data []byte) (*Words, error) {
 	if len(data) > MaxSymbolBytes {
 		return nil, fmt.Errorf("%w: found %d bytes, expected at most %d", ErrVocabulary, len(data),

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// few is a vocabulary whose words are easily made by chance.
+// few is a vocabulary of words that random text often contains.
 func few(t testing.TB) *Words {
 	long := strings.Repeat("w", MaxWordBytes)
 	w, err := NewWords([]string{LineEnd, "the", "a", Unknown, "The", "é", "ab", "\xc2", long})
@@ -21,22 +21,22 @@ func few(t testing.TB) *Words {
 	return w
 }
 
-// separates tells the white space of Python's str.split.
+// separates reports whether a character is white space for Python's str.split.
 func separates(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// reference is the text as vocabulary.py of the reference implementation prepares it: for each line
+// reference prepares the text like vocabulary.py of the reference implementation: for each line
 // of the file its words, and its end.
 func reference(text string) (symbols []string) {
 	lines := strings.SplitAfter(text, "\n")
 	for _, line := range lines {
-		if line != "" { // as a file's last line feed begins no line
+		if line != "" { // the last line feed of a file begins no line
 			symbols = append(append(symbols, strings.FieldsFunc(line, separates)...), "\n")
 		}
 	}
 	return symbols
 }
 
-// drawWords makes a text with all that matters to a tokenizer of words, whole and broken.
+// drawWords draws a text of all cases that matter to a tokenizer of words, whole and broken.
 func drawWords(t *rapid.T) []byte {
 	part := rapid.SampledFrom([]string{
 		"a", "the", "ab", "The", "é", "<unk>", "<eos>", " ", " ", "\n", "\r\n", "\t", "\x1c", "€",
@@ -90,8 +90,8 @@ func TestAnyPiecesGiveTheSameTokens(t *testing.T) {
 	}
 }
 
-// The words are those of the reference implementation, in order; only invalid UTF-8, which it does
-// not read, and carriage returns, which end its lines, have no counterpart.
+// The words are those of the reference implementation, in order. It does not read invalid UTF-8,
+// and ends lines at carriage returns, so these are excluded.
 func TestTokensAreTheReferences(t *testing.T) {
 	w := few(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -106,7 +106,7 @@ func TestTokensAreTheReferences(t *testing.T) {
 		}
 		require.Equal(t, want, all.IDs)
 		at := int64(0)
-		for i, size := range all.Sizes { // a token's bytes are its word behind white space
+		for i, size := range all.Sizes { // a token's bytes are white space and its word
 			part := string(text[at : at+size])
 			at += size
 			trimmed := strings.TrimLeftFunc(part, separates)
@@ -123,7 +123,7 @@ func TestTokensAreTheReferences(t *testing.T) {
 	})
 }
 
-// idOf is the id of a symbol of the reference's text.
+// idOf returns the id of a symbol of the reference's text.
 func (w *Words) idOf(symbol string) int32 {
 	if symbol == "\n" {
 		return w.lineEnd
@@ -145,10 +145,10 @@ func TestTokensByExample(t *testing.T) {
 		"the\r\na":                           {1, eos, 2, eos},
 		"a\u00a0the\u3000a":                  {2, 1, 2, eos},
 		"<unk> <UNK>":                        {unk, unk, eos},
-		"<eos> a":                            {unk, 2, eos}, // no line ends
+		"<eos> a":                            {unk, 2, eos}, // not the end of a line
 		strings.Repeat("w", 1024):            {8, eos},
 		strings.Repeat("w", 1025):            {unk, eos},
-		strings.Repeat("w", 1e6) + "\u2003a": {unk, 2, eos}, // one word, however long
+		strings.Repeat("w", 1e6) + "\u2003a": {unk, 2, eos}, // one word of any length
 	} {
 		all, p := whole(w, []byte(text))
 		w.End(&all, &p)
@@ -156,7 +156,7 @@ func TestTokensByExample(t *testing.T) {
 	}
 }
 
-// A stream is copied with what is pending, and the copy goes on as the stream does.
+// A copy of a stream with its pending text continues like the stream.
 func TestPendingIsTheWholeState(t *testing.T) {
 	w := few(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -193,7 +193,7 @@ func TestPendingThatNoTextLeavesIsRefused(t *testing.T) {
 	}
 }
 
-// What is sampled and printed is read back as the same tokens.
+// Sampled and printed tokens are read back as the same tokens.
 func TestSpeltTokensAreReadAsTheSame(t *testing.T) {
 	w := few(t)
 	require.Equal(t, "the a\n<unk> ab", string(spell(w, 1, 2, 0, 3, 6)))
@@ -252,7 +252,7 @@ func TestVocabulariesThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// What NewWords takes has a form that ReadSymbols takes: a model that was trained can be opened.
+// ReadSymbols accepts every vocabulary that NewWords accepts, so a trained model can be opened.
 func TestAVocabularyIsNotLargerThanItsFormMayBe(t *testing.T) {
 	const count = MaxSymbolBytes/(MaxWordBytes+1) + 1
 	text := make([]byte, count+MaxWordBytes) // every 1,024 bytes of it are another word

@@ -1,7 +1,7 @@
 package txl
 
-// activatePass adds the bias to pre and sets act = f(pre), or f(gate) value where pre has a gate
-// before its value.
+// activatePass adds the bias to pre and sets act = f(pre). If pre has a gate before its value,
+// act = f(gate) value.
 type activatePass struct {
 	cfg  *Config
 	act  []float32 // [*,F]
@@ -23,7 +23,7 @@ func (p *activatePass) doRows(w *Exec, lo, hi int) {
 	}
 }
 
-// activateBackwardPass sets dpre from dact and the forward's pre, its bias added.
+// activateBackwardPass sets dpre from dact and the forward's pre, which includes the bias.
 type activateBackwardPass struct {
 	cfg  *Config
 	dpre []float32 // [*,rows of CoreNet.0]

@@ -5,18 +5,17 @@ import (
 	"slices"
 )
 
-// Backward sets grads to the gradient of the mean negative log-likelihood (in
-// nats, over all rows and streams) of targets [n,B], with respect to every
-// wanted weight at its effective value: dL/d(W+M), which is dL/dW and dL/dM
-// alike. A target below 0 has no part in the sum of which the mean is made. grads has an entry for
-// each tensor of the layout. The gradients of tensors whose entry is nil, and what only they would
-// need, are not computed.
+// Backward sets grads to the gradient of the mean negative log-likelihood (in nats, over all rows
+// and streams) of targets [n,B]. The gradient is taken at the effective weights: dL/d(W+M), which
+// equals dL/dW and dL/dM. A target below 0 adds nothing to the sum in the mean. grads has an
+// entry for each tensor of the layout. Backward does not compute the gradients of nil entries, or
+// anything that only they need.
 func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 	s.backward(x, targets, nil, grads)
 }
 
-// BackwardOf is Backward for the mean of other losses of the targets, one for each row, whose
-// gradients with respect to the row's logits [n*B,V] are given. The softmax must not be adaptive.
+// BackwardOf is Backward for the mean of other losses of the targets, one for each row. dlogits
+// are their gradients with respect to the rows' logits [n*B,V]. The softmax must not be adaptive.
 func (s *Segment) BackwardOf(x *Exec, targets []int32, dlogits []float32, grads Grads) {
 	lay := s.model.Layout
 	if want := len(targets) * lay.headWidth(); len(dlogits) != want || lay.tails() > 0 {
@@ -26,7 +25,7 @@ func (s *Segment) BackwardOf(x *Exec, targets []int32, dlogits []float32, grads 
 	s.backward(x, targets, dlogits, grads)
 }
 
-// backward is Backward, or BackwardOf where there are gradients of logits.
+// backward is Backward, or BackwardOf if dlogits is not nil.
 func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Grads) {
 	if s.of != nil {
 		panic("txl: backward of a segment beside another, which only scores")
@@ -36,7 +35,7 @@ func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Gr
 			len(targets), s.n*s.B))
 	}
 	lay := s.model.Layout
-	for _, l := range lay.layers { // layers may share them, and add to them one after the other
+	for _, l := range lay.layers { // layers may share them, and each layer adds to them
 		clear(grads[l.rwBias])
 		clear(grads[l.rrBias])
 	}
@@ -56,7 +55,7 @@ func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Gr
 	}
 }
 
-// clearProjections clears the gradients of the projections: each of their uses adds its part.
+// clearProjections clears the gradients of the projections: each use adds its part.
 func (s *Segment) clearProjections(grads Grads) {
 	for i := range s.model.Layout.clusters {
 		k := &s.model.Layout.clusters[i]
@@ -67,9 +66,9 @@ func (s *Segment) clearProjections(grads Grads) {
 	}
 }
 
-// lowestHalf is where backward may stop: the lowest half of a layer with a weight whose
-// gradient is wanted. Halves are counted from the bottom: layer i's attention is 2i, its
-// feed-forward 2i+1, and the embedding -1. The number 2 NLayer means that none is wanted.
+// lowestHalf returns the lowest half of a layer with a wanted gradient, where backward may stop.
+// Halves are counted from the bottom: layer i's attention is 2i, its feed-forward 2i+1, and the
+// embedding -1. 2 NLayer means that no layer has a wanted gradient.
 func (s *Segment) lowestHalf(grads Grads) int {
 	lay := s.model.Layout
 	wanted := func(tensors ...int) bool {
@@ -81,8 +80,8 @@ func (s *Segment) lowestHalf(grads Grads) int {
 		}
 	}
 	for i, l := range lay.layers {
-		// The normalisation between the halves is differentiated with the upper one,
-		// the one in front of attention with the lower.
+		// The upper half differentiates the normalization between the halves, the lower half the
+		// one before attention.
 		if wanted(l.rwBias, l.rrBias, l.qkv, l.r, l.o) || s.cfg.PreLNorm &&
 			wanted(l.gain1, l.bias1) {
 			return 2 * i

@@ -2,36 +2,36 @@ package txl
 
 import "slices"
 
-// Two networks of the same slow weights W compute the same, bits included, below the first tensor
-// whose fast weights differ. A segment beside another one takes from it what is the same, and
-// computes the rest. Halves of layers are counted from the bottom: layer i's attention is 2i, its
-// feed-forward 2i+1, the embedding -1, and the softmax 2 NLayer.
+// Two networks with the same slow weights W compute the same bits below the first tensor whose
+// fast weights differ. A segment beside another one copies these results and computes the rest.
+// Halves of layers are counted from the bottom: layer i's attention is 2i, its feed-forward 2i+1,
+// the embedding -1, and the softmax 2 NLayer.
 
-// wholeNetwork is the first half of a network that has nothing to take.
+// wholeNetwork is the first half of a network that computes everything.
 const wholeNetwork = -1
 
-// NewBeside allocates a segment that computes, with other fast weights, what another one computes,
-// for scoring alone: it has no Backward. Its calls follow those of the other, which has to have
-// begun at the same model, and to have the same rows. Then its bits are those of a segment of its
-// own. It neither reads nor writes the memory of layers whose input is the same.
+// NewBeside allocates a segment that computes the same rows as another one with other fast
+// weights, for scoring alone: it has no Backward. Each of its calls must follow the same call of
+// the other segment, with the same model and rows. Its bits are those of an independent segment.
+// It neither reads nor writes the memory of layers with the same input.
 func NewBeside(of *Segment) *Segment {
 	return (&Segment{cfg: of.cfg, B: of.B, T: of.T, of: of, first: wholeNetwork}).allocate()
 }
 
-// BesideBytes is the memory of a segment beside one of SegmentBytes, but for a part that does not
-// count.
+// BesideBytes returns the bytes of memory of a segment beside one of SegmentBytes, except a
+// negligible part.
 func BesideBytes(c Config, batch, maxLen int) int64 {
 	of := &Segment{cfg: c, B: batch, T: maxLen}
 	return (&Segment{cfg: c, B: batch, T: maxLen, of: of}).bytes()
 }
 
-// LayersAlike is how many layers, from the bottom, have the same input, and so the same memory, in
-// two networks whose fast weights differ in the tensors that differs tells.
+// LayersAlike returns the number of layers, from the bottom, that have the same input and memory
+// in two networks. differs reports which tensors have different fast weights.
 func (m *Model) LayersAlike(differs func(tensor int) bool) int {
 	return min(m.Config.NLayer, m.Layout.firstHalf(m.Config.PreLNorm, differs)>>1+1)
 }
 
-// firstHalf is the lowest half of a layer whose result is another one if some tensors differ.
+// firstHalf returns the lowest half of a layer whose result changes if some tensors differ.
 func (l *Layout) firstHalf(preLNorm bool, differs func(tensor int) bool) int {
 	any := func(tensors ...int) bool { return slices.ContainsFunc(tensors, differs) }
 	for _, k := range l.clusters {
@@ -40,7 +40,7 @@ func (l *Layout) firstHalf(preLNorm bool, differs func(tensor int) bool) int {
 		}
 	}
 	for i, t := range l.layers {
-		// What comes out of attention is normalised for the feed-forward.
+		// The output of attention is normalized for the feed-forward.
 		switch {
 		case any(t.rwBias, t.rrBias, t.qkv, t.r, t.o, t.gain1, t.bias1),
 			preLNorm && any(t.gain2, t.bias2):
@@ -52,7 +52,7 @@ func (l *Layout) firstHalf(preLNorm bool, differs func(tensor int) bool) int {
 	return 2 * len(l.layers)
 }
 
-// part finds where the segment and the one that it is beside part.
+// part finds the first half in which the segment and its partner differ.
 func (s *Segment) part() {
 	if s.of.model != s.model || s.of.mlen != s.mlen {
 		panic("txl: a segment begins beside one of another model or memory")
@@ -63,13 +63,13 @@ func (s *Segment) part() {
 	})
 }
 
-// attends tells whether the segment computes layer i's attention.
+// attends reports whether the segment computes layer i's attention.
 func (s *Segment) attends(i int) bool { return 2*i >= s.first }
 
-// firstMemory is the first layer that the segment has a memory of its own of.
+// firstMemory returns the first layer of which the segment has a separate memory.
 func (s *Segment) firstMemory() int { return s.first>>1 + 1 }
 
-// takeMemory makes the memory the first rows of the layers' inputs.
+// takeMemory copies the memory to the first rows of the layers' inputs.
 func (s *Segment) takeMemory(mem *Memory) {
 	size := s.mlen * s.B * s.cfg.DModel
 	for i := s.firstMemory(); i < len(s.layers); i++ {
@@ -80,7 +80,7 @@ func (s *Segment) takeMemory(mem *Memory) {
 	}
 }
 
-// takeRows takes rows n0..n1 of the input of the first half.
+// takeRows copies rows n0..n1 of the input of the first half.
 func (s *Segment) takeRows(n0, n1 int) {
 	if s.of.n < n1 {
 		panic("txl: a segment is extended before the one that it is beside")

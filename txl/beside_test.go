@@ -7,8 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A segment beside another gives the bits of a whole one, wherever both networks part: here at
-// every tensor that can have fast weights, alone and with those of the softmax.
+// A segment beside another gives the bits of an independent one, wherever the networks first
+// differ. The test tries every tensor that can have fast weights, alone and with those of the
+// softmax.
 func TestASegmentBesideAnotherGivesTheBitsOfAWholeOne(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +26,7 @@ func TestASegmentBesideAnotherGivesTheBitsOfAWholeOne(t *testing.T) {
 	}
 }
 
-// The same holds for networks that have fast weights both, some of which are the same.
+// The same holds if both networks have fast weights, some of them equal.
 func TestASegmentBesideAnotherMayHaveFastWeights(t *testing.T) {
 	c := shapes["odd"]
 	m, one := randomModel(t, c, 7)
@@ -38,8 +39,8 @@ func TestASegmentBesideAnotherMayHaveFastWeights(t *testing.T) {
 	besideAsWhole(t, m, one, two, 1)
 }
 
-// besideAsWhole reads a text with fast weights and, beside it, with others, in pieces, behind
-// Continue and Begin.
+// besideAsWhole reads a text in pieces with two sets of fast weights, side by side, after Begin
+// and Continue.
 func besideAsWhole(t *testing.T, m *Model, fast, others Fast, seed uint64) {
 	c, x := m.Config, newExec(t, 2)
 	of, whole := NewSegment(c, 1, c.SegLen), NewSegment(c, 1, c.SegLen)
@@ -91,7 +92,7 @@ func besideAsWhole(t *testing.T, m *Model, fast, others Fast, seed uint64) {
 	}
 }
 
-// One segment serves pairs of networks that part at different halves, one after the other.
+// One segment serves pairs of networks that differ from different halves on, in turn.
 func TestASegmentBesideAnotherLeavesNothingOfAPairInTheNext(t *testing.T) {
 	c := shapes["prenorm"]
 	m, all := randomModel(t, c, 3)
@@ -125,7 +126,7 @@ func TestASegmentBesideAnotherLeavesNothingOfAPairInTheNext(t *testing.T) {
 	})
 }
 
-// Calls in an order that would give other numbers are refused.
+// Calls in an order that would give wrong numbers are refused.
 func TestASegmentBesideAnotherFollowsIt(t *testing.T) {
 	c := shapes["plain"]
 	m, fast := randomModel(t, c, 3)

@@ -2,14 +2,14 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// table is the effective weights of a cluster in the softmax, (tokens, E_i), as a right operand.
-// Where they are tied they are the embeddings, so that M acts on both uses.
+// table returns the effective weights of a cluster in the softmax, (tokens, E_i), as a right
+// operand. If they are tied, they are the embeddings, so that M affects both uses.
 func (s *Segment) table(k *cluster) kernel.Matrix {
 	return s.weight(k.out).RowRange(k.first, k.first+k.size())
 }
 
-// lower takes hidden states to the width of a cluster's embeddings, h P, in the rows of buf from
-// the given one on. Without a projection the result is the hidden states themselves.
+// lower projects hidden states to the width of a cluster's embeddings, h P, into the rows of buf
+// from `from` on. Without a projection it returns the hidden states themselves.
 func (s *Segment) lower(
 	x *Exec, k *cluster, hidden kernel.Matrix, buf []float32, from int,
 ) kernel.Matrix {
@@ -21,18 +21,18 @@ func (s *Segment) lower(
 	return low
 }
 
-// biasOf is the effective bias of a cluster's logits.
+// biasOf returns the effective bias of a cluster's logits.
 func (s *Segment) biasOf(k *cluster) []float32 { return k.part(s.effective[k.bias], 1) }
 
-// projected is hidden states before and after lower, and their gradients. Without a projection both
-// are the same.
+// projected holds hidden states before and after lower, and their gradients. Without a projection
+// both are the same.
 type projected struct {
 	hidden, low   kernel.Matrix
 	dhidden, dlow kernel.Matrix
 }
 
-// tableBackward sets p.dlow, and sets (or adds to, if acc) the gradients of a cluster's table
-// and bias: dE = dlogitsᵀ low, db = the sum of dlogits' rows, dlow = dlogits E.
+// tableBackward sets p.dlow, and sets the gradients of a cluster's table and bias, or adds to
+// them if acc: dE = dlogitsᵀ low, db = the sum of dlogits' rows, dlow = dlogits E.
 func (s *Segment) tableBackward(
 	x *Exec, k *cluster, dlogits kernel.Matrix, p projected, grads Grads, acc bool,
 ) {
@@ -55,17 +55,17 @@ func (s *Segment) lowerBackward(x *Exec, k *cluster, p projected, grads Grads) {
 	x.MulNT(p.dhidden, p.dlow, s.weight(k.outProj), false)
 }
 
-// Cluster describes a range of the vocabulary for those who count work or memory. The first one is
+// Cluster describes a range of the vocabulary, to estimate work or memory. The first cluster is
 // the head, the others are the tails.
 type Cluster struct {
 	Tokens, Width int // rows and columns of its embeddings
-	// Embedding names the tensor of the embeddings, Table that of the softmax's weights, Input and
-	// Output the projections between them and hidden states. What is tied is the same tensor;
-	// without projections their names are "".
+	// Embedding names the tensor of the embeddings, Table that of the softmax's weights. Input
+	// and Output name the projections between embeddings and hidden states. Tied uses name the
+	// same tensor; without projections the names are "".
 	Embedding, Table, Input, Output string
 }
 
-// Clusters describes the ranges of the vocabulary, in the order of their tokens.
+// Clusters returns the ranges of the vocabulary, in the order of their tokens.
 func (l *Layout) Clusters() []Cluster {
 	all := make([]Cluster, len(l.clusters))
 	for i, k := range l.clusters {
@@ -80,6 +80,6 @@ func (l *Layout) Clusters() []Cluster {
 	return all
 }
 
-// TailWeights names the tensor of the head's columns that stand for tails. A layout without tails
-// lacks it.
+// TailWeights names the tensor of the head's columns for the tails. A layout without tails lacks
+// it.
 const TailWeights = "crit.cluster_weight"

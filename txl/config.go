@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// LayerNormEps is added to the variance in every layer normalisation.
+// LayerNormEps is added to the variance in every layer normalization.
 const LayerNormEps = 1e-5
 
-// Config describes a Transformer-XL. The JSON names are those of the
-// reference implementation where it has one.
+// Config describes a Transformer-XL. The JSON names are those of the reference implementation,
+// where it has the field.
 type Config struct {
 	NLayer int `json:"n_layer"`
 	DModel int `json:"d_model"`
@@ -20,50 +20,48 @@ type Config struct {
 	DHead  int `json:"d_head"`
 	DInner int `json:"d_inner"`
 	Vocab  int `json:"vocab"`
-	// SegLen is the usual number of rows of a segment, in tokens. Segments
-	// of other lengths work too; see NewSegment.
+	// SegLen is the usual number of rows of a segment, in tokens. Segments can have other
+	// lengths; see NewSegment.
 	SegLen int `json:"seg_len"`
-	// MemLen is the number of rows of past hidden states each layer attends
-	// to; 0 means no memory.
+	// MemLen is the number of rows of past hidden states that each layer attends to; 0 means no
+	// memory.
 	MemLen int `json:"mem_len"`
-	// ClampLen, when positive, is the largest distance that the position
-	// encoding tells apart.
+	// ClampLen, when positive, is the largest distance that the position encoding distinguishes.
 	ClampLen int `json:"clamp_len,omitempty"`
 	// SameLength limits every query to its MemLen most recent keys.
 	SameLength bool `json:"same_length,omitempty"`
-	// PreLNorm moves layer normalisation in front of attention and
-	// feed-forward.
+	// PreLNorm moves layer normalization before attention and feed-forward.
 	PreLNorm bool `json:"pre_lnorm,omitempty"`
-	// UntieR gives every layer attention biases of its own instead of one pair for all, as the
-	// reference implementation for TensorFlow can have them.
+	// UntieR gives every layer separate attention biases instead of one pair for all, as the
+	// reference implementation for TensorFlow can.
 	UntieR bool `json:"untie_r,omitempty"`
-	// UntieSoftmax gives the softmax tables of its own, beside those of the embeddings. Fast
-	// weights of the softmax's tables then leave the input alone, and the backward pass ends above
-	// the layers.
+	// UntieSoftmax gives the softmax separate tables, beside those of the embeddings. Fast
+	// weights of the softmax's tables then do not change the input, and the backward pass ends
+	// above the layers.
 	UntieSoftmax bool `json:"untie_softmax,omitempty"`
-	// Activation of the feed-forward layer: relu (also ""), gelu, swiglu or
-	// geglu. The gated ones double the rows of CoreNet.0: first the gate,
-	// then the value.
+	// Activation of the feed-forward layer: relu (also ""), gelu, swiglu or geglu. The gated ones
+	// double the rows of CoreNet.0: first the gate, then the value.
 	Activation string `json:"activation,omitempty"`
 	// DEmbed is the width of the embeddings of the first cluster; 0 means DModel.
 	DEmbed int `json:"d_embed,omitempty"`
-	// Cutoffs divide the vocabulary for adaptive input and adaptive softmax: a cluster begins at
-	// token 0, and one at each cutoff, in ascending order. Without cutoffs there is one cluster.
+	// Cutoffs divide the vocabulary into clusters for adaptive input and adaptive softmax. A
+	// cluster begins at token 0 and at each cutoff, in ascending order. Without cutoffs there is
+	// one cluster.
 	Cutoffs []int `json:"cutoffs,omitempty"`
-	// DivVal, when above 1, gives cluster i a table of embeddings of its own, DEmbed/DivVal^i wide,
-	// and projections of its own between that width and DModel. Otherwise all clusters share one
-	// table, which has projections only if DEmbed is not DModel.
+	// DivVal, when above 1, gives cluster i a separate table of embeddings, DEmbed/DivVal^i wide,
+	// and separate projections between that width and DModel. Otherwise all clusters share one
+	// table, which has projections only if DEmbed differs from DModel.
 	DivVal int `json:"div_val,omitempty"`
-	// TieProjs says for each cluster whether the softmax projects by the matrix by which the input
-	// is projected. For clusters without an entry it does not.
+	// TieProjs says for each cluster whether the softmax uses the input's projection matrix.
+	// Clusters without an entry do not share it.
 	TieProjs []bool `json:"tie_projs,omitempty"`
-	// ClusterTables gives every cluster a table and projections of its own even if DivVal is not
-	// above 1. The reference implementation has no such models.
+	// ClusterTables gives every cluster a separate table and projections even if DivVal is at
+	// most 1. The reference implementation has no such models.
 	ClusterTables bool `json:"cluster_tables,omitempty"`
 }
 
-// Lengths say how far back layers look, which a model can do otherwise than it was trained to: no
-// weight depends on it. They are the fields of Config of these names; nil leaves a field as it is.
+// Lengths say how far back layers attend. A trained model can use other lengths, since no weight
+// depends on them. They are the fields of Config with these names; nil leaves a field unchanged.
 type Lengths struct {
 	MemLen, ClampLen *int
 	SameLength       *bool
@@ -83,8 +81,8 @@ func (c Config) WithLengths(l Lengths) Config {
 	return c
 }
 
-// WithVocab returns the configuration for a vocabulary of another size. Clusters that would begin
-// behind its end are left out.
+// WithVocab returns the configuration for a vocabulary of another size. It drops clusters that
+// would begin beyond the vocabulary.
 func (c Config) WithVocab(vocab int) Config {
 	c.Vocab = vocab
 	for i, cutoff := range c.Cutoffs {
@@ -112,8 +110,8 @@ var named = map[string]Config{
 	"wt103-16l": {NLayer: 16, DModel: 410, NHead: 10, DHead: 41, DInner: 2100, Vocab: 267735,
 		SegLen: 150, MemLen: 150,
 		Cutoffs: []int{20000, 40000, 200000}},
-	// The configurations of the two embedded models, of which the second is for streams; one
-	// between them, and one small enough for trying things out.
+	// The configurations of the two embedded models (the second one is for fast streams), one
+	// between them, and one small enough for experiments.
 	"default": {NLayer: 6, DModel: 256, NHead: 4, DHead: 64, DInner: 768, Vocab: 256, SegLen: 256,
 		MemLen: 512, PreLNorm: true},
 	"swift": {NLayer: 2, DModel: 128, NHead: 2, DHead: 64, DInner: 768, Vocab: 256, SegLen: 128,
@@ -124,7 +122,7 @@ var named = map[string]Config{
 		MemLen: 64},
 }
 
-// Named returns a configuration by name.
+// Named returns the configuration of a name.
 func Named(name string) (Config, error) {
 	c, ok := named[name]
 	if !ok {
@@ -145,7 +143,7 @@ func Names() []string {
 	return names
 }
 
-// Validate reports the first field that is out of range.
+// Validate returns an error for the first field that is out of range.
 func (c Config) Validate() error {
 	for _, f := range []struct {
 		name       string
@@ -178,7 +176,8 @@ func (c Config) Validate() error {
 	return c.validateClusters()
 }
 
-// validateClusters reports the first field of the adaptive input and softmax that is out of range.
+// validateClusters returns an error for the first field of the adaptive input and softmax that is
+// out of range.
 func (c Config) validateClusters() error {
 	switch {
 	case c.DEmbed < 0 || c.DEmbed > 1<<16:
@@ -210,7 +209,7 @@ func (c Config) validateClusters() error {
 // maxCutoffs bounds the number of clusters.
 const maxCutoffs = 64
 
-// embedWidth is the width of the embeddings of cluster i.
+// embedWidth returns the width of the embeddings of cluster i.
 func (c Config) embedWidth(i int) int {
 	width := cmp.Or(c.DEmbed, c.DModel)
 	for range i {
@@ -219,13 +218,13 @@ func (c Config) embedWidth(i int) int {
 	return width
 }
 
-// tablePerCluster tells whether each cluster has a table and projections of its own.
+// tablePerCluster reports whether each cluster has a separate table and projections.
 func (c Config) tablePerCluster() bool { return c.DivVal > 1 || c.ClusterTables }
 
-// gated tells whether CoreNet.0 has a gate beside its value.
+// gated reports whether CoreNet.0 has a gate beside its value.
 func (c Config) gated() bool { return c.Activation == SwiGLU || c.Activation == GeGLU }
 
-// dHidden is the number of rows of CoreNet.0.
+// dHidden returns the number of rows of CoreNet.0.
 func (c Config) dHidden() int {
 	if c.gated() {
 		return 2 * c.DInner
@@ -233,6 +232,6 @@ func (c Config) dHidden() int {
 	return c.DInner
 }
 
-// maxKeys is the largest number of keys, and of distances, in a segment of at
-// most segLen rows.
+// maxKeys returns the maximum number of keys, and of distances, in a segment of at most segLen
+// rows.
 func (c Config) maxKeys(segLen int) int { return c.MemLen + segLen }

@@ -18,8 +18,8 @@ import (
 var update = flag.Bool("update", false,
 	"write internal/lab/conformance/testdata/adasoftmax_*.safetensors instead of comparing with them")
 
-// conformanceFiles are the files of kind adasoftmax that the reference of these tests makes, each
-// of a form that adaptive input and softmax may have. All have batches of two streams.
+// conformanceFiles are the adasoftmax files that the reference of these tests makes. Each has
+// another form of adaptive input and softmax. All have batches of two streams.
 var conformanceFiles = map[string]Config{
 	// One table for all clusters, narrower than the model.
 	"one_table": {
@@ -38,18 +38,18 @@ var conformanceFiles = map[string]Config{
 		SameLength: true, DEmbed: 7, Cutoffs: []int{4, 8}, DivVal: 1, ClusterTables: true,
 		TieProjs: []bool{false, true, false},
 	},
-	// One cluster, with a projection of its own.
+	// One cluster, with a separate projection.
 	"one_cluster": {
 		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 8, Vocab: 11, SegLen: 5, MemLen: 7,
 		ClampLen: 3, DEmbed: 9, DivVal: 2, TieProjs: []bool{false},
 	},
-	// Tables of the softmax's own, one for each cluster.
+	// Separate tables of the softmax, one for each cluster.
 	"own_tables": {
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 10, Vocab: 19, SegLen: 7, MemLen: 6,
 		PreLNorm: true, Cutoffs: []int{5, 11}, DivVal: 2, TieProjs: []bool{false, true, false},
 		UntieSoftmax: true,
 	},
-	// A table of the softmax's own that all clusters share.
+	// A separate table of the softmax that all clusters share.
 	"own_table": {
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 3, DInner: 9, Vocab: 15, SegLen: 6, MemLen: 8,
 		DEmbed: 6, Cutoffs: []int{4, 9}, DivVal: 1, TieProjs: []bool{true, false, true},
@@ -59,9 +59,9 @@ var conformanceFiles = map[string]Config{
 
 const conformanceBatch, conformanceSegments = 2, 3
 
-// The files of kind adasoftmax in internal/lab/conformance are what the reference computes in
-// float64. `go test -run AdasoftmaxFiles -update` writes them anew, with the gradients of all
-// weights; without -update a few gradients of each weight are compared.
+// The adasoftmax files in internal/lab/conformance are the reference's results in float64. `go
+// test -run AdasoftmaxFiles -update` rewrites them, with the gradients of all weights. Without
+// -update a few gradients of each weight are compared.
 func TestAdasoftmaxFilesAreOfTheReference(t *testing.T) {
 	for name, c := range conformanceFiles {
 		t.Run(name, func(t *testing.T) {
@@ -97,10 +97,10 @@ func TestAdasoftmaxFilesAreOfTheReference(t *testing.T) {
 	}
 }
 
-// sample says which elements of the gradients were computed.
+// sample lists the computed elements of the gradients.
 type sample map[string][]int
 
-// compared is the elements of a tensor that mean something.
+// compared returns the computed elements of a tensor.
 func (s sample) compared(tensor string, size int) []int {
 	if at, ok := s[tensor]; ok {
 		return at
@@ -112,7 +112,7 @@ func (s sample) compared(tensor string, size int) []int {
 	return all
 }
 
-// conformanceFile computes a file, with the gradients of at most so many elements of each weight.
+// conformanceFile computes a file, with the gradients of at most `most` elements of each weight.
 func conformanceFile(t *testing.T, c Config, most int) (*weights.File, sample) {
 	m, _ := randomModel(t, c, 77)
 	ref, length := newReference(m, nil), conformanceSegments*c.SegLen
@@ -181,7 +181,7 @@ func tokensTensor(name string, shape []int, ids []int32) weights.Tensor {
 	return weights.Tensor{Name: name, DType: weights.I32, Shape: shape, Data: data}
 }
 
-// cut is tokens lo to hi-1 of each stream.
+// cut returns tokens lo to hi-1 of each stream.
 func cut(streams [][]int32, lo, hi int) (out [][]int32) {
 	for _, s := range streams {
 		out = append(out, s[lo:hi])
@@ -189,7 +189,7 @@ func cut(streams [][]int32, lo, hi int) (out [][]int32) {
 	return out
 }
 
-// memoryTensor is memory l, [rows,batch,D]: the last one is that of the last layer's output.
+// memoryTensor returns memory l, [rows,batch,D]. The last memory is the last layer's output.
 func memoryTensor(
 	name string, c Config, l int, mem [][][][]float64, top [][][]float64,
 ) weights.Tensor {
@@ -210,7 +210,7 @@ func memoryTensor(
 	return weights.F32Tensor(name, []int{len(of(0)), len(mem), c.DModel}, values)
 }
 
-// conformanceMetadata is a file's metadata; docs/conformance.md lists the keys.
+// conformanceMetadata returns a file's metadata; docs/conformance.md lists the keys.
 func conformanceMetadata(c Config) map[string]string {
 	metadata := map[string]string{"kind": "adasoftmax"}
 	for key, value := range map[string]any{

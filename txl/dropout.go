@@ -6,18 +6,17 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Dropout is used in training only. Hidden is the probability of dropping an element of the
-// embeddings, of the outputs of attention and feed-forward, of the feed-forward's inner
-// activations and of the last hidden states; Attention is that of dropping an attention
-// probability. Both are rounded to multiples of 1/65536. A mask is a pure function of Key and
-// of the element's place, so that backward draws the masks of forward again: every segment
-// needs a Key of its own.
+// Dropout is used only in training. Hidden is the probability of dropping an element of hidden
+// states: embeddings, outputs of attention and feed-forward, inner activations of feed-forward,
+// and the last hidden states. Attention is the probability of dropping an attention probability.
+// Both are rounded to multiples of 1/65536. A mask is a pure function of Key and of the element's
+// position, so that backward can redraw the masks of forward. Every segment needs a separate Key.
 type Dropout struct {
 	Hidden, Attention float32
 	Key               uint64
 }
 
-// Sites keep the masks of different places apart.
+// Sites give different places different masks.
 const (
 	siteEmbedding = iota
 	siteAttention
@@ -27,8 +26,8 @@ const (
 	siteOutput
 )
 
-// rows zeroes elements of rows from..to of buf [*,width] and scales the others by 1/(1-p): the
-// pass is its own backward.
+// rows zeroes elements of rows from..to of buf [*,width] and scales the others by 1/(1-p). The
+// pass is also its backward.
 func (d *Dropout) rows(site, layer int, buf []float32, width, from, to int) {
 	if d.Hidden <= 0 {
 		return
@@ -41,7 +40,7 @@ func (d *Dropout) rows(site, layer int, buf []float32, width, from, to int) {
 	}
 }
 
-// dropRow sets dst to what is left of src under the mask of the random words from counter on.
+// dropRow sets dst to src under the mask of the random words from counter on.
 func dropRow(dst, src []float32, p float32, key, counter uint64) {
 	limit := uint64(math.Round(float64(p) * (1 << 16)))
 	keep := 1 / (1 - p)

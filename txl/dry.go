@@ -2,37 +2,38 @@ package txl
 
 import "slices"
 
-// A sampler subtracts Dry * dryBase^(m-dryFrom) from the logit of a token that followed the last
-// m >= dryFrom bytes earlier in what was drawn; of several earlier places the longest m counts.
-// This is DRY, "don't repeat yourself", by P. E. Weidmann (text-generation-webui, pull request
-// 5677). The text before what was drawn does not count: a model may copy from it.
+// A sampler penalizes a token that earlier in the drawn text followed the same last m >= dryFrom
+// bytes. It subtracts Dry * dryBase^(m-dryFrom) from the token's logit. With several earlier
+// places the longest m counts. This is DRY, "don't repeat yourself", by P. E. Weidmann
+// (text-generation-webui, pull request 5677). Text before the drawn text does not count: a model
+// may copy from it.
 const (
 	dryBase = 1.3
 	dryFrom = 12
 )
 
-// DryDefault is a strength that leaves hardly a loop, and DryMax the largest there is.
+// DryDefault is a strength that leaves hardly any loops. DryMax is the maximum strength.
 const (
 	DryDefault = 0.8
 	DryMax     = 10
 )
 
-// repeats finds what a sampler has drawn before.
+// repeats finds repetitions in a sampler's drawn text.
 type repeats struct {
 	drawn   []int32   // tokens so far
-	lengths []int32   // [i]: so many tokens before drawn[i] are also the last ones
+	lengths []int32   // [i]: number of tokens before drawn[i] that equal the last ones
 	powers  []float64 // of dryBase, from 1 on
 	found   []repeat
 }
 
-// repeat is a token that would repeat the last bytes and itself.
+// repeat is a token that would continue a repetition.
 type repeat struct {
 	id      int32
 	bytes   int
 	logProb float32 // without the penalty
 }
 
-// add notes a token that was drawn.
+// add records a drawn token.
 func (r *repeats) add(id int32) {
 	r.drawn, r.lengths = append(r.drawn, id), append(r.lengths, 0)
 	for i := len(r.drawn) - 1; i > 0; i-- {
@@ -44,8 +45,8 @@ func (r *repeats) add(id int32) {
 	}
 }
 
-// penalize subtracts the penalties from log-probabilities [V], until restore. Each token is of so
-// many bytes.
+// penalize subtracts the penalties from log-probabilities [V], until restore. size is the number
+// of bytes of a token.
 func (r *repeats) penalize(logProbs []float32, strength float64, size int) {
 	r.found = r.found[:0]
 	for i, length := range r.lengths {
@@ -71,7 +72,7 @@ func (r *repeats) restore(logProbs []float32) {
 	}
 }
 
-// power is dryBase^n by multiplications, whose bits are the same on every machine.
+// power returns dryBase^n by multiplications, so that the bits are the same on every machine.
 func (r *repeats) power(n int) float64 {
 	if len(r.powers) == 0 {
 		r.powers = append(r.powers, 1)

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// penalties are what is subtracted from the logits of bytes after a text was drawn.
+// penalties returns the amounts subtracted from the logits of bytes after a text was drawn.
 func penalties(text string, strength float64, size int) map[byte]float32 {
 	var r repeats
 	for _, b := range []byte(text) {
@@ -71,7 +71,7 @@ func TestDryPenaltiesAreThoseOfTheFormula(t *testing.T) {
 	}
 }
 
-// The penalties are those of the definition, read as slowly as it is written.
+// The penalties equal those of a direct implementation of the definition.
 func TestDryFindsWhatTheDefinitionSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := []byte(rapid.StringMatching(`[ab]{0,8}`).Draw(t, "text"))
@@ -98,9 +98,9 @@ func TestDryFindsWhatTheDefinitionSays(t *testing.T) {
 	})
 }
 
-// A sampler that would loop does not, a weak one still may, and none changes what it draws from.
+// Dry keeps a sampler from a loop; a weak Dry may not. Sampling never changes its input.
 func TestASamplerWithDryLeavesALoop(t *testing.T) {
-	next := func(last int32) []float32 { // abcabc.., unless something speaks against it
+	next := func(last int32) []float32 { // abcabc.., unless a penalty prevents it
 		l := logs(1, 1, 1, 1)
 		l[(last+1)%3] = -.01
 		return l

@@ -6,9 +6,9 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// addFast forms the effective weights W+M of the layers and of all vectors, once a segment. Tables
-// of embeddings stay in two parts, of which a segment needs few rows, or few clusters: their sums
-// are formed where they are used.
+// addFast computes the effective weights W+M of the layers and of all vectors, once in each
+// segment. A segment needs only a few rows or clusters of embedding tables, so their sums are
+// computed where they are used.
 func (s *Segment) addFast(x *Exec) {
 	if size := s.sumsSize(); len(s.sums) < size {
 		s.sums = kernel.NewLarge(size)
@@ -34,7 +34,7 @@ func (s *Segment) addFast(x *Exec) {
 	}
 }
 
-// sumsSize is the size of the sums of the segment's fast weights.
+// sumsSize returns the size of the sums of the segment's fast weights.
 func (s *Segment) sumsSize() (n int) {
 	for i, t := range s.model.Layout.Tensors {
 		if s.fastOf(i) != nil && t.usedWhole() {
@@ -44,10 +44,10 @@ func (s *Segment) sumsSize() (n int) {
 	return n
 }
 
-// usedWhole tells whether every segment needs all elements of the tensor.
+// usedWhole reports whether every segment needs all elements of the tensor.
 func (t Tensor) usedWhole() bool { return !t.IsMatrix() || strings.HasPrefix(t.Name, "layers.") }
 
-// weight is the effective matrix W+M of tensor i, as a right operand.
+// weight returns the effective matrix W+M of tensor i, as a right operand.
 func (s *Segment) weight(i int) kernel.Matrix {
 	t := s.model.Layout.Tensors[i]
 	if sum := s.effective[i]; sum != nil {

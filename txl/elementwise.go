@@ -1,13 +1,13 @@
 package txl
 
-// eachRow does rows from..to in parallel. The task lives in the segment, so that handing it on
-// allocates nothing.
+// eachRow processes rows from..to in parallel. The task is stored in the segment to avoid an
+// allocation.
 func (s *Segment) eachRow(x *Exec, t rowTask, from, to int) {
 	s.rows = rowPass{t, from, to}
 	x.Parallel((to-from+rowBlock-1)/rowBlock, &s.rows)
 }
 
-// eachCol does all columns in parallel.
+// eachCol processes all columns in parallel.
 func (s *Segment) eachCol(x *Exec, t colTask, width int) {
 	s.cols = colPass{t, width}
 	x.Parallel((width+colBlock-1)/colBlock, &s.cols)
@@ -23,13 +23,13 @@ func (s *Segment) add(x *Exec, sum, a, b []float32, width, from, to int) {
 	s.eachRow(x, &s.pass.add, from, to)
 }
 
-// sumRows does nothing where the sum is not wanted.
+// sumRows does nothing if sum is nil.
 func (s *Segment) sumRows(x *Exec, sum, dy []float32, rows int) {
 	s.sumColumns(x, sum, dy, len(sum), rows, false)
 }
 
-// sumColumns sets sum to the sums of the first columns of dy [rows,width], or adds them if acc. It
-// does nothing where the sum is not wanted.
+// sumColumns sets sum to the sums of the first columns of dy [rows,width], or adds them if acc.
+// It does nothing if sum is nil.
 func (s *Segment) sumColumns(x *Exec, sum, dy []float32, width, rows int, acc bool) {
 	if sum == nil {
 		return
@@ -38,14 +38,14 @@ func (s *Segment) sumColumns(x *Exec, sum, dy []float32, width, rows int, acc bo
 	s.eachCol(x, &s.pass.sum, len(sum))
 }
 
-// layerNorm sets rows from..to of y to the normalised rows of in, by the tensors gain and bias.
+// layerNorm sets rows from..to of y to the normalized rows of in, with the tensors gain and bias.
 func (s *Segment) layerNorm(x *Exec, n norm, y, in []float32, gain, bias, from, to int) {
 	s.pass.norm = normPass{n, y, in, s.effective[gain], s.effective[bias]}
 	s.eachRow(x, &s.pass.norm, from, to)
 }
 
-// layerNormBackward sets dx (rows 0..rows of [*,D]; may be dy itself) and,
-// where wanted, the gradients of gain and bias, from dy and the forward's x.
+// layerNormBackward sets dx (rows 0..rows of [*,D]; may be dy) and, if wanted, the gradients of
+// gain and bias, from dy and the forward's x.
 func (s *Segment) layerNormBackward(x *Exec, n norm, dx, dy, in []float32, gain, bias int,
 	grads Grads, rows int) {
 	if grads[gain] != nil || grads[bias] != nil {

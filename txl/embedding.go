@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// embed writes the first layer's input of rows n0..n1: sqrt(D) times the tokens' embeddings, which
-// a cluster with a projection P makes of its narrower ones, P_i (W+M)[token].
+// embed writes the first layer's input of rows n0..n1: sqrt(D) times the tokens' embeddings. A
+// cluster with a projection P uses P_i (W+M)[token] of its narrower embeddings.
 func (s *Segment) embed(x *Exec, n0, n1 int) {
 	D, r0, r1 := s.cfg.DModel, n0*s.B, n1*s.B
 	input := s.layers[0].in[s.mlen*s.B*D:]
@@ -49,7 +49,7 @@ func (s *Segment) embedding(k *cluster, dst []float32, token int32, factor float
 	}
 }
 
-// embeddings gathers the embeddings of those tokens that are members of the cluster.
+// embeddings collects the embeddings of the tokens that belong to the cluster.
 func (s *Segment) embeddings(k *cluster, tokens []int32) kernel.Matrix {
 	low := rowsOf(s.low, 0, len(s.members), k.width)
 	for j, r := range s.members {
@@ -58,15 +58,15 @@ func (s *Segment) embeddings(k *cluster, tokens []int32) kernel.Matrix {
 	return low
 }
 
-// scaleInto is dst = src times a factor.
+// scaleInto sets dst to src times a factor.
 func scaleInto(dst, src []float32, factor float32) {
 	for j, v := range src {
 		dst[j] = v * factor
 	}
 }
 
-// embedBackward adds the part of the embeddings' use as the first layer's input to the gradients of
-// tables and projections.
+// embedBackward adds the gradient of the first layer's input to the gradients of tables and
+// projections.
 func (s *Segment) embedBackward(x *Exec, grads Grads) {
 	D, rows, scale := s.cfg.DModel, s.n*s.B, s.embedScale()
 	s.drop.rows(siteEmbedding, 0, s.dx, D, 0, rows)
@@ -89,8 +89,8 @@ func (s *Segment) embedBackward(x *Exec, grads Grads) {
 	}
 }
 
-// embedProjectedBackward is embedBackward for the members of a cluster with a projection, whose
-// gradients are, with e the embeddings and dy = sqrt(D) dL/dinput,
+// embedProjectedBackward is embedBackward for a cluster with a projection. With e the embeddings
+// and dy = sqrt(D) dL/dinput, the gradients are
 //
 //	dP += dyᵀ e       de = dy P
 func (s *Segment) embedProjectedBackward(x *Exec, k *cluster, table []float32, grads Grads) {

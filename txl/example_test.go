@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// A network learns a short cycle of tokens by gradient descent, a segment a step.
+// A network learns a short cycle of tokens by gradient descent, one segment in each step.
 func Example() {
 	config := txl.Config{NLayer: 1, DModel: 16, NHead: 2, DHead: 8, DInner: 32, Vocab: 4, SegLen: 8,
 		MemLen: 8}
@@ -34,7 +34,7 @@ func Example() {
 		segment.Backward(x, targets, gradient)
 		segment.Remember(memory)
 		for i, g := range arena {
-			// without the conversion arm64 would fuse, and round otherwise
+			// without the conversion arm64 would fuse and round differently
 			model.W[i] -= float32(0.1 * g)
 		}
 	}
@@ -51,7 +51,7 @@ func mean(values []float32) (m float64) {
 	return m
 }
 
-// A sampler draws tokens from log-probabilities, always the same ones for the same seed.
+// A sampler draws tokens from log-probabilities. The same seed gives the same tokens.
 func ExampleSampler() {
 	logProbs := []float32{-3, -0.1, -4, -3.5}
 	greedy := txl.NewSampler(txl.Sampling{}, len(logProbs))
@@ -68,7 +68,7 @@ func ExampleSampler() {
 	// 1000 0
 }
 
-// A layout names the weights as the reference implementation's state dict does.
+// A layout uses the weight names of the reference implementation's state dict.
 func ExampleLayout() {
 	config, err := txl.Named("enwik8-12l")
 	if err != nil {

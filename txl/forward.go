@@ -2,9 +2,9 @@ package txl
 
 import "fmt"
 
-// Begin starts a segment at the given weights and memory, both only read and
-// kept by reference until the next Begin. fast may be empty (static model); what it holds counts as
-// it is now, until Continue.
+// Begin starts a segment at the given weights and memory. Both are read-only and kept by
+// reference until the next Begin. fast may be empty (static model). Its present values are used
+// until Continue.
 func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	forget := !s.reuse.FixedWeights || s.model != m
 	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0
@@ -25,10 +25,10 @@ func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	}
 }
 
-// Continue starts the next segment behind the rows so far, at the weights of Begin. The result
-// is that of Remember and of Begin with that memory, bit for bit, unless Reuse asks for stale keys.
-// The fast weights may have changed their values. A layer whose keys, values and positions have no
-// fast weights keeps what it has computed.
+// Continue starts the next segment after the rows so far, at the weights of Begin. The result
+// equals that of Remember and Begin with that memory, to the bit, unless Reuse asks for stale
+// keys. The fast weights may have new values. A layer without fast weights in keys, values and
+// positions keeps its results.
 func (s *Segment) Continue(x *Exec) {
 	s.addFast(x)
 	total := s.mlen + s.n
@@ -45,11 +45,10 @@ func (s *Segment) Continue(x *Exec) {
 	}
 }
 
-// Len is the number of rows so far.
+// Len returns the number of rows so far.
 func (s *Segment) Len() int { return s.n }
 
-// Extend appends len(tokens)/B rows: tokens is [k,B], ids below the
-// vocabulary's size.
+// Extend appends len(tokens)/B rows. tokens is [k,B], with ids below the vocabulary's size.
 func (s *Segment) Extend(x *Exec, tokens []int32) {
 	n0, n1 := s.n, s.n+len(tokens)/s.B
 	if len(tokens)%s.B != 0 || n1 > s.T {
@@ -75,8 +74,8 @@ func (s *Segment) Extend(x *Exec, tokens []int32) {
 	s.project(x, n0, n1)
 }
 
-// Remember sets mem to the memory after this segment: for each layer that mem has the last
-// MemLen rows of [memory; input]. mem may be the memory the segment began with.
+// Remember sets mem to the memory after this segment: the last MemLen rows of [memory; input] for
+// each layer in mem. mem may be the memory that the segment began with.
 func (s *Segment) Remember(mem *Memory) {
 	width := s.B * s.cfg.DModel
 	total := s.mlen + s.n
@@ -86,5 +85,5 @@ func (s *Segment) Remember(mem *Memory) {
 	}
 }
 
-// Hidden is the output of the last layer for the rows so far, [n*B,D].
+// Hidden returns the output of the last layer for the rows so far, [n*B,D].
 func (s *Segment) Hidden() []float32 { return s.hidden[:s.n*s.B*s.cfg.DModel] }

@@ -1,13 +1,13 @@
 package txl
 
-// norm holds what backward needs of a layer normalisation: each row's mean
-// and reciprocal standard deviation.
+// norm holds the values of a layer normalization that backward needs: each row's mean and
+// reciprocal standard deviation.
 type norm struct{ mean, rstd []float32 }
 
-// from is the norm of the rows from one on.
+// from returns the norm of the rows from `row` on.
 func (n norm) from(row int) norm { return norm{n.mean[row:], n.rstd[row:]} }
 
-// normPass is y = (x - mean)/sqrt(var + eps) * gain + bias, with the biased variance.
+// normPass computes y = (x - mean)/sqrt(var + eps) * gain + bias, with the biased variance.
 type normPass struct {
 	norm       norm
 	y, x       []float32 // [*,D]

@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// project computes the head's logits of rows n0..n1. Those of the tails wait until a target, or a
-// whole distribution, needs them.
+// project computes the head's logits of rows n0..n1. The tails' logits are computed when a target
+// or a whole distribution needs them.
 func (s *Segment) project(x *Exec, n0, n1 int) {
 	lay, D, r0, r1 := s.model.Layout, s.cfg.DModel, n0*s.B, n1*s.B
 	head, width := &lay.clusters[0], lay.headWidth()
@@ -22,10 +22,9 @@ func (s *Segment) project(x *Exec, n0, n1 int) {
 	}
 }
 
-// NLL writes the negative log-likelihood in nats of targets [k,B] for rows
-// from, from+1, ... of the segment. NLL and LogProbs must be called before the next Begin; they
-// compute with the Exec of the last Extend. Of the tails, only those that have targets are
-// computed, and these only for the targets' rows.
+// NLL writes the negative log-likelihood in nats of targets [k,B] for rows from, from+1, ... of
+// the segment. Call NLL and LogProbs before the next Begin; they use the Exec of the last Extend.
+// NLL computes only tails with targets, and only for the rows of these targets.
 func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 	if len(targets) > len(nll) || from*s.B+len(targets) > s.n*s.B {
 		panic(fmt.Sprintf("txl: nll of %d targets from row %d into %d, segment has %d rows of "+
@@ -41,8 +40,8 @@ func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 	}
 }
 
-// LogProbs writes the normalised log-probabilities (nats) of the token after
-// row i of stream b to dst [V].
+// LogProbs writes the normalized log-probabilities (nats) of the token after row i of stream b to
+// dst [V].
 func (s *Segment) LogProbs(i, b int, dst []float32) {
 	lay, at := s.model.Layout, i*s.B+b
 	logits := rowOf(s.logits, at, lay.headWidth())
@@ -56,8 +55,8 @@ func (s *Segment) LogProbs(i, b int, dst []float32) {
 	}
 }
 
-// lossBackward sets s.dx = dL/dhidden and the gradients of the softmax's layers. The gradients of
-// projections are added to what is there. given is that of Segment.backward.
+// lossBackward sets s.dx = dL/dhidden and the gradients of the softmax's layers. It adds to the
+// gradients of projections. given is the dlogits of Segment.backward.
 func (s *Segment) lossBackward(x *Exec, targets []int32, given []float32, grads Grads) {
 	if given == nil {
 		s.logitsBackward(x, targets)
@@ -70,8 +69,8 @@ func (s *Segment) lossBackward(x *Exec, targets []int32, given []float32, grads 
 	}
 }
 
-// logitsBackward sets s.dlogits = (softmax(logits) - onehot(target)) / (n B), 0 where the target is
-// below 0.
+// logitsBackward sets s.dlogits = (softmax(logits) - onehot(target)) / (n B), and 0 where the
+// target is below 0.
 func (s *Segment) logitsBackward(x *Exec, targets []int32) {
 	lay, rows := s.model.Layout, s.n*s.B
 	width := lay.headWidth()
@@ -88,8 +87,7 @@ func (s *Segment) logitsBackward(x *Exec, targets []int32) {
 	}
 }
 
-// logitsGiven sets s.dlogits to the gradients that are given / (n B), 0 where the target is below
-// 0.
+// logitsGiven sets s.dlogits to given / (n B), and 0 where the target is below 0.
 func (s *Segment) logitsGiven(x *Exec, targets []int32, given []float32) {
 	width, rows := s.model.Layout.headWidth(), s.n*s.B
 	copy(s.dlogits, given)

@@ -9,23 +9,22 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Tensor is one named weight in the flat arena. A linear layer's weight has
-// shape (out, in).
+// Tensor is one named weight in the flat arena. The weight of a linear layer has shape (out, in).
 type Tensor struct {
 	Name      string
 	Shape     []int
 	Off, Size int
 }
 
-// IsMatrix tells whether the tensor is the right operand of a product; the
-// others are vectors (biases, normalisation gains) that act element by element.
+// IsMatrix reports whether the tensor is the right operand of a product. Other tensors are
+// vectors (biases, normalization gains) that act element by element.
 func (t Tensor) IsMatrix() bool { return len(t.Shape) == 2 && !strings.HasSuffix(t.Name, "_bias") }
 
-// Layout says where each weight lies in the arena. Names are those of the
-// reference PyTorch state dict.
+// Layout gives the position of each weight in the arena. Names are those of the reference PyTorch
+// state dict.
 type Layout struct {
 	Tensors []Tensor
-	Size    int // elements in all
+	Size    int // total number of elements
 
 	byName map[string]int
 
@@ -36,12 +35,12 @@ type Layout struct {
 // layerIndex holds one layer's positions in Layout.Tensors.
 type layerIndex struct {
 	rwBias, rrBias          int // attention's biases; the same in all layers unless UntieR
-	qkv, r, o, gain1, bias1 int // attention and its normalisation
+	qkv, r, o, gain1, bias1 int // attention and its normalization
 	w1, b1, w2, b2          int // CoreNet.0, CoreNet.3
-	gain2, bias2            int // feed-forward's normalisation
+	gain2, bias2            int // feed-forward's normalization
 }
 
-// NewLayout lays out the weights of a valid configuration.
+// NewLayout returns the layout of a valid configuration.
 func NewLayout(c Config) *Layout {
 	l := &Layout{byName: map[string]int{}}
 	hd := c.NHead * c.DHead
@@ -101,7 +100,7 @@ func (l *Layout) addEmbeddings(c Config) {
 	}
 }
 
-// addSoftmax adds the tensors of the softmax that are not those of the input.
+// addSoftmax adds the softmax's tensors other than the input's.
 func (l *Layout) addSoftmax(c Config) {
 	l.clusterWeight, l.clusterBias = none, none
 	if n := l.tails(); n > 0 {
@@ -157,8 +156,8 @@ func (l *Layout) Index(name string) int {
 	return -1
 }
 
-// Slices cuts a flat arena of Size elements into one slice a tensor: the form
-// in which Backward takes gradients for all weights.
+// Slices cuts a flat arena of Size elements into one slice for each tensor. Backward takes
+// gradients of all weights in this form.
 func (l *Layout) Slices(arena []float32) [][]float32 {
 	s := make([][]float32, len(l.Tensors))
 	for i, t := range l.Tensors {
@@ -167,8 +166,8 @@ func (l *Layout) Slices(arena []float32) [][]float32 {
 	return s
 }
 
-// Model is a configuration with its slow weights W in one flat arena. It is
-// read-only while it serves, and shared by all sessions.
+// Model is a configuration with its slow weights W in one flat arena. A serving model is
+// read-only and shared by all sessions.
 type Model struct {
 	Config Config
 	Layout *Layout
@@ -184,9 +183,8 @@ func NewModel(c Config) (*Model, error) {
 	return &Model{Config: c, Layout: l, W: kernel.NewLarge(l.Size)}, nil
 }
 
-// UntieSoftmax returns the model with tables of the softmax's own, which are copies of those of the
-// embeddings: with the same weights, it computes the same. A model that has such tables already is
-// returned as it is.
+// UntieSoftmax returns the model with separate tables of the softmax, copied from those of the
+// embeddings. It computes the same. A model that already has such tables is returned unchanged.
 func (m *Model) UntieSoftmax() *Model {
 	if m.Config.UntieSoftmax {
 		return m
@@ -210,12 +208,13 @@ func (m *Model) Tensor(i int) []float32 {
 	return m.W[t.Off : t.Off+t.Size : t.Off+t.Size]
 }
 
-// initStd is the standard deviation of freshly drawn weights, initStdProj that of the projections
-// between the widths of the embeddings and of the model. The reference implementation has the same.
+// initStd is the standard deviation of initial weights. initStdProj is that of the projections
+// between the widths of the embeddings and of the model. Both are those of the reference
+// implementation.
 const initStd, initStdProj = 0.02, 0.01
 
-// Init draws all weights from the seed: matrices and attention biases normal,
-// normalisation gains 1, other biases 0.
+// Init draws all weights from the seed: matrices and attention biases normal, normalization gains
+// 1, other biases 0.
 func (m *Model) Init(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x7478_6c69_6e69_7400))
 	for i, t := range m.Layout.Tensors {

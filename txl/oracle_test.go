@@ -10,12 +10,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// oracle builds one whole layer (relative attention with memory, both layer
-// normalisations, feed-forward) with tied embedding and softmax loss in
-// gorgonia, float64, and lets its autodiff differentiate it: a second opinion
-// on the hand-written backward that shares nothing with it. Broadcasts are
-// written as products with ones, which leaves only operations whose
-// derivatives are beyond doubt.
+// oracle builds one whole layer (relative attention with memory, both layer normalizations,
+// feed-forward) with tied embedding and softmax loss in gorgonia, in float64. Gorgonia's
+// automatic differentiation then checks the hand-written backward independently. Broadcasts are
+// products with ones, so that only operations with trusted derivatives remain.
 type oracle struct {
 	g      *G.ExprGraph
 	m      *Model
@@ -23,8 +21,8 @@ type oracle struct {
 	nodes  int
 }
 
-// oracleParam is a node that stands for part of a tensor: element (i,j) of
-// the node is element at(i,j) of the tensor.
+// oracleParam is a node for part of a tensor: element (i,j) of the node is element at(i,j) of the
+// tensor.
 type oracleParam struct {
 	node   *G.Node
 	tensor int
@@ -45,7 +43,7 @@ func (o *oracle) param(name string, rows, cols int, at func(i, j int) int) *G.No
 	return n
 }
 
-// matrix makes a node with a name of its own: gorgonia merges nodes of one name and shape.
+// matrix makes a node with a unique name: gorgonia merges nodes of the same name and shape.
 func (o *oracle) matrix(name string, rows, cols int, data []float64) *G.Node {
 	o.nodes++
 	return G.NewMatrix(o.g, G.Float64, G.WithShape(rows, cols),
@@ -88,13 +86,13 @@ func (o *oracle) layerNorm(x *G.Node, rows int, gain, bias *G.Node) *G.Node {
 	return o.add(G.Must(G.HadamardProd(y, o.rowVector(gain, rows))), o.rowVector(bias, rows))
 }
 
-// softmax over rows of [rows,cols].
+// softmax computes the softmax of rows of [rows,cols].
 func (o *oracle) softmax(x *G.Node, cols int) *G.Node {
 	e := G.Must(G.Exp(x))
 	return G.Must(G.HadamardDiv(e, o.mul(e, o.ones(cols, cols))))
 }
 
-// attention is one head of c = [memory; h].
+// attention computes one head of c = [memory; h].
 func (o *oracle) attention(head int, h, c *G.Node, n, klen int) *G.Node {
 	cfg := o.m.Config
 	d, D, m := cfg.DHead, cfg.DModel, klen-n
@@ -113,7 +111,7 @@ func (o *oracle) attention(head int, h, c *G.Node, n, klen int) *G.Node {
 	}
 	score := o.mulT(o.add(q, bias("r_w_bias")), k)
 	byDistance := o.mulT(o.add(q, bias("r_r_bias")), r)
-	for i := range n { // row i takes distance i+m-j into column j
+	for i := range n { // row i puts distance i+m-j in column j
 		pick := o.constant(n, n, func(a, b int) float64 { return indicator(a == i && b == i) })
 		shift := o.constant(klen, klen,
 			func(distance, j int) float64 { return indicator(distance == i+m-j) })

@@ -1,48 +1,48 @@
 package txl
 
-// rowBlock and colBlock are how many rows, or columns, one parallel task takes. They are fixed,
-// so that sums are formed in the same order whatever the number of threads.
+// rowBlock and colBlock are the numbers of rows and columns in one parallel task. They are fixed,
+// so that the order of sums does not depend on the number of threads.
 const (
 	rowBlock = 32
 	colBlock = 64
 )
 
-// rowTask is an operation on the rows of matrices, each row by itself.
+// rowTask is an operation on rows of matrices, each row independently.
 type rowTask interface {
 	doRows(w *Exec, lo, hi int)
 }
 
-// rowPass is a rowTask under way.
+// rowPass is a running rowTask.
 type rowPass struct {
 	task     rowTask
 	from, to int // rows
 }
 
-// Do implements kernel.Task: it does block i of the rows.
+// Do implements kernel.Task: it processes block i of the rows.
 func (p *rowPass) Do(w *Exec, i int) {
 	lo := p.from + i*rowBlock
 	p.task.doRows(w, lo, min(lo+rowBlock, p.to))
 }
 
-// colTask is an operation whose results are sums over rows. The task of a block of columns adds up
+// colTask is an operation whose results are sums over rows. The task of a block of columns sums
 // all rows in order.
 type colTask interface {
 	doCols(w *Exec, lo, hi int)
 }
 
-// colPass is a colTask under way.
+// colPass is a running colTask.
 type colPass struct {
 	task  colTask
 	width int
 }
 
-// Do implements kernel.Task: it does block i of the columns.
+// Do implements kernel.Task: it processes block i of the columns.
 func (p *colPass) Do(w *Exec, i int) {
 	lo := i * colBlock
 	p.task.doCols(w, lo, min(lo+colBlock, p.width))
 }
 
-// rowOf is row r of a matrix with rows of the given width.
+// rowOf returns row r of a matrix with rows of the given width.
 func rowOf(m []float32, r, width int) []float32 { return m[r*width : (r+1)*width] }
 
 // biasPass adds a vector to the first columns of every row: y += bias.
@@ -69,8 +69,8 @@ func (p *addPass) doRows(w *Exec, lo, hi int) {
 	w.Add(p.sum[i:j], p.a[i:j], p.b[i:j])
 }
 
-// sumPass is a bias's gradient: sum[j] = the sum of dy[r,j] over the rows, added to what is there
-// if acc.
+// sumPass computes a bias's gradient: sum[j] is the sum of dy[r,j] over the rows, added to the
+// old value if acc.
 type sumPass struct {
 	sum, dy     []float32 // [width at most], [rows,width]
 	rows, width int

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// reference is the model in float64 and batch 1, written as the formulas stand and sharing no code
-// with the package. The fast code is measured against it, and finite differences are taken of it.
+// reference is the model in float64 and batch 1, written directly from the formulas, without code
+// from the package. Tests compare the fast code with it, and take finite differences of it.
 type reference struct {
 	c   Config
 	lay *Layout
@@ -31,7 +31,7 @@ func (r *reference) tensor(name string) []float64 {
 	return r.w[t.Off : t.Off+t.Size]
 }
 
-// linear is y = x Wᵀ (+ bias).
+// linear returns y = x Wᵀ (+ bias).
 func linear(x [][]float64, w, bias []float64, out int) [][]float64 {
 	y := make([][]float64, len(x))
 	for i := range x {
@@ -127,7 +127,7 @@ func (r *reference) block(l int, h, c [][]float64) [][]float64 {
 	return layerNorm64(add64(x, ff(x)), g2, b2)
 }
 
-// bias is an attention bias of a layer.
+// bias returns an attention bias of a layer.
 func (r *reference) bias(l int, name string) []float64 {
 	if r.c.UntieR {
 		name = fmt.Sprintf("layers.%d.dec_attn.%s", l, name)

@@ -5,15 +5,15 @@ import (
 	"math"
 )
 
-// words is a cluster of the reference: its tokens lo to hi-1, their embeddings and weights in the
-// softmax [hi-lo,width] and biases, and the projections [D,width], which are nil where the widths
-// are equal by themselves.
+// words is a cluster of the reference: tokens lo to hi-1, their embeddings and softmax weights
+// [hi-lo,width], biases, and projections [D,width]. Projections are nil if the widths are equal
+// without them.
 type words struct {
 	lo, hi, width                 int
 	embed, softmax, bias, in, out []float64
 }
 
-// words is cluster i as the reference implementation of Transformer-XL has its tensors: with
+// words returns cluster i in the tensors of the Transformer-XL reference implementation. With
 // div_val 1 all clusters are rows of one table, and one projection serves all inputs.
 func (r *reference) words(i int) words {
 	ends := append(append([]int{0}, r.c.Cutoffs...), r.c.Vocab)
@@ -49,7 +49,7 @@ func (r *reference) words(i int) words {
 	return k
 }
 
-// input is the embedding of a token, as the first layer reads it.
+// input returns the embedding of a token as the first layer's input.
 func (r *reference) input(token int) []float64 {
 	i := 0
 	for i < len(r.c.Cutoffs) && token >= r.c.Cutoffs[i] {
@@ -68,7 +68,7 @@ func (r *reference) input(token int) []float64 {
 	return x
 }
 
-// lower is Pᵀ h.
+// lower returns Pᵀ h.
 func (k words) lower(h []float64) []float64 {
 	if k.out == nil {
 		return h
@@ -82,7 +82,7 @@ func (k words) lower(h []float64) []float64 {
 	return low
 }
 
-// distribution is the log-probabilities of all tokens after a hidden state.
+// distribution returns the log-probabilities of all tokens after a hidden state.
 func (r *reference) distribution(h []float64) (logp []float64) {
 	head, tails := r.words(0), len(r.c.Cutoffs)
 	table, bias := head.softmax, head.bias

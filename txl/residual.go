@@ -5,7 +5,7 @@ package txl
 //	sum = residual + drop(branch + bias)     without bias if it is nil
 //	normed = LN(sum)                         if there is a norm
 //
-// branch is overwritten; sum may be branch.
+// It overwrites branch; sum may be branch.
 type residualPass struct {
 	width                        int       // D
 	branch, residual, sum        []float32 // [*,D]

@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// Sampling says how the next token is drawn. The zero value is greedy.
+// Sampling says how to draw the next token. The zero value is greedy.
 type Sampling struct {
 	Temperature float64 // 0: the likeliest token; 1: the model's own distribution
-	TopK        int     // 0: all; else only the K likeliest
-	TopP        float64 // 0 or 1: all; else the fewest likeliest tokens of so much probability
-	MinP        float64 // 0: all; else those at least MinP times as likely as the likeliest
+	TopK        int     // 0: all; else the K likeliest
+	TopP        float64 // 0 or 1: all; else the fewest likeliest tokens with this total probability
+	MinP        float64 // 0: all; else tokens at least MinP times as likely as the likeliest
 	Seed        uint64
 
-	// Dry is the strength by which tokens are avoided that would make what is drawn a loop, see
-	// repeats; 0: none.
+	// Dry is the strength of the penalty for tokens that would repeat drawn text, see repeats; 0:
+	// none.
 	Dry       float64
-	TokenSize int // bytes that a token counts for in a loop; 0: 1
+	TokenSize int // bytes of a token in a loop; 0: 1
 }
 
-// Validate reports the first field that is out of range.
+// Validate returns an error for the first field that is out of range.
 func (p Sampling) Validate() error {
 	switch {
 	case math.IsNaN(p.Temperature) || p.Temperature < 0 || p.Temperature > 100:
@@ -45,15 +45,15 @@ func (p Sampling) Validate() error {
 type Sampler struct {
 	Sampling
 	rng *rand.Rand
-	// a number for each token, the smaller the likelier; the token is its lower half
+	// one number for each token, smaller for likelier ones; the lower half is the token
 	ranks  []uint64
-	sorted int // so many of the smallest ranks are in their places
+	sorted int // number of the smallest ranks that are sorted
 	w      []float64
 	repeats
 }
 
-// sortedLeast is how many of the likeliest tokens are sorted at once. Of a vocabulary of words it
-// is a small part, and nearly always enough.
+// sortedLeast is the minimum number of likeliest tokens to sort. It is a small part of a
+// vocabulary of words, and nearly always sufficient.
 const sortedLeast = 1024
 
 // NewSampler returns a sampler for a vocabulary; the sampling must be valid.
@@ -64,9 +64,9 @@ func NewSampler(p Sampling, vocab int) *Sampler {
 	}
 }
 
-// Next draws a token from log-probabilities [V], and leaves them as they are: the penalties of
-// loops first, then temperature, top-k, min-p and top-p, over what is left renormalised. Ties go to
-// the lower id. A token of probability 0 is not drawn if there is another.
+// Next draws a token from log-probabilities [V] without changing them. It applies the loop
+// penalties, then temperature, top-k, min-p and top-p, each to the renormalized rest. Ties go to
+// the lower id. A token of probability 0 is drawn only if there is no other.
 func (s *Sampler) Next(logProbs []float32) int32 {
 	if s.Dry == 0 {
 		return s.next(logProbs)
@@ -128,7 +128,7 @@ func (s *Sampler) next(logProbs []float32) int32 {
 	return id
 }
 
-// likely is how many of the n likeliest tokens have a share of MinP at least.
+// likely returns how many of the n likeliest tokens have at least the share MinP.
 func (s *Sampler) likely(n int, logProbs []float32, best float64) int {
 	for i := range n {
 		s.sort(i+1, logProbs, best)
@@ -139,13 +139,13 @@ func (s *Sampler) likely(n int, logProbs []float32, best float64) int {
 	return n
 }
 
-// weight is the share of a token beside the likeliest one, whose share is 1.
+// weight returns a token's share relative to the likeliest token's, which is 1.
 func (s *Sampler) weight(logProb float32, best float64) float64 {
 	return math.Exp((float64(logProb) - best) / s.Temperature)
 }
 
-// sort puts the n likeliest tokens in their places, with their weights, if they are not there yet.
-// It sorts twice as many with every call, so that little is sorted where little is asked for.
+// sort puts the n likeliest tokens in order, with their weights, unless they already are. Each
+// call sorts at least twice as many, so that small requests sort little.
 func (s *Sampler) sort(n int, logProbs []float32, best float64) {
 	if n <= s.sorted {
 		return
@@ -153,14 +153,14 @@ func (s *Sampler) sort(n int, logProbs []float32, best float64) {
 	n = min(len(s.ranks), max(n, 2*s.sorted, sortedLeast))
 	next := s.ranks[s.sorted:]
 	leastFirst(next, n-s.sorted)
-	slices.Sort(next[:n-s.sorted]) // several times as fast as by a function that compares
+	slices.Sort(next[:n-s.sorted]) // several times as fast as with a comparison function
 	for i := s.sorted; i < n; i++ {
 		s.w[i] = s.weight(logProbs[int32(s.ranks[i])], best)
 	}
 	s.sorted = n
 }
 
-// leastFirst moves the n smallest of different numbers to the front, in any order (quickselect).
+// leastFirst moves the n smallest of distinct numbers to the front, in any order (quickselect).
 func leastFirst(a []uint64, n int) {
 	for n > 0 && n < len(a) {
 		x, y, z := a[0], a[len(a)/2], a[len(a)-1]
@@ -178,7 +178,7 @@ func leastFirst(a []uint64, n int) {
 				i, j = i+1, j-1
 			}
 		}
-		switch { // a[:j+1] are below a[i:], and what is between is in its place
+		switch { // a[:j+1] are below a[i:]; numbers between are in place
 		case n <= j+1:
 			a = a[:j+1]
 		case n >= i:
@@ -189,7 +189,8 @@ func leastFirst(a []uint64, n int) {
 	}
 }
 
-// rank is a number that falls where v rises, the largest one for NaN. Both zeros have the same.
+// rank returns a number that falls as v rises, and the largest for NaN. Both zeros have the same
+// rank.
 func rank(v float32) uint32 {
 	switch b := math.Float32bits(v); {
 	case v != v:

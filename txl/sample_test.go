@@ -24,7 +24,7 @@ func logs(weights ...float64) []float32 {
 	return out
 }
 
-// frequencies draws n tokens and returns how often each came.
+// frequencies draws n tokens and returns the frequency of each.
 func frequencies(p Sampling, logProbs []float32, n int) []float64 {
 	s := NewSampler(p, len(logProbs))
 	f := make([]float64, len(logProbs))
@@ -62,7 +62,7 @@ func TestZeroTemperatureTakesTheLikeliestAndTheLowerOfTwo(t *testing.T) {
 	require.Equal(t, []float64{0, 1, 0, 0}, frequencies(Sampling{}, logs(1, 3, 3, 2), 1))
 }
 
-// Ranks put log-probabilities in the order of cmp.Compare, the largest first.
+// Ranks order log-probabilities like cmp.Compare, largest first.
 func TestRanksAreInTheOrderOfProbabilities(t *testing.T) {
 	special := []float32{
 		0, float32(math.Copysign(0, -1)), float32(math.NaN()), -float32(math.NaN()),
@@ -102,8 +102,8 @@ func TestTheSameSeedDrawsTheSameTokens(t *testing.T) {
 	})
 }
 
-// A large vocabulary, of which only the likeliest tokens are sorted, is drawn from as one that is
-// sorted whole: the token is the first in the order of probability where so much has come together.
+// Sampling from a large vocabulary sorts only the likeliest tokens. The token is the same as with
+// all sorted: the first in order of probability at which the cumulative probability is reached.
 func TestALargeVocabularyIsDrawnFromAsIfSorted(t *testing.T) {
 	const vocab = 5 * sortedLeast
 	rapid.Check(t, func(t *rapid.T) {
@@ -133,7 +133,7 @@ func TestALargeVocabularyIsDrawnFromAsIfSorted(t *testing.T) {
 	})
 }
 
-// drawSorted draws a token as Next does, of tokens in the order of their probability.
+// drawSorted draws a token like Next, from tokens in order of their probability.
 func drawSorted(p Sampling, rng *rand.Rand, logProbs []float32, order []int) int {
 	if p.TopK > 0 {
 		order = order[:p.TopK]

@@ -7,36 +7,41 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Segment is the caller-owned working space of one segment: every activation
-// that backward needs, and the scratch of both directions. It is allocated
-// once and used for one segment after another; nothing else is allocated.
+// Segment is the caller's working space for one segment: the activations that backward needs, and
+// the scratch memory of both directions. It is allocated once and used for one segment after
+// another; nothing else is allocated.
 //
-// Letters used in this package: B batch, T most rows of the segment, n rows so
-// far, m rows of memory, klen = m+n keys, D d_model, H heads, d d_head, F
-// d_inner, V vocabulary, E width of embeddings. Everything is time-major: row i of stream b is row
-// i*B+b of a matrix.
+// Letters in this package:
 //
-// A segment grows: Begin fixes weights and memory, each Extend appends rows. A
-// row's numbers do not depend on how many rows were appended with it, which is
-// what lets a stream be scored in pieces of any size.
+//	B    batch               D  d_model    F  d_inner
+//	T    maximum of n        H  heads      V  vocabulary
+//	n    rows so far         d  d_head     E  width of embeddings
+//	m    rows of memory
+//	klen = m+n keys
+//
+// All matrices are time-major: row i of stream b is row i*B+b.
+//
+// A segment grows: Begin sets weights and memory, and each Extend appends rows. A row's numbers
+// do not depend on how many rows were appended with it. So a stream can be scored in pieces of
+// any size.
 type Segment struct {
 	cfg  Config
 	B, T int
 
-	of    *Segment // the segment that this one is beside, see NewBeside; nil: of none
-	first int      // the lowest half of a layer that is computed here, see Layout.firstHalf
+	of    *Segment // partner of a segment from NewBeside; else nil
+	first int      // lowest half of a layer computed here, see Layout.firstHalf
 
 	model     *Model
 	fast      Fast
-	mlen      int       // rows of memory in front of the segment
+	mlen      int       // rows of memory before the segment
 	n         int       // rows so far
-	effective Fast      // W+M of each tensor, nil where it stays in two parts; see addFast
-	sums      []float32 // those of tensors with fast weights, made on first use
+	effective Fast      // W+M of each tensor, nil where not summed; see addFast
+	sums      []float32 // the sums of tensors with fast weights, made on first use
 	toks      []int32   // input tokens [T,B]
 	drop      Dropout
 	reuse     Reuse
 	exec      *Exec // of the last Extend
-	at        int   // row of what is keyed at which the window begins
+	at        int   // first row of the window into the keyed rows
 
 	layers  []activations
 	hidden  []float32 // output of the last layer [T*B,D]
@@ -44,10 +49,10 @@ type Segment struct {
 	logits  []float32 // of the head [T*B,V]; V is the head's width if there are tails
 	pos     []float32 // R for distances MemLen+T-1 ... 0 [MemLen+T,D]
 
-	// Scratch of the forward direction, then of backward.
+	// Scratch of the forward direction, also used by backward.
 	ff      []float32 // [T*B,D]
-	low     []float32 // rows in the width of a cluster, if one has a projection [T*B,E]
-	tail    []float32 // logits of some rows, of one tail
+	low     []float32 // rows in a cluster's width, if any has a projection [T*B,E]
+	tail    []float32 // logits of some rows in one tail
 	members []int32   // rows whose tokens are in one cluster [T*B]
 
 	dlow         []float32 // [T*B,E]
@@ -58,7 +63,7 @@ type Segment struct {
 	dav, dq      []float32 // [T*B,H*d]
 	dkv          []float32 // [(MemLen+T)*B,2*H*d]
 	dr           []float32 // [MemLen+T,H*d]
-	dnorm        []float32 // pre-norm: gradient of the normalised keys' input [(MemLen+T)*B,D]
+	dnorm        []float32 // pre-norm: gradient of the normalized keys' input [(MemLen+T)*B,D]
 	dbias        []float32 // gradients of r_w_bias, r_r_bias of one layer [2,H*d]
 
 	pass passes
@@ -67,16 +72,14 @@ type Segment struct {
 	attn attention
 }
 
-// Fast holds the fast weights M of each tensor of the layout, nil where a
-// tensor is not augmented; an empty Fast stands for none at all (eq. 1 with
-// M = 0).
+// Fast holds the fast weights M of each tensor of the layout, nil for a tensor without any. An
+// empty Fast means M = 0 in eq. 1.
 type Fast = [][]float32
 
-// Grads says where Backward puts the gradient of each tensor of the layout,
-// nil where it is not wanted.
+// Grads receives the gradient of each tensor of the layout in Backward; nil entries are skipped.
 type Grads = [][]float32
 
-// activations are those of one layer.
+// activations are the activations of one layer.
 type activations struct {
 	all keyed
 	in  []float32 // c = [memory; input] [(MemLen+T)*B,D]
@@ -85,12 +88,12 @@ type activations struct {
 	r   []float32 // r_net(R), distances MemLen+T-1 ... 0 [MemLen+T,H*d]
 	own
 
-	distances int  // how many rows of r, from the end, are there
-	moving    bool // those are of fast weights, which move between segments
+	distances int  // number of present rows of r, from the end
+	moving    bool // r has fast weights, which change between segments
 }
 
-// own are the activations of one layer that have rows for the segment alone: what the next segment
-// does not need, and the layer above needs only its result of.
+// own holds the activations of one layer that have rows for the segment alone. The next segment
+// does not need them. The layer above needs only the result.
 type own struct {
 	norm1 norm          // post-norm: over y1, rows of the segment; pre-norm: over c
 	q     []float32     // [T*B,H*d]
@@ -119,11 +122,11 @@ type passes struct {
 	sum              sumPass
 }
 
-// softmaxNorm has the two numbers by which a row's softmax is computed again.
+// softmaxNorm holds the two numbers to recompute a row's softmax.
 type softmaxNorm struct{ most, sum float32 }
 
-// attention is the parallel task of one layer, forward or backward. Like
-// the passes it lives in the segment.
+// attention is the parallel task of one layer, forward or backward. Like the passes it is stored
+// in the segment.
 type attention struct {
 	do     func(s *Segment, w *Exec, a *attention, i int)
 	l      *activations
@@ -131,13 +134,13 @@ type attention struct {
 	n0, n1 int // queries
 	seg    *Segment
 
-	// Backward only: what is wanted.
-	firstKey  int  // keys and values from this one on need their gradient
-	distances bool // r needs its gradient
+	// Backward only: wanted results.
+	firstKey  int  // first key and value with a gradient
+	distances bool // whether r needs its gradient
 }
 
-// NewSegment allocates a segment for batch streams of at most maxLen rows.
-// The configuration must be valid.
+// NewSegment allocates a segment for a batch of streams of at most maxLen rows. The configuration
+// must be valid.
 func NewSegment(c Config, batch, maxLen int) *Segment {
 	if batch < 1 || maxLen < 1 {
 		panic(fmt.Sprintf("txl: segment of batch %d and length %d, expected both at least 1", batch,
@@ -146,10 +149,10 @@ func NewSegment(c Config, batch, maxLen int) *Segment {
 	return (&Segment{cfg: c, B: batch, T: maxLen, first: wholeNetwork}).allocate()
 }
 
-// allocate makes the arrays of a segment that knows its size.
+// allocate makes the arrays of a segment with a known size.
 func (s *Segment) allocate() *Segment {
 	a := &arena{}
-	s.carve(a) // measure
+	s.carve(a) // measures the size
 	a.buf = kernel.NewLarge(a.used)
 	a.used = 0
 	s.carve(a)
@@ -161,7 +164,7 @@ func (s *Segment) allocate() *Segment {
 	return s
 }
 
-// SegmentBytes is the memory of a segment, but for a part that does not count.
+// SegmentBytes returns the bytes of memory of a segment, except a negligible part.
 func SegmentBytes(c Config, batch, maxLen int) int64 {
 	return (&Segment{cfg: c, B: batch, T: maxLen}).bytes()
 }
@@ -172,7 +175,7 @@ func (s *Segment) bytes() int64 {
 	return 4 * int64(a.used)
 }
 
-// arena hands out pieces of one buffer. Without a buffer it only counts.
+// arena allocates pieces of one buffer. Without a buffer it only counts.
 type arena struct {
 	buf  []float32
 	used int
@@ -196,7 +199,7 @@ func (s *Segment) carve(a *arena) {
 		l.all = s.carveKeyed(a)
 		l.r = a.take(keys * c.NHead * c.DHead)
 		if s.of != nil && i > 0 {
-			l.own = s.layers[0].own // without backward, one layer after the other has them
+			l.own = s.layers[0].own // without backward the layers share them
 		} else {
 			l.own = s.carveOwn(a)
 		}
@@ -232,14 +235,14 @@ func (s *Segment) carveOwn(a *arena) (l own) {
 	return l
 }
 
-// slackRows is how many rows more than a segment needs one stream has, so that most segments leave
-// the rows of memory where they are.
+// slackRows is the number of extra rows of a single stream, so that most segments need not move
+// the rows of memory.
 const slackRows = 256
 
-// keyedRows is the number of rows of what is keyed.
+// keyedRows returns the number of keyed rows.
 func (s *Segment) keyedRows() int {
 	if s.B > 1 {
-		return s.cfg.maxKeys(s.T) // training begins its segments anew
+		return s.cfg.maxKeys(s.T) // training restarts its segments
 	}
 	return s.cfg.maxKeys(s.T) + min(s.cfg.MemLen, slackRows)
 }
@@ -255,7 +258,7 @@ func (s *Segment) carveKeyed(a *arena) (k keyed) {
 	return k
 }
 
-// show sets the window to begin at a row.
+// show sets the first row of the window.
 func (s *Segment) show(at int) {
 	s.at = at
 	for i := range s.layers {
@@ -269,7 +272,7 @@ func (s *Segment) show(at int) {
 	}
 }
 
-// carveClusters takes what projections and tails need.
+// carveClusters allocates the buffers of projections and tails.
 func (s *Segment) carveClusters(a *arena, lay *Layout) {
 	rows, tail := s.T*s.B, 0
 	for i := range lay.tails() {
@@ -282,7 +285,7 @@ func (s *Segment) carveClusters(a *arena, lay *Layout) {
 	s.tail = a.take(tail)
 }
 
-// projectedWidth is the largest width of a cluster with a projection, 0 if there is none.
+// projectedWidth returns the maximum width of a cluster with a projection, or 0 if there is none.
 func (l *Layout) projectedWidth() (width int) {
 	for i := range l.clusters {
 		if k := &l.clusters[i]; k.proj != none {
@@ -310,8 +313,8 @@ func (s *Segment) carveBackward(a *arena, lay *Layout) {
 	}
 }
 
-// fillPositions writes the sinusoids for distances MemLen+T-1 ... 0, sines
-// first, then cosines. A segment with m rows of memory uses the last m+T rows.
+// fillPositions writes the sinusoids for distances MemLen+T-1 ... 0, sines before cosines. A
+// segment with m rows of memory uses the last m+T rows.
 func (s *Segment) fillPositions() {
 	D, keys := s.cfg.DModel, s.cfg.maxKeys(s.T)
 	for i := range keys {
@@ -327,11 +330,10 @@ func (s *Segment) fillPositions() {
 	}
 }
 
-// SetReuse holds from the next Begin on. The zero value, which every segment begins with, asks for
-// nothing.
+// SetReuse applies from the next Begin on. The initial zero value keeps nothing extra.
 func (s *Segment) SetReuse(r Reuse) { s.reuse = r }
 
-// SetDropout holds from the next Begin on; the zero value turns dropout off.
+// SetDropout applies from the next Begin on; the zero value disables dropout.
 func (s *Segment) SetDropout(d Dropout) { s.drop = d }
 
 func (s *Segment) fastOf(i int) []float32 {
@@ -341,7 +343,7 @@ func (s *Segment) fastOf(i int) []float32 {
 	return s.fast[i]
 }
 
-// output is where layer i writes its result: the next layer's input.
+// output returns the buffer for layer i's result: the next layer's input.
 func (s *Segment) output(i int) []float32 {
 	if i+1 == len(s.layers) {
 		return s.hidden
@@ -349,7 +351,7 @@ func (s *Segment) output(i int) []float32 {
 	return s.layers[i+1].in[s.mlen*s.B*s.cfg.DModel:]
 }
 
-// keyInput is what keys and values are made from: c, or LN(c) with pre-norm.
+// keyInput returns the input of keys and values: c, or LN(c) with pre-norm.
 func (s *Segment) keyInput(l *activations) []float32 {
 	if s.cfg.PreLNorm {
 		return l.cn
@@ -361,37 +363,37 @@ func rowsOf(buf []float32, lo, hi, width int) kernel.Matrix {
 	return kernel.Mat(buf[lo*width:hi*width], hi-lo, width)
 }
 
-// queryBlock is how many queries of a head are at work together. With klen = m+n keys
-// attention takes
+// queryBlock is the number of queries of a head that are processed together. With klen = m+n
+// keys, attention in each layer takes
 //
 //	forward  6 H d n klen   additions and multiplications (scores, positions, values)
 //	backward 12 H d n klen
 //
-// a layer, less the part that no query may see, and 8 queryBlock (klen + queryBlock)
-// bytes a thread: 2 MB for 3,800 rows of memory. Backward needs the probabilities of
-// forward. They are kept where a whole segment's fit keptBytes; where they do not,
-// backward computes them again, to the same bits, for 4 H d n klen operations more.
+// minus the masked part. Each thread uses 8 queryBlock (klen + queryBlock) bytes: 2 MB for 3,800
+// rows of memory. Backward needs the probabilities of forward. They are kept if those of a whole
+// segment fit keptBytes. Otherwise backward recomputes them, to the same bits, with 4 H d n klen
+// more operations.
 const (
 	queryBlock = 64
 	keptBytes  = 64 << 20
 )
 
-// tailElements bounds the logits of a tail that are there at once, in float32: the rows that need a
-// tail are taken in blocks, so that all tails of a vocabulary of 267,735 words need 16 MiB.
+// tailElements bounds the logits of a tail in memory, in float32. Rows that need a tail are
+// processed in blocks, so that all tails of a vocabulary of 267,735 words need 16 MiB.
 const tailElements = 4 << 20
 
-// tailSize is the memory of a block of the tail, for segments of so many rows.
+// tailSize returns the elements of a block of the tail, for segments of the given number of rows.
 func (k *cluster) tailSize(rows int) int {
 	return k.size() * max(1, min(rows, tailElements/k.size()))
 }
 
-// gap is the length of the gaps between the rows of scores.
+// gap returns the length of the gaps between the rows of scores.
 func (s *Segment) gap() int { return min(queryBlock, s.T) }
 
-// scoresSize is the memory of the scores of some queries.
+// scoresSize returns the elements of the scores of some queries.
 func (s *Segment) scoresSize(rows int) int { return s.gap() + rows*(s.cfg.maxKeys(s.T)+s.gap()) }
 
-// keptSize is the memory of all probabilities of a layer, 0 if they are not kept.
+// keptSize returns the elements of all probabilities of a layer, or 0 if they are not kept.
 func (s *Segment) keptSize() int {
 	size := s.B * s.cfg.NHead * s.scoresSize(s.T)
 	if s.of != nil || 4*size*s.cfg.NLayer > keptBytes {

@@ -2,13 +2,13 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// tailBlock is the first of the rows that need a tail: as many as a block has.
+// tailBlock returns the first block of the rows that need a tail.
 func (s *Segment) tailBlock(k *cluster, rows []int32) []int32 {
 	return rows[:min(len(rows), len(s.tail)/k.size())]
 }
 
 // tailLogits computes the tail's logits of some rows of the segment, in s.tail, and the rows'
-// hidden states. What is in the results holds until the next use of s.ff, s.low and s.tail.
+// hidden states. The results are valid until the next use of s.ff, s.low and s.tail.
 func (s *Segment) tailLogits(
 	x *Exec, k *cluster, rows []int32, first int,
 ) (kernel.Matrix, projected) {
@@ -25,7 +25,7 @@ func (s *Segment) tailLogits(
 }
 
 // addTailNLL adds the negative log-likelihoods within a tail to those of its column in the head.
-// Target r is that of row first+r of the segment.
+// Target r belongs to row first+r of the segment.
 func (s *Segment) addTailNLL(k *cluster, first int, targets []int32, nll []float32) {
 	s.members = k.members(s.members[:0], targets)
 	for rest := s.members; len(rest) > 0; {
@@ -51,8 +51,8 @@ func (s *Segment) tailLogProbs(k *cluster, at int, tail float32, dst []float32) 
 	}
 }
 
-// tailBackward adds a tail's part of dL/dhidden to s.dx and sets the gradients of its table
-// and bias. It computes the logits again.
+// tailBackward adds a tail's part of dL/dhidden to s.dx and sets the gradients of its table and
+// bias. It recomputes the logits.
 func (s *Segment) tailBackward(x *Exec, k *cluster, targets []int32, grads Grads) {
 	D, share := s.cfg.DModel, 1/float32(s.n*s.B)
 	s.members = k.members(s.members[:0], targets)

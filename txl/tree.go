@@ -2,18 +2,18 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// Tree holds the keys and values of rows that continue a segment in several ways at once. A row's
-// past is the segment's memory, the segment's rows and the row's ancestors in the tree. Rows have
-// numbers that the caller chooses, small ones, and may choose again. The zero Tree is empty.
+// Tree holds the keys and values of rows that continue a segment in several ways at once. A row
+// attends to the segment's memory, the segment's rows and its ancestors in the tree. The caller
+// chooses the numbers of rows, which should be small, and may reuse them. The zero Tree is empty.
 type Tree struct {
-	parents []int32     // of each row; none: the row is behind the segment
+	parents []int32     // of each row; none: the row directly follows the segment
 	kv      [][]float32 // of each layer: keys, then values [rows,2*H*d]
 }
 
-// NoRow is the parent of a tree's first row, which stands directly behind the segment.
+// NoRow is the parent of a row that directly follows the segment.
 const NoRow = -1
 
-// Bytes is the memory that the tree occupies.
+// Bytes returns the bytes of memory that the tree occupies.
 func (t *Tree) Bytes() (bytes int64) {
 	bytes = 4 * int64(cap(t.parents))
 	for _, kv := range t.kv {
@@ -22,36 +22,38 @@ func (t *Tree) Bytes() (bytes int64) {
 	return bytes
 }
 
-// keyed are the keys and values of a row of layer i.
+// keyed returns the keys and values of a row of layer i.
 func (t *Tree) keyed(i int, row int32, width int) []float32 {
 	return rowOf(t.kv[i], int(row),
 		width)
 }
 
-// Grower is the working space in which trees grow. Begin says which segment they continue.
+// Grower is the working space to grow trees. Begin sets the segment that they continue.
 type Grower struct {
 	work *Segment // the rows of one call, without memory
 	of   *Segment
 	n    int // rows of the segment that the trees continue
 
-	// Of the Grow under way: for each row its ancestors and itself, from the top; and how many
-	// distances the rows meet.
+	// For the present Grow: each row's ancestors and itself, from the top, and the number of
+	// distances in use.
 	tree   *Tree
 	chains [][]int32
 	reach  int
 	layer  int
 }
 
-// NewGrower allocates working space for up to so many rows a call, behind segments of one stream.
+// NewGrower allocates working space for up to the given number of rows in a call, after segments
+// of one stream.
 func NewGrower(of *Segment, rows int) *Grower {
 	return &Grower{work: NewSegment(withoutMemory(of.cfg), 1, rows)}
 }
 
-// NewGrowerBeside allocates working space for trees behind a segment that is beside another one,
-// see NewBeside. Its calls follow those of the Grower behind that one, and have the same rows.
+// NewGrowerBeside allocates working space for trees after a segment from NewBeside. Each of its
+// calls must follow the same call of g, with the same rows.
 func NewGrowerBeside(g *Grower) *Grower { return &Grower{work: NewBeside(g.work)} }
 
-// GrowerBytes is the memory of a Grower and of one beside it, but for a part that does not count.
+// GrowerBytes returns the bytes of memory of a Grower and of one beside it, except a negligible
+// part.
 func GrowerBytes(c Config, rows int) int64 {
 	c = withoutMemory(c)
 	return SegmentBytes(c, 1, rows) + BesideBytes(c, 1, rows)
@@ -62,8 +64,8 @@ func withoutMemory(c Config) Config {
 	return c
 }
 
-// Begin makes the trees that grow next continue the first n rows of a segment, at its weights as
-// they are now. The segment must keep these rows, and its weights, while the trees grow.
+// Begin makes the next trees continue the first n rows of a segment, at its present weights. The
+// segment must keep these rows and weights while the trees grow.
 func (g *Grower) Begin(of *Segment, n int) {
 	g.of, g.n = of, n
 	s := g.work
@@ -71,11 +73,10 @@ func (g *Grower) Begin(of *Segment, n int) {
 	copy(s.effective, of.effective)
 }
 
-// Grow computes some rows of a tree: row rows[i] reads tokens[i] behind row parents[i], which is
-// NoRow, older than the call, or one before it in the call. The numbers are those of a segment
-// that reads the tokens of the row's ancestors one after the other, with sums in another order.
-// Where the path is longer than the segment has room for, they are those of the segments that
-// Continue begins, without new weights.
+// Grow computes some rows of a tree. Row rows[i] reads tokens[i] after row parents[i], which is
+// NoRow, from an earlier call, or earlier in this call. The numbers equal those of a segment that
+// reads the tokens on the row's path in order, up to the order of sums. If the path is longer
+// than the segment, they equal those of Continue without new weights.
 func (g *Grower) Grow(x *Exec, t *Tree, rows, parents, tokens []int32) {
 	s := g.work
 	copy(s.toks, tokens)
@@ -95,7 +96,7 @@ func (g *Grower) Grow(x *Exec, t *Tree, rows, parents, tokens []int32) {
 	s.project(x, 0, s.n)
 }
 
-// LogProbs writes the normalised log-probabilities (nats) of the token after the i-th row of the
+// LogProbs writes the normalized log-probabilities (nats) of the token after the i-th row of the
 // last Grow to dst [V].
 func (g *Grower) LogProbs(i int, dst []float32) { g.work.LogProbs(i, 0, dst) }
 
@@ -134,8 +135,8 @@ func (g *Grower) trace(t *Tree, rows, parents []int32) {
 	}
 }
 
-// window is the range of keys, first those of the segment and then those of the chain, that the
-// last row of a chain may look at: the memory of the segment that the row would stand in, and that
+// window returns the range of keys that the last row of a chain attends to: keys of the segment,
+// then keys of the chain. It covers the memory of the segment in which the row would be, and that
 // segment's rows up to the row itself.
 func (g *Grower) window(chain int) (lo, hi int) {
 	at := g.n + chain - 1
@@ -168,7 +169,7 @@ func (g *Grower) attend(x *Exec, i int) {
 	s.attended(x, i, 0, s.n)
 }
 
-// Do implements kernel.Task: it attends with head h.
+// Do implements kernel.Task: it computes head h.
 func (g *Grower) Do(w *Exec, h int) {
 	s, l, of := g.work, &g.work.layers[g.layer], &g.of.layers[g.layer]
 	n, d, hd, keys := s.n, s.cfg.DHead, s.cfg.NHead*s.cfg.DHead, g.of.mlen+g.n
@@ -190,7 +191,7 @@ func (g *Grower) Do(w *Exec, h int) {
 	}
 	all := g.of.cfg.maxKeys(g.of.T)
 	w.MulNT(far, qv, rowsOf(of.r, all-g.reach, all, hd).ColRange(h*d, (h+1)*d), false)
-	// One row after the other: scores of the segment's keys, then of the chain's.
+	// For each row: scores of the segment's keys, then of the chain's.
 	av := s.queries(l.av, 0, h, 0, n)
 	for k, chain := range g.chains[:n] {
 		scores := room[:keys+len(chain)]

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The rows of a tree have the numbers of segments that read the tokens on their paths, also where a
-// path is longer than the segment has room for, and in a network beside another one.
+// The rows of a tree have the numbers of segments that read the tokens on their paths. This holds
+// for paths longer than the segment, and in a network beside another one.
 func TestRowsOfATreeAreThoseOfTheirPaths(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -30,15 +30,15 @@ func TestRowsOfATreeAreThoseOfTheirPaths(t *testing.T) {
 	}
 }
 
-// treeAsPaths grows a tree behind so many segments and some rows, two rows a call, and reads the
-// path of each row.
+// treeAsPaths grows a tree after the given number of segments and some rows, two rows in a call.
+// It reads the path of each row with segments.
 func treeAsPaths(
 	t *testing.T, x *Exec, m *Model, fast [2]Fast, segments int, rng *rand.Rand,
 ) {
 	c, n := m.Config, rng.IntN(m.Config.SegLen)
 	ids := randomTokens(segments*c.SegLen+n, c.Vocab, uint64(n))
 	mems := [2]*Memory{NewMemory(c, 1), NewMemory(c, 1)}
-	read := func(segs [2]*Segment, ids []int32) { // segments that have begun
+	read := func(segs [2]*Segment, ids []int32) { // segs must have begun
 		for len(ids) > 0 {
 			k := min(len(ids), c.SegLen-segs[0].Len())
 			for _, s := range segs {

@@ -13,10 +13,9 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// shapes are small configurations that differ in everything the code branches
-// on: odd lengths, d_head*n_head != d_model, memory shorter than a segment or
-// absent, pre-norm, clamped and limited distances, every activation, one and
-// several blocks of queries.
+// shapes are small configurations that cover all branches of the code. They have odd lengths,
+// d_head*n_head != d_model, memory shorter than a segment or absent, pre-norm, clamped and
+// limited distances. They have every activation, and one or several blocks of queries.
 var shapes = map[string]Config{
 	"plain": {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6,
 		MemLen: 9},
@@ -36,8 +35,8 @@ var shapes = map[string]Config{
 	"two blocks": {NLayer: 2, DModel: 4, NHead: 1, DHead: 4, DInner: 4, Vocab: 5,
 		SegLen: queryBlock + 1, MemLen: 20, SameLength: true, PreLNorm: true},
 
-	// Clusters with tables of their own, one table for all clusters with and without projections,
-	// one cluster with projections, and tables of one width.
+	// Clusters with separate tables, one table for all clusters with and without projections, one
+	// cluster with projections, and tables of one width.
 	"adaptive": {
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 3, DInner: 7, Vocab: 17, SegLen: 7, MemLen: 9,
 		Cutoffs: []int{4, 9}, DivVal: 2, TieProjs: []bool{false, true, true},
@@ -70,8 +69,8 @@ var shapes = map[string]Config{
 		TieProjs: []bool{true, true, false},
 	},
 
-	// Tables of the softmax's own: one, one for all clusters, and one for each with and without
-	// projections of its own.
+	// Separate tables of the softmax: one, one for all clusters, and one for each with and
+	// without separate projections.
 	"own table": {
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6, MemLen: 9,
 		UntieSoftmax: true,
@@ -141,7 +140,7 @@ func TestForwardAndMemoryAgreeWithTheFloat64Reference(t *testing.T) {
 			x := newExec(t, 2)
 			seg, mem := NewSegment(c, batch, c.SegLen), NewMemory(c, batch)
 			ref := newReference(m, fast)
-			length := segments*c.SegLen - 2 // the last segment is a short one
+			length := segments*c.SegLen - 2 // the last segment is short
 			streams := [][]int32{randomTokens(length+1, c.Vocab, 3), randomTokens(length+1, c.Vocab,
 				4)}
 			var nll []float32
@@ -174,8 +173,8 @@ func TestForwardAndMemoryAgreeWithTheFloat64Reference(t *testing.T) {
 	}
 }
 
-// The gradient at the effective weights agrees with central differences of the float64 reference's
-// mean loss, at a handful of entries of every tensor.
+// The gradient at the effective weights agrees with central differences of the float64
+// reference's mean loss, at some entries of every tensor.
 func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -237,8 +236,8 @@ func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 	}
 }
 
-// The gradient of given losses is that of the network's own where their gradients are the
-// softmax's, and goes with them.
+// BackwardOf with the softmax's gradients gives the gradient of the network's own loss. Its
+// result is linear in the given gradients.
 func TestBackwardOfGivenLosses(t *testing.T) {
 	c := shapes["plain"]
 	const batch = 2
@@ -312,8 +311,7 @@ func TestGradientsOfSomeWeightsAreThoseAmongAll(t *testing.T) {
 	}
 }
 
-// Probabilities that backward computes again have the bits of those that are kept, with dropout and
-// without.
+// Recomputed probabilities have the bits of kept ones, with and without dropout.
 func TestKeptProbabilitiesAreOnlyAMatterOfMemory(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -332,7 +330,7 @@ func TestKeptProbabilitiesAreOnlyAMatterOfMemory(t *testing.T) {
 					}
 					grads := m.Layout.Slices(make([]float32, m.Layout.Size))
 					seg.SetDropout(drop)
-					for range 2 { // the second from a memory
+					for range 2 { // the second time with a memory
 						seg.Begin(x, m, fast, mem)
 						seg.Extend(x, ids[:2])
 						seg.Extend(x, ids[2:2*c.SegLen])
@@ -359,8 +357,8 @@ func TestProbabilitiesOfLongMemoriesAreNotKept(t *testing.T) {
 	require.Zero(t, size(c, 128))
 }
 
-// Continue gives the bits of a new Begin from the memory, whichever weights have fast weights,
-// and however the fast weights have moved.
+// Continue gives the bits of a new Begin from the memory, for any fast weights and any change of
+// them.
 func TestContinueIsRememberAndBegin(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -423,8 +421,8 @@ func snapshot(mem *Memory, batch int, c Config) [][][][]float64 {
 	return out
 }
 
-// Feeding a segment in pieces gives the bits of feeding it whole, with any
-// number of threads: what sessions rely on.
+// Feeding a segment in pieces gives the bits of feeding it whole, with any number of threads.
+// Sessions rely on that.
 func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -441,14 +439,13 @@ func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 	}
 }
 
-// scoreSegments returns the bits of everything that a stream of some segments leaves behind:
-// log-probabilities, gradients, memory. The Segment has served another stream before, which must
-// leave no trace.
+// scoreSegments returns the bits of all results of a stream of some segments: log-probabilities,
+// gradients, memory. The Segment has served another stream before, which must leave no trace.
 func scoreSegments(x *kernel.Exec, m *Model, fast Fast, ids []int32,
 	piece func() int) (bits []uint32) {
 	c := m.Config
 	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
-	for range 3 { // another stream leaves its traces, with a full memory
+	for range 3 { // another stream uses the segment first, with a full memory
 		seg.Begin(x, m, fast, mem)
 		seg.Extend(x, ids[:c.SegLen])
 		seg.Remember(mem)
@@ -510,7 +507,7 @@ func TestLaterTokensNeverChangeEarlierProbabilities(t *testing.T) {
 	}
 }
 
-// The whole distribution sums to one, and a token's loss is its log-probability, bit for bit.
+// The whole distribution sums to one, and a token's loss is its log-probability, to the bit.
 func TestProbabilitiesSumToOne(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -536,9 +533,8 @@ func TestProbabilitiesSumToOne(t *testing.T) {
 	}
 }
 
-// Backward must be the gradient of the very function forward computed: with
-// dropout on, masks are redrawn from the key. Differences are taken of the
-// float32 forward itself, so the tolerance is coarser.
+// Backward must be the gradient of the function that forward computed: with dropout, masks are
+// redrawn from the key. Differences use the float32 forward, so the tolerance is coarser.
 func TestDropoutBackwardUsesTheForwardMasks(t *testing.T) {
 	for _, name := range []string{"plain", "prenorm", "adaptive", "four clusters", "one table"} {
 		c := shapes[name]
@@ -688,7 +684,7 @@ func BenchmarkSegment(b *testing.B) {
 	}
 }
 
-// A configuration by name fits a smaller vocabulary: what is cut off has no cluster.
+// A named configuration fits a smaller vocabulary: clusters beyond it are dropped.
 func TestClustersBehindTheVocabularyAreLeftOut(t *testing.T) {
 	c, err := Named("wt103-16l")
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// untiedOf is a model with tables of the softmax's own, and fast weights that are those of the tied
-// model in every place where it has its tables.
+// untiedOf returns a model with separate tables of the softmax. Its fast weights are the tied
+// model's, copied to both uses of a table.
 func untiedOf(m *Model, fast Fast) (*Model, Fast) {
 	untied := m.UntieSoftmax()
 	more := make(Fast, len(untied.Layout.Tensors))
@@ -19,7 +19,7 @@ func untiedOf(m *Model, fast Fast) (*Model, Fast) {
 	return untied, more
 }
 
-// tiedName names the tensor that a tied model has for a tensor of an untied one.
+// tiedName returns the tied model's tensor for a tensor of an untied one.
 func tiedName(name string) string {
 	if number, ok := strings.CutPrefix(name, "crit.out_layers."); ok &&
 		strings.HasSuffix(name, "weight") {
@@ -28,8 +28,8 @@ func tiedName(name string) string {
 	return name
 }
 
-// scored is what a model makes of two segments: losses, a distribution, the gradients of the second
-// segment and its memory.
+// scored returns a model's results for two segments: losses, a distribution, the gradients of the
+// second segment and its memory.
 func scored(t *testing.T, m *Model, fast Fast) (values []float32, grads Grads) {
 	c, x := m.Config, newExec(t, 2)
 	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
@@ -52,8 +52,8 @@ func scored(t *testing.T, m *Model, fast Fast) (values []float32, grads Grads) {
 	return values, grads
 }
 
-// A model whose tables are copied computes what it computed, to the bit, and the gradients of both
-// copies add up to that of the table.
+// A model with copied tables computes the same bits, and the gradients of both copies sum to that
+// of the table.
 func TestUntiedTablesComputeTheSame(t *testing.T) {
 	for name, c := range shapes {
 		if c.UntieSoftmax {
@@ -85,7 +85,8 @@ func TestUntiedTablesComputeTheSame(t *testing.T) {
 	}
 }
 
-// Fast weights of the softmax's tables leave the input alone: the hidden states keep their bits.
+// Fast weights of the softmax's tables do not change the input: the hidden states keep their
+// bits.
 func TestFastWeightsOfTheSoftmaxLeaveTheInputAlone(t *testing.T) {
 	for name, c := range shapes {
 		if !c.UntieSoftmax {

@@ -2,7 +2,7 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// advance moves the window on by so many rows, behind which s.mlen rows of memory stand.
+// advance moves the window forward by a number of rows. s.mlen rows of memory then begin there.
 func (s *Segment) advance(by int) {
 	at := s.at + by
 	if at+s.cfg.maxKeys(s.T) > s.keyedRows() {
@@ -16,8 +16,8 @@ func (s *Segment) advance(by int) {
 	s.show(at)
 }
 
-// moveDown moves the memory's rows of layer i from a row to the beginning. Keys and values that are
-// going to be computed again stay behind.
+// moveDown moves the memory's rows of layer i from row `from` to the beginning. It skips keys and
+// values that will be recomputed.
 func (s *Segment) moveDown(i, from int) {
 	k := &s.layers[i].all
 	move := func(buf []float32, width int) {
@@ -35,15 +35,15 @@ func (s *Segment) moveDown(i, from int) {
 	}
 }
 
-// keysMoved tells whether layer i's keys and values of the memory have to be computed again for the
-// next segment: fast weights that make them may have changed.
+// keysMoved reports whether layer i's keys and values of the memory must be recomputed for the
+// next segment, because their fast weights may have changed.
 func (s *Segment) keysMoved(i int) bool {
 	ix := s.model.Layout.layers[i]
 	return !s.reuse.StaleKeys && (s.fastOf(ix.qkv) != nil ||
 		s.cfg.PreLNorm && (s.fastOf(ix.gain1) != nil || s.fastOf(ix.bias1) != nil))
 }
 
-// projectMemory sets layer i's keys and values for the rows of memory.
+// projectMemory computes layer i's keys and values for the rows of memory.
 func (s *Segment) projectMemory(x *Exec, i int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	if s.mlen == 0 {
@@ -57,8 +57,8 @@ func (s *Segment) projectMemory(x *Exec, i int) {
 		s.weight(ix.qkv).RowRange(hd, 3*hd), false)
 }
 
-// projectPositions makes layer i's r = r_net(R) for every distance that the segment can meet.
-// Without fast weights, distances that are there already stay.
+// projectPositions computes layer i's r = r_net(R) for every distance in the segment. Without
+// fast weights, distances computed before are kept.
 func (s *Segment) projectPositions(x *Exec, i int) {
 	l, r := &s.layers[i], s.model.Layout.layers[i].r
 	if l.moving || s.fastOf(r) != nil {
@@ -68,7 +68,7 @@ func (s *Segment) projectPositions(x *Exec, i int) {
 	s.reachDistances(x, i, r, s.mlen+s.T)
 }
 
-// reachDistances makes layer i's r, whose weights are tensor t, for so many distances at least.
+// reachDistances computes layer i's r, whose weights are tensor t, for at least `want` distances.
 func (s *Segment) reachDistances(x *Exec, i, t, want int) {
 	l := &s.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
@@ -81,11 +81,11 @@ func (s *Segment) reachDistances(x *Exec, i, t, want int) {
 	l.distances = want
 }
 
-// positions is R for this segment's distances, m+T-1 ... 0.
+// positions returns R for this segment's distances, m+T-1 ... 0.
 func (s *Segment) positions() kernel.Matrix { return s.byDistance(s.pos, s.cfg.DModel) }
 
-// byDistance views a buffer with a row for each distance from MemLen+T-1 down to 0: those of this
-// segment, m+T-1 ... 0. Query i meets key j at row j + T-1-i.
+// byDistance returns this segment's rows, m+T-1 ... 0, of a buffer with a row for each distance
+// from MemLen+T-1 down to 0. Query i meets key j at row j + T-1-i.
 func (s *Segment) byDistance(buf []float32, width int) kernel.Matrix {
 	return rowsOf(buf, s.cfg.MemLen-s.mlen, s.cfg.maxKeys(s.T), width)
 }

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Memories as long as those of the published evaluations, in characters and in words, are those of
-// the float64 reference, whether a segment begins from the memory or goes on.
+// Memories as long as those of the published evaluations, in characters and in words, agree with
+// the float64 reference, both after Begin and after Continue.
 func TestLongMemoriesAgreeWithTheReference(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -58,8 +58,8 @@ func TestLongMemoriesAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// A segment that is promised fixed weights gives the bits of one that is not, in whatever order
-// streams with and without fast weights, of several models, use it.
+// Fixed weights give the same bits as other weights, in any order of streams with and without
+// fast weights, of several models.
 func TestFixedWeightsAreOnlyAMatterOfTime(t *testing.T) {
 	c := shapes["prenorm"]
 	x := newExec(t, 1)
@@ -90,8 +90,8 @@ func TestFixedWeightsAreOnlyAMatterOfTime(t *testing.T) {
 	})
 }
 
-// Stale keys are those that would be computed again as long as the fast weights stand still, or
-// where none makes keys.
+// Stale keys equal recomputed ones as long as the fast weights do not change, or if no fast
+// weight affects keys.
 func TestStaleKeysOfWeightsThatStandAreExact(t *testing.T) {
 	for _, name := range []string{"plain", "prenorm"} {
 		c := shapes[name]
@@ -125,8 +125,8 @@ func TestStaleKeysOfWeightsThatStandAreExact(t *testing.T) {
 	}
 }
 
-// The gradient behind stale keys is the slope of the loss at constant keys and values of the
-// memory, and that of a segment that begins anew is another.
+// The gradient after stale keys is the slope of the loss at constant keys and values of the
+// memory. It differs from that of a segment after Begin.
 func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 	for _, name := range []string{"plain", "prenorm"} {
 		c := shapes[name]
@@ -134,7 +134,7 @@ func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 		x := newExec(t, 1)
 		ids := randomTokens(3*c.SegLen+1, c.Vocab, 2)
 		at := m.Layout.Index("layers.1.dec_attn.qkv_net.weight")
-		// loss moves the weight between the two last segments, and once more behind Continue.
+		// loss moves the weight between the two last segments, and again after Continue.
 		loss := func(step float64, along []float32, grads Grads) float64 {
 			moved := make(Fast, len(fast))
 			for i, f := range fast {
@@ -151,7 +151,7 @@ func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 			for j, v := range along {
 				moved[at][j] += float32(step) * v
 			}
-			s.addFast(x) // and keeps the keys
+			s.addFast(x) // keeps the keys
 			targets, nll := ids[c.SegLen+1:2*c.SegLen+1], make([]float32, c.SegLen)
 			s.Extend(x, ids[c.SegLen:2*c.SegLen])
 			s.NLL(0, targets, nll)

@@ -35,8 +35,8 @@ func drawWords(t *rapid.T) Config {
 		}
 		at++
 	}
-	// A table one number wide makes all its embeddings multiples of one vector, a short one of
-	// which float32 cannot normalise as well as the reference does.
+	// A table one number wide makes all its embeddings multiples of one vector. Float32 cannot
+	// normalize a short one as well as the reference.
 	if c.DEmbed == 1 {
 		c.DEmbed = 2
 	}
@@ -48,7 +48,7 @@ func drawWords(t *rapid.T) Config {
 	return c
 }
 
-// Losses, distributions and gradients of word-level models of any shape are those of the float64
+// Losses, distributions and gradients of word-level models of any shape agree with the float64
 // reference and its central differences.
 func TestWordModelsOfAnyShapeAgreeWithTheReference(t *testing.T) {
 	x := newExec(t, 2)
@@ -91,7 +91,7 @@ func TestWordModelsOfAnyShapeAgreeWithTheReference(t *testing.T) {
 	})
 }
 
-// slope is the central difference of a function of a number.
+// slope returns the central difference of a function of a number.
 func slope(at *float64, f func() float64) float64 {
 	const h = 1e-5
 	keep := *at
@@ -109,7 +109,7 @@ var wide = Config{
 	Cutoffs: []int{200, 500}, DivVal: 2, TieProjs: []bool{false, true, false},
 }
 
-// The bits of losses, distributions and gradients are the same for any number of threads.
+// The bits of losses, distributions and gradients do not depend on the number of threads.
 func TestThreadsChangeNoBitOfAWordModel(t *testing.T) {
 	m, fast := randomModel(t, wide, 3)
 	ids := randomTokens(2*wide.SegLen+1, wide.Vocab, 4)
@@ -122,7 +122,7 @@ func TestThreadsChangeNoBitOfAWordModel(t *testing.T) {
 	require.Equal(t, results[1], results[5])
 }
 
-// Rows that need a tail give the same losses in blocks of any size, and the same gradients but for
+// Rows that need a tail give the same losses in blocks of any size. Gradients are the same up to
 // the rounding of their sums.
 func TestBlocksOfATailAreOnlyAMatterOfMemory(t *testing.T) {
 	m, fast := randomModel(t, wide, 5)
@@ -149,8 +149,8 @@ func TestBlocksOfATailAreOnlyAMatterOfMemory(t *testing.T) {
 	}
 }
 
-// Scoring computes the tails of its targets alone: with weights that are not numbers in all others,
-// the loss of a token is a number.
+// Scoring computes only the tails of its targets. With NaN weights in all other tails, the loss
+// is still a number.
 func TestOnlyTheTailsOfTargetsAreComputed(t *testing.T) {
 	c := shapes["adaptive"]
 	m, _ := randomModel(t, c, 8)
@@ -192,7 +192,7 @@ func BenchmarkWords(b *testing.B) {
 	const rows = 50
 	seg, mem := NewSegment(c, 1, rows), NewMemory(c, 1)
 	mem.Len = c.MemLen
-	// Words by Zipf's law, as a text has them.
+	// Words follow Zipf's law, as in a text.
 	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 1)), 1.1, 1, uint64(c.Vocab-1))
 	ids, nll, logp := make([]int32, rows+1), make([]float32, rows), make([]float32, c.Vocab)
 	for i := range ids {

@@ -6,9 +6,8 @@ import (
 	"strconv"
 )
 
-// F32Tensor makes a tensor of float32; the values are copied. Whether they fit
-// the shape is checked when the tensor is written or read back, here as in the
-// other constructors.
+// F32Tensor makes a tensor of float32 from a copy of the values. As with the other constructors,
+// the shape is checked when the tensor is written or read.
 func F32Tensor(name string, shape []int, values []float32) Tensor {
 	data := make([]byte, 4*len(values))
 	for i, v := range values {
@@ -17,18 +16,18 @@ func F32Tensor(name string, shape []int, values []float32) Tensor {
 	return Tensor{Name: name, DType: F32, Shape: shape, Data: data}
 }
 
-// F16Tensor makes a tensor of IEEE 754 half precision, rounding to nearest,
-// ties to even; beyond 65504 that is infinity.
+// F16Tensor makes a tensor of IEEE 754 half precision. It rounds to nearest, ties to even; values
+// beyond 65504 become infinity.
 func F16Tensor(name string, shape []int, values []float32) Tensor {
 	return tensor16(name, F16, shape, values, float16Bits)
 }
 
-// BF16Tensor makes a tensor of bfloat16, rounding to nearest, ties to even.
+// BF16Tensor makes a tensor of bfloat16. It rounds to nearest, ties to even.
 func BF16Tensor(name string, shape []int, values []float32) Tensor {
 	return tensor16(name, BF16, shape, values, bfloat16Bits)
 }
 
-// FloatTensor makes a tensor of F32, F16 or BF16, as the constructors above.
+// FloatTensor makes a tensor of F32, F16 or BF16 by the constructor for that type.
 func FloatTensor(name string, d DType, shape []int, values []float32) Tensor {
 	switch d {
 	case F32:
@@ -38,7 +37,7 @@ func FloatTensor(name string, d DType, shape []int, values []float32) Tensor {
 	case BF16:
 		return BF16Tensor(name, shape, values)
 	}
-	panic("weights: FloatTensor of " + string(d)) // a constant of the caller's
+	panic("weights: FloatTensor of " + string(d)) // the type is a constant of the caller
 }
 
 func tensor16(name string, d DType, shape []int, values []float32,
@@ -50,8 +49,8 @@ func tensor16(name string, d DType, shape []int, values []float32,
 	return Tensor{Name: name, DType: d, Shape: shape, Data: data}
 }
 
-// Float32s returns the elements of a tensor of floats in a new slice: F32, F16
-// and BF16 exactly, F64 rounded to nearest. Other types give ErrDType.
+// Float32s returns the elements of a tensor of floats in a new slice: F32, F16 and BF16 exactly,
+// F64 rounded to nearest. Other types give ErrDType.
 func (t *Tensor) Float32s() ([]float32, error) {
 	if err := t.check(); err != nil {
 		return nil, err
@@ -80,8 +79,8 @@ func (t *Tensor) Float32s() ([]float32, error) {
 	return values, nil
 }
 
-// Int32s returns the elements of a tensor of integers in a new slice. Floats,
-// and an I64 beyond int32, give ErrDType.
+// Int32s returns the elements of a tensor of integers in a new slice. Floats, and I64 values
+// beyond int32, give ErrDType.
 func (t *Tensor) Int32s() ([]int32, error) {
 	if err := t.check(); err != nil {
 		return nil, err

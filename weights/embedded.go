@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// DefaultName is the name of the embedded model that is used where none is named.
+// DefaultName is the name of the default embedded model.
 const DefaultName = "default"
 
-// DefaultHash and DefaultWeights describe the embedded model of DefaultName without reading it; a
-// test compares.
+// DefaultHash and DefaultWeights describe the model DefaultName without reading it. A test
+// compares them with the file.
 const (
 	DefaultHash    = "b735b44453f9ae4284712c2f3c6a48cf66c1493c5dea663bd0a5e755777af22a"
-	DefaultWeights = 4403968 // their number
+	DefaultWeights = 4403968 // number of weights
 )
 
 //go:embed default.safetensors.zst
@@ -27,17 +27,16 @@ var swiftModel []byte
 // embedded are the models in the binary, the default first.
 var embedded = shelf{{DefaultName, defaultModel}, {"swift", swiftModel}}
 
-// Default reads the embedded model that is used where none is named. Every call returns a File of
-// its own.
+// Default reads the default embedded model. Every call returns a separate File.
 func Default() (*File, error) { return Embedded(DefaultName) }
 
-// Embedded reads the embedded model of a name. Every call returns a File of its own.
+// Embedded reads the embedded model of a name. Every call returns a separate File.
 func Embedded(name string) (*File, error) { return embedded.read(name) }
 
-// EmbeddedNames are the names of the embedded models, the default first.
+// EmbeddedNames returns the names of the embedded models, the default first.
 func EmbeddedNames() []string { return embedded.names() }
 
-// shelf is files of weights by name.
+// shelf holds files of weights by name.
 type shelf []struct {
 	name string
 	file []byte

@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// What can be wrong with a file. Failures of the disk or the network are none
-// of these: they are passed on as they came.
+// Kinds of faults in a file. Errors of the disk or the network are not among them: they are
+// returned unchanged.
 var (
-	// ErrFormat: the content breaks the format, or a File cannot be written in it.
+	// ErrFormat: the content violates the format, or a File cannot be written in it.
 	ErrFormat = errors.New("not a well-formed safetensors file")
-	// ErrTruncated: the file ends before what its header announces.
+	// ErrTruncated: the file ends before the end that its header announces.
 	ErrTruncated = errors.New("file is truncated")
 	// ErrTooLarge: a limit is exceeded.
 	ErrTooLarge = errors.New("over the limit")
 	// ErrZstd: the compressed data is damaged.
 	ErrZstd = errors.New("not a well-formed zstd stream")
-	// ErrDType: the tensor is sound but its elements cannot be had as that type.
+	// ErrDType: the tensor is valid, but its elements cannot be converted to the type.
 	ErrDType = errors.New("wrong element type")
 )
 
-// Error says where a file is wrong, what was found there and what was
-// expected. errors.Is matches it against the Err variables of this package.
+// Error says where a file is wrong, what was found there and what was expected. errors.Is matches
+// it against the Err variables of this package.
 type Error struct {
-	File   string // path, empty if it came from a stream
+	File   string // path, empty for a stream
 	Where  string // such as `tensor "r_w_bias", shape`
-	Offset int64  // byte in the (decompressed) file, -1 if none applies
+	Offset int64  // byte in the (decompressed) file, or -1
 	Found  string
 	Want   string
 	Kind   error
@@ -62,7 +62,7 @@ func tensorField(tensor, field string) string {
 	return "tensor " + quote(tensor) + ", " + field
 }
 
-// quote quotes text from a file, cut short: a name may have megabytes.
+// quote quotes text from a file, shortened: a name may have megabytes.
 func quote(s string) string {
 	const longest = 80
 	if len(s) > longest {

@@ -40,7 +40,7 @@ func Example() {
 	// true
 }
 
-// An error says where in the file it is, what was found and what was expected.
+// An error names the place in the file, what was found and what was expected.
 func ExampleRead_damaged() {
 	_, err := weights.Read(bytes.NewReader([]byte{9, 0, 0, 0, 0, 0, 0, 0, '{'}), weights.Limits{})
 	fmt.Println(err)

@@ -5,12 +5,12 @@ import "math"
 // Bits of a float32 at the borders of half precision.
 const (
 	f32Infinity   = 0x7f800000
-	halfOverflow  = 0x477ff000 // 65520: halfway from the largest half to the next power of two
+	halfOverflow  = 0x477ff000 // 65520: halfway between the largest half and the next power of two
 	halfNormalMin = 0x38800000 // 2^-14
 )
 
-// float16Bits rounds to half precision, to nearest, ties to even. A NaN stays
-// a NaN and keeps the upper bits of its payload.
+// float16Bits rounds to half precision, to nearest, ties to even. A NaN stays a NaN and keeps the
+// upper bits of its payload.
 func float16Bits(f float32) uint16 {
 	bits := math.Float32bits(f)
 	sign := uint16(bits>>16) & 0x8000
@@ -21,12 +21,12 @@ func float16Bits(f float32) uint16 {
 	case abs >= halfOverflow:
 		return sign | 0x7c00
 	case abs >= halfNormalMin:
-		// Only the bias of the exponent differs, 127 against 15. A carry out of
-		// the mantissa moves into the exponent, where it belongs.
+		// Only the bias of the exponent differs, 127 against 15. A carry out of the mantissa
+		// correctly moves into the exponent.
 		return sign | uint16(roundOff(abs-(127-15)<<23, 13))
 	}
-	// Subnormal: a multiple of 2^-24, which is what the last place of a float32
-	// in [0.5, 1) is worth; adding 0.5 makes the hardware round there.
+	// Subnormal: a multiple of 2^-24, which is the last place of a float32 in [0.5, 1). Adding
+	// 0.5 makes the hardware round there.
 	sum := math.Float32frombits(abs) + 0.5
 	return sign | uint16(math.Float32bits(sum)-math.Float32bits(0.5))
 }
@@ -62,8 +62,7 @@ func roundOff(bits uint32, n uint) uint32 {
 	return (bits + 1<<(n-1) - 1 + odd) >> n
 }
 
-// nanPayload returns the payload, or quiet if nothing is left of it: a payload
-// of zero would make an infinity.
+// nanPayload returns the payload, or quiet if the payload is zero, which would mean infinity.
 func nanPayload(payload, quiet uint16) uint16 {
 	if payload == 0 {
 		return quiet

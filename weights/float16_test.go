@@ -49,9 +49,9 @@ func TestKnown16BitValues(t *testing.T) {
 	}
 }
 
-// Between every two neighbours, up to infinity in the place of the next power
-// of two: the middle goes to the even one, a float32 to either side of it to
-// the nearer one, and so for negative values.
+// Between every two neighbors, with infinity in place of the next power of two, the middle rounds
+// to the even one. A float32 on either side rounds to the nearer one. The same holds for negative
+// values.
 func TestRoundingIsToNearestTiesToEven(t *testing.T) {
 	for _, h := range halves {
 		for p := uint16(0); p < h.infinity; p++ {
@@ -59,7 +59,7 @@ func TestRoundingIsToNearestTiesToEven(t *testing.T) {
 			if p+1 == h.infinity {
 				high = 2*low - float64(h.value(p-1))
 			}
-			middle := float32((low + high) / 2) // exact: one more bit
+			middle := float32((low + high) / 2) // exact: it needs one more bit
 			require.Equal(t, (low+high)/2, float64(middle))
 			even := p + p&1
 			for _, sign := range []uint16{0, 0x8000} {
@@ -87,8 +87,8 @@ func TestNaNNeverBecomesInfinity(t *testing.T) {
 	}
 }
 
-// Of all float32: no 16-bit value is nearer than the one chosen, and of two that are as near it is
-// the even one.
+// FuzzRoundingTo16Bits checks on any float32 that no 16-bit value is nearer than the chosen one,
+// and that ties go to the even one.
 func FuzzRoundingTo16Bits(f *testing.F) {
 	for _, seed := range []float32{0, 1, -0.1, 65519.996, 65520, 0x1p-25, 0x1p-14, math.MaxFloat32,
 		float32(math.Inf(-1))} {
@@ -103,7 +103,7 @@ func FuzzRoundingTo16Bits(f *testing.F) {
 				continue
 			}
 			require.Equal(t, math.Signbit(float64(v)), p&0x8000 != 0)
-			// Infinity stands for numbers above the middle of the largest finite one and the next
+			// Numbers round to infinity above the middle of the largest finite one and the next
 			// power of two, see TestRoundingIsToNearestTiesToEven.
 			if p&0x7fff == h.infinity {
 				continue

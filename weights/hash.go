@@ -1,23 +1,22 @@
 package weights
 
-// hashTag begins what is hashed: no other file's hash can be mistaken for this one's.
+// hashTag begins the hashed data, so that no other file can have the same hash.
 const hashTag = "lmserve weights 1\n"
 
-// Hash returns the SHA-256 of the content, in lower-case hexadecimal: the name
-// of the model. What enters it, in this order:
+// Hash returns the SHA-256 of the content, in lower-case hexadecimal. It identifies the model.
+// The hashed data are, in this order:
 //
 //	"lmserve weights 1\n", without a length
 //	number of metadata entries; each, sorted by key: key, value
 //	number of tensors; each, sorted by name: name, dtype, number of dimensions, dimensions, data
 //
-// Numbers are 8 bytes, little endian. Text and data come after their length in
-// bytes, as such a number. So the hash sees every byte, name, shape and
-// metadata string, and sees neither compression, nor the order in the file,
-// nor how the header was written.
+// Numbers are 8 bytes, little endian. Text and data follow their length in bytes, also as such a
+// number. So the hash depends on every byte, name, shape and metadata string. It does not depend
+// on compression, on the order in the file, or on how the header was written.
 func (f *File) Hash() string {
 	hash, err := f.Stored().Hash()
 	if err != nil {
-		panic(err) // what is in memory can be read
+		panic(err) // reading from memory cannot fail
 	}
 	return hash
 }

@@ -7,18 +7,18 @@ import (
 	"strconv"
 )
 
-// entry is what the header says about one tensor. begin and end count from the
-// first byte after the header.
+// entry is the header's description of one tensor. begin and end count from the first byte after
+// the header.
 type entry struct {
 	name       string
 	dtype      DType
 	shape      []int
 	begin, end int64
-	at         int64 // the offset of the name in the file, for errors
+	at         int64 // offset of the name in the file, for errors
 }
 
-// header is a parsed and checked header; the entries are in the order of their
-// data and tile it without gap or overlap.
+// header is a parsed and checked header. The entries are in the order of their data, without gaps
+// or overlaps.
 type header struct {
 	metadata map[string]string
 	entries  []entry
@@ -107,12 +107,11 @@ func (s *scanner) entry(name string, at int) (entry, error) {
 	return e, nil
 }
 
-// arrange sorts the entries by their data and checks that each has the size
-// its type and shape ask for, that together they tile the data from 0, and
-// that the data is within the limit.
+// arrange sorts the entries by their data. It checks that each has the size of its type and
+// shape, and that the data has no gaps or overlaps. It also checks the limit of the data.
 func (h *header) arrange(l Limits) error {
 	slices.SortStableFunc(h.entries, func(a, b entry) int {
-		// By end too: an empty tensor comes before its neighbour.
+		// Ordering by end, too, puts an empty tensor before its neighbor.
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
 	var next int64
@@ -127,8 +126,8 @@ func (h *header) arrange(l Limits) error {
 	return nil
 }
 
-// check holds one entry to its type and shape and to next, where the data of
-// the entry before it ends. Its error names the field only.
+// check checks one entry against its type and shape, and against next, the end of the entry
+// before it. Its error names only the field.
 func (e *entry) check(next int64, l Limits) *Error {
 	size, err := byteSize(e.dtype, e.shape)
 	if err != nil {

@@ -5,14 +5,14 @@ import (
 	"io"
 )
 
-// incoming is a file whose data comes in once, from its beginning to its end.
+// incoming is a file whose data is read once, from beginning to end.
 type incoming struct {
 	*opened
 	r   io.Reader
-	pos int64 // of the byte of the data that comes next
+	pos int64 // offset of the next byte of the data
 }
 
-// stored is the file in the form of one that is not in memory.
+// stored returns the file as a Stored.
 func (in *incoming) stored() *Stored {
 	s := &Stored{Metadata: in.metadata, Tensors: make([]StoredTensor, len(in.entries))}
 	for i, e := range in.entries {
@@ -24,7 +24,7 @@ func (in *incoming) stored() *Stored {
 	return s
 }
 
-// finish reads what nobody has asked for, to the end of the file.
+// finish reads the rest of the file.
 func (in *incoming) finish() error {
 	for i := range in.entries {
 		if err := in.skipTo(i, in.entries[i].end); err != nil {
@@ -34,7 +34,7 @@ func (in *incoming) finish() error {
 	return in.end(in.r)
 }
 
-// skipTo drops the data before a place in tensor i, or at its end.
+// skipTo skips the data before offset at, which is in tensor i or at its end.
 func (in *incoming) skipTo(i int, at int64) error {
 	if at <= in.pos {
 		return nil
@@ -47,7 +47,7 @@ func (in *incoming) skipTo(i int, at int64) error {
 	return nil
 }
 
-// incomingTensor is the data of one tensor of a file that comes in.
+// incomingTensor is the data of one tensor of an incoming file.
 type incomingTensor struct {
 	in *incoming
 	i  int

@@ -15,20 +15,20 @@ import (
 
 const (
 	zstdMagic = "\x28\xb5\x2f\xfd"
-	// maxZstdWindow is the largest window that zstd makes without --long.
+	// maxZstdWindow is the largest window that zstd uses without --long.
 	maxZstdWindow = 128 << 20
-	// readStep is allocated on the word of a header alone; what is larger
-	// grows as its bytes arrive.
+	// readStep is the maximum allocation that a header alone can cause. Larger buffers grow as
+	// their bytes arrive.
 	readStep = 16 << 20
 )
 
-// Limits narrow what Read accepts. A zero field means this package's constant:
-// MaxHeaderBytes, MaxDataBytes, MaxTensors, and 128 MiB for the window.
+// Limits restrict what Read accepts. A zero field means the package's default: MaxHeaderBytes,
+// MaxDataBytes, MaxTensors, and 128 MiB for the window.
 type Limits struct {
 	HeaderBytes int64
 	DataBytes   int64 // after decompression
 	Tensors     int
-	Window      int64 // of a zstd stream: the decoder allocates what the stream asks for up to this
+	Window      int64 // of a zstd stream: the decoder allocates the stream's window up to this size
 }
 
 func (l Limits) withDefaults() Limits {
@@ -47,8 +47,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ReadFile reads a regular file of weights, compressed or not. Servers read files anew: a pipe
-// would keep them waiting.
+// ReadFile reads a regular file of weights, compressed or not. It refuses pipes: a server that
+// reloads a file would wait for one.
 func ReadFile(path string) (*File, error) {
 	r, err := reload.Open(path)
 	if err != nil {
@@ -62,9 +62,9 @@ func ReadFile(path string) (*File, error) {
 	return f, nil
 }
 
-// Read reads weights to the end of r. Whether they are compressed is told by
-// zstd's magic number. Memory is taken as data arrives: what r claims to hold
-// and does not costs 16 MiB at most, and a zstd window up to Limits.Window.
+// Read reads weights to the end of r. It detects compression by zstd's magic number. It allocates
+// memory as data arrives: false sizes in r cost at most 16 MiB, and a zstd window at most
+// Limits.Window.
 func Read(r io.Reader, l Limits) (*File, error) {
 	var f *File
 	err := Scan(r, l, func(s *Stored) (err error) {
@@ -77,10 +77,9 @@ func Read(r io.Reader, l Limits) (*File, error) {
 	return f, nil
 }
 
-// Scan is Read for a file that is not to be in memory. It hands use the file as
-// it comes in: the tensors have to be read in the order in which they stand,
-// each from its beginning to its end at most once, and before use returns. Then
-// Scan reads r to the end. An error of use ends it.
+// Scan is Read for a file that need not fit in memory. It calls use with the file as it arrives.
+// use must read the tensors in file order, each at most once from its beginning, before it
+// returns. Then Scan reads r to the end. An error of use ends it.
 func Scan(r io.Reader, l Limits, use func(*Stored) error) error {
 	return decompressed(r, l.withDefaults(), func(r io.Reader, l Limits) error {
 		o, err := open(r, l)
@@ -95,11 +94,11 @@ func Scan(r io.Reader, l Limits, use func(*Stored) error) error {
 	})
 }
 
-// decompressed hands read what r holds, without its compression.
+// decompressed calls read with the decompressed content of r.
 func decompressed(r io.Reader, l Limits, read func(io.Reader, Limits) error) error {
 	src := &source{r: r}
 	buffered := bufio.NewReaderSize(src, 64<<10)
-	magic, _ := buffered.Peek(len(zstdMagic)) // too short a file fails at its header
+	magic, _ := buffered.Peek(len(zstdMagic)) // a too short file fails at its header
 	if string(magic) != zstdMagic {
 		return read(buffered, l)
 	}
@@ -112,10 +111,10 @@ func decompressed(r io.Reader, l Limits, read func(io.Reader, Limits) error) err
 	return read(&decompressor{decoder: decoder, src: src, window: l.Window}, l)
 }
 
-// opened is a file of which the header was read.
+// opened is a file whose header was read.
 type opened struct {
 	header
-	base int64 // of the data in the file
+	base int64 // offset of the data in the file
 }
 
 // open reads the header of the decompressed file.
@@ -131,13 +130,13 @@ func open(r io.Reader, l Limits) (*opened, error) {
 	return &opened{header: h, base: int64(prefixBytes + len(text))}, nil
 }
 
-// short is the error of a tensor of whose data only so many bytes could be read.
+// short returns the error for a tensor of which only got bytes could be read.
 func (o *opened) short(err error, i, got int) error {
 	e := &o.entries[i]
 	return short(err, tensorField(e.name, "data"), o.base+e.begin, got, e.end-e.begin)
 }
 
-// end makes sure that nothing follows the data.
+// end checks that nothing follows the data.
 func (o *opened) end(r io.Reader) error {
 	var extra [1]byte
 	switch _, err := io.ReadFull(r, extra[:]); err {
@@ -150,7 +149,7 @@ func (o *opened) end(r io.Reader) error {
 		}
 		return &Error{Where: "end of the data", Offset: end, Found: "more bytes",
 			Want: "the end of the file", Kind: ErrFormat}
-	default: // of the disk, or of zstd's checksum, which comes last
+	default: // of the disk, or of zstd's checksum at the end
 		return passed(err)
 	}
 }
@@ -174,8 +173,8 @@ func readHeader(r io.Reader, l Limits) ([]byte, error) {
 	return text, nil
 }
 
-// readN reads n bytes, or what there is together with the reason. The buffer
-// doubles as bytes arrive, so that a false n costs at most readStep.
+// readN reads n bytes, or fewer with the reason. The buffer doubles as bytes arrive, so that a
+// false n costs at most readStep.
 func readN(r io.Reader, n int) ([]byte, error) {
 	buf := make([]byte, min(n, readStep))
 	for done := 0; ; {
@@ -189,7 +188,7 @@ func readN(r io.Reader, n int) ([]byte, error) {
 	}
 }
 
-// short turns the end of input in the middle of something into ErrTruncated.
+// short converts an unexpected end of input into ErrTruncated.
 func short(err error, where string, offset int64, got int, want int64) error {
 	if err != io.EOF && err != io.ErrUnexpectedEOF {
 		return passed(err)
@@ -198,7 +197,7 @@ func short(err error, where string, offset int64, got int, want int64) error {
 		Want: strconv.FormatInt(want, 10), Kind: ErrTruncated}
 }
 
-// passed hands on an error of the reader below.
+// passed returns an error of the reader below.
 func passed(err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -207,8 +206,8 @@ func passed(err error) error {
 	return fmt.Errorf("weights: reading: %w", err)
 }
 
-// source remembers the error of the reader below, so that a failing disk is
-// not taken for a damaged zstd stream.
+// source records the error of the reader below, so that a failing disk is not reported as a
+// damaged zstd stream.
 type source struct {
 	r   io.Reader
 	err error
@@ -223,13 +222,12 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decompressor turns the zstd decoder's errors into ErrZstd; into ErrTruncated
-// as well where the stream ends too early, or ErrTooLarge where it asks for too
-// large a window.
+// decompressor converts the zstd decoder's errors into ErrZstd. They become ErrTruncated where
+// the stream ends too early, or ErrTooLarge where it asks for a too large window.
 type decompressor struct {
 	decoder *zstd.Decoder
 	src     *source
-	window  int64 // the largest that the decoder takes
+	window  int64 // maximum window of the decoder
 	pos     int64
 }
 

@@ -26,8 +26,8 @@ func framed(header string, data int) []byte {
 	return append(b, make([]byte, data)...)
 }
 
-// located reports whether an error is one of the kinds for content, complete
-// with a place and what was found and expected there.
+// located reports whether an error is one of the kinds for content, with a place, the value found
+// and the value expected.
 func located(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -61,8 +61,8 @@ func TestTruncationSaysWhatIsMissing(t *testing.T) {
 		`weights: tensor "w", data at byte 62: found 5 bytes, expected 8: file is truncated`)
 }
 
-// A flipped bit may hit a field of the zstd frame that says nothing about the
-// content, such as the window's size. Then the very same file must come out.
+// A flipped bit may hit a field of the zstd frame that does not affect the content, such as the
+// window's size. Then the result must be the same file.
 func TestFlippedBitsOfACompressedFileNeverGiveAnotherFile(t *testing.T) {
 	f := small()
 	packed := compressed(t, f)
@@ -296,7 +296,7 @@ func TestAZstdBombCostsLittle(t *testing.T) {
 }
 
 func TestAZstdWindowOverTheLimitIsRefused(t *testing.T) {
-	// A frame header that asks for a window of 2^(10+18) = 256 MiB.
+	// The frame header asks for a window of 2^(10+18) = 256 MiB.
 	frame := append([]byte(zstdMagic), 0, 18<<3, 1, 0, 0)
 	_, err := Read(bytes.NewReader(frame), Limits{})
 	require.ErrorIs(t, err, ErrZstd)

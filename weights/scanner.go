@@ -8,12 +8,12 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// scanner reads the little of JSON that a header is made of: objects, strings and arrays of plain
-// integers. Its errors are *Error, with the byte in the file.
+// scanner reads the JSON of a header: objects, strings and arrays of plain integers. Its errors
+// are *Error, with the byte in the file.
 type scanner struct {
 	text  []byte
 	in    *strictjson.Reader
-	where string // what is being read, for errors
+	where string // the present part, for errors
 }
 
 func newScanner(text []byte) *scanner {
@@ -30,7 +30,7 @@ func (s *scanner) tooLarge(at int, found, want string) error {
 		Kind: ErrTooLarge}
 }
 
-// located makes an error of strictjson one of this package's; others it leaves as they are.
+// located converts an error of strictjson into one of this package. It returns others unchanged.
 func (s *scanner) located(err error) error {
 	var e *strictjson.Error
 	if !errors.As(err, &e) {
@@ -42,7 +42,7 @@ func (s *scanner) located(err error) error {
 	return s.fail(e.Offset, e.Found, e.Want)
 }
 
-// found describes what stands at an offset.
+// found describes the text at an offset.
 func (s *scanner) found(at int) string {
 	if at >= len(s.text) {
 		return "the end of the header"
@@ -51,8 +51,8 @@ func (s *scanner) found(at int) string {
 	return strconv.QuoteRune(r)
 }
 
-// object reads an object and calls member at every value, which member must read; at is the
-// position of the key. A key that comes twice is an error.
+// object reads an object and calls member at every value, which member must read. at is the
+// offset of the key. A repeated key is an error.
 func (s *scanner) object(member func(key string, at int) error) error {
 	where := s.where
 	return s.located(s.in.Object(func(key string) error {
@@ -88,7 +88,7 @@ func (s *scanner) integer() (int64, error) {
 	at := s.in.Offset()
 	end := at
 	for end < len(s.text) && '0' <= s.text[end] && s.text[end] <= '9' {
-		end++ // beyond the literal, which is 0 where the text is 02
+		end++ // beyond the literal, which is 0 for the text 02
 	}
 	digits := string(s.text[at:end])
 	switch {

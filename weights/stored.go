@@ -13,8 +13,8 @@ import (
 	"strconv"
 )
 
-// Stored is a file of weights whose data is not in memory: whoever wants a tensor reads it where it
-// is. What a File of any size takes, a Stored takes only for its header and a buffer.
+// Stored is a file of weights whose data is not in memory; readers read a tensor where it is
+// stored. A Stored takes memory only for its header and a buffer, for any size of the file.
 type Stored struct {
 	// Metadata is free-form text by key.
 	Metadata map[string]string
@@ -22,7 +22,7 @@ type Stored struct {
 	Tensors []StoredTensor
 }
 
-// StoredTensor is one named array in row-major order, whose data is read where it is.
+// StoredTensor is one named array in row-major order, with its data outside memory.
 type StoredTensor struct {
 	Name  string
 	DType DType
@@ -31,10 +31,10 @@ type StoredTensor struct {
 	Data  io.ReaderAt // little endian, as in the file, from 0 to Bytes
 }
 
-// storedBufferBytes is the memory that passes data on. It is a multiple of every element's size.
+// storedBufferBytes is the size of the copy buffer, a multiple of every element's size.
 const storedBufferBytes = 64 << 10
 
-// Stored gives the file in the form of one that is not in memory; it shares its bytes with f.
+// Stored returns the file as a Stored that shares its bytes with f.
 func (f *File) Stored() *Stored {
 	s := &Stored{Metadata: f.Metadata, Tensors: make([]StoredTensor, len(f.Tensors))}
 	for i := range f.Tensors {
@@ -43,7 +43,7 @@ func (f *File) Stored() *Stored {
 	return s
 }
 
-// Load reads all data into memory, which is taken as data arrives.
+// Load reads all data into memory, and allocates as data arrives.
 func (s *Stored) Load() (*File, error) {
 	f := &File{Metadata: maps.Clone(s.Metadata), Tensors: make([]Tensor, len(s.Tensors))}
 	for i := range s.Tensors {
@@ -57,7 +57,7 @@ func (s *Stored) Load() (*File, error) {
 	return f, nil
 }
 
-// Tensor returns the tensor of that name.
+// Tensor returns the tensor of a name.
 func (s *Stored) Tensor(name string) (*StoredTensor, bool) {
 	for i := range s.Tensors {
 		if s.Tensors[i].Name == name {
@@ -76,7 +76,7 @@ func (t *StoredTensor) Elements() int {
 	return n
 }
 
-// unread says that the tensor's data could not be read. An Error says so of itself.
+// unread wraps an error of reading the tensor's data. It returns an *Error unchanged.
 func (t *StoredTensor) unread(err error) error {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return err
@@ -84,7 +84,7 @@ func (t *StoredTensor) unread(err error) error {
 	return fmt.Errorf("weights: reading tensor %s: %w", quote(t.Name), err)
 }
 
-// check holds a tensor made by hand to what the reader guarantees.
+// check checks a hand-made tensor against the reader's guarantees.
 func (t *StoredTensor) check() error {
 	size, err := byteSize(t.DType, t.Shape)
 	if err == nil && t.Bytes != int64(size) {
@@ -99,7 +99,7 @@ func (t *StoredTensor) check() error {
 	return err
 }
 
-// Hash is File.Hash of the same content. The error is that of reading a tensor.
+// Hash is File.Hash of the same content. It returns an error if a tensor cannot be read.
 func (s *Stored) Hash() (string, error) {
 	h := sha256.New()
 	number := func(n int64) { h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
@@ -132,7 +132,7 @@ func (s *Stored) Hash() (string, error) {
 // copyTo writes the tensor's data.
 func (t *StoredTensor) copyTo(w io.Writer, buffer []byte) error {
 	in := &source{r: t.Reader()}
-	// The types hide ways around the buffer: w is given whole elements.
+	// The types hide shortcuts around the buffer: w receives whole elements.
 	n, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{in}, buffer)
 	switch {
 	case in.err != nil && in.err != io.EOF:
@@ -166,8 +166,8 @@ func (s *Stored) Write(w io.Writer) error {
 	return nil
 }
 
-// Keep writes the data of all tensors to w, one after the other, and gives the file whose data is
-// read from there: at is what w writes to, from the place on where w begins.
+// Keep writes the data of all tensors to w, end to end. It returns the file with its data read
+// from at, which must contain the bytes written to w, from offset 0.
 func (s *Stored) Keep(w io.Writer, at io.ReaderAt) (*Stored, error) {
 	kept := &Stored{Metadata: s.Metadata, Tensors: slices.Clone(s.Tensors)}
 	buffer := make([]byte, storedBufferBytes)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// storage is memory that is written and read as a file.
+// storage is memory that is written and read like a file.
 type storage struct{ bytes.Buffer }
 
 func (s *storage) ReadAt(p []byte, at int64) (int, error) {
@@ -49,7 +49,7 @@ func TestAStoredFileIsTheFileInMemory(t *testing.T) {
 	}
 }
 
-// What Read refuses, Scan refuses in the same words, whatever was read of it.
+// Scan returns the same errors as Read, however much of the file was read.
 func TestScanRefusesWhatReadRefuses(t *testing.T) {
 	var plain bytes.Buffer
 	require.NoError(t, Write(&plain, small()))

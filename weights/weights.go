@@ -1,7 +1,7 @@
-// Package weights reads and writes files of weights: safetensors, plain or
-// compressed with zstd, with the configuration and the tokenizer as strings in
-// the metadata. The reader treats every file as hostile: whatever it accepts is
-// well formed to the last byte. docs/formats.md describes the file.
+// Package weights reads and writes files of weights: safetensors, plain or compressed with zstd,
+// with the configuration and the tokenizer as strings in the metadata. The reader treats every
+// file as hostile: accepted files are well formed to the last byte. docs/formats.md describes the
+// format.
 package weights
 
 import (
@@ -10,16 +10,14 @@ import (
 	"strconv"
 )
 
-// Limits of a file. They bound what a hostile file can make the reader
-// allocate; Write keeps to them too, so that it never makes a file that
-// ReadFile refuses.
+// Limits of a file. They bound the memory that a hostile file can make the reader allocate. Write
+// keeps them, too, so that ReadFile accepts all files that it makes.
 const (
-	// MaxHeaderBytes bounds the JSON header. A model of a hundred layers
-	// needs about 200 KiB.
+	// MaxHeaderBytes bounds the JSON header. A model of a hundred layers needs about 200 KiB.
 	MaxHeaderBytes = 16 << 20
-	// MaxDataBytes bounds the tensor data after decompression. The largest
-	// model served (151 M weights) needs 0.6 GB, its training checkpoint with
-	// two moments per weight 1.8 GB.
+	// MaxDataBytes bounds the tensor data after decompression. The largest served model (151 M
+	// weights) needs 0.6 GB. Its training checkpoint with two moments for each weight needs 1.8
+	// GB.
 	MaxDataBytes = 4 << 30
 	// MaxTensors bounds the number of tensors.
 	MaxTensors = 1 << 16
@@ -27,8 +25,8 @@ const (
 	MaxRank = 8
 )
 
-// Layout of a file: the length of the header, a little-endian integer of prefixBytes bytes; the
-// header, whose key metadataKey holds text by key; and the data.
+// Layout of a file. First comes the length of the header, a little-endian integer of prefixBytes
+// bytes. Then comes the header, whose key metadataKey holds text by key, and then the data.
 const (
 	prefixBytes = 8
 	metadataKey = "__metadata__"
@@ -37,8 +35,7 @@ const (
 // DType is the type of a tensor's elements, by its safetensors name.
 type DType string
 
-// The element types that are read and written. Others exist in the format and
-// are refused.
+// The supported element types. The format has others, which are refused.
 const (
 	F64  DType = "F64"
 	F32  DType = "F32"
@@ -51,7 +48,7 @@ const (
 
 const knownDTypes = "F64, F32, F16, BF16, I64, I32 or U8"
 
-// Size returns the number of bytes of one element, 0 for an unknown type.
+// Size returns the number of bytes of one element, or 0 for an unknown type.
 func (d DType) Size() int {
 	switch d {
 	case F64, I64:
@@ -80,15 +77,15 @@ func (t *Tensor) Elements() int {
 	return n
 }
 
-// File is what a safetensors file holds.
+// File is the content of a safetensors file.
 type File struct {
-	// Metadata is free-form text by key. Read never leaves it nil.
+	// Metadata is free-form text by key. It is never nil after Read.
 	Metadata map[string]string
 	// Tensors are in the order of their data in the file.
 	Tensors []Tensor
 }
 
-// Tensor returns the tensor of that name; it shares its bytes with the file.
+// Tensor returns the tensor of a name; it shares its bytes with the file.
 func (f *File) Tensor(name string) (*Tensor, bool) {
 	for i := range f.Tensors {
 		if f.Tensors[i].Name == name {
@@ -98,8 +95,8 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 	return nil, false
 }
 
-// product multiplies the dimensions; ok is false if one is negative or the
-// product does not fit an int.
+// product returns the product of the dimensions. ok is false if one is negative or the product
+// does not fit an int.
 func product(shape []int) (n int, ok bool) {
 	n = 1
 	for _, d := range shape {
@@ -111,13 +108,13 @@ func product(shape []int) (n int, ok bool) {
 	return n, true
 }
 
-// check holds a tensor made by hand to what the reader guarantees.
+// check checks a hand-made tensor against the reader's guarantees.
 func (t *Tensor) check() error {
 	stored := t.stored()
 	return stored.check()
 }
 
-// stored gives the tensor in the form of one that is not in memory.
+// stored returns the tensor as a StoredTensor.
 func (t *Tensor) stored() StoredTensor {
 	return StoredTensor{
 		Name: t.Name, DType: t.DType, Shape: t.Shape, Bytes: int64(len(t.Data)),
@@ -125,8 +122,8 @@ func (t *Tensor) stored() StoredTensor {
 	}
 }
 
-// byteSize returns the bytes that a tensor of this type and shape takes. Its
-// error names the field and leaves tensor and offset to the caller.
+// byteSize returns the bytes of a tensor of this type and shape. Its error names the field; the
+// caller adds tensor and offset.
 func byteSize(d DType, shape []int) (int, *Error) {
 	if d.Size() == 0 {
 		return 0, &Error{Where: "dtype", Found: quote(string(d)), Want: knownDTypes}
@@ -144,7 +141,7 @@ func byteSize(d DType, shape []int) (int, *Error) {
 	return n * d.Size(), nil
 }
 
-// describe writes a type and shape as "F32[2,3]".
+// describe formats a type and shape as "F32[2,3]".
 func describe(d DType, shape []int) string {
 	b := []byte(d)
 	b = append(b, '[')

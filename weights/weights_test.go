@@ -25,8 +25,7 @@ func i32Tensor(name string, shape []int, values []int32) Tensor {
 	return Tensor{Name: name, DType: I32, Shape: shape, Data: data}
 }
 
-// drawFile makes any file that can be written: all types, scalars, empty
-// tensors, awkward names.
+// drawFile draws any file that can be written: all types, scalars, empty tensors, awkward names.
 func drawFile(t *rapid.T) *File {
 	f := &File{Metadata: rapid.MapOfN(rapid.String(), rapid.String(), 0, 4).Draw(t, "metadata")}
 	name := rapid.String().Filter(func(s string) bool { return s != metadataKey })
@@ -140,7 +139,7 @@ func TestFileOfTheReferenceImplementationIsRead(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Pinned with an implementation of the documented definition in Python.
+// The value is from a Python implementation of the documented definition.
 func TestHashIsTheDocumentedOne(t *testing.T) {
 	f, err := ReadFile(fixture)
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/atomicfile"
 )
 
-// WriteOptions says how a file is written; the zero value writes it plain.
+// WriteOptions say how to write a file; the zero value writes it plain.
 type WriteOptions struct {
 	// Zstd is the compression level of zstd, 1 to 22, or 0 for no compression.
 	Zstd int
@@ -23,8 +23,8 @@ type WriteOptions struct {
 // zstdLevel is the level for models, which are written once and read often.
 const zstdLevel = 19
 
-// OptionsFor returns the options for a model's file of that name: compressed if the name ends in
-// .zst.
+// OptionsFor returns the options for a model's file of a given name: compressed if the name ends
+// in .zst.
 func OptionsFor(path string) WriteOptions {
 	if filepath.Ext(path) == ".zst" {
 		return WriteOptions{Zstd: zstdLevel}
@@ -32,7 +32,7 @@ func OptionsFor(path string) WriteOptions {
 	return WriteOptions{}
 }
 
-// Validate reports a level out of range.
+// Validate returns an error for a level out of range.
 func (o WriteOptions) Validate() error {
 	if o.Zstd < 0 || o.Zstd > 22 {
 		return fmt.Errorf("weights: zstd level: found %d, expected 0 (none) to 22", o.Zstd)
@@ -40,8 +40,8 @@ func (o WriteOptions) Validate() error {
 	return nil
 }
 
-// WriteFile writes f to path, all or nothing: after an error path is what it was before, unless
-// only the last step of internal/atomicfile failed, putting the folder on the disk.
+// WriteFile writes f to path atomically: after an error path is unchanged. The exception is an
+// error in the last step of internal/atomicfile, which syncs the folder.
 func WriteFile(path string, f *File, o WriteOptions) error { return f.Stored().WriteFile(path, o) }
 
 // WriteFile is the function WriteFile for the same content.
@@ -49,7 +49,7 @@ func (s *Stored) WriteFile(path string, o WriteOptions) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	var content error // the error of what was written, which names its tensor or key itself
+	var content error // the error of the content, which already names its tensor or key
 	err := atomicfile.Write(path, atomicfile.Options{}, func(w io.Writer) error {
 		if o.Zstd == 0 {
 			content = s.Write(w)
@@ -67,14 +67,13 @@ func (s *Stored) WriteFile(path string, o WriteOptions) error {
 	return nil
 }
 
-// Write writes f to w, plain. The same File gives the same bytes: tensors in
-// their order, metadata sorted by key, the header padded with spaces so that
-// the data starts at a multiple of 8. It breaks no rule that Read enforces, or
-// fails with ErrFormat or ErrTooLarge before the first byte.
+// Write writes f to w, plain. The same File gives the same bytes: tensors are in order, metadata
+// is sorted by key, and the header is padded so that the data starts at a multiple of 8. If Read
+// would refuse the file, Write returns ErrFormat or ErrTooLarge before the first byte.
 func Write(w io.Writer, f *File) error { return f.Stored().Write(w) }
 
 func (s *Stored) writeZstd(w io.Writer, level int) error {
-	// One goroutine, because the bytes must not depend on the number of cores.
+	// With one goroutine the bytes do not depend on the number of cores.
 	encoder, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)))
 	if err != nil {

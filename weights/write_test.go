@@ -18,7 +18,7 @@ import (
 func TestFileIsReadWhateverItsName(t *testing.T) {
 	dir := t.TempDir()
 	for _, level := range []int{0, 1, 19} {
-		path := filepath.Join(dir, "model.bin") // replaced each time
+		path := filepath.Join(dir, "model.bin") // replaced in each round
 		require.NoError(t, WriteFile(path, small(), WriteOptions{Zstd: level}))
 		f, err := ReadFile(path)
 		require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestFileIsReadWhateverItsName(t *testing.T) {
 }
 
 func TestWritingIsDeterministic(t *testing.T) {
-	for range 20 { // maps change their order from one range to the next
+	for range 20 { // the iteration order of maps changes
 		require.Equal(t, written(t, small()), written(t, small()))
 		require.Equal(t, compressed(t, small()), compressed(t, small()))
 	}
@@ -99,7 +99,7 @@ func TestLevelIsValidated(t *testing.T) {
 	}
 }
 
-// requireOnly checks that a folder holds these files and no litter.
+// requireOnly checks that a folder holds exactly these files.
 func requireOnly(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -118,7 +118,7 @@ func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
 
-	for room := range before { // a disk that is full after so many bytes
+	for room := range before { // a disk that is full after some bytes
 		err := atomicfile.Write(path, atomicfile.Options{},
 			func(w io.Writer) error { return Write(&fullDisk{w, room}, small()) })
 		require.ErrorIs(t, err, syscall.ENOSPC, "room for %d bytes", room)
@@ -163,7 +163,7 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 	require.ErrorIs(t, WriteFile(filepath.Join(dir, "none", "m"), small(), WriteOptions{}),
 		fs.ErrNotExist)
 
-	occupied := filepath.Join(dir, "m") // a folder of that name: the last step, the rename, fails
+	occupied := filepath.Join(dir, "m") // a folder of that name: the rename fails
 	require.NoError(t, os.Mkdir(occupied, 0o755))
 	require.ErrorContains(t, WriteFile(occupied, small(), WriteOptions{}), occupied)
 	requireOnly(t, dir, "m")

@@ -1,12 +1,12 @@
-// Package atomicfile replaces files whole: whoever reads a path sees the old content or the new,
-// never a part of either, and once Commit has returned a power failure does not undo it.
+// Package atomicfile replaces files whole. A reader of a path sees the old content or the new,
+// never a part of either. After Commit has returned, a power failure does not undo it.
 //
-// The content goes to a temporary file in the folder of the path, to the disk, and only then gets
-// the path's name; last, the folder itself is put on the disk. (The libraries that do the same
-// either leave the folder out or leave Windows out.)
+// The content goes to a temporary file in the folder of the path, and to the disk. Then the
+// temporary file gets the path's name. Last, the folder is synced to the disk. (Libraries for the
+// same purpose do not sync the folder, or do not support Windows.)
 //
-// Errors name the path and the step that failed, and wrap the operating system's error. They carry
-// no package prefix: callers add their own.
+// Errors name the path and the step that failed, and wrap the operating system's error. They
+// carry no package prefix; callers add context.
 package atomicfile
 
 import (
@@ -19,28 +19,28 @@ import (
 	"path/filepath"
 )
 
-// defaultPerm is what os.Create gives a file, before the umask.
+// defaultPerm is the mode that os.Create gives a file, before the umask.
 const defaultPerm fs.FileMode = 0o666
 
-// bufferBytes is the size of the writes that Write makes of what it is given.
+// bufferBytes is the size of Write's buffer.
 const bufferBytes = 1 << 20
 
-// Options says how a file is made; the zero value replaces whatever has the path, with the
-// permissions of os.Create.
+// Options say how to make a file. The zero value replaces an existing file, with the permissions
+// of os.Create.
 type Options struct {
-	// Perm is the mode of the new file before the umask; 0 means 0o666. The mode of a file that
-	// is replaced is not kept.
+	// Perm is the mode of the new file before the umask; 0 means 0o666. The mode of a replaced
+	// file is lost.
 	Perm fs.FileMode
-	// Exclusive refuses a path that exists, with an error that is fs.ErrExist: in Create, so that
-	// no work is lost, and again in Commit.
+	// Exclusive refuses an existing path, with an error that is fs.ErrExist: in Create, before
+	// any work, and again in Commit.
 	Exclusive bool
-	// Temporary is the path of the temporary file, in the same folder as the file; "" draws a
-	// name that nobody has. A given name is also a lock: while the temporary file exists, Create
-	// fails with an error that is fs.ErrExist.
+	// Temporary is the path of the temporary file, in the same folder as the file; "" chooses a
+	// unique name. A given name is also a lock: while the temporary file exists, Create fails
+	// with an error that is fs.ErrExist.
 	Temporary string
 }
 
-// File is a file in the making. Exactly one of Commit and Discard ends it; Discard after Commit
+// File is an uncommitted file. Exactly one of Commit and Discard ends it. Discard after Commit
 // does nothing, so that it can be deferred.
 type File struct {
 	system    system
@@ -50,7 +50,7 @@ type File struct {
 	out       handle // nil once the File has ended
 }
 
-// Create begins a file that will have the path when it is committed.
+// Create begins a file that Commit will put at path.
 func Create(path string, o Options) (*File, error) { return begin(osSystem(), path, o) }
 
 func begin(s system, path string, o Options) (*File, error) {
@@ -84,10 +84,10 @@ func (f *File) Write(p []byte) (int, error) {
 	return f.out.Write(p)
 }
 
-// Commit gives the path the content. After an error the path is what it was and the temporary file
-// is gone, but for the steps after the renaming: if the folder cannot be synced, the new content is
-// in place, and only a power failure may still undo it; so it is if the temporary file of an
-// Exclusive one, whose content has both names for a moment, cannot be removed.
+// Commit gives the path the content. After an error the path is unchanged and the temporary file
+// is gone, except in the steps after the rename. If the folder cannot be synced, the new content
+// is in place, and only a power failure may still undo it. The new content is also in place if
+// the temporary file of an Exclusive file cannot be removed.
 func (f *File) Commit() error {
 	if f.out == nil {
 		return f.failed(fs.ErrClosed)
@@ -105,13 +105,13 @@ func (f *File) Commit() error {
 	return nil
 }
 
-// Discard gives the file up and removes the temporary file. Its error says that the temporary file
-// is still there.
+// Discard drops the content and removes the temporary file. An error says that the temporary file
+// still exists.
 func (f *File) Discard() error {
 	if f.out == nil {
 		return nil
 	}
-	_ = f.out.Close() // whether the content arrived does not matter any more, nor a second Close
+	_ = f.out.Close() // neither lost content nor a second Close matters
 	f.out = nil
 	return f.system.remove(f.temporary)
 }
@@ -121,22 +121,22 @@ func (f *File) name() error {
 	if !f.exclusive {
 		return f.system.rename(f.temporary, f.path)
 	}
-	err := f.system.link(f.temporary, f.path) // unlike a rename it fails if the path exists
+	err := f.system.link(f.temporary, f.path) // unlike a rename, link fails if the path exists
 	switch {
 	case err == nil:
 		return f.system.remove(f.temporary)
 	case errors.Is(err, fs.ErrExist):
 		return err
 	}
-	// File systems such as FAT have no links: there, of two programs that make the same file at the
-	// same moment, the later one wins.
+	// File systems such as FAT have no links. If two programs make the same file at the same
+	// moment, the later one wins there.
 	if err := f.absent(); err != nil {
 		return err
 	}
 	return f.system.rename(f.temporary, f.path)
 }
 
-// absent fails unless nothing has the path.
+// absent returns an error if the path exists.
 func (f *File) absent() error {
 	_, err := f.system.lstat(f.path)
 	switch {
@@ -150,8 +150,8 @@ func (f *File) absent() error {
 
 func (f *File) failed(err error) error { return fmt.Errorf("writing %s: %w", f.path, err) }
 
-// Write makes path hold what fill writes, which is buffered. An error of fill is returned as it
-// came, and nothing has changed then.
+// Write writes the buffered output of fill to path. An error of fill is returned unchanged, and
+// the path is then unchanged, too.
 func Write(path string, o Options, fill func(io.Writer) error) error {
 	f, err := Create(path, o)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// saying is a fill function that writes one text.
+// saying returns a fill function that writes one text.
 func saying(text string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
@@ -25,7 +25,7 @@ func saying(text string) func(io.Writer) error {
 	}
 }
 
-// requireOnly checks that a folder holds just these files, name and content.
+// requireOnly checks that a folder holds exactly these files, by name and content.
 func requireOnly(t require.TestingT, dir string, want map[string]string) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestAnExclusiveFileReplacesNothing(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrExist)
 	require.ErrorContains(t, err, path)
 
-	late := filepath.Join(dir, "g") // another makes it in the meantime
+	late := filepath.Join(dir, "g") // another process makes it in the meantime
 	f, err := Create(late, Options{Exclusive: true})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(late, []byte("another's"), 0o666))
@@ -90,7 +90,7 @@ func TestAFileSystemWithoutLinksHasExclusiveFilesToo(t *testing.T) {
 	for i, want := range []error{nil, fs.ErrExist} {
 		f, err := begin(s, path, Options{Exclusive: i == 0})
 		require.NoError(t, err)
-		f.exclusive = true // the second is made by one that did not see the first yet
+		f.exclusive = true // the second is made by a process that has not seen the first
 		require.NoError(t, saying("first")(f))
 		require.ErrorIs(t, f.Commit(), want)
 	}
@@ -105,7 +105,7 @@ func TestAGivenTemporaryNameIsALock(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Create(path, o)
 	require.ErrorIs(t, err, fs.ErrExist)
-	requireOnly(t, dir, map[string]string{"f.lock": ""}) // the second left the first's alone
+	requireOnly(t, dir, map[string]string{"f.lock": ""}) // the second did not touch the first's
 	require.NoError(t, f.Commit())
 
 	f, err = Create(path, o)
@@ -143,7 +143,7 @@ func TestAnErrorWhileFillingChangesNothing(t *testing.T) {
 	requireOnly(t, dir, map[string]string{"f": "old"})
 }
 
-// fullDisk is a file on a disk that has room for so many bytes.
+// fullDisk is a file on a disk with limited room.
 type fullDisk struct {
 	handle
 	room int
@@ -177,7 +177,7 @@ func TestAFullDiskChangesNothing(t *testing.T) {
 	}
 }
 
-// failing is a file whose Sync or Close does its work and then says that it failed.
+// failing is a file whose Sync or Close succeeds and then returns an error.
 type failing struct {
 	handle
 	sync, close error
@@ -264,8 +264,8 @@ func TestATemporaryFileThatStaysIsReported(t *testing.T) {
 	}
 }
 
-// TestStepsComeInTheOrderThatSurvivesAPowerFailure checks that the content is on the disk before it
-// gets the name, and the name before Commit returns.
+// TestStepsComeInTheOrderThatSurvivesAPowerFailure checks that the content reaches the disk
+// before its name, and the name before Commit returns.
 func TestStepsComeInTheOrderThatSurvivesAPowerFailure(t *testing.T) {
 	dir := t.TempDir()
 	var did []string
@@ -316,8 +316,8 @@ func TestAFolderOfThatNameIsRefused(t *testing.T) {
 		fs.ErrNotExist)
 }
 
-// TestReadersSeeOldOrNewWhole has readers look while writers replace: each content is one letter,
-// repeated as often as its first byte says.
+// TestReadersSeeOldOrNewWhole reads while writers replace. Each content is one letter, repeated
+// as often as its first byte says.
 func TestReadersSeeOldOrNewWhole(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not replace a file that somebody has open")

@@ -14,7 +14,7 @@ type handle interface {
 	Close() error
 }
 
-// system is what a File asks of the operating system. Tests make it fail.
+// system is the operating system's part of a File. Tests make it fail.
 type system struct {
 	create     func(name string, perm fs.FileMode) (handle, error) // the name must be new
 	lstat      func(name string) (fs.FileInfo, error)
@@ -37,8 +37,8 @@ func osSystem() system {
 	}
 }
 
-// SyncFolder puts on the disk what came and went in a folder. Windows has no such call, and its
-// file system keeps names in a journal: there SyncFolder does nothing.
+// SyncFolder writes the changed names in a folder to the disk. On Windows it does nothing: there
+// is no such call, and the file system keeps names in a journal.
 func SyncFolder(name string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -1,5 +1,5 @@
-// Package documents finds the texts of a directory: each file is a document, and the first folder
-// on the way to it is the document's domain.
+// Package documents lists the texts of a directory. Each file is a document, and its first folder
+// is the document's domain.
 package documents
 
 import (
@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// File is a document that can be read.
+// File is a readable document.
 type File struct {
 	Path string // the path that opens the file
-	Name string // path below the directory, with slashes
+	Name string // path in the directory, with slashes
 	Size int64  // bytes that Read returns
 }
 
-// List finds the non-empty files below dir, in the order of their paths, but for files and folders
-// whose name begins with a dot. Links to files count as files; links to directories are not
-// followed. A limit above 0 cuts every document off after so many bytes. Errors name the file or
-// directory.
+// List returns the non-empty files below dir, in the order of their paths. It skips files and
+// folders whose name begins with a dot. Links to files count as files; links to directories are
+// not followed. A limit above 0 is the maximum size of a document in bytes; the rest is cut off.
+// Errors name the file or directory.
 func List(dir string, limit int64) (files []File, err error) {
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {

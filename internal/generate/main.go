@@ -1,9 +1,9 @@
-// Command generate writes what is made of the tables of settings into the files that people read:
-// parts of the contract, of what the generator of its Go code is told, of the documentation, and of
-// the web page's sources. A part stands between two lines with "BEGIN GENERATED name" and
-// "END GENERATED name"; the rest of such a file is written by hand. It runs in the folder api, as a
-// part of go generate. Then it writes the contract that the generators of Go code read, which is no
-// part of the repository.
+// Command generate writes the parts of files that derive from the tables of settings. These are
+// parts of the contract, of the input of its Go generator, of the documentation, and of the web
+// page's sources. A part is between two lines with "BEGIN GENERATED name" and "END GENERATED
+// name"; the rest of such a file is written by hand. The command runs in the folder api, as a
+// part of go generate. It also writes the whole contract for the generators of Go code, which is
+// not in the repository.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// wholeContract is where the generator of Go code finds the contract that the server goes by.
+// wholeContract is the path of the server's contract for the generator of Go code.
 const wholeContract = "../bin/openapi.yaml"
 
 func writeWhole(from, to string) error {
@@ -46,10 +46,10 @@ func writeWhole(from, to string) error {
 // parts holds the generated texts: by file, and within a file by the name of the part.
 type parts map[string]map[string]string
 
-// pageSettings is where the page has the settings. What is built of it is built by `make page`.
+// pageSettings is the page's file of settings. `make page` builds the page from it.
 const pageSettings = "../server/page/src/api/settings.ts"
 
-// partsOf are the parts that are made of the tables.
+// partsOf returns the parts that derive from the tables.
 func partsOf(settings setting.Table[stream.Settings],
 	sampling setting.Table[session.Sampling]) parts {
 	return parts{
@@ -66,7 +66,7 @@ func partsOf(settings setting.Table[stream.Settings],
 	}
 }
 
-// run brings every file up to date.
+// run updates every file.
 func run(all parts) error {
 	for file, named := range all {
 		old, err := os.ReadFile(file)
@@ -89,7 +89,7 @@ func run(all parts) error {
 	return nil
 }
 
-// replace puts a part into a text. Every line gets the indentation of the line that begins the
+// replace replaces a part of a text. Every line gets the indentation of the line that begins the
 // part.
 func replace(text, name, part string) (string, error) {
 	before, rest, begins := strings.Cut(text, "BEGIN GENERATED "+name)
@@ -99,7 +99,7 @@ func replace(text, name, part string) (string, error) {
 			"one with END GENERATED %[1]s", name)
 	}
 	first, _, _ := strings.Cut(rest, "\n")
-	opening := before[strings.LastIndexByte(before, '\n')+1:] // a comment sign in its column
+	opening := before[strings.LastIndexByte(before, '\n')+1:] // a comment sign keeps its column
 	indent := opening[:len(opening)-len(strings.TrimLeft(opening, " "))]
 
 	var b strings.Builder

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// inCopy changes the working directory to a copy of the folder api, beside a copy of docs.
+// inCopy changes the working directory to a copy of the folder api, next to a copy of docs.
 func inCopy(t *testing.T) {
 	t.Helper()
 	api, dir := filepath.Join("..", "..", "api"), t.TempDir()
@@ -46,8 +46,8 @@ func TestTheFilesAreThoseOfTheTable(t *testing.T) {
 	require.Equal(t, before, read(t), "expected what make generate writes")
 }
 
-// A row that is added reaches the contract, the order of the fields in Go, the documentation, and
-// the page.
+// An added row reaches the contract, the order of the fields in Go, the documentation, and the
+// page.
 func TestARowIsEnoughForContractDocumentationAndPage(t *testing.T) {
 	inCopy(t)
 	row := setting.Row[stream.Settings]{

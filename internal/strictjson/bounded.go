@@ -9,19 +9,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds are what a text may have at most, whatever it says. A program that makes a tree of a text
-// needs many times the text's memory; of a text within bounds it needs little more than the text's.
+// Bounds limit the size and structure of a text. A tree of a text can take many times the text's
+// memory. For a text within bounds it takes little more than the text.
 type Bounds struct {
-	Depth   int // objects and arrays within each other
+	Depth   int // nested objects and arrays
 	Members int // of one object or array
-	Tokens  int // in all: plain values, names and brackets
+	Tokens  int // in total: plain values, names and brackets
 	Bytes   int // of a name, and of a number
 }
 
-// ReadBounded reads one JSON value that passes Check, and gives its text. It looks at the text as
-// it arrives, and reads no further where a bound is passed: the error is then an *Error of the kind
-// ErrBounds, whose path is that of the object or array. Other errors are those of Check, which come
-// with the whole text, and of r. A text that is empty, or white space, is given as it is.
+// ReadBounded reads one JSON value that passes Check, and returns its text. It checks bounds as
+// the text arrives, and stops reading when one is exceeded. The error is then an *Error of kind
+// ErrBounds, with the path of the object or array. Other errors are those of Check, which come
+// with the whole text, and of r. An empty text, or one of white space, is returned unchanged.
 func ReadBounded(r io.Reader, b Bounds) (text []byte, err error) {
 	var read bytes.Buffer
 	from := &faultNoting{r: r}
@@ -32,7 +32,7 @@ func ReadBounded(r io.Reader, b Bounds) (text []byte, err error) {
 		switch {
 		case from.err != nil:
 			return nil, from.err
-		case errors.Is(err, io.EOF) && dec.StackDepth() == 0: // before the value, or after it
+		case errors.Is(err, io.EOF) && dec.StackDepth() == 0: // before or after the value
 			return read.Bytes(), nil
 		case err != nil || ended:
 			if _, err := io.Copy(io.Discard, all); err != nil {
@@ -47,7 +47,7 @@ func ReadBounded(r io.Reader, b Bounds) (text []byte, err error) {
 	}
 }
 
-// passed describes the bound that is passed with the token that was read last; nil if none is.
+// passed returns an error for the bound that the last token exceeds, or nil.
 func (b Bounds) passed(dec *jsontext.Decoder, token jsontext.Token, tokens int) error {
 	depth := dec.StackDepth()
 	kind, members := dec.StackIndex(depth)
@@ -74,10 +74,10 @@ func (b Bounds) passed(dec *jsontext.Decoder, token jsontext.Token, tokens int) 
 		Want: "no more", Kind: ErrBounds}
 }
 
-// faultNoting notes the error of a reader, which a decoder dresses as its own.
+// faultNoting records the error of a reader, which a decoder would wrap as one of its errors.
 type faultNoting struct {
 	r   io.Reader
-	err error // but for io.EOF
+	err error // except io.EOF
 }
 
 func (f *faultNoting) Read(p []byte) (int, error) {

@@ -12,7 +12,7 @@ import (
 
 var small = Bounds{Depth: 3, Members: 4, Tokens: 20, Bytes: 8}
 
-// spaces is white space without end: who reads on never comes back.
+// spaces is white space without end: reading all of it never returns.
 type spaces struct{}
 
 func (spaces) Read(p []byte) (int, error) { return copy(p, "  "), nil }
@@ -38,7 +38,7 @@ func TestReadBoundedStopsWhereABoundIsPassed(t *testing.T) {
 	}
 }
 
-// What is within bounds is given as it came; what Check refuses is refused in Check's words.
+// A text within bounds is returned unchanged. If Check refuses it, the error is Check's.
 func TestReadBoundedIsCheckWithinBounds(t *testing.T) {
 	for _, text := range []string{``, " \n", `1`, ` {"a":[1,2,3,4]} `, `{"a":"` +
 		strings.Repeat("long ", 1<<12) + `"}`, `"12345678901234567890"`} {

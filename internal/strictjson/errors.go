@@ -12,36 +12,36 @@ import (
 var (
 	// ErrSyntax: the text is not one JSON value.
 	ErrSyntax = errors.New("not JSON")
-	// ErrUTF8: the text is not UTF-8, which JSON is.
+	// ErrUTF8: the text is not UTF-8.
 	ErrUTF8 = errors.New("not UTF-8")
-	// ErrSurrogate: an escape \uD800 to \uDFFF is not one of a pair, and so no character.
+	// ErrSurrogate: an escape \uD800 to \uDFFF is not part of a pair, and so no character.
 	ErrSurrogate = errors.New("half of a surrogate pair")
-	// ErrDuplicate: an object has a name twice.
+	// ErrDuplicate: an object has a repeated name.
 	ErrDuplicate = errors.New("a name given twice")
-	// ErrUnknown: an object has a name that the format does not have.
+	// ErrUnknown: an object has a name outside the format.
 	ErrUnknown = errors.New("an unknown name")
-	// ErrMissing: an object lacks a name that the format asks for.
+	// ErrMissing: an object lacks a required name.
 	ErrMissing = errors.New("a missing name")
-	// ErrValue: a value is sound JSON and not what the format asks for.
+	// ErrValue: a value is valid JSON, but not the expected one.
 	ErrValue = errors.New("a value that does not fit")
-	// ErrBounds: the text has more of something than its reader takes.
+	// ErrBounds: the text exceeds a bound of its reader.
 	ErrBounds = errors.New("out of bounds")
 )
 
 // Error says where a text is wrong, what was found there and what was expected.
 type Error struct {
-	// of the byte where the fault begins, from 0; a text that ends too early has its length
+	// of the byte where the fault begins, from 0; the text's length if it ends too early
 	Offset int
 	Path   string // of the field, "keys[3].expires"; "" is the whole text
 	Found  string
 	Want   string
 	Kind   error // one of the Err variables
-	Cause  error // if there is one: of a fault of syntax, in Check and Unmarshal, encoding/json's
+	Cause  error // if any: for a syntax error in Check and Unmarshal, encoding/json's
 }
 
 func (e *Error) Error() string {
 	found := "json: found " + e.Found
-	switch { // the words of encoding/json, where it has some
+	switch { // in the words of encoding/json, if any
 	case e.Kind == ErrUnknown || e.Kind == ErrMissing:
 		found = "json: " + e.Found
 	case e.Kind == ErrSyntax && e.Cause != nil:
@@ -61,10 +61,10 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// quotedMax is the most bytes of a text that an error repeats.
+// quotedMax is the maximum number of bytes of a text in an error.
 const quotedMax = 80
 
-// quote quotes a part of the text, cut short: it may have megabytes.
+// quote quotes a part of the text, shortened: it may have megabytes.
 func quote(s string) string {
 	if len(s) > quotedMax {
 		return strconv.Quote(s[:quotedMax]) + "…"
@@ -72,11 +72,11 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// describe writes a plain value, or the bracket of an object or array, as an error has it.
+// describe formats a plain value, or the bracket of an object or array, for an error.
 func describe(value jsontext.Value) string {
 	switch kind := value.Kind(); kind {
 	case jsontext.KindString:
-		text, _ := jsontext.AppendUnquote(nil, value) // an error cannot be: the value was read
+		text, _ := jsontext.AppendUnquote(nil, value) // it cannot fail: the value was read
 		return quote(string(text))
 	case jsontext.KindNumber:
 		return string(value[:min(len(value), quotedMax)])
@@ -85,7 +85,7 @@ func describe(value jsontext.Value) string {
 	}
 }
 
-// kinds are values in words; others are their own.
+// kinds maps kinds of values to words; other kinds are their own words.
 var kinds = map[jsontext.Kind]string{
 	jsontext.KindBeginObject: "an object",
 	jsontext.KindEndObject:   "the end of an object",

@@ -9,12 +9,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scanner reads the tokens of one text and knows where it is.
+// scanner reads the tokens of one text and keeps the position.
 type scanner struct {
-	name  string // what errors call the text
+	name  string // name of the text in errors
 	text  []byte
 	dec   *jsontext.Decoder
-	start int // of the token that was read last
+	start int // offset of the last token
 }
 
 // invalidUTF8 returns the offset of the first byte that is not UTF-8, or -1.
@@ -32,7 +32,7 @@ func invalidUTF8(text []byte) int {
 	}
 }
 
-// checkUTF8 fails at the first byte that is not UTF-8.
+// checkUTF8 returns an error at the first byte that is not UTF-8.
 func (s *scanner) checkUTF8() error {
 	at := invalidUTF8(s.text)
 	if at < 0 {
@@ -42,8 +42,7 @@ func (s *scanner) checkUTF8() error {
 		Want: "UTF-8", Kind: ErrUTF8}
 }
 
-// next returns the offset at which the token after the last one begins, if the text is sound until
-// there.
+// next returns the offset of the next token, if the text is valid up to there.
 func (s *scanner) next() int {
 	at := skipSpace(s.text, int(s.dec.InputOffset()))
 	if at < len(s.text) && (s.text[at] == ',' || s.text[at] == ':') {
@@ -52,8 +51,8 @@ func (s *scanner) next() int {
 	return at
 }
 
-// token reads the next token; want says what may come, for an error of the text's end or of what
-// begins no token. The error is an *Error.
+// token reads the next token. want describes the expected token, for errors at the text's end or
+// at an invalid token. The error is an *Error.
 func (s *scanner) token(want string) (jsontext.Token, error) {
 	start := s.next()
 	token, err := s.dec.ReadToken()
@@ -64,10 +63,10 @@ func (s *scanner) token(want string) (jsontext.Token, error) {
 	return token, nil
 }
 
-// here is the path of the token that was read last.
+// here returns the path of the last token.
 func (s *scanner) here() string { return path(s.dec, s.dec.StackPointer()) }
 
-// found describes what stands at an offset.
+// found describes the text at an offset.
 func (s *scanner) found(at int) string {
 	if at >= len(s.text) {
 		return "the end of the " + s.name
@@ -76,11 +75,11 @@ func (s *scanner) found(at int) string {
 	return strconv.QuoteRune(r)
 }
 
-// fault describes an error of the decoder; want is what could come at the start of a value.
+// fault converts an error of the decoder; want describes the expected value.
 func (s *scanner) fault(err error, want string) *Error {
 	e := &Error{Offset: len(s.text), Path: s.here(), Want: want, Kind: ErrSyntax}
 	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) { // io.EOF, before any value, is none
+	if errors.As(err, &syntax) { // io.EOF, before any value, is no SyntacticError
 		e.Offset = min(int(syntax.ByteOffset), len(s.text))
 	}
 	if errors.Is(err, jsontext.ErrDuplicateName) {
@@ -100,8 +99,8 @@ func (s *scanner) fault(err error, want string) *Error {
 	return e
 }
 
-// stringFault describes a fault inside a string: in an escape sequence, a control character, or the
-// end of the text.
+// stringFault describes a fault inside a string: in an escape sequence, a control character, or
+// the end of the text.
 func (s *scanner) stringFault(e *Error) {
 	if e.Offset < len(s.text) && s.text[e.Offset] == '\\' {
 		rest := s.text[e.Offset:]
@@ -128,8 +127,8 @@ func (s *scanner) stringFault(e *Error) {
 	}
 }
 
-// expect says what could come at a fault outside strings, if it is not a value: a delimiter, a
-// name, or the text's end. It moves the fault of a comma that nothing follows to what follows it.
+// expect sets the expected text at a fault outside strings, if that is not a value: a delimiter,
+// a name, or the text's end. It moves the fault of a trailing comma to the token after the comma.
 func (s *scanner) expect(e *Error) {
 	depth := s.dec.StackDepth()
 	kind, length := s.dec.StackIndex(depth)
@@ -149,15 +148,15 @@ func (s *scanner) expect(e *Error) {
 	case kind == jsontext.KindBeginObject && length > 0 && isDelimiter:
 		e.Want = "',' or '}'"
 	case kind == jsontext.KindBeginObject:
-		// A value in the place of a name may have been cut off: the fault is where the value
-		// begins.
+		// A value in place of a name may have been cut off: the fault is at the beginning of the
+		// value.
 		e.Offset, e.Want = min(e.Offset, s.next()), "a string"
 	case kind == jsontext.KindBeginArray && length > 0 && isDelimiter:
 		e.Want = "',' or ']'"
 	}
 }
 
-// end makes sure that nothing but white space follows the text's one value.
+// end checks that only white space follows the text's one value.
 func (s *scanner) end() error {
 	at := skipSpace(s.text, int(s.dec.InputOffset()))
 	if at == len(s.text) {

@@ -7,11 +7,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// plain are names that a path has unquoted.
+// plain matches names that a path has unquoted.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// path writes a JSON pointer as the errors of this module have it, "keys[3].expires". The decoder,
-// which stands in the innermost of the pointer's objects and arrays, knows which is which.
+// path formats a JSON pointer for errors of this module, "keys[3].expires". The decoder, which is
+// in the innermost of the pointer's objects and arrays, distinguishes the two.
 func path(dec *jsontext.Decoder, pointer jsontext.Pointer) string {
 	var b strings.Builder
 	level := 0

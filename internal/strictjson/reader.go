@@ -8,15 +8,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Reader walks one JSON text as a format prescribes it, so that whatever is not prescribed is an
-// error at its place. Each method reads one value, and returns an *Error if that is not the text's
-// next value; after an error the Reader is not to be used any more.
+// Reader walks one JSON text as a format prescribes it. Everything else is an error with its
+// place. Each method reads one value, and returns an *Error if the next value of the text is not
+// of that kind. After an error the Reader must not be used.
 type Reader struct {
 	scanner
 	utf8 error // found by NewReader, returned by the first method
 }
 
-// NewReader returns a Reader of a text; errors call it name, as in "the end of the header".
+// NewReader returns a Reader of a text. Errors use the name, as in "the end of the header".
 func NewReader(name string, text []byte) *Reader {
 	r := &Reader{scanner: scanner{name: name, text: text,
 		dec: jsontext.NewDecoder(bytes.NewBuffer(text))}}
@@ -24,14 +24,14 @@ func NewReader(name string, text []byte) *Reader {
 	return r
 }
 
-// Offset returns the offset of the byte at which the token begins that was read last: a plain
-// value, a name, or one of the brackets of an object or array.
+// Offset returns the offset of the first byte of the last token: a plain value, a name, or a
+// bracket of an object or array.
 func (r *Reader) Offset() int { return r.start }
 
-// Path returns the path of the value or name that was read last, "keys[3].expires".
+// Path returns the path of the last value or name, "keys[3].expires".
 func (r *Reader) Path() string { return r.here() }
 
-// Misfit returns an error of the value that was read last: want was expected instead.
+// Misfit returns an error for the last value: want was expected instead.
 func (r *Reader) Misfit(want string) error {
 	found := describe(jsontext.Value(r.text[r.start:r.dec.InputOffset()]))
 	return &Error{Offset: r.start, Path: r.here(), Found: found, Want: want, Kind: ErrValue}
@@ -49,8 +49,8 @@ func (r *Reader) read(want string, kinds ...jsontext.Kind) (jsontext.Token, erro
 	return token, err
 }
 
-// Object reads an object. It calls member with every name; member must read the value. A name that
-// comes twice is an error.
+// Object reads an object. It calls member with every name; member must read the value. A repeated
+// name is an error.
 func (r *Reader) Object(member func(name string) error) error {
 	if _, err := r.read("an object", jsontext.KindBeginObject); err != nil {
 		return err
@@ -69,7 +69,8 @@ func (r *Reader) Object(member func(name string) error) error {
 	}
 }
 
-// Fields reads an object that has each required name, may have each optional one, and has no other.
+// Fields reads an object that must have each required name, may have each optional one, and has
+// no other.
 func (r *Reader) Fields(required, optional []string, member func(name string) error) error {
 	known := slices.Concat(required, optional)
 	var seen []string
@@ -97,10 +98,11 @@ func (r *Reader) Fields(required, optional []string, member func(name string) er
 	return nil
 }
 
-// oneOf lists names that are known.
+// oneOf formats a list of known names.
 func oneOf(known []string) string { return fmt.Sprintf("one of %q", known) }
 
-// Array reads an array of at most so many elements. It calls element, which must read one.
+// Array reads an array of at most `most` elements. It calls element for each, which must read
+// one.
 func (r *Reader) Array(most int, element func(i int) error) error {
 	if _, err := r.read("an array", jsontext.KindBeginArray); err != nil {
 		return err
@@ -129,7 +131,7 @@ func (r *Reader) String() (string, error) {
 	return token.String(), nil
 }
 
-// Number reads a number and returns it as it is written; want says what is expected of it.
+// Number reads a number and returns its text; want describes the expected number.
 func (r *Reader) Number(want string) (string, error) {
 	token, err := r.read(want, jsontext.KindNumber)
 	if err != nil {
@@ -147,7 +149,7 @@ func (r *Reader) Bool() (bool, error) {
 	return token.Bool(), nil
 }
 
-// End makes sure that nothing but white space follows.
+// End checks that only white space follows.
 func (r *Reader) End() error {
 	if r.utf8 != nil {
 		return r.utf8

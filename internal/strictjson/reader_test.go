@@ -9,15 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// item is one of the things that the walk below reads.
+// item is an element that the walk below reads.
 type item struct {
 	Name string
 	On   bool
 	N    string
 }
 
-// walk reads {"version":N,"items":[{"name":S,"on":B,"n":N}]}, in which only on and n may be
-// missing.
+// walk reads {"version":N,"items":[{"name":S,"on":B,"n":N}]}. Only on and n may be missing.
 func walk(text string) (items []item, err error) {
 	r := NewReader("file", []byte(text))
 	err = r.Fields([]string{"version", "items"}, nil, func(name string) error {
@@ -121,8 +120,8 @@ func TestAReaderTellsWhereAndWhat(t *testing.T) {
 	}
 }
 
-// FuzzReader holds a walk against encoding/json: what the walk reads, encoding/json reads as the
-// same; what it refuses is located.
+// FuzzReader compares a walk with encoding/json: both read the same values, and errors of the
+// walk have a location.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte(`{"version":1,"items":[{"name":"a","on":true,"n":1e2},{"name":"\ud83d\ude00"}]}`))
 	f.Add([]byte(`{"items":[],"version":1} `))
@@ -151,7 +150,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// The text is not copied: what a Reader costs does not grow with it.
+// The text is not copied: the cost of a Reader does not grow with it.
 func TestAReaderDoesNotCopyItsText(t *testing.T) {
 	text := []byte(`"` + strings.Repeat("a", 1<<20) + `"`)
 	per := testing.Benchmark(func(b *testing.B) {

@@ -1,10 +1,9 @@
-// Package strictjson reads JSON that must be just what its format prescribes: an object that has a
-// name twice, or one that the format does not have, is refused, and every fault is told with its
-// byte in the text and the path of its field.
+// Package strictjson reads JSON that must match its format exactly. It refuses repeated and
+// unknown names in objects. Every error has its byte in the text and the path of its field.
 //
-// encoding/json lets the last of several equal names win, matches names in any case, and replaces
-// halves of surrogate pairs and bytes that are not UTF-8. The grammar here is that of jsontext,
-// part of the second version of encoding/json.
+// In encoding/json the last of several equal names wins, names match in any case, and lone
+// surrogates and invalid UTF-8 are replaced. The grammar here is that of jsontext, part of the
+// second version of encoding/json.
 package strictjson
 
 import (
@@ -18,8 +17,8 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// Check makes sure that a text is one JSON value and nothing more, with white space around it at
-// most, in UTF-8, and that no object in it has a name twice. The error is an *Error.
+// Check checks that a text is exactly one JSON value in UTF-8, with optional white space around
+// it. No object in it may have a repeated name. The error is an *Error.
 func Check(text []byte) error {
 	s := NewReader("text", text)
 	err := s.checkUTF8()
@@ -34,9 +33,10 @@ func Check(text []byte) error {
 	return withCause(text, err)
 }
 
-// Unmarshal reads a text into the variable that into points to, as encoding/json does, if it passes
-// Check and has only names that the variable's type has, in their case. After an error the variable
-// is changed in part. The error is an *Error, and io.ErrUnexpectedEOF if the text ends too early.
+// Unmarshal decodes a text into the variable that into points to, like encoding/json. The text
+// must pass Check, and have only names of the variable's type, in their case. After an error the
+// variable may be partly changed. The error is an *Error, and io.ErrUnexpectedEOF if the text
+// ends too early.
 func Unmarshal(text []byte, into any) error {
 	s := NewReader("text", text)
 	err := s.checkUTF8()
@@ -46,16 +46,16 @@ func Unmarshal(text []byte, into any) error {
 			return s.misfit(semantic)
 		}
 	}
-	if fault := Check(text); fault != nil { // the same that was met, or what follows the value
+	if fault := Check(text); fault != nil { // the same fault, or one behind the value
 		err = fault
 	}
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrSyntax && e.Offset == len(text) {
-		e.Cause = io.ErrUnexpectedEOF // as a json.Decoder calls it
+		e.Cause = io.ErrUnexpectedEOF // like a json.Decoder
 	}
 	return err
 }
 
-// misfit describes a value that does not fit the Go type it is for.
+// misfit describes a value that does not fit its Go type.
 func (s *scanner) misfit(err *jsonv2.SemanticError) *Error {
 	e := &Error{Offset: int(err.ByteOffset), Path: path(s.dec, err.JSONPointer),
 		Want: describeType(err.GoType), Kind: ErrValue}
@@ -74,7 +74,7 @@ func (s *scanner) misfit(err *jsonv2.SemanticError) *Error {
 	return e
 }
 
-// describeType says in words what JSON a Go type takes.
+// describeType describes the JSON of a Go type.
 func describeType(t reflect.Type) string {
 	if t == nil {
 		return "another value"
@@ -98,7 +98,7 @@ func describeType(t reflect.Type) string {
 	return "a value for " + t.String()
 }
 
-// fields are the names that an object for a struct may have.
+// fields returns the names of an object for a struct.
 func fields(t reflect.Type) (names []string) {
 	if t.Kind() != reflect.Struct {
 		return nil
@@ -116,7 +116,7 @@ func fields(t reflect.Type) (names []string) {
 	return names
 }
 
-// withCause adds to a fault of syntax what encoding/json calls it: the words that people know.
+// withCause adds encoding/json's well-known message to a syntax error.
 func withCause(text []byte, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrSyntax && e.Cause == nil {
 		var value json.RawMessage

@@ -195,8 +195,8 @@ func requireLocated(t *testing.T, text []byte, err error) *Error {
 	return e
 }
 
-// FuzzCheck holds Check against encoding/json: what passes is JSON to it; what does not is no JSON
-// to it either, or has one of the three faults that it passes over.
+// FuzzCheck compares Check with encoding/json. Accepted texts are JSON to both. Refused texts are
+// not JSON, or have one of the three faults that encoding/json ignores.
 func FuzzCheck(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -223,8 +223,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// Halves of surrogate pairs are exactly what encoding/json cannot keep: text without them survives
-// decoding and encoding.
+// Lone surrogates are exactly what encoding/json cannot keep: text without them survives decoding
+// and encoding.
 func FuzzLoneSurrogate(f *testing.F) {
 	for _, seed := range []string{`a\ud83d\ude00`, `\ud83d`, `\\ud83d`, `\ude00\ud83d`,
 		`\u00e9\uD83D\u0041`, `\"\\\/\b`} {
@@ -237,7 +237,7 @@ func FuzzLoneSurrogate(f *testing.F) {
 			return
 		}
 		if strings.Contains(s, "\uFFFD") || strings.Contains(strings.ToLower(s), `\ufffd`) {
-			return // what encoding/json puts for what it cannot keep
+			return // encoding/json's replacement character
 		}
 		replaced := strings.ContainsRune(text, utf8.RuneError)
 		err := Check(raw)
@@ -253,9 +253,9 @@ func FuzzLoneSurrogate(f *testing.F) {
 	})
 }
 
-// FuzzUnmarshal holds Unmarshal against encoding/json that refuses unknown fields: what is read
-// gives the same value, and what is refused encoding/json refuses too, or passes over a fault of
-// Check or the case of a name.
+// FuzzUnmarshal compares Unmarshal with encoding/json that refuses unknown fields. Accepted texts
+// give the same value. encoding/json refuses the other texts, too, or ignores a fault of Check or
+// the case of a name.
 func FuzzUnmarshal(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -270,7 +270,8 @@ func FuzzUnmarshal(f *testing.F) {
 			require.NoError(t, err)
 			b, err := json.Marshal(want)
 			require.NoError(t, err)
-			// encoding/json tells null and [] apart from no array, the second version does not.
+			// encoding/json distinguishes null and [] from a missing array, the second version
+			// does not.
 			same := strings.NewReplacer(`"L":[]`, `"L":null`, `"M":{}`, `"M":null`)
 			require.Equal(t, same.Replace(string(b)), same.Replace(string(a)))
 			return

@@ -7,15 +7,15 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// gorgonia.AdamSolver (v0.9.18) keeps its step count and moments in unexported
-// fields and offers no way to save them; without them a resumed training would not
-// go on to the same bits. This file reaches them by name. TestAdamKeepsItsState
-// fails if a later version names or types them differently.
+// gorgonia.AdamSolver (v0.9.18) keeps its step count and moments in unexported fields and cannot
+// save them. Without them a resumed training would not continue to the same bits. This file
+// accesses them by name. TestAdamKeepsItsState fails if a later version changes their names or
+// types.
 //
 //	type AdamSolver struct { ...; iter int; cache []*dualValue }
 //	type dualValue struct { Value; d Value }   // the mean; the variance
 
-// field is a struct's field made readable and settable.
+// field returns a struct's field, readable and settable.
 func field(structure reflect.Value, name string) reflect.Value {
 	f := structure.FieldByName(name)
 	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
@@ -26,7 +26,7 @@ func iteration(s *gorgonia.AdamSolver) *int {
 	return field(reflect.ValueOf(s).Elem(), "iter").Addr().Interface().(*int)
 }
 
-// moments returns the solver's own mean and variance of its one vector, nil before the first step.
+// moments returns the solver's mean and variance of its one vector, or nil before the first step.
 func moments(s *gorgonia.AdamSolver) (mean, variance []float64) {
 	cache := field(reflect.ValueOf(s).Elem(), "cache")
 	if cache.Len() == 0 {
@@ -39,7 +39,7 @@ func moments(s *gorgonia.AdamSolver) (mean, variance []float64) {
 	return value("Value"), value("d")
 }
 
-// setMoments gives the solver its moments, whose memory it keeps. nil stands for those before the
+// setMoments sets the solver's moments; the solver keeps their memory. nil means those before the
 // first step.
 func setMoments(s *gorgonia.AdamSolver, mean, variance []float64) {
 	cache := field(reflect.ValueOf(s).Elem(), "cache")

@@ -14,10 +14,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// conformance is where the numbers of the float64 reference lie.
+// conformance is the folder of the float64 reference's numbers.
 const conformance = "../../internal/lab/conformance/testdata/"
 
-// tolerance of a float32 implementation: of the largest entry of a tensor.
+// tolerance is the tolerance for float32, relative to the largest entry of a tensor.
 const tolerance = 1e-3
 
 type fixture struct {
@@ -75,7 +75,7 @@ func (f fixture) learner() *sparsemeta.Learner {
 	return l
 }
 
-// arena puts the branches' tensors named prefix + branch one after the other.
+// arena returns the branches' tensors named prefix + branch, end to end.
 func (f fixture) arena(l *sparsemeta.Learner, prefix string) (arena []float32) {
 	for _, b := range l.Branches {
 		arena = append(arena, f.floats(prefix+b.Name)...)
@@ -91,7 +91,7 @@ func (f fixture) mask(l *sparsemeta.Learner, prefix string) [][]uint8 {
 	return [][]uint8{mask}
 }
 
-// nearTensor compares with the tensor of that name, to the largest of its entries.
+// nearTensor compares with the tensor of that name, relative to its largest entry.
 func (f fixture) nearTensor(name string, got []float32) {
 	want := f.floats(name)
 	require.Len(f.t, got, len(want), name)
@@ -120,8 +120,8 @@ func (f fixture) nearGradient(l *sparsemeta.Learner, prefix string, got [][]spar
 	}
 }
 
-// Preprocessing and meta-learners on the reference's list of scalars: the network to
-// the rounding of the file, the table to a third of the tolerance.
+// Preprocessing and meta-learners agree with the reference's list of scalars: the network up to
+// the file's rounding, the table within a third of the tolerance.
 func TestProbesOfTheReference(t *testing.T) {
 	f := openFixture(t, "sparsemeta_small")
 	l := f.learner()
@@ -161,7 +161,7 @@ func TestUpdatesOfTheReference(t *testing.T) {
 				at := fmt.Sprintf("step%d.", step)
 				s.UpdateMasked(x, tables, l.Settings, l.Scale, f.arena(l, at+"grad."), fast,
 					f.mask(l, at+"mask."))
-				if name != "metatrain_small" { // windows do not use I; the file has none
+				if name != "metatrain_small" { // windows do not use I, so the file has none
 					f.near(s, l, at+"I.", s.I[0].F32)
 				}
 				f.near(s, l, at+"M.", fast)
@@ -170,8 +170,8 @@ func TestUpdatesOfTheReference(t *testing.T) {
 	}
 }
 
-// Online: at every step, before the write, the loss's gradient goes through all that
-// was written so far.
+// Online, at every step before the write, the gradient of the loss flows through all elements
+// written so far.
 func TestOnlineMetaGradientsOfTheReference(t *testing.T) {
 	f := openFixture(t, "metaonline_small")
 	l := f.learner()
@@ -194,7 +194,7 @@ func TestOnlineMetaGradientsOfTheReference(t *testing.T) {
 	}
 }
 
-// A window: two writes, then the gradient of the last step's loss.
+// A window has two writes, then the gradient of the last step's loss.
 func TestWindowMetaGradientOfTheReference(t *testing.T) {
 	f := openFixture(t, "metatrain_small")
 	l := f.learner()

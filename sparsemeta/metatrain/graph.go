@@ -9,11 +9,11 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// width is how many nodes a graph takes at once; a table that has more goes through
-// in several passes. Networks as they are initialised have 100 to 200.
+// width is the number of nodes in one pass of a graph; larger tables need several passes. Freshly
+// initialized networks have 100 to 200.
 const width = 192
 
-// network is g as a gorgonia graph, one node of the table a column. The graph is
+// network is g as a gorgonia graph, with one column for each node of the table. The graph is
 // static; weights and nodes are copied into its inputs before every run.
 type network struct {
 	weights gorgonia.Nodes // w1 [20,2], b1 [20,1], w2 [20,20], b2 [20,1], w3 [1,20], b3 [1,1]
@@ -23,8 +23,8 @@ type network struct {
 	vm      gorgonia.VM
 }
 
-// defineNetwork adds g to graph. Each bias is spread over the columns by a product
-// with a row of ones, so that its gradient, too, is a product.
+// defineNetwork adds g to graph. Each bias is broadcast over the columns by a product with a row
+// of ones, so that its gradient is a product, too.
 func defineNetwork(graph *gorgonia.ExprGraph) (*network, error) {
 	n := new(network)
 	x, input := matrix(graph, "x", 2, width)
@@ -58,7 +58,7 @@ func defineNetwork(graph *gorgonia.ExprGraph) (*network, error) {
 	return n, nil
 }
 
-// affine is w x + b ones.
+// affine returns w x + b ones.
 func affine(w, b, x, ones *gorgonia.Node) (*gorgonia.Node, error) {
 	wx, err := gorgonia.Mul(w, x)
 	if err != nil {
@@ -89,8 +89,8 @@ func (n *network) load(phi *sparsemeta.Network) {
 	}
 }
 
-// place copies nodes lo to hi-1 of the table into the graph; the columns beyond them
-// keep nodes of earlier runs, whose results nobody reads.
+// place copies nodes lo to hi-1 of the table into the graph. Columns beyond them keep nodes of
+// earlier runs, and their results are not used.
 func (n *network) place(t *sparsemeta.Table, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		n.input[i-lo], n.input[width+i-lo] = t.Node(i)
@@ -181,8 +181,8 @@ func (b *backward) gradient(phi *sparsemeta.Network, t *sparsemeta.Table, dv,
 	return nil
 }
 
-// collect adds what the machine computed to grad and clears it there: gorgonia
-// accumulates from run to run.
+// collect adds the machine's gradient to grad and clears it there, since gorgonia accumulates
+// from run to run.
 func (b *backward) collect(grad []float64) error {
 	for p, part := range sparsemeta.Parts() {
 		value, err := b.weights[p].Grad()

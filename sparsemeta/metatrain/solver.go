@@ -11,12 +11,12 @@ import (
 // solver is gorgonia's Adam over the weights of all networks as one vector.
 type solver struct {
 	adam     *gorgonia.AdamSolver
-	weights  []float64 // what it steps
-	gradient []float64 // what it is handed in a step, and overwrites
+	weights  []float64 // the weights it steps
+	gradient []float64 // input of a step, which overwrites it
 	model    []gorgonia.ValueGrad
 }
 
-// vector is a value and its gradient, as gorgonia's solvers take them.
+// vector is a value and its gradient, in the form of gorgonia's solvers.
 type vector struct{ value, grad gorgonia.Value }
 
 func (v vector) Value() gorgonia.Value         { return v.value }
@@ -39,17 +39,17 @@ func (s *solver) step(lr float64) error {
 	return s.adam.Step(s.model)
 }
 
-// SolverState is what Adam remembers: with it and the learner's Phi training goes on
-// to the same bits.
+// SolverState is Adam's memory: with it and the learner's Phi, training continues to the same
+// bits.
 type SolverState struct {
 	Iteration int // steps made
 	// Mean of the gradients, for the weights of all networks, bank by bank; nil before the first
 	// step.
 	Mean     []float64
-	Variance []float64 // of the gradients, likewise
+	Variance []float64 // of the gradients, in the same form
 }
 
-// State is a copy of the solver's state.
+// State returns a copy of the solver's state.
 func (t *Trainer) State() SolverState {
 	mean, variance := moments(t.solver.adam)
 	return SolverState{
@@ -59,8 +59,8 @@ func (t *Trainer) State() SolverState {
 	}
 }
 
-// Restore puts back a state that State returned, for a learner of the same banks and
-// branches. On an error nothing changes.
+// Restore sets a state that State returned, for a learner with the same banks and branches. On an
+// error nothing changes.
 func (t *Trainer) Restore(s SolverState) error {
 	want := len(t.solver.weights)
 	if s.Iteration == 0 {

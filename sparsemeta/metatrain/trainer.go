@@ -11,13 +11,13 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// Options of a Trainer; a zero field takes its default.
+// Options configure a Trainer; a zero field means its default.
 type Options struct {
 	Beta1 float64 // Adam's decay of the mean; default 0.9
 	Beta2 float64 // Adam's decay of the variance; default 0.99
 	Eps   float64 // Adam's smoothing; default 1e-8
-	// Workers is how many machines run at once; default one a processor. Results do not depend
-	// on it.
+	// Workers is the number of machines that run at once; default: one for each processor.
+	// Results do not depend on it.
 	Workers int
 }
 
@@ -37,7 +37,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate says which option is out of range.
+// Validate returns an error for an option that is out of range.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	switch {
@@ -55,8 +55,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Trainer steps the meta-weights of a learner and keeps its tables. One goroutine
-// uses it at a time.
+// Trainer steps the meta-weights of a learner and keeps its tables. Only one goroutine may use it
+// at a time.
 type Trainer struct {
 	learner *sparsemeta.Learner
 	tables  sparsemeta.Tables
@@ -64,13 +64,13 @@ type Trainer struct {
 	workers []worker
 }
 
-// worker is what one goroutine needs: a machine for each direction.
+// worker holds one goroutine's machines, one for each direction.
 type worker struct {
 	forward  *forward
 	backward *backward
 }
 
-// New builds the machines and the tables of l, whose Phi the trainer will change.
+// New builds the machines and the tables of l. The trainer changes l.Phi.
 func New(l *sparsemeta.Learner, o Options) (*Trainer, error) {
 	if err := errors.Join(o.Validate(), l.Validate()); err != nil {
 		return nil, err
@@ -112,16 +112,15 @@ func (t *Trainer) Close() error {
 	return err
 }
 
-// Tables are the learner's tables, at the values that the graph computes. Step rewrites them in
-// place; no update may be under way then. Node gradients are for the nodes as they are between two
-// steps, since a step moves the nodes.
+// Tables returns the learner's tables, with the values of the graph. Step rewrites them in place,
+// so no update may run meanwhile. Node gradients are valid between two steps, since a step moves
+// the nodes.
 func (t *Trainer) Tables() sparsemeta.Tables { return t.tables }
 
-// Step takes the gradient of the loss with respect to the values of g at the nodes,
-// summed over as many chunks as one likes (State.NodeGradient, which has put the
-// factor Out on it), makes one step of Adam with learning rate lr on all
-// meta-weights, and renews the tables. If the gradient is not finite it returns an
-// error and changes nothing.
+// Step takes the gradient of the loss with respect to the values of g at the nodes, summed over
+// any number of chunks. State.NodeGradient computes it, including the factor Out. Step makes one
+// step of Adam with learning rate lr on all meta-weights, and updates the tables. If the gradient
+// is not finite, it returns an error and changes nothing.
 func (t *Trainer) Step(dv sparsemeta.NodeGradients, lr float64) error {
 	if !(lr >= 0 && lr <= math.MaxFloat64) {
 		return fmt.Errorf(
@@ -148,7 +147,7 @@ func (t *Trainer) Step(dv sparsemeta.NodeGradients, lr float64) error {
 	return t.each(t.compile)
 }
 
-// Gradient is dL/dphi for the node gradients of Step, [bank][branch]; it changes nothing.
+// Gradient returns dL/dphi for the node gradients of Step, [bank][branch]; it changes nothing.
 func (t *Trainer) Gradient(dv sparsemeta.NodeGradients) ([][]sparsemeta.Network, error) {
 	if err := t.gradient(dv); err != nil {
 		return nil, err
@@ -192,7 +191,7 @@ func (t *Trainer) gradient(dv sparsemeta.NodeGradients) error {
 	})
 }
 
-// compile renews the table of network i.
+// compile rebuilds the table of network i.
 func (t *Trainer) compile(w *worker, i int) error {
 	n := t.network(i)
 	if err := n.Validate(); err != nil {
@@ -209,13 +208,13 @@ func (t *Trainer) compile(w *worker, i int) error {
 
 func (t *Trainer) networks() int { return len(t.learner.Phi) * len(t.learner.Branches) }
 
-// network is the i'th network, bank by bank.
+// network returns network i, bank by bank.
 func (t *Trainer) network(i int) *sparsemeta.Network {
 	return &t.learner.Phi[i/len(t.learner.Branches)][i%len(t.learner.Branches)]
 }
 
-// each runs f for every network, on all workers. Its error is that of the first
-// network that has one, and names it.
+// each runs f for every network, on all workers. It returns the error of the first network that
+// failed, with the network's name.
 func (t *Trainer) each(f func(w *worker, i int) error) error {
 	failures := make([]error, t.networks())
 	var next atomic.Int64

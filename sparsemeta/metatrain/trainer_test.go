@@ -26,7 +26,7 @@ func newTrainer(t testing.TB, l *sparsemeta.Learner, o Options) *Trainer {
 	return trainer
 }
 
-// waves returns node gradients that depend on the seed alone, whatever the nodes are.
+// waves returns node gradients that depend on the seed alone, not on the nodes.
 func waves(t *Trainer, seed int) sparsemeta.NodeGradients {
 	dv := t.Tables().Gradients(nil)
 	for bank := range dv {
@@ -40,7 +40,7 @@ func waves(t *Trainer, seed int) sparsemeta.NodeGradients {
 	return dv
 }
 
-// nodeInput is an x whose preprocessing is the node's.
+// nodeInput returns an x with the node's preprocessed values.
 func nodeInput(table *sparsemeta.Table, node int) float64 {
 	magnitude, sign := table.Node(node)
 	if magnitude == -1 {
@@ -49,14 +49,14 @@ func nodeInput(table *sparsemeta.Table, node int) float64 {
 	return sign * math.Exp(7*magnitude)
 }
 
-// manyNodes is a learner one of whose tables needs two passes.
+// manyNodes returns a learner with a table that needs two passes.
 func manyNodes(t testing.TB) *sparsemeta.Learner {
 	l := testLearner(784)
 	require.Greater(t, len(l.Compile()[1][0].Values()), width)
 	return l
 }
 
-// Graph and network both compute in float64, so that they agree up to the rounding of some 500
+// Graph and network both compute in float64, so they agree up to the rounding of some 500
 // operations.
 func TestGraphComputesTheTablesValues(t *testing.T) {
 	l := manyNodes(t)
@@ -79,7 +79,7 @@ func TestGraphComputesTheTablesValues(t *testing.T) {
 func TestAutodiffAgreesWithTheHandWrittenBackward(t *testing.T) {
 	l := manyNodes(t)
 	trainer := newTrainer(t, l, Options{Workers: 2})
-	for seed := range 2 { // the second time, nothing is left over from the first
+	for seed := range 2 { // the second time checks that the first left nothing behind
 		dv := waves(trainer, seed)
 		got, err := trainer.Gradient(dv)
 		require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestAutodiffAgreesWithTheHandWrittenBackward(t *testing.T) {
 	}
 }
 
-// adam is the optimiser as in the textbook, in float64.
+// adam is the textbook optimizer, in float64.
 type adam struct{ mean, variance float64 }
 
 func (a *adam) step(w *float32, g, lr, beta1, beta2 float64, t int) {
@@ -187,7 +187,7 @@ func TestTrainingResumesToTheSameBits(t *testing.T) {
 		for _, bank := range broken.Phi {
 			resumed.Phi = append(resumed.Phi, append([]sparsemeta.Network(nil), bank...))
 		}
-		steps(first, saved, 4) // must not reach into the saved copy
+		steps(first, saved, 4) // must not change the saved copy
 		second := newTrainer(t, resumed, Options{Workers: 1})
 		require.NoError(t, second.Restore(state))
 		steps(second, saved, 4)
@@ -198,7 +198,7 @@ func TestTrainingResumesToTheSameBits(t *testing.T) {
 	}
 }
 
-// A training resumed without its moments goes another way, which shows that the test above can
+// Training resumed without its moments gives other weights, which shows that the test above can
 // fail.
 func TestForgettingTheMomentsShows(t *testing.T) {
 	straight, forgetful := testLearner(5), testLearner(5)
@@ -211,8 +211,8 @@ func TestForgettingTheMomentsShows(t *testing.T) {
 	require.NotEqual(t, straight.Phi, forgetful.Phi)
 }
 
-// The test guards adamstate.go against another layout of gorgonia's solver: the moments after one
-// step are those of the first gradient.
+// The test guards adamstate.go against changes in gorgonia's solver: after one step the moments
+// are those of the first gradient.
 func TestAdamKeepsItsState(t *testing.T) {
 	trainer := newTrainer(t, testLearner(6), Options{Beta1: 0.9, Beta2: 0.99})
 	require.Equal(t, SolverState{}, trainer.State())
@@ -290,7 +290,7 @@ func TestOptionsErrorsNameTheField(t *testing.T) {
 	require.ErrorContains(t, err, "bank 0: b: w1[0]: found NaN")
 }
 
-// All parts together: g learns the saturating step that trained meta-learners look like.
+// All parts together: g learns the saturating step typical of trained meta-learners.
 func TestTrainingFitsATarget(t *testing.T) {
 	l := testLearner(8)
 	l.Branches, l.Settings.Gammas = l.Branches[:1], l.Settings.Gammas[:1]
@@ -332,7 +332,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// BenchmarkStep is a step of 60 networks.
+// BenchmarkStep steps 60 networks.
 func BenchmarkStep(b *testing.B) {
 	for name, workers := range map[string]int{"workers=1": 1, "workers=2": 2} {
 		b.Run(name, func(b *testing.B) {

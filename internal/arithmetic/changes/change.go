@@ -10,18 +10,18 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Kind says what a change is.
+// Kind is the kind of a change.
 type Kind uint8
 
 // The kinds of changes.
 const (
-	Surge    Kind = iota + 1 // comes far oftener than it did
+	Surge    Kind = iota + 1 // comes far more often than before
 	Novelty                  // a template or shape that never came, and now comes often
-	Number                   // is far outside its own past
-	Silence                  // came regularly, and stopped
+	Number                   // a number far outside its own past
+	Silence                  // a key that came regularly, and stopped
 	Drift                    // a share that grew, or numbers whose size changed, slowly
-	Empty                    // a value that was always there, and is NaN, null, - or nothing
-	NewField                 // a name of a field that never came
+	Empty                    // a value that was always there, and is NaN, null, - or missing
+	NewField                 // a field name that never came before
 	NoField                  // a field that always came, and is missing
 	Format                   // most lines look new
 )
@@ -33,36 +33,36 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// Change is something that changed, with its evidence.
+// Change is a change in a log, with its evidence.
 type Change struct {
 	Kind    Kind
 	Subject Subject
-	Line    int64 // at which it is told, counted from 1
-	First   int64 // at which it began; of a silence, the line behind the last that had it
-	// Text is the word or number as it stands in the line, or the line behind its stamp. Of a
-	// silence it is the beginning of that, from the word before on; empty if it was not kept.
+	Line    int64 // at which it is reported, counted from 1
+	First   int64 // at which it began; for a silence, the line after the last with the key
+	// Text is the word or number in the line, or the line behind its stamp. For a silence it is
+	// the beginning of that text, with the word before; empty if it was not kept.
 	Text     string
-	From, To int    // bounds of the word or number in the line; both 0: a line or a silence
-	Before   string // the last plain word before it; none of lines and silences
-	Template uint32 // of the line that tells; 0 of a silence
+	From, To int    // bounds of the word or number in the line; both 0 for a line or a silence
+	Before   string // the last plain word before; empty for lines and silences
+	Template uint32 // of the reporting line; 0 for a silence
 	Score    float64
 
-	// Of surges and novelties: Count of the last Length words at the place, or lines, and Had of Of
-	// before, as far as remembered.
+	// For surges and novelties: Count of the last Length words at the place, or lines. Before, it
+	// was Had of Of, as far as remembered.
 	Count, Length, Had, Of int64
-	// Of numbers: its value, and the largest of Of before; of a clock that jumps, its step in
-	// seconds, and the largest before in that direction.
+	// For numbers: the value, and the largest of the Of numbers before. For a clock that jumps:
+	// its step in seconds, and the largest step before in that direction.
 	Value, Largest float64
-	// Of drifts: the share, or the numbers' geometric mean, before and in the last Length.
+	// For drifts: the share, or the numbers' geometric mean, before and in the last Length.
 	Usual, Now float64
-	// Of silences: the mean gap and the gap so far, in lines and, if the log's stamps tell, in
-	// time, and the time of day since when.
+	// For silences: the mean gap and the present gap in lines. If the log has stamps, also the
+	// gaps in time and the time of day of the last event.
 	EveryLines, SilentLines int64
 	Timed                   bool
 	Every, Silent, Since    time.Duration
 }
 
-const shownBytes = 200 // of a line in a Change
+const shownBytes = 200 // maximum bytes of a line in a Change
 
 func (d *Detector) changeOf(l *line, kind Kind, of event) *Change {
 	c := &Change{
@@ -76,7 +76,7 @@ func (d *Detector) changeOf(l *line, kind Kind, of event) *Change {
 	return c
 }
 
-// shown is text that can be shown, without what separates it from a stamp before.
+// shown returns text for display, without separators from a stamp before.
 func shown(b []byte) string {
 	return strings.TrimLeft(strings.TrimSpace(strings.ToValidUTF8(string(b), "")), "\t ]):;,|")
 }
@@ -140,7 +140,7 @@ func (d *Detector) formatOf(l *line) *Change {
 	}
 }
 
-// String says the change as a sentence.
+// String describes the change in a sentence.
 func (c *Change) String() string {
 	switch c.Kind {
 	case Number:
@@ -187,7 +187,7 @@ func (c *Change) String() string {
 		humanize.Comma(c.Of), c.unit(), humanize.Comma(c.Count), humanize.Comma(c.Length))
 }
 
-// jump says how the clock jumped.
+// jump describes how the clock jumped.
 func (c *Change) jump() string {
 	direction := "ahead of"
 	if c.Subject == Back {
@@ -232,10 +232,10 @@ func (c *Change) unit() string {
 	return ""
 }
 
-// rounded is a duration to the first decimal of its seconds.
+// rounded rounds a duration to a tenth of a second.
 func rounded(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
-// short is a number of three digits or more.
+// short formats a number with three digits, or as an integer from 100 on.
 func short(v float64) string {
 	if v >= 100 {
 		return humanize.Comma(int64(math.Round(v)))

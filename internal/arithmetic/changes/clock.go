@@ -1,7 +1,7 @@
 package changes
 
-// clock is the log's own time in milliseconds, as the stamps of its lines say it, or, if they do
-// not, its lines.
+// clock is the log's own time in milliseconds, from the stamps of its lines. Without usable
+// stamps it counts lines.
 type clock struct {
 	Time    int64 // since the first stamp
 	Day     int64 // milliseconds since midnight, of the last stamp
@@ -10,35 +10,36 @@ type clock struct {
 	Stamps  uint8 // 1: stamps are the clock
 	Start   int64 // the clock at line warmLines
 	Pace    float64
-	Longest float64 // gap between two lines, which fades
-	Ahead   float64 // largest step of a stamp ahead, in milliseconds, which fades
+	Longest float64 // longest gap between two lines, fading
+	Ahead   float64 // largest forward step of a stamp, in milliseconds, fading
 	Back    float64 // largest step back
 }
 
 const (
-	// paceLines is the memory of the mean gap between lines.
+	// paceLines is the memory, in lines, of the mean gap between lines.
 	paceLines = 4096
 	// A clock of stamps has at most linesASecond lines a second.
 	linesASecond = 50
-	// A stamp that is at most backMillis before the last one is out of order; one that is further
-	// before it says that the clock was set back.
+	// A stamp at most backMillis before the last one is out of order. Further back, the clock was
+	// set back.
 	backMillis = 5000
-	// A clock is set back by at most setBackMost milliseconds: a stamp further before the last one
-	// is of the next day, as after a night without lines.
+	// A clock is set back by at most setBackMost milliseconds. A stamp further back belongs to
+	// the next day, as after a night without lines.
 	setBackMost = dayMillis / 6
-	// A gap between two lines is learnt as at most longestTimes the longest one or paceTimes the
-	// mean one, so that one pause or jump of the clock does not change what is usual.
+	// A gap between two lines counts at most as longestTimes the longest or paceTimes the mean
+	// gap. So one pause or clock jump does not change what is usual.
 	longestTimes = 4
 	paceTimes    = 20
 
-	// The smallest steps of a clock that jumps are four times longer.
+	// The largest steps that are never reported as jumps. A report needs a step several times
+	// longer.
 	aheadMillis = 150_000
 	backLeast   = 15_000
 	stepFades   = 1 - 1./16384
 )
 
-// take moves the clock to a line, the n-th, and returns the step from the last stamp to this one. A
-// stamp that is more than setBackMost before the last one is of the next day.
+// take advances the clock to the n-th line, and returns the step from the last stamp to this one.
+// A stamp more than setBackMost before the last one belongs to the next day.
 func (c *clock) take(of stamp, n int64) (step int64) {
 	before := c.now(n - 1)
 	if of.to > 0 {
@@ -83,8 +84,8 @@ func (c *clock) stamp(millis int64) (step int64) {
 	return step
 }
 
-// jump takes in a step of the stamps. One that is far larger than those before, ahead or back,
-// competes with the line's numbers.
+// jump records a step of the stamps. A step far larger than all before, forward or back, competes
+// with the line's numbers for the report.
 //
 //	score = 1.5 lg(step / max(largest, 150 s)) ahead, 2 lg(step / max(largest, 15 s)) back
 func (d *Detector) jump(l *line, of stamp, step int64) {

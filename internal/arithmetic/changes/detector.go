@@ -1,6 +1,6 @@
-// Package changes finds what changes in number in a log: what comes far oftener than it did, what
-// came regularly and stops, and numbers far outside their own past. It counts in one pass, in
-// tables of a fixed size, whatever the log.
+// Package changes finds quantitative changes in a log: keys that come far more often than before,
+// keys that came regularly and stopped, and numbers far outside their own past. It counts in one
+// pass, in tables of a fixed size, whatever the log.
 package changes
 
 import (
@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Detector counts what stands in the lines of a log.
+// Detector counts the words, numbers and shapes in the lines of a log.
 type Detector struct {
 	tables
 	n     int64 // lines so far
 	clock clock
 	promises
 	format                  format
-	due                     int64 // when the next key can be silent, of the clock
-	surgeQuiet, numberQuiet int64 // lines until which nothing of a kind is told
+	due                     int64 // clock time at which the next key can be silent
+	surgeQuiet, numberQuiet int64 // lines until which no change of the kind is reported
 	driftQuiet, emptyQuiet  int64
 	fieldQuiet              int64
-	silenceTold             int64 // line of the last silence told
+	silenceTold             int64 // line of the last reported silence
 }
 
-// promises are the thresholds of what is told.
+// promises are the thresholds of reports.
 type promises struct{ surges, numbers, driftsTold, empties, fieldsTold promise }
 
 type tables struct {
@@ -34,9 +34,9 @@ type tables struct {
 }
 
 const (
-	warmLines = 300  // of the log, before which nothing is told
-	warmTicks = 128  // of a place, before which no surge is told there
-	lineMost  = 4096 // bytes of a line that are looked at
+	warmLines = 300  // of the log, before any report
+	warmTicks = 128  // of a place, before a surge is reported there
+	lineMost  = 4096 // maximum bytes read of a line
 	wordsMost = 96   // of a line
 )
 
@@ -52,34 +52,34 @@ func New() *Detector {
 	}
 }
 
-// Clone returns a copy that shares nothing.
+// Clone returns an independent copy.
 func (d *Detector) Clone() *Detector {
 	to := *d
 	return &to
 }
 
-// CopyFrom makes the detector one like another.
+// CopyFrom copies another detector into d.
 func (d *Detector) CopyFrom(from *Detector) { *d = *from }
 
-// Lines returns how many lines were taken.
+// Lines returns the number of lines taken.
 func (d *Detector) Lines() int64 { return d.n }
 
-// line is the line under way.
+// line is the present line.
 type line struct {
 	n        int64
 	text     []byte
-	shown    int // behind the stamp
+	shown    int // offset behind the stamp
 	template uint32
 	surge    surging
 	outlier  outlier
 	drift    drifting
 	emptied  emptied
 	field    fielded
-	format   bool // changes
+	format   bool // the format changes
 }
 
-// Take takes in a line without its newline, and calls each with what changed: at most once for each
-// of surges, numbers, silences and drifts.
+// Take takes a line without its newline, and calls each with every change: at most once for each
+// of surges, numbers, silences, drifts, empty values, fields and formats.
 func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.n++
 	l := line{n: d.n, text: text[:min(len(text), lineMost)]}
@@ -94,7 +94,7 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	if l.format {
 		each(d.formatOf(&l))
 	}
-	if d.format.settling(l.n) { // what is not told raises no threshold
+	if d.format.settling(l.n) { // suppressed reports raise no threshold
 		each = func(*Change) {}
 		was := d.promises
 		defer func() { d.promises = was }()
@@ -107,23 +107,24 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.tellField(&l, each)
 }
 
-// ordinals counts, by a hash of them, what stood before words of a line.
+// ordinals counts the repeated contexts of words in a line, by hash.
 type ordinals [64]uint8
 
-// place is the tag of the next place behind a word and separators, and which of these it is.
+// place returns the tag of the next place after a word and separators, and the ordinal of this
+// context in the line.
 func (o *ordinals) place(before, separators uint32) (tag uint32, ordinal *uint8) {
 	tag = mix(mix(before, separators), seedPlace)
 	ordinal = &o[tag%uint32(len(o))]
 	return mix(tag, uint32(*ordinal)) | 1, ordinal
 }
 
-// words counts what stands in a line.
+// words counts the words and numbers of a line.
 func (d *Detector) words(l *line, cut cutter) {
 	var ordinals ordinals
 	template, shape, before := uint32(seedTemplate), uint32(seedShape), uint32(seedFirst)
 	said := [2]int{} // the last plain word
 	var w word
-	end, behind := 0, uint32(fieldStart) // of the last word, and the last field
+	end, behind := 0, uint32(fieldStart) // end of the last word, and the last field
 	for i := 0; i < wordsMost && cut.next(&w); i++ {
 		hash := w.hash(l.text)
 		template, shape = mix(mix(template, hash), w.separators), mix(shape, w.separators)
@@ -200,11 +201,11 @@ func (d *Detector) word(l *line, w *word, place, hash uint32, of event) {
 }
 
 const (
-	valueBytes  = 4 // of a number that is counted as itself
+	valueBytes  = 4 // maximum size of a number that is also counted as itself
 	levelsBelow = 40
 )
 
-// levelOf returns the half octave of a number v, x = lg(.0001 + v); zero has its own.
+// levelOf returns the half octave of a number v, x = lg(.0001 + v). Zero has its own level.
 func levelOf(v, x float64) uint32 {
 	if v == 0 {
 		return seedLevel - 1
@@ -212,8 +213,8 @@ func levelOf(v, x float64) uint32 {
 	return seedLevel + uint32(math.Floor(2*x+levelsBelow))
 }
 
-// Due returns how long a log has to be without a line, of the time that its stamps tell, until that
-// is unusual. It returns false as long as the stamps do not tell.
+// Due returns how long the log can be without a line before that is unusual, by the time of its
+// stamps. It reports false as long as the stamps do not show it.
 func (d *Detector) Due() (time.Duration, bool) {
 	if d.clock.Stamps == 0 || d.n < silenceLines {
 		return 0, false

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// only returns the single change of a kind after a line; it fails if there are more or fewer.
+// only returns the single change of a kind; it fails if there are more or none.
 func only(t *testing.T, told []Change, kind Kind) Change {
 	t.Helper()
 	var found []Change
@@ -107,7 +107,7 @@ func TestSilenceOfAHeartbeatIsTold(t *testing.T) {
 	require.Less(t, c.Silent, 80*time.Second)
 }
 
-// A log without stamps has its lines as the clock.
+// In a log without stamps the clock counts lines.
 func TestSilenceIsToldInLines(t *testing.T) {
 	stamp := regexp.MustCompile(`\d\d:\d\d:\d\d`)
 	log := accessLog{between: func(i int, _ string) []string {
@@ -125,7 +125,7 @@ func TestSilenceIsToldInLines(t *testing.T) {
 	require.Regexp(t, `: every 26 lines, none in the last \d\d$`, c.String())
 }
 
-// While the whole log pauses, nothing that pauses with it is silent.
+// While the whole log pauses, no key is silent.
 func TestPauseOfTheLogIsNoSilence(t *testing.T) {
 	log := accessLog{between: func(i int, stamp string) []string {
 		if i%30 == 1 {
@@ -156,7 +156,7 @@ func TestNumberOutsideItsPastIsTold(t *testing.T) {
 	require.Equal(t, "rt 20.000: the largest of 1,800 before is 0.08", c.String())
 }
 
-// grown is what grows from one number to another while i goes from 5,000 to 9,000.
+// grown grows from one number to another while i goes from 5,000 to 9,000.
 func grown(i int, from, to float64) float64 {
 	return from + float64((to-from)*min(1, max(0, float64(i-5000)/4000)))
 }
@@ -190,7 +190,7 @@ func TestDriftOfANumberIsTold(t *testing.T) {
 	}
 }
 
-// Numbers that grow from the beginning on, as counters do, do not drift.
+// Numbers that grow from the beginning, as counters do, do not drift.
 func TestACounterIsNoDrift(t *testing.T) {
 	log := accessLog{took: func(i int, usual float64) float64 { return float64(i) }}.lines(9000, 18)
 	for _, c := range take(New(), log) {
@@ -247,7 +247,8 @@ func TestWhatChangesInFieldsIsTold(t *testing.T) {
 	require.Empty(t, take(New(), jsonLog(1020, from(0, "$^", ""))), "nothing changes")
 }
 
-// What is empty now and then, as a client's name in an access log is, does not become empty.
+// A value that is empty now and then, such as a client's name in an access log, does not become
+// empty.
 func TestAValueThatIsOftenEmptyIsUsual(t *testing.T) {
 	log := jsonLog(3000, func(i int, l string) string {
 		if i%97 == 0 {
@@ -260,7 +261,7 @@ func TestAValueThatIsOftenEmptyIsUsual(t *testing.T) {
 	}
 }
 
-// A new format is one change, not one of each thing that is new in it.
+// A new format is one change, and hides the changes that it causes.
 func TestANewFormatIsOneChange(t *testing.T) {
 	log := jsonLog(2000, from(1000,
 		`.*T(.*)Z","level":"(.*)","user":"(.*)","took":(\d+).*`, `$1 [$2] <$3> handled in $4 ms`))
@@ -282,7 +283,7 @@ func TestDueIsLongerThanTheLogsPauses(t *testing.T) {
 	require.Equal(t, 20*time.Second, due.Round(time.Second))
 }
 
-// Whatever the log, the promise bounds how much is told.
+// The promise bounds the number of reports on any log.
 func TestThePromiseHoldsOnAnyLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[a-z]{1,3}|\d{1,4}( ?ms)?|\d\d:\d\d:\d\d|[ =:.]{1,3}`)
@@ -344,7 +345,7 @@ func TestAWarmLineAllocatesNothing(t *testing.T) {
 	require.Zero(t, told)
 }
 
-// Long, empty and odd lines are lines.
+// FuzzTake checks that long, empty and odd lines are accepted.
 func FuzzTake(f *testing.F) {
 	f.Add([]byte("12:00:01 a=5 b=7ms c 10.0.0.1\n\n99:99:99,5 \xff\x00 1.2.3.4.5 1e9"), uint16(3))
 	f.Add(bytes.Repeat([]byte("1700000000.5 x:3 "), 400), uint16(500))
@@ -364,7 +365,8 @@ func FuzzTake(f *testing.F) {
 	})
 }
 
-// A reported outage does not raise the bar of its place: the next outage is reported as soon.
+// A reported outage does not raise the threshold of its place: the next outage is reported as
+// soon.
 func TestAnotherOutageIsToldAsSoon(t *testing.T) {
 	for _, second := range []string{"502", "500"} {
 		log := accessLog{status: func(i int, usual string) string {

@@ -2,63 +2,65 @@ package changes
 
 import "math"
 
-// A drift is a share that grows slowly, or numbers whose size changes slowly, and stays. It is
-// looked for in blocks: of a key how often it came in 32 ticks of its place's clock, of a place's
-// numbers the mean of 32 of x = lg(.0001 + v). With the mean m of the blocks before and their
-// standard deviation s, as 1.25 mean deviations say it, a block of x moves a CUSUM S by
+// A drift is a share that grows slowly, or numbers whose size changes slowly, and stays. The
+// search goes by blocks of 32. For a key, x is its number of events in 32 ticks of its place's
+// clock. For a place's numbers, x is the mean of 32 of lg(.0001 + v). Let m be the mean of the
+// blocks before and s their standard deviation, estimated as 1.25 mean deviations. A block of x
+// moves a CUSUM S by
 //
 //	share:   (x ln 2.5 - 1.5 m') / max(1, s^2 / m)
 //	numbers: (x - m) / max(s, .1) - 1/2, or (m - x) / max(s, .1) - 1/2 downwards
 //
-// with m' = m + 2 sqrt(m / n) of n blocks, each kept in -2.5..2.5, so that a burst moves S little.
-// The first is the logarithm of the likelihood ratio for a share 2.5 times as high. The mean takes
-// in no block until S is 0 again; after 128 blocks what moved is usual. Told is what has moved
+// with m' = m + 2 sqrt(m / n) of n blocks. Each step is limited to -2.5..2.5, so that a burst
+// moves S little. The first formula is the logarithm of the likelihood ratio for a share 2.5
+// times as high. The mean includes a block only once S is 0 again. After 128 blocks the new level
+// counts as usual. A drift is reported if it moves
 //
 //   - slowly: for eight blocks or more, by 1.3 to 8 times;
-//   - in a log that is known: of 2,000 lines, with 32 blocks before.
+//   - in a known log: of 2,000 lines, with 32 blocks before.
 
 const (
 	driftSets     = 48
 	driftSet      = 4 // cells
 	driftsMost    = driftSets * driftSet
 	driftTicks    = 32  // of a block
-	driftEvents   = 8   // of a key before it is followed
+	driftEvents   = 8   // of a key before it is tracked
 	driftFirst    = 8   // blocks before S moves
-	driftKnown    = 32  // blocks before a drift is told
+	driftKnown    = 32  // blocks before a drift is reported
 	driftMemory   = 256 // blocks
-	driftSlow     = 8   // blocks of a drift, at least
-	driftLong     = 128 // blocks, at most
+	driftSlow     = 8   // minimum blocks of a drift
+	driftLong     = 128 // maximum blocks
 	driftLines    = 2000
 	driftQuiet    = 500 // lines
-	driftStale    = 512 // lines, by which a cell is worth half as much
+	driftStale    = 512 // lines after which a cell is worth half as much
 	driftOdds     = 2.5
 	lnDriftOdds   = .9162907318741551
 	driftClip     = 2.5
 	driftSlack    = .5
-	driftMost     = 100 // of S
-	driftLeast    = 1.3 // times
+	driftMost     = 100 // maximum of S
+	driftLeast    = 1.3 // minimum factor
 	driftTimes    = 8
-	numberSD      = .1 // of a block, at least
-	shareLeast    = .1 // least mean of a block in a deviation that is compared with chance
+	numberSD      = .1 // minimum, of a block
+	shareLeast    = .1 // minimum mean of a block in the comparison with chance
 	deviationSD   = 1.25
-	trendMost     = .6 // of numbers that grow by themselves
+	trendMost     = .6 // limit for numbers that grow by themselves
 	trendMemory   = 16 // blocks
 	driftEventful = driftTicks * 2 / 3
 )
 
-// drift follows a key, or the numbers of a place.
+// drift tracks a key, or the numbers of a place.
 type drift struct {
-	Tag       uint32  // 0: free; its second bit is that of numbers
-	Block     uint32  // under way; of numbers how many are in it
-	Line      uint32  // the last with it, modulo 2^32
-	Sum       float32 // of the block under way
+	Tag       uint32  // 0: free; the second bit is 1 for numbers
+	Block     uint32  // the open block; for numbers, the count in it
+	Line      uint32  // the last with the key, modulo 2^32
+	Sum       float32 // of the open block
 	Mean      float32 // of a block
 	Deviation float32 // mean, from Mean
 	S         float32 // below 0: numbers fall
 	Total     float32 // of the blocks since S was 0
-	Offs      float32 // sum of their distances from Mean
+	Offs      float32 // sum of the blocks' distances from Mean
 	Trend     float32 // mean sign of a block's difference from Mean
-	Blocks    uint16  // that Mean is of
+	Blocks    uint16  // number of blocks in Mean
 	Since     uint16  // blocks since S was 0
 }
 
@@ -66,14 +68,14 @@ type drift struct {
 type drifting struct {
 	score float64
 	of    event
-	drift // as it was told
+	drift // as reported
 	cell  *drift
 }
 
 func (c *drift) numbers() bool { return c.Tag&2 != 0 }
 
-// driftAt returns the cell of a tag, and whether the tag had one. A new tag takes a free cell or
-// the one worth least, if that is worth less than the tag; else there is none.
+// driftAt returns the cell of a tag, and whether the tag had one. A new tag takes a free cell, or
+// the least valuable one if the tag is worth more. Otherwise it gets nil.
 func (d *Detector) driftAt(tag uint32, worth float32, n int64) (cell *drift, found bool) {
 	i := home(tag, driftSets) * driftSet
 	set := d.drifts[i : i+driftSet]
@@ -89,7 +91,7 @@ func (d *Detector) driftAt(tag uint32, worth float32, n int64) (cell *drift, fou
 	return cell, false
 }
 
-// worth is how often a key came, half of it to keep the cells from changing hands.
+// worth returns how often a key came, halved so that cells do not change hands often.
 func (c *drift) worth(n int64) float32 {
 	switch {
 	case c.Tag == 0:
@@ -104,7 +106,7 @@ func (c *drift) worth(n int64) float32 {
 
 const numbersWorth = driftTicks / 2
 
-// follow takes in an event of a key at a place.
+// follow adds an event of a key at a place.
 func (d *Detector) follow(l *line, p *place, e *key, of event) {
 	total := e.Before + float32(e.Count)
 	mean := total / float32(min(p.N, clockMemory)) * driftTicks
@@ -136,18 +138,18 @@ func (d *Detector) follow(l *line, p *place, e *key, of event) {
 	}
 }
 
-// most is a share's mean with two standard errors: what it can have been.
+// most returns a share's mean plus two standard errors: the most it can plausibly have been.
 func (c *drift) most() float32 {
 	return c.Mean + float32(2*math.Sqrt(float64(c.Mean/float32(max(c.Blocks, 1)))))
 }
 
-// burst is how many times as much as by chance a share's blocks vary.
+// burst returns the ratio of a share's variance between blocks to that of chance, at least 1.
 func (c *drift) burst() float32 {
 	sd := deviationSD * c.Deviation
 	return max(1, sd*sd/max(c.Mean, shareLeast))
 }
 
-// followNumber takes in a number at a place, x its logarithm.
+// followNumber adds a number at a place; x is its logarithm.
 func (d *Detector) followNumber(l *line, p *place, of event, x float64) {
 	if l.n <= warmLines || p.Values < valuesKnown {
 		return
@@ -178,7 +180,7 @@ func (d *Detector) followNumber(l *line, p *place, of event, x float64) {
 	}
 }
 
-// end ends a block that moves S up by one step, or down by the other.
+// end ends a block. It moves S up by one step, or down by the other.
 func (c *drift) end(up, down float32) {
 	x := c.Sum
 	c.Sum = 0
@@ -212,7 +214,7 @@ func (c *drift) end(up, down float32) {
 	}
 }
 
-// learn takes the blocks since S was 0 into those before.
+// learn adds the blocks since S was 0 to the mean.
 func (c *drift) learn() {
 	since := float32(c.Since)
 	c.Blocks = min(c.Blocks+c.Since, driftMemory)
@@ -222,13 +224,13 @@ func (c *drift) learn() {
 	c.Total, c.Offs, c.Since = 0, 0, 0
 }
 
-// settle takes what moved for what is usual.
+// settle makes the new level the usual one.
 func (c *drift) settle() {
 	c.Mean = c.now()
 	c.S, c.Total, c.Offs, c.Since, c.Blocks = 0, 0, 0, 0, driftFirst
 }
 
-// now is the mean of the blocks since S was 0.
+// now returns the mean of the blocks since S was 0.
 func (c *drift) now() float32 { return c.Total / float32(max(c.Since, 1)) }
 
 func distance(a, b float32) float32 { return max(a-b, b-a) }
@@ -246,7 +248,7 @@ func (d *Detector) drifted(l *line, c *drift, of event) {
 	}
 }
 
-// tellDrift tells the line's strongest drift, like tellSurge.
+// tellDrift reports the line's strongest drift, like tellSurge.
 func (d *Detector) tellDrift(l *line, each func(*Change)) {
 	s := &l.drift
 	report := func() { each(d.driftOf(l)) }

@@ -2,24 +2,24 @@ package changes
 
 import "bytes"
 
-// A value becomes empty where a place that has had a word or number emptyKnown times, and never was
-// empty, has NaN, null, - or nothing instead. A place knows how often it was empty, as what stands
-// before it says: user= at the end of a line, or "user":"".
+// An empty value is NaN, null, - or nothing where a place had a word or number. It is a change if
+// the place had values emptyKnown times and was never empty. The separators before a place show
+// that it is empty: user= at the end of a line, or "user":"".
 
 const (
 	emptyKnown   = 128 // values of a place
 	emptiesMost  = 1<<16 - 1
-	emptyAtFirst = 2 // how often a place is empty when it is told
+	emptyAtFirst = 2 // how often a place is empty when it is reported
 )
 
-// emptied is the value of a line that became empty and had been there most often.
+// emptied is the line's value that became empty and had been present most often.
 type emptied struct {
 	of     event
 	values uint32
 	number bool
 }
 
-// emptyWord reports whether a word says that there is no value.
+// emptyWord reports whether a word means a missing value.
 func emptyWord(w []byte) bool {
 	const longest = len("undefined")
 	if len(w) > longest {
@@ -36,7 +36,7 @@ func emptyWord(w []byte) bool {
 	return false
 }
 
-// emptyAt reports whether between two words, at i, a value is missing, and where what stands for it
+// emptyAt reports whether a value is missing at i between two words, and where its placeholder
 // ends.
 func emptyAt(gap []byte, i int, last bool) (to int, empty bool) {
 	before := gap[i-1]
@@ -66,7 +66,7 @@ func emptyAt(gap []byte, i int, last bool) (to int, empty bool) {
 	return i, false
 }
 
-// gap looks for missing values between two words, or behind the last.
+// gap looks for missing values between two words, or after the last.
 func (d *Detector) gap(l *line, from, to int, before uint32, ordinals *ordinals, said [2]int) {
 	last := to == len(l.text)
 	gap := l.text[from:to]
@@ -87,7 +87,7 @@ func (d *Detector) gap(l *line, from, to int, before uint32, ordinals *ordinals,
 	}
 }
 
-// empty takes in that a place is empty; visits are 1 if this one counts as a value there, else 0.
+// empty records that a place is empty. visits is 1 if this visit counts as a value there, else 0.
 func (d *Detector) empty(l *line, of event, visits uint32) {
 	p := &d.places[of.at]
 	if l.n <= warmLines || p.N < emptyKnown {
@@ -101,7 +101,7 @@ func (d *Detector) empty(l *line, of event, visits uint32) {
 	}
 }
 
-// tellEmpty tells the line's value that became empty, like tellNumber.
+// tellEmpty reports the line's value that became empty, like tellNumber.
 func (d *Detector) tellEmpty(l *line, each func(*Change)) {
 	score := 0.
 	if l.emptied.values > 0 {

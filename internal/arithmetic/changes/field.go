@@ -2,16 +2,16 @@ package changes
 
 import "bytes"
 
-// A field is a name before = (user=7), or in quotes before a colon ("user": 7); not in a URL. A new
-// name is told when it has come three times. A field is missing if it came 300 times in a row
-// behind the same field, or at the beginning of a line, and then eight times did not, and came
-// nowhere else.
+// A field is a name before = (user=7), or in quotes before a colon ("user": 7), outside URLs. A
+// new name is reported when it has come three times. A missing field came 300 times in a row
+// after the same field, or at the beginning of a line. Then it did not come there eight times,
+// and came nowhere else.
 
 const (
 	fieldSets   = 23
 	fieldSet    = 4
 	fieldsMost  = fieldSets * fieldSet
-	fieldBytes  = 20 // of a name that are kept
+	fieldBytes  = 20 // kept bytes of a name
 	fieldLines  = 2 * warmLines
 	fieldTimes  = 3
 	fieldSoon   = 500 // lines in which a new name comes three times
@@ -21,31 +21,31 @@ const (
 	countedMost = 1<<16 - 1
 )
 
-// field is a name.
+// field is the name of a field, with its counts.
 type field struct {
 	Tag    uint32 // 0: free
-	Line   uint32 // the last with it, modulo 2^32
-	First  uint32 // the first with it, modulo 2^32; 0: before it was followed
-	Next   uint32 // tag of the field behind it; 0: none
+	Line   uint32 // the last with the name, modulo 2^32
+	First  uint32 // the first with the name, modulo 2^32; 0: before tracking
+	Next   uint32 // tag of the field after it; 0: none
 	Count  uint16
-	Streak uint16 // how often Next came one after another
-	Missed uint16 // and then did not
+	Streak uint16 // how often Next followed in a row
+	Missed uint16 // how often it then did not
 	_      uint16
 	Name   [fieldBytes]byte // its beginning
 }
 
-// fielded is the field of a line that is new or missing.
+// fielded is a new or missing field of a line.
 type fielded struct {
 	kind  Kind
 	of    event
-	first uint32 // line of a new one
+	first uint32 // line of a new field
 	name  []byte
 	had   uint16
 }
 
 const fieldStart = 3 // tag of the beginning of a line
 
-// fieldName returns the bounds of the field's name that ends with a word, if it is one.
+// fieldName returns the bounds of the field name that ends with a word, if any.
 func fieldName(line []byte, w *word) (from, to int, is bool) {
 	to = w.to
 	for from = w.from; from > 0; from-- {
@@ -67,7 +67,7 @@ func fieldName(line []byte, w *word) (from, to int, is bool) {
 	return 0, 0, false
 }
 
-// field takes in a field of a line, behind another one of a tag, and returns its tag.
+// field records a field of a line after the field with tag behind, and returns its tag.
 func (d *Detector) field(l *line, from, to int, behind uint32, of event) uint32 {
 	name := l.text[from:to]
 	tag := hashOf(name) | 1
@@ -93,8 +93,8 @@ func (d *Detector) field(l *line, from, to int, behind uint32, of event) uint32 
 	return tag
 }
 
-// fieldAt returns the cell of a tag, a free one of its set, or the one that came least often, which
-// counts one less.
+// fieldAt returns the cell of a tag, else a free cell of its set, else the cell with the lowest
+// count.
 func (d *Detector) fieldAt(tag uint32) *field {
 	i := home(tag, fieldSets) * fieldSet
 	set := d.fields[i : i+fieldSet]
@@ -110,7 +110,7 @@ func (d *Detector) fieldAt(tag uint32) *field {
 	return least
 }
 
-// fieldOf returns the cell of a tag, nil if it has none.
+// fieldOf returns the cell of a tag, or nil if it has none.
 func (d *Detector) fieldOf(tag uint32) *field {
 	if c := d.fieldAt(tag); c.Tag == tag {
 		return c
@@ -118,7 +118,7 @@ func (d *Detector) fieldOf(tag uint32) *field {
 	return nil
 }
 
-// next takes in which field comes behind another one, 0 if none does.
+// next records which field follows another one; tag 0 means none.
 func (d *Detector) next(l *line, behind, tag uint32) {
 	c := d.fieldOf(behind)
 	if c == nil {
@@ -151,7 +151,7 @@ func (d *Detector) next(l *line, behind, tag uint32) {
 	c.Next, c.Streak, c.Missed = tag, 1, 0
 }
 
-// tellField tells the line's field that is new or missing, like tellNumber.
+// tellField reports the line's new or missing field, like tellNumber.
 func (d *Detector) tellField(l *line, each func(*Change)) {
 	score := 0.
 	if l.field.kind != 0 {

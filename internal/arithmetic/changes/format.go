@@ -1,9 +1,9 @@
 package changes
 
-// The format of a log changes where most lines have new shapes, and hardly any had before. A shape
-// is new the first 16 times. Of the share of lines of new shapes a fast and a slow running mean are
-// kept. The format changes if the fast one is above .75 and the slow one below .1. That is told
-// once, and for 300 lines nothing else is: all else follows from it.
+// The format of a log changes when most lines have new shapes and hardly any had before. A shape
+// is new the first 16 times. A fast and a slow running mean track the share of lines with new
+// shapes. The format changes if the fast mean is above .75 and the slow one below .1. The change
+// is reported once. For 300 lines nothing else is reported, since all else follows from it.
 
 const (
 	formatNew    = 16
@@ -13,17 +13,17 @@ const (
 	formatLeast  = .1
 	formatLines  = 2 * warmLines
 	formatQuiet  = 300  // lines
-	formatStays  = 2000 // lines in which no other change of the format is told
-	formatRecent = 16   // lines that the fast mean is about
+	formatStays  = 2000 // lines without another report of a format
+	formatRecent = 16   // memory of the fast mean, in lines
 )
 
-// format has the shares of lines of new shapes.
+// format holds the shares of lines with new shapes.
 type format struct {
 	Fast, Slow float32
 	Told       int64 // line
 }
 
-// take takes in whether the n-th line has a new shape, and reports whether the format changes.
+// take records whether the n-th line has a new shape, and reports whether the format changes.
 func (f *format) take(n int64, isNew bool) bool {
 	x := float32(0)
 	if isNew {
@@ -39,5 +39,5 @@ func (f *format) take(n int64, isNew bool) bool {
 	return true
 }
 
-// settling reports whether the format has changed so lately that all else follows from it.
+// settling reports whether the format changed so recently that other changes follow from it.
 func (f *format) settling(n int64) bool { return f.Told > 0 && n-f.Told < formatQuiet }

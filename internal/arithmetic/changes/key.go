@@ -1,35 +1,35 @@
 package changes
 
-// key is what is counted: a word at its place, a level of its numbers, a template, a shape. Its
+// key is a counted unit: a word at its place, a level of its numbers, a template, or a shape. Its
 // clock is that of its place.
 type key struct {
 	Tag   uint32 // 0: free
-	Line  uint32 // the last with it, modulo 2^32
-	Clock uint32 // then
+	Line  uint32 // the last with the key, modulo 2^32
+	Clock uint32 // the clock at that line
 
-	// Surges: the excursion under way, and how often it was there before.
+	// Surges: the present excursion, and the events before it.
 	Began  uint32  // line of the excursion's first event, modulo 2^32
 	Before float32 // B: events before the excursion, of the clock's last memory
 	Sum    float32 // G
-	// Silences: the gaps between its beats.
-	Beat      uint32 // when the last was, modulo 2^32
+	// Silences: the gaps between beats.
+	Beat      uint32 // clock of the last beat, modulo 2^32
 	Mean      float32
 	Deviation float32
 	Longest   float32
 
-	Length  uint16 // of the excursion so far: Clock less that at its beginning
+	Length  uint16 // of the present excursion: Clock minus its value at the beginning
 	Count   uint16 // k: events in it
 	Peak    uint16 // highest G in it, in peakUnits
 	Best    uint16 // highest peak before, in peakUnits, fading
-	Beats   uint16 // gaps that Mean is of
+	Beats   uint16 // number of gaps in Mean
 	Flags   uint8
 	Subject Subject
 }
 
 const (
-	flagTold   = 1 << iota // the excursion is told
+	flagTold   = 1 << iota // the excursion has been reported
 	flagBeaten             // it has a first beat
-	flagSilent             // its silence is told
+	flagSilent             // its silence has been reported
 	flagsMost  = 1<<iota - 1
 )
 
@@ -42,7 +42,7 @@ const (
 	peakUnits = 512
 )
 
-// Subject says what a change is of.
+// Subject says what changed.
 type Subject uint8
 
 // The subjects.
@@ -51,16 +51,16 @@ const (
 	Address                     // an address at its place
 	Value                       // a number of at most four bytes at its place
 	Level                       // a number of about this size at its place: within half an octave
-	Template                    // a line's words and what stands between them, without numbers
-	Shape                       // what stands between a line's words
+	Template                    // a line's words and separators, without numbers
+	Shape                       // a line's separators
 
-	// Of numbers alone: how far a line's stamp is ahead of the line before, or behind.
+	// For numbers only: a line's stamp is ahead of the line before, or behind.
 	Ahead
 	Back
 )
 
-// keyAt returns the key of a tag, and whether it was there: if not, it takes a free cell of its
-// set, or that of the key with the least (B + k + G) / (age + 64).
+// keyAt returns the key of a tag, and whether the tag had a cell. A new tag gets a free cell of
+// its set, or the one with the least (B + k + G) / (age + 64).
 func (d *Detector) keyAt(tag uint32, n int64) (*key, bool) {
 	set := d.set(tag)
 	for i := range set {

@@ -9,13 +9,13 @@ import (
 
 var midday = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// accessLog makes n lines of a web server, one a second from midday on; status chooses the i-th
-// line's status, client its address and took its seconds, each with what is usual.
+// accessLog makes n lines of a web server, one a second from noon on. status, client and took
+// return the i-th line's status, address and seconds, given the usual values.
 type accessLog struct {
 	status func(i int, usual string) string
 	client func(i int, usual string) string
 	took   func(i int, usual float64) float64
-	// between says lines that come before the i-th.
+	// between returns lines to insert before the i-th.
 	between func(i int, stamp string) []string
 }
 
@@ -53,10 +53,10 @@ func (a accessLog) lines(n int, seed uint64) [][]byte {
 	return log
 }
 
-// ordinary are the lines of a log in which nothing changes.
+// ordinary returns the lines of a log without changes.
 func ordinary(n int, seed uint64) [][]byte { return accessLog{}.lines(n, seed) }
 
-// take feeds lines to a detector, and returns what it tells.
+// take feeds lines to a detector, and returns its reports.
 func take(d *Detector, log [][]byte) (told []Change) {
 	for _, l := range log {
 		d.Take(bytes.Clone(l), func(c *Change) { told = append(told, *c) })

@@ -1,8 +1,9 @@
 package changes
 
-// A number is told when it is far above all numbers that stood at its place before. x = lg(.0001 +
-// v); the place keeps the largest of this window and the one before, of 2,048 numbers each, and the
-// mean and the mean deviation of x. With the largest of n numbers as x' and mean m,
+// A number is reported when it is far above all earlier numbers at its place. x = lg(.0001 + v).
+// The place keeps the largest number of this window and of the window before, of 2,048 numbers
+// each. It also keeps the mean and the mean deviation of x. With x' of the largest of n numbers
+// and mean m,
 //
 //	score = 8 (x - x') / (2 deviation + (x' - m)/2 + 1) * n / (n + 128)
 
@@ -22,7 +23,7 @@ type outlier struct {
 	values         uint16
 }
 
-// number takes in a number at a place, x its logarithm.
+// number adds a number at a place; x is its logarithm.
 func (d *Detector) number(l *line, of event, value, x float64) {
 	p := &d.places[of.at]
 	if largest := float64(max(p.Largest, p.Before)); value > largest && p.Values >= valuesKnown &&
@@ -50,7 +51,7 @@ func (d *Detector) number(l *line, of event, value, x float64) {
 	}
 }
 
-// tellNumber tells the line's number that is furthest outside its past, like tellSurge.
+// tellNumber reports the line's number that is furthest outside its past, like tellSurge.
 func (d *Detector) tellNumber(l *line, each func(*Change)) {
 	report := func() { each(d.numberOf(l)) }
 	d.numbers.tell(numberLimits, l.n, &d.numberQuiet, l.outlier.score, report)

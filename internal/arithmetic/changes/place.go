@@ -1,13 +1,13 @@
 package changes
 
-// place is where a word stands: behind which word and which separators, and how often this pair
-// stood in the line before. Templates and shapes of lines have a place each, too.
+// place is the position of a word: the word and separators before it, and how often this pair
+// came before in the line. Templates and shapes of lines have one place each, too.
 type place struct {
 	Tag       uint32  // 0: free
-	N         uint32  // how often it was there: the clock of its keys
+	N         uint32  // number of visits: the clock of its keys
 	Raised    uint32  // line of the last peak, modulo 2^32
 	Told      uint32  // line of the last report of a surge here, modulo 2^32; 0: none
-	First     float32 // the two highest peaks of two keys
+	First     float32 // highest peaks of two keys
 	Second    float32
 	Repeats   [2]repeats
 	Level     float32 // lg of the last number
@@ -16,32 +16,32 @@ type place struct {
 	Mean      float32 // of lg of the numbers
 	Deviation float32 // mean, from Mean
 	Values    uint16
-	Credit    uint16    // how often it has to be missed before it is given away
+	Credit    uint16    // misses until the place is given away
 	Highest   uint16    // part of the tag of the key of the first peak
 	Empty     uint16    // how often its value was empty
 	Last      [2]uint16 // parts of the tags of the last word and the last level
 }
 
-// part is the part of a tag by which a place knows the key again.
+// part returns the part of a tag by which a place recognizes the key.
 func part(tag uint32) uint16 { return uint16(tag >> 16) }
 
-// repeats says how bursty a place is: how often it has its last word once more, and how often it
-// would if words were independent.
+// repeats measures how bursty a place is. Same is how often its last word repeats at once,
+// Expected how often it would with independent words.
 type repeats struct{ Same, Expected float32 }
 
 const (
 	placesMost   = 512
 	creditMost   = 4096
-	creditLost   = 16 // part of the credit that a miss takes
+	creditLost   = 16 // fraction of the credit that a miss costs
 	creditLast   = 4
 	placeLines   = placesMost     // of templates
 	placeShapes  = placesMost + 1 // of shapes
-	ordinalsMost = 7              // to which places of the same words are told apart
+	ordinalsMost = 7              // maximum ordinal of a repeated context
 )
 
-// placeAt returns the number of a place, and whether the place has a cell: the one its tag chooses,
-// or the next. If both are taken, the lesser of the two loses credit, and is given away when little
-// of it is left.
+// placeAt returns the number of a place, and whether the place has a cell. Its cell is the one
+// that its tag chooses, or the next. If both are taken, the one with less credit loses some, and
+// is given away when little is left.
 func (d *Detector) placeAt(tag uint32) (int, bool) {
 	i := int(home(tag, placesMost))
 	if d.places[i].Tag == tag {
@@ -63,7 +63,7 @@ func (d *Detector) placeAt(tag uint32) (int, bool) {
 	return i, p.visit()
 }
 
-// placeOf returns the number of the place of a tag, below 0 if it has none.
+// placeOf returns the number of a tag's place, or -1 if it has none.
 func (d *Detector) placeOf(tag uint32) int {
 	i := int(home(tag, placesMost))
 	if d.places[i].Tag == tag {
@@ -75,7 +75,7 @@ func (d *Detector) placeOf(tag uint32) int {
 	return -1
 }
 
-// visit counts a word at the place. A place whose clock is at its end starts anew.
+// visit counts a word at the place. A place whose clock overflows starts anew.
 func (p *place) visit() bool {
 	if p.N == 1<<32-1 {
 		*p = place{Tag: p.Tag}
@@ -85,7 +85,7 @@ func (p *place) visit() bool {
 	return true
 }
 
-// quiet reports whether a surge was told here so lately that none is told again.
+// quiet reports whether a surge was reported here too recently to report another one.
 func (p *place) quiet(n int64) bool {
 	return p.Told != 0 && uint32(n)-p.Told < placeQuiet
 }

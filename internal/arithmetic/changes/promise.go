@@ -1,6 +1,6 @@
 package changes
 
-// promise is a threshold that keeps a rate of reports whatever the log: each report raises it, and
+// promise is a threshold that limits the rate of reports on any log. Each report raises it, and
 // each line lowers it again,
 //
 //	threshold = max(floor, threshold - raise / lines)
@@ -8,8 +8,8 @@ package changes
 // so that n lines have at most n/lines + (start - floor)/raise + a few reports.
 type promise struct{ Threshold float64 }
 
-// limits are the constants of a promise. After a score above the threshold, nothing is reported for
-// rest lines.
+// limits are the constants of a promise. After a score above the threshold, nothing is reported
+// for rest lines.
 type limits struct {
 	start, floor, raise, lines float64
 	rest                       int64
@@ -31,9 +31,9 @@ func (p *promise) line(of limits) {
 // report raises the threshold by one report.
 func (p *promise) report(of limits) { p.Threshold += of.raise }
 
-// tell takes in the score of the n-th line, and returns whether the score reaches the threshold. If
-// so, the rest begins anew. It calls report unless the line is within the rest before, which ends
-// at quiet.
+// tell takes the score of the n-th line, and returns whether it reaches the threshold. If so, a
+// new rest begins. It calls report unless the line falls in the previous rest, which ends at
+// quiet.
 func (p *promise) tell(of limits, n int64, quiet *int64, score float64, report func()) bool {
 	p.line(of)
 	if score < p.Threshold {

@@ -3,20 +3,21 @@ package changes
 import "math"
 
 // A silence is a key that came regularly and stopped. The gaps between its beats have a mean, a
-// mean deviation and a longest, which fades; an event within a quarter of the mean belongs to the
+// mean deviation and a longest, which fades. An event within a quarter of the mean belongs to the
 // beat before. A key is regular if
 //
-//   - its mean is of n >= 8 gaps, and the deviation below .3 n/(n + 4) of the mean;
-//   - its gaps cover half of the time since line 300, or are 1,000;
-//   - it is rare, with a mean gap of eight lines, so that there is a log without it;
-//   - the clock can tell: 3 s, if stamps are whole seconds.
+//   - its mean covers n >= 8 gaps, and the deviation is below .3 n/(n + 4) of the mean;
+//   - its gaps cover half of the time since line 300, or number 1,000;
+//   - it is rare, with a mean gap of at least eight lines, so that the log continues without it;
+//   - the clock is fine enough: the mean gap is 3 s or more if stamps are whole seconds.
 //
-// Its silence is told when the gap is above max(1.4 longest, 2.1 mean) and half the lines of a mean
-// gap came: else the log pauses. Keys that are due at once are one silence, told once until they
-// return. What was last there before a silence was told belongs to that one.
+// The silence is reported when the gap exceeds max(1.4 longest, 2.1 mean) and half the lines of a
+// mean gap came. Otherwise the log pauses. Keys that are due at once make one silence, reported
+// once until they return. A key whose last event came before a reported silence belongs to that
+// silence.
 
 const (
-	silenceLines    = 3 * warmLines / 2 // before which no silence is told
+	silenceLines    = 3 * warmLines / 2 // no silence is reported before
 	sameBeat        = 1. / 4
 	beatsFirst      = 4
 	beatsMemory     = 32
@@ -38,7 +39,7 @@ const (
 	wholeLogMean    = 20
 )
 
-// beat takes in an event of a key as a beat.
+// beat counts an event of a key as a beat.
 func (d *Detector) beat(l *line, e *key, of event) {
 	e.Flags &^= flagSilent
 	if l.n <= warmLines {
@@ -73,18 +74,18 @@ func (d *Detector) beat(l *line, e *key, of event) {
 	}
 }
 
-// even reports whether a key's gaps are known and alike.
+// even reports whether a key's gaps are known and similar.
 func (e *key) even() bool {
 	n := float32(e.Beats)
 	return e.Beats >= beatsLeast && e.Deviation*(n+beatsPrior) < float32(deviationMost*n*e.Mean)
 }
 
-// patience is the gap after which an even key is silent.
+// patience returns the gap after which an even key is silent.
 func (e *key) patience() float32 {
 	return max(float32(silentLongest*e.Longest), float32(silentMean*e.Mean))
 }
 
-// regular reports whether the silence of an even key would mean something.
+// regular reports whether the silence of an even key would be significant.
 func (d *Detector) regular(e *key, t int64) bool {
 	mean := float64(e.Mean)
 	lives := e.Beats >= beatsProof ||
@@ -93,7 +94,7 @@ func (d *Detector) regular(e *key, t int64) bool {
 	return lives && !coarse && mean >= rareLines*d.clock.Pace
 }
 
-// tellSilence tells the keys that are due and did not come, as one.
+// tellSilence reports, as one silence, the keys that are due and did not come.
 func (d *Detector) tellSilence(l *line, each func(*Change)) {
 	t := d.clock.now(l.n)
 	if t <= d.due || l.n < silenceLines {
@@ -127,8 +128,8 @@ func (d *Detector) tellSilence(l *line, each func(*Change)) {
 	}
 }
 
-// says orders the keys that fell silent at once: one with a text says more than one without, a
-// template more than a word, then one of more beats.
+// says returns the order of the keys that fell silent at once. A key with a text ranks above one
+// without, a template above a word, then the one with more beats.
 func (d *Detector) says(e *key) int {
 	order := int(e.Beats)
 	if e.Subject == Template {

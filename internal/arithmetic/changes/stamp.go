@@ -3,19 +3,20 @@ package changes
 import "bytes"
 
 const (
-	stampBytes = 400 // at the beginning of a line, where a stamp is looked for
-	dateBytes  = 24  // before a time of day that can belong to its date
+	stampBytes = 400 // beginning of a line in which a stamp is searched
+	dateBytes  = 24  // maximum bytes of a date before a time of day
 	dayMillis  = 24 * 60 * 60 * 1000
 )
 
-// stamp is the time that a line says it is of, and where the line says so.
+// stamp is the time in a line, and its position.
 type stamp struct {
 	millis   int64 // since midnight
-	from, to int   // both 0: the line has no stamp
+	from, to int   // both 0: no stamp
 }
 
-// stampOf returns the first stamp of a line: hh:mm:ss with its fraction, its zone and the date
-// before it, or an epoch of ten digits (seconds) or 13 (milliseconds) at the beginning.
+// stampOf returns the first stamp of a line. That is hh:mm:ss with its fraction, its zone and the
+// date before it. Or it is an epoch of ten digits (seconds) or 13 (milliseconds) at the
+// beginning.
 func stampOf(line []byte) stamp {
 	head := line[:min(len(line), stampBytes)]
 	for i := 2; ; i++ {
@@ -53,7 +54,7 @@ func twoDigits(b []byte) int64 {
 }
 
 // fraction returns the milliseconds of a fraction of a second that begins at i with a point or a
-// comma, and where the fraction ends.
+// comma, and its end.
 func fraction(line []byte, i int) (millis int64, to int) {
 	if i+1 >= len(line) || line[i] != '.' && line[i] != ',' || !isDigit(line[i+1]) {
 		return 0, i
@@ -66,7 +67,7 @@ func fraction(line []byte, i int) (millis int64, to int) {
 	return millis, i
 }
 
-// dateBefore returns where the date before a time of day at i begins.
+// dateBefore returns the beginning of the date before a time of day at i.
 func dateBefore(line []byte, i int) int {
 	least := max(0, i-dateBytes+2)
 	for ; i > least; i-- {
@@ -79,8 +80,8 @@ func dateBefore(line []byte, i int) int {
 	return i
 }
 
-// zoneAfter returns where the time zone behind a time at i ends: Z, +0100 or -01:00, behind a space
-// or not.
+// zoneAfter returns the end of the time zone after a time at i: Z, +0100 or -01:00, with or
+// without a space.
 func zoneAfter(line []byte, i int) int {
 	rest := line[i:]
 	if len(rest) > 0 && rest[0] == 'Z' {

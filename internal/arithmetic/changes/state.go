@@ -7,18 +7,18 @@ import (
 	"math"
 )
 
-// ErrState says that bytes are not the state of a detector.
+// ErrState reports bytes that are not the state of a detector.
 var ErrState = errors.New("no state of a detector of changes")
 
-// stateVersion is the first byte of a state. It changes with the layout, and with every change by
-// which a detector would tell something else.
+// stateVersion is the first byte of a state. It changes with the layout, and with every change
+// after which a detector would report something else.
 const stateVersion = 2
 
-// StateBytesMax is more than any state has.
+// StateBytesMax is larger than any state.
 const StateBytesMax = 128 << 10
 
-// AppendState appends the detector's state to dst: the version, then the numbers in their order,
-// little endian.
+// AppendState appends the detector's state to dst: the version, then the numbers in order, little
+// endian.
 func (d *Detector) AppendState(dst []byte) []byte {
 	dst = append(dst, stateVersion)
 	for _, number := range d.numbersOf() {
@@ -30,7 +30,7 @@ func (d *Detector) AppendState(dst []byte) []byte {
 	return dst
 }
 
-// ReadState returns the detector whose state AppendState appended to nothing. An error wraps
+// ReadState returns the detector of a state that AppendState(nil) returned. An error wraps
 // ErrState and says what was found and what was expected.
 func ReadState(state []byte) (*Detector, error) {
 	d := New()
@@ -56,7 +56,7 @@ func ReadState(state []byte) (*Detector, error) {
 	return d, nil
 }
 
-// numbersOf lists pointers to all of the state.
+// numbersOf returns pointers to all of the state.
 func (d *Detector) numbersOf() []any {
 	return []any{
 		&d.n, &d.clock, &d.surges, &d.numbers, &d.driftsTold,
@@ -67,7 +67,7 @@ func (d *Detector) numbersOf() []any {
 	}
 }
 
-// check reports the first part of a state that no detector has.
+// check returns an error for the first part of a state that no detector can have.
 func (d *Detector) check() error {
 	for _, c := range []struct {
 		name string
@@ -122,16 +122,16 @@ func (d *Detector) check() error {
 	return nil
 }
 
-// soon reports whether a line can be one until which nothing is told.
+// soon reports whether a line is a valid end of a rest without reports.
 func (d *Detector) soon(line int64) bool { return 0 <= line && line <= d.n+quietLines }
 
 // passed reports whether a line, modulo 2^32, can be one of n lines.
 func passed(line uint32, n int64) bool { return int64(uint32(n)-line) < n }
 
-// within reports whether a number is in a range; one that is none is not.
+// within reports whether a number is in a range; NaN is not.
 func within[F float32 | float64](x, least, most F) bool { return least <= x && x <= most }
 
-// thresholdMost is more than any score, with what a report of it raises.
+// thresholdMost is larger than any score plus the raise of its report.
 const thresholdMost = 1 << 16
 
 func (p *promise) valid(of limits) bool { return within(p.Threshold, of.floor, thresholdMost) }

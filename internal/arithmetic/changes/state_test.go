@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// busyLog has some of everything.
+// busyLog has changes of every kind.
 func busyLog(n int, seed uint64) [][]byte {
 	return accessLog{
 		status: func(i int, usual string) string {
@@ -190,7 +190,8 @@ func TestNumbersThatNoDetectorHasAreRefused(t *testing.T) {
 	require.True(t, bytes.Equal(good, d.AppendState(nil)))
 }
 
-// Whatever is read as a state is one: the detector goes on, and its state reads again.
+// FuzzReadState checks that a detector of any accepted state works, and that its own state can be
+// read again.
 func FuzzReadState(f *testing.F) {
 	d := New()
 	empty := d.AppendState(nil)
@@ -220,8 +221,7 @@ func FuzzReadState(f *testing.F) {
 	})
 }
 
-// A log with outage after outage raises thresholds beyond what one report does; its state is read
-// all the same.
+// Repeated outages raise thresholds above what one report does. The state can still be read.
 func TestStateOfBusyOutageIsRead(t *testing.T) {
 	d := New()
 	told := 0
@@ -246,7 +246,7 @@ func TestStateOfBusyOutageIsRead(t *testing.T) {
 	require.Greater(t, told, 5)
 }
 
-// While a format settles, what is not told raises no threshold.
+// While a format settles, suppressed reports raise no threshold.
 func TestNewFormatLeavesThresholdsAsTheyWere(t *testing.T) {
 	d := New()
 	for n := range 3000 {

@@ -1,8 +1,8 @@
 package changes
 
-// A surge is a key that comes far oftener than it did. Each key has a CUSUM of its events, which
-// finds the best window itself. With B events in the last C = min(c, 8192) ticks of its clock c,
-// when the excursion begins,
+// A surge is a key that comes far more often than before. Each key has a CUSUM of its events,
+// which finds the best window itself. With B events in the last C = min(c, 8192) ticks of its
+// clock c when the excursion begins,
 //
 //	q = (B + 4) / (C + 4)      drain = ln(1 + 63 q)
 //
@@ -10,18 +10,18 @@ package changes
 //
 //	G = G - f d drain + f ln 64, in 0..100
 //
-// G is the logarithm of the likelihood ratio for odds 64 times as high as q's. f discounts bursts:
-// a place that has its last word once more with a share of same, and would with a share of expected
-// were the words independent, has
+// G is the logarithm of the likelihood ratio for odds 64 times as high as q's. f discounts
+// bursts. Let same be the share with which the place's last word repeats at once, and expected
+// that share if words were independent. Then
 //
 //	f = min(1, (1.02 - same) / (1.02 - expected))
 //
-// f is 0 for a number that is near the place's last one when the excursion begins: a counter goes
-// on, or an hour.
+// f is 0 for a number near the place's last one when the excursion begins: a counter advances, or
+// an hour.
 //
-// An excursion ends when G is 0, when it pauses, or when it is long; its events go into B. A key is
-// told if G rises to a peak that stands out of the key's own peaks before and the highest peak of
-// another key at its place, M:
+// An excursion ends when G is 0, when it pauses, or when it is long; B then includes its events.
+// A key is reported if G rises to a peak well above M. M is the highest of the key's earlier
+// peaks and the peaks of another key at its place:
 //
 //	score = (G - 4 - 1.75 M) / 2
 
@@ -31,7 +31,7 @@ const (
 	odds        = 64
 	lnOdds      = 4.1588830833596715
 	sumMost     = 100
-	rivalMost   = 60 // of a peak that other keys are compared with
+	rivalMost   = 60 // maximum of a peak that other keys are compared with
 	burstMemory = 1024
 	burstLeast  = .02
 	counterNear = .25 // octaves
@@ -45,7 +45,7 @@ const (
 	rivalTimes = 1.75
 	bestFades  = .998
 	rivalFades = 1. / 16384 // a line
-	fadeLines  = 4096       // that fade at once, at most
+	fadeLines  = 4096       // maximum lines that fade at once
 
 	templatePreferred = 3
 
@@ -54,19 +54,19 @@ const (
 	quietLines = 64
 )
 
-// event is a key in the line under way.
+// event is a key in the present line.
 type event struct {
 	tag       uint32
 	at        int // place
 	subject   Subject
 	from, to  int    // of the word in the line
-	before    int    // where the text to show begins: at the word before
+	before    int    // beginning of the text to show: the word before
 	said      [2]int // bounds of the last plain word before
 	counter   bool
-	explained float64 // of a level, G of the number itself
+	explained float64 // for a level, G of the number itself
 }
 
-// which is 1 of levels, 0 of all else: a number at a place is an event of both.
+// which returns 1 for levels and 0 otherwise: a number at a place is an event of both.
 func (of *event) which() int {
 	if of.subject == Level {
 		return 1
@@ -74,8 +74,8 @@ func (of *event) which() int {
 	return 0
 }
 
-// preferred is by how much an event's score has to be above another one's: a template says more
-// than its shape.
+// preferred returns the margin by which an event's score must exceed another's. A template is
+// more informative than its shape.
 func (of *event) preferred(other *event) float64 {
 	if of.subject == Shape && other.subject == Template {
 		return templatePreferred
@@ -86,13 +86,13 @@ func (of *event) preferred(other *event) float64 {
 // surging is the strongest surge of a line.
 type surging struct {
 	score float64
-	key   key // as it was then
+	key   key // as it was at that time
 	cell  *key
 	of    event
 	c     uint32 // the place's clock
 }
 
-// count takes in an event: once a line for a key.
+// count counts an event, once in a line for each key.
 func (d *Detector) count(l *line, of event) (sum float64) {
 	p := &d.places[of.at]
 	n, c := l.n, p.N
@@ -116,7 +116,7 @@ func (d *Detector) count(l *line, of event) (sum float64) {
 	return float64(e.Sum)
 }
 
-// excursion takes in an event of a key whose place is known.
+// excursion adds an event of a key whose place is known.
 func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	n, c := l.n, p.N
 	recent := float64(min(c, clockMemory))
@@ -125,7 +125,7 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	sum := float64(e.Sum) - float64(float64(gap)*e.drain()*f)
 	if e.over(sum, gap) {
 		e.end(c, gap)
-		e.Clock = c // and Length 0: drain is that of the excursion's beginning
+		e.Clock = c // with Length 0: drain is that of the excursion's beginning
 		e.Began = uint32(n)
 		if of.counter {
 			f = 0
@@ -143,14 +143,15 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	}
 }
 
-// drain is by how much a tick lowers G, of the share of the key when the excursion began.
+// drain returns the amount by which a tick lowers G, from the share of the key when the excursion
+// began.
 func (e *key) drain() float64 {
 	recent := float64(min(e.Clock-uint32(e.Length), clockMemory))
 	return float64(float32(ln(1 + float64((odds-1)*min(1,
 		(float64(e.Before)+prior)/(recent+prior))))))
 }
 
-// over reports whether the excursion before this event is over.
+// over reports whether the excursion before this event has ended.
 func (e *key) over(sum float64, gap uint32) bool {
 	length := uint64(e.Length) + 1
 	return sum <= 0 || e.Count == 0 || length > lengthMost ||
@@ -158,8 +159,8 @@ func (e *key) over(sum float64, gap uint32) bool {
 			uint64(gap)*uint64(e.Count) > pauseTimes*length
 }
 
-// end adds the excursion's events to those before, of which the clock's memory is kept, and starts
-// another one.
+// end adds the excursion's events to those before, within the clock's memory, and starts a new
+// excursion.
 func (e *key) end(c, gap uint32) {
 	e.Before += float32(e.Count)
 	if c > clockMemory {
@@ -173,7 +174,7 @@ func (e *key) end(c, gap uint32) {
 	e.Flags &^= flagTold
 }
 
-// discount returns f, and takes in that a key was there whose share is q.
+// discount returns f, and counts an event of a key whose share is q.
 func (p *place) discount(tag uint32, which int, q float64) float64 {
 	r := &p.Repeats[which]
 	f := min(1, (1+burstLeast-float64(r.Same))/(1+burstLeast-float64(r.Expected)))
@@ -188,7 +189,7 @@ func (p *place) discount(tag uint32, which int, q float64) float64 {
 	return f
 }
 
-// rise takes in a new peak, and keeps it for the line's report if it is the strongest.
+// rise records a new peak, and keeps it for the line's report if it is the strongest.
 func (d *Detector) rise(l *line, p *place, e *key, of event, sum float64) {
 	fade := 1 - float32(float32(min(uint32(l.n)-p.Raised, fadeLines))*rivalFades)
 	p.First, p.Second, p.Raised = p.First*fade, p.Second*fade, uint32(l.n)
@@ -216,8 +217,8 @@ func (d *Detector) rise(l *line, p *place, e *key, of event, sum float64) {
 	}
 }
 
-// tellSurge tells the line's strongest surge, if it is above the promise's threshold and the last
-// one is long enough ago.
+// tellSurge reports the line's strongest surge, if it exceeds the promise's threshold and the
+// last report is long enough ago.
 func (d *Detector) tellSurge(l *line, each func(*Change)) {
 	s := &l.surge
 	report := func() { each(d.surgeOf(l)) }
@@ -229,7 +230,7 @@ func (d *Detector) tellSurge(l *line, each func(*Change)) {
 	}
 	p := &d.places[s.of.at]
 	p.Told = max(1, uint32(l.n))
-	if p.Highest == part(s.of.tag) { // what was told is no noise that others are compared with
+	if p.Highest == part(s.of.tag) { // other keys are not compared with a reported peak
 		p.First, p.Second, p.Highest = p.Second, 0, 0
 	}
 }

@@ -2,11 +2,11 @@ package changes
 
 import "bytes"
 
-// text is the beginning of a regular key, so that its silence can be told: of a word, from the word
-// before on, and of a template or a shape the line behind its stamp.
+// text is the beginning of a regular key's text, to report its silence. For a word it starts at
+// the word before. For a template or a shape it is the line behind its stamp.
 type text struct {
 	Tag  uint32
-	Text [textBytes]byte // filled up with zeros
+	Text [textBytes]byte // padded with zeros
 }
 
 const (
@@ -14,8 +14,8 @@ const (
 	textBytes = 44
 )
 
-// keepText keeps the text of a regular key, but takes no other regular key's cell, unless that one
-// is a word's and this one is not.
+// keepText keeps the text of a regular key. It does not replace the text of another regular key,
+// except that of a word by that of a line.
 func (d *Detector) keepText(l *line, e *key, of event) {
 	cell := &d.texts[home(e.Tag, textsMost)]
 	if cell.Tag == e.Tag {
@@ -36,7 +36,7 @@ func (d *Detector) keepText(l *line, e *key, of event) {
 	copy(cell.Text[:], shown)
 }
 
-// textOf returns the text of a key, empty if none is kept.
+// textOf returns the text of a key, or nil if none is kept.
 func (d *Detector) textOf(e *key) []byte {
 	cell := &d.texts[home(e.Tag, textsMost)]
 	if cell.Tag != e.Tag {

@@ -2,14 +2,14 @@ package changes
 
 import "unicode/utf8"
 
-// form says what a word is.
+// form is the form of a word.
 type form uint8
 
 const (
 	plain   form = iota // letters and few digits
 	number              // has a value
 	address             // a dotted quad
-	random              // an identifier, a time, a number too long to come again
+	random              // an identifier, a time, or a number too long to repeat
 )
 
 // word is a run of letters, digits and _ in a line, or a number.
@@ -17,7 +17,7 @@ type word struct {
 	from, to   int
 	form       form
 	value      float64
-	separators uint32 // the last four bytes before it, since the word before
+	separators uint32 // the last four bytes between the word before and this one
 }
 
 // cutter cuts a line into words, without its stamp.
@@ -28,7 +28,7 @@ type cutter struct {
 }
 
 const (
-	randomBytes   = 6 // of a word that is random if it has as many changes
+	randomBytes   = 6 // minimum size of a random word with this number of changes
 	randomChanges = 3 // between digits and letters
 	digitsMost    = 9 // of a number
 	plainDigits   = 4 // of a plain word
@@ -40,7 +40,7 @@ func isLetter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c >= utf8.RuneSelf
 }
 
-// next finds the next word, if there is one.
+// next finds the next word, if any.
 func (c *cutter) next(w *word) bool {
 	separators := uint32(0)
 	for c.at < len(c.line) {
@@ -65,7 +65,7 @@ func (c *cutter) next(w *word) bool {
 	return false
 }
 
-// classify returns where the word that begins at from ends, what it is, and its value.
+// classify returns the end of the word that begins at from, its form, and its value.
 func classify(line []byte, from int) (to int, is form, value float64) {
 	digits, changes := 0, 0
 	before := isDigit(line[from])
@@ -99,8 +99,8 @@ func inTime(line []byte, from, to int) bool {
 	return after || to+1 < len(line) && line[to] == ':' && isDigit(line[to+1]) && to-from <= 2
 }
 
-// numeric returns where a number, an address or a version that begins at from ends, and its value:
-// units of time become seconds.
+// numeric returns the end of a number, an address or a version that begins at from, and its
+// value. Units of time become seconds.
 func numeric(line []byte, from int) (to int, is form, value float64) {
 	points := 0
 	mantissa, scale := uint64(0), 1.
@@ -143,17 +143,17 @@ func numeric(line []byte, from int) (to int, is form, value float64) {
 	return to, number, float64(mantissa) / scale
 }
 
-// Seeds of hashes, so that those of different things are unlike.
+// Seeds of hashes, so that hashes of different kinds differ.
 const (
 	seedBytes    = 2166136261
 	seedTemplate = 2166136261
 	seedShape    = 1
-	seedFirst    = 7 // the word before the first one
+	seedFirst    = 7 // as the word before the first
 	seedPlace    = 99
 	seedLevel    = 1000
 )
 
-// hashOf is the hash of a word's bytes (FNV-1a).
+// hashOf returns the hash of a word's bytes (FNV-1a).
 func hashOf(word []byte) uint32 {
 	h := uint32(seedBytes)
 	for _, c := range word {
@@ -168,7 +168,8 @@ func mix(h, v uint32) uint32 {
 	return h ^ h>>15
 }
 
-// hash is that of the word itself, or of its form: what it is as the word before another one.
+// hash returns the hash of a plain word, or of another word's form. It identifies the word as the
+// context of the next.
 func (w *word) hash(line []byte) uint32 {
 	if w.form == plain {
 		return hashOf(line[w.from:w.to])
@@ -176,5 +177,6 @@ func (w *word) hash(line []byte) uint32 {
 	return 10 + uint32(w.form)
 }
 
-// home is the cell, of n, that a tag chooses. Its lowest bit, which is 1, chooses nothing.
+// home returns the cell, of n, that a tag chooses. The lowest bit of a tag is always 1 and is
+// ignored.
 func home(tag, n uint32) uint32 { return tag >> 1 % n }

@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// What is scored is the very distribution that is fixed before the byte is known, and that one sums
-// to one, whatever the text and the networks.
+// The distribution that scores a byte is fixed before the byte is known. It sums to one, whatever
+// the text and the networks.
 func TestAByteCostsWhatTheDistributionSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		networks := rapid.IntRange(1, networksMax).Draw(t, "networks")
@@ -37,7 +37,7 @@ func TestAByteCostsWhatTheDistributionSays(t *testing.T) {
 	})
 }
 
-// A distribution is read from the state and changes nothing of it.
+// Reading a distribution does not change the state.
 func TestADistributionChangesNothing(t *testing.T) {
 	r := reader{New(small(1)), widest(), someNetworks(1, 3), 0}
 	r.feed(prose(5000, 1))
@@ -47,15 +47,15 @@ func TestADistributionChangesNothing(t *testing.T) {
 	requireSame(t, before, r.s)
 }
 
-// A text that is passed is read and not learnt: nothing that was counted changes, no match expects
-// a byte of it, and Back takes it back.
+// A passed text is read and not learnt. Counts do not change, no match expects a byte of it, and
+// Back undoes it.
 func TestWhatIsPassedIsNotLearnt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := reader{New(small(1)), widest(), someNetworks(1, 3), 0}
 		learnt := drawText(t, 1500)
 		r.feed(learnt)
 		before := r.s.Clone()
-		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // it repeats the end, and itself
+		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // the learnt end, repeated twice
 		passed := append(append(drawText(t, 100), learnt[again:]...), learnt[again:]...)
 		r.x.Begin(r.s)
 		for i, b := range passed {
@@ -81,12 +81,12 @@ func TestWhatIsPassedIsNotLearnt(t *testing.T) {
 	})
 }
 
-// Text that was learnt is copied while a text is passed, too.
+// Matches with learnt text also work while a text is passed.
 func TestAMatchGoesAlongWhatIsPassed(t *testing.T) {
 	r := reader{New(small(1)), widest(), uniform(), 0}
 	text := randomBytes(4000, 1)
 	r.feed(text)
-	r.feed(text[:1000]) // which teaches that copies come
+	r.feed(text[:1000]) // teaches the state that copies occur
 	r.x.Begin(r.s)
 	cost := 0.
 	for i, b := range text[2000:2400] {
@@ -100,8 +100,8 @@ func TestAMatchGoesAlongWhatIsPassed(t *testing.T) {
 	require.Less(t, cost/math.Ln2/359, 2.)
 }
 
-// Back and Forth exchange the state before a piece of text and the one behind it, and texts go on
-// to the same bits in whatever pieces they come.
+// Back and Forth exchange the states before and after a piece of text. A text continues to the
+// same bits, whatever its pieces.
 func TestPiecesDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawText(t, 3000)
@@ -111,7 +111,7 @@ func TestPiecesDoNotMatter(t *testing.T) {
 		var got []float32
 		for len(text) > 0 {
 			n := rapid.IntRange(1, len(text)).Draw(t, "piece")
-			if n < 400 && rapid.Bool().Draw(t, "forget") { // scored, and not accepted
+			if n < 400 && rapid.Bool().Draw(t, "forget") { // scored, not accepted
 				before := pieces.s.Clone()
 				pieces.feed(text[:n])
 				pieces.x.Back(pieces.s)
@@ -130,8 +130,8 @@ func TestPiecesDoNotMatter(t *testing.T) {
 	})
 }
 
-// All sets of instructions give the same bits, and these are the bits that they always gave, on
-// every machine: the hash is of what a text cost, bit by bit, and of the state behind it.
+// All instruction sets give the same bits, on every machine and in every version. The hash covers
+// each cost of the text and the final state.
 func TestTheBitsAreTheSameEverywhere(t *testing.T) {
 	want := map[int]uint64{1: 0xd20c834751e40114, 2: 0x0d1d8f41159dcea8}
 	for networks := range want {
@@ -148,7 +148,7 @@ func TestTheBitsAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// A clone goes its own way.
+// A clone is independent of its origin.
 func TestAClonesTextIsItsOwn(t *testing.T) {
 	r := reader{New(small(2)), widest(), someNetworks(2, 5), 0}
 	r.feed(prose(3000, 1))
@@ -169,8 +169,7 @@ func TestResetIsANewState(t *testing.T) {
 	requireSame(t, New(small(1)), r.s)
 }
 
-// Text that comes again costs nearly nothing, and text that tells nothing costs hardly more than
-// its bits.
+// Repeated text costs nearly nothing. Random text costs hardly more than its bits.
 func TestWhatIsLearntIsWhatThereIs(t *testing.T) {
 	r := reader{New(Settings{TableBytesDefault, 1}), widest(), uniform(), 0}
 	first := bitsOf(r.feed(randomBytes(20000, 1)))
@@ -182,7 +181,7 @@ func TestWhatIsLearntIsWhatThereIs(t *testing.T) {
 	require.Less(t, bitsOf(whole.feed(records(20000, 1))), 0.3*20000)
 }
 
-// A network that is right is believed, and one that is certain and wrong costs a bounded number of
+// A network that is right is believed. One that is certain and wrong costs a bounded number of
 // bits.
 func TestNetworksAreBelievedAsFarAsTheyAreRight(t *testing.T) {
 	text := randomBytes(4000, 2)

@@ -1,6 +1,6 @@
 package companion
 
-// contexts are the hashes of the contexts of the next byte.
+// contexts returns the hashes of the contexts of the next byte.
 func (s *State) contexts() (hashes [contextCount]uint32) {
 	p, last := &s.place, uint32(s.place.order(1))
 	for i, n := range [...]int{0, 1, 2, 3, 4, 6} {
@@ -19,8 +19,8 @@ func (s *State) contexts() (hashes [contextCount]uint32) {
 	return hashes
 }
 
-// expectation is the byte that the first of the matches expects that there is, behind a leading 1,
-// and the match's class; 0 and 0 without any.
+// expectation returns the byte that the first existing match expects, behind a leading 1, and the
+// match's class. Both are 0 without a match.
 func (s *State) expectation() (expected, class int) {
 	for m := range s.place.Matches {
 		if expected := s.expected(m); expected != 0 {
@@ -30,10 +30,11 @@ func (s *State) expectation() (expected, class int) {
 	return 0, 0
 }
 
-// lower is the hash of a context's bucket for the lower half of a byte, given the higher half.
+// lower returns the hash of a context's bucket for the lower half of a byte, given the higher
+// half.
 func lower(context uint32, higher int) uint32 { return context + uint32(higher+1)*0x3c6ef372 }
 
-// nodeInHalf is the place of a node in the bucket of its half of the byte: 1 to 15.
+// nodeInHalf returns the index of a node in the bucket of its half of the byte: 1 to 15.
 func nodeInHalf(node int) int {
 	switch {
 	case node < 16:

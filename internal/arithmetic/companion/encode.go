@@ -9,12 +9,12 @@ import (
 	"math/bits"
 )
 
-// Version is that of what is computed of a text, and of the form of a state: the meaning of every
-// number of it.
+// Version identifies the arithmetic and the encoding of a state: the meaning of every number in
+// it.
 const Version = 2
 
-// header begins an encoded state. Behind it are the table, the text, the words and the floats, each
-// whole, all numbers little endian.
+// header begins an encoded state. The table, the text, the words and the floats follow, each
+// whole. All numbers are little endian.
 type header struct {
 	Version  uint8
 	Networks uint8
@@ -22,7 +22,7 @@ type header struct {
 	Place    place
 }
 
-// EncodedBytes is how many bytes AppendTo appends for a state with these settings.
+// EncodedBytes returns the number of bytes that AppendTo appends for a state with these settings.
 func EncodedBytes(set Settings) int64 { return int64(binary.Size(header{})) + Bytes(set) }
 
 // AppendTo appends the state in the form that Decode reads.
@@ -36,8 +36,8 @@ func (s *State) AppendTo(data []byte) []byte {
 	return data
 }
 
-// ReadAt reads what AppendTo appends, from an offset on: io.ReaderAt. The state must not change as
-// long as it is read.
+// ReadAt implements io.ReaderAt: it reads the bytes that AppendTo appends. The state must not
+// change meanwhile.
 func (s *State) ReadAt(b []byte, at int64) (n int, err error) {
 	begin := int64(0) // of a part
 	for _, part := range s.parts() {
@@ -53,7 +53,8 @@ func (s *State) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// copyPart writes a part's encoded bytes from an offset on to b, as many as fit.
+// copyPart copies a part's encoded bytes from offset at to b, as many as fit, and returns their
+// number.
 func copyPart(b []byte, part any, at int64) int {
 	switch p := part.(type) {
 	case []uint8:
@@ -70,7 +71,7 @@ func copyPart(b []byte, part any, at int64) int {
 	return copy(b, data[at:])
 }
 
-// copyWords is copyPart for n numbers of four bytes.
+// copyWords is copyPart for n numbers of four bytes each.
 func copyWords(b []byte, at int64, n int, word func(i int64) uint32) (copied int) {
 	var bytes [4]byte
 	for end := 4 * int64(n); copied < len(b) && at < end; {
@@ -81,7 +82,7 @@ func copyWords(b []byte, at int64, n int, word func(i int64) uint32) (copied int
 	return copied
 }
 
-// parts are all of a state, in the order of the encoded form.
+// parts returns all parts of a state, in the order of the encoded form.
 func (s *State) parts() []any {
 	h := header{
 		Version: Version, Networks: uint8(s.settings.Networks),
@@ -90,10 +91,9 @@ func (s *State) parts() []any {
 	return []any{h, []uint8(s.table), s.text, s.words, s.floats}
 }
 
-// Decode returns a state that AppendTo has written and that was made with these settings, which are
-// valid. An error says what was found where, and what was expected. A state that is accepted can be
-// gone on with, whoever wrote it: every number is one that a text could have left behind, in range
-// if not in truth.
+// Decode returns the state that AppendTo has written. set must be valid and equal the settings of
+// the state. An error says which number was found where, and what was expected. Scratch can use
+// every accepted state, even from an untrusted source: all numbers are in range.
 func Decode(set Settings, data []byte) (*State, error) {
 	if found, want := int64(len(data)), EncodedBytes(set); found != want {
 		return nil, fmt.Errorf("companion: the state has %d bytes, expected %d", found, want)
@@ -119,8 +119,8 @@ func Decode(set Settings, data []byte) (*State, error) {
 	return s, nil
 }
 
-// Check reports the first number that no text leaves behind: one that is not finite, where a
-// network gave no distribution, or one out of range.
+// Check returns an error for the first number that no text produces: one out of range, or not
+// finite because a network gave no distribution.
 func (s *State) Check() error {
 	if err := s.check(); err != nil {
 		return fmt.Errorf("companion: %w", err)
@@ -128,16 +128,17 @@ func (s *State) Check() error {
 	return nil
 }
 
-// take reads a part from the beginning of the data, which is long enough, and returns the rest.
+// take decodes a part from the beginning of the data, which must be long enough. It returns the
+// rest.
 func take(data []byte, part any) (rest []byte) {
 	n, err := binary.Decode(data, binary.LittleEndian, part)
 	if err != nil {
-		panic(err) // all parts have a fixed size, and the data has been measured
+		panic(err) // all parts have a fixed size, and the data is long enough
 	}
 	return data[n:]
 }
 
-// check reports the first number that no text leaves behind.
+// check is Check without the package's name in the error.
 func (s *State) check() error {
 	if err := s.place.check(); err != nil {
 		return err
@@ -167,8 +168,8 @@ func (s *State) check() error {
 }
 
 const (
-	weightMost   = 1 << 20 // no text brings a weight near it
-	estimateMost = 10      // nor the logit of an estimate
+	weightMost   = 1 << 20 // far above any weight in practice
+	estimateMost = 10      // the same for the logit of an estimate
 )
 
 func checkEstimate(e []float32) error {
@@ -184,7 +185,7 @@ func checkEstimate(e []float32) error {
 	return nil
 }
 
-// check reports numbers that do not go together.
+// check returns an error if numbers contradict each other.
 func (p *place) check() error {
 	if p.Bytes > 1<<62 || uint64(p.Column) > p.Bytes || uint64(p.Width) > p.Bytes {
 		return errors.New("a line is longer than the text")

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A state that is written and read again goes on to the same bits.
+// A state that is encoded and decoded continues to the same bits.
 func TestAnEncodedStateGoesOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := small(rapid.IntRange(1, networksMax).Draw(t, "networks"))
@@ -32,7 +32,7 @@ func TestAnEncodedStateGoesOn(t *testing.T) {
 	})
 }
 
-// The text of a long session goes round in its ring, and the state stays one that is accepted.
+// The text of a long session wraps around in its ring. Decode accepts the state.
 func TestALongTextsStateIsAccepted(t *testing.T) {
 	r := reader{New(small(1)), widest(), uniform(), 0}
 	for i := range 5 {
@@ -77,8 +77,8 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Whatever is accepted can be gone on with: no index is out of range, and no number ends finite
-// arithmetic.
+// FuzzDecode checks that any accepted state can be used: no index is out of range, and arithmetic
+// stays finite.
 func FuzzDecode(f *testing.F) {
 	set := small(1)
 	r := reader{New(set), widest(), someNetworks(1, 5), 0}

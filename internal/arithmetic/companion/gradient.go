@@ -1,15 +1,15 @@
 package companion
 
-// slope is what the slopes of the byte that was scored last are made of, at its nodes.
+// slope holds the values that Slopes needs of the last scored byte, at each of its nodes.
 type slope struct {
 	logits   [setCount][8]float32 // of the rows of weights
-	squashed [8]float32           // the means of these as probabilities
+	squashed [8]float32           // their means as probabilities
 	p        [8]float32           // P(1)
 	rises    [8]float32           // the derivatives of the refinements
-	weights  [setCount]float32    // of the first network; but for those of the nodes
+	weights  [setCount]float32    // of the first network, except those of the nodes
 }
 
-// keepSlope keeps what learning changes of the state.
+// keepSlope saves the parts of the state that learning will change.
 func (x *Scratch) keepSlope(s *State) {
 	for j, row := range x.look.rows {
 		x.slope.weights[j] = s.weights(row, 1)[firstNetwork]
@@ -19,7 +19,7 @@ func (x *Scratch) keepSlope(s *State) {
 	}
 }
 
-// rise is the derivative of the refinement by the logit that it is read at.
+// rise returns the derivative of the refinement with respect to its logit.
 func (r *refined) rise(s *State) float32 {
 	if !r.moves {
 		return 0
@@ -27,12 +27,12 @@ func (r *refined) rise(s *State) float32 {
 	return s.floats[r.at+1] - s.floats[r.at]
 }
 
-// Slopes are those of the byte that was scored last. With x the network's logit, s the mean of the
-// rows' logits and p = P(1),
+// Slopes returns the slopes of the last scored byte. With the network's logit x, the mean s of
+// the rows' logits and p = P(1),
 //
 //	dp/ds = (squash(s) (1 - squash(s)) + dr/ds)/2    d(-ln P)/dp = -1/p or, of a 0, 1/(1-p)
 //
-// What is at a bound of its range does not move.
+// A value at a bound of its range has slope 0.
 func (x *Scratch) Slopes() (slopes Slopes) {
 	of := &x.slope
 	for k := range x.nodes {
@@ -61,16 +61,17 @@ func (x *Scratch) Slopes() (slopes Slopes) {
 	return slopes
 }
 
-// Gradient writes the gradient of a byte's loss by the logits [256] of the first network, whose
-// distribution there was given by natural logarithms of probabilities [256]. The loss is a mean:
-// the mixture's, whose slopes are given, has the share, and the network's own has the rest.
+// Gradient writes the gradient of a byte's loss with respect to the logits [256] of the first
+// network. logProbs [256] are the natural logarithms of that network's probabilities. The loss is
+// a weighted mean: share of the mixture's loss, whose slopes are given, and the rest of the
+// network's own.
 //
-// With m the mass below a node, y the byte's bit there and D what all nodes above a node say of
-// ln m, zero at the root, the child on the side of a bit z has
+// Let m be the mass below a node and y the byte's bit there. Let D be the sum of what all nodes
+// above contribute by ln m, zero at the root. The child on the side of a bit z has
 //
 //	D' = D m'/m + (2z - 1) slope    slope = share slope of the mixture + (1-share) (m(1)/m - y)
 //
-// and a leaf below a child that the byte does not go by has its part of D', as of the mass.
+// A leaf below a child off the byte's path gets a part of D' in proportion to its mass.
 func (x *Scratch) Gradient(
 	logProbs []float32, b byte, slopes *Slopes, share float32, gradient []float32,
 ) {
@@ -91,7 +92,7 @@ func (x *Scratch) Gradient(
 	gradient[b] = above
 }
 
-// part is the part of a node's mass that is below one of its children; 0 where there is none.
+// part returns a child's share of a node's mass, or 0 if the node has no mass.
 func (t *tree) part(child, node int) float32 {
 	if t.mass[node] == 0 {
 		return 0
@@ -99,7 +100,7 @@ func (t *tree) part(child, node int) float32 {
 	return t.mass[child] / t.mass[node]
 }
 
-// spread gives the leaves below a node a number, each as much of it as it has of the mass.
+// spread distributes a number over the leaves below a node, in proportion to their mass.
 func (t *tree) spread(node int, sum float32, to []float32) {
 	from, end := node, node+1
 	for from < 256 {

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// The gradient is that of the loss that is scored: finite differences along any direction of the
-// first network's logits, of the same loss in float64, come to the same, whatever has been read.
+// The gradient belongs to the loss that Score returns. Finite differences of the same loss in
+// float64 agree with it in every direction, after any text.
 func TestTheGradientIsThatOfTheLoss(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		networks := rapid.IntRange(1, networksMax).Draw(t, "networks")
@@ -45,13 +45,13 @@ func TestTheGradientIsThatOfTheLoss(t *testing.T) {
 			return lossOf(r.s, r.x, b, moved[:])
 		}
 		const step = 1e-6
-		require.InDelta(t, nll, loss(0), 1e-2) // of what is rare, float32 has few digits
+		require.InDelta(t, nll, loss(0), 1e-2) // for rare bytes float32 has few digits
 		require.InDelta(t, (loss(step)-loss(-step))/(2*step), sum, 5e-3+5e-3*math.Abs(sum))
 	})
 }
 
-// lossOf is the loss of the byte that was scored last and taken back, in float64, if the first
-// network had other logits.
+// lossOf returns the loss, in float64, of the byte that was scored last and taken back, if the
+// first network had other logits.
 func lossOf(s *State, x *Scratch, b byte, logits []float64) (nll float64) {
 	mass := func(node int) (sum float64) {
 		for j, l := range logits {
@@ -87,14 +87,14 @@ func lossOf(s *State, x *Scratch, b byte, logits []float64) (nll float64) {
 	return nll
 }
 
-// Without a share of the mixture the gradient is that of the softmax.
+// With share 0 the gradient is that of the softmax.
 func TestTheGradientOfTheNetworksOwnLossIsTheSoftmaxs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 6))
 		logProbs, b := distribution(rng), byte(rng.IntN(256))
 		var gradient [256]float32
 		widest().Gradient(logProbs, b, &Slopes{1, 2, 3}, 0, gradient[:])
-		total := sumOf(logProbs) // of probabilities that are rounded
+		total := sumOf(logProbs) // the probabilities are rounded
 		for j, g := range gradient {
 			want := math.Exp(float64(logProbs[j])) / total
 			if j == int(b) {
@@ -105,8 +105,8 @@ func TestTheGradientOfTheNetworksOwnLossIsTheSoftmaxs(t *testing.T) {
 	})
 }
 
-// A gradient is finite where a network is certain, and there is none where the mixture does not
-// depend on it.
+// A gradient is finite if a network is certain. It is zero where the mixture does not depend on
+// the network.
 func TestTheGradientOfACertainNetworkIsFinite(t *testing.T) {
 	for _, share := range []float32{0, 0.5, 1} {
 		for _, b := range []byte{7, 8, 200} {
@@ -123,7 +123,7 @@ func TestTheGradientOfACertainNetworkIsFinite(t *testing.T) {
 	}
 }
 
-// All sets of instructions give the same bits of a gradient, and nothing is allocated for it.
+// All instruction sets give the same bits of a gradient, and computing one allocates nothing.
 func TestTheGradientIsTheSameEverywhere(t *testing.T) {
 	text, of := prose(3000, 4), someNetworks(1, 9)
 	var want [][256]float32
@@ -149,7 +149,7 @@ func TestTheGradientIsTheSameEverywhere(t *testing.T) {
 	})
 }
 
-// rowsAt are the rows of weights that the sets have at a node.
+// rowsAt returns the rows of weights that the sets use at a node.
 func (l *look) rowsAt(node int) [setCount]int {
 	rows := l.rows
 	rows[setNode] = nodeRows + node

@@ -11,12 +11,12 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// small are settings of a table that a short text already fills.
+// small returns settings with a table that a short text already fills.
 func small(networks int) Settings { return Settings{TableBytesMin, networks} }
 
 func widest() *Scratch { return NewScratch(kernel.Arithmetic{}.Vectors()) }
 
-// reader feeds a text to a state, under distributions that go round.
+// reader feeds a text to a state, under distributions that repeat in a cycle.
 type reader struct {
 	s  *State
 	x  *Scratch
@@ -34,7 +34,7 @@ func (r *reader) feed(text []byte) (nll []float32) {
 	return nll
 }
 
-// requireSame compares all that two states keep, bit by bit.
+// requireSame compares two states bit by bit.
 func requireSame(t require.TestingT, want, got *State) {
 	require.Equal(t, want.settings, got.settings)
 	require.Equal(t, want.place, got.place)
@@ -74,7 +74,7 @@ func randomBytes(n int, seed uint64) []byte {
 	return text
 }
 
-// records are lines with fields, most of which are as in the line before.
+// records returns lines with fields, most of which repeat the line before.
 func records(n int, seed uint64) (text []byte) {
 	rng := rand.New(rand.NewPCG(seed, 4))
 	line := []byte("2024-06-01,north,000,ok;\tunchanged for long\n")
@@ -85,7 +85,7 @@ func records(n int, seed uint64) (text []byte) {
 	return text[:n]
 }
 
-// prose repeats itself as a text does: words of a small vocabulary, a few often.
+// prose repeats words of a small vocabulary, a few of them often.
 func prose(n int, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var words [400][]byte
@@ -103,7 +103,7 @@ func prose(n int, seed uint64) []byte {
 	return text[:n]
 }
 
-// someNetworks are distributions that change from byte to byte.
+// someNetworks returns distributions that change from byte to byte.
 func someNetworks(networks int, seed uint64) (all []Networks) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	for range 61 {
@@ -116,8 +116,8 @@ func someNetworks(networks int, seed uint64) (all []Networks) {
 	return all
 }
 
-// distribution is a softmax of logits of a spread as networks have it. Its numbers are multiples of
-// 2^-10, so that they are the same on every machine; their sum is one to a hundredth or so.
+// distribution is a softmax of logits with the spread of a network's. Its numbers are multiples
+// of 2^-10, so that they are the same on every machine. Their sum is 1 within about .01.
 func distribution(rng *rand.Rand) []float32 {
 	logits, sum := make([]float64, 256), 0.
 	for i := range logits {
@@ -131,7 +131,7 @@ func distribution(rng *rand.Rand) []float32 {
 	return p
 }
 
-// uniform is the distribution of a network that knows nothing.
+// uniform returns the uniform distribution.
 func uniform() []Networks {
 	p := make([]float32, 256)
 	for i := range p {
@@ -140,7 +140,7 @@ func uniform() []Networks {
 	return []Networks{{p, p}}
 }
 
-// certain is a distribution that has all its mass at one byte.
+// certain returns a distribution with all its mass on one byte.
 func certain(b byte) []float32 {
 	p := make([]float32, 256)
 	for i := range p {
@@ -164,7 +164,7 @@ func sumOf(logProbs []float32) (sum float64) {
 	return sum
 }
 
-// eachSet runs a test with the vector functions of every set of instructions that this machine has.
+// eachSet runs a test with each instruction set that this machine has.
 func eachSet(t *testing.T, test func(t *testing.T, v kernel.Vectors)) {
 	for _, set := range []kernel.Instructions{kernel.Portable, kernel.AVX2, kernel.AVX512} {
 		a := kernel.Arithmetic{Instructions: set}

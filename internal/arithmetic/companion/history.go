@@ -1,17 +1,17 @@
 package companion
 
-// A bit history is what is remembered of the bits that came at a node of a context: how many zeros
-// and ones, and which was the last if both came. The more of one came, the fewer of the other can
-// be told, so that all histories have a number of one byte: 0 is the history of nothing.
+// A bit history records the bits seen at a node of a context: the numbers of zeros and ones, and
+// the last bit if both came. The larger one count, the coarser the other, so that a byte can
+// number all histories. History 0 is empty.
 type history struct{ zeros, ones, last uint8 }
 
 const historyCount = 235
 
-// histories lists them by their numbers, and nextHistory the number that each has after a 0 and
-// after a 1.
+// histories lists all histories by number. nextHistory gives the number that follows each after a
+// 0 and after a 1.
 var histories, nextHistory = makeHistories()
 
-// allowed reports whether two counts can be told together: of the smaller and of the larger one.
+// allowed reports whether a history can hold both counts.
 func allowed(zeros, ones uint8) bool {
 	larger := [...]uint8{40, 24, 10, 6, 6, 5}
 	few := min(zeros, ones)
@@ -43,8 +43,8 @@ func makeHistories() (all [historyCount]history, next [historyCount][2]uint8) {
 	return all, next
 }
 
-// after is the history with a bit more. What came against the bit fades, the sooner the more it
-// was: what is recent tells most.
+// after returns the history after one more bit. The count of the other bit shrinks, the larger
+// the faster: recent bits predict best.
 func (h history) after(bit uint8) history {
 	n := [2]uint8{h.zeros, h.ones}
 	same, other := &n[bit], &n[1-bit]
@@ -65,10 +65,10 @@ func (h history) after(bit uint8) history {
 		}
 	}
 	if *other == 0 {
-		bit = 0 // there is no last of two
+		bit = 0 // only one kind of bit came
 	}
 	return history{n[0], n[1], bit}
 }
 
-// seen is how many bits a history tells of.
+// seen returns the number of bits in a history.
 func (h history) seen() int { return int(h.zeros) + int(h.ones) }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every history is told by its number, and leads to histories that are told as well.
+// Every history has its number, and its successors are histories, too.
 func TestHistoriesAreClosed(t *testing.T) {
 	numbers := map[history]int{}
 	for i, h := range histories {
@@ -22,8 +22,7 @@ func TestHistoriesAreClosed(t *testing.T) {
 	}
 }
 
-// After a bit more of them have come than before, or as many as can be told, and no more of the
-// other.
+// After a bit its count is larger, or at its maximum. The other count is not larger.
 func TestAHistoryFollowsItsBits(t *testing.T) {
 	for _, h := range histories {
 		one, zero := h.after(1), h.after(0)
@@ -40,7 +39,7 @@ func TestAHistoryFollowsItsBits(t *testing.T) {
 // mirrored exchanges zeros and ones.
 func mirrored(h history) history { return history{h.ones, h.zeros, 1 - h.last} }
 
-// flipped gives a history of one kind of bit the last bit that its mirror image has.
+// flipped gives a history of one kind of bit the last bit of its mirror image.
 func flipped(h history) history {
 	if h.zeros == 0 || h.ones == 0 {
 		h.last = 1

@@ -1,10 +1,11 @@
 package companion
 
-// networksMax is the largest number of networks.
+// networksMax is the maximum number of networks.
 const networksMax = 2
 
-// The contexts of a byte: of its last bytes; of its word; and, for records, tables and logs, of its
-// column and field; what a match expects; and what followed the last byte before.
+// The contexts of a byte. Beside the last bytes and the word there are, for records, tables and
+// logs, the column and the field. The last two are the byte that a match expects, and the bytes
+// that followed the last byte before.
 const (
 	contextOrder0 = iota // nothing
 	contextOrder1
@@ -16,20 +17,20 @@ const (
 	contextColumn   // the byte above and the column
 	contextField    // the number of the field and the word so far
 	contextExpected // the byte that a match expects and the match's class
-	contextFollowed // the last byte, and the last four bytes that followed it
+	contextFollowed // the last byte, and the last four bytes that followed the same byte
 	contextCount
 )
 
-// Places of the inputs at a node.
+// Indexes of the inputs at a node.
 const (
 	firstNetwork = 0
 	firstContext = firstNetwork + networksMax
 	firstMatch   = firstContext + contextCount
 	constant     = firstMatch + matchCount
 
-	// inputCount is how many there is room for; the rest is 0.
+	// inputCount is the number of inputs, padded with zeros.
 	inputCount = 16
 )
 
-// constantInput is the constant.
+// constantInput is the value of the constant input.
 const constantInput = 0.3

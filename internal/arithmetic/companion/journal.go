@@ -1,6 +1,6 @@
 package companion
 
-// journal keeps what the elements of an array held before they were changed.
+// journal records the old values of an array's elements.
 type journal[T any] struct {
 	at   []int32
 	held []T
@@ -8,26 +8,26 @@ type journal[T any] struct {
 
 func (j *journal[T]) begin() { j.at, j.held = j.at[:0], j.held[:0] }
 
-// keep is called before an element changes.
+// keep records an element before it changes.
 func (j *journal[T]) keep(array []T, at int) {
 	j.at, j.held = append(j.at, int32(at)), append(j.held, array[at])
 }
 
-// backTo takes the array back to where the journal had so many elements, and keeps what they held
-// until now.
+// backTo restores the array to the state at journal length n. The journal then holds the newer
+// values.
 func (j *journal[T]) backTo(array []T, n int) {
 	for i := len(j.at) - 1; i >= n; i-- {
 		array[j.at[i]], j.held[i] = j.held[i], array[j.at[i]]
 	}
 }
 
-// drop takes the array back to where the journal had so many elements, and forgets the rest of it.
+// drop restores the array to the state at journal length n, and removes the later entries.
 func (j *journal[T]) drop(array []T, n int) {
 	j.backTo(array, n)
 	j.at, j.held = j.at[:n], j.held[:n]
 }
 
-// forth undoes a backTo where the journal began.
+// forth undoes backTo(array, 0).
 func (j *journal[T]) forth(array []T) {
 	for i, at := range j.at {
 		array[at], j.held[i] = j.held[i], array[at]
@@ -42,7 +42,7 @@ type tableJournal struct {
 
 func (j *tableJournal) begin() { j.at, j.held = j.at[:0], j.held[:0] }
 
-// keep is called before a bucket changes.
+// keep records a bucket before it changes.
 func (j *tableJournal) keep(t table, at int) {
 	j.at, j.held = append(j.at, int32(at)), append(j.held, *t.at(at))
 }
@@ -69,17 +69,17 @@ func (j *tableJournal) exchange(t table, i int) {
 	*b, j.held[i] = j.held[i], *b
 }
 
-// pages is a journal of the floats, of which a text changes the same ones again and again: they are
-// kept once, in pages.
+// pages is a journal of the floats. A text changes the same floats many times, so pages records
+// each page once.
 type pages struct {
-	numbers []int32 // of the pages that are kept
+	numbers []int32 // of the recorded pages
 	held    [][pageFloats]float32
-	kept    [pageCount]uint32 // the epoch in which each page was kept last
-	epoch   uint32            // since the journal began, or since it was marked last
+	kept    [pageCount]uint32 // the epoch in which each page was last recorded
+	epoch   uint32            // begins with the journal and with each mark
 }
 
 const (
-	pageFloats = inputCount // so that a row of weights is one
+	pageFloats = inputCount // one row of weights
 	pageCount  = floatCount / pageFloats
 )
 
@@ -88,7 +88,7 @@ func (j *pages) begin() {
 	j.turn()
 }
 
-// turn begins an epoch: every page is kept anew.
+// turn begins an epoch, in which every page is recorded anew.
 func (j *pages) turn() {
 	if j.epoch++; j.epoch == 0 {
 		clear(j.kept[:])
@@ -96,12 +96,12 @@ func (j *pages) turn() {
 	}
 }
 
-// page is a page of the floats.
+// page returns a page of the floats.
 func page(floats []float32, number int32) *[pageFloats]float32 {
 	return (*[pageFloats]float32)(floats[number*pageFloats:])
 }
 
-// keep is called before a page of the floats changes.
+// keep records a page of the floats before it changes.
 func (j *pages) keep(floats []float32, number int32) {
 	if j.kept[number] != j.epoch {
 		j.kept[number] = j.epoch
@@ -110,13 +110,14 @@ func (j *pages) keep(floats []float32, number int32) {
 	}
 }
 
-// mark returns how many pages were kept so far.
+// mark returns the number of recorded pages.
 func (j *pages) mark() int {
 	j.turn()
 	return len(j.numbers)
 }
 
-// backTo takes the floats back to where the journal had so many pages, and keeps what they were.
+// backTo restores the floats to the state at journal length n. The journal then holds the newer
+// values.
 func (j *pages) backTo(floats []float32, n int) {
 	for i := len(j.numbers) - 1; i >= n; i-- {
 		p := page(floats, j.numbers[i])
@@ -124,14 +125,14 @@ func (j *pages) backTo(floats []float32, n int) {
 	}
 }
 
-// drop takes the floats back to where the journal had so many pages, and forgets the rest of it.
+// drop restores the floats to the state at journal length n, and removes the later entries.
 func (j *pages) drop(floats []float32, n int) {
 	j.backTo(floats, n)
 	j.numbers, j.held = j.numbers[:n], j.held[:n]
 	j.turn()
 }
 
-// forth undoes a backTo where the journal began.
+// forth undoes backTo(floats, 0).
 func (j *pages) forth(floats []float32) {
 	for i, number := range j.numbers {
 		p := page(floats, number)
@@ -139,7 +140,7 @@ func (j *pages) forth(floats []float32) {
 	}
 }
 
-// change is what some text has changed of a state.
+// change records what a text has changed in a state.
 type change struct {
 	place  place
 	table  tableJournal
@@ -172,7 +173,7 @@ func (c *change) forth(s *State) {
 	c.floats.forth(s.floats)
 }
 
-// Mark is a place within a piece of text.
+// Mark is a position within a piece of text.
 type Mark struct {
 	place                      place
 	table, text, words, floats int // the lengths of the journals

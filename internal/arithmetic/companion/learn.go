@@ -3,20 +3,20 @@ package companion
 import "math"
 
 const (
-	// The step of the weights is rateLeast, and at first rateMore more, which halves by the time
-	// that rateBits bits have come.
+	// The learning rate of the weights is rateLeast plus a part that starts at rateMore and
+	// halves after rateBits bits.
 	rateLeast = 0.005
 	rateMore  = 0.016
 	rateBits  = 16384
 
-	countMost  = 255 // an estimate forgets what is older
+	countMost  = 255 // an estimate forgets older bits
 	refineRate = 0.01
 
-	// An estimate stays away from 0 and 1 by so much.
+	// An estimate keeps this distance from 0 and 1.
 	estimateEdge = 1.0 / 4096
 )
 
-// learn takes the state behind a byte whose nodes were scored.
+// learn advances the state behind a scored byte and learns it.
 func (x *Scratch) learn(s *State, b byte) {
 	x.learnWeights(s)
 	x.learnEstimates(s)
@@ -25,8 +25,8 @@ func (x *Scratch) learn(s *State, b byte) {
 	x.goOn(s, b)
 }
 
-// Pass takes the state behind a byte of which nothing is learnt, as none is of so many bytes before
-// it: contexts and matches follow the text, and all that was counted of it stays.
+// Pass advances the state behind a byte without learning it. passed is the number of bytes passed
+// before. Contexts and matches follow the text; counts do not change.
 func (x *Scratch) Pass(s *State, b byte, passed uint64) {
 	learnt := uint32(s.place.Bytes - passed)
 	x.step(s, b)
@@ -35,12 +35,12 @@ func (x *Scratch) Pass(s *State, b byte, passed uint64) {
 			s.find(m, least)
 		}
 		if found := &s.place.Matches[m]; found.At == learnt {
-			*found = match{} // from there on nothing is learnt
+			*found = match{} // behind that offset nothing is learnt
 		}
 	}
 }
 
-// learnWeights steps along the gradient of each set's own loss.
+// learnWeights steps each set's weights along the gradient of the set's own loss.
 func (x *Scratch) learnWeights(s *State) {
 	bits := 8 * float32(s.place.Bytes)
 	rate := float32(rateLeast) + rateMore/(1+float32(bits/rateBits))
@@ -60,22 +60,22 @@ func (x *Scratch) learnWeights(s *State) {
 	}
 }
 
-// row is a row of weights that changes.
+// row returns a row of weights to change.
 func (x *Scratch) row(s *State, row int) []float32 {
 	at := weightsOf(row)
 	x.known.floats.keep(s.floats, int32(at/pageFloats))
 	return s.floats[at : at+inputCount]
 }
 
-// moved are the estimates of a byte that were moved, whose logits are still to be computed.
+// moved lists the estimates that a byte has changed. Their logits are still to be computed.
 type moved struct {
 	n  int
 	at [8 * (contextCount + matchCount)]int32
-	// The probabilities of a one, and of a zero.
+	// The probabilities of a 1 and of a 0.
 	ones, zeros [8 * (contextCount + matchCount)]float32
 }
 
-// learnEstimates moves the maps of the histories that were met, and those of the matches.
+// learnEstimates updates the maps of the histories in use, and those of the matches.
 func (x *Scratch) learnEstimates(s *State) {
 	all := &x.moved
 	all.n = 0
@@ -121,15 +121,16 @@ func (x *Scratch) move(s *State, estimate int, bit float32) {
 	all.n++
 }
 
-// inside keeps a probability, which is no NaN, away from 0 and 1. Positive numbers are in the order
-// of their bits, and whole numbers are compared without a jump, which nobody could foretell here.
+// inside clamps a probability, which must not be NaN, away from 0 and 1. Positive floats are
+// ordered like their bits. Comparing integers compiles without a jump, which the processor could
+// not predict here.
 func inside(p float32) float32 {
 	return math.Float32frombits(max(edgeBits, min(otherEdgeBits, math.Float32bits(p))))
 }
 
 var edgeBits, otherEdgeBits = math.Float32bits(estimateEdge), math.Float32bits(1 - estimateEdge)
 
-// learnRefinement moves the step of the refinement that is nearer.
+// learnRefinement updates the nearer step of the refinement.
 func (x *Scratch) learnRefinement(s *State) {
 	for k := range x.nodes {
 		n := &x.nodes[k]
@@ -143,7 +144,7 @@ func (x *Scratch) learnRefinement(s *State) {
 	}
 }
 
-// learnHistories takes the bits to the histories of all contexts.
+// learnHistories adds the bits of a byte to the histories of all contexts.
 func (x *Scratch) learnHistories(s *State, b byte) {
 	hashes := x.look.lowers(int(b >> 4))
 	for i := range contextCount {
@@ -152,8 +153,8 @@ func (x *Scratch) learnHistories(s *State, b byte) {
 	}
 }
 
-// append takes four bits of a byte, from the k-th on, to the histories of a bucket. If another
-// context has its place, that one is forgotten.
+// append adds four bits of a byte, from bit k on, to the histories of a bucket. If the bucket
+// belongs to another context, that context is forgotten.
 func (x *Scratch) append(s *State, h uint32, b byte, k int) {
 	at, check := s.table.place(h)
 	x.known.table.keep(s.table, at)
@@ -169,7 +170,7 @@ func (x *Scratch) append(s *State, h uint32, b byte, k int) {
 	}
 }
 
-// goOn takes the text, its matches and its place behind a byte.
+// goOn advances the text, its matches and its place behind a byte, and indexes the byte.
 func (x *Scratch) goOn(s *State, b byte) {
 	follower := followersOf(uint32(s.place.order(1)))
 	x.known.words.keep(s.words, follower)
@@ -185,7 +186,7 @@ func (x *Scratch) goOn(s *State, b byte) {
 	}
 }
 
-// step takes the text, the matches that there are, and the place behind a byte.
+// step advances the text, existing matches and the place behind a byte.
 func (x *Scratch) step(s *State, b byte) {
 	at := int(s.place.Bytes % textBytes)
 	x.known.text.keep(s.text, at)
@@ -196,7 +197,7 @@ func (x *Scratch) step(s *State, b byte) {
 	s.place.step(b)
 }
 
-// find finds a match anew, if the present one is weak, and returns the head for the last bytes.
+// find looks for a new match if the present one is weak. It returns the head for the last bytes.
 func (s *State) find(m, least int) (head int) {
 	head = headOf(m, s.place.recent(least))
 	if found := &s.place.Matches[m]; found.weak(least) {
@@ -207,7 +208,8 @@ func (s *State) find(m, least int) (head int) {
 	return head
 }
 
-// agree is how many of the last bytes, up to matchMost, are those before an earlier offset.
+// agree returns how many of the last bytes, up to matchMost, equal those before an earlier
+// offset.
 func (s *State) agree(before uint32) (n int) {
 	if before == 0 || !reachable(before, s.place.Bytes) {
 		return 0

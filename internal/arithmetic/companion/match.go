@@ -1,29 +1,30 @@
 package companion
 
-// A match is a place of the text from which on it went as it goes now. After a byte that differs it
-// goes on behind that byte, a few times: in records one field differs and the rest is the same.
+// A match is an earlier offset of the text whose last bytes equal the present ones. After a byte
+// that differs, the match skips that byte and continues, a few times. In records often one field
+// differs and the rest is the same.
 type match struct {
-	At     uint32 // of the byte that is expected next; 0: there is no match
-	Length uint32 // bytes that agreed since the match began, or since the last that differed
-	Misses uint32 // bytes that differed, until many have agreed again
+	At     uint32 // of the byte expected next; 0: no match
+	Length uint32 // bytes that agreed since the match began or since the last difference
+	Misses uint32 // bytes that differed; 0 again after matchHealed equal bytes
 }
 
 const (
-	matchMisses = 4  // so many bytes may differ
-	matchHealed = 16 // after so many bytes none counts as different any more
-	matchMost   = 64 // longer matches are all alike
+	matchMisses = 4  // maximum number of bytes that differ
+	matchHealed = 16 // equal bytes after which Misses is 0 again
+	matchMost   = 64 // longer matches have the same class
 
-	agreedClasses = 22 // of matches of which no byte differed
-	differClasses = 16 // of matches after a byte that differed, and as many after more
+	agreedClasses = 22 // of matches without a difference
+	differClasses = 16 // of matches after one difference, and again after more
 	matchClasses  = 22 + 2*differClasses
 )
 
-// matchLeast is the least number of bytes by which each of the matches is found.
+// matchLeast is the number of equal bytes that each of the matches requires.
 var matchLeast = [matchCount]int{8, 20}
 
 const matchCount = 2
 
-// class is 0 without a match, and tells of its length otherwise.
+// class returns 0 without a match, else a class of its length and differences.
 func (m *match) class() int {
 	length := int(m.Length)
 	switch {
@@ -41,7 +42,7 @@ func (m *match) class() int {
 	return agreedClasses - 1
 }
 
-// follow takes the match behind a byte; agrees says whether it was the one that was expected.
+// follow advances the match behind a byte. agrees says whether the byte was the expected one.
 func (m *match) follow(agrees bool) {
 	if m.At == 0 {
 		return
@@ -60,13 +61,13 @@ func (m *match) follow(agrees bool) {
 	}
 }
 
-// weak reports whether a match that is found anew should take the place of this one.
+// weak reports whether a new match should replace this one.
 func (m *match) weak(least int) bool {
 	return m.Length == 0 || m.Misses > 0 && int(m.Length) < least
 }
 
-// reachable reports whether an offset is one of the last of so many bytes, and so many bytes before
-// it are, too, that a match can be verified.
+// reachable reports whether the text still holds the byte at an offset, and enough bytes before
+// it to verify a match.
 func reachable(at uint32, bytes uint64) bool {
 	back := uint32(bytes) - at
 	return back > 0 && back <= textBytes-matchMost && uint64(back) < bytes

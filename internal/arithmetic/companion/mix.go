@@ -3,19 +3,19 @@ package companion
 // logitMost bounds the logit of a row of weights.
 const logitMost = 12
 
-// look is what is known of the next byte at all of its nodes.
+// look holds what is known about the next byte at all of its nodes.
 type look struct {
 	contexts [contextCount]uint32
 	expected [matchCount]int // see State.expected
 	classes  [matchCount]int
-	rows     [setCount]int // of weights; that of the node is found at the node
+	rows     [setCount]int // of weights; the node's row is found at the node
 	last     uint32        // hash of the last byte
 
 	trees [networksMax]tree
-	of    int // networks
+	of    int // number of networks
 }
 
-// at makes the look one at a state.
+// at sets the look from a state.
 func (l *look) at(s *State) {
 	l.contexts = s.contexts()
 	for m := range s.place.Matches {
@@ -29,17 +29,17 @@ func (l *look) at(s *State) {
 	l.last = hash(uint32(last), 5)
 }
 
-// buckets are the offsets of the contexts' buckets for one half of a byte; -1: there is none.
+// buckets are the offsets of the contexts' buckets for one half of a byte; -1: none.
 type buckets [contextCount]int
 
-// find finds the buckets of the higher half, or of the lower one, given the hashes for it.
+// find looks up the buckets of a half of a byte, given the hashes of that half.
 func (b *buckets) find(s *State, hashes *[contextCount]uint32) {
 	for i, h := range hashes {
 		b[i] = s.table.find(h)
 	}
 }
 
-// lowers are the hashes of the buckets for the lower half of a byte, given the higher half.
+// lowers returns the hashes of the buckets for the lower half of a byte, given the higher half.
 func (l *look) lowers(higher int) (hashes [contextCount]uint32) {
 	for i, h := range l.contexts {
 		hashes[i] = lower(h, higher)
@@ -47,11 +47,11 @@ func (l *look) lowers(higher int) (hashes [contextCount]uint32) {
 	return hashes
 }
 
-// inputs are what is mixed at a node.
+// inputs are the mixer's inputs at a node.
 type inputs [inputCount]float32
 
-// gather sets the inputs at a node whose bit is the k-th of its byte, and returns the bit histories
-// that the contexts have there.
+// gather sets the inputs at a node that decides bit k of its byte. It returns the bit histories
+// of the contexts there.
 func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [contextCount]uint8) {
 	for i := range networksMax {
 		in[firstNetwork+i] = 0
@@ -69,7 +69,7 @@ func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [conte
 	}
 	for m, expected := range l.expected {
 		x := float32(0)
-		if expected>>(8-k) == node { // the byte agrees with what is known
+		if expected>>(8-k) == node { // the expected byte agrees with the known bits
 			x = s.floats[matchOf(m, l.classes[m])+estimateLogit]
 			if expected>>(7-k)&1 == 0 {
 				x = -x
@@ -81,7 +81,7 @@ func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [conte
 	return met
 }
 
-// meanOf bounds the logits of the sets [set][node] at a node, and returns their mean.
+// meanOf limits the logits of the sets [set][node] at a node, and returns their mean.
 func meanOf[L [8]float32 | [256]float32](logits *[setCount]L, node int) (mean float32) {
 	for j := range logits {
 		logits[j][node] = limit(logits[j][node], logitMost)
@@ -90,19 +90,19 @@ func meanOf[L [8]float32 | [256]float32](logits *[setCount]L, node int) (mean fl
 	return mean / setCount
 }
 
-// refined is where the refinement is read: between a step and the next.
+// refined is a position in the refinement, between two steps.
 type refined struct {
 	at    int     // of the step
-	part  float32 // of the way to the next
-	moves bool    // whether the logit is within the steps
+	part  float32 // fraction of the way to the next step
+	moves bool    // the logit is within the range of the steps
 }
 
-// refinedAt says where the refinement stands at a node for a logit, and what it is there.
+// refinedAt returns the position in the refinement at a node for a logit, and its value there.
 func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 	const most = refineEdge - 1.0/128
 	place := limit(a, most) + refineEdge
 	if !(place >= 0) {
-		place = 0 // a NaN: the mean keeps it
+		place = 0 // a NaN; the mean stays NaN
 	}
 	step := int(place)
 	r = refined{refineOf((l.last+uint32(node)*0x9e3779b1)>>16) + step, place - float32(step),
@@ -110,10 +110,10 @@ func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 	return r, float32(s.floats[r.at]*(1-r.part)) + float32(s.floats[r.at+1]*r.part)
 }
 
-// bitMost is the largest probability of a bit, and 1 - bitMost the smallest.
+// bitMost is the largest probability of a bit; 1 - bitMost is the smallest.
 const bitMost = 1 - 1.0/(1<<20)
 
-// together is P(1) at a node: of the sets' mean, as a probability, and its refinement.
+// together returns P(1) at a node from the mean as a probability and its refinement.
 func together(mean, refined float32) float32 {
 	return max(1-bitMost, min(bitMost, (mean+refined)/2))
 }

@@ -1,17 +1,17 @@
 package companion
 
-// place is where a text has come to: what contexts are made of.
+// place is the position in a text, from which contexts are computed.
 type place struct {
 	Bytes   uint64    // of the text
-	Last    [3]uint64 // its last 24 bytes, the last of them lowest
-	Word    uint32    // hash of the word under way; 0: there is none
-	Column  uint32    // bytes of the line under way
-	Width   uint32    // bytes of the line before it, with its end
-	Field   uint32    // separators of fields in the line under way
+	Last    [3]uint64 // its last 24 bytes, the newest lowest
+	Word    uint32    // hash of the present word; 0: none
+	Column  uint32    // bytes of the present line
+	Width   uint32    // bytes of the line before, with its newline
+	Field   uint32    // field separators in the present line
 	Matches [matchCount]match
 }
 
-// step goes on behind a byte, but for the matches.
+// step advances the place behind a byte, except for the matches.
 func (p *place) step(b byte) {
 	p.Last[2] = p.Last[2]<<8 | p.Last[1]>>56
 	p.Last[1] = p.Last[1]<<8 | p.Last[0]>>56
@@ -36,10 +36,10 @@ func (p *place) step(b byte) {
 	}
 }
 
-// order is the last n bytes, up to eight.
+// order returns the last n bytes, at most eight.
 func (p *place) order(n int) uint64 { return p.Last[0] & (1<<(8*n) - 1) }
 
-// recent is a hash of the last n bytes, of as many as a match is found by.
+// recent returns a hash of the last n bytes; n is one of matchLeast.
 func (p *place) recent(n int) uint32 {
 	h := p.order(8) * 0x9e3779b97f4a7c15
 	if n > 8 {

@@ -2,12 +2,12 @@ package companion
 
 import "fmt"
 
-// Settings say how large a companion is, and beside what it stands.
+// Settings set the size of a companion and the number of its networks.
 type Settings struct {
 	// TableBytes is the size of the table of bit histories: a power of two.
 	TableBytes int
-	// Networks is how many distributions are mixed with the counts: 1 or 2. Of two, the first is
-	// the one that adapts.
+	// Networks is the number of distributions mixed with the counts, 1 or 2. With 2, the first is
+	// the adaptive one.
 	Networks int
 }
 
@@ -18,10 +18,10 @@ const (
 	TableBytesMax     = 1 << 26
 )
 
-// TableBytesWanted says what a Settings.TableBytes is expected to be.
+// TableBytesWanted describes the valid values of Settings.TableBytes.
 var TableBytesWanted = fmt.Sprintf("a power of two from %d to %d", TableBytesMin, TableBytesMax)
 
-// Validate reports the first setting that is out of range.
+// Validate returns an error for the first setting that is out of range.
 func (s Settings) Validate() error {
 	if n := s.TableBytes; n < TableBytesMin || n > TableBytesMax || n&(n-1) != 0 {
 		return fmt.Errorf("companion: the table has %d bytes, expected %s", n, TableBytesWanted)

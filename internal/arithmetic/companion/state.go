@@ -2,8 +2,8 @@ package companion
 
 import "slices"
 
-// State is all that is kept of a text: a function of the settings, the text, and the distributions
-// of the networks along it. It is plain data. A Scratch reads it and goes on with it.
+// State holds all that is kept of a text. It is a function of the settings, the text, and the
+// networks' distributions along the text. It is plain data; a Scratch computes with it.
 type State struct {
 	settings Settings
 	place    place
@@ -15,16 +15,16 @@ type State struct {
 
 const textBytes = 1 << 16
 
-// The parts of State.words, one behind the other.
+// The parts of State.words, in order.
 const (
-	headsAt     = 0 // [match][hash of the last bytes]: where the text went on behind them
+	headsAt     = 0 // [match][hash of the last bytes]: the offset that followed them
 	headCount   = 1 << 14
-	followersAt = headsAt + matchCount*headCount // [byte]: the last four that followed it
+	followersAt = headsAt + matchCount*headCount // [byte]: the last four bytes that followed it
 	wordCount   = followersAt + 256
 )
 
-// An estimate is three numbers: a probability, its logit, and how many bits it is of, up to a
-// limit.
+// An estimate is three numbers: a probability, its logit, and the number of bits it was estimated
+// from, up to countMost.
 const (
 	estimateFloats = 3
 
@@ -33,7 +33,7 @@ const (
 	estimateCount = 2
 )
 
-// The parts of State.floats, one behind the other.
+// The parts of State.floats, in order.
 const (
 	mapsAt     = 0 // [context][history] estimates
 	matchesAt  = mapsAt + contextCount*historyCount*estimateFloats
@@ -43,12 +43,12 @@ const (
 	floatCount = refinesAt + refineContexts*refineSteps
 )
 
-// The rows of weights of each of the sets, one behind the other.
+// The rows of weights of the sets, in order.
 const (
 	matchRows  = 0            // by the class of the first match
 	nodeRows   = matchClasses // by the node
 	byteRows   = nodeRows + 256
-	secondRows = byteRows + 256 // by the last byte, and here by the one before it
+	secondRows = byteRows + 256 // by the byte before the last; byteRows go by the last
 	weightRows = secondRows + 256
 )
 
@@ -61,22 +61,22 @@ const (
 	setCount
 )
 
-// The refinement is, in each of its contexts, what a logit of -8, -7 .. 8 came to; between two of
-// them it goes along a line.
+// In each of its contexts, the refinement has a probability for each logit -8, -7 .. 8, and
+// interpolates linearly.
 const (
 	refineContexts = 1 << 10
 	refineSteps    = 2*refineEdge + 1
 	refineEdge     = 8
 )
 
-// What the numbers are before there is a text.
+// Initial values, before any text.
 const (
 	weightOfOne    = 0.7 // of the only network
-	weightOfFirst  = 0.5 // of the first of two
+	weightOfFirst  = 0.5 // of the first of two networks
 	weightOfSecond = 0.2
 	weightOfCounts = 0.1
 
-	estimateStart = 6 // an estimate begins as if so many bits had come
+	estimateStart = 6 // an estimate begins with the weight of this number of bits
 )
 
 // New returns the state of an empty text. The settings must be valid.
@@ -89,7 +89,7 @@ func New(set Settings) *State {
 	return s
 }
 
-// start sets the numbers of a state that is all zero.
+// start sets the initial values in a state of zeros.
 func (s *State) start() {
 	for c := range contextCount {
 		for i, h := range histories {
@@ -111,7 +111,7 @@ func (s *State) start() {
 	}
 }
 
-// refineFirst is 1/(1+e^-s) of the steps: at first the refinement changes nothing.
+// refineFirst is 1/(1+e^-s) at the steps: the initial refinement changes nothing.
 var refineFirst = func() (p [refineSteps]float32) {
 	for i := range p {
 		p[i] = float32(i - refineEdge)
@@ -140,29 +140,31 @@ func (s *State) firstWeights() []float32 {
 	return w
 }
 
-// Offsets in State.floats.
+// mapOf returns the offset of a history's estimate in State.floats. matchOf and weightsOf return
+// those of a match class and of a row of weights.
 func mapOf(context int, history uint8) int {
 	return mapsAt + (context*historyCount+int(history))*estimateFloats
 }
 func matchOf(m, class int) int { return matchesAt + (m*matchClasses+class)*estimateFloats }
 func weightsOf(row int) int    { return weightsAt + row*inputCount }
 
-// Offsets in State.words.
+// headOf returns the offset of a head in State.words. followersOf returns that of a byte's
+// followers.
 func headOf(m int, hash uint32) int { return headsAt + m*headCount + int(hash%headCount) }
 func followersOf(b uint32) int      { return followersAt + int(b) }
 
-// weights are so many rows of weights from one on.
+// weights returns n rows of weights from one on.
 func (s *State) weights(row, n int) []float32 {
 	return s.floats[weightsOf(row):weightsOf(row+n)]
 }
 
-// refineOf is the offset of the steps of a context of the refinement.
+// refineOf returns the offset of a context's steps in the refinement.
 func refineOf(context uint32) int { return refinesAt + int(context%refineContexts)*refineSteps }
 
-// at is a byte of the text by its offset, which is one of the last textBytes.
+// at returns the byte of the text at an offset, one of the last textBytes.
 func (s *State) at(offset uint32) uint8 { return s.text[offset%textBytes] }
 
-// Recent is the end of the text, n bytes of it at most.
+// Recent returns the end of the text, at most n bytes.
 func (s *State) Recent(n int) []byte {
 	n = int(min(uint64(n), s.place.Bytes, textBytes))
 	text := make([]byte, n)
@@ -172,7 +174,7 @@ func (s *State) Recent(n int) []byte {
 	return text
 }
 
-// above is the byte of the line before that stands over the next byte; 0 if there is none.
+// above returns the byte above the next one, in the line before, or 0 if there is none.
 func (s *State) above() uint8 {
 	p := &s.place
 	if p.Column >= p.Width || p.Width > textBytes {
@@ -181,7 +183,7 @@ func (s *State) above() uint8 {
 	return s.at(uint32(p.Bytes) - p.Width)
 }
 
-// expected is the byte that a match expects next, behind a leading 1; 0 without a match.
+// expected returns the byte that a match expects next, behind a leading 1, or 0 without a match.
 func (s *State) expected(m int) int {
 	if at := s.place.Matches[m].At; at != 0 {
 		return 256 | int(s.at(at))
@@ -189,8 +191,8 @@ func (s *State) expected(m int) int {
 	return 0
 }
 
-// Expected appends up to n bytes that followed where the text was last as it is at its end now, by
-// the longer of the matches. Without a match there are none.
+// Expected appends up to n bytes that the longer of the matches expects. Without a match it
+// appends nothing.
 func (s *State) Expected(dst []byte, n int) []byte {
 	m := s.place.Matches[0]
 	for _, other := range s.place.Matches[1:] {
@@ -205,10 +207,10 @@ func (s *State) Expected(dst []byte, n int) []byte {
 	return dst
 }
 
-// Settings are those that the state was made with.
+// Settings returns the settings of the state.
 func (s *State) Settings() Settings { return s.settings }
 
-// Clone returns a copy, which shares nothing with the state.
+// Clone returns a copy that shares no memory with the state.
 func (s *State) Clone() *State {
 	c := *s
 	c.table, c.text = slices.Clone(s.table), slices.Clone(s.text)
@@ -216,7 +218,7 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// CopyFrom makes the state a copy of another with the same settings.
+// CopyFrom copies another state with the same settings into s.
 func (s *State) CopyFrom(other *State) {
 	s.place = other.place
 	copy(s.table, other.table)
@@ -225,7 +227,7 @@ func (s *State) CopyFrom(other *State) {
 	copy(s.floats, other.floats)
 }
 
-// Reset makes the state that of an empty text.
+// Reset restores the state of an empty text.
 func (s *State) Reset() {
 	s.place = place{}
 	clear(s.table)
@@ -235,10 +237,10 @@ func (s *State) Reset() {
 	s.start()
 }
 
-// Bytes is the memory that a state with these settings occupies.
+// Bytes returns the bytes of memory of a state with these settings.
 func Bytes(set Settings) int64 {
 	return int64(set.TableBytes) + textBytes + 4*(wordCount+floatCount)
 }
 
-// Length is how many bytes of text the state is of.
+// Length returns the number of bytes of the state's text.
 func (s *State) Length() uint64 { return s.place.Bytes }

@@ -1,30 +1,30 @@
 package companion
 
-// The table of bit histories is buckets of 16 bytes: a check byte, which is 0 in an empty bucket,
+// The table of bit histories consists of buckets of 16 bytes: a check byte, 0 in an empty bucket,
 // and the numbers of the histories at the 15 nodes of half a byte. A context has a bucket for the
-// higher half of the next byte and one for every lower half behind it. A bucket stands in one of
-// four places of a cache line; what is there instead goes if it knows the least.
+// higher half of the next byte and one for each value of that half. A bucket has four possible
+// places in a cache line. If all are taken, it replaces the one with the fewest bits.
 const (
 	bucketBytes = 16
 	lineBuckets = 4
 )
 
-// table has 16 bytes a bucket, and a power of two of buckets.
+// table has 16 bytes for each bucket. The number of buckets is a power of two.
 type table []uint8
 
 type bucket [bucketBytes]uint8
 
-// at is the bucket at an offset.
+// at returns the bucket at an offset.
 func (t table) at(offset int) *bucket { return (*bucket)(t[offset:]) }
 
-// first says where a hash's bucket is to be looked for first, and its check byte.
+// first returns the index of the first bucket to try for a hash, and the check byte.
 func (t table) first(h uint32) (at uint32, check uint8) {
 	h *= 0x9e3779b1
 	h ^= h >> 15
 	return h & uint32(len(t)/bucketBytes-1), max(1, uint8(h>>24))
 }
 
-// find returns the offset of a hash's bucket, or -1: it is not there.
+// find returns the offset of a hash's bucket, or -1 if the table has none.
 func (t table) find(h uint32) int {
 	first, check := t.first(h)
 	for i := range uint32(lineBuckets) {
@@ -39,7 +39,7 @@ func (t table) find(h uint32) int {
 	return -1
 }
 
-// place returns the offset where the bucket of a hash is or is to be, which may be that of another.
+// place returns the offset of a hash's bucket, or of the bucket to replace, and the check byte.
 func (t table) place(h uint32) (at int, check uint8) {
 	first, check := t.first(h)
 	least := 1 << 10

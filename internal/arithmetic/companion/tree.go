@@ -2,7 +2,7 @@ package companion
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// portable are the vector functions that work everywhere; all sets give the same bits.
+// portable are the vector functions in Go; all instruction sets give the same bits.
 var portable kernel.Vectors
 
 // squash replaces logits by probabilities, 1/(1+e^-a).
@@ -14,17 +14,17 @@ func squash(v kernel.Vectors, a []float32) {
 	}
 }
 
-// limit keeps a logit within a bound.
+// limit clamps a logit to -most .. most.
 func limit(a, most float32) float32 { return max(-most, min(most, a)) }
 
-// within reports whether a logit is not at its bound.
+// within reports whether a logit lies strictly between its bounds.
 func within(a, most float32) bool { return a > -most && a < most }
 
-// tree is the distribution of a network over the 256 bytes, as masses below nodes: node n has the
-// children 2n, where the next bit is 0, and 2n+1; byte b is leaf 256+b.
+// tree is the distribution of a network over the 256 bytes, as masses below nodes. Node n has the
+// children 2n, where the next bit is 0, and 2n+1. Byte b is leaf 256+b.
 type tree struct {
 	mass [512]float32
-	logs [512]float32 // of the masses, where they were asked for
+	logs [512]float32 // of the masses, where computed
 }
 
 // set sets the masses from log-probabilities [256].
@@ -35,8 +35,8 @@ func (t *tree) set(v kernel.Vectors, logProbs []float32) {
 	}
 }
 
-// logit is the network's own logit at a node, the logarithms of whose children are known. Where
-// both have no mass the network has no opinion. What is no distribution, but NaNs, leads to NaNs.
+// logit returns the network's own logit at a node; the logarithms of its children must be set. If
+// both children have no mass, the logit is 0. A distribution of NaNs gives NaN.
 func (t *tree) logit(node int) float32 {
 	if t.mass[node] == 0 {
 		return 0
@@ -47,7 +47,7 @@ func (t *tree) logit(node int) float32 {
 // treeMost bounds the logit of a network.
 const treeMost = 9
 
-// path finds the logarithms at the children of the nodes on the way to a byte.
+// path computes the logarithms at the children of the nodes on the way to a byte.
 func (t *tree) path(v kernel.Vectors, b byte) {
 	var of [16]float32
 	for k := range 8 {
@@ -61,11 +61,11 @@ func (t *tree) path(v kernel.Vectors, b byte) {
 	}
 }
 
-// all finds all logarithms.
+// all computes all logarithms.
 func (t *tree) all(v kernel.Vectors) { v.Log(t.logs[:], t.mass[:]) }
 
-// nodeOf is the node at which bit k of a byte is decided; bit 0 is the highest.
+// nodeOf returns the node that decides bit k of a byte; bit 0 is the highest.
 func nodeOf(b byte, k int) int { return (256 | int(b)) >> (8 - k) }
 
-// bitOf is bit k of a byte.
+// bitOf returns bit k of a byte.
 func bitOf(b byte, k int) uint8 { return b >> (7 - k) & 1 }

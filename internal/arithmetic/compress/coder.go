@@ -2,18 +2,18 @@ package compress
 
 import "math/bits"
 
-// The arithmetic coder: a text is a number in [0, 1), written in base 256. The interval [low, low +
-// width) of the numbers that begin with the symbols so far is held as 64-bit fixed-point numbers,
-// and every symbol narrows it to its share (J. Rissanen, G. Langdon, Arithmetic Coding, 1979; with
-// integers and a byte at a time: G. Martin, Range encoding, 1979). A carry out of low goes into the
-// bytes that were written before.
+// The arithmetic coder. A text is a number in [0, 1), written in base 256. The numbers that begin
+// with the symbols so far form an interval [low, low + width), held as 64-bit fixed-point
+// numbers. Every symbol narrows the interval to its share (J. Rissanen, G. Langdon, Arithmetic
+// Coding, 1979). This coder uses integers and writes a byte at a time (G. Martin, Range encoding,
+// 1979). A carry out of low goes into bytes that are already written.
 
-// widthMin is the width below which a byte is written and the interval moves up by 8 bits. Shares
-// of fewer than 2^33 parts are so exact to 2^-23 of themselves.
+// widthMin is the width below which a byte is written and the interval is scaled by 8 bits. It
+// keeps shares of fewer than 2^33 parts exact within 2^-23 of their size.
 const widthMin = 1 << 56
 
-// ahead is how many bytes a decoder reads before it needs them: at the end of a text it has asked
-// for at most so many that were never written.
+// ahead is the number of bytes that a decoder reads before it needs them. At the end of a text it
+// has read at most this number of bytes behind the file.
 const ahead = 7
 
 // encoder writes symbols to out.
@@ -38,8 +38,7 @@ func (e *encoder) encode(from, size, total uint64) {
 	}
 }
 
-// carry adds 1 to the number that the bytes so far are. It is less than 1 then, too: some byte is
-// less than 255.
+// carry adds 1 to the bytes so far as a number. The number stays below 1: some byte is below 255.
 func (e *encoder) carry() {
 	for i := len(e.out) - 1; ; i-- {
 		e.out[i]++
@@ -49,8 +48,8 @@ func (e *encoder) carry() {
 	}
 }
 
-// end writes the shortest number in the interval, and returns all bytes. As the interval is at
-// least widthMin wide, one byte is enough, and what follows it is taken for zeros.
+// end writes the shortest number in the interval, and returns all bytes. The interval is at least
+// widthMin wide, so one byte is enough: the decoder reads zeros behind the end.
 func (e *encoder) end() []byte {
 	top, carry := bits.Add64(e.low, widthMin-1, 0)
 	if carry != 0 {
@@ -62,8 +61,8 @@ func (e *encoder) end() []byte {
 // decoder reads symbols from in.
 type decoder struct {
 	in          []byte
-	at          int    // bytes read, also of those behind the end, which are 0
-	code, width uint64 // the number, less low
+	at          int    // bytes read; behind the end they are 0
+	code, width uint64 // code is the number minus low
 }
 
 func newDecoder(in []byte) *decoder {
@@ -74,8 +73,8 @@ func newDecoder(in []byte) *decoder {
 	return d
 }
 
-// part says in which of total parts of the interval the number is. The caller tells narrow which
-// symbol that is.
+// part returns which of total parts of the interval contains the number. The caller passes the
+// symbol of that part to narrow.
 func (d *decoder) part(total uint64) uint64 {
 	return min(d.code/(d.width/total), total-1)
 }
@@ -98,5 +97,5 @@ func (d *decoder) shift() {
 	d.code = d.code<<8 | uint64(next)
 }
 
-// beyond is how many bytes behind the end were read; negative: so many were not.
+// beyond returns the number of bytes read behind the end; a negative number counts unread bytes.
 func (d *decoder) beyond() int { return d.at - len(d.in) }

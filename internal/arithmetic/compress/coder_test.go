@@ -10,8 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// drawShares draws a distribution: any sizes of shares, with very large and very small ones beside
-// each other.
+// drawShares draws a distribution with shares of any size, very large beside very small.
 func drawShares(t *rapid.T) *shares {
 	logProbs := rapid.SliceOfN(rapid.Float32Range(-120, 0), 1, 12).Draw(t, "log-probabilities")
 	if rapid.Bool().Draw(t, "certain") {
@@ -22,7 +21,8 @@ func drawShares(t *rapid.T) *shares {
 	return s
 }
 
-// What was encoded is decoded, whatever the distributions, from as many bytes as their bits say.
+// Decoding returns the encoded symbols, whatever the distributions. The size in bytes fits the
+// bits.
 func TestSymbolsComeBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dists := rapid.SliceOfN(rapid.Custom(drawShares), 0, 200).Draw(rt, "distributions")
@@ -47,7 +47,7 @@ func TestSymbolsComeBack(t *testing.T) {
 	})
 }
 
-// A carry goes through any number of bytes that are 255.
+// A carry passes through any number of bytes of 255.
 func TestACarryGoesThroughAllBytes(t *testing.T) {
 	e := newEncoder()
 	e.out, e.low, e.width = []byte{7, 255, 255}, 1<<64-1, 1<<60
@@ -55,7 +55,7 @@ func TestACarryGoesThroughAllBytes(t *testing.T) {
 	require.Equal(t, []byte{8, 0, 0}, e.out[:3])
 }
 
-// Numbers that are none give a distribution, too, from which every symbol can be written.
+// Log-probabilities of NaN and infinity also give a distribution that can encode every symbol.
 func TestSharesOfWhatIsNoDistribution(t *testing.T) {
 	s := newShares(kernel.Arithmetic{}.Vectors(), 4)
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))

@@ -1,7 +1,6 @@
-// Package compress writes a text in as many bits as a stream needs to predict it: an arithmetic
-// coder takes the very distributions that are served, byte after byte, and the stream learns as it
-// goes. So the size of a file is the proof of the bits that are reported: whoever has the model
-// gets the text back from it.
+// Package compress writes a text in as many bits as a stream needs to predict it. An arithmetic
+// coder uses the served distributions, byte by byte, while the stream learns. So the size of a
+// file proves the reported bits: with the model, the text can be restored from the file.
 //
 // A file, all numbers big-endian:
 //
@@ -28,8 +27,8 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// version is that of the format. It stands, too, for what neither the header nor the model's hash
-// tells: companion.Version.
+// version is the version of the format. It also covers companion.Version, which neither the
+// header nor the model's hash contains.
 const version = 2
 
 const (
@@ -37,22 +36,22 @@ const (
 	headerMax = 64 << 10
 )
 
-// Header says what a text was compressed with.
+// Header describes how a text was compressed.
 type Header struct {
-	Model string `json:"model"` // its ID, which has a part of its hash
+	Model string `json:"model"` // its ID, which contains a part of its hash
 	// the arithmetic, see kernel.Arithmetic.Numerics
 	Numerics string `json:"numerics"`
 	Bytes    int64  `json:"bytes"`          // of the text
 	Seed     uint64 `json:"seed,omitempty"` // of the stream
-	// that are not the model's, see stream.Recorded
+	// settings other than the model's, see stream.Recorded
 	Settings setting.Values `json:"settings,omitempty"`
 }
 
-// Compressed is a text that was compressed.
+// Compressed is a compressed text.
 type Compressed struct {
-	Head []byte  // what comes before the coded text
+	Head []byte  // the file before the coded text
 	Text []byte  // the coded text
-	Bits float64 // that the model needs for the text
+	Bits float64 // the model's information for the text
 }
 
 // Write writes the file.
@@ -64,9 +63,9 @@ func (c *Compressed) Write(w io.Writer) error {
 	return err
 }
 
-// Compress writes a text as a stream of the model would score it. The settings are the stream's.
-// It tells each of every piece that is done, of how many bytes. The error is the context's, or says
-// that the model's tokens are not bytes.
+// Compress compresses a text as a stream of the model with the given settings would score it. It
+// calls each with the size of every finished piece. The error is the context's, or says that the
+// model's tokens are not bytes.
 func Compress(
 	ctx context.Context, m *model.Model, set stream.Settings, threads int, text []byte,
 	each func(bytes int),
@@ -133,7 +132,8 @@ type Reader struct {
 	coded       []byte
 }
 
-// Read is Open of a file that is read whole, if it begins as one does: others may have no end.
+// Read reads a whole file and opens it. If the file does not begin like a compressed text, Read
+// stops at once: such input may have no end.
 func Read(in io.Reader) (*Reader, error) {
 	file := make([]byte, len(magic))
 	n, err := io.ReadFull(in, file)
@@ -149,13 +149,13 @@ func Read(in io.Reader) (*Reader, error) {
 	return Open(file[:n])
 }
 
-// Open reads the beginning of a file. The error says what is wrong with it, and where.
+// Open parses a file up to the coded text. The error says what is wrong, and where.
 func Open(file []byte) (*Reader, error) {
 	if !bytes.HasPrefix(file, []byte(magic)) {
 		return nil, fmt.Errorf("byte 0: found %q, expected %q: not a text that lmserve compressed",
 			file[:min(len(file), len(magic))], magic)
 	}
-	const length = len(magic) + 1 // where the header's stands
+	const length = len(magic) + 1 // offset of the header's length
 	at := length + 4
 	if len(file) < at {
 		return nil, short(file, at, "the length of the header")
@@ -185,7 +185,7 @@ func Open(file []byte) (*Reader, error) {
 	return r, nil
 }
 
-// read reads the header. Its settings are decoded to the types that their rows have.
+// read reads the header. It decodes each setting to the type of its row.
 func (h *Header) read(header []byte) (err error) {
 	type plain Header
 	read := struct {
@@ -204,7 +204,7 @@ func short(file []byte, want int, what string) error {
 		what)
 }
 
-// Check says why a model cannot read the text; nil if it can.
+// Check returns an error if the model cannot decompress the text.
 func (r *Reader) Check(m *model.Model) error {
 	switch numerics := m.Arithmetic.Numerics(); {
 	case r.Model != m.ID():
@@ -220,7 +220,7 @@ func (r *Reader) Check(m *model.Model) error {
 	return ofBytes(m)
 }
 
-// settings are the stream's.
+// settings returns the stream's settings.
 func (r *Reader) settings(m *model.Model) (stream.Settings, error) {
 	set, err := stream.With(m, r.Settings)
 	set.Seed = r.Seed
@@ -231,8 +231,8 @@ var errDamaged = errors.New("the text that comes out is not the one that went in
 	"damaged, " +
 	"or was made on a processor of another kind")
 
-// Decompress writes the text, piece by piece. An error after the first piece means that what was
-// written is not, or not surely, the text.
+// Decompress writes the text, piece by piece. After an error, the text written so far may be
+// wrong.
 func (r *Reader) Decompress(ctx context.Context, m *model.Model, threads int, to io.Writer) error {
 	if err := r.Check(m); err != nil {
 		return err
@@ -259,7 +259,7 @@ func (r *Reader) Decompress(ctx context.Context, m *model.Model, threads int, to
 	return nil
 }
 
-// draw lets the stream go on as the coded text says.
+// draw makes the stream sample the coded text.
 func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, in *drawer,
 	to io.Writer) (err error) {
 	if r.Bytes == 0 {
@@ -278,7 +278,7 @@ func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, i
 	return err
 }
 
-// drawer draws from a distribution what the decoder says.
+// drawer draws the decoder's next symbol from a distribution.
 type drawer struct {
 	*decoder
 	*shares

@@ -45,7 +45,7 @@ func unpack(m *model.Model, threads int, file []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Any text comes back, whatever the method and its settings, also on another number of threads.
+// Any text can be restored, with any method and settings, also on another number of threads.
 func TestTextsComeBack(t *testing.T) {
 	m := small(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -64,7 +64,7 @@ func TestTextsComeBack(t *testing.T) {
 	})
 }
 
-// A file made with AVX-512 is read with AVX2, and the other way round.
+// A file made with AVX-512 can be read with AVX2, and vice versa.
 func TestTextsComeBackWithOtherInstructions(t *testing.T) {
 	m := *small(t)
 	text := []byte("the same bits from all instructions of one arithmetic, the same bits\n")
@@ -84,7 +84,7 @@ func TestTextsComeBackWithOtherInstructions(t *testing.T) {
 	require.Equal(t, text, back)
 }
 
-// The coded text is as large as the bits that scoring reports, and these are the bits of Feed.
+// The size of the coded text matches the bits that scoring reports, which equal those of Feed.
 func TestTheSizeIsThatOfTheBits(t *testing.T) {
 	m := small(t)
 	text := bytes.Repeat([]byte("what was there before is cheap. "), 200)
@@ -97,8 +97,8 @@ func TestTheSizeIsThatOfTheBits(t *testing.T) {
 		"a whole byte ends it")
 }
 
-// What a text was compressed with is in the model's file, in the header, or in the version: a later
-// program with other defaults reads the same text.
+// Model file, header and version determine how a text was compressed. A later program with other
+// defaults reads the same text.
 func TestHeaderHasTheDefaultsOfTheProgram(t *testing.T) {
 	require.Equal(t, 2, version)
 	require.Equal(t, 2, companion.Version)
@@ -109,7 +109,7 @@ func TestHeaderHasTheDefaultsOfTheProgram(t *testing.T) {
 	require.Equal(t, setting.Values{"companion": true, "skip_below": 0.75}, r.Settings)
 }
 
-// What is wrong with a file is said, and a damaged text is not taken for the text.
+// Errors name the fault of a file, and a damaged text is not accepted.
 func TestFilesThatAreWrong(t *testing.T) {
 	m := small(t)
 	text := []byte("a text of some length, so that there is something to damage\n")
@@ -137,7 +137,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 		[]byte("float64-fma")[:len(m.Arithmetic.Numerics())], 1), "arithmetic")
 	set := stream.DefaultsFor(m, stream.Static)
 	other, _ := pack(t, m, set, 1, text)
-	with := func(settings string) []byte { // of the same length, in place of the file's
+	with := func(settings string) []byte { // of the same length as the file's settings
 		const own = `{"companion":true,"method":"static"}`
 		return bytes.Replace(other, []byte(own), fmt.Appendf(nil, "%-*s", len(own), settings), 1)
 	}
@@ -150,13 +150,13 @@ func TestFilesThatAreWrong(t *testing.T) {
 	for range 200 {
 		damaged := slices.Clone(file)
 		damaged[len(magic)+5+rng.IntN(len(file)-len(magic)-5)] ^= 1 << rng.IntN(8)
-		if back, err := unpack(m, 1, damaged); err == nil { // bits of the last byte may be spare
+		if back, err := unpack(m, 1, damaged); err == nil { // the last byte may have unused bits
 			require.Equal(t, text, back)
 		}
 	}
 }
 
-// A model of words is refused: it has no tokens for words that it does not know.
+// A model of words is refused: it has no tokens for unknown words.
 func TestAModelOfWordsIsRefused(t *testing.T) {
 	m, err := modeltest.SmallOfWords()
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestAModelOfWordsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "expected a model of bytes")
 }
 
-// Whoever gives up is told so.
+// A canceled context returns its error.
 func TestGivingUp(t *testing.T) {
 	m := small(t)
 	file, _ := pack(t, m, stream.Defaults(m), 1, make([]byte, 100))
@@ -177,7 +177,8 @@ func TestGivingUp(t *testing.T) {
 	require.ErrorIs(t, r.Decompress(ctx, m, 1, new(bytes.Buffer)), context.Canceled)
 }
 
-// No file makes the reader fail otherwise than by an error, or write more than the header says.
+// FuzzOpen checks that any file gives a text or an error, and never more text than the header
+// says.
 func FuzzOpen(f *testing.F) {
 	m := small(f)
 	for _, text := range []string{"", "a", "ab\n", "\xff\x00"} {

@@ -6,12 +6,12 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// sharesOne is how many parts probability 1 is. Every symbol has one part more, so that any text
-// can be written: a byte of probability 0 costs about 32 bits. It costs the others nothing that
-// could be measured.
+// sharesOne is the number of parts of probability 1. Every symbol has one more part, so that any
+// text can be written: a byte of probability 0 costs about 32 bits. The cost for other bytes is
+// not measurable.
 const sharesOne = 1 << 32
 
-// shares are a distribution in whole numbers: symbol i has parts upTo[i] to upTo[i+1].
+// shares is a distribution in whole numbers: symbol i has the parts upTo[i] to upTo[i+1].
 type shares struct {
 	vectors kernel.Vectors
 	p       []float32
@@ -22,14 +22,14 @@ func newShares(v kernel.Vectors, symbols int) *shares {
 	return &shares{v, make([]float32, symbols), make([]uint64, symbols+1)}
 }
 
-// set takes log-probabilities over. The exponential is that of the model's arithmetic: the shares
-// are the same wherever the log-probabilities are.
+// set sets the distribution from log-probabilities. The exponential is that of the model's
+// arithmetic, so that equal log-probabilities give equal shares.
 func (s *shares) set(logProbs []float32) {
 	s.vectors.Exp(s.p, logProbs)
 	var sum uint64
 	for i, p := range s.p {
 		size := uint64(1)
-		if p > 0 { // not of NaN, which a model that has diverged may give
+		if p > 0 { // false for NaN, which a diverged model may give
 			size += uint64(min(p, 1) * sharesOne)
 		}
 		sum += size
@@ -39,13 +39,13 @@ func (s *shares) set(logProbs []float32) {
 
 func (s *shares) total() uint64 { return s.upTo[len(s.p)] }
 
-// of are the parts of a symbol.
+// of returns the parts of a symbol.
 func (s *shares) of(symbol int32) (from, size uint64) {
 	from = s.upTo[symbol]
 	return from, s.upTo[symbol+1] - from
 }
 
-// holder is the symbol that has a part.
+// holder returns the symbol that has a part.
 func (s *shares) holder(part uint64) int32 {
 	return int32(sort.Search(len(s.p), func(i int) bool { return s.upTo[i+1] > part }))
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// ErrState says that bytes are not the state of a tracker.
+// ErrState reports bytes that are not the state of a tracker.
 var ErrState = errors.New("no state of a tracker of incidents")
 
-// StateBytesMax is more than any state has.
+// StateBytesMax is larger than any state.
 const StateBytesMax = 128 << 10
 
-// MarshalText returns the state: the incidents that are kept, as JSON.
+// MarshalText returns the state: the kept incidents, as JSON.
 func (t *Tracker) MarshalText() ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -24,7 +24,7 @@ func (t *Tracker) MarshalText() ([]byte, error) {
 	return bytes.TrimSpace(out.Bytes()), err
 }
 
-// UnmarshalText makes the tracker that of a state. An error wraps ErrState.
+// UnmarshalText sets the tracker from a state. An error wraps ErrState.
 func (t *Tracker) UnmarshalText(state []byte) error {
 	var all []Incident
 	if len(state) > StateBytesMax {

@@ -6,20 +6,20 @@ import (
 	"unicode"
 )
 
-// Tracker knows the incidents of a text. The zero value is that of an empty text. It is plain data:
-// a copy goes on as the tracker would.
+// Tracker holds the incidents of a text. The zero value is that of an empty text. It is plain
+// data: a copy is independent.
 type Tracker struct {
 	kept   [Kept]Incident // incident n at (n-1) % Kept; Number 0: none yet
 	number int64          // of the last incident
 	open   int            // incidents that are open
 }
 
-// Watches reports whether a line of some probability, at which nothing changed, may open an
-// incident or join one. Take does nothing with others, and needs no marks of them.
+// Watches reports whether a line of probability p without changes may open or join an incident.
+// Take ignores other lines and does not need their marks.
 func (t *Tracker) Watches(p float64) bool { return p <= Strange || t.open > 0 }
 
-// Take takes in the next line. It calls each with every incident that the line opens, joins or
-// closes, which is valid until each returns.
+// Take takes the next line. It calls each with every incident that the line opens, joins or
+// closes. An incident is valid until each returns.
 func (t *Tracker) Take(l *Line, each func(*Incident)) {
 	for n := t.number - Kept + 1; n <= t.number; n++ {
 		if i := t.at(n); i != nil && i.Open() && l.Number-i.Last > quiet {
@@ -35,7 +35,7 @@ func (t *Tracker) Take(l *Line, each func(*Incident)) {
 	}
 }
 
-// Incidents are those that are kept, the newest first.
+// Incidents returns the kept incidents, newest first.
 func (t *Tracker) Incidents() (all []Incident) {
 	for n := t.number; n > t.number-Kept && n > 0; n-- {
 		all = append(all, *t.at(n))
@@ -43,7 +43,7 @@ func (t *Tracker) Incidents() (all []Incident) {
 	return all
 }
 
-// at is the incident of a number that is kept; nil if there is none.
+// at returns the kept incident of a number, or nil.
 func (t *Tracker) at(number int64) *Incident {
 	if number < 1 || number > t.number || number <= t.number-Kept {
 		return nil
@@ -51,7 +51,7 @@ func (t *Tracker) at(number int64) *Incident {
 	return &t.kept[(number-1)%Kept]
 }
 
-// joined is the open incident that a line belongs to, the newest that it may; nil if there is none.
+// joined returns the newest open incident that a line may join, or nil.
 func (t *Tracker) joined(l *Line) *Incident {
 	for n := t.number; n > t.number-Kept; n-- {
 		i := t.at(n)
@@ -67,14 +67,15 @@ func (t *Tracker) joined(l *Line) *Incident {
 	return nil
 }
 
-// changed reports whether something changed at the line, or began to, while the incident was there.
+// changed reports whether a change of the line began or was reported while the incident was
+// active.
 func (i *Incident) changed(l *Line) bool {
 	return slices.ContainsFunc(l.Changes, func(c Change) bool {
 		return i.Last >= l.Number-around || i.First <= c.First && c.First <= i.Last+around
 	})
 }
 
-// shares reports whether one of a line's rare tokens is one of the incident's.
+// shares reports whether the line and the incident share a rare token.
 func (i *Incident) shares(l *Line) bool {
 	return slices.ContainsFunc(l.Rare, func(m Mark) bool { return slices.Contains(i.Rare[:], m) })
 }
@@ -128,10 +129,10 @@ func (t *Tracker) close(i *Incident, each func(*Incident)) {
 	each(i)
 }
 
-// sample is the beginning of a line as it can be shown.
+// sample returns the beginning of a line for display.
 func sample(line []byte) string { return Plain(string(line[:min(len(line), SampleBytes)])) }
 
-// Plain returns a text that a terminal and JSON can show: without what is no UTF-8, and with spaces
+// Plain returns a text that a terminal and JSON can show: without invalid UTF-8, and with spaces
 // for control characters.
 func Plain(text string) string {
 	return strings.Map(func(r rune) rune {

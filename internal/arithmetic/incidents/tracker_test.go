@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// take feeds lines to a tracker, numbered on from the last, and returns what it tells.
+// take feeds lines to a tracker, with numbers from `from` on, and returns the reported incidents.
 func take(t *Tracker, from int64, lines ...Line) (events []Incident) {
 	for n, l := range lines {
 		l.Number, l.Offset = from+int64(n), 10*(from+int64(n))
@@ -30,7 +30,7 @@ func ordinary(m ...Mark) Line { return Line{P: .5, Marks: m} }
 func TestLinesWithTheTokenJoinIncident(t *testing.T) {
 	var tr Tracker
 	lines := []Line{strange(7)}
-	for range 59 { // the rating has learnt the token soon
+	for range 59 { // the rating soon learns the token
 		lines = append(lines, ordinary(7, 1), ordinary(1))
 	}
 	events := take(&tr, 1000, lines...)
@@ -91,7 +91,7 @@ func TestBlankLinesOpenNothing(t *testing.T) {
 	require.Empty(t, take(&tr, 1, blank))
 }
 
-// A tracker that is read from its state goes on as the other does, whatever came before.
+// A tracker restored from its state continues like the original, whatever came before.
 func TestStateGoesOn(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		draw := rapid.Custom(func(rt *rapid.T) Line {

@@ -2,14 +2,14 @@ package kernel
 
 import "math"
 
-// Adam are the numbers of one step of the optimiser of Kingma and Ba:
+// Adam holds the numbers of one step of the optimizer of Kingma and Ba:
 //
 //	m <- Beta1 m + (1-Beta1) d
 //	v <- Beta2 v + (1-Beta2) d²
 //	w <- w - Rate m / (Root sqrt(v) + Eps)
 //
-// where d is the gradient times Scale, and the corrections of the moments' bias are part of
-// Rate and Root.
+// where d is the gradient times Scale. Rate and Root include the corrections of the moments'
+// bias.
 type Adam struct{ Scale, Beta1, Beta2, Rate, Root, Eps float32 }
 
 // portable is the reference of the assembly.

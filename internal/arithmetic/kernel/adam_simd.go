@@ -2,7 +2,7 @@ package kernel
 
 //go:generate sh -c "cd _generate && go run . adam -out ../adam_amd64.s -stubs ../adam_amd64.go -pkg kernel"
 
-// adam makes the step for the first n weights.
+// adam steps the first n weights and returns n.
 func (v Vectors) adam(a *Adam, w, m, s, g []float32) (n int) {
 	n = v.eights(len(w))
 	if n > 0 {

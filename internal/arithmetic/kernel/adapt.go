@@ -1,20 +1,20 @@
 package kernel
 
 const (
-	laneBits = 16 // of a random word decide about one element
+	laneBits = 16 // bits of a random word for one element
 	lanes    = 64 / laneBits
 
-	// MaskLanes is how many elements share a word of random bits.
+	// MaskLanes is the number of elements that share a word of random bits.
 	MaskLanes = lanes
 
 	// MaskAll is the threshold that writes every element.
 	MaskAll = 1 << laneBits
 )
 
-// roundLane is the factor that turns an element's lane into the random number by which its
-// average is rounded. An odd factor permutes the lanes, and the golden ratio scatters the
-// lanes below a threshold evenly, and those above it: whether an element is written says
-// nothing of how its average was rounded.
+// roundLane is the factor that turns an element's lane into the random number that rounds its
+// average. An odd factor permutes the lanes. The golden ratio scatters the lanes below a
+// threshold evenly, and those above. So the rounding of an average is independent of whether the
+// element is written.
 const roundLane = golden >> (64 - laneBits)
 
 // Adaptation rewrites a run of weights M, sparsely, from their gradient G:
@@ -23,36 +23,36 @@ const roundLane = golden >> (64 - laneBits)
 //	x  = (I + Beta2 G) Scale
 //	M <- Out f(x) where the mask is on
 //
-// All arrays have the length of G. The products are not fused with the sums, so that
-// the bits are the same on every machine.
+// All arrays have the length of G. Products are not fused with sums, so that the bits are the
+// same on every machine.
 //
-// I and M are both in float32 or both in bfloat16. In bfloat16 M is rounded to nearest, ties
-// to even. I is rounded, before x is computed, to one of its two neighbours at random: with
-// Gamma near 1 a chunk moves most elements of I by less than half a unit of the last place,
-// and rounded to nearest they would never move.
+// I and M are both in float32 or both in bfloat16. In bfloat16, M is rounded to nearest, ties to
+// even. I is rounded to one of its two neighbors at random, before x is computed. With Gamma near
+// 1 a chunk changes most elements of I by less than half a unit of the last place. Rounding to
+// nearest would never change them.
 type Adaptation struct {
 	I, M                     Array
 	G                        []float32
 	Scale                    []float32 // nil: 1
 	Gamma, Beta1, Beta2, Out float32
 
-	Grid   *Grid // f, between whose points it is linear
+	Grid   *Grid // f, linear between grid points
 	Beyond interface {
-		Beyond(x float32) float32 // f outside of the grid, and of NaN
+		Beyond(x float32) float32 // f outside the grid, and f of NaN
 	}
 
-	X []float32 // if not nil, gets x where the mask is on, 0 for NaN
+	X []float32 // if not nil, receives x where the mask is on, 0 for NaN
 
-	Mask         []uint8 // on where it is not 0; nil: drawn as follows
+	Mask         []uint8 // on where not 0; nil: random, as follows
 	Key, Counter uint64  // element e is lane e%4, of 16 bits, of Bits(Key, Counter + e/4)
 	Threshold    uint32  // on if its lane is below
 }
 
-// strip is how many elements go through the portable stages together. It is a
+// strip is the number of elements that pass through the portable stages together. It is a
 // multiple of lanes, and an index within it fits a byte.
 const strip = 256
 
-// portable does elements lo to hi, a strip or less.
+// portable processes elements lo to hi, at most a strip.
 func (a *Adaptation) portable(lo, hi int) int {
 	var x [strip]float32
 	var lane [strip]uint16
@@ -78,7 +78,7 @@ func (a *Adaptation) draw(lane *[strip]uint16, lo, hi int) {
 	}
 }
 
-// average updates I for elements lo to hi; x is its scratch where I is in bfloat16. The
+// average updates I for elements lo to hi. If I is in bfloat16, x is scratch memory. The
 // conversions keep the compiler from fusing products with sums.
 func (a *Adaptation) average(x *[strip]float32, lane *[strip]uint16, lo, hi int) {
 	g, avg := a.G[lo:hi], a.I.F32
@@ -113,9 +113,9 @@ func (a *Adaptation) inputs(x *[strip]float32, lo, hi int) {
 	}
 }
 
-// choose lists which of the elements lo to hi are on, counted from lo, and returns
-// their number. It has no branch that could be mispredicted: every element is noted
-// down, and the place for the next moves on if it stays.
+// choose lists the elements lo to hi that are on, counted from lo, and returns their number. It
+// avoids branches, which could be mispredicted: it stores every element, and advances the index
+// only if the element is on.
 func (a *Adaptation) choose(on *[strip]uint8, lane *[strip]uint16, lo, hi int) (count int) {
 	if a.Mask != nil {
 		return given(on, a.Mask[lo:hi])
@@ -138,7 +138,7 @@ func given(on *[strip]uint8, mask []uint8) (count int) {
 	return count
 }
 
-// trace stores x of the listed elements in X, where X is wanted.
+// trace stores x of the listed elements in X, if X is not nil.
 func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	if a.X == nil {
 		return
@@ -153,7 +153,7 @@ func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	}
 }
 
-// write replaces the listed elements of M, counted from lo, and their x by Out f(x).
+// write replaces the listed elements of M, counted from lo, by Out f(x). It replaces x, too.
 func (a *Adaptation) write(x *[strip]float32, on []uint8, lo int) {
 	grid := a.Grid
 	for _, e := range on {

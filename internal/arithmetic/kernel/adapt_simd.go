@@ -5,16 +5,16 @@ import "math/bits"
 //go:generate sh -c "cd _generate && go run . adapt -out ../adapt_amd64.s -stubs ../adapt_amd64.go -pkg kernel"
 
 const (
-	// adaptStrip is how many elements adapt*AVX2 take through their stages together, and
-	// adaptStrip512 those that adapt*AVX512 take. Neither is above strip.
+	// adaptStrip is the number of elements that pass through the stages of adapt*AVX2 together.
+	// adaptStrip512 is that of adapt*AVX512. Neither is above strip.
 	adaptStrip    = 128
 	adaptStrip512 = 256
 
-	// adaptRun is how many elements they do at most: a word has bits for their strips.
+	// adaptRun is the maximum number of elements in a call: a word has one bit for each strip.
 	adaptRun = 64 * adaptStrip
 )
 
-// adapt does the first n elements, and counts the written ones.
+// adapt processes the first n elements, and counts the written ones.
 func (v Vectors) adapt(a *Adaptation) (n, written int) {
 	if v.set < AVX2 || a.Mask != nil || a.Threshold == 0 {
 		return 0, 0
@@ -36,7 +36,7 @@ func (v Vectors) adapt(a *Adaptation) (n, written int) {
 	return n, written
 }
 
-// run is the assembly on elements lo to hi; see adaptAVX2.
+// run runs the assembly on elements lo to hi; see adaptAVX2.
 func (v Vectors) run(a *Adaptation, lo, hi int) (written int, outside uint64) {
 	n, g, scale, x, grid := hi-lo, &a.G[lo], part(a.Scale, lo), part(a.X, lo), &a.Grid[0]
 	state := a.Key + (a.Counter+uint64(lo)/lanes+1)*golden
@@ -58,7 +58,7 @@ func (v Vectors) run(a *Adaptation, lo, hi int) (written int, outside uint64) {
 	return adaptAVX2(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
 }
 
-// part is where an array goes on from element lo, nil if there is no array.
+// part returns the address of element lo of an array, or nil for a nil array.
 func part(s []float32, lo int) *float32 {
 	if s == nil {
 		return nil
@@ -66,7 +66,7 @@ func part(s []float32, lo int) *float32 {
 	return &s[lo]
 }
 
-// beyond puts M of elements lo to hi, a strip or less, right where x is outside the grid.
+// beyond corrects M of elements lo to hi, at most a strip, where x is outside the grid.
 func (a *Adaptation) beyond(lo, hi int) {
 	var x [strip]float32
 	var lane [strip]uint16

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// BenchmarkAdaptation is the update in the first-level cache, and so the cost of its
-// arithmetic; "narrow" looks up few places of the grid, "wide" many.
+// BenchmarkAdaptation measures the update in the first-level cache, and so its arithmetic.
+// "narrow" uses few grid points, "wide" many.
 func BenchmarkAdaptation(b *testing.B) {
 	for name, sigma := range map[string]float64{"narrow": 0, "wide": 2} {
 		for _, held := range []Precision{Float32, BF16} {
@@ -35,7 +35,7 @@ func BenchmarkAdaptation(b *testing.B) {
 	}
 }
 
-// rough is a function with values of many sizes on the grid, and another one off it.
+// rough has grid values of many sizes, and another function outside the grid.
 type rough struct{ grid Grid }
 
 func newRough() *rough {
@@ -56,17 +56,17 @@ func (f *rough) Beyond(x float32) float32 {
 
 var theRough = newRough()
 
-// awkward are the numbers that arithmetic treats apart, and the edges of the grid.
+// awkward are the special numbers of float arithmetic, and the edges of the grid.
 var awkward = []float32{0, float32(math.Copysign(0, -1)), float32(math.NaN()), float32(math.Inf(1)),
 	float32(math.Inf(-1)),
 	math.SmallestNonzeroFloat32, -3e-42, 1.2e-38, math.MaxFloat32, -math.MaxFloat32,
 	float32(4095 / GridScale), math.Nextafter32(float32(4095/GridScale), 0),
 	math.Nextafter32(float32(4095/GridScale), 9), -4095 / GridScale, 1e-3, -1e-3}
 
-// adaptation makes an arbitrary run of n elements. About one in odd of the inputs is awkward.
+// adaptation draws a run of n elements. About one in odd of the inputs is awkward.
 func adaptation(rng *rand.Rand, n, odd int, half, scaled, traced, masked bool) *Adaptation {
 	floats := func() []float32 {
-		offset := rng.IntN(9) // in memory, so that nothing is aligned
+		offset := rng.IntN(9) // in memory, so that arrays are unaligned
 		s := make([]float32, offset+n)[offset:]
 		for i := range s {
 			s[i] = float32(rng.NormFloat64() * math.Exp(2*rng.NormFloat64()-7))
@@ -159,7 +159,7 @@ func FuzzAdaptation(f *testing.F) {
 	})
 }
 
-// One element after the other, by the definition.
+// Elements one by one, by the definition.
 func TestAdaptationFollowsItsDefinition(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		rng := rand.New(rand.NewPCG(5, 5))
@@ -198,7 +198,7 @@ func TestAdaptationFollowsItsDefinition(t *testing.T) {
 	})
 }
 
-// A place outside of its slices is not touched.
+// Adapt writes nothing outside its slices.
 func TestAdaptationKeepsToItsSlices(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for _, half := range []bool{false, true} {
@@ -230,8 +230,8 @@ func TestAdaptationAllocatesNothing(t *testing.T) {
 	})
 }
 
-// The random numbers by which I is rounded are uniform, also over the written elements alone
-// and over the others alone.
+// The random numbers that round I are uniform, also over the written elements alone and over the
+// others alone.
 func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 	for _, threshold := range []int{1000, 3277, MaskAll / 2, MaskAll - 3277} {
 		var sums, ups, counts [2]float64
@@ -255,8 +255,8 @@ func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 	}
 }
 
-// Small steps, which rounding to nearest would lose, move I in bfloat16: after many of them its
-// mean is where float32 has it.
+// Small steps, which rounding to nearest would lose, change I in bfloat16. After many steps its
+// mean equals that of float32.
 func TestAveragesInBF16DoNotStandStill(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		const n, steps = 4096, 200
@@ -275,8 +275,8 @@ func TestAveragesInBF16DoNotStandStill(t *testing.T) {
 		for _, v := range loaded(a.I) {
 			mean += float64(v) / n
 		}
-		// A step of an element is 2^-8 or 2^-7 with probability below .1: over 200 steps that is
-		// a standard deviation of about .02.
+		// A step of an element is 2^-8 or 2^-7 with probability below .1. Over 200 steps the
+		// standard deviation is about .02.
 		require.InDelta(t, want, mean, 5*0.03/math.Sqrt(n))
 		require.Less(t, want, float32(0.95))
 	})

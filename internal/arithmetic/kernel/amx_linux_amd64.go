@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelAMX is by tiles, all rows of a block at once.
+// kernelAMX uses tiles, for all rows of a block at once.
 var kernelAMX = bf16Kernel{
 	name: "AMX",
 	blocks: func(blocks, _, steps int, a, b *uint32, c *float32, stride int, acc bool) {
@@ -18,8 +18,8 @@ var kernelAMX = bf16Kernel{
 	},
 }
 
-// permitTiles asks the system, once and for all threads, for the state of the tiles:
-// Linux gives no process the 8 KiB that it must save for each thread unasked.
+// permitTiles asks the system, once for all threads, for the permission to use tiles. Linux does
+// not save their 8 KiB for each thread without it.
 func permitTiles() error {
 	if !cpu.X86.HasAMXTile || !cpu.X86.HasAMXBF16 {
 		return errors.New("this processor lacks them")
@@ -33,7 +33,7 @@ func permitTiles() error {
 	return nil
 }
 
-// amxBlocks leaves no state of tiles behind, so that a goroutine may go on on any thread.
+// amxBlocks leaves no tile state, so that a goroutine can continue on any thread.
 //
 //go:noescape
 func amxBlocks(blocks, steps int, a, b *uint32, c *float32, stride int, acc bool)

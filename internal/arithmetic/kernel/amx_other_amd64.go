@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// kernelAMX is never in use here.
+// kernelAMX is never used here.
 var kernelAMX bf16Kernel
 
-// permitTiles says why there are no tiles.
+// permitTiles returns the reason why there are no tiles.
 func permitTiles() error { return errors.New("this is " + runtime.GOOS) }

@@ -2,19 +2,19 @@ package kernel
 
 import "fmt"
 
-// Arithmetic says in what an Exec computes. The zero value is Float32 by the widest
-// instructions of this machine.
+// Arithmetic sets precision and instructions of an Exec. The zero value is Float32 with the
+// widest instructions of this machine.
 type Arithmetic struct {
 	Precision    Precision    // of the matrix products; "" is Float32
-	Instructions Instructions // others than the widest are for tests
+	Instructions Instructions // tests use others than the widest
 }
 
 // machine is the widest set of instructions that this machine has.
 var machine = detect()
 
-// Validate says what this machine lacks. BF16 takes a processor with AVX512-BF16, or with AMX tiles
-// and a system that permits their use; in portable instructions it is for tests, and works
-// everywhere.
+// Validate returns an error if this machine lacks the arithmetic. BF16 needs a processor with
+// AVX512-BF16, or with AMX tiles on a system that permits their use. With portable instructions
+// BF16 is for tests, and works everywhere.
 func (a Arithmetic) Validate() error {
 	switch {
 	case a.Instructions > machine:
@@ -31,8 +31,8 @@ func (a Arithmetic) Validate() error {
 	return nil
 }
 
-// Numerics names the arithmetic. Two machines of one architecture that give the same name get
-// the same bits from every function of the package.
+// Numerics names the arithmetic. Two machines of one architecture with the same name get the same
+// bits from every function of the package.
 func (a Arithmetic) Numerics() string {
 	name := a.instructions().micro().name
 	if a.Precision == BF16 {
@@ -41,7 +41,7 @@ func (a Arithmetic) Numerics() string {
 	return name
 }
 
-// Vectors are the vector functions of the arithmetic, for a caller that needs no Exec.
+// Vectors returns the vector functions of the arithmetic, for callers without an Exec.
 func (a Arithmetic) Vectors() Vectors { return Vectors{a.instructions()} }
 
 func (a Arithmetic) instructions() Instructions {

@@ -2,7 +2,7 @@ package kernel
 
 import "fmt"
 
-// Array is a row of numbers held in float32, or in bfloat16: one of the two is nil.
+// Array is a row of numbers in float32 or in bfloat16: one of the two slices is nil.
 type Array struct {
 	F32  []float32
 	BF16 []uint16 // the upper halves of float32s
@@ -20,13 +20,13 @@ func NewArray(n int, held Precision) Array {
 		string(held), Float32, BF16))
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (a Array) Len() int { return max(len(a.F32), len(a.BF16)) }
 
-// Bytes is the memory that the elements take.
+// Bytes returns the bytes of memory of the elements.
 func (a Array) Bytes() int64 { return 4*int64(len(a.F32)) + 2*int64(len(a.BF16)) }
 
-// Range is elements lo to hi.
+// Range returns elements lo to hi.
 func (a Array) Range(lo, hi int) Array {
 	if a.BF16 != nil {
 		return Array{BF16: a.BF16[lo:hi]}
@@ -34,7 +34,7 @@ func (a Array) Range(lo, hi int) Array {
 	return Array{F32: a.F32[lo:hi]}
 }
 
-// At is element i.
+// At returns element i.
 func (a Array) At(i int) float32 {
 	if a.BF16 != nil {
 		return widenBF16(a.BF16[i])
@@ -48,7 +48,7 @@ func (a Array) Clear() {
 	clear(a.BF16)
 }
 
-// CopyFrom makes a equal to an array of the same length and precision.
+// CopyFrom copies an array of the same length and precision into a.
 func (a Array) CopyFrom(from Array) {
 	sameLength("Array.CopyFrom", len(a.F32), len(from.F32))
 	sameLength("Array.CopyFrom", len(a.BF16), len(from.BF16))

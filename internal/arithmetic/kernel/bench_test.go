@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// BenchmarkGEMM runs the products of a chunk of 128 of enwik8-12l and of the embedded
-// model on one thread, in the three forms: C is (m,n) throughout. "Add" has fast
-// weights. (_openblas has more shapes, and something to compare with.)
+// BenchmarkGEMM runs the products of a chunk of 128 of enwik8-12l and of the embedded model on
+// one thread. It covers the three forms; C is always (m,n). "Add" has fast weights. (_openblas
+// has more shapes, and a comparison.)
 func BenchmarkGEMM(b *testing.B) {
 	shapes := [][3]int{{128, 1536, 512}, {128, 512, 2048}, {128, 640, 160}, {1, 1536, 512}}
 	x := NewExec(1)
@@ -25,8 +25,8 @@ func BenchmarkGEMM(b *testing.B) {
 	b.Run("TN/640x64x128", func(b *testing.B) { benchProduct(b, x, "TN", 640, 64, 128) })
 }
 
-// BenchmarkLayer runs the products with the weights of one layer in their order,
-// forward and backward, on one thread and on two.
+// BenchmarkLayer runs the products with the weights of one layer in order, forward and backward,
+// on one thread and on two.
 func BenchmarkLayer(b *testing.B) {
 	for _, d := range []int{512, 160} {
 		for _, threads := range []int{1, 2} {
@@ -87,7 +87,7 @@ func BenchmarkSoftmax(b *testing.B) {
 	}
 }
 
-// BenchmarkParallel is the cost of handing an operation to the other threads.
+// BenchmarkParallel measures the cost of passing an operation to the other threads.
 func BenchmarkParallel(b *testing.B) {
 	x := NewExec(2)
 	defer x.Close()
@@ -101,7 +101,7 @@ type nothing struct{}
 
 func (*nothing) Do(*Exec, int) {}
 
-// normal is n normally distributed numbers.
+// normal returns n normally distributed numbers.
 func normal(n int) []float32 {
 	s := make([]float32, n)
 	for i := range s {

@@ -4,10 +4,11 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// hasAssembly says that the functions of the assembly are not those that panic.
+// hasAssembly says that the assembly exists; without it its functions panic.
 const hasAssembly = true
 
-// kernelsBF16 are the kernels for bf16 of this machine, the fastest first, or why there is none.
+// kernelsBF16 returns the bf16 kernels of this machine, fastest first, or an error with the
+// reason why there are none.
 func kernelsBF16() (all []bf16Kernel, err error) {
 	missing := permitTiles()
 	if missing == nil {
@@ -22,10 +23,10 @@ func kernelsBF16() (all []bf16Kernel, err error) {
 	return all, nil
 }
 
-// kernelDots is by the instruction VDPBF16PS, which goes on along one chain of an element.
+// kernelDots uses the instruction VDPBF16PS, which continues one chain of an element.
 var kernelDots = bf16Kernel{name: "AVX512-BF16", blocks: dotBlocks, chains: true}
 
-// dotBlocks is bf16Kernel.blocks for eight rows, or a multiple, of each block.
+// dotBlocks is bf16Kernel.blocks for a multiple of eight rows of each block.
 //
 //go:noescape
 func dotBlocks(blocks, rows, steps int, a, b *uint32, c *float32, stride int, acc bool)

@@ -4,10 +4,10 @@ package kernel
 type lines struct {
 	data, add []float32
 	stride    int
-	along     bool // neighbours in memory are the k's of a line, else the lines of a k
+	along     bool // adjacent elements are the k's of a line; else the lines of a k
 }
 
-// linesOf is the lines of m from the given one on, and of those the k's.
+// linesOf returns the lines of m from a line on, and their k's from a k on.
 func linesOf(m Matrix, along bool, line, k int) lines {
 	l := lines{data: m.Data, add: m.Add, stride: m.Stride, along: along}
 	if along {
@@ -24,9 +24,8 @@ func (l lines) from(at int) lines {
 	return l
 }
 
-// packPanel packs n <= 32 lines of k <= bf16BlockK k's in tiles of A, or of B if right.
-// Lines that do not exist hold anything: what becomes of them is dropped. k's that do
-// not exist are zero.
+// packPanel packs n <= 32 lines of k <= bf16BlockK k's in tiles of A, or of B if right. Missing
+// lines may hold anything, since their results are dropped. Missing k's are zero.
 func (s *bf16Scratch) packPanel(v Vectors, dst []uint32, l lines, n, k int, right bool) {
 	for line := 0; line < n; line += tileLines {
 		for k0 := 0; k0 < k; k0 += tileK {

@@ -2,65 +2,65 @@ package kernel
 
 import "math"
 
-// The tiles are those of AMX, of 1 KiB each. A tile of C has (16,16) float32, a tile of A has
-// 16 rows of 16 pairs of k's, and a tile of B has 16 pairs of k's by 16 columns. A pair is one
-// word, with the even k in its lower half.
+// The tiles are those of AMX, of 1 KiB each. A tile of C has (16,16) float32. A tile of A has 16
+// rows of 16 pairs of k's, and a tile of B has 16 pairs of k's by 16 columns. A pair is one word,
+// with the even k in its lower half.
 const (
 	tileLines = 16 // rows of A or columns of B in a tile
 	tilePairs = 16
 	tileK     = 2 * tilePairs
 	tileWords = tileLines * tilePairs
 
-	// panelLines is the side of a block of C, of 4 tiles: with 2 of A and 2 of B they are the
-	// processor's 8.
+	// panelLines is the side of a block of C, which has 4 tiles. With 2 of A and 2 of B they use
+	// the processor's 8 tiles.
 	panelLines = 2 * tileLines
 
-	// bf16BlockK k's are packed at once: a panel of B, 32 KiB, stays in the first-level cache.
-	// The number has no influence on the bits of a result.
+	// bf16BlockK is the number of k's packed at once: a panel of B, 32 KiB, stays in the
+	// first-level cache. It does not affect the bits of a result.
 	bf16BlockK = 512
 
 	panelWords = panelLines / 2 * bf16BlockK
 	leftPanels = (blockRows + panelLines - 1) / panelLines
 )
 
-// bf16Kernel is how blocks of C are computed in bf16; all kernels give the same bits. The zero
-// value is portable.
+// bf16Kernel computes blocks of C in bf16. All kernels give the same bits. The zero value is
+// portable.
 type bf16Kernel struct {
 	name string // of its instructions
 
-	// blocks computes blocks of (32,32) of C, one below the other: sets them, or adds to them, from
-	// steps tiles of k's. a is [blocks][steps][2][tileWords], b is [steps][2][tileWords]; blocks
-	// and steps > 0. Of a single block it may leave out the rows from the given one on.
+	// blocks sets, or adds to, blocks of (32,32) of C, one below the other, from steps tiles of
+	// k's. a is [blocks][steps][2][tileWords], b is [steps][2][tileWords]; blocks and steps > 0.
+	// For a single block it may skip the rows from `rows` on.
 	blocks func(blocks, rows, steps int, a, b *uint32, c *float32, stride int, acc bool)
 
-	// chains says that a pair is two k's of one of an element's chains: instead of (k, k+1) and
-	// (k+2, k+3) neighbours are (k+2, k) and (k+3, k+1), their lower halves named first.
+	// chains says that a pair holds two k's of one chain. Instead of (k, k+1) and (k+2, k+3),
+	// adjacent pairs are then (k+2, k) and (k+3, k+1), lower halves first.
 	chains bool
 }
 
-// bf16Scratch is the packed operands of a product in bf16. A panel is 32 lines in
-// tiles: [k/32][2][tileWords].
+// bf16Scratch holds the packed operands of a product in bf16. A panel is 32 lines in tiles:
+// [k/32][2][tileWords].
 type bf16Scratch struct {
 	left  [leftPanels * panelWords]uint32  // of A, all rows of a piece
 	right [panelWords]uint32               // of B
 	tile  [tileWords]uint32                // to be transposed
-	block [panelLines * panelLines]float32 // a block that does not lie wholly inside C
+	block [panelLines * panelLines]float32 // a block that exceeds C
 
 	kernel bf16Kernel
 }
 
-// newBF16Scratch is for the fastest kernel of this machine, or for the portable one.
+// newBF16Scratch returns scratch for the fastest kernel of this machine, or for the portable one.
 func newBF16Scratch(i Instructions) *bf16Scratch {
 	s := new(bf16Scratch)
 	if i != Portable {
-		kernels, _ := kernelsBF16() // a valid arithmetic has one
+		kernels, _ := kernelsBF16() // a valid arithmetic has at least one
 		s.kernel = kernels[0]
 	}
 	return s
 }
 
-// tiles computes rows of C, and cols <= 32 columns, from the packed panels: blocks in place where
-// all of them lies in C, and else apart.
+// tiles computes rows of C, and cols <= 32 columns, from the packed panels. It computes blocks
+// inside C in place, and others in scratch.
 func (s *bf16Scratch) tiles(rows, cols, steps int, c []float32, stride int, acc bool) {
 	if s.kernel.blocks == nil {
 		tilesGo(s, rows, cols, steps, c, stride, acc)
@@ -108,10 +108,10 @@ func tilesGo(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc
 	}
 }
 
-// tileAt is the index in a panel at which the tile of a step and a line begins.
+// tileAt returns the index in a panel of the tile of a step and a line.
 func tileAt(step, line int) int { return (2*step + line/tileLines) * tileWords }
 
-// dotBF16 is the scalar product of a row of a tile of A and a column of a tile of B.
+// dotBF16 returns the scalar product of a row of a tile of A and a column of a tile of B.
 func dotBF16(a, b []uint32) float32 {
 	const high = 0xffff << 16
 	var even, odd float32
@@ -123,8 +123,8 @@ func dotBF16(a, b []uint32) float32 {
 	return addFlushed(even, odd)
 }
 
-// pairsAlongGo packs n lines, each k floats in a row, as [line][pair]:
-// dst[i][p] = src[i][2p], src[i][2p+1], with add added. k's up to 32 become zero.
+// pairsAlongGo packs n lines, each k floats in a row, as [line][pair]: dst[i][p] = src[i][2p],
+// src[i][2p+1], plus add. k's up to 32 become zero.
 func pairsAlongGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	for i := range n {
 		out := dst[i*tilePairs:][:tilePairs]
@@ -135,8 +135,8 @@ func pairsAlongGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) 
 	}
 }
 
-// pairsAcrossGo packs n lines, the k's of each in a column, as [pair][line]:
-// dst[p][j] = src[2p][j], src[2p+1][j], with add added. k's up to 32 become zero.
+// pairsAcrossGo packs n lines, the k's of each in a column, as [pair][line]: dst[p][j] =
+// src[2p][j], src[2p+1][j], plus add. k's up to 32 become zero.
 func pairsAcrossGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	clear(dst[:])
 	for p := range k {
@@ -147,7 +147,7 @@ func pairsAcrossGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int)
 	}
 }
 
-// sumBF16 is src[i] + add[i], rounded.
+// sumBF16 returns src[i] + add[i], rounded.
 func sumBF16(src, add []float32, i int) uint32 {
 	v := src[i]
 	if add != nil {
@@ -165,10 +165,10 @@ func transposeTileGo(dst, src *[tileWords]uint32) {
 	}
 }
 
-// regroupGo makes the pairs of a tile of A, or of B if right, ones of single chains.
+// regroupGo rearranges the pairs of a tile of A, or of B if right, into pairs of single chains.
 func regroupGo(tile *[tileWords]uint32, right bool) {
 	const high = 0xffff << 16
-	toNext, toLine := 1, tilePairs // from a pair of a line to its neighbour, and to the next line
+	toNext, toLine := 1, tilePairs // from a pair to the next of its line, and to the next line
 	if right {
 		toNext, toLine = tileLines, 1
 	}

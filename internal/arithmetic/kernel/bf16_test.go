@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// eachBF16 runs a test in bf16 with the portable code, with the assembly that packs and with all
+// eachBF16 runs a test in bf16 with the portable code, with the assembly that packs, and with all
 // kernels of this machine.
 func eachBF16(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	portable := Arithmetic{Precision: BF16, Instructions: Portable}
@@ -38,7 +38,7 @@ func eachBF16(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	}
 }
 
-// multiplyBy makes an Exec in bf16 multiply by another kernel.
+// multiplyBy sets the kernel of an Exec in bf16.
 func (x *Exec) multiplyBy(k bf16Kernel) {
 	x.engine.alloc()
 	x.engine.bf16.kernel = k
@@ -49,7 +49,7 @@ func (x *Exec) multiplyBy(k bf16Kernel) {
 	}
 }
 
-// packBy makes a portable Exec pack by other instructions.
+// packBy sets the instructions by which a portable Exec packs.
 func (x *Exec) packBy(set Instructions) {
 	x.engine.vectors = Vectors{set}
 	if x.pool != nil {
@@ -92,7 +92,7 @@ func TestBF16ProductsAgreeWithFloat64(t *testing.T) {
 	})
 }
 
-// rounded is a dense copy of m in bf16.
+// rounded returns a dense copy of m in bf16.
 func rounded(m Matrix) Matrix {
 	r := Mat(m.dense(), m.Rows, m.Cols)
 	for i, v := range r.Data {
@@ -101,7 +101,7 @@ func rounded(m Matrix) Matrix {
 	return r
 }
 
-// The documented order, spelt out for single elements.
+// The documented order, computed for single elements.
 func TestBF16SumsAreInTheOrderOfTheInstruction(t *testing.T) {
 	const k = 2*bf16BlockK + 37
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
@@ -154,7 +154,7 @@ func TestRoundingToBF16(t *testing.T) {
 	})
 }
 
-// fmaFlushed against the exact sum, rounded as if exponents had no end, and zero if it
+// fmaFlushed equals the exact sum, rounded without limits of the exponent, and set to zero if it
 // is then below the smallest normal number.
 func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -168,7 +168,7 @@ func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
 			return float32(v)
 		}
 		a, b, c := float("a", 8), float("b", 8), float("c", 24)
-		if rapid.Bool().Draw(t, "small") { // products and sums around the smallest normal number
+		if rapid.Bool().Draw(t, "small") { // products and sums near the smallest normal number
 			a, b, c = a*0x1p-126, b*0x1p-64, c*0x1p-126
 		}
 		exact := func(v float32) *big.Float {
@@ -193,7 +193,7 @@ func TestSmallNumbersAreZeroInBF16(t *testing.T) {
 			{least / 2, 4, 0, 0},          // an operand
 			{least, 0.5, 0, 0},            // a product
 			{least, 1, 0, least},          //
-			{least, 0.5, least, least},    // flushed before it is added
+			{least, 0.5, least, least},    // flushed before the addition
 			{least, -1, least * 1.5, 0},   // a sum
 			{least, 1, least / 2, least},  // an element of C
 			{0x1p100, 0x1p100, 0, inf(1)}, //
@@ -231,7 +231,7 @@ func TestArithmetic(t *testing.T) {
 	}
 }
 
-// Two Execs of one process may compute in different arithmetics, at the same time.
+// Two Execs of one process can compute in different arithmetics at the same time.
 func TestAnArithmeticIsItsExecsOwn(t *testing.T) {
 	a, b := Mat(normal(40*300), 40, 300), Mat(normal(50*300), 50, 300)
 	var want [][]float32
@@ -269,8 +269,8 @@ func TestBF16ProductsDoNotAllocate(t *testing.T) {
 	})
 }
 
-// Signals and other threads interrupt the kernels' work; what is in tiles, in registers and in the
-// modes of the processor must survive it.
+// Signals and other threads interrupt the kernels. Tiles, registers and processor modes must
+// survive that.
 func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 	kernels, missing := kernelsBF16()
 	if missing != nil {
@@ -285,7 +285,7 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 		var busy atomic.Int64
 		var wg sync.WaitGroup
 		busy.Store(threads)
-		results := make([][]float32, threads) // the first that is wrong
+		results := make([][]float32, threads) // the first wrong result
 		want := make([]float32, blocks*panelLines*panelLines)
 		fill := func(seed uint64) *bf16Scratch {
 			s, rng := new(bf16Scratch), rand.New(rand.NewPCG(seed, 0))
@@ -325,7 +325,7 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 	}
 }
 
-// take gives packed operands a kernel, and groups their pairs for it.
+// take sets the kernel of packed operands, and groups their pairs for it.
 func (s *bf16Scratch) take(k bf16Kernel) {
 	s.kernel = k
 	for at := 0; k.chains && at < len(s.left); at += tileWords {
@@ -336,7 +336,7 @@ func (s *bf16Scratch) take(k bf16Kernel) {
 	}
 }
 
-// Sums take what is subnormal for zero, and nothing else does: the mode ends with the kernel.
+// Sums treat subnormal numbers as zero, and nothing else does: the mode ends with the kernel.
 func TestSubnormalNumbersAreLeftAloneAfterProductsInBF16(t *testing.T) {
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40,
@@ -388,7 +388,7 @@ func FuzzPackBF16(f *testing.F) {
 	})
 }
 
-// anyFloats is random bits, beginning with those of data.
+// anyFloats returns random bits, beginning with those of data.
 func anyFloats(rng *rand.Rand, n int, data []byte) []float32 {
 	s := make([]float32, n)
 	for i := range s {
@@ -450,7 +450,7 @@ func FuzzProductBF16(f *testing.F) {
 	})
 }
 
-// BenchmarkGEMMBF16 is some of BenchmarkGEMM in bf16, where there is a kernel.
+// BenchmarkGEMMBF16 runs some cases of BenchmarkGEMM in bf16, if there is a kernel.
 func BenchmarkGEMMBF16(b *testing.B) {
 	if _, missing := kernelsBF16(); missing != nil {
 		b.Skip(missing)

@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// yield lets another thread of the machine have this core, if one wants it.
+// yield offers this core to other threads of the machine.
 func yield() { unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// core is the core that this thread is on.
+// core returns the core that this thread runs on.
 func core() int {
 	var n uint32
 	unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&n)), 0, 0)
 	return int(n)
 }
 
-// leave moves this thread away from a core. On a virtual machine the system takes an
-// idle core for an absent one and wakes a thread beside its waker, where the two share a
-// core until it balances the load, for ten milliseconds and more.
+// leave moves this thread off a core. On a virtual machine the system considers an idle core
+// absent and wakes a thread on its waker's core. The two then share the core until the load is
+// balanced, for ten milliseconds or more.
 func leave(core int) {
 	runtime.LockOSThread() // both calls from the same thread
 	defer runtime.UnlockOSThread()

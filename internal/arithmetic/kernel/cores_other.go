@@ -4,7 +4,7 @@ package kernel
 
 import "runtime"
 
-// yield lets another goroutine have this processor, if one wants it.
+// yield offers this processor to other goroutines.
 func yield() { runtime.Gosched() }
 
 func core() int { return 0 }

@@ -1,6 +1,6 @@
 package kernel
 
-// dotRowsGo sets dst[i] to the scalar product of rows, its lanes folded as those of Dot.
+// dotRowsGo sets dst[i] to scalar products of rows, with lanes folded as in Dot.
 func dotRowsGo(dst, x, w []float32, n, stride int) {
 	for i := range dst {
 		var lanes [8]float32
@@ -9,14 +9,14 @@ func dotRowsGo(dst, x, w []float32, n, stride int) {
 	}
 }
 
-// axpyRowsGo adds rows to y, each as axpyGo does.
+// axpyRowsGo adds multiples of rows to y, as axpyGo does.
 func axpyRowsGo(y, a, x []float32) {
 	for i, by := range a {
 		axpyGo(y, x[i*len(y):(i+1)*len(y)], by)
 	}
 }
 
-// fold adds lanes as a vector register is halved.
+// fold adds lanes in the order in which a vector register is halved.
 func fold(l *[8]float32) float32 {
 	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
 }

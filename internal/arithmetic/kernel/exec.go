@@ -5,32 +5,32 @@ import (
 	"sync/atomic"
 )
 
-// Exec is what an operation needs besides its operands: an arithmetic, threads and scratch. One
-// Exec serves one caller at a time. An Exec allocates nothing once every kind of operation has
+// Exec holds what an operation needs besides its operands: an arithmetic, threads and scratch.
+// One Exec serves one caller at a time. It allocates nothing once every kind of operation has
 // run.
 type Exec struct {
 	engine engine // first: a large object begins on a cache line, and so do its panels
 	Vectors
 
 	threads int
-	room    []float32 // of the caller's tasks, see Reserve
-	product product   // operands of the product under way, kept here so that no call allocates
+	room    []float32 // for the caller's tasks, see Reserve
+	product product   // operands of the present product, kept here so that calls do not allocate
 
 	pool *pool // nil if there are no other threads
 }
 
-// Task is work that Parallel spreads: Do(w, i) for i = 0 .. n-1, in any order. w is
-// a single-threaded Exec of the goroutine that runs it; products may be called on it.
+// Task is work that Parallel spreads: Do(w, i) for i = 0 .. n-1, in any order. w is a
+// single-threaded Exec of the goroutine that runs it; Do may call products on it.
 type Task interface {
 	Do(w *Exec, i int)
 }
 
-// NewExec starts an Exec of up to maxThreads threads, the caller among them, in the arithmetic
-// of the zero Arithmetic: it parks maxThreads-1 goroutines, which Close ends.
+// NewExec starts an Exec of up to maxThreads threads, including the caller, in the zero
+// Arithmetic. It parks maxThreads-1 goroutines, which Close ends.
 func NewExec(maxThreads int) *Exec { return NewExecIn(maxThreads, Arithmetic{}) }
 
-// NewExecIn starts an Exec in a given arithmetic, which all its threads have. It panics if this
-// machine lacks it: see Arithmetic.Validate.
+// NewExecIn starts an Exec in a given arithmetic. It panics if this machine lacks the arithmetic:
+// see Arithmetic.Validate.
 func NewExecIn(maxThreads int, a Arithmetic) *Exec {
 	if maxThreads < 1 {
 		panic(fmt.Sprintf("kernel: NewExec(%d): at least one thread", maxThreads))
@@ -46,18 +46,18 @@ func NewExecIn(maxThreads int, a Arithmetic) *Exec {
 	return x
 }
 
-// newThread is an Exec of the calling thread alone.
+// newThread returns an Exec of the calling thread alone.
 func newThread(a Arithmetic) *Exec {
 	x := &Exec{threads: 1, Vectors: a.Vectors()}
 	x.engine.set(a)
 	return x
 }
 
-// Arithmetic is what the Exec computes in.
+// Arithmetic returns the arithmetic of the Exec.
 func (x *Exec) Arithmetic() Arithmetic { return x.engine.arithmetic }
 
-// SetThreads sets how many threads the next operations use, 1 to NewExec's
-// maximum. Results never depend on it.
+// SetThreads sets the number of threads of later operations, from 1 to NewExec's maximum. Results
+// never depend on it.
 func (x *Exec) SetThreads(n int) {
 	most := 1
 	if x.pool != nil {
@@ -69,11 +69,11 @@ func (x *Exec) SetThreads(n int) {
 	x.threads = n
 }
 
-// Threads is the number of threads that the next operation uses.
+// Threads returns the number of threads of the next operation.
 func (x *Exec) Threads() int { return x.threads }
 
-// Reserve gives every thread room for n float32 of its own, which tasks find by Room.
-// It allocates only where there is less.
+// Reserve gives every thread a buffer of n float32, which tasks get from Room. It allocates only
+// if the present buffers are smaller.
 func (x *Exec) Reserve(n int) {
 	if len(x.room) < n {
 		x.room = make([]float32, n)
@@ -85,10 +85,10 @@ func (x *Exec) Reserve(n int) {
 	}
 }
 
-// Room is the memory reserved for this thread; it holds what the last task left.
+// Room returns the buffer of this thread; it holds what the last task left.
 func (x *Exec) Room() []float32 { return x.room }
 
-// Close ends the goroutines. The Exec must be idle and is not used again.
+// Close ends the goroutines. The Exec must be idle, and must not be used afterwards.
 func (x *Exec) Close() {
 	if x.pool != nil {
 		x.pool.close()
@@ -96,14 +96,14 @@ func (x *Exec) Close() {
 	}
 }
 
-// Parallel runs t.Do for i = 0 .. n-1 and returns when all are done. The caller
-// takes part; i's are claimed in small runs from a shared counter. With one thread
-// it is a plain loop. A panic in Do on another thread ends the process.
+// Parallel runs t.Do for i = 0 .. n-1 and returns when all are done. The caller takes part.
+// Threads claim small runs of i from a shared counter. With one thread Parallel is a plain loop.
+// A panic in Do on another thread ends the process.
 func (x *Exec) Parallel(n int, t Task) {
 	if x.threads == 1 || n <= 1 {
 		w := x
 		if x.threads > 1 {
-			w = x.pool.workers[0].exec // t may count on a single thread
+			w = x.pool.workers[0].exec // t may rely on a single thread
 		}
 		for i := range n {
 			t.Do(w, i)
@@ -113,20 +113,20 @@ func (x *Exec) Parallel(n int, t Task) {
 	x.pool.run(x.threads, n, t)
 }
 
-// pool is the threads of an Exec. A job is published, opened, joined by whichever
-// threads come in time, and closed by the caller when nothing is left to claim; the
-// caller then waits only for those that joined, not for those still waking up.
+// pool holds the threads of an Exec. A job is published and opened. Threads that wake in time
+// join it. The caller closes it when nothing is left to claim. The caller then waits only for the
+// threads that joined, not for those still waking.
 type pool struct {
 	workers []worker // [0] is the caller's
 
 	task  Task
 	n     int // task indices 0 .. n-1
-	claim int // how many are claimed at once
+	claim int // indices claimed at once
 
-	_       [64]byte // the fields above are read by all, those below written by all
+	_       [64]byte // all threads read the fields above and write those below
 	next    atomic.Int64
 	_       [64]byte
-	joined  atomic.Int64 // threads at work on the job, plus jobOpen while it may be joined
+	joined  atomic.Int64 // threads at work on the job, plus jobOpen while others may join
 	closing atomic.Bool
 	done    gate // opened by the last thread to leave a closed job
 }
@@ -144,7 +144,7 @@ func newPool(threads int, a Arithmetic) *pool {
 	p.done.init()
 	for i := range p.workers {
 		p.workers[i].exec = newThread(a)
-		p.workers[i].exec.engine.alloc() // which of them meets the first product is chance
+		p.workers[i].exec.engine.alloc() // any of them may compute the first product
 		p.workers[i].call.init()
 	}
 	for i := 1; i < threads; i++ {
@@ -153,12 +153,12 @@ func newPool(threads int, a Arithmetic) *pool {
 	return p
 }
 
-// run does one job on the caller and up to threads-1 others.
+// run runs one job on the caller and up to threads-1 other threads.
 func (p *pool) run(threads, n int, t Task) {
 	p.task, p.n, p.claim = t, n, max(1, n/(8*threads))
 	p.next.Store(0)
 	p.joined.Add(jobOpen)
-	defer p.finish() // also when Do panics: nobody may still be at work when the caller unwinds
+	defer p.finish() // also after a panic in Do: no thread may work while the caller unwinds
 	for i := 1; i < min(threads, n); i++ {
 		p.workers[i].call.open()
 	}
@@ -186,7 +186,7 @@ func (p *pool) work(w *Exec) {
 	}
 }
 
-// serve is the life of a thread.
+// serve is the loop of a thread.
 func (p *pool) serve(w *worker) {
 	for {
 		w.call.wait()
@@ -194,7 +194,7 @@ func (p *pool) serve(w *worker) {
 			return
 		}
 		if !p.join() {
-			continue // too late: the others did it all
+			continue // too late: the others did all the work
 		}
 		p.work(w.exec)
 		if p.joined.Add(-1) == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// visits counts how often each index is done, and runs a product at each.
+// visits counts the calls for each index, and runs a product in each.
 type visits struct {
 	count []atomic.Int32
 	a, b  Matrix
@@ -29,7 +29,7 @@ func TestParallelDoesEachIndexOnce(t *testing.T) {
 	x := NewExec(4)
 	defer x.Close()
 	v := visits{count: make([]atomic.Int32, 97)}
-	for round := range 4000 { // so many, for two threads to claim at the same moment
+	for round := range 4000 { // enough rounds for two threads to claim at the same moment
 		x.SetThreads(1 + round%4)
 		n := round * round % len(v.count)
 		x.Parallel(n, &v)

@@ -31,13 +31,13 @@ func FuzzProductSIMD(f *testing.F) {
 		for _, set := range available() {
 			copy(c.Data, before)
 			product.mul(NewExecIn(1, Arithmetic{Instructions: set}), c, a, b, acc)
-			// Each product is within its own bound of the exact one.
+			// Each product is within the error bound of the exact one.
 			requireProduct(t, c, a, b, before, acc)
 		}
 	})
 }
 
-// FuzzExp compares the assembly with the portable code on any floats at all.
+// FuzzExp compares the assembly with the portable code on any floats.
 func FuzzExp(f *testing.F) {
 	f.Add([]byte("any bytes make floats, eight or more of them are for the assembly"))
 	f.Add(binary.LittleEndian.AppendUint32(make([]byte, 60), math.Float32bits(float32(math.NaN()))))

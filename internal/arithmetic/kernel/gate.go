@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A thread looks for work for yieldTime before it parks. During spinTime it looks without a
-// pause; after that it offers its core to other threads between two looks. The operations of
-// one chunk follow each other within yieldTime, and waking a parked thread takes about as long.
+// A thread polls for work for yieldTime before it parks. During spinTime it polls without a
+// pause; then it yields its core between two polls. The operations of one chunk follow each other
+// within yieldTime, and waking a parked thread takes about as long.
 const (
 	spinTime  = 20 * time.Microsecond
 	yieldTime = 200 * time.Microsecond
 )
 
-// gate lets one goroutine wait for another's signal, first spinning, then parked.
+// gate makes one goroutine wait for another's signal, first spinning, then parked.
 type gate struct {
 	state atomic.Uint32
 	wake  chan struct{}
@@ -23,12 +23,12 @@ type gate struct {
 const (
 	gateShut = iota
 	gateOpen
-	gateParked // shut, and the waiter is asleep
+	gateParked // shut, and the waiter sleeps
 )
 
 func (g *gate) init() { g.wake = make(chan struct{}, 1) }
 
-// open lets the waiter through once; opening an open gate does nothing.
+// open releases the waiter once; opening an open gate does nothing.
 func (g *gate) open() {
 	if g.state.Swap(gateOpen) == gateParked {
 		g.waker = core()
@@ -47,9 +47,9 @@ func (g *gate) wait() {
 	g.state.Store(gateShut)
 }
 
-// spin looks at the gate for some time and says whether it opened.
+// spin polls the gate for some time and reports whether it opened.
 func (g *gate) spin() bool {
-	const looksPerClock = 64 // reading the clock costs as much as some fifty looks
+	const looksPerClock = 64 // reading the clock costs about fifty polls
 	start := time.Now()
 	for {
 		for range looksPerClock {

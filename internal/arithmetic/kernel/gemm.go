@@ -1,6 +1,6 @@
 package kernel
 
-// parallelWork is how many multiply-adds are worth waking other threads for.
+// parallelWork is the minimum number of multiply-adds for which other threads are woken.
 const parallelWork = 200_000
 
 // MulNT sets C = A Bᵀ, or adds it to C if acc: c (m,n), a (m,k), b (n,k). C shares
@@ -24,7 +24,7 @@ func (x *Exec) MulTN(c, a, b Matrix, acc bool) {
 	x.multiply("MulTN", b.Rows)
 }
 
-// multiply runs x.product; k of the right operand is given for the check.
+// multiply runs x.product. rightK is the right operand's k, to check the shapes.
 func (x *Exec) multiply(name string, rightK int) {
 	p := &x.product
 	p.check(name, rightK)

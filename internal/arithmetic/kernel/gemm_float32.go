@@ -2,8 +2,7 @@ package kernel
 
 import "math"
 
-// multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C over the blocks of k, in
-// order.
+// multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C over the blocks of k, in order.
 func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
 	if e.streams(p, i1-i0, j1-j0) {
 		e.multiplyStreamed(p, i0, i1, j0, j1)
@@ -22,8 +21,8 @@ func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
 	}
 }
 
-// fewColumns computes columns from j0 on of a product of so few rows that packing B would
-// take longer than multiplying, and returns the column up to which it came.
+// fewColumns computes columns from j0 on, if the product has so few rows that packing B would
+// take longer than multiplying. It returns the first column that it has not computed.
 func (e *engine) fewColumns(p *product, j0, j1 int) int {
 	most := e.few
 	if p.b.Add == nil {
@@ -64,13 +63,13 @@ func (e *engine) fewRows(p *product, b []float32, stride, j, k0, k1 int) {
 	}
 }
 
-// The last block of k's has zeros behind it if a product of few rows cannot take it as it is. The
-// zeros of A are negative: to add their product, -0, changes no sum, not even -0.
+// If a product of few rows cannot take the last block of k's, the block is padded with zeros. The
+// zeros of A are negative: adding their product, -0, changes no sum, not even -0.
 
-// padded is the length of a block of k's with the zeros behind it.
+// padded returns the length of a block of k's with padding.
 func padded(k int) int { return (k + fewK - 1) &^ (fewK - 1) }
 
-// padLeft lays out the last block of A's k's with zeros behind it, if they are needed.
+// padLeft copies the last block of A's k's and pads it, if needed.
 func (e *engine) padLeft(p *product) {
 	if p.k%fewK == 0 {
 		return
@@ -86,8 +85,8 @@ func (e *engine) padLeft(p *product) {
 	}
 }
 
-// padRight gives k's of the rows of op(B) with zeros behind them, at a stride of sumStride. Rows
-// that are sums lie so already.
+// padRight returns k's of the rows of op(B), padded, at a stride of sumStride. Rows that are sums
+// are already in this form.
 func (e *engine) padRight(p *product, b []float32, stride, k int) []float32 {
 	if p.b.Add == nil {
 		for j := range fewCols {
@@ -114,14 +113,14 @@ func (e *engine) sumRows(b, add []float32, stride, k int) {
 	}
 }
 
-// leftView is a piece of A as the tile kernel reads it: element (i,k) of a tile is
-// at i*row + k*col of tile's.
+// leftView is a piece of A for the tile kernel: element (i,k) of a tile is at i*row + k*col of
+// the tile's data.
 type leftView struct {
 	data           []float32
-	step, row, col int // step: from tile to tile if they are packed, else 0
+	step, row, col int // step: distance of packed tiles, else 0
 }
 
-// tile is the elements of tile t, which begins i rows down.
+// tile returns the elements of tile t, which begins at row i.
 func (a *leftView) tile(t, i int) []float32 {
 	if a.step > 0 {
 		return a.data[t*a.step:]
@@ -129,9 +128,9 @@ func (a *leftView) tile(t, i int) []float32 {
 	return a.data[i*a.row:]
 }
 
-// left is rows i0 to i1-1 of op(A) over k0 to k1-1. They are packed if A is (k,m), where
-// neighbouring k's lie a whole row apart. Otherwise they are copied if so many columns use them
-// that the copy pays: rows at a stride of a power of two compete for the same cache lines.
+// left returns rows i0 to i1-1 of op(A) over k0 to k1-1. It packs them if A is (k,m), where
+// adjacent k's are a whole row apart. Otherwise it copies them if enough columns use them: rows
+// at a stride of a power of two compete for the same cache lines.
 func (e *engine) left(p *product, tiles rowTiles, i0, i1, k0, k1, cols int) leftView {
 	const often = 256
 	s, k := p.a.Stride, k1-k0
@@ -157,14 +156,14 @@ func (e *engine) left(p *product, tiles rowTiles, i0, i1, k0, k1, cols int) left
 	return leftView{data: left, step: step, row: 1, col: e.micro.rows}
 }
 
-// rightView is a panel of B as the tile kernel reads it: element (k,j) is at k*width + j.
+// rightView is a panel of B for the tile kernel: element (k,j) is at k*width + j.
 type rightView struct {
 	data  []float32
 	width int
 }
 
-// right is columns j to j+cols-1 of op(B) over k0 to k1-1. The panel is packed, unless the
-// packing would be a mere copy, of a panel that few tiles use: then it is read in place.
+// right returns columns j to j+cols-1 of op(B) over k0 to k1-1. It packs the panel, unless
+// packing would only copy it and few tiles use it; then the panel is read in place.
 func (e *engine) right(p *product, tiles rowTiles, j, cols, k0, k1 int) rightView {
 	const few = 2
 	if !p.transB && p.b.Add == nil && tiles.n <= few && cols == e.micro.cols {
@@ -174,9 +173,8 @@ func (e *engine) right(p *product, tiles rowTiles, j, cols, k0, k1 int) rightVie
 	return rightView{data: e.panel[:], width: e.micro.cols}
 }
 
-// packRight packs columns j to j+cols-1 of op(B), k0 to k1-1, as [k][micro.cols], and
-// adds B's Add on the way. Columns that do not exist hold anything: what the tile
-// kernel makes of them is dropped.
+// packRight packs columns j to j+cols-1 of op(B), k0 to k1-1, as [k][micro.cols], and adds B's
+// Add. Missing columns may hold anything, since their results are dropped.
 func (e *engine) packRight(p *product, dst []float32, j, cols, k0, k1 int) {
 	b, k := &p.b, k1-k0
 	at := k0*b.Stride + j
@@ -194,9 +192,9 @@ func (e *engine) packRight(p *product, dst []float32, j, cols, k0, k1 int) {
 	}
 }
 
-// fetchNext prefetches part t of n of the panel that begins at column j, if op(B) is packed
-// from rows and too large for the caches: the weights of a model come from memory, in runs too
-// short for the processor's own prefetcher to notice.
+// fetchNext prefetches part t of n of the panel that begins at column j. It does so only if op(B)
+// is packed from rows and too large for the caches. A model's weights then come from memory, in
+// runs too short for the processor's own prefetcher.
 func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
 	const line, near = 16, 1 << 14
 	if !p.transB || p.n*p.k < near {
@@ -211,8 +209,8 @@ func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
 	}
 }
 
-// multiplyPanel multiplies the rows of A from i0 on by the panel of B that holds columns j to
-// j+cols-1, tile by tile, and fetches the next one meanwhile.
+// multiplyPanel multiplies the rows of A from i0 on by the panel of B with columns j to j+cols-1,
+// tile by tile. Meanwhile it prefetches the next panel.
 func (e *engine) multiplyPanel(p *product, tiles rowTiles, a leftView, b rightView, i0, j, cols, k0,
 	k int, acc bool) {
 	for t := range tiles.n {
@@ -228,7 +226,7 @@ func (e *engine) multiplyPanel(p *product, tiles rowTiles, a leftView, b rightVi
 	}
 }
 
-// copyTile moves the part of a tile that lies inside C, by the tile kernel's last step.
+// copyTile copies the part of a tile inside C to C, or adds it, like the tile kernel's last step.
 func copyTile(c []float32, stride int, tile []float32, width, rows, cols int, acc bool) {
 	for i := range rows {
 		dst, src := c[i*stride:][:cols], tile[i*width:]

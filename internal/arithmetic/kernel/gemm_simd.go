@@ -2,7 +2,7 @@ package kernel
 
 //go:generate sh -c "cd _generate && go run . gemm -out ../gemm_amd64.s -stubs ../gemm_amd64.go -pkg kernel"
 
-// Both are the same arithmetic, hence the same bits.
+// Both have the same arithmetic and so the same bits.
 var (
 	avx2 = microKernel{name: "float32-fma", rows: 6, cols: 16, tile: byRows(
 		tile1AVX2, tile2AVX2, tile3AVX2, tile4AVX2, tile5AVX2, tile6AVX2,
@@ -13,7 +13,7 @@ var (
 	)}
 )
 
-// byRows is microKernel.tile of the kernels for 1, 2 and more rows.
+// byRows makes microKernel.tile from kernels for 1, 2 and more rows.
 func byRows(
 	kernels ...func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int,
 		acc bool),

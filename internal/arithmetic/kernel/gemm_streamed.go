@@ -1,27 +1,27 @@
 package kernel
 
 const (
-	// streamedRows rows of op(B)ᵀ are at work together: whole tiles, and whole blocks of a
-	// transpose.
+	// streamedRows is the number of rows of op(B)ᵀ processed together: whole tiles, and whole
+	// blocks of a transpose.
 	streamedRows = 48
 
-	// streamedMost rows of A at most are packed at once.
+	// streamedMost is the maximum number of rows of A packed at once.
 	streamedMost = 128
 )
 
-// streams tells whether so many rows and columns of C are better computed as (op(B)ᵀ Aᵀ)ᵀ: B is
-// the weights of a model, far larger than A, the rows of a text. Then A is packed instead of B, and
-// B is read where it is, as it comes from memory. An element is the same chain of multiply-adds
-// either way. Without AVX-512 the tiles take so long that packing B does not count; with an Add, B
-// has to be copied anyway.
+// streams reports whether C of this size is better computed as (op(B)ᵀ Aᵀ)ᵀ. This is so if B is
+// the weights of a model, far larger than A, the rows of a text. Then A is packed instead of B,
+// and B is read in place, as it comes from memory. An element is the same chain of multiply-adds
+// either way. Without AVX-512 the tiles take so long that packing B does not matter. With an Add,
+// B must be copied anyway.
 func (e *engine) streams(p *product, rows, cols int) bool {
-	panels := (rows + e.micro.cols - 1) / e.micro.cols * e.micro.cols // 3/4 full at least
+	panels := (rows + e.micro.cols - 1) / e.micro.cols * e.micro.cols // at least 3/4 full
 	return e.vectors.set >= AVX512 && !p.transA && p.b.Add == nil &&
 		rows%4 == 0 && cols%8 == 0 && 4*rows >= 3*panels && rows <= streamedMost &&
 		2*rows <= min(p.k, blockK, cols)
 }
 
-// multiplyStreamed is multiply where B streams.
+// multiplyStreamed is multiply for a streamed B.
 func (e *engine) multiplyStreamed(p *product, i0, i1, j0, j1 int) {
 	e.alloc()
 	rows, width := i1-i0, e.micro.cols
@@ -38,7 +38,7 @@ func (e *engine) multiplyStreamed(p *product, i0, i1, j0, j1 int) {
 	}
 }
 
-// multiplyRows multiplies n rows of op(B)ᵀ, from j on, by the packed panels of A, and stores the
+// multiplyRows multiplies n rows of op(B)ᵀ, from j on, by the packed panels of A. It stores the
 // transposed result in C, or adds it to C.
 func (e *engine) multiplyRows(p *product, i0, rows, j, n, k0, k int) {
 	width, tiles := e.micro.cols, tilesOf(n, e.micro.rows)

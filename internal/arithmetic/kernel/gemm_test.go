@@ -33,7 +33,7 @@ func TestProductsAgreeWithFloat64(t *testing.T) {
 			switch form {
 			case 0:
 				x.MulNN(c, a, b, acc)
-			case 1: // the view itself as (n,k)
+			case 1: // the view itself, as (n,k)
 				b = drawMatrix(t, rng, n, k, b.Add != nil)
 				x.MulNT(c, a, b, acc)
 				b = b.transposed()
@@ -47,9 +47,9 @@ func TestProductsAgreeWithFloat64(t *testing.T) {
 	})
 }
 
-// requireProduct checks every element of c against float64 by the rounding error a
-// chain of n float32 operations can have, n u / (1 - n u) times the sum of the
-// magnitudes with u = 2^-24, and that nothing around c has changed.
+// requireProduct compares every element of c with float64. The tolerance is the rounding error of
+// a chain of n float32 operations: n u / (1 - n u) times the sum of the magnitudes, with u =
+// 2^-24. It also checks that nothing around c has changed.
 func requireProduct(t require.TestingT, c, a, b Matrix, before []float32, acc bool) {
 	inside := make([]bool, len(before))
 	for i := range c.Rows {
@@ -147,7 +147,8 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 	}
 }
 
-// A product whose right operand streams (AVX-512 alone) has the bits of one whose is packed.
+// A product with a streamed right operand (AVX-512 only) has the bits of one with a packed
+// operand.
 func TestAStreamedOperandChangesNoBit(t *testing.T) {
 	eachKernel(t, 2, func(t *testing.T, x *Exec) {
 		packed := NewExecIn(1, Arithmetic{Instructions: min(x.Arithmetic().instructions(), AVX2)})

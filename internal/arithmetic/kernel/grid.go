@@ -2,8 +2,8 @@ package kernel
 
 import "math"
 
-// The geometry of a Grid: cells of equal length between powers of two of
-// z = 1 + GridScale |x|, so that a cell, and the place in it, are bits of z.
+// The geometry of a Grid: cells of equal length between powers of two of z = 1 + GridScale |x|.
+// The cell, and the position in it, are bits of z.
 const (
 	GridScale    = 1096.6331584284585992637202382881214324422 // e^7
 	GridCellBits = 11
@@ -16,15 +16,15 @@ const (
 	perCell   = 1. / (1 << cellShift)
 )
 
-// Grid holds a function's values at the grid points: first those of 0 and above,
-// ascending, then those of 0 and below, descending.
+// Grid holds a function's values at the grid points: first those of 0 and above, ascending, then
+// those of 0 and below, descending.
 type Grid [2 * (GridCells + 1)]float32
 
-// GridPoint is z at point i of either side, 0 <= i <= GridCells.
+// GridPoint returns z at point i of either side, 0 <= i <= GridCells.
 func GridPoint(i int) float32 { return math.Float32frombits(uint32(bitsOfOne + i<<cellShift)) }
 
-// Locate finds the grid point below |x| on x's side and the place in the cell, 0 to
-// 1, between it and the next. Not ok: x is outside the grid, or NaN.
+// Locate returns the grid point below |x| on x's side, and the position w, 0 to 1, between it and
+// the next point. ok is false if x is outside the grid or NaN.
 func Locate(x float32) (i uint32, w float32, ok bool) {
 	b := math.Float32bits(x)
 	z := 1 + float32(math.Float32frombits(b&^(1<<31))*float32(GridScale))

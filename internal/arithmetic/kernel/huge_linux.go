@@ -8,15 +8,14 @@ import (
 // hugePage is the size of a huge page on amd64, and on arm64 with pages of 4 KiB.
 const hugePage = 2 << 20
 
-// adviseHuge asks for huge pages behind x before it is written. Most Linux systems give them to
-// those who ask ("madvise" in /sys/kernel/mm/transparent_hugepage/enabled); to be refused does no
-// harm.
+// adviseHuge asks for huge pages for x before x is written. Most Linux systems give them on
+// request ("madvise" in /sys/kernel/mm/transparent_hugepage/enabled); a refusal does no harm.
 func adviseHuge(x []float32) {
 	if len(x) == 0 {
 		return
 	}
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
-	first := int(-uintptr(unsafe.Pointer(&x[0])) & (hugePage - 1)) // up to the next huge page
+	first := int(-uintptr(unsafe.Pointer(&x[0])) & (hugePage - 1)) // offset of the next huge page
 	if whole := (len(bytes) - first) / hugePage * hugePage; whole > 0 {
 		_ = syscall.Madvise(bytes[first:first+whole], syscall.MADV_HUGEPAGE)
 	}

@@ -2,29 +2,29 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// Instructions is a set of the processor's instructions, by which an Exec computes. Each set
-// has those before it.
+// Instructions is the instruction set by which an Exec computes. Each set includes those before
+// it.
 type Instructions uint8
 
-// The sets. AVX2 and AVX512 are both with FMA, and give the same bits. AVX512 is its parts F, BW,
-// DQ and VL, which all processors have that have it, but for Xeon Phi.
+// The sets. AVX2 and AVX512 both include FMA, and give the same bits. AVX512 requires F, BW, DQ
+// and VL, which all processors with AVX-512 have, except Xeon Phi.
 const (
-	Widest   Instructions = iota // the last set that this machine has
-	Portable                     // none but what Go compiles to
+	Widest   Instructions = iota // the last set of this machine
+	Portable                     // only instructions that Go compiles to
 	AVX2
 	AVX512
 )
 
-// String names the set.
+// String returns the name of the set.
 func (i Instructions) String() string {
 	return [...]string{"widest", "portable", "AVX2", "AVX512"}[i]
 }
 
-// Vectors are the functions of rows of numbers (vector.go, norm.go), by one set of
-// instructions. The zero value is portable. Every Exec has its own.
+// Vectors are the functions of rows of numbers (vector.go, norm.go), in one instruction set. The
+// zero value is portable. Every Exec has one.
 type Vectors struct{ set Instructions }
 
-// detect is the widest set of instructions that this machine has.
+// detect returns the widest instruction set of this machine.
 func detect() Instructions {
 	switch {
 	case !hasAssembly || !cpu.X86.HasAVX2 || !cpu.X86.HasFMA:
@@ -36,7 +36,7 @@ func detect() Instructions {
 	return AVX512
 }
 
-// micro is the set's kernel.
+// micro returns the set's kernel.
 func (i Instructions) micro() *microKernel {
 	switch i {
 	case AVX2:
@@ -47,7 +47,7 @@ func (i Instructions) micro() *microKernel {
 	return &portable
 }
 
-// fewRows is up to how many rows fewTile multiplies: 0 if it cannot.
+// fewRows returns the maximum number of rows of fewTile, or 0 if the set lacks it.
 func (i Instructions) fewRows() int {
 	if i < AVX2 {
 		return 0

@@ -1,7 +1,7 @@
 package kernel
 
-// NewLarge returns n zeros in memory of which the system is asked to make huge pages, where it
-// knows them: numbers that come from memory in every chunk then arrive faster.
+// NewLarge returns n zeros in huge pages, where the system has them. Numbers that every chunk
+// reads from memory then arrive faster.
 func NewLarge(n int) []float32 {
 	x := make([]float32, n)
 	adviseHuge(x)

@@ -13,12 +13,12 @@ import (
 // No test may leave an Exec's goroutines behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// available lists the sets of instructions of this machine, Portable first.
+// available lists the instruction sets of this machine, Portable first.
 func available() []Instructions {
 	return []Instructions{Portable, AVX2, AVX512}[:machine-Portable+1]
 }
 
-// eachKernel runs a test with every set of instructions that this machine has.
+// eachKernel runs a test with every instruction set of this machine.
 func eachKernel(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	for _, set := range available() {
 		t.Run(set.String(), func(t *testing.T) {
@@ -34,7 +34,7 @@ func withExec(t *testing.T, threads int, a Arithmetic, test func(t *testing.T, x
 	test(t, x)
 }
 
-// others are the sets of instructions beside the portable one; without any the test is skipped.
+// others returns the instruction sets other than the portable one; without any it skips the test.
 func others(t testing.TB) []Vectors {
 	var all []Vectors
 	for _, set := range available()[1:] {
@@ -46,8 +46,8 @@ func others(t testing.TB) []Vectors {
 	return all
 }
 
-// drawMatrix views random numbers at a random offset and stride. What lies between
-// and around the rows is NaN, so that a read outside the view shows.
+// drawMatrix returns a view of random numbers at a random offset and stride. Numbers between and
+// around the rows are NaN, to reveal reads outside the view.
 func drawMatrix(t *rapid.T, rng *rand.Rand, rows, cols int, add bool) Matrix {
 	stride := cols + rapid.SampledFrom([]int{0, 0, 1, 7, 16}).Draw(t, "gap")
 	offset := rapid.IntRange(0, 5).Draw(t, "offset")
@@ -59,7 +59,7 @@ func drawMatrix(t *rapid.T, rng *rand.Rand, rows, cols int, add bool) Matrix {
 	return m
 }
 
-// fillView makes the memory of a view of m's shape.
+// fillView makes the memory of a view with m's shape.
 func fillView(rng *rand.Rand, m Matrix, offset int) []float32 {
 	data := make([]float32, offset+m.Rows*m.Stride+9)
 	for i := range data {
@@ -74,7 +74,7 @@ func fillView(rng *rand.Rand, m Matrix, offset int) []float32 {
 	return data
 }
 
-// at is element (i,j), with Add.
+// at returns element (i,j), including Add.
 func (m Matrix) at(i, j int) float32 {
 	v := m.Data[i*m.Stride+j]
 	if m.Add != nil {
@@ -83,7 +83,7 @@ func (m Matrix) at(i, j int) float32 {
 	return v
 }
 
-// dense copies the elements of the view, by rows.
+// dense returns the elements of the view, by rows.
 func (m Matrix) dense() []float32 {
 	var s []float32
 	for i := range m.Rows {
@@ -94,7 +94,7 @@ func (m Matrix) dense() []float32 {
 	return s
 }
 
-// transposed is a dense copy of the transpose; Data and Add stay apart.
+// transposed returns a dense copy of the transpose, with Data and Add separate.
 func (m Matrix) transposed() Matrix {
 	t := Mat(make([]float32, m.Rows*m.Cols), m.Cols, m.Rows)
 	if m.Add != nil {
@@ -111,7 +111,7 @@ func (m Matrix) transposed() Matrix {
 	return t
 }
 
-// requireSameBits compares bit by bit; it tells apart zeros and takes any NaN for any.
+// requireSameBits compares bit by bit. Zeros of different signs differ; all NaNs are equal.
 func requireSameBits(t require.TestingT, want, got []float32) {
 	require.Len(t, got, len(want))
 	for i := range want {
@@ -122,7 +122,7 @@ func requireSameBits(t require.TestingT, want, got []float32) {
 	}
 }
 
-// forms are the products as one: of op(A) (m,k) and op(B) (k,n).
+// forms are the products in one form: of op(A) (m,k) and op(B) (k,n).
 var forms = []struct {
 	name string
 	mul  func(x *Exec, c, a, b Matrix, acc bool)

@@ -2,21 +2,20 @@ package kernel
 
 import "fmt"
 
-// Matrix is a row-major view: element (i,j) is Data[i*Stride+j], plus
-// Add[i*Stride+j] if Add is not nil. The sum is how fast weights enter a product
-// (the effective weight W+M, eq. 1): it is formed while the operand is packed and
-// never stored. Only the right operand of a product may have an Add.
+// Matrix is a row-major view: element (i,j) is Data[i*Stride+j], plus Add[i*Stride+j] if Add is
+// not nil. The sum is the effective weight W+M of eq. 1. It is computed while the operand is
+// packed and never stored. Only the right operand of a product may have an Add.
 type Matrix struct {
 	Data, Add          []float32
 	Rows, Cols, Stride int
 }
 
-// Mat views data as a dense matrix (rows, cols).
+// Mat returns data as a dense matrix (rows, cols).
 func Mat(data []float32, rows, cols int) Matrix {
 	return Matrix{Data: data, Rows: rows, Cols: cols, Stride: cols}
 }
 
-// RowRange views rows i to j-1.
+// RowRange returns a view of rows i to j-1.
 func (m Matrix) RowRange(i, j int) Matrix {
 	if i < 0 || i > j || j > m.Rows {
 		panic(fmt.Sprintf("kernel: rows %d to %d of a matrix with %d rows", i, j, m.Rows))
@@ -24,7 +23,7 @@ func (m Matrix) RowRange(i, j int) Matrix {
 	return m.view(i, j, 0, m.Cols)
 }
 
-// ColRange views columns i to j-1.
+// ColRange returns a view of columns i to j-1.
 func (m Matrix) ColRange(i, j int) Matrix {
 	if i < 0 || i > j || j > m.Cols {
 		panic(fmt.Sprintf("kernel: columns %d to %d of a matrix with %d columns", i, j, m.Cols))
@@ -32,7 +31,7 @@ func (m Matrix) ColRange(i, j int) Matrix {
 	return m.view(0, m.Rows, i, j)
 }
 
-// view is rows i0 to i1-1 and columns j0 to j1-1.
+// view returns rows i0 to i1-1 and columns j0 to j1-1.
 func (m Matrix) view(i0, i1, j0, j1 int) Matrix {
 	v := Matrix{Rows: i1 - i0, Cols: j1 - j0, Stride: m.Stride}
 	if v.Rows == 0 || v.Cols == 0 {
@@ -46,8 +45,7 @@ func (m Matrix) view(i0, i1, j0, j1 int) Matrix {
 	return v
 }
 
-// check panics unless every element of the view exists: the assembly trusts the
-// dimensions.
+// check panics unless every element of the view exists: the assembly does not check bounds.
 func (m *Matrix) check(name string) {
 	if m.Rows < 0 || m.Cols < 0 || m.Stride < m.Cols {
 		panic(fmt.Sprintf("kernel: matrix %s has shape (%d, %d) and stride %d", name, m.Rows,

@@ -1,12 +1,12 @@
 package kernel
 
-// microKernel computes tiles of C. tile sets, or with acc adds to, the first rows
-// (1 to microKernel.rows) rows and all columns of a tile:
+// microKernel computes tiles of C. tile sets, or with acc adds to, the first rows (1 to
+// microKernel.rows) and all columns of a tile:
 //
 //	c[i*stride+j] (+)= sum over p < k of a[i*row+p*col] * b[p*width+j]
 //
-// Every element is one chain of multiply-adds from p = 0 upwards, started at zero,
-// and then stored in c or added to it: the order that the package promises.
+// Every element is one chain of multiply-adds from p = 0 upwards, starting at zero. Then it is
+// stored in c or added to it: the order that the package promises.
 type microKernel struct {
 	name       string // of its arithmetic, see Arithmetic.Numerics
 	rows, cols int    // of a tile
@@ -20,8 +20,8 @@ var portable = microKernel{name: "float32", rows: 6, cols: portableCols, tile: t
 
 const portableCols = 16
 
-// tileGo is the portable kernel and the reference for the others: eight elements
-// at a time, in registers.
+// tileGo is the portable kernel and the reference for the others. It computes eight elements at a
+// time, in registers.
 func tileGo(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int,
 	acc bool) {
 	for i := range rows {
@@ -39,8 +39,8 @@ func tileGo(rows, k int, a []float32, row, col int, b []float32, width int, c []
 	}
 }
 
-// chains is eight neighbouring elements of a tile. The conversions keep a compiler
-// from fusing multiply and add on machines where it could.
+// chains returns eight adjacent elements of a tile. The conversions keep the compiler from fusing
+// multiply and add on machines that could.
 func chains(k int, a []float32, col int, b []float32, width int) [8]float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	for p := range k {

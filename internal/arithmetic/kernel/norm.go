@@ -2,10 +2,9 @@ package kernel
 
 import "math"
 
-// LayerNorm sets y = (x - mean)/sqrt(var + eps) * gain + bias with the row's mean and
-// biased variance, and returns the mean and 1/sqrt(var + eps), which backward needs.
-// Both sums are kept in float64: they are short and decide the whole row. All slices
-// have one length; y may be x.
+// LayerNorm sets y = (x - mean)/sqrt(var + eps) * gain + bias with the row's mean and biased
+// variance. It returns the mean and 1/sqrt(var + eps), which backward needs. Both sums are in
+// float64: they are short and affect the whole row. All slices have one length; y may be x.
 func (v Vectors) LayerNorm(y, x, gain, bias []float32, eps float64) (mean, rstd float32) {
 	sameLength("LayerNorm", len(x), len(y))
 	sameLength("LayerNorm", len(x), len(gain))
@@ -35,14 +34,14 @@ func (v Vectors) LayerNormBackward(dx, dy, x, gain []float32, mean, rstd float32
 		float32(fold64(lanes[8:])/n))
 }
 
-// LayerNormGain adds a row's part of the gain's gradient: dgain += dy xhat.
+// LayerNormGain adds a row's contribution to the gain's gradient: dgain += dy xhat.
 func (v Vectors) LayerNormGain(dgain, dy, x []float32, mean, rstd float32) {
 	sameLength("LayerNormGain", len(x), len(dgain))
 	sameLength("LayerNormGain", len(x), len(dy))
 	v.normGain(dgain, dy, x, mean, rstd)
 }
 
-// fold64 adds eight lanes as fold does.
+// fold64 adds eight lanes in the order of fold.
 func fold64(l []float64) float64 {
 	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
 }

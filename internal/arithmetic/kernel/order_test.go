@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The tests of the package's promise about order, see the package comment.
+// The tests of the package's promise about order; see the package comment.
 
-// product of any form into a new dense matrix.
+// multiply computes a product of any form into a new dense matrix.
 func multiply(x *Exec, form int, a, b Matrix) Matrix {
 	c := Mat(make([]float32, a.Rows*b.Cols), a.Rows, b.Cols)
 	forms[form].mul(x, c, a, b, false)
@@ -87,7 +87,7 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 	})
 }
 
-// The promised order itself, spelt out for single elements.
+// The promised order, computed for single elements.
 func TestSumsAreChainsOverBlocksInOrder(t *testing.T) {
 	const k = 2*blockK + 37
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
@@ -111,7 +111,7 @@ func TestSumsAreChainsOverBlocksInOrder(t *testing.T) {
 
 func multiplyThenAdd(a, b, c float32) float32 { return float32(a*b) + c }
 
-// fused is a*b+c, rounded once.
+// fused returns a*b+c, rounded once.
 func fused(a, b, c float32) float32 {
 	exact := func(v float32) *big.Float {
 		return new(big.Float).SetPrec(400).SetFloat64(

@@ -1,7 +1,7 @@
 package kernel
 
-// The portable packing of operands, and the reference of the assembly. A panel of B has
-// width columns, a tile of A has height rows.
+// The portable packing of operands, and the reference of the assembly. A panel of B has width
+// columns, a tile of A has height rows.
 
 // packRowsGo transposes: dst[p][j] = src[j][p] + add[j][p], for j < n and p < k.
 func packRowsGo(dst, src, add []float32, stride, width, n, k int) {

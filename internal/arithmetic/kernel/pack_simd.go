@@ -1,7 +1,7 @@
 package kernel
 
-// packRows transposes a panel eight rows and four k's at a time; the last ones
-// overlap those before them, and less is left to Go.
+// packRows transposes a panel eight rows and four k's at a time. The last ones overlap those
+// before; Go packs smaller panels.
 func (v Vectors) packRows(dst, src, add []float32, stride, width, n, k int) {
 	if v.set < AVX2 || n < 8 || k < 4 {
 		packRowsGo(dst, src, add, stride, width, n, k)
@@ -24,8 +24,7 @@ func (Vectors) packEightRows(dst, src, add []float32, at, stride, width, k int) 
 	}
 }
 
-// addTransposed adds the transpose of whole blocks of eight rows and four k's; what is not whole is
-// left to Go.
+// addTransposed adds the transpose in blocks of eight rows and four k's. Go handles other sizes.
 func (v Vectors) addTransposed(dst, src []float32, stride, width, n, k int) {
 	if v.set < AVX2 || n%8 != 0 || k%4 != 0 {
 		addTransposedGo(dst, src, stride, width, n, k)
@@ -36,8 +35,8 @@ func (v Vectors) addTransposed(dst, src []float32, stride, width, n, k int) {
 	}
 }
 
-// packCols copies a panel sixteen columns at a time, also those beyond n that lie
-// inside the operand's memory.
+// packCols copies a panel sixteen columns at a time, including columns beyond n inside the
+// operand's memory.
 func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
 	if v.set < AVX2 {
 		packColsGo(dst, src, add, stride, width, n, k)
@@ -49,7 +48,7 @@ func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
 		if add != nil {
 			size = min(size, len(add)-j)
 		}
-		whole := 0 // rows that have so many columns
+		whole := 0 // number of rows with a whole block of columns
 		if size >= block {
 			whole = min(k, (size-block)/stride+1)
 		}
@@ -76,7 +75,7 @@ func (v Vectors) packLeft(dst, src []float32, stride, height, rows, k int) {
 	if height > 8 {
 		wide, pack = 16, packLeft16AVX2
 	}
-	whole := 0 // k's that have so many columns
+	whole := 0 // number of k's with enough columns
 	if v.set >= AVX2 && len(src) >= wide {
 		whole = min(k, (len(src)-wide)/stride+1)
 		pack(&dst[0], &src[0], stride, height, whole)
@@ -86,8 +85,8 @@ func (v Vectors) packLeft(dst, src []float32, stride, height, rows, k int) {
 	}
 }
 
-// fewTile multiplies some of so many rows of A by fewCols rows of B, and returns how
-// many; k is a multiple of 4.
+// fewTile multiplies up to four of the rows of A by fewCols rows of B, and returns their number;
+// k is a multiple of 4.
 func (v Vectors) fewTile(rows, k int, a []float32, row int, b []float32, width int, c []float32,
 	stride int, acc bool) int {
 	switch {
@@ -102,13 +101,13 @@ func (v Vectors) fewTile(rows, k int, a []float32, row int, b []float32, width i
 	return 1
 }
 
-// sumRows sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p], j < fewCols and
-// p < k, a multiple of 4.
+// sumRows sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p] for j < fewCols and p < k, a
+// multiple of 4.
 func (v Vectors) sumRows(dst, src, add []float32, stride, width, k int) {
 	sumRowsAVX2(&dst[0], &src[0], &add[0], stride, width, k)
 }
 
-// prefetch asks for cache lines from the beginning of data on.
+// prefetch prefetches cache lines from the beginning of data on.
 func (v Vectors) prefetch(data []float32, lines int) {
 	if v.set >= AVX2 {
 		prefetchAVX2(&data[0], lines)

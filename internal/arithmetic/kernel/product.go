@@ -2,7 +2,7 @@ package kernel
 
 import "fmt"
 
-// product is one matrix product under way, and the pieces of C it is cut into.
+// product is the present matrix product, and the cut of C into pieces.
 type product struct {
 	c, a, b           Matrix
 	m, n, k           int
@@ -13,10 +13,9 @@ type product struct {
 	width             int // columns of a panel
 }
 
-// cut sets the pieces: their rows are as even as can be, and so are their columns, in
-// panels. On one thread a piece has all columns (each piece packs its part of A
-// again); else there are so many that every thread finds a few pieces, if that
-// leaves them some panels.
+// cut sets the pieces. Their rows are as even as possible, and so are their columns, in panels.
+// On one thread a piece has all columns, since each piece packs its part of A again. With several
+// threads every thread gets a few pieces, if each piece then still has some panels.
 func (p *product) cut(threads, width int) {
 	const piecesPerThread, panelsPerPiece = 3, 4 // at least
 	p.rowPieces = (p.m + blockRows - 1) / blockRows
@@ -29,7 +28,7 @@ func (p *product) cut(threads, width int) {
 	}
 }
 
-// piece is rows i0 to i1-1 and columns j0 to j1-1 of C.
+// piece returns rows i0 to i1-1 and columns j0 to j1-1 of C.
 func (p *product) piece(i int) (i0, i1, j0, j1 int) {
 	row, col := i/p.colPieces, i%p.colPieces
 	i0, j0 = row*p.rows, p.panels*col/p.colPieces*p.width
@@ -49,7 +48,7 @@ func (p *product) check(name string, rightK int) {
 	}
 }
 
-// clear is the product over no k at all.
+// clear computes the product for k = 0.
 func (p *product) clear() {
 	if p.acc {
 		return
@@ -59,8 +58,8 @@ func (p *product) clear() {
 	}
 }
 
-// rowTiles cuts rows into n tiles of at most height rows, as even as can be: a tile of few rows
-// takes as long as a tile of many. The first tiles have one row more than the others.
+// rowTiles cuts rows into n tiles of at most height rows, as even as possible: a tile of few rows
+// takes as long as a full one. The first tiles have one row more than the others.
 type rowTiles struct{ n, rows, larger int }
 
 func tilesOf(rows, height int) rowTiles {
@@ -68,7 +67,7 @@ func tilesOf(rows, height int) rowTiles {
 	return rowTiles{n: n, rows: rows / n, larger: rows % n}
 }
 
-// tile is the first row of tile t and the number of its rows.
+// tile returns the first row of tile t and the number of its rows.
 func (r rowTiles) tile(t int) (first, rows int) {
 	if t < r.larger {
 		return t * (r.rows + 1), r.rows + 1

@@ -1,14 +1,14 @@
 package kernel
 
-const golden = 0x9E3779B97F4A7C15 // SplitMix64's increment, 2^64 over the golden ratio
+const golden = 0x9E3779B97F4A7C15 // SplitMix64's increment, 2^64 divided by the golden ratio
 
-// Bits is 64 random bits: the counter'th output, counted from 0, of SplitMix64 begun
-// in state key. A pure function: whoever asks, and in whatever order, gets the same.
+// Bits returns 64 random bits: output number counter, from 0, of SplitMix64 started in state key.
+// It is a pure function.
 func Bits(key, counter uint64) uint64 {
 	return mix(key + (counter+1)*golden)
 }
 
-// Key derives the key of a generator from parts, whose order and number matter.
+// Key derives the key of a generator from parts. Their order and number matter.
 func Key(parts ...uint64) uint64 {
 	h := uint64(0)
 	for _, part := range parts {

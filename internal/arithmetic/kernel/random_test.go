@@ -28,13 +28,13 @@ func TestKeysDependOnEveryPartAndItsPlace(t *testing.T) {
 	}
 }
 
-// The keys and bits are part of what a session's seed means: they must not change.
+// Keys and bits define the meaning of a session's seed: they must not change.
 func TestKeyIsFixed(t *testing.T) {
 	require.Equal(t, uint64(0x83D1EB2DFD7A22AC), Key(1, 2, 3, 4))
 }
 
-// Every bit of the output is set about half of the time, over neighbouring keys and
-// counters alike: 20,000 draws have a standard deviation of 71.
+// Every output bit is set about half of the time, over adjacent keys and counters: 20,000 draws
+// have a standard deviation of 71.
 func TestBitsAreBalanced(t *testing.T) {
 	var ones [64]int
 	for i := range uint64(200) {

@@ -2,11 +2,11 @@ package kernel
 
 import "math"
 
-// The roundings of bfloat16, and the additions that take subnormal numbers for zero.
+// The roundings of bfloat16, and the additions that treat subnormal numbers as zero.
 
 func widenBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// roundBF16 is the bits of x rounded to bfloat16, NaN made quiet.
+// roundBF16 returns the bits of x rounded to bfloat16, with NaN made quiet.
 func roundBF16(x float32) uint32 {
 	b := math.Float32bits(x)
 	if x != x {
@@ -15,9 +15,8 @@ func roundBF16(x float32) uint32 {
 	return (b + 0x7fff + b>>16&1) >> 16
 }
 
-// drawBF16 rounds x to one of its two neighbours in bfloat16: away from zero if the
-// 16 bits that are lost and r together overflow. Over uniform r that is x on average.
-// NaN is made quiet.
+// drawBF16 rounds x to one of its two neighbors in bfloat16: away from zero if the sum of the
+// lost 16 bits and r overflows. Over uniform r the mean is x. NaN is made quiet.
 func drawBF16(x float32, r uint16) uint16 {
 	b := math.Float32bits(x)
 	if x != x {
@@ -26,11 +25,11 @@ func drawBF16(x float32, r uint16) uint16 {
 	return uint16((b + uint32(r)) >> 16)
 }
 
-// fmaFlushed is a*b+c for a and b of 8 bits each, rounded once. Their product has 16
-// bits, so float64 holds the sum exactly unless one summand is beyond the last bit of
-// the other's float32, where the second rounding gives what one alone would.
+// fmaFlushed returns a*b+c for a and b of 8 bits each, rounded once. The product has 16 bits, so
+// float64 holds the sum exactly, unless one summand lies beyond the last bit of the other's
+// float32. Then rounding twice gives the same as rounding once.
 func fmaFlushed(a, b, c float32) float32 {
-	// What is smaller than tiny rounds to less than the smallest normal float32.
+	// Numbers below tiny round to less than the smallest normal float32.
 	const tiny = 0x1p-126 - 0x1p-151
 	sum := float64(float64(flush(a))*float64(flush(b))) + float64(c)
 	if math.Abs(sum) < tiny {
@@ -39,10 +38,10 @@ func fmaFlushed(a, b, c float32) float32 {
 	return float32(sum)
 }
 
-// addFlushed is a+b.
+// addFlushed returns a+b.
 func addFlushed(a, b float32) float32 { return flush(flush(a) + flush(b)) }
 
-// flush is x, or the zero of its sign if x is subnormal.
+// flush returns x, or the zero of its sign if x is subnormal.
 func flush(x float32) float32 {
 	if b := math.Float32bits(x); b&(0xff<<23) == 0 {
 		return math.Float32frombits(b & (1 << 31))

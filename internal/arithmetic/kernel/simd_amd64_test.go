@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Numerics gives both the same name.
+// Numerics has the same name for both.
 func TestAVX512HasTheBitsOfAVX2(t *testing.T) {
 	if machine < AVX512 {
 		t.Skip("no AVX-512 here")

@@ -5,17 +5,18 @@ import (
 	"math"
 )
 
-// Exp sets dst[i] = e^src[i] with a relative error below 1.2e-7; 0 for src[i] < -87, since
-// subnormal numbers are slow to compute with, +Inf above 88.37, NaN for NaN. dst may be src.
+// Exp sets dst[i] = e^src[i] with a relative error below 1.2e-7. It gives 0 for src[i] < -87,
+// since subnormal numbers are slow to compute with, +Inf above 88.37, and NaN for NaN. dst may be
+// src.
 func (v Vectors) Exp(dst, src []float32) {
 	sameLength("Exp", len(dst), len(src))
 	var lanes [8]float32
 	v.expSum(dst, src, 1, 0, &lanes)
 }
 
-// Softmax replaces row by softmax(scale*row), scale >= 0, the maximum subtracted
-// first. The order of its sum depends on the row's length only. An entry may be
-// -Inf, but not all of them. SoftmaxAgain does it again, given what Softmax returned.
+// Softmax replaces row by softmax(scale*row), scale >= 0, and subtracts the maximum first. The
+// order of its sum depends on the row's length only. Some entries may be -Inf, but not all.
+// SoftmaxAgain repeats it from the returned numbers.
 func (v Vectors) Softmax(row []float32, scale float32) (most, sum float32) {
 	checkScale(scale)
 	if len(row) == 0 {
@@ -29,7 +30,7 @@ func (v Vectors) Softmax(row []float32, scale float32) (most, sum float32) {
 	return most, sum
 }
 
-// SoftmaxAgain gives the bits of Softmax on the same row.
+// SoftmaxAgain computes the bits of Softmax on the same row.
 func (v Vectors) SoftmaxAgain(row []float32, scale, most, sum float32) {
 	var lanes [8]float32
 	v.expSum(row, row, scale, most, &lanes)
@@ -42,16 +43,16 @@ func checkScale(scale float32) {
 	}
 }
 
-// SoftmaxBackward replaces d, the derivatives of a loss by the probabilities
-// prob = softmax(scale*s), by those by s, given dot = the sum of d*prob:
-// d = prob (d - dot) scale.
+// SoftmaxBackward replaces d, the derivatives of a loss with respect to the probabilities prob =
+// softmax(scale*s), by those with respect to s. dot is the sum of d*prob: d = prob (d - dot)
+// scale.
 func (v Vectors) SoftmaxBackward(d, prob []float32, dot, scale float32) {
 	sameLength("SoftmaxBackward", len(d), len(prob))
 	v.softmaxBackward(d, prob, dot, scale)
 }
 
-// LogSumExp is ln(sum of e^row[i]) without overflow, -Inf for an empty row. The order
-// of its sum depends on the row's length only.
+// LogSumExp returns ln(sum of e^row[i]) without overflow, and -Inf for an empty row. The order of
+// its sum depends on the row's length only.
 func (v Vectors) LogSumExp(row []float32) float32 {
 	if len(row) == 0 {
 		return float32(math.Inf(-1))
@@ -70,7 +71,7 @@ func (v Vectors) LogSumExp(row []float32) float32 {
 	return m + float32(math.Log(float64(fold(&lanes))))
 }
 
-// largest is the maximum of a row that is not empty. NaNs may be lost.
+// largest returns the maximum of a non-empty row. It may miss NaNs.
 func (v Vectors) largest(row []float32) float32 {
 	lanes := [8]float32{row[0], row[0], row[0], row[0], row[0], row[0], row[0], row[0]}
 	v.raise(row, &lanes)
@@ -81,7 +82,7 @@ func (v Vectors) largest(row []float32) float32 {
 	return m
 }
 
-// Dot is the sum of a[i]*b[i]. Its order depends on the length only.
+// Dot returns the sum of a[i]*b[i]. Its order depends on the length only.
 func (v Vectors) Dot(a, b []float32) float32 {
 	sameLength("Dot", len(a), len(b))
 	var lanes [8]float32
@@ -118,16 +119,16 @@ func (v Vectors) ReLUBackward(dst, d, x []float32) {
 	v.reluBackward(dst, d, x)
 }
 
-// GELU sets dst = x Phi(x), Phi being the standard normal distribution function, with a relative
-// error below 6e-7, which is 10 units in the last place at most, where x > -13. Further down, where
-// the exact value is below 1e-36, it becomes 0. NaN for NaN and -Inf. dst may be x.
+// GELU sets dst = x Phi(x), with the standard normal distribution function Phi. The relative
+// error is below 6e-7, at most 10 units in the last place, for x > -13. Below, where the exact
+// value is under 1e-36, the result becomes 0. It is NaN for NaN and -Inf. dst may be x.
 func (v Vectors) GELU(dst, x []float32) {
 	sameLength("GELU", len(dst), len(x))
 	v.gelu(dst, x)
 }
 
-// GELUBackward sets dst = d times the derivative of GELU at x, Phi(x) + x phi(x), phi being the
-// density, which is off by less than 3e-7. NaN where x is NaN or infinite. dst may be d.
+// GELUBackward sets dst = d times the derivative of GELU at x, Phi(x) + x phi(x), with an error
+// below 3e-7. phi is the density. The result is NaN where x is NaN or infinite. dst may be d.
 func (v Vectors) GELUBackward(dst, d, x []float32) {
 	sameLength("GELUBackward", len(dst), len(d))
 	sameLength("GELUBackward", len(dst), len(x))
@@ -153,8 +154,8 @@ func (v Vectors) AddTo(dst []float32, a Array) {
 	v.add(dst, dst, a.F32)
 }
 
-// Adam makes a step for the weights w with the moments m and v and the gradient g. No product
-// is fused with a sum, so that the bits are the same on every machine.
+// Adam makes a step for the weights w with the moments m and v and the gradient g. No product is
+// fused with a sum, so that the bits are the same on every machine.
 func (x Vectors) Adam(a *Adam, w, m, v, g []float32) {
 	sameLength("Adam", len(w), len(m))
 	sameLength("Adam", len(w), len(v))
@@ -163,7 +164,7 @@ func (x Vectors) Adam(a *Adam, w, m, v, g []float32) {
 	a.portable(w[n:], m[n:], v[n:], g[n:])
 }
 
-// Adapt does the run and returns how many elements it wrote.
+// Adapt runs the adaptation and returns the number of written elements.
 func (x Vectors) Adapt(a *Adaptation) (written int) {
 	n, written := x.adapt(a)
 	for lo := n; lo < len(a.G); lo += strip {
@@ -172,16 +173,15 @@ func (x Vectors) Adapt(a *Adaptation) (written int) {
 	return written
 }
 
-// PeakRounds runs independent chains of multiply-adds that touch no memory, by the
-// instructions in use, and returns the number of floating-point operations
-// (two a multiply-add). Nothing multiplies matrices faster than it runs: its speed
-// is the peak that products are measured against. rounds > 0.
+// PeakRounds runs independent chains of multiply-adds without memory access, in the instructions
+// in use. It returns the number of floating-point operations, two for a multiply-add. No matrix
+// product is faster: its speed is the peak that products are measured against. rounds > 0.
 //
-// Without assembly it is a loop over scalars that multiplies and adds separately,
-// as the portable products do.
+// Without assembly it is a loop over scalars that multiplies and adds separately, like the
+// portable products.
 func (v Vectors) PeakRounds(rounds int) (flops int) {
 	return 2 * rounds * peakSteps * peakChains * v.runPeak(rounds)
 }
 
-// PeakName says what PeakRounds runs.
+// PeakName describes what PeakRounds runs.
 func (v Vectors) PeakName() string { return v.peakName() }

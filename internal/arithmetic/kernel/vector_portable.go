@@ -2,11 +2,11 @@ package kernel
 
 import "math"
 
-// Constants of Exp: e^x = 2^n e^r, n = round(x log2 e), r = x - n ln 2 in two parts,
-// so that |r| <= ln(2)/2 carries no error that matters. The assembly repeats them.
+// Constants of Exp: e^x = 2^n e^r with n = round(x log2 e) and r = x - n ln 2. Subtracting ln 2
+// in two parts keeps the error in |r| <= ln(2)/2 negligible. The assembly repeats the constants.
 const (
 	expMost  = 89          // e^x has overflowed
-	expLeast = -87         // e^x is hardly a normal number
+	expLeast = -87         // e^x is barely a normal number
 	expFloor = -88         // keeps n in range
 	expRound = 12582912    // 1.5 2^23: a sum with it has round(x) in its lowest bits
 	log2e    = 1.44269504  //
@@ -32,7 +32,7 @@ func expSumGo(dst, src []float32, scale, shift float32, lanes *[8]float32) {
 
 func exp(x float32) float32 { return expOf(x, 0) }
 
-// expOf is e^(x+low) for a low that is small beside ln 2, and that x has no bits for.
+// expOf returns e^(x+low). low is small compared with ln 2, and below the last bit of x.
 func expOf(x, low float32) float32 {
 	if x > expMost {
 		x = expMost
@@ -45,7 +45,7 @@ func expOf(x, low float32) float32 {
 	r := x - float32(n*ln2Hi)
 	r -= float32(n * ln2Lo)
 	r += low
-	// The polynomial by pairs: a chain half as long.
+	// Evaluating the polynomial in pairs halves the chain.
 	r2 := float32(r * r)
 	a := float32(expPoly[0]*r) + expPoly[1]
 	b := float32(expPoly[2]*r) + expPoly[3]
@@ -68,9 +68,9 @@ const (
 	invSqrt2Pi = 0.398942280401432677939946
 )
 
-// millsAbove and millsBelow are the coefficients, highest first, of a quotient of polynomials that
-// is e^(a²/2) Phi(-a) within 6e-9 of it for 0 <= a <= 14, found by weighted least squares. None is
-// negative, so that rounding errors stay as small as the last bit.
+// millsAbove and millsBelow are the coefficients, highest first, of a quotient of polynomials. It
+// approximates e^(a²/2) Phi(-a) with a relative error of 6e-9 for 0 <= a <= 14, by weighted least
+// squares. No coefficient is negative, which keeps rounding errors as small as the last bit.
 var (
 	millsAbove = [...]float32{
 		4.06442414566e-3, 4.02903160367e-2, 0.182227921664, 0.436950925651, 0.5,
@@ -80,7 +80,7 @@ var (
 	}
 )
 
-// normalAt is the standard normal distribution function Phi(x) and its density.
+// normalAt returns the standard normal distribution function Phi(x) and its density.
 func normalAt(x float32) (below, density float32) {
 	a := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
 	if a > normalMost {

@@ -13,7 +13,7 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkRecords is BenchmarkAdd with records made of the lines.
+// BenchmarkRecords is BenchmarkAdd with records.
 func BenchmarkRecords(b *testing.B) {
 	m, r := NewMeter(), NewRecords(0, "")
 	text, costs := ordinaryLog(1000, 1)

@@ -2,17 +2,17 @@ package lines
 
 import "math"
 
-// crowds rate a line by how rare lines like it are (E). A line is a vector of the counts of its
-// runs of three bytes, a run of digits being one 0, hashed with signs. A crowd is the lines around
-// a middle; a line's rating is how few of the lines so far its crowd had, and for a line of no
-// crowd also how far it is from the nearest.
+// crowds rate a line by the frequency of similar lines (E). The vector of a line counts its runs
+// of three bytes, hashed with signs; a run of digits counts as one 0. A crowd is the set of lines
+// around a middle. The rating of a line is the rarity of its crowd. For a line of no crowd, the
+// distance to the nearest middle is added.
 type crowds struct {
 	Crowds [crowdsMost]crowd
 	Used   int32
 	Lines  int64
 	Radius float64 // running mean of the squared distance to the nearest middle
 	v      vector
-	last   int // crowd of the line before, which is often that of the next
+	last   int // crowd of the line before, often also of the next
 }
 
 type crowd struct {
@@ -26,20 +26,21 @@ type vector [crowdNumbers]int16
 const (
 	crowdsMost   = 64
 	crowdNumbers = 128
-	crowdScale   = 64   // of the roots in a vector
-	crowdSumMost = 4095 // of a number of a vector, before its root
+	crowdScale   = 64   // of the square roots in a vector
+	crowdSumMost = 4095 // maximum of a number of a vector, before its root
 	crowdSlow    = 64   // lines after which a middle moves no slower
-	crowdRadii   = 2    // a line is of a crowd within so many mean squared distances
-	crowdAge     = 256  // lines that the age of a crowd is compared with
+	crowdRadii   = 2    // a line joins a crowd within this multiple of the mean squared distance
+	crowdAge     = 256  // lines added to a crowd's age
 	farNew       = crowdNumbers * 4096
-	farMost      = crowdNumbers * 410 // with 16 radii: the largest distance that is learnt as it is
+	farMost      = crowdNumbers * 410 // with 16 radii: larger distances are learnt as this one
 	radiusSlow   = 512
-	// numbers whose squared differences, at most 4*crowdScale^2*crowdSumMost, a uint32 holds
+	// count of numbers for which a uint32 holds the sum of squared differences, at most
+	// 4*crowdScale^2*crowdSumMost each
 	distanceStep = 16
 	gramBytes    = 3
 )
 
-// roots are crowdScale times the roots of 0 to crowdSumMost, rounded down.
+// roots are crowdScale times the square roots of 0 to crowdSumMost, rounded down.
 var roots = func() (r [crowdSumMost + 1]int16) {
 	for i := range r {
 		r[i] = int16(math.Sqrt(float64(i) * crowdScale * crowdScale))
@@ -47,7 +48,7 @@ var roots = func() (r [crowdSumMost + 1]int16) {
 	return r
 }()
 
-// of makes the vector of a line.
+// of sets v to the vector of a line.
 func (v *vector) of(line []byte) {
 	var sums [crowdNumbers]int32
 	var gram [gramBytes]byte
@@ -75,8 +76,8 @@ func (v *vector) of(line []byte) {
 	}
 }
 
-// distance is the squared distance of two vectors, or some number that is not less than most if the
-// distance is not.
+// distance returns the squared distance of two vectors. It may stop early and return any number
+// of at least most, if the distance is at least most.
 func (v *vector) distance(w *vector, most int64) (sum int64) {
 	for i := 0; i < crowdNumbers && sum < most; i += distanceStep {
 		a, b := v[i:i+distanceStep], w[i:i+distanceStep]
@@ -90,7 +91,7 @@ func (v *vector) distance(w *vector, most int64) (sum int64) {
 	return sum
 }
 
-// take rates a line, in bits, and takes it in.
+// take rates a line, in bits, and learns it.
 func (c *crowds) take(line []byte) (bits float64) {
 	c.v.of(line)
 	near, least := -1, int64(farNew)
@@ -128,7 +129,8 @@ func (c *crowd) join(v *vector, line int64) {
 	c.Last = line
 }
 
-// place is where a new crowd goes: in the place of the one with the fewest lines for its age.
+// place returns the cell for a new crowd. If all are taken, it is that of the crowd with the
+// fewest lines for its age.
 func (c *crowds) place() *crowd {
 	if c.Used < crowdsMost {
 		c.Used++

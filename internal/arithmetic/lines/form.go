@@ -5,21 +5,21 @@ import (
 	"regexp"
 )
 
-// form is what is known of a record from the forms of its lines.
+// form describes an open record by the forms of its lines.
 type form struct {
 	Indent  int    `json:"indent"`  // of its first line
-	Thrown  bool   `json:"thrown"`  // its first line is an exception, not the message of a log
-	Python  bool   `json:"python"`  // the frames of a traceback are under way
+	Thrown  bool   `json:"thrown"`  // its first line is an exception, not a log message
+	Python  bool   `json:"python"`  // the frames of a Python traceback are open
 	Chained bool   `json:"chained"` // the last line says that another traceback follows
-	Go      bool   `json:"go"`      // the frames of a goroutine are under way
-	Split   string `json:"split"`   // the stream whose line a container runtime has split here
+	Go      bool   `json:"go"`      // the frames of a goroutine are open
+	Split   string `json:"split"`   // stream whose line a container runtime has split here
 }
 
-// begin notes the first line of a record.
+// begin sets the form for the first line of a record.
 func (f *form) begin(line []byte) { f.Indent, f.Thrown = indentation(line), thrown.Match(line) }
 
-// unwrap returns what of a line is the program's own: without what a container runtime (CRI) writes
-// in front. It reports whether the runtime has split the line off from the one before.
+// unwrap removes the prefix of a container runtime (CRI) from a line. split reports whether the
+// runtime has split the line off from the one before.
 func (f *form) unwrap(line []byte) (text []byte, split bool) {
 	was := f.Split
 	f.Split = ""
@@ -41,26 +41,27 @@ func (f *form) unwrap(line []byte) (text []byte, split bool) {
 
 var space = []byte{' '}
 
-// thrown is the line of an exception that a log's message may stand before.
+// thrown matches the line of an exception. A log message may come before such a line.
 var thrown = regexp.MustCompile(
 	`^(?:[a-z_]\w*[.])+[A-Z][\w$.]*(?:Exception|Error|Throwable)(?:[: ]|$)`)
 
-// furthers are the beginnings of lines that continue a record.
+// furthers are beginnings of lines that continue a record.
 var furthers = [][]byte{
 	[]byte("Caused by: "), []byte("Suppressed: "), []byte("..."), // Java
 	[]byte("stack backtrace:"), []byte("note: "), // Rust
 	[]byte("Stack trace:"), []byte("[signal "), // PHP, Go
 }
 
-// chains are the lines of Python between two tracebacks.
+// chains are lines of Python between two tracebacks.
 var chains = [][]byte{
 	[]byte("During handling of the above exception"),
 	[]byte("The above exception was the direct cause"),
 }
 
-// continues reports whether a line continues a record with so many lines: it is blank, or indented
-// deeper than the first line; or it is a part of a stack trace (Java, Python, Go and others), has
-// closing brackets alone, as pretty JSON ends, or is what PostgreSQL adds to a message.
+// continues reports whether a line continues a record that has the given number of lines. It does
+// if it is blank or indented deeper than the first line. It does if it is part of a stack trace
+// (Java, Python, Go and others), or has only closing brackets, as pretty JSON ends. It also does
+// if PostgreSQL adds such lines to a message.
 func (f *form) continues(line []byte, lines int64) bool {
 	line = bytes.TrimRight(line, " \t\r")
 	if len(line) == 0 || indentation(line) > f.Indent {
@@ -106,7 +107,7 @@ func isCall(line []byte) bool {
 	return at > 0 && line[at] == '(' && line[len(line)-1] == ')'
 }
 
-// isDetail reports whether a line is what PostgreSQL adds to a message.
+// isDetail reports whether a line is one that PostgreSQL adds to a message.
 func isDetail(line []byte) bool {
 	at := bytes.Index(line, []byte(":  "))
 	if at < 0 {
@@ -119,5 +120,5 @@ func isDetail(line []byte) bool {
 	return false
 }
 
-// indentation is the number of spaces and tabs in front of a line.
+// indentation returns the number of spaces and tabs at the beginning of a line.
 func indentation(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " \t")) }

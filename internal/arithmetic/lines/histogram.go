@@ -1,6 +1,6 @@
 package lines
 
-// histogram is a distribution of numbers of 0 or more that forgets.
+// histogram is a distribution of nonnegative numbers that forgets old ones.
 type histogram struct {
 	Counts [histogramBins]float32
 	N      float32
@@ -8,10 +8,10 @@ type histogram struct {
 
 const (
 	histogramBins   = 24
-	histogramOctave = 2.5 // bins an octave of 1 + x
+	histogramOctave = 2.5 // bins for each octave of 1 + x
 )
 
-// bin is that of a number, and the part of the bin below it.
+// bin returns the bin of a number, and the fraction of the bin below it.
 func bin(x float64) (n int, part float64) {
 	at := float64(lg(1+x) * histogramOctave)
 	if at >= histogramBins-1 {
@@ -20,7 +20,7 @@ func bin(x float64) (n int, part float64) {
 	return int(at), at - float64(int(at))
 }
 
-// above is the weight of the numbers of at least x.
+// above returns the weight of the numbers of at least x.
 func (h *histogram) above(x float64) float64 {
 	n, part := bin(x)
 	sum := float64(float64(h.Counts[n]) * (1 - part))
@@ -30,7 +30,7 @@ func (h *histogram) above(x float64) float64 {
 	return sum
 }
 
-// add takes in a number. The histogram remembers about the last memory numbers.
+// add adds a number. The histogram remembers about the last memory numbers.
 func (h *histogram) add(x float64, memory float32) {
 	if h.N >= memory {
 		for i := range h.Counts {
@@ -43,8 +43,8 @@ func (h *histogram) add(x float64, memory float32) {
 	h.N++
 }
 
-// amongAlike is the tail probability of a number among the lines of the same frame, of which all
-// lines are a part.
+// amongAlike computes the tail probability of a number among lines of the same frame. All lines
+// together serve as the prior.
 type amongAlike struct {
 	All    histogram
 	Frames [framesMost]alike
@@ -59,11 +59,11 @@ const (
 	framesMost   = 1 << 6
 	frameMemory  = 512
 	framesMemory = 4096
-	likeAllLines = 64 // lines that all lines stand for among those of a frame
+	likeAllLines = 64 // weight of the prior, in lines
 	frameWear    = 1 << 12
 )
 
-// take returns the tail probability of x, and takes x in.
+// take returns the tail probability of x, and adds x.
 func (a *amongAlike) take(frame key, x float64) (p float64) {
 	p = (a.All.above(x) + likeAllLines/(likeAllLines+x)) / (float64(a.All.N) + 1)
 	f := &a.Frames[frame%framesMost]

@@ -34,7 +34,7 @@ func keep(list *[]Line) func(*Line) {
 	}
 }
 
-// drawText makes text of a few lines, with empty and long ones among them, and costs.
+// drawText draws text of a few lines with costs, including empty and long lines.
 func drawText(t *rapid.T) (text []byte, costs []float64) {
 	part := rapid.SampledFrom(
 		[]string{
@@ -88,7 +88,7 @@ func TestLinesAreTheTextWhateverItsPieces(t *testing.T) {
 	})
 }
 
-// requireLinesOf checks what lines say of the text that they are of.
+// requireLinesOf checks lines against the text and costs that they came from.
 func requireLinesOf(t require.TestingT, text []byte, costs []float64, got []Line) {
 	offset := 0
 	for i, l := range got {
@@ -162,8 +162,8 @@ func TestAWarmMeterAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// ordinaryLog makes a log of lines of three formats. Its constant bytes are cheap, digits and names
-// are dear, as a model that has learnt the log has them.
+// ordinaryLog returns a log of lines of three formats. As under a model that has learnt the log,
+// constant bytes are cheap, digits and names expensive.
 func ordinaryLog(lines int, seed uint64) (text []byte, costs []float64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for n := range lines {
@@ -198,8 +198,8 @@ func name(r *rand.Rand) string {
 	return []string{"anna", "bela", "carl", "dora", "emil"}[r.IntN(5)]
 }
 
-// Small probabilities come about as often as they promise, or less often: the tail of the sum is
-// shrunk to that of other logs, whose lines are more unlike than these.
+// Small probabilities occur about as often as they say, or less often. The tail of the sum is
+// shrunk to that of other logs, whose lines differ more than these.
 func TestProbabilitiesOfOrdinaryLinesAreNearUniform(t *testing.T) {
 	text, costs := ordinaryLog(20_000, 2)
 	got := feed(NewMeter(), text, costs)[WarmUp:]
@@ -250,7 +250,7 @@ func TestABurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 	feed(m, text, costs)
 	feed(calm, text, costs)
 	r := rand.New(rand.NewPCG(6, 0))
-	for n := range 30 { // lines of a strange format, of words that are all different
+	for n := range 30 { // lines of a strange format, all words different
 		var line []byte
 		for range 8 {
 			for range 4 + r.IntN(6) {
@@ -262,8 +262,8 @@ func TestABurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 		require.Less(t, got.P, 1./16, "line %d of the burst", n)
 	}
 
-	// The scale stays what it was: behind the burst no ordinary line stands out that would not have
-	// without it, and a strange one still does.
+	// The burst does not change the scale. Behind it the same ordinary lines are strange as
+	// without it, and a strange line still is.
 	text, costs = ordinaryLog(300, 7)
 	after, without := feed(m, text, costs), feed(calm, text, costs)
 	for i := range after {
@@ -275,7 +275,7 @@ func TestABurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 	require.Less(t, feed(m, line, cost)[0].P, 1./32)
 }
 
-// The bits are those of every machine. They may change with stateVersion only.
+// The bits are the same on every machine. They may change with stateVersion only.
 func TestProbabilitiesAreTheSameOnEveryMachine(t *testing.T) {
 	text, costs := ordinaryLog(2000, 8)
 	m := NewMeter()
@@ -288,7 +288,7 @@ func TestProbabilitiesAreTheSameOnEveryMachine(t *testing.T) {
 	require.Equal(t, "1a04e2df1b4a4654", hex.EncodeToString(state[:8]))
 }
 
-// A distance that is cut short is still not less than the least one.
+// A distance that stops early is not below the least one.
 func TestDistanceIsExactWhereItIsLess(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var v, w vector

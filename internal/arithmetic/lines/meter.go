@@ -8,24 +8,24 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// MeterBytes is the memory of a meter, at most.
+// MeterBytes is the maximum memory of a meter, in bytes.
 const MeterBytes = 140<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
-// Meter makes lines of a text and says how strange they are. Its memory is bounded: tables of 110
-// KB that rate lines, of 127 KB that count changes, the incidents, and a long line under way. One
-// goroutine uses it at a time.
+// Meter makes lines of a text and rates how strange they are. Its memory is bounded: tables of
+// 110 KB to rate lines, of 127 KB to count changes, the incidents, and the open line. Only one
+// goroutine may use it at a time.
 type Meter struct {
 	rating    Rating
 	changes   changes.Detector
 	incidents incidents.Tracker
 
-	// The line under way.
-	line  Line // all but Strangeness, Text and Costs
+	// The open line.
+	line  Line // all except Strangeness, Text and Costs
 	text  []byte
 	costs []float32
 
 	ended   Line                 // the line that ended last
-	touched []incidents.Incident // by it
+	touched []incidents.Incident // incidents that the last line touched
 }
 
 // NewMeter returns the meter of an empty text.
@@ -33,17 +33,17 @@ func NewMeter() *Meter {
 	return &Meter{rating: *NewRating(), changes: *changes.New(), line: Line{Number: 1}}
 }
 
-// Trouble makes the meter of an empty text rate lines by a list of words of trouble, too, which
-// TroubleWords returned; "": none.
+// Trouble makes the meter of an empty text also rate lines by a list of words of trouble, as
+// TroubleWords returns it. "" means no list.
 func (m *Meter) Trouble(list string) { m.rating.Trouble(list) }
 
-// TroubleWords is the list of words of trouble by which the meter rates lines; "": there is none.
+// TroubleWords returns the list of words of trouble that rates lines, or "" if there is none.
 func (m *Meter) TroubleWords() string { return m.rating.trouble.list }
 
-// Add takes in the next byte of the text, with its cost under the model that learns and under the
-// static one, in bits: finite numbers, 0 or more. If the byte ends a line, the line goes to each,
-// which must not keep it. The cost of a token of several bytes belongs to one of them; the others
-// have cost 0.
+// Add adds the next byte of the text, with its cost under the learning model and under the static
+// one, in bits. Costs must be finite and not negative. If the byte ends a line, Add calls each
+// with the line, which each must not keep. The cost of a token of several bytes belongs to one of
+// them; the others cost 0.
 func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 	m.line.Bytes++
 	m.line.Bits += bits
@@ -62,32 +62,32 @@ func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 	}
 }
 
-// End declares that the text ends. A last line without a newline goes to each. What is added
-// afterwards begins a line.
+// End ends the text. It calls each with a last line without a newline. Text added later begins a
+// new line.
 func (m *Meter) End(each func(*Line)) {
 	if m.line.Bytes > 0 {
 		m.finish(each)
 	}
 }
 
-// Pending is the number of bytes of the line under way.
+// Pending returns the number of bytes of the open line.
 func (m *Meter) Pending() int64 { return m.line.Bytes }
 
-// Bytes is the number of bytes of the text so far.
+// Bytes returns the number of bytes of the text so far.
 func (m *Meter) Bytes() int64 { return m.line.Offset + m.line.Bytes }
 
-// Seen is the number of lines so far, without the one under way.
+// Seen returns the number of lines so far, without the open one.
 func (m *Meter) Seen() int64 { return m.line.Number - 1 }
 
-// Clone returns a meter that goes on as m would.
+// Clone returns an independent copy of m.
 func (m *Meter) Clone() *Meter {
 	c := new(Meter)
 	c.CopyFrom(m)
 	return c
 }
 
-// CopyFrom makes m a meter that goes on as another would. It allocates nothing where m has had as
-// long a line under way before.
+// CopyFrom copies another meter into m. It allocates nothing if m had an open line as long
+// before.
 func (m *Meter) CopyFrom(other *Meter) {
 	text, costs := append(m.text[:0], other.text...), append(m.costs[:0], other.costs...)
 	scratch, touched := m.rating.scratch, m.touched
@@ -98,7 +98,7 @@ func (m *Meter) CopyFrom(other *Meter) {
 
 var newline = []byte{'\n'}
 
-// finish ends the line under way and rates it.
+// finish ends the open line and rates it.
 func (m *Meter) finish(each func(*Line)) {
 	m.ended = m.line
 	m.ended.Text = bytes.TrimSuffix(m.text, newline)
@@ -116,7 +116,7 @@ func (m *Meter) finish(each func(*Line)) {
 	}
 }
 
-// follow lets the line that has ended open, join or close incidents.
+// follow makes the last line open, join or close incidents.
 func (m *Meter) follow() {
 	l := &m.ended
 	m.touched = m.touched[:0]
@@ -149,13 +149,13 @@ func (m *Meter) follow() {
 	}
 }
 
-// changeKey names what changed, whatever the digits in it.
+// changeKey returns a mark of what changed, whatever the digits in it.
 func changeKey(c *changes.Change) incidents.Mark {
 	k := masked([]byte(c.Before)).plus(byte(c.Kind)).plus(byte(c.Subject))
 	return incidents.Mark((k ^ masked([]byte(c.Text)).spread()).spread())
 }
 
-// evidenceBytes is how many bytes of a sentence about a change are kept.
+// evidenceBytes is the maximum size of a sentence about a change that is kept.
 const evidenceBytes = 160
 
 func clip(sentence string) string {
@@ -168,9 +168,9 @@ func clip(sentence string) string {
 
 const ellipsis = "…"
 
-// SilentAfter is how long the text has to be without a line, by the clock of its stamps, until that
-// is unusual; false as long as its lines do not tell.
+// SilentAfter returns how long the text can be without a new line, by its timestamps, before the
+// silence is unusual. It reports false as long as the lines do not show it.
 func (m *Meter) SilentAfter() (time.Duration, bool) { return m.changes.Due() }
 
-// Incidents are the text's incidents that are remembered, the newest first.
+// Incidents returns the remembered incidents of the text, newest first.
 func (m *Meter) Incidents() []incidents.Incident { return m.incidents.Incidents() }

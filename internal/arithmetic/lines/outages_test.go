@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// outage feeds a log of testdata/outages to a meter, and calls each with every incident that a line
-// touched and that watch prints at its default.
+// outage feeds a log of testdata/outages to a meter. It calls each with every incident that a
+// line touched and that watch prints by default.
 func outage(t *testing.T, name string, each func(l *Line, i *incidents.Incident)) {
 	file, err := os.Open(filepath.Join("testdata", "outages", name+".log.gz"))
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func outage(t *testing.T, name string, each func(l *Line, i *incidents.Incident)
 	require.NoError(t, lines.Err())
 }
 
-// nginx in front of two servers of an application, which are killed at line 887 for 111 lines.
+// nginx serves two servers of an application, which are killed at line 887 for 111 lines.
 func TestOutageOfBackendIsTold(t *testing.T) {
 	told, lines := int64(0), int64(0)
 	outage(t, "backend-down", func(l *Line, i *incidents.Incident) {

@@ -8,33 +8,33 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// placeTable knows which tokens have stood in which places, and rates a line by how unlike its
-// tokens are to those that stood in their places before (W), and by how unlike its values are (V).
+// placeTable counts which tokens came in which places. It rates a line by how unusual its tokens
+// are in their places (W), and by how unusual its values are (V).
 type placeTable struct{ cells [placesMost]standing }
 
 const (
 	placesMost  = 1 << 9
 	standings   = 8    // tokens that a place remembers
-	placeTotal  = 1024 // counts are halved there
-	placeKnown  = 8    // tokens after which a place has a say
-	placeRecent = 64   // tokens that its rate of new ones remembers
-	placeWear   = 1024 // how often a place has to be missed, at most, before another takes its cell
-	textBytes   = 12   // of a token that are kept to be shown
-	usualMost   = 3    // tokens of a place that are shown
-	runsBehind  = 2    // of a run of digits, as an hour, to be shown before a token
+	placeTotal  = 1024 // counts are halved at this total
+	placeKnown  = 8    // tokens after which a place is rated
+	placeRecent = 64   // memory, in tokens, of its rate of new ones
+	placeWear   = 1024 // maximum misses of a place before another takes its cell
+	textBytes   = 12   // bytes of a token kept for display
+	usualMost   = 3    // tokens of a place that are displayed
+	runsBehind  = 2    // divisor for a run of digits, such as an hour: tokens are shown first
 
 	placeSeenMost = 1 << 15
 )
 
-// standing is what has stood in a place: the most frequent tokens, by their hashes.
+// standing counts the most frequent tokens of a place, by their hashes.
 type standing struct {
 	Tag, Seen, N, Total uint16
-	News                float32 // running share of tokens that were not among these
+	News                float32 // running share of tokens that are not among these
 	Tags, Counts        [standings]uint16
-	Texts               [standings][textBytes]byte // their beginnings, filled up with zeros
+	Texts               [standings][textBytes]byte // their beginnings, padded with zeros
 }
 
-// twoLargest keeps the two largest of some numbers, and how many there were.
+// twoLargest keeps the two largest of some numbers, and their count.
 type twoLargest struct {
 	first, second float64
 	n             int
@@ -53,20 +53,20 @@ func (t *twoLargest) add(x float64) bool {
 	return false
 }
 
-// placed is what stands strangest in a line.
+// placed is the strangest part of a line.
 type placed struct {
 	bits     float64
 	from, to int
 	cell     int32 // of its place, or ownPlace
-	lines    int64 // in its own place: how many lines had it before
+	lines    int64 // in its own place: the number of earlier lines with it
 	mark     incidents.Mark
-	place    incidents.Mark // or again its mark, in its own place
+	place    incidents.Mark // its mark again, in its own place
 }
 
-// ownPlace says that something is strange wherever it stands.
+// ownPlace is the cell of a part that is strange in any place.
 const ownPlace = -1
 
-// take rates a line that is cut into tokens, in bits, and takes it in.
+// take rates a line that is cut into tokens, in bits, and learns it.
 func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strangest placed) {
 	var v, w twoLargest
 	for i := range of.tokens.all {
@@ -113,11 +113,11 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 	return values, all, strangest
 }
 
-// rareBits is how surprising a token is that counts as rare in its place.
+// rareBits is the surprise from which on a token counts as rare in its place.
 const rareBits = 5
 
-// stand says how surprising a token is in a place, in bits, unless the place is hardly known, and
-// takes it in.
+// stand returns how surprising a token is in a place, in bits, and learns it. It reports false if
+// the place is hardly known.
 func (p *placeTable) stand(
 	place, seed key, text []byte, of *scratch,
 ) (bits float64, mark incidents.Mark, ok bool) {
@@ -142,7 +142,8 @@ func (p *placeTable) stand(
 	return bits, mark, ok
 }
 
-// take returns the share of the tokens so far that were no more frequent than one, and takes it in.
+// take returns the share of earlier tokens that were at most as frequent as this one, and learns
+// it.
 func (c *standing) take(tag uint16, text []byte) (probability float64) {
 	at, least := -1, 0
 	for i, count := range c.Counts {
@@ -178,7 +179,7 @@ func (c *standing) take(tag uint16, text []byte) (probability float64) {
 	return probability
 }
 
-// usual appends the tokens that most often stood in a place before one did, the most frequent
+// usual appends the most frequent tokens of a place other than the given one, most frequent
 // first.
 func (c *standing) usual(tokens []string, not []byte) []string {
 	var order [standings]int

@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// rarity rates a line by the words between its spaces (B): the sum over its different words, all
-// with a digit being one, of -lg((lines with the word + 1/2) / (lines + 1)).
+// rarity rates a line by the words between its spaces (B). It is the sum over its different words
+// of -lg((lines with the word + 1/2) / (lines + 1)). All words with a digit count as one.
 type rarity struct {
 	cells [rarityCells]counted
 	lines int64
@@ -16,14 +16,14 @@ type rarity struct {
 
 const (
 	rarityCells = 1 << 10
-	// how often a word has to be missed, at most, before another takes its cell
+	// maximum misses of a word before another takes its cell
 	wordWear = 1 << 12
 )
 
-// counted says how many lines have had one of the words whose hash it has.
+// counted is the number of lines with one of the words of a hash.
 type counted struct {
 	Tag   uint16
-	Seen  uint16 // how often it has to be missed before another word takes the cell
+	Seen  uint16 // misses until another word takes the cell
 	Lines uint32
 }
 
@@ -31,10 +31,10 @@ type counted struct {
 type spacedWord struct {
 	key
 	from, to int
-	lines    uint32 // that had the word before
+	lines    uint32 // earlier lines with the word
 }
 
-// take rates a line by its different words, in bits, and takes it in. Rarest is the first of the
+// take rates a line by its different words, in bits, and learns it. rarest is the first of the
 // words without a digit that the fewest lines had; its to is 0 if there is none.
 func (r *rarity) take(of *scratch) (bits float64, rarest spacedWord) {
 	n := float64(r.lines) + 1
@@ -58,7 +58,7 @@ func (r *rarity) take(of *scratch) (bits float64, rarest spacedWord) {
 	return max(0, bits), rarest
 }
 
-// take counts a line with a word of a tag. A cell that belongs to another wears off.
+// take counts a line with a word of a tag. A cell of another word loses one of its misses.
 func (c *counted) take(tag uint16) {
 	switch {
 	case c.Seen > 0 && c.Tag == tag:
@@ -75,7 +75,7 @@ func (c *counted) take(tag uint16) {
 // digitsKey is the key of every word with a digit.
 var digitsKey = seedDigits.spread()
 
-// spaced appends the different words between spaces.
+// spaced appends the different words of a line that spaces separate.
 func spaced(words []spacedWord, line []byte) []spacedWord {
 	for i := 0; i < len(line); {
 		if line[i] <= ' ' {

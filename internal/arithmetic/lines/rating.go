@@ -6,18 +6,18 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// Rating says how strange each line of a text is for the lines before it, from what stands in it
-// alone: it needs no costs of bytes. Four parts measure, each in bits:
+// Rating rates how strange each line of a text is for the lines before it. It uses the text of
+// the lines alone, no costs of bytes. Four parts measure, each in bits:
 //
 //	B  how rare the line's words are (rarity.go)
-//	E  how rare lines like it are (crowd.go)
-//	V  how unlike its values are to those that stood in their places (places.go), among lines of the
+//	E  how rare similar lines are (crowd.go)
+//	V  how unusual its values are in their places (places.go), among lines of the
 //	   same frame (histogram.go)
-//	W  how unlike its tokens are to those that stood in their places
+//	W  how unusual its tokens are in their places
 //
-// B, E and W are the tail probabilities of their scores among all lines so far. S is the sum of the
-// four, and P the tail probability of S, shrunk to that of ordinary logs: with the weight H(S) of
-// the lines with an S as large, W of all and w of the next,
+// B, E and W are the tail probabilities of their scores among all lines so far. S is the sum of
+// the four. P is the tail probability of S, shrunk to that of ordinary logs. With the weight H(S)
+// of the lines with at least S, the weight W of all lines and the weight w of the next,
 //
 //	P = (H(S) + 256 w 2^(-S/3.7)) / (W + 256 w)
 //
@@ -31,25 +31,25 @@ type Rating struct {
 	trouble trouble
 	sum     tail
 
-	strangest placed // in the line taken last
+	strangest placed // of the last line
 	scratch   scratch
 }
 
-// scratch is memory that means nothing between two lines.
+// scratch is working memory without state between lines.
 type scratch struct {
 	tokens tokens
 	runs   []run
 	words  []spacedWord
-	marks  []incidents.Mark // of all that stands in the line
-	rare   []incidents.Mark // of what is rare in it
+	marks  []incidents.Mark // of all parts of the line
+	rare   []incidents.Mark // of its rare parts
 	found  []key            // words of trouble
 }
 
 const (
-	valueTimes = 4   // of V's score, in bins of the histograms
-	usualLines = 256 // lines of ordinary logs that the prior of S stands for
-	usualSlope = 3.7 // bits of S by which half as many lines of ordinary logs are left
-	sumLeast   = 1   // sums below it do not differ much
+	valueTimes = 4   // factor from V's score to the scale of the histograms
+	usualLines = 256 // weight of the prior of S, in lines of ordinary logs
+	usualSlope = 3.7 // bits of S that halve the number of ordinary lines above
+	sumLeast   = 1   // sums below it hardly differ
 )
 
 // NewRating returns the rating of an empty text.
@@ -60,12 +60,12 @@ func NewRating() *Rating {
 // Parts are the bits of the parts of a line's rating.
 type Parts struct{ B, E, V, W, F float64 }
 
-// Trouble makes the rating of an empty text one by a list of words of trouble, too, which
-// TroubleWords returned; "": none.
+// Trouble makes the rating of an empty text also use a list of words of trouble, as TroubleWords
+// returns it. "" means no list.
 func (r *Rating) Trouble(list string) { r.trouble.begin(list) }
 
-// Take rates a line without its newline, and takes it in. From and to bound what stands strangest
-// in it; nothing, if that is nothing.
+// Take rates a line without its newline, and learns it. from and to bound its strangest part;
+// they are equal if there is none.
 func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	of := &r.scratch
 	of.tokens.cut(line)
@@ -94,8 +94,8 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	return p, parts, strangest.from, strangest.to
 }
 
-// why says why the line is strange that was taken last: what stands strangest in it, and what
-// usually stands there, or how rare it is wherever it stands.
+// why explains why the last line is strange: its strangest part, and the usual tokens in that
+// place, or how rare the part is anywhere.
 func (r *Rating) why(line []byte) (w incidents.Why) {
 	s := &r.strangest
 	if s.to > 0 {
@@ -110,10 +110,10 @@ func (r *Rating) why(line []byte) (w incidents.Why) {
 	return w
 }
 
-// whyBytes is how many bytes of a token, and of the word before it, are shown.
+// whyBytes is the maximum number of displayed bytes of a token, and of the word before it.
 const whyBytes = 48
 
-// wordBefore is what stands last between separators in a line: HTTP/1.1 of "GET / HTTP/1.1".
+// wordBefore returns the last word between separators of a line: HTTP/1.1 of "GET / HTTP/1.1".
 func wordBefore(line []byte) string {
 	to := len(line)
 	for to > 0 && !inName(line[to-1]) {
@@ -126,10 +126,10 @@ func wordBefore(line []byte) string {
 	return text(line[from:to])
 }
 
-// text is what is whole characters of some bytes.
+// text returns the whole characters of some bytes.
 func text(b []byte) string { return strings.ToValidUTF8(string(b), "") }
 
-// take returns the bits of the tail probability of a score, and takes it in.
+// take returns the bits of a score's tail probability, and adds the score.
 func (t *tail) take(score float64) float64 {
 	p := t.p(score)
 	t.add(score, p)

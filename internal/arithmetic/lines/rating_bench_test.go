@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkRating rates lines of a log by tables alone.
+// BenchmarkRating rates the lines of a log by tables alone.
 func BenchmarkRating(b *testing.B) {
 	var log [][]byte
 	size := 0

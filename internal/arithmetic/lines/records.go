@@ -15,41 +15,42 @@ import (
 )
 
 const (
-	recordLines = 1000     // in a record, at most
-	recordBytes = 64 << 10 // in a record of several lines, at most
-	startBytes  = 256      // of a line, in which a pattern is looked for
-	// PatternMax is the most bytes that a pattern of how records begin has.
+	recordLines = 1000     // maximum number of lines of a record
+	recordBytes = 64 << 10 // maximum size of a record of several lines
+	startBytes  = 256      // beginning of a line in which the pattern is searched
+	// PatternMax is the maximum size, in bytes, of a pattern of how records begin.
 	PatternMax = 256
-	// patternSteps bounds the instructions of a pattern, and so the time that it takes on a line.
+	// patternSteps bounds the instructions of a pattern, and so its time on a line.
 	patternSteps = 1000
 )
 
-// Records makes records of lines: lines that belong together, such as a message and the stack trace
-// behind it. A record begins at a line that does not continue the one before. By default a line
-// continues a record if it is blank, if its indentation is deeper than that of the record's first
-// line, or by its form, see form.continues. With a pattern, a record begins where the pattern
-// matches. Records depend on the lines alone. One goroutine uses it at a time.
+// Records groups lines that belong together, such as a message and the stack trace behind it. A
+// record begins at a line that does not continue the one before. By default a line continues a
+// record if it is blank, indented deeper than the record's first line, or by its form
+// (form.continues). With a pattern, a record begins where the pattern matches. Records depend on
+// the lines alone. Only one goroutine may use it at a time.
 type Records struct {
 	start *regexp.Regexp // nil: the default
 	state recordState
 }
 
-// recordState is what Records goes on with, and its durable form.
+// recordState is the state of Records, and its durable form.
 type recordState struct {
 	Version int           `json:"version"`
 	From    int64         `json:"from"`   // see NewRecords
-	Record  Line          `json:"record"` // under way; Lines is 0 before the first line
+	Record  Line          `json:"record"` // the open one; Lines is 0 before the first line
 	Why     incidents.Why `json:"why"`    // of its strangest line
 	Form    form          `json:"form"`
 }
 
-// recordVersion changes with the layout, and with every change by which other records would come.
+// recordVersion changes with the layout, and with every change that would make other records.
 const recordVersion = 1
 
-// RecordsBytesMax is more than any state of Records has.
+// RecordsBytesMax is larger than any state of Records.
 const RecordsBytesMax = 16 << 10
 
-// CheckPattern refuses what is no pattern of how records begin. The error says what was expected.
+// CheckPattern returns an error for an invalid pattern of how records begin. The error says what
+// was expected.
 func CheckPattern(text string) error {
 	if len(text) > PatternMax {
 		return fmt.Errorf("at most %d bytes", PatternMax)
@@ -65,33 +66,34 @@ func CheckPattern(text string) error {
 	return nil
 }
 
-// NewRecords makes records of the lines that follow. From is the place where that was asked for,
-// and start the pattern of how they begin, which CheckPattern has accepted; "": the default.
+// NewRecords makes records of the lines that follow. from is the offset at which records were
+// requested. start is the pattern of how they begin, which CheckPattern must accept; "" is the
+// default.
 func NewRecords(from int64, start string) *Records {
 	r := &Records{state: recordState{Version: recordVersion, From: from}}
 	r.StartAt(start)
 	return r
 }
 
-// From is the place where the records were asked for.
+// From returns the offset at which records were requested.
 func (r *Records) From() int64 { return r.state.From }
 
-// StartAt sets the pattern by which records begin from now on.
+// StartAt sets the pattern that begins later records.
 func (r *Records) StartAt(start string) {
 	if r.start = nil; start != "" {
 		r.start = regexp.MustCompile(start)
 	}
 }
 
-// Clone returns records that go on as r would.
+// Clone returns an independent copy of r.
 func (r *Records) Clone() *Records {
 	c := *r
 	c.state.Record.Text = slices.Clone(c.state.Record.Text)
 	return &c
 }
 
-// Take takes in the next line. If the line begins a record, the one before goes to each, which must
-// not keep it.
+// Take adds the next line. If the line begins a record, Take calls each with the record before,
+// which each must not keep.
 func (r *Records) Take(l *Line, each func(*Line)) {
 	s := &r.state
 	of := &s.Record
@@ -126,12 +128,12 @@ func (r *Records) Take(l *Line, each func(*Line)) {
 		of.Strangeness, s.Why = l.Strangeness, l.Why()
 		of.From, of.To = at+l.From, at+l.To
 		if most := int64(len(of.Text)); at+int64(len(l.Text)) > most || of.To > most {
-			of.From, of.To = 0, 0 // it is not in the text
+			of.From, of.To = 0, 0 // it is not in the kept text
 		}
 	}
 }
 
-// Rest gives the record under way, if there is one, as if it ended here.
+// Rest calls each with the open record, if any, as if it ended here.
 func (r *Records) Rest(each func(*Line)) {
 	if r.state.Record.Lines > 0 && each != nil {
 		l := r.state.Record
@@ -140,16 +142,16 @@ func (r *Records) Rest(each func(*Line)) {
 	}
 }
 
-// AppendState appends the state to dst. The pattern is no part of it.
+// AppendState appends the state to dst, without the pattern.
 func (r *Records) AppendState(dst []byte) []byte {
 	text, err := json.Marshal(&r.state)
 	if err != nil {
-		panic("lines: " + err.Error()) // it has nothing that cannot be JSON
+		panic("lines: " + err.Error()) // every field encodes as JSON
 	}
 	return append(dst, text...)
 }
 
-// ReadRecords returns the records whose state AppendState appended to nothing; without a pattern.
+// ReadRecords returns the records of a state that AppendState(nil) returned, without a pattern.
 // An error wraps ErrState.
 func ReadRecords(state []byte) (*Records, error) {
 	r := new(Records)

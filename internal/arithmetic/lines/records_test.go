@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// recordsOf makes records of a text that comes in pieces; each is told with what there is of it.
+// recordsOf makes records of a text that comes in pieces. It keeps every record, the last one as
+// far as it came.
 func recordsOf(start string, pieces ...string) (all []Line) {
 	m, r := NewMeter(), NewRecords(0, start)
 	keep := func(l *Line) {
@@ -34,7 +35,7 @@ func recordsOf(start string, pieces ...string) (all []Line) {
 	return all
 }
 
-// heads are the first lines of records, with a plus for each line more.
+// heads returns the first lines of records, with one plus for each further line.
 func heads(records []Line) (all []string) {
 	for _, r := range records {
 		first, _, _ := strings.Cut(string(r.Text), "\n")
@@ -140,11 +141,11 @@ func TestRecordsByPattern(t *testing.T) {
 		"]: `[a`")
 	require.ErrorContains(t, CheckPattern(strings.Repeat("a", PatternMax+1)), "at most 256 bytes")
 	require.ErrorContains(t, CheckPattern("(a{10}|b){100}"), "with fewer repetitions")
-	long := strings.Repeat("x", startBytes-1) + "#" // the first bytes of a line are looked at alone
+	long := strings.Repeat("x", startBytes-1) + "#" // only the first bytes of a line are searched
 	require.Equal(t, []string{"+" + long}, heads(recordsOf("#$", long+"\nx"+long+"\n")))
 }
 
-// A record has the sums of its lines, and the strangeness of the strangest.
+// A record has the sums of its lines, and the strangeness of the strangest line.
 func TestRecordHasTheStrangestOfItsLines(t *testing.T) {
 	var text strings.Builder
 	for i := range 400 {
@@ -167,7 +168,7 @@ func TestRecordHasTheStrangestOfItsLines(t *testing.T) {
 	require.Contains(t, "disk failed é", r.why.Token)
 }
 
-// However a text is cut into pieces, with a restart between any two, there are the same records.
+// Any pieces of a text give the same records, with a restart between any two pieces.
 func TestRecordsDoNotDependOnPieces(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		part := rapid.SampledFrom([]string{
@@ -187,7 +188,7 @@ func TestRecordsDoNotDependOnPieces(t *testing.T) {
 		whole := recordsOf(start, text)
 		require.Equal(rt, whole, recordsOf(start, pieces...))
 		at, number := int64(0), int64(1)
-		for _, r := range whole { // they tile the text
+		for _, r := range whole { // they cover the text without gaps
 			require.Equal(rt, []int64{at, number}, []int64{r.Offset, r.Number})
 			require.True(rt, r.Lines <= recordLines && (r.Lines == 1 || r.Bytes <= recordBytes))
 			require.LessOrEqual(rt, len(r.Text), TextMax)

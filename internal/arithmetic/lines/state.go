@@ -11,22 +11,23 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// ErrState says that bytes are not the state of a meter.
+// ErrState reports bytes that are not the state of a meter.
 var ErrState = errors.New("no state of a meter of lines")
 
-// stateVersion is the first byte of a state. It changes with the layout, and with every change by
-// which a meter would go on to other probabilities.
+// stateVersion is the first byte of a state. It changes with the layout, and with every change
+// after which a meter would compute other probabilities.
 const stateVersion = 4
 
 // troubleVersion is the first byte of the state of a meter with words of trouble.
 const troubleVersion = stateVersion | 0x80
 
-// StateBytesMax is more than any state has.
+// StateBytesMax is larger than any state.
 const StateBytesMax = 144<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
-// AppendState appends the meter's state to dst: the version; with words of trouble, their list
-// behind its size; the numbers in their order, little endian; the incidents and the state of the
-// changes, each behind its size; the text of the line under way and the costs of its bytes.
+// AppendState appends the meter's state to dst. It consists of the version; with words of
+// trouble, the size and text of their list; the numbers in order, little endian; the incidents
+// and the state of the changes, each behind its size; the text of the open line and the costs of
+// its bytes.
 func (m *Meter) AppendState(dst []byte) []byte {
 	if list := m.TroubleWords(); list != "" {
 		dst = append(appendNumber(append(dst, troubleVersion), uint32(len(list))), list...)
@@ -38,7 +39,7 @@ func (m *Meter) AppendState(dst []byte) []byte {
 	}
 	incidents, err := m.incidents.MarshalText()
 	if err != nil {
-		panic("lines: " + err.Error()) // they have nothing that cannot be JSON
+		panic("lines: " + err.Error()) // every field encodes as JSON
 	}
 	dst = append(appendNumber(dst, uint32(len(incidents))), incidents...)
 	changes := m.changes.AppendState(nil)
@@ -54,7 +55,7 @@ func appendNumber(dst []byte, number any) []byte {
 	return dst
 }
 
-// ReadState returns the meter whose state AppendState appended to nothing. An error wraps ErrState
+// ReadState returns the meter of a state that AppendState(nil) returned. An error wraps ErrState
 // and says what was found and what was expected.
 func ReadState(state []byte) (*Meter, error) {
 	m := NewMeter()
@@ -97,8 +98,8 @@ func ReadState(state []byte) (*Meter, error) {
 	return m, m.check()
 }
 
-// readParts reads the incidents and the changes at the beginning of the rest of a state, and
-// returns what follows.
+// readParts reads the incidents and the changes at the beginning of rest, and returns the
+// remaining bytes.
 func (m *Meter) readParts(rest []byte) ([]byte, error) {
 	for _, read := range []func([]byte) error{
 		m.incidents.UnmarshalText,
@@ -118,7 +119,7 @@ func (m *Meter) readParts(rest []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// readSized reads a part of a state that stands behind its size, and returns what follows.
+// readSized reads a part of a state that follows its size, and returns the remaining bytes.
 func readSized(rest []byte, read func([]byte) error) ([]byte, error) {
 	size := uint32(0)
 	n, err := binary.Decode(rest, binary.LittleEndian, &size)
@@ -141,7 +142,7 @@ func (m *Meter) readTrouble(list []byte) error {
 	return err
 }
 
-// numbers lists pointers to all of the state that has a fixed size and is not derived.
+// numbers lists pointers to the state of fixed size that is not derived.
 func (m *Meter) numbers() []any {
 	r := &m.rating
 	list := []any{
@@ -161,7 +162,7 @@ func (m *Meter) numbers() []any {
 
 func (r *Rating) tails() []*tail { return []*tail{&r.b, &r.e, &r.w, &r.sum} }
 
-// derive sets what follows from the rest of the state.
+// derive computes the values that follow from the rest of the state.
 func (m *Meter) derive() {
 	m.line.Cut = m.line.Bytes > TextMax
 	seen := m.line.Number - 1
@@ -171,7 +172,7 @@ func (m *Meter) derive() {
 	}
 }
 
-// check reports the first part of a state that no meter has.
+// check returns an error for the first part of a state that no meter can have.
 func (m *Meter) check() error {
 	r := &m.rating
 	for _, c := range []struct {
@@ -199,7 +200,7 @@ func (m *Meter) check() error {
 // amount reports whether v can be a sum of costs.
 func amount(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
 
-// plain reports whether text and costs can be those of a line under way.
+// plain reports whether text and costs can belong to an open line.
 func plain(text []byte, costs []float32) bool {
 	for i, b := range text {
 		if b == '\n' || !amount(float64(costs[i])) {
@@ -227,7 +228,7 @@ func (c *crowds) valid() bool {
 	return true
 }
 
-// wrong reports numbers that are larger than the largest root.
+// wrong reports whether a number is larger than the largest root.
 func (v *vector) wrong() bool {
 	most := roots[crowdSumMost]
 	return slices.ContainsFunc(v[:], func(x int16) bool { return x > most || x < -most })

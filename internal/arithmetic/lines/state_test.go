@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stateOf returns the state of a meter with a line under way.
+// stateOf returns the state of a meter with an open line.
 func stateOf() []byte {
 	m := NewMeter()
 	text, costs := ordinaryLog(50, 9)
@@ -53,7 +53,8 @@ func TestNumbersThatNoMeterHasAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever is read as a state is one: the meter goes on, and its state reads again.
+// FuzzReadState checks that a meter of any accepted state works, and that its own state can be
+// read again.
 func FuzzReadState(f *testing.F) {
 	f.Add(NewMeter().AppendState(nil), uint32(0), byte(0))
 	f.Add(stateOf(), uint32(30000), byte(1))

@@ -2,26 +2,26 @@ package lines
 
 import "github.com/lmserve/lmserve/internal/arithmetic/incidents"
 
-// token is a part of a line that stands in a place, between separators.
+// token is a part of a line between separators, in a place.
 type token struct {
 	from, to int
-	// before is the place behind the word and the separators before, and column that of the token's
-	// number among all of a line's separators.
+	// before is the place after the preceding word and separators. column is the place by the
+	// token's number in the line's frame.
 	before, column key
-	digit          bool // it has one
-	field          bool // the separators before it say that it is a value
+	digit          bool // it contains a digit
+	field          bool // by the separators before, it is a value
 }
 
-// tokens cut a line into tokens, and know its frame: all of its separators, in order.
+// tokens cuts a line into tokens, and computes its frame: all of its separators, in order.
 type tokens struct {
 	all       []token
 	frame     key
-	separator []byte // the last bytes between two tokens
+	separator []byte // bytes between the last two tokens
 }
 
-const separatorBytes = 4 // of the separators before a token that are part of its place
+const separatorBytes = 4 // maximum number of separators before a token that belong to its place
 
-// separates reports whether a byte separates tokens, wherever it stands.
+// separates reports whether a byte separates tokens in any position.
 func separates(c byte) bool {
 	switch c {
 	case '"', '\'', '(', ')', '[', ']', '{', '}', '<', '>', ',', ';', '=', '|', '&', '?':
@@ -30,9 +30,9 @@ func separates(c byte) bool {
 	return c <= ' '
 }
 
-// cut makes tokens of a line: runs of bytes that separate nothing, without what is neither part of
-// a word nor / or \ at their beginning, nor part of a word nor / at their end. A colon separates,
-// but between two digits and two digits, as in a time.
+// cut cuts a line into tokens: runs of bytes that are no separators. It strips bytes that belong
+// to no word from both ends, except / and \ at the beginning and / at the end. A colon separates,
+// except between two digits and two digits, as in a time.
 func (t *tokens) cut(line []byte) {
 	t.all, t.frame = t.all[:0], seedFrame
 	t.separator = append(t.separator[:0], '^')
@@ -71,7 +71,7 @@ func (t *tokens) cut(line []byte) {
 	}
 }
 
-// markAt returns the mark of the token, in its place, that bytes of the line are part of.
+// markAt returns the mark of the token, in its place, that contains bytes from:to of the line.
 func (t *tokens) markAt(line []byte, from, to int) incidents.Mark {
 	for i := range t.all {
 		if x := &t.all[i]; x.from <= from && from < to && to <= x.to {
@@ -81,13 +81,13 @@ func (t *tokens) markAt(line []byte, from, to int) incidents.Mark {
 	return 0
 }
 
-// markOf is the mark of a token in a place.
+// markOf returns the mark of a token in a place.
 func markOf(place, seed key, token []byte) incidents.Mark {
 	return incidents.Mark((place ^ seed.with(token).spread()).spread())
 }
 
-// beforeValue reports whether a value stands behind separators: behind = : " or ', or a byte behind
-// a colon.
+// beforeValue reports whether a value follows these separators: after = : " or ', or one byte
+// after a colon.
 func beforeValue(separator []byte) bool {
 	n := len(separator)
 	switch separator[n-1] {
@@ -97,7 +97,7 @@ func beforeValue(separator []byte) bool {
 	return n > 1 && separator[n-2] == ':'
 }
 
-// inTime reports whether the colon at i, in a token that begins at from, stands between exactly two
+// inTime reports whether the colon at i, in a token that begins at from, is between exactly two
 // digits and exactly two digits.
 func inTime(line []byte, from, i int) bool {
 	return i-from >= 2 && isDigit(line[i-1]) && isDigit(line[i-2]) &&
@@ -114,8 +114,9 @@ const (
 // run is a run of digits in a token.
 type run struct{ from, to int }
 
-// runsOf appends the runs of digits of a token; none if there are fewer than runsLeast or more than
-// runsMost, if one of its words is an identifier, or if it is a number with one point.
+// runsOf appends the runs of digits of a token. It appends none if there are fewer than runsLeast
+// or more than runsMost. It also appends none for a number with one point, or if a word of the
+// token is an identifier.
 func runsOf(runs []run, token []byte) []run {
 	for i := 0; i < len(token); {
 		if !inName(token[i]) {

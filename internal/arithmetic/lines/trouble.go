@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// TroubleBytesMax is the most bytes that a list of words of trouble has.
+	// TroubleBytesMax is the maximum size, in bytes, of a list of words of trouble.
 	TroubleBytesMax  = 4096
-	troubleWordMost  = 64  // bytes of a word
-	troubleLeast     = .25 // words; fewer do not differ much
+	troubleWordMost  = 64  // maximum bytes of a word
+	troubleLeast     = .25 // in words; smaller counts hardly differ
 	troubleMemory    = 4096
 	troubleWordsWant = "letters and _ alone, at most 64 bytes"
 )
 
-// TroubleDefault is a list of words of trouble for logs in English.
+// TroubleDefault is a list of words of trouble for English logs.
 const TroubleDefault = "" +
 	"error fail fatal critical panic abort crash exception traceback stack_trace denied " +
 	"deny forbid refus reject unauthori invalid illegal malform corrupt violat unexpected " +
@@ -28,9 +28,9 @@ const TroubleDefault = "" +
 	"intrus suspicious threat breach root privilege escalat tamper dump shadow passwd " +
 	"warning warn severe emerg"
 
-// TroubleWords reads a list of words of trouble: words separated by white space, in which # begins
-// a comment up to the end of the line. The list that it returns has the different words in small
-// letters, with a space between two.
+// TroubleWords parses a list of words of trouble. White space separates the words; # begins a
+// comment up to the end of the line. The returned list has the different words in lower case,
+// with one space between two.
 func TroubleWords(text string) (list string, err error) {
 	var words []string
 	size := -1
@@ -63,27 +63,27 @@ func TroubleWords(text string) (list string, err error) {
 	return strings.Join(words, " "), nil
 }
 
-// inTrouble reports whether a character may be in a word of trouble: a letter, or a mark that is
-// part of one.
+// inTrouble reports whether a character may be in a word of trouble: a letter, or a combining
+// mark.
 func inTrouble(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsMark(r))
 }
 
-// trouble rates a line by its words of trouble (F): with x different words that contain one of a
-// list,
+// trouble rates a line by its words of trouble (F). With x different words of the line that
+// contain a word of the list,
 //
 //	F = -lg((H(x) + .25 / (.25 + x)) / (n + 1))
 //
-// H(x) is how many of the last n lines had x or more, n about 4,096 at most. Small letters and
-// capitals are alike. Without a list F is 0. F does not measure strangeness, but what people act
-// on.
+// H(x) is the number of the last n lines with at least x such words; n is at most about 4,096.
+// Case does not matter. Without a list F is 0. F does not measure strangeness, but what people
+// act on.
 type trouble struct {
 	list  string
-	words [][]byte // of the list; they are never changed
+	words [][]byte // of the list; read-only
 	seen  histogram
 }
 
-// begin makes the rating one by a list that TroubleWords returned; "": none.
+// begin starts a rating by a list that TroubleWords returned; "" means none.
 func (t *trouble) begin(list string) {
 	*t = trouble{list: list}
 	for word := range strings.FieldsSeq(list) {
@@ -91,7 +91,7 @@ func (t *trouble) begin(list string) {
 	}
 }
 
-// take rates a line, in bits, and takes it in.
+// take rates a line, in bits, and learns it.
 func (t *trouble) take(line []byte, of *scratch) (bits float64) {
 	if t.list == "" {
 		return 0
@@ -102,7 +102,7 @@ func (t *trouble) take(line []byte, of *scratch) (bits float64) {
 	return max(0, bitsOf(p))
 }
 
-// count is the number of different words of the line that contain a word of the list.
+// count returns the number of different words of the line that contain a word of the list.
 func (t *trouble) count(line []byte, of *scratch) int {
 	of.found = of.found[:0]
 	line = bytes.ToLower(line)

@@ -38,14 +38,14 @@ func TestTroubleWordsAreReadOrRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// with returns a meter of an empty text with words of trouble.
+// with returns the meter of an empty text with words of trouble.
 func with(list string) *Meter {
 	m := NewMeter()
 	m.Trouble(list)
 	return m
 }
 
-// A list of which no line has a word rates no line otherwise than no list.
+// A list without a word in any line rates lines as no list does.
 func TestWordsThatNoLineHasMoveNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, costs := drawText(t)
@@ -55,7 +55,8 @@ func TestWordsThatNoLineHasMoveNothing(t *testing.T) {
 	require.Equal(t, NewMeter().AppendState(nil), with("").AppendState(nil))
 }
 
-// troubled is a log of which a line has a word of trouble, and then another line that is as rare.
+// troubled feeds a log in which one line has a word of trouble and another line is as rare. It
+// returns both.
 func troubled(m *Meter, every bool) (trouble, other Line) {
 	var got []Line
 	for i := range 400 {
@@ -101,7 +102,7 @@ func TestTroubleCountsDifferentWordsOfALine(t *testing.T) {
 	}
 }
 
-// With words of trouble, a meter that was read or copied goes on as the other does.
+// With words of trouble, a restored or copied meter continues like the original.
 func TestStateKeepsWordsOfTrouble(t *testing.T) {
 	m := with("denied user")
 	troubled(m, false)

@@ -2,10 +2,10 @@ package lines
 
 import "unicode/utf8"
 
-// key names a word or a place: a hash of it.
+// key is a hash of a word or a place.
 type key uint64
 
-// Seeds of keys, so that keys of different kinds are unlike.
+// Seeds of keys, so that keys of different kinds differ.
 const (
 	seedSpaced key = iota + 1
 	seedDigits
@@ -17,7 +17,7 @@ const (
 	seedGram
 )
 
-// with is the key of what has some more bytes (FNV-1a).
+// with returns the key extended by some bytes (FNV-1a).
 func (k key) with(b []byte) key {
 	for _, c := range b {
 		k = k.plus(c)
@@ -27,7 +27,7 @@ func (k key) with(b []byte) key {
 
 func (k key) plus(c byte) key { return (k ^ key(c)) * 0x100000001b3 }
 
-// spread mixes the bits of a key, so that any of them choose cells of a table.
+// spread mixes the bits of a key, so that any of them can choose cells of a table.
 func (k key) spread() key {
 	k ^= k >> 32
 	k *= 0x9e3779b97f4a7c15
@@ -43,14 +43,15 @@ func inName(c byte) bool {
 		c >= utf8.RuneSelf
 }
 
-// Words that change too often between letters and digits are identifiers; all are one.
+// Words that often change between letters and digits are identifiers; all count as one word.
 const (
 	identifierBytes   = 6
 	identifierChanges = 3
 )
 
-// identifier reports whether a word is an identifier: it has identifierBytes or more, a digit, and
-// changes identifierChanges times or more between small letters, capitals, digits and _.
+// identifier reports whether a word is an identifier. It then has at least identifierBytes,
+// contains a digit, and changes at least identifierChanges times between lower case, upper case,
+// digits and _.
 func identifier(word []byte) bool {
 	if len(word) < identifierBytes {
 		return false
@@ -74,7 +75,8 @@ func identifier(word []byte) bool {
 	return digit && changes >= identifierChanges
 }
 
-// masked is the key of a word in which a run of digits is one 0, and all identifiers are one word.
+// masked returns the key of a word in which a run of digits counts as one 0. All identifiers have
+// the same key.
 func masked(word []byte) key {
 	k := seedWord
 	if identifier(word) {

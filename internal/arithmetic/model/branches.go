@@ -17,37 +17,37 @@ import (
 //	the table of 267,735 words, 109.8 M   439 MB
 //	the softmax's bias                      1 MB
 //
-// and with the table a chunk takes twice the time (docs/adaptation.md), though 50 words are inputs
-// and targets of 100 rows of it at most. Who wants the table all the same names it as a pattern.
-// Tables of words that the softmax has to itself are branches of the set "softmax" alone. Where
-// each cluster has a table, word_emb.emb_layers.0.weight is that of the most frequent words alone.
+// With the table, a chunk takes twice the time (docs/adaptation.md), although a chunk of 50 words
+// uses at most 100 of its rows. A pattern can still select the table by name. Tables of words
+// that belong to the softmax alone are branches of the set "softmax" only. If each cluster has a
+// table, word_emb.emb_layers.0.weight is the table of the most frequent words.
 const charactersMax = 1024
 
-// paperBranches are attention and the first feed-forward layer, and for characters the embedding,
-// which is the softmax's table besides, or has it beside it.
+// paperBranches returns patterns of attention, the first feed-forward layer and, for characters,
+// the embedding. The softmax shares that table, or has another one, which is included.
 func paperBranches(l *txl.Layout) []string {
 	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight",
 		"*.CoreNet.0.weight"}
 	return append(patterns, characterBranches(l)...)
 }
 
-// wideBranches have the second feed-forward layer and the biases besides.
+// wideBranches returns patterns of paperBranches plus the second feed-forward layer and the
+// biases.
 func wideBranches(l *txl.Layout) []string {
 	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.*"}
 	return append(append(patterns, characterBranches(l)...), biasBranches(l)...)
 }
 
-// softmaxBranches is all that the softmax has to itself: its biases, with clusters also the head's
-// columns for them and the projections that the input does not share, and with untied tables these.
-// The backward pass need not enter the layers, and without tables they are few weights of a model
+// softmaxBranches matches all weights that belong to the softmax alone: its biases and any untied
+// tables. With clusters it includes the head's columns for them and untied projections. The
+// backward pass then need not enter the layers. Without tables these are few weights of a model
 // of words.
 const softmaxBranches = "crit.*"
 
-// upperBranches are the feed-forward layers of the upper half of the layers (the larger half of an
-// odd number) and what the softmax has to itself, but for tables of words. With these branches the
-// backward pass ends in the middle of the network, and all layers keep the keys and values that
-// they have made of the memory. The set keeps most of the gain of "wide" and saves two thirds of
-// its time.
+// upperBranches returns patterns of the feed-forward layers of the upper half of the layers,
+// rounded up. It adds the softmax's own weights without tables of words. The backward pass then
+// ends in the middle of the network. All layers keep their keys and values of the memory. The set
+// keeps most of the gain of "wide" and saves two thirds of its time.
 func upperBranches(l *txl.Layout) []string {
 	n := 0
 	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
@@ -66,16 +66,15 @@ func upperBranches(l *txl.Layout) []string {
 	return patterns
 }
 
-// Patterns of the tables of embeddings and, where the softmax has its own, of tables and
-// projections of the softmax.
+// Patterns of the tables of embeddings, and of the softmax's own tables and projections.
 const (
 	embeddingTables    = "word_emb.emb_layers.*.weight"
 	softmaxTables      = "crit.out_layers.*.weight"
 	softmaxProjections = "crit.out_projs.*"
 )
 
-// characterBranches are the embeddings, if they are those of characters, and tables that the
-// softmax has to itself.
+// characterBranches returns patterns of the embeddings of characters and of the softmax's own
+// tables; none for words.
 func characterBranches(l *txl.Layout) []string {
 	switch {
 	case !ofCharacters(l):
@@ -86,7 +85,7 @@ func characterBranches(l *txl.Layout) []string {
 	return []string{embeddingTables}
 }
 
-// ofCharacters tells characters from words by the size of the vocabulary.
+// ofCharacters distinguishes characters from words by the size of the vocabulary.
 func ofCharacters(l *txl.Layout) bool {
 	tokens := 0
 	for _, c := range l.Clusters() {
@@ -95,7 +94,7 @@ func ofCharacters(l *txl.Layout) bool {
 	return tokens <= charactersMax
 }
 
-// hasWeight tells whether a pattern matches a weight.
+// hasWeight reports whether a pattern matches a weight.
 func hasWeight(l *txl.Layout, pattern string) bool {
 	return slices.ContainsFunc(l.Tensors, func(t txl.Tensor) bool {
 		ok, err := path.Match(pattern, t.Name)
@@ -103,7 +102,8 @@ func hasWeight(l *txl.Layout, pattern string) bool {
 	})
 }
 
-// biasBranches are the softmax's biases and, if there are clusters, the head's columns for them.
+// biasBranches returns patterns of the softmax's biases and, with clusters, of the head's columns
+// for them.
 func biasBranches(l *txl.Layout) []string {
 	patterns := []string{"crit.out_layers.*.bias"}
 	if l.Index(txl.TailWeights) >= 0 {
@@ -112,15 +112,15 @@ func biasBranches(l *txl.Layout) []string {
 	return patterns
 }
 
-// branchSets are names for sets of patterns of weights, which depend on the model.
+// branchSets maps names to sets of patterns, which depend on the model.
 var branchSets = map[string]func(*txl.Layout) []string{
 	"paper": paperBranches, "wide": wideBranches, "upper": upperBranches,
 	"softmax": func(*txl.Layout) []string { return []string{softmaxBranches} },
 }
 
-// Branches selects the weights to augment, in the order of the layout. Each pattern
-// is "paper", "wide", "upper", "softmax", or a pattern over weight names (path.Match);
-// none at all stands for "wide".
+// Branches returns the weights that have fast weights, in the order of the layout. A pattern is
+// "paper", "wide", "upper", "softmax", or a path.Match pattern over weight names. No patterns
+// means "wide".
 func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"wide"}

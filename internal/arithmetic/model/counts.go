@@ -9,15 +9,15 @@ import (
 // CountsName is the name of Counts without NamePrefix.
 const CountsName = "counts"
 
-// countsChunk is the number of bytes that a session of Counts is told of at once.
+// countsChunk is the number of bytes in a chunk of a session of Counts.
 const countsChunk = 1024
 
 var countsCard = json.RawMessage(
 	`{"description": "no network and no weights: counts of the session's own text"}`)
 
-// Counts returns the model without a network, under which all bytes are equally likely. What its
-// sessions know is what they have counted. Its weights are the fewest that a file can hold; nothing
-// reads them.
+// Counts returns the model without a network, under which all bytes are equally likely. Its
+// sessions predict by their counts alone. Its weights are the fewest that a file can hold, and
+// are not used.
 func Counts() *Model {
 	lm, err := txl.NewModel(txl.Config{
 		NLayer: 1, DModel: 2, NHead: 1, DHead: 1, DInner: 1, Vocab: 256, SegLen: 1,

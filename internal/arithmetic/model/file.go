@@ -25,29 +25,29 @@ const (
 	keyCard      = "lmserve.card"
 )
 
-// SymbolsTensor names the tensor that has the vocabulary of a tokenizer that needs one:
-// tokenizer.Tokenizer.Symbols, U8 [n].
+// SymbolsTensor names the tensor U8 [n] with the vocabulary of a tokenizer:
+// tokenizer.Tokenizer.Symbols.
 const SymbolsTensor = "tokenizer.symbols"
 
-// adapt is the value of lmserve.adapt.
+// adapt is the JSON value of lmserve.adapt.
 type adapt struct {
 	sparsemeta.Settings
 	Chunk    int                `json:"chunk"`
 	Branches []string           `json:"branches"`
 	Normal   *sparsemeta.Normal `json:"normal,omitempty"`
 	Mixture  float32            `json:"mixture,omitempty"`
-	// CompanionBytes is missing where it is companion.TableBytesDefault.
+	// CompanionBytes is missing if it equals companion.TableBytesDefault.
 	CompanionBytes int  `json:"companion_bytes,omitempty"`
 	CompanionAlone bool `json:"companion_alone,omitempty"`
 }
 
-// networkTensor names one array of a meta-learner.
+// networkTensor returns the name of one array of a meta-learner.
 func networkTensor(bank int, branch, part string) string {
 	return fmt.Sprintf("meta.%d.%s.%s", bank, branch, part)
 }
 
-// File returns the model as a file of weights: the slow weights in the type that Store names, the
-// meta-learners in float32.
+// File returns the model as a file of weights. Slow weights have the type of Store, meta-learners
+// float32.
 func (m *Model) File() *weights.File {
 	f := &weights.File{Metadata: map[string]string{
 		keyName:      m.Name,
@@ -107,14 +107,14 @@ func (m *Model) adapt() adapt {
 func mustJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // plain structs of numbers and strings
+		panic(err) // plain structs of numbers and strings always encode
 	}
 	return string(b)
 }
 
-// FromFile builds the model that a file of weights holds. Every tensor must be one the
-// configuration asks for, of its shape, and none may be missing. Its metadata is read strictly: a
-// field that this version does not know may change what the weights mean.
+// FromFile builds the model of a file of weights. The file must have exactly the tensors of the
+// configuration, in their shapes. Unknown fields in the metadata are errors, since they may
+// change the meaning of the weights.
 func FromFile(f *weights.File) (*Model, error) {
 	if _, ok := f.Metadata[keyConfig]; !ok {
 		return nil, ErrNotAModel
@@ -171,7 +171,8 @@ func FromFile(f *weights.File) (*Model, error) {
 	}), nil
 }
 
-// checkCompanion reports a table of no size that one can have, or beside a model that has none.
+// checkCompanion returns an error for an invalid table size, or for settings of counts in a model
+// of words.
 func (a adapt) checkCompanion(m *Model) error {
 	switch {
 	case a.CompanionAlone && m.OfWords():
@@ -185,7 +186,7 @@ func (a adapt) checkCompanion(m *Model) error {
 	return companion.Settings{TableBytes: a.CompanionBytes, Networks: 1}.Validate()
 }
 
-// checkMixture reports a share that is none, or that is not the model's to have.
+// checkMixture returns an error for a share outside 0 to 1, or in a model that cannot have one.
 func (a adapt) checkMixture(m *Model) error {
 	switch share := a.Mixture; {
 	case !(share >= 0 && share <= 1):
@@ -197,7 +198,8 @@ func (a adapt) checkMixture(m *Model) error {
 	return nil
 }
 
-// storedAs returns the 16-bit type that all slow weights of a file have in common, otherwise F32.
+// storedAs returns the 16-bit type of all slow weights of a file, or F32 if they have no such
+// type in common.
 func storedAs(f *weights.File, l *txl.Layout) weights.DType {
 	var common weights.DType
 	for i, t := range l.Tensors {
@@ -212,8 +214,8 @@ func storedAs(f *weights.File, l *txl.Layout) weights.DType {
 	return common
 }
 
-// readNetwork reads the slow weights. All of them are looked for before memory is taken for them: a
-// configuration is a few bytes of a file, and may ask for anything.
+// readNetwork reads the slow weights. It looks for all tensors before it allocates memory, since
+// a small configuration may ask for any amount.
 func readNetwork(r *reader, config txl.Config) (*txl.Model, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
@@ -260,7 +262,7 @@ func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, e
 	return l, nil
 }
 
-// normalise makes a learner that was read what it was, if its inputs were brought to one size.
+// normalise restores the normalization of a learner's inputs, if the file has one.
 func normalise(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statistics) (err error) {
 	switch {
 	case n == nil:
@@ -276,14 +278,14 @@ func normalise(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statis
 	return nil
 }
 
-// reader copies named tensors out of a file and remembers the first error.
+// reader copies named tensors out of a file and keeps the first error.
 type reader struct {
 	file *weights.File
 	used int
 	err  error
 }
 
-// tensor gives a tensor of that shape, or nil after an error.
+// tensor returns the tensor of a name and shape, or nil after an error.
 func (r *reader) tensor(name string, shape []int) *weights.Tensor {
 	if r.err != nil {
 		return nil
@@ -302,7 +304,7 @@ func (r *reader) tensor(name string, shape []int) *weights.Tensor {
 	return t
 }
 
-// readBytes reads a tensor of U8.
+// readBytes reads a tensor of type U8.
 func (r *reader) readBytes(name string, shape []int, dst []uint8) {
 	t := r.tensor(name, shape)
 	if t == nil {
@@ -316,7 +318,7 @@ func (r *reader) readBytes(name string, shape []int, dst []uint8) {
 	r.used++
 }
 
-// symbols gives the vocabulary of a file, nil without one.
+// symbols returns the vocabulary of a file, or nil without one.
 func (r *reader) symbols() []byte {
 	t, ok := r.file.Tensor(SymbolsTensor)
 	switch {

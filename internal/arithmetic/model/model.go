@@ -1,5 +1,5 @@
-// Package model is a loaded model: slow weights, meta-learners, tokenizer and
-// serving defaults as one immutable value, and its form as a file of weights.
+// Package model holds a loaded model: slow weights, meta-learners, tokenizer and serving defaults
+// as one immutable value. It also reads and writes models as files of weights.
 package model
 
 import (
@@ -20,55 +20,54 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Model is everything that sessions share, read-only.
+// Model is the read-only data that sessions share.
 type Model struct {
 	Name      string
 	LM        *txl.Model
-	Tokenizer tokenizer.Tokenizer // never nil in a model of New, NewOf or FromFile
-	// Learner holds the meta-learners; nil for a model that was only
-	// pretrained and serves statically.
+	Tokenizer tokenizer.Tokenizer // never nil after New, NewOf or FromFile
+	// Learner holds the meta-learners. It is nil for a model that was only pretrained and serves
+	// statically.
 	Learner *sparsemeta.Learner
 	// Tables are the compiled meta-learners; nil if Learner is nil.
 	Tables sparsemeta.Tables
 	// Uniform says that the model has no network: see Counts.
 	Uniform bool
-	// Chunk is the number of tokens between two updates of the fast weights
-	// that the meta-learners were trained for.
+	// Chunk is the number of tokens between two updates of the fast weights, as in the training
+	// of the meta-learners.
 	Chunk int
-	// Mixture is the share of the mixture's loss in what the fast weights beside a companion of
-	// counts learn from; the network's own loss has the rest. The meta-learners were trained for
-	// it.
+	// Mixture is the weight of the mixture's loss when fast weights learn beside a companion of
+	// counts. The network's own loss has the rest. The meta-learners were trained for this value.
 	Mixture float32
-	// CompanionBytes is the size of the table of counts that a session has beside the network
-	// unless it asks for another one; see companion.Settings.
+	// CompanionBytes is the default size, in bytes, of a session's table of counts; see
+	// companion.Settings.
 	CompanionBytes int
-	// CompanionAlone says that a session mixes its companion with the network that adapts alone,
-	// unless it asks for the static one besides: for models whose speed matters more.
+	// CompanionAlone says that by default a session mixes its companion with the adaptive network
+	// only, not also with the static one. Models whose speed matters more set it.
 	CompanionAlone bool
 	// Store is the type of the slow weights in the model's file; "" is weights.F32. See StoreAs.
 	Store weights.DType
-	// Statistics are the root mean squares of the gradients of all weights,
-	// for dynamic evaluation in its RMS form; nil for a model without.
+	// Statistics are the root mean squares of the gradients of all weights, for DynamicRMS; nil
+	// for a model without them.
 	Statistics *sparsemeta.Statistics
 	// Rivals are the default settings of the other methods of adaptation.
 	Rivals Rivals
-	// Card tells how the model came about and what it measured: any JSON object.
+	// Card describes how the model was made and what it measured: any JSON object.
 	Card json.RawMessage
-	// Arithmetic is the precision and the instructions that workers compute with. It is a choice
-	// for the machine, not a part of the model's file.
+	// Arithmetic is the precision and the instructions of workers. The machine chooses it; the
+	// model's file does not contain it.
 	Arithmetic kernel.Arithmetic
 
 	hash func() string
 }
 
-// New returns a model of bytes ready to serve, without statistics and with the default
-// settings for the rivals. learner may be nil.
+// New returns a model of bytes, ready to serve, without statistics and with the default settings
+// for the rivals. learner may be nil.
 func New(name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int,
 	card json.RawMessage) (*Model, error) {
 	return NewOf(tokenizer.Bytes{}, name, lm, learner, chunk, card)
 }
 
-// NewOf is New for a model of the tokens of some tokenizer.
+// NewOf is New for a model with the given tokenizer.
 func NewOf(
 	tok tokenizer.Tokenizer, name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int,
 	card json.RawMessage,
@@ -89,12 +88,12 @@ func NewOf(
 
 func (m *Model) setHash() { m.hash = sync.OnceValue(func() string { return m.File().Hash() }) }
 
-// NameCharsMax bounds a model's name, so that its ID fits where requests name it.
+// NameCharsMax is the maximum length of a model's name, so that requests can contain its ID.
 const NameCharsMax = 128
 
-// checkName refuses a name that a terminal or a log would not show as it is.
+// checkName refuses a name that a terminal or a log would not show unchanged.
 func checkName(name string) error {
-	shown := strings.ToValidUTF8(name, "\x00") // which cannot be printed
+	shown := strings.ToValidUTF8(name, "\x00") // \x00 is not printable
 	if utf8.RuneCountInString(name) <= NameCharsMax &&
 		!strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return nil
@@ -136,10 +135,9 @@ func (m *Model) check() error {
 	return nil
 }
 
-// StoreAs makes the model's file hold the slow weights as F32, F16 or BF16, and rounds the weights
-// in place to what the file will hold, so that the model that runs is the one that is stored. It
-// must be called before the model's first use. If a weight is too large for the type, StoreAs fails
-// and changes nothing.
+// StoreAs sets the type of the slow weights in the model's file: F32, F16 or BF16. It rounds the
+// weights in place, so that the running model equals the stored one. Call it before the model's
+// first use. If a weight is too large for the type, StoreAs returns an error and changes nothing.
 func (m *Model) StoreAs(d weights.DType) error {
 	rounded := make([]float32, 0, len(m.LM.W))
 	for i, t := range m.LM.Layout.Tensors {
@@ -161,30 +159,29 @@ func (m *Model) StoreAs(d weights.DType) error {
 	return nil
 }
 
-// OfWords reports whether the model's tokens are words. Those of any other model are bytes.
+// OfWords reports whether the model's tokens are words. Otherwise they are bytes.
 func (m *Model) OfWords() bool {
 	_, ok := m.Tokenizer.(*tokenizer.Words)
 	return ok
 }
 
-// Hash is the content hash of the model's file: the slow weights, the
-// meta-learners, the statistics, the configuration, the default settings and
-// the card, whatever the compression.
+// Hash returns the content hash of the model's file, independent of its compression. The content
+// is slow weights, meta-learners, statistics, configuration, default settings and card.
 func (m *Model) Hash() string { return m.hash() }
 
-// ID names the model in answers: its name and the start of its hash.
+// ID returns the model's name in answers: its name and the start of its hash.
 func (m *Model) ID() string { return idOf(m.Name, m.Hash()) }
 
-// DefaultID is the ID of the model that is embedded in the binary, which is not read for it.
+// DefaultID returns the ID of the embedded model, without reading the model.
 func DefaultID() string { return idOf(NamePrefix+weights.DefaultName, weights.DefaultHash) }
 
 func idOf(name, hash string) string { return name + "-" + hash[:12] }
 
-// NamePrefix begins the names of the models that come with the product.
+// NamePrefix begins the names of the models that lmserve ships.
 const NamePrefix = "lmserve-"
 
-// WhichNamed returns the indexes of the models that requests name so: by the ID, by the name, or by
-// the name without NamePrefix. An ID is that of one model; several models may share a name.
+// WhichNamed returns the indexes of the models that a request asks for: by ID, by name, or by
+// name without NamePrefix. An ID identifies one model; several models may share a name.
 func WhichNamed(ids, names []string, asked string) (which []int) {
 	for i, id := range ids {
 		if id == asked {
@@ -197,8 +194,8 @@ func WhichNamed(ids, names []string, asked string) (which []int) {
 	return which
 }
 
-// ArenaSize is the number of elements of a fast-weight arena: all branches
-// one after the other. 0 without meta-learners.
+// ArenaSize returns the number of elements of a fast-weight arena, with all branches end to end.
+// It is 0 without meta-learners.
 func (m *Model) ArenaSize() (n int) {
 	if m.Learner == nil {
 		return 0
@@ -216,9 +213,9 @@ func (m *Model) IsBranch(tensor int) bool {
 		func(b sparsemeta.Branch) bool { return b.Name == name })
 }
 
-// Views cuts an arena of all branches into one slice a weight of the layout,
-// nil where a weight is no branch: the form in which txl takes fast weights
-// and gives gradients. A nil arena gives nil slices throughout.
+// Views cuts an arena of all branches into one slice for each weight of the layout, nil for a
+// weight that is no branch. txl takes fast weights and returns gradients in this form. A nil
+// arena gives only nil slices.
 func (m *Model) Views(arena []float32) [][]float32 {
 	views := make([][]float32, len(m.LM.Layout.Tensors))
 	if m.Learner == nil || arena == nil {
@@ -245,6 +242,6 @@ func Load(file string) (*Model, error) {
 	return m, nil
 }
 
-// ErrNotAModel is returned for well-formed files of weights that hold no model.
+// ErrNotAModel is the error for valid files of weights that hold no model.
 var ErrNotAModel = errors.New("no model: the file has no lmserve.config in its metadata (is it a " +
 	"checkpoint or a conformance file?)")

@@ -50,7 +50,7 @@ func TestAModelSurvivesItsFile(t *testing.T) {
 	}
 }
 
-// clustered is a model of adaptive input and softmax, over bytes.
+// clustered returns a model with adaptive input and softmax, over bytes.
 func clustered(t *testing.T) *Model {
 	lm, err := txl.NewModel(txl.Config{
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 8, MemLen: 8,
@@ -63,7 +63,7 @@ func clustered(t *testing.T) *Model {
 	return m
 }
 
-// A model with tables of the softmax's own survives its file, and a file that lacks one is refused.
+// A file keeps the softmax's own tables, and a file that lacks one is refused.
 func TestTablesOfTheSoftmaxsOwnInAModelsFile(t *testing.T) {
 	m, err := New("untied", clustered(t).LM.UntieSoftmax(), nil, 8, nil)
 	require.NoError(t, err)
@@ -81,8 +81,8 @@ func TestTablesOfTheSoftmaxsOwnInAModelsFile(t *testing.T) {
 	require.ErrorContains(t, err, `tensor "crit.out_layers.2.weight" is missing`)
 }
 
-// The file of a model with clusters has its configuration and its tensors, by the reference
-// implementation's names and in its shapes, and is refused if one does not fit.
+// The file of a model with clusters has its configuration and its tensors, with the names and
+// shapes of the reference implementation. A file in which one does not fit is refused.
 func TestClustersInAModelsFile(t *testing.T) {
 	m := clustered(t)
 	back, err := FromFile(m.File())
@@ -125,8 +125,7 @@ func TestClustersInAModelsFile(t *testing.T) {
 	}
 }
 
-// A configuration that would need more memory than there is, is refused for the tensors that the
-// file does not have.
+// A configuration that needs too much memory is refused because the file lacks its tensors.
 func TestAFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
 	f := small(t).File()
 	f.Metadata[keyConfig] = `{"n_layer":1024,"d_model":65536,"n_head":1024,"d_head":4096,` +
@@ -135,8 +134,8 @@ func TestAFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
 	require.ErrorContains(t, err, "the configuration needs [256 65536]")
 }
 
-// A model that is stored in 16 bits is, to the bit and by its hash, the one that is read back.
-// Storing it again changes nothing.
+// A model stored in 16 bits equals the one that is read back, to the bit and by hash. Storing it
+// again changes nothing.
 func TestStoredModelIsTheOneThatRuns(t *testing.T) {
 	for _, d := range []weights.DType{weights.F32, weights.F16, weights.BF16} {
 		m := small(t)
@@ -190,7 +189,7 @@ func TestWeightsTooLargeForTheirTypeAreNamed(t *testing.T) {
 	require.NoError(t, m.StoreAs(weights.BF16))
 }
 
-// Weights that do not fit the configuration are refused, naming the tensor.
+// Weights that do not fit the configuration are refused; the error names the tensor.
 func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 	for want, spoil := range map[string]func(*weights.File){
 		"no model": func(f *weights.File) { delete(f.Metadata, keyConfig) },
@@ -270,7 +269,7 @@ func TestBranchesByNameAndPattern(t *testing.T) {
 	require.ErrorContains(t, err, "layers.9.*")
 }
 
-// The embeddings of words have no fast weights, unless they are asked for by name.
+// The embeddings of words have no fast weights, unless a pattern names them.
 func TestBranchesOfAWordModel(t *testing.T) {
 	config := smallConfig(small(t).File())
 	config.Vocab = 5000
@@ -278,8 +277,8 @@ func TestBranchesOfAWordModel(t *testing.T) {
 	clustered.Cutoffs, clustered.DivVal = []int{100, 900}, 2
 	for _, c := range []struct {
 		config  txl.Config
-		biases  []string // beside the layers' own in "wide"
-		softmax []string // beside them in "upper"
+		biases  []string // in "wide", beside the layers' own
+		softmax []string // in "upper", beside the biases
 	}{
 		{config, []string{"crit.out_layers.0.bias"}, []string{"crit.out_layers.0.bias"}},
 		{clustered, []string{
@@ -309,8 +308,8 @@ func TestBranchesOfAWordModel(t *testing.T) {
 	}
 }
 
-// Tables of the softmax's own are branches of the set of the softmax; those of characters are
-// beside the embedding in every set.
+// The softmax's own tables are branches of the set "softmax". Tables of characters are branches
+// of every set, with the embedding.
 func TestBranchesOfAModelWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	config := smallConfig(small(t).File())
 	config.UntieSoftmax = true
@@ -365,7 +364,7 @@ func TestViewsCutTheArenaByBranch(t *testing.T) {
 	}
 }
 
-// A name is shown on terminals and in logs, where a newline would be another line.
+// Terminals and logs show names, where a newline would make another line.
 func TestNamesOfModelsCanBePrinted(t *testing.T) {
 	m := small(t)
 	for _, name := range []string{"", "small", "größer 2.1", strings.Repeat("é", NameCharsMax)} {

@@ -10,13 +10,13 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Place is where a model is: in the binary, or in a file.
+// Place is the location of a model: the binary, or a file.
 type Place struct {
-	Name string // by which Find finds it: of a file that has no name, its path
-	File string // "": the model is embedded
+	Name string // name for Find; a file without a name has its path
+	File string // "": embedded
 }
 
-// String says the place in words.
+// String describes the place.
 func (p Place) String() string {
 	if p.File == "" {
 		return "embedded"
@@ -43,14 +43,14 @@ func (p Place) Load() (*Model, error) {
 	return m, nil
 }
 
-// embeddedNames are the names of the models that need no file, the default first.
+// embeddedNames returns the names of the models that need no file, the default first.
 func embeddedNames() []string { return append(weights.EmbeddedNames(), CountsName) }
 
-// Default is the model that is embedded in the binary.
+// Default returns the embedded default model.
 func Default() (*Model, error) { return Place{Name: weights.DefaultName}.Load() }
 
-// Find finds the model of a name: an embedded one ("" is the default), a file, or a file of that
-// name in one of the folders. Names are with or without NamePrefix.
+// Find returns the place of a model by name: an embedded model ("" is the default), a path, or a
+// file of that name in one of the folders. NamePrefix is optional.
 func Find(name string, folders []string) (Place, error) {
 	if name == "" {
 		return Place{Name: weights.DefaultName}, nil
@@ -61,7 +61,7 @@ func Find(name string, folders []string) (Place, error) {
 	}
 	_, missing := os.Stat(name)
 	if missing == nil || filepath.Base(name) != name {
-		return Place{name, name}, nil // whose Load says why it cannot be read
+		return Place{name, name}, nil // Load says why it cannot be read
 	}
 	for _, p := range Places(folders) {
 		if p.Name == short {
@@ -72,9 +72,9 @@ func Find(name string, folders []string) (Place, error) {
 		name, missing, strings.Join(embeddedNames(), ", "), strings.Join(folders, ", "))
 }
 
-// Places are those of all models that have a name: the embedded ones, the default first, and the
-// files in the folders. The first of a name has it, and others have their paths. A folder that
-// cannot be read has none.
+// Places returns the places of all models with a name: the embedded ones, the default first, then
+// the files in the folders. If files share a name, the first has it and the others have their
+// paths. Unreadable folders are skipped.
 func Places(folders []string) (all []Place) {
 	taken := embeddedNames()
 	for _, name := range taken {
@@ -99,7 +99,7 @@ func Places(folders []string) (all []Place) {
 	return all
 }
 
-// nameOfFile is the name that a file gives its model; "": it is no model's.
+// nameOfFile returns the name of the model in a file, or "" if the file is no model's.
 func nameOfFile(file string) string {
 	for _, extension := range []string{".safetensors.zst", ".safetensors"} {
 		if name, ok := strings.CutSuffix(file, extension); ok {

@@ -47,7 +47,7 @@ func TestAModelIsFoundByItsNameOrItsFile(t *testing.T) {
 	require.Len(t, model.Places([]string{folder, filepath.Join(folder, "none")}), 6)
 }
 
-// An outline is all that sessions of a model can be listed, made and checked by.
+// An outline is sufficient to list, make and check sessions of a model.
 func TestAnOutlineIsTheModelWithoutItsLargeArrays(t *testing.T) {
 	m, err := modeltest.Small()
 	require.NoError(t, err)

@@ -10,20 +10,20 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Rivals are the settings under which the other methods of adaptation serve by default.
+// Rivals are the default settings of the other methods of adaptation.
 type Rivals struct {
 	SGD   sparsemeta.DynamicSettings `json:"dynamic_sgd"`
 	RMS   sparsemeta.DynamicSettings `json:"dynamic_rms"`
 	Cache sparsemeta.CacheSettings   `json:"cache"`
 }
 
-// DefaultRivals are those of a model that was not tuned for them.
+// DefaultRivals returns the settings of a model that was not tuned for these methods.
 func DefaultRivals() Rivals {
 	return Rivals{SGD: sparsemeta.SGDSettings(), RMS: sparsemeta.RMSSettings(),
 		Cache: sparsemeta.DefaultCacheSettings()}
 }
 
-// Validate names the first method and setting that is out of range.
+// Validate returns an error for the first method and setting that is out of range.
 func (r Rivals) Validate() error {
 	for _, c := range []struct {
 		name string
@@ -36,7 +36,7 @@ func (r Rivals) Validate() error {
 	return nil
 }
 
-// readRivals gives the settings of a file, and the defaults where it says nothing.
+// readRivals returns the settings in a file, or the defaults where the file has none.
 func readRivals(f *weights.File) (Rivals, error) {
 	r := DefaultRivals()
 	if text, ok := f.Metadata[keyRivals]; ok {
@@ -47,7 +47,7 @@ func readRivals(f *weights.File) (Rivals, error) {
 	return r, r.Validate()
 }
 
-// WithRivals returns the model with other settings for the rivals: another model, of another hash.
+// WithRivals returns a model with other settings for the rivals, and so another hash.
 func (m *Model) WithRivals(r Rivals) (*Model, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("model: rivals: %w", err)
@@ -55,13 +55,13 @@ func (m *Model) WithRivals(r Rivals) (*Model, error) {
 	return m.with(func(c *Model) { c.Rivals = r }), nil
 }
 
-// ErrStatisticsInUse says that a model cannot have other statistics of gradients than it has.
+// ErrStatisticsInUse reports that a model's statistics of gradients cannot be replaced.
 var ErrStatisticsInUse = errors.New("model: the meta-learners were trained with the statistics of " +
 	"gradients that the model has, which cannot be others")
 
-// WithStatistics returns the model with the root mean square of every weight's gradient: another
-// model, of another hash. rms is an arena in the layout of LM.W. A model whose meta-learners were
-// trained with statistics keeps those: the error is then ErrStatisticsInUse.
+// WithStatistics returns a model with the root mean square of every weight's gradient, and so
+// another hash. rms is an arena in the layout of LM.W. If the meta-learners were trained with
+// statistics, the error is ErrStatisticsInUse.
 func (m *Model) WithStatistics(rms []float32) (*Model, error) {
 	if m.Learner != nil && m.Learner.Normal != nil {
 		return nil, ErrStatisticsInUse
@@ -73,8 +73,8 @@ func (m *Model) WithStatistics(rms []float32) (*Model, error) {
 	return m.with(func(c *Model) { c.Statistics = s }), nil
 }
 
-// WithLengths returns the model with layers that look back otherwise: another model, of another
-// hash, with the same weights.
+// WithLengths returns a model with the same weights whose layers attend to other lengths, and so
+// another hash.
 func (m *Model) WithLengths(l txl.Lengths) (*Model, error) {
 	config := m.LM.Config.WithLengths(l)
 	if err := config.Validate(); err != nil {
@@ -87,7 +87,7 @@ func (m *Model) WithLengths(l txl.Lengths) (*Model, error) {
 	}), nil
 }
 
-// with returns a changed copy of the model. The copy shares what is not changed.
+// with returns a changed copy of the model. The copy shares all unchanged data.
 func (m *Model) with(change func(*Model)) *Model {
 	c := *m
 	change(&c)
@@ -95,7 +95,7 @@ func (m *Model) with(change func(*Model)) *Model {
 	return &c
 }
 
-// Weights are all weights of a layout as branches: what dynamic evaluation moves.
+// Weights returns all weights of a layout as branches, for dynamic evaluation.
 func Weights(l *txl.Layout) []sparsemeta.Branch {
 	branches := make([]sparsemeta.Branch, len(l.Tensors))
 	for i, t := range l.Tensors {
@@ -110,7 +110,7 @@ const (
 	statisticsScale = "gradient.scale."
 )
 
-// appendStatistics adds the statistics' tensors to a file.
+// appendStatistics appends the statistics' tensors to a file.
 func (m *Model) appendStatistics(f *weights.File) {
 	if m.Statistics == nil {
 		return
@@ -122,11 +122,11 @@ func (m *Model) appendStatistics(f *weights.File) {
 	}
 }
 
-// readStatistics reads the statistics of all weights if the file has those of the first weight.
-// Otherwise the model has none.
+// readStatistics reads the statistics of all weights. If the file lacks those of the first
+// weight, the model has none.
 func readStatistics(r *reader, l *txl.Layout) (*sparsemeta.Statistics, error) {
 	if _, ok := r.file.Tensor(statisticsCodes + l.Tensors[0].Name); !ok {
-		return nil, nil // statistics of other weights are then refused as surplus tensors
+		return nil, nil // statistics of other weights are then surplus tensors
 	}
 	s := &sparsemeta.Statistics{Branches: Weights(l), Codes: make([]uint8, l.Size), Scales: make([]float32, len(l.Tensors))}
 	for i, t := range l.Tensors {

@@ -45,8 +45,8 @@ func TestStatisticsAndRivalsSurviveTheFile(t *testing.T) {
 	require.Equal(t, m.Learner, back.Learner)
 }
 
-// A file says nothing of statistics that the model has not, and of rivals whose settings are the
-// defaults. So the hash of such a model does not depend on what else a file may hold.
+// A file contains no statistics if the model has none, and no rivals if they are the defaults. So
+// the hash of such a model does not depend on optional parts of the format.
 func TestAModelWithoutStatisticsHasNone(t *testing.T) {
 	f := small(t).File()
 	for _, tensor := range f.Tensors {
@@ -75,7 +75,7 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 			i := tensorAt(f, "gradient.rms.r_w_bias")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
-		// The first weight has no statistics here, and others have some.
+		// Only the first weight lacks statistics here.
 		"tensors, the configuration": func(f *weights.File) {
 			i := tensorAt(f, "gradient.rms.word_emb.emb_layers.0.weight")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
@@ -135,7 +135,7 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "dynamic_rms")
 }
 
-// normalised is a model whose meta-learners see gradients brought to one size.
+// normalised returns a model whose meta-learners see normalized gradients.
 func normalised(t *testing.T) *Model {
 	m := measured(t)
 	l := *m.Learner

@@ -8,9 +8,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// StaticMetadata is the metadata of a file of weights that holds a model without meta-learners,
-// made by a program that has the tensors and not a Model. A file without a tokenizer, nil, is no
-// model yet. The card may be nil.
+// StaticMetadata returns the metadata of a file with a model without meta-learners, for programs
+// that have the tensors but no Model. If the tokenizer is nil, the file is not a model yet. card
+// may be nil.
 func StaticMetadata(
 	name string, config txl.Config, tok tokenizer.Tokenizer, chunk int, card json.RawMessage,
 ) (map[string]string, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// smallOfWords has a word that is no UTF-8, as text that a vocabulary is made of may have.
+// smallOfWords has a word that is invalid UTF-8, as a vocabulary may have.
 func smallOfWords(t *testing.T) *Model {
 	tok, err := tokenizer.NewWords([]string{tokenizer.LineEnd, "the", tokenizer.Unknown, "é",
 		"\xff"})

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// RequestSchema is the OpenAPI schema of every setting as a request has it, in YAML: the lines
+// RequestSchema returns the OpenAPI schema of every setting in a request, as YAML: the lines
 // below an object's `properties`, not indented.
 func (t Table[T]) RequestSchema() string {
 	var b strings.Builder
@@ -36,7 +36,7 @@ func (t Table[T]) RequestSchema() string {
 	return b.String()
 }
 
-// hasLiteral says whether the default is a number or a truth value, and not words about one.
+// hasLiteral reports whether the default is a number or a truth value, not words about one.
 func (r Row[T]) hasLiteral() bool {
 	if r.IsBool() {
 		_, err := strconv.ParseBool(r.Default)
@@ -46,7 +46,7 @@ func (r Row[T]) hasLiteral() bool {
 	return err == nil
 }
 
-// AnswerSchema is the OpenAPI schema of every setting as an answer has it, in YAML: `required` and
+// AnswerSchema returns the OpenAPI schema of every setting in an answer, as YAML: `required` and
 // `properties` of an object, not indented.
 func (t Table[T]) AnswerSchema() string {
 	var b strings.Builder
@@ -64,8 +64,8 @@ func (t Table[T]) AnswerSchema() string {
 	return b.String()
 }
 
-// Order is the order of the settings for the generator of Go code, which writes the fields of an
-// object in the order of its struct: the lines below an overlay's `update`, not indented.
+// Order returns the order of the settings for the generator of Go code, which orders the fields
+// of a struct by it. It is YAML: the lines below an overlay's `update`, not indented.
 func (t Table[T]) Order() string {
 	var b strings.Builder
 	for i, r := range t {
@@ -74,8 +74,8 @@ func (t Table[T]) Order() string {
 	return b.String()
 }
 
-// Limits are the numbers for the contract's info.x-limits, in YAML. Rows that name the same limit
-// have the same maximum.
+// Limits returns the numbers for the contract's info.x-limits, as YAML. Rows that share a limit
+// must have the same maximum.
 func (t Table[T]) Limits() string {
 	var b strings.Builder
 	seen := map[string]float64{}
@@ -148,7 +148,8 @@ func (r Row[T]) number() []string {
 	return keywords
 }
 
-// wrapped cuts a text at spaces into lines of at most so many bytes, or of one word.
+// wrapped breaks a text at spaces into lines of at most `most` bytes. A longer word gets its own
+// line.
 func wrapped(text string, most int) []string {
 	var lines []string
 	for _, word := range strings.Fields(text) {

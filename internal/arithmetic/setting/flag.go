@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Flag is a setting on a command line. It implements flag.Value and pflag.Value, and puts what is
-// given into Values. Table.Set, which takes the Values, checks the range.
+// Flag is a setting on a command line. It implements flag.Value and pflag.Value, and stores the
+// given value in Values. Table.Set, which takes the Values, checks the range.
 type Flag[T any] struct {
 	row  Row[T]
 	into Values
@@ -16,14 +16,14 @@ type Flag[T any] struct {
 // Flag returns the row's flag.
 func (r Row[T]) Flag(into Values) *Flag[T] { return &Flag[T]{r, into} }
 
-// FlagName is a setting's name as flags are written: cache-size.
+// FlagName returns a setting's name in the form of flags: cache-size.
 func FlagName(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
-// FlagName is the row's name as flags are written.
+// FlagName returns the row's name in the form of flags.
 func (r Row[T]) FlagName() string { return FlagName(r.Name) }
 
-// FlagUsage is the row's line of help: the methods that the setting belongs to, what it is, its
-// range and its default.
+// FlagUsage returns the row's line of help: the methods of the setting, its meaning, range and
+// default.
 func (r Row[T]) FlagUsage() string {
 	usage := r.Help
 	if len(r.Methods) > 0 {
@@ -36,13 +36,13 @@ func (r Row[T]) FlagUsage() string {
 	return strings.ReplaceAll(usage, "`", "") + " (" + notes + ")"
 }
 
-// IsBool says whether the flag may stand without a value.
+// IsBool reports whether the flag may have no value.
 func (r Row[T]) IsBool() bool {
 	_, is := r.Field(new(T)).(*bool)
 	return is
 }
 
-// String is what was given, "" if nothing was.
+// String returns the given value, or "" if there is none.
 func (f *Flag[T]) String() string {
 	if f == nil || f.into[f.row.Name] == nil {
 		return ""
@@ -50,7 +50,7 @@ func (f *Flag[T]) String() string {
 	return fmt.Sprint(f.into[f.row.Name])
 }
 
-// Type is the word for a value in a usage text.
+// Type returns the word for a value in a usage text.
 func (f *Flag[T]) Type() string {
 	switch f.row.Field(new(T)).(type) {
 	case *string:
@@ -65,7 +65,7 @@ func (f *Flag[T]) Type() string {
 	return "float"
 }
 
-// Set reads what is given, a list with commas in it.
+// Set parses the given value. Commas separate the numbers of a list.
 func (f *Flag[T]) Set(text string) (err error) {
 	var value any
 	switch f.row.Field(new(T)).(type) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Markdown is the table for the documentation, a line a setting.
+// Markdown returns the table for the documentation, one line for each setting.
 func (t Table[T]) Markdown() string {
 	var b strings.Builder
 	b.WriteString("| name | flag | range | default | what it is |\n|---|---|---|---|---|\n")
@@ -20,7 +20,7 @@ func (t Table[T]) Markdown() string {
 	return b.String()
 }
 
-// rangeWithUnit says what the setting may be, in its unit.
+// rangeWithUnit describes the range of the setting, with its unit.
 func (r Row[T]) rangeWithUnit() string {
 	text := r.wanted()
 	if r.MaxItems > 0 {

@@ -1,9 +1,10 @@
-// Package setting is the form of a table of settings, a row a setting: its name, the field that
-// holds it, its range, default and unit, and a line of help. Everything else that has to know a
-// setting is made of its row: the check of a request, the flag on a command line, the schema in the
-// contract and the line in the documentation.
+// Package setting defines tables of settings. A row has a setting's name, the field that holds
+// it, its range, default and unit, and a line of help. All other code derives from the row: the
+// check of a request, the flag on a command line, the schema in the contract and the line in the
+// documentation.
 //
-// The package knows no setting itself. A table stands beside the struct whose fields it describes.
+// The package contains no settings itself. A table is defined next to the struct whose fields it
+// describes.
 package setting
 
 import (
@@ -15,39 +16,39 @@ import (
 
 // Row is one setting of a T.
 type Row[T any] struct {
-	Name string // in requests, answers and errors: cache_size; a flag has - in place of _
-	// Field gives the address of the field: a *string, *bool, *int, *float32, *float64 or
+	Name string // in requests, answers and errors: cache_size; a flag has - for _
+	// Field returns the address of the field: a *string, *bool, *int, *float32, *float64 or
 	// *[]float32.
 	Field   func(*T) any
-	Methods []string // the methods of adaptation that the setting belongs to; none: all of them
+	Methods []string // methods of adaptation that use the setting; nil: all
 
-	Min, Max float64  // of a number, or of each number of a list; both belong to the range
-	Above    bool     // Min does not belong to the range
-	Below    bool     // Max does not belong to the range
-	MaxItems int      // most numbers in a list; the least is 1
-	Words    []string // what a string may be
+	Min, Max float64  // of a number, or of each number of a list; both inclusive
+	Above    bool     // Min is exclusive
+	Below    bool     // Max is exclusive
+	MaxItems int      // maximum length of a list; the minimum is 1
+	Words    []string // valid values of a string
 
-	Unit    string // of the number, in the plural: tokens; "" if it has none
-	Default string // what holds where the setting is left out, in words
-	Help    string // what the setting is: one line, a noun and no full stop, fields in back quotes
-	Note    string // whole sentences that the contract and the documentation have after Help
+	Unit    string // of the number, in the plural: tokens; "" without one
+	Default string // the default, in words
+	Help    string // one line: a noun phrase without full stop, fields in back quotes
+	Note    string // sentences after Help in the contract and the documentation
 
 	NoFlag bool   // commands have no flag of its name
 	Limit  string // name of Max, or of MaxItems, in the contract's info.x-limits; "": not listed
 	Schema string // name of the contract's schema that describes each of Words
-	Search Range  // where lmserve tune looks for a good value; the zero Range: nowhere
+	Search Range  // where lmserve tune searches for a value; the zero Range: not searched
 }
 
-// Range is a range of numbers, its ends included.
+// Range is a range of numbers, ends included.
 type Range struct{ Min, Max float64 }
 
-// Table is the settings of a T, in the order in which people read them, and in which they are set:
-// the address of a field may depend on the settings before it.
+// Table lists the settings of a T, in the order for readers. Settings are set in this order: the
+// address of a field may depend on the settings before it.
 type Table[T any] []Row[T]
 
-// Error says that a setting has a value that it cannot have.
+// Error reports a setting with an invalid value.
 type Error struct {
-	Name  string // the row's, of a number in a list with its index: gammas[1]
+	Name  string // the row's name; for a number in a list with its index: gammas[1]
 	Found string
 	Want  string
 }
@@ -57,7 +58,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("setting %s: found %s, expected %s", e.Name, e.Found, e.Want)
 }
 
-// Of are the rows of one method: those that belong to it and to no other, or to all.
+// Of returns the rows of a method: those that name it, and those for all methods.
 func (t Table[T]) Of(method string) Table[T] {
 	var rows Table[T]
 	for _, r := range t {
@@ -82,7 +83,7 @@ func (t Table[T]) names() []string {
 	return names
 }
 
-// wanted says in words what the setting may be: of a list, what each of its numbers may be.
+// wanted describes the valid values of the setting; for a list, those of each number.
 func (r Row[T]) wanted() string {
 	switch r.Field(new(T)).(type) {
 	case *string:
@@ -100,12 +101,12 @@ func (r Row[T]) wanted() string {
 	return from + decimal(r.Min) + to + decimal(r.Max)
 }
 
-// holds says whether a number is in the range; NaN never is.
+// holds reports whether a number is in the range; NaN never is.
 func (r Row[T]) holds(v float64) bool {
 	return v >= r.Min && v <= r.Max && !(r.Above && v == r.Min) && !(r.Below && v == r.Max)
 }
 
-// decimal writes a number without an exponent if it is a whole one.
+// decimal formats a number, without an exponent if it is an integer.
 func decimal(v float64) string {
 	if v == math.Trunc(v) {
 		return strconv.FormatFloat(v, 'f', 0, 64)
@@ -113,7 +114,7 @@ func decimal(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// Count writes a number of things, as "1 value" and "2 values".
+// Count formats a number of things, as "1 value" and "2 values".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

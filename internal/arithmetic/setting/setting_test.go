@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dials are settings of every type that a row can have.
+// dials has a setting of every type that a row can have.
 type dials struct {
 	mode   string
 	loud   bool

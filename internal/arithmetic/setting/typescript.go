@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// TypeScript is the list of the settings for the web page, an object literal a setting: the lines
-// of an array, not indented. server/page/src/api/settings.ts says what their fields mean.
+// TypeScript returns the settings for the web page, one object literal each: the elements of an
+// array, not indented. server/page/src/api/settings.ts documents their fields.
 func (t Table[T]) TypeScript() string {
 	var b strings.Builder
 	for _, r := range t {
-		help := strings.ReplaceAll(r.Help, "`", "") // a form has no other letters for names
+		help := strings.ReplaceAll(r.Help, "`", "") // a form cannot mark names
 		fmt.Fprintf(&b, "{\n  name: %q,\n  kind: %q,\n  help: %q,\n", r.Name, r.formKind(), help)
 		if len(r.Methods) > 0 {
 			fmt.Fprintf(&b, "  methods: %s,\n", quoted(r.Methods))
@@ -28,7 +28,7 @@ func (t Table[T]) TypeScript() string {
 	return b.String()
 }
 
-// formKind says what a form asks for.
+// formKind returns the kind of input for a form.
 func (r Row[T]) formKind() string {
 	switch r.Field(new(T)).(type) {
 	case *string:
@@ -43,7 +43,7 @@ func (r Row[T]) formKind() string {
 	return "number"
 }
 
-// quoted is a list of words as an array.
+// quoted formats a list of words as an array.
 func quoted(words []string) string {
 	all := make([]string, len(words))
 	for i, word := range words {

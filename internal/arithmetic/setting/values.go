@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// Values are settings by name, each of its field's type: a string, bool, int, float32, float64 or
-// []float32. They are what somebody asks for, where a name that is missing stands for the default,
-// or what is in force, where none is missing.
+// Values are settings by name, each with its field's type: a string, bool, int, float32, float64
+// or []float32. In a request a missing name means the default. Settings in force are complete.
 type Values map[string]any
 
-// Clone returns a copy that shares nothing with v.
+// Clone returns a copy that shares no memory with v.
 func (v Values) Clone() Values {
 	c := make(Values, len(v))
 	for name, value := range v {
@@ -23,7 +22,7 @@ func (v Values) Clone() Values {
 	return c
 }
 
-// copied is a value that shares nothing with the given one.
+// copied returns a value that shares no memory with the given one.
 func copied(value any) any {
 	if list, ok := value.([]float32); ok {
 		return slices.Clone(list)
@@ -31,9 +30,9 @@ func copied(value any) any {
 	return value
 }
 
-// Set gives the fields of a T the values asked for, and leaves the others as they are; an empty
-// list is left as it is, too. An *Error names the first value that is of no row, of another type or
-// out of its range; the T may then hold some of the values.
+// Set sets the fields of a T that are asked for. It ignores an empty list. An *Error names the
+// first value without a row, of another type or out of range; the T may then hold some of the
+// values.
 func (t Table[T]) Set(into *T, asked Values) error {
 	names := t.names()
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
@@ -60,8 +59,8 @@ func unknown(name string, names []string) *Error {
 	return &Error{name, "an unknown setting", strings.Join(names, ", ")}
 }
 
-// Read gives values that were written as JSON the types of their rows. An *Error names the first
-// that is of no row or of another type; its range is not looked at.
+// Read decodes JSON values to the types of their rows. An *Error names the first without a row or
+// of another type. Read does not check ranges.
 func (t Table[T]) Read(written map[string]json.RawMessage) (Values, error) {
 	values := make(Values, len(written))
 	for _, name := range slices.Sorted(maps.Keys(written)) {
@@ -78,7 +77,7 @@ func (t Table[T]) Read(written map[string]json.RawMessage) (Values, error) {
 	return values, nil
 }
 
-// Check returns an *Error for the first setting of a T that is out of its range.
+// Check returns an *Error for the first setting of a T that is out of range.
 func (t Table[T]) Check(of *T) error {
 	for _, r := range t {
 		if err := r.Check(of); err != nil {
@@ -88,7 +87,7 @@ func (t Table[T]) Check(of *T) error {
 	return nil
 }
 
-// Values are all settings of a T.
+// Values returns all settings of a T.
 func (t Table[T]) Values(of *T) Values {
 	values := make(Values, len(t))
 	for _, r := range t {
@@ -97,7 +96,7 @@ func (t Table[T]) Values(of *T) Values {
 	return values
 }
 
-// Check returns an *Error unless the setting of a T is in its range.
+// Check returns an *Error if the setting of a T is out of range.
 func (r Row[T]) Check(of *T) error {
 	switch value := r.value(of).(type) {
 	case string:
@@ -121,7 +120,7 @@ func (r Row[T]) Check(of *T) error {
 	return nil
 }
 
-// Number is the setting of a T, of a row that holds one number.
+// Number returns the setting of a T. The row must hold a number.
 func (r Row[T]) Number(of *T) float64 {
 	switch p := r.Field(of).(type) {
 	case *int:
@@ -134,7 +133,7 @@ func (r Row[T]) Number(of *T) float64 {
 	panic("setting: " + r.Name + " is not a number")
 }
 
-// SetNumber gives a field of a T a number, rounded to its type, without a check.
+// SetNumber sets a field of a T to a number, rounded to its type, without a check.
 func (r Row[T]) SetNumber(into *T, v float64) {
 	switch p := r.Field(into).(type) {
 	case *int:
@@ -148,13 +147,13 @@ func (r Row[T]) SetNumber(into *T, v float64) {
 	}
 }
 
-// Whole says whether the setting is a whole number.
+// Whole reports whether the setting is an integer.
 func (r Row[T]) Whole() bool {
 	_, whole := r.Field(new(T)).(*int)
 	return whole
 }
 
-// value is what the field of a T holds.
+// value returns the value of the field of a T.
 func (r Row[T]) value(of *T) any {
 	switch p := r.Field(of).(type) {
 	case *string:
@@ -174,7 +173,7 @@ func (r Row[T]) value(of *T) any {
 	}
 }
 
-// set gives the field of a T a value of its own type.
+// set sets the field of a T to a value of the same type.
 func (r Row[T]) set(into *T, value any) error {
 	switch p := r.Field(into).(type) {
 	case *string:

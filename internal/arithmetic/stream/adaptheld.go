@@ -2,8 +2,8 @@ package stream
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// adaptHeld makes a stream that learns by lines learn from its chunk. Both gradients are those at
-// the weights before the update.
+// adaptHeld updates the weights of a stream that learns by lines, from its chunk. Both gradients
+// are taken at the weights before the update.
 func (w *Worker) adaptHeld(s *Stream, step *Step) {
 	h, gradient := s.held, w.grads.Values
 	if s.Dynamic != nil {
@@ -27,7 +27,7 @@ func (w *Worker) adaptHeld(s *Stream, step *Step) {
 	switch {
 	case !opens:
 		h.line[lineCarries] = carriesNothing
-	case h.line[lineCarries] == carriesOpen: // the line has the whole chunk
+	case h.line[lineCarries] == carriesOpen: // the line fills the whole chunk
 		addTo(w.Exec, h.gradient, w.open)
 	default:
 		copy(h.gradient, w.open)
@@ -37,11 +37,11 @@ func (w *Worker) adaptHeld(s *Stream, step *Step) {
 
 func addTo(x *kernel.Exec, to, from []float32) { x.Axpy(to, 1, from) }
 
-// pass is an update that writes nothing.
+// pass ends a chunk without an update.
 func (w *Worker) pass(s *Stream) {
 	s.Written = 0
 	if s.Fast != nil {
-		s.Fast.Step++ // an update is made for every chunk, or passed
+		s.Fast.Step++ // Step counts chunks, with or without an update
 		w.fastAt = place{s.learnt, s.Fast.Step}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// setOut begins a text behind the stream's.
+// setOut prepares w.along for a text behind the stream's.
 func (w *Worker) setOut(s *Stream, how Lesson) {
 	a := &w.along
 	*a = along{companion: s.Companion, marking: marking{marks: a.marks[:0]}}
@@ -25,16 +25,16 @@ func (w *Worker) setOut(s *Stream, how Lesson) {
 		return
 	}
 	if !how.ByLine && a.marking.line[lineBytes] > HeldMax {
-		a.companion, a.back = s.held.companion, true // the line so far is not learnt
+		a.companion, a.back = s.held.companion, true // the open line is not learnt
 	}
 	w.counts.Begin(a.companion)
 	a.line = w.counts.Mark(a.companion)
 }
 
-// follow goes along a text that is scored: part by part, of which none is of two lines. It tells
-// visit of the tokens of each part, whose scores it needs then. Of a text that is learnt by lines
-// those lines are skipped that how says or, if skip is not nil, those that skip is for. It returns
-// how the text is learnt then.
+// follow processes a text that is scored, in parts that each lie in one line. It calls visit with
+// the tokens of each part; visit must compute their scores. In a text that is learnt by lines,
+// follow skips the lines in how.Skipped. If skip is not nil, it also skips the lines for which
+// skip returns true. It returns the resulting lesson.
 func (w *Worker) follow(
 	s *Stream, scores *Scores, how Lesson, skip func(*lines.Line) bool, visit func(from, to int),
 ) Lesson {
@@ -80,8 +80,8 @@ func (w *Worker) follow(
 	return Lesson{ByLine: true, Skipped: w.skipped}
 }
 
-// part is how many bytes of a text, which is not empty, are of its first line, and can be decided
-// on at once.
+// part returns how many bytes of a non-empty text belong to its first line. It stops at the byte
+// at which the line becomes too long to learn.
 func (a *along) part(text []byte) int {
 	n := len(text)
 	if end := bytes.IndexByte(text, '\n'); end >= 0 {
@@ -100,8 +100,8 @@ func (w *Worker) lookAhead(s *Stream) {
 	w.aheadFrom = s.Offset() - s.lines.Bytes()
 }
 
-// skips lets the meter ahead take in a part of a text, and reports whether a line ends in it that
-// is skipped.
+// skips feeds a part of a text to the meter ahead. It reports whether a line ends in the part and
+// skip returns true for that line.
 func (w *Worker) skips(
 	scores *Scores, from, to int, skip func(*lines.Line) bool,
 ) (skips bool) {
@@ -109,15 +109,14 @@ func (w *Worker) skips(
 	return skips
 }
 
-// learn decides that the line under way is learnt, unless it is decided on, and that none is under
-// way behind it.
+// learn marks the open line as learnt, unless its marks are already set, and begins a new line.
 func (a *along) learn() {
 	a.decide(tokenLearnt)
 	a.marking.line[lineBytes], a.marking.line[lineCached] = 0, 0
 }
 
-// takeIn makes so many tokens and bytes a part of the line under way. Of too long a line nothing is
-// learnt; the companion goes back at its end.
+// takeIn adds tokens and bytes to the open line. A line of more than HeldMax bytes is not learnt;
+// the companion goes back at its end.
 func (w *Worker) takeIn(s *Stream, tokens, bytes int) {
 	a := &w.along
 	a.take(tokens, tokenOpen)
@@ -127,7 +126,7 @@ func (w *Worker) takeIn(s *Stream, tokens, bytes int) {
 	}
 }
 
-// skip decides that the line under way is not learnt.
+// skip marks the open line as not learnt.
 func (a *along) skip(s *Stream) {
 	a.decide(tokenSkipped)
 	if s.Cache != nil {
@@ -136,7 +135,7 @@ func (a *along) skip(s *Stream) {
 	}
 }
 
-// endLine decides on the line under way, and begins the next one.
+// endLine learns or skips the open line, and begins the next one.
 func (w *Worker) endLine(s *Stream, skips bool) {
 	a := &w.along
 	if skips = skips || a.marking.line[lineBytes] > HeldMax; skips {
@@ -150,7 +149,7 @@ func (w *Worker) endLine(s *Stream, skips bool) {
 	}
 }
 
-// takeBack takes the companion back to where the line under way begins.
+// takeBack restores the companion to the beginning of the open line.
 func (w *Worker) takeBack(s *Stream) {
 	a := &w.along
 	switch {
@@ -164,14 +163,14 @@ func (w *Worker) takeBack(s *Stream) {
 	}
 }
 
-// stay leaves the stream as it is: arrive makes the text its own.
+// stay restores the companion to the stream's text. Only arrive accepts the new text.
 func (w *Worker) stay() {
 	if w.along.companion != nil {
 		w.counts.Back(w.along.companion)
 	}
 }
 
-// arrive makes what the text has moved the stream's.
+// arrive accepts the text: the stream takes over companion, slopes, marks and cache from w.along.
 func (w *Worker) arrive(s *Stream) {
 	a := &w.along
 	if s.Companion != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// lesson is a text of lines, the last of which may be under way, and which of them are skipped.
+// lesson is a text of lines, the last of which may be open, and the lines of it to skip.
 type lesson struct {
 	text string
 	how  Lesson
 }
 
-// drawLesson makes lines of a kind of text, some of which are longer than several chunks, or too
-// long to be learnt.
+// drawLesson draws lines of a kind of text. Some span several chunks, and some are too long to be
+// learnt.
 func drawLesson(t *rapid.T, line func(bytes int) string) (l lesson) {
 	l.how.ByLine = true
 	for n := range rapid.IntRange(1, 8).Draw(t, "lines") {
@@ -41,7 +41,7 @@ func drawLesson(t *rapid.T, line func(bytes int) string) (l lesson) {
 	return l
 }
 
-// learnt reports whether the line of a byte is learnt; a line under way is, as it is so far.
+// learnt reports whether the line of a byte is learnt; an open line is learnt so far.
 func (l *lesson) learnt(at int) bool {
 	number := uint16(strings.Count(l.text[:at], "\n"))
 	begin := strings.LastIndexByte(l.text[:at], '\n') + 1
@@ -53,9 +53,8 @@ func (l *lesson) learnt(at int) bool {
 	return bytes <= HeldMax && !(ended && slices.Contains(l.how.Skipped, number))
 }
 
-// feed feeds the text in pieces, and returns the costs of its tokens, and the bytes that they fall
-// on. On the way the stream is restored from snapshots, and who only reads the next line is told
-// what it costs.
+// feed feeds the text in pieces. It returns the costs of its tokens and the bytes that bear them.
+// On the way it restores the stream from snapshots, and scores the next line with a reader.
 func (l *lesson) feed(
 	t *rapid.T, w *Worker, s **Stream, visit func(Scores),
 ) (nll []float32, falls []int) {
@@ -71,7 +70,7 @@ func (l *lesson) feed(
 		case 1:
 			line, _, _ := strings.Cut(l.text[at:at+n], "\n")
 			if left := HeldMax - (at - (strings.LastIndexByte(l.text[:at], '\n') + 1)); left >= 0 {
-				// who only reads goes on as if the line were learnt
+				// a reader continues as if the line were learnt
 				line = line[:min(len(line), left)]
 			}
 			read = slices.Clone(w.Score((*s).Reader(), []byte(line)).NLL)
@@ -91,8 +90,8 @@ func (l *lesson) feed(
 	return nll, falls
 }
 
-// The companion is that of the learnt lines alone, one behind the other, beside a network that has
-// read all: every line is scored by what the lines before it have taught, and by itself.
+// The companion equals that of the learnt lines alone, beside a network that has read all lines.
+// Every line is scored after the lines learnt before it, and after its own beginning.
 func TestASkippedLineTeachesTheCompanionNothing(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
@@ -135,7 +134,7 @@ func TestASkippedLineTeachesTheCompanionNothing(t *testing.T) {
 	})
 }
 
-// The same of the companion of a model of words: its cache has the learnt tokens alone.
+// The cache of a model of words holds the learnt tokens alone.
 func TestASkippedLineIsNotInTheCacheOfWords(t *testing.T) {
 	m := wordModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
@@ -155,7 +154,7 @@ func TestASkippedLineIsNotInTheCacheOfWords(t *testing.T) {
 		s, base := New(m, set), New(m, alone)
 		got, falls := l.feed(t, w, &s, func(Scores) {})
 
-		var all, window []position // of the learnt tokens, and besides of the line under way
+		var all, window []position // of the learnt tokens; with the open line
 		k, width := 0, m.LM.Config.DModel
 		l.feed(t, other, &base, func(scores Scores) {
 			hidden := other.seg.Hidden()
@@ -169,7 +168,7 @@ func TestASkippedLineIsNotInTheCacheOfWords(t *testing.T) {
 				if k == 0 || strings.Contains(l.text[falls[k-1]:falls[k]], "\n") {
 					window = slices.Clone(all)
 				}
-				long := falls[k]-begin > HeldMax // the line is known to be too long
+				long := falls[k]-begin > HeldMax // the line is already too long
 				if long && falls[k] != falls[k-1] {
 					window = slices.Clone(all)
 				}
@@ -185,13 +184,13 @@ func TestASkippedLineIsNotInTheCacheOfWords(t *testing.T) {
 	})
 }
 
-// position is one of a cache.
+// position is a position of a cache.
 type position struct {
 	hidden []float32
 	next   int32
 }
 
-// mixed is what a token costs whose network has a cost for it, beside the last positions.
+// mixed returns the cost of a token beside the last positions, given the network's cost.
 func mixed(all []position, set Settings, hidden []float32, id int32, nll float32) float64 {
 	all = all[max(0, len(all)-set.Cache.Size):]
 	if len(all) == 0 {
@@ -213,8 +212,8 @@ func mixed(all []position, set Settings, hidden []float32, id int32, nll float32
 	return -math.Log((1-lambda)*math.Exp(-float64(nll)) + lambda*hit/sum)
 }
 
-// Which lines are skipped may be decided on when they are scored: then the next line of the same
-// text is scored without them, to the same bits as by a lesson that was known before.
+// ScoreLines decides while scoring which lines to skip. The next line is scored without them, to
+// the same bits as by a lesson known before.
 func TestLinesAreDecidedOnWhenTheyAreScored(t *testing.T) {
 	for _, method := range append(gradientMethods, Static) {
 		w, s := heldStream(t, method)
@@ -243,8 +242,8 @@ func TestLinesAreDecidedOnWhenTheyAreScored(t *testing.T) {
 	}
 }
 
-// A snapshot has the companion before a line under way, too; one that was taken before snapshots
-// had it is read as if what there is of the line were learnt.
+// A snapshot also has the companion before an open line. In early snapshots, which lack it, the
+// open line so far counts as learnt.
 func TestASnapshotHasTheCompanionBeforeTheLine(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// BenchmarkLines feeds a log with one worker: as text, with lines made of it, and learnt by lines,
-// of which none, one of ten, or all are skipped.
+// BenchmarkLines feeds a log with one worker: as text, with lines, and learnt by lines. Of the
+// lines, none, one of ten, or all are skipped.
 func BenchmarkLines(b *testing.B) {
 	m, err := model.Default()
 	require.NoError(b, err)

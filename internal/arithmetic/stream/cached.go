@@ -1,10 +1,10 @@
 package stream
 
-// This file puts a stream's cache beside its network. Where a stream learns by lines, the cache
-// keeps the positions of learnt tokens, and behind these the open ones of the line under way, which
-// may be taken back.
+// This file combines a stream's cache with its network. Where a stream learns by lines, the cache
+// first keeps the positions of learnt tokens. The positions of the open line follow, and may be
+// taken back.
 
-// mixCached replaces the network's losses of some of the tokens that are scored by the mixture's.
+// mixCached replaces the network's losses of the scored tokens from:to by the mixture's.
 func (w *Worker) mixCached(s *Stream, from, to int, nll []float32) {
 	end := len(s.Pending) + to
 	hidden, next := w.unskipped(w.targets[:end], end)
@@ -17,8 +17,8 @@ func (w *Worker) mixAllCached(s *Stream, row int, logProbs []float32) {
 	w.withCache(s, func() { s.Cache.MixAll(w.Exec, hidden, next, logProbs) })
 }
 
-// withCache calls mix while the cache ends with the positions that the text along which the worker
-// goes has not taken back.
+// withCache calls mix while the cache's length excludes positions that the scored text has taken
+// back.
 func (w *Worker) withCache(s *Stream, mix func()) {
 	all := s.Cache.Len
 	s.Cache.Len = w.along.cached
@@ -26,8 +26,8 @@ func (w *Worker) withCache(s *Stream, mix func()) {
 	s.Cache.Len = all
 }
 
-// unskipped are the hidden states of the chunk's first rows, and the targets behind them, without
-// those of skipped tokens.
+// unskipped returns the hidden states of the chunk's first rows and the targets behind them,
+// without those of skipped tokens.
 func (w *Worker) unskipped(targets []int32, rows int) (hidden []float32, next []int32) {
 	width, marks := w.model.LM.Config.DModel, w.along.marks
 	hidden = w.seg.Hidden()[:rows*width]

@@ -7,10 +7,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// This file says which companions of a stream a snapshot has, and restores them.
+// This file lists the companions of a stream that a snapshot stores, and restores them.
 
-// beforeLine is the companion before the line under way that is learnt by lines; nil if there is
-// none, or no companion.
+// beforeLine returns the companion's state before the open line, in a stream that learns by
+// lines. It is nil without an open line or without a companion.
 func (s *Stream) beforeLine() *companion.State {
 	if s.held == nil || s.held.line[lineBytes] == 0 {
 		return nil
@@ -24,7 +24,7 @@ type named struct {
 	state *companion.State
 }
 
-// companions are those that a snapshot has.
+// companions returns the companions that a snapshot stores.
 func (s *Stream) companions() (all []named) {
 	if s.Companion != nil {
 		all = append(all, named{tensorCompanion, s.Companion})
@@ -35,9 +35,9 @@ func (s *Stream) companions() (all []named) {
 	return all
 }
 
-// readCompanions reads the states of the companions that the stream has. A snapshot of a version in
-// which skipped lines taught the companion has none of before the line under way: what was read of
-// the line is learnt then.
+// readCompanions reads the states of the stream's companions. In early versions skipped lines
+// taught the companion, and snapshots lack the state before the open line. Restored from such a
+// snapshot, the stream has learnt the open line so far.
 func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 	if s.Companion == nil {
 		return nil
@@ -55,8 +55,8 @@ func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 	return err
 }
 
-// checkCompanions compares the lengths of the companions' texts with that of the stream's, some of
-// which may have been skipped.
+// checkCompanions compares the lengths of the companions' texts with the length of the stream's.
+// Skipped lines make a companion's text shorter.
 func (s *Stream) checkCompanions(f *weights.Stored) error {
 	if s.Companion == nil {
 		return nil
@@ -79,7 +79,7 @@ func (s *Stream) checkCompanions(f *weights.Stored) error {
 	return nil
 }
 
-// readCompanion reads a state with these settings.
+// readCompanion reads the state of a companion with the given settings.
 func readCompanion(
 	f *weights.Stored, name string, set companion.Settings,
 ) (*companion.State, error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// What is told of a token is the whole distribution that its score is of, and it sums to one; what
-// is sampled is drawn from the same.
+// The reported distribution of a token is the one that scores it, and it sums to one. Samples are
+// drawn from the same distribution.
 func TestTheMixtureIsScoredToldAndSampled(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -57,8 +57,8 @@ func TestTheMixtureIsScoredToldAndSampled(t *testing.T) {
 	})
 }
 
-// What a completion repeats becomes no likelier, as counts and cache do not learn it; what a text
-// repeats that is fed does.
+// A completion that repeats a text does not make the text likelier, since counts and cache do not
+// learn it. Fed text does.
 func TestACompletionIsNotLearnt(t *testing.T) {
 	byBytes, byWords := testModel(t), wordModel(t)
 	each(t, Methods(), func(t *testing.T, method string) {
@@ -94,7 +94,7 @@ func TestACompletionIsNotLearnt(t *testing.T) {
 	})
 }
 
-// script draws what is written in it.
+// script draws the tokens written in it.
 type script struct{ ids []int32 }
 
 func (d *script) Next([]float32) (id int32) {
@@ -102,8 +102,8 @@ func (d *script) Next([]float32) (id int32) {
 	return id
 }
 
-// A stream with a companion knows what it has read before sooner than its network learns it, and
-// without one it has the bits of the network alone, which its fast weights learn from either way.
+// A stream with a companion predicts repeated text sooner than its network learns it. Without one
+// it has the bits of the network alone. Fast weights learn from the network either way.
 func TestACompanionKnowsWhatItHasRead(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -125,8 +125,8 @@ func TestACompanionKnowsWhatItHasRead(t *testing.T) {
 	})
 }
 
-// requireNetworkBits checks that a stream with a companion tells of its next text, too, what the
-// stream without it scores.
+// requireNetworkBits checks that a stream with a companion reports the same network scores for
+// its next text as the stream without it.
 func requireNetworkBits(t *testing.T, w *Worker, with, without *Stream) {
 	t.Helper()
 	const next = "and on it goes "
@@ -137,8 +137,8 @@ func requireNetworkBits(t *testing.T, w *Worker, with, without *Stream) {
 }
 
 // goldenCompanion is the state of a sparse-meta stream with a companion after text, by
-// kernel.Arithmetic.Numerics, beside one network and beside two. A change here says that sessions
-// made before do not go on to the same bits.
+// kernel.Arithmetic.Numerics, with one network and with two. A change means that existing
+// sessions do not continue to the same bits.
 var goldenCompanion = map[string][2]string{
 	"float32": {
 		"edad72a23162698b078d46ce06c5e7867b22c39ad4e37d9579e10ddb11982001",
@@ -165,7 +165,7 @@ func TestGoldenStateWithACompanion(t *testing.T) {
 	}
 }
 
-// A score that is not committed leaves the companion as it was, whatever the worker did between.
+// A score that is not committed leaves the companion unchanged, whatever the worker did between.
 func TestAScoreThatIsNotCommittedIsForgotten(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 1)
@@ -222,8 +222,8 @@ func TestSettingsOfACompanionAreChecked(t *testing.T) {
 	require.ErrorContains(t, err, "a power of two from 65536 to 67108864")
 }
 
-// The companion of a model of words is its cache, beside any method: it makes what comes again
-// cheaper, is a part of the state, and leaves the fast weights alone.
+// The companion of a model of words is its cache, with any method. It makes repeated text
+// cheaper, is part of the state, and leaves the fast weights alone.
 func TestTheCompanionOfWordsIsACache(t *testing.T) {
 	m := wordModel(t)
 	text := []byte(strings.Repeat("the cat sat on a mat , and the dog\n", 30))

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A text costs what a copy of the stream pays that reads the text. That holds across ends of chunks
-// and with a tree from before.
+// A text costs the same as in a copy of the stream that reads it. That holds across ends of
+// chunks and with a tree from an earlier call.
 func TestCostsAreThoseOfACopyThatReads(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)

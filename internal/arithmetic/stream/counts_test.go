@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// A session without a network learns by its counts, in whatever pieces its text comes, and goes on
+// A session without a network learns by its counts, whatever the pieces of its text. It continues
 // from a snapshot to the bit.
 func TestCountsLearnWithoutNetwork(t *testing.T) {
 	m := model.Counts()
@@ -45,7 +45,7 @@ func feedPieces(w *Worker, s *Stream, text []byte, size int) {
 	}
 }
 
-// Without counts, too, every byte costs 8 bits, and lines are rated all the same.
+// Without counts, every byte costs 8 bits, and lines are still rated.
 func TestCountsWithoutCompanionRateLines(t *testing.T) {
 	m := model.Counts()
 	set := Defaults(m)
@@ -68,7 +68,7 @@ func TestCountsWithoutCompanionRateLines(t *testing.T) {
 	require.Less(t, last.P, 1./1000)
 }
 
-// A model without a network has one method, and that method one model.
+// A model without a network has exactly one method, and no other model has that method.
 func TestCountsHasOneModel(t *testing.T) {
 	m := model.Counts()
 	for _, method := range AllMethods() {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// This file puts a stream's companion beside its network, or beside two, the one that adapts and
-// the static one: what is scored, sampled and told of is then their mixture.
+// This file mixes a stream's companion with its network, or with two: the adaptive one and the
+// static one. Scores, samples and reported distributions are those of the mixture.
 
-// distribution writes the log-probabilities [V] of the token after a row of the chunk. w.targets
-// are those of the rows before it, where the stream has a cache, and w.along is there.
+// distribution writes the log-probabilities [V] of the token after a row of the chunk. If the
+// stream has a cache, w.targets must hold the targets of the rows before. w.along must be set.
 func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 	if s.Companion != nil {
 		w.ofNetworks(s, row)
@@ -32,15 +32,15 @@ func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 	}
 }
 
-// orUniform replaces what is no distribution, where fast weights have diverged: counts and caches
-// would keep NaN.
+// orUniform replaces a distribution of diverged fast weights that is not finite by the uniform
+// one: counts and caches would keep NaN.
 func (w *Worker) orUniform(s *Stream, logProbs []float32) {
 	if s.mayDiverge() && !(slices.Max(logProbs) > float32(math.Inf(-1))) {
 		fill(logProbs, -w.uniform())
 	}
 }
 
-// uniform is what a token costs, in nats, where all are equally likely.
+// uniform returns the cost of a token, in nats, where all are equally likely.
 func (w *Worker) uniform() float32 { return float32(math.Log(float64(w.model.LM.Config.Vocab))) }
 
 func fill(numbers []float32, with float32) {
@@ -57,7 +57,7 @@ func (w *Worker) ofNetworks(s *Stream, row int) {
 	}
 }
 
-// room is a place for the distribution of a token [V].
+// room returns a buffer for the distribution of a token [V].
 func (w *Worker) room() []float32 {
 	if w.logProbs == nil {
 		w.logProbs = make([]float32, w.model.LM.Config.Vocab)
@@ -65,7 +65,7 @@ func (w *Worker) room() []float32 {
 	return w.logProbs
 }
 
-// baseRoom is a place for the distribution of a token under the static model [V].
+// baseRoom returns a buffer for the distribution of a token under the static model [V].
 func (w *Worker) baseRoom() []float32 {
 	if w.baseLogProbs == nil {
 		w.baseLogProbs = make([]float32, w.model.LM.Config.Vocab)
@@ -73,8 +73,8 @@ func (w *Worker) baseRoom() []float32 {
 	return w.baseLogProbs
 }
 
-// mixed writes the mixture's losses of some of the tokens that are scored, and the network's own,
-// and takes the companion behind them.
+// mixed writes the mixture's losses of the scored tokens from:to, and the network's own. It
+// advances the companion behind these tokens.
 func (w *Worker) mixed(s *Stream, from, to int, scores *Scores) {
 	for i := from; i < to; i++ {
 		w.ofNetworks(s, len(s.Pending)+i)

@@ -6,22 +6,23 @@ import (
 	"slices"
 )
 
-// Divergence tells how often a stream's fast weights diverged and were reset to zero.
+// Divergence counts how often a stream's fast weights diverged and were reset to zero.
 //
-// The sign of a divergence is a token that costs the network beside its fast weights more than
-// TokenBitsMax, or NaN. The token itself costs TokenBitsMax at most: over a whole vocabulary that
-// adds less to the sum of the probabilities than float32 can tell. Behind the byte that completes
-// the token, the stream continues as if it had learned nothing: the fast weights and their averages
-// are zero, and the token's chunk makes no update. Counts, caches and the memory stay. No token's
-// probability depends on the token, nor anything on the pieces in which the text came.
+// A token shows a divergence if it costs the adapted network more than TokenBitsMax, or NaN. Its
+// reported cost is capped at TokenBitsMax. Over a whole vocabulary the cap adds less to the sum
+// of probabilities than float32 resolves.
+//
+// Behind the byte that completes the token, fast weights and their averages are zero. The token's
+// chunk makes no update. Counts, caches and the memory stay. No token's probability depends on
+// the token itself, or on the pieces in which the text came.
 type Divergence struct {
 	Count  int64 `json:"count"`  // resets so far
 	Offset int64 `json:"offset"` // bytes of text before the last reset
 	Step   int64 `json:"step"`   // chunk of the last reset
 }
 
-// TokenBitsMax bounds the bits of a token under fast weights. The static model needs up to 47 for a
-// byte of random data behind English, and 54 with the fast weights of SparseMeta.
+// TokenBitsMax bounds the bits of a token under fast weights. The static model needs up to 47 for
+// a byte of random data behind English. With the fast weights of SparseMeta it needs up to 54.
 const TokenBitsMax = 128
 
 const tokenNatsMax = TokenBitsMax * math.Ln2
@@ -39,10 +40,10 @@ func (s *Stream) ResetInChunk() bool {
 	return s.Divergence.Count > 0 && uint64(s.Divergence.Step) == s.Step
 }
 
-// diverged reports whether one of w.tokens, which the segments were extended for, costs the network
-// too much, and leaves the costs in w.losses. Of several tokens any may be the one: the attention
-// multiplies what comes after a token by 0, so that an infinite number there makes NaN of all of
-// them.
+// diverged reports whether one of w.tokens costs the network too much. The segments must have
+// been extended by these tokens. It leaves the costs in w.losses. With several tokens it cannot
+// tell which one diverged: attention multiplies what comes after a token by 0, so an infinity
+// makes NaN of all of them.
 func (w *Worker) diverged(s *Stream) bool {
 	if !s.mayDiverge() {
 		return false
@@ -53,7 +54,7 @@ func (w *Worker) diverged(s *Stream) bool {
 	return slices.ContainsFunc(nats, func(v float32) bool { return !(v <= tokenNatsMax) })
 }
 
-// bound bounds the costs of the tokens that show a divergence.
+// bound caps the costs of tokens at tokenNatsMax.
 func bound(nats []float32) {
 	for i, v := range nats {
 		if !(v <= tokenNatsMax) {
@@ -65,9 +66,9 @@ func bound(nats []float32) {
 // reset makes the fast weights zero.
 func (s *Stream) reset() {
 	s.Divergence = Divergence{s.Divergence.Count + 1, s.Tally.Bytes, int64(s.Step)}
-	s.learnt = nextID.Add(1) // workers keep the sum of the banks by this number
+	s.learnt = nextID.Add(1) // workers identify the sum of the banks by this number
 	switch {
-	case s.frozen: // the fast weights are those of another stream
+	case s.frozen: // the fast weights belong to another stream
 		s.Fast, s.Dynamic, s.dynamic = nil, nil, Arena{}
 	case s.Fast != nil:
 		s.Fast.Reset()
@@ -79,7 +80,7 @@ func (s *Stream) reset() {
 	}
 }
 
-// check compares a divergence with the header that it is part of.
+// check validates a divergence against the header that contains it.
 func (d *Divergence) check(h *header, set Settings) error {
 	if d == nil {
 		return nil

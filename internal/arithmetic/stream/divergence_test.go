@@ -42,7 +42,7 @@ func divergenceResets(t *testing.T, m *model.Model) {
 			}
 		}
 		require.Equal(t, want, got)
-		if finite(whole) { // the bits of a NaN are any
+		if finite(whole) { // a NaN may have any bits
 			require.Equal(t, whole.Hash(), s.Hash())
 		}
 		require.Equal(t, whole.Divergence, s.Divergence)
@@ -50,8 +50,8 @@ func divergenceResets(t *testing.T, m *model.Model) {
 	requireDivergence(t, w, m)
 }
 
-// The tokens that one byte completes are scored together, so that every text that is accepted has
-// bytes, and what is pending is that of any pieces.
+// The tokens that one byte completes are scored together. So every accepted text has bytes, and
+// pending text does not depend on the pieces.
 func TestDivergenceInWordsKeepsTokensTogether(t *testing.T) {
 	eachWordModel(t, divergenceKeepsTokensTogether)
 }
@@ -87,7 +87,7 @@ func divergenceKeepsTokensTogether(t *testing.T, m *model.Model) {
 	requireDivergence(t, w, m)
 }
 
-// requireDivergence makes sure that there is a rate at which the model diverges.
+// requireDivergence checks that the model diverges at some rate.
 func requireDivergence(t *testing.T, w *Worker, m *model.Model) {
 	s := New(m, settings(m, func(set *Settings) {
 		set.Method, set.SGD.Rate, set.Chunk = DynamicSGD, 1e6, ChunkMin(m)

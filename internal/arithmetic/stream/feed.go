@@ -5,8 +5,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// FeedAs scores, accepts and settles the next piece of a text, as much as the chunk has room for,
-// learnt in some way. It returns how many bytes it has read.
+// FeedAs scores, accepts and settles the next piece of a text, learnt as the lesson says. It
+// takes as much text as the chunk has room for and returns the number of bytes read.
 func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) (read int) {
 	scores := w.ScoreAs(s, text, how)
 	w.Commit(s, scores)
@@ -14,9 +14,9 @@ func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) (read int) {
 	return len(scores.Text)
 }
 
-// Feed scores, accepts and settles text of any length: the whole loop for
-// callers that keep no log. visit, if not nil, sees every piece's scores
-// before the update they cause.
+// Feed scores, accepts and settles text of any length. It is the whole loop for callers that keep
+// no log. visit, if not nil, receives the scores of every piece before the update that the piece
+// causes.
 func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Scores)) {
 	for len(text) > 0 {
 		scores := w.Score(s, text)
@@ -29,7 +29,7 @@ func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Sco
 	}
 }
 
-// FeedLines is Feed of a stream that makes lines of its text, which tells each of every line.
+// FeedLines is Feed for a stream that makes lines of its text; it calls each with every line.
 func (w *Worker) FeedLines(s *Stream, text []byte, each func(*lines.Line)) {
 	for len(text) > 0 {
 		scores := w.Score(s, text)
@@ -39,9 +39,9 @@ func (w *Worker) FeedLines(s *Stream, text []byte, each func(*lines.Line)) {
 	}
 }
 
-// End feeds the tokens that the end of the text completes, as Feed does: the word that is pending,
-// and the end of the last line. There are none if the text ends with a line, nor in a text of
-// bytes. Text that comes after it is another's.
+// End feeds the tokens that the end of the text completes, as Feed does: the pending word and the
+// end of the last line. A text of bytes, or one that ends with a newline, has none. Text that
+// follows starts anew.
 func (w *Worker) End(s *Stream, visit func(text []byte, scores Scores)) {
 	last, rest := tokenizer.NewTokens(2), tokenizer.Pending{}
 	rest.CopyFrom(&s.Text)
@@ -56,16 +56,16 @@ func (w *Worker) End(s *Stream, visit func(text []byte, scores Scores)) {
 	}
 }
 
-// scoreToken scores a token that no text has made. Nothing is pending behind it.
+// scoreToken scores a token that the end of the text completes. No text is pending behind it.
 func (w *Worker) scoreToken(s *Stream, id int32, size, chars int64) Scores {
 	w.resume(s)
 	w.setToken(id, size, chars)
 	return w.predict(s, nil, Lesson{}, nil)
 }
 
-// Read feeds the next piece of a text, as much as the chunk has room for, and tells visit of each
-// of its tokens, in order, with the distribution that the token was scored under. It returns how
-// many bytes it has read.
+// Read feeds the next piece of a text, as much as the chunk has room for. It calls visit with
+// each token, in order, and the distribution that scored the token. It returns the number of
+// bytes read.
 func (w *Worker) Read(s *Stream, text []byte, visit func(Token)) (read int) {
 	scores := w.Score(s, text)
 	w.Tell(s, scores, visit)

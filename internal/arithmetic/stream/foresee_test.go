@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A gradient that is computed before the text is accepted is the one that the chunk is learnt from,
-// whatever happens in between: a text that is not accepted after all, another that is, or another
-// stream that takes the worker.
+// A gradient computed before the text is accepted is the one that the chunk is learnt from.
+// Between the two, a text may be dropped, another accepted, or the worker may serve another
+// stream.
 func TestAForeseenGradientIsThatOfTheTextThatIsAccepted(t *testing.T) {
 	m := mixtureModel(t, testModel(t), 0.7)
 	w, plain := testWorker(t, m, 1), testWorker(t, m, 1)
@@ -51,7 +51,7 @@ func TestAForeseenGradientIsThatOfTheTextThatIsAccepted(t *testing.T) {
 		require.Equal(t, want.Hash(), s.Hash())
 	})
 
-	// Whatever was drawn: each of some whole chunks.
+	// Whatever was drawn, each stream also gets some whole chunks.
 	set := settings(m, methodIs(SparseMeta))
 	s, want := New(m, set), New(m, set)
 	for rest := text[:4*testChunk]; len(rest) > 0; rest = rest[testChunk:] {

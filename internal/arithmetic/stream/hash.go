@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Hash is the SHA-256, in hexadecimal, of the bits of everything that the
-// stream's future depends on and of its tallies: equal states, equal hashes.
+// Hash returns the SHA-256, in hexadecimal, of the stream's tallies and of every bit that its
+// future depends on. Equal states have equal hashes.
 func (s *Stream) Hash() string {
 	h := sha256.New()
 	for _, t := range []tokenizer.Tally{s.Tally, s.Baseline} {
@@ -67,7 +67,7 @@ func (s *Stream) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// hashWords takes in what only streams of words have.
+// hashWords hashes the fields that only streams of words use.
 func (s *Stream) hashWords(h hash.Hash) {
 	for _, t := range []tokenizer.Tally{s.Tally, s.Baseline} {
 		hashInts(h, uint64(t.Unknown), uint64(t.UnknownBytes), uint64(t.UnknownChars),
@@ -84,7 +84,7 @@ func (s *Stream) hashWords(h hash.Hash) {
 	}
 }
 
-// hashMemory takes in the rows in use. A layer that the memory has not is that of s.Memory.
+// hashMemory hashes the rows in use. A nil layer means the same layer of s.Memory.
 func (s *Stream) hashMemory(h hash.Hash, mem *txl.Memory) {
 	if mem == nil {
 		return

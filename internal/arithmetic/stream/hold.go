@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// checkHeld reports numbers of what is held that do not fit the stream. carries says whether there
-// is a carried gradient.
+// checkHeld returns an error if the held state does not fit the stream. carries says whether the
+// snapshot has a carried gradient.
 func (s *Stream) checkHeld(carries bool) error {
 	if s.Cache == nil {
 		return s.held.check(carries, s.OfWords())
@@ -27,7 +27,7 @@ func (s *Stream) checkHeld(carries bool) error {
 	return s.held.check(carries, s.OfWords())
 }
 
-// lineNumbers are the numbers of the line under way that the stream has.
+// lineNumbers returns the numbers of the open line that a snapshot stores.
 func (s *Stream) lineNumbers() []int32 {
 	if s.Cache == nil {
 		return s.held.line[:lineNumbers]
@@ -35,7 +35,7 @@ func (s *Stream) lineNumbers() []int32 {
 	return s.held.line[:]
 }
 
-// holdLines makes room for learning by lines. What is pending is learnt.
+// holdLines prepares the stream to learn by lines. Pending tokens count as learnt.
 func (s *Stream) holdLines() {
 	if s.held == nil {
 		s.held = &held{

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// feedAs feeds text of any length that is learnt in some way.
+// feedAs feeds text of any length, learnt as the lesson says.
 func feedAs(w *Worker, s *Stream, text string, how Lesson) {
 	for at := 0; at < len(text); {
 		n := min(len(text)-at, s.Room())
@@ -24,7 +24,7 @@ func feedAs(w *Worker, s *Stream, text string, how Lesson) {
 	}
 }
 
-// gradientMethods are those that learn from gradients.
+// gradientMethods are the methods that learn from gradients.
 var gradientMethods = []string{SparseMeta, DynamicSGD, DynamicRMS}
 
 func heldStream(t require.TestingT, method string) (*Worker, *Stream) {
@@ -35,14 +35,14 @@ func heldStream(t require.TestingT, method string) (*Worker, *Stream) {
 	return NewWorker(m, 2), New(m, set)
 }
 
-// another is a stream of no text like s.
+// another returns an empty stream with the settings of s.
 func another(s *Stream) *Stream { return New(s.model, s.Settings) }
 
 const chunk = modeltest.Chunk
 
 func line(bytes int, with string) string { return strings.Repeat(with, bytes-1) + "\n" }
 
-// Lines that end where chunks do are learnt as any text is, to the bit.
+// Lines that end at chunk borders are learnt like any text, to the bit.
 func TestByLinesALineThatEndsInItsChunkIsLearntAsEver(t *testing.T) {
 	text := line(chunk, "a") + line(chunk/2, "b") + line(chunk/2, "c") + line(chunk, "a")
 	for _, method := range gradientMethods {
@@ -57,7 +57,7 @@ func TestByLinesALineThatEndsInItsChunkIsLearntAsEver(t *testing.T) {
 	}
 }
 
-// Of a line that is skipped nothing is learnt, wherever the borders of chunks are in it.
+// A skipped line teaches nothing, wherever the chunk borders lie in it.
 func TestByLinesASkippedLineMovesNoWeight(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
@@ -103,7 +103,7 @@ func TestByLinesTooLongALineIsNotLearnt(t *testing.T) {
 	require.NotZero(t, s.FastRMS())
 }
 
-// The pieces in which a text comes change no bit, nor does a restoring on the way.
+// Neither the pieces of a text nor a restore on the way change a bit.
 func TestByLinesAStreamIsAFunctionOfItsTextAndLessons(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, whole := heldStream(t, rapid.SampledFrom(append(gradientMethods, Static)).Draw(t,
@@ -138,8 +138,8 @@ func TestByLinesAStreamIsAFunctionOfItsTextAndLessons(t *testing.T) {
 	})
 }
 
-// heldSnapshot is the snapshot of a stream that learns by lines, whose line under way began in the
-// chunk before.
+// heldSnapshot returns the snapshot of a stream that learns by lines and has an open line from
+// the chunk before.
 func heldSnapshot(t require.TestingT, method string) (*Stream, *weights.File) {
 	w, s := heldStream(t, method)
 	defer w.Close()
@@ -214,7 +214,8 @@ func TestASnapshotOfLinesThatDoesNotFitIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
-// A cache learns from all that it reads: a state of one that learns by lines is none.
+// A cache learns all text that it reads, so a snapshot of a cache that learns by lines is
+// refused.
 func TestACacheDoesNotLearnByLines(t *testing.T) {
 	w, s := heldStream(t, Cache)
 	defer w.Close()
@@ -227,8 +228,8 @@ func TestACacheDoesNotLearnByLines(t *testing.T) {
 	require.ErrorContains(t, err, `"held.line" is none of a stream with these settings`)
 }
 
-// A carried gradient that is not finite, which a broken gradient leaves there, is part of the state
-// here, and is not taken from elsewhere.
+// A broken gradient may leave a carried gradient that is not finite. It is part of the stream's
+// own state, and is refused in a stream from elsewhere.
 func TestACarriedGradientThatIsNotFinite(t *testing.T) {
 	s, f := heldSnapshot(t, DynamicSGD)
 	spoil := tensor(tensorCarried, func(t *weights.Tensor) { *t = notANumber(*t) })
@@ -239,7 +240,7 @@ func TestACarriedGradientThatIsNotFinite(t *testing.T) {
 	require.ErrorContains(t, again.Finite(), `"held.gradient", element 0 is NaN`)
 }
 
-// A warm chunk of lines allocates nothing, whatever becomes of them, nor does looking ahead.
+// A warm chunk of lines allocates nothing, learnt or skipped, and neither does looking ahead.
 func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
@@ -261,7 +262,7 @@ func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The memory that a stream with lines says it takes is what is reserved for it beforehand.
+// A stream with lines occupies the memory that is reserved for it beforehand.
 func TestTheMemoryOfLinesIsWhatIsReservedForIt(t *testing.T) {
 	for _, method := range append(gradientMethods, Static) {
 		w, s := heldStream(t, method)

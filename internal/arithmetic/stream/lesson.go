@@ -5,35 +5,33 @@ import (
 	"slices"
 )
 
-// Lesson says how a stream learns from a text. The zero value is the usual way: from each token,
-// when its chunk is full.
+// Lesson says how a stream learns from a text. The zero value is the usual way: the stream learns
+// every token when its chunk is full.
 //
-// By lines, a stream learns from a line only if its newline says so, and from none of the tokens of
-// a line that is skipped. The chunk's borders, the order of updates and the stream's memory are as
-// ever: a chunk's update is from the loss of its tokens that are learnt, each weighing what it
-// would weigh in a chunk that is learnt whole. Two things make it so that a skipped line shapes no
-// weight:
+// A stream that learns by lines decides at a line's newline whether to learn the line. It learns
+// no token of a skipped line. Chunk borders, the order of updates and the memory stay the same. A
+// chunk's update uses the loss of its learnt tokens only. Each token weighs as much as in a chunk
+// that is learnt whole. Two rules keep skipped lines out of the weights:
 //
-//   - The tokens of a line that is under way at the end of a chunk are not decided on. Their
-//     gradient is carried, and belongs to the update of the chunk in which the line ends; it is
-//     dropped if the line is skipped. Of a line over HeldMax bytes nothing is learnt, so that the
-//     wait has an end.
-//   - A chunk of which nothing is learnt makes no update: what there is does not fade.
+//   - At the end of a chunk, the gradient of an open line is carried. If the line is learnt, the
+//     gradient joins the update of the chunk in which the line ends. If the line is skipped, the
+//     gradient is dropped. Lines over HeldMax bytes are never learnt, which bounds the wait.
+//   - A chunk without learnt tokens makes no update, and fast weights do not decay.
 //
-// A skipped line stays in the memory of the Transformer-XL, which holds what was read, not what was
-// learnt: without it, the line after it would be scored in a context that never was. It is
-// forgotten there when the memory has moved on.
+// A skipped line stays in the memory of the Transformer-XL, which holds all text read. Without it
+// the next line would be scored in a context that never existed. The memory forgets it after
+// MemLen tokens.
 type Lesson struct {
 	ByLine bool
-	// Skipped are the lines that are not learnt, by the newlines of the text, counted from 0, in
-	// ascending order.
+	// Skipped lists the lines that are not learnt, in ascending order, by their newlines' numbers
+	// in the text, from 0.
 	Skipped []uint16
-	// drawn says that the text is a token drawn from a frozen stream: counts and cache learn
-	// nothing of it, or they would believe what they have said themselves.
+	// drawn says that the text is a token sampled from a frozen stream. Counts and cache do not
+	// learn it, or completions would reinforce themselves.
 	drawn bool
 }
 
-// From is the lesson of the part of a text from a byte on.
+// From returns the lesson of the part of a text that starts at byte at.
 func (l Lesson) From(text []byte, at int) Lesson {
 	before := newlines(text[:at])
 	part := Lesson{ByLine: l.ByLine}
@@ -45,7 +43,7 @@ func (l Lesson) From(text []byte, at int) Lesson {
 	return part
 }
 
-// Until is the lesson of the part of a text before a byte.
+// Until returns the lesson of the part of a text before byte at.
 func (l Lesson) Until(text []byte, at int) Lesson {
 	ends := newlines(text[:at])
 	before := func(n uint16, ends int) int { return int(n) - ends }
@@ -55,6 +53,6 @@ func (l Lesson) Until(text []byte, at int) Lesson {
 
 func newlines(text []byte) int { return bytes.Count(text, []byte{'\n'}) }
 
-// LearnsByLine reports whether a method can learn by lines: by updates from gradients, or not at
-// all. A cache is no sum, from which a part can be left out.
+// LearnsByLine reports whether a method can learn by lines. Methods that update from gradients,
+// or do not learn, can. A cache cannot: it is not a sum from which a part could be left out.
 func LearnsByLine(method string) bool { return method != Cache }

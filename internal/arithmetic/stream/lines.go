@@ -10,19 +10,19 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// WatchLines makes lines of the stream's text from an offset on, at which the stream is or will
-// come by; between two pieces of text. A stream that makes lines of its text already goes on. The
-// lines do not change what the stream learns, nor its scores.
+// WatchLines makes lines of the stream's text from an offset on, which must not lie before the
+// stream's. It is called between two pieces of text. A stream that already makes lines keeps
+// them. The lines change neither what the stream learns nor its scores.
 func (s *Stream) WatchLines(from int64) {
 	s.linesFrom = &from
 	s.beginLines()
 }
 
-// TroubleBy rates the stream's lines by a list of words of trouble, too (lines.TroubleWords), if
-// they begin from here on; before WatchLines.
+// TroubleBy sets the list of words of trouble (lines.TroubleWords) that rates new lines. Call it
+// before WatchLines.
 func (s *Stream) TroubleBy(list string) { s.trouble = list }
 
-// TroubleWords is the list by which the stream's lines are rated; "" if there is none, or no line.
+// TroubleWords returns the list that rates the stream's lines, or "" if there is none.
 func (s *Stream) TroubleWords() string {
 	if s.lines == nil {
 		return ""
@@ -30,7 +30,7 @@ func (s *Stream) TroubleWords() string {
 	return s.lines.TroubleWords()
 }
 
-// beginLines begins the lines where the stream has come to their offset.
+// beginLines starts the lines once the stream has reached their offset.
 func (s *Stream) beginLines() {
 	if s.lines == nil && s.linesFrom != nil && s.Offset() >= *s.linesFrom {
 		s.lines = lines.NewMeter()
@@ -38,9 +38,9 @@ func (s *Stream) beginLines() {
 	}
 }
 
-// WatchRecords makes records of the stream's lines, if it makes lines, from an offset on, at which
-// the stream is, was or will come by; between two pieces of text. Start is the pattern of how they
-// begin, "" the default. Other records that the stream has made end, the last of them untold.
+// WatchRecords groups the stream's lines into records from an offset on, between two pieces of
+// text. The offset may lie before or behind the stream's. start is the pattern of a record's
+// first line, "" the default. Records from another offset end; their open record is discarded.
 func (s *Stream) WatchRecords(from int64, start string) {
 	if s.records != nil && s.records.From() == from {
 		s.records.StartAt(start)
@@ -49,10 +49,10 @@ func (s *Stream) WatchRecords(from int64, start string) {
 	s.records, s.recordsNext = nil, lines.NewRecords(from, start)
 }
 
-// DropRecords makes no records of the stream's lines any more.
+// DropRecords stops making records of the stream's lines.
 func (s *Stream) DropRecords() { s.records, s.recordsNext = nil, nil }
 
-// withRecords gives what takes in lines, each, and makes records of them.
+// withRecords wraps each so that its lines also form records.
 func (s *Stream) withRecords(each func(*lines.Line)) func(*lines.Line) {
 	if s.recordsNext != nil && s.Offset() >= s.recordsNext.From() {
 		s.records, s.recordsNext = s.recordsNext, nil
@@ -68,8 +68,8 @@ func (s *Stream) withRecords(each func(*lines.Line)) func(*lines.Line) {
 	}
 }
 
-// RestOfRecords gives the record under way, and the one that the line under way begins, if it does,
-// as if they ended here; the stream stays as it is. They are valid until each returns.
+// RestOfRecords calls each with the open record, as if it ended here, and with the record that
+// the open line begins, if any. The stream does not change. Records are valid until each returns.
 func (s *Stream) RestOfRecords(each func(*lines.Line)) {
 	if s.records == nil {
 		return
@@ -79,8 +79,8 @@ func (s *Stream) RestOfRecords(each func(*lines.Line)) {
 	rest.Rest(each)
 }
 
-// LinesFrom is the offset at which the lines of the stream's text begin; false if none are made of
-// the text that comes next.
+// LinesFrom returns the offset at which the stream's lines begin. It reports false if the stream
+// makes no lines.
 func (s *Stream) LinesFrom() (offset int64, ok bool) {
 	if s.lines == nil {
 		return 0, false
@@ -88,9 +88,9 @@ func (s *Stream) LinesFrom() (offset int64, ok bool) {
 	return s.Offset() - s.lines.Bytes(), true
 }
 
-// addLines lets a meter, whose lines begin at an offset of the stream, take in a part of the text
-// that was scored. Every line that ends in it goes to each, which may be nil, with its offset in
-// the stream.
+// addLines feeds a part of the scored text to a meter whose lines begin at an offset of the
+// stream. It calls each, which may be nil, with every line that ends in the part. Line offsets
+// are those in the stream.
 func addLines(
 	m *lines.Meter, offset int64, scores Scores, from, to int, each func(*lines.Line),
 ) {
@@ -99,19 +99,19 @@ func addLines(
 		visit = atOffset(offset, each)
 	}
 	scores.eachByte(from, to, func(b byte, bits, baseline float64) {
-		m.Add(b, max(0, bits), max(0, baseline), visit) // a rounding may leave less than nothing
+		m.Add(b, max(0, bits), max(0, baseline), visit) // rounding may leave a negative number
 	})
 }
 
-// RestOfLines gives the line under way, if there is one, as if it ended here; the stream stays as
-// it is. The line is valid until each returns.
+// RestOfLines calls each with the open line, if any, as if it ended here. The stream does not
+// change. The line is valid until each returns.
 func (s *Stream) RestOfLines(each func(*lines.Line)) {
 	if s.lines != nil && s.lines.Pending() > 0 {
 		s.lines.Clone().End(atOffset(s.Offset()-s.lines.Bytes(), each))
 	}
 }
 
-// atOffset gives lines the offsets that they have where their text begins at an offset.
+// atOffset returns a function that adds begin to a line's offsets and passes the line to each.
 func atOffset(begin int64, each func(*lines.Line)) func(*lines.Line) {
 	return func(l *lines.Line) {
 		l.Offset += begin
@@ -122,7 +122,7 @@ func atOffset(begin int64, each func(*lines.Line)) func(*lines.Line) {
 	}
 }
 
-// Incidents are those of the stream's lines that are remembered, the newest first.
+// Incidents returns the remembered incidents of the stream's lines, newest first.
 func (s *Stream) Incidents() []incidents.Incident {
 	if s.lines == nil {
 		return nil
@@ -134,8 +134,8 @@ func (s *Stream) Incidents() []incidents.Incident {
 	return all
 }
 
-// SilentAfter is how long the text has to be without a line until that is unusual; false as long as
-// its lines do not tell.
+// SilentAfter returns how long the text can be without a new line before the silence is unusual.
+// It reports false as long as the lines do not show it.
 func (s *Stream) SilentAfter() (time.Duration, bool) {
 	if s.lines == nil {
 		return 0, false

@@ -15,9 +15,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkLoops reports the share of completions that is loops, in percent: of the bytes that end
-// a sequence of 20 which the completion has had. Completions follow texts that the model has
-// adapted to: those of the documentation, or of the folder that LMSERVE_LOOPS names.
+// BenchmarkLoops reports the share of completions that is loops, in percent: bytes that end a
+// sequence of 20 bytes seen before in the completion. The model first adapts to texts of the
+// documentation, or of the folder LMSERVE_LOOPS.
 func BenchmarkLoops(b *testing.B) {
 	const completions, size, between, first = 100, 300, 1 << 10, 2 << 10
 	texts := textsOf(b, cmp.Or(os.Getenv("LMSERVE_LOOPS"), "../../../docs"), 16<<10)
@@ -56,7 +56,8 @@ func BenchmarkLoops(b *testing.B) {
 	}
 }
 
-// The small model loops when it takes the likeliest byte or word, and not with the default penalty.
+// The small model loops if it takes the likeliest byte or word. With the default penalty it does
+// not.
 func TestDryKeepsACompletionFromLooping(t *testing.T) {
 	for _, m := range []*model.Model{testModel(t), wordModel(t)} {
 		w := testWorker(t, m, 1)
@@ -72,7 +73,7 @@ func TestDryKeepsACompletionFromLooping(t *testing.T) {
 	}
 }
 
-// completion is what a model writes after the stream's text.
+// completion returns the text that the model generates after the stream's text.
 func completion(w *Worker, s *Stream, p txl.Sampling, size int) (written []byte) {
 	w.Sample(s.Frozen(), txl.NewSampler(p, s.model.Tokenizer.Vocab()), func(t Token) bool {
 		written = append(written, t.Text...)
@@ -81,7 +82,7 @@ func completion(w *Worker, s *Stream, p txl.Sampling, size int) (written []byte)
 	return written
 }
 
-// looped is how many bytes end a sequence that the text has had before.
+// looped returns the number of bytes that end a sequence seen before in the text.
 func looped(text []byte) (n int) {
 	const length = 20
 	had := map[string]bool{}
@@ -95,7 +96,7 @@ func looped(text []byte) (n int) {
 	return n
 }
 
-// textsOf are the first bytes of the files of a folder.
+// textsOf returns the first bytes of the files of a folder.
 func textsOf(t testing.TB, folder string, size int) (texts [][]byte) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {

@@ -7,10 +7,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// HeldMax is the largest number of bytes of a line that is learnt by lines.
+// HeldMax is the maximum size, in bytes, of a line that is learnt by lines.
 const HeldMax = 16 << 10
 
-// HeldBytes is the memory of what a stream keeps that learns by lines.
+// HeldBytes returns the bytes of memory that learning by lines adds to a stream.
 func HeldBytes(m *model.Model, set Settings) int64 {
 	bytes := 4*int64(heldSize(m, set)) + 4*int64(set.Chunk)
 	if set.counts(m) {
@@ -22,7 +22,7 @@ func HeldBytes(m *model.Model, set Settings) int64 {
 	return bytes
 }
 
-// heldSize is the number of elements of a carried gradient.
+// heldSize returns the number of elements of a carried gradient.
 func heldSize(m *model.Model, set Settings) int {
 	switch set.Method {
 	case SparseMeta:
@@ -33,52 +33,53 @@ func heldSize(m *model.Model, set Settings) int {
 	return 0
 }
 
-// What becomes of a pending token, in the numbers of a snapshot.
+// Marks of pending tokens, as snapshots store them.
 const (
 	tokenLearnt  = iota
 	tokenSkipped // it is not learnt
-	tokenOpen    // its line is under way
+	tokenOpen    // its line is open
 )
 
-// What becomes of the carried gradient, in the numbers of a snapshot.
+// States of the carried gradient, as snapshots store them.
 const (
 	carriesNothing = iota
-	carriesOpen    // of the line under way
-	carriesDue     // of a line that has ended, and belongs to the chunk's update
+	carriesOpen    // of the open line
+	carriesDue     // of a line that has ended; part of the chunk's update
 )
 
-// The numbers of a line under way.
+// Indexes of the numbers of an open line.
 const (
-	lineBytes   = iota // those that came to be learnt by lines; HeldMax+1 at most
-	lineCarries        // what becomes of the carried gradient
-	lineCached         // positions of the cache that are its tokens'
+	lineBytes   = iota // bytes learnt by lines; at most HeldMax+1
+	lineCarries        // state of the carried gradient
+	lineCached         // positions of the cache that belong to the line
 
 	lineNumbers = lineCached // in a stream without a cache
 )
 
-// held is what a stream keeps that learns by lines.
+// held is the state of a stream that learns by lines.
 type held struct {
 	marking
-	gradient []float32 // carried: of the weights that the method writes
-	// companion is the stream's companion where the line under way came to be learnt by lines,
-	// while there is one; nil in a stream without a companion.
+	gradient []float32 // carried gradient of the weights that the method writes
+	// companion is the companion's state at the beginning of the open line, or where learning by
+	// lines began in it. It is nil in a stream without a companion, and undefined without an open
+	// line.
 	companion *companion.State
 }
 
-// marking says what becomes of tokens.
+// marking says which tokens are learnt.
 type marking struct {
 	marks []int32  // of the pending tokens
-	line  [3]int32 // of the line under way, see lineBytes
+	line  [3]int32 // of the open line, see lineBytes
 }
 
-// take appends the marks of so many tokens.
+// take appends marks for a number of tokens.
 func (m *marking) take(tokens int, mark int32) {
 	for range tokens {
 		m.marks = append(m.marks, mark)
 	}
 }
 
-// decide decides on the line under way, as far as it is open.
+// decide sets the marks of the open line's tokens and the state of its gradient.
 func (h *marking) decide(mark int32) {
 	for i := len(h.marks) - 1; i >= 0 && h.marks[i] == tokenOpen; i-- {
 		h.marks[i] = mark
@@ -92,8 +93,8 @@ func (h *marking) decide(mark int32) {
 	}
 }
 
-// marked writes those of a chunk's targets that have a mark to dst, and -1 for the others. any says
-// whether there is one.
+// marked appends a chunk's targets to dst, with -1 for each target that has another mark. any
+// reports whether a target has the mark.
 func (h *marking) marked(dst, targets []int32, mark int32) (all []int32, any bool) {
 	for i, target := range targets {
 		if h.marks[i] == mark {
@@ -106,7 +107,7 @@ func (h *marking) marked(dst, targets []int32, mark int32) (all []int32, any boo
 	return dst, any
 }
 
-// trailing is how many marks at the end are of a kind.
+// trailing returns how many marks at the end equal mark.
 func trailing(marks []int32, mark int32) (n int) {
 	for n < len(marks) && marks[len(marks)-1-n] == mark {
 		n++
@@ -114,8 +115,8 @@ func trailing(marks []int32, mark int32) (n int) {
 	return n
 }
 
-// check reports numbers that do not go together. carries says whether there is a gradient, and
-// words that the tokens are words, of which a line has fewer than bytes.
+// check returns an error if the numbers contradict each other. carries says whether there is a
+// gradient. words says that tokens are words; a line then has fewer tokens than bytes.
 func (h *held) check(carries, words bool) error {
 	c, under := h.line[lineCarries], int(h.line[lineBytes])
 	if c > carriesDue || carries != (c != carriesNothing) {
@@ -129,9 +130,9 @@ func (h *held) check(carries, words bool) error {
 			lineBytes,
 			under, len(h.marks), HeldMax)
 	}
-	open := min(under, len(h.marks)) // the line under way is at the end
+	open := min(under, len(h.marks)) // the open line is at the end
 	if under > HeldMax {
-		open = 0 // it is not learnt
+		open = 0 // the line is too long to be learnt
 	}
 	if words && c != carriesOpen {
 		open = min(open, trailing(h.marks, tokenOpen))
@@ -146,6 +147,6 @@ func (h *held) check(carries, words bool) error {
 	return nil
 }
 
-// cacheRoom is how many open positions a cache has room for: the tokens of a line of HeldMax bytes,
-// words of a byte with a byte behind each, and the end of the line before.
+// cacheRoom is the number of open positions that a cache has room for. A line of HeldMax bytes
+// has at most HeldMax/2 words of one byte with a separator each; the ends of two lines are added.
 const cacheRoom = HeldMax/2 + 2

@@ -5,15 +5,14 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// This file makes fast weights beside a companion learn from the mixture's loss. The gradient of a
-// byte's loss depends on what the companion knew when the byte was scored. A stream keeps that part
-// of it, eight numbers a byte, until the chunk is full; the network's part is in the segment, or is
-// computed again, to the same bits.
+// This file makes fast weights beside a companion learn from the mixture's loss. The gradient of
+// a byte's loss depends on the companion's state when the byte was scored. A stream keeps eight
+// numbers a byte of that gradient until the chunk is full. The network's part is in the segment,
+// or is computed again, to the same bits.
 
 // LogitGradients writes the gradients [n,256] of the losses of a chunk's targets [n] with respect
-// to the logits of the segment that holds the chunk. The mixture's loss has the share, the
-// network's own the rest. slopes [n,8] are those of the mixture's losses, of
-// companion.Scratch.Slopes.
+// to the logits. seg must hold the chunk. The mixture's loss has weight share, the network's own
+// loss the rest. slopes [n,8] are those of companion.Scratch.Slopes for the mixture's losses.
 func LogitGradients(
 	x *companion.Scratch, seg *txl.Segment, targets []int32, slopes []float32, share float32,
 	gradients []float32,
@@ -26,8 +25,8 @@ func LogitGradients(
 	}
 }
 
-// ofMixture makes a step's backward that of the loss that the stream learns from. targets [n] are
-// those of the whole chunk, and slopes [n,8] theirs.
+// ofMixture sets up a step's backward for the loss that the stream learns from. targets [n] and
+// slopes [n,8] belong to the whole chunk.
 func (w *Worker) ofMixture(s *Stream, step *Step, targets []int32, slopes []float32) {
 	if s.slopes == nil {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// mixtureModel is a model whose fast weights learn from the mixture's loss, as far as it has a
+// mixtureModel returns a model whose fast weights learn from the mixture's loss, with the given
 // share.
 func mixtureModel(t testing.TB, m *model.Model, share float32) *model.Model {
 	c := *m
@@ -19,9 +19,9 @@ func mixtureModel(t testing.TB, m *model.Model, share float32) *model.Model {
 	return made
 }
 
-// Beside a companion the fast weights learn from the mixture's loss where the model's meta-learners
-// ask for it, and from the network's own without a companion. A small share changes little: all
-// else is the same.
+// Beside a companion the fast weights learn from the mixture's loss if the model asks for it.
+// Without a companion they learn from the network's own loss. A small share changes little, since
+// all else is the same.
 func TestTheFastWeightsLearnFromTheMixture(t *testing.T) {
 	own := testModel(t)
 	each(t, gradientMethods, func(t *testing.T, method string) {
@@ -46,7 +46,7 @@ func TestTheFastWeightsLearnFromTheMixture(t *testing.T) {
 			alone, _ := learnt(own, false)
 			require.Equal(t, alone.Hash(), s.Hash(), "without a companion")
 		}
-		if method == DynamicSGD { // the others are not continuous
+		if method == DynamicSGD { // the other methods are not continuous
 			_, got := learnt(mixtureModel(t, own, 1e-6), true)
 			require.InDeltaSlice(t, costs, got, 1e-3)
 		}
@@ -57,7 +57,7 @@ func TestTheFastWeightsLearnFromTheMixture(t *testing.T) {
 	}
 }
 
-// By lines, what is learnt of the lines is learnt from the same loss.
+// By lines, the fast weights learn from the same loss.
 func TestByLinesTheFastWeightsLearnFromTheMixture(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)

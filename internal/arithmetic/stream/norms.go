@@ -5,19 +5,19 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// BranchNorm tells how large the fast weights of a branch are after an update, and how far the
-// update has moved them.
+// BranchNorm measures the fast weights of a branch after an update, and how far the update moved
+// them.
 type BranchNorm struct {
 	Name            string // of the weight
 	Size            int    // elements
-	sparsemeta.Norm        // of the fast weights: of the banks added up
-	// Banks are those of each bank alone; nil of a method that has no banks.
+	sparsemeta.Norm        // of the fast weights, summed over the banks
+	// Banks are the norms of each bank; nil for a method without banks.
 	Banks []sparsemeta.Norm
 }
 
-// SettleMeasured is Settle, and measures the fast weights that the chunk's update has written, a
-// branch after the other. The norms are nil if the chunk is not full, and of a stream that has no
-// fast weights. They are the same for any number of threads.
+// SettleMeasured is Settle, and also measures the fast weights of each branch after the chunk's
+// update. The norms are nil if the chunk is not full or the stream has no fast weights. They do
+// not depend on the number of threads.
 func (w *Worker) SettleMeasured(s *Stream) (Settled, []BranchNorm) {
 	if s.Room() > 0 || s.frozen || s.Fast == nil && s.Dynamic == nil {
 		return w.Settle(s), nil
@@ -31,7 +31,7 @@ func (w *Worker) SettleMeasured(s *Stream) (Settled, []BranchNorm) {
 	return settled, w.norms(s)
 }
 
-// norms measures what an update has changed of the fast weights in w.before.
+// norms compares the fast weights with w.before.
 func (w *Worker) norms(s *Stream) []BranchNorm {
 	branches := s.branches()
 	norms := make([]BranchNorm, len(branches))
@@ -48,7 +48,7 @@ func (w *Worker) norms(s *Stream) []BranchNorm {
 	return norms
 }
 
-// branches are the weights that the stream's method moves.
+// branches returns the weights that the stream's method changes.
 func (s *Stream) branches() []sparsemeta.Branch {
 	if s.Fast != nil {
 		return s.model.Learner.Branches

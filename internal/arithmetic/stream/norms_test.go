@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// settleEach feeds a text, and measures each update if that is asked for.
+// settleEach feeds a text, and measures each update if measured is true.
 func settleEach(w *Worker, s *Stream, text string, measured bool) (norms [][]BranchNorm) {
 	for text != "" {
 		scores := w.Score(s, []byte(text))
@@ -26,8 +26,7 @@ func settleEach(w *Worker, s *Stream, text string, measured bool) (norms [][]Bra
 	return norms
 }
 
-// An update that is measured is the same update, and its norms are the same for any number of
-// threads.
+// Measuring does not change an update, and its norms do not depend on the number of threads.
 func TestAnUpdateThatIsMeasuredIsTheSame(t *testing.T) {
 	text := strings.Repeat("GET /index.html 200\n", 5)
 	each(t, Methods(), func(t *testing.T, method string) {
@@ -64,7 +63,7 @@ func TestNormsAreThoseOfTheFastWeights(t *testing.T) {
 	for i, b := range m.Learner.Branches {
 		n := norms[i]
 		require.Equal(t, []any{b.Name, b.Size}, []any{n.Name, n.Size})
-		var sum, change float64 // of the banks added up, as float32 adds them
+		var sum, change float64 // of the banks' sum, in float32
 		banks := make([]struct{ m, change float64 }, len(before))
 		for k := lo; k < lo+b.Size; k++ {
 			var is, was float32
@@ -77,7 +76,7 @@ func TestNormsAreThoseOfTheFastWeights(t *testing.T) {
 			sum, change = sum+float64(is)*float64(is), change+float64(is-was)*float64(is-was)
 		}
 		near := func(want, got float64) {
-			t.Helper() // squares are added up in float32
+			t.Helper() // squares are summed in float32
 			require.InEpsilon(t, math.Sqrt(want), got, 1e-4, b.Name)
 		}
 		near(sum, n.M)
@@ -101,7 +100,7 @@ func copyBanks(s *sparsemeta.State) [][]float32 {
 	return banks
 }
 
-// The distributions that a token was scored under have its score, and the static model's.
+// The distributions reported for a token contain its score, and the static model's.
 func TestToldDistributionsHaveTheScores(t *testing.T) {
 	eachModel(t, func(t *testing.T, m *model.Model) {
 		each(t, adapting, func(t *testing.T, method string) {
@@ -123,7 +122,7 @@ func TestToldDistributionsHaveTheScores(t *testing.T) {
 	})
 }
 
-// A Static copy goes on as the baseline does, and changes nothing of its origin.
+// A Static copy continues like the baseline, and does not change its origin.
 func TestAStaticCopyIsTheBaseline(t *testing.T) { eachModel(t, aStaticCopyIsTheBaseline) }
 
 func aStaticCopyIsTheBaseline(t *testing.T, m *model.Model) {

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// A quick search has two calls at most, that of the root and that of what the companion proposes,
-// and its probabilities are those of the whole search.
+// A quick search makes at most two calls: one for the root, one for the companion's proposals.
+// Its probabilities equal those of the whole search.
 func TestAQuickSearchRanksWhatCountsPropose(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -44,7 +44,7 @@ func TestAQuickSearchRanksWhatCountsPropose(t *testing.T) {
 	require.Positive(t, same)
 }
 
-// Without a companion nothing is proposed: a quick search has one call behind that of the root.
+// Without a companion there are no proposals: a quick search makes one call after the root's.
 func TestAQuickSearchNeedsNoCompanion(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -58,7 +58,7 @@ func TestAQuickSearchNeedsNoCompanion(t *testing.T) {
 	require.False(t, found.Complete)
 }
 
-// Which unit is chosen is told by the text, also by what was only typed.
+// Auto chooses the unit by the text, including text that was only typed.
 func TestAutoChoosesByTheText(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)

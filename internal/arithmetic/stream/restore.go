@@ -15,14 +15,13 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// readBufferBytes is how much of a snapshot is read at once.
+// readBufferBytes is the size of the buffer that a snapshot is read through.
 const readBufferBytes = 64 << 10
 
-// Restore makes the stream that a snapshot was taken of. It reads the tensors in the order in which
-// Snapshot has them. The stream goes on to the same bits under
-// the arithmetic of the snapshot, which is returned (see kernel.Arithmetic.Numerics). m has to be
-// the model of the snapshot, and set its settings. An error says where the file is wrong, what was
-// found and what was expected.
+// Restore returns the stream of a snapshot. m must be the snapshot's model, and set its settings.
+// Restore reads the tensors in the order in which Snapshot writes them. It returns the snapshot's
+// arithmetic (kernel.Arithmetic.Numerics), under which the stream continues to the same bits. An
+// error names the place in the file, the value found and the value expected.
 func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numerics string,
 	err error) {
 	s, numerics, err = restore(m, set, f)
@@ -32,10 +31,9 @@ func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numeri
 	return s, numerics, nil
 }
 
-// Finite says which number of the state is not finite, or that the fast weights are so large that
-// the sum of their squares is not. It asks for more than Restore does: what a broken gradient left
-// in I is part of a stream that goes on here, and a stream that comes from elsewhere is not to
-// bring it.
+// Finite returns an error if a number of the state, or the sum of the squared fast weights, is
+// not finite. It is stricter than Restore. Restore accepts what a broken gradient left in I of a
+// stream's own snapshot. A stream from another server must not bring such numbers.
 func (s *Stream) Finite() error {
 	for _, p := range s.parts() {
 		p.any = false
@@ -50,7 +48,7 @@ func (s *Stream) Finite() error {
 	return nil
 }
 
-// SettingsOf returns the settings of the stream that a snapshot was taken of.
+// SettingsOf returns the settings of a snapshot's stream.
 func SettingsOf(f *weights.Stored) (Settings, error) {
 	h, err := readHeader(f)
 	if err != nil {
@@ -126,13 +124,13 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 		return nil, "", err
 	}
 	if s.Fast != nil {
-		s.Fast.Step = s.Step // there is an update for every chunk
+		s.Fast.Step = s.Step // Step counts chunks, with or without an update
 	}
 	return s, h.Numerics, nil
 }
 
-// readHeader accepts a header only in the form that Snapshot writes: a field that this version does
-// not know may change what the others mean, and a missing field does not stand for 0.
+// readHeader accepts a header only in the form that Snapshot writes. An unknown field may change
+// what the others mean, and a missing field does not mean 0.
 func readHeader(f *weights.Stored) (h header, err error) {
 	text, ok := f.Metadata[keySnapshot]
 	if !ok {
@@ -159,7 +157,7 @@ func readHeader(f *weights.Stored) (h header, err error) {
 // excerpt quotes the beginning of a text.
 func excerpt(text string) string { return fmt.Sprintf("%.24q", text) }
 
-// asJSON writes a value that was read from JSON or is known to be valid; writing it cannot fail.
+// asJSON encodes a value that is known to be valid, so that encoding cannot fail.
 func asJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -168,8 +166,8 @@ func asJSON(v any) string {
 	return string(text)
 }
 
-// check compares the header with the model and the session's settings, and its numbers with each
-// other.
+// check validates the header against the model and the session's settings, and its numbers
+// against each other.
 func (h *header) check(m *model.Model, set Settings) error {
 	if err := set.Validate(m); err != nil {
 		return err
@@ -208,7 +206,7 @@ func (h *header) check(m *model.Model, set Settings) error {
 	return nil
 }
 
-// mostWritten is how many elements an update can write; none was made before the first
+// mostWritten returns the maximum number of elements that an update can write: 0 before the first
 // chunk is full.
 func (h *header) mostWritten(m *model.Model, set Settings) int {
 	switch {
@@ -222,7 +220,7 @@ func (h *header) mostWritten(m *model.Model, set Settings) int {
 	return 0
 }
 
-// reserve gives the arrays the lengths that the header's counts ask for.
+// reserve sets the lengths of the arrays from the header's counts.
 func (s *Stream) reserve() {
 	whole := int64(s.Step) * int64(s.Settings.Chunk)
 	s.Pending = s.Pending[:s.Tally.Tokens-whole]
@@ -238,8 +236,8 @@ func (s *Stream) reserve() {
 	}
 }
 
-// reserveStatic makes room for what a snapshot has of the static model's memory. Those of before
-// the layers were shared have all of its layers.
+// reserveStatic makes room for the static model's memory in a snapshot. Snapshots of early
+// versions store all of its layers, also the shared ones.
 func (s *Stream) reserveStatic(f *weights.Stored) {
 	if s.StaticMemory == nil || s.StaticMemory.Layers[0] != nil {
 		return
@@ -249,8 +247,8 @@ func (s *Stream) reserveStatic(f *weights.Stored) {
 	}
 }
 
-// shareStatic lets go of the layers of the static model's memory that are those of the adaptive
-// model's. An error says that they are not.
+// shareStatic drops the layers of the static model's memory that equal the adaptive model's. It
+// returns an error if layers that must be equal differ.
 func (s *Stream) shareStatic() error {
 	alike := s.Settings.layersAlike(s.model)
 	if s.StaticMemory == nil || alike == 0 || s.StaticMemory.Layers[0] == nil {
@@ -267,7 +265,7 @@ func (s *Stream) shareStatic() error {
 	return nil
 }
 
-// reserveHeld makes room for what a snapshot has of learning by lines.
+// reserveHeld makes room for a snapshot's state of learning by lines.
 func (s *Stream) reserveHeld(f *weights.Stored) {
 	if _, ok := f.Tensor(tensorHeld); !ok || !LearnsByLine(s.Settings.Method) {
 		return
@@ -277,7 +275,7 @@ func (s *Stream) reserveHeld(f *weights.Stored) {
 		s.Cache.Len = min(t.Shape[0], len(s.Cache.Next))
 	}
 	if _, ok := f.Tensor(tensorCarried); ok {
-		s.held.line[lineCarries] = carriesOpen // until it is read
+		s.held.line[lineCarries] = carriesOpen // placeholder until read
 	}
 }
 
@@ -317,7 +315,7 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 	return p.finite()
 }
 
-// surplus returns an error if the file has a tensor that is none of the parts.
+// surplus returns an error that names a tensor which belongs to none of the parts.
 func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
 		known := func(p part) bool { return p.name == t.Name }

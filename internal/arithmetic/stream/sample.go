@@ -6,26 +6,26 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// undrawn stands for a target that is still to be drawn.
+// undrawn is the place of a target that is not drawn yet.
 var undrawn = []int32{-1}
 
-// Drawer draws the next token from the log-probabilities [V] of all. It may not keep them.
-// A *txl.Sampler is one.
+// Drawer draws the next token from the log-probabilities [V] of all tokens. It must not keep the
+// slice. A *txl.Sampler is a Drawer.
 type Drawer interface {
 	Next(logProbs []float32) int32
 }
 
-// Generate samples what comes after the stream's text and feeds it to the
-// stream, token by token: it tells yield of each token and its log-probability
-// (nats, of the model's own distribution before temperature and truncation)
-// until yield returns false. On a Frozen copy it is a completion.
+// Generate samples tokens behind the stream's text and feeds each to the stream. It calls yield
+// with each token and its log-probability, until yield returns false. The log-probability is in
+// nats, under the model's own distribution before temperature and truncation. On a Frozen copy
+// the result is a completion.
 func (w *Worker) Generate(s *Stream, sampler Drawer, yield func(id int32, logProb float32) bool) {
 	w.Sample(s, sampler, func(t Token) bool { return yield(t.ID, t.LogProbs[t.ID]) })
 }
 
-// Sample is Generate for who wants to know the text of a token, and the whole distribution that it
-// was drawn from. A word that is pending counts as complete, see EndWord. A token for unknown words
-// is never drawn: it has no text. Counts and cache of a Frozen copy learn nothing of what is drawn.
+// Sample is Generate with the text of each token and the whole distribution that it was drawn
+// from. A pending word counts as complete, see EndWord. A token for unknown words is never drawn,
+// since it has no text. Counts and cache of a Frozen copy do not learn what is drawn.
 func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 	w.EndWord(s, nil)
 	if s.frozen && s.Cache != nil && s.held == nil {
@@ -43,7 +43,7 @@ func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 		t := Token{ID: draw(sampler, logProbs, tok.Unknown()), LogProbs: logProbs}
 		w.spelt = tok.Spell(w.spelt[:0], s.Before(), t.ID)
 		if t.Text = w.spelt; s.Text.Space > 0 && t.Text[0] == ' ' {
-			t.Text = t.Text[1:] // the text has white space there
+			t.Text = t.Text[1:] // the text already ends with white space
 		}
 		t.Size = s.Text.Size() + int64(len(t.Text))
 		w.setToken(t.ID, t.Size, s.Text.Chars+int64(tok.Chars(t.Text)))
@@ -53,7 +53,8 @@ func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 	}
 }
 
-// draw draws a token, and never the one for unknown words, which is -1 if there is none.
+// draw draws a token, but never the one for unknown words. unknown is -1 if there is no such
+// token.
 func draw(sampler Drawer, logProbs []float32, unknown int32) int32 {
 	if unknown < 0 {
 		return sampler.Next(logProbs)
@@ -65,11 +66,11 @@ func draw(sampler Drawer, logProbs []float32, unknown int32) int32 {
 	return id
 }
 
-// EndWord takes the word that is pending for complete, as if a space came that is not a part of the
-// text, and feeds it. It also feeds the tokens for which there was no room yet. visit, if not nil,
-// is told of the tokens as by Read.
+// EndWord completes and feeds the pending word, as if a space followed that is not part of the
+// text. It also feeds the tokens for which the chunk had no room. visit, if not nil, receives the
+// tokens as in Read.
 func (w *Worker) EndWord(s *Stream, visit func(Token)) {
-	ended := s.Text.Due() // the white space is a part of the text
+	ended := s.Text.Due() // the white space is part of the text
 	end := space
 	if ended {
 		end = nil
@@ -87,8 +88,8 @@ func (w *Worker) EndWord(s *Stream, visit func(Token)) {
 	}
 }
 
-// MidWord reports whether the stream's text ends in a word, or with tokens for which there was no
-// room yet.
+// MidWord reports whether the stream's text ends in a word, or with tokens for which the chunk
+// had no room.
 func (s *Stream) MidWord() bool { return s.Text.Due() || len(s.Text.Word) > 0 }
 
 var space = []byte{' '}

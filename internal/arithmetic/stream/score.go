@@ -2,34 +2,34 @@ package stream
 
 import "github.com/lmserve/lmserve/internal/arithmetic/lines"
 
-// Score scores the tokens that are complete in the next bytes of the stream, as many as the chunk
-// has room for, and does not change the stream: Commit accepts them. It reads the text up to the
-// byte by which the last token is complete that there is room for, else all of it: Scores.Text.
-// What is scored, and what is pending then, do not depend on the pieces in which the text comes.
+// Score scores the tokens that the next bytes complete, as many as the chunk has room for. It
+// does not change the stream; Commit accepts the tokens. Scores.Text is the text read: up to the
+// byte that completes the last token with room, or all of it. Scores and pending text do not
+// depend on the pieces in which the text comes.
 func (w *Worker) Score(s *Stream, text []byte) Scores { return w.ScoreAs(s, text, Lesson{}) }
 
-// ScoreAs is Score for a text that is learnt in some way.
+// ScoreAs is Score for a text that is learnt as the lesson says.
 func (w *Worker) ScoreAs(s *Stream, text []byte, how Lesson) Scores {
 	read := w.begin(s, text)
 	return w.predict(s, text[:read], how.Until(text, read), nil)
 }
 
-// ScoreLines is Score for a text that is learnt by lines, of which those are skipped that skip
-// reports true for. It asks for every line that ends in the text, when the line is scored. The
-// stream makes lines of its text. A line is valid until skip returns.
+// ScoreLines is Score for a text that is learnt by lines. It calls skip with every line that ends
+// in the text, once the line is scored. Lines for which skip returns true are not learnt. The
+// stream must make lines of its text. A line is valid until skip returns.
 func (w *Worker) ScoreLines(s *Stream, text []byte, skip func(*lines.Line) bool) Scores {
 	read := w.begin(s, text)
 	return w.predict(s, text[:read], Lesson{ByLine: true}, skip)
 }
 
-// begin makes the segments ready for the text behind the stream's, and tokens of the text. It
-// returns how many bytes it has read.
+// begin prepares the segments for the text behind the stream's, and makes tokens of the text. It
+// returns the number of bytes read.
 func (w *Worker) begin(s *Stream, text []byte) (read int) {
 	w.resume(s)
 	return w.read(s, text, s.Room())
 }
 
-// read makes at most room tokens of the text behind the stream's, and returns how many bytes it has
+// read makes at most room tokens of the text behind the stream's. It returns the number of bytes
 // read.
 func (w *Worker) read(s *Stream, text []byte, room int) int {
 	w.tokens.Reset()
@@ -46,12 +46,12 @@ func (w *Worker) read(s *Stream, text []byte, room int) int {
 	return len(text) - len(rest)
 }
 
-// predict scores w.tokens, which the text completes, behind what the segments hold.
+// predict scores w.tokens, which text completes, behind the tokens in the segments.
 func (w *Worker) predict(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {
 	w.extend(s, w.tokens.IDs)
-	w.at = place{} // until Commit the segments run ahead of the stream
+	w.at = place{} // until Commit the segments are ahead of the stream
 	if !w.together() && w.diverged(s) {
 		w.resume(s)
 		read := w.read(s, text[:w.falls[0]+1], s.Room())
@@ -63,13 +63,15 @@ func (w *Worker) predict(
 }
 
 // together reports whether one byte completes all of w.tokens: a word's parts, and the end of its
-// line. A text cannot be accepted up to one of them, nor one of them without a byte of text.
+// line. A text cannot be accepted up to one of these tokens, and no token is accepted without a
+// byte of text.
 func (w *Worker) together() bool {
 	n := len(w.falls)
 	return n == 0 || w.falls[0] == w.falls[n-1]
 }
 
-// scores are those of w.tokens, which the text completes, and which the segments were extended for.
+// scores returns the scores of w.tokens, which text completes. The segments must have been
+// extended by these tokens.
 func (w *Worker) scores(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {
@@ -119,8 +121,8 @@ func (w *Worker) scores(
 	return scores
 }
 
-// network writes what w.tokens cost the network. Of a stream that may diverge, diverged has
-// computed that.
+// network writes the network's costs of w.tokens. If the stream may diverge, diverged has already
+// computed them.
 func (w *Worker) network(s *Stream, nll []float32) {
 	if w.model.Uniform {
 		fill(nll, w.uniform())
@@ -133,13 +135,13 @@ func (w *Worker) network(s *Stream, nll []float32) {
 	w.seg.NLL(len(s.Pending), w.tokens.IDs, nll)
 }
 
-// Commit accepts the text that was just scored, learnt as it was scored. It moves no weights:
+// Commit accepts the text that was just scored, learnt as it was scored. It changes no weights;
 // Settle does, once the chunk is full.
 func (w *Worker) Commit(s *Stream, scores Scores) { w.CommitLines(s, scores, nil) }
 
-// CommitLines is Commit, which tells each, if not nil, of every line that ends in the text, if the
-// stream makes lines of it, and in front of the line of the record that ends before it, if the
-// stream makes records. A line or record is valid until each returns.
+// CommitLines is Commit, and calls each, if not nil, with every line that ends in the text, if
+// the stream makes lines. If it also makes records, a record that ends comes before the line
+// behind it. Lines and records are valid until each returns.
 func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	s.beginLines()
 	if s.lines != nil {
@@ -159,6 +161,6 @@ func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	w.at = place{s.id, s.Step}
 	if scores.Diverged {
 		s.reset()
-		w.at = place{} // the segments hold activations of the fast weights before
+		w.at = place{} // the segments hold activations of the old fast weights
 	}
 }

@@ -7,30 +7,30 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Scores are a piece of text that was scored behind a stream's and is not a part of it yet. All of
-// it is valid until the worker's next call.
+// Scores describes a piece of text that was scored behind a stream's text and is not yet part of
+// it. It is valid until the worker's next call.
 type Scores struct {
 	Text     []byte            // what was read, see Score
-	Tokens   *tokenizer.Tokens // those that are complete now; text of theirs may have come before
+	Tokens   *tokenizer.Tokens // tokens complete now; some of their text may have come before
 	NLL      []float32         // negative log-likelihoods in nats, one a token
 	Baseline []float32         // under the static model; nil without a baseline
 	Network  []float32         // without the companion; nil if there is none
-	Lesson   Lesson            // how the text is learnt, if it is accepted
-	// Diverged says that the last token, or one that the same byte completes, shows a Divergence:
-	// Commit resets the fast weights.
+	Lesson   Lesson            // how the text is learnt if it is accepted
+	// Diverged says that the last token, or one that the same byte completes, shows a Divergence.
+	// Commit then resets the fast weights.
 	Diverged bool
 
-	falls   []int              // of each token: the byte of Text that its cost falls on
+	falls   []int              // for each token, the byte of Text that bears its cost
 	pending *tokenizer.Pending // the text behind the tokens
 }
 
-// Bits is the piece's information.
+// Bits returns the piece's information in bits.
 func (s Scores) Bits() float64         { return AddBits(0, s.NLL) }
 func (s Scores) BaselineBits() float64 { return AddBits(0, s.Baseline) }
 func (s Scores) NetworkBits() float64  { return AddBits(0, s.Network) }
 
-// AddBits adds nats as bits, one token after the other: a sum does not depend
-// on how the tokens came in pieces.
+// AddBits adds nats to a sum in bits, token by token, so that the sum does not depend on the
+// pieces in which tokens came.
 func AddBits(sum float64, nll []float32) float64 {
 	for _, v := range nll {
 		sum += float64(v) / math.Ln2
@@ -38,15 +38,15 @@ func AddBits(sum float64, nll []float32) float64 {
 	return sum
 }
 
-// EachByte visits the bytes of the text in order, with the bits of the tokens that fall on them,
-// and those under the static model, 0 without a baseline. A token falls on the byte by which it is
-// complete: of a word that is the last byte of the white space behind it. The end of a line for
-// which its chunk had no more room falls on the byte after it.
+// EachByte calls visit with each byte of the text, in order. bits are those of the tokens that
+// the byte completes, baseline their bits under the static model, or 0 without a baseline. The
+// last byte of white space completes the word before it. If the chunk had no room for the end of
+// a line, the next byte bears its cost.
 func (s Scores) EachByte(visit func(b byte, bits, baseline float64)) {
 	s.eachByte(0, len(s.Text), visit)
 }
 
-// eachByte is EachByte of a part of the text.
+// eachByte is EachByte for a part of the text.
 func (s Scores) eachByte(from, to int, visit func(b byte, bits, baseline float64)) {
 	k := sort.SearchInts(s.falls, from)
 	for i, b := range s.Text[from:to] {
@@ -62,7 +62,7 @@ func (s Scores) eachByte(from, to int, visit func(b byte, bits, baseline float64
 	}
 }
 
-// After is the stream's Tally and Baseline as they will be when the scores are committed.
+// After returns the stream's Tally and Baseline as of after the commit of the scores.
 func (s *Stream) After(scores Scores) (tally, baseline tokenizer.Tally) {
 	unknown := s.model.Tokenizer.Unknown()
 	tally, baseline = s.Tally, s.Baseline

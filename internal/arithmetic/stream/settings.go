@@ -13,30 +13,30 @@ import (
 // Methods of adaptation.
 const (
 	Static     = "static"      // no adaptation
-	SparseMeta = "sparse-meta" // fast weights of the branches, written by the model's meta-learners
+	SparseMeta = "sparse-meta" // fast weights of the branches, written by meta-learners
 	DynamicSGD = "dynamic-sgd" // dynamic evaluation: gradient descent on all weights
 	DynamicRMS = "dynamic-rms" // the same, scaled by the model's gradient statistics
 	Cache      = "cache"       // a continuous cache of hidden states beside the static model
 	Counts     = "counts"      // no network: the companion's counts alone, or nothing
 )
 
-// Methods lists those of models that have a network: all but Counts.
+// Methods lists the methods of models that have a network: all except Counts.
 func Methods() []string { return []string{Static, SparseMeta, DynamicSGD, DynamicRMS, Cache} }
 
-// AllMethods lists them all.
+// AllMethods lists all methods.
 func AllMethods() []string { return append(Methods(), Counts) }
 
-// MaxChunk is the largest number of tokens between two updates: the memory for a worker's
-// activations grows with it.
+// MaxChunk is the maximum number of tokens between two updates. The memory of a worker's
+// activations grows with the chunk.
 const MaxChunk = 1024
 
-// SkipBelowDefault skips two of three chunks of a log, one of ten of code and none of prose, and
-// costs .002 bits a byte at most (docs/speed.md).
+// SkipBelowDefault skips two of three chunks of a log, one of ten of code and none of prose. It
+// costs at most .002 bits a byte (docs/speed.md).
 const SkipBelowDefault = 0.75
 
-// Settings say how a stream adapts. The settings of other methods than Method have no effect. Their
-// JSON is a part of every stored session (docs/formats.md): a field that is added, moved or renamed
-// makes another version of that format. What people can choose of them is in Table.
+// Settings say how a stream adapts. Settings of other methods than Method have no effect. Every
+// stored session contains their JSON (docs/formats.md): adding, moving or renaming a field
+// requires a new version of that format. Table lists the settings that users can choose.
 type Settings struct {
 	Method   string                     `json:"method"`
 	Chunk    int                        `json:"chunk"`    // tokens between two updates
@@ -47,24 +47,24 @@ type Settings struct {
 	Baseline bool                       `json:"baseline"` // whether the static model scores, too
 	Seed     uint64                     `json:"seed"`
 
-	// SkipBelow is a loss of the network, in bits a token: a chunk of SparseMeta beside counts that
-	// costs less is not learnt from, see Worker.teaches. Streams of before there was this setting
-	// have 0, and learn from every chunk.
+	// SkipBelow is a loss of the network in bits a token. With SparseMeta and counts, chunks that
+	// cost less are not learnt, see Worker.teaches. Streams from before this setting have 0 and
+	// learn every chunk.
 	SkipBelow float64 `json:"skip_below,omitempty"`
 
-	// Companion mixes the model's distribution with what the text has had so far. Beside a model of
-	// bytes it is counts, see package companion, whose table of bit histories has CompanionBytes;
-	// beside one of words it is a cache with the settings of Cache. Streams of before there were
-	// companions have none.
+	// Companion mixes the model's distribution with statistics of the text so far. Beside a model
+	// of bytes it is counts (package companion) with a table of bit histories of CompanionBytes.
+	// Beside a model of words it is a cache with the settings of Cache. Streams from before this
+	// setting have no companion.
 	Companion      bool `json:"companion,omitempty"`
 	CompanionBytes int  `json:"companion_bytes,omitempty"`
-	// CompanionStatic mixes in the distribution of the static model besides, where the companion is
+	// CompanionStatic also mixes in the distribution of the static model, if the companion is
 	// counts and the method SparseMeta.
 	CompanionStatic bool `json:"companion_static,omitempty"`
 }
 
-// Defaults are the settings that the model's meta-learners were trained for, and those that its
-// other methods were tuned for.
+// Defaults returns the settings that the model's meta-learners were trained for and its other
+// methods were tuned for.
 func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
 	if m.Uniform {
@@ -81,29 +81,29 @@ func Defaults(m *model.Model) Settings {
 	return s
 }
 
-// DefaultsFor are the model's defaults for one of the methods.
+// DefaultsFor returns the model's defaults for a method.
 func DefaultsFor(m *model.Model, method string) Settings {
 	s := Defaults(m)
 	s.Method = method
 	return s
 }
 
-// HasStatic reports whether a stream with these settings can go on under the static model: it keeps
-// that model's memory as its baseline, or its method writes no fast weights.
+// HasStatic reports whether a stream with these settings can continue under the static model. It
+// can if it keeps that model's memory as its baseline, or if its method writes no fast weights.
 func (s *Settings) HasStatic() bool {
 	return s.Baseline || s.Method == Static || s.Method == Cache
 }
 
-// SetRivals takes over the settings of the methods that sparse-meta is compared with.
+// SetRivals copies the settings of the methods that sparse-meta is compared with into s.
 func SetRivals(s *Settings, r model.Rivals) { s.SGD, s.RMS, s.Cache = r.SGD, r.RMS, r.Cache }
 
-// RivalsOf are the settings of the methods that sparse-meta is compared with.
+// RivalsOf returns the settings of the methods that sparse-meta is compared with.
 func RivalsOf(s Settings) model.Rivals {
 	return model.Rivals{SGD: s.SGD, RMS: s.RMS, Cache: s.Cache}
 }
 
-// Dynamic gives the settings of dynamic evaluation that the method goes by: RMS for DynamicRMS, SGD
-// for every other method.
+// Dynamic returns the method's settings of dynamic evaluation: RMS for DynamicRMS, SGD for every
+// other method.
 func (s *Settings) Dynamic() *sparsemeta.DynamicSettings {
 	if s.Method == DynamicRMS {
 		return &s.RMS
@@ -111,7 +111,7 @@ func (s *Settings) Dynamic() *sparsemeta.DynamicSettings {
 	return &s.SGD
 }
 
-// Supports says why the model cannot adapt by a method; nil if it can.
+// Supports returns an error if the model cannot adapt by a method.
 func Supports(m *model.Model, method string) error {
 	if !slices.Contains(AllMethods(), method) {
 		return fmt.Errorf("method is %q, expected %s", method, strings.Join(AllMethods(), ", "))
@@ -136,7 +136,7 @@ const (
 	noNetwork    = "way to do without its network"
 )
 
-// lacks is the part that a method needs and the model has not; "" if there is none.
+// lacks returns the model part that the method requires and the model lacks, or "".
 func lacks(m *model.Model, method string) string {
 	switch {
 	case m.Uniform && method != Counts:
@@ -151,13 +151,13 @@ func lacks(m *model.Model, method string) string {
 	return ""
 }
 
-// ChunkMin is the smallest chunk of a model. A chunk of words may begin with tokens for which the
-// chunk before had no room; with one token more it always reads some of the text that comes, and so
-// every piece of text that is accepted has bytes.
+// ChunkMin returns the minimum chunk of a model. A chunk of words may begin with tokens for which
+// the chunk before had no room. One more token guarantees that every accepted piece of text has
+// bytes.
 func ChunkMin(m *model.Model) int { return m.Tokenizer.DueMax() + 1 }
 
-// companion are the settings of the stream's companion, if it has one. Of a stream that writes no
-// fast weights it has one network, and the scores of the static model.
+// companion returns the settings of the stream's companion. If the stream writes no fast weights,
+// the companion has one network, the static model.
 func (s *Settings) companion() companion.Settings {
 	set := companion.Settings{TableBytes: s.CompanionBytes, Networks: 1}
 	if s.CompanionStatic && s.Method == SparseMeta && s.Adapt.P > 0 {
@@ -166,14 +166,14 @@ func (s *Settings) companion() companion.Settings {
 	return set
 }
 
-// runsStatic reports whether the static model reads a stream beside the one that adapts: to be
-// mixed in by the companion, or as the baseline.
+// runsStatic reports whether the static model also reads the stream's text, for the companion or
+// as the baseline.
 func (s *Settings) runsStatic(m *model.Model) bool {
 	return s.Baseline || s.counts(m) && s.companion().Networks > 1
 }
 
-// layersAlike is how many layers, from the bottom, have the same input in the static model as in
-// the one that adapts by the method.
+// layersAlike returns the number of layers, from the bottom, that have the same input in the
+// static and the adaptive model.
 func (s *Settings) layersAlike(m *model.Model) int {
 	adapts := func(int) bool { return false }
 	switch s.Method {
@@ -193,13 +193,13 @@ func (s *Settings) caches(m *model.Model) bool {
 // counts reports whether a stream has a companion of counts.
 func (s *Settings) counts(m *model.Model) bool { return s.Companion && !m.OfWords() }
 
-// HasCompanion reports whether a stream mixes its network with a companion. One of words whose
-// method is the cache does not: that cache is all that it could have.
+// HasCompanion reports whether a stream mixes its network with a companion. With a model of words
+// and the method Cache there is none: the method already is that cache.
 func (s *Settings) HasCompanion(m *model.Model) bool {
 	return s.Companion && !(m.OfWords() && s.Method == Cache)
 }
 
-// Validate reports the first setting of the method that does not fit the model.
+// Validate returns an error for the first setting of the method that does not fit the model.
 func (s Settings) Validate(m *model.Model) error {
 	if err := Supports(m, s.Method); err != nil {
 		return err
@@ -229,11 +229,11 @@ func (s Settings) Validate(m *model.Model) error {
 	return nil
 }
 
-// companionWarm is the Warm of a cache that is a companion: a session begins with few positions,
-// which know little. Found on validation text.
+// companionWarm is the Warm of a companion's cache: the few positions of a new session predict
+// poorly. The value was found on validation text.
 const companionWarm = 200
 
-// slopesOfByte is how many slopes a stream keeps of a pending byte.
+// slopesOfByte is the number of slopes that a stream keeps for a pending byte.
 const slopesOfByte = len(companion.Slopes{})
 
 // learnsMixture reports whether the fast weights of a stream learn from the mixture's loss.
@@ -242,7 +242,7 @@ func (s *Settings) learnsMixture(m *model.Model) bool {
 	return writes && s.counts(m) && m.Mixture > 0
 }
 
-// slopesBytes is the memory of the slopes that a stream keeps.
+// slopesBytes returns the bytes of memory of the slopes that a stream keeps.
 func (s *Settings) slopesBytes(m *model.Model) int64 {
 	if !s.learnsMixture(m) {
 		return 0

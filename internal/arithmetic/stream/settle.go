@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Settle ends the chunk if it is full: the stream adapts to it, and remembers it. The chunk's
-// tokens were scored before: no token's score sees the update that the token causes.
+// Settle ends the chunk if it is full: the stream adapts to it, and its memory moves on. The
+// chunk's tokens were scored before, so no token's score sees the update that it causes.
 func (w *Worker) Settle(s *Stream) Settled {
 	if s.Room() > 0 {
 		return Settled{}
@@ -34,9 +34,9 @@ func (w *Worker) Settle(s *Stream) Settled {
 	return w.settled
 }
 
-// adapt makes the stream learn from a chunk: its cache, if it has one, from the hidden states, and
-// by its method from the gradient of the chunk's mean loss at the effective weights: of the
-// network's own, or of the mixture's.
+// adapt makes the stream learn a chunk. The cache, if any, learns its hidden states. The method
+// learns from the gradient of the chunk's mean loss at the effective weights. The loss is the
+// network's own or the mixture's.
 func (w *Worker) adapt(s *Stream, step *Step) {
 	if s.Cache != nil {
 		w.remember(s)
@@ -55,8 +55,8 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	}
 }
 
-// gradient computes the gradient of a whole chunk's targets [n], whose slopes are [n,8], unless it
-// teaches nothing.
+// gradient computes the gradient of a whole chunk with targets [n] and slopes [n,8]. It reports
+// false, and computes nothing, if the chunk teaches nothing.
 func (w *Worker) gradient(s *Stream, step *Step, targets []int32, slopes []float32) (learns bool) {
 	if !w.teaches(s, targets) {
 		return false
@@ -66,11 +66,10 @@ func (w *Worker) gradient(s *Stream, step *Step, targets []int32, slopes []float
 	return true
 }
 
-// Foresee computes the gradient that Settle needs once the text that was just scored is accepted,
-// if it fills the chunk: there may be time for it while the text is made durable. It changes
-// nothing of the stream, and the bits are the same without it. It reports whether it has computed
-// the gradient; where it has not, because there is nothing to learn or more to it, Settle does all
-// of the work.
+// Foresee computes the gradient for Settle before the scored text is accepted, if the text fills
+// the chunk. A server uses the time during which the text is made durable. Foresee does not
+// change the stream, and the bits are the same without it. It reports whether it has computed the
+// gradient. If not, Settle does all of the work.
 func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 	learns := !s.frozen && (s.Fast != nil || s.Dynamic != nil)
 	more := s.Cache != nil || s.held != nil || scores.Lesson.ByLine
@@ -80,14 +79,14 @@ func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 	}
 	targets := append(append(w.targets[:0], s.Pending...), scores.Tokens.IDs...)
 	step := w.step(s)
-	w.foreseen = w.gradient(s, &step, targets, append(s.slopes, w.slopes...)) // what arrive appends
+	w.foreseen = w.gradient(s, &step, targets, append(s.slopes, w.slopes...)) // as arrive will
 	return w.foreseen
 }
 
-// teaches tells whether the chunk is worth a backward pass and an update: the gradient of a chunk
-// that the network has foretold is small, and in a log most are. Beside a companion, which counts
-// the chunk all the same, it is not missed; without one it is. The loss is that of the whole chunk
-// at the weights before the update, whatever the pieces it was scored in.
+// teaches reports whether the chunk is worth a backward pass and an update. A chunk that the
+// network predicts well has a small gradient; in a log most chunks do. A companion counts such a
+// chunk all the same, so skipping costs little; without a companion every chunk is learnt. The
+// loss is that of the whole chunk at the weights before the update, whatever the pieces.
 func (w *Worker) teaches(s *Stream, targets []int32) bool {
 	if s.Settings.SkipBelow == 0 || s.Fast == nil || s.Companion == nil {
 		return true
@@ -101,7 +100,7 @@ func (w *Worker) teaches(s *Stream, targets []int32) bool {
 	return sum >= s.Settings.SkipBelow*math.Ln2*float64(len(losses))
 }
 
-// goOn takes the segments to the next chunk.
+// goOn advances the segments to the next chunk.
 func (w *Worker) goOn(s *Stream) {
 	if w.at = (place{s.id, s.Step}); w.model.Uniform {
 		return

@@ -6,20 +6,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// skipping is a stream with a companion that learns from chunks of so many bits a token or more.
+// skipping returns a stream with a companion that learns only chunks of at least `below` bits a
+// token.
 func skipping(t *testing.T, below float64) *Stream {
 	m := testModel(t)
 	return New(m, settings(m, func(s *Settings) { s.Companion, s.SkipBelow = true, below }))
 }
 
-// networks feeds a text, and gives what its tokens cost the network without the companion.
+// networks feeds a text and returns the costs of its tokens for the network without the
+// companion.
 func networks(w *Worker, s *Stream, text string) (nll []float32) {
 	w.Feed(s, []byte(text), func(_ []byte, scores Scores) { nll = append(nll, scores.Network...) })
 	return nll
 }
 
-// A chunk is learnt from if it costs the network SkipBelow or more, and whether it is depends on
-// the chunk alone.
+// A chunk is learnt if it costs the network SkipBelow or more. That depends on the chunk alone.
 func TestChunksThatCostLittleAreNotLearntFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -27,7 +28,7 @@ func TestChunksThatCostLittleAreNotLearntFrom(t *testing.T) {
 	require.Equal(t, scored(w, static, text), networks(w, skipping(t, 32), text),
 		"nothing is learnt")
 
-	costs := map[bool][]float64{} // bits a token, by whether the chunk was learnt from
+	costs := map[bool][]float64{} // bits a token, by whether the chunk was learnt
 	const below = 8
 	s := skipping(t, below)
 	for rest := text; len(rest) >= testChunk; rest = rest[testChunk:] {
@@ -44,7 +45,7 @@ func TestChunksThatCostLittleAreNotLearntFrom(t *testing.T) {
 	}
 }
 
-// Without a companion that has counted a chunk all the same, every chunk is learnt from.
+// Without a companion every chunk is learnt.
 func TestWithoutACompanionEveryChunkIsLearntFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)

@@ -34,7 +34,7 @@ type header struct {
 	Text                *pending `json:"text,omitempty"`
 }
 
-// tally is a tokenizer.Tally with the names that it has in a file.
+// tally is a tokenizer.Tally with its field names in a file.
 type tally struct {
 	Bytes  int64   `json:"bytes"`
 	Chars  int64   `json:"chars"`
@@ -48,7 +48,7 @@ type tally struct {
 	UnknownBits  float64 `json:"unknown_bits,omitempty"`
 }
 
-// pending is a tokenizer.Pending without its word, which is a tensor.
+// pending is a tokenizer.Pending without its word, which is stored as a tensor.
 type pending struct {
 	Space int64 `json:"space"`
 	More  int64 `json:"more"`
@@ -57,8 +57,8 @@ type pending struct {
 	Ended int64 `json:"ended,omitempty"`
 }
 
-// Snapshot returns the stream as a file, from which Restore makes one that goes on to the same
-// bits. The file shares nothing with the stream. The errors are those of Stored.
+// Snapshot returns the stream as a file, from which Restore makes a stream that continues to the
+// same bits. The file shares no memory with the stream. The errors are those of Stored.
 func (s *Stream) Snapshot() (*weights.File, error) {
 	f, err := s.Stored()
 	if err != nil {
@@ -67,9 +67,9 @@ func (s *Stream) Snapshot() (*weights.File, error) {
 	return f.Load()
 }
 
-// Stored is Snapshot without a copy: the file's data is that of the stream, which must not change
-// as long as the file is read. An error names a number that is not finite: Restore would refuse
-// such a stream.
+// Stored is Snapshot without a copy: the file refers to the stream's data, so the stream must not
+// change while the file is read. It returns an error for a number that is not finite, since
+// Restore would refuse the snapshot.
 func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.frozen {
 		return nil, errors.New("stream: snapshot: the stream is frozen, and would learn again if " +
@@ -136,11 +136,11 @@ type part struct {
 	shape  []int
 	tokens []int32
 	floats kernel.Array
-	most   int32 // the largest of tokens that are none of the vocabulary; 0: they are
+	most   int32 // largest value of tokens that are not in the vocabulary; 0: the vocabulary's
 	any    bool  // floats that need not be finite
 }
 
-// parts are all arrays of the state, in the order of the file.
+// parts returns all arrays of the state, in the order of the file.
 func (s *Stream) parts() []part {
 	all := []part{{name: "pending", shape: []int{len(s.Pending)}, tokens: s.Pending}}
 	all = s.appendMemory(all, prefixMemory, s.Memory)
@@ -176,7 +176,7 @@ func (s *Stream) parts() []part {
 	return all
 }
 
-// appendHeld appends what is kept of learning by lines.
+// appendHeld appends the state of learning by lines.
 func (s *Stream) appendHeld(all []part) []part {
 	h, line := s.held, s.lineNumbers()
 	all = append(all,
@@ -210,13 +210,13 @@ func (s *Stream) appendBank(all []part, bank int) []part {
 	return all
 }
 
-// What the names of the tensors of the memories begin with.
+// Prefixes of the names of the memories' tensors.
 const (
 	prefixMemory = "memory."
 	prefixStatic = "baseline.memory." // of the static model
 )
 
-// appendMemory appends the rows of a memory that are in use; mem may be nil, and some layers.
+// appendMemory appends the rows of a memory that are in use. mem and its layers may be nil.
 func (s *Stream) appendMemory(all []part, prefix string, mem *txl.Memory) []part {
 	if mem == nil {
 		return all
@@ -248,7 +248,7 @@ func (p *part) tensor() weights.StoredTensor {
 	return t
 }
 
-// element gives the bits of an element.
+// element returns the bits of an element.
 func (p *part) element(i int64) uint32 {
 	switch {
 	case p.tokens != nil:
@@ -259,7 +259,7 @@ func (p *part) element(i int64) uint32 {
 	return math.Float32bits(p.floats.F32[i])
 }
 
-// setElement sets an element to these bits.
+// setElement sets the bits of an element.
 func (p *part) setElement(i int64, bits uint32) {
 	switch {
 	case p.tokens != nil:
@@ -271,7 +271,7 @@ func (p *part) setElement(i int64, bits uint32) {
 	}
 }
 
-// ReadAt implements io.ReaderAt: it reads the array as its tensor has it.
+// ReadAt implements io.ReaderAt: it reads the array in its form in the file.
 func (p *part) ReadAt(b []byte, at int64) (n int, err error) {
 	var element [4]byte
 	size := int64(p.tensorType().Size())
@@ -287,7 +287,7 @@ func (p *part) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// finite returns an error for a number that is not finite, if all numbers of the part have to be.
+// finite returns an error for a number that is not finite, unless the part allows any.
 func (p *part) finite() error {
 	if p.any {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// snapshotBytes is the stream's snapshot as a file.
+// snapshotBytes returns the stream's snapshot as a file.
 func snapshotBytes(t require.TestingT, s *Stream) []byte {
 	f, err := s.Snapshot()
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func restored(t require.TestingT, m *model.Model, set Settings, file []byte) *St
 	return s
 }
 
-// anySettings draws a method, a chunk and whether there is a baseline.
+// anySettings draws a method, a chunk and a baseline or none.
 func anySettings(t *rapid.T, m *model.Model) Settings {
 	return settings(m, func(set *Settings) {
 		set.Baseline = rapid.Bool().Draw(t, "baseline")
@@ -74,8 +74,7 @@ func goesOnFromASnapshot(t *testing.T, m *model.Model) {
 	})
 }
 
-// A snapshot can be taken between the score of a full chunk and the update that the chunk causes,
-// too.
+// A snapshot can also be taken between the score of a full chunk and its update.
 func TestASnapshotBeforeAChunkIsSettled(t *testing.T) {
 	eachModel(t, snapshotsComeBeforeAnUpdate)
 }
@@ -129,8 +128,8 @@ func TestASnapshotSharesNothingWithItsStream(t *testing.T) {
 	})
 }
 
-// snapshotOf returns the snapshot of a stream in the middle of its fourth chunk, with everything
-// that the method keeps.
+// snapshotOf returns the snapshot of a stream in the middle of its fourth chunk, with all state
+// of the method.
 func snapshotOf(t require.TestingT, m *model.Model, method string) (*weights.File, Settings) {
 	set := settings(m, func(s *Settings) { s.Method, s.Baseline = method, true })
 	w := NewWorker(m, 1)
@@ -262,8 +261,8 @@ func notANumber(t weights.Tensor) weights.Tensor {
 	return weights.FloatTensor(t.Name, t.DType, t.Shape, values)
 }
 
-// A number in I that is not finite, which a broken gradient leaves there, is part of the state,
-// since g accepts it. Anywhere else such a number is refused.
+// A broken gradient may leave a number in I that is not finite. It is part of the state, since g
+// accepts it. Anywhere else such a number is refused.
 func TestNumbersThatAreNotFinite(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -285,7 +284,7 @@ func TestAFrozenStreamHasNoSnapshot(t *testing.T) {
 	require.ErrorContains(t, err, "frozen")
 }
 
-// Restore accepts a snapshot of another arithmetic and reports it; its caller decides.
+// Restore accepts a snapshot of another arithmetic and reports it; the caller decides.
 func TestTheNumericsOfASnapshotAreReported(t *testing.T) {
 	m := testModel(t)
 	f, set := snapshotOf(t, m, SparseMeta)
@@ -295,8 +294,8 @@ func TestTheNumericsOfASnapshotAreReported(t *testing.T) {
 	require.Equal(t, "float32-other", numerics)
 }
 
-// FuzzRestore: no file makes Restore panic, and what it accepts is a stream whose snapshot is that
-// file.
+// FuzzRestore checks that no file makes Restore panic. If Restore accepts a file, the stream's
+// snapshot is that file.
 func FuzzRestore(f *testing.F) {
 	m := testModel(f)
 	var sets []Settings
@@ -324,7 +323,7 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// FuzzRestoreHeader is FuzzRestore for the header alone, beside tensors that fit the original.
+// FuzzRestoreHeader is FuzzRestore for the header alone, with the original tensors.
 func FuzzRestoreHeader(f *testing.F) {
 	m := testModel(f)
 	file, set := snapshotOf(f, m, Cache)

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// What the companion mixes in is the distribution of a stream of the static model, to the bit: the
-// scores are those of a companion that is given the distributions of two streams.
+// The companion mixes in the distribution of a stream of the static model, to the bit. The scores
+// equal those of a companion that gets the distributions of two streams.
 func TestTheCompanionMixesTheStaticModelIn(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)
@@ -37,8 +37,8 @@ func TestTheCompanionMixesTheStaticModelIn(t *testing.T) {
 	}
 }
 
-// The static model is mixed in where fast weights are written by meta-learners, and only there;
-// what it takes of a stream is the memory of the layers whose input differs.
+// The static model is mixed in only if meta-learners write fast weights. It adds to a stream the
+// memory of the layers whose input differs.
 func TestTheStaticModelIsMixedInBesideMetaLearners(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -63,8 +63,8 @@ func TestTheStaticModelIsMixedInBesideMetaLearners(t *testing.T) {
 	require.Nil(t, alone.StaticMemory)
 }
 
-// A snapshot of before the static model shared the lower layers has their memory twice. It is read,
-// if both are the same.
+// Early snapshots hold the memory of shared lower layers twice. They are read if both copies are
+// equal.
 func TestASnapshotWithTheWholeMemoryOfTheBaselineIsRead(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)

@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Step is one step of an adaptive stream, which a chunk of text takes it through. Its methods
-// are the phases, in this order:
+// Step is one step of an adaptive stream over a chunk of text. Its methods are the phases, in
+// this order:
 //
 //	Begin or Continue  the network at the weights W + M and the memory before the chunk
 //	Score              the losses of the chunk's tokens
@@ -16,51 +16,49 @@ import (
 //	Update             I and M from G, eqs. 3 to 6 of the paper
 //	Remember           the memory that the next chunk attends to
 //
-// No phase calls another: whoever takes the step does its own work between two of them. A
-// server writes its log between Score and Backward, training takes meta-gradients between
-// Backward and Update, a benchmark reads its clock after each, a conformance test compares.
-// Remember may come anywhere after Score.
+// No phase calls another, so callers can work between two phases. A server writes its log between
+// Score and Backward. Training takes meta-gradients between Backward and Update. A benchmark
+// reads its clock after each phase, and a conformance test compares. Remember may come anywhere
+// after Score.
 //
-// A Step owns nothing. It is put together from arrays of others, and putting one together
-// anew for every chunk costs nothing: no phase allocates.
+// A Step owns nothing: it refers to arrays of others. No phase allocates.
 type Step struct {
 	Exec    *kernel.Exec
 	Network *txl.Model   // the slow weights W
 	Segment *txl.Segment // the activations
 	Memory  *txl.Memory
 
-	Fast  Arena // M, the banks added up; the zero Arena: the network is static
+	Fast  Arena // M, summed over the banks; the zero Arena: the network is static
 	Grads Arena // G of the branches, the weights that have fast weights
 	All   Arena // G of all weights; the zero Arena: only the branches' G is computed
-	// Logits are the gradients [n,B,V] of the targets' losses with respect to the logits, where it
-	// is not the network's own losses that Backward takes the mean of; else nil.
+	// Logits are the gradients [n,B,V] of the targets' losses with respect to the logits. They
+	// are nil if Backward uses the network's own losses.
 	Logits []float32
 
 	State *sparsemeta.State // I and M of each bank; not used before Update
 	Rule
 }
 
-// Rule says how fast weights are held and written: what serving, training and the replay of
+// Rule says how fast weights are stored and written. Serving, training and the replay of
 // reference numbers choose differently.
 type Rule struct {
 	Learner   *sparsemeta.Learner
-	Tables    sparsemeta.Tables   // compiled from the learner as it is now
+	Tables    sparsemeta.Tables   // compiled from the present learner
 	Settings  sparsemeta.Settings // settings of the writes
 	Precision kernel.Precision    // precision of I and M: ServingPrecision or TrainingPrecision
 	Trace     bool                // the state keeps the input of each element's last write
-	Masks     [][]uint8           // which elements are written, an arena a bank; nil: drawn
+	Masks     [][]uint8           // elements to write, one arena for each bank; nil: random
 }
 
-// Precisions of I and M. A server holds many sessions, so theirs have half the size, rounded at
-// random. Training and conformance hold one state, and compare or differentiate what it did:
-// theirs is exact. Everything is computed in float32 in either case.
+// Precisions of I and M. A server holds many sessions, so it stores 16 bits an element, with
+// stochastic rounding. Training and conformance hold one state, and differentiate or compare it,
+// so they store float32. All arithmetic is in float32.
 const (
 	ServingPrecision  = kernel.BF16
 	TrainingPrecision = kernel.Float32
 )
 
-// NewState returns the fast weights of a stream before its first chunk: all zero. The seed is
-// that of the masks.
+// NewState returns the fast weights of a new stream, all zero. The seed determines the masks.
 func (r *Rule) NewState(seed uint64) *sparsemeta.State {
 	s := sparsemeta.NewState(r.Learner.Branches, len(r.Settings.Gammas), seed, r.Precision)
 	if r.Trace {
@@ -69,22 +67,22 @@ func (r *Rule) NewState(seed uint64) *sparsemeta.State {
 	return s
 }
 
-// Begin starts a chunk behind the memory.
+// Begin starts a chunk after the memory.
 func (s *Step) Begin() { s.Segment.Begin(s.Exec, s.Network, s.Fast.Views, s.Memory) }
 
-// Continue starts a chunk behind the one that the segment has just held, to the bits of
-// Remember and Begin. The segment's network and fast weights stay the same arrays.
+// Continue starts the chunk after the one in the segment, to the same bits as Remember and Begin.
+// The segment's network and fast weights must stay the same arrays.
 func (s *Step) Continue() { s.Segment.Continue(s.Exec) }
 
-// Score appends the inputs [n,B] to the chunk, and writes the negative log-likelihoods, in
-// nats, of the chunk's last targets [k,B] to nll. A chunk may be scored in pieces.
+// Score appends the inputs [n,B] to the chunk. It writes the negative log-likelihoods, in nats,
+// of the chunk's last targets [k,B] to nll. A chunk may be scored in pieces.
 func (s *Step) Score(inputs, targets []int32, nll []float32) {
 	s.Segment.Extend(s.Exec, inputs)
 	s.Segment.NLL(s.Segment.Len()-len(targets)/s.Segment.B, targets, nll)
 }
 
-// Backward sets Grads, and All if it is there, to the gradient of the chunk's mean loss at
-// W + M. Targets [n,B] are those of the whole chunk.
+// Backward sets Grads, and All unless it is the zero Arena, to the gradient of the chunk's mean
+// loss at W + M. targets [n,B] are those of the whole chunk.
 func (s *Step) Backward(targets []int32) {
 	if s.All.Values == nil {
 		s.backward(targets, s.Grads.Views)
@@ -104,7 +102,7 @@ func (s *Step) backward(targets []int32, grads txl.Grads) {
 	s.Segment.BackwardOf(s.Exec, targets, s.Logits, grads)
 }
 
-// Update lets the chunk's gradient write the fast weights and returns the number of elements
+// Update writes the fast weights from the chunk's gradient. It returns the number of elements
 // written, over all banks.
 func (s *Step) Update() (written int) {
 	g, fast := s.Grads.Values, s.Fast.Values
@@ -114,14 +112,14 @@ func (s *Step) Update() (written int) {
 	return s.State.Update(s.Exec, s.Tables, s.Settings, s.Learner.Scale, g, fast)
 }
 
-// Remember moves the memory on, behind the chunk.
+// Remember appends the chunk to the memory.
 func (s *Step) Remember() { s.Segment.Remember(s.Memory) }
 
-// Arena holds a number for every element of some of a model's weights, end to end.
+// Arena holds one number for each element of some of a model's weights, end to end.
 type Arena struct {
 	Values []float32
-	// Views has a slice of Values for each tensor of the layout, nil where the tensor has no
-	// part in the arena: the form in which txl takes fast weights and gives gradients.
+	// Views has a slice of Values for each tensor of the layout, and nil for tensors outside the
+	// arena. txl takes fast weights and returns gradients in this form.
 	Views [][]float32
 }
 

@@ -1,10 +1,10 @@
-// Package stream is one adaptive stream of text: the loop
+// Package stream implements one adaptive stream of text: the loop
 //
 //	score a chunk -> backward -> update of the fast weights
 //
-// over the model's parts, txl and sparsemeta, which do not know each other. A
-// Stream is the state, a Worker the working space and threads that advance it.
-// Neither knows about concurrency, order between requests, or storage.
+// over the model's parts, txl and sparsemeta, which do not know each other. A Stream is the
+// state. A Worker is the working space and threads that advance it. Neither handles concurrency,
+// the order of requests, or storage.
 package stream
 
 import (
@@ -19,56 +19,57 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Stream is the state a text has left behind: a function of the model, the
-// settings and the bytes fed, and of nothing else. It is plain data.
+// Stream is the state of a text that was read. It is a function of the model, the settings and
+// the bytes fed, and of nothing else. It is plain data.
 //
-// Chunk t holds the tokens [t*Chunk, (t+1)*Chunk) of the text as targets; the token before each is
-// its input, and the first of all is predicted after the tokenizer's start token. Every token is
-// scored when it is complete: a byte at once, a word when white space has come behind it. The text
-// behind the last token is accepted as all text is, and is not in the Tally yet: it waits in Text
-// until its token is complete. So Offset is Tally.Bytes and the size of Text.
+// Chunk t holds the tokens [t*Chunk, (t+1)*Chunk) of the text as targets. The input for each
+// target is the token before it; the first target follows the tokenizer's start token. Every
+// token is scored when it is complete: a byte at once, a word when white space follows. Text
+// behind the last complete token is accepted and waits in Text; Tally does not count it yet. So
+// Offset is Tally.Bytes plus the size of Text.
 type Stream struct {
 	Settings   Settings
 	Tally      tokenizer.Tally   // bytes, tokens and bits of all tokens so far
 	Baseline   tokenizer.Tally   // the same under the static model, if Settings.Baseline
 	Step       uint64            // full chunks so far
-	Written    int               // fast weights that the last update wrote
-	Pending    []int32           // targets of the chunk that is not full yet
+	Written    int               // fast weights written by the last update
+	Pending    []int32           // targets of the open chunk
 	Last       int32             // the token before the pending ones
 	Divergence Divergence        // of the fast weights
 	Text       tokenizer.Pending // the text behind the last token; empty for bytes
 
 	Memory *txl.Memory
-	// StaticMemory is that of the static model, which reads the text beside the one that adapts: of
-	// the layers whose input is another than in that one. It is nil where nothing asks for it.
+	// StaticMemory is the memory of the static model, which also reads the text. It has only the
+	// layers whose input differs from the adaptive model's. It is nil if the static model does
+	// not read the text.
 	StaticMemory *txl.Memory
 
-	// What the method keeps: one of them, none for Static.
+	// State of the method: one of the two, or none for Static.
 	Fast    *sparsemeta.State   // state of SparseMeta
 	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
 
-	// What it has beside the method: counts of bytes, or a cache of words, which may be the method,
-	// too.
+	// State beside the method: counts of bytes, or a cache of words. The cache may be the method
+	// itself.
 	Companion *companion.State
 	Cache     *sparsemeta.Cache
-	slopes    []float32 // of the pending bytes, see learnsMixture; nil: it learns from other losses
+	slopes    []float32 // of the pending bytes, see learnsMixture; nil: not needed
 
 	lines       *lines.Meter   // of the text from linesFrom on; nil: not begun
 	linesFrom   *int64         // the offset at which lines begin; nil: nowhere
-	trouble     string         // list of words that they are rated by; "": none
+	trouble     string         // list of words that rates the lines; "": none
 	records     *lines.Records // of lines that end behind their From; nil: not begun
-	recordsNext *lines.Records // take their place at their From; nil: none do
-	held        *held          // nil: nothing was learnt by lines so far
+	recordsNext *lines.Records // replace records at their From; nil: none
+	held        *held          // nil: the stream has learnt nothing by lines
 
 	model   *model.Model
-	dynamic Arena  // Dynamic's fast weights, as a step takes them
-	id      uint64 // tells streams apart in workers
-	learnt  uint64 // tells their fast weights apart; a frozen stream has that of its origin
+	dynamic Arena  // Dynamic's fast weights, in the form of a step
+	id      uint64 // identifies the stream in workers
+	learnt  uint64 // identifies its fast weights; a frozen stream has its origin's
 	frozen  bool
-	drawn   uint64 // bytes at the end of the text of which counts have learnt nothing
+	drawn   uint64 // bytes at the end of the text that counts have not learnt
 }
 
-// nextID counts the streams of the process, so that workers tell them apart.
+// nextID numbers the streams of the process, so that workers can identify them.
 var nextID atomic.Uint64
 
 // New returns the stream of an empty text. The settings must be valid.
@@ -107,16 +108,15 @@ func New(m *model.Model, set Settings) *Stream {
 	return s
 }
 
-// rule says how the fast weights of a SparseMeta stream are held and written.
+// rule returns how the fast weights of a SparseMeta stream are stored and written.
 func (s *Stream) rule() Rule {
 	return Rule{Learner: s.model.Learner, Tables: s.model.Tables, Settings: s.Settings.Adapt,
 		Precision: ServingPrecision}
 }
 
-// Frozen returns a copy that reads on without learning: it has s's fast weights,
-// by reference, so s must not settle a chunk while the copy is in use, and a
-// memory, a cache and a pending chunk of its own. Nothing that happens to the copy
-// changes s. It has no Snapshot.
+// Frozen returns a copy that reads on without learning. It shares s's fast weights by reference,
+// so s must not settle a chunk while the copy is in use. Memory, cache and pending chunk are
+// copies. Nothing that happens to the copy changes s. It has no Snapshot.
 func (s *Stream) Frozen() *Stream {
 	f := *s
 	f.id, f.frozen = nextID.Add(1), true
@@ -127,7 +127,7 @@ func (s *Stream) Frozen() *Stream {
 	f.Text.Word = append(make([]byte, 0, cap(s.Text.Word)), s.Text.Word...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
-	if s.Cache != nil { // the cache, like the memory, holds what was read, not what was learnt
+	if s.Cache != nil { // the cache, like the memory, holds text read, not learnt
 		f.Cache = s.Cache.Copy()
 		if s.held != nil {
 			f.held = &held{marking: marking{slices.Clone(s.held.marks), s.held.line}}
@@ -149,8 +149,8 @@ func (s *Stream) copyStatic() *txl.Memory {
 	return c
 }
 
-// Static returns a Frozen copy that reads on under the static model: what the stream would be if
-// nothing had been adapted. The stream's settings must allow it, see Settings.HasStatic.
+// Static returns a Frozen copy that continues under the static model, as if the stream had never
+// adapted. The settings must allow it, see Settings.HasStatic.
 func (s *Stream) Static() *Stream {
 	f := s.Frozen()
 	f.Fast, f.Dynamic, f.dynamic, f.Cache, f.Companion = nil, nil, Arena{}, nil, nil
@@ -160,8 +160,8 @@ func (s *Stream) Static() *Stream {
 	return f
 }
 
-// Reader returns a Frozen copy that also scores with the static model, and makes lines of its text,
-// where s does.
+// Reader returns a Frozen copy that scores with the static model and makes lines of its text, if
+// s does.
 func (s *Stream) Reader() *Stream {
 	f := s.Frozen()
 	if s.Settings.Baseline {
@@ -176,8 +176,7 @@ func (s *Stream) Reader() *Stream {
 	return f
 }
 
-// StateBytes is the MemoryBytes of a stream with these settings, without making one: of a stream
-// that makes no lines of its text.
+// StateBytes returns the MemoryBytes of a stream with these settings that makes no lines.
 func StateBytes(m *model.Model, set Settings) int64 {
 	c, layout := m.LM.Config, m.LM.Layout
 	layers := c.NLayer
@@ -206,16 +205,17 @@ func StateBytes(m *model.Model, set Settings) int64 {
 // OfWords reports whether the stream's tokens are words; else they are bytes.
 func (s *Stream) OfWords() bool { return s.model.OfWords() }
 
-// LearnsByLine reports whether some of the stream's text was learnt by lines.
+// LearnsByLine reports whether the stream has learnt text by lines.
 func (s *Stream) LearnsByLine() bool { return s.held != nil }
 
-// Offset is how many bytes of text the stream has accepted.
+// Offset returns the number of bytes of text that the stream has accepted.
 func (s *Stream) Offset() int64 { return s.Tally.Bytes + s.Text.Size() }
 
-// Room is how many more tokens the current chunk takes: at least 1 when it was settled.
+// Room returns how many more tokens the current chunk takes. It is at least 1 after Settle.
 func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
 
-// Updates is the number of updates of the fast weights so far: 0 for a method without.
+// Updates returns the number of updates of the fast weights so far: 0 for a method without fast
+// weights.
 func (s *Stream) Updates() uint64 {
 	if s.Fast == nil && s.Dynamic == nil {
 		return 0
@@ -223,7 +223,7 @@ func (s *Stream) Updates() uint64 {
 	return s.Step
 }
 
-// FastRMS is the root mean square of the fast weights, 0 without any.
+// FastRMS returns the root mean square of the fast weights, or 0 without any.
 func (s *Stream) FastRMS() float64 {
 	switch {
 	case s.Fast != nil:
@@ -234,8 +234,8 @@ func (s *Stream) FastRMS() float64 {
 	return 0
 }
 
-// MemoryBytes is the memory that the stream occupies. It does not depend on the stream's text, but
-// on whether lines are made of it.
+// MemoryBytes returns the bytes of memory that the stream occupies. They do not depend on the
+// text, but on whether the stream makes lines.
 func (s *Stream) MemoryBytes() int64 {
 	n := cap(s.Pending)
 	for _, mem := range []*txl.Memory{s.Memory, s.StaticMemory} {
@@ -267,10 +267,10 @@ func (s *Stream) MemoryBytes() int64 {
 	return bytes
 }
 
-// LinesBytes is the memory of what a stream keeps of its lines, at most.
+// LinesBytes is the maximum memory, in bytes, of a stream's lines.
 const LinesBytes = lines.MeterBytes
 
-// Before is the token in front of the next one.
+// Before returns the last token that the stream has accepted.
 func (s *Stream) Before() int32 {
 	if n := len(s.Pending); n > 0 {
 		return s.Pending[n-1]

@@ -20,8 +20,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Every check computes a lot, so that there are fewer than the usual 100 unless -rapid.checks
-	// says otherwise.
+	// Every check computes a lot, so there are fewer than the usual 100 unless -rapid.checks says
+	// otherwise.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 
 const testChunk = 16
 
-// testModel returns a small random model: two banks, statistics, and settings whose effect is seen
-// in every score after the first chunk.
+// testModel returns a small random model with two banks and statistics. Its settings affect every
+// score after the first chunk.
 func testModel(t testing.TB) *model.Model {
 	m, err := theModel()
 	require.NoError(t, err)
@@ -40,8 +40,8 @@ func testModel(t testing.TB) *model.Model {
 
 var theModel = sync.OnceValues(func() (*model.Model, error) { return newModel(nil) })
 
-// eachModel runs a test for the model of testModel, for one of adaptive input and softmax, and for
-// one whose fast weights learn from the mixture's loss.
+// eachModel runs a test for testModel, for a model with adaptive input and softmax, and for one
+// whose fast weights learn from the mixture's loss.
 func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	t.Run("plain", func(t *testing.T) { f(t, testModel(t)) })
 	clusters := testConfig
@@ -53,8 +53,8 @@ func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	t.Run("mixture", func(t *testing.T) { f(t, mixtureModel(t, testModel(t), 0.7)) })
 }
 
-// upperModel returns a model whose fast weights are in the upper half, as those of the embedded
-// one: the inputs of two of its three layers are those of the static model.
+// upperModel returns a model with fast weights in its upper half, like the embedded one. The
+// inputs of two of its three layers equal those of the static model.
 func upperModel(t testing.TB) *model.Model {
 	c := testConfig
 	c.NLayer = 3
@@ -98,12 +98,12 @@ func newModelOf(c txl.Config, patterns []string) (*model.Model, error) {
 	return m.WithRivals(model.Rivals{
 		SGD: sparsemeta.DynamicSettings{Rate: 1, Decay: 0.05},
 		RMS: sparsemeta.DynamicSettings{Rate: 0.01, Decay: 0.05, Floor: 0.3},
-		// The window slides, within chunks too.
+		// The window slides within chunks, too.
 		Cache: sparsemeta.CacheSettings{Size: 24, Theta: 1, Lambda: 0.4},
 	})
 }
 
-// adapting are the methods that learn from the text.
+// adapting lists the methods that learn from the text.
 var adapting = []string{SparseMeta, DynamicSGD, DynamicRMS, Cache}
 
 // each runs a test for each of these methods.
@@ -239,8 +239,8 @@ func TestStreamsThatShareAWorkerDoNotMeet(t *testing.T) {
 	})
 }
 
-// A worker that goes on behind a chunk keeps what the branches do not change. The bits are those of
-// a worker that begins afresh.
+// A worker that continues behind a chunk keeps what the branches do not change. Its bits equal
+// those of a fresh worker.
 func TestAWorkerGoesOnAsAFreshOneBegins(t *testing.T) {
 	m, err := newModel([]string{"layers.1.*_net.weight", "*.CoreNet.*", "crit.*"})
 	require.NoError(t, err)
@@ -307,7 +307,7 @@ func nothingWrittenIsStatic(t *testing.T, m *model.Model) {
 	require.NotZero(t, adapted.Written)
 }
 
-// Rivals whose settings turn them off (rate 0, or no share of the cache) score as the static model.
+// Rivals with disabled settings (rate 0, or no share of the cache) score like the static model.
 func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -325,7 +325,7 @@ func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 	})
 }
 
-// Every method makes a text that repeats itself cheaper than it is under the static model.
+// With every method a repetitive text costs less than under the static model.
 func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -344,7 +344,7 @@ func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 	})
 }
 
-// nextByte returns the distribution of the next byte: the score that each of the 256 would get.
+// nextByte returns the distribution of the next byte: the score of each of the 256.
 func nextByte(w *Worker, s *Stream) (probs [256]float64) {
 	for id := range probs {
 		probs[id] = math.Exp(-float64(w.Score(s, []byte{byte(id)}).NLL[0]))
@@ -426,14 +426,14 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 		ids, logProbs := generated(w, s, prompt, n, rapid.Uint64().Draw(t, "seed"))
 		scores := w.Score(s, tokenizer.Bytes{}.Decode([]byte(prompt), ids))
 		if scores.Diverged || len(scores.NLL) < len(prompt)+n {
-			return // weights that diverge: the text is scored a token at a time, up to a bound
+			return // diverging weights: the text is scored a token at a time, up to a bound
 		}
 		nll := scores.NLL[len(prompt):]
 		if learns {
-			logProbs = logProbs[:1] // counts and cache learn the text that is scored
+			logProbs = logProbs[:1] // counts and cache learn the scored text
 		}
 		for i := range logProbs {
-			// LogProbs and NLL both are a logit less the same log-sum-exp; they may round
+			// Both LogProbs and NLL are a logit minus the same log-sum-exp; they may round
 			// differently.
 			require.InDelta(t, -nll[i], logProbs[i], 1e-5, "token %d", i)
 		}
@@ -443,8 +443,8 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 func TestPastTheEndOfTheChunkACompletionReadsOnWithTheSameWeights(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
-	// The static model has the same weights in every chunk, so that generating is the same as
-	// feeding; so it is beside counts and a cache that have been told to learn nothing.
+	// The static model has the same weights in every chunk, so generating equals feeding. The
+	// same holds beside counts and a cache that learn nothing.
 	each(t, []string{Static, Cache}, func(t *testing.T, method string) {
 		s := New(m, settings(m, func(s *Settings) {
 			s.Method, s.Companion = method, false
@@ -485,8 +485,8 @@ func warmChunksAllocateNothing(t *testing.T, m *model.Model) {
 }
 
 // golden is the state after text, by kernel.Arithmetic.Numerics and method. The portable
-// arithmetic, "float32", gives it on every machine. A change here says that sessions made before do
-// not go on to the same bits.
+// arithmetic, "float32", gives it on every machine. A change means that existing sessions do not
+// continue to the same bits.
 var golden = map[string]map[string]string{
 	"float32": {
 		Static:     "a265a360709290152afdbe0c123b262182ce84048bca2274c7670365972c53b1",
@@ -562,7 +562,7 @@ func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
 	require.NoError(t, other.Validate(m), "of other methods, without effect")
 }
 
-// MemoryBytes is the memory that New allocates, apart from some small tables.
+// MemoryBytes returns the memory that New allocates, without some small tables.
 func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 	m, err := model.Default()
 	require.NoError(t, err)
@@ -582,8 +582,8 @@ func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 	}
 }
 
-// A worker must never take the rows of a frozen stream for those of its origin, or the rows of two
-// copies for one another.
+// A worker must not confuse the rows of a frozen stream with those of its origin, or the rows of
+// two copies.
 func TestAFrozenStreamAndItsOriginDoNotMeetInAWorker(t *testing.T) {
 	m := upperModel(t)
 	long := strings.Repeat(text, 2)
@@ -596,7 +596,7 @@ func TestAFrozenStreamAndItsOriginDoNotMeetInAWorker(t *testing.T) {
 		before := s.Hash()
 
 		first, second, plain := s.Frozen(), s.Frozen(), s.Frozen()
-		w.Feed(first, []byte("xyz"), nil) // w holds as many rows as the others are about to have
+		w.Feed(first, []byte("xyz"), nil) // w holds as many rows as the others will have
 		other.Feed(second, []byte("abc"), nil)
 		other.Feed(plain, []byte("abc"), nil)
 		want := append([]float32(nil), other.Score(plain, []byte("de")).NLL...)
@@ -630,7 +630,7 @@ func TestAFrozenStreamKeepsWhatWasLearnt(t *testing.T) {
 	})
 }
 
-// What Read tells of a token is the very distribution that Score takes the token's score from.
+// Read reports the same distribution that scores the token.
 func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 2)

@@ -11,48 +11,47 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// This file looks for what may come behind a stream's text. The distribution behind a prefix is the
-// stream's own, of network and companion. The network reads prefixes as rows of a tree behind the
-// chunk, many in a call; the companion reads them one after the other, and goes back.
+// This file searches for texts that may come behind a stream's. The distribution behind a prefix
+// is the stream's own, of network and companion. The network reads many prefixes in one call, as
+// rows of a tree behind the chunk. The companion reads one prefix after the other, and goes back.
 
-// Suggester keeps what suggestions for a stream have computed, from one key to the next, until a
-// chunk settles. Any worker may use it, one at a time. The zero Suggester has nothing yet.
+// Suggester keeps the computed prefixes of suggestions for a stream, from one key to the next,
+// until a chunk settles. Any worker may use it, one at a time. The zero Suggester is empty.
 type Suggester struct {
 	tree suggest.Tree
 	rows [2]txl.Tree // of the adapted network, and of the static one beside it
-	// distributions of each prefix, end to end; without a companion none
+	// distributions of each prefix, end to end; empty without a companion
 	networks companion.Networks
-	guesses  [][]byte // what the companion expects behind each prefix
+	guesses  [][]byte // the companion's expected text behind each prefix
 	origin   origin
 }
 
-// origin is where a suggester's tree begins.
+// origin is the place in a stream where a suggester's tree begins.
 type origin struct {
 	stream, step, learnt uint64
-	pending              int   // of the chunk's tokens stand before it
-	offset               int64 // of the stream when it had its last suggestion
+	pending              int   // number of the chunk's tokens before it
+	offset               int64 // of the stream at its last suggestion
 }
 
 const (
-	// TypedMax is the most bytes that may stand between a stream's text and a suggestion.
+	// TypedMax is the maximum number of bytes between a stream's text and a suggestion.
 	TypedMax = 1024
-	// SuggestRowsMax is the most prefixes that are computed in one call, with those that are
-	// guessed.
+	// SuggestRowsMax is the maximum number of prefixes in one call, guessed ones included.
 	SuggestRowsMax = 32
-	// proposedRows and proposedQuick are how many prefixes the companion proposes, and how many
-	// where the networks read no others.
+	// proposedRows is the number of prefixes that the companion proposes. proposedQuick is that
+	// number if the networks read no other prefixes.
 	proposedRows, proposedQuick = 12, 24
-	// proposedCalls are those of a search behind proposals.
+	// proposedCalls is the number of calls of a search after proposals.
 	proposedCalls = 3
-	// guessBytes is how much of a match is computed at once.
+	// guessBytes is the number of bytes of a match that one call computes.
 	guessBytes = 12
-	// keptPrefixes is for how many prefixes a suggester has room, about, before it begins afresh.
+	// keptPrefixes is about the number of prefixes above which a suggester starts anew.
 	keptPrefixes = 2048
 )
 
-const sliceBytes = 24 // of a slice without what it refers to
+const sliceBytes = 24 // of a slice header
 
-// Bytes is the memory that the suggester occupies.
+// Bytes returns the bytes of memory that the suggester occupies.
 func (k *Suggester) Bytes() int64 {
 	bytes := k.tree.Bytes()
 	for i := range k.rows {
@@ -65,7 +64,7 @@ func (k *Suggester) Bytes() int64 {
 	return bytes
 }
 
-// Suggests says why a stream can make no suggestions; nil if it can.
+// Suggests returns an error if the stream cannot make suggestions.
 func (s *Stream) Suggests() error {
 	switch {
 	case s.OfWords():
@@ -76,10 +75,10 @@ func (s *Stream) Suggests() error {
 	return nil
 }
 
-// Suggest looks for what may come next behind a stream's text and a text that was typed behind it,
-// of TypedMax bytes at most. Nothing is suggested within a character. The stream stays as it is, to
-// the bit; the suggester takes what was computed to the next call. It must not come between Score
-// and Commit. If the context ends, the error is the context's.
+// Suggest searches for texts that may come next behind a stream's text and a typed text of at
+// most TypedMax bytes. Inside a character it suggests nothing. The stream does not change by a
+// bit. The suggester keeps the results for the next call. Suggest must not come between Score and
+// Commit. If the context ends, Suggest returns its error.
 func (w *Worker) Suggest(
 	ctx context.Context, s *Stream, k *Suggester, typed []byte, o suggest.Options,
 ) (suggest.Found, error) {
@@ -123,9 +122,9 @@ func (w *Worker) Suggest(
 	return found, err
 }
 
-// Costs returns the negative log-likelihoods, in nats, of texts behind a stream's text: those of a
-// Frozen copy that reads them, with other rounding. Common beginnings are computed once. The stream
-// stays as in Suggest. A text may end anywhere.
+// Costs returns the negative log-likelihoods, in nats, of texts behind a stream's text. A Frozen
+// copy that reads a text gives the same cost up to rounding. Common beginnings are computed once.
+// The stream does not change. A text may end anywhere.
 func (w *Worker) Costs(s *Stream, k *Suggester, texts [][]byte) ([]float64, error) {
 	if err := s.Suggests(); err != nil {
 		return nil, err
@@ -142,7 +141,8 @@ func (w *Worker) Costs(s *Stream, k *Suggester, texts [][]byte) ([]float64, erro
 	return nats, nil
 }
 
-// recent is the end of a text behind the stream's, as long as the stream keeps it.
+// recent returns the end of the stream's text and the typed text, as far back as the stream keeps
+// it.
 func (s *Stream) recent(typed []byte) []byte {
 	if s.Companion == nil {
 		return append(bytesOf(s.Pending), typed...)
@@ -150,7 +150,8 @@ func (s *Stream) recent(typed []byte) []byte {
 	return append(s.Companion.Recent(suggest.AutoBytes), typed...)
 }
 
-// tail is the last bytes of a text behind the stream's, as many as a character may have.
+// tail returns the last bytes of the stream's text and the typed text, as many as a character may
+// have.
 func (s *Stream) tail(typed []byte) []byte {
 	text := []byte{byte(s.Last)}
 	for _, id := range s.Pending[max(0, len(s.Pending)-3):] {
@@ -167,17 +168,17 @@ type source struct {
 
 	calls, grown int
 
-	// The companion goes from the end of the stream's text to the root of the search, once that is
-	// needed, and from there on to prefixes and back. here is where it is.
+	// The companion moves from the end of the stream's text to the root of the search when
+	// needed, and from there to prefixes and back. here is its present prefix.
 	textEnds, at, here int32
-	there              bool           // it has been at the root
+	there              bool           // the companion has been at the root
 	text, root         companion.Mark // of the journal at these two
 	path               []int32
 
-	rows, parents, tokens []int32 // of a call
+	rows, parents, tokens []int32 // of the current call
 }
 
-// begin makes the source that of the stream's text.
+// begin prepares the source for the stream's text.
 func (src *source) begin(s *Stream) {
 	w, k := src.w, src.k
 	if k.tree.Room() > keptPrefixes {
@@ -197,7 +198,7 @@ func (src *source) begin(s *Stream) {
 	moved := here.offset != k.origin.offset
 	k.origin.offset = here.offset
 	known := false
-	if here == k.origin && !(moved && s.held != nil) { // lines may have taken the companion back
+	if here == k.origin && !(moved && s.held != nil) { // a skipped line moves the companion
 		id, length := k.tree.Follow(bytesOf(s.Pending[k.origin.pending:]))
 		src.textEnds, known = id, id != suggest.None && length == len(s.Pending)-k.origin.pending
 	}
@@ -208,7 +209,7 @@ func (src *source) begin(s *Stream) {
 	}
 }
 
-// reach goes to a text behind the stream's, and forgets what does not begin with it.
+// reach moves to a text behind the stream's, and drops prefixes that do not begin with it.
 func (src *source) reach(typed []byte) (root int32) {
 	tree, s := &src.k.tree, src.s
 	if src.textEnds == suggest.None {
@@ -231,7 +232,7 @@ func bytesOf(tokens []int32) []byte {
 	return text
 }
 
-// networks is how many networks' distributions are mixed with a companion's.
+// networks returns the number of networks that a companion mixes.
 func (src *source) networks() int {
 	if src.s.Companion == nil {
 		return 1
@@ -252,7 +253,7 @@ func (src *source) Grow(of []suggest.Prefix) {
 		}
 		src.keep(i, p.ID)
 		counts := w.along.companion
-		if p.Parent != suggest.None { // else the companion is there
+		if p.Parent != suggest.None { // at the root the companion is already there
 			src.goTo(p.ID)
 		}
 		w.counts.Distribution(counts, src.of(p.ID), p.LogProbs)
@@ -268,7 +269,7 @@ func (src *source) Guess(id int32) []byte {
 	return src.k.guesses[id]
 }
 
-// read lets the networks read prefixes.
+// read makes the networks read prefixes.
 func (src *source) read(of []suggest.Prefix) {
 	w, s, k := src.w, src.s, src.k
 	if w.model.Uniform {
@@ -305,7 +306,7 @@ func (src *source) network(n, i int, logProbs []float32) {
 	}
 }
 
-// keep keeps the networks' distributions behind the i-th prefix of a call.
+// keep stores the networks' distributions behind the i-th prefix of a call.
 func (src *source) keep(i int, id int32) {
 	for int(id) >= len(src.k.guesses) {
 		src.k.guesses = append(src.k.guesses, nil)
@@ -319,7 +320,7 @@ func (src *source) keep(i int, id int32) {
 	}
 }
 
-// of are the networks' distributions behind a prefix.
+// of returns the networks' distributions behind a prefix.
 func (src *source) of(id int32) (networks companion.Networks) {
 	for n := range src.networks() {
 		networks[n] = src.k.networks[n][256*id:][:256]
@@ -327,7 +328,7 @@ func (src *source) of(id int32) (networks companion.Networks) {
 	return networks
 }
 
-// goTo takes the companion to a prefix behind the root of the search.
+// goTo moves the companion to a prefix behind the root of the search.
 func (src *source) goTo(id int32) {
 	w, counts := src.w, src.w.along.companion
 	if !src.there {
@@ -346,7 +347,7 @@ func (src *source) goTo(id int32) {
 	src.here = id
 }
 
-// goOn takes the companion from a prefix on to one that begins with it.
+// goOn advances the companion from a prefix to one that begins with it.
 func (src *source) goOn(from, to int32) {
 	src.path = src.path[:0]
 	for id := to; id != from; id, _ = src.k.tree.At(id) {

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkSuggest types behind 10 KB of a text, a character an operation, and asks for five
-// candidates, and for one that is shown inline. It is the time of suggesting alone.
+// BenchmarkSuggest types behind 10 KB of a text, one character an operation. It asks for five
+// candidates and for one inline. It measures the time of suggesting alone.
 func BenchmarkSuggest(b *testing.B) {
 	all, err := os.ReadFile("../../../docs/guide.md")
 	require.NoError(b, err)

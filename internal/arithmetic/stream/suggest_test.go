@@ -15,7 +15,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// prefixes are the distributions that a suggester has computed, by the texts behind the stream's.
+// prefixes records the distributions that a suggester has computed, by the text behind the
+// stream's.
 type prefixes struct {
 	*source
 	of map[string][]float32
@@ -34,7 +35,7 @@ func (p prefixes) Grow(of []suggest.Prefix) {
 	}
 }
 
-// searched suggests, and returns the distributions of all prefixes that were searched.
+// searched suggests, and returns the distributions of all searched prefixes.
 func searched(
 	t require.TestingT, w *Worker, s *Stream, k *Suggester, typed string, o suggest.Options,
 ) map[string][]float32 {
@@ -48,12 +49,12 @@ func searched(
 	return p.of
 }
 
-// requireAsFed compares distributions with those of a copy of the stream that is fed the text.
+// requireAsFed compares distributions with those of a copy of the stream that was fed the text.
 func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]float32) {
 	for text, got := range all {
 		f := s.Frozen()
 		var want []float32
-		for rest := append([]byte(text), ' '); len(rest) > 0; { // told before the last byte
+		for rest := append([]byte(text), ' '); len(rest) > 0; { // want precedes the space
 			rest = rest[w.Read(f, rest, func(t Token) { want = slices.Clone(t.LogProbs) }):]
 		}
 		for b := range want {
@@ -63,7 +64,7 @@ func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]flo
 	}
 }
 
-// suggesting are settings of streams that can make suggestions.
+// suggesting draws settings of streams that can make suggestions.
 func suggesting(t *rapid.T, m *model.Model) Settings {
 	return settings(m, func(set *Settings) {
 		set.Method = rapid.SampledFrom([]string{Static, SparseMeta, DynamicSGD}).Draw(t, "method")
@@ -73,8 +74,8 @@ func suggesting(t *rapid.T, m *model.Model) Settings {
 	})
 }
 
-// The distribution behind a prefix is that of a stream that has read the prefix, also behind the
-// end of the chunk, and when the tree is kept from key to key.
+// The distribution behind a prefix equals that of a stream that has read the prefix. This holds
+// behind the end of the chunk, and for a tree kept from key to key.
 func TestSuggestComputesWhatReadingWould(t *testing.T) {
 	m := upperModel(t)
 	counts := model.Counts()
@@ -108,7 +109,7 @@ func TestSuggestComputesWhatReadingWould(t *testing.T) {
 	})
 }
 
-// Between keys, most of what is searched is there.
+// Most prefixes that a search needs are kept from the last key.
 func TestSuggestKeepsWhatItHasComputed(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -135,7 +136,7 @@ func TestSuggestKeepsWhatItHasComputed(t *testing.T) {
 	require.Less(t, k.Bytes(), bytes, "guesses count")
 }
 
-// A suggester that has grown large begins afresh, and gives its memory back.
+// A suggester that has grown large starts anew, and releases its memory.
 func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -158,7 +159,7 @@ func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
 	require.Equal(t, bytes, k.Bytes())
 }
 
-// What a worker keeps for suggestions holds no segment that it has replaced.
+// The growers of a worker do not refer to a segment that it has replaced.
 func TestGrowersGoWithTheirSegments(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -172,7 +173,7 @@ func TestGrowersGoWithTheirSegments(t *testing.T) {
 	require.Zero(t, w.growers)
 }
 
-// A stream that is asked for suggestions scores as one that is not.
+// Suggestions do not change a stream's scores.
 func TestSuggestLeavesTheStreamAsItIs(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)
@@ -241,7 +242,7 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	require.Empty(t, found, "within a character")
 }
 
-// The embedded models give the same numbers, too, with and without a companion.
+// The embedded models also give the same numbers, with and without a companion.
 func TestSuggestComputesWhatEmbeddedModelsWould(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

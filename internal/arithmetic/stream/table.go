@@ -15,16 +15,16 @@ import (
 // modelDefault is the default of most settings, in the words of the documentation.
 const modelDefault = "the model's"
 
-// skipBelowMax is more than a token costs a model that knows nothing.
+// skipBelowMax is more bits than a token costs under a model that knows nothing.
 const skipBelowMax = 32
 
 // dynamicMethods are the two forms of dynamic evaluation.
 var dynamicMethods = []string{DynamicSGD, DynamicRMS}
 
-// Table is the one place that knows every setting that people can choose: the flags of commands,
-// the checks of requests, the contract and docs/settings.md are made of its rows. The field of a
-// row is the one that the mathematics uses. The method comes first: which field of dynamic
-// evaluation a row means depends on it.
+// Table lists every setting that users can choose. The flags of commands, the checks of requests,
+// the contract and docs/settings.md derive from its rows. A row's field is the one that the
+// mathematics uses. The method comes first: the rows of dynamic evaluation use the field that it
+// selects.
 var Table = setting.Table[Settings]{
 	{
 		Name: "method", Field: func(s *Settings) any { return &s.Method },
@@ -149,8 +149,9 @@ var Table = setting.Table[Settings]{
 	},
 }
 
-// Asked are the settings that are not those that the model has for the method, by the names of
-// Table, and the method if it is not the model's: what With makes the same settings of.
+// Asked returns the settings that differ from the model's defaults for the method, by the names
+// of Table. It includes the method if that is not the model's default. With makes the same
+// settings of them.
 func Asked(m *model.Model, set Settings) setting.Values {
 	of := DefaultsFor(m, set.Method)
 	asked, known := Table.Values(&set), Table.Values(&of)
@@ -163,9 +164,9 @@ func Asked(m *model.Model, set Settings) setting.Values {
 	return asked
 }
 
-// Recorded are the settings that a file names, so that a later program computes what this one does:
-// Asked, and the settings of the method whose defaults are the program's, not the model's. The
-// baseline is left out, which changes no bit of the stream.
+// Recorded returns the settings to write into a file, so that later programs compute the same.
+// These are Asked and the method's settings with defaults of the program, not the model. The
+// baseline is left out: it changes no bit of the stream.
 func Recorded(m *model.Model, set Settings) setting.Values {
 	recorded, all := Asked(m, set), Table.Values(&set)
 	for _, row := range Table {
@@ -177,10 +178,10 @@ func Recorded(m *model.Model, set Settings) setting.Values {
 	return recorded
 }
 
-// With are the model's default settings, and in their place what is asked for. A *setting.Error
-// names the first value that is out of its row's range or that the model cannot serve. The settings
-// of other methods than the stream's are held to their ranges, too, and have no effect. Static, if
-// it is asked for, has no companion that is not asked for, too: the name means the network alone.
+// With returns the model's default settings, changed by what is asked for. A *setting.Error names
+// the first value that is out of range or that the model cannot serve. Settings of other methods
+// are also checked for range, and have no effect. Static has no companion unless one is asked
+// for: the name means the network alone.
 func With(m *model.Model, asked setting.Values) (Settings, error) { return with(Table, m, asked) }
 
 func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (Settings, error) {

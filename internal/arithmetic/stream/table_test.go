@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// A setting that is not in the table, for a field that the mathematics has always used.
+// A setting outside the table, for a field that the mathematics has always used.
 var out = setting.Row[Settings]{
 	Name: "out_factor", Field: func(s *Settings) any { return &s.Adapt.Out },
 	Methods: []string{SparseMeta},
@@ -20,7 +20,7 @@ var out = setting.Row[Settings]{
 		"meta-learners write",
 }
 
-// The row alone makes a flag of the setting, checks its range, brings it to the stream and reports
+// The row alone makes a flag of the setting, checks its range, sets it in the stream and reports
 // it.
 func TestARowIsEnoughToServeASetting(t *testing.T) {
 	m, table := testModel(t), append(Table[:len(Table):len(Table)], out)
@@ -63,7 +63,7 @@ func TestARowIsEnoughToServeASetting(t *testing.T) {
 		"default: the model's)", out.FlagUsage())
 }
 
-// Settings that a session reports can be asked for, and are then the same.
+// Settings that a session reports can be asked for, with the same result.
 func TestSettingsInForceCanBeAskedFor(t *testing.T) {
 	m := testModel(t)
 	for _, method := range Methods() {
@@ -121,7 +121,7 @@ func TestWhatTheModelCannotServeIsNamed(t *testing.T) {
 		"float32")
 }
 
-// Static asked for by name is the network alone; a companion beside it is asked for.
+// Static asked for by name is the network alone. A companion must be asked for.
 func TestStaticIsTheNetworkAlone(t *testing.T) {
 	m := testModel(t)
 	for _, c := range []struct {
@@ -139,7 +139,8 @@ func TestStaticIsTheNetworkAlone(t *testing.T) {
 	}
 }
 
-// What is asked for makes the settings that it was made of, and is nothing for the model's own.
+// Asked returns values from which With makes the same settings. For the model's own settings it
+// returns none.
 func TestSettingsAreWhatIsAskedFor(t *testing.T) {
 	m := testModel(t)
 	require.Empty(t, Asked(m, Defaults(m)))

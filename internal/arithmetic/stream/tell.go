@@ -2,18 +2,18 @@ package stream
 
 import "github.com/lmserve/lmserve/tokenizer"
 
-// Token is a token that was read or sampled. Its slices are valid until the function that is told
-// of it returns.
+// Token is a token that was read or sampled. Its slices are valid until the function that
+// receives it returns.
 type Token struct {
 	ID       int32
-	Size     int64     // bytes of the text that it stands for, some of which may have come before
-	Text     []byte    // of a sampled token: what it adds to the text, with the space before a word
-	LogProbs []float32 // of all tokens of the vocabulary [V], in nats, before sampling cuts them
-	Baseline []float32 // of a token that was read: the same under the static model; nil without one
+	Size     int64     // bytes of its text; some may have come before
+	Text     []byte    // of a sampled token: the text it adds, with the space before a word
+	LogProbs []float32 // of all tokens of the vocabulary [V], in nats, before truncation
+	Baseline []float32 // of a token that was read: under the static model; nil without one
 }
 
-// Tell tells visit of each of the tokens that Score has just scored, in order, with the
-// distribution that the token was scored under. It comes before Commit, and changes nothing.
+// Tell calls visit with each token that Score has just scored, in order, and the distribution
+// that scored it. It comes before Commit and does not change the stream.
 func (w *Worker) Tell(s *Stream, scores Scores, visit func(Token)) {
 	logProbs, baseline := w.room(), []float32(nil)
 	if s.Settings.Baseline {
@@ -38,7 +38,7 @@ func (w *Worker) Tell(s *Stream, scores Scores, visit func(Token)) {
 	w.stay()
 }
 
-// setToken makes w.tokens one token.
+// setToken sets w.tokens to one token.
 func (w *Worker) setToken(id int32, size, chars int64) {
 	w.tokens.Reset()
 	w.tokens.IDs = append(w.tokens.IDs, id)

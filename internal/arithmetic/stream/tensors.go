@@ -7,21 +7,20 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// keySnapshot is the metadata that a snapshot's header stands in, snapshotVersion the
-// version of the whole file (docs/formats.md).
+// keySnapshot is the metadata key of a snapshot's header. snapshotVersion is the version of the
+// whole file (docs/formats.md).
 const (
 	keySnapshot     = "lmserve.snapshot"
 	snapshotVersion = 1
 )
 
-// Tensors of bytes. Only streams that make lines of their text, streams of words, and streams with
-// a companion have them.
+// Tensors of bytes. Only streams with lines, words or a companion have them.
 const (
 	tensorLines     = "lines"          // the state of the lines
 	tensorRecords   = "records"        // the state of the records
 	tensorWord      = "text.word"      // tokenizer.Pending.Word
 	tensorCompanion = "companion"      // the state of the companion
-	tensorBefore    = "held.companion" // the same before the line under way, see held
+	tensorBefore    = "held.companion" // the companion before the open line, see held
 )
 
 // The tensors of learning by lines that Restore looks for.
@@ -32,7 +31,7 @@ const (
 	tensorNext    = "cache.next"
 )
 
-// readBytes reads a tensor of bytes, of which there may be so many.
+// readBytes reads a tensor of at most `most` bytes.
 func readBytes(t *weights.StoredTensor, most int) ([]byte, error) {
 	if t.DType != weights.U8 || len(t.Shape) != 1 || t.Bytes > int64(most) {
 		return nil, fmt.Errorf("tensor %q is %s%v, expected %s with one dimension of at most %d",

@@ -7,10 +7,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// This file checks and restores what a snapshot says of the text: how much there is of it, and what
-// is pending of its last word.
+// This file checks and restores a snapshot's record of the text: its counts and its pending word.
 
-// checkText compares the counts of a text with each other.
+// checkText checks the counts of a text against each other.
 func (h *header) checkText(words bool) error {
 	t := &h.Tally
 	if words {
@@ -29,7 +28,7 @@ func (h *header) checkText(words bool) error {
 	return nil
 }
 
-// checkWords is checkText for words, each of which has one byte at least.
+// checkWords is checkText for words, which have at least one byte each.
 func (h *header) checkWords() error {
 	t := &h.Tally
 	for _, c := range []struct {
@@ -62,7 +61,7 @@ func (h *header) checkWords() error {
 	return nil
 }
 
-// readText restores what is pending of a word; p is nil for bytes.
+// readText restores the pending word. p is nil for bytes.
 func (s *Stream) readText(f *weights.Stored, p *pending) error {
 	if p == nil {
 		return nil

@@ -35,7 +35,7 @@ func eachWordModel(t *testing.T, test func(*testing.T, *model.Model)) {
 	t.Run("prose", func(t *testing.T) { test(t, m) })
 }
 
-// drawWordText makes a text that ends anywhere: in a word, in white space, with a line.
+// drawWordText draws a text that ends anywhere: in a word, in white space, or with a line.
 func drawWordText(t *rapid.T) string {
 	text := modeltest.WordText(rapid.IntRange(1, 30).Draw(t, "lines"))
 	if rapid.Bool().Draw(t, "long") {
@@ -55,7 +55,7 @@ func cutUp(t *rapid.T, text string) (cut []string) {
 	return cut
 }
 
-// Any pieces of a text come to the same tokens, scores, lines and state.
+// Any pieces of a text give the same tokens, scores, lines and state.
 func TestWordsDoNotDependOnThePiecesOfTheText(t *testing.T) {
 	eachWordModel(t, wordsDoNotDependOnThePiecesOfTheText)
 }
@@ -103,8 +103,8 @@ func wordsDoNotDependOnThePiecesOfTheText(t *testing.T, m *model.Model) {
 	})
 }
 
-// The scores are those of the tokens that the tokenizer makes of the text, and unknown words are
-// counted by themselves.
+// The scores are those of the tokens that the tokenizer makes of the text. Unknown words are
+// counted separately.
 func TestWordsAreScoredAsTokens(t *testing.T) {
 	m := wordModel(t)
 	w := testWorker(t, m, 1)
@@ -126,7 +126,7 @@ func TestWordsAreScoredAsTokens(t *testing.T) {
 	require.EqualValues(t, m.Tokenizer.Chars([]byte(text)), s.Tally.Chars)
 }
 
-// The end of a text completes its last word and its last line, wherever the chunk's border is.
+// The end of a text completes its last word and its last line, wherever the chunk border lies.
 func TestTheEndOfATextCompletesItsLastWord(t *testing.T) {
 	m := wordModel(t)
 	w := testWorker(t, m, 1)
@@ -143,8 +143,8 @@ func TestTheEndOfATextCompletesItsLastWord(t *testing.T) {
 	}
 }
 
-// Chunks that are filled by the parts of words always read some text, lines are complete, and the
-// text's end completes the parts that had no room.
+// Chunks filled by the parts of words always read some text, and lines are complete. The text's
+// end completes the parts that had no room.
 func TestPartsOfWordsFillChunks(t *testing.T) {
 	m, err := modeltest.SmallOfProse()
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestPartsOfWordsFillChunks(t *testing.T) {
 	require.EqualValues(t, len(text), s.Offset())
 }
 
-// A restored stream goes on in the middle of a word, and at the end of a line that had no room.
+// A restored stream continues in the middle of a word, and at the end of a line that had no room.
 func TestASnapshotInTheMiddleOfAWord(t *testing.T) { eachWordModel(t, aSnapshotInTheMiddleOfAWord) }
 
 func aSnapshotInTheMiddleOfAWord(t *testing.T, m *model.Model) {
@@ -209,7 +209,7 @@ func aSnapshotInTheMiddleOfAWord(t *testing.T, m *model.Model) {
 	})
 }
 
-// wordSnapshot is the snapshot of a stream that makes lines of its text, in the middle of a word.
+// wordSnapshot returns the snapshot of a stream with lines, in the middle of a word.
 func wordSnapshot(t require.TestingT, method string) (*weights.File, Settings) {
 	m := wordModel(t)
 	w := NewWorker(m, 1)
@@ -302,7 +302,7 @@ func TestAChunkOfOneWordIsRefused(t *testing.T) {
 	require.ErrorContains(t, set.Validate(m), "chunk is 1, expected 2 to 1024")
 	prose, err := modeltest.SmallOfProse()
 	require.NoError(t, err)
-	_, err = With(prose, setting.Values{"chunk": 12}) // a word may have as many parts
+	_, err = With(prose, setting.Values{"chunk": 12}) // a word may have this number of parts
 	require.ErrorContains(t, err, "found 12, expected 13 to 1024")
 }
 
@@ -323,8 +323,8 @@ func TestAWarmChunkOfWordsAllocatesNothing(t *testing.T) {
 	})
 }
 
-// What is sampled after a text is a function of the text. Printed behind it, it is read as the
-// tokens that were sampled, none of which is unknown.
+// The text sampled after a text is a function of that text. Fed behind it, it is read as the
+// tokens that were sampled, none of them unknown.
 func TestSampledWordsArePrintedAsTheyAreRead(t *testing.T) {
 	eachWordModel(t, sampledWordsArePrintedAsTheyAreRead)
 }

@@ -12,47 +12,45 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Worker advances streams of one model. It owns what they need for that and can share: threads,
-// activations, gradient arenas, and the fast weights as the model computes with them. It serves
-// one stream at a time, any stream, and leaves nothing of one in another. A worker that is warm
-// allocates nothing.
+// Worker advances streams of one model. It owns what streams can share: threads, activations,
+// gradient arenas, and the summed fast weights. It serves one stream at a time, any stream, and
+// leaks nothing between streams. A warm worker allocates nothing.
 type Worker struct {
 	Exec *kernel.Exec
-	// StaleKeys makes the worker keep the memory's keys and values while the fast weights that made
-	// them move on: see txl.Reuse. Its streams' bits then depend on who had the worker when, so
-	// that no session may be served by it. It is set before the worker's first use.
+	// StaleKeys makes the worker keep the memory's keys and values after the fast weights that
+	// made them have changed: see txl.Reuse. The bits of a stream then depend on the worker's
+	// history, so a server must not set it. Set it before the worker's first use.
 	StaleKeys bool
 
 	model *model.Model
 	seg   *txl.Segment
-	base  *txl.Segment // segment of the static model beside it, made on first use
-	// Of prefixes behind the segment, and behind base, made on first use.
+	base  *txl.Segment // segment of the static model, made on first use
+	// For prefixes behind the segment and behind base, made on first use.
 	growers [2]*txl.Grower
-	chunk   int   // largest number of rows of the segments
+	chunk   int   // maximum number of rows of the segments
 	grads   Arena // gradients of the branches
 	all     Arena // gradients of all weights, made on first use
 
-	// The fast weights of a SparseMeta stream, the banks' M added up, and whose they are: a
-	// stream's learnt, and the updates that it had made. Streams keep the banks alone, which
-	// takes a third off their size; a worker that takes up another stream adds them up again.
+	// The fast weights of a SparseMeta stream, summed over its banks, and their place: the
+	// stream's learnt and number of updates. Streams keep only the banks, which makes them a
+	// third smaller. A worker sums the banks again when it switches to another stream.
 	fast   Arena
 	fastAt place
 
-	// The stream and chunk whose rows the segments hold: base those of a stream that the static
-	// model reads, too. Scoring goes on behind these rows instead of beginning the chunk again; the
-	// bits are the same either way.
+	// The stream and chunk whose rows the segments hold. Scoring continues behind these rows
+	// instead of starting the chunk again; the bits are the same either way.
 	at place
-	// foreseen says that the arenas hold the gradient of the chunk that the text scored last fills:
-	// resume, with which everything begins but the end of that chunk, forgets it.
+	// foreseen says that the arenas hold the gradient of the chunk that the last scored text
+	// fills. resume clears it, except at the end of that chunk.
 	foreseen bool
 
-	inputs  []int32           // what the segments have read last
+	inputs  []int32           // last inputs of the segments
 	tokens  tokenizer.Tokens  // tokens scored last
 	falls   []int             // Scores.falls of these
 	text    tokenizer.Pending // the text behind them
-	targets []int32           // the pending tokens and those scored last
-	open    []float32         // gradient of a line under way, made on first use
-	along   along             // how the text scored last moves its stream
+	targets []int32           // pending tokens and the last scored ones
+	open    []float32         // gradient of an open line, made on first use
+	along   along             // how the last scored text changes its stream
 	skipped []uint16          // of its lesson
 	ahead   *lines.Meter      // lines of text that is not accepted yet, made on first use
 	nll     []float32
@@ -71,14 +69,14 @@ type Worker struct {
 	spelt        []byte             // text of a sampled token
 
 	kept     []float32 // hidden states of a chunk that were not skipped, made on first use
-	keptNext []int32   // the tokens behind them
+	keptNext []int32   // the tokens that follow them
 
-	before sparsemeta.Before // fast weights before an update that is measured, made on first use
+	before sparsemeta.Before // fast weights before a measured update, made on first use
 
-	settled Settled // of the Settle under way
+	settled Settled // times of the current Settle
 }
 
-// place is a chunk of a stream; the zero value is none.
+// place identifies a chunk of a stream; the zero value is none.
 type place struct{ stream, step uint64 }
 
 // NewWorker returns a worker of up to threads threads; Close ends them.
@@ -90,8 +88,8 @@ func NewWorker(m *model.Model, threads int) *Worker {
 	}
 }
 
-// WorkerBytes is the memory of a worker at most: of one that has served streams of every method, in
-// chunks of MaxChunk, and the static model beside them, and has learnt by lines from each, and
+// WorkerBytes returns the maximum memory of a worker, in bytes. Such a worker has served streams
+// of every method in chunks of MaxChunk, with the static model. It has learnt by lines and
 // measured updates.
 func WorkerBytes(m *model.Model) int64 {
 	c := m.LM.Config
@@ -118,7 +116,7 @@ func (w *Worker) fit(s *Stream) {
 	if w.chunk != chunk {
 		w.chunk, w.at = chunk, place{}
 		w.seg, w.base = txl.NewSegment(w.model.LM.Config, 1, chunk), nil
-		w.growers = [2]*txl.Grower{} // they hold the segments that they were at last
+		w.growers = [2]*txl.Grower{} // they refer to the old segments
 		w.seg.SetReuse(w.reuse())
 		w.inputs, w.targets = make([]int32, 0, chunk), make([]int32, 0, chunk)
 		w.tokens, w.falls = tokenizer.NewTokens(chunk), make([]int, 0, chunk)
@@ -143,7 +141,7 @@ func (w *Worker) fit(s *Stream) {
 	}
 }
 
-// reuse is what the segments keep. The slow weights of a model that is served never change.
+// reuse returns which results the segments keep. The slow weights of a served model never change.
 func (w *Worker) reuse() txl.Reuse {
 	return txl.Reuse{FixedWeights: true, StaleKeys: w.StaleKeys}
 }
@@ -160,13 +158,13 @@ func (w *Worker) step(s *Stream) Step {
 	return step
 }
 
-// static returns the step of the same chunk under the static model, of a stream that it reads, too.
-// Its phases come after those of step.
+// static returns the step of the same chunk under the static model. Its phases come after those
+// of step.
 func (w *Worker) static(s *Stream) Step {
 	return Step{Exec: w.Exec, Network: s.model.LM, Segment: w.base, Memory: s.StaticMemory}
 }
 
-// sum returns the fast weights of a SparseMeta stream, its banks added up.
+// sum returns the fast weights of a SparseMeta stream, summed over its banks.
 func (w *Worker) sum(s *Stream) Arena {
 	if here := (place{s.learnt, s.Fast.Step}); w.fastAt != here {
 		s.Fast.Sum(w.Exec.Vectors, w.fast.Values)
@@ -197,7 +195,7 @@ func (w *Worker) resume(s *Stream) {
 	}
 }
 
-// extend makes the segments read what predicts the given targets, which follow the pending ones.
+// extend makes the segments read the inputs of the given targets, which follow the pending ones.
 func (w *Worker) extend(s *Stream, targets []int32) {
 	if w.model.Uniform {
 		return
@@ -211,8 +209,8 @@ func (w *Worker) extend(s *Stream, targets []int32) {
 	}
 }
 
-// inputsOf is what a model reads to predict the targets: the token before them and all
-// of them but the last.
+// inputsOf returns the inputs that predict the targets: the token before them and all targets
+// except the last.
 func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 	if len(targets) == 0 {
 		return nil
@@ -221,9 +219,9 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 	return w.inputs
 }
 
-// Settled says when the parts of a Settle ended. Those are zero that it did not have: all of them
-// where the chunk was not full, Backward and Update where nothing was learnt, and Backward where
-// Foresee had done it.
+// Settled holds the times at which the parts of a Settle ended. A part that did not run has the
+// zero time: all parts if the chunk was not full, Backward and Update if nothing was learnt,
+// Backward if Foresee had run.
 type Settled struct{ Begun, Backward, Update, Remember time.Time }
 
 // backward computes the gradient of the mean loss of a chunk's targets.
@@ -232,7 +230,7 @@ func (w *Worker) backward(step *Step, targets []int32) {
 	w.settled.Backward = time.Now()
 }
 
-// update lets the gradient that Backward has computed write the stream's fast weights.
+// update writes the stream's fast weights from the gradient of Backward.
 func (w *Worker) update(s *Stream, step *Step) {
 	defer func() { w.settled.Update = time.Now() }()
 	if s.Fast != nil {
@@ -244,25 +242,25 @@ func (w *Worker) update(s *Stream, step *Step) {
 	s.Written = len(w.all.Values)
 }
 
-// along is how a text that is scored, and not accepted yet, moves what a stream keeps of lines and
-// beside its network. A line that is skipped takes back what was kept of it, so that the text
-// behind it is scored beside what was learnt.
+// along tracks how a text that is scored, but not accepted, changes a stream's lines, companion
+// and cache. A skipped line restores them, so that the text behind it is scored beside learnt
+// text only.
 type along struct {
-	// The companion at the text, which is held.companion once back is true: the line that was under
-	// way at the beginning of the text is skipped.
+	// The companion at the text. It is held.companion if back is true: the line that was open at
+	// the beginning of the text is skipped.
 	companion *companion.State
 	back      bool
 
-	// Where the line under way begins, if begun: it does in this text. Else held.companion is the
-	// companion there.
+	// If begun, the open line begins in this text, at the mark line. Otherwise held.companion is
+	// the companion at its beginning.
 	line  companion.Mark
 	begun bool
 
-	marking     // as it will be behind the text; empty in a stream that does not learn by lines
+	marking     // as after the text; empty unless the stream learns by lines
 	cached  int // positions of the cache that are not taken back
 }
 
-// beforeBytes is the most that the fast weights before an update take.
+// beforeBytes returns the maximum bytes of memory of the fast weights before an update.
 func beforeBytes(m *model.Model) int64 {
 	banks := int64(0)
 	if m.Learner != nil {

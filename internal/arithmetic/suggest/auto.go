@@ -1,19 +1,20 @@
 package suggest
 
-// AutoBytes is how much of a text UnitOf looks at: the end.
+// AutoBytes is the number of bytes at the end of a text that UnitOf reads.
 const AutoBytes = 2048
 
 const (
-	autoContext = 5    // bytes by which a place is found where the text went on as it does here
-	autoLead    = 0.03 // of the keys that free ends must save beyond words
+	autoContext = 5    // equal bytes by which an earlier place is found
+	autoLead    = 0.03 // share of the keys that free ends must save beyond words
 )
 
-// UnitOf chooses between words and free ends, for a text's next candidates: free ends where they
-// would have saved more lately, words else. It replays the end of the text with one candidate, what
-// followed when the last five bytes were there before, which needs no network.
+// UnitOf chooses between words and free ends for a text's next candidates. It chooses free ends
+// if they would have saved more keys in the recent text, otherwise words. It replays the end of
+// the text with one candidate: the text that followed the last five bytes before. That needs no
+// network.
 func UnitOf(text []byte) Unit {
 	text = text[max(0, len(text)-AutoBytes):]
-	followed := make([]int, len(text)) // where the same bytes ended before; 0: nowhere
+	followed := make([]int, len(text)) // where the same bytes ended before; 0: never
 	last := make(map[[autoContext]byte]int, len(text))
 	for i := autoContext; i < len(text); i++ {
 		context := [autoContext]byte(text[i-autoContext:])
@@ -27,7 +28,8 @@ func UnitOf(text []byte) Unit {
 	return WordPlus
 }
 
-// keys is how many keys a text takes, of whose candidates cut says how much is accepted.
+// keys returns the number of keys that a text takes. cut returns how much of a candidate is
+// accepted.
 func keys(text []byte, followed []int, cut func(right []byte) int) (n int) {
 	for i := 0; i < len(text); n++ {
 		right := 0
@@ -41,8 +43,8 @@ func keys(text []byte, followed []int, cut func(right []byte) int) (n int) {
 	return n
 }
 
-// wordOf is the length of the word at the beginning of a text, with separators before it and the
-// one behind it; 0 if the word does not end.
+// wordOf returns the length of the word at the beginning of a text, with separators before it and
+// one after. It returns 0 if the word does not end.
 func wordOf(text []byte) int {
 	begins := 0
 	for begins < len(text) && begins <= int(WordPlus.before()) && separator(text[begins]) {

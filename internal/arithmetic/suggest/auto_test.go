@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Prose has words, code and logs have free ends; so has a text whose end has turned to code.
+// UnitOf returns words for prose and free ends for code and logs. A text whose end has turned to
+// code gets free ends.
 func TestUnitOfFollowsTheEndOfTheText(t *testing.T) {
 	prose, err := os.ReadFile("../../../SECURITY.md")
 	require.NoError(t, err)

@@ -2,28 +2,29 @@ package suggest
 
 import "slices"
 
-// end is a candidate. Free ones may begin with others.
+// end is a possible candidate. Free ends may begin with other ends.
 type end struct {
 	open
-	above     int // the longest end that this one begins with
+	above     int // the longest end that is a beginning of this one
 	gain      float64
 	separator string
 
 	chosen bool
-	have   float64 // the gain of the longest chosen end that this one begins with
+	have   float64 // the gain of the longest chosen end that is a beginning of this one
 	beyond float64 // the probability of the shortest chosen ends that begin with this one
 }
 
 const none = -1
 
-// saves is what the end adds to the keystrokes that the chosen ones save on average: where it is
-// right and none that is longer, as much as it saves more than one that it begins with.
+// saves returns the keystrokes that the end adds to the mean saving of the chosen ends. It counts
+// the cases in which this end is right and no longer chosen one is. The gain counts beyond that
+// of its chosen beginning.
 func (e *end) saves() float64 { return (e.p - e.beyond) * (e.gain - e.have) }
 
-// savesLeast is how many keystrokes a candidate must add, on average, to be worth a place.
+// savesLeast is the minimum mean number of keystrokes that a candidate must add.
 const savesLeast = 0.01
 
-// choose sets the candidates: one after the other, the one that adds most.
+// choose chooses the candidates greedily: each time the end that adds most.
 func (s *search) choose() {
 	for i := range s.ends {
 		s.ends[i].p /= s.rest
@@ -65,7 +66,7 @@ func (s *search) take(i int) {
 	}
 }
 
-// text is what a byte behind a prefix adds to the root.
+// text returns the text between the root and byte b behind a prefix.
 func (t *Tree) text(root, parent int32, b byte) string {
 	text := []byte{b}
 	for id := parent; id != root; id = t.nodes[id].parent {

@@ -10,55 +10,57 @@ import (
 	"unicode/utf8"
 )
 
-// Options say what to look for. The zero value asks for no candidates.
+// Options describe a search. The zero value asks for no candidates.
 type Options struct {
-	N    int  // candidates, at most
+	N    int  // maximum number of candidates
 	Unit Unit // where they end
-	// Least is the least probability of a candidate: LeastMin (also 0) to 1.
+	// Least is the minimum probability of a candidate: LeastMin (also 0) to 1.
 	Least float64
-	// Calls of the source, and prefixes a call; 0: CallsDefault and RowsDefault. They bound what a
-	// search computes. Behind them only a prefix that is likelier than not is continued, alone, to
-	// BytesMax calls.
+	// Maximum calls of the source, and prefixes in a call; 0: CallsDefault and RowsDefault. They
+	// bound the work of a search. After the last call only a prefix with at least probability
+	// Likely is continued, one in each call, up to BytesMax calls.
 	Calls, Rows int
-	// Quick is a search with one call at most. Proposed says that what is likely was computed in a
-	// call before: no other need be made.
+	// Quick ends the search after at most one call. Proposed says that an earlier call has
+	// computed likely prefixes; the search may then make no call.
 	Quick, Proposed bool
-	// Within ends the search after this time; what was found until then is chosen from. 0: it has
-	// no bound, and the candidates do not depend on the machine.
+	// Within is the time after which the search ends and chooses from its results; 0: no limit.
+	// Without a limit the candidates do not depend on the machine.
 	Within time.Duration
-	// Refused are texts that do not come next, because they were offered and the writer typed past
-	// them: words of these units, else all texts that begin so. What remains has probability 1.
+	// Refused are texts that were offered and typed past, so they do not come next. For units of
+	// words these are words, otherwise all texts with such a beginning. The remaining texts have
+	// probability 1 in total.
 	Refused []string
 }
 
 const (
 	LeastMin     = 0.002 // less probable prefixes save nothing
-	BytesMax     = 48    // of a candidate
+	BytesMax     = 48    // maximum size of a candidate
 	CallsDefault = 6
 	RowsDefault  = 4
 
-	Likely = 0.5 // of a prefix; no two can be likelier
+	Likely = 0.5 // of a prefix; at most one can be likelier
 )
 
 // Candidate is a text that may come next.
 type Candidate struct {
 	Text string
-	// Probability is that of the text, and for a word of a separator behind it.
+	// Probability is that of the text; for a word, of the word with a separator behind it.
 	Probability float64
-	// Separator is the likeliest character behind a word, which whoever accepts it gets, too, until
-	// another one is typed; "" if the text ends anywhere, or the likeliest is not known.
+	// Separator is the likeliest character after a word. It is accepted with the word, until
+	// another character is typed. It is "" if the text can end anywhere, or if the likeliest
+	// character is not known.
 	Separator string
-	// Gain is how many keystrokes it saves where it is right: its characters, and the share of
-	// cases in which the separator is right, without the key that accepts it.
+	// Gain is the number of keystrokes saved if the text is right. It counts the characters and
+	// the probability of the separator, minus the key that accepts.
 	Gain float64
 }
 
-// Found is what a search has found.
+// Found is the result of a search.
 type Found struct {
-	// the one that saves most first; then what saves most beside those before
+	// largest saving first; each next adds most to those before
 	Candidates  []Candidate
 	Calls, Rows int  // of the source
-	Complete    bool // neither Within nor Quick has ended the search early
+	Complete    bool // neither Within nor Quick ended the search early
 }
 
 func (o Options) complete() Options {
@@ -67,15 +69,15 @@ func (o Options) complete() Options {
 	return o
 }
 
-// OneByOne has the same bounds, with a prefix a call.
+// OneByOne returns options with the same bounds and one prefix in each call.
 func (o Options) OneByOne() Options {
 	o = o.complete()
 	o.Calls, o.Rows = o.Calls*o.Rows, 1
 	return o
 }
 
-// Search looks for candidates behind a prefix that is in the tree, which does not end within a
-// character. If the context ends, the error is the context's.
+// Search looks for candidates behind a prefix of the tree, which must not end within a character.
+// If the context ends, Search returns its error.
 func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (Found, error) {
 	s := search{Options: o.complete(), tree: t, root: root, began: time.Now(), rest: 1}
 	s.found.Complete = true
@@ -90,7 +92,7 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 		}
 		if s.over() {
 			s.found.Complete = false
-			continue // prefixes that are known cost nothing
+			continue // known prefixes cost nothing
 		}
 		if s.found.Calls >= max(s.Calls, BytesMax) {
 			continue
@@ -117,8 +119,8 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 	return s.found, nil
 }
 
-// guess adds to a call what may well follow its likeliest prefix: a long text that is certain then
-// takes few calls.
+// guess adds the likely continuation of the likeliest prefix to a call. A long and certain text
+// then takes few calls.
 func (t *Tree) guess(src Source, x open) {
 	if x.p < guessLeast {
 		return
@@ -133,7 +135,7 @@ func (t *Tree) guess(src Source, x open) {
 	}
 }
 
-// guessLeast is the least probability of a prefix behind which a guess is worth its work.
+// guessLeast is the minimum probability of a prefix for which guess is worth its work.
 const guessLeast = 0.1
 
 type search struct {
@@ -142,9 +144,9 @@ type search struct {
 	root  int32
 	began time.Time
 	queue queue
-	made  int // prefixes that were open
+	made  int // number of opened prefixes
 	ends  []end
-	rest  float64 // the probability of all that was not refused
+	rest  float64 // the probability of all texts that were not refused
 	found Found
 }
 
@@ -153,12 +155,12 @@ type open struct {
 	parent int32
 	b      byte
 	p      float64
-	order  int // in which prefixes were met
+	order  int // order in which prefixes were found
 	shape  shape
-	end    int // the longest end that the prefix begins with
+	end    int // the longest end that is a beginning of the prefix
 }
 
-// queue has the likeliest prefix first.
+// queue orders prefixes by probability, likeliest first.
 type queue []open
 
 func (q queue) Len() int { return len(q) }
@@ -173,7 +175,7 @@ func (q *queue) Pop() (x any) {
 	return x
 }
 
-// next returns the likeliest open prefixes that are not in the tree, as many as a call has.
+// next returns the likeliest open prefixes outside the tree, at most one call's number.
 func (s *search) next() (batch []open) {
 	for len(batch) < s.Rows && len(s.queue) > 0 && s.queue[0].p >= s.Least*s.rest {
 		x := heap.Pop(&s.queue).(open)
@@ -186,8 +188,8 @@ func (s *search) next() (batch []open) {
 	return batch
 }
 
-// over reports whether there is no time for a call, which is taken to last as long as those before
-// it.
+// over reports whether the time is too short for another call, which is estimated by the mean of
+// the calls so far.
 func (s *search) over() bool {
 	if s.found.Calls == 0 && !s.Proposed {
 		return false // without a call little is found
@@ -196,8 +198,8 @@ func (s *search) over() bool {
 	return s.Quick || s.Within > 0 && took+took/calls > s.Within
 }
 
-// visit opens the prefixes behind one whose distribution is known, and notes the candidates among
-// them: of words, the prefix itself.
+// visit opens the prefixes behind one with a known distribution, and records candidates. With
+// units of words the candidate is the prefix itself.
 func (s *search) visit(id int32, x open) {
 	logProbs := &s.tree.nodes[id].logProbs
 	if s.Unit.ofWords() && x.shape.word && x.shape.part == 0 {
@@ -228,7 +230,7 @@ func (s *search) visit(id int32, x open) {
 	}
 }
 
-// endWord notes that a word may end here.
+// endWord records a word that may end here.
 func (s *search) endWord(x open, logProbs *[256]float32) {
 	sum, most, likeliest := 0., 0., ""
 	for b, l := range logProbs {
@@ -247,8 +249,8 @@ func (s *search) endWord(x open, logProbs *[256]float32) {
 	}
 }
 
-// refuses reports whether a candidate is refused. Its probability goes to all others then, and
-// those that it begins with lose it before.
+// refuses reports whether a candidate is refused. If so, its probability is removed from the
+// total and from the ends that are its beginnings.
 func (s *search) refuses(x open) bool {
 	if len(s.Refused) == 0 || !slices.Contains(s.Refused, s.tree.text(s.root, x.parent, x.b)) {
 		return false

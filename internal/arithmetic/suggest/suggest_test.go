@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// table is a source of texts of a few characters, whose distributions depend on the last byte.
+// table is a source of texts of a few characters. Its distributions depend on the last byte.
 type table struct {
 	tree  *Tree
 	next  [256][256]float64
@@ -23,7 +23,7 @@ type table struct {
 	guess []byte
 }
 
-// newTable draws probabilities over characters of words, others, and one beyond ASCII.
+// newTable draws probabilities over word characters, others, and one beyond ASCII.
 func newTable(tree *Tree, seed uint64) *table {
 	s, rng := &table{tree: tree}, rand.New(rand.NewPCG(seed, 1))
 	for b := range s.next {
@@ -36,7 +36,7 @@ func newTable(tree *Tree, seed uint64) *table {
 			s.next[b][c] /= sum
 		}
 	}
-	s.next[0xc3] = [256]float64{0xa9: 0.7, 0xa8: 0.2, 'a': 0.1} // é, è, and no text
+	s.next[0xc3] = [256]float64{0xa9: 0.7, 0xa8: 0.2, 'a': 0.1} // é, è, and invalid UTF-8
 	return s
 }
 
@@ -56,15 +56,15 @@ func (s *table) Grow(of []Prefix) {
 
 func (s *table) Guess(int32) []byte { return s.guess }
 
-// ends reports whether a text is one that a unit may offer.
+// ends reports whether a unit may offer a text.
 func ends(text string, u Unit) bool {
 	word := strings.TrimLeft(text, " .")
 	return u == Free || word != "" && len(text)-len(word) <= int(u.before()) &&
 		!strings.ContainsAny(word, " .")
 }
 
-// What is found, without a bound, is what trying all texts finds: the texts, their probabilities,
-// and how they are chosen.
+// Without a time limit, a search finds the same texts, probabilities and choice as an exhaustive
+// search.
 func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tree Tree
@@ -138,10 +138,10 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 	})
 }
 
-// refusal is the probability of a text that is refused, and that of the prefix where it is met.
+// refusal is the probability of a refused text, and that of the prefix where the search meets it.
 type refusal struct{ p, at float64 }
 
-// refuse gives the probability of texts that are refused to all others, and drops improbable ones.
+// refuse distributes the probability of refused texts over all others, and drops improbable ones.
 func refuse(all map[string]Candidate, refused map[string]refusal, o Options) {
 	rest, met := 1., map[string]bool{}
 	for more := true; more; {
@@ -167,7 +167,7 @@ func refuse(all map[string]Candidate, refused map[string]refusal, o Options) {
 	}
 }
 
-// with is the chosen candidates and another one, if that is not one of them.
+// with returns the chosen candidates and another one, if it is not among them.
 func with(chosen []Candidate, other Candidate) []Candidate {
 	if slices.ContainsFunc(chosen, func(c Candidate) bool { return c.Text == other.Text }) {
 		return chosen
@@ -175,11 +175,11 @@ func with(chosen []Candidate, other Candidate) []Candidate {
 	return append(slices.Clip(chosen), other)
 }
 
-// saves is how many keystrokes candidates save on average: where several are right, the longest
-// one.
+// saves returns the mean number of keystrokes that candidates save. If several are right, the
+// longest counts.
 func saves(chosen []Candidate) (sum float64) {
 	for _, c := range chosen {
-		alone := c.Probability // that no longer one is right, too
+		alone := c.Probability // probability that no longer candidate is right, too
 		for _, d := range chosen {
 			if d.Text != c.Text && strings.HasPrefix(d.Text, c.Text) && c.Separator == "" &&
 				!slices.ContainsFunc(chosen, func(e Candidate) bool {
@@ -194,7 +194,7 @@ func saves(chosen []Candidate) (sum float64) {
 	return sum
 }
 
-// The tree keeps what begins with a prefix, and what that begins with. What is there is not
+// Keep keeps the prefixes that begin with a prefix, and its beginnings. Kept prefixes are not
 // computed again.
 func TestTheTreeIsKeptFromKeyToKey(t *testing.T) {
 	var tree Tree
@@ -223,7 +223,7 @@ func TestTheTreeIsKeptFromKeyToKey(t *testing.T) {
 	require.Zero(t, again.Calls)
 }
 
-// A search stops at its bounds, and chooses from what it has until then.
+// A search stops at its bounds, and chooses from the results so far.
 func TestSearchKeepsItsBounds(t *testing.T) {
 	var tree Tree
 	s := newTable(&tree, 3)

@@ -5,19 +5,19 @@ import (
 	"unicode/utf8"
 )
 
-// Unit says where a candidate may end.
+// Unit says where a candidate can end.
 type Unit string
 
-// A word is letters, digits, ' and _.
+// A word consists of letters, digits, ' and _.
 const (
-	Word     Unit = "word"  // the rest of the word, or the next word behind one other character
-	WordPlus Unit = "word+" // a word behind up to ten other characters
+	Word     Unit = "word"  // the rest of the word, or the next word after one other character
+	WordPlus Unit = "word+" // a word after up to ten other characters
 	Line     Unit = "line"  // anywhere within the line
 	Free     Unit = "free"  // anywhere
 	Auto     Unit = "auto"  // WordPlus or Free, see UnitOf
 )
 
-// before is how many characters may stand before a candidate's word.
+// before returns the maximum number of characters before a candidate's word.
 func (u Unit) before() uint8 {
 	if u == Word {
 		return 1
@@ -28,22 +28,22 @@ func (u Unit) before() uint8 {
 // ofWords reports whether candidates are whole words.
 func (u Unit) ofWords() bool { return u == Word || u == WordPlus }
 
-// OfWord reports whether a character is one of words.
+// OfWord reports whether a character can be part of a word.
 func OfWord(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || r == '\'' || r == '_'
 }
 
-// shape is what is known of a text that may become a candidate.
+// shape describes a text that may become a candidate.
 type shape struct {
 	bytes, chars uint8
 	others       uint8 // characters before its word
 	word         bool  // there is a word
-	part         uint8 // bytes of the last character, which is not whole
+	part         uint8 // bytes of an incomplete last character
 	partial      [utf8.UTFMax]byte
 }
 
-// extend returns the shape of the text with a byte more, unless that is no text any more, or no
-// beginning of a candidate.
+// extend returns the shape of the text with one more byte. It reports false if the text is then
+// invalid UTF-8, or no beginning of a candidate.
 func (s shape) extend(b byte, u Unit) (_ shape, ok bool) {
 	s.bytes++
 	s.partial[s.part] = b
@@ -72,7 +72,7 @@ func (s shape) extend(b byte, u Unit) (_ shape, ok bool) {
 	return s, true
 }
 
-// Whole reports whether a text does not end within a character.
+// Whole reports whether a text ends at the end of a character.
 func Whole(text []byte) bool {
 	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
 		if utf8.RuneStart(text[i]) {
@@ -82,8 +82,8 @@ func Whole(text []byte) bool {
 	return true
 }
 
-// separator reports whether a byte ends a word. The byte with which “, ” and — begin, and most
-// other punctuation beyond ASCII, counts as one.
+// separator reports whether a byte ends a word. Byte 0xe2 counts as one: “, ” and — begin with
+// it, and most other punctuation beyond ASCII.
 func separator(b byte) bool {
 	return b < utf8.RuneSelf && !OfWord(rune(b)) || b == 0xe2
 }

@@ -1,43 +1,43 @@
-// Package suggest finds what a writer is likely to type next: words, or texts that end anywhere,
-// each with its probability. It knows bytes and distributions, and no networks.
+// Package suggest finds texts that a writer is likely to type next, each with its probability:
+// words, or texts that end anywhere. It knows bytes and distributions, but no networks.
 //
-// The search goes best first over bytes: the likeliest prefixes are continued, many in one call,
-// and a prefix that is improbable is dropped. Candidates are chosen by the keystrokes that they
-// save on average. A Tree keeps the prefixes, so that the search behind the next key begins with
-// what the last one has found.
+// The search over bytes goes best first. It continues the likeliest prefixes, many in one call,
+// and drops improbable ones. Candidates are chosen by the keystrokes that they save on average. A
+// Tree keeps the prefixes, so that the search after the next key starts with them.
 package suggest
 
 // Source computes the distributions of the byte behind prefixes.
 type Source interface {
-	// Grow sets the LogProbs of some prefixes, of which a parent is older than the call, or stands
-	// before its child.
+	// Grow sets the LogProbs of some prefixes. Each parent is from an earlier call or precedes
+	// its child.
 	Grow(of []Prefix)
-	// Guess returns bytes that may well follow a prefix that has been grown: they are computed in
-	// the call of the prefix with the first of them.
+	// Guess returns bytes that are likely to follow a grown prefix. The search then computes them
+	// in the same call.
 	Guess(id int32) []byte
 }
 
-// Prefix is a text behind the origin of a tree: that of its parent, and a byte behind it.
+// Prefix is a text behind the origin of a tree: its parent's text and one byte.
 type Prefix struct {
-	// ID numbers the prefixes of a tree that are there at a time: small numbers, used again. The
-	// origin, a prefix without bytes, has the parent None.
+	// ID numbers the present prefixes of a tree with small numbers, which are reused. The origin,
+	// the prefix without bytes, has the parent None.
 	ID, Parent int32
 	Byte       byte
-	// LogProbs are the natural logarithms of the probabilities of the byte behind the prefix [256].
+	// LogProbs are the natural logarithms of the probabilities [256] of the byte behind the
+	// prefix.
 	LogProbs []float32
 }
 
-// None is no prefix.
+// None is the ID of no prefix.
 const None = -1
 
 // Tree keeps prefixes whose distributions are known. The zero Tree is empty.
 type Tree struct {
 	nodes []node
-	free  []int32 // nodes that are used no more
+	free  []int32 // unused nodes
 	call  []Prefix
 }
 
-// node is a prefix. Its children are a list.
+// node is a prefix. Its children form a linked list.
 type node struct {
 	parent, child, next int32
 	b                   byte
@@ -47,10 +47,10 @@ type node struct {
 // Reset empties the tree.
 func (t *Tree) Reset() { t.nodes, t.free = t.nodes[:0], t.free[:0] }
 
-// Room is how many prefixes the tree has memory for.
+// Room returns the number of prefixes that the tree has memory for.
 func (t *Tree) Room() int { return cap(t.nodes) }
 
-// Bytes is the memory that the tree occupies.
+// Bytes returns the bytes of memory that the tree occupies.
 func (t *Tree) Bytes() int64 { return int64(t.Room()) * nodeBytes }
 
 const nodeBytes = 4*3 + 4 + 4*256
@@ -58,10 +58,11 @@ const nodeBytes = 4*3 + 4 + 4*256
 // At returns the parent and the last byte of a prefix.
 func (t *Tree) At(id int32) (parent int32, b byte) { return t.nodes[id].parent, t.nodes[id].b }
 
-// LogProbs are the logarithms of the probabilities of the byte behind a prefix [256].
+// LogProbs returns the natural logarithms of the probabilities [256] of the byte behind a prefix.
 func (t *Tree) LogProbs(id int32) []float32 { return t.nodes[id].logProbs[:] }
 
-// Child returns the prefix with a byte more, or None. None has no child.
+// Child returns the prefix with one more byte, or None if the tree lacks it. Child of None is
+// None.
 func (t *Tree) Child(id int32, b byte) int32 {
 	if id == None {
 		return None
@@ -74,8 +75,7 @@ func (t *Tree) Child(id int32, b byte) int32 {
 	return None
 }
 
-// Follow returns the longest prefix of a text behind the origin that is in the tree, and its
-// length.
+// Follow returns the longest beginning of a text that is a prefix in the tree, and its length.
 func (t *Tree) Follow(text []byte) (id int32, length int) {
 	if len(t.nodes) == 0 {
 		return None, 0
@@ -90,8 +90,8 @@ func (t *Tree) Follow(text []byte) (id int32, length int) {
 	return id, length
 }
 
-// Extend grows the prefixes along a text behind a prefix, at most so many a call, and returns the
-// last one. Behind None it grows the origin first.
+// Extend grows the prefixes along a text behind a prefix, at most rows in a call. It returns the
+// last prefix. For None it grows the origin first.
 func (t *Tree) Extend(src Source, id int32, text []byte, rows int) (last int32) {
 	for id == None || len(text) > 0 {
 		t.call = t.call[:0]
@@ -108,8 +108,8 @@ func (t *Tree) Extend(src Source, id int32, text []byte, rows int) (last int32) 
 	return id
 }
 
-// Cost returns the negative log-likelihood (nats) of a text behind a prefix. It grows the prefixes
-// that the tree lacks, at most rows a call.
+// Cost returns the negative log-likelihood, in nats, of a text behind a prefix. It grows the
+// missing prefixes, at most rows in a call.
 func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) {
 	known, last := id, max(0, len(text)-1)
 	length := 0
@@ -128,8 +128,8 @@ func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) 
 	return nats
 }
 
-// Graft grows the prefixes of another tree behind a prefix, in one call, as many as the call may
-// have. Of the other tree none was ever removed: the older come first.
+// Graft grows the prefixes of another tree behind a prefix, in one call of at most rows. Prefixes
+// must never have been removed from the other tree: parents then come first.
 func (t *Tree) Graft(src Source, id int32, of *Tree, rows int) {
 	t.call = t.call[:0]
 	at := make([]int32, len(of.nodes))
@@ -148,7 +148,7 @@ func (t *Tree) Graft(src Source, id int32, of *Tree, rows int) {
 	}
 }
 
-// add makes a prefix a part of the call under way.
+// add adds a prefix to the present call.
 func (t *Tree) add(parent int32, b byte) (id int32) {
 	if n := len(t.free); n > 0 {
 		id, t.free = t.free[n-1], t.free[:n-1]
@@ -166,7 +166,7 @@ func (t *Tree) add(parent int32, b byte) (id int32) {
 	return id
 }
 
-// grow makes the call.
+// grow executes the present call.
 func (t *Tree) grow(src Source) {
 	for i := range t.call {
 		t.call[i].LogProbs = t.nodes[t.call[i].ID].logProbs[:]
@@ -174,7 +174,7 @@ func (t *Tree) grow(src Source) {
 	src.Grow(t.call)
 }
 
-// Keep removes all prefixes but those that begin with a prefix, and those that it begins with.
+// Keep removes all prefixes except the beginnings of a prefix and those that begin with it.
 func (t *Tree) Keep(id int32) {
 	for {
 		of := t.nodes[id].parent

@@ -1,9 +1,9 @@
-// Package bench measures the machine's limits, multiply-adds and bytes a second, and
-// in the same run what lmserve does against them: its kernels at the model's shapes, a
-// chunk, a step of training, a token of a completion, and sessions side by side.
+// Package bench measures the machine's limits, multiply-adds and bytes a second. In the same run
+// it compares lmserve with them: its kernels at the model's shapes, a chunk, a step of training,
+// a token of a completion, and sessions side by side.
 //
-// Machines are shared and change their clocks, so the limits are measured again
-// before and after every row, and a row is compared with those. Times are medians.
+// Machines are shared and change their clocks. So the limits are measured again before and after
+// every row, and a row is compared with those. Times are medians.
 package bench
 
 import (
@@ -32,18 +32,18 @@ const (
 	Sessions = "sessions"
 )
 
-// Sections lists all of them.
+// Sections returns all of them.
 func Sections() []string { return []string{Limits, Kernels, Chunks, Train, Decode, Sessions} }
 
 // Options say what to measure.
 type Options struct {
-	Chunk   int // tokens of a chunk; 0: the model's number
-	Threads int // number of threads that is measured besides one; 0: one alone
-	// Seconds is the time for the samples of each row, of which there are three at least; 0:
-	// SecondsDefault.
+	Chunk   int // tokens of a chunk; 0: the model's
+	Threads int // number of threads to measure besides one; 0: only one
+	// Seconds is the time for the samples of each row, at least three; 0: SecondsDefault.
 	Seconds float64
 	Only    []string // sections; nil: all
-	// Progress, if set, is told what is measured next, after how many measurements of all.
+	// Progress, if set, receives the next measurement, and the numbers of finished and of all
+	// measurements.
 	Progress func(what string, done, total int)
 }
 
@@ -52,7 +52,7 @@ const (
 	secondsMax     = 3600
 )
 
-// Validate reports the first option that is out of range.
+// Validate returns an error for the first option that is out of range.
 func (o Options) Validate() error {
 	switch {
 	case o.Chunk < 0 || o.Chunk > stream.MaxChunk:
@@ -82,21 +82,22 @@ func (o *Options) complete(m *model.Model) {
 	}
 }
 
-// Report is what was measured, and on what.
+// Report holds the results, and describes the machine and the model.
 type Report struct {
 	Processor string `json:"processor"`
 	Cores     int    `json:"cores"` // processors that Go may use
 	Go        string `json:"go"`
 	Numerics  string `json:"numerics"`
-	Peak      string `json:"peak"` // instructions that the peak is measured with
+	Peak      string `json:"peak"` // instructions that measured the peak
 	Model     string `json:"model"`
 	Weights   int    `json:"weights"`
-	// FastWeights are the elements of all branches; 0: the model only serves statically.
+	// FastWeights is the number of elements of all branches; 0 for a model that only serves
+	// statically.
 	FastWeights int `json:"fast_weights"`
 	Banks       int `json:"banks"`
 	Chunk       int `json:"chunk"`  // tokens of a chunk
-	Memory      int `json:"memory"` // rows of memory, full in all that is measured
-	// Bytes is the memory that the model and its sessions take.
+	Memory      int `json:"memory"` // rows of memory, full in all measurements
+	// Bytes are the amounts of memory of the model and its sessions.
 	Bytes Bytes `json:"bytes"`
 	Rows  []Row `json:"rows"`
 }
@@ -104,12 +105,12 @@ type Report struct {
 // Bytes are amounts of memory.
 type Bytes struct {
 	Weights int64 `json:"weights"` // of the model, in float32
-	Session int64 `json:"session"` // of a session by the model's own method
-	Static  int64 `json:"static"`  // of a session that does not adapt
-	Worker  int64 `json:"worker"`  // of what computes chunks, of one session at a time
+	Session int64 `json:"session"` // of a session with the model's method
+	Static  int64 `json:"static"`  // of a session without adaptation
+	Worker  int64 `json:"worker"`  // of a worker, which computes chunks of one session at a time
 }
 
-// bytesOf says what a model takes, in chunks of so many tokens.
+// bytesOf returns the memory of a model with chunks of a given number of tokens.
 func bytesOf(m *model.Model, chunk int) Bytes {
 	set, static := stream.Defaults(m), stream.DefaultsFor(m, stream.Static)
 	set.Chunk, static.Chunk = chunk, chunk
@@ -121,14 +122,14 @@ func bytesOf(m *model.Model, chunk int) Bytes {
 	}
 }
 
-// Row is one thing measured. Achieved and Limit are speeds in Unit.
+// Row is one measurement. Achieved and Limit are speeds in Unit.
 type Row struct {
 	Section string `json:"section"`
 	What    string `json:"what"`
 	Shape   string `json:"shape,omitempty"`
 	Threads int    `json:"threads"`
-	// Seconds is the median; of a limit, it is for 10^9 operations or bytes; of sessions, it is the
-	// time from one chunk of any session to the next.
+	// Seconds is the median. For a limit it is the time of 10^9 operations or bytes. For sessions
+	// it is the time from one chunk of any session to the next.
 	Seconds  float64 `json:"seconds"`
 	Achieved float64 `json:"achieved"`
 	Limit    float64 `json:"limit"`
@@ -145,10 +146,10 @@ type bench struct {
 	report Report
 	language
 
-	memory  memory          // the arrays that memory speed is measured on
+	memory  memory          // the arrays that measure memory speed
 	pieces  int             // pieces of memory passed over so far
-	factors []factors       // of the products from the cache, one a thread
-	rounds  int             // repetitions in a piece of the peak; 0: not known yet
+	factors []factors       // of the products from the cache, one for each thread
+	rounds  int             // repetitions in a piece of the peak; 0: unknown
 	seen    map[int][]rates // limits measured so far, by threads
 
 	begun, planned int // measurements
@@ -178,10 +179,10 @@ func (b *bench) threadCounts() []int {
 	return []int{1, b.Threads}
 }
 
-// segment is a chunk of one stream with a full memory.
+// segment returns the size of a chunk of one stream with a full memory.
 func (b *bench) segment() segment { return b.segmentOf(1, b.Chunk) }
 
-// segmentOf is a segment of the text with a full memory.
+// segmentOf returns the size of a segment of the text with a full memory.
 func (b *bench) segmentOf(batch, rows int) segment {
 	c := b.model.LM.Config
 	return segment{

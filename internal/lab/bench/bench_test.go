@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// BenchmarkAdaptiveChunk is a chunk of an adaptive stream on one thread, as a worker
-// runs it: the embedded model, and the paper's.
+// BenchmarkAdaptiveChunk runs a chunk of an adaptive stream on one thread, as a worker does, with
+// the embedded model and the paper's.
 func BenchmarkAdaptiveChunk(b *testing.B) {
 	embedded, err := model.Default()
 	require.NoError(b, err)

@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// chunks measures a chunk of a static stream and one of an adaptive stream, each going on from the
-// one before it; a static chunk that begins anew from its memory, as it does where streams take
-// turns; and an adaptive one that keeps stale keys, if it has keys that fast weights make.
+// chunks measures a chunk of a static stream and one of an adaptive stream, each continuing the
+// one before. It also measures a static chunk that restarts from its memory, as when streams take
+// turns. If fast weights affect keys, it measures an adaptive chunk with stale keys, too.
 func (b *bench) chunks() {
 	t := b.newText(b.segment())
 	for _, threads := range b.threadCounts() {
@@ -46,16 +46,16 @@ func (b *bench) chunks() {
 	}
 }
 
-// Tensors that what a segment has computed before is of no use for.
+// Tensors whose earlier results in a segment cannot be reused.
 var (
 	none = func(string) bool { return false }
 	keys = func(tensor string) bool { return strings.HasSuffix(tensor, keysSuffix) }
 )
 
-// keysSuffix ends the names of the tensors that make keys and values.
+// keysSuffix ends the names of the tensors of keys and values.
 const keysSuffix = "dec_attn.qkv_net.weight"
 
-// adaptsKeys tells whether fast weights make keys and values.
+// adaptsKeys reports whether fast weights affect keys and values.
 func (b *bench) adaptsKeys() bool {
 	return b.model.Learner != nil && slices.ContainsFunc(b.model.Learner.Branches,
 		func(branch sparsemeta.Branch) bool { return keys(branch.Name) })
@@ -102,16 +102,16 @@ func (b *bench) adapted() wanted {
 	return func(tensor string) bool { return branches[tensor] }
 }
 
-// adaptive is a text that the model adapts to, and the times that its phases take.
+// adaptive is a text that the model adapts to, with the times of its phases.
 type adaptive struct {
 	text
-	laps  [len(phaseNames)][]float64 // seconds of each phase, one a chunk
+	laps  [len(phaseNames)][]float64 // seconds of each phase, one for each chunk
 	whole []float64
 }
 
 var phaseNames = [...]string{"forward", "backward", "update"}
 
-// newAdaptive returns a text in the segment and memory of a static one.
+// newAdaptive returns an adaptive text in the segment and memory of a static one.
 func newAdaptive(t *text, m *model.Model) *adaptive {
 	a := &adaptive{text: *t}
 	a.Rule = servingRule(m)
@@ -121,8 +121,8 @@ func newAdaptive(t *text, m *model.Model) *adaptive {
 	return a
 }
 
-// step takes a chunk through the phases, as a stream's worker does. What has to be computed anew
-// before the next chunk can be scored counts as forward.
+// step runs a chunk through the phases, like a stream's worker. Work before the next chunk can be
+// scored counts as forward.
 func (a *adaptive) step() {
 	start := time.Now()
 	last := start
@@ -147,7 +147,7 @@ func (a *adaptive) step() {
 	a.whole = append(a.whole, last.Sub(start).Seconds())
 }
 
-// measured takes chunks for the time of a row, once the caches are warm.
+// measured runs chunks for the time of a row, once the caches are warm.
 func (a *adaptive) measured(b *bench) func() {
 	return func() {
 		a.step()
@@ -156,8 +156,8 @@ func (a *adaptive) measured(b *bench) func() {
 	}
 }
 
-// adaptiveChunk measures a chunk and its phases, and returns the time of the chunk; static is that
-// of a static one.
+// adaptiveChunk measures a chunk and its phases, and returns the time of the chunk. static is the
+// time of a static one.
 func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float64) {
 	if b.ctx.Err() != nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// counts is a companion beside a network that knows nothing, and the text of language.
+// counts is a companion beside a uniform network, and the text of language.
 type counts struct {
 	language
 	state   *companion.State
@@ -34,7 +34,7 @@ func (b *bench) newCounts() *counts {
 	return c
 }
 
-// read scores so many bytes and accepts them, as a stream does.
+// read scores some bytes and accepts them, like a stream.
 func (c *counts) read(bytes int) {
 	c.scratch.Begin(c.state)
 	for range bytes {
@@ -48,8 +48,8 @@ func (c *counts) read(bytes int) {
 // hasCompanion reports whether streams of the model have a companion.
 func (b *bench) hasCompanion() bool { return !b.model.OfWords() }
 
-// companionChunk measures what a companion costs beside a chunk, on one thread. At the least it
-// reads the network's distributions.
+// companionChunk measures the cost of a companion for a chunk, on one thread. The minimum work is
+// reading the network's distributions.
 func (b *bench) companionChunk(static float64) {
 	c := b.newCounts()
 	t := task{
@@ -63,14 +63,14 @@ func (b *bench) companionChunk(static float64) {
 	}
 }
 
-// staticBeside measures what it costs that the static model reads a chunk, too, beside the adaptive
-// one, as a companion of two networks needs it; adaptive is the time of the adaptive chunk alone.
+// staticBeside measures the cost of the static model beside the adaptive one in a chunk, as a
+// companion with two networks needs it. adaptive is the time of the adaptive chunk alone.
 func (b *bench) staticBeside(threads int, t *text, adaptive float64) {
 	if b.ctx.Err() != nil {
 		return
 	}
 	a := newAdaptive(t, b.model)
-	a.score() // the rows that are taken from, chunk after chunk
+	a.score() // the other segment copies these rows in every chunk
 	static := t.Step
 	static.Segment = txl.NewBeside(t.Segment)
 	static.Segment.SetReuse(txl.Reuse{FixedWeights: true})
@@ -89,7 +89,7 @@ func (b *bench) staticBeside(threads int, t *text, adaptive float64) {
 	}
 }
 
-// companionToken measures the mixture of all bytes, which a sampled one is drawn from.
+// companionToken measures the mixture over all bytes, from which a sampled byte is drawn.
 func (b *bench) companionToken() {
 	c, logProbs := b.newCounts(), make([]float32, 256)
 	t := task{

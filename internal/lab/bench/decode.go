@@ -10,9 +10,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// decodeBytes is what one token of a completion has to read: every matrix of the slow
-// weights once, the fast weights that are added to them, and, of each layer, the keys,
-// values and r of all positions, at the chunk's mean length.
+// decodeBytes returns the bytes that one token of a completion must read: every matrix of the
+// slow weights and the fast weights added to them, once. It adds the keys, values and r of all
+// positions in each layer, at the chunk's mean length.
 func (b *bench) decodeBytes() float64 {
 	s := b.segment()
 	elements := s.NLayer * 3 * s.heads() * (s.memory + (s.rows+1)/2)
@@ -24,8 +24,8 @@ func (b *bench) decodeBytes() float64 {
 	return 4 * float64(elements+b.model.ArenaSize())
 }
 
-// decode measures the sampling of whole chunks behind an adapted stream: the median token, and the
-// mean, which includes a share of what a new chunk costs.
+// decode measures sampling of whole chunks after an adapted stream: the median token, and the
+// mean, which includes its share of the cost of a new chunk.
 func (b *bench) decode() {
 	if b.hasCompanion() {
 		b.companionToken()
@@ -73,7 +73,7 @@ func (b *bench) generate(threads int) (times []float64) {
 	return times
 }
 
-// startedStream is a stream with a full memory, that adapts if the model can.
+// startedStream returns a stream with a full memory, adaptive if the model can adapt.
 func (b *bench) startedStream(w *stream.Worker, seed uint64) *stream.Stream {
 	set := stream.Defaults(b.model)
 	set.Chunk, set.Seed = b.Chunk, seed

@@ -8,22 +8,22 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// segment is the size of the work that is counted: rows of text after rows of memory,
-// for batch streams side by side.
+// segment is the size of the counted work: rows of text after rows of memory, for batch streams
+// side by side.
 type segment struct {
 	txl.Config
 	batch, rows, memory int
-	// shares are the part of the text's tokens that is in each cluster of the vocabulary, which
-	// says how often tails and projections are needed; nil: there is one cluster.
+	// shares are the fractions of the text's tokens in each cluster of the vocabulary, which
+	// determine the use of tails and projections; nil: one cluster.
 	shares []float64
-	// staleKeys: the memory's keys and values are constants, see txl.Reuse.
+	// staleKeys says that the memory's keys and values are constants, see txl.Reuse.
 	staleKeys bool
 }
 
-// heads is the width of all heads together.
+// heads returns the width of all heads together.
 func (s segment) heads() int { return s.NHead * s.DHead }
 
-// inner is the number of rows of CoreNet.0.
+// inner returns the number of rows of CoreNet.0.
 func (s segment) inner() int {
 	if s.Activation == txl.SwiGLU || s.Activation == txl.GeGLU {
 		return 2 * s.DInner
@@ -31,13 +31,12 @@ func (s segment) inner() int {
 	return s.DInner
 }
 
-// product is the number of operations of a matrix product: a multiplication and an
-// addition for each of m*n*k.
+// product returns the number of operations of a matrix product: a multiplication and an addition
+// for each of m*n*k.
 func product(m, n, k int) float64 { return 2 * float64(m) * float64(n) * float64(k) }
 
-// pairs is how many (query, key) pairs the attention of one stream and head has to
-// look at: those that are not masked. first is the first key that counts: 0, or
-// memory for the keys of the segment alone.
+// pairs returns the number of unmasked (query, key) pairs in the attention of one stream and
+// head. first is the first counted key: 0, or memory for the keys of the segment alone.
 func (s segment) pairs(first int) (n int) {
 	for i := range s.rows {
 		hi := s.memory + i + 1
@@ -50,10 +49,10 @@ func (s segment) pairs(first int) (n int) {
 	return n
 }
 
-// forward counts the operations of a segment's matrix products. With n rows of text,
-// m of memory, B streams, widths D (model), hd (all heads), F1 and F (rows of
-// CoreNet.0, columns of CoreNet.3), V (vocabulary) and P unmasked pairs of query and
-// key, each layer needs
+// forward counts the operations of a segment's matrix products. The letters are n rows of text, m
+// of memory, B streams, and the widths D (model) and hd (all heads). F1 and F are the rows of
+// CoreNet.0 and the columns of CoreNet.3. V is the vocabulary and P the number of unmasked pairs
+// of query and key. Each layer needs
 //
 //	q, k, v of the text      2 nB 3hd D
 //	k, v of the memory       2 mB 2hd D
@@ -62,14 +61,13 @@ func (s segment) pairs(first int) (n int) {
 //	o                        2 nB D hd
 //	feed-forward             2 nB F1 D + 2 nB D F
 //
-// and the softmax layer 2 nB V D; of an adaptive softmax see vocabularyForward. What is not a
-// product (softmax, normalisation, activation, bias) is not counted, nor is work that an
-// implementation repeats.
+// and the softmax layer 2 nB V D; for an adaptive softmax see vocabularyForward. Work other than
+// products (softmax, normalization, activation, bias) does not count, nor does repeated work of
+// an implementation.
 func (s segment) forward() float64 { return s.forwardAfter(func(string) bool { return true }) }
 
-// forwardAfter is forward for a segment that goes on from the one before it: keys and
-// values of the memory, and r, are there already in layers whose weights have not moved
-// since.
+// forwardAfter is forward for a segment that continues the one before it. Layers whose weights
+// have not changed since keep keys and values of the memory, and r.
 func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
 	D, hd := s.DModel, s.heads()
 	attention, feedForward := s.halves()
@@ -85,16 +83,16 @@ func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
 	return flops
 }
 
-// halves counts the operations of forward in the halves of a layer, behind keys and values of the
-// memory, and r, that are there.
+// halves counts the operations of forward in the halves of a layer, given keys and values of the
+// memory, and r.
 func (s segment) halves() (attention, feedForward float64) {
 	D, hd, rows := s.DModel, s.heads(), s.rows*s.batch
 	attention = product(rows, 3*hd, D) + 3*product(s.pairs(0)*s.batch, hd, 1) + product(rows, D, hd)
 	return attention, product(rows, s.inner(), D) + product(rows, D, s.DInner)
 }
 
-// forwardBeside is forwardAfter without moved weights, for a segment that is beside one with fast
-// weights: from the first half of a layer on that has some.
+// forwardBeside is forwardAfter without changed weights, for a segment beside one with fast
+// weights. It counts from the first half of a layer with fast weights on.
 func (s segment) forwardBeside(adapted wanted) float64 {
 	attention, feedForward := s.halves()
 	flops, differs := s.vocabularyForward(), s.inputWanted(adapted)
@@ -102,7 +100,7 @@ func (s segment) forwardBeside(adapted wanted) float64 {
 		for _, name := range layerTensors {
 			in := fmt.Sprintf("layers.%d.%s", i, name)
 			if !differs && strings.HasPrefix(name, "pos_ff") && adapted(in) {
-				flops -= attention // which is the same
+				flops -= attention // attention is the same in both
 			}
 			differs = differs || adapted(in)
 		}
@@ -113,19 +111,19 @@ func (s segment) forwardBeside(adapted wanted) float64 {
 	return flops
 }
 
-// wanted says of which weights, by name, the gradient is wanted.
+// wanted reports whether the gradient of a weight, by name, is wanted.
 type wanted func(tensor string) bool
 
-// backward counts the operations of the products that give the wanted gradients. In
-// principle these are twice those of forward: for every product one as large for the
-// gradient of its input, and one for that of its weight. Nobody needs
+// backward counts the operations of the products for the wanted gradients. In principle these are
+// twice those of forward: every product has an equally large one for the gradient of its input,
+// and one for that of its weight. Not needed are
 //
 //   - the gradients of weights that are not wanted;
 //   - anything below the lowest layer with a wanted weight;
-//   - the gradient of the memory's rows, and with it, if that of qkv_net is not wanted,
-//     the gradients of the memory's keys and values;
-//   - the gradient of the position encoding, and with it, if that of r_net is not
-//     wanted, the gradient of r.
+//   - the gradient of the memory's rows, and with it, if that of qkv_net is not wanted, the
+//     gradients of the memory's keys and values;
+//   - the gradient of the position encoding, and with it, if that of r_net is not wanted, the
+//     gradient of r.
 func (s segment) backward(want wanted) (flops float64) {
 	below := s.inputWanted(want) // whether the layer's input needs a gradient
 	for i := range s.NLayer {
@@ -149,7 +147,7 @@ var layerTensors = []string{
 // layerBackward counts a layer; below says whether its input needs a gradient.
 func (s segment) layerBackward(want wanted, below bool) float64 {
 	D, hd, rows, distances := s.DModel, s.heads(), s.rows*s.batch, s.memory+s.rows
-	// A pair is one of the products of queries with keys, values or r.
+	// pair is one product of queries with keys, values or r.
 	pair := product(s.pairs(0)*s.batch, hd, 1)
 	first, second, o := product(rows, s.inner(), D), product(rows, D, s.DInner),
 		product(rows, D, hd)
@@ -159,7 +157,7 @@ func (s segment) layerBackward(want wanted, below bool) float64 {
 		flops += product(rows, 3*hd, D)
 	}
 	qkv, keys, pairs := want("dec_attn.qkv_net.weight"), rows, s.pairs(s.memory)
-	if qkv && !s.staleKeys { // of keys and values of all rows, not only of the text's own
+	if qkv && !s.staleKeys { // of keys and values of all rows, not only the text's
 		keys, pairs = distances*s.batch, s.pairs(0)
 	}
 	flops += 2 * product(pairs*s.batch, hd, 1)

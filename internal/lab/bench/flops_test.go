@@ -12,13 +12,13 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// counter goes through a segment multiply-add by multiply-add.
+// counter counts a segment multiply-add by multiply-add.
 type counter struct {
 	forward, backward float64
 }
 
-// mac is one multiply-add out += a*b and, backward, one for the gradient of each factor
-// that needs one.
+// mac is one multiply-add out += a*b and, in backward, one for the gradient of each factor that
+// needs it.
 func (c *counter) mac(a, b bool) {
 	c.forward += 2
 	if a {
@@ -29,7 +29,7 @@ func (c *counter) mac(a, b bool) {
 	}
 }
 
-// matrix is a product with a weight (out, in) of as many rows.
+// matrix counts a product of rows with a weight (out, in).
 func (c *counter) matrix(rows, out, in int, input, weight bool) {
 	for range rows {
 		for range out {
@@ -85,7 +85,7 @@ func naive(s segment, want wanted) (forward, backward float64) {
 	return c.forward, c.backward
 }
 
-// vocabulary counts input and softmax, token by token of a text of which every cluster has its
+// vocabulary counts input and softmax, token by token, of a text in which every cluster has its
 // share.
 func (c *counter) vocabulary(s segment, want wanted, below bool) {
 	clusters, rows := txl.NewLayout(s.Config).Clusters(), s.batch*s.rows
@@ -111,7 +111,7 @@ func (c *counter) vocabulary(s segment, want wanted, below bool) {
 	}
 }
 
-// layersOf lists the names of each layer's weights, as txl lays them out.
+// layersOf lists the names of each layer's weights, in txl's layout.
 func layersOf(c txl.Config) [][]string {
 	layers := make([][]string, c.NLayer)
 	for _, t := range txl.NewLayout(c).Tensors {
@@ -156,7 +156,7 @@ func drawSegment(t *rapid.T) segment {
 	return s
 }
 
-// drawClusters divides the vocabulary, and shares the rows out among its parts.
+// drawClusters divides the vocabulary, and distributes the rows over its parts.
 func drawClusters(t *rapid.T, s *segment) {
 	s.Cutoffs = []int{1, 2}
 	s.DEmbed = rapid.IntRange(4, 5).Draw(t, "d_embed")
@@ -188,8 +188,8 @@ func TestOperationsAreThoseOfTheDefinition(t *testing.T) {
 	})
 }
 
-// Beside fast weights a static model computes what is above the lowest of them: nothing but the
-// softmax where these have none in the layers, all layers where the input has some.
+// Beside fast weights, a static model computes only the part above the lowest of them. That is
+// only the softmax if no layer has any, and all layers if the input has some.
 func TestOperationsBesideFastWeights(t *testing.T) {
 	s := segment{Config: txl.Config{
 		NLayer: 3, DModel: 4, NHead: 2, DHead: 3, DInner: 5, Vocab: 7, MemLen: 8,
@@ -233,7 +233,7 @@ func TestOperationsOfNamedModels(t *testing.T) {
 		return false
 	}
 	all := func(string) bool { return true }
-	// The memory's rows need no gradient, the position encoding neither.
+	// Neither the memory's rows nor the position encoding need a gradient.
 	none := 2. * 12 * (512*1024*512 + 640*512*512)
 	require.Equal(t, 2*s.forward()-none, s.backward(all))
 	require.Equal(t, s.backward(all)-12*2*128*512*2048, s.backward(paper), "without CoreNet.3")

@@ -43,7 +43,7 @@ func (b *bench) weights() []weight {
 	return all
 }
 
-// kernels measures the products of a chunk one by one, and what else there is a kernel for.
+// kernels measures the products of a chunk one by one, and the other kernels.
 func (b *bench) kernels() {
 	for _, threads := range b.threadCounts() {
 		for _, w := range b.weights() {
@@ -59,7 +59,7 @@ func (b *bench) kernels() {
 	b.attention()
 }
 
-// multiply measures one product of (m,k) and (k,n), whatever is transposed.
+// multiply measures one product of (m,k) and (k,n), transposed or not.
 func (b *bench) multiply(threads int, what string, m, n, k int, do func()) {
 	b.measure(threads, productTask(what, m, n, k), do)
 }
@@ -69,7 +69,7 @@ func productTask(what string, m, n, k int) task {
 	return t.ofFlops(product(m, n, k))
 }
 
-// weigh measures a product with a weight, (rows, in) and (out, in) in some order.
+// weigh measures a product with a weight, with dimensions (rows, in) and (out, in) in some order.
 func (b *bench) weigh(threads int, w weight, how string, m, n, k int, do func()) {
 	t := productTask(w.name+"  "+how, m, n, k)
 	if w.few {
@@ -78,7 +78,7 @@ func (b *bench) weigh(threads int, w weight, how string, m, n, k int, do func())
 	b.measure(threads, t, do)
 }
 
-// forwardProducts measures y = x Wᵀ, and x (W+M)ᵀ as the adapted model has it.
+// forwardProducts measures y = x Wᵀ, and x (W+M)ᵀ of the adapted model.
 func (b *bench) forwardProducts(threads int, w weight) {
 	x, mat := random(w.rows, w.in), random(w.out, w.in)
 	y := zeros(w.rows, w.out)
@@ -100,14 +100,14 @@ func (b *bench) backwardProducts(threads int, w weight) {
 	b.weigh(threads, w, "dyᵀ x", w.out, w.in, w.rows, func() { b.x.MulTN(dw, dy, x, false) })
 }
 
-// headProducts is how many measurements attention makes.
+// headProducts is the number of measurements of attention.
 const headProducts = 4
 
-// attention measures one head, which is the work of one thread.
+// attention measures one head, the work of one thread.
 func (b *bench) attention() {
 	s := b.segment()
 	d, hd, n, keys := s.DHead, s.heads(), s.rows, s.rows+s.memory
-	q := random(n, hd).ColRange(0, d) // heads lie side by side, values beside keys
+	q := random(n, hd).ColRange(0, d) // heads are side by side, and values beside keys
 	k, v := random(keys, 2*hd).ColRange(0, d), random(keys, 2*hd).ColRange(hd, hd+d)
 	prob, dk := random(n, keys), zeros(keys, 2*hd).ColRange(0, d)
 	out := zeros(n, hd).ColRange(0, d)
@@ -123,15 +123,16 @@ func (b *bench) attention() {
 	})
 }
 
-// servingRule says how a session with the model's settings holds and writes its fast weights.
+// servingRule returns the rule by which a session with the model's settings stores and writes its
+// fast weights.
 func servingRule(m *model.Model) stream.Rule {
 	return stream.Rule{Learner: m.Learner, Tables: m.Tables, Settings: m.Learner.Settings,
 		Precision: stream.ServingPrecision}
 }
 
-// updateBytes is what the update of the fast weights has to move: G is read, I and M of
-// each bank, of two bytes, are read and written, and their sum is written, which takes
-// reading it too.
+// updateBytes returns the bytes that an update of the fast weights must move. It reads G, reads
+// and writes I and M of each bank, of two bytes, and writes their sum, which takes reading it,
+// too.
 func updateBytes(l *sparsemeta.Learner) float64 {
 	element := 4 + 8*len(l.Settings.Gammas) + 8
 	if l.Scale != nil {
@@ -140,7 +141,7 @@ func updateBytes(l *sparsemeta.Learner) float64 {
 	return float64(element * l.Size())
 }
 
-// update measures the update on gradients spread as a trained model's are.
+// update measures the update with gradients distributed like a trained model's.
 func (b *bench) update(threads int) {
 	l := b.model.Learner
 	rule := servingRule(b.model)

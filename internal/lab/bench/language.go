@@ -9,15 +9,15 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// language is an endless text that is always the same: letters, or words of which the one with id i
-// has a probability proportional to (i+1)^-zipfExponent (Zipf's law).
+// language is an endless constant text of letters or words. The word with id i has a probability
+// proportional to (i+1)^-zipfExponent (Zipf's law).
 type language struct {
 	tokenizer tokenizer.Tokenizer
-	upTo      []float64 // probability of the ids up to each one; nil: the text is letters
+	upTo      []float64 // cumulative probability up to each id; nil: letters
 }
 
-// zipfExponent makes words as rare as those of long texts are: of a vocabulary of 267,735 words,
-// 89 in 100 words of the text are among the 20,000 most frequent.
+// zipfExponent makes words as rare as in long texts: with a vocabulary of 267,735 words, 89 in
+// 100 words of the text are among the 20,000 most frequent.
 const zipfExponent = 1.1
 
 // newLanguage returns a text in the tokens of a model.
@@ -38,7 +38,7 @@ func newLanguage(t tokenizer.Tokenizer) language {
 	return l
 }
 
-// token is the text's i'th token.
+// token returns token i of the text.
 func (l language) token(i uint64) int32 {
 	bits := kernel.Bits(1, i)
 	if l.upTo == nil {
@@ -48,7 +48,7 @@ func (l language) token(i uint64) int32 {
 	return int32(sort.Search(len(l.upTo)-1, func(id int) bool { return at < l.upTo[id] }))
 }
 
-// shares are the parts of the text's tokens in each of the clusters; nil for letters.
+// shares returns the fractions of the text's tokens in each of the clusters; nil for letters.
 func (l language) shares(clusters []txl.Cluster) (shares []float64) {
 	if l.upTo == nil {
 		return nil
@@ -62,11 +62,11 @@ func (l language) shares(clusters []txl.Cluster) (shares []float64) {
 	return shares
 }
 
-// text is the beginning of the text: n tokens, the last of which is the token after which texts
-// begin, so that nothing of a word is pending behind it.
+// text returns the beginning of the text as n tokens. The last one is the token before the first
+// one of a text, so that no word is pending behind it.
 func (l language) text(n int) []byte { return l.textFrom(0, n) }
 
-// textFrom is text, but of the part that begins with a token.
+// textFrom is text, from token begin on.
 func (l language) textFrom(begin, n int) (text []byte) {
 	last := l.tokenizer.Start()
 	for i := range n {
@@ -80,7 +80,7 @@ func (l language) textFrom(begin, n int) (text []byte) {
 	return text
 }
 
-// unit is what speeds of text are counted in.
+// unit returns the unit of text speeds.
 func (l language) unit() string {
 	if l.upTo == nil {
 		return bytes

@@ -12,10 +12,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// rates are the machine's limits with some number of threads, each per second.
+// rates are the machine's limits with some number of threads, per second.
 type rates struct {
 	flops    float64 // operations in registers; a multiply-add is two
-	products float64 // operations of a matrix product whose operands are in the cache
+	products float64 // operations of a matrix product with operands in the cache
 	// streams are bytes of y += a x over arrays far larger than the caches: two are read, one is
 	// written in place.
 	streams float64
@@ -27,14 +27,14 @@ const (
 	ratePieces  = 32      // pieces of a sample, for each thread
 	productRate = 8       // products of a sample, for each thread
 	peakSeconds = 1e-3    // length of a sample of the peak
-	streamPiece = 1 << 15 // elements of each array that a piece passes over
+	streamPiece = 1 << 15 // elements of each array in a piece
 
-	arrayLeast  = 64 << 20 // least bytes of an array
+	arrayLeast  = 64 << 20 // minimum bytes of an array
 	arrayMost   = 1 << 30
-	cachesLarge = 2 // an array is at least so many times as large as the last cache
+	cachesLarge = 2 // minimum size of an array, in multiples of the last cache
 )
 
-// mean is the rates between two measurements.
+// mean returns the mean rates of two measurements.
 func (r rates) mean(s rates) rates {
 	return rates{
 		flops: (r.flops + s.flops) / 2, products: (r.products + s.products) / 2,
@@ -48,20 +48,20 @@ type memory struct{ y, x []float32 }
 func newMemory() memory {
 	n := min(max(arrayLeast, cachesLarge*cpuid.CPU.Cache.L3), arrayMost) / 4
 	m := memory{y: make([]float32, n), x: make([]float32, n)}
-	for i := range m.y { // pages never written would share one page of zeros
+	for i := range m.y { // unwritten pages would share one page of zeros
 		m.y[i], m.x[i] = 1, 1
 	}
 	return m
 }
 
-// piece is the i'th piece of both arrays, which begin anew where they end.
+// piece returns piece i of both arrays, cyclically.
 func (m memory) piece(i int) (y, x []float32) {
 	at := i % (len(m.y) / streamPiece) * streamPiece
 	return m.y[at : at+streamPiece], m.x[at : at+streamPiece]
 }
 
 // factors are the operands of a product, 178 KiB: they stay in the cache of a core. The rows are
-// whole tiles of every set of instructions, and k is the length of one chain of additions.
+// whole tiles of every instruction set, and k is the length of one chain of additions.
 type factors struct{ c, a, b kernel.Matrix }
 
 func (b *bench) rates(threads int) rates {
@@ -74,7 +74,7 @@ func (b *bench) rates(threads int) rates {
 	return r
 }
 
-// peak is the operations a second of all threads together.
+// peak returns the operations a second of all threads together.
 func (b *bench) peak(threads int) float64 {
 	if b.rounds == 0 {
 		const rounds = 1 << 12
@@ -87,8 +87,8 @@ func (b *bench) peak(threads int) float64 {
 	})
 }
 
-// products is the operations a second of all threads together in products from the cache. Some
-// processors do not sustain the speed of their registers there, whoever writes the product.
+// products returns the operations a second of all threads together in products from the cache.
+// Some processors cannot sustain the speed of their registers there, with any product.
 func (b *bench) products(threads int) float64 {
 	const m, n, k = 96, 64, 256
 	for len(b.factors) < threads {
@@ -100,8 +100,8 @@ func (b *bench) products(threads int) float64 {
 	})
 }
 
-// stream returns the bytes per second of passes over the arrays that move so many elements at each
-// place. A pass goes on where the last one ended, so that it finds nothing in a cache.
+// stream returns the bytes per second of passes over the arrays that move `elements` numbers at
+// each index. A pass continues where the last one ended, so that it finds nothing in a cache.
 func (b *bench) stream(threads, elements int, pass func(y, x []float32)) float64 {
 	first := b.pieces
 	b.pieces += rateSamples * ratePieces * threads
@@ -111,8 +111,8 @@ func (b *bench) stream(threads, elements int, pass func(y, x []float32)) float64
 	})
 }
 
-// rate returns what so many threads together do per second, the median of a few samples of so many
-// pieces for each thread. do works on the i'th piece, which counts as amount.
+// rate returns the combined rate of the threads per second: the median of a few samples with
+// `each` pieces for each thread. do processes piece i, which counts as amount.
 func (b *bench) rate(
 	threads, each int, amount float64, do func(w *kernel.Exec, thread, i int),
 ) float64 {
@@ -128,18 +128,18 @@ func (b *bench) rate(
 	return median(samples[:])
 }
 
-// race is a number of pieces of work for threads that begin together, for waking a
-// thread takes a good part of a sample. As a kernel.Task it has an index a thread.
+// race starts all threads at the same time, so that a sample does not include waking them. As a
+// kernel.Task it has one index for each thread.
 type race struct {
 	n       int
 	do      func(w *kernel.Exec, thread, i int)
-	missing atomic.Int64 // threads not there yet
+	missing atomic.Int64 // threads not started yet
 	next    atomic.Int64 // index of the next piece
 	begin   time.Time
 	ends    []time.Time // of each thread
 }
 
-// Do waits for the other threads and takes pieces as long as there are any.
+// Do waits for the other threads and processes pieces until none is left.
 func (r *race) Do(w *kernel.Exec, thread int) {
 	if r.missing.Add(-1) == 0 {
 		r.begin = time.Now()
@@ -153,7 +153,7 @@ func (r *race) Do(w *kernel.Exec, thread int) {
 	r.ends[thread] = time.Now()
 }
 
-// seconds is the time from the beginning to the last end.
+// seconds returns the time from the start to the last end.
 func (r *race) seconds() float64 {
 	return max(slices.MaxFunc(r.ends, time.Time.Compare).Sub(r.begin), 1).Seconds()
 }
@@ -166,8 +166,8 @@ func (b *bench) dot(y, x []float32) {
 	}
 }
 
-// limits adds the rows of the limits themselves: each is its own limit, its time that of
-// 10^9 operations or bytes.
+// limits adds the rows of the limits themselves. Each is its own limit, with the time of 10^9
+// operations or bytes.
 func (b *bench) limits() {
 	for _, threads := range b.threadCounts() {
 		b.beside(threads, "the machine's limits", func() {
@@ -192,7 +192,7 @@ var limitNames = []struct {
 	{"memory, read", "x·y", gbytes, func(r rates) float64 { return r.reads }},
 }
 
-// all is what has been measured of one limit so far.
+// all returns the measurements of one limit so far.
 func (b *bench) all(threads int, of func(rates) float64) (values []float64) {
 	for _, r := range b.seen[threads] {
 		values = append(values, of(r))
@@ -200,7 +200,7 @@ func (b *bench) all(threads int, of func(rates) float64) (values []float64) {
 	return values
 }
 
-// noteRange notes with each limit how far it moved during the run.
+// noteRange adds to each limit its range during the run.
 func (b *bench) noteRange() {
 	for i := range b.report.Rows {
 		row := &b.report.Rows[i]

@@ -7,23 +7,23 @@ import (
 
 const (
 	samplesMin    = 3
-	sampleSeconds = 500e-6 // short work is repeated within a sample for so long
+	sampleSeconds = 500e-6 // minimum length of a sample; short work is repeated
 )
 
-// work is what a row has to do at least.
+// work is the minimum work of a row.
 type work struct {
-	flops    float64 // multiplications and additions, whose limit is the registers' speed
-	products float64 // those of many products, whose limit is that of products from the cache
+	flops    float64 // multiplications and additions, limited by the registers' speed
+	products float64 // those of many products, limited by products from the cache
 	streams  float64 // bytes read and written in place
 	reads    float64 // bytes only read
 }
 
-// seconds is how long the work takes at the machine's limits.
+// seconds returns the time of the work at the machine's limits.
 func (w work) seconds(r rates) float64 {
 	return w.flops/r.flops + w.products/r.products + w.streams/r.streams + w.reads/r.reads
 }
 
-// task is a row to be measured: its speed is amount a second, in unit.
+// task is a row to measure: its speed is amount a second, in unit.
 type task struct {
 	section, what, shape string
 	work                 work
@@ -32,31 +32,31 @@ type task struct {
 	note                 string
 }
 
-// ofFlops is the task with arithmetic for work.
+// ofFlops returns the task with arithmetic as its work.
 func (t task) ofFlops(n float64) task {
 	t.work, t.amount, t.unit = work{flops: n}, n/1e9, gflops
 	return t
 }
 
-// ofProducts is the task with the products of a chunk for work.
+// ofProducts returns the task with the products of a chunk as its work.
 func (t task) ofProducts(n float64) task {
 	t.work, t.amount, t.unit = work{products: n}, n/1e9, gflops
 	return t
 }
 
-// reading is the task with bytes that are read besides.
+// reading returns the task with additional bytes to read.
 func (t task) reading(bytes float64) task {
 	t.work.reads += bytes
 	return t
 }
 
-// ofStream is the task with bytes, read and written in place, for work.
+// ofStream returns the task with bytes, read and written in place, as its work.
 func (t task) ofStream(bytes float64) task {
 	t.work, t.amount, t.unit = work{streams: bytes}, bytes/1e9, gbytes
 	return t
 }
 
-// measure adds the row of a task that do carries out, and returns its time.
+// measure runs a task with do, adds its row, and returns its time.
 func (b *bench) measure(threads int, t task, do func()) (seconds float64) {
 	r := b.beside(threads, t.what, func() { seconds = b.time(do) })
 	if b.ctx.Err() == nil {
@@ -65,7 +65,7 @@ func (b *bench) measure(threads int, t task, do func()) (seconds float64) {
 	return seconds
 }
 
-// add adds the row of a task, given its time and the limits beside it.
+// add adds the row of a task, given its time and the limits measured around it.
 func (b *bench) add(t task, threads int, seconds float64, r rates) {
 	limit := t.work.seconds(r)
 	b.report.Rows = append(b.report.Rows, Row{
@@ -82,7 +82,8 @@ func (b *bench) next(what string) {
 	b.begun++
 }
 
-// beside runs f on so many threads and returns the machine's limits before and after, on average.
+// beside runs f on a number of threads and returns the mean of the machine's limits before and
+// after.
 func (b *bench) beside(threads int, what string, f func()) rates {
 	b.next(what)
 	before := b.rates(threads)
@@ -92,7 +93,7 @@ func (b *bench) beside(threads int, what string, f func()) rates {
 	return before.mean(after)
 }
 
-// time is the median time of f in seconds, once it is warm.
+// time returns the median time of a warm f in seconds.
 func (b *bench) time(f func()) float64 {
 	f()
 	first := seconds(f)
@@ -111,7 +112,7 @@ func (b *bench) time(f func()) float64 {
 	return median(samples)
 }
 
-// sample calls f for the time of a row, a few times at least, unless the run is cancelled.
+// sample calls f for the time of a row, at least a few times, unless the run is cancelled.
 func (b *bench) sample(f func()) {
 	start := time.Now()
 	for n := 0; b.ctx.Err() == nil &&
@@ -123,7 +124,7 @@ func (b *bench) sample(f func()) {
 func seconds(f func()) float64 {
 	start := time.Now()
 	f()
-	return max(time.Since(start), 1).Seconds() // a coarse clock may stand still
+	return max(time.Since(start), 1).Seconds() // a coarse clock may show no time
 }
 
 func median(samples []float64) float64 {

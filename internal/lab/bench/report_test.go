@@ -22,7 +22,7 @@ func tiny(t *testing.T) *model.Model {
 	return m
 }
 
-// reported runs the bench and takes the report through JSON.
+// reported runs the bench and encodes and decodes the report as JSON.
 func reported(t *testing.T, m *model.Model, o Options) (r Report) {
 	report, err := Run(context.Background(), m, o)
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func requireSound(t *testing.T, r Report) {
 	}
 }
 
-// find is the row of that name, section and number of threads.
+// find returns the row of a section, name and number of threads.
 func (r Report) find(t *testing.T, section, what string, threads int) Row {
 	for _, row := range r.Rows {
 		if row.Section == section && row.What == what && row.Threads == threads {
@@ -151,8 +151,8 @@ func TestACancelledRunEndsEarly(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Progress counts every measurement, of as many as there will be.
-// The progress of a whole report is counted where one is made, in TestAReportHasEverything.
+// Progress counts every measurement, up to the announced total. TestAReportHasEverything checks
+// the progress of a whole report.
 func TestProgressCountsTheMeasurements(t *testing.T) {
 	m := tiny(t)
 	static, err := model.New("static", m.LM, nil, m.Chunk, nil)
@@ -175,8 +175,8 @@ func TestProgressCountsTheMeasurements(t *testing.T) {
 	}
 }
 
-// countProgress holds the progress of a run with these options to its form. Afterwards the function
-// that it returns holds the total to what was counted.
+// countProgress checks the form of a run's progress. The returned function compares the total
+// with the count.
 func countProgress(t *testing.T, o *Options) (counted func()) {
 	told, of := 0, 0
 	o.Progress = func(what string, done, total int) {
@@ -187,7 +187,7 @@ func countProgress(t *testing.T, o *Options) (counted func()) {
 	return func() { require.Equal(t, of, told) }
 }
 
-// What an update has to move, by the arenas it touches.
+// updateBytes counts the arenas that an update touches.
 func TestUpdateBytes(t *testing.T) {
 	l := *tiny(t).Learner
 	require.EqualValues(t, 20*l.Size(), updateBytes(&l),

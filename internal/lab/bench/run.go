@@ -60,7 +60,7 @@ func (b *bench) sections() []stage {
 	}
 }
 
-// one counts a measurement that is made only sometimes.
+// one returns 1 if a conditional measurement is made, else 0.
 func one(made bool) int {
 	if made {
 		return 1

@@ -32,7 +32,7 @@ func (s session) feed(b *bench, text []byte, enough time.Duration) float64 {
 	return float64(chunks*b.Chunk) / time.Since(start).Seconds()
 }
 
-// sessionCounts are 1, 2, 4 ... and as many as there are threads.
+// sessionCounts returns 1, 2, 4 ... and the number of threads.
 func (b *bench) sessionCounts() (counts []int) {
 	for n := 1; n < b.Threads; n *= 2 {
 		counts = append(counts, n)
@@ -40,8 +40,9 @@ func (b *bench) sessionCounts() (counts []int) {
 	return append(counts, b.Threads)
 }
 
-// sessions measures the throughput of sessions side by side, one thread each, against
-// as many times that of one alone; and one session on all threads against the same.
+// sessions measures the throughput of sessions side by side, with one thread each, against that
+// multiple of a single session. It also measures one session on all threads against the same
+// limit.
 func (b *bench) sessions() {
 	b.next("sessions")
 	var all []session
@@ -54,7 +55,7 @@ func (b *bench) sessions() {
 
 	counts := b.sessionCounts()
 	speeds := make([][]float64, len(counts)+1)
-	b.sample(func() { // all in turn, so that each is compared with what ran beside it
+	b.sample(func() { // alternating, so that measurements are compared under the same conditions
 		for i, n := range counts {
 			speeds[i] = append(speeds[i], b.together(all[:n]))
 		}
@@ -99,9 +100,9 @@ func (b *bench) together(sessions []session) (sum float64) {
 	return sum
 }
 
-// Speed measures how many bytes a second one session with the model's defaults scores and learns,
-// on so many threads, its memory full. The text is the same on every machine, and none of it comes
-// twice, so that there is something to learn everywhere.
+// Speed measures the bytes a second that one session with the model's defaults scores and learns,
+// on a number of threads, with a full memory. The text is the same on every machine and never
+// repeats, so that there is always something to learn.
 func Speed(
 	ctx context.Context, m *model.Model, threads int, enough time.Duration,
 ) (bytesPerSecond float64, err error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// text takes a step through segments of text, one after the other: what a stream's worker or a
-// step of training does, phase by phase.
+// text runs a step over segments of text, one after the other, phase by phase, like a stream's
+// worker or a step of training.
 type text struct {
 	stream.Step
 	language
@@ -39,17 +39,17 @@ func (b *bench) newText(size segment) *text {
 	return t
 }
 
-// score scores the next segment, which has begun.
+// score scores the next segment, which must have begun.
 func (t *text) score() {
 	for i := range t.next {
 		t.next[i] = t.token(t.at)
 		t.at++
 	}
-	copy(t.in[t.size.batch:], t.next) // the first row's inputs do not matter
+	copy(t.in[t.size.batch:], t.next) // the first row's inputs are arbitrary
 	t.Score(t.in, t.next, t.nll)
 }
 
-// task is a row whose speed is counted in bytes, or in tokens that are words.
+// task returns a row whose speed counts bytes, or tokens of a model of words.
 func (t *text) task(section, what string, w work) task {
 	s := t.size
 	shape := fmt.Sprintf("%d after %d", s.rows, s.memory)

@@ -9,10 +9,10 @@ import (
 
 const (
 	trainBatch = 8    // streams in a step of training
-	trainMost  = 1e11 // operations of a step: for larger models the batch is halved, down to 1
+	trainMost  = 1e11 // maximum operations of a step: the batch is halved for larger models
 
-	// adamBytes is what Adam has to move for a weight: the gradient is read twice, first
-	// for its norm; the weight and both moments are read and written.
+	// adamBytes is the number of bytes that Adam must move for a weight. It reads the gradient
+	// twice, first for its norm. It reads and writes the weight and both moments.
 	adamBytes = 32
 )
 
@@ -25,7 +25,7 @@ func (b *bench) train() {
 	}
 	t := b.newText(size)
 	t.All = stream.NewArenaOfAll(t.Network.Layout)
-	weights := slices.Clone(t.Network.W) // Adam moves a copy of the model's weights
+	weights := slices.Clone(t.Network.W) // Adam changes a copy of the model's weights
 	adam := optim.NewAdam(len(weights), optim.Beta1, optim.Beta2, optim.Epsilon, 0.25)
 	w := work{
 		products: size.forward() + size.backward(all),

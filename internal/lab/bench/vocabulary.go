@@ -6,16 +6,17 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// part is a cluster of the vocabulary in the work of a segment.
+// part is a cluster's work in a segment.
 type part struct {
 	txl.Cluster
-	inputs  float64 // rows whose inputs are in the cluster
-	targets float64 // rows for which the cluster's logits are computed
-	columns int     // logits: the cluster's tokens and, in the head, a column a tail
+	inputs  float64 // rows with inputs in the cluster
+	targets float64 // rows that need the cluster's logits
+	columns int     // logits: the cluster's tokens and, in the head, one column for each tail
 }
 
-// parts are the clusters of the vocabulary. All rows need the head's logits, and those of a tail
-// the rows alone whose targets are in the tail. Inputs and targets are of the same text.
+// parts returns the work of each cluster of the vocabulary. All rows need the head's logits. Only
+// rows with targets in a tail need that tail's logits. Inputs and targets come from the same
+// text.
 func (s segment) parts() []part {
 	clusters, rows := txl.NewLayout(s.Config).Clusters(), float64(s.rows*s.batch)
 	parts := make([]part, len(clusters))
@@ -30,13 +31,13 @@ func (s segment) parts() []part {
 	return parts
 }
 
-// projection is the operations of a projection of so many rows.
+// projection returns the operations of a projection of a number of rows.
 func (s segment) projection(p part, rows float64) float64 {
 	return rows * product(1, s.DModel, p.Width)
 }
 
 // vocabularyForward counts the products of input and softmax. For a cluster of V' tokens with
-// embeddings E wide, from which n' inputs are and which n targets need, these are
+// embeddings E wide, n' inputs and n targets, these are
 //
 //	input, if there are projections     2 n' D E
 //	hidden states to that width         2 n D E
@@ -51,8 +52,8 @@ func (s segment) vocabularyForward() (flops float64) {
 	return flops
 }
 
-// tailReads is the bytes of the tails' tables that one pass over a segment has to read. A tail has
-// far more tokens than a segment has rows that need them, so that reading takes longer than
+// tailReads returns the bytes of the tails' tables that one pass over a segment must read. A tail
+// has far more tokens than a segment has rows that need them, so reading takes longer than
 // multiplying. A tail is read if the segment has a target in it.
 func (s segment) tailReads() (bytes float64) {
 	rows := float64(s.rows * s.batch)
@@ -63,7 +64,7 @@ func (s segment) tailReads() (bytes float64) {
 	return bytes
 }
 
-// inputWanted tells whether the gradient of a weight of the input is wanted.
+// inputWanted reports whether the gradient of a weight of the input is wanted.
 func (s segment) inputWanted(want wanted) bool {
 	for _, p := range s.parts() {
 		if want(p.Embedding) || p.Input != "" && want(p.Input) {
@@ -73,11 +74,11 @@ func (s segment) inputWanted(want wanted) bool {
 	return false
 }
 
-// vocabularyBackward counts what backward needs of input and softmax; below says whether the
+// vocabularyBackward counts backward's products of input and softmax. below says whether the
 // gradient of the hidden states is needed.
 func (s segment) vocabularyBackward(want wanted, below bool) (flops float64) {
 	for i, p := range s.parts() {
-		narrow := below // whether the gradient of the projected hidden states is needed
+		narrow := below // whether the projected hidden states need a gradient
 		if p.Output != "" {
 			if want(p.Output) {
 				narrow = true

@@ -42,7 +42,7 @@ func TestAModelOfWordsIsMeasuredInWords(t *testing.T) {
 	require.EqualValues(t, 4*r.Weights, r.Bytes.Weights)
 }
 
-// Words fall in how often they are in the text as their ids rise, and each cluster has its share.
+// The frequency of words falls with their ids, and each cluster has its share.
 func TestWordsFollowZipfsLaw(t *testing.T) {
 	m := words(t)
 	l := newLanguage(m.Tokenizer)
@@ -62,7 +62,7 @@ func TestWordsFollowZipfsLaw(t *testing.T) {
 	require.Greater(t, shares[0], 0.6)
 }
 
-// A text has as many tokens as it is to have, and nothing is pending behind it.
+// A text has the requested number of tokens, and nothing is pending behind it.
 func TestATextHasSoManyTokens(t *testing.T) {
 	m := words(t)
 	tok := m.Tokenizer
@@ -85,8 +85,8 @@ func TestOperationsOfTheModelOfWords(t *testing.T) {
 	require.EqualValues(t, 2*(head+tails), s.vocabularyForward())
 	require.InDelta(t, 4*(160000+67735)*410, s.tailReads(), 0.01*4*227735*410)
 
-	// Fast weights of the softmax's tables need one product more, and nothing below the softmax, if
-	// the tables are its own.
+	// Fast weights of the softmax's tables need one more product, and nothing below the softmax
+	// if the tables are not shared.
 	table := func(name string) bool { return strings.HasSuffix(name, "ers.0.weight") }
 	softmax := func(name string) bool { return name == "crit.out_layers.0.weight" }
 	tied := s.backward(table)

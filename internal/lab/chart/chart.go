@@ -1,5 +1,5 @@
-// Package chart draws lines over a common axis as SVG or PNG. Lines are told apart by colour and by
-// dashes, so that a chart can be read when it is printed in grey, and by the colour-blind.
+// Package chart draws lines over a common axis as SVG or PNG. Lines differ in color and in
+// dashes, so that the chart is readable in gray and for the color-blind.
 package chart
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Chart is what to draw. A chart may have MaxLines lines at most: more would look like others.
+// Chart describes a chart. It may have at most MaxLines lines, since more would look alike.
 type Chart struct {
 	Title string
 	X, Y  Axis
@@ -39,14 +39,14 @@ type Line struct {
 	Points []Point
 }
 
-// Point is a point of a line. Both numbers are finite, and above 0 on a logarithmic axis.
+// Point is a point of a line. Both numbers must be finite, and above 0 on a logarithmic axis.
 type Point struct{ X, Y float64 }
 
-// MaxLines is the number of styles, and so of lines that can be told apart.
+// MaxLines is the number of styles, and so of distinguishable lines.
 const MaxLines = len(styles)
 
-// styles have the colours of Okabe and Ito (2008), which the colour-blind can tell apart, in an
-// order in which neighbours differ in grey too.
+// styles have the colors of Okabe and Ito (2008), which the color-blind can distinguish.
+// Neighbors also differ in gray.
 var styles = [...]struct {
 	color  color.RGBA
 	dashes []float64
@@ -74,7 +74,7 @@ func CheckFile(path string) error {
 	return nil
 }
 
-// Write draws the chart to a file, as SVG or PNG by its extension.
+// Write draws the chart to a file, as SVG or PNG according to its extension.
 func (c Chart) Write(path string) error {
 	if err := CheckFile(path); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c Chart) Write(path string) error {
 	return nil
 }
 
-// SVG returns the chart as the text of an SVG.
+// SVG returns the chart as SVG text.
 func (c Chart) SVG() ([]byte, error) {
 	p, err := c.picture()
 	if err != nil {
@@ -123,7 +123,8 @@ func (a Axis) at(v float64) float64 {
 	return v
 }
 
-// scaled returns the marks of an axis at their places, and its range, for the places of the points.
+// scaled returns the ticks of an axis at their places, and its range, given the places of the
+// points.
 func (a Axis) scaled(places []float64) (ticks []Tick, lo, hi float64) {
 	lo, hi = slices.Min(places), slices.Max(places)
 	if a.Ticks == nil {
@@ -140,7 +141,8 @@ func (a Axis) scaled(places []float64) (ticks []Tick, lo, hi float64) {
 	return ticks, lo, hi
 }
 
-// round marks a range at four to nine round numbers and widens it to the outermost of them.
+// round returns four to nine round ticks for a range, and the range widened to the outermost
+// ticks.
 func round(from, to float64) (ticks []Tick, lo, hi float64) {
 	if to <= from {
 		from, to = from-0.5, to+0.5

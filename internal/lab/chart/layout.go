@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// picture is a chart as what is drawn. Lengths are in points of 1/72 inch, from the top left.
+// picture is the drawable form of a chart. Lengths are in points of 1/72 inch, from the top left.
 type picture struct {
 	paths []path
 	texts []text
@@ -17,19 +17,19 @@ type path struct {
 	points []Point
 	color  color.RGBA
 	width  float64
-	dashes []float64 // lengths of dashes and gaps in turn; nil: none
+	dashes []float64 // lengths of dashes and gaps, alternating; nil: none
 }
 
-// text is a line of text; x and y are the place of an anchor on its base line.
+// text is a line of text; x and y are the place of its anchor on the base line.
 type text struct {
 	said   string
 	x, y   float64
 	size   float64
 	anchor anchor
-	upward bool // whether the text runs from the bottom up
+	upward bool // whether the text runs upwards
 }
 
-// anchor is the part of a text's width that is before its place.
+// anchor is the fraction of a text's width before its place.
 type anchor float64
 
 const (
@@ -38,7 +38,7 @@ const (
 	end    anchor = 1
 )
 
-// The size of a chart on paper, legible at the width of a page, and the places of what is in it.
+// The size of a chart on paper, legible at the width of a page, and the places of its parts.
 const (
 	width, height = 576.0, 324.0
 	margin        = 10.0
@@ -117,7 +117,8 @@ type span struct{ lo, hi, a, b float64 }
 
 func (s span) at(v float64) float64 { return s.a + (v-s.lo)/(s.hi-s.lo)*(s.b-s.a) }
 
-// rightEdge is where the lines end, so that the labels below them are within the margin.
+// rightEdge returns the right end of the lines, so that the labels below them stay within the
+// margin.
 func rightEdge(ticks []Tick, lo, hi, left float64) float64 {
 	right := width - margin - lineWidth/2
 	for _, t := range ticks {

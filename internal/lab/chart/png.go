@@ -12,7 +12,7 @@ import (
 	"golang.org/x/image/font/opentype"
 )
 
-// Pixels an inch of a PNG, and a point.
+// Pixels of a PNG per inch, and per point.
 const (
 	dpi   = 192
 	pixel = dpi / 72.0
@@ -21,21 +21,21 @@ const (
 var sans = sync.OnceValue(func() *opentype.Font {
 	f, err := opentype.Parse(liberationsansregular.TTF)
 	if err != nil {
-		panic(err) // the font is a part of the program
+		panic(err) // the font is part of the program
 	}
 	return f
 })
 
-// face is the font in a size, in points, for a number of pixels an inch.
+// face returns the font in a size, in points, for a number of pixels per inch.
 func face(size, dpi float64) font.Face {
 	f, err := opentype.NewFace(sans(), &opentype.FaceOptions{Size: size, DPI: dpi})
 	if err != nil {
-		panic(err) // of a size that no text has
+		panic(err) // for an invalid size only
 	}
 	return f
 }
 
-// textWidth is the width of a text, in points.
+// textWidth returns the width of a text, in points.
 func textWidth(said string, size float64) float64 {
 	return float64(font.MeasureString(face(size, 72), said)) / 64
 }

@@ -1,7 +1,6 @@
-// Package conformance replays files of reference numbers through the real
-// code and tells how far each tensor is off. The files are safetensors whose
-// metadata key "kind" says what they hold: txl, adasoftmax, sparsemeta,
-// metatrain or metaonline (docs/conformance.md describes them).
+// Package conformance replays files of reference numbers through the production code and reports
+// the error of each tensor. The files are safetensors whose metadata key "kind" names their
+// content: txl, adasoftmax, sparsemeta, metatrain or metaonline (see docs/conformance.md).
 package conformance
 
 import (
@@ -11,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Run replays a file. An error means that the file could not be replayed:
-// malformed, incomplete, or of a kind that is not known.
+// Run replays a file. It returns an error if the file could not be replayed: malformed,
+// incomplete, or of an unknown kind.
 func Run(f *weights.File, x *kernel.Exec) (Report, error) {
 	r := &replay{file: f, exec: x}
 	kind := f.Metadata["kind"]

@@ -45,7 +45,7 @@ func TestShippedFilesAreWithinTolerance(t *testing.T) {
 	}, kinds)
 }
 
-// What is computed of a file has the same bits on any number of threads.
+// Results have the same bits on any number of threads.
 func TestThreadsChangeNoError(t *testing.T) {
 	for _, name := range []string{"txl_clamp", "adasoftmax_small"} {
 		path := "testdata/" + name + ".safetensors"
@@ -59,8 +59,7 @@ func TestThreadsChangeNoError(t *testing.T) {
 	}
 }
 
-// Every tensor that holds a result must be compared: spoiling any of them
-// must fail the file.
+// Every tensor with a result is compared: spoiling any of them fails the file.
 func TestAnySpoiledResultIsFound(t *testing.T) {
 	for _, name := range []string{
 		"txl_small", "adasoftmax_small", "adasoftmax_own_tables", "metatrain_small",

@@ -12,21 +12,20 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Tolerances for float32 against numbers computed in float64: absolute for
-// values of order 1, relative to the largest entry of the tensor for
-// gradients, I and M.
+// Tolerances for float32 against float64: absolute for values of order 1, relative to the
+// tensor's largest entry for gradients, I and M.
 const (
 	absoluteTolerance = 1e-4
 	relativeTolerance = 1e-3
 )
 
-// Limits of the chunks of a file: rows, those of the memory with them, and bytes of activations.
+// Limits of the chunks of a file: rows, including those of the memory, and bytes of activations.
 const (
 	maxRows         = 1 << 16
 	maxSegmentBytes = 1 << 30
 )
 
-// replay holds what all kinds share. The first error stops everything.
+// replay is the common part of all kinds. The first error stops the replay.
 type replay struct {
 	file   *weights.File
 	exec   *kernel.Exec
@@ -41,7 +40,7 @@ func (r *replay) fail(format string, args ...any) {
 	}
 }
 
-// meta decodes a metadata value, numbers, lists and booleans in JSON notation.
+// meta decodes a metadata value: numbers, lists or booleans in JSON.
 func (r *replay) meta(key string, into any) {
 	text, ok := r.file.Metadata[key]
 	if !ok {
@@ -53,7 +52,7 @@ func (r *replay) meta(key string, into any) {
 	}
 }
 
-// int reads a number from 1 to 65536. The bound keeps a file from asking for too much memory.
+// int reads a number from 1 to 65536. The bound limits the memory that a file can ask for.
 func (r *replay) int(key string) int {
 	var n int
 	r.meta(key, &n)
@@ -68,7 +67,7 @@ func (r *replay) float(key string) (v float64) {
 	return v
 }
 
-// constant requires a value that this implementation has built in.
+// constant checks a value that is fixed in this implementation.
 func (r *replay) constant(key string, want float64) {
 	if _, ok := r.file.Metadata[key]; !ok {
 		return
@@ -96,7 +95,7 @@ func (r *replay) tokens(name string, size int) []int32 {
 	return v
 }
 
-// elements are those of a tensor of the file; after an error they are zeros.
+// elements returns the elements of a tensor of the file, or zeros after an error.
 func elements[T any](
 	r *replay, name string, size int, read func(*weights.Tensor) ([]T, error),
 ) []T {
@@ -118,7 +117,7 @@ func elements[T any](
 	return v
 }
 
-// near compares numbers with a tensor of the file, by their absolute difference.
+// near compares numbers with a tensor of the file, by absolute difference.
 func (r *replay) near(name string, got []float32) { r.compare(name, got, absoluteTolerance, 0) }
 
 // close compares numbers with a tensor of the file, relative to its largest entry.
@@ -176,7 +175,7 @@ func (r *replay) loadModel() {
 	}
 }
 
-// holds makes sure that the file has the tensors of a model before memory is taken for them.
+// holds checks that the file has the tensors of a model before their memory is allocated.
 func (r *replay) holds(l *txl.Layout) {
 	for _, t := range l.Tensors {
 		stored, ok := r.file.Tensor(t.Name)
@@ -188,8 +187,7 @@ func (r *replay) holds(l *txl.Layout) {
 	}
 }
 
-// roomFor makes sure that chunks of so many rows do not take more memory than numbers that a person
-// would compute by another program.
+// roomFor checks that chunks of a number of rows take a reasonable amount of memory.
 func (r *replay) roomFor(batch, length int) {
 	if r.err != nil {
 		return
@@ -206,10 +204,10 @@ func (r *replay) roomFor(batch, length int) {
 	}
 }
 
-// vocabulary reads what a file says of adaptive input and softmax; all of it may be missing. With
-// div_val 1 the reference implementation has one table of embeddings for all clusters, and
-// projections only where d_embed is not d_model. A file whose tensors show that its clusters have
-// tables and projections of their own is taken at its word.
+// vocabulary reads a file's adaptive input and softmax; all fields are optional. With div_val 1
+// the reference implementation has one table of embeddings for all clusters, and projections only
+// if d_embed differs from d_model. If a file's tensors show separate tables and projections for
+// its clusters, these are used.
 func (r *replay) vocabulary(c *txl.Config) {
 	for key, into := range map[string]any{
 		"d_embed": &c.DEmbed, "cutoffs": &c.Cutoffs, "div_val": &c.DivVal, "tie_projs": &c.TieProjs,
@@ -224,10 +222,10 @@ func (r *replay) vocabulary(c *txl.Config) {
 		r.has("word_emb.emb_projs.1") || width == c.DModel && r.has("word_emb.emb_projs.0"))
 }
 
-// adopt replaces a result that has been compared by the one in the file, so that each step is
-// checked from the reference's state. The loop gradient -> fast weights -> gradient multiplies a
-// difference by up to ten a step (g has slopes of several hundred near zero): without adopt, one
-// unit in the last place of the slow weights becomes more than the tolerance within five steps.
+// adopt replaces a compared result by the one in the file, so that each step starts from the
+// reference's state. In one step, the loop gradient -> fast weights -> gradient multiplies a
+// difference by up to ten. The reason is that g has slopes of several hundred near zero. Without
+// adopt, one unit in the last place of the slow weights exceeds the tolerance within five steps.
 func (r *replay) adopt(name string, state []float32) { copy(state, r.floats(name, len(state))) }
 
 func (r *replay) has(name string) bool {

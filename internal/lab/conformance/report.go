@@ -1,16 +1,16 @@
 package conformance
 
-// Check is one tensor compared.
+// Check is the comparison of one tensor.
 type Check struct {
 	Tensor    string
 	Error     float64 // largest absolute difference
-	Tolerance float64 // what it may be
+	Tolerance float64 // maximum of Error
 }
 
-// OK tells whether the tensor is within tolerance. NaN is not.
+// OK reports whether the tensor is within tolerance. NaN is not.
 func (c Check) OK() bool { return c.Error <= c.Tolerance }
 
-// Report is the outcome of one file.
+// Report is the result of one file.
 type Report struct {
 	Kind   string
 	Checks []Check

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta/metatrain"
 )
 
-// adaptation is what a file says of the fast weights: a learner and how it writes.
+// adaptation is a file's description of the fast weights: a learner and its rule.
 type adaptation struct {
 	names []string // of the branches, as in the file: weights without ".weight"
 	model *model.Model
@@ -55,7 +55,7 @@ func (r *replay) adaptation() *adaptation {
 	return a
 }
 
-// newAdaptiveStep returns a step that adapts, before its first chunk.
+// newAdaptiveStep returns an adaptive step before its first chunk.
 func (r *replay) newAdaptiveStep(a *adaptation, batch, length int) stream.Step {
 	step := r.newStep(batch, length)
 	step.Fast, step.Grads = stream.NewArena(a.model), stream.NewArena(a.model)
@@ -63,7 +63,7 @@ func (r *replay) newAdaptiveStep(a *adaptation, batch, length int) stream.Step {
 	return step
 }
 
-// eachBranch calls do with the name that the file has for each branch, and its part of an arena.
+// eachBranch calls do with each branch's name in the file and its part of an arena.
 func (a *adaptation) eachBranch(do func(name string, lo, hi int)) {
 	off := 0
 	for k, b := range a.model.Learner.Branches {
@@ -72,8 +72,8 @@ func (a *adaptation) eachBranch(do func(name string, lo, hi int)) {
 	}
 }
 
-// online replays kinds sparsemeta and metaonline: the serving loop with given
-// masks and, for metaonline, the meta-gradient of every step before its write.
+// online replays the kinds sparsemeta and metaonline: the serving loop with given masks and, for
+// metaonline, the meta-gradient of every step before its write.
 func (r *replay) online() {
 	steps, length, batch := r.int("steps"), r.int("chunk_len"), r.int("batch")
 	if r.err == nil && batch != 1 {
@@ -162,8 +162,8 @@ func (r *replay) branchGradients(prefix string, a *adaptation, step *stream.Step
 	})
 }
 
-// write updates the fast weights with the file's masks, compares I and M, and
-// goes on from the file's.
+// write updates the fast weights with the file's masks, compares I and M, and continues with the
+// file's.
 func (r *replay) write(prefix string, a *adaptation, step *stream.Step, withI bool) {
 	masks := make([]uint8, len(step.Grads.Values))
 	a.eachBranch(func(name string, lo, hi int) {
@@ -191,8 +191,8 @@ func (r *replay) write(prefix string, a *adaptation, step *stream.Step, withI bo
 	step.State.Sum(step.Exec.Vectors, step.Fast.Values)
 }
 
-// metaGradients compares dL/dphi: node gradients of all written entries, and
-// the networks' backward at the nodes.
+// metaGradients compares dL/dphi: node gradients of all written entries, and the networks'
+// backward at the nodes.
 func (r *replay) metaGradients(prefix string, a *adaptation, step *stream.Step) {
 	trainer, err := metatrain.New(step.Learner, metatrain.Options{})
 	if err != nil {

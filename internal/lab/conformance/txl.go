@@ -8,9 +8,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// memories compares the file's memories 0 to L, and goes on from those of the file. No layer reads
-// the last one, so that it is not in the step's memory; top keeps it. A file need not have memories
-// that are empty.
+// memories compares the file's memories 0 to L, and continues with the file's. No layer reads the
+// last one, so top holds it instead of the step's memory. A file may omit empty memories.
 func (r *replay) memories(prefix string, mem *txl.Memory, top *topMemory) {
 	for l, rows := range append(slices.Clone(mem.Layers), top.rows) {
 		name := fmt.Sprintf("%s.mem.%d", prefix, l)
@@ -37,15 +36,15 @@ func (t *topMemory) remember(s *stream.Step) {
 	t.rows = t.rows[len(t.rows)-s.Memory.Len*t.width:]
 }
 
-// newStep returns a step of chunks of length rows; its network is static.
+// newStep returns a step with chunks of length rows and a static network.
 func (r *replay) newStep(batch, length int) stream.Step {
 	c := r.model.Config
 	return stream.Step{Exec: r.exec, Network: r.model, Segment: txl.NewSegment(c, batch, length),
 		Memory: txl.NewMemory(c, batch)}
 }
 
-// score runs the step up to the losses of a chunk, which it compares, and returns the targets. It
-// runs nothing of a chunk whose tokens are not in the file.
+// score runs the step up to the losses of a chunk, compares them, and returns the targets. It
+// runs nothing if the chunk's tokens are not in the file.
 func (r *replay) score(prefix string, step *stream.Step) (target []int32) {
 	n := step.Segment.T * step.Segment.B
 	target = r.tokens(prefix+".target", n)

@@ -12,11 +12,11 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// strange is the probability that a line is shown at: about one line in so many is as strange.
+// strange is the maximum probability of a displayed line.
 const strange = 1.0 / 50
 
-// feed feeds all streams side by side if somebody watches, and else one after the other, and prints
-// what their text costs.
+// feed feeds all streams, side by side if watched, else one after the other, and prints the costs
+// of their text.
 func feed(ctx context.Context, c *client.Client, all []*stream, watched bool) error {
 	fmt.Printf(
 		"\nBits per byte of the texts: the static model alone (.) and with a companion that "+
@@ -37,7 +37,7 @@ func feed(ctx context.Context, c *client.Client, all []*stream, watched bool) er
 					return err
 				}
 				t.all.add(row)
-				if row.bytes >= rowBytes { // the rest of a text is a part of the whole alone
+				if row.bytes >= rowBytes { // the rest of a text counts only in the total
 					t.print(fmt.Sprint(t.all.bytes), row)
 				}
 			}
@@ -48,11 +48,11 @@ func feed(ctx context.Context, c *client.Client, all []*stream, watched bool) er
 	return group.Wait()
 }
 
-// costs are the bytes of some text, and what they cost, in bits.
+// costs are the bytes of some text, and their costs in bits.
 type costs struct {
 	bytes                   int64
-	static, staticMixed     float64 // the static model, alone and with a companion
-	adaptive, adaptiveMixed float64 // the adapting model, alone and with its companion
+	static, staticMixed     float64 // the static model, without and with a companion
+	adaptive, adaptiveMixed float64 // the adapting model, without and with its companion
 }
 
 func (c *costs) add(more costs) {
@@ -63,11 +63,11 @@ func (c *costs) add(more costs) {
 
 type table struct {
 	stream   *stream
-	printing *sync.Mutex // one row at a time, of any stream
+	printing *sync.Mutex // serializes the rows of all streams
 	all      costs
 }
 
-// feed feeds the text of a row, and tells what it costs.
+// feed feeds the text of a row, and returns its costs.
 func (t *table) feed(
 	ctx context.Context, c *client.Client, text string, watched bool,
 ) (row costs, err error) {
@@ -100,8 +100,8 @@ func (t *table) tell(line *client.LineEvent) {
 		excerpt(line.TextBytes(), int(line.Span.From), int(line.Span.To)))
 }
 
-// excerpt is the beginning of a line, or what follows the last space some way before the strangest
-// part, if that does not stand in the beginning.
+// excerpt returns the beginning of a line. If the strangest part is not in the beginning, the
+// excerpt starts after the last space some bytes before that part.
 func excerpt(text []byte, from, to int) []byte {
 	const before, most = 16, 76
 	begin := 0
@@ -111,7 +111,7 @@ func excerpt(text []byte, from, to int) []byte {
 	return text[begin:min(len(text), begin+most)]
 }
 
-// print draws the numbers on one line: # up to what is served, and marks at the others.
+// print draws the numbers on one line: # up to the served model's, and marks at the others.
 func (t *table) print(at string, c costs) {
 	const perBit = 10
 	place := func(bits float64) int { return int(perBit * bits / float64(c.bytes)) }

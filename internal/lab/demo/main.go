@@ -1,9 +1,9 @@
-// Command demo shows lmserve at work, over HTTP as any client would. It starts a server on a free
-// port, opens its page, and feeds three texts to sessions at a pace that one can follow: a server's
-// log with an incident in it, a novel, and source code. The terminal shows what the texts cost
-// the static and the adapting model, each alone and with a companion of counts, and which lines of
-// the log are strange. On a terminal the server goes on until Ctrl-C; elsewhere the texts come as
-// fast as they are scored, and the program ends behind them.
+// Command demo shows lmserve at work, over HTTP like any client. It starts a server on a free
+// port, opens its page, and feeds three texts to sessions at a readable pace: a server's log with
+// an incident, a novel, and source code. The terminal shows the costs of the texts under the
+// static and the adapting model, each with and without a companion of counts. It also shows the
+// strange lines of the log. On a terminal the server runs until Ctrl-C. Elsewhere the texts come
+// at full speed, and the program ends after them.
 package main
 
 import (
@@ -38,7 +38,8 @@ func main() {
 	}
 }
 
-// run shows the demo. Somebody who watches gets the page and a pace, and says when it ends.
+// run runs the demo. If watched, it opens the page, limits the pace, and runs until it is
+// interrupted.
 func run(ctx context.Context, binary string, watched bool) error {
 	all, err := streams()
 	if err != nil {
@@ -49,7 +50,7 @@ func run(ctx context.Context, binary string, watched bool) error {
 		return err
 	}
 	err = cmp.Or(show(ctx, s.url, all, watched), s.stop())
-	if ctx.Err() != nil { // Ctrl-C is how it ends
+	if ctx.Err() != nil { // Ctrl-C is the normal end
 		return nil
 	}
 	return err
@@ -69,7 +70,7 @@ func show(ctx context.Context, url string, all []*stream, watched bool) error {
 	}
 	if watched {
 		browser.Stdout, browser.Stderr = io.Discard, io.Discard
-		_ = browser.OpenURL(address(url, all[0])) // it is printed for where there is no browser
+		_ = browser.OpenURL(address(url, all[0])) // without a browser the printed address remains
 	}
 	if err := feed(ctx, c, all, watched); err != nil {
 		return err
@@ -82,10 +83,10 @@ func show(ctx context.Context, url string, all []*stream, watched bool) error {
 	return nil
 }
 
-// address is that of the page which shows a stream.
+// address returns the address of the page that shows a stream.
 func address(url string, s *stream) string { return url + "/#/read/" + s.name }
 
-// continuations completes the same prompt after a text and without it.
+// continuations completes the same prompt with and without the stream's text before it.
 func continuations(ctx context.Context, c *client.Client, s *stream) error {
 	fresh, err := c.CreateSession(ctx, client.SessionRequest{})
 	if err != nil {
@@ -137,6 +138,6 @@ func start(ctx context.Context, binary string) (server, error) {
 }
 
 func (s server) stop() error {
-	_ = s.command.Process.Signal(syscall.SIGTERM) // if the process has ended already, Wait says why
+	_ = s.command.Process.Signal(syscall.SIGTERM) // if the process has already ended, Wait says why
 	return s.command.Wait()
 }

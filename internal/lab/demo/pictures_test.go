@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// The pictures of the documentation are made here, from a running server and its page in a headless
-// Chromium: `make pictures` names the folder.
+// This test makes the pictures of the documentation, from a running server and its page in a
+// headless Chromium. `make pictures` names the folder.
 func TestPicturesOfThePage(t *testing.T) {
 	folder := os.Getenv("LMSERVE_PICTURES")
 	if folder == "" {
@@ -41,10 +41,10 @@ func TestPicturesOfThePage(t *testing.T) {
 		chromedp.Sleep(2*time.Second), picture(folder, "learn.webp"))
 }
 
-// step is something that is done with the browser.
+// step is an action in the browser.
 type step = chromedp.Action[chromedp.Void]
 
-// newTab opens one of a headless Chromium.
+// newTab opens a tab of a headless Chromium.
 func newTab(t *testing.T) context.Context {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
 	browser, stop := chromedp.NewExecAllocator(context.Background(), options...)
@@ -54,7 +54,7 @@ func newTab(t *testing.T) context.Context {
 	return tab
 }
 
-// waitUntilRead waits until the page has fed the log to the session that it has made.
+// waitUntilRead waits until the page has fed the log to its session.
 func waitUntilRead(ctx context.Context, t *testing.T, url string) {
 	c, err := client.New(url)
 	require.NoError(t, err)
@@ -62,14 +62,14 @@ func waitUntilRead(ctx context.Context, t *testing.T, url string) {
 		require.NoError(t, ctx.Err())
 		for session, err := range c.Sessions(ctx, "") {
 			require.NoError(t, err)
-			if session.Settings.Method != "counts" { // which rates the lines
+			if session.Settings.Method != "counts" { // counts only rates the lines
 				read = session.Offset
 			}
 		}
 	}
 }
 
-// picture writes what the tab shows to a file.
+// picture writes a screenshot of the tab to a file.
 func picture(folder, name string) step {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		quality := int64(80) // of 100

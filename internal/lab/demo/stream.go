@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// incident is the end of the log of an lmserve server: clients feed their sessions, and then the
-// disk has changed some bytes of the data folder.
+// incident is the end of the log of an lmserve server. Clients feed their sessions; then the disk
+// changes some bytes of the data folder.
 //
 //go:embed incident.log
 var incident string
@@ -27,18 +27,18 @@ var incident string
 //go:embed novel.txt
 var novel string
 
-// code is where the third text is: the first files of a package of this repository.
+// code matches the files of the third text: the first files of a package of this repository.
 const code = "sparsemeta/*.go"
 
-// codeBytes is about how long it gets: a file that has begun goes in whole.
+// codeBytes is the approximate length of the third text: files are used whole.
 const codeBytes = 14 << 10
 
-// stream is a text, and the name of the session that it goes to.
+// stream is a text, and the name of its session.
 type stream struct {
 	name, title, text string
-	lines             bool // whether it is one of lines, of which some may be strange
+	lines             bool // whether the text has lines, some of which may be strange
 
-	shadow string // id of the session that reads the same text and learns by its companion alone
+	shadow string // id of the session that reads the same text and learns only by its companion
 }
 
 func streams() ([]*stream, error) {
@@ -53,7 +53,7 @@ func streams() ([]*stream, error) {
 	}, err
 }
 
-// sources are the first files that code names, but for tests.
+// sources returns the first files that match code, without tests.
 func sources() (string, error) {
 	files, err := filepath.Glob(code)
 	if err == nil && len(files) == 0 {
@@ -71,14 +71,13 @@ func sources() (string, error) {
 	return text.String(), err
 }
 
-// prepare makes the session of a stream, and a shadow of it. The session's labels say what it is
-// for.
+// prepare makes the session of a stream, and its shadow. Labels describe the session.
 func (s *stream) prepare(ctx context.Context, c *client.Client) error {
 	yes, seed, static := true, uint64(1), client.MethodStatic
 	_, _, err := c.EnsureSession(ctx, s.name, client.SessionRequest{
 		Seed:     &seed,
 		Settings: &client.SettingsRequest{Baseline: &yes},
-		// The page offers sessions with a demo.
+		// The page offers sessions with the label demo.
 		Labels: &client.Labels{"title": s.title, "demo": "text"},
 	})
 	if err != nil {
@@ -91,8 +90,8 @@ func (s *stream) prepare(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// shadowBits is what the text up to an offset costs the shadow, which comes there a little later
-// than its session.
+// shadowBits returns the shadow's cost of the text up to an offset. The shadow reaches the offset
+// slightly later than its session.
 func (s *stream) shadowBits(ctx context.Context, c *client.Client, end int64) (float64, error) {
 	for {
 		shadow, err := c.GetSession(ctx, s.shadow)
@@ -113,10 +112,10 @@ func (s *stream) shadowBits(ctx context.Context, c *client.Client, end int64) (f
 	}
 }
 
-// rowBytes is after how many bytes of a text there is a row of the table.
+// rowBytes is the number of bytes of text in a row of the table.
 const rowBytes = 2048
 
-// rows are the text in pieces of whole lines, each for a row of the table.
+// rows returns the text in pieces of whole lines, one for each row of the table.
 func (s *stream) rows() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for rest := s.text; rest != ""; {
@@ -134,7 +133,7 @@ func (s *stream) rows() iter.Seq[string] {
 	}
 }
 
-// pace is how fast a text comes while somebody watches, in bytes a second.
+// pace is the speed of a watched text in bytes a second.
 const pace = 300
 
 type paced struct {

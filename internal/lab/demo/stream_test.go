@@ -22,7 +22,7 @@ func TestRowsAreWholeLinesThatMakeUpTheText(t *testing.T) {
 	}
 }
 
-// A line is shown from its beginning or from the beginning of a word, with its strangest part.
+// An excerpt begins with the line or with a word, and contains the strangest part.
 func TestExcerptBeginsWithAWord(t *testing.T) {
 	line := "2026-11-22T14:39:07.676Z\tERROR\t" + strings.Repeat("a word ", 20) + "strange end"
 	for _, c := range []struct{ part, begins string }{

@@ -10,10 +10,10 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/chart"
 )
 
-// Chart draws bits per byte, or the perplexity of words, against bytes or tokens seen, one line for
-// each method. A point of a line is the mean over an octave of a document's tokens around the
-// point's place, averaged over the documents that are long enough. For a stream that is never reset
-// it is the mean over a window that moves along the stream.
+// Chart draws bits per byte, or the perplexity of words, against bytes or tokens seen, one line
+// for each method. A point is the mean over an octave of a document's tokens around it, averaged
+// over the documents that are long enough. For a stream that is never reset, a point is the mean
+// over a moving window.
 func (r Result) Chart() chart.Chart {
 	points := r.drawn()
 	c := chart.Chart{Title: fmt.Sprintf("%s on %s", r.Model, r.extent()),
@@ -37,8 +37,8 @@ func (r Result) Chart() chart.Chart {
 	return c
 }
 
-// place is the position of a window on the axis: the middle of its octave, or its end in a stream
-// that is never reset.
+// place returns the position of a window on the axis: the middle of its octave, or its end in a
+// stream that is never reset.
 func (r Result) place(p Point) float64 {
 	if r.Reset == ResetDocument {
 		return math.Sqrt(float64(p.From) * float64(p.To))
@@ -46,7 +46,7 @@ func (r Result) place(p Point) float64 {
 	return float64(p.To)
 }
 
-// height is a number of bits a token as it is drawn.
+// height returns the drawn value of a number of bits a token.
 func (r Result) height(bits float64) float64 {
 	if r.Words {
 		return math.Exp2(bits)
@@ -55,7 +55,7 @@ func (r Result) height(bits float64) float64 {
 }
 
 // drawn returns the windows that at least a quarter of the documents reach. A mean over fewer
-// documents jumps from text to text.
+// documents is too noisy.
 func (r Result) drawn() (points []Point) {
 	for _, p := range r.Windows {
 		if r.Reset == ResetNever || 4*p.Texts >= len(r.Documents) {
@@ -97,7 +97,7 @@ func (r Result) extent() string {
 	return s
 }
 
-// label is a number of tokens in few characters.
+// label formats a number of tokens compactly.
 func (r Result) label(n int64) string {
 	if r.Words {
 		return humanize.Comma(n)
@@ -105,7 +105,7 @@ func (r Result) label(n int64) string {
 	return byteLabel(n)
 }
 
-// byteLabel is a number of bytes in few characters; 1 KB = 1024 bytes.
+// byteLabel formats a number of bytes compactly; 1 KB = 1024 bytes.
 func byteLabel(n int64) string {
 	switch {
 	case n >= 10*kb*kb || n >= kb*kb && n%(kb*kb) == 0:
@@ -116,8 +116,8 @@ func byteLabel(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// ticks marks an axis of tokens at powers of two (a logarithmic axis) or at multiples of a power of
-// two (a linear one).
+// ticks marks an axis of tokens at powers of two (logarithmic) or at multiples of a power of two
+// (linear).
 func (r Result) ticks(from, to float64, log bool) (ticks []chart.Tick) {
 	add := func(v float64) {
 		if v >= from && v <= to {

@@ -6,7 +6,7 @@ import (
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// list finds the documents below dir, in path order.
+// list returns the documents below dir, in path order.
 func list(dir string, maxBytes int64) ([]documents.File, error) {
 	files, err := documents.List(dir, maxBytes)
 	if err != nil {
@@ -26,7 +26,7 @@ func read(f documents.File) ([]byte, error) {
 	return text, nil
 }
 
-// Texts reads the documents that Directory would score, in path order.
+// Texts returns the documents that Directory would score, in path order.
 func Texts(dir string, maxBytes int64) (texts [][]byte, err error) {
 	files, err := list(dir, maxBytes)
 	if err != nil {

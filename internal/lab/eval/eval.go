@@ -1,5 +1,4 @@
-// Package eval scores the same documents with several methods of adaptation on
-// the same weights, side by side.
+// Package eval scores the same documents with several methods of adaptation on the same weights.
 package eval
 
 import (
@@ -17,44 +16,42 @@ import (
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// Values of Options.Reset: when the state of a stream is reset.
+// Values of Options.Reset: when a stream's state is reset.
 const (
-	ResetDocument = "document" // every document is a stream of its own
+	ResetDocument = "document" // every document is a separate stream
 	ResetNever    = "never"    // all documents are one stream
 )
 
-// Values of Options.KV: what becomes of the keys and values of the memory when the fast weights
-// that make them move.
+// Values of Options.KV: how keys and values of the memory follow changes of their fast weights.
 const (
-	KVExact  = "exact"  // they are computed again, as sessions do
-	KVCached = "cached" // they stay as they are, see txl.Reuse
+	KVExact  = "exact"  // they are recomputed, as in sessions
+	KVCached = "cached" // they are kept, see txl.Reuse
 )
 
-// WithCompanion behind the name of a method is the method with a companion, see stream.Settings;
-// the name alone is the method without. Method counts is a companion alone, with either name.
+// WithCompanion after the name of a method adds a companion, see stream.Settings; the name alone
+// means without. Method counts is a companion alone, with either name.
 const WithCompanion = "+companion"
 
-// Options say what to score and how. The zero value scores every byte of each document as a stream
-// of its own, with the methods static and, if the model has meta-learners, sparse-meta, each alone
-// and beside a companion.
+// Options say what to score and how. The zero value scores every byte of each document as a
+// separate stream. Its methods are static and, if the model has meta-learners, sparse-meta, each
+// with and without a companion.
 type Options struct {
 	Methods  []string // with or without WithCompanion; gain and cost are relative to the first
 	Reset    string   // ResetDocument (also "") or ResetNever
 	Shuffle  *uint64  // seed of the documents' order; nil: path order
-	MaxBytes int64    // scored of each document, from its beginning; 0: all
+	MaxBytes int64    // scored bytes of each document, from its beginning; 0: all
 	Seed     uint64   // of the random masks of sparse-meta
 	Threads  int      // threads that compute; 0: one
-	// Settings take the place of the model's own, for every method that has them. The method itself
-	// is not one of them.
+	// Settings replace the model's, for every method that uses them, except the method itself.
 	Settings setting.Values
 	KV       string // KVExact (also "") or KVCached
-	// Progress, if set, is told after each chunk how many bytes of all
-	// documents and methods together have been scored.
+	// Progress, if set, receives the scored bytes and the total, over all documents and methods,
+	// after each chunk.
 	Progress func(done, total int64)
 }
 
-// settings returns the model and the settings of a stream that runs the method. Method counts has
-// its own model of bytes, whatever the model of the others.
+// settings returns the model and the settings of a stream with the method. Method counts uses a
+// separate model of bytes, whatever the model of the others.
 func (o Options) settings(
 	m *model.Model, method string,
 ) (*model.Model, stream.Settings, error) {
@@ -67,7 +64,7 @@ func (o Options) settings(
 	}
 	asked := o.Settings.Clone()
 	asked["method"], asked["companion"] = name, companion || name == stream.Counts
-	if name == stream.Counts { // they are for the banks of the others' model
+	if name == stream.Counts { // gammas are for the banks of the other model
 		delete(asked, "gammas")
 	}
 	set, err := stream.With(m, asked)
@@ -75,7 +72,7 @@ func (o Options) settings(
 	return m, set, err
 }
 
-// complete puts defaults in place of zero values and reports the first option that is wrong.
+// complete replaces zero values by defaults and returns an error for the first wrong option.
 func (o Options) complete(m *model.Model) (Options, error) {
 	if len(o.Methods) == 0 && m.Uniform {
 		o.Methods = []string{stream.Counts}
@@ -112,15 +109,14 @@ func (o Options) complete(m *model.Model) (Options, error) {
 	return o, nil
 }
 
-// Validate reports the first option that does not fit the model.
+// Validate returns an error for the first option that does not fit the model.
 func (o Options) Validate(m *model.Model) error {
 	_, err := o.complete(m)
 	return err
 }
 
-// Directory evaluates every file below dir. If the context ends before that, the result has the
-// documents that were done until then and how far it came in the next, and is marked as
-// interrupted.
+// Directory evaluates every file below dir. If the context ends early, the result is marked as
+// interrupted. It then has the finished documents and the progress in the next one.
 func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Result, error) {
 	o, err := o.complete(m)
 	if err != nil {
@@ -130,7 +126,7 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	if err != nil {
 		return Result{}, err
 	}
-	if o.Shuffle != nil { // the order depends on the number of files and the seed alone
+	if o.Shuffle != nil { // the order depends only on the number of files and the seed
 		rng := rand.New(rand.NewPCG(*o.Shuffle, 0))
 		rng.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	}
@@ -156,7 +152,7 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	return res, nil
 }
 
-// interrupted is the result of an evaluation that an error has ended.
+// interrupted returns the result of an evaluation that an error has ended.
 func (e *evaluation) interrupted(dir string, err error) (Result, error) {
 	if len(e.documents) == 0 && e.partial == nil {
 		return Result{}, err
@@ -172,29 +168,29 @@ type evaluation struct {
 	model       *model.Model
 	workers     []*stream.Worker
 	tracks      []*track
-	done, total int64 // bytes scored and to be scored, over all methods
+	done, total int64 // bytes scored and to score, over all methods
 
-	marks     []int64 // counts of tokens of a document at which its bits so far are noted
+	marks     []int64 // numbers of tokens of a document at which its bits so far are recorded
 	documents []Part
-	partial   *Partial // of the document that was interrupted; nil: there is none
+	partial   *Partial // progress in the interrupted document; nil: none
 	curve     *average
 	windows   *average
 	diverged  []Divergence
 }
 
-// track is one method's way through the documents.
+// track is one method's run through the documents.
 type track struct {
 	name   string // of the method
 	model  *model.Model
 	set    stream.Settings
 	worker *stream.Worker
 	stream *stream.Stream
-	whole  *meter // the meter of the stream that is never reset, nil otherwise
+	whole  *meter // the meter of a stream that is never reset, else nil
 	broken bool   // the stream has diverged
 }
 
-// bytesOfWord is about the length of a word of prose, with the space before it. It says how long
-// the windows of a stream of words are.
+// bytesOfWord is the approximate length of a word of prose with its space. It sets the length of
+// windows of a stream of words.
 const bytesOfWord = 6
 
 func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluation, error) {
@@ -234,8 +230,8 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluati
 	return e, nil
 }
 
-// workerFor gives a worker to a track: all of a model share one, unless keys are cached, which a
-// track would lose to the next one.
+// workerFor returns a worker for a track. Tracks of one model share a worker, unless keys are
+// cached, which one track would lose to the next.
 func (e *evaluation) workerFor(m *model.Model) *stream.Worker {
 	for _, t := range e.tracks {
 		if t.model == m && e.KV != KVCached {
@@ -254,8 +250,8 @@ func (e *evaluation) close() {
 	}
 }
 
-// warm runs each method once over two chunks that are not counted. Otherwise the method that is
-// timed first would also pay for what all of them need once, such as pages of memory.
+// warm runs each method once over two uncounted chunks. Otherwise the first timed method would
+// also pay for common one-time costs, such as pages of memory.
 func (e *evaluation) warm(text []byte) {
 	for _, t := range e.tracks {
 		s := stream.New(t.model, t.set)
@@ -285,7 +281,7 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 			e.leave(doc, meters)
 			return err
 		}
-		// The bytes that a diverged method has left out count as done.
+		// Bytes that a diverged method has skipped count as done.
 		e.progress(before + doc.Bytes - e.done)
 		if t.broken {
 			doc.Scores[k] = nil
@@ -304,8 +300,8 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 	return nil
 }
 
-// longest is the number of tokens of a text that was metered under every method: those of a method
-// that has not diverged, if there is one.
+// longest returns the number of tokens of a text metered under every method: that of a method
+// that has not diverged, if any.
 func longest(meters []*meter) (n int64) {
 	for _, m := range meters {
 		n = max(n, m.tally.Tokens)
@@ -313,7 +309,7 @@ func longest(meters []*meter) (n int64) {
 	return n
 }
 
-// leave notes how far the methods came in a document that is not scored to its end.
+// leave records the progress of the methods in an unfinished document.
 func (e *evaluation) leave(doc Part, meters []*meter) {
 	p := &Partial{Name: doc.Name, Bytes: doc.Bytes}
 	for k, m := range meters {
@@ -330,8 +326,8 @@ func (e *evaluation) leave(doc Part, meters []*meter) {
 	}
 }
 
-// score feeds the text to a track's stream until its end or until the method diverges. The time is
-// that of feeding alone.
+// score feeds the text to a track's stream until its end or until the method diverges. The time
+// is that of feeding alone.
 func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string,
 	text []byte) (took time.Duration, err error) {
 	if t.broken {
@@ -366,7 +362,7 @@ func (e *evaluation) result() Result {
 		Documents: e.documents, Domains: []Part{}, Total: newPart("total", len(e.tracks)),
 		Curve: e.curve.points(words), Divergence: e.diverged,
 	}
-	domains := map[string]int{} // where in res.Domains
+	domains := map[string]int{} // indexes in res.Domains
 	for _, doc := range e.documents {
 		at, ok := domains[doc.Domain]
 		if !ok {

@@ -53,7 +53,7 @@ func evaluate(t *testing.T, m *model.Model, dir string, o Options) Result {
 	return res
 }
 
-// untimed returns a result without the numbers that a clock measured.
+// untimed returns a result without measured times.
 func untimed(r Result) Result {
 	clear := func(p Part) {
 		for _, s := range p.Scores {
@@ -69,7 +69,7 @@ func untimed(r Result) Result {
 	return r
 }
 
-// texts of several lengths and domains, in path order.
+// texts have several lengths and domains, in path order.
 var texts = []struct{ name, text string }{
 	{"a/one", "some text that is longer than a chunk"},
 	{"a/two/three", strings.Repeat("another text, another stream; ", 90)}, // 2700 bytes
@@ -88,7 +88,7 @@ func corpus(t *testing.T) (dir string) {
 	return dir
 }
 
-// allMethods are those of streams, each without a companion and with one.
+// allMethods returns the methods of streams, each without and with a companion.
 func allMethods() (all []string) {
 	for _, method := range stream.Methods() {
 		all = append(all, method, method+WithCompanion)
@@ -96,8 +96,8 @@ func allMethods() (all []string) {
 	return all
 }
 
-// feed gives a text to a stream of its own that goes by a method as Options name it. Method counts
-// is a companion without a network.
+// feed gives a text to a separate stream with a method as named in Options. Method counts is a
+// companion without a network.
 func feed(m *model.Model, method, text string) (s *stream.Stream, nll []float32) {
 	name, companion := strings.CutSuffix(method, WithCompanion)
 	if name == stream.Counts {
@@ -115,8 +115,8 @@ func feed(m *model.Model, method, text string) (s *stream.Stream, nll []float32)
 	return s, nll
 }
 
-// Each document is a stream of its own: its score is the score of the document alone, whatever
-// other documents there are. The bits of a domain, and of all, are the sums over documents.
+// Each document is a separate stream: its score does not depend on other documents. The bits of a
+// domain, and of all, are the sums over documents.
 func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	m := small(t, 1)
 	var last int64
@@ -160,7 +160,7 @@ func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	require.Equal(t, 2, res.Domains[1].Documents)
 }
 
-// With ResetNever the documents are scored like one text that is all of them put together.
+// With ResetNever the documents are scored like one text of all of them.
 func TestNeverResetIsOneStream(t *testing.T) {
 	m := small(t, 1)
 	res := evaluate(t, m, corpus(t), Options{Methods: allMethods(), Reset: ResetNever, Seed: 3})
@@ -191,8 +191,7 @@ func TestNeverResetIsOneStream(t *testing.T) {
 	require.NotEqual(t, apart.Documents[1].Scores[1].Bits, res.Documents[1].Scores[1].Bits)
 }
 
-// The curve's score of the first 2 KB is the total score where no document is read further, for the
-// documents that have 2 KB.
+// The curve's score of the first 2 KB equals the total score of documents with exactly 2 KB.
 func TestTheCurveAgreesWithTheTotal(t *testing.T) {
 	m, dir := small(t, 1), t.TempDir()
 	long := ""
@@ -395,7 +394,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// An evaluation that is interrupted gives the documents that were done, as one of these alone does.
+// An interrupted evaluation returns the finished documents with their normal results.
 func TestAnInterruptedEvaluationHasWhatIsDone(t *testing.T) {
 	m, dir, alone := small(t, 0), t.TempDir(), t.TempDir()
 	for _, name := range []string{"a", "b", "c"} {
@@ -424,7 +423,7 @@ func TestAnInterruptedEvaluationHasWhatIsDone(t *testing.T) {
 	require.Zero(t, res)
 }
 
-// An evaluation that is interrupted within its first document tells how far each method came.
+// An evaluation interrupted within its first document reports the progress of each method.
 func TestAnEvaluationInterruptedInItsFirstDocument(t *testing.T) {
 	m, dir := small(t, 0), t.TempDir()
 	write(t, dir, "a", strings.Repeat("a text ", 100))

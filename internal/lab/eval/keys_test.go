@@ -10,8 +10,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// Cached keys and values change the scores of the methods whose fast weights make them, and no
-// others.
+// Cached keys and values change the scores only of methods whose fast weights affect them.
 func TestCachedKeysMatterWhereWeightsMove(t *testing.T) {
 	m := small(t, 1)
 	dir := corpus(t)
@@ -43,7 +42,7 @@ func TestCachedKeysMatterWhereWeightsMove(t *testing.T) {
 	require.Equal(t, exact.Total.Scores[1].Bits, cached.Total.Scores[1].Bits)
 }
 
-// Methods that share a stream of documents keep their cached keys: what one of them scores does not
+// Methods that share a stream of documents keep their cached keys: the scores of one do not
 // depend on the others.
 func TestMethodsDoNotLoseTheirKeysToEachOther(t *testing.T) {
 	m, dir := small(t, 1), corpus(t)

@@ -7,15 +7,15 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// meter adds up the bits of a text, token by token, and notes the sum at its marks.
+// meter sums the bits of a text, token by token, and records the sum at its marks.
 type meter struct {
 	unknown int32           // the token of unknown words, -1 if there is none
 	marks   []int64         // counts of tokens, ascending
-	at      []float64       // bits of the first marks[i] tokens, as far as the text has come
+	at      []float64       // bits of the first marks[i] tokens, as far as the text has been read
 	tally   tokenizer.Tally // of all tokens so far
 }
 
-// add takes the next tokens with their scores, in nats.
+// add adds the next tokens with their scores, in nats.
 func (m *meter) add(tokens *tokenizer.Tokens, nll []float32) {
 	bits, n := m.tally.Bits, m.tally.Tokens
 	for _, v := range nll {
@@ -28,7 +28,8 @@ func (m *meter) add(tokens *tokenizer.Tokens, nll []float32) {
 	m.tally.Count(tokens, m.unknown, nll)
 }
 
-// upTo is the bits of the first n tokens, n 0 or a mark; NaN beyond what was scored.
+// upTo returns the bits of the first n tokens, where n is 0 or a mark, or NaN beyond the scored
+// text.
 func (m *meter) upTo(n int64) float64 {
 	if n == 0 {
 		return 0
@@ -41,7 +42,8 @@ func (m *meter) upTo(n int64) float64 {
 
 const kb = 1024
 
-// The lengths of the curve: the first 2, 8, 32, 128 KB of a document, or about as much in words.
+// The lengths of the curve: the first 2, 8, 32, 128 KB of a document, or similar lengths in
+// words.
 var (
 	firstBytes = []int64{2 * kb, 8 * kb, 32 * kb, 128 * kb}
 	firstWords = []int64{512, 2048, 8192, 32768}
@@ -50,8 +52,8 @@ var (
 // perOctave is the number of marks between a length and its double.
 const perOctave = 4
 
-// octaves returns marks from 64 tokens to n, evenly spaced on a logarithmic scale. The powers of
-// two are among them.
+// octaves returns marks from 64 tokens to n, evenly spaced on a logarithmic scale, including the
+// powers of two.
 func octaves(n int64) (marks []int64) {
 	for k := 0; ; k++ {
 		mark := int64(math.Round(64 * math.Exp2(float64(k)/perOctave)))
@@ -62,9 +64,9 @@ func octaves(n int64) (marks []int64) {
 	}
 }
 
-// running returns the marks of a stream of n tokens, and the size of the window that ends at each.
-// The window is a power of two between a 32nd and a 16th of the stream, but at least 1024; the
-// marks are an eighth of it apart. They go on to a stream of most tokens.
+// running returns the marks of a stream of n tokens, and the size of the window that ends at
+// each. The window is a power of two between a 32nd and a 16th of the stream, but at least 1024.
+// The marks are an eighth of it apart, and continue up to a stream of most tokens.
 func running(n, most int64) (marks []int64, window int64) {
 	for window = kb; window*32 <= n; window *= 2 {
 	}
@@ -74,10 +76,10 @@ func running(n, most int64) (marks []int64, window int64) {
 	return marks, window
 }
 
-// span is a stretch of tokens, by counts from the beginning.
+// span is a range of tokens, counted from the beginning.
 type span struct{ from, to int64 }
 
-// firstSpans are the spans of the curve of those lengths.
+// firstSpans returns the spans of the curve for the given lengths.
 func firstSpans(firsts []int64) (spans []span) {
 	for _, n := range firsts {
 		spans = append(spans, span{0, n})
@@ -93,8 +95,8 @@ func octaveSpans(marks []int64) (spans []span) {
 	return spans
 }
 
-// runningSpans returns the last window tokens before each mark, or what there is at the beginning
-// of the stream.
+// runningSpans returns the last window tokens before each mark, or fewer at the beginning of the
+// stream.
 func runningSpans(marks []int64, window int64) (spans []span) {
 	for _, to := range marks {
 		spans = append(spans, span{max(0, to-window), to})
@@ -117,7 +119,7 @@ func newAverage(spans []span, methods int) *average {
 	return a
 }
 
-// add takes a text of n tokens, metered under every method.
+// add adds a text of n tokens, metered under every method.
 func (a *average) add(n int64, meters []*meter) {
 	for i, s := range a.spans {
 		if s.to > n {
@@ -130,7 +132,7 @@ func (a *average) add(n int64, meters []*meter) {
 	}
 }
 
-// points are the spans that any text reached, of bytes or of words.
+// points returns the spans that at least one text reached, of bytes or of words.
 func (a *average) points(words bool) []Point {
 	points := []Point{} // never null in JSON
 	for i, s := range a.spans {

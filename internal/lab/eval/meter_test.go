@@ -11,14 +11,14 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// bytesOf are n tokens of bytes.
+// bytesOf returns n tokens of bytes.
 func bytesOf(n int) *tokenizer.Tokens {
 	var tokens tokenizer.Tokens
 	tokenizer.Bytes{}.Next(&tokens, nil, make([]byte, n), n)
 	return &tokens
 }
 
-// However the scores come in pieces, a meter knows the bits up to each of its marks.
+// A meter has the bits up to each of its marks, whatever the pieces of the scores.
 func TestAMeterKnowsTheBitsUpToItsMarks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nll := rapid.SliceOfN(rapid.Float32Range(0, 20), 0, 500).Draw(t, "nll")

@@ -9,45 +9,45 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// This file is a rival without a network: an adaptive n-gram of words, as predictive keyboards
-// have, of the text that was read and typed, and beside it one of a prior text. Tokens are words
-// and the single bytes between them; bytes beyond ASCII count as parts of words. Of the token under
-// way the n-gram gives the next byte, so that the same search and the same choice make candidates
-// of it as of a network's distributions.
+// This file is a rival without a network: an adaptive n-gram of words, as in predictive
+// keyboards. It learns the text that was read and typed, and can add one of a prior text. Tokens
+// are words and the single bytes between them; bytes beyond ASCII count as parts of words. The
+// n-gram predicts the next byte of the present token. So the same search and choice of candidates
+// work as with a network's distributions.
 
-// NGram and NGramPrior are the names of the rival among the methods of TypingOptions.
+// NGram and NGramPrior are the rival's names among the methods of TypingOptions.
 const (
 	NGram      = "ngram"
 	NGramPrior = "ngram+prior"
 
-	ngramTail  = 256 // bytes in which the last tokens are looked for
-	ngramCalls = 100 // prefixes of a search; without a network they are cheap
+	ngramTail  = 256 // bytes in which the last tokens are searched
+	ngramCalls = 100 // prefixes of a search; they are cheap without a network
 )
 
 // ngram mixes counts of a session's text with those of a prior one.
 type ngram struct {
 	own, prior *ngramCounts // prior may be nil
 	text       []byte
-	read       int // bytes of the text whose tokens are counted: up to the word under way
+	read       int // bytes of the text whose tokens are counted: up to the present word
 	shares     map[lengths]*share
 
 	tree suggest.Tree
 }
 
-// lengths are those of the longest contexts that were met, and whether a word may follow.
+// lengths are the lengths of the longest known contexts, and whether a word may follow.
 type lengths struct {
 	own, prior int
 	word       bool
 }
 
-// share is how often, of both, the own counts and the prior ones have explained a token.
+// share counts how often the session's counts and the prior counts have explained a token.
 type share struct{ own, prior float64 }
 
 func newNGram(prior *ngramCounts) *ngram {
 	return &ngram{own: newNGramCounts(), prior: prior, shares: map[lengths]*share{}}
 }
 
-// ask suggests what comes behind the text that was read before, and typed so far.
+// ask suggests continuations of the text read before and typed so far.
 func (g *ngram) ask(
 	ctx context.Context, before, typed []byte, o suggest.Options,
 ) (suggest.Found, error) {
@@ -58,13 +58,13 @@ func (g *ngram) ask(
 	return g.tree.Search(ctx, g, root, o)
 }
 
-// learn counts the tokens that are complete.
+// learn counts the complete tokens.
 func (g *ngram) learn(before, typed []byte) {
 	g.text = append(append(g.text[:0], before...), typed...)
 	for g.read < len(g.text) {
 		n := tokenSize(g.text[g.read:])
 		if g.read+n == len(g.text) && wordByte(g.text[g.read]) {
-			return // more of the word may come
+			return // the word may continue
 		}
 		token := string(g.text[g.read : g.read+n])
 		if g.prior != nil {
@@ -75,7 +75,7 @@ func (g *ngram) learn(before, typed []byte) {
 	}
 }
 
-// weigh learns which counts explain a token, as a step of expectation maximization does.
+// weigh learns which counts explain a token, by a step of expectation maximization.
 func (g *ngram) weigh(context []string, token string) {
 	own, prior := g.own.at(context), g.prior.at(context)
 	of := g.share(context, own, prior)
@@ -93,8 +93,8 @@ func (g *ngram) share(context []string, own, prior []uint64) *share {
 	return g.shares[of]
 }
 
-// begin says how likely a token is that begins with a text: by the byte behind the text, and the
-// text itself as a whole token.
+// begin returns the probabilities of tokens that begin with a text: by the byte after the text,
+// and of the text itself as a whole token.
 func (g *ngram) begin(context []string, text string) (next [tokenEnds + 1]float64) {
 	own := g.own.at(context)
 	next = g.own.begin(own, text)
@@ -112,7 +112,7 @@ func (g *ngram) begin(context []string, text string) (next [tokenEnds + 1]float6
 
 func wordByte(b byte) bool { return b >= utf8.RuneSelf || suggest.OfWord(rune(b)) }
 
-// tokenSize is the length of the token with which a text begins.
+// tokenSize returns the length of the first token of a text.
 func tokenSize(text []byte) int {
 	n := 0
 	for n < len(text) && wordByte(text[n]) {
@@ -121,10 +121,10 @@ func tokenSize(text []byte) int {
 	return max(1, n)
 }
 
-// lastTokensOf are the last tokens of a text that ends with one.
+// lastTokensOf returns the last tokens of a text that ends with one.
 func lastTokensOf(text []byte) []string { return behind(lastTokens(text)) }
 
-// lastTokens are the last tokens of a text, and the word under way at its end.
+// lastTokens returns the last tokens of a text, and the unfinished word at its end.
 func lastTokens(text []byte) (context []string, word string) {
 	end := len(text)
 	for end > 0 && wordByte(text[end-1]) {
@@ -143,7 +143,7 @@ func lastTokens(text []byte) (context []string, word string) {
 	return context, word
 }
 
-// behind is the context behind a word that has ended, "" if there is none.
+// behind returns the context after an ended word; "" means no word.
 func behind(context []string, word string) []string {
 	if word == "" {
 		return context

@@ -11,7 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// The rival's distributions sum to one, whatever was typed, and it proposes what it has read.
+// The rival's distributions sum to one after any typed text, and it proposes text that it has
+// read.
 func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 	before := []byte(strings.Repeat("the red house, the blue house.\n", 5))
 	g := newNGram(nil)
@@ -22,7 +23,7 @@ func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 		found, err := newNGram(nil).ask(t.Context(), before, []byte(typed), o)
 		require.NoError(t, err)
 		if want == "" {
-			continue // nothing that it has read begins so
+			continue // no known text has this beginning
 		}
 		require.NotEmpty(t, found.Candidates, typed)
 		require.Equal(t, want, found.Candidates[0].Text, typed)
@@ -48,8 +49,8 @@ func TestTheNGramProposesWhatItHasRead(t *testing.T) {
 	require.True(t, strings.HasPrefix(next, text), text)
 }
 
-// What the session's text lacks comes from the prior text, as far as that has explained the
-// session's text so far.
+// Text that the session lacks comes from the prior text, weighted by how well the prior has
+// explained the session's text.
 func TestNGramWeighsItsPrior(t *testing.T) {
 	prior := counted(strings.Repeat("the green house, the green tree.\n", 50))
 	o := suggest.Options{N: 1, Unit: suggest.Word}
@@ -68,7 +69,7 @@ func TestNGramWeighsItsPrior(t *testing.T) {
 	require.Zero(t, said(unlike, nil))
 	require.Greater(t, said(unlike, prior), 0.01)
 	require.Greater(t, said(like, prior), 0.8)
-	own := func(before string) float64 { // the share of the session's own counts
+	own := func(before string) float64 { // the share of the session's counts
 		g, sum := newNGram(prior), share{}
 		g.learn([]byte(before), nil)
 		for _, of := range g.shares {
@@ -99,7 +100,7 @@ func TestTypingComparesWithTheNGram(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, res.Scores[0].Word.Saved, 40.)
 
-	// A prior of such text saves keys where nothing was read.
+	// A prior of similar text saves keys in an unread text.
 	o := TypingOptions{
 		Methods: []string{NGram, NGramPrior}, Read: []int64{0}, Window: 60, Prior: typingFolder(t),
 	}

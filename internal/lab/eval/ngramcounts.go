@@ -8,28 +8,28 @@ import (
 )
 
 // This file counts tokens by the tokens before them. Probabilities are interpolated by modified
-// Kneser-Ney smoothing (Chen and Goodman, 1998). With h a context of up to four tokens, and h' the
-// same context without its first token,
+// Kneser-Ney smoothing (Chen and Goodman, 1998). With h a context of up to four tokens, and h'
+// the same context without its first token,
 //
 //	P(w|h) = (c(hw) - D(c(hw))) / c(h) + (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h) P(w|h')
 //
-// In the longest contexts c counts occurrences. In shorter ones c counts the different tokens that
-// stood before hw. N1, N2 and N3 count the tokens met once, twice and more often behind h.
-// The discounts D follow from how many counts are one, two, three and four, for each length of h.
-// The shortest context says only whether a word stands last: no word follows a word. Below it,
-// tokens are spelt.
+// In the longest contexts c counts occurrences. In shorter ones c counts the different tokens
+// before hw. N1, N2 and N3 count the tokens that followed h once, twice and more often. The
+// discounts D follow from the numbers of counts that are one, two, three and four, for each
+// length of h. The shortest context only says whether the last token is a word: no word follows a
+// word. Below it, tokens are spelled.
 
 const ngramOrder = 4 // tokens of a context
 
-// ngramCounts is what is known of the tokens of a text. Its maps are flat, as they are large.
+// ngramCounts holds the counts of the tokens of a text. Its maps are flat, since they are large.
 type ngramCounts struct {
 	ids      map[string]int32
 	tokens   []string
-	contexts map[uint64]int32 // numbers of places
-	grams    map[uint64]int32 // by context and token, numbers of counts
+	contexts map[uint64]int32 // indexes of places
+	grams    map[uint64]int32 // by context and token, indexes of counts
 	places   []ngramPlace
 	counts   []ngramCount
-	met      [ngramOrder + 1][5]float64 // how many counts are so high, by tokens of the context
+	met      [ngramOrder + 1][5]float64 // how many counts have each value, by tokens of the context
 	spelling spelling
 	views    map[uint64]*ngramView
 	last     []int32 // tokens, the last one last
@@ -37,15 +37,15 @@ type ngramCounts struct {
 
 // ngramPlace is a context.
 type ngramPlace struct {
-	newest int32 // number of the count of the token that was new last
+	newest int32 // index of the count of the newest token
 	total  int32
-	kinds  [3]int32 // tokens met once, twice, more often
+	kinds  [3]int32 // tokens seen once, twice, more often
 }
 
-// ngramCount is how often a token was met in a context.
+// ngramCount is the count of a token in a context.
 type ngramCount struct {
 	token, n int32
-	older    int32 // number of another count in the context, or none
+	older    int32 // index of another count in the context, or noCount
 }
 
 const noCount = -1
@@ -102,7 +102,7 @@ func (c *ngramCounts) meet(k int, key uint64, token int32) (fresh bool) {
 	return !ok
 }
 
-// contextKeys returns the keys of the contexts at the end of some tokens, the shortest first.
+// contextKeys returns the keys of the contexts at the end of some tokens, shortest first.
 func (c *ngramCounts) contextKeys(tokens []int32) []uint64 {
 	keys := []uint64{shortest}
 	if n := len(tokens); n > 0 && wordByte(c.tokens[tokens[n-1]][0]) {
@@ -125,8 +125,7 @@ func mixKey(key uint64, token int32) uint64 {
 	return x ^ x>>31
 }
 
-// at returns the keys of the contexts at the end of some tokens, the shortest first, as far as they
-// were met.
+// at returns the keys of the known contexts at the end of some tokens, shortest first.
 func (c *ngramCounts) at(context []string) (keys []uint64) {
 	keys = []uint64{shortest}
 	if n := len(context); n > 0 && wordByte(context[n-1][0]) {
@@ -143,9 +142,9 @@ func (c *ngramCounts) at(context []string) (keys []uint64) {
 	return keys
 }
 
-// discounts are what counts of one, two and more are too high by, in contexts of so many tokens.
+// discounts returns the discounts of counts of one, two and more, in contexts of k tokens.
 func (c *ngramCounts) discounts(k int) [3]float64 {
-	// A few are taken to have been met before, for the first tokens of a text.
+	// Added counts stabilize the first tokens of a text.
 	n1, n2, n3, n4 := c.met[k][0]+8, c.met[k][1]+3, c.met[k][2]+1.5, c.met[k][3]+1
 	y := n1 / (n1 + 2*n2)
 	return [3]float64{
@@ -154,7 +153,7 @@ func (c *ngramCounts) discounts(k int) [3]float64 {
 	}
 }
 
-// escape is the share that a context leaves to shorter ones.
+// escape returns the share that a context leaves to shorter ones.
 func (of ngramPlace) escape(d [3]float64) float64 {
 	sum := 0.
 	for i, n := range of.kinds {
@@ -163,14 +162,14 @@ func (of ngramPlace) escape(d [3]float64) float64 {
 	return sum / float64(of.total)
 }
 
-// probability is that of a token behind contexts that were met.
+// probability returns the probability of a token after known contexts.
 func (c *ngramCounts) probability(keys []uint64, token string) float64 {
 	p := c.spelling.probability(token)
 	id, known := c.ids[token]
 	for k, key := range keys {
 		at, ok := c.contexts[key]
 		if !ok {
-			break // nothing was read yet
+			break // no text was read yet
 		}
 		d := c.discounts(k)
 		p *= c.places[at].escape(d)
@@ -181,19 +180,19 @@ func (c *ngramCounts) probability(keys []uint64, token string) float64 {
 	return p
 }
 
-// share is the probability of a token in its context, without what is left to shorter ones.
+// share returns the probability of a token in its context, without the share of shorter contexts.
 func (n ngramCount) share(d [3]float64, of ngramPlace) float64 {
 	return (float64(n.n) - d[min(n.n, 3)-1]) / float64(of.total)
 }
 
-// ngramView is the tokens that were met in a context, in the order of their texts.
+// ngramView lists the tokens of a context, in the order of their texts.
 type ngramView struct {
 	escape float64
 	tokens []string
-	sums   []float64 // of the probabilities of the tokens before each, without what is escape's
+	sums   []float64 // cumulative probabilities before each token, without escape
 }
 
-// view returns that of a context of k tokens.
+// view returns the view of a context of k tokens.
 func (c *ngramCounts) view(k int, key uint64) *ngramView {
 	if v := c.views[key]; v != nil {
 		return v
@@ -201,7 +200,7 @@ func (c *ngramCounts) view(k int, key uint64) *ngramView {
 	v := &ngramView{escape: 1, sums: []float64{0}}
 	at, ok := c.contexts[key]
 	if !ok {
-		return v // nothing was read yet
+		return v // no text was read yet
 	}
 	place, d := c.places[at], c.discounts(k)
 	var counts []ngramCount
@@ -220,8 +219,8 @@ func (c *ngramCounts) view(k int, key uint64) *ngramView {
 	return v
 }
 
-// begin says how likely a token is that begins with a text, behind contexts that were met: by the
-// byte behind the text, and the text itself as a whole token.
+// begin returns the probabilities of tokens that begin with a text, after known contexts: by the
+// byte after the text, and of the text itself as a whole token.
 func (c *ngramCounts) begin(keys []uint64, text string) (next [tokenEnds + 1]float64) {
 	p := c.spelling.begins(text)
 	next = c.spelling.next(text)

@@ -18,7 +18,7 @@ func counted(text string) *ngramCounts {
 	return c
 }
 
-// listed are counts by context and token, of contexts of k tokens, made from a list of tokens.
+// listed returns counts by context and token, for contexts of k tokens, from a list of tokens.
 func listed(tokens []string, k int) map[string]map[string]float64 {
 	counts, seen := map[string]map[string]float64{}, map[string]bool{}
 	for i, w := range tokens {
@@ -26,7 +26,7 @@ func listed(tokens []string, k int) map[string]map[string]float64 {
 		if len(h) < k {
 			continue
 		}
-		if len(h) > k { // the token before the context decides
+		if len(h) > k { // count each preceding token once
 			longer := strings.Join(h[len(h)-k-1:], "|") + "|" + w
 			if seen[longer] {
 				continue
@@ -47,7 +47,7 @@ func contextName(h []string, k int) string {
 	return fmt.Sprint(word, "|", strings.Join(h[len(h)-k:], "|"))
 }
 
-// kneserNey is the equation of ngramcounts.go over such counts.
+// kneserNey computes the equation of ngramcounts.go from such counts.
 func kneserNey(tokens, h []string, k int, w string, spelt float64) float64 {
 	if k < 0 {
 		return spelt
@@ -84,8 +84,8 @@ func kneserNey(tokens, h []string, k int, w string, spelt float64) float64 {
 	return p
 }
 
-// The probability of a token is the equation's, and that of its bytes: what a token may begin with
-// is shared out among the bytes behind the beginning and the end of the token.
+// The probability of a token is the equation's, and equals that of its bytes: the probability of
+// a beginning is divided among the next bytes and the end of the token.
 func TestNGramProbabilitiesAreKneserNeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	words, between := []string{"a", "ab", "abc", "b", "été"}, []string{" ", ", ", ".\n"}

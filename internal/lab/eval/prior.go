@@ -2,7 +2,7 @@ package eval
 
 import "context"
 
-// PriorBytes is how much text a prior is made of, at most.
+// PriorBytes is the maximum size of the text of a prior.
 const PriorBytes = 20 << 20
 
 // readPrior counts the tokens of a folder's texts.
@@ -16,7 +16,7 @@ func readPrior(ctx context.Context, dir string) (*ngramCounts, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		c.last = c.last[:0] // a context does not reach into the file before
+		c.last = c.last[:0] // a context does not extend into the file before
 		for len(text) > 0 {
 			n := tokenSize(text)
 			c.add(string(text[:n]))
@@ -26,8 +26,8 @@ func readPrior(ctx context.Context, dir string) (*ngramCounts, error) {
 	return c, nil
 }
 
-// priorTexts reads the files below a folder. Where they have more bytes together than wanted, each
-// gives the same share, from its beginning.
+// priorTexts reads the files below a folder. If they are too large together, each contributes the
+// same share of its bytes, from its beginning.
 func priorTexts(dir string, most int64) (texts [][]byte, err error) {
 	files, err := list(dir, 0)
 	if err != nil {

@@ -7,21 +7,20 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Result of an evaluation. Its JSON has null where there is no number because a method diverged.
+// Result is the result of an evaluation. Its JSON has null for numbers of a diverged method.
 type Result struct {
 	Model string `json:"model"`
-	// Words says that a token is a word or the end of a line, and not a byte.
+	// Words says that tokens are words and ends of lines, not bytes.
 	Words bool   `json:"words,omitempty"`
 	Data  string `json:"data"` // the directory
-	// Settings are those in the place of the model's own.
+	// Settings are those that replace the model's.
 	Settings setting.Values `json:"settings,omitempty"`
 	// Interrupted says that not all documents of the directory were scored.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Partial is the document within which the evaluation was interrupted. It counts in nothing
-	// else.
+	// Partial is the document in which the evaluation was interrupted. No other number includes
+	// it.
 	Partial *Partial `json:"partial,omitempty"`
-	// Methods are in the order that every list of scores has. Gain and cost are relative to the
-	// first.
+	// Methods are in the order of all lists of scores. Gain and cost are relative to the first.
 	Methods   []string `json:"methods"`
 	Reset     string   `json:"reset"`
 	Shuffle   *uint64  `json:"shuffle"`   // seed of the documents' order; null: path order
@@ -29,42 +28,41 @@ type Result struct {
 	Seed      uint64   `json:"seed"`
 	Threads   int      `json:"threads"`
 	KV        string   `json:"kv"`        // KVExact or KVCached
-	Documents []Part   `json:"documents"` // in the order in which they were scored
+	Documents []Part   `json:"documents"` // in the order of scoring
 	Domains   []Part   `json:"domains"`   // by name
 	Total     Part     `json:"total"`
-	// Curve has the first 2, 8, 32 and 128 KB of a document, 1 KB = 1024 bytes, or the first 512,
-	// 2048, 8192 and 32768 words, as far as any document is that long.
+	// Curve has the first 2, 8, 32 and 128 KB of a document, where 1 KB is 1024 bytes. For words
+	// it has the first 512, 2048, 8192 and 32768. It omits lengths that no document has.
 	Curve      []Point      `json:"curve"`
 	Windows    []Point      `json:"windows"` // of a document, or of the stream if it is never reset
 	Divergence []Divergence `json:"divergence"`
 }
 
-// Part of the text: a document, a domain or all.
+// Part is a part of the text: a document, a domain or all.
 type Part struct {
 	Name string `json:"name"` // path below the directory, or the domain
-	// Domain is the first folder of a document below the directory, "." for none.
+	// Domain is the first folder of a document below the directory, or ".".
 	Domain    string `json:"domain,omitempty"`
 	Documents int    `json:"documents"`
 	Bytes     int64  `json:"bytes"`
-	// Tokens are counted as the literature does for perplexities: words, unknown ones among them,
-	// and ends of lines. 0 if all methods diverged.
+	// Tokens are counted as in published perplexities: words, including unknown ones, and ends of
+	// lines. It is 0 if all methods diverged.
 	Tokens       int64 `json:"tokens"`
 	Unknown      int64 `json:"unknown,omitempty"`       // tokens of unknown words
 	UnknownBytes int64 `json:"unknown_bytes,omitempty"` // bytes of these words
 
-	Scores []*Score `json:"scores"` // one a method; null if the method diverged in this part
+	Scores []*Score `json:"scores"` // one for each method; null if the method diverged in this part
 }
 
-// Score is one method on one part.
+// Score is the result of one method on one part.
 type Score struct {
 	Bits        float64 `json:"bits"`
 	UnknownBits float64 `json:"unknown_bits,omitempty"` // bits of unknown words
-	// BitsPerByte is of what is known: unknown words have no part in it, since their bits do not
-	// tell them apart.
+	// BitsPerByte is of known words only, since the bits of unknown words do not identify them.
 	BitsPerByte float64 `json:"bits_per_byte"`
 	Perplexity  float64 `json:"perplexity"` // 2 to the power of the bits a token
-	// Gain is how many bits per byte less than the first method this method needs, GainPercent by
-	// how many percent its perplexity is lower; null if the first method diverged.
+	// Gain is the reduction of bits per byte relative to the first method, GainPercent that of
+	// perplexity in percent; null if the first method diverged.
 	Gain           *float64 `json:"gain"`
 	GainPercent    *float64 `json:"gain_percent"`
 	Seconds        float64  `json:"seconds"`
@@ -74,15 +72,15 @@ type Score struct {
 	Cost *float64 `json:"cost"`
 }
 
-// Partial is how far each method came in a document that was not scored to its end. The methods
-// score a document one after the other, so each has scored another stretch of it.
+// Partial is the progress of each method in an unfinished document. The methods score a document
+// one after the other, so their progress differs.
 type Partial struct {
 	Name   string         `json:"name"`  // path below the directory
-	Bytes  int64          `json:"bytes"` // of the document that were to be scored
+	Bytes  int64          `json:"bytes"` // bytes of the document to score
 	Scores []PartialScore `json:"scores"`
 }
 
-// PartialScore is one method on the bytes with which a document begins.
+// PartialScore is one method on the beginning of a document.
 type PartialScore struct {
 	Method      string  `json:"method"`
 	Bytes       int64   `json:"bytes"`
@@ -92,19 +90,19 @@ type PartialScore struct {
 	Perplexity  float64 `json:"perplexity"`
 }
 
-// Point is the mean over texts of the bits per token in the stretch of tokens from From to To.
+// Point is the mean over texts of the bits per token in the range of tokens from From to To.
 type Point struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 	// Texts is the number of texts that are long enough: documents, or the one stream.
 	Texts int `json:"texts"`
-	// BitsPerByte and, of words, BitsPerToken has one score a method; null if the method diverged
-	// in one of the texts.
+	// BitsPerByte, or BitsPerToken for words, has one score for each method; null if the method
+	// diverged in one of the texts.
 	BitsPerByte  []*float64 `json:"bits_per_byte,omitempty"`
 	BitsPerToken []*float64 `json:"bits_per_token,omitempty"`
 }
 
-// Bits are the scores of the point, one a method, in bits a token.
+// Bits returns the scores of the point, one for each method, in bits a token.
 func (p Point) Bits() []*float64 {
 	if p.BitsPerToken != nil {
 		return p.BitsPerToken
@@ -112,8 +110,8 @@ func (p Point) Bits() []*float64 {
 	return p.BitsPerByte
 }
 
-// Divergence says that a method has no scores from about byte Offset of a document on. In a stream
-// that is never reset the method has none in the documents after this one, either.
+// Divergence says that a method has no scores from about byte Offset of a document on. In a
+// stream that is never reset, it has none in later documents, either.
 type Divergence struct {
 	Method   string `json:"method"`
 	Document string `json:"document"`
@@ -121,7 +119,7 @@ type Divergence struct {
 	Why      string `json:"why"`
 }
 
-// newPart has an empty score for each method.
+// newPart returns a part with an empty score for each method.
 func newPart(name string, methods int) Part {
 	p := Part{Name: name, Scores: make([]*Score, methods)}
 	for k := range p.Scores {
@@ -130,7 +128,7 @@ func newPart(name string, methods int) Part {
 	return p
 }
 
-// count notes how many tokens there are, of which every method that has not diverged knows.
+// count records the number of tokens, from the tally of a method that has not diverged.
 func (p *Part) count(t tokenizer.Tally) {
 	p.Tokens, p.Unknown, p.UnknownBytes = t.Tokens, t.Unknown, t.UnknownBytes
 }
@@ -159,9 +157,9 @@ func (p *Part) tally(s *Score) tokenizer.Tally {
 	}
 }
 
-// derive computes what follows from counts, bits and seconds.
+// derive computes the numbers that follow from counts, bits and seconds.
 func (p *Part) derive() {
-	if p.Bytes == 0 { // an interrupted evaluation may have no document
+	if p.Bytes == 0 { // an interrupted evaluation may have no documents
 		return
 	}
 	for _, s := range p.Scores {
@@ -176,7 +174,7 @@ func (p *Part) derive() {
 			bits := (first.Bits - s.Bits) / float64(p.Tokens)
 			s.Gain = new(first.BitsPerByte - s.BitsPerByte)
 			s.GainPercent = new(100 * (1 - math.Exp2(-bits)))
-			if first.Seconds > 0 { // a coarse clock may see no time pass
+			if first.Seconds > 0 { // a coarse clock may show no time
 				s.Cost = new(s.Seconds / first.Seconds)
 			}
 		}

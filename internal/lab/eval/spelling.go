@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// spelling is the bytes that were met behind others in tokens, each token once: interpolated over
-// up to spellingOrder bytes as Witten and Bell (1991) do.
+// spelling counts the bytes that follow others in tokens, each token once. It interpolates over
+// up to spellingOrder bytes like Witten and Bell (1991).
 type spelling map[string]*letters
 
-// letters are how often bytes, or the end of the token, were met in a context.
+// letters counts bytes, or the end of the token, in a context.
 type letters struct {
 	total float64
 	of    []letter
@@ -25,8 +25,8 @@ const (
 	spellingOrder = 4
 )
 
-// spellingContexts are those behind the beginning of a token, the shortest first. A zero byte
-// stands in front of a token.
+// spellingContexts returns the contexts after the beginning of a token, shortest first. A zero
+// byte precedes a token.
 func spellingContexts(text string) (contexts [spellingOrder + 1]string) {
 	text = "\x00" + text
 	for i := range contexts {
@@ -35,7 +35,7 @@ func spellingContexts(text string) (contexts [spellingOrder + 1]string) {
 	return contexts
 }
 
-// letterAt is the i-th byte of a token, or its end.
+// letterAt returns byte i of a token, or its end.
 func letterAt(token string, i int) int {
 	if i == len(token) {
 		return tokenEnds
@@ -63,7 +63,7 @@ func (s spelling) learn(token string) {
 	}
 }
 
-// next is how a token goes on.
+// next returns the probabilities of a token's next byte or end.
 func (s spelling) next(text string) (p [tokenEnds + 1]float64) {
 	for b := range p {
 		p[b] = 1. / (tokenEnds + 1)
@@ -85,12 +85,13 @@ func (s spelling) next(text string) (p [tokenEnds + 1]float64) {
 	return p
 }
 
-// probability is that of a whole token.
+// probability returns the probability of a whole token.
 func (s spelling) probability(token string) float64 {
 	return s.begins(token) * s.one(token, tokenEnds)
 }
 
-// begins is the probability of a token that begins with a text, above 0 also for long ones.
+// begins returns the probability of a token that begins with a text. It is above 0 also for long
+// texts.
 func (s spelling) begins(text string) float64 {
 	p := 1.
 	for i := range len(text) {
@@ -99,7 +100,7 @@ func (s spelling) begins(text string) float64 {
 	return max(p, 1e-200)
 }
 
-// one is the probability of one byte, or the end, behind the beginning of a token.
+// one returns the probability of one byte, or the end, after the beginning of a token.
 func (s spelling) one(text string, b int) float64 {
 	p := 1. / (tokenEnds + 1)
 	contexts := spellingContexts(text)

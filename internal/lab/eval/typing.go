@@ -14,38 +14,38 @@ import (
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// TypingOptions say what a simulated writer types, and who suggests what comes next. The zero value
-// is of the methods of Options, after 20 KB, over 500 characters.
+// TypingOptions set the text of a simulated writer, and the methods that make suggestions. The
+// zero value uses the methods of Options, after 20 KB, over 500 characters.
 type TypingOptions struct {
 	Methods []string // with or without WithCompanion; NGram is a rival without a model
-	// Read are how many bytes a session has read before the writer begins; nil: TypingRead. The
-	// window is the same for all of them: it begins behind as many bytes as the largest.
+	// Read lists how many bytes a session has read before the writer begins; nil: TypingRead. The
+	// window is the same for all: it begins after the largest number.
 	Read []int64
-	// Window is how many characters the writer types of each document; 0: TypingWindow.
+	// Window is the number of characters that the writer types in each document; 0: TypingWindow.
 	Window    int
-	Threshold float64 // least probability of an offer that is shown inline; 0: TypingThreshold
+	Threshold float64 // minimum probability of an inline offer; 0: TypingThreshold
 	Seed      uint64  // of the random masks of sparse-meta
 	Threads   int     // threads that compute; 0: one
 	Settings  setting.Values
-	// Prior is a folder of text for the rival NGramPrior, of which at most PriorBytes are read.
+	// Prior is a folder of text for the rival NGramPrior; at most PriorBytes are read.
 	Prior string
-	// Progress, if set, is told after each key how many characters of all documents and methods
-	// together were typed.
+	// Progress, if set, receives after each key the number of typed characters of all documents
+	// and methods, and the total.
 	Progress func(done, total int64)
 }
 
-// TypingRead is what a session has read where nothing else is asked for.
+// TypingRead is the default of TypingOptions.Read.
 var TypingRead = []int64{20 << 10}
 
 const (
 	TypingWindow    = 500
 	TypingThreshold = 0.6
 
-	typingCandidates = 5 // that are shown at a time
+	typingCandidates = 5 // maximum number of displayed candidates
 )
 
-// typingModes are the ways in which one window is typed: with five candidates of each unit, and
-// with one that is shown inline.
+// typingModes are the ways of typing one window: with five candidates of each unit, and with one
+// inline candidate.
 var typingModes = [...]string{
 	string(suggest.Word), string(suggest.WordPlus), string(suggest.Free), TypingInline,
 }
@@ -53,12 +53,12 @@ var typingModes = [...]string{
 // TypingInline is the mode with one candidate, which may end anywhere.
 const TypingInline = "inline"
 
-// calibratedModes are the modes whose probabilities are compared with what is right.
+// calibratedModes are the modes whose probabilities are compared with the text.
 var calibratedModes = []string{string(suggest.Word), string(suggest.Free)}
 
-const calibrationStride = 4 // characters from one comparison to the next
+const calibrationStride = 4 // characters between comparisons
 
-// typingPasses is how often a method goes through a window.
+// typingPasses is the number of passes of a method through a window.
 var typingPasses = len(typingModes) + len(calibratedModes)
 
 func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
@@ -109,21 +109,21 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 
 func isNGram(method string) bool { return method == NGram || method == NGramPrior }
 
-// methods are the options of an evaluation with the same methods, but for the rivals.
+// methods returns the options of an evaluation with the same methods, without the rivals.
 func (o TypingOptions) methods() Options {
 	methods := slices.DeleteFunc(slices.Clone(o.Methods), isNGram)
 	return Options{Methods: methods, Seed: o.Seed, Threads: o.Threads, Settings: o.Settings}
 }
 
-// Validate reports the first option that does not fit the model.
+// Validate returns an error for the first option that does not fit the model.
 func (o TypingOptions) Validate(m *model.Model) error {
 	_, err := o.complete(m)
 	return err
 }
 
-// Typing lets a simulated writer type a part of every file below dir that is long enough, and
-// counts the keys. Accepting a candidate is one key. If the context ends before that, the result
-// has what was typed until then, and is marked as interrupted.
+// Typing makes a simulated writer type a part of every file below dir that is long enough, and
+// counts the keys. Accepting a candidate takes one key. If the context ends early, the result has
+// the text typed so far, and is marked as interrupted.
 func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (TypingResult,
 	error) {
 	o, err := o.complete(m)
@@ -163,7 +163,7 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 	return e.result(), nil
 }
 
-// longest returns what the longest of the documents that are too short lacks.
+// longest returns an error that says how much the longest of the short documents lacks.
 func (e *typing) longest() error {
 	most := slices.MaxFunc(e.res.TooShort, func(a, b TooShort) int {
 		return cmp.Compare(a.Bytes,
@@ -183,8 +183,8 @@ type typing struct {
 	done, total int64
 }
 
-// document types the window of one document in all ways, after each of Read for which it is long
-// enough.
+// document types the window of one document in all modes, for each of Read that the document is
+// long enough for.
 func (e *typing) document(ctx context.Context, name string, text []byte) error {
 	begin := min(slices.Max(e.Read), lastCharacters(text, e.Window))
 	for begin > 0 && !utf8.RuneStart(text[begin]) {
@@ -208,7 +208,7 @@ func (e *typing) document(ctx context.Context, name string, text []byte) error {
 	return nil
 }
 
-// lastCharacters is where the last n characters of a text begin, and -1 if it has fewer.
+// lastCharacters returns the offset of the last n characters of a text, or -1 if it has fewer.
 func lastCharacters(text []byte, n int) (at int64) {
 	for at = int64(len(text)); n > 0; n-- {
 		if at == 0 {
@@ -220,13 +220,13 @@ func lastCharacters(text []byte, n int) (at int64) {
 	return at
 }
 
-// asker suggests what comes behind all that was typed so far.
+// asker suggests continuations of all typed text.
 type asker func(typed []byte, o suggest.Options) (suggest.Found, error)
 
-// offers are an asker's of one mode, but for those that were refused.
+// offers returns an asker's candidates in one mode, without refused ones.
 type offers func(typed []byte, refused []string) (suggest.Found, error)
 
-// score types a text with one method in all modes, and compares probabilities with what is right.
+// score types a text with one method in all modes, and compares probabilities with the text.
 func (e *typing) score(ctx context.Context, score *TypingScore, before, text []byte) error {
 	fresh := func() (asker, error) {
 		g := newNGram(nil)
@@ -313,15 +313,15 @@ func (e *typing) progress(characters int64) {
 	}
 }
 
-// session makes suggestions from a stream, which learns what was typed chunk by chunk.
+// session makes suggestions from a stream, which learns the typed text chunk by chunk.
 type session struct {
 	worker    *stream.Worker
 	stream    *stream.Stream
 	suggester stream.Suggester
-	fed       int // bytes of what was typed that the stream has read
+	fed       int // bytes of the typed text that the stream has read
 }
 
-// ask suggests what comes behind all that was typed so far.
+// ask suggests continuations of all typed text.
 func (s *session) ask(
 	ctx context.Context, typed []byte, o suggest.Options,
 ) (suggest.Found, error) {

@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// The writer accepts the candidate that takes it farthest, with the separator that comes with a
-// word if that is the text's, and types a wrong one over. All else is typed, a character a key.
+// The writer accepts the longest correct candidate. It keeps a word's separator if that is
+// correct, and types over a wrong one. All other characters take one key each.
 func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	word := func(text, separator string) suggest.Candidate {
 		return suggest.Candidate{Text: text, Separator: separator, Probability: 0.35}
@@ -27,8 +27,8 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	}
 	for _, c := range []struct {
 		mode, text string
-		offers     map[string][]suggest.Candidate // behind what was typed
-		keys       string                         // what each key brings
+		offers     map[string][]suggest.Candidate // by the typed text
+		keys       string                         // the text of each key
 	}{
 		{"word", "so hallo welt.", nil, "s|o| |h|a|l|l|o| |w|e|l|t|."},
 		{"word", "so hallo welt.", map[string][]suggest.Candidate{
@@ -37,7 +37,7 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 		}, "s|o| |hallo |w|e|l|t|."},
 		{"word", "so hallo welt.", map[string][]suggest.Candidate{
 			"so ":            {word("hallo", ",")},
-			"so hallo":       {free(" welt")}, // nothing is offered behind the wrong separator
+			"so hallo":       {free(" welt")}, // nothing is offered after a wrong separator
 			"so hallo w":     {word("elt", ".")},
 			"so hallo welt.": {word("x", " ")},
 		}, "s|o| |hallo| |w|elt."},
@@ -66,7 +66,7 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	}
 }
 
-// What was offered and typed past is refused until the text goes another way.
+// An offer that the writer types past is refused until the text differs from it.
 func TestTheWriterRefusesWhatItTypedPast(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 5}}
 	var got [][]string
@@ -81,7 +81,7 @@ func TestTheWriterRefusesWhatItTypedPast(t *testing.T) {
 	require.Equal(t, [][]string{nil, {"bcx", "y"}, {"x"}, nil}, got)
 }
 
-// Of a window, the last candidate counts whole.
+// The last candidate of a window counts in full.
 func TestAWindowEndsBehindItsLastCandidate(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 3}}
 	typed, err := e.types([]byte("abcdef"), TypingInline,
@@ -101,8 +101,8 @@ func TestAWindowEndsBehindItsLastCandidate(t *testing.T) {
 	require.EqualValues(t, 3, e.done)
 }
 
-// Of a random text, a quarter of all places is followed by "aa". Of those where the writer stops,
-// fewer are: it stops behind offers that were wrong.
+// In a random text, "aa" follows a quarter of all places. It follows fewer of the places where
+// the writer stops, since the writer stops after wrong offers.
 func TestCalibrationIsOfAllPlaces(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var text []byte
@@ -139,7 +139,7 @@ func TestCalibrationIsOfAllPlaces(t *testing.T) {
 	require.EqualValues(t, 2, b.Right, "so at 0, o at 4, none at the space of 8")
 }
 
-// typingFolder has one document that repeats, and one that is too short.
+// typingFolder has one document that repeats itself, and one that is too short.
 func typingFolder(t *testing.T) string {
 	dir := t.TempDir()
 	var text strings.Builder
@@ -188,7 +188,7 @@ func TestTypingCountsTheKeysOfEveryDocument(t *testing.T) {
 	require.Equal(t, res.Scores[5].WordPlus.Keys, again.Scores[2].WordPlus.Keys)
 }
 
-// A document without an offer does not lower the mean share of those that are right.
+// A document without an offer does not lower the mean share of correct offers.
 func TestAMeanOfRightIsOfWhatWasShown(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Read: []int64{9}, Methods: []string{"counts"}}}
 	score := func(shown, right, saved float64) TypingScore {
@@ -202,7 +202,7 @@ func TestAMeanOfRightIsOfWhatWasShown(t *testing.T) {
 	require.InDelta(t, 30, mean.Inline.Saved, 1e-9)
 }
 
-// Where no document is long enough, the error says what the longest lacks.
+// If no document is long enough, the error says how much the longest lacks.
 func TestTypingWantsLongDocuments(t *testing.T) {
 	o := TypingOptions{Read: []int64{1000, 3000}, Window: 1000, Methods: []string{stream.Counts}}
 	res, err := Typing(t.Context(), small(t, 0), typingFolder(t), o)

@@ -8,19 +8,18 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// TypingResult is what Typing has counted. Its JSON form is for programs.
+// TypingResult holds the counts of Typing. Its JSON form is for programs.
 type TypingResult struct {
 	Model       string         `json:"model"`
 	Data        string         `json:"data"`
 	Methods     []string       `json:"methods"`
 	Settings    setting.Values `json:"settings,omitempty"`
 	Seed        uint64         `json:"seed"`
-	Window      int            `json:"window"` // characters that are typed of a document
+	Window      int            `json:"window"` // characters typed in a document
 	Threshold   float64        `json:"threshold"`
 	Threads     int            `json:"threads"`
 	Interrupted bool           `json:"interrupted,omitempty"`
-	// Scores are those of the documents, in their order; Domains and Total are means over
-	// documents.
+	// Scores are those of the documents, in order; Domains and Total are means over documents.
 	Scores      []TypingScore `json:"documents"`
 	Domains     []TypingScore `json:"domains"`
 	Total       []TypingScore `json:"total"`
@@ -28,14 +27,14 @@ type TypingResult struct {
 	TooShort    []TooShort    `json:"too_short,omitempty"`
 }
 
-// TooShort is a document that has no window behind so many bytes.
+// TooShort is a document without a window after Read bytes.
 type TooShort struct {
 	Document string `json:"document"`
-	Bytes    int64  `json:"bytes"` // that it has
+	Bytes    int64  `json:"bytes"` // its size
 	Read     int64  `json:"read"`
 }
 
-// TypingScore is a window that one method has helped to type, after as many bytes were read.
+// TypingScore is a window typed with one method, after Read bytes.
 type TypingScore struct {
 	Document  string `json:"document,omitempty"` // path below the directory
 	Domain    string `json:"domain,omitempty"`
@@ -48,15 +47,15 @@ type TypingScore struct {
 	Inline    Typed  `json:"inline"`
 }
 
-// Typed is how a window was typed. Shares are in percent.
+// Typed describes the typing of a window. Shares are in percent.
 type Typed struct {
 	Characters int     `json:"characters,omitempty"`
 	Keys       int     `json:"keys,omitempty"`
-	Saved      float64 `json:"saved_percent"` // of the keys that the characters are
-	Shown      float64 `json:"shown_percent"` // of the keys, before which there was an offer
-	Right      float64 `json:"right_percent"` // of the first offers at those keys; 0 without any
-	// Of an offer: time at the median and the 99th percentile, in milliseconds; calls of the
-	// network, and prefixes that it read.
+	Saved      float64 `json:"saved_percent"` // of the keys without candidates
+	Shown      float64 `json:"shown_percent"` // share of the keys with an offer
+	Right      float64 `json:"right_percent"` // share of right first offers; 0 without offers
+	// For each offer: its time at the median and the 99th percentile, in milliseconds; calls of
+	// the network, and prefixes read.
 	P50   float64 `json:"ms_p50"`
 	P99   float64 `json:"ms_p99"`
 	Calls float64 `json:"calls"`
@@ -65,7 +64,7 @@ type Typed struct {
 	shown, right, calls, rows int
 }
 
-// derive computes what follows from counts, and from the times in ascending order.
+// derive computes the numbers that follow from counts, and from the times in ascending order.
 func (t *Typed) derive(took []time.Duration) {
 	asked := float64(len(took))
 	if asked == 0 {
@@ -81,12 +80,12 @@ func (t *Typed) derive(took []time.Duration) {
 	t.P50, t.P99 = at(0.5), at(0.99)
 }
 
-// modes are a score's windows, in the order of typingModes.
+// modes returns a score's windows, in the order of typingModes.
 func (s *TypingScore) modes() [len(typingModes)]*Typed {
 	return [...]*Typed{&s.Word, &s.WordPlus, &s.Free, &s.Inline}
 }
 
-// set sets one of them.
+// set sets the window of a mode.
 func (s *TypingScore) set(mode string, t Typed) {
 	*s.modes()[slices.Index(typingModes[:], mode)] =
 		t
@@ -95,21 +94,21 @@ func (s *TypingScore) set(mode string, t Typed) {
 // calibrationBuckets divide the probabilities from 0 to 1.
 const calibrationBuckets = 10
 
-// Calibration compares the probabilities of a method's candidates with how often they were right.
+// Calibration compares the probabilities of a method's candidates with the share that was right.
 type Calibration struct {
 	Method  string   `json:"method"`
-	Mode    string   `json:"mode"` // word or free; of free ones only the first candidate
+	Mode    string   `json:"mode"` // word or free; for free only the first candidate
 	Buckets []Bucket `json:"buckets"`
 }
 
-// Bucket is the candidates of about a probability.
+// Bucket holds the candidates with similar probabilities.
 type Bucket struct {
 	Candidates int     `json:"candidates"`
 	Said       float64 `json:"said"`  // their mean probability
-	Right      float64 `json:"right"` // the share of them that was right
+	Right      float64 `json:"right"` // the share of right candidates
 }
 
-// result is what there is so far, with its means.
+// result returns the result so far, with its means.
 func (e *typing) result() TypingResult {
 	res := e.res
 	domains := map[string][]TypingScore{}
@@ -142,13 +141,13 @@ func (e *typing) result() TypingResult {
 	return res
 }
 
-// means are those over documents, by what was read and method.
+// means returns means over documents, by Read and method.
 func (e *typing) means(domain string, scores []TypingScore) []TypingScore {
 	all := []TypingScore{}
 	for _, read := range e.Read {
 		for _, method := range e.Methods {
 			mean := TypingScore{Domain: domain, Read: read, Method: method}
-			var showing [len(typingModes)]float64 // documents in which there was an offer
+			var showing [len(typingModes)]float64 // documents with an offer
 			for _, s := range scores {
 				if s.Read != read || s.Method != method {
 					continue

@@ -10,16 +10,16 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// This file is the simulated writer. It sees all candidates at every key, and accepts the one that
-// takes it farthest, if there is one that saves a key. What it types past is not offered again.
+// This file is the simulated writer. It sees all candidates at every key, and accepts the longest
+// correct one, if that saves a key. Candidates that it types past are not offered again.
 
-// types types a window of a text, whose end may lie within a candidate. ask gives the candidates
-// behind what was typed.
+// types types a window of a text; the window may end within a candidate. ask returns the
+// candidates after the typed text.
 func (e *typing) types(text []byte, mode string, ask offers) (Typed, error) {
 	var typed Typed
 	var took []time.Duration
-	var refused []string // offers that the writer has typed past
-	blind := false       // the separator that came with the last word is wrong, and is typed over
+	var refused []string // offers that the writer typed past
+	blind := false       // the last word's separator was wrong and is typed over
 	for at := 0; typed.Characters < e.Window && at < len(text); typed.Keys++ {
 		_, far := utf8.DecodeRune(text[at:])
 		if !blind {
@@ -47,20 +47,19 @@ func (e *typing) types(text []byte, mode string, ask offers) (Typed, error) {
 		e.progress(int64(characters))
 		at += far
 	}
-	e.progress(int64(e.Window - typed.Characters)) // the last candidate may have gone too far
+	e.progress(int64(e.Window - typed.Characters)) // the last candidate may exceed the window
 	slices.Sort(took)
 	typed.derive(took)
 	return typed, nil
 }
 
-// accepted is what accepting a candidate brings.
+// accepted is the effect of accepting a candidate.
 type accepted struct {
 	bytes int  // of the text
-	wrong bool // the separator that comes with the candidate is another one than the text's
+	wrong bool // the candidate's separator differs from the text's
 }
 
-// look notes whether the first candidate is right, and returns the one that takes the writer
-// farthest.
+// look records whether the first candidate is right, and returns the longest correct one.
 func look(rest []byte, candidates []suggest.Candidate, mode string, typed *Typed) (most accepted) {
 	for i, c := range candidates {
 		got, right := accept(rest, c, ofWords(mode))
@@ -81,8 +80,8 @@ func ofWords(mode string) bool {
 	return mode == string(suggest.Word) || mode == string(suggest.WordPlus)
 }
 
-// accept says whether a candidate, of words or with a free end, is right, and what accepting it
-// brings.
+// accept reports whether a candidate, of words or with a free end, is right, and the effect of
+// accepting it.
 func accept(rest []byte, c suggest.Candidate, words bool) (got accepted, right bool) {
 	got.bytes = len(c.Text)
 	switch next, _ := utf8.DecodeRune(rest[min(len(c.Text), len(rest)):]); {
@@ -97,9 +96,9 @@ func accept(rest []byte, c suggest.Candidate, words bool) (got accepted, right b
 	return got, true
 }
 
-// calibrates compares the probabilities of candidates with what the text says, at places that do
-// not depend on the text. Where the writer stops would not do: it stops behind offers that were
-// wrong, and there the next ones are wrong more often than their probabilities say.
+// calibrates compares the probabilities of candidates with the text at fixed places. The places
+// where the writer stops would be biased: it stops after wrong offers, where the next ones are
+// wrong more often than their probabilities say.
 func (e *typing) calibrates(text []byte, method, mode string, ask offers) error {
 	for at, n := 0, 0; n < e.Window && at < len(text); n++ {
 		_, size := utf8.DecodeRune(text[at:])
@@ -109,7 +108,7 @@ func (e *typing) calibrates(text []byte, method, mode string, ask offers) error 
 				return err
 			}
 			for i, c := range found.Candidates {
-				if ofWords(mode) || i == 0 { // free ones share their bytes
+				if ofWords(mode) || i == 0 { // free candidates share their bytes
 					_, right := accept(text[at:], c, ofWords(mode))
 					e.calibrate(method, mode, c.Probability, right)
 				}
@@ -121,7 +120,7 @@ func (e *typing) calibrates(text []byte, method, mode string, ask offers) error 
 	return nil
 }
 
-// calibrate notes that a candidate of some probability was right, or not.
+// calibrate records whether a candidate of some probability was right.
 func (e *typing) calibrate(method, mode string, said float64, right bool) {
 	key := [2]string{method, mode}
 	if e.calibration == nil {
@@ -138,7 +137,7 @@ func (e *typing) calibrate(method, mode string, said float64, right bool) {
 	}
 }
 
-// restsOf is what is left of texts that go on behind a text.
+// restsOf returns the rests of the texts that begin with a text.
 func restsOf(texts []string, text string) (rests []string) {
 	for _, t := range texts {
 		if rest, ok := strings.CutPrefix(t, text); ok && rest != "" {

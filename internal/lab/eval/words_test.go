@@ -38,7 +38,7 @@ func smallOfWords(t *testing.T) *model.Model {
 	return m
 }
 
-// wordTexts have words that are unknown and, at their ends, words that no white space follows.
+// wordTexts have unknown words and, at their ends, words without white space after them.
 var wordTexts = []struct {
 	name, text      string
 	tokens, unknown int64
@@ -55,8 +55,8 @@ func wordCorpus(t *testing.T) (dir string) {
 	return dir
 }
 
-// The perplexity of a text is 2 to the power of its bits a token, where the end of the last line is
-// a token even if the text does not have it. Bits per byte are of the words that are known.
+// The perplexity of a text is 2 to the power of its bits a token. The end of the last line is a
+// token even if the text lacks its newline. Bits per byte are of known words.
 func TestWordsHaveAPerplexity(t *testing.T) {
 	m := smallOfWords(t)
 	w := stream.NewWorker(m, 1)
@@ -95,8 +95,8 @@ func TestWordsHaveAPerplexity(t *testing.T) {
 	require.EqualValues(t, 121, res.Total.Unknown)
 }
 
-// The cache mixes distributions over all words: its probabilities add up to one, whatever cluster
-// a word is in, and what was read is more probable than before.
+// The cache mixes distributions over all words: its probabilities sum to one in all clusters.
+// Words that were read become more probable.
 func TestTheCacheIsADistributionOverAllClusters(t *testing.T) {
 	m := smallOfWords(t)
 	w := stream.NewWorker(m, 1)
@@ -132,7 +132,7 @@ func TestTheCacheIsADistributionOverAllClusters(t *testing.T) {
 	require.InDelta(t, nll, s.Tally.Bits, 1e-4, "what is scored is from that distribution")
 }
 
-// A stream that is never reset has every document's last word, and windows that count tokens.
+// A stream that is never reset includes every document's last word. Its windows count tokens.
 func TestWordsOfOneStream(t *testing.T) {
 	m := smallOfWords(t)
 	res := evaluate(t, m, wordCorpus(t), Options{Reset: ResetNever, Seed: 3})
@@ -153,7 +153,7 @@ func TestWordsOfOneStream(t *testing.T) {
 	require.Equal(t, res, back)
 }
 
-// The curve of words has lengths of its own.
+// The curve of words has different lengths.
 func TestTheCurveOfWords(t *testing.T) {
 	res := evaluate(t, smallOfWords(t), wordCorpus(t), Options{Methods: []string{stream.Static}})
 	require.Len(t, res.Curve, 1)
@@ -161,7 +161,7 @@ func TestTheCurveOfWords(t *testing.T) {
 	require.Equal(t, 1, res.Curve[0].Texts)
 }
 
-// Settings that are asked for take the place of the model's, for the methods that have them.
+// Requested settings replace the model's, for the methods that use them.
 func TestSettingsOfRowsTakeThePlaceOfTheModels(t *testing.T) {
 	m, dir := smallOfWords(t), wordCorpus(t)
 	methods := []string{stream.Static, stream.SparseMeta, stream.DynamicSGD}

@@ -7,18 +7,19 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// promised are probabilities of which a calibration counts how often they were reached.
+// promised are the probabilities whose frequency a calibration counts.
 var promised = []float64{
 	1. / 2, 1. / 5, 1. / 10, 1. / 20, 1. / 50, 1. / 100, 1. / 200, 1. / 500, 1. / 1000,
 }
 
-// calibration counts the lines of a text, and those whose probability is at most each promised one.
+// calibration counts the lines of a text, and those whose probability is at most each promised
+// one.
 type calibration struct {
 	lines int
 	below [9]int
 }
 
-// calibrate rates a text as it is, and counts the lines behind the warm-up.
+// calibrate rates an unchanged text, and counts the lines after the warm-up.
 func calibrate(log []string) (c calibration) {
 	rating := lines.NewRating()
 	for i, text := range log {
@@ -43,8 +44,8 @@ func (c *calibration) add(other calibration) {
 	}
 }
 
-// print writes the counts, each in multiples of what was promised: 1 is just right, 2 is twice as
-// many lines as promised.
+// print writes the counts in multiples of the promise: 1 is exact, 2 is twice as many lines as
+// promised.
 func (c *calibration) print(w io.Writer, name string) {
 	fmt.Fprintf(w, "%-28s %6d", name, c.lines)
 	for i, rate := range promised {

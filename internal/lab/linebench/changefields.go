@@ -20,13 +20,13 @@ var (
 	fieldPattern  = regexp.MustCompile(`([A-Za-z_][\w.-]*)("?[=:] ?)("[^"]*"|[^\s",;&{}()\[\]]+)`)
 )
 
-// stampOf is the beginning of a line up to the end of its stamp.
+// stampOf returns the beginning of a line up to the end of its stamp.
 func stampOf(l string) string { return stampPattern.FindString(l) }
 
-// slot is a place in lines, which is found by the text before it.
+// slot is a place in lines, found by the text before it.
 type slot struct {
 	pattern *regexp.Regexp
-	strange string // a value that it never had
+	strange string // a value that never occurred there
 }
 
 func slotBehind(before, values, strange string) *slot {
@@ -45,7 +45,7 @@ func (n *slot) set(l, v string) string {
 	return l
 }
 
-// times multiplies a line's number, and leaves it as many decimals.
+// times multiplies a line's number, and keeps its number of decimals.
 func (n *slot) times(l string, x float64) string {
 	at := n.pattern.FindStringSubmatchIndex(l)
 	if at == nil {
@@ -60,7 +60,7 @@ func (n *slot) times(l string, x float64) string {
 	return l[:at[2]] + strconv.FormatFloat(x*v, 'f', len(decimals), 64) + l[at[3]:]
 }
 
-// valuesOf are the numbers or words of a log behind its stamps, by the five bytes before them.
+// valuesOf returns the numbers or words of a log after its stamps, by the five bytes before them.
 func valuesOf(log []string, pattern *regexp.Regexp) map[string][]string {
 	const bytesBefore, numbersMost = 5, 40
 	all := map[string][]string{}
@@ -81,7 +81,7 @@ func valuesOf(log []string, pattern *regexp.Regexp) map[string][]string {
 	return all
 }
 
-// longest is the key of the most values that are fit; empty if there are none.
+// longest returns the key of the longest fit list of values, or "" if none is fit.
 func longest(of map[string][]string, fit func([]string) bool) (key string) {
 	for _, k := range slices.Sorted(maps.Keys(of)) {
 		if len(of[k]) > len(of[key]) && fit(of[k]) {
@@ -95,7 +95,7 @@ func distinct(values []string) int {
 	return len(slices.Compact(slices.Sorted(slices.Values(values))))
 }
 
-// valueField is a field of a log with few values, such as a status or a level.
+// valueField returns a field of a log with few values, such as a status or a level.
 func valueField(log []string) *slot {
 	few := func(values []string) bool {
 		return len(values) > len(log)/20 && 2 <= distinct(values) && distinct(values) <= 12 &&
@@ -110,7 +110,7 @@ func valueField(log []string) *slot {
 	return nil
 }
 
-// numberField is a number of a log with many values that does not grow by itself.
+// numberField returns a number of a log with many values that does not grow by itself.
 func numberField(log []string) *slot {
 	const wide, high, grows = 20, 3, 1.5
 	key := longest(valuesOf(log, numberPattern), func(values []string) bool {
@@ -135,7 +135,7 @@ func numberField(log []string) *slot {
 	return slotBehind(key, `\d{1,5}(?:\.\d+)?`, "")
 }
 
-// rareLine is a line of a log whose template came at most three times.
+// rareLine returns a line of a log whose template came at most three times.
 func rareLine(log []string) (rare string) {
 	count := map[string]int{}
 	masked := func(l string) string { return digitsPattern.ReplaceAllString(l, "0") }
@@ -150,8 +150,8 @@ func rareLine(log []string) (rare string) {
 	return rare
 }
 
-// fieldNames are the names of fields that stand in nine lines of ten, in their order in the last
-// line, and whether they are members of JSON objects.
+// fieldNames returns the names of fields in at least nine lines of ten, in the order of the last
+// line. json says whether they are members of JSON objects.
 func fieldNames(log []string) (names []string, json bool) {
 	count := map[string]int{}
 	for _, l := range log {
@@ -168,7 +168,7 @@ func fieldNames(log []string) (names []string, json bool) {
 	return names, strings.HasPrefix(last, "{")
 }
 
-// fieldAt is where a field of a line begins and ends, and its value.
+// fieldAt returns the bounds of a field of a line, and the beginning of its value.
 func fieldAt(l, name string) (from, value, to int) {
 	for _, at := range fieldPattern.FindAllStringSubmatchIndex(l, -1) {
 		if l[at[2]:at[3]] == name {

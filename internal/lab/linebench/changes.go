@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	changedLines = 6000 // of a log, at most
-	after        = 20   // lines behind an injected change in which it may still be told
-	driftLines   = 1000 // of a drift, at least
-	sameReport   = 8    // lines around a report of the log as it was that is no find
+	changedLines = 6000 // maximum lines of a log
+	after        = 20   // lines after an injected change in which a report counts
+	driftLines   = 1000 // minimum lines of a drift
+	sameReport   = 8    // lines around a report of the unchanged log in which reports do not count
 )
 
-// readOrdinary reads a log's first lines; of one with labels beside it, those that are ordinary.
+// readOrdinary reads a log's first lines; with labels, only ordinary lines.
 func readOrdinary(path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -43,16 +43,16 @@ func readOrdinary(path string) ([]string, error) {
 	return log[:min(len(log), changedLines)], nil
 }
 
-// found says how many changes of a kind and strength were injected, and after how many lines they
-// were told.
+// found holds the number of injected changes of a kind and strength, and the delays of their
+// reports in lines.
 type found struct {
 	injected int
 	delays   []int
 }
 
-// changesFound sums what is told of several logs.
+// changesFound sums the reports of several logs.
 type changesFound struct {
-	order []string // of what was injected, by its name
+	order []string // names of the injected changes
 	of    map[string]*found
 	logs  int
 	lines int
@@ -60,7 +60,7 @@ type changesFound struct {
 	kinds map[changes.Kind]int
 }
 
-// printChanges prints which injected changes are told, and what is told of the logs as they are.
+// printChanges prints the reported injected changes, and the reports of unchanged logs.
 func printChanges(w io.Writer, paths []string) error {
 	sum := changesFound{of: map[string]*found{}, kinds: map[changes.Kind]int{}}
 	for _, path := range paths {
@@ -74,7 +74,7 @@ func printChanges(w io.Writer, paths []string) error {
 	return sum.print(w)
 }
 
-// ordinary counts what is told of a log as it is.
+// ordinary counts the reports of an unchanged log.
 func (s *changesFound) ordinary(log []string) {
 	s.logs++
 	s.lines += len(log)
@@ -93,7 +93,7 @@ func (s *changesFound) ordinary(log []string) {
 	}
 }
 
-// reports are the changes that are told of a log.
+// reports returns the changes reported in a log.
 func reports(log []string) (all []changes.Change) {
 	d := changes.New()
 	for _, l := range log {
@@ -102,7 +102,7 @@ func reports(log []string) (all []changes.Change) {
 	return all
 }
 
-// injected puts changes into a log, one at a time, and counts those that are told.
+// injected injects changes into a log, one at a time, and counts the reported ones.
 func (s *changesFound) injected(log []string) {
 	usual := reports(log)
 	for _, c := range injectChanges(log) {
@@ -156,18 +156,19 @@ func (s *changesFound) print(w io.Writer) error {
 	return nil
 }
 
-// changed is a log with a change of a kind and strength, which begins behind line from and may be
-// told until line to.
+// changed is a log with a change of a kind and strength. It begins after line from, and its
+// report counts until line to.
 type changed struct {
 	kind, strength string
 	log            []string
 	from, to       int
 }
 
-// changedAt are the parts of a log at which changes are put in.
+// changedAt are the positions of injected changes, as fractions of a log.
 var changedAt = [...]float64{.55, .75}
 
-// injectChanges makes logs of a log, each with one change. The lines are a function of the log.
+// injectChanges returns copies of a log, each with one change. The result is a function of the
+// log.
 func injectChanges(log []string) (all []changed) {
 	for seed, part := range changedAt {
 		at := int(part * float64(len(log)))
@@ -186,12 +187,13 @@ func injectChanges(log []string) (all []changed) {
 
 type changer struct {
 	log  []string
-	at   int // where the change begins
+	at   int // line at which the change begins
 	rand *rand.Rand
 	all  []changed
 }
 
-// add adds a log in which lines from g.at to an end are changed. Lines of it may be two: one more.
+// add adds a log in which lines from g.at to an end are changed. change may return two lines for
+// one.
 func (g *changer) add(kind, strength string, to int, change func(i int, l string) []string) {
 	c := changed{kind: kind, strength: strength, log: slices.Clone(g.log[:g.at]), from: g.at}
 	count := 0
@@ -209,10 +211,10 @@ func (g *changer) add(kind, strength string, to int, change func(i int, l string
 	}
 }
 
-// surgeSizes are shares of lines, in multiples of .5 %, and for how many lines they last.
+// surgeSizes are shares of lines, in multiples of .5 %, and durations in lines.
 var surgeSizes = [...][2]int{{5, 500}, {20, 100}, {20, 500}, {100, 20}, {100, 100}, {100, 500}}
 
-// surges puts in a new line, a rare line, and a new value of a field with few.
+// surges injects a new line, a rare line, and a new value of a field with few values.
 func (g *changer) surges() {
 	rare := rareLine(g.log[:g.at])
 	value := valueField(g.log[:g.at])
@@ -249,7 +251,7 @@ func (g *changer) surges() {
 	}
 }
 
-// floods has one address stand in most lines.
+// floods puts one address into most lines.
 func (g *changer) floods() {
 	last, n := "", 0
 	for _, l := range g.log[:g.at] {
@@ -280,7 +282,7 @@ func (g *changer) floods() {
 	}
 }
 
-// silences has lines come every so many lines, and then no more.
+// silences injects regular lines that stop.
 func (g *changer) silences() {
 	for _, every := range []int{20, 60} {
 		if g.at < 14*every || len(g.log)-g.at < 4*every {
@@ -329,7 +331,7 @@ func (g *changer) numbers() {
 	}
 }
 
-// drifts has a share and a number grow until the end of the log.
+// drifts makes a share and a number grow until the end of the log.
 func (g *changer) drifts() {
 	if len(g.log)-g.at < driftLines {
 		return
@@ -369,7 +371,7 @@ func (g *changer) drifts() {
 	}
 }
 
-// fields has values become empty, and fields come and go.
+// fields makes values empty, and adds and removes fields.
 func (g *changer) fields() {
 	if field := numberField(g.log[:g.at]); field != nil {
 		for _, empty := range []string{"NaN", "-", "null"} {
@@ -399,7 +401,7 @@ func (g *changer) fields() {
 	}
 }
 
-// formats changes what all lines look like.
+// formats changes the format of all lines.
 func (g *changer) formats() {
 	g.add("new format", "logfmt", len(g.log), func(i int, l string) []string {
 		return []string{"app=worker stamp=\"" + stampOf(l) + "\" text=\"" + l[len(stampOf(l)):] +

@@ -8,20 +8,20 @@ import (
 // rates are the shares of a log's ordinary lines that a method may flag.
 var rates = [...]float64{1. / 1000, 1. / 100}
 
-// comparison has the outcomes of all methods in the logs made of one.
+// comparison holds the outcomes of all methods in the logs made from one.
 type comparison struct {
 	lines, seeds int
-	// hindsight has, for each rate and method, the outcome with the threshold that flags just that
-	// share of the ordinary lines; ranked has that of the k lines with the largest ratings, k being
-	// the number of injected lines.
+	// hindsight has, for each rate and method, the outcome with the threshold that flags exactly
+	// that share of the ordinary lines. ranked has the outcome of flagging the k lines with the
+	// largest ratings, where k is the number of injected lines.
 	hindsight [len(rates)][methods]outcome
 	ranked    [methods]outcome
-	// online has, for each rate, the outcome of flagging where the probability is at most the rate,
-	// as one can while the log is being written.
+	// online has, for each rate, the outcome of flagging at a probability of at most the rate,
+	// which is possible while the log is written.
 	online [len(rates)]outcome
 }
 
-// compare makes a log for each seed, and lets all methods rate it.
+// compare makes a log for each seed, and rates it with all methods.
 func compare(log []string, seeds int) *comparison {
 	c := &comparison{lines: len(log), seeds: seeds}
 	for seed := range seeds {
@@ -30,7 +30,7 @@ func compare(log []string, seeds int) *comparison {
 	return c
 }
 
-// add takes in a log whose lines from from on are judged.
+// add adds a log that is judged from line from on.
 func (c *comparison) add(log []scored, from int) {
 	ordinaries, strangers := 0, 0
 	for _, l := range log[from:] {
@@ -88,9 +88,9 @@ func head(w io.Writer) {
 		"foreign", "field", "time", "found", "lag", "alarms")
 }
 
-// row prints precision and recall as mean and standard deviation over the logs; the recall of each
-// kind; the share of incidents found and the lines until they were; and the share of ordinary lines
-// that were flagged.
+// row prints precision and recall as mean and standard deviation over the logs. It adds the
+// recall of each kind, the share of found incidents with their delay in lines, and the share of
+// flagged ordinary lines.
 func row(w io.Writer, name string, o outcome) {
 	precision, precisionSpread := spread(o.precisions)
 	recall, recallSpread := spread(o.recalls)
@@ -101,5 +101,5 @@ func row(w io.Writer, name string, o outcome) {
 		100*alarms)
 }
 
-// recall is the share of the lines of a kind that were flagged.
+// recall returns the share of the lines of a kind that were flagged.
 func (o *outcome) recall(k kind) float64 { return float64(o.flagged[k]) / float64(o.lines[k]) }

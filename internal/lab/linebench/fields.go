@@ -16,7 +16,7 @@ type place struct {
 	format   string // the line with the field and all numbers masked
 }
 
-// sorts of fields that can be changed. The field is the first group.
+// sorts matches fields that can be changed. The field is the first group.
 var sorts = []*regexp.Regexp{
 	regexp.MustCompile(`(?:^|[\s"'(=:])(/[\w./%+-]{2,})`),
 	regexp.MustCompile(
@@ -33,7 +33,7 @@ const (
 	sortNumber
 )
 
-// statuses are words that say how something went or how grave it is.
+// statuses are words for an outcome or a severity.
 var statuses = []string{
 	"ok", "OK", "failed", "Failed", "failure", "success", "Accepted", "opened", "closed", "Invalid",
 	"denied", "forbidden", "notice", "info", "INFO", "warn", "warning", "WARN", "error", "ERROR",
@@ -43,7 +43,7 @@ var statuses = []string{
 
 var number = regexp.MustCompile(`[0-9]+`)
 
-// masked is a text with one digit in the place of every number.
+// masked returns a text with one digit in place of every number.
 func masked(text string) string { return number.ReplaceAllString(text, "0") }
 
 // fields returns the fields of a line that can be changed.

@@ -2,14 +2,14 @@ package main
 
 import "math/rand/v2"
 
-// kind says in which way an injected line is strange.
+// kind is the way in which an injected line is strange.
 type kind int
 
 const (
 	ordinary kind = iota // a line of the log
 	foreign              // a line of another system's format
 	field                // a line of a known format with another path, user or status
-	wrong                // a known line at the wrong time: an old one, word for word
+	wrong                // a known line at the wrong time: a copy of an old one
 )
 
 var kindNames = [...]string{"ordinary", "foreign", "field", "time"}
@@ -18,27 +18,28 @@ var kindNames = [...]string{"ordinary", "foreign", "field", "time"}
 type line struct {
 	text     string // without its newline
 	kind     kind
-	incident int    // number of the incident that the line belongs to, counted from 0; -1: none
-	label    string // of a log with labels
+	incident int    // number of the line's incident, from 0; -1: none
+	label    string // in a log with labels
 }
 
 const (
-	// quiet is the part of a log that is left alone: every method is to know the log's habits.
+	// quiet is the fraction of a log that is left unchanged, so that every method can learn the
+	// log's habits.
 	quiet = 1. / 4
-	// apart is the number of lines for which the rest of the log has one incident.
+	// apart is the number of lines with one incident in the rest of the log.
 	apart = 80
-	// linesMax is the largest number of lines of an incident.
+	// linesMax is the maximum number of lines of an incident.
 	linesMax = 3
-	// old is how many lines a line must lie back to be known but out of time.
+	// old is the minimum age, in lines, of a line that is copied as out of time.
 	old = 50
-	// known is how often a format must have occurred before a field of it is changed.
+	// known is the number of occurrences of a format before a field of it is changed.
 	known = 2
 )
 
-// inject puts incidents into a log: one to three strange lines of one kind, with up to two ordinary
-// lines between two of them. The first quarter of the log stays as it is; after it comes one
-// incident in every 80 lines, somewhere among them, the kinds in turn. Lines are a function of the
-// log and the seed. A log of less than a few hundred lines gets few incidents, or none.
+// inject injects incidents into a log: one to three strange lines of one kind, with up to two
+// ordinary lines between two of them. The first quarter of the log is unchanged. After it, every
+// 80 lines have one incident at a random place, with the kinds in turn. The result is a function
+// of the log and the seed. A log of less than a few hundred lines gets few incidents, or none.
 func inject(log []string, seed uint64) []line {
 	g := &injector{log: log, rand: rand.New(rand.NewPCG(seed, 0)), seen: map[string]int{}}
 	start := start(len(log))
@@ -63,18 +64,18 @@ func inject(log []string, seed uint64) []line {
 	return g.lines
 }
 
-// start is the line of a log from which on lines are injected, and judged.
+// start returns the first line that may be injected and is judged.
 func start(lines int) int { return min(lines, max(old, int(quiet*float64(lines)))) }
 
 type injector struct {
 	log       []string
 	rand      *rand.Rand
-	seen      map[string]int // how often each format has occurred
+	seen      map[string]int // number of occurrences of each format
 	lines     []line
 	incidents int
 }
 
-// pass takes over a line of the log.
+// pass copies a line of the log.
 func (g *injector) pass(at int) {
 	for _, f := range fields(g.log[at]) {
 		g.seen[f.format]++
@@ -82,8 +83,8 @@ func (g *injector) pass(at int) {
 	g.lines = append(g.lines, line{text: g.log[at], incident: -1})
 }
 
-// incident writes an incident of a kind, in front of line at and before line end of the log, and
-// returns the line at which the log goes on.
+// incident writes an incident of a kind, before line at and line end of the log, and returns the
+// next line of the log.
 func (g *injector) incident(at, end int, k kind) int {
 	wanted := 1 + g.rand.IntN(linesMax)
 	written := 0
@@ -94,7 +95,7 @@ func (g *injector) incident(at, end int, k kind) int {
 			written++
 		}
 		if ok && k == field {
-			at++ // the line stands in the place of the one that it was made of
+			at++ // the line replaces the one that it was made from
 		}
 		if written < wanted && (!ok || g.rand.IntN(linesMax) > 0) && at < end {
 			g.pass(at)
@@ -107,8 +108,8 @@ func (g *injector) incident(at, end int, k kind) int {
 	return at
 }
 
-// strange makes a strange line for the place of line at of the log; ok is false if the kind has no
-// line there.
+// strange makes a strange line in place of line at of the log. ok is false if that is not
+// possible for the kind.
 func (g *injector) strange(at int, k kind) (text string, ok bool) {
 	switch k {
 	case foreign:

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// weblog makes lines with a path, a user and a status.
+// weblog returns lines with a path, a user and a status.
 func weblog(n int) (log []string) {
 	for i := range n {
 		log = append(
@@ -25,7 +25,7 @@ func TestInjectedLinesAreAFunctionOfLogAndSeed(t *testing.T) {
 	require.NotEqual(t, inject(log, 3), inject(log, 4))
 }
 
-// Without what was injected, and with the changed fields put back, the log is what it was.
+// Removing the injected lines and restoring the changed fields gives the original log.
 func TestInjectionLeavesTheRestOfTheLogAsItIs(t *testing.T) {
 	log := weblog(1000)
 	for seed := range uint64(5) {

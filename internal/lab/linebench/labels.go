@@ -16,17 +16,17 @@ import (
 const (
 	ordinaryLabel = "-"
 	unjudged      = 100 // lines at the beginning of a log
-	incidentGap   = 30  // lines between two of a label that are one incident, at most
-	incidentFirst = 5   // lines of an incident of which one has to be found
-	shareOfLines  = 100 // of so many lines one is flagged
+	incidentGap   = 30  // maximum lines between two of a label in one incident
+	incidentFirst = 5   // lines of an incident of which one must be found
+	shareOfLines  = 100 // one of this number of lines is flagged
 )
 
-// finding says how well the ratings of a method find the anomalous lines of a log.
+// finding measures how well the ratings of a method find the anomalous lines of a log.
 type finding struct {
-	ap         float64 // average precision, lines of equal rating as one group
-	hits       float64 // anomalous lines among the highest 1/shareOfLines, over the most possible
-	incidentAP float64 // ap of incidents by their highest rating in incidentFirst lines
-	incidents  float64 // share found above all but 1/shareOfLines of the ordinary lines
+	ap         float64 // average precision, with lines of equal rating as one group
+	hits       float64 // share of the anomalous lines that can be in the highest 1/shareOfLines
+	incidentAP float64 // ap of incidents, by their highest rating in incidentFirst lines
+	incidents  float64 // share of incidents above all except 1/shareOfLines of the ordinary lines
 }
 
 func (f *finding) add(other finding) {
@@ -49,7 +49,7 @@ func ratingsOf(log []scored, m method) []float64 {
 	return ratings
 }
 
-// find judges the ratings of a log with labels.
+// find evaluates the ratings of a log with labels.
 func find(log []scored, ratings []float64) (f finding) {
 	var order []int
 	var ordinaries []float64
@@ -93,7 +93,7 @@ func find(log []scored, ratings []float64) (f finding) {
 	return f
 }
 
-// above counts the sorted numbers above x, those equal to x as half.
+// above counts the sorted numbers above x, and half of those equal to x.
 func above(sorted []float64, x float64) float64 {
 	from, found := slices.BinarySearch(sorted, x)
 	to := from
@@ -103,8 +103,8 @@ func above(sorted []float64, x float64) float64 {
 	return float64(2*len(sorted)-from-to) / 2
 }
 
-// incidentsOf returns the highest rating of the first lines of each incident. An incident is lines
-// of a label that are near each other.
+// incidentsOf returns the highest rating of the first lines of each incident. An incident
+// consists of nearby lines of one label.
 func incidentsOf(log []scored, ratings []float64) (best []float64) {
 	type incident struct{ at, last, lines int }
 	open := map[string]*incident{}
@@ -126,7 +126,7 @@ func incidentsOf(log []scored, ratings []float64) (best []float64) {
 	return best
 }
 
-// labelled sums what the methods find in several logs.
+// labelled sums the findings of the methods in several logs.
 type labelled struct {
 	sets              int
 	found             [methods]finding
@@ -135,7 +135,7 @@ type labelled struct {
 	flagged           [len(rates)]int // ordinary lines
 }
 
-// labelledPaths finds the logs of a folder.
+// labelledPaths returns the logs of a folder.
 func labelledPaths(dir string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "log.txt"))
 	if err == nil && len(paths) == 0 {
@@ -144,8 +144,8 @@ func labelledPaths(dir string) ([]string, error) {
 	return paths, err
 }
 
-// printLabelled judges the logs of a folder. Words names a file of words of trouble, or the default
-// ones; "": none.
+// printLabelled evaluates the logs of a folder. words names a file of words of trouble, or the
+// default list; "" means none.
 func printLabelled(w io.Writer, dir, words string) error {
 	paths, err := labelledPaths(dir)
 	if err != nil {
@@ -177,7 +177,7 @@ func printLabelled(w io.Writer, dir, words string) error {
 	return t.Flush()
 }
 
-// row prints what P finds; what is flagged and told is in 1,000 lines.
+// row prints the findings of P. Flagged and printed counts are per 1,000 lines.
 func (l *labelled) row(w io.Writer, name string) {
 	f := l.found[ratingP].over(l.sets)
 	share := func(n, of int) float64 { return 1000 * float64(n) / float64(of) }
@@ -244,7 +244,7 @@ func (l *labelled) add(other *labelled) {
 	l.alarms += other.alarms
 }
 
-// readLabelled reads a log and the labels beside it.
+// readLabelled reads a log and its labels.
 func readLabelled(path string) ([]line, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,15 +1,15 @@
-// Command linebench asks which methods find strange lines in logs. It puts incidents into a log,
-// one to three lines of another format, of a known format with another path, user or status, or out
-// of time, and compares what each method flags with what was injected. The same seeds make the same
-// logs.
+// Command linebench compares methods that find strange lines in logs. It injects incidents into a
+// log, of one to three lines: of another format, of a known format with another path, user or
+// status, or out of time. Then it compares the flagged lines with the injected ones. The same
+// seeds make the same logs.
 //
 //	go run ./internal/lab/linebench [-seeds 10] [-max-bytes N] LOG...
 //
-// With -labels it injects nothing: each folder below DIR has a log.txt and a labels.txt, which has
-// a label for each line, "-" for an ordinary one. -trouble-words rates by words of trouble, too.
-// With -calibration it prints for each file how many lines had a probability of at most 1/2, 1/10
-// and so on, in multiples of what was promised. With
-// -changes it puts changes in number and value into the logs, and prints which are told.
+// With -labels it injects nothing. Each folder below DIR then has a log.txt and a labels.txt with
+// a label for each line, "-" for an ordinary one. -trouble-words also rates by words of trouble.
+// With -calibration it counts, for each file, the lines with a probability of at most 1/2, 1/10
+// and so on. It prints the counts in multiples of the promise. With -changes it injects changes
+// of frequency and value into the logs, and prints the reported ones.
 package main
 
 import (

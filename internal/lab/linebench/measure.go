@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// outcome is what a method found in one log, or in several.
+// outcome holds a method's results in one log, or in several.
 type outcome struct {
 	lines, flagged  [len(kindNames)]int // of each kind
 	incidents       int
-	found           int // incidents of which at least one line was flagged
+	found           int // incidents with at least one flagged line
 	lag             int // lines from the first line of a found incident to its first flagged one
 	precisions      []float64
 	recalls         []float64
 	falseAlarmShare []float64
 }
 
-// measure compares what was flagged of a log with what was injected, behind the quiet quarter.
+// measure compares the flagged lines of a log with the injected ones, after the quiet quarter.
 func measure(log []scored, from int, flagged func(i int) bool) (o outcome) {
 	first, found := map[int]int{}, map[int]bool{}
 	for i := from; i < len(log); i++ {
@@ -47,7 +47,7 @@ func measure(log []scored, from int, flagged func(i int) bool) (o outcome) {
 	return o
 }
 
-// hits counts the injected lines, and those of them that were flagged.
+// hits counts the injected lines, and the flagged ones among them.
 func (o *outcome) hits() (flagged, injected int) {
 	for k := foreign; k <= wrong; k++ {
 		flagged, injected = flagged+o.flagged[k], injected+o.lines[k]
@@ -68,7 +68,7 @@ func (o *outcome) add(other outcome) {
 	o.falseAlarmShare = append(o.falseAlarmShare, other.falseAlarmShare...)
 }
 
-// spread is the mean and the standard deviation; NaN without values.
+// spread returns the mean and the standard deviation, or NaN without values.
 func spread(values []float64) (mean, deviation float64) {
 	for _, v := range values {
 		mean += v / float64(len(values))
@@ -82,8 +82,8 @@ func spread(values []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation)
 }
 
-// threshold returns the rating that at most the given number of the log's ordinary lines exceed,
-// known with hindsight: no method can choose it before the log has ended.
+// threshold returns the rating that at most the given number of the log's ordinary lines exceed.
+// It is known only in hindsight, after the log has ended.
 func threshold(log []scored, from int, ratings []float64, alarms int) float64 {
 	var all []float64
 	for i := from; i < len(log); i++ {
@@ -95,7 +95,7 @@ func threshold(log []scored, from int, ratings []float64, alarms int) float64 {
 	return all[len(all)-1-min(alarms, len(all)-1)]
 }
 
-// top returns which lines are the n with the largest ratings.
+// top returns the n lines with the largest ratings.
 func top(from int, ratings []float64, n int) map[int]bool {
 	order := make([]int, 0, len(ratings)-from)
 	for i := from; i < len(ratings); i++ {

@@ -63,7 +63,7 @@ func TestWordsAreRareByTheLinesThatHaveThem(t *testing.T) {
 	require.InDelta(t, 2-2*math.Log2(.75), sum, 1e-12)
 }
 
-// Of the judged lines 1 3 5 are anomalous, by rating 5 > 2 > 1 = 4 > 3.
+// Of the evaluated lines, 1, 3 and 5 are anomalous, with ratings 5 > 2 > 1 = 4 > 3.
 func TestLabelledLinesAreFoundByRating(t *testing.T) {
 	log := make([]scored, unjudged+6)
 	ratings := make([]float64, len(log))

@@ -6,7 +6,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// method names a way to say how strange a line is for the lines before it: the larger the stranger.
+// method names a rating of how strange a line is for the lines before it: larger is stranger.
 type method int
 
 const (
@@ -35,14 +35,14 @@ type scored struct {
 	line
 	ratings [methods]float64
 	p       float64
-	told    bool // watch prints an incident at the line, by default
+	told    bool // watch prints an incident at the line by default
 }
 
-// toldMost is the largest P of an incident that watch prints by default.
+// toldMost is the maximum P of an incident that watch prints by default.
 const toldMost = 1. / 1000
 
-// score lets all methods rate a log, in one pass: each line before it is learnt. The rating counts
-// words of trouble, too, if there is a list of these.
+// score rates a log with all methods, in one pass: each line before it is learnt. With a list of
+// words of trouble, the rating includes them.
 func score(log []line, trouble string) []scored {
 	counts := model.Counts()
 	set := stream.DefaultsFor(counts, stream.Counts)
@@ -86,8 +86,8 @@ func score(log []line, trouble string) []scored {
 // told has the numbers of the incidents that watch has printed.
 type told map[int64]bool
 
-// take reports whether watch prints an incident at a line: one that is strange enough by now, or in
-// which something changed.
+// take reports whether watch prints an incident at a line: one that is now strange enough, or has
+// a change.
 func (t told) take(l *lines.Line) (now bool) {
 	for _, e := range l.Incidents {
 		if !e.Closed && !t[e.Number] && (e.P <= toldMost || len(e.Changes) > 0) {

@@ -9,20 +9,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// answersGiven are how many answers a simulated operator gives on a log.
+// answersGiven are the numbers of answers of simulated operators on a log.
 var answersGiven = []int{0, 5, 10, 20}
 
-// operator is told of incidents as watch prints them, and answers truthfully on the first of them
-// whether one of its lines so far has a label.
+// operator sees incidents as watch prints them. On the first ones it answers truthfully whether
+// one of the lines so far has a label.
 type operator struct {
 	threshold float64
 	answers   int // left
 
 	matters, falseAlarm []incidents.Like
-	shown               map[int64]bool // whether an incident that was shown is true
+	shown               map[int64]bool // whether a shown incident is true
 }
 
-// shows reports whether an incident is shown, see watch's own rule.
+// shows reports whether an incident is shown, by watch's rule.
 func (o *operator) shows(i *incidents.Incident) bool {
 	like := func(of []incidents.Like) bool {
 		for _, l := range of {
@@ -38,7 +38,7 @@ func (o *operator) shows(i *incidents.Incident) bool {
 	return !like(o.falseAlarm) && (i.P <= o.threshold || len(i.Changes) > 0)
 }
 
-// told is told of an incident at a line, and reports whether the line belongs to one that is shown.
+// told handles an incident at a line, and reports whether the line belongs to a shown incident.
 func (o *operator) told(i *incidents.Incident, labelled bool) bool {
 	truth, known := o.shown[i.Number]
 	if i.Closed || !known && !o.shows(i) {
@@ -56,14 +56,14 @@ func (o *operator) told(i *incidents.Incident, labelled bool) bool {
 	return true
 }
 
-// operated is what an operator sees of some logs.
+// operated counts an operator's incidents in some logs.
 type operated struct{ shown, true, found, incidents int }
 
 // operate shows a log with labels to an operator.
 func operate(log []line, o operator) (sum operated) {
 	o.shown = map[int64]bool{}
 	m := lines.NewMeter()
-	seen := make([]scored, len(log)) // rated 1 where a line belongs to what is shown
+	seen := make([]scored, len(log)) // rated 1 if a line belongs to a shown incident
 	for n, l := range log {
 		seen[n] = scored{line: l}
 		each := func(line *lines.Line) {
@@ -94,7 +94,7 @@ func operate(log []line, o operator) (sum operated) {
 	return sum
 }
 
-// printOperated shows the logs of a folder to operators who give some answers each.
+// printOperated shows the logs of a folder to operators with different numbers of answers.
 func printOperated(w io.Writer, dir string) error {
 	paths, err := labelledPaths(dir)
 	if err != nil {

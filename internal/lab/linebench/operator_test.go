@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An operator who says once that a kind of line is a false alarm is shown no more of its kind.
+// After one answer of false alarm for a kind of line, the operator sees no more incidents of that
+// kind.
 func TestOperatorIsNotShownFalseAlarmsAgain(t *testing.T) {
 	var log []line
 	for i := range 1500 {

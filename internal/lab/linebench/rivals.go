@@ -7,16 +7,16 @@ import (
 	"unicode"
 )
 
-// Rivals rate a line by what they counted in the lines before, in tables that grow with the log.
+// Rivals rate a line by their counts of the lines before, in tables that grow with the log.
 
-// counter counts in how many lines each word is.
+// counter counts the lines with each word.
 type counter struct {
 	lines float64
 	count map[string]float64
 }
 
-// rate returns the rarity of the rarest of some words and the sum over all different ones, as -log2
-// of the share of lines with the word, and counts the line.
+// rate returns the rarity of the rarest word, and the sum over all different words, as -log2 of
+// the share of lines with the word. It then counts the line.
 func (c *counter) rate(words []string) (most, sum float64) {
 	seen := map[string]bool{}
 	for _, w := range words {
@@ -38,7 +38,7 @@ const variable = "<*>"
 
 func hasDigit(word string) bool { return strings.IndexFunc(word, unicode.IsDigit) >= 0 }
 
-// spaced returns the words between spaces, all with a digit being one.
+// spaced returns the words between spaces; all words with a digit count as one.
 func spaced(text string) []string {
 	words := strings.Fields(text)
 	for i, w := range words {
@@ -52,12 +52,14 @@ func spaced(text string) []string {
 var variables = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}` +
 	`|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{16,}\b|[-+]?\d+(?:\.\d+)?`)
 
-// withoutVariables is a line with one name for UUIDs, addresses, hexadecimal and other numbers.
+// withoutVariables returns a line with one placeholder for UUIDs, addresses, hexadecimal and
+// other numbers.
 func withoutVariables(text string) string { return variables.ReplaceAllString(text, variable) }
 
 // drain finds the template of each line (P. He et al., Drain: An Online Log Parsing Approach with
-// Fixed Depth Tree, ICWS 2017). Its tree is drainDepth deep: the number of words, then the first
-// words. Below, lines are of one template if drainAlike of their words agree.
+// Fixed Depth Tree, ICWS 2017). Its tree has depth drainDepth: the number of words, then the
+// first words. Below, lines belong to one template if a fraction drainAlike of their words
+// agrees.
 type drain struct {
 	groups map[drainGroup]*drainLeaf
 	lines  float64
@@ -65,7 +67,7 @@ type drain struct {
 
 const (
 	drainDepth = 4
-	drainWords = drainDepth - 2 // that choose a leaf
+	drainWords = drainDepth - 2 // words that choose a leaf
 	drainAlike = .4
 )
 
@@ -90,7 +92,7 @@ func (d *drain) rate(text string) float64 {
 	return rarity
 }
 
-// find returns the template of a line, and adapts it to the line.
+// find returns the template of a line, adapted to the line.
 func (d *drain) find(words []string) *template {
 	group := drainGroup{words: len(words)}
 	for i, w := range words[:min(drainWords, len(words))] {
@@ -124,7 +126,7 @@ func (d *drain) find(words []string) *template {
 	return best
 }
 
-// agree counts the words of a line that are a template's, and the template's variables.
+// agree counts the words of a line that equal the template's, and the template's variables.
 func (t *template) agree(words []string) (alike, variables int) {
 	for i, w := range t.words {
 		switch w {

@@ -15,17 +15,17 @@ import (
 // Methods returns the methods that can be tuned.
 func Methods() []string { return []string{stream.DynamicSGD, stream.DynamicRMS, stream.Cache} }
 
-// On the coarse grid, step is the ratio of two neighbours; on the fine grid the ratio is the square
-// root of step. An improvement of less than the tolerance, in bits a byte or bits a word, is noise:
-// it depends on which texts were chosen.
+// On the coarse grid, step is the ratio of two neighbors; on the fine grid the ratio is the
+// square root of step. An improvement below the tolerance, in bits a byte or bits a word, is
+// noise: it depends on the choice of texts.
 const (
 	step          = 2
 	tolerance     = 2e-4
 	wordTolerance = 1e-3
 )
 
-// Parameters returns the settings of a method that are searched for: the rows of stream.Table that
-// have a range to search. The search begins at the model's own values.
+// Parameters returns the settings of a method to search: the rows of stream.Table with a search
+// range. The search begins at the model's values.
 func Parameters(m *model.Model, method string) ([]Parameter, error) {
 	rows, err := searched(method)
 	if err != nil {
@@ -49,8 +49,8 @@ func Parameters(m *model.Model, method string) ([]Parameter, error) {
 	return params, nil
 }
 
-// searched returns the rows that a method is tuned by. Whole numbers come last, since a step of
-// theirs changes most.
+// searched returns the rows to tune for a method. Integers come last, since their steps change
+// most.
 func searched(method string) (setting.Table[stream.Settings], error) {
 	if !slices.Contains(Methods(), method) {
 		return nil, fmt.Errorf("tune: method is %q, expected one of %v", method, Methods())
@@ -70,7 +70,7 @@ func searched(method string) (setting.Table[stream.Settings], error) {
 	return rows, nil
 }
 
-// withValues returns the model with the parameters of a method at these values.
+// withValues returns the model with the parameters of a method set to values.
 func withValues(m *model.Model, method string, values []float64) (*model.Model, error) {
 	rows, err := searched(method)
 	if err != nil {
@@ -83,8 +83,8 @@ func withValues(m *model.Model, method string, values []float64) (*model.Model, 
 	return m.WithRivals(stream.RivalsOf(set))
 }
 
-// Method finds the settings of a method under which the texts, each a stream of its own, need the
-// fewest bits per token, and returns the model with them as its default.
+// Method searches the settings of a method under which the texts, each a separate stream, need
+// the fewest bits per token. It returns the model with them as its default.
 func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, threads int,
 	visit func(Trial)) (*model.Model, Trial, error) {
 	params, err := Parameters(m, method)
@@ -106,7 +106,7 @@ func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, 
 			return 0, err
 		}
 		set := stream.DefaultsFor(candidate, method)
-		set.Companion = false // what is tuned is the method alone
+		set.Companion = false // only the method is tuned
 		return eval.BitsPerToken(ctx, w, m, set, texts)
 	})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package tune finds settings by search on a logarithmic grid, and in this way tunes the methods
-// that sparse-meta is compared with.
+// Package tune finds settings by search on a logarithmic grid. It tunes the methods that
+// sparse-meta is compared with.
 package tune
 
 import (
@@ -10,48 +10,49 @@ import (
 	"strconv"
 )
 
-// Parameter is a positive number to search for. Its candidates are Start times whole powers of
+// Parameter is a positive number to search. Its candidates are Start times integer powers of
 // Step, rounded to three digits, from Min to Max.
 type Parameter struct {
 	Name     string
 	Start    float64
 	Step     float64 // above 1
 	Min, Max float64
-	Whole    bool // a whole number
+	Whole    bool // an integer
 }
 
-// Trial is a point that was tried. The score is infinite if the point gave no number.
+// Trial is a tried point. The score is infinite if the point gave no number.
 type Trial struct {
 	Values []float64 // one for each parameter
 	Score  float64
-	Best   bool // better than all before
-	// Left is how many trials there still are if none of them is better.
+	Best   bool // better than all earlier ones
+	// Left is the number of remaining trials if none of them is better.
 	Left int
 }
 
-// Search says how to search.
+// Search configures a search.
 type Search struct {
-	// Refine is how often the grid is made finer. Each time the step becomes its square root.
+	// Refine is the number of times that the grid is refined. Each time the step becomes its
+	// square root.
 	Refine int
-	// Tolerance is the improvement below which a step is not worth taking: without it the search
-	// would follow a flat objective to the end.
+	// Tolerance is the minimum improvement of a step. Without it the search would follow a flat
+	// objective to the end.
 	Tolerance float64
-	// Visit, if set, sees every trial.
+	// Visit, if set, receives every trial.
 	Visit func(Trial)
 }
 
-// ErrNoScore is returned if neither the start, nor a smaller first parameter, nor a neighbour of
+// ErrNoScore is returned if neither the start, nor a smaller first parameter, nor a neighbor of
 // the start gives a number.
 var ErrNoScore = errors.New("no setting tried gives a score")
 
-// Minimise looks for the values at which f is least. It calls f once for each point; an error of f
-// ends the search.
+// Minimise searches for the values with the least f. It calls f once for each point; an error of
+// f ends the search.
 //
-// From the start the search walks along one parameter after the other for as long as a step makes f
-// less; only Min and Max bound the walk. Where no step along one parameter helps, it tries steps
-// along two at once. If f gives no number at the start, the search begins at the largest smaller
-// value of the first parameter that gives one: if that parameter is a rate, and too large, then the
-// neighbours of the start may give no number either.
+// From the start the search walks along one parameter after the other as long as a step lowers f;
+// only Min and Max bound the walk. If no step along one parameter helps, it tries steps along two
+// at once. If f gives no number at the start, the search begins at the largest smaller value of
+// the first parameter that gives one. If that parameter is a rate, and too large, neighbors of
+// the start may give no number either.
 func (s Search) Minimise(params []Parameter, f func(values []float64) (float64, error)) (Trial,
 	error) {
 	if err := check(params); err != nil {
@@ -123,7 +124,7 @@ func moves(n int) (moves [][]int) {
 	return moves
 }
 
-// walk is a search under way. A point of the grid is given by its exponents, in units of the finest
+// walk is a running search. A point of the grid is given by its exponents, in units of the finest
 // step.
 type walk struct {
 	Search
@@ -136,8 +137,8 @@ type walk struct {
 	stride int
 }
 
-// round tries every move once and repeats a move for as long as it helps. Moves along two
-// parameters are tried only if none along one has helped.
+// round tries every move once and repeats a move as long as it helps. It tries moves along two
+// parameters only if none along one has helped.
 func (w *walk) round() (moved bool, err error) {
 	single := 2 * len(w.params)
 	for k, move := range w.moves {
@@ -175,7 +176,7 @@ func (w *walk) left() int {
 	return len(points)
 }
 
-// values are those of a point, with a name that tells them from all others, unless they lie out of
+// values returns the values of a point, with a unique key. inside is false if they exceed the
 // bounds.
 func (w *walk) values(point []int) (values []float64, key string, inside bool) {
 	values = make([]float64, len(point))
@@ -189,8 +190,8 @@ func (w *walk) values(point []int) (values []float64, key string, inside bool) {
 	return values, fmt.Sprint(values), true
 }
 
-// try evaluates a point unless it was tried before or lies out of bounds, and goes there if it is
-// better.
+// try evaluates a point unless it was tried before or exceeds the bounds, and moves there if it
+// is better.
 func (w *walk) try(point []int) (better bool, err error) {
 	values, key, inside := w.values(point)
 	if _, known := w.tried[key]; known || !inside {
@@ -218,7 +219,7 @@ func (w *walk) try(point []int) (better bool, err error) {
 	return t.Best && len(w.tried) > 1, nil
 }
 
-// value returns the parameter at an exponent in units of 1/fine. It is not ok beyond the bounds.
+// value returns the parameter at an exponent in units of 1/fine. ok is false beyond the bounds.
 func (p Parameter) value(exponent, fine int) (v float64, ok bool) {
 	if exponent == 0 {
 		return p.Start, true
@@ -231,11 +232,11 @@ func (p Parameter) value(exponent, fine int) (v float64, ok bool) {
 	return v, v >= p.Min && v <= p.Max
 }
 
-// digits rounds a number to three significant digits, as people like to read settings.
+// digits rounds a number to three significant digits, for readable settings.
 func digits(v float64) float64 {
 	v, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
 	if err != nil {
-		panic(err) // impossible: v was formatted by the call before
+		panic(err) // impossible: v was just formatted
 	}
 	return v
 }

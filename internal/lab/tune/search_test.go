@@ -15,11 +15,11 @@ func param(name string, start float64) Parameter {
 	return Parameter{Name: name, Start: start, Step: 2, Min: 1e-9, Max: 1e9}
 }
 
-// octavesApart is the distance of two numbers in steps.
+// octavesApart returns the distance of two numbers in steps.
 func octavesApart(a, b float64) float64 { return math.Abs(math.Log2(a / b)) }
 
-// However far away the start is, the search walks to the bottom of a bowl, to half a fine step in
-// each parameter.
+// From any start, the search reaches the bottom of a bowl, within half a fine step in each
+// parameter.
 func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 3).Draw(t, "parameters")
@@ -51,7 +51,7 @@ func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
 	})
 }
 
-// A trial says how many there still are if none of them is better.
+// A trial says how many remain if none of them is better.
 func TestATrialKnowsHowManyAreLeft(t *testing.T) {
 	var trials []Trial
 	s := Search{Refine: 1, Visit: func(t Trial) { trials = append(trials, t) }}
@@ -73,8 +73,8 @@ func TestATrialKnowsHowManyAreLeft(t *testing.T) {
 	}
 }
 
-// Where two parameters go together, as rate and decay do, steps along one alone would stop on the
-// slope of the valley.
+// If two parameters depend on each other, like rate and decay, steps along one alone would stop
+// on the slope of the valley.
 func TestTheSearchFollowsADiagonalValley(t *testing.T) {
 	f := func(v []float64) (float64, error) {
 		x, y := math.Log2(v[0]), math.Log2(v[1])

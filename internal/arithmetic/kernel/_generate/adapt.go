@@ -23,52 +23,52 @@ const (
 	mix2      = 0x94D049BB133111EB
 )
 
-// adaptAhead is how far ahead of their use the arenas are fetched, in bytes.
+// adaptAhead is the distance, in bytes, by which the arenas are prefetched.
 const adaptAhead = 1024
 
-// adaptPlaces are the constants of locate.
+// adaptPlaces are the constants for locate.
 var adaptPlaces = []uint32{
 	1<<31 - 1, math.Float32bits(gridScale), math.Float32bits(1), octaves<<23 - 1,
 	cells + 1, 1<<cellShift - 1, math.Float32bits(1. / (1 << cellShift)),
 }
 
-// adapt looks up what is written only, so that what the mask leaves out costs no
-// arithmetic and no place of the grid in the cache.
+// adapt emits the functions of Adaptation. They look up only written elements, so that masked
+// elements cost no arithmetic and no grid points in the cache.
 func adapt() {
 	adapt256()
 	adapt512()
 }
 
-// adaptation is what every adapt function keeps in registers and on its stack.
+// adaptation holds the registers and stack slots of an adapt function.
 type adaptation struct {
 	isa
-	strip                    int  // elements that go through the stages together
+	strip                    int  // elements that pass through the stages together
 	half                     bool // I and M are in bfloat16
 	gamma, beta1, beta2, out reg.VecVirtual
 	state                    reg.VecVirtual // of the generator, words
-	most                     reg.VecVirtual // largest places in the grid, of a strip
+	most                     reg.VecVirtual // largest grid indexes of a strip
 	place                    []Mem          // constants of the grid
-	odd, below               Op             // 1, and almost half, in the last place of bfloat16
+	odd, below               Op             // 1, and just below half, in the last place of bfloat16
 
-	bits  Mem           // of a strip: its mask, a bit an element
-	dense Mem           // of a strip: x, then out g(x), of what is written, without gaps
-	count reg.GPVirtual // of those
-	cell  Mem           // of those in the grid
+	bits  Mem           // the mask of a strip, one bit for each element
+	dense Mem           // x, then out g(x), of the written elements of a strip, without gaps
+	count reg.GPVirtual // number of these
+	cell  Mem           // grid cells of these
 }
 
-// stages are the steps of adapt that differ between instruction sets. One stage with everything
-// would be slower: so long a chain of instructions fills the processor's window with little more
-// than one turn.
+// stages are the steps of adapt that differ between instruction sets. One stage for all steps
+// would be slower: such a long chain fills the processor's window with little more than one
+// iteration.
 type stages interface {
-	draw(start, end reg.GPVirtual) // makes the masks of a strip, unless input makes them
+	draw(start, end reg.GPVirtual) // makes the masks of a strip, unless input does
 	input() func(at, mask reg.GPVirtual)
 	locate()
-	inside() // jumps to "inside" if all places are within the grid
+	inside() // jumps to "inside" if all elements are within the grid
 	points(grid reg.Register, at reg.GPVirtual) (v, next reg.VecVirtual)
 	write() func(at, mask reg.GPVirtual)
 }
 
-// beginAdapt opens a function for I and M of one type.
+// beginAdapt begins a function for I and M of one type.
 func beginAdapt(name string, half bool, doc ...string) {
 	held := "float32"
 	if half {
@@ -91,7 +91,7 @@ func newAdaptation(s isa, strip int, half bool, place []Mem) adaptation {
 	}
 }
 
-// emit emits the function from its first strip on.
+// emit emits the function from the first strip on.
 func (a *adaptation) emit(s stages) {
 	written, outside := AllocLocal(8), AllocLocal(8)
 	MOVQ(U32(0), written)
@@ -127,7 +127,7 @@ func (a *adaptation) emit(s stages) {
 	leave()
 }
 
-// endOfStrip is the end of a full strip, or of the elements that are left.
+// endOfStrip returns the end of a full strip, or of the remaining elements.
 func (a *adaptation) endOfStrip(start reg.GPVirtual) reg.GPVirtual {
 	end, limit := param("n"), GP64()
 	SHLQ(Imm(2), end)
@@ -137,8 +137,8 @@ func (a *adaptation) endOfStrip(start reg.GPVirtual) reg.GPVirtual {
 	return end
 }
 
-// stage emits a loop over the groups, of two vectors each, from start to end. The body also gets
-// the offset in bytes of a group's mask.
+// stage emits a loop over groups of two vectors each, from start to end. The body also receives
+// the byte offset of a group's mask.
 func (a *adaptation) stage(
 	name string, start, end reg.GPVirtual, body func(at, mask reg.GPVirtual),
 ) {
@@ -151,7 +151,7 @@ func (a *adaptation) stage(
 	})
 }
 
-// eachDense emits a loop over the dense elements, a vector at a time.
+// eachDense emits a loop over the dense elements, one vector in each iteration.
 func (a *adaptation) eachDense(name string, body func(at reg.GPVirtual)) {
 	upTo(name, a.bytes/4, a.count, body)
 }
@@ -164,7 +164,7 @@ func (a *adaptation) clear(v reg.VecVirtual) {
 	}
 }
 
-// pad puts zeros behind the dense elements.
+// pad writes zeros behind the dense elements.
 func (a *adaptation) pad() {
 	zero, behind := a.vector(), a.dense.Idx(a.count, 4)
 	a.clear(zero)
@@ -175,7 +175,7 @@ func (a *adaptation) pad() {
 	}
 }
 
-// held is the offset in I and M of what lies at an offset in the arrays of float32.
+// held returns the offset in I and M of an offset in the float32 arrays.
 func (a *adaptation) held(at reg.GPVirtual) reg.GPVirtual {
 	if !a.half {
 		return at
@@ -186,7 +186,7 @@ func (a *adaptation) held(at reg.GPVirtual) reg.GPVirtual {
 	return halved
 }
 
-// ahead asks for what a group of so many bytes lies in, ahead of a pointer.
+// ahead prefetches the cache lines of a group of the given size, ahead of a pointer.
 func (a *adaptation) ahead(at, p reg.Register, bytes int) {
 	for line := 0; line < bytes; line += lineBytes {
 		PREFETCHT0(Mem{Base: p, Index: at, Scale: 1, Disp: adaptAhead + line})
@@ -217,7 +217,8 @@ func (a *adaptation) note(outside Mem, start reg.GPVirtual) {
 	MOVQ(strips, outside)
 }
 
-// round rounds to bfloat16: AVX2 has it in the lower halves of words, AVX-512 in the upper ones.
+// round rounds to bfloat16. AVX2 gets the result in the lower halves of words, AVX-512 in the
+// upper halves.
 func (a *adaptation) round(v reg.VecVirtual) reg.VecVirtual {
 	wide, t := a.bytes == avx512.bytes, a.vector()
 	VPSRLD(Imm(16), v, t)
@@ -236,7 +237,7 @@ func (a *adaptation) round(v reg.VecVirtual) reg.VecVirtual {
 	return v
 }
 
-// keepNaN replaces rounded, the sum of x's bits and something, by x where that is NaN.
+// keepNaN restores a NaN x after rounding: rounding must not turn it into another number.
 func (a *adaptation) keepNaN(x, rounded reg.VecVirtual) {
 	const unordered = 3
 	if a.bytes == avx512.bytes {
@@ -250,7 +251,7 @@ func (a *adaptation) keepNaN(x, rounded reg.VecVirtual) {
 	VBLENDVPS(nan, x, rounded, rounded)
 }
 
-// lookUp replaces the places by out g(x), in bfloat16 as round makes it.
+// lookUp replaces grid positions by out g(x), in bfloat16 in the form of round.
 func (a *adaptation) lookUp(s stages) {
 	grid := param("grid")
 	a.eachDense("look", func(at reg.GPVirtual) {
@@ -266,7 +267,7 @@ func (a *adaptation) lookUp(s stages) {
 	})
 }
 
-// parted parts pairs of neighbors into the first and the second ones.
+// parted separates pairs of neighbors into first and second elements.
 func (a *adaptation) parted(even, odd reg.VecVirtual) (v, next reg.VecVirtual) {
 	v, next = a.vector(), a.vector()
 	VSHUFPS(Imm(0x88), odd, even, v)
@@ -274,7 +275,7 @@ func (a *adaptation) parted(even, odd reg.VecVirtual) (v, next reg.VecVirtual) {
 	return v, next
 }
 
-// unless emits what is left out if the pointer is nil.
+// unless emits code that is skipped if the pointer is nil.
 func unless(p reg.Register, label string, k int, body func()) {
 	label += string(rune('0' + k))
 	TESTQ(p, p)

@@ -11,18 +11,19 @@ import (
 // adaptStrip is adaptation.strip of adapt*AVX2, as in adapt_simd.go.
 const adaptStrip = 128
 
-// adaptation256 is what adaptAVX2 and adaptBF16AVX2 keep in registers and on their stacks.
+// adaptation256 holds the registers and stack slots of adaptAVX2 and adaptBF16AVX2.
 type adaptation256 struct {
 	adaptation
 	adaptTables
 	last    Mem // largest lane that is written
-	rounded Mem // of a strip: the random numbers that I is rounded by
+	rounded Mem // the random numbers that round I, for a strip
 }
 
-// adaptTables are the constants that both functions share.
+// adaptTables are the constants of both functions.
 type adaptTables struct {
 	first, words, places, rounding []Mem
-	// pack and unpack say, by eight bits of the mask, where the dense elements come from and go to.
+	// pack and unpack give the source and destination of dense elements, for eight bits of the
+	// mask.
 	pack, unpack Mem
 }
 
@@ -58,7 +59,7 @@ func (t adaptTables) adapt(name string, half bool) {
 	a.emit(a)
 }
 
-// seed spreads the generator's state over the next four words.
+// seed adds to the generator's state the offsets of the next four words.
 func (a *adaptation256) seed() {
 	x, all := XMM(), YMM()
 	VMOVQ(Load(Param("last"), GP64()), x)
@@ -98,7 +99,7 @@ func (a *adaptation256) draw(start, end reg.GPVirtual) {
 	})
 }
 
-// lanesOf is the offset of a group's lanes, of two bytes, by that of its mask.
+// lanesOf returns the offset of a group's lanes, of two bytes each, from that of its mask.
 func lanesOf(mask reg.GPVirtual) reg.GPVirtual {
 	lane := GP64()
 	MOVQ(mask, lane)
@@ -106,7 +107,7 @@ func lanesOf(mask reg.GPVirtual) reg.GPVirtual {
 	return lane
 }
 
-// input moves I, computes x, and keeps it where it is written.
+// input updates I, computes x, and stores x for written elements.
 func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 	packs := GP64()
 	LEAQ(a.pack, packs)
@@ -159,7 +160,7 @@ func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 	}
 }
 
-// averageBF16 computes eight elements of I in bfloat16: as halves, see storeHalves, and in x.
+// averageBF16 computes eight elements of I in bfloat16: as halves for storeHalves, and in x.
 func (a *adaptation256) averageBF16(avg, round Mem, g, x reg.VecVirtual) (halves reg.VecVirtual) {
 	t := YMM()
 	a.averageHalves(avg, g, x, t)
@@ -171,7 +172,7 @@ func (a *adaptation256) averageBF16(avg, round Mem, g, x reg.VecVirtual) (halves
 	return t
 }
 
-// storeHalves stores the lower halves of twice eight words, whose upper halves are zero.
+// storeHalves stores the lower halves of two vectors of eight words with zero upper halves.
 func storeHalves(x [2]reg.VecVirtual, m Mem) {
 	t := YMM()
 	VPACKUSDW(x[1], x[0], t)
@@ -179,8 +180,8 @@ func storeHalves(x [2]reg.VecVirtual, m Mem) {
 	VMOVDQU(t, m)
 }
 
-// locate finds the cells of the dense x, and replaces x by the place in the cell. Where
-// the grid ends it stays in the last one.
+// locate finds the cells of the dense x, and replaces x by the position in the cell. Beyond the
+// grid it uses the last cell.
 func (a *adaptation256) locate() {
 	c := a.place
 	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
@@ -215,8 +216,8 @@ func (a *adaptation256) inside() {
 	JEQ(LabelRef("inside"))
 }
 
-// points loads the grid points on both sides of eight cells. They lie side by side,
-// so that one load fetches two; a gather instruction would take longer.
+// points loads the grid points on both sides of eight cells. The two points of a cell are
+// adjacent, so one load fetches both; a gather instruction would take longer.
 func (a *adaptation256) points(grid reg.Register, at reg.GPVirtual) (v, next reg.VecVirtual) {
 	var pairs [4]reg.VecVirtual
 	for p := range pairs {
@@ -267,9 +268,9 @@ func (a *adaptation256) write() func(at, mask reg.GPVirtual) {
 	}
 }
 
-// packings lays out, for every mask of eight elements, eight bytes each: the elements
-// that are on, one after the other; and for every element that is on its number among
-// them, for the others a negative one.
+// packings emits two tables with eight bytes for every mask of eight elements. pack has the
+// indexes of the selected elements, in order. unpack has each selected element's number among
+// them, and a negative number for the others.
 func packings() (pack, unpack Mem) {
 	var tables [2]Mem
 	for t, name := range []string{"adaptPack", "adaptUnpack"} {
@@ -294,8 +295,8 @@ func packings() (pack, unpack Mem) {
 	return tables[0], tables[1]
 }
 
-// times multiplies the four words of z by a constant, whose low and high halves are
-// the low halves of lo and hi.
+// times multiplies the four words of z by a constant, given as its low and high halves in the low
+// halves of lo and hi.
 func times(z reg.VecVirtual, lo, hi Mem) {
 	upper, cross := YMM(), YMM()
 	VPSRLQ(Imm(32), z, upper)
@@ -307,7 +308,7 @@ func times(z reg.VecVirtual, lo, hi Mem) {
 	VPADDQ(upper, z, z)
 }
 
-// words lays out vectors of four words and returns the memory operand of each.
+// words emits constant vectors of four words and returns the memory operand of each.
 func words(name string, vectors ...[4]uint64) []Mem {
 	g := GLOBL(name, RODATA|NOPTR)
 	m := make([]Mem, len(vectors))

@@ -6,21 +6,21 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// adaptStrip512 is adaptation.strip of adapt*AVX512, as in adapt_simd.go. With fewer a stage waits
-// for the stores of the one before: what it loads lies across two of them.
+// adaptStrip512 is adaptation.strip of adapt*AVX512, as in adapt_simd.go. With a shorter strip a
+// stage waits for the stores of the one before, since its loads span two of them.
 const adaptStrip512 = 256
 
-// adaptation512 is what adaptAVX512 and adaptBF16AVX512 keep in registers and on their stacks.
-// The mask is drawn in the stage that computes x.
+// adaptation512 holds the registers and stack slots of adaptAVX512 and adaptBF16AVX512. The stage
+// that computes x also draws the mask.
 type adaptation512 struct {
 	adaptation
 	step, mix1, mix2 reg.VecVirtual // of the generator
 	last             reg.VecVirtual // largest lane that is written
 	rounding         []reg.VecVirtual
-	upper            reg.VecVirtual // where the upper halves of 32 words are
+	upper            reg.VecVirtual // indexes of the upper halves of 32 words
 }
 
-// tables512 are the constants that both functions share.
+// tables512 are the constants of both functions.
 type tables512 struct{ first, upper, words, place, rounding Mem }
 
 func adapt512() {
@@ -52,7 +52,7 @@ func scalars(name string, bits ...uint32) Mem {
 	return g
 }
 
-// spread fills a register each with the first n constants of a table.
+// spread broadcasts the first n constants of a table, each to a register.
 func spread(table Mem, n int) (all []reg.VecVirtual) {
 	for i := range n {
 		v := ZMM()
@@ -80,7 +80,7 @@ func (t tables512) adapt(name, narrow string, half bool) {
 	a.emit(a)
 }
 
-// seed spreads the generator's state over the next eight words.
+// seed adds to the generator's state the offsets of the next eight words.
 func (a *adaptation512) seed(t tables512) {
 	VPBROADCASTW(Load(Param("last"), GP64()).(reg.GPVirtual).As32(), a.last)
 	VPBROADCASTQ(Load(Param("state"), GP64()), a.state)
@@ -91,7 +91,7 @@ func (a *adaptation512) seed(t tables512) {
 	VMOVDQU64(t.upper, a.upper)
 }
 
-// heldBytes is the size of an element of I or M.
+// heldBytes returns the size of an element of I or M.
 func (a *adaptation512) heldBytes() int {
 	if a.half {
 		return 2
@@ -99,7 +99,7 @@ func (a *adaptation512) heldBytes() int {
 	return 4
 }
 
-// draw leaves the masks to input.
+// draw does nothing: input makes the masks.
 func (a *adaptation512) draw(_, _ reg.GPVirtual) {}
 
 // lanes makes the next 32 lanes.
@@ -117,7 +117,7 @@ func (a *adaptation512) lanes() (lanes reg.VecVirtual) {
 	return z
 }
 
-// input draws the mask, moves I, computes x, and keeps it where it is written.
+// input draws the mask, updates I, computes x, and stores x for written elements.
 func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 	avg, grad, scale, trace := param("avg"), param("grad"), param("scale"), param("x")
 	return func(at, mask reg.GPVirtual) {
@@ -170,7 +170,7 @@ func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 	}
 }
 
-// counted adds how many of the k'th 16 bits are set.
+// counted adds the number of set bits in the k-th 16 bits.
 func (a *adaptation512) counted(bits reg.GPVirtual, k int) {
 	n := GP32()
 	if k == 0 {
@@ -183,7 +183,7 @@ func (a *adaptation512) counted(bits reg.GPVirtual, k int) {
 	ADDQ(n.As64(), a.count)
 }
 
-// roundings makes the random numbers that twice 16 elements of I are rounded by.
+// roundings makes the random numbers that round two vectors of 16 elements of I.
 func (a *adaptation512) roundings(lanes reg.VecVirtual) [2]reg.VecVirtual {
 	all, above, lo, hi := ZMM(), YMM(), ZMM(), ZMM()
 	VPMULLW(a.rounding[0], lanes, all)
@@ -203,8 +203,8 @@ func (a *adaptation512) averageBF16(avg Mem, round, g, x reg.VecVirtual) (sum re
 	return t
 }
 
-// locate finds the cells of the dense x, and replaces x by the place in the cell. Where
-// the grid ends it stays in the last one.
+// locate finds the cells of the dense x, and replaces x by the position in the cell. Beyond the
+// grid it uses the last cell.
 func (a *adaptation512) locate() {
 	c := a.place
 	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
@@ -228,8 +228,8 @@ func (a *adaptation512) locate() {
 	})
 }
 
-// points loads the grid points on both sides of 16 cells. They lie side by side,
-// so that one load fetches two; a gather instruction would take longer.
+// points loads the grid points on both sides of 16 cells. The two points of a cell are adjacent,
+// so one load fetches both; a gather instruction would take longer.
 func (a *adaptation512) points(grid reg.Register, at reg.GPVirtual) (v, next reg.VecVirtual) {
 	var pairs [8]reg.VecVirtual
 	for p := range pairs {
@@ -245,7 +245,7 @@ func (a *adaptation512) points(grid reg.Register, at reg.GPVirtual) (v, next reg
 	return a.parted(even, odd)
 }
 
-// joined puts four quarters together.
+// joined joins four quarters of a vector.
 func joined(a, b, c, d reg.VecVirtual) reg.VecVirtual {
 	lo, hi, all := YMM(), YMM(), ZMM()
 	VINSERTF32X4(Imm(1), b, a.AsY(), lo)

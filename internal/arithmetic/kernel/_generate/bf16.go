@@ -6,7 +6,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-const bf16Pairs = 16 // of a tile, and its lines
+const bf16Pairs = 16 // of a tile, and its number of lines
 
 func bf16() {
 	pairsAlong(false)
@@ -18,7 +18,7 @@ func bf16() {
 	regroupRight()
 }
 
-// rounder rounds eight floats to bfloat16, which stays in the upper half of each lane.
+// rounder rounds eight floats to bfloat16. The result is in the upper half of each lane.
 type rounder struct{ one, half, quiet reg.VecVirtual }
 
 func newRounder() rounder {
@@ -30,7 +30,7 @@ func newRounder() rounder {
 	return r
 }
 
-// load loads eight floats, adds others if there are any, and rounds.
+// load loads eight floats, adds those at add if not nil, and rounds.
 func (r rounder) load(at Mem, add *Mem) reg.VecVirtual {
 	x, even, nan := YMM(), YMM(), YMM()
 	VMOVUPS(at, x)
@@ -47,7 +47,7 @@ func (r rounder) load(at Mem, add *Mem) reg.VecVirtual {
 	return x
 }
 
-// operand is the addresses of what is packed.
+// operand holds the addresses of an operand to pack.
 type operand struct {
 	src, add, stride reg.GPVirtual
 	adds             bool
@@ -63,7 +63,7 @@ func newOperand(add bool) operand {
 	return o
 }
 
-// load rounds eight floats some bytes from the current row's first, or the next row's.
+// load rounds eight floats at a byte offset in the current row, or in the next.
 func (o operand) load(r rounder, bytes int, next bool) reg.VecVirtual {
 	at := func(base reg.Register) Mem {
 		m := Mem{Base: base, Disp: bytes}
@@ -94,7 +94,7 @@ func pairsText(name string, add bool, further, doc string) {
 	function(name+"AVX2", "func(dst *uint32, "+params+", stride"+further+" int)", "is "+doc)
 }
 
-// pairsAlong is pairsAlongGo for 32 k's.
+// pairsAlong emits pairsAlongGo for 32 k's.
 func pairsAlong(add bool) {
 	pairsText("pairsAlong", add, ", n", "pairsAlongGo for k = 32; n > 0.")
 	dst := param("dst")
@@ -117,7 +117,7 @@ func pairsAlong(add bool) {
 	leave()
 }
 
-// pairsAcross is pairsAcrossGo for 32 k's and 16 lines.
+// pairsAcross emits pairsAcrossGo for 32 k's and 16 lines.
 func pairsAcross(add bool) {
 	pairsText("pairsAcross", add, "", "pairsAcrossGo for n = 16 and k = 32.")
 	dst := param("dst")
@@ -139,7 +139,7 @@ func pairsAcross(add bool) {
 	leave()
 }
 
-// transposeTile is transposeTileGo: eight rows at a time, four columns of them.
+// transposeTile emits transposeTileGo, for eight rows and four columns at a time.
 func transposeTile() {
 	const row = 4 * bf16Pairs
 	function("transposeTileAVX2", "func(dst, src *uint32)", "is transposeTileGo.")
@@ -159,7 +159,7 @@ func transposeTile() {
 	leave()
 }
 
-// regroupLeft is regroupGo for a tile of A: of each four halves 0 1 2 3 it makes 2 0 3 1.
+// regroupLeft emits regroupGo for a tile of A: it turns four halves 0 1 2 3 into 2 0 3 1.
 func regroupLeft() {
 	function("regroupLeftAVX2", "func(tile *uint32)", "is regroupGo for a tile of A.")
 	tile := param("tile")
@@ -173,7 +173,7 @@ func regroupLeft() {
 	leave()
 }
 
-// regroupRight is regroupGo for a tile of B, where a row has the pairs of two k's.
+// regroupRight emits regroupGo for a tile of B, in which a row has the pairs of two k's.
 func regroupRight() {
 	function("regroupRightAVX2", "func(tile *uint32)", "is regroupGo for a tile of B.")
 	tile := param("tile")

@@ -11,7 +11,7 @@ func rows() {
 	axpyRows()
 }
 
-// axpyRows emits the sum of y and multiples of rows, eight columns after the other.
+// axpyRows emits the sum of y and multiples of rows, for eight columns at a time.
 func axpyRows() {
 	function("axpyRowsAVX2", "func(y, a, x *float32, rows, n int)",
 		"is axpyRowsGo; rows > 0, n > 0 a multiple of 8.")
@@ -35,7 +35,7 @@ func axpyRows() {
 	leave()
 }
 
-// dotRows emits scalar products of rows, each as dot and the fold of its lanes give it.
+// dotRows emits scalar products of rows, to the bits of dot and the fold of its lanes.
 func dotRows() {
 	function("dotRowsAVX2", "func(dst, x, w *float32, rows, n, stride int)",
 		"is dotRowsGo; rows > 0, n > 0 a multiple of 8.")
@@ -56,7 +56,7 @@ func dotRows() {
 	VEXTRACTF128(Imm(1), sum, four)
 	VADDPS(four, sum.AsX(), four) // lanes 0+4, 1+5, 2+6, 3+7
 	VMOVHLPS(four, four, two)
-	VADDPS(two, four, four) // the first and the third, the second and the fourth
+	VADDPS(two, four, four) // first and third, second and fourth
 	VMOVSHDUP(four, two)
 	VADDSS(two, four, four)
 	VMOVSS(four, Mem{Base: dst})

@@ -8,7 +8,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// exponential is the constants of e^x, as in vector_portable.go.
+// exponential holds the constants of e^x, as in vector_portable.go.
 type exponential struct {
 	most, floor, least, log2e, round, ln2Hi, ln2Lo, one Mem
 	poly                                                []Mem
@@ -42,11 +42,11 @@ func (c exponential) exp() {
 	}, func() { VMOVUPS(sum, Mem{Base: lanes}) })
 }
 
-// of emits expOf: e^(x+low), or e^x if low is nil. x is lost.
+// of emits expOf: e^(x+low), or e^x if low is nil. It overwrites x.
 func (c exponential) of(x, low reg.VecVirtual) reg.VecVirtual {
 	t, n, r, r2, y, v := YMM(), YMM(), YMM(), YMM(), YMM(), YMM()
 	VMOVUPS(c.most, v)
-	VMINPS(x, v, x) // the last source, x, is the result if x is NaN
+	VMINPS(x, v, x) // if the last source, x, is NaN, so is the result
 	VMOVUPS(c.floor, v)
 	VMAXPS(x, v, x)
 
@@ -86,8 +86,9 @@ func (c exponential) of(x, low reg.VecVirtual) reg.VecVirtual {
 	return y
 }
 
-// log emits the natural logarithm: the number is parted into a power of two and a factor near one
-// by its bits, and what is no positive normal number is put right at the end.
+// log emits the natural logarithm. It splits the number by its bits into a power of two and a
+// factor near one. At the end it corrects the result of all other numbers than positive normal
+// ones.
 func log() {
 	f := math.Float32bits
 	c := constants("logConstants", 0x3f3504f3, 0x7fffff, f(1), f(0.5), f(0.693359375),

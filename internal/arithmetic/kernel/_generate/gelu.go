@@ -8,7 +8,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// normal is the constants of the normal distribution function, as in vector_portable.go.
+// normal holds the constants of the normal distribution function, as in vector_portable.go.
 type normal struct {
 	exponential
 	magnitude, most, head, minusHalf, invSqrt2Pi Mem
@@ -52,12 +52,12 @@ func (c normal) geluBackward() {
 	})
 }
 
-// of emits the distribution function below x, and e^(-x²/2).
+// of emits the distribution function at x, and e^(-x²/2).
 func (c normal) of(x reg.VecVirtual) (below, e reg.VecVirtual) {
 	a, head, low, v := YMM(), YMM(), YMM(), YMM()
 	VANDPS(c.magnitude, x, a)
 	VMOVUPS(c.most, v)
-	VMINPS(a, v, a) // the last source, a, is the result if a is NaN
+	VMINPS(a, v, a) // if the last source, a, is NaN, so is the result
 	VANDPS(c.head, a, head)
 	VSUBPS(head, a, low)
 	VADDPS(head, a, v)

@@ -1,6 +1,6 @@
-// Command _generate writes the assembly of internal/arithmetic/kernel with avo, one file a set
-// of functions; run it by `go generate` there. The portable Go beside the assembly
-// says what each function computes and is the reference in the tests.
+// Command _generate writes the assembly of internal/arithmetic/kernel with avo, one file for each
+// set of functions. `go generate` runs it there. The portable Go next to the assembly defines
+// each function and is the reference in the tests.
 package main
 
 import (
@@ -21,7 +21,7 @@ var sets = map[string]func(){
 	"vector": vector,
 }
 
-// main takes the name of a set, then avo's own flags; or calls, and files of stubs.
+// main takes the name of a set and avo's flags, or "calls" and files of stubs.
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "calls" {
 		if err := calls(os.Args[2:]); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// doubles widens eight floats to two registers of four.
+// doubles converts eight floats to two registers of four float64.
 func doubles(v reg.VecVirtual) (lo, hi reg.VecVirtual) {
 	lo, hi = YMM(), YMM()
 	upper := XMM()
@@ -16,7 +16,7 @@ func doubles(v reg.VecVirtual) (lo, hi reg.VecVirtual) {
 	return lo, hi
 }
 
-// lanes8 is eight float64 sums in two registers, between a load and a store.
+// lanes8 holds eight float64 sums in two registers, between a load and a store.
 type lanes8 struct {
 	at     Mem
 	lo, hi reg.VecVirtual
@@ -39,7 +39,7 @@ func (l lanes8) store() {
 	VMOVUPD(l.hi, l.at.Offset(32))
 }
 
-// centred is (x - mean) * rstd.
+// centred returns (x - mean) * rstd.
 func centred(x Mem, mean, rstd reg.VecVirtual) reg.VecVirtual {
 	v := YMM()
 	VMOVUPS(x, v)

@@ -8,13 +8,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// packer is what the functions that pack a panel have in common. Strides and the
-// width of the panel come in elements and are held in bytes.
+// packer holds the parameters of the functions that pack a panel. Strides and the width of the
+// panel are given in elements and held in bytes.
 type packer struct {
 	src, add, dst, stride, width, k reg.GPVirtual
 }
 
-// beginPack opens a function on src, or with add on src and add.
+// beginPack begins a function on src, or on src and add.
 func beginPack(name, doc string, add bool) packer {
 	params := "src"
 	if add {
@@ -33,7 +33,7 @@ func beginPack(name, doc string, add bool) packer {
 	return p
 }
 
-// eightRows addresses 8 rows at a stride by two pointers, four rows each.
+// eightRows addresses 8 rows at a stride by two pointers, for four rows each.
 type eightRows struct {
 	base                   [2]reg.GPVirtual
 	stride, threeTimesThat reg.GPVirtual
@@ -56,8 +56,8 @@ func (r eightRows) row(i, disp int) Mem {
 	return m
 }
 
-// pair loads four elements of rows i and i+4 into the halves of v. (The caller reuses
-// v: avo takes the load of the lower half for a partial write and keeps v alive.)
+// pair loads four elements of rows i and i+4 into the halves of v. (The caller reuses v: for avo,
+// loading the lower half is a partial write, which keeps v alive.)
 func (r eightRows) pair(i, disp int, v reg.VecVirtual) {
 	VMOVUPS(r.row(i, disp), v.AsX())
 	VINSERTF128(Imm(1), r.row(i+4, disp), v, v)
@@ -69,9 +69,9 @@ func (r eightRows) advance(bytes int) {
 	}
 }
 
-// packRows is packRowsGo for 8 rows: transposes of (8,4) blocks in registers, four
-// of them at a time, that is whole cache lines: rows at a stride of a power of two
-// compete for the same few places of the cache.
+// packRows emits packRowsGo for 8 rows. It transposes (8,4) blocks in registers, four at a time,
+// which are whole cache lines. Rows at a stride of a power of two compete for the same few places
+// in the cache.
 func packRows(add bool) {
 	name := "packRowsAVX2"
 	if add {
@@ -81,13 +81,14 @@ func packRows(add bool) {
 		false)
 }
 
-// addTransposed is addTransposedGo for 8 rows.
+// addTransposed emits addTransposedGo for 8 rows.
 func addTransposed() {
 	doc := "is addTransposedGo for 8 rows; k > 0 a multiple of 4."
 	transposeRows(beginPack("addTransposedAVX2", doc, false), false, true)
 }
 
-// transposeRows writes the rows, with what is added to them, to dst, or adds them to dst if onto.
+// transposeRows emits code that writes the transposed rows, plus add, to dst. With onto it adds
+// them to dst.
 func transposeRows(p packer, add, onto bool) {
 	three, threeWidths := GP64(), GP64()
 	LEAQ(Mem{Base: p.stride, Index: p.stride, Scale: 2}, three)
@@ -131,8 +132,7 @@ func transposeRows(p packer, add, onto bool) {
 	leave()
 }
 
-// transpose transposes both halves, (4,4) each, of four registers, of which it makes
-// further use.
+// transpose transposes both (4,4) halves of four registers. It overwrites the registers.
 func transpose(r [4]reg.VecVirtual) [4]reg.VecVirtual {
 	lo01, lo23 := YMM(), YMM()
 	VUNPCKLPS(r[1], r[0], lo01)
@@ -146,7 +146,7 @@ func transpose(r [4]reg.VecVirtual) [4]reg.VecVirtual {
 	return [4]reg.VecVirtual{r[1], lo01, r[3], r[0]}
 }
 
-// packCols is packColsGo for 16 columns.
+// packCols emits packColsGo for 16 columns.
 func packCols(add bool) {
 	name := "packColsAVX2"
 	if add {
@@ -171,8 +171,8 @@ func packCols(add bool) {
 	leave()
 }
 
-// packLeft copies whole vectors at distances of less than that: the next k's
-// overwrite what was too much.
+// packLeft emits copies of whole vectors at smaller distances: the next k's overwrite the
+// surplus.
 func packLeft(vectors int) {
 	n := 8 * vectors
 	name := fmt.Sprintf("packLeft%dAVX2", n)
@@ -190,7 +190,7 @@ func packLeft(vectors int) {
 	leave()
 }
 
-// prefetch asks for one cache line after the other.
+// prefetch emits a prefetch of consecutive cache lines.
 func prefetch() {
 	function("prefetchAVX2", "func(src *float32, lines int)",
 		"asks for lines > 0 cache lines from src on.")

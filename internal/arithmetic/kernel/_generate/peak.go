@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	peakChains = 12 // a multiply-add takes 4 cycles and two begin in each: 8 would do
+	peakChains = 12 // a multiply-add takes 4 cycles and two start in each: 8 would suffice
 	peakSteps  = 4  // of every chain in a round
 )
 
@@ -21,7 +21,7 @@ func peak() {
 	avx512.peak(g)
 }
 
-// peak keeps both multiply-add units busy: chains that do not wait for each other.
+// peak emits independent chains that keep both multiply-add units busy.
 func (s isa) peak(constants Mem) {
 	function("peak"+s.name, "func(rounds int, chains *float32)",
 		"is peakGo in vectors, with fused multiply-adds; rounds > 0.")

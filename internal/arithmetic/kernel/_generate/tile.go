@@ -8,10 +8,10 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// isa is the instruction set of a tile kernel: two vectors to a row of C.
+// isa is the instruction set of a tile kernel, with two vectors in each row of C.
 type isa struct {
 	name string
-	// the most: their accumulators, two vectors of B and what is left of A take all registers
+	// maximum: accumulators, two vectors of B and the rest of A fill all registers
 	rows   int
 	bytes  int // of a vector
 	vector func() reg.VecVirtual
@@ -27,7 +27,7 @@ const (
 	lineBytes = 64
 )
 
-// zero is two accumulators for each of so many rows.
+// zero returns two zeroed accumulators for each row.
 func (s isa) zero(rows int) [][2]reg.VecVirtual {
 	acc := make([][2]reg.VecVirtual, rows)
 	for i := range acc {
@@ -44,9 +44,9 @@ func (s isa) zero(rows int) [][2]reg.VecVirtual {
 	return acc
 }
 
-// tile is the micro-kernel for a fixed number of rows: tileGo with fused
-// multiply-adds. Two accumulators a row; each k loads a row of B and broadcasts one
-// element of every row of A.
+// tile emits the micro-kernel for a fixed number of rows: tileGo with fused multiply-adds. Each
+// row has two accumulators. For each k it loads a row of B and broadcasts one element of every
+// row of A.
 func (s isa) tile(rows int) {
 	name := fmt.Sprintf("tile%d%s", rows, s.name)
 	function(name,
@@ -92,7 +92,7 @@ func (s isa) tile(rows int) {
 	storeTile(acc, s.bytes)
 }
 
-// prefetchTile asks for the tile's place in C, so that storeTile need not wait for it.
+// prefetchTile prefetches the tile's place in C, so that storeTile need not wait.
 func prefetchTile(rows, bytes int) {
 	c, stride := param("c"), param("stride")
 	for i := range rows {
@@ -105,7 +105,7 @@ func prefetchTile(rows, bytes int) {
 	}
 }
 
-// storeTile stores the accumulators in C, or adds them to it.
+// storeTile stores the accumulators in C, or adds them to C.
 func storeTile(acc [][2]reg.VecVirtual, bytes int) {
 	c, stride := param("c"), param("stride")
 	SHLQ(Imm(2), stride)
@@ -128,7 +128,7 @@ func storeTile(acc [][2]reg.VecVirtual, bytes int) {
 	leave()
 }
 
-// left addresses the rows of A, three from each pointer.
+// left addresses the rows of A, with one pointer for three rows.
 type left struct {
 	base   []reg.GPVirtual
 	stride reg.GPVirtual

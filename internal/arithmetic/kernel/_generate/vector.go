@@ -8,14 +8,14 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// The vector functions do what their portable twins do, eight elements at a time and
-// without fusing, so that they give the same bits. n > 0 is a multiple of 8; what
-// remains of a slice is left to the twins.
+// The vector functions compute the same as their portable twins, eight elements at a time. They
+// do not fuse operations, so that the bits are the same. n > 0 is a multiple of 8; the twins
+// compute the rest of a slice.
 
-// eights emits a loop over n elements, whose body finds the offset in bytes in at.
+// eights emits a loop over n elements. Its body receives the byte offset in at.
 func eights(body func(at reg.GPVirtual)) { eightsThen(body, func() {}) }
 
-// eightsThen is eights with something to do after the loop.
+// eightsThen is eights with code after the loop.
 func eightsThen(body func(at reg.GPVirtual), after func()) {
 	n := param("n")
 	SHLQ(Imm(2), n)
@@ -24,15 +24,15 @@ func eightsThen(body func(at reg.GPVirtual), after func()) {
 	leave()
 }
 
-// function opens a function that does not let its pointers escape. The first line of doc is what
-// follows the name.
+// function begins a function whose pointers do not escape. The first line of doc follows the
+// name.
 func function(name, signature, doc string, more ...string) {
 	TEXT(name, NOSPLIT, signature)
 	Pragma("noescape")
 	Doc(append([]string{name + " " + doc}, more...)...)
 }
 
-// begin opens a function on multiples of eight elements and returns its pointer parameters.
+// begin begins a function on multiples of eight elements and returns its pointer parameters.
 func begin(name, signature string, pointers ...string) []reg.GPVirtual {
 	twin := strings.TrimSuffix(name, "AVX2") + "Go"
 	function(name, signature, "is "+twin+"; n > 0 a multiple of 8.")
@@ -52,7 +52,7 @@ func leave() {
 	RET()
 }
 
-// countdown emits a loop of n > 0 turns.
+// countdown emits a loop of n > 0 iterations.
 func countdown(label string, n reg.GPVirtual, body func()) {
 	Label(label)
 	body()
@@ -60,14 +60,14 @@ func countdown(label string, n reg.GPVirtual, body func()) {
 	JNZ(LabelRef(label))
 }
 
-// upTo emits a loop whose body finds in at the multiples of step below n > 0.
+// upTo emits a loop over the multiples of step below n > 0. Its body receives the multiple in at.
 func upTo(label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual)) {
 	at := GP64()
 	XORQ(at, at)
 	upFrom(at, label, step, n, body)
 }
 
-// upFrom is upTo from the value of at, which is below n.
+// upFrom is upTo from the value of at on, which must be below n.
 func upFrom(
 	at reg.GPVirtual, label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual),
 ) {
@@ -78,7 +78,7 @@ func upFrom(
 	JL(LabelRef(label))
 }
 
-// index is eight elements from the offset at.
+// index returns the operand of eight elements at offset at.
 func index(base reg.Register, at reg.GPVirtual) Mem { return Mem{Base: base, Index: at, Scale: 1} }
 
 func (s isa) broadcast(param string) reg.VecVirtual {
@@ -93,8 +93,8 @@ func (s isa) broadcast(param string) reg.VecVirtual {
 
 func broadcast(param string) reg.VecVirtual { return avx2.broadcast(param) }
 
-// constants lays out float32 and int32 constants, eight of each, and returns the
-// memory operand of each in order.
+// constants emits float32 and int32 constants, eight copies of each, and returns the memory
+// operand of each in order.
 func constants(name string, bits ...uint32) []Mem {
 	g := GLOBL(name, RODATA|NOPTR)
 	m := make([]Mem, len(bits))
@@ -146,7 +146,7 @@ func scale() {
 	})
 }
 
-// largest keeps four maxima, which do not wait for each other, while it can.
+// largest emits four independent maxima while possible.
 func largest() {
 	function("raiseAVX2", "func(x *float32, n int, lanes *[8]float32)",
 		"raises lanes to the maxima of x; n > 0 a multiple of 8. NaNs may be lost.")
@@ -197,7 +197,7 @@ func relu() {
 	eights(func(at reg.GPVirtual) {
 		v := YMM()
 		VMOVUPS(index(p[1], at), v)
-		VMAXPS(v, zero, v) // v if it is NaN or a zero
+		VMAXPS(v, zero, v) // v if it is NaN or zero
 		VMOVUPS(v, index(p[0], at))
 	})
 }
@@ -243,7 +243,7 @@ func addWiden() {
 	})
 }
 
-// widened loads eight numbers in bfloat16 that belong to the offset at in float32.
+// widened loads the eight bfloat16 numbers at the offset at, which counts in float32.
 func widened(base reg.Register, at reg.GPVirtual) reg.VecVirtual {
 	v, half := YMM(), GP64()
 	MOVQ(at, half)

@@ -10,7 +10,7 @@ import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 func setThreads(n int) { C.openblas_set_num_threads(C.int(n)) }
 
-// version names OpenBLAS and the kernels it has chosen.
+// version returns the version of OpenBLAS and the kernels that it has chosen.
 func version() string { return C.GoString(C.openblas_get_config()) }
 
 // gemm sets c = op(a) op(b): c (m,n) over k.

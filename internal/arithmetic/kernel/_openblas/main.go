@@ -1,6 +1,6 @@
 // Command _openblas compares the products of internal/arithmetic/kernel with OpenBLAS at the
-// shapes of our models: the same operands, in turns, medians. It is a module of its
-// own because it needs a C compiler and libopenblas-dev, and the product does not.
+// shapes of our models. Both use the same operands, alternately, and it prints medians. It is a
+// separate module because it needs a C compiler and libopenblas-dev, unlike the product.
 package main
 
 import (
@@ -34,8 +34,8 @@ func (s shape) String() string { return fmt.Sprintf("%s %dx%dx%d", s.form, s.m, 
 
 func (s shape) flops() float64 { return 2 * float64(s.m) * float64(s.n) * float64(s.k) }
 
-// shapes are the layers of the models as (rows, outputs, inputs), each forward (NT),
-// backward to the input (NN) and to the weights (TN); then attention, a head at a time.
+// shapes returns the layers of the models as (rows, outputs, inputs), each forward (NT), backward
+// to the input (NN) and to the weights (TN). Attention follows, one head at a time.
 func shapes() (s []shape) {
 	layers := [][3]int{{128, 1536, 512}, {128, 512, 512}, {128, 2048, 512}, {128, 512, 2048},
 		{1024, 2048, 512},
@@ -80,7 +80,7 @@ func main() {
 	}
 }
 
-// product is a shape with its operands: ours with Add, ours, OpenBLAS's.
+// product is a shape with its operands and functions: ours with Add, ours, OpenBLAS's.
 type product struct {
 	shape
 	run          [3]func()
@@ -108,8 +108,8 @@ func newProduct(x *kernel.Exec, s shape) *product {
 	return p
 }
 
-// compare prints a line for each product. On several threads OpenBLAS comes when ours
-// are done: for a long while after a product its threads hold the cores, looking for work.
+// compare prints a line for each product. With several threads all measurements of ours come
+// first, since OpenBLAS's threads occupy the cores for a long time after a product.
 func compare(products []*product, threads int) {
 	if threads > 1 {
 		for _, p := range products {
@@ -132,7 +132,7 @@ func compare(products []*product, threads int) {
 	}
 }
 
-// measure sets some rates, measured in turns.
+// measure measures some rates alternately.
 func (p *product) measure(which ...int) {
 	var f []func()
 	for _, i := range which {
@@ -143,8 +143,8 @@ func (p *product) measure(which ...int) {
 	}
 }
 
-// medians measures functions of so many operations in turns, in GFLOP/s. Every round
-// begins with another: what was run before matters to the caches and to the clock.
+// medians measures functions of the given number of operations alternately, in GFLOP/s. Every
+// round begins with another function, since the previous one affects caches and clock.
 func medians(flops float64, f ...func()) []float64 {
 	rates := make([][]float64, len(f))
 	for round := range *rounds {
@@ -161,7 +161,7 @@ func medians(flops float64, f ...func()) []float64 {
 	return m
 }
 
-// rate is GFLOP/s of f over one measurement.
+// rate returns the GFLOP/s of f in one measurement.
 func rate(flops float64, f func()) float64 {
 	f()
 	n, start := 0, time.Now()
@@ -180,7 +180,7 @@ func random(rows, cols int) kernel.Matrix {
 	return m
 }
 
-// difference is the root mean square of a-b against that of b.
+// difference returns the root mean square of a-b, relative to that of b.
 func difference(a, b []float32) float64 {
 	var d, size float64
 	for i := range a {

@@ -17,13 +17,13 @@ import (
 // Chunk is the model's chunk, in tokens.
 const Chunk = 16
 
-// Small is New(7), made once.
+// Small returns New(7), made once.
 var Small = sync.OnceValues(func() (*model.Model, error) { return New(7) })
 
-// SmallOfWords is NewOfWords(7), made once.
+// SmallOfWords returns NewOfWords(7), made once.
 var SmallOfWords = sync.OnceValues(func() (*model.Model, error) { return NewOfWords(7) })
 
-// SmallOfProse is SmallOfWords with a vocabulary whose punctuation stands apart, made once.
+// SmallOfProse is SmallOfWords with separate tokens for punctuation, made once.
 var SmallOfProse = sync.OnceValues(func() (*model.Model, error) {
 	return NewOfWords(7, "@-@", "@,@", "@.@", "?", "\"", "(", ")", "'s", "n't", "%")
 })
@@ -38,15 +38,15 @@ func SmallFile(folder string) (file string, err error) {
 	return file, weights.WriteFile(file, m.File(), weights.WriteOptions{})
 }
 
-// Vocabulary is that of NewOfWords: WordText has other words, too.
+// Vocabulary is the vocabulary of NewOfWords. WordText also has other words.
 var Vocabulary = []string{
 	tokenizer.LineEnd, "the", "of", tokenizer.Unknown, "a", "cat", "dog", "sat", "on", "mat", ",",
 	".",
 	"house", "every", "night", "The", "é", "and", "with", "extraordinarily",
 }
 
-// WordText is a text of so many lines for a model of words: white space of many kinds, words that
-// are not known, and empty lines.
+// WordText returns a text with the given number of lines for a model of words. It has white space
+// of many kinds, unknown words, and empty lines.
 func WordText(lines int) string {
 	kinds := []string{
 		"The cat sat on the mat .", "", "the  dog\tand a cat,", "every night ,\u00a0the " +
@@ -62,13 +62,13 @@ func WordText(lines int) string {
 	return text.String()
 }
 
-// Prose is a text as people write it: parts of its words are tokens of SmallOfProse.
+// Prose is a text with punctuation: parts of its words are tokens of SmallOfProse.
 const Prose = "\"The cat-house?\" a dog said; it (the mat) isn't the cat's, and 35,000.5% of a " +
 	"night\n" +
 	"(the-cat-and-a-dog-on-the-mat) a-b-c-d-e-f-g-h U.S. \"\"\u00a0\"(the)\".\n\n"
 
-// NewOfWords is New for words: a model of an adaptive softmax, with a vocabulary of a few, and of
-// more symbols.
+// NewOfWords is New for words: a model with adaptive softmax, and a small vocabulary plus the
+// given symbols.
 func NewOfWords(seed uint64, more ...string) (*model.Model, error) {
 	tok, err := tokenizer.NewWords(slices.Concat(Vocabulary, more))
 	if err != nil {
@@ -80,9 +80,9 @@ func NewOfWords(seed uint64, more ...string) (*model.Model, error) {
 	})
 }
 
-// New returns a model of a few random weights, which depend on the seed. It has everything that a
-// method of adaptation asks for: two banks, statistics of gradients, and fast weights large enough
-// to be seen in every score after the first chunk.
+// New returns a model of a few random weights that depend on the seed. It has all that methods of
+// adaptation need: two banks and statistics of gradients. Its fast weights are large enough to
+// change every score after the first chunk.
 func New(seed uint64) (*model.Model, error) {
 	return newOf(tokenizer.Bytes{}, seed, txl.Config{
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: Chunk, MemLen: 20,
@@ -113,7 +113,7 @@ func newOf(tok tokenizer.Tokenizer, seed uint64, config txl.Config) (*model.Mode
 		return nil, err
 	}
 	if !m.OfWords() {
-		m.CompanionBytes = 1 << 16 // the least: it is most of what a session of this model holds
+		m.CompanionBytes = 1 << 16 // the minimum: it is most of a session's memory
 	}
 	return m.WithStatistics(rms)
 }
