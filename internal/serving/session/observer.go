@@ -24,7 +24,7 @@ type Observer interface {
 	// has none.
 	Incident(of SessionRef, l *Line, i *IncidentReport)
 	// Incidents gets all incidents that a session remembers, the newest first, when its state is in
-	// memory again; and an empty list when the session is deleted.
+	// memory again or a verdict was given; and an empty list when the session is deleted.
 	Incidents(of SessionRef, all []IncidentReport)
 	// Left gets the id of a session that another server may have now.
 	Left(session string)
