@@ -75,7 +75,6 @@ func (a *watchAlerts) begin(source string, s client.Session) {
 	if s.Labels != nil {
 		of.Labels = *s.Labels
 	}
-	a.Heard(of, source) // a silence from before a restart
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sessions[source] = of
@@ -91,9 +90,7 @@ func (a *watchAlerts) session(source string) alert.Session {
 // the watch notes that the line was reported.
 func (a *watchAlerts) line(f watch.Found) {
 	of := a.session(f.Source)
-	if a.wasSilent(f.Source) {
-		a.Heard(of, f.Source)
-	}
+	a.heard(f.Source)
 	switch {
 	case a.incidents:
 		for i := range f.Line.Incidents {
@@ -116,6 +113,13 @@ func (a *watchAlerts) fellSilent(source string, since time.Time, after time.Dura
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.silent[source] = true
+}
+
+// heard ends the silence of a source, if it was silent; a may be nil.
+func (a *watchAlerts) heard(source string) {
+	if a != nil && a.wasSilent(source) {
+		a.Heard(a.session(source), source)
+	}
 }
 
 // wasSilent reports whether a source was silent, which it is no more.

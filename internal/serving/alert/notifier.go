@@ -88,6 +88,7 @@ func Start(o Options) (*Notifier, error) {
 		q.put(had.Waiting[q.key()]...)
 		n.ended.Go(func() { q.run(ctx) })
 	}
+	n.endSilences()
 	n.ended.Go(func() { n.tidy(ctx) })
 	return n, nil
 }
@@ -157,6 +158,17 @@ func (n *Notifier) Silence(of Session, source string, since time.Time, unusual t
 	a := ofSilence(of, source, since, unusual)
 	n.open[a.IncidentID] = &opened{a, time.Now().UTC()}
 	n.tellLocked(a)
+}
+
+// endSilences ends those of the file: a log that is watched anew is silent only after its next line.
+func (n *Notifier) endSilences() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, o := range n.open {
+		if o.Alert.Kind == KindSilence {
+			n.resolveLocked(id)
+		}
+	}
 }
 
 // Heard ends the silence of a log, if there was one.
@@ -236,7 +248,7 @@ func (n *Notifier) endBefore(at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for id, o := range n.open {
-		if o.News.Before(at) {
+		if o.News.Before(at) && o.Alert.Kind != KindSilence { // which ends with a line alone
 			n.resolveLocked(id)
 		}
 	}
