@@ -297,6 +297,16 @@ func TestVerdictDecides(t *testing.T) {
 	yes.Verdict = new(api.VerdictFalseAlarm)
 	n.Incident(web, "", yes, nil)
 	require.Equal(t, Resolved, b.alerts(t, 2)[1].Status)
+	yes.Verdict = new(api.VerdictMatters) // it was a mistake
+	n.Incident(web, "", yes, nil)
+	n.Incident(web, "", closed(yes), nil)
+	got, seen := b.alerts(t, 4), map[string]bool{}
+	for i, a := range got {
+		require.Equal(t, []Status{Firing, Resolved}[i%2], a.Status)
+		require.Equal(t, got[0].IncidentID, a.IncidentID)
+		require.False(t, seen[a.ID], "no repeat of another")
+		seen[a.ID] = true
+	}
 	require.Zero(t, n.Close(time.Minute))
 }
 

@@ -60,6 +60,9 @@ type Notifier struct {
 
 	mu   sync.Mutex
 	open map[string]*opened // by Alert.IncidentID
+	// again are the last incidents whose end was told. One that has an alert again, as after a
+	// verdict that is taken back, has another id, or receivers would take it for a repeat.
+	again map[string]bool
 }
 
 // opened is an open incident that has its alert.
@@ -70,7 +73,7 @@ type opened struct {
 
 // Start makes a Notifier, which continues from its file.
 func Start(o Options) (*Notifier, error) {
-	n := &Notifier{o: o, open: map[string]*opened{}}
+	n := &Notifier{o: o, open: map[string]*opened{}, again: map[string]bool{}}
 	for _, r := range o.Receivers {
 		n.queues = append(n.queues, newQueue(n, r))
 	}
@@ -201,6 +204,9 @@ func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Lin
 			n.resolveLocked(n.oldestLocked())
 		}
 		a := ofIncident(of, source, i, l, now)
+		if n.again[id] {
+			a.ID = idOf(a.ID, now.UnixNano())
+		}
 		n.open[id] = &opened{a, now}
 		n.tellLocked(a)
 	}
@@ -209,6 +215,10 @@ func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Lin
 func (n *Notifier) resolveLocked(id string) {
 	a := n.open[id].Alert
 	delete(n.open, id)
+	if len(n.again) >= openMost {
+		clear(n.again)
+	}
+	n.again[id] = true
 	n.tellLocked(a.resolved(time.Now().UTC()))
 }
 
