@@ -129,7 +129,7 @@ func (m *Model) Settings() Settings { return Settings(stream.Defaults(m.model)) 
 
 // Open returns the stream of an empty text. An error names the setting that does not fit.
 func (m *Model) Open(set Settings) (*Stream, error) {
-	chosen := stream.Settings(set)
+	chosen := stream.Settings(set.copy())
 	if err := chosen.Validate(m.model); err != nil {
 		return nil, fmt.Errorf("lmserve: settings: %w", err)
 	}
@@ -242,8 +242,8 @@ func (s *Stream) Tally() tokenizer.Tally { return s.state.Tally }
 // Settings.Baseline.
 func (s *Stream) Baseline() tokenizer.Tally { return s.state.Baseline }
 
-// Settings returns the settings that the stream was opened with.
-func (s *Stream) Settings() Settings { return Settings(s.state.Settings) }
+// Settings are those that the stream was opened with.
+func (s *Stream) Settings() Settings { return Settings(s.state.Settings).copy() }
 
 // Complete samples tokens that follow the stream's text and the prompt. It returns their text
 // without the prompt. A word at the end of the prompt counts as complete. The stream does not

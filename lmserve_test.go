@@ -203,6 +203,19 @@ func TestNamesAreThoseOfTheArithmetic(t *testing.T) {
 			suggest.Unit(lmserve.UnitLine), suggest.Unit(lmserve.UnitFree)})
 }
 
+// A program may change settings for its next stream.
+func TestSettingsOfOpenStreamStayAsTheyAre(t *testing.T) {
+	m := small(t, 1)
+	want := open(t, m).Feed(text)
+	set := m.Settings()
+	set.Baseline, set.Seed = true, 3
+	s, err := m.Open(set)
+	require.NoError(t, err)
+	set.Adapt.Gammas[0] = .1
+	s.Settings().Adapt.Gammas[0] = .2
+	require.Equal(t, want, s.Feed(text))
+}
+
 func TestStreamsOfOneModelRunSideBySide(t *testing.T) {
 	m := small(t, 2)
 	want := open(t, m).Feed(text)

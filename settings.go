@@ -1,6 +1,10 @@
 package lmserve
 
-import "github.com/lmserve/lmserve/sparsemeta"
+import (
+	"slices"
+
+	"github.com/lmserve/lmserve/sparsemeta"
+)
 
 // Methods by which a stream adapts the model.
 const (
@@ -38,4 +42,10 @@ type Settings struct {
 	CompanionBytes int  `json:"companion_bytes,omitempty"`
 	// CompanionStatic also mixes in the static model, with MethodSparseMeta.
 	CompanionStatic bool `json:"companion_static,omitempty"`
+}
+
+// copy shares nothing with s, which its owner may change.
+func (s Settings) copy() Settings {
+	s.Adapt.Gammas = slices.Clone(s.Adapt.Gammas)
+	return s
 }

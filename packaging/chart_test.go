@@ -15,6 +15,7 @@ import (
 	"helm.sh/helm/v3/pkg/lint"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	network "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
@@ -167,6 +168,24 @@ func TestChartMakesSeveralServers(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, matched)
+}
+
+// A server sends alerts to a receiver whose URL is in a secret, with a store and without.
+func TestChartLetsAlertsOut(t *testing.T) {
+	for _, values := range []map[string]any{{}, maps.Clone(several)} {
+		values["env"] = []any{map[string]any{"name": "LMSERVE_ALERTS", "valueFrom": map[string]any{
+			"secretKeyRef": map[string]any{"name": "hooks", "key": "url"},
+		}}}
+		values["networkPolicy"] = map[string]any{"egress": []any{
+			map[string]any{"ports": []any{map[string]any{"port": 9093}}},
+		}}
+		found, err := rendered(t, values)
+		require.NoError(t, err)
+		env := found["StatefulSet/logs"].(*apps.StatefulSet).Spec.Template.Spec.Containers[0].Env
+		require.Equal(t, "hooks", env[len(env)-1].ValueFrom.SecretKeyRef.Name)
+		policy := found["NetworkPolicy/logs"].(*network.NetworkPolicy)
+		require.Equal(t, 9093, policy.Spec.Egress[0].Ports[0].Port.IntValue())
+	}
 }
 
 func TestChartRefusesWhatCannotBe(t *testing.T) {

@@ -153,6 +153,21 @@ func TestWatchAlertsOfSilence(t *testing.T) {
 	require.Equal(t, alert.Resolved, all[1].Status)
 }
 
+// A log of a pattern that is removed is not silent.
+func TestLogThatEndsIsNotSilent(t *testing.T) {
+	var out strings.Builder
+	report := newLineReport(&out, &out, false)
+	report.incidents = &incidentReport{}
+	report.heardLocked("app.log")
+	asked := report.silentSince(time.Now().Add(time.Second))
+	report.forgetSilence("app.log")
+	for _, source := range asked { // the answer comes late
+		report.silentAfter(source, client.IncidentList{SilentSeconds: new(30.)})
+	}
+	report.tellSilences(time.Now().Add(time.Hour))
+	require.Empty(t, out.String())
+}
+
 func TestWatchAlertsOfLines(t *testing.T) {
 	h := newHook(t)
 	_, stderr, code := lmserve(usualLines(0, 300)+"PANIC of shard a\n",

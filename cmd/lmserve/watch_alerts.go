@@ -76,7 +76,6 @@ func (a *watchAlerts) begin(source string, s client.Session) {
 	if s.Labels != nil {
 		of.Labels = *s.Labels
 	}
-	a.Heard(of, source) // ends a silence from before a restart
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sessions[source] = of
@@ -92,9 +91,7 @@ func (a *watchAlerts) session(source string) alert.Session {
 // file before the watch records the line as reported.
 func (a *watchAlerts) line(f watch.Found) {
 	of := a.session(f.Source)
-	if a.wasSilent(f.Source) {
-		a.Heard(of, f.Source)
-	}
+	a.heard(f.Source)
 	switch {
 	case a.incidents:
 		for i := range f.Line.Incidents {
@@ -119,7 +116,14 @@ func (a *watchAlerts) fellSilent(source string, since time.Time, after time.Dura
 	a.silent[source] = true
 }
 
-// wasSilent reports whether a source was silent, and clears that.
+// heard ends the silence of a source, if it was silent; a may be nil.
+func (a *watchAlerts) heard(source string) {
+	if a != nil && a.wasSilent(source) {
+		a.Heard(a.session(source), source)
+	}
+}
+
+// wasSilent reports whether a source was silent, which it is no more.
 func (a *watchAlerts) wasSilent(source string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -30,8 +30,17 @@ func (r *lineReport) heardLocked(source string) {
 	r.incidents.silences[source] = &silence{since: time.Now()}
 }
 
-// silences reports sources that are silent unusually long, until ctx ends. The session cannot: it
-// sees only lines, and a stopped log has none.
+// forgetSilence forgets a source that has ended.
+func (r *lineReport) forgetSilence(source string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.incidents != nil {
+		delete(r.incidents.silences, source)
+	}
+}
+
+// silences reports sources that have been silent for unusually long, until ctx ends. The session
+// cannot: it sees lines alone, and a log that has stopped has none.
 func (a *watchAll) silences(ctx context.Context) {
 	every := time.NewTicker(silenceEvery)
 	defer every.Stop()
@@ -66,7 +75,10 @@ func (r *lineReport) silentSince(at time.Time) (sources []string) {
 func (r *lineReport) silentAfter(source string, list client.IncidentList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.incidents.silences[source]
+	s, ok := r.incidents.silences[source]
+	if !ok { // the source has ended meanwhile
+		return
+	}
 	if s.after = -1; list.SilentSeconds != nil {
 		s.after = max(silenceLeast, time.Duration(*list.SilentSeconds*float64(time.Second)))
 	}

@@ -233,6 +233,10 @@ func (a *watchAll) watch(ctx context.Context, s watchStream) error {
 	a.mu.Unlock()
 	a.alerts.begin(name, session)
 	err = a.watchIn(ctx, s, session)
+	if err == nil && ctx.Err() == nil { // a log that has ended is not silent
+		a.report.forgetSilence(name)
+		a.alerts.heard(name)
+	}
 	return joinedUnlessEnded(err, done())
 }
 

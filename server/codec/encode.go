@@ -171,8 +171,8 @@ func EncodeIncident(i *session.IncidentReport) api.Incident {
 	case i.Closed:
 		of.State = api.IncidentClosed
 	}
-	for _, text := range i.Samples {
-		if text != "" {
+	for n, text := range i.Samples {
+		if n == 0 || text != "" { // the first line, which identifies the incident, may be empty
 			of.Samples = append(of.Samples, text)
 		}
 	}

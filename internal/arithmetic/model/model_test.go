@@ -28,6 +28,14 @@ func small(t *testing.T) *Model {
 	return m
 }
 
+// The constants that describe the default model without reading it are right.
+func TestConstantsDescribeDefaultModel(t *testing.T) {
+	m, err := Default()
+	require.NoError(t, err)
+	require.Equal(t, m.ID(), DefaultID())
+	require.Equal(t, m.LM.Layout.Size, weights.DefaultWeights)
+}
+
 func TestAModelSurvivesItsFile(t *testing.T) {
 	m := small(t)
 	require.Equal(t, 2097152, m.CompanionBytes, "what a file that says nothing of it has meant "+

@@ -101,7 +101,7 @@ func idOf(parts ...any) string {
 // resolved returns the alert that ends another.
 func (a Alert) resolved(now time.Time) Alert {
 	a.Status, a.Ends, a.Line = Resolved, &now, nil
-	a.ID = idOf(a.IncidentID, Resolved)
+	a.ID = idOf(a.ID, Resolved)
 	return a
 }
 

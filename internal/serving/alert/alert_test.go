@@ -297,6 +297,16 @@ func TestVerdictDecides(t *testing.T) {
 	yes.Verdict = new(api.VerdictFalseAlarm)
 	n.Incident(web, "", yes, nil)
 	require.Equal(t, Resolved, b.alerts(t, 2)[1].Status)
+	yes.Verdict = new(api.VerdictMatters) // it was a mistake
+	n.Incident(web, "", yes, nil)
+	n.Incident(web, "", closed(yes), nil)
+	got, seen := b.alerts(t, 4), map[string]bool{}
+	for i, a := range got {
+		require.Equal(t, []Status{Firing, Resolved}[i%2], a.Status)
+		require.Equal(t, got[0].IncidentID, a.IncidentID)
+		require.False(t, seen[a.ID], "no repeat of another")
+		seen[a.ID] = true
+	}
 	require.Zero(t, n.Close(time.Minute))
 }
 
@@ -315,6 +325,22 @@ func TestRefusedAlertDoesNotBlock(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 	require.Len(t, c.notes, 2)
 	require.NotContains(t, strings.Join(c.notes, ""), "secret")
+}
+
+// What a receiver answers may quote its URL, in which there may be a secret.
+func TestFailuresHideSecretsOfURL(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "no POST "+r.RequestURI, http.StatusNotFound)
+	}))
+	defer httpClient.CloseIdleConnections()
+	defer s.Close()
+	c := &account{}
+	n := start(t, c, "", receiver(t, s.URL+"/to/T0ken%20T0ken?key=s3cret-key&x=y"))
+	n.Incident(web, "", incident(1), nil)
+	c.reaches(t, "webhook refused", 1)
+	require.Zero(t, n.Close(time.Minute))
+	require.Len(t, c.notes, 1)
+	require.Contains(t, c.notes[0], "no POST /to/...?key=...&x=y")
 }
 
 func TestReceiverMayAskForTime(t *testing.T) {
@@ -352,6 +378,26 @@ func TestSilenceEndsWithLine(t *testing.T) {
 	require.Equal(t, Resolved, got[1].Status)
 	require.Equal(t, got[0].IncidentID, got[1].IncidentID)
 	require.Equal(t, "LmserveSilence", got[0].postable(since).Labels["alertname"])
+}
+
+// A silence lasts until a line comes, or until the log is watched anew.
+func TestSilenceLastsForDays(t *testing.T) {
+	b, c := newInbox(t), &account{}
+	file := filepath.Join(t.TempDir(), "alerts.json")
+	n := start(t, c, file, receiver(t, b.URL))
+	n.Silence(web, "app.log", time.Now(), time.Minute)
+	n.Incident(web, "app.log", incident(1), nil)
+	n.endBefore(time.Now().Add(time.Hour))
+	open := n.firing()
+	require.Len(t, open, 1, "the incident alone has lapsed")
+	require.Equal(t, KindSilence, open[0].Kind)
+	b.alerts(t, 3)
+	require.Zero(t, n.Close(time.Minute))
+	n = start(t, c, file, receiver(t, b.URL))
+	got := b.alerts(t, 4)
+	require.Equal(t, KindSilence, got[3].Kind)
+	require.Equal(t, Resolved, got[3].Status)
+	require.Zero(t, n.Close(time.Minute))
 }
 
 func TestLinesInFrontAreTold(t *testing.T) {
@@ -424,6 +470,15 @@ func TestCollectorGetsLogRecords(t *testing.T) {
 	require.Equal(t, attributes["lmserve.alert.id"], a.ID)
 }
 
+// The name of a file may be no UTF-8, which protobuf refuses.
+func TestLogRecordIsUTF8(t *testing.T) {
+	a := ofIncident(web, "na\xefve.log", incident(1), nil, time.Now())
+	record, err := a.record(time.Now())
+	require.NoError(t, err)
+	_, err = proto.Marshal(record)
+	require.NoError(t, err)
+}
+
 func TestReceiversThatCannotBeAreRefused(t *testing.T) {
 	for _, what := range []string{
 		"", "exec:", "exec: ", "alertmanager:", "alertmanager:host:9093", "ftp://host/",
@@ -448,6 +503,24 @@ func TestAlertsGoOutWithoutTheirFile(t *testing.T) {
 	b.alerts(t, 1)
 	require.Zero(t, n.Close(time.Minute))
 	require.Len(t, c.notes, 1)
+}
+
+// A second server of a folder, which cannot start, changes nothing of the first one's file.
+func TestNotifierWithoutNewsWritesNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "alerts.json")
+	n := start(t, &account{}, file)
+	n.Incident(web, "", incident(1), nil)
+	n.Kept()
+	other := start(t, &account{}, file)
+	n.Incident(web, "", incident(2), nil)
+	n.Kept()
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Zero(t, other.Close(0))
+	got, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+	require.Zero(t, n.Close(0))
 }
 
 func TestFileOfAnotherVersionIsRefused(t *testing.T) {

@@ -60,7 +60,10 @@ type Notifier struct {
 	ended  sync.WaitGroup
 
 	mu   sync.Mutex
-	open map[string]*opened // open incidents by Alert.IncidentID
+	open map[string]*opened // by Alert.IncidentID
+	// again are the last incidents whose end was told. One that has an alert again, as after a
+	// verdict that is taken back, has another id, or receivers would take it for a repeat.
+	again map[string]bool
 }
 
 // opened is an open incident with an alert.
@@ -71,7 +74,7 @@ type opened struct {
 
 // Start starts a Notifier, which continues from its file.
 func Start(o Options) (*Notifier, error) {
-	n := &Notifier{o: o, open: map[string]*opened{}}
+	n := &Notifier{o: o, open: map[string]*opened{}, again: map[string]bool{}}
 	for _, r := range o.Receivers {
 		n.queues = append(n.queues, newQueue(n, r))
 	}
@@ -89,6 +92,7 @@ func Start(o Options) (*Notifier, error) {
 		q.put(had.Waiting[q.key()]...)
 		n.ended.Go(func() { q.run(ctx) })
 	}
+	n.endSilences()
 	n.ended.Go(func() { n.tidy(ctx) })
 	return n, nil
 }
@@ -160,6 +164,17 @@ func (n *Notifier) Silence(of Session, source string, since time.Time, unusual t
 	n.tellLocked(a)
 }
 
+// endSilences ends those of the file: a log that is watched anew is silent only after its next line.
+func (n *Notifier) endSilences() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, o := range n.open {
+		if o.Alert.Kind == KindSilence {
+			n.resolveLocked(id)
+		}
+	}
+}
+
 // Heard ends the silence of a log, if there was one.
 func (n *Notifier) Heard(of Session, source string) {
 	n.mu.Lock()
@@ -190,6 +205,9 @@ func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Lin
 			n.resolveLocked(n.oldestLocked())
 		}
 		a := ofIncident(of, source, i, l, now)
+		if n.again[id] {
+			a.ID = idOf(a.ID, now.UnixNano())
+		}
 		n.open[id] = &opened{a, now}
 		n.tellLocked(a)
 	}
@@ -198,6 +216,10 @@ func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Lin
 func (n *Notifier) resolveLocked(id string) {
 	a := n.open[id].Alert
 	delete(n.open, id)
+	if len(n.again) >= openMost {
+		clear(n.again)
+	}
+	n.again[id] = true
 	n.tellLocked(a.resolved(time.Now().UTC()))
 }
 
@@ -237,7 +259,7 @@ func (n *Notifier) endBefore(at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for id, o := range n.open {
-		if o.News.Before(at) {
+		if o.News.Before(at) && o.Alert.Kind != KindSilence { // which ends with a line alone
 			n.resolveLocked(id)
 		}
 	}

@@ -3,6 +3,7 @@ package alert
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -70,6 +71,8 @@ func attributes(of map[string]string) (all []*common.KeyValue) {
 	return all
 }
 
+// text is a string in UTF-8, which protobuf insists on; the name of a file may be none.
 func text(s string) *common.AnyValue {
+	s = strings.ToValidUTF8(s, "\uFFFD")
 	return &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: s}}
 }

@@ -114,7 +114,21 @@ func post(ctx context.Context, to, media string, body []byte, id string) error {
 	}
 	defer answer.Body.Close()
 	said, _ := io.ReadAll(io.LimitReader(answer.Body, answerMost))
-	return statusError(answer, said)
+	return statusError(answer, hidden(r.URL, said))
+}
+
+// secretLeast is how long a part of a URL is at least that may be a secret, in bytes.
+const secretLeast = 8
+
+// hidden replaces what may be secret of a URL in the answer: many servers quote the path.
+func hidden(u *url.URL, said []byte) []byte {
+	separates := func(r rune) bool { return strings.ContainsRune("/?&=", r) }
+	for _, part := range strings.FieldsFunc(u.RequestURI()+"/"+u.Path, separates) {
+		if len(part) >= secretLeast {
+			said = bytes.ReplaceAll(said, []byte(part), []byte("..."))
+		}
+	}
+	return said
 }
 
 // withoutURL returns an error without the URL, which may contain secrets.

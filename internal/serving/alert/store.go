@@ -105,7 +105,11 @@ func (s *store) run() {
 			s.cond.Wait()
 		}
 		until, ended := s.told, s.ended
+		unchanged := s.tried == s.told && !s.failed
 		s.mu.Unlock()
+		if unchanged { // a server that could not start leaves the file of the one that runs alone
+			return
+		}
 		err := s.write(s.kept())
 		s.mu.Lock()
 		again := s.failed

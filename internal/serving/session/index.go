@@ -382,6 +382,9 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	}
 	s.noteHeadLocked(&next)
 	ix.registry.SetTTL(s.entry, next.TTL)
+	if r.Feedback != nil { // an alert may begin or end with the verdict
+		s.tellIncidentsLocked()
+	}
 	return nil
 }
 

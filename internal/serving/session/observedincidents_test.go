@@ -67,7 +67,8 @@ func TestObserverIsToldOfIncidents(t *testing.T) {
 	require.Empty(t, told.told(fork.ID), "the incident is the parent's")
 }
 
-// After a restart an observer gets what a session remembers; when it is deleted, an empty list.
+// After a restart, and with a verdict, an observer gets what a session remembers; when it is
+// deleted, an empty list.
 func TestObserverIsToldWhatSessionsRemember(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})
@@ -79,6 +80,12 @@ func TestObserverIsToldWhatSessionsRemember(t *testing.T) {
 	list, err := sv.mg.Incidents(background, Caller{}, id)
 	require.NoError(t, err)
 	require.Contains(t, told.remembered, observedList{id, list.Incidents})
+	_, err = sv.mg.Patch(background, Caller{}, id, PatchRequest{
+		Feedback: &FeedbackRequest{Incident: 1, Verdict: VerdictFalseAlarm},
+	})
+	require.NoError(t, err)
+	last := told.remembered[len(told.remembered)-1].all
+	require.Equal(t, VerdictFalseAlarm, last[len(last)-1].Verdict, "and with a verdict")
 	require.NoError(t, sv.mg.Delete(Caller{}, id))
 	require.Contains(t, told.remembered, observedList{id, nil})
 }

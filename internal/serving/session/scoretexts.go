@@ -91,7 +91,8 @@ func (t *textScores) run(ctx context.Context, emit func(Summary) error) error {
 	if err != nil {
 		cancel() // the other texts are not needed
 	}
-	if failed := group.Wait(); err == nil || errors.Is(err, context.Canceled) {
+	failed := group.Wait()
+	if failed != nil && errors.Is(err, context.Canceled) { // it is why the others were stopped
 		return failed
 	}
 	return err

@@ -77,6 +77,21 @@ func TestScoreTextsStopsWithItsCaller(t *testing.T) {
 	require.Zero(t, mg.Stats().MemoryBytes)
 }
 
+// A caller that leaves when all texts are scored gets an error all the same.
+func TestScoreTextsTellsThatItWasCutShort(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1})
+	ctx, cancel := context.WithCancel(background)
+	n := 0
+	err := mg.ScoreTexts(ctx, Caller{}, ScoreTextsRequest{Texts: [][]byte{nil}},
+		func(ModelInfo, Summary) error {
+			n++
+			cancel()
+			return ctx.Err()
+		})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1, n)
+}
+
 func TestScoreTextsRefusesWhatCannotBe(t *testing.T) {
 	mg := newManager(t, Options{})
 	for field, r := range map[string]ScoreTextsRequest{

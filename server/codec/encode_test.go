@@ -1,0 +1,18 @@
+package codec
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/serving/session"
+)
+
+// The first sample is of the first line, also of an empty one: alerts identify incidents by it.
+func TestFirstSampleStaysAsLinesJoin(t *testing.T) {
+	var i session.IncidentReport
+	i.P = .001
+	require.Equal(t, []string{""}, EncodeIncident(&i).Samples)
+	i.Samples[1] = "second"
+	require.Equal(t, []string{"", "second"}, EncodeIncident(&i).Samples)
+}
