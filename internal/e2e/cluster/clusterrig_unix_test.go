@@ -171,7 +171,7 @@ func newIsles(t *testing.T, n int) *isles {
 		t.Log("servers without networks of their own: this process is not root's")
 		return nil
 	}
-	left, _ := filepath.Glob("/sys/class/net/lms*") // left by killed tests
+	left, _ := filepath.Glob("/sys/class/net/lms*") // networks left by killed tests
 	for _, bridge := range left {
 		var pid int
 		was := &isles{bridge: filepath.Base(bridge)}

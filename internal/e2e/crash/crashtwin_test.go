@@ -44,7 +44,7 @@ type twin struct {
 	acked    int    // bytes of it that were acknowledged
 	sent     int    // bytes of it that may be in the session
 	deleting bool   // requested, and perhaps done
-	forked   int    // offset at which a fork began; 0: it is none, or has no text yet
+	forked   int    // offset at which a fork began; 0: the session is no fork, or has no text yet
 
 	stream *stream.Stream // never beyond acked
 }

@@ -276,7 +276,7 @@ func (o *file) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// last sets the offset so that at most most bytes, of whole lines, follow it.
+// last sets the offset so that whole lines of at most the given number of bytes follow it.
 func (o *file) last(most int64) error {
 	size, err := o.size()
 	if err != nil || size <= most {

@@ -98,7 +98,7 @@ func (o *file) isIn(path string) bool {
 	return o.mark().fits(f.r, o.offset)
 }
 
-// Read returns bytes bytes of clean text from a place of a log.
+// Read returns the given number of bytes of clean text from a place of a log.
 func (o Options) Read(place Place, bytes int64) ([]byte, error) {
 	f := find(o.Log.paths(place.Mark), place)
 	if f == nil {

@@ -6,10 +6,10 @@
 // offset another Follower continues there later, also after a rotation by renaming or by copying.
 // No text is lost that still exists:
 //
-//   - A renamed file is read to its end, and watched for some time longer, because programs write to it
-//     until they open the new one.
-//   - A truncated file is recognized by the bytes before the last position, however much it has grown
-//     again. Text that was not read is looked for in a rotated copy.
+//   - A renamed file is read to its end, and watched for some time longer, because programs write
+//     to it until they open the new one.
+//   - A truncated file is recognized by the bytes before the last position, however much it has
+//     grown again. Text that was not read is looked for in a rotated copy.
 //   - A last line without a newline is returned when its file is closed, and gets a newline then.
 //
 // The common library for this, nxadm/tail, does none of the three. In a trial it lost lines written

@@ -128,7 +128,7 @@ func (j *Journal) follow(ctx context.Context) error {
 	})
 }
 
-// Read returns bytes bytes from a place of the journal.
+// Read returns the given number of bytes from a place of the journal.
 func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 	if j.place = place; place.Cursor == "" {
 		return nil, errors.New("follow: nothing was read of the journal before that")

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// SnappyBytes returns the decompressed length that a body declares, at most most.
+// SnappyBytes returns the decompressed length that a body declares, but not more than most.
 func SnappyBytes(body []byte, most int64) int64 {
 	n, err := snappy.DecodedLen(body)
 	if err != nil {
@@ -19,7 +19,7 @@ func SnappyBytes(body []byte, most int64) int64 {
 	return min(int64(n), most)
 }
 
-// Snappy decompresses a body, unless it has more than most bytes.
+// Snappy decompresses a body, unless it is longer than most.
 func Snappy(body []byte, most int) ([]byte, error) {
 	n, err := snappy.DecodedLen(body)
 	if err == nil && n > most {

@@ -38,7 +38,7 @@ type packed struct {
 	body  []byte
 	at    int
 	json  []byte
-	fault string // the fault at at; "": none
+	fault string // the fault at position at; "": none
 
 	record, end int // the part of json with the record after a time; -1: all of it
 }

@@ -108,7 +108,7 @@ func (c *cutter) end() Piece {
 	return c.piece(text)
 }
 
-// cutWord cuts the last word, of which the text has only more bytes.
+// cutWord shortens the last word of a text that ends within it, after more bytes.
 func (c *cutter) cutWord(more int) {
 	left, sizes := c.told+int64(more), c.waiting.words.Sizes
 	for i := range sizes {

@@ -356,7 +356,7 @@ func TestReadersBesideAFeeder(t *testing.T) {
 }
 
 // A request that only reads a text ends between two chunks when it is canceled, as by a revoked
-// key, or when its session is deleted. A feeder then continues at once.
+// key. It also ends when its session is deleted. A feeder then continues at once.
 func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})

@@ -409,8 +409,8 @@ func (mg *Manager) grounds(
 }
 
 // Fork makes a session of the caller that has the text of another up to an offset, and is
-// independent from there on. It returns a *FieldError for an offset that the other session does not
-// have (a *TrimmedError if it was trimmed), a *NameTakenError, and the errors of Create.
+// independent from there on. It returns a *FieldError for an offset that the other session lacks,
+// and a *TrimmedError if that was trimmed. Other errors are a *NameTakenError, and those of Create.
 func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
 	s, done, err := mg.index.use(who, id)
 	if err != nil {

@@ -305,7 +305,7 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	now = now.Add(59 * time.Second)
 	complete(t, mg, id, CompleteRequest{MaxTokens: 1})
 	now = now.Add(59 * time.Second)
-	get(t, mg, id) // reading is no use
+	get(t, mg, id) // a read does not count as a use
 	now = now.Add(time.Second)
 	_, err := mg.Get(Caller{}, id)
 	require.ErrorIs(t, err, ErrNotFound)

@@ -8,10 +8,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/budget"
 )
 
-// prefixes caches streams that have read the beginning of a prompt, up to the end of a chunk. The
-// next prompt with the same beginning is read from there: an editor sends the same text again with
-// every key. A stream is a function of the text it has read, so the cache changes no bit of an
-// answer. The cache's memory is an extra of the budget; see budget.Extra.
+// prefixes caches known prefixes: streams that have read the beginning of a prompt, up to the end
+// of a chunk. The next prompt with the same beginning is read from there, because an editor sends
+// the same text again with every key. A stream is a function of the text it has read, so the cache
+// changes no bit of an answer. The cache's memory is an extra of the budget; see budget.Extra.
 type prefixes struct {
 	budget *budget.Budget[*session]
 	mu     struct {

@@ -130,7 +130,7 @@ func TestAKnownPrefixIsItsOwnersAndItsSessions(t *testing.T) {
 	}
 }
 
-// States of sessions take the memory of cached prefixes, and not the other way round.
+// States of sessions take the memory of known prefixes, and not the other way round.
 func TestKnownPrefixesGoFirst(t *testing.T) {
 	m := testModel(t)
 	blank := stream.StateBytes(m, stream.DefaultsFor(m, stream.Static))

@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// reports reports the text of a score request to its caller, and adds it up.
+// reports sends the reports of a score request to its caller, and adds them up.
 type reports struct {
 	engine  *engine
 	s       *session

@@ -126,7 +126,8 @@ func (c *sharedCatalog) find(who Caller, text string) (*session, error) {
 	return c.adopt(found, term), nil
 }
 
-// adopt registers or refreshes a session that was read from the store during lease term term.
+// adopt registers or refreshes a session that was read from the store during the given term of the
+// lease.
 func (c *sharedCatalog) adopt(found storage.Session, term uint64) *session {
 	k := readStored(c.models, found)
 	for {

@@ -205,8 +205,8 @@ func (s *session) snapshotsMax() int {
 	return s.host.snapshots.max
 }
 
-// spacing returns how many bytes of text take the computing time apart, if bytes took took; 0: not
-// known.
+// spacing returns how many bytes of text take the computing time apart. The given bytes took the
+// time took; 0: not known.
 func spacing(bytes int64, took, apart time.Duration) int64 {
 	if took <= 0 {
 		return 0

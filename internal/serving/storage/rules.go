@@ -104,7 +104,7 @@ func (r *Record) CheckSkipped() error {
 }
 
 // CheckSnapshot returns why a session cannot have another snapshot at an offset (ErrRange,
-// ErrInvalid). Its log has the offsets from start to end, and it has has snapshots already.
+// ErrInvalid). Its log has the offsets from start to end; has is the number of its snapshots.
 func CheckSnapshot(id string, at, start, end int64, has int) error {
 	if at < start || at > end {
 		return &RangeError{Session: id, Offset: at, Start: start, End: end}

@@ -120,7 +120,7 @@ func (p *Position) upgrade(offset int64) {
 	}}
 }
 
-// reader reads bytes bytes of a stream's text again, from a place.
+// reader reads the given number of bytes of a stream's text again, from a place.
 type reader func(place follow.Place, bytes int64) ([]byte, error)
 
 // text reads a part of the session's text again.

@@ -2,10 +2,10 @@
 // strangest lines. A stream is a followed log (follow), the journal of systemd, or a pipe; the
 // sessions are on a server (api/client).
 //
-// A position, a small file, says which file the text of the session comes from. The session says
-// how much of it it has. So each line is in the session once, whenever the watch ends. The position
-// also says which lines were reported. The next start reports the other lines of the session, with
-// a fork of the session at the earlier offset.
+// A position, a small file, says which file the text of the session comes from. The session's
+// offset says how much of the file was fed. So each line is in the session once, whenever the watch
+// ends. The position also says which lines were reported. The next start reports the other lines of
+// the session, with a fork of the session at the earlier offset.
 package watch
 
 import (

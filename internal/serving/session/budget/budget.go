@@ -138,9 +138,9 @@ type Want[H any] struct {
 	Changed <-chan struct{}
 }
 
-// Reserve takes memory for the holder's state and, if its base has none, for the base: a waiting
-// holder holds no memory that others wait for. It drops bases that no state needs. The error is
-// ErrClosed, or a *FullError if waiting cannot help.
+// Reserve takes memory for the holder's state and, if its base has none, for the base. It takes all
+// or nothing, so that a waiting holder has no memory that others wait for. It drops bases that no
+// state needs. The error is ErrClosed, or a *FullError if waiting cannot help.
 func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	b := a.budget
 	if err := a.Fits(bytes); err != nil {

@@ -66,8 +66,8 @@ type slot struct {
 	kept *time.Timer
 }
 
-// New returns a scheduler of up to threads slots, each of up to threads threads. It makes slots and
-// workers when they are first needed. m is the model of jobs that name none.
+// New returns a scheduler with at most threads slots, each with at most that many threads. It makes
+// slots and workers when they are first needed. m is the model of jobs that name none.
 func New(m *model.Model, threads int) *Scheduler {
 	return &Scheduler{model: m, threads: threads}
 }

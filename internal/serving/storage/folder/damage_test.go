@@ -359,7 +359,7 @@ func TestDamageIsNotTakenForTornAppend(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   byte
 		damage func(b []byte, begins []int) []byte
-		torn   bool // the append is torn, or cannot be told from damage
+		torn   bool // the append is torn, or looks like it
 	}{
 		"a sector of a frame that others follow": {'x', func(b []byte, begins []int) []byte {
 			clear(b[sectorBytes : 2*sectorBytes])

@@ -100,8 +100,7 @@ func frameBegins(b []byte) (at, all int64, verifies bool) {
 	return at, frameHead + all + frameTail, verifies
 }
 
-// nextFrame returns where the first frame with a valid head at an offset or a later one begins;
-// len(b): none.
+// nextFrame returns where the first valid frame at an offset or a later one begins; len(b): none.
 func nextFrame(b []byte, offset int64) int {
 	for n := range b {
 		if at, _, begins := frameBegins(b[n:]); begins && at >= offset {

@@ -181,8 +181,8 @@ func meaning(err error) error {
 	case in("XX001", "XX002"): // data_corrupted, index_corrupted
 		return &storage.CorruptError{File: "the database", Byte: -1, Offset: -1,
 			What: refused.Error()}
-	// Temporary failures: of resources (53), by an operator (57), of locks and deadlocks (40,
-	// 55P03), and of a server that takes no writes after another has replaced it (25006).
+	// Temporary failures: of resources (53), by an operator (57), and of locks and deadlocks (40,
+	// 55P03). A server that another has replaced takes no writes (25006).
 	case in("40", "53", "55P03", "57", "25006"):
 		return unavailable(err)
 	}

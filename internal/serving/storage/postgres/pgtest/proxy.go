@@ -123,7 +123,8 @@ func (p *Proxy) Cut() int {
 	return n
 }
 
-// Next makes a fault happen once: to the request after the next after ones, or to its answer.
+// Next makes a fault happen once, to a request or to its answer, after the given number of other
+// requests.
 func (p *Proxy) Next(f Fault, after int) {
 	p.skip.Store(int32(after) + 1)
 	p.next.Store(int32(f))
