@@ -23,7 +23,7 @@ func TestCostsAreThoseOfACopyThatReads(t *testing.T) {
 		}
 		texts = append(texts, append(texts[0][:len(texts[0]):len(texts[0])], " and more"...))
 		for range 2 {
-			nats, err := w.Costs(s, k, texts)
+			nats, _, err := w.Costs(s, k, texts)
 			require.NoError(t, err)
 			for i, one := range texts {
 				want := 0.

@@ -125,21 +125,22 @@ func (w *Worker) Suggest(
 
 // Costs returns the negative log-likelihoods, in nats, of texts behind a stream's text: those of a
 // Frozen copy that reads them, with other rounding. Common beginnings are computed once. The stream
-// stays as in Suggest. A text may end anywhere.
-func (w *Worker) Costs(s *Stream, k *Suggester, texts [][]byte) ([]float64, error) {
+// stays as in Suggest. A text may end anywhere. Rows are the prefixes that were computed.
+func (w *Worker) Costs(
+	s *Stream, k *Suggester, texts [][]byte,
+) (nats []float64, rows int, err error) {
 	if err := s.Suggests(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	w.resume(s)
 	src := source{w: w, s: s, k: k}
 	src.begin(s)
 	defer w.stay()
 	root := src.reach(nil)
-	nats := make([]float64, len(texts))
-	for i, text := range texts {
-		nats[i] = k.tree.Cost(&src, root, text, SuggestRowsMax)
+	for _, text := range texts {
+		nats = append(nats, k.tree.Cost(&src, root, text, SuggestRowsMax))
 	}
-	return nats, nil
+	return nats, src.grown, nil
 }
 
 // recent is the end of a text behind the stream's, as long as the stream keeps it.

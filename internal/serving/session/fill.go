@@ -118,7 +118,7 @@ func (g *generation) endsLocked(
 		texts = append(texts, before(g.suffix, d.kept.Text[:end]))
 	}
 	var nats []float64
-	turn := g.turnLocked(ctx, func(w *stream.Worker) { nats, err = w.Costs(read, tree, texts) })
+	turn := g.turnLocked(ctx, func(w *stream.Worker) { nats, _, err = w.Costs(read, tree, texts) })
 	if err := cmp.Or(turn, err); err != nil {
 		return nil, err
 	}
@@ -135,18 +135,19 @@ func before(suffix []byte, text ...[]byte) []byte {
 }
 
 // rankBefore puts candidates behind a stream and a text that was typed in the order of what each
-// costs together with a suffix behind it. The stream stays as it is.
+// costs together with a suffix behind it. The stream stays as it is. It returns how many prefixes
+// it has computed.
 func rankBefore(
 	w *stream.Worker, s *stream.Stream, k *stream.Suggester, typed, suffix []byte,
 	all []suggest.Candidate,
-) error {
+) (rows int, err error) {
 	texts := make([][]byte, len(all))
 	for i, c := range all {
 		texts[i] = before(suffix, typed, []byte(c.Text))
 	}
-	nats, err := w.Costs(s, k, texts)
+	nats, rows, err := w.Costs(s, k, texts)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	costs := map[string]float64{}
 	for i, c := range all {
@@ -155,7 +156,7 @@ func rankBefore(
 	slices.SortStableFunc(all, func(a, b suggest.Candidate) int {
 		return cmp.Compare(costs[a.Text], costs[b.Text])
 	})
-	return nil
+	return rows, nil
 }
 
 // tell writes a text that was chosen.
