@@ -69,7 +69,10 @@ export async function show(session: Session): Promise<Reading> {
 /** Feeds a text to the session that is shown, piece by piece, and shows what it costs. */
 export async function feed(into: Reading, text: Blob): Promise<void> {
   await work(into, "feeding", async (signal) => {
-    into.addText(new Uint8Array(await text.arrayBuffer()));
+    const more = new Uint8Array(await text.arrayBuffer());
+    // What is left of the past, where opening has ended early.
+    await fetchPast(into, into.end, into.session.value.offset, signal);
+    into.addText(more);
     await sendRest(into, signal);
   });
 }

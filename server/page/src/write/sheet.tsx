@@ -31,6 +31,9 @@ export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: 
     a.setSelectionRange(at, at);
   }, [whole]);
   useEffect(() => {
+    if (draft) area.current!.focus(); // one goes on with it
+  }, []);
+  useEffect(() => {
     const b = box.current!;
     const grown = new ResizeObserver(() => (b.scrollTop = b.scrollHeight));
     grown.observe(b.firstElementChild!);
@@ -45,6 +48,7 @@ export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: 
     a.value = whole;
     a.setSelectionRange(whole.length, whole.length);
   };
+  const moved = (): void => onCursor(Math.max(0, area.current!.selectionEnd - fixed.length));
   return (
     <>
       <div class="sheet" ref={box}>
@@ -57,7 +61,7 @@ export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: 
           autocomplete="off" autocapitalize="off" aria-autocomplete="both"
           aria-controls={entry < 0 ? undefined : listID}
           aria-activedescendant={entry < 0 ? undefined : entryID(entry)} onInput={input} onKeyDown={onKey}
-          onSelect={() => onCursor(Math.max(0, area.current!.selectionEnd - fixed.length))} />
+          onKeyUp={moved} onClick={moved} onSelect={moved} />
       </div>
       <p id="sheet-note" class="note" role="status">
         {refused
