@@ -30,8 +30,8 @@ export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: 
     const at = Math.max(fixed.length, whole.length - behind);
     a.setSelectionRange(at, at);
   }, [whole]);
-  useEffect(() => {
-    if (draft) area.current!.focus(); // one goes on with it
+  useLayoutEffect(() => {
+    if (draft) area.current!.focus(); // no key is lost between two sheets
   }, []);
   useEffect(() => {
     const b = box.current!;
