@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -299,8 +300,9 @@ func (b *tab) slow(pattern string, ms int) {
 	})()`, pattern, ms))
 }
 
-// What was written stays: while the session's text is still coming, while another view is shown,
-// and what is typed while learning is taken back, which one asks for twice.
+// What was written stays: while the session's text is still coming, and while another view is shown.
+// So does what is typed while learning is taken back, which one asks for twice, and a sentence that
+// is being learnt when another session is opened.
 func TestPageLosesNothingThatIsWritten(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -343,6 +345,13 @@ func TestPageLosesNothingThatIsWritten(t *testing.T) {
 	fork := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
 	require.Equal(t, has+"Hi", b.sessionText(fork))
 	b.until(`fetch("v1/sessions").then((r) => r.json()).then((all) => all.sessions.length === 2)`)
+
+	b.slow(`\/score\?`, 500)
+	b.press(".", " ")
+	b.until(`document.querySelector(".acts").innerText.includes("Learning")`)
+	b.open(place("write", b.create(withBaseline)))
+	require.Eventually(t, func() bool { return b.sessionText(fork) == has+"HiBye. " },
+		browserWait, 50*time.Millisecond)
 }
 
 func TestPageKeepsTheSessionsTextFromBeingWrittenOver(t *testing.T) {

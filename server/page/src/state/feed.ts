@@ -90,8 +90,14 @@ export async function resume(into: Reading): Promise<void> {
   });
 }
 
+/** Sends what is left of a text that another session's opening has interrupted. */
+export async function finish(into: Reading): Promise<void> {
+  into.session.value = await getSession(into.session.value.id);
+  await sendRest(into);
+}
+
 /** Sends the text that the session does not have yet. */
-async function sendRest(into: Reading, signal: AbortSignal): Promise<void> {
+async function sendRest(into: Reading, signal?: AbortSignal): Promise<void> {
   for (let at = into.session.value.offset; at < into.end; at += sentBytes) {
     const place = at - into.from;
     const piece = into.text.all.slice(place, place + sentBytes);

@@ -5,9 +5,9 @@ import { forkSession } from "../api/sessions";
 import { grouped } from "../ui/words";
 import { ModelChoice } from "../shell/model";
 import { Problem } from "../shell/problem";
-import { begin, feed, reading, resume } from "../state/feed";
+import { begin, feed, finish, reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
-import { go, href } from "../state/route";
+import { go, href, route } from "../state/route";
 import { decode } from "../ui/decode";
 import { useCalm } from "../ui/hooks";
 import { Cards } from "../write/cards";
@@ -107,6 +107,7 @@ function Writing({ on }: { on: Reading }) {
     setCursor((now) => Math.max(0, now - text.length));
     try {
       await feed(on, new Blob([text, more as BlobPart]));
+      if (route.value.session !== id) await finish(on).catch(() => {}); // one has gone elsewhere
     } finally {
       committing.current = false;
     }
