@@ -300,9 +300,9 @@ func (b *tab) slow(pattern string, ms int) {
 	})()`, pattern, ms))
 }
 
-// What was written stays: while the session's text is still coming, and while another view is shown.
-// So does what is typed while learning is taken back, which one asks for twice, and a sentence that
-// is being learnt when another session is opened.
+// What was written stays while the session's text is still coming, and while another view is shown.
+// So does what is typed while learning is taken back, which one asks for twice. A sentence that is
+// being learnt when another session is opened is learnt.
 func TestPageLosesNothingThatIsWritten(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)

@@ -151,11 +151,12 @@ func (s *Stream) recent(typed []byte) []byte {
 	return append(s.Companion.Recent(suggest.AutoBytes), typed...)
 }
 
-// tail is the last bytes of a text behind the stream's, as many as a character may have.
+// tail is the last bytes of a text behind the stream's, as many as a character may have. Without
+// counts, or with lines that counts may lack, it begins with the byte before the chunk.
 func (s *Stream) tail(typed []byte) []byte {
-	text := []byte{byte(s.Last)}
-	for _, id := range s.Pending[max(0, len(s.Pending)-3):] {
-		text = append(text, byte(id))
+	text := append([]byte{byte(s.Last)}, bytesOf(s.Pending[max(0, len(s.Pending)-3):])...)
+	if s.Companion != nil && s.held == nil {
+		text = s.Companion.Recent(3)
 	}
 	return append(text, typed[max(0, len(typed)-3):]...)
 }
