@@ -75,6 +75,7 @@ function Writing({ on }: { on: Reading }) {
   const [learnt, setLearnt] = useState<Learnt | null>(null);
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const tabbed = useRef(false); // the last key has taken a word
+  const askedAt = useRef(0); // where in the draft the texts of the two models begin
   const committing = useRef(false);
   const undoing = useRef(false);
   const undone = useRef<{ fork: string; text: string } | null>(null);
@@ -132,7 +133,7 @@ function Writing({ on }: { on: Reading }) {
   const accept = (source: Source): void => {
     const suggestion = suggestions.of[source].value;
     if (suggestion?.done && suggestion.bytes.length) {
-      void commit(draft.slice(0, cursor), suggestion.bytes);
+      void commit(draft.slice(0, askedAt.current), suggestion.bytes);
     }
   };
   const undo = async (): Promise<void> => {
@@ -175,7 +176,9 @@ function Writing({ on }: { on: Reading }) {
     undo: () => void undo(),
     continue: () => {
       offers.clear();
-      if (isSent) suggestions.ask(id, draft.slice(0, cursor), sampling, from);
+      if (!isSent) return;
+      askedAt.current = cursor;
+      suggestions.ask(id, draft.slice(0, cursor), sampling, from);
     },
     next: () => suggestions.turn(1),
     previous: () => suggestions.turn(-1),
