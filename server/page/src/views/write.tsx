@@ -187,7 +187,7 @@ function Writing({ on }: { on: Reading }) {
   };
   const atEnd = cursor === draft.length;
   const sampled = suggestions.of[chosen].value?.text ?? "";
-  const ghost = atEnd ? offers.inline.value || sampled : "";
+  const ghost = !atEnd ? "" : offers.inline.value || (askedAt.current === cursor ? sampled : "");
   const isShown = {
     offer: atEnd && offers.inline.value !== "", list: offers.list.value.length > 0,
     texts: suggestions.any, draft: draft !== "",
