@@ -125,9 +125,10 @@ func (w *Worker) Suggest(
 
 // Costs returns the negative log-likelihoods, in nats, of texts behind a stream's text: those of a
 // Frozen copy that reads them, with other rounding. Common beginnings are computed once. The stream
-// stays as in Suggest. A text may end anywhere. Rows are the prefixes that were computed.
+// stays as in Suggest. A text may end anywhere. Rows are the prefixes that were computed. If the
+// context ends, the error is the context's.
 func (w *Worker) Costs(
-	s *Stream, k *Suggester, texts [][]byte,
+	ctx context.Context, s *Stream, k *Suggester, texts [][]byte,
 ) (nats []float64, rows int, err error) {
 	if err := s.Suggests(); err != nil {
 		return nil, 0, err
@@ -138,6 +139,9 @@ func (w *Worker) Costs(
 	defer w.stay()
 	root := src.reach(nil)
 	for _, text := range texts {
+		if err := ctx.Err(); err != nil {
+			return nil, src.grown, err
+		}
 		nats = append(nats, k.tree.Cost(&src, root, text, SuggestRowsMax))
 	}
 	return nats, src.grown, nil

@@ -118,7 +118,9 @@ func (g *generation) endsLocked(
 		texts = append(texts, before(g.suffix, d.kept.Text[:end]))
 	}
 	var nats []float64
-	turn := g.turnLocked(ctx, func(w *stream.Worker) { nats, _, err = w.Costs(read, tree, texts) })
+	turn := g.turnLocked(ctx, func(w *stream.Worker) {
+		nats, _, err = w.Costs(ctx, read, tree, texts)
+	})
 	if err := cmp.Or(turn, err); err != nil {
 		return nil, err
 	}
@@ -138,16 +140,16 @@ func before(suffix []byte, text ...[]byte) []byte {
 // costs together with a suffix behind it. The stream stays as it is. It returns how many prefixes
 // it has computed.
 func rankBefore(
-	w *stream.Worker, s *stream.Stream, k *stream.Suggester, typed, suffix []byte,
-	all []suggest.Candidate,
+	ctx context.Context, w *stream.Worker, s *stream.Stream, k *stream.Suggester,
+	typed, suffix []byte, all []suggest.Candidate,
 ) (rows int, err error) {
 	texts := make([][]byte, len(all))
 	for i, c := range all {
 		texts[i] = before(suffix, typed, []byte(c.Text))
 	}
-	nats, rows, err := w.Costs(s, k, texts)
+	nats, rows, err := w.Costs(ctx, s, k, texts)
 	if err != nil {
-		return 0, err
+		return rows, err
 	}
 	costs := map[string]float64{}
 	for i, c := range all {
