@@ -2438,8 +2438,8 @@ type SuggestRequest struct {
 	// `w`, what is left behind `wi` is `th`. Of `word` and `word+` they are words, else beginnings of texts. The probabilities of the others grow by theirs.
 	Refused []string `json:"refused,omitempty"`
 
-	// Suffix Text behind the cursor. Candidates are then in the order of what each costs together with the first 32 bytes of the suffix behind it; which
-	// candidates there are does not depend on it.
+	// Suffix Text behind the cursor. The candidates are then those of ten, or of `n` if that is more, that cost least together with the first 32 bytes of the
+	// suffix behind them, the cheapest first. The ranking comes on top of `within_ms`.
 	Suffix *string `json:"suffix,omitempty"`
 
 	// Typed What stands behind the session's text and before the cursor; at most 1,024 bytes.

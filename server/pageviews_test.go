@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -235,6 +236,122 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 		`document.querySelector(".sheet textarea").value.endsWith("jumps over the lazy dog, as \n")`)
 	fork := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
 	require.Len(t, b.sessionText(fork), before)
+}
+
+// A Tab takes a word of an offer also where the Tab before has taken all of another one. What was
+// dismissed and then written all the same hides no offer behind it. The list is for where the
+// cursor is.
+func TestPageOffersOneAfterTheOther(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, strings.Repeat("The quick brown fox jumps over the lazy dog, as always, "+
+		"and sleeps below the old oak tree then.\n", 40))
+	b.open(place("write", path))
+	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("tree then.\n")`)
+	b.run(chromedp.Focus(".sheet textarea"))
+	ghost := `document.querySelector(".sheet .ghost:not(:empty)")?.textContent`
+	draft := `document.querySelector(".sheet textarea").value.split("\n").at(-1)`
+	b.press("T", "h", "e", " ", "q")
+	b.until(ghost + `?.startsWith("uick brown")`)
+	b.press(kb.Tab, kb.Tab)
+	b.until(draft + `.startsWith("The quick brown fox jumps") && ` + ghost + ` !== undefined`)
+	written, offered := value[string](b, draft), value[string](b, ghost)
+	require.Greater(t, len(strings.Fields(offered)), 2, offered)
+	b.press(kb.Tab)
+	b.until(draft + `.length > ` + fmt.Sprint(len(written)))
+	word, _, _ := strings.Cut(offered, " ")
+	require.Equal(t, written+word+" ", value[string](b, draft))
+
+	offered = value[string](b, ghost)
+	b.press(kb.Escape)
+	b.until(ghost + ` === undefined`)
+	b.press(strings.Split(offered, "")...)
+	b.until(ghost + ` !== undefined`)
+
+	b.press(kb.Enter)
+	b.until(draft + ` === ""`)
+	b.until(`document.querySelector(".acts").innerText.includes("Undo")`)
+	b.press("T", "h", "e", " ", "q")
+	b.until(draft + ` === "The q"`)
+	b.with(chromedp.ModifierCtrl, " ")
+	b.until(`document.querySelector(".offers li .said")?.textContent === "uick"`)
+	b.press(kb.ArrowLeft)
+	b.until(`document.querySelector(".offers") === null`)
+	b.with(chromedp.ModifierCtrl, " ")
+	b.until(`document.querySelector(".offers li .said")?.textContent === "quick"`)
+	b.press(kb.Enter)
+	b.until(draft + ` === "The quickq"`)
+}
+
+// slow makes requests of the page that match a pattern wait, and count themselves.
+func (b *tab) slow(pattern string, ms int) {
+	b.t.Helper()
+	value[bool](b, fmt.Sprintf(`(() => {
+		const {fetch} = window;
+		window.slowed = 0;
+		window.fetch = async (url, ...how) => {
+			if (/%s/.test(url)) {
+				window.slowed++;
+				await new Promise((done) => setTimeout(done, %d));
+			}
+			return fetch(url, ...how);
+		};
+		return true;
+	})()`, pattern, ms))
+}
+
+// What was written stays while the session's text is still coming, and while another view is shown.
+// So does what is typed while learning is taken back, which one asks for twice. A sentence that is
+// being learnt when another session is opened is learnt.
+func TestPageLosesNothingThatIsWritten(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	has := "What the session has.\n"
+	b.score(path, has)
+	b.slow(`\/text\?.*length=\d\d`, 1000)
+	text := `document.querySelector(".sheet textarea")?.value`
+	b.open(place("write", path))
+	b.until(`window.slowed > 0 && ` + text + ` === ""`)
+	b.run(chromedp.Focus(".sheet textarea"))
+	b.press("H", "i")
+	b.with(chromedp.ModifierCtrl, kb.Enter)
+	b.until(fmt.Sprintf(`%s === %q`, text, has+"Hi"))
+	b.with(chromedp.ModifierCtrl, kb.Enter)
+	fixed := `document.querySelector(".sheet .fixed").textContent`
+	b.until(fmt.Sprintf(`%s === %q`, fixed, has+"Hi"))
+	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
+	require.Equal(t, has+"Hi", b.sessionText(path))
+
+	b.press("B", "y")
+	b.until(fmt.Sprintf(`%s === %q`, text, has+"HiBy"))
+	b.open(place("learn", path))
+	b.until(`document.querySelector(".sheet") === null`)
+	b.open(place("write", path))
+	b.until(fmt.Sprintf(`%s === %q`, text, has+"HiBy"))
+	b.until(`document.activeElement?.tagName === "TEXTAREA"`)
+	b.with(chromedp.ModifierCtrl, kb.Enter)
+	b.until(`document.querySelector(".acts").innerText.includes("Undo")`)
+	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
+	require.Equal(t, has+"HiBy", b.sessionText(path))
+
+	b.slow(`\/fork$`, 500)
+	here := value[string](b, `location.hash`)
+	b.with(chromedp.ModifierCtrl, "z")
+	b.with(chromedp.ModifierCtrl, "z")
+	b.press("e")
+	b.until(`location.hash !== "` + here + `"`)
+	b.until(fmt.Sprintf(`%s === %q`, text, has+"HiBye"))
+	b.until(`document.activeElement?.tagName === "TEXTAREA"`)
+	fork := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
+	require.Equal(t, has+"Hi", b.sessionText(fork))
+	b.until(`fetch("v1/sessions").then((r) => r.json()).then((all) => all.sessions.length === 2)`)
+
+	b.slow(`\/score\?`, 500)
+	b.press(".", " ")
+	b.until(`document.querySelector(".acts").innerText.includes("Learning")`)
+	b.open(place("write", b.create(withBaseline)))
+	require.Eventually(t, func() bool { return b.sessionText(fork) == has+"HiBye. " },
+		browserWait, 50*time.Millisecond)
 }
 
 func TestPageKeepsTheSessionsTextFromBeingWrittenOver(t *testing.T) {

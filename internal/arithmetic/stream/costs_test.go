@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,7 @@ func TestCostsAreThoseOfACopyThatReads(t *testing.T) {
 		}
 		texts = append(texts, append(texts[0][:len(texts[0]):len(texts[0])], " and more"...))
 		for range 2 {
-			nats, err := w.Costs(s, k, texts)
+			nats, _, err := w.Costs(context.Background(), s, k, texts)
 			require.NoError(t, err)
 			for i, one := range texts {
 				want := 0.
@@ -37,4 +38,17 @@ func TestCostsAreThoseOfACopyThatReads(t *testing.T) {
 		}
 		require.Equal(t, before, s.Hash(), "the stream is as it was")
 	})
+}
+
+func TestCostsEndWithTheContext(t *testing.T) {
+	m := upperModel(t)
+	w, s := testWorker(t, m, 1), New(m, settings(m, nil))
+	w.Feed(s, []byte(text[:50]), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := s.Hash()
+	_, rows, err := w.Costs(ctx, s, new(Suggester), [][]byte{[]byte("GET"), []byte("POST")})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1, rows, "the end of the text alone")
+	require.Equal(t, before, s.Hash(), "the stream is as it was")
 }

@@ -122,23 +122,28 @@ func (w *Worker) Suggest(
 	return found, err
 }
 
-// Costs returns the negative log-likelihoods, in nats, of texts behind a stream's text. A Frozen
-// copy that reads a text gives the same cost up to rounding. Common beginnings are computed once.
-// The stream does not change. A text may end anywhere.
-func (w *Worker) Costs(s *Stream, k *Suggester, texts [][]byte) ([]float64, error) {
+// Costs returns the negative log-likelihoods, in nats, of texts behind a stream's text: those of a
+// Frozen copy that reads them, with other rounding. Common beginnings are computed once. The stream
+// stays as in Suggest. A text may end anywhere. Rows are the prefixes that were computed. If the
+// context ends, the error is the context's.
+func (w *Worker) Costs(
+	ctx context.Context, s *Stream, k *Suggester, texts [][]byte,
+) (nats []float64, rows int, err error) {
 	if err := s.Suggests(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	w.resume(s)
 	src := source{w: w, s: s, k: k}
 	src.begin(s)
 	defer w.stay()
 	root := src.reach(nil)
-	nats := make([]float64, len(texts))
-	for i, text := range texts {
-		nats[i] = k.tree.Cost(&src, root, text, SuggestRowsMax)
+	for _, text := range texts {
+		if err := ctx.Err(); err != nil {
+			return nil, src.grown, err
+		}
+		nats = append(nats, k.tree.Cost(&src, root, text, SuggestRowsMax))
 	}
-	return nats, nil
+	return nats, src.grown, nil
 }
 
 // recent returns the end of the stream's text and the typed text, as far back as the stream keeps
@@ -153,9 +158,9 @@ func (s *Stream) recent(typed []byte) []byte {
 // tail returns the last bytes of the stream's text and the typed text, as many as a character may
 // have.
 func (s *Stream) tail(typed []byte) []byte {
-	text := []byte{byte(s.Last)}
-	for _, id := range s.Pending[max(0, len(s.Pending)-3):] {
-		text = append(text, byte(id))
+	text := append([]byte{byte(s.Last)}, bytesOf(s.Pending[max(0, len(s.Pending)-3):])...)
+	if s.Companion != nil && s.held == nil {
+		text = s.Companion.Recent(3)
 	}
 	return append(text, typed[max(0, len(typed)-3):]...)
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"slices"
@@ -240,6 +241,11 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 		suggest.Options{N: 1, Unit: suggest.Free})
 	require.NoError(t, err)
 	require.Empty(t, found, "within a character")
+	w.Feed(s, append(bytes.Repeat([]byte("a"), testChunk-2), "\xe2\x80"...), nil)
+	require.Empty(t, s.Pending)
+	found, err = w.Suggest(t.Context(), s, &k, nil, suggest.Options{N: 1, Unit: suggest.Free})
+	require.NoError(t, err)
+	require.Empty(t, found, "within a character of the chunk before")
 }
 
 // The embedded models also give the same numbers, with and without a companion.

@@ -118,7 +118,9 @@ func (g *generation) endsLocked(
 		texts = append(texts, before(g.suffix, d.kept.Text[:end]))
 	}
 	var nats []float64
-	turn := g.turnLocked(ctx, func(w *stream.Worker) { nats, err = w.Costs(read, tree, texts) })
+	turn := g.turnLocked(ctx, func(w *stream.Worker) {
+		nats, _, err = w.Costs(ctx, read, tree, texts)
+	})
 	if err := cmp.Or(turn, err); err != nil {
 		return nil, err
 	}
@@ -137,16 +139,16 @@ func before(suffix []byte, text ...[]byte) []byte {
 // rankBefore sorts candidates by the cost of each together with the suffix after it. The candidates
 // continue a stream and the typed text. The stream is unchanged.
 func rankBefore(
-	w *stream.Worker, s *stream.Stream, k *stream.Suggester, typed, suffix []byte,
-	all []suggest.Candidate,
-) error {
+	ctx context.Context, w *stream.Worker, s *stream.Stream, k *stream.Suggester,
+	typed, suffix []byte, all []suggest.Candidate,
+) (rows int, err error) {
 	texts := make([][]byte, len(all))
 	for i, c := range all {
 		texts[i] = before(suffix, typed, []byte(c.Text))
 	}
-	nats, err := w.Costs(s, k, texts)
+	nats, rows, err := w.Costs(ctx, s, k, texts)
 	if err != nil {
-		return err
+		return rows, err
 	}
 	costs := map[string]float64{}
 	for i, c := range all {
@@ -155,7 +157,7 @@ func rankBefore(
 	slices.SortStableFunc(all, func(a, b suggest.Candidate) int {
 		return cmp.Compare(costs[a.Text], costs[b.Text])
 	})
-	return nil
+	return rows, nil
 }
 
 // tell writes the chosen text.

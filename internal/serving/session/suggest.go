@@ -121,7 +121,10 @@ func (e *engine) searchLocked(
 	}
 	what, err = l.Worker().Suggest(ctx, s.stream, s.suggester, r.Typed, options)
 	if len(r.Suffix) > 0 && err == nil {
-		err = rankBefore(l.Worker(), s.stream, s.suggester, r.Typed, r.Suffix, what.Candidates)
+		var rows int
+		rows, err = rankBefore(ctx, l.Worker(), s.stream, s.suggester, r.Typed, r.Suffix,
+			what.Candidates)
+		what.Rows += rows
 		what.Candidates = what.Candidates[:min(r.N, len(what.Candidates))]
 	}
 	phaseSince(ctx, e.observer, PhaseSample, searching)

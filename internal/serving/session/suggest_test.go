@@ -193,6 +193,7 @@ func TestASuffixRanksSuggestions(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, len(plain.Candidates), 1)
 	require.ElementsMatch(t, plain.Candidates, ranked.Candidates)
+	require.Greater(t, ranked.Rows, plain.Rows, "what ranks them is read, too")
 	last := 0.
 	for _, c := range ranked.Candidates {
 		nats, s := 0., base.Frozen()

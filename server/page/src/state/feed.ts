@@ -69,7 +69,10 @@ export async function show(session: Session): Promise<Reading> {
 /** Feeds a text to the current session piece by piece, and shows its cost. */
 export async function feed(into: Reading, text: Blob): Promise<void> {
   await work(into, "feeding", async (signal) => {
-    into.addText(new Uint8Array(await text.arrayBuffer()));
+    const more = new Uint8Array(await text.arrayBuffer());
+    // What is left of the past, where opening has ended early.
+    await fetchPast(into, into.end, into.session.value.offset, signal);
+    into.addText(more);
     await sendRest(into, signal);
   });
 }
@@ -87,8 +90,14 @@ export async function resume(into: Reading): Promise<void> {
   });
 }
 
-/** Sends the text that the session lacks. */
-async function sendRest(into: Reading, signal: AbortSignal): Promise<void> {
+/** Sends what is left of a text that another session's opening has interrupted. */
+export async function finish(into: Reading): Promise<void> {
+  into.session.value = await getSession(into.session.value.id);
+  await sendRest(into);
+}
+
+/** Sends the text that the session does not have yet. */
+async function sendRest(into: Reading, signal?: AbortSignal): Promise<void> {
   for (let at = into.session.value.offset; at < into.end; at += sentBytes) {
     const place = at - into.from;
     const piece = into.text.all.slice(place, place + sentBytes);

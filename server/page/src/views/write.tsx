@@ -1,13 +1,13 @@
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
 import { isTooLong } from "../api/suggest";
 import { forkSession } from "../api/sessions";
 import { grouped } from "../ui/words";
 import { ModelChoice } from "../shell/model";
 import { Problem } from "../shell/problem";
-import { begin, feed, reading, resume } from "../state/feed";
+import { begin, feed, finish, reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
-import { go, href } from "../state/route";
+import { go, href, route } from "../state/route";
 import { decode } from "../ui/decode";
 import { useCalm } from "../ui/hooks";
 import { Cards } from "../write/cards";
@@ -29,8 +29,8 @@ interface Learnt {
   offset: number; // of the session before
 }
 
-/** An undone text, which becomes the draft of the next opened session. */
-let returned = "";
+/** The drafts of sessions: they stay while other views are shown. */
+const drafts = new Map<string, string>();
 
 /** Continues the session's text together with the models. */
 export function WriteView() {
@@ -63,8 +63,9 @@ function Writing({ on }: { on: Reading }) {
   useCalm(on.changed, 100);
   const suggestions = useMemo(() => new Suggestions(), [on]);
   const offers = useMemo(() => new Offers(on), [on]);
-  const [draft, setDraft] = useState(returned);
-  const [cursor, setCursor] = useState(returned.length);
+  const { id, offset, settings } = on.session.value;
+  const [draft, setDraft] = useState(drafts.get(id) ?? "");
+  const [cursor, setCursor] = useState(draft.length);
   const [chosen, setChosen] = useState<Source>("adapted");
   const [sampling, setSampling] = useState<Sampling>(
     { temperature: 0.7, tokens: 64, atLineEnd: true },
@@ -73,17 +74,20 @@ function Writing({ on }: { on: Reading }) {
   const [sentences, setSentences] = useState(true);
   const [learnt, setLearnt] = useState<Learnt | null>(null);
   const [problem, setProblem] = useState<ProblemError | null>(null);
-  const tabbed = useRef(false); // the last key accepted a word
+  const tabbed = useRef(false); // the last key has taken a word
+  const askedAt = useRef(0); // where in the draft the texts of the two models begin
   const committing = useRef(false);
-  useEffect(() => {
-    returned = "";
-    return () => {
-      offers.clear();
-      suggestions.discard();
-    };
+  const undoing = useRef(false);
+  const undone = useRef<{ fork: string; text: string } | null>(null);
+  useEffect(() => () => {
+    offers.clear();
+    suggestions.discard();
   }, [suggestions]);
+  useLayoutEffect(() => {
+    drafts.set(id, draft);
+    if (undone.current) drafts.set(undone.current.fork, undone.current.text + draft);
+  }, [draft]);
 
-  const { id, offset, settings } = on.session.value;
   const hasStatic = settings?.baseline === true ||
     ["static", "cache"].includes(settings?.method ?? "");
   const from = sources.filter((source) => source === "adapted" || hasStatic);
@@ -94,7 +98,8 @@ function Writing({ on }: { on: Reading }) {
   const isSent = !busy && unsent === 0; // suggestions require that the session has the shown text
   const mayOffer = settings?.method !== "cache" && !on.ofWords;
   const commit = async (text: string, more: Uint8Array = new Uint8Array()): Promise<void> => {
-    if (busy || committing.current || text.length + more.length === 0) return;
+    if (busy || committing.current || undoing.current || text.length + more.length === 0) return;
+    if (on.end < on.session.value.offset) return; // the text before it is not here yet
     committing.current = true;
     offers.begin();
     suggestions.discard();
@@ -103,6 +108,7 @@ function Writing({ on }: { on: Reading }) {
     setCursor((now) => Math.max(0, now - text.length));
     try {
       await feed(on, new Blob([text, more as BlobPart]));
+      if (route.value.session !== id) await finish(on).catch(() => {}); // one has gone elsewhere
     } finally {
       committing.current = false;
     }
@@ -127,17 +133,21 @@ function Writing({ on }: { on: Reading }) {
   const accept = (source: Source): void => {
     const suggestion = suggestions.of[source].value;
     if (suggestion?.done && suggestion.bytes.length) {
-      void commit(draft.slice(0, cursor), suggestion.bytes);
+      void commit(draft.slice(0, askedAt.current), suggestion.bytes);
     }
   };
   const undo = async (): Promise<void> => {
-    if (!learnt || busy) return;
+    if (!learnt || busy || undoing.current) return;
+    undoing.current = true;
     try {
       const { labels, ttl_seconds } = on.session.value;
       const fork = await forkSession(id, { at_offset: learnt.offset, labels, ttl_seconds });
-      returned = learnt.text + draft;
+      // One may have written on, and does so until the fork is shown.
+      undone.current = { fork: fork.id, text: learnt.text };
+      drafts.set(fork.id, learnt.text + drafts.get(id));
       go("write", fork.id);
     } catch (error) {
+      undoing.current = false;
       setProblem(asProblem(error));
     }
   };
@@ -146,7 +156,7 @@ function Writing({ on }: { on: Reading }) {
       if (!offers.inline.value) return accept(chosen);
       const again = tabbed.current;
       insert(again ? offers.inline.value : offers.word);
-      tabbed.current = true;
+      tabbed.current = offers.inline.value !== ""; // of the next offer, a word comes first
     },
     discard: () => {
       offers.pass(draft);
@@ -166,7 +176,9 @@ function Writing({ on }: { on: Reading }) {
     undo: () => void undo(),
     continue: () => {
       offers.clear();
-      if (isSent) suggestions.ask(id, draft.slice(0, cursor), sampling, from);
+      if (!isSent) return;
+      askedAt.current = cursor;
+      suggestions.ask(id, draft.slice(0, cursor), sampling, from);
     },
     next: () => suggestions.turn(1),
     previous: () => suggestions.turn(-1),
@@ -175,7 +187,7 @@ function Writing({ on }: { on: Reading }) {
   };
   const atEnd = cursor === draft.length;
   const sampled = suggestions.of[chosen].value?.text ?? "";
-  const ghost = atEnd ? offers.inline.value || sampled : "";
+  const ghost = !atEnd ? "" : offers.inline.value || (askedAt.current === cursor ? sampled : "");
   const isShown = {
     offer: atEnd && offers.inline.value !== "", list: offers.list.value.length > 0,
     texts: suggestions.any, draft: draft !== "",
@@ -190,7 +202,11 @@ function Writing({ on }: { on: Reading }) {
           <button type="button" onClick={() => void resume(on)}>Send them</button></p>
       )}
       <Sheet fixed={fixed} draft={draft} ghost={ghost}
-        entry={isShown.list ? offers.chosen.value : -1} onDraft={write} onCursor={setCursor}
+        entry={isShown.list ? offers.chosen.value : -1} onDraft={write}
+        onCursor={(at) => {
+          if (at !== cursor && isShown.list) offers.clear(); // it is for another place
+          setCursor(at);
+        }}
         onKey={(event) => {
           const name = actOf(event, isShown);
           if (!name) return;

@@ -109,7 +109,8 @@ export class Offers {
       const found = await this.#ask(draft, { n: 1, min_probability: sure, refused }, signal);
       const text = wholeWords(found[0]?.text ?? "");
       const whole = draft + text;
-      const isPassed = [...this.#passed].some((p) => p.startsWith(whole) || whole.startsWith(p));
+      const isPassed = [...this.#passed].some((p) =>
+        p.startsWith(whole) || whole.startsWith(p) && !draft.startsWith(p));
       if (!signal.aborted && !isPassed) this.inline.value = text;
     } catch (error) {
       if (!isAbort(error) && !signal.aborted) this.inline.value = ""; // no offer after an error

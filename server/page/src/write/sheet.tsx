@@ -30,6 +30,9 @@ export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: 
     const at = Math.max(fixed.length, whole.length - behind);
     a.setSelectionRange(at, at);
   }, [whole]);
+  useLayoutEffect(() => {
+    if (draft) area.current!.focus(); // no key is lost between two sheets
+  }, []);
   useEffect(() => {
     const b = box.current!;
     const grown = new ResizeObserver(() => (b.scrollTop = b.scrollHeight));
@@ -45,6 +48,7 @@ export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: 
     a.value = whole;
     a.setSelectionRange(whole.length, whole.length);
   };
+  const moved = (): void => onCursor(Math.max(0, area.current!.selectionEnd - fixed.length));
   return (
     <>
       <div class="sheet" ref={box}>
@@ -57,7 +61,7 @@ export function Sheet({ fixed, draft, ghost, entry, onDraft, onCursor, onKey }: 
           autocomplete="off" autocapitalize="off" aria-autocomplete="both"
           aria-controls={entry < 0 ? undefined : listID}
           aria-activedescendant={entry < 0 ? undefined : entryID(entry)} onInput={input} onKeyDown={onKey}
-          onSelect={() => onCursor(Math.max(0, area.current!.selectionEnd - fixed.length))} />
+          onKeyUp={moved} onClick={moved} onSelect={moved} />
       </div>
       <p id="sheet-note" class="note" role="status">
         {refused
