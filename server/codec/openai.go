@@ -37,8 +37,8 @@ func DecodeBatch(
 	}
 	if r.Suffix != nil {
 		request.Suffix = []byte(*r.Suffix)
-	} else if len(prompts) == 1 && !request.Echo {
-		if prefix, suffix, marked := unmarked(string(prompts[0])); marked {
+	} else if text, err := r.Prompt.AsOpenAICompletionRequestPrompt0(); err == nil && !request.Echo {
+		if prefix, suffix, marked := unmarked(text); marked {
 			prompts[0], request.Suffix = []byte(prefix), []byte(suffix)
 		}
 	}
