@@ -19,9 +19,11 @@ func (s *Stream) Shelved() *Stream {
 }
 
 // Resumed returns a Frozen copy of the stream that has read what a Shelved one has, whose origin
-// has the same Ground.
+// has the same Ground. A copy whose fast weights diverged on the way has none.
 func (s *Stream) Resumed(shelved *Stream) *Stream {
 	f := shelved.Frozen()
-	f.Fast, f.Dynamic, f.dynamic, f.learnt = s.Fast, s.Dynamic, s.dynamic, s.learnt
+	if f.Divergence == s.Divergence {
+		f.Fast, f.Dynamic, f.dynamic, f.learnt = s.Fast, s.Dynamic, s.dynamic, s.learnt
+	}
 	return f
 }
