@@ -13,7 +13,7 @@ import (
 // prompt may be short or long, with a session or without.
 func TestPromptIsReadBeforeSuggestions(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
-	static := CreateRequest{Settings: Settings{"method": MethodStatic}}
+	static := CreateRequest{Settings: Settings{"method": MethodStatic, "companion": true}}
 	r := SuggestRequest{N: 5, Unit: string(suggest.Free)}
 	for _, bytes := range []int{0, 30, stream.TypedMax, stream.TypedMax + 300} {
 		for _, fed := range []string{"", logText(100)} {
