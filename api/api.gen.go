@@ -1832,8 +1832,9 @@ type OpenAICompletionRequest struct {
 	// beginning of the suffix (its first line that is not blank, at most 64 characters), at the end of a line, or at its own end. The answer is
 	// the text, up to such an end, that is likeliest together with the first 32 bytes of the suffix behind it. So a streamed text comes as a whole.
 	// A prompt of more than 4,096 bytes is read from a line on in its first quarter that stays the same while the prompt's beginning moves on. With
-	// `echo`, and of a model of words, a text ends before it would repeat the beginning of the suffix, and nothing is ranked. One prompt without a
-	// suffix that is written with markers around both, as `POST /generate` reads them, is read as these two, unless it is echoed.
+	// `echo`, and of a model of words, a text ends before it would repeat the beginning of the suffix, and nothing is ranked. A prompt that is one
+	// string, written with markers around prefix and suffix as `POST /generate` reads them, is read as these two. In lists of prompts, with
+	// `echo` and beside a `suffix`, be it empty, markers are text.
 	Suffix *string `json:"suffix,omitempty"`
 
 	// Suggest Asks for suggestions in place of sampled texts.

@@ -116,6 +116,22 @@ func TestEditorsInterfacesFillAlike(t *testing.T) {
 	}
 }
 
+// A text does not depend on the prompts beside its own: markers in a list of prompts are text.
+func TestMarkersInAListOfPromptsAreText(t *testing.T) {
+	g := newOpenAIRig(t, Options{})
+	texts := func(prompts string) (all []string) {
+		answer := decode[api.OpenAICompletion](t, g.json("/v1/completions",
+			`{"model":"small","max_tokens":20,"seed":1,"prompt":[`+prompts+`]}`), http.StatusOK)
+		for _, c := range answer.Choices {
+			all = append(all, c.Text)
+		}
+		return all
+	}
+	const prompt = `"<fim_prefix>GET /<fim_suffix> 200\n<fim_middle>"`
+	alone, beside := texts(prompt), texts(prompt+`,"x"`)
+	require.Equal(t, beside[0], alone[0])
+}
+
 func readAll(t *testing.T, resp *http.Response) []byte {
 	t.Helper()
 	raw, err := io.ReadAll(resp.Body)

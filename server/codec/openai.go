@@ -35,10 +35,11 @@ func DecodeBatch(
 	if r.Stop != nil {
 		request.Stop = stopStrings(r.Stop.AsStopString, r.Stop.AsOpenAICompletionRequestStop1)
 	}
+	text, list := r.Prompt.AsOpenAICompletionRequestPrompt0()
 	if r.Suffix != nil {
 		request.Suffix = []byte(*r.Suffix)
-	} else if len(prompts) == 1 && !request.Echo {
-		if prefix, suffix, marked := unmarked(string(prompts[0])); marked {
+	} else if list == nil && !request.Echo {
+		if prefix, suffix, marked := unmarked(text); marked {
 			prompts[0], request.Suffix = []byte(prefix), []byte(suffix)
 		}
 	}

@@ -50,8 +50,27 @@ func divergenceResets(t *testing.T, m *model.Model) {
 	requireDivergence(t, w, m)
 }
 
-// The tokens that one byte completes are scored together. So every accepted text has bytes, and
-// pending text does not depend on the pieces.
+// A copy that has lost its fast weights within a prompt is without them when it is resumed.
+func TestShelvedDivergenceIsResumed(t *testing.T) { eachModel(t, shelvedDivergence) }
+
+func shelvedDivergence(t *testing.T, m *model.Model) {
+	w := testWorker(t, m, 1)
+	for _, method := range []string{DynamicSGD, DynamicRMS} {
+		s := New(m, settings(m, func(set *Settings) {
+			set.Method, set.SGD.Rate, set.RMS.Rate, set.Chunk = method, 1e6, 1e6, 8
+		}))
+		w.Feed(s, []byte(text[:8]), nil)
+		read := s.Frozen()
+		w.Feed(read, []byte(text[8:32]), nil)
+		require.Positive(t, read.Divergence.Count)
+		require.Zero(t, s.Divergence.Count)
+		resumed := s.Resumed(read.Shelved())
+		require.Equal(t, scored(w, read, text[32:]), scored(w, resumed, text[32:]))
+	}
+}
+
+// The tokens that one byte completes are scored together, so that every text that is accepted has
+// bytes, and what is pending is that of any pieces.
 func TestDivergenceInWordsKeepsTokensTogether(t *testing.T) {
 	eachWordModel(t, divergenceKeepsTokensTogether)
 }

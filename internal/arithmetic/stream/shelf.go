@@ -22,6 +22,8 @@ func (s *Stream) Shelved() *Stream {
 // Shelved copy's origin must have the same Ground as s.
 func (s *Stream) Resumed(shelved *Stream) *Stream {
 	f := shelved.Frozen()
-	f.Fast, f.Dynamic, f.dynamic, f.learnt = s.Fast, s.Dynamic, s.dynamic, s.learnt
+	if f.Divergence == s.Divergence {
+		f.Fast, f.Dynamic, f.dynamic, f.learnt = s.Fast, s.Dynamic, s.dynamic, s.learnt
+	}
 	return f
 }

@@ -93,6 +93,10 @@ func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 		"delivery":    func(sv *server, id string) { deliver(t, sv.mg, id, "b", "other\n") },
 		"without key": func(sv *server, id string) { deliver(t, sv.mg, id, "", "other\n") },
 		"text":        func(sv *server, id string) { score(t, sv.mg, id, "\nother\n") },
+		"batch": func(sv *server, id string) {
+			r := BatchRequest{Prompts: [][]byte{[]byte("\nother\n")}, N: 1, Commit: CommitPrompt}
+			require.NoError(t, sv.mg.CompleteBatch(background, Caller{}, id, r, noPieces))
+		},
 	}
 	for name, other := range others {
 		sv := newServer(t, t.TempDir(), Options{})

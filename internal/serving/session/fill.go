@@ -20,13 +20,14 @@ import (
 
 // Limits on the work for a text before a suffix.
 const (
-	fillTexts       = 3   // texts that are sampled, or more if the request asks for more
-	fillFirstBytes  = 128 // limit for the first text, which is sampled as requested
-	fillOtherBytes  = 48  // limit for each other text, which ends with its line
-	fillEnds        = 4   // possible ends of a text
-	fillSuffixBytes = 32  // bytes that are scored
-	fillCandidates  = 10  // suggestions that are ranked, or more if the request asks for more
-	// fillTemperature is the least temperature of the other texts: at 0 all would be equal.
+	fillTexts       = 3       // that are sampled, or more if the request asks for more
+	fillFirstBytes  = 128     // of the first of them, which is sampled as the request says
+	fillOtherBytes  = 48      // of each other, which ends with its line
+	fillEnds        = 4       // of a text
+	fillSuffixBytes = 32      // that are scored
+	fillCandidates  = 10      // suggestions that are ranked, or more if the request asks for more
+	fillTreeBytes   = 4 << 20 // of prefixes that are kept from one text to the next
+	// fillTemperature is the least one of the other texts: at 0 all would be alike.
 	fillTemperature = 0.6
 )
 
@@ -73,6 +74,9 @@ func (g *generation) fillLocked(
 		d := g.fillDraft(i)
 		if err := g.writeLocked(ctx, read.Frozen(), d); err != nil {
 			return err
+		}
+		if tree.Bytes() > fillTreeBytes { // the request has no memory for those of many texts
+			tree = new(stream.Suggester)
 		}
 		ends, err := g.endsLocked(ctx, read, tree, d)
 		if err != nil {

@@ -1,9 +1,12 @@
 package session
 
 import (
+	"errors"
 	"slices"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -151,4 +154,38 @@ func TestKnownPrefixesGoFirst(t *testing.T) {
 	score(t, mg, ids[len(ids)-1], "x")
 	require.Empty(t, mg.engine.prefixes.mu.kept)
 	require.Equal(t, holders+1, mg.engine.budget.Holders(), "no state had to go")
+}
+
+// Prompts that many send at once, to sessions that are deleted meanwhile, leave no more memory in
+// use than that of what is kept, and keep nothing of a session that is gone.
+func TestKnownPrefixesOfGoneSessionsGo(t *testing.T) {
+	m := testModel(t)
+	mg := newManager(t, Options{Threads: 2,
+		MaxMemoryBytes: 64 * stream.StateBytes(m, stream.Defaults(m))})
+	var all sync.WaitGroup
+	for i := range 16 {
+		id := ""
+		if i%2 == 1 {
+			id = create(t, mg, CreateRequest{})
+		}
+		all.Go(func() {
+			for key := range 3 {
+				if id != "" && key == 1 {
+					all.Go(func() { assert.NoError(t, mg.Delete(Caller{}, id)) })
+				}
+				prompt := []byte(logText((20 + key) * testChunk)[i%5*testChunk:])
+				r := BatchRequest{Prompts: [][]byte{prompt}, N: 1, MaxTokens: 1}
+				err := mg.CompleteBatch(background, Caller{}, id, r, noPieces)
+				assert.True(t, err == nil || id != "" && errors.Is(err, ErrNotFound), "%v", err)
+			}
+		})
+	}
+	all.Wait()
+	bytes := int64(0)
+	for key, kept := range mg.engine.prefixes.mu.kept {
+		require.Empty(t, key.session)
+		bytes += kept.stream.MemoryBytes()
+	}
+	require.Positive(t, bytes)
+	require.Equal(t, bytes, mg.engine.budget.Used())
 }
