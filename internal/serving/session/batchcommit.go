@@ -63,8 +63,12 @@ func (e *engine) batchCommit(
 	if err != nil {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx)
+	if err := s.cutDelivery(ctx); err != nil {
+		return err
+	}
 	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, admitted: true}
-	if err := f.all(context.WithoutCancel(ctx), w.committed()); err != nil {
+	if err := f.all(ctx, w.committed()); err != nil {
 		return err
 	}
 	offset := s.seen().offset
