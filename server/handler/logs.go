@@ -1,10 +1,12 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/serving/intake"
@@ -33,11 +35,13 @@ type refusal struct {
 
 // feedLogs feeds what a body has to the sessions of its streams. It returns when all is durable.
 // The error is of what may succeed when the body comes again: what the sessions have of it by then
-// is not fed again, if its records have times.
+// is not fed again, if its records have times. A session that cannot be fed now keeps no other from
+// its records; those without times wait until all others are fed.
 func (h *Handlers) feedLogs(
-	ctx context.Context, body io.Reader, read func([]byte, *intake.Template) (*intake.Batch, error),
+	ctx context.Context, body io.Reader, need func(begin []byte, bytes int64) int64,
+	read func([]byte, *intake.Template) (*intake.Batch, error),
 ) (refused refusal, err error) {
-	raw, taken, err := middleware.TakeWhole(ctx, h.Memory, body)
+	raw, taken, err := middleware.TakeWhole(ctx, h.Memory, body, need)
 	if err != nil {
 		return refused, err
 	}
@@ -57,14 +61,23 @@ func (h *Handlers) feedLogs(
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, limits.FeedWait, session.ErrQueueFull)
 	defer cancel()
+	slices.SortStableFunc(batch.Streams, func(a, b *intake.Stream) int {
+		return cmp.Compare(len(b.Key()), len(a.Key())) // those without a key last
+	})
+	var late error // why the body is to come again; nil: it is not
 	for _, s := range batch.Streams {
+		if late != nil && s.Key() == "" {
+			break
+		}
 		err := h.feedStream(waiting, s)
 		switch {
 		case err == nil:
+		case ctx.Err() != nil:
+			return refused, context.Cause(ctx)
 		case waiting.Err() != nil:
-			return refused, context.Cause(waiting)
+			late = cmp.Or(late, context.Cause(waiting))
 		case isPassing(err):
-			return refused, err
+			late = cmp.Or(late, err)
 		default:
 			if refused.why == nil {
 				refused.why = err
@@ -72,7 +85,7 @@ func (h *Handlers) feedLogs(
 			refused.records += s.Records
 		}
 	}
-	return refused, nil
+	return refused, late
 }
 
 // feedStream feeds the lines of one stream, and makes its session if there is none.

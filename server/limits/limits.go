@@ -74,6 +74,8 @@ const (
 
 	// What log shippers send.
 	LogBodyBytesMax        = 16 << 20 // of a body, decompressed
+	FieldBytesMax          = 1024     // of the parameter field
+	FieldPartsMax          = 32       // names in it, each of which costs a look at each record
 	IdempotencyKeyCharsMax = 256
 
 	// Completions, but for the limits on sampling, which stand in session.SamplingTable.
@@ -134,6 +136,7 @@ const (
 	JSONManyTokenBytes = 384 // the same of each value beyond JSONTokensMax
 	// memory of a body of a log shipper while it is read, by its length
 	LogReadFactor  = 8
+	LogPlainFactor = 6        // the same of a body behind Snappy, by the length of what comes out
 	LogKeptFactor  = 2        // the same of the lines that were made of it, by their length
 	ZstdBytes      = 10 << 20 // memory of a decompressor of Zstandard
 	ZstdWindowMax  = 8 << 20  // window that a body may need, as `zstd -19` makes it
