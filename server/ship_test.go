@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -293,6 +294,37 @@ func TestLongCompressedBodiesAreRead(t *testing.T) {
 	status, answer = g.ship("/loki/api/v1/push", contract.MediaProtobuf,
 		string(snappy.Encode(nil, append([]byte("\x07"), long...))))
 	require.Equal(t, http.StatusBadRequest, status, answer)
+}
+
+// Compressed bodies that come slowly keep no memory from bodies that need none of a decompressor.
+func TestSlowCompressedBodiesKeepNobodyOut(t *testing.T) {
+	s, err := New(newFake(), Options{})
+	require.NoError(t, err)
+	post := func(media, coding string, body io.Reader) int {
+		r := httptest.NewRequestWithContext(t.Context(), "POST",
+			"http://localhost/v1/sessions/s-0001/score", body)
+		r.Header.Set("Content-Type", media)
+		r.Header.Set("Content-Encoding", coding)
+		w := httptest.NewRecorder()
+		s.router.ServeHTTP(w, r)
+		return w.Code
+	}
+	var all sync.WaitGroup
+	var ends []*io.PipeWriter
+	for range limits.ZstdMemoryMax / limits.ZstdBytes {
+		body, end := io.Pipe()
+		ends = append(ends, end)
+		all.Go(func() { post(contract.MediaNDJSON, "zstd", body) })
+		_, err := io.WriteString(end, zstandard(t, "{")[:5])
+		require.NoError(t, err)
+	}
+	long := strings.NewReader(strings.Repeat("\xc1", limits.LogBodyBytesMax))
+	require.Equal(t, http.StatusBadRequest, post(contract.MediaMsgpack, "identity", long))
+	for _, end := range ends {
+		end.Close()
+	}
+	all.Wait()
+	require.NoError(t, s.Drain(t.Context()))
 }
 
 // What is small compressed costs a key as much as it is.

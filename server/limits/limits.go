@@ -123,7 +123,7 @@ const (
 	ListMemoryMax    = 32 << 20 // of all pages of sessions
 	ListSessionBytes = 4 << 10  // of a session on a page
 	MemoryMax        = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax +
-		WatchersBytesMax
+		WatchersBytesMax + ZstdMemoryMax
 	WatchersBytesMax      = session.WatchersBytes
 	RequestMemoryMax      = 128 << 20        // of all bodies that need much
 	SmallRequestMemoryMax = 32 << 20         // of all bodies that need little
@@ -136,12 +136,13 @@ const (
 	JSONManyTokenBytes = 384 // the same of each value beyond JSONTokensMax
 	// memory of a body of a log shipper while it is read, by its length
 	LogReadFactor  = 8
-	LogPlainFactor = 6        // the same of a body behind Snappy, by the length of what comes out
-	LogKeptFactor  = 2        // the same of the lines that were made of it, by their length
-	ZstdBytes      = 10 << 20 // memory of a decompressor of Zstandard
-	ZstdWindowMax  = 8 << 20  // window that a body may need, as `zstd -19` makes it
-	LineBytes      = 1 << 10  // memory of a line of a text until it is sent
-	LineTextFactor = 8        // the same of the line's text, by its length
-	PastScoreBytes = 1 << 10  // memory of a part of a session's past scores until it is sent
-	LogProbBytes   = 64       // memory of a log-probability until it is sent
+	LogPlainFactor = 6             // the same of a body behind Snappy, by the length of what comes out
+	LogKeptFactor  = 2             // the same of the lines that were made of it, by their length
+	ZstdBytes      = 10 << 20      // memory of a decompressor of Zstandard
+	ZstdMemoryMax  = 4 * ZstdBytes // of all of these
+	ZstdWindowMax  = 8 << 20       // window that a body may need, as `zstd -19` makes it
+	LineBytes      = 1 << 10       // memory of a line of a text until it is sent
+	LineTextFactor = 8             // the same of the line's text, by its length
+	PastScoreBytes = 1 << 10       // memory of a part of a session's past scores until it is sent
+	LogProbBytes   = 64            // memory of a log-probability until it is sent
 )

@@ -31,7 +31,7 @@ func Decompress(
 		}
 		release := func() {}
 		if coding == "zstd" {
-			taken, err := memory.Take(r.Context(), limits.ZstdBytes)
+			taken, err := memory.Zstd.Take(r.Context(), limits.ZstdBytes)
 			if err != nil {
 				problems.Answer(w, r, err)
 				return
