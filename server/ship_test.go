@@ -333,10 +333,9 @@ func TestDecompressedBytesAreCharged(t *testing.T) {
 	g := newShipRig(t, Options{Keys: ring.Ring})
 	g.key = ring.token["k"]
 	g.do("PUT", "/v1/sessions/s", nil)
-	text := strings.Repeat("a line\n", 4<<10)
-	status, answer := g.ship("/v1/sessions/s/score?learn=false", "text/plain",
-		gzipped(t, text), "Content-Encoding", "gzip")
-	require.Equal(t, http.StatusOK, status, answer)
+	status, answer := g.ship("/v1/sessions/s/score", contract.MediaNDJSON,
+		gzipped(t, strings.Repeat("x", 1<<18)), "Content-Encoding", "gzip")
+	require.Equal(t, http.StatusBadRequest, status, answer)
 	requireProblem(t, g.text("/v1/sessions/s/score", "x"), api.ProblemKeyRateLimit)
 }
 
