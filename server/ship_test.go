@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -172,7 +174,32 @@ func TestLokiFeedsSessionsOfLabels(t *testing.T) {
 	require.Contains(t, answer, "expected at most")
 }
 
-// The default formats of shippers become lines, and each line is reported.
+// A session that cannot be fed keeps no other from its records. Those without times, which nothing
+// tells from new ones, are not fed before the whole can be.
+func TestFullSessionsKeepOthersFromNothing(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{Sessions: 2}})
+	g := newShipRig(t, Options{Keys: ring.Ring})
+	g.key = ring.token["k"]
+	for _, name := range []string{"web", "plain"} {
+		require.Equal(t, http.StatusCreated, g.send("PUT", "/v1/sessions/"+name,
+			`{"settings":{"method":"static","companion":false}}`).StatusCode)
+	}
+	body := otlp(t, "plain", record(0, "p")) + otlp(t, "third", record(1, "x")) +
+		otlp(t, "web", record(1, "w"))
+	for range 2 {
+		status, _ := g.ship("/v1/logs", contract.MediaProtobuf, body)
+		require.Equal(t, http.StatusTooManyRequests, status)
+		require.Equal(t, "w\n", g.told("web"))
+		require.Empty(t, g.told("plain"))
+	}
+	status, _ := g.ship("/v1/logs", contract.MediaProtobuf,
+		otlp(t, "plain", record(0, "p"))+otlp(t, "web", record(1, "w")))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "w\n", g.told("web"))
+	require.Equal(t, "p\n", g.told("plain"))
+}
+
+// What shippers send by default becomes lines, each of which is reported.
 func TestScoreTakesWhatShippersSend(t *testing.T) {
 	g := newShipRig(t, Options{})
 	for name, c := range map[string]struct{ query, media, coding, body, want string }{
@@ -253,6 +280,79 @@ func TestCompressedBodiesAreBounded(t *testing.T) {
 		require.Equal(t, http.StatusRequestEntityTooLarge, status, c)
 	}
 	require.Empty(t, g.told("s"))
+}
+
+// A long body has the memory to be read, also while that of its decompressor is taken.
+func TestLongCompressedBodiesAreRead(t *testing.T) {
+	g := newShipRig(t, Options{})
+	g.do("PUT", "/v1/sessions/s", nil)
+	long := make([]byte, limits.LogBodyBytesMax*15/16)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(long) // Snappy makes nothing shorter of it
+	status, answer := g.ship("/v1/sessions/s/score", contract.MediaMsgpack,
+		zstandard(t, strings.Repeat("\xc1", limits.LogBodyBytesMax)), "Content-Encoding", "zstd")
+	require.Equal(t, http.StatusBadRequest, status, answer)
+	status, answer = g.ship("/loki/api/v1/push", contract.MediaProtobuf,
+		string(snappy.Encode(nil, append([]byte("\x07"), long...))))
+	require.Equal(t, http.StatusBadRequest, status, answer)
+}
+
+// Compressed bodies that come slowly keep no memory from bodies that need none of a decompressor.
+func TestSlowCompressedBodiesKeepNobodyOut(t *testing.T) {
+	s, err := New(newFake(), Options{})
+	require.NoError(t, err)
+	post := func(media, coding string, body io.Reader) int {
+		r := httptest.NewRequestWithContext(t.Context(), "POST",
+			"http://localhost/v1/sessions/s-0001/score", body)
+		r.Header.Set("Content-Type", media)
+		r.Header.Set("Content-Encoding", coding)
+		w := httptest.NewRecorder()
+		s.router.ServeHTTP(w, r)
+		return w.Code
+	}
+	var all sync.WaitGroup
+	var ends []*io.PipeWriter
+	for range limits.ZstdMemoryMax / limits.ZstdBytes {
+		body, end := io.Pipe()
+		ends = append(ends, end)
+		all.Go(func() { post(contract.MediaNDJSON, "zstd", body) })
+		_, err := io.WriteString(end, zstandard(t, "{")[:5])
+		require.NoError(t, err)
+	}
+	long := strings.NewReader(strings.Repeat("\xc1", limits.LogBodyBytesMax))
+	require.Equal(t, http.StatusBadRequest, post(contract.MediaMsgpack, "identity", long))
+	for _, end := range ends {
+		end.Close()
+	}
+	all.Wait()
+	require.NoError(t, s.Drain(t.Context()))
+}
+
+// What is small compressed costs a key as much as it is.
+func TestDecompressedBytesAreCharged(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{BytesPerSecond: 1 << 13}})
+	g := newShipRig(t, Options{Keys: ring.Ring})
+	g.key = ring.token["k"]
+	g.do("PUT", "/v1/sessions/s", nil)
+	status, answer := g.ship("/v1/sessions/s/score", contract.MediaNDJSON,
+		gzipped(t, strings.Repeat("x", 1<<18)), "Content-Encoding", "gzip")
+	require.Equal(t, http.StatusBadRequest, status, answer)
+	requireProblem(t, g.text("/v1/sessions/s/score", "x"), api.ProblemKeyRateLimit)
+}
+
+// The parameters are validated behind the reading of records, which they must not make long.
+func TestFieldsOfRecordsAreFew(t *testing.T) {
+	g := newShipRig(t, Options{})
+	g.do("PUT", "/v1/sessions/s", nil)
+	for field, want := range map[string]int{
+		"a" + strings.Repeat(",a", limits.FieldPartsMax-1): http.StatusOK,
+		"a" + strings.Repeat(",a", limits.FieldPartsMax):   http.StatusBadRequest,
+		strings.Repeat("/a", limits.FieldPartsMax):         http.StatusBadRequest,
+		strings.Repeat("a", limits.FieldBytesMax+1):        http.StatusBadRequest,
+	} {
+		status, answer := g.ship("/v1/sessions/s/score?field="+field, "application/x-ndjson",
+			`{"a":1}`)
+		require.Equal(t, want, status, answer)
+	}
 }
 
 func TestRepeatedScoreIsRecognized(t *testing.T) {
@@ -344,7 +444,7 @@ func TestShippersAreToldToComeAgain(t *testing.T) {
 	body := `{"streams":[{"stream":{"app":"web"},"values":[["1","x"]]}]}`
 	for _, fail := range []error{
 		session.ErrNoSpace, session.ErrUnavailable, session.ErrOverloaded,
-		&session.DiskAlarmError{},
+		&session.DiskAlarmError{}, session.ErrUnknown,
 	} {
 		g.fake.delivering = fail
 		resp := g.json("/loki/api/v1/push", body)

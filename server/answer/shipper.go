@@ -38,7 +38,8 @@ var grpcCodes = map[int]int{
 // and give up after others.
 func (f ShipperForm) document(doc api.Problem) api.Problem {
 	switch doc.Status {
-	case http.StatusRequestTimeout, http.StatusInsufficientStorage:
+	case http.StatusRequestTimeout, http.StatusInsufficientStorage,
+		http.StatusInternalServerError: // such as a store that fails for a moment
 		doc.Status = http.StatusServiceUnavailable
 	case http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity:
 		doc.Status = http.StatusBadRequest

@@ -1,10 +1,12 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/serving/intake"
@@ -34,9 +36,10 @@ type refusal struct {
 // feedLogs feeds a body to the sessions of its streams, and returns once the text is durable. After
 // an error the same body may succeed when sent again: records with times are then not fed twice.
 func (h *Handlers) feedLogs(
-	ctx context.Context, body io.Reader, read func([]byte, *intake.Template) (*intake.Batch, error),
+	ctx context.Context, body io.Reader, need func(begin []byte, bytes int64) int64,
+	read func([]byte, *intake.Template) (*intake.Batch, error),
 ) (refused refusal, err error) {
-	raw, taken, err := middleware.TakeWhole(ctx, h.Memory, body)
+	raw, taken, err := middleware.TakeWhole(ctx, h.Memory, body, need)
 	if err != nil {
 		return refused, err
 	}
@@ -56,14 +59,23 @@ func (h *Handlers) feedLogs(
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, limits.FeedWait, session.ErrQueueFull)
 	defer cancel()
+	slices.SortStableFunc(batch.Streams, func(a, b *intake.Stream) int {
+		return cmp.Compare(len(b.Key()), len(a.Key())) // those without a key last
+	})
+	var late error // why the body is to come again; nil: it is not
 	for _, s := range batch.Streams {
+		if late != nil && s.Key() == "" {
+			break
+		}
 		err := h.feedStream(waiting, s)
 		switch {
 		case err == nil:
+		case ctx.Err() != nil:
+			return refused, context.Cause(ctx)
 		case waiting.Err() != nil:
-			return refused, context.Cause(waiting)
+			late = cmp.Or(late, context.Cause(waiting))
 		case isPassing(err):
-			return refused, err
+			late = cmp.Or(late, err)
 		default:
 			if refused.why == nil {
 				refused.why = err
@@ -71,7 +83,7 @@ func (h *Handlers) feedLogs(
 			refused.records += s.Records
 		}
 	}
-	return refused, nil
+	return refused, late
 }
 
 // feedStream feeds the lines of one stream, and creates a missing session.

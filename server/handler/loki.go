@@ -6,6 +6,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/intake"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/middleware"
 	"github.com/lmserve/lmserve/server/routes"
 )
 
@@ -14,22 +15,21 @@ import (
 func (h *Handlers) PushLoki(
 	ctx context.Context, r routes.PushLokiRequestObject,
 ) (routes.PushLokiResponseObject, error) {
-	read := intake.LokiJSON
+	read, need := intake.LokiJSON, middleware.LogMemory
 	if media, _ := contract.MediaTypeOf(r.ContentType); media == contract.MediaProtobuf {
 		read = func(body []byte, t *intake.Template) (*intake.Batch, error) {
-			taken, err := h.Memory.Take(ctx, intake.SnappyBytes(body, limits.LogBodyBytesMax))
-			if err != nil {
-				return nil, err
-			}
-			defer taken.Keep(0)
 			plain, err := intake.Snappy(body, limits.LogBodyBytesMax)
 			if err != nil {
 				return nil, err
 			}
 			return intake.Loki(plain, t)
 		}
+		need = func(begin []byte, bytes int64) int64 {
+			return bytes +
+				limits.LogPlainFactor*intake.SnappyBytes(begin, limits.LogBodyBytesMax)
+		}
 	}
-	refused, err := h.feedLogs(ctx, r.Body, read)
+	refused, err := h.feedLogs(ctx, r.Body, need, read)
 	if err == nil && refused.records > 0 {
 		err = refused.why
 	}

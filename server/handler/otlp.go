@@ -10,6 +10,7 @@ import (
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/serving/intake"
 	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/middleware"
 	"github.com/lmserve/lmserve/server/problem"
 	"github.com/lmserve/lmserve/server/routes"
 )
@@ -24,7 +25,7 @@ func (h *Handlers) ExportLogs(
 	if media == contract.MediaProtobuf {
 		read = intake.OTLP
 	}
-	refused, err := h.feedLogs(ctx, r.Body, read)
+	refused, err := h.feedLogs(ctx, r.Body, middleware.LogMemory, read)
 	if err != nil {
 		return nil, err
 	}

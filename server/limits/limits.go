@@ -73,6 +73,8 @@ const (
 
 	// Bodies of log shippers.
 	LogBodyBytesMax        = 16 << 20 // of a body, decompressed
+	FieldBytesMax          = 1024     // of the parameter field
+	FieldPartsMax          = 32       // names in it, each of which costs a look at each record
 	IdempotencyKeyCharsMax = 256
 
 	// Completions. session.SamplingTable has the limits on sampling.
@@ -119,7 +121,7 @@ const (
 	ListMemoryMax    = 32 << 20 // all pages together
 	ListSessionBytes = 4 << 10  // one session on a page
 	MemoryMax        = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax +
-		WatchersBytesMax
+		WatchersBytesMax + ZstdMemoryMax
 	WatchersBytesMax      = session.WatchersBytes
 	RequestMemoryMax      = 128 << 20        // all large bodies together
 	SmallRequestMemoryMax = 32 << 20         // all small bodies together
@@ -132,11 +134,13 @@ const (
 	JSONManyTokenBytes = 384 // memory of each value beyond JSONTokensMax
 	// memory per byte of a log shipper's body being read
 	LogReadFactor  = 8
-	LogKeptFactor  = 2        // memory per byte of the lines made from it
-	ZstdBytes      = 10 << 20 // memory of a Zstandard decompressor
-	ZstdWindowMax  = 8 << 20  // largest window of a body, as of `zstd -19`
-	LineBytes      = 1 << 10  // memory of a line until it is sent
-	LineTextFactor = 8        // memory per byte of the line's text
-	PastScoreBytes = 1 << 10  // memory of a past score until it is sent
-	LogProbBytes   = 64       // memory of a log-probability until it is sent
+	LogPlainFactor = 6             // the same of a body behind Snappy, by the length of what comes out
+	LogKeptFactor  = 2             // the same of the lines that were made of it, by their length
+	ZstdBytes      = 10 << 20      // memory of a decompressor of Zstandard
+	ZstdMemoryMax  = 4 * ZstdBytes // of all of these
+	ZstdWindowMax  = 8 << 20       // window that a body may need, as `zstd -19` makes it
+	LineBytes      = 1 << 10       // memory of a line of a text until it is sent
+	LineTextFactor = 8             // the same of the line's text, by its length
+	PastScoreBytes = 1 << 10       // memory of a part of a session's past scores until it is sent
+	LogProbBytes   = 64            // memory of a log-probability until it is sent
 )

@@ -1,10 +1,12 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -27,22 +29,27 @@ func Decompress(
 			next.ServeHTTP(w, r)
 			return
 		}
+		release := func() {}
 		if coding == "zstd" {
-			taken, err := memory.Take(r.Context(), limits.ZstdBytes)
+			taken, err := memory.Zstd.Take(r.Context(), limits.ZstdBytes)
 			if err != nil {
 				problems.Answer(w, r, err)
 				return
 			}
-			defer taken.Keep(0)
+			release = func() { taken.Keep(0) }
 		}
 		from := &noting{r: r.Body}
 		plain, end, err := decompressor(coding, from)
 		if err != nil {
+			release()
 			problems.Answer(w, r, problem.OfBody(codingFault(coding, from, 0, err)))
 			return
 		}
-		defer end()
-		body := &decompressed{coding: coding, from: from, plain: plain}
+		body := &decompressed{
+			ctx: r.Context(), coding: coding, from: from, plain: plain,
+			end: sync.OnceFunc(func() { end(); release() }),
+		}
+		defer body.end()
 		most := bodyMost(c.Operation(r), r, streamBytesMax)
 		r.Body, r.ContentLength = http.MaxBytesReader(w, body, most), -1
 		next.ServeHTTP(w, r)
@@ -63,14 +70,16 @@ func decompressor(coding string, from io.Reader) (plain io.Reader, end func(), e
 	return r, r.Close, nil
 }
 
-// noting records the error of a body.
+// noting notes the length of a body, and its error.
 type noting struct {
-	r   io.Reader
-	err error // except io.EOF
+	r     io.Reader
+	bytes int64
+	err   error // but for io.EOF
 }
 
 func (n *noting) Read(p []byte) (int, error) {
 	read, err := n.r.Read(p)
+	n.bytes += int64(read)
 	if err != nil && err != io.EOF {
 		n.err = err
 	}
@@ -79,17 +88,34 @@ func (n *noting) Read(p []byte) (int, error) {
 
 // decompressed is a body with its Content-Encoding decoded.
 type decompressed struct {
-	coding string
-	from   *noting
-	plain  io.Reader
-	bytes  int64
+	ctx     context.Context
+	coding  string
+	from    *noting
+	plain   io.Reader
+	bytes   int64
+	charged int64  // of the bytes, beside those that came in
+	failed  error  // of the last read; nil: there may be more
+	end     func() // gives back what plain has
 }
 
+// Read charges the key for what comes out beyond what came in, which Meter has charged. At the end
+// of the body it gives the memory of the decompressor back: whoever has read the whole may wait for
+// memory, and must have none then.
 func (d *decompressed) Read(p []byte) (int, error) {
+	if d.failed != nil {
+		return 0, d.failed
+	}
 	n, err := d.plain.Read(p)
 	d.bytes += int64(n)
+	if more := d.bytes - d.from.bytes - d.charged; more > 0 {
+		d.charged += more
+		Charge(d.ctx, int(more))
+	}
 	if err != nil && err != io.EOF {
 		err = codingFault(d.coding, d.from, d.bytes, err)
+	}
+	if d.failed = err; err != nil {
+		d.end()
 	}
 	return n, err
 }

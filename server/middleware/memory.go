@@ -13,6 +13,7 @@ import (
 // pool, so that it waits for no other kind.
 type Memory struct {
 	Lists *Pool // pages of sessions
+	Zstd  *Pool // decompressors, which a slow body keeps for long
 
 	little, much *Pool // all else, by size
 }
@@ -21,6 +22,7 @@ type Memory struct {
 func NewMemory() *Memory {
 	return &Memory{
 		Lists:  newPool(limits.ListMemoryMax),
+		Zstd:   newPool(limits.ZstdMemoryMax),
 		little: newPool(limits.SmallRequestMemoryMax),
 		much:   newPool(limits.RequestMemoryMax),
 	}

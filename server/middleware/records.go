@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
+	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/serving/intake"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/contract"
@@ -38,7 +41,11 @@ func Records(
 	c *contract.Contract, memory *Memory, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		form := formOfRecords(r)
+		form, err := formOfRecords(r)
+		if err != nil {
+			problems.Answer(w, r, err)
+			return
+		}
 		isJSON := form.media == contract.MediaJSON
 		if !c.Operation(r).Records || !contract.HasBody(r) || !isJSON && !form.isDelivery() {
 			next.ServeHTTP(w, r)
@@ -56,7 +63,7 @@ func Records(
 				return
 			}
 		}
-		raw, taken, err := TakeWhole(r.Context(), memory, r.Body)
+		raw, taken, err := TakeWhole(r.Context(), memory, r.Body, LogMemory)
 		if err != nil {
 			problems.Answer(w, r, err)
 			return
@@ -92,10 +99,17 @@ type recordsForm struct {
 	key    string // of the delivery; "" without one
 }
 
-func formOfRecords(r *http.Request) (f recordsForm) {
+// formOfRecords also bounds the work for a record: nobody has validated the parameters yet.
+func formOfRecords(r *http.Request) (f recordsForm, err error) {
 	f.media, _ = contract.MediaTypeOf(r.Header.Get("Content-Type"))
 	query := r.URL.Query()
 	if field := query.Get("field"); field != "" {
+		parts := 1 + strings.Count(field, ",") + strings.Count(field, "/")
+		if len(field) > limits.FieldBytesMax || parts > limits.FieldPartsMax {
+			return f, problem.Field(api.ProblemInvalidParameter, "field", problem.Quoted(field),
+				fmt.Sprintf("at most %d bytes, of at most %d names", limits.FieldBytesMax,
+					limits.FieldPartsMax))
+		}
 		f.fields = intake.ParseFields(field)
 	}
 	switch name := r.Header.Get("Idempotency-Key"); {
@@ -104,7 +118,7 @@ func formOfRecords(r *http.Request) (f recordsForm) {
 	case query.Has("once"):
 		f.key = "body"
 	}
-	return f
+	return f, nil
 }
 
 // isDelivery reports whether the body is a delivery whatever it contains. JSON that holds records
@@ -134,17 +148,20 @@ func (f *recordsForm) lines(body []byte) (text []byte, err error) {
 	return text, err
 }
 
-// TakeWhole reads the complete body of a log shipper, and then waits for the memory to decode it.
-// The error is a problem.
+// LogMemory is the memory that reading a body of a log shipper takes, by its beginning and length.
+func LogMemory(_ []byte, bytes int64) int64 { return limits.LogReadFactor * bytes }
+
+// TakeWhole reads a body of a log shipper when it has come, and when there is the memory for it that
+// it needs. The error is a problem.
 func TakeWhole(
-	ctx context.Context, memory *Memory, from io.Reader,
+	ctx context.Context, memory *Memory, from io.Reader, need func(begin []byte, bytes int64) int64,
 ) (body []byte, taken *Taken, err error) {
 	in, err := takeIn(http.MaxBytesReader(nil, io.NopCloser(from), limits.LogBodyBytesMax))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _ = in.Close() }()
-	if taken, err = memory.Take(ctx, limits.LogReadFactor*in.bytes); err != nil {
+	if taken, err = memory.Take(ctx, need(in.head, in.bytes)); err != nil {
 		return nil, nil, err
 	}
 	body = make([]byte, in.bytes)

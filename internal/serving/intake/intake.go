@@ -51,17 +51,17 @@ type Stream struct {
 	Text    []byte // each line with its newline
 	Records int
 
-	times   hash.Hash // hash of the records' times
+	origins hash.Hash // of the records, and of what they come from
 	untimed bool      // a record has no time
 }
 
-// Key distinguishes the stream's lines from others with the same text, by the times of the records.
-// It is "" if a record has none.
+// Key tells the lines of a stream from others with the same text, by all that the records say and by
+// what they come from. It is "" if a record has no time.
 func (s *Stream) Key() string {
 	if s.untimed {
 		return ""
 	}
-	return hex.EncodeToString(s.times.Sum(nil))
+	return hex.EncodeToString(s.origins.Sum(nil))
 }
 
 // Bytes returns the length of all lines.
@@ -72,8 +72,9 @@ func (b *Batch) Bytes() (n int64) {
 	return n
 }
 
-// add adds a record; time is in nanoseconds, 0 for none.
-func (b *Batch) add(name string, time uint64, line []byte) error {
+// add adds a record. Its time is in nanoseconds; 0: it has none. The origin is what else tells it
+// from other records.
+func (b *Batch) add(name string, time uint64, line []byte, origin ...[]byte) error {
 	s := b.byName[name]
 	if s == nil {
 		if len(b.Streams) == StreamsMax {
@@ -82,13 +83,16 @@ func (b *Batch) add(name string, time uint64, line []byte) error {
 		if b.byName == nil {
 			b.byName = map[string]*Stream{}
 		}
-		s = &Stream{Name: name, times: sha256.New()}
+		s = &Stream{Name: name, origins: sha256.New()}
 		b.byName[name] = s
 		b.Streams = append(b.Streams, s)
 	}
 	var raw [8]byte
 	binary.BigEndian.PutUint64(raw[:], time)
-	s.times.Write(raw[:])
+	s.origins.Write(raw[:])
+	for _, part := range origin {
+		s.origins.Write(part)
+	}
 	s.untimed = s.untimed || time == 0
 	s.Text = appendLine(s.Text, line)
 	s.Records++

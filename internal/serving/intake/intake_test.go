@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,9 +113,8 @@ func TestOTLPGivesLinesByService(t *testing.T) {
 	}
 }
 
-// The same lines at other times have another key. At the same times they have the same key, in
-// protobuf and JSON.
-func TestKeyIsThatOfTheTimes(t *testing.T) {
+// The same lines at other times, or of another host, are others.
+func TestKeyIsThatOfTheRecords(t *testing.T) {
 	key := func(change func(*logs.LogsData)) string {
 		r := request()
 		change(r)
@@ -130,6 +130,53 @@ func TestKeyIsThatOfTheTimes(t *testing.T) {
 	require.NotEqual(t, same, key(func(r *logs.LogsData) {
 		r.ResourceLogs[0].ScopeLogs[0].LogRecords[0].TimeUnixNano = 9
 	}))
+	require.NotEqual(t, same, key(func(r *logs.LogsData) {
+		r.ResourceLogs[0].ScopeLogs[0].LogRecords[0].ObservedTimeUnixNano = 9
+	}))
+	require.NotEqual(t, same, key(func(r *logs.LogsData) {
+		r.ResourceLogs[0].Resource.Attributes[0] = attr("host.name", text("h2"))
+	}))
+	keys := map[string]bool{}
+	for _, pod := range []string{"a", "b"} {
+		b, err := Loki(pushRequest(`{app="web", pod="`+pod+`"}`, "x"), template(t, "{app}"))
+		require.NoError(t, err)
+		keys[b.Streams[0].Key()] = true
+		b, err = LokiJSON([]byte(`{"streams":[{"stream":{"app":"web","pod":"`+pod+
+			`"},"values":[["1","x"]]}]}`), template(t, "{app}"))
+		require.NoError(t, err)
+		keys[b.Streams[0].Key()] = true
+	}
+	require.Len(t, keys, 4)
+}
+
+// A million records may share an attribute that is as long as they are: each costs little for it.
+func TestLongAttributesCostLittle(t *testing.T) {
+	long := strings.Repeat("x", 900<<10)
+	rest := template(t, "{app}")
+	jsonBody := func(app string) []byte {
+		return []byte(`{"streams":[{"stream":{"app":"` + app + `"},"values":[` +
+			strings.Repeat(`["1","x"],`, 20_000) + `["1","x"]]}]}`)
+	}
+	names := map[string]bool{}
+	for _, app := range []string{long, long + "y"} {
+		b, err := LokiJSON(jsonBody(app), rest)
+		require.NoError(t, err)
+		require.Len(t, b.Streams, 1)
+		names[b.Streams[0].Name] = true
+		b, err = Loki(pushRequest(`{app="`+app+`"}`, make([]string, 20_000)...), rest)
+		require.NoError(t, err)
+		require.True(t, names[b.Streams[0].Name], "the same in either form")
+		raw, err := proto.Marshal(&logs.LogsData{ResourceLogs: []*logs.ResourceLogs{{
+			Resource: &resource.Resource{Attributes: []*common.KeyValue{attr("app", text(app))}},
+			ScopeLogs: []*logs.ScopeLogs{{LogRecords: slices.Repeat(
+				[]*logs.LogRecord{{Body: text("x")}}, 20_000)}},
+		}}})
+		require.NoError(t, err)
+		b, err = OTLP(raw, rest)
+		require.NoError(t, err)
+		require.True(t, names[b.Streams[0].Name])
+	}
+	require.Len(t, names, 2)
 }
 
 func TestFaultsOfOTLPAreLocated(t *testing.T) {
@@ -199,6 +246,7 @@ func TestNamesAreThoseOfSessions(t *testing.T) {
 	for text, want := range map[string]string{
 		"web": "web", "Checkout": "checkout", "a.b_c-1": "a.b_c-1",
 		"import": "import-93ab8f7d", "": "e3b0c442", "ä": "-", "/var/log/x": "",
+		"../bin/x": "", "/_x": "", "-.-": "",
 		strings.Repeat("x", 70): "",
 	} {
 		name := Name(text)
@@ -241,7 +289,10 @@ func TestLokiGivesLinesByLabels(t *testing.T) {
 		{"values":[["1000000000","three"]],"stream":{"env":"q"}}]}`), template(t, "{app|env}"))
 	require.NoError(t, err)
 	require.Equal(t, want, texts(inJSON))
-	require.Equal(t, b.Streams[0].Key(), inJSON.Streams[0].Key())
+	require.NotEmpty(t, inJSON.Streams[0].Key())
+	again, err := Loki(raw, template(t, "{app|env}"))
+	require.NoError(t, err)
+	require.Equal(t, b.Streams[0].Key(), again.Streams[0].Key(), "it was sent again")
 	b, err = Loki(raw, template(t, "{pod}"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"p1": "one\ntwo\nthree\n"}, texts(b))

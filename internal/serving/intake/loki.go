@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -45,9 +46,10 @@ func Loki(body []byte, t *Template) (*Batch, error) {
 }
 
 func lokiStream(b *Batch, stream field, t *Template, place string) error {
-	var labels map[string]string
+	var of source
 	err := each(stream.bytes, stream.at, 1, func(f field) (err error) {
-		if labels, err = parseLabels(string(f.bytes)); err != nil {
+		of.sum = sha256.Sum256(f.bytes)
+		if of.attributes, err = parseLabels(string(f.bytes), t); err != nil {
 			return &Error{f.at, place, err.Error()}
 		}
 		return nil
@@ -56,11 +58,11 @@ func lokiStream(b *Batch, stream field, t *Template, place string) error {
 		return err
 	}
 	return each(stream.bytes, stream.at, 2, func(f field) error {
-		return lokiEntry(b, f, t, labels, place)
+		return lokiEntry(b, f, t, of, place)
 	})
 }
 
-func lokiEntry(b *Batch, entry field, t *Template, labels map[string]string, place string) error {
+func lokiEntry(b *Batch, entry field, t *Template, of source, place string) error {
 	var time uint64
 	var line []byte
 	own := map[string]string{}
@@ -82,7 +84,7 @@ func lokiEntry(b *Batch, entry field, t *Template, labels map[string]string, pla
 		case f.isMessage(3):
 			name, value, _, err := keyValue(f.bytes, f.at) // a LabelPair has the same form
 			if t.reads(name) {
-				own[name] = string(value)
+				own[name] = named(value)
 			}
 			return err
 		}
@@ -91,14 +93,16 @@ func lokiEntry(b *Batch, entry field, t *Template, labels map[string]string, pla
 	if err != nil {
 		return err
 	}
-	if err := b.add(t.name(own, labels), time, line); err != nil {
+	err = b.add(t.name(own, of.attributes), time, line, of.sum[:], entry.bytes)
+	if err != nil {
 		return &Error{entry.at, place, err.Error()}
 	}
 	return nil
 }
 
-// parseLabels parses labels as Prometheus writes them: {app="web", job="x"}.
-func parseLabels(text string) (map[string]string, error) {
+// parseLabels reads labels as Prometheus writes them: {app="web", job="x"}. It gives those that the
+// template reads.
+func parseLabels(text string, t *Template) (map[string]string, error) {
 	labels := map[string]string{}
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "{")
 	for ok {
@@ -120,7 +124,9 @@ func parseLabels(text string) (map[string]string, error) {
 		if err != nil {
 			break
 		}
-		labels[strings.TrimSpace(name)] = value
+		if name = strings.TrimSpace(name); t.reads(name) {
+			labels[name] = named([]byte(value))
+		}
 	}
 	return nil, fmt.Errorf(`found the labels %.80q, expected {name="value", ...}`, text)
 }
@@ -140,17 +146,20 @@ func LokiJSON(body []byte, t *Template) (*Batch, error) {
 			if err != nil {
 				return err
 			}
-			var labels map[string]string
-			if err := g.of.into(&labels); err != nil {
+			of := source{sum: sha256.Sum256(g.of.text)}
+			if err := g.of.into(&of.attributes); err != nil {
 				return err
 			}
-			return elements(g.list, func(v value) error { return lokiValue(b, v, t, labels) })
+			for name, value := range of.attributes {
+				of.attributes[name] = named([]byte(value))
+			}
+			return elements(g.list, func(v value) error { return lokiValue(b, v, t, of) })
 		})
 	})
 }
 
-// lokiValue parses an entry in JSON: time, line and, optionally, structured metadata.
-func lokiValue(b *Batch, v value, t *Template, labels map[string]string) error {
+// lokiValue reads an entry in JSON: time, line and, perhaps, structured metadata.
+func lokiValue(b *Batch, v value, t *Template, of source) error {
 	var entry []json.RawMessage
 	var time count
 	var line string
@@ -168,7 +177,8 @@ func lokiValue(b *Batch, v value, t *Template, labels map[string]string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.add(t.name(own, labels), uint64(time), []byte(line)); err != nil {
+	err = b.add(t.name(own, of.attributes), uint64(time), []byte(line), of.sum[:], v.text)
+	if err != nil {
 		return &Error{v.at, v.where, err.Error()}
 	}
 	return nil

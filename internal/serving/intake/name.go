@@ -14,7 +14,26 @@ const NameDefault = "{service.name|service_name|job|app|container|unknown}"
 // nameMax is the longest name of a stream, in bytes; session names have the same limit.
 const nameMax = 64
 
-// Template makes the name of a stream from the attributes of its records.
+// attributeMax is the longest value of an attribute that is in a name as it is, in bytes. A body may
+// have one value for a million records.
+const attributeMax = 256
+
+// named is the value of an attribute as names have it: a hash of a long one.
+func named(value []byte) string {
+	if len(value) <= attributeMax {
+		return string(value)
+	}
+	sum := sha256.Sum256(value)
+	return hex.EncodeToString(sum[:])
+}
+
+// source is what many records come from, a resource, a scope or a stream.
+type source struct {
+	attributes map[string]string // those that the template reads
+	sum        [sha256.Size]byte // of all that is said of it
+}
+
+// Template makes the name of a stream of the attributes of its records.
 type Template struct {
 	parts []part
 	keys  []string // attributes that the template uses
@@ -96,8 +115,8 @@ func Name(text string) string {
 			name[i] = '-'
 		}
 	}
-	clean := strings.TrimLeft(string(name), "-")
-	// "import" is a path of the HTTP API, and ids have the form of a UUID.
+	clean := strings.TrimLeft(string(name), "-._")
+	// "import" is a path of the HTTP interface, and ids are of the form of a UUID.
 	if clean == small && len(clean) <= nameMax && clean != "" && clean != "import" &&
 		len(clean) != 36 {
 		return clean

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"cmp"
+	"crypto/sha256"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -26,20 +27,17 @@ func each(message []byte, at int, number protowire.Number, visit func(f field) e
 }
 
 func resourceLogs(b *Batch, logs field, t *Template) error {
-	resource := map[string]string{}
-	err := each(logs.bytes, logs.at, 1, func(f field) error {
-		return attributes(resource, f, 1,
-			t)
-	})
+	resource := source{attributes: map[string]string{}}
+	err := each(logs.bytes, logs.at, 1, func(f field) error { return resource.read(f, 1, t) })
 	if err != nil {
 		return err
 	}
 	return each(logs.bytes, logs.at, 2, func(f field) error { return scopeLogs(b, f, resource, t) })
 }
 
-func scopeLogs(b *Batch, logs field, resource map[string]string, t *Template) error {
-	scope := map[string]string{}
-	err := each(logs.bytes, logs.at, 1, func(f field) error { return attributes(scope, f, 3, t) })
+func scopeLogs(b *Batch, logs field, resource source, t *Template) error {
+	scope := source{attributes: map[string]string{}}
+	err := each(logs.bytes, logs.at, 1, func(f field) error { return scope.read(f, 3, t) })
 	if err != nil {
 		return err
 	}
@@ -48,9 +46,12 @@ func scopeLogs(b *Batch, logs field, resource map[string]string, t *Template) er
 	})
 }
 
-// attributes adds the attributes of a message that the template uses to a map.
-func attributes(to map[string]string, f field, number protowire.Number, t *Template) error {
-	return each(f.bytes, f.at, number, func(f field) error { return attribute(to, f, t) })
+// read reads the message of a source, whose attributes have this number.
+func (s *source) read(f field, number protowire.Number, t *Template) error {
+	s.sum = sha256.Sum256(f.bytes)
+	return each(f.bytes, f.at, number, func(f field) error {
+		return attribute(s.attributes, f, t)
+	})
 }
 
 func attribute(to map[string]string, f field, t *Template) error {
@@ -59,11 +60,11 @@ func attribute(to map[string]string, f field, t *Template) error {
 		return err
 	}
 	text, err := appendValue(nil, value, at, 0)
-	to[key] = string(text)
+	to[key] = named(text)
 	return err
 }
 
-func logRecord(b *Batch, record field, t *Template, scope, resource map[string]string) error {
+func logRecord(b *Batch, record field, t *Template, scope, resource source) error {
 	var time, observed uint64
 	var line []byte
 	has, own := false, map[string]string{}
@@ -88,7 +89,9 @@ func logRecord(b *Batch, record field, t *Template, scope, resource map[string]s
 		b.refuse("it has no body")
 		return nil
 	}
-	if err := b.add(t.name(own, scope, resource), cmp.Or(time, observed), line); err != nil {
+	err = b.add(t.name(own, scope.attributes, resource.attributes), cmp.Or(time, observed), line,
+		resource.sum[:], scope.sum[:], record.bytes)
+	if err != nil {
 		return &Error{Byte: record.at, Where: where("record", b.Records), What: err.Error()}
 	}
 	return nil
@@ -104,7 +107,7 @@ func jsonAttributes(all []jsonAttribute, t *Template) map[string]string {
 	set := map[string]string{}
 	for _, a := range all {
 		if t.reads(a.Key) {
-			set[a.Key] = string(a.Value.append(nil, 0))
+			set[a.Key] = named(a.Value.append(nil, 0))
 		}
 	}
 	return set
@@ -141,16 +144,16 @@ func groupOf(v value, of, list string) (g group, err error) {
 	return g, err
 }
 
-// attributes returns the attributes of the group's resource or scope.
-func (g *group) attributes(t *Template) (map[string]string, error) {
+// source is the resource or scope of a group.
+func (g *group) source(t *Template) (source, error) {
 	var has struct {
 		Attributes []jsonAttribute `json:"attributes"`
 	}
 	if why := g.of.large(); why != "" {
-		return nil, &Error{g.of.at, g.of.where, why}
+		return source{}, &Error{g.of.at, g.of.where, why}
 	}
 	err := g.of.into(&has)
-	return jsonAttributes(has.Attributes, t), err
+	return source{jsonAttributes(has.Attributes, t), sha256.Sum256(g.of.text)}, err
 }
 
 func jsonResourceLogs(b *Batch, v value, t *Template) error {
@@ -158,7 +161,7 @@ func jsonResourceLogs(b *Batch, v value, t *Template) error {
 	if err != nil {
 		return err
 	}
-	resource, err := g.attributes(t)
+	resource, err := g.source(t)
 	if err != nil {
 		return err
 	}
@@ -167,7 +170,7 @@ func jsonResourceLogs(b *Batch, v value, t *Template) error {
 		if err != nil {
 			return err
 		}
-		scope, err := g.attributes(t)
+		scope, err := g.source(t)
 		if err != nil {
 			return err
 		}
@@ -175,7 +178,7 @@ func jsonResourceLogs(b *Batch, v value, t *Template) error {
 	})
 }
 
-func jsonRecord(b *Batch, v value, t *Template, scope, resource map[string]string) error {
+func jsonRecord(b *Batch, v value, t *Template, scope, resource source) error {
 	var r struct {
 		Time       count           `json:"timeUnixNano"`
 		Observed   count           `json:"observedTimeUnixNano"`
@@ -193,8 +196,9 @@ func jsonRecord(b *Batch, v value, t *Template, scope, resource map[string]strin
 		b.refuse("it has no body")
 		return nil
 	}
-	name := t.name(jsonAttributes(r.Attributes, t), scope, resource)
-	err := b.add(name, uint64(cmp.Or(r.Time, r.Observed)), r.Body.append(nil, 0))
+	name := t.name(jsonAttributes(r.Attributes, t), scope.attributes, resource.attributes)
+	err := b.add(name, uint64(cmp.Or(r.Time, r.Observed)), r.Body.append(nil, 0),
+		resource.sum[:], scope.sum[:], v.text)
 	if err != nil {
 		return &Error{Byte: v.at, Where: where("record", b.Records), What: err.Error()}
 	}

@@ -93,9 +93,17 @@ func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 		"delivery":    func(sv *server, id string) { deliver(t, sv.mg, id, "b", "other\n") },
 		"without key": func(sv *server, id string) { deliver(t, sv.mg, id, "", "other\n") },
 		"text":        func(sv *server, id string) { score(t, sv.mg, id, "\nother\n") },
+		"completion": func(sv *server, id string) {
+			_, err := sv.mg.Complete(background, Caller{}, id,
+				CompleteRequest{
+					Prompt: []byte("\nother\n"), Commit: CommitPrompt, MaxTokens: 1,
+				}, noPieces)
+			require.NoError(t, err)
+		},
 		"batch": func(sv *server, id string) {
-			r := BatchRequest{Prompts: [][]byte{[]byte("\nother\n")}, N: 1, Commit: CommitPrompt}
-			require.NoError(t, sv.mg.CompleteBatch(background, Caller{}, id, r, noPieces))
+			batch(t, sv.mg, id, BatchRequest{
+				Prompts: [][]byte{[]byte("\nother\n")}, N: 1, Commit: CommitPrompt,
+			})
 		},
 	}
 	for name, other := range others {
