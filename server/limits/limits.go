@@ -133,8 +133,9 @@ const (
 	JSONKeptFactor     = 3   // memory per byte of a JSON body once read
 	JSONManyTokenBytes = 384 // memory of each value beyond JSONTokensMax
 	// memory per byte of a log shipper's body being read
-	LogReadFactor  = 8
-	LogPlainFactor = 6             // the same of a body behind Snappy, by the length of what comes out
+	LogReadFactor = 8
+	// the same of a body behind Snappy, by the length of what comes out
+	LogPlainFactor = 6
 	LogKeptFactor  = 2             // the same of the lines that were made of it, by their length
 	ZstdBytes      = 10 << 20      // memory of a decompressor of Zstandard
 	ZstdMemoryMax  = 4 * ZstdBytes // of all of these

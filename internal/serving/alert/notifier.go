@@ -164,7 +164,8 @@ func (n *Notifier) Silence(of Session, source string, since time.Time, unusual t
 	n.tellLocked(a)
 }
 
-// endSilences ends those of the file: a log that is watched anew is silent only after its next line.
+// endSilences ends those of the file: a log that is watched anew is silent only after its next
+// line.
 func (n *Notifier) endSilences() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -55,8 +55,8 @@ type Stream struct {
 	untimed bool      // a record has no time
 }
 
-// Key tells the lines of a stream from others with the same text, by all that the records say and by
-// what they come from. It is "" if a record has no time.
+// Key tells the lines of a stream from others with the same text, by all that the records say and
+// by what they come from. It is "" if a record has no time.
 func (s *Stream) Key() string {
 	if s.untimed {
 		return ""

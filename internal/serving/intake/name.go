@@ -14,8 +14,8 @@ const NameDefault = "{service.name|service_name|job|app|container|unknown}"
 // nameMax is the longest name of a stream, in bytes; session names have the same limit.
 const nameMax = 64
 
-// attributeMax is the longest value of an attribute that is in a name as it is, in bytes. A body may
-// have one value for a million records.
+// attributeMax is the longest value of an attribute that is in a name as it is, in bytes. A body
+// may have one value for a million records.
 const attributeMax = 256
 
 // named is the value of an attribute as names have it: a hash of a long one.
