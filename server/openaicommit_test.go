@@ -162,11 +162,11 @@ func TestClientThatLeavesCommitsNothing(t *testing.T) {
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	require.True(t, bufio.NewScanner(resp.Body).Scan())
-	busy := g.text(path+"/score", "y")
+	busy := g.text(path+"/score?wait=0s", "y")
 	requireProblem(t, busy, api.ProblemSessionBusy)
 	leave()
 	require.Eventually(t, func() bool {
-		return g.text(path+"/score", "y").StatusCode == http.StatusOK
+		return g.text(path+"/score?wait=0s", "y").StatusCode == http.StatusOK
 	}, time.Minute, 5*time.Millisecond)
 	require.EqualValues(t, 101, g.offsetOf(path))
 }

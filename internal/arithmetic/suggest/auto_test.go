@@ -12,7 +12,7 @@ import (
 // UnitOf returns words for prose and free ends for code and logs. A text whose end has turned to
 // code gets free ends.
 func TestUnitOfFollowsTheEndOfTheText(t *testing.T) {
-	prose, err := os.ReadFile("../../../SECURITY.md")
+	prose, err := os.ReadFile("../../lab/demo/novel.txt")
 	require.NoError(t, err)
 	code, err := os.ReadFile("search.go")
 	require.NoError(t, err)
