@@ -279,7 +279,7 @@ func TestPageOffersOneAfterTheOther(t *testing.T) {
 	b.until(`document.querySelector(".offers") === null`)
 	b.with(chromedp.ModifierCtrl, " ")
 	b.until(`document.querySelector(".offers li .said")?.textContent === "quick"`)
-	b.press(kb.Enter)
+	b.press(kb.Tab)
 	b.until(draft + ` === "The quickq"`)
 }
 
