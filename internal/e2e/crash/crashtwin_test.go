@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 	"github.com/lmserve/lmserve/internal/e2e/program"
 	"github.com/lmserve/lmserve/internal/serving/session"
@@ -28,8 +29,13 @@ var settingsKinds = []settingsKind{
 }
 
 func (k settingsKind) settings(m *model.Model, seed uint64) stream.Settings {
-	set := stream.Defaults(m)
-	set.Method, set.Chunk, set.Baseline, set.Seed = k.method, k.chunk, k.baseline, seed
+	set, err := stream.With(m, setting.Values{
+		"method": k.method, "chunk": k.chunk, "baseline": k.baseline,
+	})
+	if err != nil {
+		panic(err) // settingsKinds fits the model
+	}
+	set.Seed = seed
 	return set
 }
 
