@@ -48,7 +48,7 @@ func (x *exported) write(ctx context.Context, w io.Writer) error {
 	}
 	err = x.log.Read(ctx, own.ID, x.start, func(at int64, r storage.Record) error {
 		if r.UnixMS == uncounted && at+int64(len(r.Text)) == end {
-			setTotals(&r, r.Words != nil, x.state.Tally, x.state.Baseline)
+			own.count(&r, r.Words != nil, x.state.Tally, x.state.Baseline)
 		}
 		return a.Append(at, r)
 	})

@@ -170,12 +170,10 @@ func (a *adder) begin(offset int64, r *storage.Record) {
 }
 
 // count gives an uncounted record at the end of the log its totals, if the session has computed
-// them since. It reports whether the record has totals then. No client sent such text: its time is
-// the fork's.
+// them since. It reports whether the record has totals then.
 func (a *adder) count(r *storage.Record, end int64) bool {
 	if r.UnixMS == uncounted && end == a.seen.offset && !a.seen.blind {
-		setTotals(r, a.s.model.OfWords(), a.seen.tally, a.seen.baseline)
-		r.UnixMS = a.s.Created.UnixMilli()
+		a.s.count(r, a.s.model.OfWords(), a.seen.tally, a.seen.baseline)
 	}
 	return r.UnixMS != uncounted
 }

@@ -211,6 +211,13 @@ func setTotals(r *storage.Record, words bool, tally, baseline tokenizer.Tally) {
 	}
 }
 
+// count gives an uncounted record the totals that were computed since. Its time becomes that of the
+// session, because no client sent the text.
+func (h *head) count(r *storage.Record, words bool, tally, baseline tokenizer.Tally) {
+	setTotals(r, words, tally, baseline)
+	r.UnixMS = h.Created.UnixMilli()
+}
+
 // totalsOf returns the totals of a record that ends at an offset as tallies. Without an account of
 // words, every byte up to the offset is a token.
 func totalsOf(r *storage.Record, end int64) (tally, baseline tokenizer.Tally) {

@@ -165,6 +165,7 @@ func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
 		want, _ = alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
 			text[:at])
 		require.Equal(t, want.Tally.Bits, info.Bits)
+		require.Equal(t, at, info.Bytes, "the totals are those of all its text")
 		require.Equal(t, want.Tally.Bits, get(t, sv.mg, again.ID).Bits, "it was used")
 		require.Equal(t, want.Hash(), hash(t, sv.mg, info.ID))
 		requireClean(t, sv, 4)
