@@ -84,7 +84,8 @@ func (s *stream) prepare(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	shadow, err := c.CreateSession(ctx, client.SessionRequest{
-		ShadowOf: &s.name, Settings: &client.SettingsRequest{Method: &static},
+		ShadowOf: &s.name,
+		Settings: &client.SettingsRequest{Method: &static, Companion: &yes},
 	})
 	s.shadow = shadow.ID
 	return err

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api/client"
 )
 
 func TestRowsAreWholeLinesThatMakeUpTheText(t *testing.T) {
@@ -20,6 +26,26 @@ func TestRowsAreWholeLinesThatMakeUpTheText(t *testing.T) {
 			require.True(t, strings.HasSuffix(row, "\n"))
 		}
 	}
+}
+
+// The shadow scores with the static model and counts: the column +companion beside static.
+func TestShadowHasCompanion(t *testing.T) {
+	var asked map[string]any
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			require.NoError(t, json.NewDecoder(r.Body).Decode(&asked))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, `{"id":"shadow"}`)
+	}))
+	defer server.Close()
+	c, err := client.New(server.URL)
+	require.NoError(t, err)
+	s := &stream{name: "log"}
+	require.NoError(t, s.prepare(t.Context(), c))
+	require.Equal(t, "shadow", string(s.shadow))
+	require.Equal(t, map[string]any{"method": "static", "companion": true}, asked["settings"])
 }
 
 // An excerpt begins with the line or with a word, and contains the strangest part.
