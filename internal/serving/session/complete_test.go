@@ -203,7 +203,8 @@ func TestSamplingFollowsTheRequest(t *testing.T) {
 func TestACompletionAvoidsLoops(t *testing.T) {
 	mg := newManager(t, Options{})
 	loop := strings.Repeat("GET /index.html 304\n", 12)
-	id := create(t, mg, CreateRequest{Settings: setting.Values{"method": MethodStatic, "companion": true}})
+	counts := setting.Values{"method": MethodStatic, "companion": true}
+	id := create(t, mg, CreateRequest{Settings: counts})
 	score(t, mg, id, loop)
 	r := CompleteRequest{MaxTokens: 80, Temperature: ptr(0.)}
 	avoids, _ := complete(t, mg, id, r)
