@@ -2849,7 +2849,7 @@ type Wait = string
 
 // HomeParams defines parameters for Home.
 type HomeParams struct {
-	// AcceptEncoding With `gzip` the file comes compressed.
+	// AcceptEncoding With `gzip` the file is compressed.
 	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
 
 	// IfNoneMatch The `ETag` of the file that the client has.
@@ -2858,7 +2858,7 @@ type HomeParams struct {
 
 // PageStyleParams defines parameters for PageStyle.
 type PageStyleParams struct {
-	// AcceptEncoding With `gzip` the file comes compressed.
+	// AcceptEncoding With `gzip` the file is compressed.
 	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
 
 	// IfNoneMatch The `ETag` of the file that the client has.
@@ -2867,7 +2867,7 @@ type PageStyleParams struct {
 
 // PageScriptParams defines parameters for PageScript.
 type PageScriptParams struct {
-	// AcceptEncoding With `gzip` the file comes compressed.
+	// AcceptEncoding With `gzip` the file is compressed.
 	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
 
 	// IfNoneMatch The `ETag` of the file that the client has.
@@ -2876,19 +2876,19 @@ type PageScriptParams struct {
 
 // BackupParams defines parameters for Backup.
 type BackupParams struct {
-	// IfMatch The `ETag` of the backup to go on with. Without it a new backup is made, and `Range` is not looked at.
+	// IfMatch The `ETag` of the backup to continue. Without it a new backup begins, and `Range` is ignored.
 	IfMatch *string `json:"If-Match,omitempty"`
 
-	// Range Where to go on.
+	// Range Where to continue.
 	Range *string `json:"Range,omitempty"`
 }
 
 // CreateCompletionParams defines parameters for CreateCompletion.
 type CreateCompletionParams struct {
-	// XSessionID Id or name of the session to be continued.
+	// XSessionID Id or name of the session to continue.
 	XSessionID *string `json:"X-Session-ID,omitempty"`
 
-	// XCommit The same as `commit` in the body, for clients that send headers alone.
+	// XCommit The same as `commit` in the body, for clients that can only add headers.
 	XCommit *Commit `json:"X-Commit,omitempty"`
 
 	// XSessionOffset The same as `offset` in the body. Only with `commit`.
@@ -2897,29 +2897,35 @@ type CreateCompletionParams struct {
 
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
-	// After Id of the session after which the page begins; the `next` of the page before.
+	// After The page begins after the session with this id: the `next` of the page before.
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 
-	// Limit The largest number of sessions on the page.
+	// Limit Maximum number of sessions on the page.
 	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Label Only sessions with this label: `NAME:VALUE`, or `NAME` for any value. The name ends at the first `:`. Such a page may have fewer sessions
-	// than `limit`, or none, and yet a `next`: the server looks at a bounded number of sessions for one page.
+	// Label Only sessions with this label: `NAME:VALUE`, or `NAME` for any value. The name ends at
+	// the first `:`. Such a page may have fewer sessions than `limit`, or none, and still a
+	// `next`: the server checks a bounded number of sessions for one page.
 	Label *string `form:"label,omitempty" json:"label,omitempty"`
 }
 
 // ImportSessionParams defines parameters for ImportSession.
 type ImportSessionParams struct {
-	// Name Name of the new session. Left out, it has none.
+	// Name Name of the new session. If left out, it has none.
 	Name *string `form:"name,omitempty" json:"name,omitempty"`
 }
 
 // CompleteParams defines parameters for Complete.
 type CompleteParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
-	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
-	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s`
+	// or `m`, such as `10s`. After that time, or without `wait`, the answer is 409 `session-busy`.
+	// A score with neither `wait` nor `offset` is answered 429 `session-queue-full` after
+	// `feed_wait_seconds`. The wait ends when the client leaves. A completion that commits nothing
+	// needs no turn and does not wait.
+	//
+	// `wait`, but at least 30 s, also limits the wait for a state that is being recomputed, for
+	// example of a fork far back. After that time the answer is 503 `overloaded`. Without `wait`,
+	// a score waits 30 s for the state, and completions and exports as long as necessary.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -2931,28 +2937,28 @@ type WatchSessionParams struct {
 	// Text Whether `chunk` and `line` events carry the text.
 	Text *bool `form:"text,omitempty" json:"text,omitempty"`
 
-	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
+	// Tokens Whether `line` events carry the cost of each byte of the line. Only with `unit=line`.
 	Tokens *bool `form:"tokens,omitempty" json:"tokens,omitempty"`
 
 	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
-	// TopLogprobs How many of the likeliest tokens `chunk` events carry at each token, besides. Only with `logprobs=true`.
+	// TopLogprobs How many of the likeliest tokens `chunk` events carry for each token, in addition. Only with `logprobs=true`.
 	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
 
-	// Updates Whether there is an `update` event after each update of the fast weights.
+	// Updates Whether an `update` event follows each update of the fast weights.
 	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
 
 	// Offset The offset up to which the client has the session's text, in bytes.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// LastEventID The same, as browsers send it that come again. `offset` goes before it.
+	// LastEventID The same, as browsers send it when they reconnect. `offset` takes precedence.
 	LastEventID *int64 `json:"Last-Event-ID,omitempty"`
 }
 
 // ScoreParams defines parameters for Score.
 type ScoreParams struct {
-	// Learn Whether the text becomes the session's, which learns from it.
+	// Learn Whether the session keeps the text and learns from it.
 	Learn *ScoreParamsLearn `form:"learn,omitempty" json:"learn,omitempty"`
 
 	// Threshold The largest `p` of a line that is flagged. Only with `learn=unflagged` or `unit=incident`.
@@ -2961,49 +2967,59 @@ type ScoreParams struct {
 	// Unit What an event reports.
 	Unit *Unit `form:"unit,omitempty" json:"unit,omitempty"`
 
-	// RecordStart A regular expression of RE2 that says how records begin: in the first 256 bytes of a line, behind what a container runtime writes in front
-	// (CRI). It is kept with the session, and holds for the lines that end from here on, until a request has another one; empty, records are made
-	// by default. Only with `unit=record`.
+	// RecordStart An RE2 regular expression for the beginning of records. It is matched within the first
+	// 256 bytes of a line, after the prefix of a container runtime (CRI). The session keeps
+	// the pattern for all lines that end from here on, until a request has another one. An
+	// empty pattern restores the default. Only with `unit=record`.
 	RecordStart *string `form:"record_start,omitempty" json:"record_start,omitempty"`
 
-	// TroubleWords Words of trouble, separated by white space: a line with words that contain one of them has a smaller `p`, the rarer such lines are. Words are
-	// letters and `_`; small letters and capitals are alike. The list is kept with the session, and holds for all of its lines: a session that has
-	// lines already, without a list or with another, refuses it. Only with `unit=line`, `record` or `incident`.
+	// TroubleWords Words that indicate trouble, separated by white space. A line with a word that contains
+	// one of them has a smaller `p`; the rarer such lines are, the smaller. Words are letters
+	// and `_`; case does not matter. The session keeps the list for all of its lines. If it
+	// has lines already, with another list or none, it refuses the list. Only with
+	// `unit=line`, `record` or `incident`.
 	TroubleWords *string `form:"trouble_words,omitempty" json:"trouble_words,omitempty"`
 
 	// Text Whether `line` events carry the line's text. Only with `unit=line`.
 	Text *bool `form:"text,omitempty" json:"text,omitempty"`
 
-	// Tokens Whether `line` events carry what each byte of the line's text has cost. Only with `unit=line`.
+	// Tokens Whether `line` events carry the cost of each byte of the line. Only with `unit=line`.
 	Tokens *bool `form:"tokens,omitempty" json:"tokens,omitempty"`
 
-	// Offset The session's offset that the caller expects, in bytes. If the session is at another offset, the answer is 409 `offset-conflict` with
-	// the true offset, and nothing changes.
+	// Offset The session's offset that the caller expects, in bytes. If the session is at another
+	// offset, the answer is 409 `offset-conflict` with the true offset, and nothing changes.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`, and in an answer that has events: one in
-	// `application/json` has none.
+	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`,
+	// and in a streamed answer: `application/json` has no events.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
-	// TopLogprobs How many of the likeliest tokens `chunk` events carry at each token, besides; under the static model, too, if the session keeps a baseline.
-	// Only with `logprobs=true`.
+	// TopLogprobs How many of the likeliest tokens `chunk` events carry for each token, in addition. If
+	// the session keeps a baseline, the static model's tokens are there, too. Only with
+	// `logprobs=true`.
 	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
 
-	// Updates Whether there is an `update` event after each update of the fast weights, with their norms by branch, which are computed for it. Only in
-	// an answer that has events, and not with `learn=false`.
+	// Updates Whether an `update` event follows each update of the fast weights, with their norms by
+	// branch. Only in a streamed answer, and not with `learn=false`.
 	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
 
-	// Field The field of a record that is its line: a name, or a JSON pointer (RFC 6901). Several stand with commas between, and their values in the line with spaces between.
+	// Field The field of a record that becomes its line: a name, or a JSON pointer (RFC 6901).
+	// Several fields are separated by commas; in the line, spaces separate their values.
 	Field *string `form:"field,omitempty" json:"field,omitempty"`
 
-	// Once With `body`, a body that is the same to the byte as one of the last 256 is taken for the same delivery. For shippers whose records carry a time or a
-	// number that no other record has.
+	// Once With `body`, a body that is byte for byte the same as one of the last 256 is the same
+	// delivery. For shippers whose records carry a time or a number that no other record has.
 	Once *ScoreParamsOnce `form:"once,omitempty" json:"once,omitempty"`
 
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
-	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
-	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s`
+	// or `m`, such as `10s`. After that time, or without `wait`, the answer is 409 `session-busy`.
+	// A score with neither `wait` nor `offset` is answered 429 `session-queue-full` after
+	// `feed_wait_seconds`. The wait ends when the client leaves. A completion that commits nothing
+	// needs no turn and does not wait.
+	//
+	// `wait`, but at least 30 s, also limits the wait for a state that is being recomputed, for
+	// example of a fork far back. After that time the answer is 503 `overloaded`. Without `wait`,
+	// a score waits 30 s for the state, and completions and exports as long as necessary.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
 	// IdempotencyKey A name for the delivery, the same for each attempt at it.
@@ -3018,40 +3034,50 @@ type ScoreParamsOnce string
 
 // GetScoresParams defines parameters for GetScores.
 type GetScoresParams struct {
-	// Offset Place in the stream of the first byte.
+	// Offset Offset of the first byte.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// Length Bytes of text at most.
+	// Length Maximum number of bytes of text.
 	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
 
-	// Points Parts at most, about.
+	// Points Approximate maximum number of parts.
 	Points *int `form:"points,omitempty" json:"points,omitempty"`
 }
 
 // GetSnapshotParams defines parameters for GetSnapshot.
 type GetSnapshotParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
-	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
-	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s`
+	// or `m`, such as `10s`. After that time, or without `wait`, the answer is 409 `session-busy`.
+	// A score with neither `wait` nor `offset` is answered 429 `session-queue-full` after
+	// `feed_wait_seconds`. The wait ends when the client leaves. A completion that commits nothing
+	// needs no turn and does not wait.
+	//
+	// `wait`, but at least 30 s, also limits the wait for a state that is being recomputed, for
+	// example of a fork far back. After that time the answer is 503 `overloaded`. Without `wait`,
+	// a score waits 30 s for the state, and completions and exports as long as necessary.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
 // SuggestParams defines parameters for Suggest.
 type SuggestParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s` or `m` after it, such as `10s`. After that time, or left
-	// out, the answer is 409 `session-busy`; of a score without an `offset` it is 429 `session-queue-full` after `feed_wait_seconds`, if this is left out. The wait ends with the client. A completion that commits nothing needs no turn, and does not wait.
-	// So long, and 30 s at least, it also waits for a state that is being computed again, as that of a fork far back; after that time the answer is
-	// 503 `overloaded`. Left out, a score waits 30 s for the state, and completions and exports as long as it takes.
+	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s`
+	// or `m`, such as `10s`. After that time, or without `wait`, the answer is 409 `session-busy`.
+	// A score with neither `wait` nor `offset` is answered 429 `session-queue-full` after
+	// `feed_wait_seconds`. The wait ends when the client leaves. A completion that commits nothing
+	// needs no turn and does not wait.
+	//
+	// `wait`, but at least 30 s, also limits the wait for a state that is being recomputed, for
+	// example of a fork far back. After that time the answer is 503 `overloaded`. Without `wait`,
+	// a score waits 30 s for the state, and completions and exports as long as necessary.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
 // GetTextParams defines parameters for GetText.
 type GetTextParams struct {
-	// Offset Place in the stream of the first byte.
+	// Offset Offset of the first byte.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// Length Bytes at most.
+	// Length Maximum number of bytes.
 	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
 }
 
